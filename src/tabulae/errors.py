@@ -1,0 +1,110 @@
+"""The exceptions that tabulae raises.
+
+::
+
+    TabulaeError                    everything below; carries an exit code for the command line
+    ├── InvalidArgument             a value that the caller passed is wrong      (also a ValueError)
+    ├── SpecError                   a spec has mistakes: all of them, with paths
+    ├── DataError                   the records do not fit the public domain
+    ├── Unsupported                 the request is sound but this method cannot serve it
+    ├── NotEstimable                the measurements do not determine the answer
+    ├── ReleaseError                a release folder is missing, incomplete or altered
+    ├── MissingDependency           an optional package is not installed         (also an ImportError)
+    └── LedgerError                 the ledger is missing, unreadable or altered
+        └── BudgetRefused           the ledger exists and says no                (exit code 3)
+
+Messages name what was wrong, where, and what to do. None carries a confidential value: details that
+might are passed as ``confidential=`` and shown only where the user asked for them.
+"""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass
+from types import ModuleType
+
+
+class TabulaeError(Exception):
+    """Any error that tabulae raises on purpose.
+
+    ``confidential`` holds details drawn from the records themselves (values, counts). It is not part
+    of ``str(error)``; the command line prints it, on stderr, only under ``--show-confidential``.
+    """
+
+    exit_code = 1
+
+    def __init__(self, message: str, *, confidential: str | None = None) -> None:
+        super().__init__(message)
+        self.confidential = confidential
+
+
+class InvalidArgument(TabulaeError, ValueError):
+    """A value passed by the caller is outside what the function is defined for."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One mistake in a document: where it stands, what is wrong, what to do about it."""
+
+    path: str
+    message: str
+    line: int | None = None
+
+    def __str__(self) -> str:
+        place = self.path if self.line is None else f"{self.path} (line {self.line})"
+        return f"{place}: {self.message}"
+
+
+class SpecError(TabulaeError):
+    """A spec has one or more mistakes; ``problems`` lists every one."""
+
+    def __init__(self, problems: list[Problem], source: str = "spec") -> None:
+        self.problems = problems
+        self.source = source
+        count = "1 mistake" if len(problems) == 1 else f"{len(problems)} mistakes"
+        super().__init__("\n".join([f"{source}: {count}", *(f"  {p}" for p in problems)]))
+
+
+class DataError(TabulaeError):
+    """The records cannot be counted over the public domain that the spec declares."""
+
+
+class Unsupported(TabulaeError):
+    """The request makes sense, but the chosen method cannot serve it; the message says what can."""
+
+
+class NotEstimable(TabulaeError):
+    """The measurements do not determine the answer that was asked for."""
+
+
+class ReleaseError(TabulaeError):
+    """A release folder is missing, incomplete, altered, or in the way."""
+
+
+class MissingDependency(TabulaeError, ImportError):
+    """An optional package is needed and not installed."""
+
+
+class LedgerError(TabulaeError):
+    """The ledger is missing, unreadable, altered, or of another kind than the spec."""
+
+
+class BudgetRefused(LedgerError):
+    """The ledger refuses: what is asked for is not in its budget, or of another kind."""
+
+    exit_code = 3
+
+
+def require(module: str, extra: str | None, purpose: str) -> ModuleType:
+    """Import ``module``, or say which install command provides it.
+
+    >>> require("json", None, "reading JSON").__name__
+    'json'
+    """
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        package = f"tabulae[{extra}]" if extra else module
+        raise MissingDependency(
+            f"{purpose} needs the package {module!r}, which is not installed: pip install '{package}'"
+        ) from error

@@ -1,0 +1,199 @@
+"""Multiplying by a Kronecker product, a few factors per trip through memory.
+
+HDMM's Algorithm 1 applies one factor after the other, which reads and writes the whole vector once per
+factor. Here neighbouring factors share a trip: the vector is seen as ``(left, group, right)``, where
+``group`` holds the axes of a few factors, and is worked through in blocks that stay in the processor's
+cache while all of the group's factors are applied. A large dense factor keeps a trip to itself, as one
+product of matrices. Factors that shrink the vector go first. Beyond the input, two vectors exist at once.
+
+Reference: HDMM (McKenna, Miklau, Hay, Machanavajjhala), Algorithm 1.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+
+from tabulae.linalg.algebra import write
+from tabulae.linalg.blas import columns_on_one_thread
+from tabulae.linalg.explicit import Dense
+from tabulae.linalg.kron_plan import RUN, Trip, plan
+from tabulae.linalg.operator import EXACT_FLOAT_LIMIT, LinearOperator
+
+_BLOCK = 2**16  # numbers in a block: half a megabyte
+_THREADED = 2**19  # numbers from which several threads pay
+_COLUMNS = 16  # columns from which a small matrix multiplies them efficiently
+
+Block = tuple[slice, slice]
+Step = Callable[[Trip, np.ndarray, np.ndarray, np.dtype], None]
+
+
+def multiply(ops: Sequence[LinearOperator], x: np.ndarray, *, bound: int | None) -> np.ndarray:
+    """``A_1 (x) ... (x) A_d`` along the middle axis of ``x``: a new array ``(left, m, right)``.
+
+    ``bound`` limits what appears on the way when integers are multiplied by integers; below ``2^53``
+    the work is done in ``float64``, exactly. ``None`` for floats.
+    """
+    left, _, right = x.shape
+    native = bound is not None and bound >= EXACT_FLOAT_LIMIT
+    work = np.dtype(np.int64 if native else np.float64)
+    trips = plan(ops, merge=not native)
+    sizes = [left, *(trip.size for trip in trips), right]
+    active = sorted((i for i, trip in enumerate(trips, 1) if trip.ops), key=lambda i: trips[i - 1].after / sizes[i])
+    result = np.dtype(np.float64 if bound is None else np.int64)
+    if not active:
+        return x.astype(result)
+    _keep_freed_memory()
+    source, memory = np.ascontiguousarray(x), Memory()
+    for index in active:
+        trip = trips[index - 1]
+        outer, inner = math.prod(sizes[:index]), math.prod(sizes[index + 1 :])
+        source = source.reshape(outer, trip.size, inner)
+        source = travel(trip, source, memory, work, result if index == active[-1] else work)
+        sizes[index] = trip.after
+    return source.reshape(left, math.prod(sizes[1:-1]), right)
+
+
+def _keep_freed_memory() -> None:
+    """Let the allocator keep the blocks that are freed, instead of asking the system for each anew.
+
+    glibc serves arrays from fresh pages until it has seen one as large freed; each new page costs more than
+    the arithmetic done on it. The array here is never touched, so it costs nothing.
+    """
+    del_me = np.empty(2**21)
+    del del_me
+
+
+class Memory:
+    """Two stretches of memory used in turn, so that no more than two vectors exist at once."""
+
+    def __init__(self) -> None:
+        self._held: list[np.ndarray] = []
+
+    def take(self, shape: tuple[int, ...], dtype: np.dtype, source: np.ndarray) -> np.ndarray:
+        """Room for an array, apart from the memory that ``source`` lies in."""
+        size = math.prod(shape)
+        in_use = [held for held in self._held if np.may_share_memory(held, source)]
+        free = [held for held in self._held if not np.may_share_memory(held, source) and size <= len(held) <= 2 * size]
+        self._held = in_use
+        room = free[0] if free else np.empty(size, dtype=np.float64)
+        self._held.append(room)
+        return room[:size].view(dtype).reshape(shape)
+
+    def release(self, source: np.ndarray) -> None:
+        """Give up what ``source`` does not need."""
+        self._held = [held for held in self._held if np.may_share_memory(held, source)]
+
+
+def travel(trip: Trip, source: np.ndarray, memory: Memory, work: np.dtype, result: np.dtype) -> np.ndarray:
+    """One trip over ``source`` ``(left, group, right)``; its result, in memory of its own."""
+    left, _, right = source.shape
+    in_place = trip.is_dense and source.dtype == result == work == np.float64  # BLAS reads and writes where it lies
+    if in_place and trip.is_large and (right == 1 or right >= RUN or trip.uses_blas_threads):
+        return _large(trip, source, memory.take((left, trip.after, right), result, source))
+    direct = in_place and right >= _COLUMNS and not trip.is_large
+    blocks = list(_blocks(left, trip.extent, right, _block_size(trip, right)))
+    if len(blocks) == 1:
+        memory.release(source)
+        return trip.apply(source.astype(work, copy=False)).astype(result, copy=False)
+    target = memory.take((left, trip.after, right), result, source)
+    step = _dense_block if direct else _turned_block if right < RUN else _plain_block
+    threads = 1 if work != np.float64 or trip.uses_blas_threads else _threads()
+    if source.size + target.size < _THREADED or threads == 1:
+        _work(step, trip, source, target, work, blocks)
+        return target
+    share = -(-len(blocks) // (4 * threads))
+    with ThreadPoolExecutor(threads) as pool:
+        parts = [blocks[start : start + share] for start in range(0, len(blocks), share)]
+        for done in [pool.submit(_work, step, trip, source, target, work, part) for part in parts]:
+            done.result()
+    return target
+
+
+def _threads() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _large(trip: Trip, source: np.ndarray, target: np.ndarray) -> np.ndarray:
+    """A large matrix along an axis: as few and as large products as the layout allows."""
+    matrix = _matrix(trip.ops[0])
+    if source.shape[2] == 1:
+        np.matmul(source[:, :, 0], matrix.T, out=target[:, :, 0])
+    else:
+        np.matmul(matrix, source, out=target)
+    return target
+
+
+def _matrix(op: LinearOperator) -> np.ndarray:
+    assert isinstance(op, Dense)
+    return op.floats
+
+
+def _block_size(trip: Trip, right: int) -> int:
+    """Matrices work best in the nearest cache; sums along an axis want long runs more than they want to be near."""
+    if trip.is_dense:
+        return _BLOCK
+    if len(trip.ops) == 1 and right >= RUN:
+        return min(max(2 * _BLOCK, 2048 * trip.extent), 16 * _BLOCK)
+    return 4 * _BLOCK if trip.extent > 512 else 2 * _BLOCK
+
+
+def _blocks(left: int, extent: int, right: int, size: int) -> Iterator[Block]:
+    """Ranges of the left and of the right axis that make up blocks of about ``size`` numbers."""
+    if right >= RUN and extent * right > size:
+        run = max(size // extent, RUN)
+        run = -(-right // -(-right // run))
+        for i in range(left):
+            yield from ((slice(i, i + 1), slice(j, j + run)) for j in range(0, right, run))
+        return
+    step = max(1, size // (extent * right), 0 if right >= RUN else RUN // right)
+    if right < RUN and step * right % 64 == 0:
+        step += 8  # rows whose distance is a power of two collide in cache
+    yield from ((slice(i, i + step), slice(0, right)) for i in range(0, left, step))
+
+
+def _work(step: Step, trip: Trip, source: np.ndarray, target: np.ndarray, work: np.dtype, blocks: list[Block]) -> None:
+    for rows, run in blocks:
+        step(trip, source[rows, :, run], target[rows, :, run], work)
+
+
+def _plain_block(trip: Trip, part: np.ndarray, target: np.ndarray, work: np.dtype) -> None:
+    part = part.astype(work, copy=False)
+    if len(trip.ops) == 1 and target.dtype == work:
+        write(trip.ops[0], part, target)
+    else:
+        np.copyto(target, trip.apply(part), casting="unsafe")
+
+
+def _turned_block(trip: Trip, part: np.ndarray, target: np.ndarray, work: np.dtype) -> None:
+    """Few numbers lie together: bring the left axis inside, so that the factors work on long runs."""
+    count, group, right = part.shape
+    padded = np.empty((count, group * right + 8), dtype=work)[:, :-8]  # a power of two would collide in cache
+    np.copyto(padded, part.reshape(count, -1), casting="unsafe")
+    turned = np.ascontiguousarray(padded.T).reshape(1, group, right * count)
+    done = trip.apply(turned).reshape(-1, count)
+    np.copyto(target.reshape(count, -1), done.T, casting="unsafe")
+
+
+def _dense_block(trip: Trip, part: np.ndarray, target: np.ndarray, work: np.dtype) -> None:
+    """Matrices only: BLAS reads the block where it lies, and the last product writes where it belongs."""
+    rows, _, run = part.shape
+    width = min(columns_on_one_thread(_matrix(op)) for op in trip.ops)
+    if run > width:
+        for start in range(0, run, width):
+            columns = slice(start, start + width)
+            _dense_block(trip, part[:, :, columns], target[:, :, columns], work)
+        return
+    before, after, current = trip.size, 1, part
+    for position in reversed(range(len(trip.ops))):
+        matrix = _matrix(trip.ops[position])
+        m, n = matrix.shape
+        before //= n
+        out = target if position == 0 else np.empty((rows, before * m * after, run))
+        source = current.reshape(rows, before, n, after, run).transpose(0, 1, 3, 2, 4)
+        np.matmul(matrix, source, out=out.reshape(rows, before, m, after, run).transpose(0, 1, 3, 2, 4))
+        current, after = out, after * m

@@ -1,0 +1,273 @@
+"""Sensitivity of weighted Kronecker products, attribute by attribute.
+
+A column of a product is a product of columns, so its power sum is the product of the factors' power sums:
+
+    add-remove   sum_b w_b  prod_i  ||f_bi e_j||_p^p
+    replace      sum_b w_b (prod_i a_bi + prod_i b_bi - 2 prod_i c_bi)
+
+with, for a pair of cells ``(j, k)`` of attribute ``i``, ``a = ||f e_j||^2``, ``b = ||f e_k||^2``, ``c = <f e_j, f e_k>``.
+Both are sums of products, maximised over one choice per attribute (``sums_of_products.py``). The same holds
+for the L1 distance of 0/1 columns, which is their squared L2 distance.
+
+For the L1 distance of other columns ``c = sum_r min(|u_r|, |v_r|)`` over entries of one sign gives an upper bound,
+because a product of minima is at most the minimum of products; choices that reach it are evaluated exactly.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+
+import numpy as np
+
+from tabulae.linalg.column_pairs import Blocks, Found, largest_pair, too_many_columns, whole_weights
+from tabulae.linalg.exact import integer_matmul
+from tabulae.linalg.explicit import Dense, Sparse
+from tabulae.linalg.kron import Kron
+from tabulae.linalg.merge import joint_classes, representatives
+from tabulae.linalg.operator import INT64_LIMIT, LinearOperator
+from tabulae.linalg.sums_of_products import Choices, maximise, undominated
+
+_VECTOR_LIMIT = 2**26  # cells for which a number each may be held
+_PAIR_CLASSES = 512  # classes of an attribute up to which all its pairs are listed
+_SMALL_PRODUCT = 1024  # classes up to which a whole product is written out for L1 distances
+_OVERLAP_ENTRIES = 2**24  # entries of a factor's columns that may be compared pair by pair
+_VALUE_PAIRS = 2**16  # distinct pairs of values that an exact L1 distance may sum over
+
+
+def largest_in_products(blocks: Blocks, p: int, *, replace: bool) -> Found | None:
+    """The largest column or pair of weighted products over the same attributes; ``None`` for other blocks."""
+    sizes = {op.sizes if isinstance(op, Kron) else None for op, _ in blocks}
+    if len(sizes) > 1 or sizes == {None}:
+        known = len(blocks) == 1 and replace and blocks[0][0].pair_distance_max(p) is not None
+        if blocks[0][0].shape[1] > _VECTOR_LIMIT and not known:
+            raise too_many_columns(blocks[0][0].shape[1])
+        return None
+    products = [op.ops for op, _ in blocks if isinstance(op, Kron)]
+    attributes = [Attribute(tuple(product[axis] for product in products)) for axis in range(len(products[0]))]
+    if not replace:
+        return _largest(blocks, attributes, p)
+    telling = [axis for axis, attribute in enumerate(attributes) if len(attribute.first) > 1]
+    if not telling:
+        return Fraction(0), True
+    if len(telling) == 1:  # the other factors multiply every distance by a constant
+        return largest_pair(_one_attribute(blocks, attributes, telling[0], p), p)
+    binary = all(factor.binary for attribute in attributes for factor in attribute.distinct)
+    if p == 1 and not binary and _is_small(blocks, attributes):
+        return largest_pair(blocks, p)
+    return _largest_difference(blocks, attributes, p, overlap=p == 1 and not binary)
+
+
+@dataclass(frozen=True)
+class Attribute:
+    """The factors that the products have on one attribute."""
+
+    factors: tuple[LinearOperator, ...]
+
+    @cached_property
+    def distinct(self) -> list[LinearOperator]:
+        """Each different factor once."""
+        return list(dict.fromkeys(self.factors))
+
+    @cached_property
+    def column_of(self) -> np.ndarray:
+        """For each product, the position of its factor in ``distinct``."""
+        position = {factor: index for index, factor in enumerate(self.distinct)}
+        return np.array([position[factor] for factor in self.factors])
+
+    @cached_property
+    def first(self) -> np.ndarray:
+        """One cell for each class of cells that no factor tells apart."""
+        return representatives(joint_classes([factor.column_classes() for factor in self.distinct]))
+
+    @cached_property
+    def integer(self) -> bool:
+        return all(factor.integer for factor in self.distinct)
+
+    def norms(self, p: int) -> np.ndarray:
+        """Power sums ``(cells, factors)`` of the columns ``first``."""
+        return _table([factor.column_norms(p)[self.first] for factor in self.distinct], integer=self.integer)
+
+    def columns(self, p: int) -> Choices:
+        """One choice per different row of power sums."""
+        norms = self.norms(p)
+        cells = np.repeat(self.first[:, None], 2, axis=1)
+        choices = Choices(norms, np.ones(len(norms), dtype=bool), cells)
+        return choices[undominated(choices, np.ones(norms.shape[1], dtype=np.int64), [])]
+
+    def pairs(self, p: int, *, overlap: bool) -> Choices:
+        """Choices ``[a, b, c]`` for pairs of cells; all pairs, or some and a bound on the others."""
+        norms = self.norms(p)
+        listed = np.arange(len(norms))
+        if len(listed) > _PAIR_CLASSES:
+            largest = np.argsort(-norms.astype(np.float64).sum(axis=1), kind="stable")[: _PAIR_CLASSES // 2]
+            spread = np.linspace(0, len(listed) - 1, _PAIR_CLASSES // 2).astype(np.int64)
+            listed = np.unique(np.concatenate([largest, spread]))
+        cells = self.first[listed]
+        shared = [_overlaps(f, cells) if overlap else _inner_products(f, cells) for f in self.distinct]
+        one, other = np.repeat(np.arange(len(cells)), len(cells)), np.tile(np.arange(len(cells)), len(cells))
+        parts = [norms[listed[one]], norms[listed[other]], _table([c.reshape(-1) for c in shared], integer=self.integer)]
+        attained = (one == other) if overlap else np.ones(len(one), dtype=bool)
+        choices = Choices(np.concatenate(parts, axis=1), attained, np.stack([cells[one], cells[other]], axis=1))
+        return choices if len(listed) == len(norms) else _with_bound(choices, norms, self)
+
+    @property
+    def is_unsigned(self) -> bool:
+        """Whether no factor has a negative entry."""
+        return all(_is_unsigned(factor) for factor in self.distinct)
+
+
+def _largest(blocks: Blocks, attributes: Sequence[Attribute], p: int) -> Found:
+    weights, denominator = whole_weights(blocks)
+    choices = [attribute.columns(p) for attribute in attributes]
+    expanded = [_expand(c, a.column_of) for c, a in zip(choices, attributes, strict=True)]
+    expanded, gains = _common_dtype(expanded, weights)
+    found = maximise(expanded, gains)
+    assert found is not None  # power sums are never negative
+    return Fraction(found.value) / denominator, found.is_exact
+
+
+def _largest_difference(blocks: Blocks, attributes: Sequence[Attribute], p: int, *, overlap: bool) -> Found:
+    weights, denominator = whole_weights(blocks)
+    unsigned = overlap or all(attribute.is_unsigned for attribute in attributes)
+    column, column_is_exact = _largest(blocks, attributes, p)
+    bound = column * (2 if p == 1 or unsigned else 4)
+    if not unsigned and any(len(attribute.first) > _PAIR_CLASSES for attribute in attributes):
+        return bound, False
+    choices = []
+    for axis, attribute in enumerate(attributes):
+        pairs = attribute.pairs(p, overlap=overlap)
+        if unsigned:  # before expanding: few columns to compare
+            count = len(attribute.distinct)
+            pairs = pairs[undominated(pairs, np.repeat(np.array([1, 1, -1]), count), [])] if axis >= 0 else pairs
+        shift = attribute.column_of[:, None] + len(attribute.distinct) * np.arange(3)
+        choices.append(_expand(pairs, shift.T.reshape(-1)))
+    gains = [*weights, *weights, *(-2 * weight for weight in weights)]
+    choices, coefficients = _common_dtype(choices, gains)
+    exact = all(attribute.integer for attribute in attributes)
+    evaluate = (lambda cells: _l1_distance(attributes, weights, cells)) if overlap and exact else None
+    found = maximise(choices, coefficients, evaluate)
+    if found is None or Fraction(found.value) / denominator > bound:
+        return bound, False
+    return Fraction(found.value) / denominator, found.is_exact
+
+
+def _table(columns: list[np.ndarray], *, integer: bool) -> np.ndarray:
+    """Columns side by side: int64, Python integers, or floats."""
+    if not integer:
+        return np.stack([column.astype(np.float64) for column in columns], axis=1)
+    whole = object if any(column.dtype == object for column in columns) else np.int64
+    return np.stack([column.astype(whole) for column in columns], axis=1)
+
+
+def _expand(choices: Choices, columns: np.ndarray) -> Choices:
+    return Choices(choices.values[:, columns], choices.attained, choices.cells)
+
+
+def _common_dtype(choices: list[Choices], gains: Sequence[int]) -> tuple[list[Choices], np.ndarray]:
+    """int64 where every sum fits, Python integers beyond, floats where a factor holds fractions."""
+    if any(member.values.dtype == np.float64 for member in choices):
+        kind: type = np.float64
+    else:
+        bound = [abs(gain) for gain in gains]
+        for member in choices:
+            bound = [b * max(1, int(v)) for b, v in zip(bound, np.abs(member.values).max(axis=0), strict=True)]
+        kind = np.int64 if 2 * sum(bound) < INT64_LIMIT else object
+    members = [Choices(m.values.astype(kind), m.attained, m.cells) for m in choices]
+    return members, np.array(gains, dtype=object).astype(kind)
+
+
+def _one_attribute(blocks: Blocks, attributes: Sequence[Attribute], axis: int, p: int) -> Blocks:
+    joined: dict[LinearOperator, Fraction] = {}
+    for position, (_, weight) in enumerate(blocks):
+        share = weight
+        for other, attribute in enumerate(attributes):
+            if other != axis:
+                norm = attribute.norms(p)[0, attribute.column_of[position]]
+                share *= Fraction(norm if isinstance(norm, (int, float)) else norm.item())
+        factor = attributes[axis].factors[position]
+        joined[factor] = joined.get(factor, Fraction(0)) + share
+    return list(joined.items())
+
+
+def _is_small(blocks: Blocks, attributes: Sequence[Attribute]) -> bool:
+    classes = math.prod(len(attribute.first) for attribute in attributes)
+    rows = sum(op.shape[0] for op, _ in blocks)
+    cells = blocks[0][0].shape[1]
+    return classes <= _SMALL_PRODUCT and cells <= 64 * _SMALL_PRODUCT and rows * classes**2 <= 2**30
+
+
+def _is_unsigned(op: LinearOperator) -> bool:
+    if isinstance(op, Dense):
+        return bool(op.array.min() >= 0)
+    if isinstance(op, Sparse):
+        return op.matrix.nnz == 0 or bool(op.matrix.data.min() >= 0)
+    return op.binary
+
+
+def _inner_products(factor: LinearOperator, cells: np.ndarray) -> np.ndarray:
+    """``<f e_j, f e_k>`` for all pairs of the cells."""
+    if not factor.integer:
+        columns = factor.columns(cells)
+        return columns.T @ columns
+    norms = factor.column_norms(2)[cells]
+    if norms.dtype == object:
+        columns = factor.columns(cells).astype(object)
+        return columns.T @ columns
+    if factor.shape[0] * len(cells) <= _OVERLAP_ENTRIES:
+        columns = factor.columns(cells)
+        return integer_matmul(np.ascontiguousarray(columns.T), columns)
+    units = np.zeros((factor.shape[1], len(cells)), dtype=np.int64)
+    units[cells, np.arange(len(cells))] = 1
+    return factor.gram().matmat(units)[cells]
+
+
+def _overlaps(factor: LinearOperator, cells: np.ndarray) -> np.ndarray:
+    """``sum_r min(|u_r|, |v_r|)`` over the rows where the columns have one sign; 0 where that takes too long."""
+    if factor.binary:
+        return _inner_products(factor, cells)
+    shared = np.zeros((len(cells), len(cells)), dtype=np.int64 if factor.integer else np.float64)
+    if factor.shape[0] * len(cells) ** 2 <= 2**30:
+        columns = factor.columns(cells)
+        positive, negative = np.maximum(columns, 0), np.maximum(-columns, 0)
+        for j in range(len(cells)):
+            for part in (positive, negative):
+                shared[j] += np.minimum(part[:, j : j + 1], part).sum(axis=0)
+    norms = factor.column_norms(1)[cells]
+    if norms.dtype == object:
+        return np.zeros(shared.shape, dtype=object) + np.diag(norms)
+    np.fill_diagonal(shared, norms)
+    return shared
+
+
+def _with_bound(choices: Choices, norms: np.ndarray, attribute: Attribute) -> Choices:
+    """Pairs left out are bounded by the largest columns sharing nothing; equal cells are all listed."""
+    largest = norms.max(axis=0)
+    bound = np.concatenate([largest, largest, largest * 0])[None]
+    same = np.concatenate([norms, norms, norms], axis=1)
+    values = np.concatenate([choices.values, same, bound])
+    attained = np.concatenate([choices.attained, np.ones(len(norms), dtype=bool), [False]])
+    cells = np.concatenate([choices.cells, np.repeat(attribute.first[:, None], 2, axis=1), [[-1, -1]]])
+    return Choices(values, attained, cells)
+
+
+def _l1_distance(attributes: Sequence[Attribute], weights: Sequence[int], cells: np.ndarray) -> int | None:
+    """``sum_b w_b ||(x)_i u_bi - (x)_i v_bi||_1`` exactly, from the pairs of values that occur together."""
+    total = 0
+    for block, weight in enumerate(weights):
+        pairs: Counter[tuple[int, int]] = Counter({(1, 1): 1})
+        for attribute, chosen in zip(attributes, cells, strict=True):
+            values, counts = np.unique(attribute.factors[block].columns(chosen), axis=0, return_counts=True)
+            if len(pairs) * len(values) > _VALUE_PAIRS:
+                return None
+            combined: Counter[tuple[int, int]] = Counter()
+            for (x, y), times in pairs.items():
+                for (u, v), count in zip(values.tolist(), counts.tolist(), strict=True):
+                    combined[x * u, y * v] += times * count
+            pairs = combined
+        total += weight * sum(abs(x - y) * times for (x, y), times in pairs.items())
+    return total

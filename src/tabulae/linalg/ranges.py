@@ -1,0 +1,316 @@
+"""Range queries over an ordered attribute: prefixes, all ranges, sliding windows.
+
+All are applied by cumulative sums, never as matrices: ``AllRange(4096)`` has 8.4 million rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+
+from tabulae.errors import InvalidArgument
+from tabulae.linalg.operator import INT64_LIMIT, AxisOperator, LinearOperator, check_power, check_size
+
+
+_LONG_SLICE = 512  # numbers from which adding a slice costs more than calling numpy to do it
+_STRETCH = 32
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class OrderedQueries(AxisOperator):
+    """What the range queries on ``n`` ordered cells share: 0/1 entries, and columns that all differ."""
+
+    n: int
+
+    def __post_init__(self) -> None:
+        name = type(self).__name__
+        object.__setattr__(self, "n", check_size(self.n, f"{name}(n): n"))
+
+    @property
+    def integer(self) -> bool:
+        return True
+
+    @property
+    def binary(self) -> bool:
+        return True
+
+    def key(self) -> tuple[Any, ...]:
+        return (type(self).__name__, self.n)
+
+    def abs_row_sum_max(self) -> int:
+        return self.n
+
+    def abs_entry_max(self) -> int:
+        return 1
+
+    def column_classes(self) -> np.ndarray:
+        return np.arange(self.n, dtype=np.int64)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.n})"
+
+
+class Prefix(OrderedQueries):
+    """Cumulative counts: row ``k`` adds the cells ``0 .. k``; ``n x n``.
+
+    >>> Prefix(3).dense().tolist()
+    [[1, 0, 0], [1, 1, 0], [1, 1, 1]]
+    """
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.n, self.n
+
+    def along(self, x: np.ndarray) -> np.ndarray:
+        return running_sum(x)
+
+    def along_T(self, y: np.ndarray) -> np.ndarray:
+        return running_sum(y[:, ::-1])[:, ::-1]
+
+    def along_to(self, x: np.ndarray, out: np.ndarray) -> None:
+        running_sum(x, out)
+
+    def along_T_to(self, y: np.ndarray, out: np.ndarray) -> None:
+        running_sum(y[:, ::-1], out[:, ::-1])
+
+    def pinv(self) -> LinearOperator:
+        from tabulae.linalg.explicit import Sparse
+
+        ones = np.ones(self.n, dtype=np.int64)
+        return Sparse(scipy.sparse.diags([ones, -ones[1:]], [0, -1], format="csr", dtype=np.int64))
+
+    def column_norms(self, p: int) -> np.ndarray:
+        check_power(p)
+        return np.arange(self.n, 0, -1, dtype=np.int64)
+
+    def pair_distance_max(self, p: int) -> int:
+        """The first and the last cell differ in all rows but the last."""
+        return self.n - 1
+
+
+class AllRange(OrderedQueries):
+    """Every range of cells ``i .. j``, ``i <= j``, in lexicographic order; ``n(n+1)/2 x n``.
+
+    The Gram matrix has entries ``min((i+1)(n-j), (j+1)(n-i))`` and a tridiagonal inverse, so products
+    cost ``O(n)`` plus the size of the output.
+
+    >>> (AllRange(3) @ [1, 2, 3]).tolist()
+    [1, 3, 6, 2, 5, 3]
+    """
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.n * (self.n + 1) // 2, self.n
+
+    def along(self, x: np.ndarray) -> np.ndarray:
+        left, n, right = x.shape
+        out = np.empty((left, self.shape[0], right), dtype=x.dtype)
+        sums = running_sum(x)
+        out[:, :n] = sums
+        first = n
+        for start in range(1, n):
+            last = first + n - start
+            np.subtract(sums[:, start:], sums[:, start - 1 : start], out=out[:, first:last])
+            first = last
+        return out
+
+    def along_T(self, y: np.ndarray) -> np.ndarray:
+        left, _, right = y.shape
+        steps = np.zeros((left, self.n + 1, right), dtype=y.dtype)
+        first = 0
+        for start in range(self.n):
+            last = first + self.n - start
+            steps[:, start] += y[:, first:last].sum(axis=1)
+            steps[:, start + 1 :] -= y[:, first:last]
+            first = last
+        return running_sum(steps[:, :-1])
+
+    def gram(self) -> LinearOperator:
+        return AllRangeGram(self.n)
+
+    def pinv(self) -> LinearOperator:
+        from tabulae.linalg.algebra import Product
+
+        return Product(AllRangeGram(self.n).pinv(), self.T)
+
+    def column_norms(self, p: int) -> np.ndarray:
+        check_power(p)
+        index = np.arange(self.n, dtype=np.int64)
+        return (index + 1) * (self.n - index)
+
+    def pair_distance_max(self, p: int) -> int:
+        """``(k - j) (n + 1 - (k - j))`` ranges hold exactly one of the cells ``j < k``."""
+        apart = min((self.n + 1) // 2, self.n - 1)
+        return apart * (self.n + 1 - apart)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class AllRangeGram(AxisOperator):
+    """The Gram matrix of ``AllRange(n)``: ``(n + 1)`` times the inverse of ``tridiag(-1, 2, -1)``."""
+
+    n: int
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.n, self.n
+
+    @property
+    def integer(self) -> bool:
+        return True
+
+    @property
+    def T(self) -> LinearOperator:
+        return self
+
+    def key(self) -> tuple[Any, ...]:
+        return ("AllRangeGram", self.n)
+
+    def along(self, x: np.ndarray) -> np.ndarray:
+        up = np.arange(1, self.n + 1, dtype=x.dtype)[:, None]
+        down = up[::-1]
+        left = running_sum(up * x)
+        right = running_sum((down * x)[:, ::-1])[:, ::-1]
+        out = down * left
+        out[:, :-1] += up[:-1] * right[:, 1:]
+        return out
+
+    def along_T(self, y: np.ndarray) -> np.ndarray:
+        return self.along(y)
+
+    def pinv(self) -> LinearOperator:
+        from tabulae.linalg.algebra import Scaled
+        from tabulae.linalg.explicit import Sparse
+
+        twos, ones = np.full(self.n, 2, dtype=np.int64), np.ones(self.n - 1, dtype=np.int64)
+        inner = scipy.sparse.diags([-ones, twos, -ones], [-1, 0, 1], format="csr", dtype=np.int64)
+        return Scaled(Sparse(inner), Fraction(1, self.n + 1))
+
+    def abs_row_sum_max(self) -> int:
+        middle = (self.n + 1) // 2
+        return middle * (self.n + 1 - middle) * (self.n + 1) // 2
+
+    def abs_entry_max(self) -> int:
+        middle = (self.n + 1) // 2
+        return middle * (self.n + 1 - middle)
+
+    def column_norms(self, p: int) -> np.ndarray:
+        check_power(p)
+        if p == 2:
+            return super().column_norms(p)
+        index = np.arange(1, self.n + 1, dtype=np.int64 if self.abs_row_sum_max() < INT64_LIMIT else object)
+        return index * (self.n + 1 - index) * (self.n + 1) // 2
+
+    def dense(self) -> np.ndarray:
+        index = np.arange(self.n, dtype=np.int64)
+        return np.minimum.outer(index + 1, index + 1) * np.minimum.outer(self.n - index, self.n - index)
+
+    def column_classes(self) -> np.ndarray:
+        return np.arange(self.n, dtype=np.int64)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class WidthRange(OrderedQueries):
+    """Every range of exactly ``width`` cells, by its start; ``(n - width + 1) x n``.
+
+    Full row rank; the columns are dependent when ``width > 1``.
+
+    >>> (WidthRange(4, 2) @ [1, 2, 3, 4]).tolist()
+    [3, 5, 7]
+    """
+
+    width: int
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "width", check_size(self.width, "WidthRange(n, width): width"))
+        if self.width > self.n:
+            raise InvalidArgument(f"WidthRange: width {self.width} exceeds the {self.n} cells")
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.n - self.width + 1, self.n
+
+    def key(self) -> tuple[Any, ...]:
+        return ("WidthRange", self.n, self.width)
+
+    def along(self, x: np.ndarray) -> np.ndarray:
+        sums = running_sum(x)
+        out = sums[:, self.width - 1 :].copy()
+        out[:, 1:] -= sums[:, : self.n - self.width]
+        return out
+
+    def along_T(self, y: np.ndarray) -> np.ndarray:
+        left, m, right = y.shape
+        steps = np.zeros((left, self.n, right), dtype=y.dtype)
+        steps[:, :m] = y
+        steps[:, self.width :] -= y[:, : self.n - self.width]
+        return running_sum(steps)
+
+    def pinv(self) -> LinearOperator:
+        from tabulae.linalg.windows import window_pinv
+
+        return window_pinv(self.n, self.width)
+
+    def abs_row_sum_max(self) -> int:
+        return self.width
+
+    def column_norms(self, p: int) -> np.ndarray:
+        check_power(p)
+        index = np.arange(self.n, dtype=np.int64)
+        return np.minimum(index, self.n - self.width) - np.maximum(index - self.width + 1, 0) + 1
+
+    def pair_distance_max(self, p: int) -> int:
+        """The cell ``width`` further on is the farthest: nearer ones share windows, others lie in no more."""
+        norms = self.column_norms(1)
+        one = np.arange(self.n, dtype=np.int64)
+        other = np.minimum(one + self.width, self.n - 1)
+        shared = np.minimum(one, self.n - self.width) - np.maximum(other - self.width + 1, 0) + 1
+        return int((norms + norms[other] - 2 * np.maximum(shared, 0)).max())
+
+    def column_classes(self) -> np.ndarray:
+        """Cells in the middle of few wide windows lie in all of them, and only they coincide."""
+        index = np.arange(self.n, dtype=np.int64)
+        last = np.minimum(index, self.n - self.width)
+        first = np.maximum(index - self.width + 1, 0)
+        changed = (np.diff(first) != 0) | (np.diff(last) != 0)
+        return np.concatenate([[0], np.cumsum(changed)]).astype(np.int64)
+
+    def __repr__(self) -> str:
+        return f"WidthRange({self.n}, {self.width})"
+
+
+def running_sum(x: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
+    """Cumulative sums along the middle axis of ``(left, n, right)``.
+
+    Whole slices are added at a time. Where slices are short, sums run inside stretches first and the
+    stretches' totals are added after; a lone vector goes to numpy.
+    """
+    left, n, right = x.shape
+    if left * right < 16:
+        return np.cumsum(x, axis=1, out=out)
+    out = np.empty(x.shape, dtype=x.dtype) if out is None else out
+    if left * right >= _LONG_SLICE or n <= 2 * _STRETCH:
+        _add_slices(np.moveaxis(x, 1, 0), np.moveaxis(out, 1, 0))
+        return out
+    stretches = n // _STRETCH
+    main = stretches * _STRETCH
+    inside = out[:, :main].reshape(left, stretches, _STRETCH, right)
+    _add_slices(np.moveaxis(x[:, :main].reshape(left, stretches, _STRETCH, right), 2, 0), np.moveaxis(inside, 2, 0))
+    totals = running_sum(np.ascontiguousarray(inside[:, :, -1]))
+    inside[:, 1:] += totals[:, :-1, None]
+    if main < n:
+        np.add(running_sum(x[:, main:]), totals[:, -1:], out=out[:, main:])
+    return out
+
+
+def _add_slices(source: np.ndarray, target: np.ndarray) -> None:
+    """``target[k] = source[0] + ... + source[k]``."""
+    target[0] = source[0]
+    before = target[0]
+    for addend, result in zip(list(source)[1:], list(target)[1:], strict=True):
+        np.add(before, addend, result)
+        before = result

@@ -1,0 +1,230 @@
+"""Maximising a sum of products over one choice per attribute.
+
+    max over (q_1, ..., q_d) of  sum_k g_k  prod_i  V_i[q_i, k]
+
+Where every ``V`` is at least 0 the sum rises with a column whose ``g`` is positive and falls with one whose
+``g`` is negative, so a choice that is no better in any column than another can be dropped, and so can partial
+choices. What is left is small for the sums met in practice; where it is not, choices are grouped, each group
+stands for the best of its columns, and the result is an upper bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+Number = int | float
+Evaluate = Callable[[np.ndarray], "int | None"]
+
+_NUMBERS = 2**24  # numbers that partial choices may hold
+_SLOW_NUMBERS = 2**20  # the same for Python integers
+_COMPARISONS = 2**28  # comparisons that one pruning may take
+_EVALUATIONS = 64
+
+
+@dataclass(frozen=True)
+class Choices:
+    """The choices for one attribute, or partial choices for several.
+
+    ``values`` is ``(choices, columns)``. ``attained`` marks choices that exist, rather than only bound some
+    that do. ``cells`` names the pair of cells of each attribute that is already chosen, ``(choices, 2 x attributes)``.
+    """
+
+    values: np.ndarray
+    attained: np.ndarray
+    cells: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __getitem__(self, kept: np.ndarray) -> Choices:
+        return Choices(self.values[kept], self.attained[kept], self.cells[kept])
+
+
+@dataclass(frozen=True)
+class Maximum:
+    """An upper bound of the largest sum, and whether it is attained."""
+
+    value: Number
+    is_exact: bool
+
+
+def maximise(choices: Sequence[Choices], gains: np.ndarray, evaluate: Evaluate | None = None) -> Maximum | None:
+    """The largest sum, or an upper bound of it; ``None`` when values of both signs leave too many choices.
+
+    Args:
+        choices: for every attribute, values ``(K_i, M)`` of one dtype: int64, object (Python integers) or float64.
+        gains: the coefficients ``g``, ``(M,)``.
+        evaluate: when the sum only bounds what is wanted, the exact value of a choice of cells (or ``None``).
+    """
+    order = sorted(range(len(choices)), key=lambda i: len(choices[i]))
+    members = [choices[i] for i in order]
+    slack = _slack(members, gains)
+    found = _climb(members, gains, evaluate, np.argsort(order))
+    best = float(found) - slack if found is not None else -np.inf
+    partial = Choices(np.ones((1, len(gains)), members[0].values.dtype), np.ones(1, bool), np.zeros((1, 0), np.int64))
+    for step, member in enumerate(members[:-1]):
+        rest = members[step + 1 :]
+        partial = _reduced(partial, len(member), gains, [member, *rest])
+        member = member if partial is None else _reduced(member, len(partial), gains, [partial, *rest])
+        if partial is None or member is None:
+            return None
+        partial = _combined(partial, member)
+        partial = partial[_promising(partial, gains, rest, best)]
+        partial = partial[undominated(partial, gains, rest)]
+    return _finish(partial, members[-1], gains, evaluate, found, slack, np.argsort(order))
+
+
+def undominated(choices: Choices, gains: np.ndarray, rest: Sequence[Choices]) -> np.ndarray:
+    """Indices of the choices that no other is at least as good as in every column.
+
+    Pruning stops after a bounded number of comparisons; what then remains is kept.
+    """
+    signed = _signed(rest, choices.values.shape[1])
+    columns = [choices.attained.astype(np.int64)]
+    for k in range(choices.values.shape[1]):
+        ranks = np.unique(choices.values[:, k], return_inverse=True)[1].reshape(-1)
+        if gains[k] > 0 or signed[k]:
+            columns.append(ranks)
+        if gains[k] < 0 or signed[k]:
+            columns.append(-ranks)
+    table = np.unique(np.stack(columns, axis=1), axis=1)
+    _, first = np.unique(table, axis=0, return_index=True)
+    left = first[np.argsort(-table[first].sum(axis=1), kind="stable")]
+    kept: list[int] = []
+    budget = _COMPARISONS
+    while len(left) and budget > 0:
+        head = left[0]
+        kept.append(int(head))
+        budget -= len(left) * table.shape[1]
+        left = left[(table[left] > table[head]).any(axis=1)]
+    return np.concatenate([np.array(kept, dtype=np.int64), left])
+
+
+def _signed(members: Sequence[Choices], columns: int) -> np.ndarray:
+    """The columns in which the product over ``members`` may be negative."""
+    signed = np.zeros(columns, dtype=bool)
+    for member in members:
+        signed |= (member.values < 0).any(axis=0)
+    return signed
+
+
+def _combined(one: Choices, other: Choices) -> Choices:
+    values = (one.values[:, None] * other.values).reshape(-1, one.values.shape[1])
+    attained = (one.attained[:, None] & other.attained).reshape(-1)
+    left, right = np.repeat(np.arange(len(one)), len(other)), np.tile(np.arange(len(other)), len(one))
+    return Choices(values, attained, np.concatenate([one.cells[left], other.cells[right]], axis=1))
+
+
+def _promising(partial: Choices, gains: np.ndarray, rest: Sequence[Choices], best: float) -> np.ndarray:
+    """Indices of the partial choices whose best completion might reach ``best``."""
+    most, least = np.ones(len(gains)), np.ones(len(gains))
+    for member in rest:
+        values = member.values.astype(np.float64)
+        size = np.abs(values).max(axis=0)
+        least = np.where(_signed(rest, len(gains)), -np.abs(most * size), least * values.min(axis=0))
+        most = most * size
+    values = partial.values.astype(np.float64)
+    weights = gains.astype(np.float64)
+    reach = np.maximum(values * weights * most, values * weights * least).sum(axis=1)
+    scale = np.abs(values * weights * most).sum(axis=1)
+    return np.flatnonzero(reach + 1e-9 * scale >= best)
+
+
+def _reduced(choices: Choices, partners: int, gains: np.ndarray, others: Sequence[Choices]) -> Choices | None:
+    """The choices, grouped if their combinations with the partners would be too many."""
+    limit = _SLOW_NUMBERS if choices.values.dtype == object else _NUMBERS
+    most = max(int((limit / len(gains)) ** 0.5), limit // len(gains) // partners, 2)
+    if len(choices) <= most:
+        return choices
+    if _signed([choices, *others], len(gains)).any():
+        return None
+    rank = np.lexsort(choices.values.T.astype(np.float64)[::-1])
+    starts = np.unique(np.linspace(0, len(choices), most // 2, endpoint=False).astype(np.int64))
+    ordered = choices.values[rank]
+    highest, lowest = np.maximum.reduceat(ordered, starts, axis=0), np.minimum.reduceat(ordered, starts, axis=0)
+    bounds = np.where(gains > 0, highest, lowest)
+    nowhere = np.full((len(starts), choices.cells.shape[1]), -1)
+    return Choices(bounds, np.zeros(len(starts), dtype=bool), nowhere)
+
+
+def _climb(
+    members: Sequence[Choices], gains: np.ndarray, evaluate: Evaluate | None, back: np.ndarray
+) -> Number | None:
+    """A good sum that is attained: improve one attribute at a time, from the choice that looks best alone."""
+    usable = [np.flatnonzero(m.attained) if evaluate is None else np.flatnonzero(m.cells[:, 0] >= 0) for m in members]
+    if any(len(u) == 0 for u in usable):
+        return None
+    tables = [member.values[u] for member, u in zip(members, usable, strict=True)]
+    at = [int(np.argmax((table.astype(np.float64) * np.sign(gains.astype(np.float64))).sum(axis=1))) for table in tables]
+    value: Number | None = None
+    for _ in range(10):
+        for i, table in enumerate(tables):
+            product = gains
+            for other, row in zip(tables, at, strict=True):
+                if other is not table:
+                    product = product * other[row]
+            sums = table @ product
+            at[i] = int(np.argmax(sums))
+        if value is not None and sums[at[-1]] <= value:
+            break
+        value = sums[at[-1]]
+    if evaluate is None:
+        return value
+    cells = np.stack([members[i].cells[usable[i][at[i]]] for i in back])
+    return evaluate(cells)
+
+
+def _finish(
+    partial: Choices, last: Choices, gains: np.ndarray, evaluate: Evaluate | None, found: Number | None, slack: float,
+    back: np.ndarray,
+) -> Maximum:  # fmt: skip
+    """Compare the complete choices, formed some at a time."""
+    weighted = partial.values * gains
+    step = max(1, _NUMBERS // max(1, len(last)))
+    best_bound: Number = 0
+    tops: list[tuple[Number, np.ndarray]] = []
+    for start in range(0, len(partial), step):
+        sums = weighted[start : start + step] @ last.values.T
+        best_bound = max(best_bound, sums.max())
+        attained = partial.attained[start : start + step, None] & last.attained
+        if evaluate is None and attained.any():
+            reached = sums[attained].max()
+            found = reached if found is None else max(found, reached)
+        if evaluate is not None:
+            chosen = np.argsort(-sums.reshape(-1).astype(np.float64), kind="stable")[: _EVALUATIONS + 1]
+            for flat in chosen:
+                i, j = divmod(int(flat), len(last))
+                cells = np.concatenate([partial.cells[start + i], last.cells[j]]).reshape(-1, 2)[back]
+                tops.append((sums[i, j], cells))
+    if isinstance(best_bound, float) or gains.dtype == np.float64:
+        return Maximum(float(best_bound) + slack, False)
+    if evaluate is not None:
+        return _evaluated(tops, evaluate, found)
+    return Maximum(int(best_bound), found is not None and int(found) == int(best_bound))
+
+
+def _evaluated(tops: list[tuple[Number, np.ndarray]], evaluate: Evaluate, found: Number | None) -> Maximum:
+    """Exact values of the choices with the largest bounds, until no bound left exceeds them."""
+    tops.sort(key=lambda top: -top[0])
+    best = int(found) if found is not None else 0
+    for count, (bound, cells) in enumerate(tops):
+        if bound <= best:
+            return Maximum(best, True)
+        exact = evaluate(cells) if count < _EVALUATIONS and (cells >= 0).all() else None
+        if exact is None:
+            return Maximum(int(bound), False)
+        best = max(best, exact)
+    return Maximum(best, True)
+
+
+def _slack(members: Sequence[Choices], gains: np.ndarray) -> float:
+    """A bound on the rounding error of a sum in floating point; 0 for integers."""
+    if members[0].values.dtype != np.float64:
+        return 0.0
+    size = np.abs(gains)
+    for member in members:
+        size = size * np.abs(member.values).max(axis=0)
+    return float(size.sum()) * (len(gains) + 8 * len(members) + 64) * 2.0**-50
