@@ -1,0 +1,7 @@
+"""The release document: one TOML file that says what is counted, what is promised, and by which method."""
+
+from .document import Source, Spec, read_spec
+from .promise import Method
+from .schema import NO_VALUE, ColumnRule
+
+__all__ = ["NO_VALUE", "ColumnRule", "Method", "Source", "Spec", "read_spec"]

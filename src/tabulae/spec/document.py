@@ -1,0 +1,206 @@
+"""The release document as a whole: every section joined, or every mistake told."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from os import PathLike
+from pathlib import Path
+from typing import Literal
+
+from ..errors import InvalidArgument, Problem, SpecError
+from ..privacy import PrivacyLoss
+from ..tables import Domain, Workload
+from . import published
+from .lines import KeyLines
+from .problems import Problems
+from .promise import Method, read_method, read_promise
+from .schema import ColumnRule, read_schema
+from .sections import read_sections
+from .shape import Kind, SourceSection, kind_of
+from .workload import read_workload
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where the confidential records are: a file of a kind, and for DuckDB the table in it.
+
+    ``path`` is None in the published copy of a spec, which says the kind only.
+    """
+
+    kind: Kind
+    path: Path | None
+    table: str | None = None
+
+
+@dataclass(frozen=True, repr=False)
+class Spec:
+    """A release document that was read without a mistake: what is counted, promised, and by which method.
+
+    Attributes:
+        title: what the release is called.
+        source: where the records are.
+        domain: the public domain, with its recodes.
+        workload: the tables to publish, with their weights.
+        columns: attribute -> the column that it is read from and its policies.
+        loss: the privacy loss that the release may cost, exact.
+        delta: for statements of (epsilon, delta); None where the spec gives none.
+        neighbours: ``"add-remove"`` or ``"replace"``.
+        ledger: the file that the loss is charged to; None in a published copy.
+        unit: what one neighbour differs by.
+        method: selection, noise and estimation.
+        max_rows: the most rows that the release may publish.
+        text: the document as written.
+        path: the file it was read from, or None.
+        files: content of the code lists and matrices that it names, under their published names.
+
+    >>> spec = Spec.from_text('''
+    ... [source]
+    ... path = "people.csv"
+    ... [attributes]
+    ... age = { range = [0, 114] }
+    ... [privacy]
+    ... definition = "zcdp"
+    ... budget = "1/2"
+    ... ledger = "ledger.db"
+    ... [[table]]
+    ... name = "ages"
+    ... queries = { age = "prefix" }
+    ... ''')
+    >>> spec.loss, spec.method.noise, spec.workload.queries
+    (ZCDP(rho='1/2'), 'gaussian', 115)
+    """
+
+    title: str
+    source: Source
+    domain: Domain
+    workload: Workload
+    columns: Mapping[str, ColumnRule]
+    loss: PrivacyLoss
+    delta: Fraction | None
+    neighbours: Literal["add-remove", "replace"]
+    ledger: Path | None
+    unit: str
+    method: Method
+    max_rows: int
+    text: str
+    path: Path | None
+    files: Mapping[str, bytes] = field(compare=False)
+    _record: published.Record = field(compare=False)
+
+    @classmethod
+    def from_text(cls, text: str, base_dir: str | PathLike[str] = ".", name: str = "spec") -> Spec:
+        """Read a document from memory.
+
+        Args:
+            text: the TOML document.
+            base_dir: the folder that the paths in it are relative to.
+            name: what to call the document in errors.
+
+        Raises:
+            SpecError: the document has mistakes; all of them, each with its path and line.
+        """
+        try:
+            raw = tomllib.loads(text)
+        except tomllib.TOMLDecodeError as error:
+            raise SpecError([_syntax(error, text)], name) from None
+        base = Path(base_dir)
+        problems = Problems(KeyLines(text))
+        document = read_sections(raw, problems)
+        schema = read_schema(document, base, problems)
+        promise = read_promise(document, base, problems)
+        method = read_method(document, problems)
+        counted = read_workload(document, schema, base, problems)
+        problems.raise_any(name)
+        section, release = document.source, document.release
+        if not (section and release and schema.domain and promise and method and counted):
+            raise AssertionError("a part of the document could not be read and recorded no reason")
+        return cls(
+            title=document.title,
+            source=_source(section, base),
+            domain=schema.domain,
+            workload=counted.workload,
+            columns=schema.columns,
+            loss=promise.loss,
+            delta=promise.delta,
+            neighbours=promise.neighbours,
+            ledger=promise.ledger,
+            unit=section.unit,
+            method=method,
+            max_rows=release.max_rows,
+            text=text,
+            path=None,
+            files={**schema.files, **counted.files},
+            _record=published.record_of(document, method),
+        )
+
+    def published_text(self) -> str:
+        """The document as it is published: canonical TOML without comments, paths, hosts or passwords.
+
+        ``[source]`` says its kind and unit only, the ledger is not named, defaults are written out, and the
+        files that it names are those of ``files``. `Spec.from_text` reads it back, in a folder that holds
+        them, to a spec with the same digest; it runs once a source and a ledger are given.
+        """
+        return published.text_of(self._record, self.source.kind)
+
+    def digest(self) -> str:
+        """SHA-256, in hexadecimal, of what is counted and promised, and of the files that say so.
+
+        Where the records and the ledger are, and of which kind, is left out; so are comments and layout.
+        """
+        return published.digest(self._record, self.files)
+
+    def with_source(self, path: str | PathLike[str], table: str | None = None) -> Spec:
+        """The same spec, with the same digest, reading its records from another file.
+
+        Args:
+            path: the file; its ending says its kind, and where it does not, the kind stays.
+            table: the table, for a DuckDB file; by default the one that the spec names.
+
+        Raises:
+            InvalidArgument: a DuckDB file without a table.
+        """
+        kind = kind_of(str(path)) or self.source.kind
+        table = (table or self.source.table) if kind == "duckdb" else None
+        if kind == "duckdb" and table is None:
+            raise InvalidArgument(f"{path} is a DuckDB file of several tables: name one in [source] table")
+        return replace(self, source=Source(kind, Path(path), table))
+
+    def __repr__(self) -> str:
+        return f"Spec({self.title!r}, {len(self.workload.tables)} tables, {self.loss!r})"
+
+
+def read_spec(path: str | PathLike[str]) -> Spec:
+    """Read the release document at ``path``; paths in it are relative to its folder.
+
+    Raises:
+        SpecError: the file cannot be read, or the document has mistakes: all of them, with path and line.
+    """
+    path = Path(path)
+    try:
+        text = path.read_bytes().decode("utf-8-sig")
+    except OSError as error:
+        raise SpecError([Problem("document", f"cannot be read: {error.strerror}")], str(path)) from error
+    except UnicodeDecodeError as error:
+        line = error.object.count(b"\n", 0, error.start) + 1
+        raise SpecError([Problem("document", "is not text in UTF-8: save it so", line)], str(path)) from error
+    return replace(Spec.from_text(text, path.parent, str(path)), path=path)
+
+
+def _source(section: SourceSection, base: Path) -> Source:
+    kind = section.kind or kind_of(section.path or "")
+    assert kind  # SourceSection refuses a path whose kind cannot be told
+    return Source(kind, None if section.path is None else base / section.path, section.table)
+
+
+def _syntax(error: tomllib.TOMLDecodeError, text: str) -> Problem:
+    """What ``tomllib`` refuses, as a problem with its line; it stops at the first."""
+    message = str(error)
+    at = re.search(r" \(at (?:line (\d+), column \d+|end of document)\)$", message)
+    if at is None:
+        return Problem("document", f"is not TOML: {message}")
+    line = int(at[1]) if at[1] else text.count("\n") + 1
+    return Problem("document", f"is not TOML: {message[: at.start()]}", line)

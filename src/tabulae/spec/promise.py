@@ -1,0 +1,136 @@
+"""``[privacy]`` and ``[method]``: what is promised, and by which method it is kept."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Literal
+
+from ..privacy import ZCDP, ApproxDP, PrivacyLoss, PureDP, exact
+from .problems import Problems, listed, nearest, shown
+from .sections import NOT_YET, Document
+from .shape import MethodSection, PrivacySection
+
+METHODS = ("identity", "workload", "opt0", "kron", "hdmm", "auto")
+"""The names that ``method.select`` accepts."""
+
+LATER_METHODS = (
+    "hierarchical", "hb", "wavelet", "greedy-h", "fourier", "datacube", "union", "marginals", "eigen",
+    "eigen-separation", "principal-vectors", "residual",
+)  # fmt: skip
+"""Names that the document has for ``method.select`` and this version cannot honour."""
+
+ESTIMATORS = ("least-squares",)
+"""The names that ``method.estimate`` accepts."""
+
+LATER_ESTIMATORS = ("non-negative", "pgm", "gls", "topdown", "bluedown")
+"""Names that the document has for ``method.estimate`` and this version cannot honour."""
+
+_NOISE: dict[str, tuple[Literal["gaussian", "laplace"], ...]] = {
+    "pure": ("laplace",),
+    "approx": ("gaussian", "laplace"),
+    "zcdp": ("gaussian",),
+}
+
+
+@dataclass(frozen=True)
+class Method:
+    """How the release is made: none of it changes what is promised.
+
+    ``select`` names a method of `tabulae.select`, ``noise`` the law's kind, ``estimate`` the estimator;
+    ``time_limit`` is in seconds, for selection only; ``seed`` starts the selection's search, never noise.
+    """
+
+    select: str = "auto"
+    noise: Literal["gaussian", "laplace"] = "gaussian"
+    estimate: str = "least-squares"
+    time_limit: float = 60.0
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Promise:
+    """The privacy loss of the release, what it is counted by, and the ledger that pays it.
+
+    ``delta`` is for statements of (epsilon, delta), and None where only one number is promised;
+    ``ledger`` is None in the published copy of a spec, which names no files.
+    """
+
+    loss: PrivacyLoss
+    delta: Fraction | None
+    neighbours: Literal["add-remove", "replace"]
+    ledger: Path | None
+
+
+def read_promise(document: Document, base: Path, problems: Problems) -> Promise | None:
+    """The promise of ``[privacy]``; None, with the reasons recorded, where it cannot be made.
+
+    Args:
+        document: the sections as read.
+        base: the folder that the ledger's path is relative to.
+        problems: where mistakes are recorded.
+    """
+    section = document.privacy
+    if section is None:
+        return None
+    published = document.source is not None and document.source.path is None
+    if section.ledger is None and not published:
+        _missing("ledger", 'what the budget is charged to: ledger = "ledger.db"', problems)
+    if section.definition == "approx" and section.delta is None:
+        _missing("delta", 'approx promises epsilon and delta: delta = "1e-10"', problems)
+    if section.definition == "pure" and section.delta is not None:
+        remedy = 'remove it, or write definition = "approx"'
+        problems.add(("privacy", "delta"), f'has no meaning under definition = "pure": {remedy}')
+    loss = _loss(section)
+    if loss is None:
+        return None
+    delta = None if section.delta is None else exact(section.delta)
+    ledger = None if section.ledger is None else base / section.ledger
+    return Promise(loss, delta, section.neighbours, ledger)
+
+
+def _missing(key: str, about: str, problems: Problems) -> None:
+    if not problems.told(("privacy", key)):  # it may be there, and wrong
+        problems.add(("privacy", key), f"is missing: {about}")
+
+
+def _loss(section: PrivacySection) -> PrivacyLoss | None:
+    if section.definition is None or section.budget is None:
+        return None
+    if section.definition == "zcdp":
+        return ZCDP(section.budget)
+    if section.definition == "pure":
+        return PureDP(section.budget)
+    return None if section.delta is None else ApproxDP(section.budget, section.delta)
+
+
+def read_method(document: Document, problems: Problems) -> Method | None:
+    """The method of ``[method]``, its noise taken from the definition where it is not written."""
+    section, privacy = document.method, document.privacy
+    if section is None:
+        return None
+    _accept(section, "select", METHODS, LATER_METHODS, problems)
+    _accept(section, "estimate", ESTIMATORS, LATER_ESTIMATORS, problems)
+    if privacy is None or privacy.definition is None:
+        return None
+    fitting = _NOISE[privacy.definition]
+    noise = section.noise or fitting[0]
+    if noise not in fitting:
+        other = "approx" if noise == "gaussian" else "pure"
+        problems.add(
+            ("method", "noise"),
+            f"{shown(noise)} noise does not keep the promise of definition = {shown(privacy.definition)}: "
+            f'write noise = {listed(fitting)} or remove it, or write definition = "{other}"',
+        )
+    return Method(section.select, noise, section.estimate, section.time_limit, section.seed)
+
+
+def _accept(
+    section: MethodSection, key: str, names: tuple[str, ...], later: tuple[str, ...], problems: Problems
+) -> None:
+    value = getattr(section, key)
+    if value in later:
+        problems.add(("method", key), f"{shown(value)} {NOT_YET}; known here: {listed(names)}")
+    elif value not in names:
+        problems.add(("method", key), f"{shown(value)} is no method of this kind; {nearest(value, names)}")

@@ -1,0 +1,115 @@
+"""The published copy of a spec: what was promised and counted, and nothing of where the records are.
+
+It is written from what was understood, not from what was typed: comments, and the paths and hosts that may
+stand in them, cannot come along, and two specs that mean the same are one text. Files that the spec names
+are published under fixed names beside it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+import tomli_w
+
+from .promise import Method
+from .sections import Document
+from .shape import AttributeEntry, Kind, RecodeEntry, TableEntry
+
+CODES = "codes/{attribute}.csv"
+MAPS = "maps/{recode}.csv"
+MATRICES = "queries/{table}/{attribute}.npy"
+
+Record = Mapping[str, Any]
+"""What a document promises and counts, as TOML would be parsed; ``[source]`` lacks the kind."""
+
+
+def record_of(document: Document, method: Method) -> Record:
+    """What is to be published of a document.
+
+    ``[source]`` is reduced to its unit, ``[privacy]`` loses the ledger's path, and every default is written
+    out, so that the text keeps its meaning if a default ever changes.
+
+    Args:
+        document: the sections, all of them read without a mistake.
+        method: the method, its noise resolved.
+    """
+    source, privacy, release = document.source, document.privacy, document.release
+    assert source is not None
+    assert privacy is not None
+    assert release is not None
+    record = {
+        "title": document.title,
+        "source": {"unit": source.unit, "rows_per_unit": source.rows_per_unit},
+        "attributes": {"unknown": document.unknown, "null": document.null}
+        | {name: _attribute(name, entry) for name, entry in document.attributes.items() if entry},
+        "recodes": {name: _recode(name, entry) for name, entry in document.recodes.items() if entry},
+        "privacy": privacy.model_dump(exclude={"ledger"}, exclude_none=True),
+        "table": [_table(entry) for entry in document.tables if entry],
+        "method": {
+            "select": method.select,
+            "noise": method.noise,
+            "estimate": method.estimate,
+            "time_limit": _short(method.time_limit),
+            "seed": method.seed,
+        },
+        "release": release.model_dump(),
+    }
+    return {key: value for key, value in record.items() if value}
+
+
+def text_of(record: Record, kind: Kind) -> str:
+    """The published text: canonical TOML that `Spec.from_text` reads back.
+
+    Args:
+        record: what is published.
+        kind: what the records are kept in.
+    """
+    return tomli_w.dumps({**record, "source": {"kind": kind, **record["source"]}})
+
+
+def digest(record: Record, files: Mapping[str, bytes]) -> str:
+    """SHA-256, in hexadecimal, of a record and of the files that it names, whatever the order of those.
+
+    >>> digest({"title": "a"}, {}) == digest({"title": "a"}, {"codes/x.csv": b""})
+    False
+    """
+    total = hashlib.sha256()
+    for name, content in [("", tomli_w.dumps(record).encode()), *sorted(files.items())]:
+        # Each part is hashed before it is joined: no name or content can pose as a boundary.
+        total.update(hashlib.sha256(name.encode()).digest() + hashlib.sha256(content).digest())
+    return total.hexdigest()
+
+
+def _attribute(name: str, entry: AttributeEntry) -> dict[str, Any]:
+    written = entry.model_dump(exclude_none=True)
+    if entry.codes is not None:
+        written["codes"] = CODES.format(attribute=name)
+    return {"column": name} | written
+
+
+def _recode(name: str, entry: RecodeEntry) -> dict[str, Any]:
+    written = entry.model_dump(exclude_none=True)
+    if entry.map is not None:
+        written["map"] = MAPS.format(recode=name)
+    return written
+
+
+def _table(entry: TableEntry) -> dict[str, Any]:
+    written: dict[str, Any] = entry.model_dump(exclude_none=True) | {"weight": _short(entry.weight)}
+    if entry.queries is not None:
+        written["queries"] = {
+            name: _query(entry.name or "", name, query) for name, query in entry.queries.items()
+        }
+    return written
+
+
+def _query(table: str, attribute: str, query: object) -> object:
+    if isinstance(query, dict) and "matrix" in query:
+        return {"matrix": MATRICES.format(table=table, attribute=attribute)}
+    return query
+
+
+def _short(number: float) -> float | int:
+    return int(number) if float(number).is_integer() else number

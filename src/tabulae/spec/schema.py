@@ -1,0 +1,231 @@
+"""``[attributes]`` and ``[recodes]``: the public domain, and the columns that the records fill it from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from ..errors import InvalidArgument
+from ..tables import Attribute, Domain, Recode
+from .codes import read_code_list, read_code_map
+from .lines import KeyPath
+from .problems import Problems, nearest, shown
+from .published import CODES, MAPS
+from .sections import Document
+from .shape import AttributeEntry, Policy, RecodeEntry
+
+OTHER = "other"
+"""Label of the category that takes what the others do not, where the policy asks for one: always the last."""
+
+NO_VALUE = -(2**63)
+"""Raw value of the extra category of a numeric attribute."""
+
+MOST_VALUES = 1_000_000
+"""The most values that one attribute may have."""
+
+
+@dataclass(frozen=True)
+class ColumnRule:
+    """The column that an attribute is read from, and what becomes of a value that its domain lacks.
+
+    A policy is ``"refuse"``, which stops the release, or ``"other"``, which counts the record in the
+    attribute's last category.
+    """
+
+    name: str
+    unknown: Policy
+    null: Policy
+
+    @property
+    def has_other(self) -> bool:
+        """Whether the attribute has the extra category."""
+        return OTHER in (self.unknown, self.null)
+
+
+@dataclass(frozen=True)
+class Schema:
+    """The domain of what could be read; ``broken`` names what could not, so that its users are not blamed.
+
+    ``files`` holds the content of every code list, under its published name.
+    """
+
+    domain: Domain | None
+    columns: Mapping[str, ColumnRule]
+    broken: frozenset[str]
+    files: Mapping[str, bytes]
+
+
+def read_schema(document: Document, base: Path, problems: Problems) -> Schema:
+    """The domain that the document declares.
+
+    Args:
+        document: the sections as read.
+        base: the folder that code lists are relative to.
+        problems: where mistakes are recorded.
+    """
+    if not document.attributes:
+        problems.add(("attributes",), "nothing is declared: add a line such as age = { range = [0, 114] }")
+    reader = _Reader(document, base, problems)
+    for name, entry in document.attributes.items():
+        if entry:
+            reader.attribute(name, entry)
+    recodes = [reader.recode(name, entry) for name, entry in document.recodes.items() if entry]
+    built = [recode for recode in recodes if recode]
+    whole = {*reader.attributes, *(recode.name for recode in built)}
+    return Schema(
+        domain=Domain(reader.attributes, built) if reader.attributes else None,
+        columns=reader.columns,
+        broken=frozenset({*document.attributes, *document.recodes} - whole),
+        files=reader.files,
+    )
+
+
+class _Reader:
+    """Builds attributes and recodes one at a time, recording what is wrong with each."""
+
+    def __init__(self, document: Document, base: Path, problems: Problems) -> None:
+        self.document = document
+        self.base = base
+        self.problems = problems
+        self.attributes: dict[str, Attribute] = {}
+        self.columns: dict[str, ColumnRule] = {}
+        self.files: dict[str, bytes] = {}
+
+    def attribute(self, name: str, entry: AttributeEntry) -> None:
+        """Add the attribute of an entry, with its extra category where a policy asks for one."""
+        path: KeyPath = ("attributes", name)
+        column = ColumnRule(
+            entry.column or name, entry.unknown or self.document.unknown, entry.null or self.document.null
+        )
+        values = self.values(name, entry, path)
+        if values is None:
+            return
+        try:
+            built = Attribute(name, values.labels, values.ordered, values.raw, values.parents)
+            if column.has_other:
+                built = _with_other(built)
+        except InvalidArgument as error:
+            self.problems.add(path, str(error))
+            return
+        self.attributes[name] = built
+        self.columns[name] = column
+
+    def values(self, name: str, entry: AttributeEntry, path: KeyPath) -> _Values | None:
+        """The values that an entry lists, in whichever of the three ways."""
+        if entry.codes is not None:
+            found = read_code_list(self.base, entry.codes, (*path, "codes"), self.problems)
+            if found is None:
+                return None
+            self.files[CODES.format(attribute=name)] = found.content
+            return _Values(found.labels, found.codes, found.parents)
+        raw: tuple[int | str, ...] = tuple(entry.categories or ())
+        if entry.range is not None:
+            lowest, highest = entry.range
+            if highest - lowest >= MOST_VALUES:
+                self.problems.add(
+                    (*path, "range"), f"has more than {MOST_VALUES:,} values: give a narrower one"
+                )
+                return None
+            raw = tuple(range(lowest, highest + 1))
+        return _Values(tuple(map(str, raw)), raw)
+
+    def recode(self, name: str, entry: RecodeEntry) -> Recode | None:
+        """The recode of an entry, or None where it, or what it is a view of, is wrong."""
+        path: KeyPath = ("recodes", name)
+        declared = self.document.attributes
+        if name in declared:
+            self.problems.add(path, "is the name of an attribute: give the recode another")
+            return None
+        if entry.of is None:
+            return None
+        if entry.of not in declared:
+            also = (
+                "; it is a recode, and recodes are of attributes" if entry.of in self.document.recodes else ""
+            )
+            self.problems.add(
+                (*path, "of"), f"there is no attribute {shown(entry.of)}{also}; {nearest(entry.of, declared)}"
+            )
+            return None
+        key = "edges" if entry.map is None else "map"
+        mapping = None if entry.map is None else self.mapping(name, entry.map, (*path, key))
+        if entry.of not in self.attributes or (entry.map is not None and mapping is None):
+            return None
+        attribute, has_other = self.attributes[entry.of], self.columns[entry.of].has_other
+        try:
+            if mapping is None:
+                return _from_edges(name, attribute, entry.edges or [], has_other=has_other)
+            return _from_map(name, attribute, mapping, has_other=has_other)
+        except InvalidArgument as error:
+            self.problems.add((*path, key), str(error))
+            return None
+
+    def mapping(self, name: str, file: str, path: KeyPath) -> dict[int | str, str] | None:
+        """Code -> label of its class, from a file."""
+        found = read_code_map(self.base, file, path, self.problems)
+        if found is None:
+            return None
+        self.files[MAPS.format(recode=name)] = found.content
+        return {code: found.labels[group] for code, group in found.classes.items()}
+
+
+@dataclass(frozen=True)
+class _Values:
+    """What an attribute's categories are called, and what they are in the records."""
+
+    labels: tuple[str, ...]
+    raw: tuple[int | str, ...]
+    parents: tuple[str | None, ...] | None = None
+
+    @property
+    def ordered(self) -> bool:
+        """Numbers that increase are ordered; strings are names."""
+        return isinstance(self.raw[0], int) and list(self.raw) == sorted(self.raw)
+
+
+def _with_other(attribute: Attribute) -> Attribute:
+    """The attribute with the extra category last.
+
+    It has no raw value, and a number is given one that no record holds. As it is no neighbour of any number,
+    the categories as a whole have no order any more: a comparison that would count it silently is refused.
+    """
+    if OTHER in attribute.labels or OTHER in attribute.values:
+        raise InvalidArgument(
+            f'has a category "{OTHER}" of its own, and a policy asks for an extra one of that name: '
+            'rename yours, or write unknown = "refuse" and null = "refuse" here'
+        )
+    return Attribute(
+        attribute.name,
+        (*attribute.labels, OTHER),
+        values=(*attribute.values, NO_VALUE if attribute.numeric else OTHER),
+        parents=attribute.parents and (*attribute.parents, None),
+    )
+
+
+def without_other(attribute: Attribute) -> Attribute:
+    """An attribute that has the extra category as it would be without, its order restored."""
+    plain = _Values(attribute.labels[:-1], attribute.values[:-1])
+    return Attribute(attribute.name, plain.labels, plain.ordered, plain.raw)
+
+
+def _from_edges(name: str, attribute: Attribute, edges: list[int], *, has_other: bool) -> Recode:
+    """Classes of neighbouring values; the extra category is a class of its own."""
+    if not has_other:
+        return Recode.from_edges(name, attribute, edges)
+    recode = Recode.from_edges(name, without_other(attribute), edges)
+    classes = np.append(recode.classes, len(recode.labels))
+    return Recode(name, attribute.name, classes, (*recode.labels, OTHER))
+
+
+def _from_map(name: str, attribute: Attribute, mapping: dict[int | str, str], *, has_other: bool) -> Recode:
+    """Classes from a file; the extra category is a class of its own unless the file places it."""
+    if has_other and OTHER not in mapping:
+        if OTHER in mapping.values():
+            raise InvalidArgument(
+                f'has a class "{OTHER}", and the policies of {attribute.name} ask for an extra category of '
+                f"that name: say which class it belongs to, with a row for the code {OTHER}"
+            )
+        mapping = {**mapping, OTHER: OTHER}
+    return Recode.from_map(name, attribute, mapping)

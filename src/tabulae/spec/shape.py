@@ -1,0 +1,218 @@
+"""The sections of the release document: which keys each has, and of what type.
+
+What is checked here needs one section only. What joins sections (a table and the attributes it names, a
+noise and the definition it serves) is checked where they are joined: `schema`, `workload`, `promise`.
+A required key is typed as if it could be None: TOML has no such value, and a section that is read in spite
+of a mistake has None there.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic_core import PydanticCustomError
+
+from ..errors import InvalidArgument
+from ..privacy.definitions import positive, probability
+from .problems import shown
+
+Policy = Literal["refuse", "other"]
+Kind = Literal["csv", "parquet", "duckdb"]
+
+_KINDS: dict[str, Kind] = {
+    ".csv": "csv",
+    ".parquet": "parquet",
+    ".duckdb": "duckdb",
+    ".ddb": "duckdb",
+    ".db": "duckdb",
+}
+
+
+def kind_of(path: str) -> Kind | None:
+    """The kind of a source by the ending of its path, None where the ending says nothing.
+
+    >>> kind_of("people.parquet")
+    'parquet'
+    """
+    return next((kind for ending, kind in _KINDS.items() if path.lower().endswith(ending)), None)
+
+
+def _problem(message: str) -> PydanticCustomError:
+    # The message is an argument and not the template: braces in it must stay braces.
+    return PydanticCustomError("spec", "{message}", {"message": message})
+
+
+def _exact_text(value: object) -> object:
+    if isinstance(value, float | int) and not isinstance(value, bool):
+        remedy = f'write "{value}"' if math.isfinite(value) else 'write a number such as "1/2"'
+        raise _problem(f"must be a string, because a number that decides privacy must be exact: {remedy}")
+    return value
+
+
+def _budget(value: str) -> str:
+    return _read(lambda: positive(value, "budget"), value)
+
+
+def _delta(value: str) -> str:
+    return _read(lambda: probability(value, "delta"), value)
+
+
+def _read(reader: Callable[[], object], value: str) -> str:
+    """The text as written, once what it says is known to be a number with a meaning."""
+    try:
+        reader()
+    except InvalidArgument as error:
+        raise _problem(str(error)) from None
+    return value
+
+
+def _filled(value: str) -> str:
+    if not value.strip():
+        raise _problem("is empty")
+    return value
+
+
+def _name(value: str) -> str:
+    if (
+        not value[:1].isalnum()
+        or value != value.strip()
+        or not all(c.isalnum() or c in " _-." for c in value)
+    ):
+        raise _problem(
+            f"{shown(value)} cannot name the files of a table: use letters, digits, blanks, '_', '-', '.', "
+            "and begin with a letter or digit"
+        )
+    return value
+
+
+def _categories(values: list[Any]) -> list[Any]:
+    if not values or {type(value) for value in values} not in ({str}, {int}):
+        raise _problem("must list the values that the column may hold: all strings, or all integers")
+    repeated = [value for position, value in enumerate(values) if value in values[:position]]
+    if repeated:
+        raise _problem(f"lists {shown(repeated[0])} twice")
+    return values
+
+
+Filled = Annotated[str, AfterValidator(_filled)]
+Name = Annotated[str, AfterValidator(_name)]
+Budget = Annotated[str, BeforeValidator(_exact_text), AfterValidator(_budget)]
+Delta = Annotated[str, BeforeValidator(_exact_text), AfterValidator(_delta)]
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class SourceSection(_Section):
+    """``[source]``: where the confidential records are, and what one of them stands for."""
+
+    path: Filled | None = None
+    kind: Kind | None = None
+    table: Filled | None = None
+    engine: Literal["duckdb"] = "duckdb"
+    unit: Filled = "person"
+    rows_per_unit: Annotated[int, Field(ge=1)] = 1
+
+    @model_validator(mode="after")
+    def _one_source(self) -> SourceSection:
+        if self.path is None and self.kind is None:
+            raise _problem('has no path: write path = "people.csv" (csv, parquet or duckdb)')
+        kind = self.kind or kind_of(self.path or "")
+        if kind is None:
+            raise _problem(
+                'the ending of the path does not say its kind: add kind = "csv" ("parquet", "duckdb")'
+            )
+        if kind == "duckdb" and self.path is not None and self.table is None:
+            raise _problem('a DuckDB file holds several tables: add table = "persons"')
+        if kind != "duckdb" and self.table is not None:
+            raise _problem(f"table is for DuckDB files, and this is {kind}: remove it")
+        return self
+
+
+class AttributeEntry(_Section):
+    """One line of ``[attributes]``: the values that a column may hold, known in public."""
+
+    column: Filled | None = None
+    categories: Annotated[list[Any], AfterValidator(_categories)] | None = None
+    range: list[int] | None = None
+    codes: Filled | None = None
+    unknown: Policy | None = None
+    null: Policy | None = None
+
+    @model_validator(mode="after")
+    def _one_domain(self) -> AttributeEntry:
+        given = [key for key in ("categories", "range", "codes") if getattr(self, key) is not None]
+        if len(given) != 1:
+            has = " and ".join(given) if given else "none of them"
+            raise _problem(f"needs exactly one of categories, range or codes; it has {has}")
+        if self.range is not None and (len(self.range) != 2 or self.range[0] > self.range[1]):
+            raise _problem(f"range must be [lowest, highest], both included, not {shown(self.range)}")
+        return self
+
+
+class RecodeEntry(_Section):
+    """One line of ``[recodes]``: a coarser view of an attribute."""
+
+    of: Filled | None = Field(description='the attribute it is a view of: of = "age"')
+    edges: list[int] | None = None
+    map: Filled | None = None
+
+    @model_validator(mode="after")
+    def _one_rule(self) -> RecodeEntry:
+        if (self.edges is None) == (self.map is None):
+            raise _problem("needs exactly one of edges or map")
+        return self
+
+
+class PrivacySection(_Section):
+    """``[privacy]``: what is promised."""
+
+    definition: Literal["pure", "approx", "zcdp"] | None = Field(
+        description='the promise: definition = "zcdp" (or "pure", "approx")'
+    )
+    budget: Budget | None = Field(
+        description='what may be spent, epsilon or rho, as a string: budget = "1/2" '
+        "(finding a budget from targets is not supported by this version)"
+    )
+    delta: Delta | None = None
+    neighbours: Literal["add-remove", "replace"] = "add-remove"
+    ledger: Filled | None = None
+
+
+class TableEntry(_Section):
+    """One ``[[table]]``: what is published."""
+
+    name: Name | None = Field(description='it names the published file: name = "sex_by_age"')
+    attributes: list[str] | None = None
+    queries: dict[str, Any] | None = None
+    sql: Filled | None = None
+    weight: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1
+
+    @model_validator(mode="after")
+    def _one_form(self) -> TableEntry:
+        marginal = self.attributes is not None or self.queries is not None
+        if self.sql is not None and marginal:
+            raise _problem("sql says everything that is counted: remove attributes and queries, or the sql")
+        if self.sql is None and not marginal:
+            raise _problem("counts nothing: add attributes, queries or sql (attributes = [] is the total)")
+        return self
+
+
+class MethodSection(_Section):
+    """``[method]``: how, once it is settled what and how much."""
+
+    select: str = "auto"
+    noise: Literal["gaussian", "laplace"] | None = None
+    estimate: str = "least-squares"
+    time_limit: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 60
+    seed: Annotated[int, Field(ge=0)] = 0
+
+
+class ReleaseSection(_Section):
+    """``[release]``: limits on what is written."""
+
+    max_rows: Annotated[int, Field(ge=1)] = 5_000_000

@@ -1,0 +1,174 @@
+"""``[[table]]``: each entry as a table over the domain."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..errors import InvalidArgument, Unsupported
+from ..linalg import LinearOperator, Partition, Product, Stack
+from ..tables import Column, Domain, Table, View, Workload, table_from_sql
+from ..tables.labels import heading_and_labels
+from .lines import KeyPath
+from .problems import Problems, nearest, shown
+from .queries import Queries
+from .schema import OTHER, Schema, without_other
+from .sections import Document
+from .shape import TableEntry
+
+
+@dataclass(frozen=True)
+class Counted:
+    """The workload, and the matrices that it was written with, under their published names."""
+
+    workload: Workload
+    files: dict[str, bytes]
+
+
+def read_workload(document: Document, schema: Schema, base: Path, problems: Problems) -> Counted | None:
+    """The tables that the document publishes, over the domain that it declares.
+
+    Args:
+        document: the sections as read.
+        schema: the domain, and the names that could not be read.
+        base: the folder that matrices are relative to.
+        problems: where mistakes are recorded.
+    """
+    _distinct_names(document, problems)
+    if schema.domain is None:
+        return None
+    reader = _Tables(schema.domain, schema, base, problems)
+    tables = [reader.table(at, entry) for at, entry in enumerate(document.tables) if entry]
+    built = [table for table in tables if table]
+    if document.release:
+        _within(
+            document.release.max_rows, {table.name: table.rows(schema.domain) for table in built}, problems
+        )
+    return None if problems.found else Counted(Workload(schema.domain, built), reader.queries.files)
+
+
+def _within(limit: int, rows: dict[str, int], problems: Problems) -> None:
+    """Refuse to publish more than the limit, before a row of it is labelled."""
+    total = sum(rows.values())
+    if total > limit:
+        largest = max(rows, key=lambda name: rows[name])
+        problems.add(
+            ("release", "max_rows"),
+            f"the tables have {total:,} rows in all, {rows[largest]:,} of them in {shown(largest)}, and at "
+            f"most {limit:,} are published: ask for less, or write max_rows = {total} under [release]",
+        )
+
+
+def _distinct_names(document: Document, problems: Problems) -> None:
+    """Names become files, and some file systems do not tell "A" from "a"."""
+    first: dict[str, int] = {}
+    for at, entry in enumerate(document.tables):
+        if entry is None or entry.name is None:
+            continue
+        before = first.setdefault(entry.name.casefold(), at)
+        if before != at:
+            problems.add(
+                ("table", at, "name"), f"table[{before}] is named {shown(entry.name)} too: rename one"
+            )
+
+
+class _Tables:
+    """Builds tables one at a time, recording what is wrong with each."""
+
+    def __init__(self, domain: Domain, schema: Schema, base: Path, problems: Problems) -> None:
+        self.domain = domain
+        self.schema = schema
+        self.schema = schema
+        self.queries = Queries(schema, base, problems)
+        self.problems = problems
+
+    def table(self, at: int, entry: TableEntry) -> Table | None:
+        """One entry as a table; None where something it needs is wrong."""
+        key = "name" if entry.sql is None else "sql"
+        name = entry.name or f"table[{at}]"
+        try:
+            if entry.sql is not None:
+                return self.from_sql(name, entry.sql, entry.weight)
+            factors, headings = self.product(at, name, entry)
+            if len(factors) < len(list(_asked(at, entry))):
+                return None
+            return Table(name, factors, entry.weight, self.columns(factors, headings))
+        except (InvalidArgument, Unsupported) as error:
+            self.problems.add(("table", at, key), str(error))
+            return None
+
+    def from_sql(self, name: str, sql: str, weight: float) -> Table | None:
+        """The statement as a sum of products."""
+        broken = "|".join(map(re.escape, self.schema.broken))
+        if broken and re.search(rf"(?<!\w)(?:{broken})(?!\w)", sql, re.IGNORECASE):
+            return None  # the statement is judged once the names in it can be read
+        return table_from_sql(self.domain, name, sql, weight)
+
+    def product(
+        self, at: int, table: str, entry: TableEntry
+    ) -> tuple[dict[str, LinearOperator], dict[str, str]]:
+        """Base attribute -> matrix, and -> the name it was asked for under, of all that could be read."""
+        factors: dict[str, LinearOperator] = {}
+        asked: dict[str, str] = {}
+        headings: dict[str, str] = {}
+        for name, query, path in _asked(at, entry):
+            view = self.view(name, path)
+            if view is None:
+                continue
+            base = view.attribute.name
+            if base in asked:
+                views = (
+                    "twice" if asked[base] == name else f"and {shown(asked[base])}, views of one attribute"
+                )
+                self.problems.add(path, f"the table has {shown(name)} {views}: keep one")
+                continue
+            asked[base] = name
+            factor = self.queries.factor((table, name), query, view, path)
+            if factor is not None:
+                factors[base] = factor
+                headings[base] = name
+        return factors, headings
+
+    def view(self, name: str, path: KeyPath) -> View | None:
+        """The attribute or recode of that name; silent where it is the declaration that is wrong."""
+        known = (*self.domain.names, *(recode.name for recode in self.domain.recodes))
+        if name in known:
+            return self.domain.resolve(name)
+        if name not in self.schema.broken:
+            self.problems.add(path, f"there is no attribute or recode {shown(name)}; {nearest(name, known)}")
+        return None
+
+    def columns(
+        self, factors: dict[str, LinearOperator], headings: dict[str, str]
+    ) -> dict[str, Column] | None:
+        """Headings and row labels, where the matrix alone does not say under which name it was asked."""
+        renamed = {base for base, heading in headings.items() if base != heading}
+        if all(isinstance(factors[base], Partition) for base in renamed):
+            return None
+        # Once labels are given, an attribute of a single row is shown only if it is among them.
+        return {
+            base: Column(headings[base], self.labels(base, factor))
+            for base, factor in factors.items()
+            if base in renamed or factor.shape[0] == 1
+        }
+
+    def labels(self, base: str, factor: LinearOperator) -> tuple[str, ...]:
+        """The label of each row; ranges beside the extra category are named as if it were not there."""
+        if not (isinstance(factor, Stack) and self.schema.columns[base].has_other):
+            return heading_and_labels(self.domain, base, factor)[1]
+        plain = without_other(self.domain[base])
+        ranges = factor.ops[0]
+        assert isinstance(ranges, Product)
+        assert isinstance(ranges.right, Partition)
+        classes = Product(ranges.left, Partition(ranges.right.classes[:-1], ranges.right.count))
+        return (*heading_and_labels(Domain({base: plain}), base, classes)[1], OTHER)
+
+
+def _asked(at: int, entry: TableEntry) -> Iterator[tuple[str, object, KeyPath]]:
+    """Every name with its query, and the key that asks for it; attributes are asked for value by value."""
+    for position, name in enumerate(entry.attributes or ()):
+        yield name, "identity", ("table", at, "attributes", position)
+    for name, query in (entry.queries or {}).items():
+        yield name, query, ("table", at, "queries", name)
