@@ -1,0 +1,137 @@
+"""What the rows of a ledger mean: the cap, the charges, and what was spent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+from tabulae.errors import InvalidArgument
+from tabulae.privacy.chain import START, Row
+from tabulae.privacy.definitions import ZCDP, ApproxDP, Exact, PrivacyLoss, PureDP
+
+OUTCOMES = ("published", "void")
+KINDS: dict[str, type[PrivacyLoss]] = {"pure": PureDP, "approx": ApproxDP, "zcdp": ZCDP}
+
+
+@dataclass(frozen=True)
+class Charge:
+    """What one release spent: its id, loss, place in the ledger, UTC time, title and state.
+
+    ``state`` is ``"charged"`` until the release is settled as ``"published"`` or ``"void"``.
+    """
+
+    release_id: str
+    loss: PrivacyLoss
+    sequence: int
+    time: str
+    title: str
+    state: str = "charged"
+
+
+@dataclass(frozen=True)
+class View:
+    """A verified stretch of the chain: where it ends, and the sum of the charges in it."""
+
+    sequence: int = -1
+    head: str = START
+    spent: Fraction = Fraction(0)
+    spent_delta: Fraction = Fraction(0)
+
+    def advance(self, rows: Iterable[Row]) -> View:
+        """The view after the rows that follow, which the caller has verified."""
+        view = self
+        for row in rows:
+            view = replace(view, sequence=row.sequence, head=row.hash)
+            if row.kind == "charge":
+                loss = read_charge(row).loss
+                view = replace(
+                    view, spent=view.spent + loss.amount, spent_delta=view.spent_delta + delta_of(loss)
+                )
+        return view
+
+
+def charges_of(rows: Iterable[Row]) -> dict[str, Charge]:
+    """The charges among the rows by release id, in order, each in its last state.
+
+    Privacy: none is spent.
+    """
+    found: dict[str, Charge] = {}
+    for row in rows:
+        if row.kind == "charge":
+            charge = read_charge(row)
+            found[charge.release_id] = charge
+        elif row.kind in OUTCOMES:
+            name = row.content()["release_id"]
+            found[name] = replace(found[name], state=row.kind)
+    return found
+
+
+def read_charge(row: Row) -> Charge:
+    """The charge that a row records.
+
+    Privacy: none is spent.
+    """
+    content = row.content()
+    loss = read_loss(content["definition"], content["loss"])
+    return Charge(content["release_id"], loss, row.sequence, content["time"], content["title"])
+
+
+def read_cap(budget: PrivacyLoss | Exact, definition: str | None, delta: Exact | None) -> PrivacyLoss:
+    """The cap of a ledger from what its creator wrote.
+
+    Raises:
+        InvalidArgument: no definition, an unknown one, or a delta missing or out of place.
+
+    Privacy: the cap is exact.
+
+    >>> read_cap("1/2", "zcdp", None)
+    ZCDP(rho='1/2')
+    """
+    if isinstance(budget, PrivacyLoss):
+        if definition not in (None, budget.definition) or delta is not None:
+            raise InvalidArgument(
+                f"the budget is {budget!r}; leave out definition and delta, which it states"
+            )
+        if budget.definition not in KINDS:
+            raise InvalidArgument(f"a ledger cannot hold a budget of {type(budget).__name__}")
+        return budget
+    if definition not in KINDS:
+        raise InvalidArgument(f'definition is {definition!r}; it must be "pure", "approx" or "zcdp"')
+    if definition == "approx":
+        if delta is None:
+            raise InvalidArgument("an approximate budget needs a delta, such as 1e-10")
+        return ApproxDP(budget, delta)
+    if delta is not None:
+        raise InvalidArgument(f"a {definition} budget has no delta; leave it out")
+    return PureDP(budget) if definition == "pure" else ZCDP(budget)
+
+
+def write_loss(loss: PrivacyLoss) -> dict[str, str]:
+    """The parameters of a loss as fractions in text.
+
+    Privacy: none is spent; nothing is rounded.
+
+    >>> write_loss(PureDP("0.1"))
+    {'epsilon': '1/10'}
+    """
+    return {name: str(value) for name, value in loss.parameters.items()}
+
+
+def read_loss(definition: str, parameters: Mapping[str, str]) -> PrivacyLoss:
+    """The loss that ``write_loss`` wrote.
+
+    Privacy: none is spent; nothing is rounded.
+
+    >>> read_loss("pure", {"epsilon": "1/10"})
+    PureDP(epsilon='1/10')
+    """
+    return KINDS[definition](**parameters)
+
+
+def delta_of(loss: PrivacyLoss) -> Fraction:
+    """The delta of a loss; 0 where its definition has none.
+
+    Privacy: none is spent.
+    """
+    return loss.parameters.get("delta", Fraction(0))

@@ -1,0 +1,379 @@
+"""The ledger: a budget, and everything that was spent of it.
+
+One SQLite file beside the data. It is charged before noise is drawn, in exact fractions, under a lock
+that two processes cannot both hold; it refuses what its cap does not cover. Its entries are only ever
+added to, and chained by hashes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import os
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from tabulae.errors import BudgetRefused, InvalidArgument, LedgerError
+from tabulae.privacy import store
+from tabulae.privacy.chain import START, Row, altered, link, verify
+from tabulae.privacy.definitions import Exact, PrivacyLoss, check_neighbours
+from tabulae.privacy.history import (
+    OUTCOMES,
+    Charge,
+    View,
+    charges_of,
+    delta_of,
+    read_cap,
+    read_charge,
+    read_loss,
+    write_loss,
+)
+
+_ID_LENGTH = 32
+_DIGEST_BYTES = 32
+
+
+class Ledger:
+    """A budget with a cap, its definition of privacy, its neighbours and its unit; and its history.
+
+    Made by ``Ledger.create`` and ``Ledger.open``. An object holds no lock and no open file.
+
+    Privacy: sequential composition, exact in fractions: the sum of all charges never exceeds the cap;
+    for approximate privacy both epsilon and delta are capped.
+
+    >>> import tempfile; from tabulae.privacy.definitions import ZCDP
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     ledger = Ledger.create(f"{folder}/ledger.db", 1, definition="zcdp")
+    ...     charge = ledger.charge(ZCDP("1/10"), "add-remove", "person", "demo", bytes(32))
+    ...     ledger.spent, ledger.remaining
+    (Fraction(1, 10), Fraction(9, 10))
+    """
+
+    def __init__(self, path: Path, budget: PrivacyLoss, neighbours: str, unit: str, view: View) -> None:
+        self.path = path
+        self.budget = budget
+        self.neighbours = neighbours
+        self.unit = unit
+        self._view = view
+
+    @classmethod
+    def create(
+        cls,
+        path: str | os.PathLike[str],
+        budget: PrivacyLoss | Exact,
+        definition: str | None = None,
+        *,
+        neighbours: str = "add-remove",
+        unit: str = "person",
+        delta: Exact | None = None,
+    ) -> Ledger:
+        """Create a ledger file; its cap, definition, neighbours and unit never change.
+
+        Args:
+            path: a file that does not exist yet.
+            budget: a loss; or epsilon or rho, with its definition.
+            definition: ``"pure"``, ``"approx"`` or ``"zcdp"``; needed unless the budget is a loss.
+            neighbours: ``"add-remove"`` or ``"replace"``.
+            unit: what one neighbour differs by.
+            delta: the cap on delta, for ``"approx"``.
+
+        Raises:
+            InvalidArgument: a budget that cannot be read.
+            LedgerError: the path exists or cannot be written.
+
+        Privacy: none is spent.
+        """
+        cap = read_cap(budget, definition, delta)
+        if not unit.strip():
+            raise InvalidArgument('unit is empty; name what one neighbour differs by, such as "person"')
+        key = os.urandom(32)
+        content = {
+            "definition": cap.definition,
+            "budget": write_loss(cap),
+            "neighbours": check_neighbours(neighbours),
+            "unit": unit,
+            "key_digest": hashlib.sha256(key).hexdigest(),
+            "time": _now(),
+        }
+        where = Path(path)
+        store.create(where, key, link(0, "created", content, START))
+        return cls.open(where)
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str], anchor: str | None = None) -> Ledger:
+        """Open a ledger and verify its whole chain.
+
+        Args:
+            path: the file.
+            anchor: a head seen earlier (from a release, say), which the chain must contain.
+
+        Raises:
+            LedgerError: no such file, not a ledger, altered, or older than the anchor.
+
+        Privacy: none is spent; a ledger that was edited, cut or rolled back behind the anchor is refused.
+        """
+        where = Path(path)
+        with store.connect(where, write=False) as connection:
+            rows = store.rows_from(connection, 0)
+            key = store.key_of(connection, where)
+            if not rows or rows[0].kind != "created":
+                raise altered(str(where), "its first entry is missing")
+            verify(rows, 0, START, str(where))
+            store.check_seal(connection, key, rows[-1], where)
+        first = rows[0].content()
+        if first["key_digest"] != hashlib.sha256(key).hexdigest():
+            raise altered(str(where), "its key was replaced")
+        if anchor is not None and all(row.hash != anchor for row in rows):
+            raise altered(
+                str(where), "it does not contain the anchored head, so it is an older copy or another ledger"
+            )
+        budget = read_loss(first["definition"], first["budget"])
+        return cls(where, budget, first["neighbours"], first["unit"], View().advance(rows))
+
+    @property
+    def definition(self) -> str:
+        """``"pure"``, ``"approx"`` or ``"zcdp"``."""
+        return self.budget.definition
+
+    @property
+    def spent(self) -> Fraction:
+        """The epsilon or rho charged so far."""
+        return self._refresh().spent
+
+    @property
+    def spent_delta(self) -> Fraction:
+        """The delta charged so far; 0 unless the definition is approximate."""
+        return self._refresh().spent_delta
+
+    @property
+    def remaining(self) -> Fraction:
+        """The epsilon or rho left."""
+        return self.budget.amount - self.spent
+
+    @property
+    def remaining_delta(self) -> Fraction:
+        """The delta left; 0 unless the definition is approximate."""
+        return delta_of(self.budget) - self.spent_delta
+
+    @property
+    def head(self) -> str:
+        """The hash of the last entry, which stands for the whole history."""
+        return self._refresh().head
+
+    def charge(self, loss: PrivacyLoss, neighbours: str, unit: str, title: str, digest: bytes) -> Charge:
+        """Spend a loss, durably, before any noise is drawn for it.
+
+        The release id is a keyed hash of the digest and a fresh nonce: it says nothing about the data
+        to whoever does not hold this file.
+
+        Args:
+            loss: what is spent; of the ledger's definition.
+            neighbours: of the release; the ledger's.
+            unit: of the release; the ledger's.
+            title: the name of the release.
+            digest: the caller's SHA-256 of spec, strategy and data fingerprint (32 bytes).
+
+        Raises:
+            BudgetRefused: the cap does not cover the loss, or the release is of another kind.
+            LedgerError: the ledger cannot be read or written, or was altered.
+
+        Privacy: sequential composition (Dwork et al. 2006; Bun and Steinke 2016, Lemma 1.7): the
+        losses charged add up, and their exact sum never exceeds the cap.
+        """
+        if not isinstance(digest, bytes) or len(digest) != _DIGEST_BYTES:
+            raise InvalidArgument("digest must be the 32 bytes of a SHA-256")
+        self._check_kind(loss, neighbours, unit)
+        with store.connect(self.path, write=True) as connection:
+            view, key = self._verified(connection)
+            self._check_cap(view, loss)
+            nonce = os.urandom(16)
+            content = {
+                "release_id": _release_id(key, digest, nonce),
+                "nonce": nonce.hex(),
+                "definition": loss.definition,
+                "loss": write_loss(loss),
+                "title": title,
+                "time": _now(),
+            }
+            row = link(view.sequence + 1, "charge", content, view.head)
+            store.append(connection, key, [row])
+        self._view = view.advance([row])
+        return read_charge(row)
+
+    def settle(self, release_id: str, outcome: str) -> None:
+        """Record that a charged release was ``"published"`` or is ``"void"``; what it spent stays spent.
+
+        Raises:
+            InvalidArgument: another outcome.
+            LedgerError: no such release, or one that was settled otherwise.
+
+        Privacy: none is spent or given back.
+        """
+        if outcome not in OUTCOMES:
+            raise InvalidArgument(f'outcome is {outcome!r}; it must be "published" or "void"')
+
+        def check(charge: Charge) -> bool:
+            if charge.state not in ("charged", outcome):
+                raise LedgerError(f"release {release_id} is {charge.state} and cannot become {outcome}")
+            return charge.state == "charged"
+
+        self._append(outcome, release_id, {}, check)
+
+    def disclose(self, release_id: str, table: str, description: str) -> None:
+        """Record that a release also states a table exactly, outside the guarantee.
+
+        Raises:
+            LedgerError: no such release.
+
+        Privacy: an exact disclosure has no privacy loss that could be bounded: it is written down.
+        """
+        content = {"table": table, "description": description, "promise": "exact, outside the guarantee"}
+        self._append("disclosure", release_id, content, lambda charge: True)
+
+    def state(self, release_id: str) -> str:
+        """``"charged"``, ``"published"`` or ``"void"``.
+
+        Raises:
+            LedgerError: no such release.
+
+        Privacy: none is spent.
+        """
+        return self._one(self._rows(), release_id).state
+
+    def charges(self) -> list[Charge]:
+        """All charges, in order, with their states.
+
+        Privacy: none is spent.
+        """
+        return list(charges_of(self._rows()).values())
+
+    def find(self, digest: bytes) -> list[Charge]:
+        """The charges made for this digest, by which an interrupted release is resumed.
+
+        Privacy: none is spent; the ids are recomputed with the stored nonces.
+        """
+        with store.connect(self.path, write=False) as connection:
+            _, key = self._verified(connection)
+            rows = store.rows_from(connection, 0)
+        nonces = {row.sequence: row.content()["nonce"] for row in rows if row.kind == "charge"}
+        return [
+            charge
+            for charge in charges_of(rows).values()
+            if charge.release_id == _release_id(key, digest, bytes.fromhex(nonces[charge.sequence]))
+        ]
+
+    def entries(self, release_id: str | None = None) -> list[dict[str, Any]]:
+        """Every entry as plain values, or those of one release; with the hashes, without the key.
+
+        Privacy: none is spent.
+        """
+        return [
+            {
+                "sequence": row.sequence,
+                "kind": row.kind,
+                **content,
+                "previous": row.previous,
+                "hash": row.hash,
+            }
+            for row in self._rows()
+            for content in [row.content()]
+            if release_id is None or content.get("release_id") == release_id
+        ]
+
+    def export_json(self, release_id: str | None = None) -> str:
+        """The ledger, or the part of one release, for people and archives.
+
+        Privacy: none is spent.
+        """
+        view = self._refresh()
+        sums = (view.spent, view.spent_delta)
+        summary = {
+            "definition": self.definition,
+            "neighbours": self.neighbours,
+            "unit": self.unit,
+            "budget": write_loss(self.budget),
+            "spent": {name: str(value) for name, value in zip(self.budget.parameters, sums, strict=False)},
+            "head": view.head,
+            "entries": self.entries(release_id),
+        }
+        return json.dumps(summary, indent=2)
+
+    def __repr__(self) -> str:
+        return f"Ledger({str(self.path)!r}, {self.budget!r}, spent='{self._view.spent}')"
+
+    def _rows(self) -> list[Row]:
+        with store.connect(self.path, write=False) as connection:
+            self._verified(connection)
+            return store.rows_from(connection, 0)
+
+    def _refresh(self) -> View:
+        with store.connect(self.path, write=False) as connection:
+            self._view, _ = self._verified(connection)
+        return self._view
+
+    def _verified(self, connection: Any) -> tuple[View, bytes]:
+        """Verify what was added since the last look, and that what was seen then is still there."""
+        seen, where = self._view, str(self.path)
+        rows = store.rows_from(connection, seen.sequence)
+        key = store.key_of(connection, self.path)
+        if not rows or rows[0].sequence != seen.sequence or rows[0].hash != seen.head:
+            raise altered(where, f"entry {seen.sequence} is not the one read before")
+        verify(rows[1:], seen.sequence + 1, seen.head, where)
+        store.check_seal(connection, key, rows[-1], self.path)
+        return seen.advance(rows[1:]), key
+
+    def _append(
+        self, kind: str, release_id: str, content: Mapping[str, Any], wanted: Callable[[Charge], bool]
+    ) -> None:
+        """Add a row about a charged release, if its state wants one."""
+        with store.connect(self.path, write=True) as connection:
+            view, key = self._verified(connection)
+            if not wanted(self._one(store.rows_from(connection, 0), release_id)):
+                return
+            row = link(
+                view.sequence + 1, kind, {"release_id": release_id, **content, "time": _now()}, view.head
+            )
+            store.append(connection, key, [row])
+        self._view = view.advance([row])
+
+    def _one(self, rows: list[Row], release_id: str) -> Charge:
+        try:
+            return charges_of(rows)[release_id]
+        except KeyError as error:
+            raise LedgerError(
+                f"{self.path} has no release {release_id}; see `tabulae ledger show`"
+            ) from error
+
+    def _check_kind(self, loss: PrivacyLoss, neighbours: str, unit: str) -> None:
+        for word, asked, kept in (
+            ("definition", loss.definition, self.definition),
+            ("neighbours", neighbours, self.neighbours),
+            ("unit", unit, self.unit),
+        ):
+            if asked != kept:
+                raise BudgetRefused(
+                    f"the release has {word} {asked!r}, the ledger {self.path} has {kept!r}; "
+                    "losses of different kinds do not add up: use a ledger of the same kind"
+                )
+
+    def _check_cap(self, view: View, loss: PrivacyLoss) -> None:
+        for word, cap in self.budget.parameters.items():
+            spent = view.spent_delta if word == "delta" else view.spent
+            asked = loss.parameters[word]
+            if spent + asked > cap:
+                raise BudgetRefused(
+                    f"{word} {asked} is asked for and {cap - spent} of {cap} is left in {self.path}; "
+                    "ask for less, or have the budget decided anew and start another ledger"
+                )
+
+
+def _release_id(key: bytes, digest: bytes, nonce: bytes) -> str:
+    return hmac.new(key, b"release" + digest + nonce, hashlib.sha256).hexdigest()[:_ID_LENGTH]
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -1,0 +1,226 @@
+"""Renyi differential privacy: a loss that is a curve over the orders a > 1.
+
+The curves of tabulae's mechanisms have closed forms:
+
+    Gaussian noise paid for by rho      a rho                                        (also any rho-zCDP)
+    pure epsilon, geometric noise       ln[(e^{a eps} + e^{(1-a) eps}) / (1 + e^eps)] / (a - 1)
+
+The second is randomised response, which is the worst of all epsilon-DP mechanisms, and geometric noise
+of scale 1/epsilon on a count attains it: the likelihood ratio of neighbours is e^epsilon on one side of
+the count and e^-epsilon on the other. (SafeTab's Lemma 8 integrates that mass function over the reals;
+its result is too small, and no bound.)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tabulae.errors import InvalidArgument
+from tabulae.privacy.conversions import reals, to_real, upwards
+from tabulae.privacy.definitions import ZCDP, Exact, PureDP, positive, probability
+
+_LOG_ORDERS = np.linspace(-12.0, 60.0, 1441)  # of a - 1: from 6e-6 to 1e26
+_REFINEMENTS = 120
+
+
+class Curve(Protocol):
+    """An upper bound on the Renyi divergence at every order above 1."""
+
+    def floats(self, excess: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The bound at orders 1 + excess, in floats, for searching."""
+        ...
+
+    def real(self, order: Any) -> Any:
+        """The bound at an order, to 40 digits."""
+        ...
+
+
+@dataclass(frozen=True)
+class LinearCurve:
+    """a rho: zero-concentrated privacy."""
+
+    rho: Fraction
+
+    def floats(self, excess: NDArray[np.float64]) -> NDArray[np.float64]:
+        """(1 + excess) rho."""
+        return (1 + excess) * float(self.rho)
+
+    def real(self, order: Any) -> Any:
+        """a rho."""
+        return order * to_real(self.rho)
+
+
+@dataclass(frozen=True)
+class GeometricCurve:
+    """Randomised response, and geometric noise of scale 1/epsilon on a count."""
+
+    epsilon: Fraction
+
+    def floats(self, excess: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The closed form, arranged so that no exponential overflows."""
+        e = float(self.epsilon)
+        bulk = excess * e - math.log1p(math.exp(-e)) + np.log1p(np.exp(-(2 * excess + 1) * e))
+        return bulk / excess
+
+    def real(self, order: Any) -> Any:
+        """The closed form to 40 digits."""
+        mp, e = reals(), to_real(self.epsilon)
+        bulk = (order - 1) * e - mp.log1p(mp.exp(-e)) + mp.log1p(mp.exp(-(2 * order - 1) * e))
+        return bulk / (order - 1)
+
+
+@dataclass(frozen=True)
+class LargestCurve:
+    """The largest of several losses at each order: whichever of them a record meets."""
+
+    options: tuple[RDP, ...]
+
+    def floats(self, excess: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The maximum over the options."""
+        return np.max([option.floats(excess) for option in self.options], axis=0)
+
+    def real(self, order: Any) -> Any:
+        """The maximum over the options."""
+        return max(option.real(order) for option in self.options)
+
+
+@dataclass(frozen=True)
+class GroupCurve:
+    """A loss under a change of up to ``size`` records: 3^c times its value at 2^c times the order.
+
+    c is the least for which 2^c reaches the size (Mironov 2017, Proposition 2). The proposition
+    starts at order 2; below it the value there is a bound, since divergences grow with the order.
+    """
+
+    loss: RDP
+    size: int
+
+    def floats(self, excess: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The proposition's bound."""
+        doublings = (self.size - 1).bit_length()
+        return 3.0**doublings * self.loss.floats(2.0**doublings * (1 + np.maximum(excess, 1.0)) - 1)
+
+    def real(self, order: Any) -> Any:
+        """The proposition's bound."""
+        doublings = (self.size - 1).bit_length()
+        return 3**doublings * self.loss.real(2**doublings * max(order, reals().mpf(2)))
+
+
+@dataclass(frozen=True)
+class RDP:
+    """A sum of curves: at every order a > 1, a bound on the Renyi divergence between neighbours.
+
+    Args:
+        parts: pairs of a positive multiplicity and a curve.
+
+    Privacy: Mironov (2017), Definition 4, at all orders at once.
+
+    Reference: https://arxiv.org/abs/1702.07476
+
+    >>> loss = RDP.of(PureDP(1)) + RDP.of(ZCDP("1/8"))
+    >>> round(loss.at(2), 4), round(loss.epsilon("1e-6"), 3)
+    (0.9795, 2.954)
+    """
+
+    definition: ClassVar[str] = "rdp"
+    parts: tuple[tuple[Fraction, Curve], ...]
+
+    @classmethod
+    def of(cls, loss: PureDP | ZCDP) -> RDP:
+        """The tightest curve that follows from a pure or a zero-concentrated loss.
+
+        Raises:
+            InvalidArgument: an approximate loss, from which no Renyi bound follows.
+
+        Privacy: randomised response dominates every epsilon-DP mechanism (Kairouz, Oh and Viswanath
+        2015); zCDP is a linear curve by definition.
+        """
+        if isinstance(loss, PureDP):
+            return cls(((Fraction(1), GeometricCurve(loss.amount)),))
+        if isinstance(loss, ZCDP):
+            return cls(((Fraction(1), LinearCurve(loss.amount)),))
+        raise InvalidArgument(f"no Renyi bound follows from {loss!r}; start from PureDP or ZCDP")
+
+    def floats(self, excess: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The bound at orders 1 + excess, in floats, for searching."""
+        return np.sum([float(count) * curve.floats(excess) for count, curve in self.parts], axis=0)
+
+    def real(self, order: Any) -> Any:
+        """The bound at an order, to 40 digits."""
+        return sum(to_real(count) * curve.real(order) for count, curve in self.parts)
+
+    def at(self, order: Exact) -> float:
+        """The bound at one order, rounded up.
+
+        Raises:
+            InvalidArgument: an order that is not above 1.
+
+        Privacy: the bound itself.
+        """
+        value = positive(order, "order")
+        if value <= 1:
+            raise InvalidArgument(f"order is {order}; Renyi privacy is defined here for orders above 1")
+        return upwards(self.real(to_real(value)))
+
+    def __add__(self, other: RDP) -> RDP:
+        """Sequential composition (Mironov 2017, Proposition 1): curves add."""
+        return RDP(self.parts + other.parts)
+
+    def scaled(self, factor: Exact) -> RDP:
+        """The curve multiplied by a positive factor: that many independent uses of it."""
+        share = positive(factor, "factor")
+        return RDP(tuple((share * count, curve) for count, curve in self.parts))
+
+    def epsilon(self, delta: Exact) -> float:
+        """The least epsilon over all orders that the curve implies at delta, rounded up.
+
+        Privacy: Canonne, Kamath and Steinke (2020), Proposition 12; every order gives a valid bound,
+        so the search decides tightness only.
+        """
+        d = to_real(probability(delta, "delta"))
+        log_delta = float(reals().ln(d))
+
+        def bound(excess: NDArray[np.float64]) -> NDArray[np.float64]:
+            order = 1 + excess
+            return self.floats(excess) + np.log(excess / order) - (log_delta + np.log(order)) / excess
+
+        order = 1 + to_real(Fraction(_least(bound)))
+        mp = reals()
+        exact = self.real(order) + mp.ln(1 - 1 / order) - mp.ln(order * d) / (order - 1)
+        return upwards(exact) if exact > 0 else 0.0
+
+    def delta(self, epsilon: Exact) -> float:
+        """The least delta over all orders that the curve implies at epsilon, rounded up.
+
+        Privacy: Canonne, Kamath and Steinke (2020), Proposition 12.
+        """
+        e = positive(epsilon, "epsilon")
+
+        def bound(excess: NDArray[np.float64]) -> NDArray[np.float64]:
+            order = 1 + excess
+            return excess * (self.floats(excess) - float(e)) - np.log(excess) + order * np.log(excess / order)
+
+        mp, order = reals(), 1 + to_real(Fraction(_least(bound)))
+        log = (order - 1) * (self.real(order) - to_real(e)) - mp.ln(order - 1) + order * mp.ln(1 - 1 / order)
+        return min(1.0, upwards(mp.exp(log)))
+
+
+def _least(bound: Callable[[NDArray[np.float64]], NDArray[np.float64]]) -> float:
+    """The excess a - 1 where the bound is least: a scan over its logarithm, then golden sections."""
+    values = bound(np.exp(_LOG_ORDERS))
+    best = int(np.nanargmin(values))
+    low = _LOG_ORDERS[max(best - 1, 0)]
+    high = _LOG_ORDERS[min(best + 1, len(_LOG_ORDERS) - 1)]
+    golden = (math.sqrt(5) - 1) / 2
+    for _ in range(_REFINEMENTS):
+        one, two = high - golden * (high - low), low + golden * (high - low)
+        first, second = bound(np.exp(np.array([one, two])))
+        low, high = (low, two) if first < second else (one, high)
+    return math.exp((low + high) / 2)

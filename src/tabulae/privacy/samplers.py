@@ -1,0 +1,121 @@
+"""Which route draws which law, and the filling of arrays in chunks.
+
+The route depends on the law alone, so that a seeded source gives the same draws whatever was drawn
+before. Tables are kept by parameter.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from functools import lru_cache
+from math import prod
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tabulae.errors import InvalidArgument
+from tabulae.privacy.enclosure import GaussianWeights, GeometricWeights
+from tabulae.privacy.filtered_sampler import ExponentialProfile, FilteredSampler, GaussianProfile
+from tabulae.privacy.source import Source, SystemSource
+from tabulae.privacy.table_sampler import TableSampler
+
+CHUNK = 1 << 17
+_TABLES = 64
+_LARGEST_TABLE_VARIANCE, _LARGEST_TABLE_SCALE = Fraction(1 << 20), Fraction(1 << 8)
+_UNIT_SCALE = 32  # a filtered sampler sees a scale in [32, 64)
+
+
+class Sampler(Protocol):
+    """Fills arrays with exact draws."""
+
+    def fill(self, out: NDArray[np.int64], source: Source) -> None:
+        """Fill a contiguous one-dimensional array."""
+        ...
+
+
+@lru_cache(maxsize=_TABLES)
+def discrete_gaussian_sampler(variance: Fraction) -> Sampler:
+    """The sampler of P(k) proportional to e^{-k^2 / (2 variance)}.
+
+    Privacy: exact; see ``TableSampler`` and ``FilteredSampler``.
+
+    >>> type(discrete_gaussian_sampler(Fraction(100))).__name__
+    'TableSampler'
+    """
+    if variance <= _LARGEST_TABLE_VARIANCE:
+        return TableSampler(GaussianWeights(variance), two_sided=True)
+    shift = _shift(variance, _UNIT_SCALE**2, 4)
+    return FilteredSampler(GaussianProfile(variance / Fraction(4) ** shift), shift, rounded=False)
+
+
+@lru_cache(maxsize=_TABLES)
+def discrete_laplace_sampler(scale: Fraction) -> Sampler:
+    """The sampler of P(k) proportional to e^{-|k| / scale}.
+
+    Privacy: exact; see ``TableSampler`` and ``FilteredSampler``.
+
+    >>> type(discrete_laplace_sampler(Fraction(10**6))).__name__
+    'FilteredSampler'
+    """
+    if scale <= _LARGEST_TABLE_SCALE:
+        return TableSampler(GeometricWeights(scale), two_sided=True)
+    shift = _shift(scale, _UNIT_SCALE, 2)
+    return FilteredSampler(ExponentialProfile(scale / Fraction(2) ** shift), shift, rounded=False)
+
+
+@lru_cache(maxsize=_TABLES)
+def rounded_gaussian_sampler(variance: Fraction) -> Sampler:
+    """The sampler of a normal variable of this variance, rounded to the nearest integer.
+
+    Privacy: exact; see ``FilteredSampler``.
+
+    >>> type(rounded_gaussian_sampler(Fraction(1))).__name__
+    'FilteredSampler'
+    """
+    shift = _shift(variance, _UNIT_SCALE**2, 4)
+    return FilteredSampler(GaussianProfile(variance / Fraction(4) ** shift), shift, rounded=True)
+
+
+def _shift(parameter: Fraction, least: int, base: int) -> int:
+    """The power of ``base`` that brings the parameter into [least, least * base)."""
+    shift = 0
+    while parameter >= least * base:
+        parameter, shift = parameter / base, shift + 1
+    while parameter < least:
+        parameter, shift = parameter * base, shift - 1
+    return shift
+
+
+@lru_cache(maxsize=1)
+def _system_source() -> SystemSource:
+    return SystemSource()
+
+
+def draw(sampler: Sampler, size: int | tuple[int, ...], source: Source | None) -> NDArray[np.int64]:
+    """An int64 array of independent draws, filled a chunk at a time.
+
+    Args:
+        sampler: what to draw.
+        size: the number of draws, or a shape.
+        source: where the bits come from; the operating system's where None.
+
+    Raises:
+        InvalidArgument: a size that is not made of non-negative integers.
+
+    Privacy: each draw uses fresh bits.
+
+    >>> draw(discrete_laplace_sampler(Fraction(1)), (2, 3), None).shape
+    (2, 3)
+    """
+    shape = (size,) if isinstance(size, (int, np.integer)) else size
+    if not isinstance(shape, tuple) or any(
+        isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 0 for n in shape
+    ):
+        raise InvalidArgument(f"size is {size!r}; give a non-negative integer or a tuple of them")
+    count = prod(int(n) for n in shape)
+    out = np.empty(count, np.int64)
+    bits = _system_source() if source is None else source
+    for start in range(0, count, CHUNK):
+        sampler.fill(out[start : start + CHUNK], bits)
+    return out.reshape(shape)

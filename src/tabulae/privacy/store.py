@@ -1,0 +1,200 @@
+"""The file under a ledger: SQLite with a write-ahead log, synced at every commit.
+
+A connection lives for one operation, so nothing is shared between threads or across a fork, and the
+log is folded back into the file when the last user leaves. Writers queue for an immediate lock: what a
+writer has read cannot change before it commits.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import hmac
+import os
+import sqlite3
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from urllib.parse import quote
+
+from tabulae.errors import LedgerError
+from tabulae.privacy.chain import Row, altered
+
+FORMAT = 1
+_APPLICATION = 0x7461624C  # "tabL"
+_PATIENCE = 60.0  # seconds to wait for another writer
+_SCHEMA = f"""
+PRAGMA application_id = {_APPLICATION};
+PRAGMA user_version = {FORMAT};
+CREATE TABLE entry (
+    sequence INTEGER PRIMARY KEY, kind TEXT NOT NULL, body TEXT NOT NULL,
+    previous TEXT NOT NULL, hash TEXT NOT NULL UNIQUE
+) STRICT;
+CREATE TABLE secret (key BLOB NOT NULL) STRICT;
+CREATE TABLE seal (sequence INTEGER NOT NULL, hash TEXT NOT NULL, mark TEXT NOT NULL) STRICT;
+CREATE TRIGGER entry_kept BEFORE DELETE ON entry BEGIN SELECT RAISE(ABORT, 'entries are append-only'); END;
+CREATE TRIGGER entry_fixed BEFORE UPDATE ON entry BEGIN SELECT RAISE(ABORT, 'entries are append-only'); END;
+"""
+
+
+def create(path: Path, key: bytes, first: Row) -> None:
+    """Write a new ledger file with its first row, all or nothing, readable by its owner only.
+
+    Raises:
+        LedgerError: the path exists, or cannot be written.
+
+    Privacy: the key is what keeps release ids from being guessed; it stays in this file.
+
+    >>> from tabulae.privacy.chain import START, link
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     create(Path(folder) / "ledger.db", bytes(32), link(0, "created", {}, START))
+    """
+    if path.exists():
+        raise LedgerError(f"{path} exists already; a ledger is created once: open it, or choose another path")
+    try:
+        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        os.close(handle)
+    except OSError as error:
+        raise LedgerError(f"cannot create a ledger in {path.parent}: {error.strerror}") from error
+    draft = Path(name)
+    try:
+        with contextlib.closing(sqlite3.connect(draft, isolation_level=None)) as connection:
+            connection.execute("PRAGMA synchronous = FULL")
+            connection.executescript(_SCHEMA)
+            connection.execute("INSERT INTO secret VALUES (?)", (key,))
+            append(connection, key, [first])
+            connection.execute("PRAGMA journal_mode = WAL")
+        _publish(draft, path)
+    except sqlite3.Error as error:
+        raise LedgerError(f"cannot create the ledger {path}: {error}") from error
+    finally:
+        for suffix in ("", "-wal", "-shm", "-journal"):
+            Path(name + suffix).unlink(missing_ok=True)
+
+
+def _publish(draft: Path, path: Path) -> None:
+    """Give the finished draft its name, never over an existing file."""
+    try:
+        os.link(draft, path)
+    except FileExistsError as error:
+        raise LedgerError(f"{path} exists already; a ledger is created once") from error
+    except OSError:  # a file system without hard links
+        draft.rename(path)
+    with contextlib.suppress(OSError):  # not every system lets a folder be synced
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+@contextlib.contextmanager
+def connect(path: Path, *, write: bool) -> Iterator[sqlite3.Connection]:
+    """One transaction on a ledger file: committed at the end of the block, undone by any exception.
+
+    Raises:
+        LedgerError: no such file, not a ledger, of a newer format, read-only, full, damaged or busy.
+
+    Privacy: none is spent; a writer holds the lock from its first read to its commit.
+    """
+    if not path.is_file():
+        raise LedgerError(
+            f"there is no ledger at {path}; create one with Ledger.create or `tabulae ledger init {path}`"
+        )
+    try:
+        uri = f"file:{quote(str(path.absolute()))}?mode=rw"
+        with contextlib.closing(
+            sqlite3.connect(uri, uri=True, timeout=_PATIENCE, isolation_level=None)
+        ) as connection:
+            connection.execute("PRAGMA synchronous = FULL")
+            _recognise(connection, path)
+            connection.execute("BEGIN IMMEDIATE" if write else "BEGIN")
+            try:
+                yield connection
+            except BaseException:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                raise
+            connection.execute("COMMIT")
+    except sqlite3.Error as error:
+        raise _explain(error, path) from error
+    except UnicodeDecodeError as error:  # sqlite quotes damaged text in its own messages
+        raise altered(str(path), "the file is damaged") from error
+
+
+def _recognise(connection: sqlite3.Connection, path: Path) -> None:
+    application = connection.execute("PRAGMA application_id").fetchone()[0]
+    if application != _APPLICATION:
+        raise LedgerError(f"{path} is not a tabulae ledger; check the path")
+    version = connection.execute("PRAGMA user_version").fetchone()[0]
+    if version > FORMAT:
+        raise LedgerError(
+            f"{path} has the ledger format {version}, newer than {FORMAT} which this version reads; "
+            "upgrade tabulae"
+        )
+
+
+def _explain(error: sqlite3.Error, path: Path) -> LedgerError:
+    text = str(error)
+    if "not a database" in text:
+        return LedgerError(f"{path} is not a tabulae ledger; check the path")
+    if "malformed" in text or "no such table" in text:
+        return altered(str(path), "the file is damaged")
+    if "locked" in text or "busy" in text:
+        return LedgerError(f"{path} is held by another process; nothing was charged: try again")
+    if "readonly" in text or "unable to open" in text:
+        return LedgerError(f"{path} cannot be written: a ledger and its folder must be writable to be used")
+    if "full" in text:
+        return LedgerError(f"the disk of {path} is full; nothing was charged: free some space and try again")
+    return LedgerError(f"{path} cannot be used: {text}; see to the disk, then `tabulae ledger show`")
+
+
+def key_of(connection: sqlite3.Connection, path: Path) -> bytes:
+    """The ledger's own key.
+
+    Privacy: used to make release ids, never written anywhere else.
+    """
+    rows = connection.execute("SELECT key FROM secret").fetchall()
+    if len(rows) != 1:
+        raise altered(str(path), "its key is missing")
+    return rows[0][0]
+
+
+def rows_from(connection: sqlite3.Connection, sequence: int) -> list[Row]:
+    """The rows with this number and above, in order.
+
+    Privacy: none is spent.
+    """
+    query = "SELECT sequence, kind, body, previous, hash FROM entry WHERE sequence >= ? ORDER BY sequence"
+    return [Row(*found) for found in connection.execute(query, (sequence,))]
+
+
+def append(connection: sqlite3.Connection, key: bytes, rows: Sequence[Row]) -> None:
+    """Add rows and seal the new end.
+
+    Privacy: the seal is keyed, so rows cannot be cut off the end by deleting them alone.
+    """
+    connection.executemany(
+        "INSERT INTO entry VALUES (?, ?, ?, ?, ?)",
+        [(row.sequence, row.kind, row.body, row.previous, row.hash) for row in rows],
+    )
+    last = rows[-1]
+    connection.execute("DELETE FROM seal")
+    connection.execute("INSERT INTO seal VALUES (?, ?, ?)", (last.sequence, last.hash, _mark(key, last)))
+
+
+def check_seal(connection: sqlite3.Connection, key: bytes, last: Row, path: Path) -> None:
+    """Check that the chain ends where it was last sealed.
+
+    Raises:
+        LedgerError: rows were cut off, or the seal was altered.
+
+    Privacy: a shortened ledger would allow its budget to be spent again.
+    """
+    seals = connection.execute("SELECT sequence, hash, mark FROM seal").fetchall()
+    if seals != [(last.sequence, last.hash, _mark(key, last))]:
+        raise altered(str(path), "entries are missing from its end")
+
+
+def _mark(key: bytes, last: Row) -> str:
+    return hmac.new(key, f"seal {last.sequence} {last.hash}".encode(), hashlib.sha256).hexdigest()

@@ -1,0 +1,43 @@
+"""Everything public on the privacy path says which theorem it rests on, and shows itself at work."""
+
+import importlib
+import inspect
+import pkgutil
+
+import pytest
+
+import tabulae.privacy
+
+MODULES = [
+    importlib.import_module(f"tabulae.privacy.{found.name}")
+    for found in pkgutil.iter_modules(tabulae.privacy.__path__)
+]
+# protocols and abstract kinds: the theorem stands with what fills them
+KINDS = {"PrivacyLoss", "NoiseLaw", "Source", "Sampler", "Weights", "Profile"}
+
+
+def public():
+    for module in MODULES:
+        for name, thing in vars(module).items():
+            ours = getattr(thing, "__module__", None) == module.__name__
+            if ours and not name.startswith("_") and (inspect.isfunction(thing) or inspect.isclass(thing)):
+                yield pytest.param(thing, id=f"{module.__name__}.{name}")
+
+
+@pytest.mark.parametrize("thing", list(public()))
+def test_states_what_it_costs_in_privacy(thing):
+    doc = inspect.getdoc(thing) or ""
+    assert doc
+    record = inspect.isclass(thing) and hasattr(thing, "__dataclass_fields__") and "Privacy:" not in doc
+    if thing.__name__ not in KINDS and not record:
+        assert "Privacy:" in doc
+
+
+@pytest.mark.parametrize("name", ["charge", "settle", "disclose", "find", "create", "open", "export_json"])
+def test_the_ledger_states_it_for_every_verb(name):
+    assert "Privacy:" in (inspect.getdoc(getattr(tabulae.privacy.Ledger, name)) or "")
+
+
+def test_what_is_exported_exists_and_is_sorted():
+    assert all(hasattr(tabulae.privacy, name) for name in tabulae.privacy.__all__)
+    assert len(set(tabulae.privacy.__all__)) == len(tabulae.privacy.__all__)

@@ -1,0 +1,95 @@
+"""Many processes on one ledger, and processes that are killed."""
+
+import signal
+import subprocess
+import sys
+import time
+from fractions import Fraction
+from multiprocessing import get_context
+
+import numpy as np
+import pytest
+
+from tabulae.errors import BudgetRefused, LedgerError
+from tabulae.privacy import ZCDP, Ledger, store
+
+CAP, LOSS, WORKERS, TRIES = 1, "1/1500", 8, 250
+
+CHARGING = """
+import sys
+from tabulae.privacy import ZCDP, Ledger
+ledger = Ledger.open(sys.argv[1])
+while True:
+    charge = ledger.charge(ZCDP("1/100000"), "add-remove", "person", "killed", bytes(32))
+    print(charge.release_id, flush=True)
+"""
+
+
+def work(path, worker):
+    ledger, ids, refusals = Ledger.open(path), [], 0
+    for i in range(TRIES):
+        try:
+            ids.append(
+                ledger.charge(ZCDP(LOSS), "add-remove", "person", f"{worker}-{i}", bytes(32)).release_id
+            )
+        except BudgetRefused:
+            refusals += 1
+    return ids, refusals
+
+
+def test_eight_processes_neither_overspend_nor_lose_a_charge(tmp_path):
+    path = tmp_path / "ledger.db"
+    Ledger.create(path, CAP, definition="zcdp")
+    with get_context("spawn").Pool(WORKERS) as pool:
+        results = pool.starmap(work, [(str(path), w) for w in range(WORKERS)])
+    ledger = Ledger.open(path)
+    told = [release for ids, _ in results for release in ids]
+    assert ledger.spent == CAP
+    assert len(told) == 1500
+    assert sum(refusals for _, refusals in results) == WORKERS * TRIES - 1500
+    assert sorted(told) == sorted(c.release_id for c in ledger.charges())
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_killed_process_loses_no_charge_that_it_was_told_of(tmp_path):
+    path, rng = tmp_path / "ledger.db", np.random.default_rng(0)
+    Ledger.create(path, CAP, definition="zcdp")
+    told = set()
+    for _ in range(12):
+        child = subprocess.Popen(
+            [sys.executable, "-c", CHARGING, str(path)], stdout=subprocess.PIPE, text=True
+        )
+        assert child.stdout is not None
+        told.add(child.stdout.readline().strip())
+        time.sleep(float(rng.random()) * 0.05)
+        child.send_signal(signal.SIGKILL)
+        rest, _ = child.communicate()
+        told |= {line for line in rest.split("\n") if len(line) == 32}
+        ledger = Ledger.open(path)
+        kept = {c.release_id for c in ledger.charges()}
+        assert told <= kept, "what was charged before noise is drawn stays charged"
+        assert ledger.spent == Fraction(len(kept), 100000)
+    assert len(kept) - len(told) <= 12, "at most one charge a kill was committed without being told"
+
+
+def test_a_ledger_held_by_another_process(tmp_path, monkeypatch):
+    ledger = Ledger.create(tmp_path / "ledger.db", 1, definition="zcdp")
+    monkeypatch.setattr(store, "_PATIENCE", 0.05)
+    with store.connect(ledger.path, write=True):
+        with pytest.raises(LedgerError, match="held by another process"):
+            ledger.charge(ZCDP("1/10"), "add-remove", "person", "late", bytes(32))
+        assert ledger.spent == 0, "reading goes on beside a writer"
+    ledger.charge(ZCDP("1/10"), "add-remove", "person", "now", bytes(32))
+
+
+def test_an_exception_inside_a_transaction_leaves_nothing(tmp_path):
+    ledger = Ledger.create(tmp_path / "ledger.db", 1, definition="zcdp")
+
+    def interrupted():
+        with store.connect(ledger.path, write=True) as connection:
+            connection.execute("DELETE FROM seal")
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        interrupted()
+    assert Ledger.open(ledger.path).spent == 0
