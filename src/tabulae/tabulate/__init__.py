@@ -1,0 +1,13 @@
+"""Records to counts: the only room that sees a table of people.
+
+The records stay in an engine (DuckDB, reached through Ibis), which reads them from a CSV file, a Parquet
+file or a DuckDB database, maps every value to a code of the public domain, and counts the codes. Only the
+counts leave it. Keys come from the domain and never from the data; what the domain does not list is
+refused, or counted in an explicit category, as the rule of its column says.
+"""
+
+from ._tabulate import tabulate
+from .rules import ColumnRule
+from .source import Source
+
+__all__ = ["ColumnRule", "Source", "tabulate"]

@@ -1,0 +1,146 @@
+"""DuckDB, locked down, with one view: the columns of the source that are counted.
+
+The engine reads one file and nothing else: no other file, no network, no extension, and no setting can be
+changed once the file is open. What does not fit in memory goes, encrypted, to a folder that only this user
+can read and that is gone afterwards.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from tabulae.errors import DataError, require
+
+from .failures import redacted
+from .header import csv_header, positions
+from .source import Source
+
+if TYPE_CHECKING:
+    import duckdb
+    import ibis.expr.types as ir
+
+VIEW = "records"
+_DATABASE = "source"
+_SETTINGS = {
+    "autoinstall_known_extensions": "false",
+    "autoload_known_extensions": "false",
+    "allow_community_extensions": "false",
+    "temp_file_encryption": "true",
+}
+
+
+@contextmanager
+def open_records(source: Source, wanted: Sequence[tuple[str, str]]) -> Iterator[ir.Table]:
+    """The wanted columns of ``source``, as an Ibis table with columns c0, c1, ... in the order wanted.
+
+    Args:
+        source: the file.
+        wanted: pairs (attribute, column).
+
+    Raises:
+        DataError: if the file cannot be read, or does not have the columns. The message quotes nothing.
+        MissingDependency: without Ibis or DuckDB.
+    """
+    source.check_exists()
+    duckdb = require("duckdb", None, "reading records")
+    require("ibis", None, "reading records")
+    with tempfile.TemporaryDirectory(prefix="tabulae-") as spill:
+        connection = duckdb.connect(":memory:", config={**_SETTINGS, "temp_directory": spill})
+        try:
+            yield redacted(source.name, lambda: _open(connection, source, wanted))
+        finally:
+            connection.close()
+
+
+def _open(connection: duckdb.DuckDBPyConnection, source: Source, wanted: Sequence[tuple[str, str]]) -> Any:
+    import ibis
+
+    backend = ibis.duckdb.from_connection(connection)
+    if source.kind == "duckdb":
+        connection.execute(
+            f"ATTACH {_literal(str(source.path.resolve()))} AS {_DATABASE} (TYPE duckdb, READ_ONLY)"
+        )
+    else:
+        connection.execute(f"SET allowed_paths = [{_literal(str(source.path.resolve()))}]")
+    connection.execute("SET enable_external_access = false")
+    connection.execute("SET lock_configuration = true")
+    names, relation = _OPEN[source.kind](connection, source)
+    at = positions(source.name, names, wanted)
+    # Columns are named by position: engines rename duplicates, and take "sex" and "SEX" for one name.
+    aliases = ", ".join(f"a{i}" for i in range(len(names)))
+    types = _types(connection, relation, aliases)
+    columns = [f"{_plain(f'a{at[column]}', types)} AS c{i}" for i, (_, column) in enumerate(wanted)]
+    connection.execute(
+        f"CREATE VIEW {VIEW} AS SELECT {', '.join(columns)} FROM ({relation}) AS every({aliases})"  # noqa: S608
+    )
+    return backend.table(VIEW)
+
+
+def _csv(connection: duckdb.DuckDBPyConnection, source: Source) -> tuple[tuple[str, ...], str]:
+    """Every field as text, and no guessing: dialect, header and types are given."""
+    names = csv_header(source.path)
+    columns = ", ".join(f"'a{i}': 'VARCHAR'" for i in range(len(names)))
+    path = _literal(str(source.path.resolve()))
+    return names, (
+        f"SELECT * FROM read_csv({path}, auto_detect = false, header = true, strict_mode = true, "  # noqa: S608
+        f"delim = ',', quote = '\"', escape = '\"', nullstr = '', columns = {{{columns}}})"
+    )
+
+
+def _parquet(connection: duckdb.DuckDBPyConnection, source: Source) -> tuple[tuple[str, ...], str]:
+    """One file, and its columns only: folder names such as year=2020 are not columns."""
+    from pyarrow import parquet
+
+    names = tuple(parquet.read_schema(source.path).names)
+    return names, (
+        f"SELECT * FROM read_parquet({_literal(str(source.path.resolve()))}, "  # noqa: S608
+        "hive_partitioning = false, union_by_name = false)"
+    )
+
+
+def _table(connection: duckdb.DuckDBPyConnection, source: Source) -> tuple[tuple[str, ...], str]:
+    schema, _, name = ("." + str(source.table)).rpartition(".")
+    schema = schema.lstrip(".") or "main"
+    present = connection.execute(
+        "SELECT schema_name, table_name FROM duckdb_tables() WHERE database_name = ? UNION ALL "
+        "SELECT schema_name, view_name FROM duckdb_views() WHERE database_name = ? AND NOT internal",
+        [_DATABASE, _DATABASE],
+    ).fetchall()
+    if (schema, name) not in present:
+        raise DataError(
+            f"{source.path.name} has no table {source.table!r}: check [source] table, which is written as in "
+            "the database (schema.table outside the schema main)",
+            confidential="its tables are " + ", ".join(sorted(".".join(pair) for pair in present)),
+        )
+    relation = f"SELECT * FROM {_DATABASE}.{_identifier(schema)}.{_identifier(name)}"  # noqa: S608
+    described = connection.execute(f"{relation} LIMIT 0").description or []
+    return tuple(str(column[0]) for column in described), relation
+
+
+_OPEN = {"csv": _csv, "parquet": _parquet, "duckdb": _table}
+
+
+def _types(connection: duckdb.DuckDBPyConnection, relation: str, aliases: str) -> dict[str, str]:
+    rows = connection.execute(f"DESCRIBE SELECT * FROM ({relation}) AS every({aliases})").fetchall()  # noqa: S608
+    return {row[0]: row[1] for row in rows}
+
+
+def _plain(column: str, types: dict[str, str]) -> str:
+    """The column without what would make equal records count differently."""
+    if types[column] == "VARCHAR":
+        return f'{column} COLLATE "binary"'  # a database may compare letters without case
+    if types[column] == '"NULL"':
+        return f"CAST({column} AS VARCHAR)"  # a Parquet column that never had a value has no type
+    return column
+
+
+# SQL cannot take names and paths as parameters everywhere, so they are quoted here, and only here.
+def _literal(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+def _identifier(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
