@@ -1,0 +1,54 @@
+# make demo | test | lint | docs | bench | clean. The first of each sets up what it needs; after that nothing is downloaded.
+
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
+
+.PHONY: demo test lint docs bench clean
+.DELETE_ON_ERROR:
+
+demo: $(VENV)/.installed
+	@rm -rf demo
+	$(BIN)/tabulae demo --out demo
+
+test: $(VENV)/.installed-dev
+	$(BIN)/python -m pytest -n 2
+
+lint: $(VENV)/.installed-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright --pythonpath $(BIN)/python
+	$(BIN)/lint-imports
+
+docs: $(VENV)/.installed-dev
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+bench: $(VENV)/.installed-bench
+	@for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python "$$script" || exit 1; done
+
+clean:
+	rm -rf build demo dist site .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+
+$(VENV)/.python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "tabulae needs Python 3.11 or later; $(PYTHON) is $$($(PYTHON) --version 2>&1)." >&2; \
+	  echo "Name a newer one: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+# One stamp for each set of packages, renewed when pyproject.toml changes.
+$(VENV)/.installed: pyproject.toml | $(VENV)/.python
+	@echo "Installing tabulae into $(VENV) (once)"
+	$(PIP) install --editable .
+	@touch $@
+
+$(VENV)/.installed-dev: pyproject.toml | $(VENV)/.python
+	@echo "Installing tabulae and its development tools into $(VENV) (once)"
+	$(PIP) install --editable '.[dev]'
+	@touch $@ $(VENV)/.installed
+
+$(VENV)/.installed-bench: pyproject.toml | $(VENV)/.python
+	@echo "Installing tabulae and what it is compared with into $(VENV) (once)"
+	$(PIP) install --editable '.[fast,bench]'
+	@touch $@ $(VENV)/.installed

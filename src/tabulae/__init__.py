@@ -1,0 +1,126 @@
+"""tabulae: statistical tables under differential privacy, with the least error and a proven promise.
+
+>>> import tabulae as tb
+>>> workload = tb.Workload.of(tb.AllRange(8))
+>>> strategy = tb.select(workload, noise="gaussian", method="opt0")
+>>> bound = tb.lower_bound(workload, noise="gaussian", budget=tb.ZCDP("1/2"), kind="dual")
+>>> strategy.error(workload, tb.ZCDP("1/2")).rmse < 1.001 * bound
+True
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+from ._version import VERSION as __version__
+
+
+if TYPE_CHECKING:
+    from ._measure import measure
+    from .counts import Counts
+    from .errors import TabulaeError
+    from .estimation import Estimate, estimate
+    from .linalg import (
+        AllRange,
+        Dense,
+        Identity,
+        Kron,
+        LinearOperator,
+        Permuted,
+        Prefix,
+        Scaled,
+        Sparse,
+        Stack,
+        Total,
+        WidthRange,
+    )
+    from .measurement import Measurement
+    from .app import run
+    from .planning import Plan, plan
+    from .privacy import ApproxDP, Ledger, PrivacyLoss, PureDP, ZCDP, noise
+    from .release import Release
+    from .strategy import Strategy, lower_bound, select
+    from .tables import Attribute, Domain, Recode, Table, Workload
+
+# Importing tabulae costs nothing: a name brings its room with it on first use.
+_HOME = {
+    "_measure": ["measure"],
+    "app": ["run"],
+    "counts": ["Counts"],
+    "errors": ["TabulaeError"],
+    "estimation": ["Estimate", "estimate"],
+    "linalg": [
+        "AllRange",
+        "Dense",
+        "Identity",
+        "Kron",
+        "LinearOperator",
+        "Permuted",
+        "Prefix",
+        "Scaled",
+        "Sparse",
+        "Stack",
+        "Total",
+        "WidthRange",
+    ],
+    "measurement": ["Measurement"],
+    "planning": ["Plan", "plan"],
+    "privacy": ["ApproxDP", "Ledger", "PrivacyLoss", "PureDP", "ZCDP", "noise"],
+    "release": ["Release"],
+    "strategy": ["Strategy", "lower_bound", "select"],
+    "tables": ["Attribute", "Domain", "Recode", "Table", "Workload"],
+}
+_ROOM = {name: room for room, names in _HOME.items() for name in names}
+
+__all__ = [  # noqa: PLE0604 - the lazy names
+    "ApproxDP",
+    "AllRange",
+    "Attribute",
+    "Counts",
+    "Dense",
+    "Domain",
+    "Estimate",
+    "Identity",
+    "Kron",
+    "Ledger",
+    "LinearOperator",
+    "Measurement",
+    "Permuted",
+    "Plan",
+    "Prefix",
+    "PrivacyLoss",
+    "PureDP",
+    "Recode",
+    "Release",
+    "Scaled",
+    "Sparse",
+    "Stack",
+    "Strategy",
+    "Table",
+    "TabulaeError",
+    "Total",
+    "WidthRange",
+    "Workload",
+    "ZCDP",
+    "__version__",
+    "estimate",
+    "lower_bound",
+    "measure",
+    "noise",
+    "plan",
+    "run",
+    "select",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _ROOM:
+        raise AttributeError(f"module 'tabulae' has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"tabulae.{_ROOM[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

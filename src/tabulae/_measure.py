@@ -1,0 +1,105 @@
+"""The privacy boundary: confidential counts in, public measurements out.
+
+Nothing else in tabulae reads :class:`~tabulae.counts.Counts` and returns something public.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+
+from .counts import Counts
+from .errors import InvalidArgument, Unsupported
+from .measurement import Measurement
+from .privacy import Ledger, PrivacyLoss, Source, SystemSource
+from .strategy import Strategy, strategy_digest
+
+_HEADROOM = 2**62  # values and noise each stay below this, so that their sum fits int64
+
+
+def measure(
+    counts: Counts | np.ndarray,
+    strategy: Strategy,
+    budget: PrivacyLoss,
+    *,
+    neighbours: str = "add-remove",
+    ledger: Ledger | None = None,
+    source: Source | None = None,
+    title: str = "measurement",
+    digest: bytes | None = None,
+) -> Measurement:
+    """Answer a strategy's queries with exact integer noise.
+
+    ``y_i = A_i x + e_i`` for each block i, on the grid of step ``2^-k_i``, with the entries of ``e_i`` drawn
+    independently from the block's law (:meth:`Strategy.laws`). The ledger is charged before any noise is
+    drawn; a refused charge draws nothing.
+
+    Arguments:
+        counts: confidential counts over the strategy's domain, or an integer array of them.
+        strategy: what to ask; from :func:`tabulae.select`.
+        budget: the whole loss that these answers may cost.
+        neighbours: "add-remove" or "replace".
+        ledger: where the budget is charged; None is a rehearsal, which a release refuses.
+        source: randomness; None is the operating system's. An insecure source makes a rehearsal.
+        title, digest: what the ledger's entry says, and what identifies this release for a resumed run.
+
+    Raises:
+        BudgetRefused: the ledger refuses the charge.
+        InvalidArgument: domains differ, or an insecure source is combined with a ledger.
+        Unsupported: the answers need more than 62 bits, or more cells than the method can list.
+
+    Reference: HDMM, Definition 5 and 6; `architecture.md`, "The privacy boundary".
+
+    Privacy:
+        Satisfies ``budget`` under ``neighbours``: the answers are integers, the noise is exact (no floating
+        point), its parameter is derived in Fractions from the exact sensitivity of the integer matrices
+        (zCDP: Canonne, Kamath, Steinke 2020, Theorem 14; pure DP: the discrete Laplace mechanism; approximate
+        DP: the analytic Gaussian mechanism of Balle and Wang 2018, rounded, by post-processing).
+
+    >>> import numpy as np, tabulae as tb
+    >>> workload = tb.Workload.of(tb.Identity(4))
+    >>> strategy = tb.select(workload, method="identity")
+    >>> m = tb.measure(np.array([5, 0, 2, 9]), strategy, tb.ZCDP("1/2"))
+    >>> m.values.dtype, m.rehearsal
+    (dtype('int64'), True)
+    """
+    counts = counts if isinstance(counts, Counts) else Counts.from_array(strategy.domain, counts)
+    if counts.domain != strategy.domain:
+        raise InvalidArgument("the counts and the strategy are over different domains; select again for this domain")
+    source = SystemSource() if source is None else source
+    if ledger is not None and not source.secure:
+        raise InvalidArgument("an insecure source of randomness is for rehearsals: it cannot be charged to a ledger")
+    laws = strategy.laws(budget, neighbours)
+    truth = [_checked(counts.answer(block.query), block.name) for block in strategy.blocks]
+    charge = None
+    if ledger is not None:
+        digest = digest or _digest(strategy, counts)
+        charge = ledger.charge(budget, neighbours=neighbours, unit=ledger.unit, title=title, digest=digest)
+    values = [_noisy(answer, law, source) for answer, law in zip(truth, laws, strict=True)]
+    return Measurement(
+        strategy,
+        np.concatenate(values),
+        laws,
+        budget,
+        neighbours,
+        rehearsal=charge is None,
+        release_id=None if charge is None else charge.release_id,
+    )
+
+
+def _checked(answer: np.ndarray, name: str) -> np.ndarray:
+    if answer.size and int(np.abs(answer).max()) >= _HEADROOM:
+        raise Unsupported(f"block {name!r}: answers on its grid need more than 62 bits; select with fewer real-valued factors")
+    return answer
+
+
+def _noisy(answer: np.ndarray, law, source: Source) -> np.ndarray:  # noqa: ANN001 - any NoiseLaw
+    noise = law.sample(answer.shape[0], source)
+    if noise.size and int(np.abs(noise).max()) >= _HEADROOM:
+        raise Unsupported("the noise that this budget asks for needs more than 62 bits; raise the budget or coarsen the grid")
+    return answer + noise
+
+
+def _digest(strategy: Strategy, counts: Counts) -> bytes:
+    return hashlib.sha256(strategy_digest(strategy) + counts.fingerprint()).digest()

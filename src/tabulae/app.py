@@ -1,0 +1,246 @@
+"""A run as its user means it: count, charge, measure, publish, and put the release in place in one step.
+
+The folder appears under its name only when it is complete. Until then everything stands in a folder beside
+it, ``.NAME.partial``, which also says how far an interrupted run came:
+
+===================  ==========================  =========================================
+the partial folder   the ledger                  what ``resume`` does
+===================  ==========================  =========================================
+has the plan only    no charge for this release  runs on from there
+has the plan only    charged                     marks the charge void: its noise is gone
+has measurements     charged                     publishes them, without a second draw
+===================  ==========================  =========================================
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from os import PathLike
+from pathlib import Path
+
+from .errors import LedgerError, ReleaseError, TabulaeError
+from .measurement import Measurement
+from .pipeline import Prepared, prepare, reconstruct
+from .planning import Plan, plan
+from .privacy import Ledger
+from .release import Release, publish, read_measurement, seal, write_contents, write_measurement
+from .release.folder import MEASUREMENT, REPORT, sync_folder, write_bytes
+from .report import report_of
+from .spec import Spec, read_spec
+
+_PLAN = "plan.json"
+Say = Callable[[str], None]
+
+
+def _quiet(message: str) -> None:
+    """Progress that nobody watches."""
+
+
+def run(
+    spec: Spec | str | PathLike[str],
+    out: str | PathLike[str],
+    *,
+    plan_file: str | PathLike[str] | None = None,
+    source: str | PathLike[str] | None = None,
+    resume: bool = False,
+    say: Say = _quiet,
+) -> Release:
+    """Make a release: count the records, spend the budget once, publish the tables.
+
+    Arguments:
+        spec: the release document, or its path.
+        out: the folder to write; it must not exist.
+        plan_file: a plan saved for this spec; its strategy is used as it is.
+        source: another file to read the records from.
+        resume: finish a run that was interrupted, without drawing noise a second time.
+        say: called with a line of progress at each step.
+
+    Raises:
+        SpecError, DataError: the document or the records are wrong; nothing was spent.
+        ReleaseError: ``out`` exists, cannot be written, or an unfinished run stands in the way.
+        BudgetRefused, LedgerError: the ledger refuses, is missing or altered; nothing was published.
+
+    Privacy:
+        The published folder is the measurements (:func:`tabulae.measure`, charged to the ledger before
+        noise is drawn) and post-processing of them; of the source only its kind is published.
+    """
+    made = _spec(spec, source)
+    out = Path(out)
+    with _workplace(out, resume) as partial:
+        if (release := _finished(out, made, resume)) is not None:
+            return release
+        if made.ledger is None:
+            raise LedgerError("this spec names no ledger: add ledger = \"ledger.db\" under [privacy]")
+        ledger = Ledger.open(made.ledger)
+        ready = _plan(made, partial, plan_file, say)
+        say("counting the records")
+        prepared = prepare(ready)
+        done = _stored(partial, prepared, ledger) if resume else None
+        if done is None:
+            say("charging the ledger and drawing noise")
+            with _disk(partial):
+                ready.save(partial / _PLAN)
+                sync_folder(partial)
+            done = _measured(partial, prepared, ledger)
+            with _disk(partial):
+                write_measurement(partial, done)
+        del prepared
+        say("estimating and writing tables")
+        with _disk(partial):
+            _write(partial, ready, done, ledger)
+            _put_in_place(partial, out)
+        ledger.settle(str(done.release_id), "published")
+    return Release.read(out)
+
+
+def write_report(release: Release) -> Path:
+    """Rebuild a release's report from its folder alone, and its checksums with it."""
+    with _disk(release.path):
+        write_bytes(release.path / REPORT, report_of(release).encode())
+        seal(release.path)
+    return release.path / REPORT
+
+
+def _spec(spec: Spec | str | PathLike[str], source: str | PathLike[str] | None) -> Spec:
+    made = spec if isinstance(spec, Spec) else read_spec(spec)
+    return made if source is None else made.with_source(source)
+
+
+@contextlib.contextmanager
+def _workplace(out: Path, resume: bool) -> Iterator[Path]:
+    """The partial folder beside ``out``, held by this process alone while the run lasts."""
+    partial = out.parent / f".{out.name}.partial"
+    if out.exists() and not resume:
+        raise ReleaseError(f"{out} exists: a release is written once; name another folder")
+    if resume and not partial.exists() and not out.exists():
+        raise ReleaseError(f"there is no unfinished run of {out} to resume; run without --resume")
+    if out.exists() and not partial.exists():
+        yield partial
+        return
+    with _disk(out.parent):
+        partial.mkdir(exist_ok=True)
+        lock = (partial / "lock").open("a")
+    try:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise ReleaseError(f"another run is writing {out} at this moment") from None
+        if not resume:
+            _refuse_paid(partial, out)
+        try:
+            yield partial
+        except BaseException:
+            if partial.exists() and not (partial / MEASUREMENT).exists() and not (partial / _PLAN).exists():
+                shutil.rmtree(partial, ignore_errors=True)
+            raise
+    finally:
+        lock.close()
+
+
+def _refuse_paid(partial: Path, out: Path) -> None:
+    """A new run must not throw away measurements that were paid for, nor blur whether they were."""
+    if (partial / MEASUREMENT).exists() or (partial / _PLAN).exists():
+        raise ReleaseError(
+            f"an interrupted run of {out} stands in {partial}, and its budget may have been spent; finish it with "
+            "--resume, or remove that folder to give it up"
+        )
+
+
+def _finished(out: Path, spec: Spec, resume: bool) -> Release | None:
+    """On resuming: a release that is already in place, settled in the ledger if the crash came between."""
+    if not (resume and out.exists()):
+        return None
+    release = Release.read(out)
+    if release.spec.digest() != spec.digest():
+        raise ReleaseError(f"{out} is a release of another spec; name another folder")
+    if spec.ledger is not None:
+        Ledger.open(spec.ledger).settle(release.about["release_id"], "published")
+    return release
+
+
+def _plan(spec: Spec, partial: Path, plan_file: str | PathLike[str] | None, say: Say) -> Plan:
+    saved = partial / _PLAN
+    if saved.exists():
+        return Plan.load(saved, spec)
+    if plan_file is not None:
+        return Plan.load(plan_file, spec)
+    say("choosing the strategy")
+    return plan(spec)
+
+
+def _measured(partial: Path, prepared: Prepared, ledger: Ledger) -> Measurement:
+    """Charge and measure; a refusal that charged nothing leaves nothing behind to resume."""
+    try:
+        return prepared.measure(ledger)[0]
+    except TabulaeError:
+        if not any(charge.state == "charged" for charge in ledger.find(prepared.digest)):
+            (partial / _PLAN).unlink(missing_ok=True)
+        raise
+
+
+def _stored(partial: Path, prepared: Prepared, ledger: Ledger) -> Measurement | None:
+    """Measurements of an interrupted run, if they were stored; a charge without them becomes void."""
+    charges = {c.release_id: c for c in ledger.find(prepared.digest)}
+    if (partial / MEASUREMENT).exists():
+        stored = read_measurement(partial, prepared.plan.spec.domain)
+        if stored.release_id not in charges:
+            raise ReleaseError(
+                f"the measurements in {partial} were not charged to this ledger for this spec and these records; "
+                "resume with the same records, spec and ledger"
+            )
+        return stored
+    unsettled = [c for c in charges.values() if c.state == "charged"]
+    for charge in unsettled:
+        ledger.settle(charge.release_id, "void")
+    if unsettled:
+        (partial / _PLAN).unlink(missing_ok=True)
+        raise ReleaseError(
+            "the interrupted run had charged the ledger and lost its noise before it was stored; that charge is void "
+            "and stays spent. Run again without --resume to spend anew"
+        )
+    return None
+
+
+def _write(partial: Path, ready: Plan, done: Measurement, ledger: Ledger) -> None:
+    tables = publish(reconstruct(ready, (done,)), ready.spec.workload, ready.level)
+    expected = {row.table: asdict(row) for row in ready.table_errors}
+    entries = ledger.entries(str(done.release_id))
+    write_contents(partial, ready.spec, tables, expected, entries, str(done.release_id), ready.level)
+    for name in (_PLAN, "lock"):
+        (partial / name).unlink(missing_ok=True)
+    seal(partial)
+    write_bytes(partial / REPORT, report_of(Release.read(partial)).encode())
+    seal(partial)
+
+
+def _put_in_place(partial: Path, out: Path) -> None:
+    try:
+        partial.rename(out)
+    except OSError as error:
+        raise ReleaseError(f"{out} appeared while the release was made; it is complete in {partial}: {error}") from None
+    sync_folder(out.parent)
+
+
+@contextlib.contextmanager
+def _disk(folder: Path) -> Iterator[None]:
+    """Trouble with the file system, said plainly."""
+    try:
+        yield
+    except TabulaeError:
+        raise
+    except OSError as error:
+        reason = {
+            errno.ENOSPC: "the disk is full",
+            errno.EACCES: "no permission to write",
+            errno.EROFS: "the disk is read-only",
+            errno.ENOENT: "the folder does not exist",
+        }.get(error.errno or 0, error.strerror or str(error))
+        raise ReleaseError(
+            f"cannot write in {folder}: {reason}. Nothing was published; what was charged stays charged, and "
+            "--resume finishes the run once this is put right"
+        ) from None

@@ -1,0 +1,177 @@
+"""The command line: plan | run | report | check | query | ledger | demo.
+
+Results go to stdout (``--json`` for machines), progress and trouble to stderr. Exit codes: 0 done, 1 bad spec,
+data, release or file system, 2 usage, 3 budget refused.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from .errors import TabulaeError
+
+app = typer.Typer(
+    name="tabulae",
+    help="Publish statistical tables from confidential records under differential privacy.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+ledger_app = typer.Typer(help="Create a ledger, or show what was spent of it.", no_args_is_help=True)
+app.add_typer(ledger_app, name="ledger")
+
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+Confidential = Annotated[
+    bool,
+    typer.Option("--show-confidential", help="Add confidential values and counts to error messages, on stderr."),
+]
+SpecPath = Annotated[Path, typer.Argument(help="The release document (TOML).", show_default=False)]
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from ._version import VERSION
+
+        typer.echo(f"tabulae {VERSION}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False,
+) -> None:
+    """Publish statistical tables from confidential records under differential privacy."""
+
+
+def _guard(action: Callable[[], None], show_confidential: bool = False) -> None:
+    """Run a command; say what went wrong without a traceback, and exit with its code."""
+    try:
+        action()
+    except TabulaeError as error:
+        typer.echo(f"tabulae: {error}", err=True)
+        if show_confidential and error.confidential:
+            typer.echo(f"confidential: {error.confidential}", err=True)
+        elif error.confidential:
+            typer.echo("(--show-confidential adds the values and counts concerned)", err=True)
+        raise typer.Exit(error.exit_code) from None
+    except BrokenPipeError:
+        raise typer.Exit(1) from None
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        typer.echo(f"tabulae: {where}{error.strerror or error}", err=True)
+        raise typer.Exit(1) from None
+    except KeyboardInterrupt:
+        typer.echo("tabulae: interrupted", err=True)
+        raise typer.Exit(1) from None
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option(help="The folder to write; it must not exist.")] = Path("demo"),
+    people: Annotated[int, typer.Option(min=1, help="Size of the invented population.")] = 200_000,
+    json: Json = False,
+) -> None:
+    """Make a real release from an invented population, and say where to look."""
+    from . import commands
+
+    _guard(lambda: commands.demo(out, people, json))
+
+
+@app.command()
+def plan(
+    spec: SpecPath,
+    save: Annotated[Path | None, typer.Option(help="Write the chosen strategy, for `run --plan`.")] = None,
+    json: Json = False,
+) -> None:
+    """Show every table's expected error and margin before any data is opened."""
+    from . import commands
+
+    _guard(lambda: commands.plan(spec, save, json))
+
+
+@app.command()
+def run(
+    spec: SpecPath,
+    out: Annotated[Path, typer.Option(help="The release folder to write; it must not exist.", show_default=False)],
+    plan_file: Annotated[Path | None, typer.Option("--plan", help="Use the strategy of a saved plan.")] = None,
+    source: Annotated[Path | None, typer.Option(help="Read the records from this file instead.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Finish an interrupted run, without a second draw.")] = False,
+    json: Json = False,
+    show_confidential: Confidential = False,
+) -> None:
+    """Count, spend the budget once, publish: the records become a release folder."""
+    from . import commands
+
+    _guard(lambda: commands.run(spec, out, plan_file, source, resume, json), show_confidential)
+
+
+@app.command()
+def report(
+    folder: Annotated[Path, typer.Argument(help="A release folder.", show_default=False)], json: Json = False
+) -> None:
+    """Rebuild report.html from a release folder."""
+    from . import commands
+
+    _guard(lambda: commands.report(folder, json))
+
+
+@app.command()
+def check(
+    path: Annotated[Path, typer.Argument(help="A spec, or a release folder.", show_default=False)], json: Json = False
+) -> None:
+    """Validate a spec (all its mistakes at once), or verify a release."""
+    from . import commands
+
+    _guard(lambda: commands.check(path, json))
+
+
+@app.command()
+def query(
+    folder: Annotated[Path, typer.Argument(help="A release folder.", show_default=False)],
+    sql: Annotated[str, typer.Argument(help="SELECT COUNT(*) FROM t WHERE ... GROUP BY ...", show_default=False)],
+    json: Json = False,
+) -> None:
+    """Answer a count with its interval from a release, at no privacy cost."""
+    from . import commands
+
+    _guard(lambda: commands.query(folder, sql, json))
+
+
+@ledger_app.command("init")
+def ledger_init(
+    path: Annotated[Path, typer.Argument(help="The ledger file to create.", show_default=False)],
+    budget: Annotated[str, typer.Option(help='The cap: epsilon or rho, exact ("3", "1/2").', show_default=False)],
+    definition: Annotated[str, typer.Option(help="pure, approx or zcdp.", show_default=False)],
+    neighbours: Annotated[str, typer.Option(help="add-remove or replace.")] = "add-remove",
+    unit: Annotated[str, typer.Option(help="What one neighbour differs by.")] = "person",
+    delta: Annotated[str | None, typer.Option(help="The cap on delta (approx only).")] = None,
+    json: Json = False,
+) -> None:
+    """Create a ledger with its cap; kind and cap never change."""
+    from . import commands
+
+    _guard(lambda: commands.ledger_init(path, budget, definition, neighbours, unit, delta, json))
+
+
+@ledger_app.command("show")
+def ledger_show(
+    path: Annotated[Path, typer.Argument(help="The ledger file.", show_default=False)], json: Json = False
+) -> None:
+    """Show the budget and every entry."""
+    from . import commands
+
+    _guard(lambda: commands.ledger_show(path, json))
+
+
+def main(arguments: list[str] | None = None) -> Any:
+    """Entry point of the ``tabulae`` command."""
+    return app(args=sys.argv[1:] if arguments is None else arguments, prog_name="tabulae")
+
+
+if __name__ == "__main__":
+    main()

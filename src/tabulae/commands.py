@@ -1,0 +1,274 @@
+"""What each command does and prints; the command line itself stays light and loads this on use."""
+
+from __future__ import annotations
+
+import json as json_module
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import typer
+from rich.console import Console
+from rich.table import Table as RichTable
+
+from . import app
+from .demo import write_demo
+from .errors import ReleaseError
+from .planning import Plan
+from .planning import plan as make_plan
+from .privacy import Ledger
+from .release import Release
+from .spec import Spec, read_spec
+
+_NARROW = 100
+_ROWS_PRINTED = 40
+
+
+@contextmanager
+def _progress() -> Iterator[app.Say]:
+    """A line on stderr while a step lasts; nothing where nobody watches."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield lambda message: None
+        return
+    with console.status("starting") as status:
+        yield lambda message: status.update(message)
+
+
+def _emit(document: Any) -> None:
+    typer.echo(json_module.dumps(document, indent=1, ensure_ascii=False))
+
+
+def _console() -> Console:
+    width = None if sys.stdout.isatty() else _NARROW
+    return Console(width=width, soft_wrap=False, highlight=False)
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return "-"
+    return f"{value:,.1f}" if value >= 100 else f"{value:.2f}"
+
+
+def _loss_words(spec: Spec) -> str:
+    parts = ", ".join(f"{name} {value}" for name, value in spec.loss.parameters.items())
+    words = f"{spec.loss.definition}: {parts}, {spec.neighbours} one {spec.unit}"
+    if spec.loss.definition == "zcdp" and spec.delta is not None:
+        words += f" (epsilon {spec.loss.epsilon(spec.delta):.3f} at delta {spec.delta})"
+    return words
+
+
+def demo(out: Path, people: int, json: bool) -> None:
+    """Write the built-in population and spec, create a ledger, run the release."""
+    started = time.monotonic()
+    if out.exists():
+        raise ReleaseError(f"{out} exists: remove it, or choose another folder with --out")
+    with _progress() as say:
+        say("inventing people")
+        spec_path = write_demo(out, people)
+        spec = read_spec(spec_path)
+        assert spec.ledger is not None
+        Ledger.create(spec.ledger, spec.loss, neighbours=spec.neighbours, unit=spec.unit)
+        release = app.run(spec, out / "release", say=say)
+    if json:
+        _emit({**_summary(release), "spec": str(spec_path), "seconds": round(time.monotonic() - started, 1)})
+        return
+    _print_summary(release)
+    typer.echo(f"\nMade in {time.monotonic() - started:.0f} s. Look at:")
+    typer.echo(f"  {release.path / 'report.html'}   the report, for a browser")
+    typer.echo(f"  {release.path / 'tables'}/       the tables, as CSV and Parquet")
+    typer.echo(f"  {spec_path}   the document that it was made from")
+    typer.echo("Ask it something (costs no privacy budget):")
+    typer.echo(f'  tabulae query {release.path} "SELECT sex, COUNT(*) FROM people WHERE age < 5 GROUP BY sex"')
+
+
+def plan(spec_path: Path, save: Path | None, json: bool) -> None:
+    """Print the expected error of every table."""
+    with _progress() as say:
+        spec = read_spec(spec_path)
+        say("choosing the strategy")
+        made = make_plan(spec)
+        say("computing expected errors")
+        rows = made.table_errors
+        if save is not None:
+            made.save(save)
+    if json:
+        _emit(_plan_document(made, save))
+        return
+    table = RichTable(title=spec.title or None, title_justify="left", caption_justify="left")
+    for heading in ("table", "rows", "RMSE", f"{made.level:.0%} margin", "identity", "workload", "bound"):
+        table.add_column(heading, justify="left" if heading == "table" else "right", overflow="fold")
+    for r in rows:
+        cells = (r.rmse, r.margin, r.identity, r.workload, r.bound)
+        table.add_row(r.table, f"{r.queries:,}", *map(_number, cells))
+    console = _console()
+    console.print(f"Promise   {_loss_words(spec)}", markup=False)
+    console.print(f"Strategy  {_strategy_words(made)}", markup=False)
+    console.print(table)
+    console.print(
+        "RMSE and margin are in counts, for this plan; identity and workload are the RMSE of counting every cell and of\n"
+        "asking the tables themselves, at the same budget; bound is an RMSE of the table that no strategy beats.",
+        markup=False,
+        soft_wrap=True,
+    )
+    together = f"All tables together: RMSE {_number(made.rmse)}"
+    console.print(together + (f"; no strategy beats {_number(made.bound)}" if made.bound else ""), markup=False)
+    if save is not None:
+        console.print(f"Saved to {save}; `tabulae run --plan {save}` asks exactly these queries.", markup=False)
+
+
+def _strategy_words(made: Plan) -> str:
+    strategy = made.strategy
+    words = f"{strategy.method}, {strategy.rows:,} noisy answers"
+    if strategy.certificate is not None:
+        words += f"; squared error proven within {strategy.certificate:.2%} of the best possible"
+    return words
+
+
+def _plan_document(made: Plan, save: Path | None) -> dict[str, Any]:
+    spec = made.spec
+    return {
+        "title": spec.title,
+        "promise": {
+            "definition": spec.loss.definition,
+            **{name: str(value) for name, value in spec.loss.parameters.items()},
+            "neighbours": spec.neighbours,
+            "unit": spec.unit,
+        },
+        "strategy": {
+            "method": made.strategy.method,
+            "noise": made.strategy.noise,
+            "answers": made.strategy.rows,
+            "certificate": made.strategy.certificate,
+            "candidates": [
+                {"method": c.method, "unit_rmse": c.rmse, "seconds": round(c.seconds, 3), "note": c.note}
+                for c in made.strategy.candidates
+            ],
+        },
+        "level": made.level,
+        "rmse": made.rmse,
+        "bound": made.bound,
+        "tables": [vars(row) for row in made.table_errors],
+        "saved": None if save is None else str(save),
+    }
+
+
+def run(spec: Path, out: Path, plan_file: Path | None, source: Path | None, resume: bool, json: bool) -> None:
+    """Make the release and print its summary."""
+    with _progress() as say:
+        release = app.run(spec, out, plan_file=plan_file, source=source, resume=resume, say=say)
+    if json:
+        _emit(_summary(release))
+    else:
+        _print_summary(release)
+
+
+def _summary(release: Release) -> dict[str, Any]:
+    about = release.about
+    return {
+        "release": str(release.path),
+        "release_id": about["release_id"],
+        "title": release.spec.title,
+        "report": str(release.path / "report.html"),
+        "tables": [
+            {"table": name, "rows": row["queries"], "rmse": row["rmse"], "margin": row["margin"]}
+            for name, row in about["expected"].items()
+        ],
+    }
+
+
+def _print_summary(release: Release) -> None:
+    console = _console()
+    console.print(f"Published {release.path}", markup=False)
+    console.print(f"Promise   {_loss_words(release.spec)}", markup=False)
+    table = RichTable()
+    for heading in ("table", "rows", "RMSE", f"{release.level:.0%} margin"):
+        table.add_column(heading, justify="left" if heading == "table" else "right", overflow="fold")
+    for name, row in release.about["expected"].items():
+        table.add_row(name, f"{row['queries']:,}", _number(row["rmse"]), _number(row["margin"]))
+    console.print(table)
+
+
+def report(folder: Path, json: bool) -> None:
+    """Rebuild the report of a release."""
+    path = app.write_report(Release.read(folder))
+    if json:
+        _emit({"report": str(path)})
+    else:
+        typer.echo(f"Wrote {path}")
+
+
+def check(path: Path, json: bool) -> None:
+    """Validate a spec or verify a release."""
+    if path.is_dir():
+        faults = Release.read(path).verify()
+        if json:
+            _emit({"release": str(path), "faults": faults})
+        if faults:
+            raise ReleaseError("\n".join([f"{path} is not as it was published:", *(f"  {fault}" for fault in faults)]))
+        if not json:
+            typer.echo(f"{path}: every file is as published, and every number follows from the measurements")
+        return
+    spec = read_spec(path)
+    if json:
+        _emit({"spec": str(path), "tables": len(spec.workload.tables), "cells": str(spec.domain.size)})
+    else:
+        tables = len(spec.workload.tables)
+        typer.echo(f"{path}: no mistakes; {tables} tables over {spec.domain.size:,} cells, {_loss_words(spec)}")
+
+
+def query(folder: Path, sql: str, json: bool) -> None:
+    """Answer a count from a release."""
+    release = Release.read(folder)
+    rows = release.query(sql)
+    if json:
+        _emit(rows.to_pylist())
+        return
+    _print_rows(rows, release.level)
+
+
+def _print_rows(rows: pa.Table, level: float) -> None:
+    table = RichTable()
+    labels = rows.column_names[:-5]
+    for heading in (*labels, "estimate", "std. error", f"{level:.0%} interval"):
+        table.add_column(heading, justify="left" if heading in labels else "right")
+    for row in rows.slice(0, _ROWS_PRINTED).to_pylist():
+        interval = f"{row['ci_low']:,.1f} to {row['ci_high']:,.1f}"
+        table.add_row(*(row[name] for name in labels), f"{row['estimate']:,.1f}", f"{row['std_error']:,.1f}", interval)
+    _console().print(table)
+    if rows.num_rows > _ROWS_PRINTED:
+        typer.echo(f"... {rows.num_rows - _ROWS_PRINTED:,} more rows; --json prints all")
+
+
+def ledger_init(
+    path: Path, budget: str, definition: str, neighbours: str, unit: str, delta: str | None, json: bool
+) -> None:
+    """Create a ledger."""
+    ledger = Ledger.create(path, budget, definition, neighbours=neighbours, unit=unit, delta=delta)
+    if json:
+        typer.echo(ledger.export_json())
+    else:
+        typer.echo(f"Created {path}: {ledger.budget!r}, {ledger.neighbours} one {ledger.unit}; nothing spent yet")
+
+
+def ledger_show(path: Path, json: bool) -> None:
+    """Show a ledger."""
+    ledger = Ledger.open(path)
+    if json:
+        typer.echo(ledger.export_json())
+        return
+    console = _console()
+    console.print(f"{path}: {ledger.budget!r}, {ledger.neighbours} one {ledger.unit}", markup=False)
+    console.print(f"spent {ledger.spent}, remaining {ledger.remaining}", markup=False)
+    table = RichTable()
+    for heading in ("#", "time (UTC)", "title", "loss", "state", "release id"):
+        table.add_column(heading, overflow="fold")
+    for c in ledger.charges():
+        losses = ", ".join(str(v) for v in c.loss.parameters.values())
+        table.add_row(str(c.sequence), c.time, c.title, losses, c.state, c.release_id)
+    console.print(table)
+    console.print(f"head {ledger.head}", markup=False)

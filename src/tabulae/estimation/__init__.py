@@ -1,0 +1,6 @@
+"""Reconstruct: from public measurements to estimates, variances and intervals."""
+
+from .coverage import HalfWidths, half_widths
+from .estimate import Estimate, estimate
+
+__all__ = ["Estimate", "HalfWidths", "estimate", "half_widths"]

@@ -1,0 +1,112 @@
+"""Half-widths of intervals whose coverage, under the law drawn, is at least what they say.
+
+An answer's error is ``S = sum_j z_j e_j`` with independent discrete noise e_j. Three ways, the best valid:
+
+* **exact** - all non-zero |z_j| equal, one block: S is |z| times a sum of n equal integer variables. Its law
+  follows from the characteristic function by a finite Fourier sum; the smallest half-width is taken.
+* **limit** - bounds on the characteristic function of S on ``|t| <= T``, turned into a lower bound on
+  ``P(|S| <= h)`` by Selberg's minorant of an interval (see :mod:`.minorant`): a normal (or Laplace-mixture)
+  limit with its error proven and paid for. Its price is about ``pi / T`` added to the half-width: half a step
+  of the grid for Gaussian noise.
+* **conservative** - a Chernoff bound, valid always.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..errors import InvalidArgument
+from ..privacy import DiscreteLaplace, NoiseLaw
+from ..strategy import Profile
+from .chernoff import gaussian_bound, laplace_bound
+from .iid_sum import smallest_half_width
+from .minorant import gaussian_half_width, laplace_half_width
+
+EXACT, LIMIT, CONSERVATIVE = "exact", "limit", "conservative"
+_SLACK = 1 + 1e-9  # covers rounding in the coefficients, which are floats
+
+
+@dataclass(frozen=True)
+class HalfWidths:
+    """Half-widths in counts, shape (m,), and per query the way each was found."""
+
+    values: np.ndarray
+    ways: np.ndarray
+
+
+def half_widths(profile: Profile, laws: Sequence[NoiseLaw], steps: Sequence[float], level: float) -> HalfWidths:
+    """Half-widths h with ``P(|S| <= h) >= level`` for each query of a profile.
+
+    ``profile`` holds the coefficients' statistics by block (in counts); ``laws`` are the blocks' laws on their
+    integer grids and ``steps`` the grids' steps in counts.
+
+    Raises :class:`~tabulae.errors.InvalidArgument` unless 0 < level < 1.
+    """
+    if not 0 < level < 1:
+        raise InvalidArgument(f"the level of an interval lies between 0 and 1, not {level!r}")
+    laplace = isinstance(laws[0], DiscreteLaplace)
+    scaled = _Scaled.of(profile, laws, steps)
+    bound = laplace_bound if laplace else gaussian_bound
+    values = bound(scaled, level)
+    ways = np.full(values.shape, CONSERVATIVE, dtype="<U12")
+    limit = (laplace_half_width if laplace else gaussian_half_width)(scaled, level)
+    _improve(values, ways, limit, LIMIT)
+    _improve(values, ways, _exact(profile, laws, steps, level, values), EXACT)
+    return HalfWidths(values * _SLACK, ways)
+
+
+def _improve(values: np.ndarray, ways: np.ndarray, candidate: np.ndarray, way: str) -> None:
+    better = candidate <= values
+    values[better] = candidate[better]
+    ways[better] = way
+
+
+@dataclass(frozen=True)
+class _Scaled:
+    """What the bounds need of S, per query: its spread, peakedness and largest part.
+
+    ``deviation`` is the standard deviation s of S in counts; ``kurtosis = sum v_j^2 / s^4`` and ``share =
+    max v_j / s^2`` over the parts' variances v_j; ``step`` (blocks, m) the largest |z| times the grid's step;
+    ``terms`` (m,) the number of parts; ``laws`` by block.
+    """
+
+    deviation: np.ndarray
+    kurtosis: np.ndarray
+    share: np.ndarray
+    step: np.ndarray
+    terms: np.ndarray
+    laws: tuple[NoiseLaw, ...]
+
+    @staticmethod
+    def of(profile: Profile, laws: Sequence[NoiseLaw], steps: Sequence[float]) -> _Scaled:
+        variance = np.array([law.variance_of_law * g * g for law, g in zip(laws, steps, strict=True)])[:, None]
+        total = (profile.power2 * variance).sum(axis=0)
+        safe = np.where(total > 0, total, 1.0)
+        kurtosis = (profile.power4 * variance**2).sum(axis=0) / safe**2
+        share = (profile.largest**2 * variance).max(axis=0) / safe
+        step = profile.largest * np.array(steps)[:, None]
+        return _Scaled(np.sqrt(total), np.minimum(kurtosis, 1.0), np.minimum(share, 1.0), step, profile.count.sum(axis=0), tuple(laws))
+
+
+def _exact(
+    profile: Profile, laws: Sequence[NoiseLaw], steps: Sequence[float], level: float, otherwise: np.ndarray
+) -> np.ndarray:
+    """Smallest half-widths where S is a multiple of a sum of equal integer variables; infinite elsewhere."""
+    out = np.full(otherwise.shape, np.inf)
+    out[(profile.count == 0).all(axis=0)] = 0.0
+    if not profile.exact:
+        return out
+    for b, (law, step) in enumerate(zip(laws, steps, strict=True)):
+        alone = (profile.count[b] > 0) & (np.delete(profile.count, b, axis=0) == 0).all(axis=0)
+        equal = np.abs(profile.power2[b] ** 2 - profile.power4[b] * profile.count[b]) <= 1e-9 * profile.power2[b] ** 2
+        chosen = np.flatnonzero(alone & equal)
+        for count in np.unique(profile.count[b, chosen]):
+            width = smallest_half_width(law, int(count), level)
+            if math.isfinite(width):
+                rows = chosen[profile.count[b, chosen] == count]
+                out[rows] = width * step * profile.largest[b, rows]
+    return out

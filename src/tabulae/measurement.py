@@ -1,0 +1,60 @@
+"""Measurements: noisy answers and all that is needed to use them. Public."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from .errors import InvalidArgument
+from .privacy import NoiseLaw, PrivacyLoss
+from .strategy import Strategy, law_variances
+
+
+@dataclass(frozen=True, eq=False)
+class Measurement:
+    """Exact integer noise on a strategy's answers.
+
+    ``values`` (int64, one entry a row of the strategy, blocks in order) lie on each block's grid: row r
+    answers ``values[r] * 2^-k`` counts, where k is ``scale_exponent`` (an int, or one int a row where blocks
+    differ). ``variance`` is that of the law drawn, in squared counts, one a row. ``rehearsal`` marks values
+    that no ledger paid for or that an insecure source drew: a release refuses them.
+    """
+
+    strategy: Strategy
+    values: np.ndarray
+    laws: tuple[NoiseLaw, ...]
+    budget: PrivacyLoss
+    neighbours: str
+    rehearsal: bool
+    release_id: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.values.dtype != np.int64 or self.values.shape != (self.strategy.rows,):
+            raise InvalidArgument(
+                f"values must be int64 of shape ({self.strategy.rows},), not {self.values.dtype} {self.values.shape}"
+            )
+
+    @property
+    def scale_exponent(self) -> int | np.ndarray:
+        """k of the grid 2^-k that the values lie on."""
+        exponents = [block.exponent for block in self.strategy.blocks]
+        if len(set(exponents)) == 1:
+            return exponents[0]
+        return np.repeat(exponents, [block.rows for block in self.strategy.blocks])
+
+    @cached_property
+    def variance(self) -> np.ndarray:
+        """Variance of the law drawn, per row, in squared counts."""
+        per_block = law_variances(self.strategy, self.laws)
+        return np.repeat(per_block, [block.rows for block in self.strategy.blocks])
+
+    def block_values(self) -> list[np.ndarray]:
+        """The integer values of each block."""
+        ends = np.cumsum([block.rows for block in self.strategy.blocks])
+        return np.split(self.values, ends[:-1])
+
+    def answers(self) -> list[np.ndarray]:
+        """The noisy answers of each block, in counts."""
+        return [np.ldexp(v.astype(float), -b.exponent) for v, b in zip(self.block_values(), self.strategy.blocks, strict=True)]

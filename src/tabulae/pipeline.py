@@ -1,0 +1,99 @@
+"""A release as a fold of rounds: the only place that joins records, noise and estimates."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from ._measure import measure
+from .counts import Counts
+from .errors import Problem, SpecError
+from .estimation import Estimate, estimate
+from .measurement import Measurement
+from .planning import Plan
+from .privacy import Ledger, PrivacyLoss, Source
+from .strategy import Strategy, strategy_digest
+from .tabulate import ColumnRule, tabulate
+from .tabulate import Source as Records
+
+
+@dataclass(frozen=True)
+class Round:
+    """One step of measuring: from what is public so far, the strategy to ask next, and what it may cost."""
+
+    choose: Callable[[tuple[Measurement, ...]], Strategy]
+    loss: PrivacyLoss
+
+
+def rounds(plan: Plan) -> tuple[Round, ...]:
+    """The rounds of a plan: one, for a method that is fixed before data is seen."""
+    return tuple(Round(lambda done: plan.strategy, loss) for loss in plan.budgets)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Prepared:
+    """A plan whose records are counted: all that is left is to charge, measure and estimate.
+
+    ``digest`` says what makes two runs the same release: spec, chosen strategy and data. It depends on the
+    confidential counts and goes to the ledger only, which stores a keyed hash of it.
+    """
+
+    plan: Plan
+    digest: bytes
+    _counts: Counts
+
+    def measure(self, ledger: Ledger | None, source: Source | None = None) -> tuple[Measurement, ...]:
+        """Run the rounds: each strategy is chosen from public measurements, charged, then measured.
+
+        Without a ledger this is a rehearsal, which no release accepts.
+
+        Privacy:
+            Sequential composition of the rounds' losses, each charged to the ledger before its noise is drawn
+            (see :func:`tabulae.measure`).
+        """
+        done: tuple[Measurement, ...] = ()
+        for step in rounds(self.plan):
+            done += (
+                measure(
+                    self._counts,
+                    step.choose(done),
+                    step.loss,
+                    neighbours=self.plan.spec.neighbours,
+                    ledger=ledger,
+                    source=source,
+                    title=self.plan.spec.title or "release",
+                    digest=self.digest,
+                ),
+            )
+        return done
+
+
+def prepare(plan: Plan) -> Prepared:
+    """Count the spec's records by cell of its public domain.
+
+    Raises :class:`~tabulae.errors.DataError` where the records do not fit the domain.
+
+    Privacy:
+        The counts stay inside the result, which shows and saves nothing of them.
+    """
+    spec = plan.spec
+    records = Records(_records_path(plan), spec.source.kind, spec.source.table)
+    rules = {name: ColumnRule(c.name, c.unknown, c.null) for name, c in spec.columns.items()}
+    counts = tabulate(records, spec.domain, rules)
+    parts = (bytes.fromhex(spec.digest()), strategy_digest(plan.strategy), counts.fingerprint())
+    digest = hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in parts)).digest()
+    return Prepared(plan, digest, counts)
+
+
+def _records_path(plan: Plan) -> Path:
+    if plan.spec.source.path is None:
+        problem = Problem("source.path", "is missing: this is a published copy; say where the records are with --source")
+        raise SpecError([problem], str(plan.spec.path or "spec"))
+    return plan.spec.source.path
+
+
+def reconstruct(plan: Plan, done: tuple[Measurement, ...]) -> Estimate:
+    """Estimates from the measurements: public, repeatable years later."""
+    return estimate(done[0], method=plan.spec.method.estimate)

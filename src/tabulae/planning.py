@@ -1,0 +1,248 @@
+"""Plans: which queries a release will ask and how wrong its tables will be, before any data is opened."""
+
+from __future__ import annotations
+
+import base64
+import json
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from .errors import InvalidArgument, ReleaseError, Unsupported
+from .estimation import half_widths
+from .privacy import PrivacyLoss
+from .spec import Spec, read_spec
+from .strategy import (
+    Strategy,
+    describe_strategy,
+    error_under,
+    information,
+    law_variances,
+    lower_bound,
+    read_strategy,
+    select,
+)
+from .tables import Table, Workload
+
+LEVEL = 0.95
+"""The level of published intervals and of planned margins."""
+
+MOST_ANSWERS = 50_000_000
+"""Noisy answers that one strategy may ask for: they are drawn, kept and published."""
+
+
+@dataclass(frozen=True)
+class TableError:
+    """Expected error of one table, in counts.
+
+    ``rmse`` over its queries; ``margin`` the widest half-width among its intervals; ``identity`` and
+    ``workload`` the RMSE of measuring every cell, or the tables themselves, with the same budget;
+    ``bound`` an RMSE of this table that no strategy beats. None: out of reach for this workload.
+    """
+
+    table: str
+    queries: int
+    rmse: float
+    margin: float
+    identity: float | None
+    workload: float | None
+    bound: float | None
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """What a release will ask, what that costs and how wrong its tables will be; made without data."""
+
+    spec: Spec
+    strategy: Strategy
+    level: float = LEVEL
+
+    @property
+    def budgets(self) -> tuple[PrivacyLoss, ...]:
+        """The loss of each round of measuring."""
+        return (self.spec.loss,)
+
+    @cached_property
+    def table_errors(self) -> tuple[TableError, ...]:
+        """Expected error by table."""
+        return tuple(_table_errors(self))
+
+    @cached_property
+    def bound(self) -> float | None:
+        """An RMSE over all tables together (weighted) that no strategy beats, where one is known."""
+        return _bound(self.spec, self.spec.workload)
+
+    @property
+    def rmse(self) -> float:
+        """RMSE over all tables together, weighted as the spec weights them."""
+        return _errors(self.strategy, self.spec).rmse
+
+    @property
+    def errors(self) -> pa.Table:
+        """Expected error by table: ``table, level, rmse, margin, bound``, in counts.
+
+        ``level`` is the geographic level, null without geography; ``margin`` the half-width of the widest
+        interval of the table; ``bound`` an RMSE of the table that no strategy beats.
+        """
+        rows = self.table_errors
+        return pa.table(
+            {
+                "table": pa.array([r.table for r in rows]),
+                "level": pa.array([None] * len(rows), pa.string()),
+                "rmse": pa.array([r.rmse for r in rows], pa.float64()),
+                "margin": pa.array([r.margin for r in rows], pa.float64()),
+                "bound": pa.array([r.bound for r in rows], pa.float64()),
+            }
+        )
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the plan as JSON: a run with it asks exactly these queries."""
+        document, arrays = describe_strategy(self.strategy)
+        packed = {name: _pack(array) for name, array in arrays.items()}
+        whole = {"tabulae_plan": 1, "spec": self.spec.digest(), "strategy": document, "arrays": packed}
+        Path(path).write_text(json.dumps(whole, indent=1) + "\n", encoding="utf-8")
+
+    @classmethod
+    def load(cls, path: str | PathLike[str], spec: Spec) -> Plan:
+        """Read a plan that :meth:`save` wrote for this spec.
+
+        Raises :class:`~tabulae.errors.ReleaseError` if the file is not a plan, or was made for another spec.
+        """
+        try:
+            whole = json.loads(Path(path).read_text(encoding="utf-8"))
+            made_for, document = whole["spec"], whole["strategy"]
+            arrays = {name: _unpack(entry) for name, entry in whole["arrays"].items()}
+        except (OSError, ValueError, KeyError, TypeError, zlib.error) as error:
+            raise ReleaseError(f"{path} is not a plan that `tabulae plan --save` wrote: {error}") from None
+        if made_for != spec.digest():
+            raise ReleaseError(f"{path} was made for another spec, or the spec was changed since; plan again")
+        return cls(spec, read_strategy(document, arrays, spec.domain))
+
+
+def _pack(array: np.ndarray) -> dict[str, Any]:
+    data = base64.b64encode(zlib.compress(array.astype("<i8").tobytes())).decode()
+    return {"shape": list(array.shape), "zlib_int64": data}
+
+
+def _unpack(entry: Mapping[str, Any]) -> np.ndarray:
+    data = zlib.decompress(base64.b64decode(entry["zlib_int64"]))
+    return np.frombuffer(data, dtype="<i8").astype(np.int64).reshape(entry["shape"])
+
+
+def plan(spec: Spec | str | PathLike[str]) -> Plan:
+    """Choose the strategy for a spec and say how wrong every table will be; no data is opened.
+
+    Arguments:
+        spec: a spec, or the path of its TOML document.
+
+    Raises:
+        SpecError: the document has mistakes; all are listed.
+        Unsupported: the method cannot serve these tables, or they publish more rows than the spec allows.
+
+    Privacy:
+        Reads no record: a plan is a function of the public spec, and costs nothing.
+
+    >>> import tabulae as tb
+    >>> tb.plan("missing.toml")
+    Traceback (most recent call last):
+    tabulae.errors.SpecError: missing.toml: 1 mistake
+      document: cannot be read: No such file or directory
+    """
+    spec = spec if isinstance(spec, Spec) else read_spec(spec)
+    _check_rows(spec)
+    method = spec.method
+    strategy = select(
+        spec.workload,
+        noise=method.noise,
+        method=method.select,
+        neighbours=spec.neighbours,
+        time_limit=method.time_limit,
+        seed=method.seed,
+    )
+    if strategy.rows > MOST_ANSWERS:
+        raise Unsupported(
+            f"strategy {strategy.method!r} asks for {strategy.rows:,} noisy answers, one for nearly every cell of the "
+            f'domain; at most {MOST_ANSWERS:,} are drawn. Choose select = "kron" or "auto", which measure what the tables '
+            "need, or declare fewer or coarser attributes"
+        )
+    return Plan(spec, strategy)
+
+
+def _check_rows(spec: Spec) -> None:
+    rows = {t.name: t.rows(spec.domain) for t in spec.workload.tables}
+    if sum(rows.values()) > spec.max_rows:
+        largest = sorted(rows, key=lambda name: -rows[name])[:3]
+        raise Unsupported(
+            f"the tables have {sum(rows.values()):,} rows together; this spec publishes at most {spec.max_rows:,}. "
+            f"The largest: {', '.join(f'{name} ({rows[name]:,})' for name in largest)}. Ask for coarser tables, or raise "
+            "max_rows under [release]"
+        )
+
+
+def _errors(strategy: Strategy, spec: Spec):  # noqa: ANN202 - ExpectedError
+    laws = strategy.laws(spec.loss, spec.neighbours)
+    return error_under(strategy, spec.workload, law_variances(strategy, laws))
+
+
+def _table_errors(made: Plan) -> list[TableError]:
+    spec, strategy = made.spec, made.strategy
+    chosen = _errors(strategy, spec).tables
+    others = {name: _alternative(name, spec) for name in ("identity", "workload")}
+    margins = _margins(made)
+    return [
+        TableError(
+            table.name,
+            table.rows(spec.domain),
+            chosen[table.name],
+            margins[table.name],
+            others["identity"].get(table.name),
+            others["workload"].get(table.name),
+            _bound(spec, Workload(spec.domain, [_unweighted(table)])),
+        )
+        for table in spec.workload.tables
+    ]
+
+
+def _alternative(method: str, spec: Spec) -> dict[str, float]:
+    """Each table's RMSE under a comparison strategy; empty where it cannot be had."""
+    try:
+        other = select(spec.workload, noise=spec.method.noise, method=method, neighbours=spec.neighbours)
+        return _errors(other, spec).tables
+    except Unsupported:
+        return {}
+
+
+def _margins(made: Plan) -> dict[str, float]:
+    spec, strategy = made.spec, made.strategy
+    laws = strategy.laws(spec.loss, spec.neighbours)
+    info = information(strategy, law_variances(strategy, laws))
+    steps = [2.0**-block.exponent for block in strategy.blocks]
+    return {
+        table.name: float(half_widths(info.profile(table.operator(spec.domain)), laws, steps, made.level).values.max())
+        for table in spec.workload.tables
+    }
+
+
+def _bound(spec: Spec, workload: Workload) -> float | None:
+    """The better of the bounds that can be computed, at the spec's budget."""
+    best = None
+    for kind in ("svd", "dual"):
+        try:
+            value = lower_bound(
+                workload, spec.method.noise, budget=spec.loss, kind=kind, neighbours=spec.neighbours
+            )
+        except (Unsupported, InvalidArgument):
+            continue
+        best = value if best is None else max(best, value)
+    return best
+
+
+def _unweighted(table: Table) -> Table:
+    return Table.of_terms(table.name, table.terms, 1, table.labels)

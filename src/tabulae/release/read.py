@@ -1,0 +1,200 @@
+"""Read, verify and query a release: everything from the folder alone, at no privacy cost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ..errors import NotEstimable, ReleaseError, SpecError
+from ..estimation import Estimate, estimate
+from ..measurement import Measurement
+from ..privacy import ApproxDP, DiscreteGaussian, DiscreteLaplace, NoiseLaw, PrivacyLoss, PureDP, RoundedGaussian, ZCDP
+from ..spec import Spec, read_spec
+from ..strategy import read_strategy
+from ..tables import Domain, Workload, table_from_sql
+from . import folder as f
+from .tables import PublishedTable, publish
+
+_LAWS: dict[str, type[NoiseLaw]] = {c.name: c for c in (DiscreteGaussian, DiscreteLaplace, RoundedGaussian)}
+_LOSSES: dict[str, type[PrivacyLoss]] = {"pure": PureDP, "approx": ApproxDP, "zcdp": ZCDP}
+
+
+class _Tables(Mapping[str, pa.Table]):
+    """Published tables by name, read when they are asked for."""
+
+    def __init__(self, folder: Path, names: list[str]) -> None:
+        self._folder, self._names = folder, names
+
+    def __getitem__(self, name: str) -> pa.Table:
+        if name not in self._names:
+            raise KeyError(name)
+        try:
+            return pq.read_table(self._folder / "tables" / f"{name}.parquet")
+        except (OSError, pa.ArrowException) as error:
+            raise ReleaseError(f"table {name!r} of {self._folder} cannot be read: {error}") from None
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+
+@dataclass(frozen=True, eq=False)
+class Release:
+    """A published release: tables with intervals, the measurements behind them, and what was promised.
+
+    Reads nothing but its folder. Queries are post-processing of public measurements (Dwork, Roth 2014,
+    Proposition 2.1) and cost no budget.
+    """
+
+    path: Path
+    descriptor: Mapping[str, Any]
+
+    @classmethod
+    def read(cls, path: str | PathLike[str]) -> Release:
+        """Open a release folder.
+
+        Raises :class:`~tabulae.errors.ReleaseError` where the folder is missing or not a complete release.
+        """
+        folder = Path(path)
+        if not folder.is_dir():
+            raise ReleaseError(f"{folder} is not a folder; a release is the folder that `tabulae run --out` writes")
+        descriptor = f.read_json(folder, f.DESCRIPTOR)
+        if "tabulae" not in descriptor or not (folder / f.SUMS).exists():
+            raise ReleaseError(f"{folder} is not a complete release of tabulae")
+        return cls(folder, descriptor)
+
+    @property
+    def about(self) -> Mapping[str, Any]:
+        """What tabulae recorded besides the tables: version, release id, level, expected errors."""
+        return self.descriptor["tabulae"]
+
+    @property
+    def level(self) -> float:
+        """The level of the published intervals."""
+        return float(self.about["interval_level"])
+
+    @cached_property
+    def spec(self) -> Spec:
+        """The spec as published."""
+        try:
+            return read_spec(self.path / f.SPEC)
+        except SpecError as error:
+            raise ReleaseError(f"the published spec does not read back: {error}") from None
+
+    @property
+    def domain(self) -> Domain:
+        """The public domain of the release."""
+        return self.spec.domain
+
+    @property
+    def ledger(self) -> list[dict[str, Any]]:
+        """This release's entries of the ledger."""
+        return f.read_json(self.path, f.LEDGER)
+
+    @cached_property
+    def tables(self) -> Mapping[str, pa.Table]:
+        """Published tables as pyarrow tables, by name."""
+        return _Tables(self.path, [resource["title"] for resource in self.descriptor["resources"]])
+
+    @cached_property
+    def measurements(self) -> tuple[Measurement, ...]:
+        """The noisy measurements, with their strategy and laws, as they were drawn."""
+        return (read_measurement(self.path, self.domain),)
+
+    @cached_property
+    def estimate(self) -> Estimate:
+        """Least squares over the measurements."""
+        return estimate(self.measurements[0], method=self.spec.method.estimate)
+
+    def published(self) -> list[PublishedTable]:
+        """The tables computed afresh from the measurements."""
+        return publish(self.estimate, self.spec.workload, self.level)
+
+    def query(self, sql: str) -> pa.Table:
+        """Answer ``SELECT ... COUNT(*) ...`` with an interval, at no privacy cost.
+
+        Arguments:
+            sql: one statement of the form that specs accept (WHERE, GROUP BY over the release's attributes
+                and recodes).
+
+        Returns columns as in the published tables: labels, estimate, std_error, ci_low, ci_high, obs_status.
+
+        Raises:
+            InvalidArgument: the statement cannot be expressed; the clause is shown.
+            NotEstimable: the measurements cannot answer it; the attributes not measured together are named.
+        """
+        table = table_from_sql(self.domain, "query", sql)
+        try:
+            return publish(self.estimate, Workload(self.domain, [table]), self.level)[0].arrow()
+        except NotEstimable as error:
+            raise NotEstimable(f"{error}\n{self._together(table.attributes)}") from None
+
+    def _together(self, asked: tuple[str, ...]) -> str:
+        """Which of the attributes asked for were measured together, and which never were."""
+        groups = []
+        for block in self.measurements[0].strategy.blocks:
+            for _, factors in block.terms:
+                told = [a.name for a, q in zip(self.domain.attributes, factors, strict=True) if q.column_classes().max() > 0]
+                groups.append(frozenset(told))
+        missing = [name for name in asked if not any(name in g for g in groups)]
+        if missing:
+            return f"Never measured in detail: {', '.join(missing)}."
+        pairs = [f"{a} with {b}" for i, a in enumerate(asked) for b in asked[i + 1 :] if not any({a, b} <= g for g in groups)]
+        if pairs:
+            return f"Not measured together: {'; '.join(pairs)}."
+        return f"Measured together, but not in the detail asked for: {', '.join(asked)}."
+
+    def verify(self) -> list[str]:
+        """What is wrong with the folder: one sentence a fault, none if it is as it was published.
+
+        Checks every file against SHA256SUMS, and every published number against the measurements.
+        """
+        faults = f.check_sums(self.path)
+        if faults:
+            return faults
+        for fresh in self.published():
+            stored = self.tables[fresh.name]
+            for name, values in (("estimate", fresh.estimate), ("std_error", fresh.std_error)):
+                if not np.allclose(stored[name].to_numpy(), values, rtol=1e-6, atol=1e-6):
+                    faults.append(f"tables/{fresh.name}: {name} does not follow from the measurements")
+        return faults
+
+
+def read_measurement(folder: Path, domain: Domain) -> Measurement:
+    """The measurement stored in a folder by ``write_measurement``."""
+    about = f.read_json(folder, f.MEASUREMENT)
+    document = f.read_json(folder, f.STRATEGY)
+    try:
+        arrays = {name: _matrix(folder, name, shape) for name, shape in document["arrays"].items()}
+        strategy = read_strategy(document, arrays, domain)
+        values = [pq.read_table(folder / name, columns=["value"])["value"].to_numpy() for name in about["files"]]
+        budget = dict(about["budget"])
+        return Measurement(
+            strategy,
+            np.concatenate(values).astype(np.int64),
+            tuple(_LAWS[b["law"]["name"]](Fraction(b["law"]["parameter"])) for b in document["blocks"]),
+            _LOSSES[budget.pop("definition")](**budget),
+            about["neighbours"],
+            rehearsal=False,
+            release_id=about["release_id"],
+        )
+    except (KeyError, TypeError, ValueError, OSError, pa.ArrowException) as error:
+        raise ReleaseError(f"the measurements in {folder} cannot be read: {error!r}") from None
+
+
+def _matrix(folder: Path, name: str, shape: list[int]) -> np.ndarray:
+    table = pq.read_table(folder / "strategy" / f"{name}.parquet")
+    out = np.zeros((shape[0], shape[1] if len(shape) == 2 else 1), dtype=np.int64)
+    out[table["row"].to_numpy(), table["column"].to_numpy()] = table["value"].to_numpy()
+    return out if len(shape) == 2 else out[:, 0]

@@ -1,0 +1,185 @@
+"""Write a release folder, file by file; nothing here has seen a record."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+
+from .._version import VERSION
+from ..errors import ReleaseError
+from ..measurement import Measurement
+from ..spec import NO_VALUE, Spec
+from ..strategy import describe_strategy
+from ..tables import Attribute, Domain
+from . import folder as f
+from .tables import PublishedTable
+
+_STATUS = "A estimated, E exact, Q not estimable"
+
+
+def write_measurement(folder: Path, measurement: Measurement) -> None:
+    """Write strategy and measurements; ``measurement.json`` comes last, and its presence says "complete".
+
+    Raises :class:`~tabulae.errors.ReleaseError` for a rehearsal: values that no ledger paid for, or that an
+    insecure source drew, are not for publication.
+    """
+    if measurement.rehearsal or measurement.release_id is None:
+        raise ReleaseError("this measurement is a rehearsal, not for publication: measure with a ledger and secure noise")
+    document, arrays = describe_strategy(measurement.strategy)
+    for name, array in arrays.items():
+        f.write_bytes(folder / "strategy" / f"{name}.parquet", _parquet(_entries(array)))
+    document["arrays"] = {name: list(array.shape) for name, array in arrays.items()}
+    for block, law in zip(document["blocks"], measurement.laws, strict=True):
+        block["law"] = {"name": law.name, "parameter": str(law.parameter), "step": f"2^-{block['scale_exponent']}"}
+    f.write_json(folder / f.STRATEGY, document)
+    files = []
+    for i, (block, values) in enumerate(zip(measurement.strategy.blocks, measurement.block_values(), strict=True)):
+        files.append(f"measurements/{i + 1:03d}.parquet")
+        f.write_bytes(folder / files[-1], _parquet(_measured(measurement, i, block.name, values)))
+    f.write_json(
+        folder / f.MEASUREMENT,
+        {
+            "release_id": measurement.release_id,
+            "neighbours": measurement.neighbours,
+            "budget": promise_document(measurement),
+            "files": files,
+        },
+    )
+    f.sync_folder(folder / "measurements")
+
+
+def promise_document(measurement: Measurement) -> dict[str, str]:
+    """The loss as exact strings."""
+    loss = measurement.budget
+    return {"definition": loss.definition, **{name: str(value) for name, value in loss.parameters.items()}}
+
+
+def _measured(measurement: Measurement, block: int, name: str, values: np.ndarray) -> pa.Table:
+    exponent = measurement.strategy.blocks[block].exponent
+    start = sum(b.rows for b in measurement.strategy.blocks[:block])
+    rows = len(values)
+    return pa.table(
+        {
+            "query_name": pa.DictionaryArray.from_arrays(np.zeros(rows, np.int32), pa.array([name])),
+            "cell": np.arange(rows, dtype=np.int64),
+            "value": values,
+            "scale_exponent": np.full(rows, exponent, dtype=np.int32),
+            "variance": measurement.variance[start : start + rows],
+        }
+    )
+
+
+def _entries(array: np.ndarray) -> pa.Table:
+    """Non-zero entries of an integer matrix (or vector, as one column)."""
+    matrix = array if array.ndim == 2 else array[:, None]
+    row, column = np.nonzero(matrix)
+    return pa.table({"row": row, "column": column, "value": matrix[row, column].astype(np.int64)})
+
+
+def _parquet(table: pa.Table) -> bytes:
+    sink = io.BytesIO()
+    pq.write_table(table, sink, compression="zstd")
+    return sink.getvalue()
+
+
+def _csv(table: pa.Table) -> bytes:
+    sink = io.BytesIO()
+    pyarrow.csv.write_csv(table, sink)
+    return sink.getvalue()
+
+
+def write_contents(
+    folder: Path,
+    spec: Spec,
+    tables: list[PublishedTable],
+    expected: Mapping[str, Mapping[str, Any]],
+    ledger: list[dict[str, Any]],
+    release_id: str,
+    level: float,
+) -> None:
+    """Write everything but the measurement and the report: tables, codes, spec, ledger entries, descriptor."""
+    f.write_bytes(folder / f.SPEC, spec.published_text().encode())
+    f.write_json(folder / f.LEDGER, ledger)
+    for name, content in {**_code_lists(spec.domain), **spec.files}.items():
+        f.write_bytes(folder / name, content)
+    for table in tables:
+        rows = table.arrow()
+        f.write_bytes(folder / "tables" / f"{table.name}.parquet", _parquet(rows))
+        f.write_bytes(folder / "tables" / f"{table.name}.csv", _csv(rows))
+    f.write_json(folder / f.DESCRIPTOR, _descriptor(spec, tables, expected, release_id, level))
+
+
+def _code_lists(domain: Domain) -> dict[str, bytes]:
+    lists = {f"codes/{a.name}.csv": _code_list(a) for a in domain.attributes}
+    for recode in domain.recodes:
+        rows = [(label, label, "") for label in recode.labels]
+        lists[f"codes/{recode.name}.csv"] = _csv_text(rows)
+    return lists
+
+
+def _code_list(attribute: Attribute) -> bytes:
+    parents = attribute.parents or ("",) * attribute.size
+    codes = ("" if value == NO_VALUE else str(value) for value in attribute.values)
+    return _csv_text(list(zip(codes, attribute.labels, (p or "" for p in parents), strict=True)))
+
+
+def _csv_text(rows: list[tuple[str, ...]]) -> bytes:
+    names = ("code", "label", "parent")
+    return _csv(pa.table({n: [row[i] for row in rows] for i, n in enumerate(names)}))
+
+
+def _descriptor(
+    spec: Spec, tables: list[PublishedTable], expected: Mapping[str, Mapping[str, Any]], release_id: str, level: float
+) -> dict[str, Any]:
+    """A Frictionless Data Package that names each table's columns, and what tabulae needs besides."""
+    return {
+        "profile": "tabular-data-package",
+        "name": _slug(spec.title),
+        "title": spec.title,
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "resources": [_resource(table) for table in tables],
+        "tabulae": {
+            "version": VERSION,
+            "release_id": release_id,
+            "interval_level": level,
+            "obs_status": _STATUS,
+            "expected": {t.name: dict(expected[t.name]) for t in tables},
+            "conservative_intervals": {t.name: t.conservative for t in tables},
+        },
+    }
+
+
+def _resource(table: PublishedTable) -> dict[str, Any]:
+    fields = [{"name": name, "type": "string"} for name in table.columns]
+    fields += [{"name": name, "type": "number"} for name in ("estimate", "std_error", "ci_low", "ci_high")]
+    fields += [{"name": "obs_status", "type": "string", "constraints": {"enum": ["A", "E", "Q"]}}]
+    return {
+        "name": _slug(table.name),
+        "title": table.name,
+        "path": f"tables/{table.name}.csv",
+        "profile": "tabular-data-resource",
+        "format": "csv",
+        "mediatype": "text/csv",
+        "encoding": "utf-8",
+        "schema": {"fields": fields, "primaryKey": list(table.columns)},
+    }
+
+
+def _slug(text: str) -> str:
+    kept = "".join(c if c.isascii() and (c.isalnum() or c in "-_.") else "-" for c in text.lower())
+    return "-".join(filter(None, kept.split("-"))) or "release"
+
+
+def seal(folder: Path) -> None:
+    """Write the checksums over everything in the folder: the last step before it is put in place."""
+    f.write_sums(folder)
+    f.sync_folder(folder)
+

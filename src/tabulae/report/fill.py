@@ -1,0 +1,157 @@
+"""From a release folder to what the report shows: read, never computed anew."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from tabulae.linalg import Identity, Product, Total
+from tabulae.privacy import NoiseLaw
+from tabulae.release import Release
+from tabulae.report.pictures import picture_of
+from tabulae.report.render import render_report
+from tabulae.report.view import (
+    ROWS_SHOWN,
+    BlockView,
+    EpsilonStatement,
+    ExpectedError,
+    LedgerLine,
+    MatrixPicture,
+    Promise,
+    ReleaseView,
+    StrategyView,
+    TableView,
+)
+from tabulae.strategy import Block
+from tabulae.tables import Domain, Table
+
+_LAW_WORDS = {
+    "discrete-gaussian": "discrete Gaussian, sigma",
+    "rounded-gaussian": "rounded Gaussian, sigma",
+    "discrete-laplace": "discrete Laplace, scale",
+}
+
+
+def report_of(release: Release) -> str:
+    """The report of a release as one HTML page, from its folder alone.
+
+    >>> report_of  # doctest: +ELLIPSIS
+    <function report_of at ...>
+    """
+    return render_report(view_of(release))
+
+
+def view_of(release: Release) -> ReleaseView:
+    """What the report of a release shows."""
+    entries = [e for e in release.ledger if e["kind"] == "charge"]
+    return ReleaseView(
+        title=release.spec.title or "Release",
+        promise=_promise(release),
+        ledger=tuple(_line(entry) for entry in entries),
+        tables=tuple(_table(release, table) for table in release.spec.workload.tables),
+        strategy=_strategy(release),
+        release_id=str(release.about["release_id"]),
+        made=str(release.descriptor["created"]),
+        version=str(release.about["version"]),
+    )
+
+
+def _promise(release: Release) -> Promise:
+    spec = release.spec
+    delta = spec.loss.parameters.get("delta")
+    statements = ()
+    if spec.loss.definition == "zcdp" and spec.delta is not None:
+        statements = (EpsilonStatement(float(spec.delta), spec.loss.epsilon(spec.delta)),)
+    return Promise(spec.loss.definition, spec.loss.amount, spec.neighbours, spec.unit, delta, statements)  # type: ignore[arg-type]
+
+
+def _line(entry: dict[str, Any]) -> LedgerLine:
+    amounts = {k: v for k, v in entry["loss"].items() if k != "delta"}
+    return LedgerLine(entry["time"], entry["title"], Fraction(next(iter(amounts.values()))), entry["hash"])
+
+
+def _table(release: Release, table: Table) -> TableView:
+    rows = release.tables[table.name]
+    headings = list(table.columns(release.domain))
+    about = release.about["expected"][table.name]
+    return TableView(
+        name=table.name,
+        description=_described(table, release.domain),
+        columns={h: rows[h].slice(0, ROWS_SHOWN).to_pylist() for h in headings},
+        estimate=_floats(rows, "estimate"),
+        std_error=_floats(rows, "std_error"),
+        ci_low=_floats(rows, "ci_low"),
+        ci_high=_floats(rows, "ci_high"),
+        obs_status=rows["obs_status"].to_pylist(),
+        expected=ExpectedError(**{k: about[k] for k in ("rmse", "margin", "identity", "workload", "bound")}),
+        file=f"tables/{table.name}.parquet",
+        level=release.level,
+        conservative=release.about["conservative_intervals"][table.name] > 0,
+    )
+
+
+def _floats(rows: pa.Table, name: str) -> np.ndarray:
+    return rows[name].to_numpy().astype(float)
+
+
+def _described(table: Table, domain: Domain) -> str:
+    """The table in words: what is crossed with what, in how many rows."""
+    columns = table.columns(domain)
+    crossed = " by ".join(f"{name} ({len(labels)})" for name, labels in columns.items()) or "one count"
+    sums = "" if len(table.terms) == 1 else "; a condition over several attributes"
+    return f"{crossed}{sums}"
+
+
+def _strategy(release: Release) -> StrategyView:
+    measurement = release.measurements[0]
+    strategy = measurement.strategy
+    blocks = tuple(
+        _block(block, law, release.domain)
+        for block, law in zip(strategy.blocks, measurement.laws, strict=True)
+    )
+    return StrategyView(strategy.method, blocks, strategy.certificate)
+
+
+def _block(block: Block, law: NoiseLaw, domain: Domain) -> BlockView:
+    explicit = isinstance(block.query, Product)
+    pictures: list[MatrixPicture] = []
+    undrawn: list[str] = []
+    asked: list[str] = []
+    for attribute, factor in zip(domain.attributes, block.terms[0][1], strict=True):
+        if isinstance(factor, Total) or factor.shape[0] == 1:
+            continue
+        asked.append(attribute.name)
+        picture = None if explicit else picture_of(attribute.name, factor)
+        if picture is None:
+            undrawn.append(attribute.name)
+        else:
+            pictures.append(picture)
+    if explicit:
+        picture = picture_of(" x ".join(asked), block.query.left)  # type: ignore[union-attr]
+        pictures, undrawn = ([picture], []) if picture else ([], undrawn)
+    return BlockView(
+        block.name,
+        _measures(block, domain, asked),
+        block.rows,
+        _noise(block, law),
+        tuple(pictures),
+        tuple(undrawn),
+    )
+
+
+def _measures(block: Block, domain: Domain, asked: list[str]) -> str:
+    if not asked:
+        return "the total"
+    factors = dict(zip((a.name for a in domain.attributes), block.terms[0][1], strict=True))
+    plain = all(isinstance(factors[name], Identity) for name in asked)
+    return " by ".join(asked) if plain else "weighted counts over " + " by ".join(asked)
+
+
+def _noise(block: Block, law: NoiseLaw) -> str:
+    gaussian = law.name != "discrete-laplace"
+    size = float(law.parameter) ** 0.5 if gaussian else float(law.parameter)
+    grid = "" if block.exponent == 0 else f", in steps of 2^-{block.exponent}"
+    return f"{_LAW_WORDS[law.name]} {size * 2.0**-block.exponent:.4g} counts{grid}"

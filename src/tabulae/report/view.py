@@ -1,0 +1,182 @@
+"""What a report shows: plain values, all public, filled from a release folder.
+
+Nothing here computes; nothing here can hold a record. Text fields are shown as they are (escaped),
+numbers are formatted by the page.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tabulae.errors import InvalidArgument
+
+ROWS_SHOWN = 20
+"""A table of the report shows at most so many rows; the release folder holds them all."""
+
+Definition = Literal["pure", "approx", "zcdp"]
+Neighbours = Literal["add-remove", "replace"]
+
+
+@dataclass(frozen=True)
+class EpsilonStatement:
+    """One statement of (epsilon, delta) that the promise implies."""
+
+    delta: float
+    epsilon: float
+
+
+@dataclass(frozen=True)
+class ExactView:
+    """One set of counts published exactly, and why: the promise does not cover what these alone reveal."""
+
+    what: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Promise:
+    """The promise of a release.
+
+    ``parameter`` is epsilon for ``"pure"`` and ``"approx"``, rho for ``"zcdp"``; ``delta`` belongs to
+    ``"approx"``. ``statements`` are the (epsilon, delta) that follow, the one to quote first. ``unit`` is
+    what one neighbour differs by.
+    """
+
+    definition: Definition
+    parameter: Fraction
+    neighbours: Neighbours
+    unit: str
+    delta: Fraction | None = None
+    statements: tuple[EpsilonStatement, ...] = ()
+    exact: tuple[ExactView, ...] = ()
+    rehearsal: bool = False
+
+
+@dataclass(frozen=True)
+class LedgerLine:
+    """One charge of this release, as its ledger recorded it; ``amount`` is in the unit of the promise."""
+
+    when: str
+    what: str
+    amount: Fraction
+    digest: str = ""
+
+
+@dataclass(frozen=True)
+class ExpectedError:
+    """What the plan said of a table before any record was read, in counts.
+
+    ``rmse`` is the root mean squared error over the table's queries and ``margin`` half the width of its
+    widest interval; ``identity`` and ``workload`` are the RMSE had every cell, or every query itself, been measured
+    at the same budget; ``bound`` is an RMSE that no strategy can beat on this table.
+    """
+
+    rmse: float
+    margin: float
+    identity: float | None = None
+    workload: float | None = None
+    bound: float | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class TableView:
+    """One published table.
+
+    ``columns`` maps each attribute to the labels of the rows, in order; the first ``ROWS_SHOWN`` labels are
+    enough. The arrays have one entry a row. ``obs_status`` is ``"A"`` (estimated), ``"E"`` (exact) or ``"Q"``
+    (not estimable). ``conservative`` intervals cover more often than their ``level``.
+    """
+
+    name: str
+    description: str
+    columns: Mapping[str, Sequence[str]]
+    estimate: NDArray[np.float64]
+    std_error: NDArray[np.float64]
+    ci_low: NDArray[np.float64]
+    ci_high: NDArray[np.float64]
+    obs_status: Sequence[str]
+    expected: ExpectedError
+    file: str
+    level: float = 0.95
+    conservative: bool = False
+
+    def __post_init__(self) -> None:
+        rows = len(self.estimate)
+        parts = {
+            "std_error": self.std_error,
+            "ci_low": self.ci_low,
+            "ci_high": self.ci_high,
+            "obs_status": self.obs_status,
+        }
+        for part, values in parts.items():
+            if len(values) != rows:
+                raise InvalidArgument(
+                    f"table {self.name!r}: {part} has {len(values)} entries, estimate has {rows}; "
+                    "give one a row"
+                )
+        for attribute, labels in self.columns.items():
+            if len(labels) < min(rows, ROWS_SHOWN):
+                raise InvalidArgument(
+                    f"table {self.name!r}: column {attribute!r} has {len(labels)} labels for {rows} rows; "
+                    f"give one a row, or at least the first {ROWS_SHOWN}"
+                )
+
+    @property
+    def rows(self) -> int:
+        """How many counts the table publishes."""
+        return len(self.estimate)
+
+    @property
+    def margin(self) -> NDArray[np.float64]:
+        """Half the width of each interval, in counts."""
+        return (np.asarray(self.ci_high, dtype=float) - np.asarray(self.ci_low, dtype=float)) / 2
+
+
+@dataclass(frozen=True, eq=False)
+class MatrixPicture:
+    """A matrix as an image: each pixel the entry of largest magnitude of a tile of the full ``shape``."""
+
+    attribute: str
+    pixels: NDArray[np.float64]
+    shape: tuple[int, int]
+
+
+@dataclass(frozen=True)
+class BlockView:
+    """One block of a strategy: what it asks, with which noise, and its factors as pictures."""
+
+    name: str
+    measures: str
+    queries: int
+    noise: str
+    pictures: tuple[MatrixPicture, ...] = ()
+    undrawn: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class StrategyView:
+    """The strategy: the method that chose it, its blocks, and its proven relative gap to the best, if any."""
+
+    method: str
+    blocks: tuple[BlockView, ...]
+    certificate: float | None = None
+
+
+@dataclass(frozen=True)
+class ReleaseView:
+    """Everything that a report shows."""
+
+    title: str
+    promise: Promise
+    ledger: tuple[LedgerLine, ...]
+    tables: tuple[TableView, ...]
+    strategy: StrategyView
+    release_id: str
+    made: str
+    version: str

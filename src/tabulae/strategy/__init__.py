@@ -1,0 +1,30 @@
+"""Select: workload in, strategy out; never data. One method per file, named as in its paper."""
+
+from ._select import METHODS, select
+from .bound import lower_bound
+from .error import ExpectedError, error_under, expected_error
+from .information import Information, Profile, information
+from .serial import describe_strategy, read_strategy, strategy_digest
+from .strategy import Block, Candidate, NoiseKind, Strategy, law_variances, nominal_variances, products
+
+__all__ = [
+    "METHODS",
+    "Block",
+    "Candidate",
+    "ExpectedError",
+    "Information",
+    "NoiseKind",
+    "Profile",
+    "Strategy",
+    "describe_strategy",
+    "error_under",
+    "expected_error",
+    "information",
+    "law_variances",
+    "lower_bound",
+    "nominal_variances",
+    "products",
+    "read_strategy",
+    "select",
+    "strategy_digest",
+]

@@ -1,0 +1,159 @@
+"""HDMM's OPT_0 and OPT_kron as strategies: optimise on merged cells, round to the grid, certify.
+
+Cells that no table tells apart are merged first, attribute by attribute: nothing is lost (the optimum never
+separates them) and the optimisers work on the smaller domain. The optimum on merged cells, a real matrix
+A_i per attribute, becomes ``round(2^k A_i) M_i`` with M_i the 0/1 matrix that merges.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..errors import Unsupported
+from ..linalg import Identity, Kron, LinearOperator, Partition, Product, Total
+from ..tables import Workload
+from .opt0_gaussian import opt0_gaussian
+from .opt_kron import opt_kron
+from .p_identity import opt0_laplace
+from .rounding import Rounded, exact_form, grid_bits, to_grid
+from .strategy import Block, Strategy
+
+if TYPE_CHECKING:
+    from ._select import Settings
+
+EXPLICIT_CELLS = 2048
+"""Largest merged domain that OPT_0 treats as one explicit matrix (several attributes together)."""
+
+GramTerms = list[tuple[float, list[np.ndarray]]]
+
+
+def dense_grams(workload: Workload) -> GramTerms:
+    """``W'W = sum_l c_l (x)_i V_li`` with dense V_li, equal matrices shared between terms."""
+    shared: dict[LinearOperator, np.ndarray] = {}
+    terms = []
+    for coefficient, factors in workload.gram_terms():
+        for factor in factors:
+            if factor not in shared:
+                shared[factor] = np.asarray(factor.dense(), dtype=float)
+        terms.append((float(coefficient), [shared[f] for f in factors]))
+    return terms
+
+
+def symmetric_terms(terms: GramTerms) -> GramTerms:
+    """The terms as a trace against symmetric factors sees them: ``tr(X V) = tr(X (V + V') / 2)``.
+
+    Cross terms of a table that is a sum of products need not be symmetric, and may vanish here.
+    """
+    shared: dict[int, np.ndarray] = {}
+    for _, grams in terms:
+        for gram in grams:
+            if id(gram) not in shared:
+                shared[id(gram)] = gram if np.array_equal(gram, gram.T) else (gram + gram.T) / 2
+    kept = [(c, [shared[id(gram)] for gram in grams]) for c, grams in terms]
+    return [(c, grams) for c, grams in kept if all(gram.any() for gram in grams)]
+
+
+def explicit_gram(workload: Workload) -> np.ndarray:
+    """V = W'W over all cells of a (merged) domain as one dense matrix."""
+    total = np.zeros((workload.domain.size, workload.domain.size))
+    for coefficient, grams in dense_grams(workload):
+        product = np.ones((1, 1))
+        for gram in grams:
+            product = np.kron(product, gram)
+        total += coefficient * product
+    return total
+
+
+def lifted(matrix: LinearOperator, merge: Partition) -> LinearOperator:
+    """A strategy on merged cells as a matrix on the cells themselves: matrix @ merge, in its plainest form."""
+    if merge.shape[0] == merge.shape[1]:
+        return matrix
+    if isinstance(matrix, Total):
+        return Total(merge.shape[1])
+    if isinstance(matrix, Identity):
+        return merge
+    return Product(matrix, merge)
+
+
+def opt0_strategy(workload: Workload, settings: Settings) -> Strategy:
+    """OPT_0: the best matrix for the workload as a whole, over merged cells.
+
+    Gaussian noise: the convex optimum with a dual certificate. Laplace noise: the best p-Identity found.
+    """
+    merged, merges = workload.merge()
+    if merged.domain.size > EXPLICIT_CELLS:
+        raise Unsupported(
+            f"opt0 treats the workload as one matrix over {merged.domain.size:,} merged cells; it goes up to "
+            f'{EXPLICIT_CELLS:,}. Choose "kron", which works attribute by attribute'
+        )
+    gram = explicit_gram(merged)
+    lower = None
+    if settings.noise == "gaussian":
+        optimum = opt0_gaussian(gram, tolerance=settings.tolerance, time_limit=settings.remaining())
+        matrix, lower = optimum.strategy, optimum.lower
+    else:
+        options = {} if settings.restarts is None else {"restarts": settings.restarts}
+        matrix = opt0_laplace(gram, seed=settings.seed, time_limit=settings.remaining(), **options).strategy
+    rounded = to_grid(matrix, gram, _norm(settings), grid_bits(1))
+    query = _explicit_query(rounded, merges)
+    block = Block("opt0", query, rounded.exponent)
+    return Strategy(workload.domain, (block,), settings.noise, "opt0", lower=lower)
+
+
+def _explicit_query(rounded: Rounded, merges: Sequence[Partition]) -> LinearOperator:
+    if len(merges) == 1:
+        return Kron([lifted(rounded.matrix, merges[0])])
+    if isinstance(rounded.matrix, Identity):
+        return Kron([lifted(Identity(m.shape[0]), m) for m in merges])
+    if isinstance(rounded.matrix, Total):
+        return Kron([Total(m.shape[1]) for m in merges])
+    return Product(rounded.matrix, Kron([lifted(Identity(m.shape[0]), m) for m in merges]))
+
+
+def kron_strategy(workload: Workload, settings: Settings) -> Strategy:
+    """OPT_kron: one Kronecker product, its factors optimised in turn on surrogate workloads (HDMM, eq. 5)."""
+    merged, merges = workload.merge()
+    widest = max(merged.domain.shape)
+    if widest > EXPLICIT_CELLS * 4:
+        raise Unsupported(
+            f"attribute of {widest:,} distinguishable cells: kron optimises a dense matrix per attribute, up to "
+            f"{EXPLICIT_CELLS * 4:,}"
+        )
+    terms = symmetric_terms(dense_grams(merged))
+    options = {} if settings.restarts is None else {"restarts": settings.restarts}
+    optimum = opt_kron(
+        terms,
+        settings.noise,
+        tolerance=settings.tolerance,
+        seed=settings.seed,
+        time_limit=settings.remaining(),
+        **options,
+    )
+    factors = _rounded_factors(optimum.factors, terms, _norm(settings))
+    query = Kron([lifted(r.matrix, m) for r, m in zip(factors, merges, strict=True)])
+    block = Block("kron", query, sum(r.exponent for r in factors))
+    return Strategy(workload.domain, (block,), settings.noise, "kron", lower=optimum.lower)
+
+
+def _rounded_factors(matrices: Sequence[np.ndarray], terms: GramTerms, p: int) -> list[Rounded]:
+    """Each factor on its share of the grid, judged against the surrogate workload that the others leave it."""
+    real = sum(exact_form(matrix) is None for matrix in matrices)
+    traces = np.array([[_trace(matrix, v) for matrix, v in zip(matrices, grams, strict=True)] for _, grams in terms])
+    rounded = []
+    for i, matrix in enumerate(matrices):
+        others = np.prod(np.delete(traces, i, axis=1), axis=1)
+        surrogate = sum(c * o * grams[i] for (c, grams), o in zip(terms, others, strict=True))
+        rounded.append(to_grid(matrix, np.asarray(surrogate), p, grid_bits(real)))
+    return rounded
+
+
+def _trace(matrix: np.ndarray, gram: np.ndarray) -> float:
+    """tr((A'A)^+ V)."""
+    return float(np.trace(np.linalg.lstsq(matrix.T @ matrix, gram, rcond=1e-12)[0]))
+
+
+def _norm(settings: Settings) -> int:
+    return 2 if settings.noise == "gaussian" else 1

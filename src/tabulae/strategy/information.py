@@ -1,0 +1,105 @@
+"""The information operator of a strategy and what follows from it: variances and least squares.
+
+With blocks ``(A_i, v_i)`` the information operator is ``P = sum_i A_i' A_i / v_i``, N x N. Generalised
+least squares answers a table W by ``Z y`` with ``Z = W P^+ A' S^-1``; its covariance is ``W P^+ W'``.
+:func:`information` picks by structure, and ``.route`` says which it took:
+
+=========  ==============================================  ===================================
+route      structure                                       cost
+=========  ==============================================  ===================================
+``kron``   one block that is a Kronecker product           one pseudo-inverse per attribute
+``dense``  at most ``EXPLICIT`` merged cells               one eigendecomposition of P
+``rows``   at most ``EXPLICIT`` independent query rows     one eigendecomposition of A A'
+=========  ==============================================  ===================================
+
+Everything here is planning and post-processing: public numbers only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from ..errors import NotEstimable, Unsupported
+from ..linalg import Kron, LinearOperator, Product
+from .strategy import Strategy
+
+EXPLICIT = 4096
+"""Largest order of a matrix that is decomposed as a whole (about a minute on one core)."""
+
+
+@dataclass(frozen=True)
+class Profile:
+    """How an answer's noise is made up: statistics of the coefficients z of its noise variables.
+
+    Arrays of shape (blocks, queries), z in units of the block's answers: ``power2 = sum z^2``,
+    ``power4 = sum z^4``, ``largest = max |z|``, ``count`` = how many are non-zero. ``exact`` is False
+    where ``power4`` and ``largest`` are upper bounds.
+    """
+
+    power2: np.ndarray
+    power4: np.ndarray
+    largest: np.ndarray
+    count: np.ndarray
+    exact: bool = True
+
+
+class Information(Protocol):
+    """P of a strategy under given block variances, and least squares through it."""
+
+    route: str
+
+    def answer(self, operator: LinearOperator, answers: Sequence[np.ndarray]) -> np.ndarray:
+        """Least-squares answers of ``operator`` (m, N) from the blocks' noisy answers."""
+        ...
+
+    def variance(self, operator: LinearOperator) -> np.ndarray:
+        """diag(W P^+ W'), shape (m,), in squared counts."""
+        ...
+
+    def profile(self, operator: LinearOperator) -> Profile:
+        """Statistics of the coefficients Z of the noise variables."""
+        ...
+
+
+def kron_vectors(vectors: Sequence[np.ndarray]) -> np.ndarray:
+    """Kronecker product of vectors, in C order."""
+    out = np.ones(1)
+    for vector in vectors:
+        out = np.multiply.outer(out, vector).ravel()
+    return out
+
+
+def information(strategy: Strategy, variances: Sequence[float]) -> Information:
+    """P of ``strategy`` when block i has noise variance ``variances[i]`` (squared counts).
+
+    Raises :class:`~tabulae.errors.Unsupported` where neither structure nor size allows it.
+    """
+    from .explicit_information import DenseInformation, RowsInformation, merged_cells, reduced_count
+    from .kron_information import KronInformation
+
+    if len(strategy.blocks) == 1 and isinstance(strategy.blocks[0].query, Kron):
+        return KronInformation(strategy.blocks[0], variances[0])
+    cells, rows = merged_cells(strategy), reduced_count(strategy)
+    explicit = any(isinstance(block.query, Product) for block in strategy.blocks)
+    if cells <= EXPLICIT and (explicit or cells <= rows or rows > EXPLICIT):
+        return DenseInformation(strategy, variances)
+    if rows <= EXPLICIT and not explicit:
+        return RowsInformation(strategy, variances)
+    raise Unsupported(
+        f"strategy {strategy.method!r} measures {len(strategy.blocks)} overlapping groups of queries with {rows:,} "
+        f"independent rows over {cells:,} merged cells; exact least squares is available up to {EXPLICIT:,} of either. "
+        "Choose a method whose strategy is one Kronecker product (\"kron\", \"identity\"), or ask for fewer or coarser "
+        "tables"
+    )
+
+
+def refuse_not_estimable() -> NotEstimable:
+    """The error for a query outside the row space of the strategy."""
+    return NotEstimable(
+        "the measurements do not determine this table: it asks for detail, or a combination of attributes, "
+        "that no measured query distinguishes"
+    )

@@ -1,0 +1,193 @@
+"""Least squares through the pseudo-inverse of one Kronecker product: the ``kron`` route."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import cached_property
+
+import numpy as np
+
+from ..errors import Unsupported
+from ..linalg import Dense, Identity, Kron, LinearOperator, Product, Sum
+from ..tables import Workload
+from .information import Profile, kron_vectors, refuse_not_estimable
+from .strategy import Block, products
+
+_CHUNK = 2**24  # entries of W_i A_i^+ held at once while its rows are summed
+_EXPAND = 2**24  # entries of Z that a sum of products may hold to have exact statistics
+_DENSE = 8192  # largest attribute whose pseudo-inverse is formed
+
+
+class _Factor:
+    """One attribute's measured matrix A_i and its pseudo-inverse."""
+
+    def __init__(self, operator: LinearOperator) -> None:
+        self.operator = operator
+        self.identity = isinstance(operator, Identity)
+        if not self.identity and max(operator.shape) > 4 * _DENSE:
+            raise Unsupported(f"no pseudo-inverse is formed for a measured matrix of shape {operator.shape}")
+
+    @cached_property
+    def pinv(self) -> np.ndarray:
+        """A_i^+, n_i x m_i."""
+        return np.asarray(self.operator.pinv().dense(), dtype=float)
+
+    @cached_property
+    def full_rank(self) -> bool:
+        if self.identity:
+            return True
+        rows, columns = self.operator.shape
+        if rows < columns:
+            return False
+        singular = np.linalg.svd(np.asarray(self.operator.dense(), dtype=float), compute_uv=False)
+        return bool(singular[-1] > singular[0] * max(rows, columns) * 1e-14)
+
+    def estimable(self, query: LinearOperator) -> bool:
+        """Whether query = query A^+ A, that is rowspace(query) in rowspace(A)."""
+        if self.full_rank:
+            return True
+        kernel = np.eye(self.operator.shape[1]) - self.pinv @ np.asarray(self.operator.dense(), dtype=float)
+        rest = query @ kernel
+        return bool(np.abs(rest).max(initial=0.0) <= 1e-8 * query.abs_row_sum_max())
+
+    def composed(self, query: LinearOperator) -> LinearOperator:
+        """query A_i^+ as an operator, smallest form."""
+        if self.identity:
+            return query
+        if query.shape[0] * self.pinv.shape[1] <= _CHUNK:
+            return Dense(query @ self.pinv)
+        return Product(query, Dense(self.pinv))
+
+    @cached_property
+    def _inverse_gram(self) -> np.ndarray:
+        return self.pinv @ self.pinv.T
+
+    def trace(self, gram: LinearOperator) -> float:
+        """tr((A_i'A_i)^+ V)."""
+        if self.identity and isinstance(gram, Identity):
+            return float(gram.shape[0])
+        dense = np.asarray(gram.dense(), dtype=float)
+        return float(np.trace(dense)) if self.identity else float(np.vdot(self._inverse_gram, dense))
+
+    def columns(self, query: LinearOperator):  # noqa: ANN201 - generator of (m, k) arrays
+        """query A_i^+ by groups of columns."""
+        width = max(1, _CHUNK // max(1, query.shape[0]))
+        for start in range(0, self.operator.shape[0], width):
+            if self.identity:
+                n = self.operator.shape[0]
+                unit = np.zeros((n, min(width, n - start)))
+                unit[np.arange(start, start + unit.shape[1]), np.arange(unit.shape[1])] = 1.0
+                yield query @ unit
+            else:
+                yield query @ self.pinv[:, start : start + width]
+
+
+class KronInformation:
+    """P = (x)_i A_i'A_i / v: everything factors over the attributes.
+
+    Var(W x^) = v (x)_i diag(W_i (A_i'A_i)^+ W_i'), and sums of products add their cross terms.
+    """
+
+    route = "kron"
+
+    def __init__(self, block: Block, variance: float) -> None:
+        self._factors = tuple(_Factor(f) for f in block.terms[0][1])
+        self._unit = 2.0**-block.exponent  # of one step of the block's grid, in counts
+        self._variance = variance
+        self._statistics: dict[tuple[int, LinearOperator], np.ndarray] = {}
+
+    def _terms(self, operator: LinearOperator) -> list[tuple[int, tuple[LinearOperator, ...]]]:
+        terms = products(operator)
+        for _, queries in terms:
+            if not all(f.estimable(q) for f, q in zip(self._factors, queries, strict=True)):
+                raise refuse_not_estimable()
+        return terms
+
+    def answer(self, operator: LinearOperator, answers: Sequence[np.ndarray]) -> np.ndarray:
+        terms = [
+            (c, Kron([f.composed(q) for f, q in zip(self._factors, queries, strict=True)]))
+            for c, queries in self._terms(operator)
+        ]
+        # The block's answers are in counts; A_i are the integer factors, so divide the grid out again.
+        whole = terms[0][1] if len(terms) == 1 and terms[0][0] == 1 else Sum(terms)
+        return (whole @ np.asarray(answers[0], dtype=float)) / self._unit
+
+    def variance(self, operator: LinearOperator) -> np.ndarray:
+        terms = self._terms(operator)
+        total = np.zeros(operator.shape[0])
+        for a, (c, left) in enumerate(terms):
+            for d, right in terms[: a + 1]:
+                twice = 1 if right is left else 2
+                total += twice * c * d * kron_vectors([self._cross(i, p, q) for i, (p, q) in enumerate(zip(left, right, strict=True))])
+        return total * (self._variance / self._unit**2)
+
+    def _cross(self, axis: int, left: LinearOperator, right: LinearOperator) -> np.ndarray:
+        """diag(P A_i^+ A_i^+' Q') for two queries of one attribute."""
+        if left == right:
+            return self._stats(axis, left)[0]
+        pairs = zip(self._factors[axis].columns(left), self._factors[axis].columns(right), strict=True)
+        return sum((p * q).sum(axis=1) for p, q in pairs)  # type: ignore[return-value]
+
+    def _stats(self, axis: int, query: LinearOperator) -> np.ndarray:
+        """sum z^2, sum z^4, max |z|, count over each row of query A_i^+; shape (4, rows)."""
+        key = (axis, query)
+        if key not in self._statistics:
+            out = np.zeros((4, query.shape[0]))
+            for z in self._factors[axis].columns(query):
+                square = z * z
+                size = np.abs(z)
+                out[0] += square.sum(axis=1)
+                out[1] += (square * square).sum(axis=1)
+                np.maximum(out[2], size.max(axis=1, initial=0.0), out=out[2])
+                out[3] += (size > 1e-12 * np.maximum(out[2], 1e-300)[:, None]).sum(axis=1)
+            self._statistics[key] = out
+        return self._statistics[key]
+
+    def total(self, workload: Workload) -> float:
+        """Total weighted variance ``tr(P^+ W'W) = v sum_l c_l prod_i tr((A_i'A_i)^+ V_li)``; nothing per query."""
+        for table in workload.tables:
+            self._terms(table.operator(workload.domain))
+        traces: dict[tuple[int, LinearOperator], float] = {}
+        total = 0.0
+        for coefficient, grams in workload.gram_terms():
+            for i, (factor, gram) in enumerate(zip(self._factors, grams, strict=True)):
+                if (i, gram) not in traces:
+                    traces[i, gram] = factor.trace(gram)
+            total += float(coefficient) * math.prod(traces[i, gram] for i, gram in enumerate(grams))
+        return total * self._variance / self._unit**2
+
+    def profile(self, operator: LinearOperator) -> Profile:
+        terms = self._terms(operator)
+        noise = int(np.prod([f.operator.shape[0] for f in self._factors], dtype=float))
+        if len(terms) > 1 and operator.shape[0] * noise <= _EXPAND:
+            return self._expanded(terms, operator.shape[0])
+        stats = [
+            [kron_vectors([self._stats(i, q)[k] for i, q in enumerate(queries)]) for k in range(4)] for _, queries in terms
+        ]
+        if len(terms) == 1:
+            power2, power4, largest, count = stats[0]
+        else:  # Minkowski: the norms of a sum are at most the sums of the norms
+            power2 = self.variance(operator) / self._variance * self._unit**2
+            power4 = sum(abs(c) * s[1] ** 0.25 for (c, _), s in zip(terms, stats, strict=True)) ** 4  # type: ignore[operator]
+            largest = sum(abs(c) * s[2] for (c, _), s in zip(terms, stats, strict=True))
+            count = np.full(operator.shape[0], float(noise))
+        return self._scaled(power2, power4, largest, count, exact=len(terms) == 1)  # type: ignore[arg-type]
+
+    def _expanded(self, terms: list[tuple[int, tuple[LinearOperator, ...]]], rows: int) -> Profile:
+        z = np.zeros((rows, 1))
+        for c, queries in terms:
+            product = np.ones((1, 1))
+            for factor, query in zip(self._factors, queries, strict=True):
+                product = np.kron(product, np.hstack(list(factor.columns(query))))
+            z = z + c * product
+        size = np.abs(z)
+        largest = size.max(axis=1)
+        count = (size > 1e-12 * np.maximum(largest, 1e-300)[:, None]).sum(axis=1)
+        return self._scaled((z**2).sum(axis=1), (z**4).sum(axis=1), largest, count, exact=True)
+
+    def _scaled(
+        self, power2: np.ndarray, power4: np.ndarray, largest: np.ndarray, count: np.ndarray, *, exact: bool
+    ) -> Profile:
+        u = 1 / self._unit
+        return Profile(power2[None] * u**2, power4[None] * u**4, largest[None] * u, count[None], exact)

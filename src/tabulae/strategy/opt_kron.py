@@ -1,0 +1,321 @@
+"""OPT_kron: the best single Kronecker product for a union of products, attribute by attribute.
+
+A strategy ``A = A_1 (x) ... (x) A_d`` with X_i = A_i'A_i has the loss
+
+    tr[(A'A)^+ W'W] = sum_l c_l prod_i T_li,        T_li = tr[X_i^-1 V_li],
+
+so with all factors but the i-th held fixed it is the loss of the surrogate workload (HDMM, equation 5)
+
+    S_i = sum_l c_l (prod_{i' != i} T_li') V_li     (n_i x n_i),
+
+an explicit workload for OPT_0. Factors are improved in turn until the loss settles; where it settles
+depends on the start, so several are tried: all factors ``a I + b J``, from single cells towards the total,
+and random ones. An attribute that all terms treat alike has its optimum once and for all; a single product
+has only such attributes, and the product of their bounds bounds the whole.
+
+Cells that no term tells apart are merged at the outset and only those: every factor is non-singular over the
+cells that remain, so no term can lose its row space, whatever weight the others give it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import scipy.linalg as sl
+
+from ..errors import InvalidArgument, Unsupported
+from .bounds import Terms, kron_sizes, svd_bound_kron
+from .gram import DistinctCells
+from .opt0_gaussian import nonsingular_optimum, opt0_gaussian
+from .p_identity import full_optimum
+
+_SWEEPS, _PILOT_SWEEPS = 50, 3
+_FINE = 1e-5  # gap to which each factor of the final strategy is solved
+_EXPLICIT = 512  # domains of up to this many cells are bounded as a whole
+
+
+@dataclass(frozen=True)
+class KronOptimum:
+    """A Kronecker product strategy: ``factors`` A_i (r_i x n_i), each of sensitivity 1.
+
+    ``loss`` is the workload's total squared error at unit noise, ``lower`` a proven lower bound on the loss
+    of every strategy, product or not (None where no bound is known), ``sweeps`` the rounds over attributes.
+    """
+
+    factors: list[np.ndarray]
+    loss: float
+    lower: float | None
+    sweeps: int
+
+
+def opt_kron(
+    terms: Terms,
+    noise: Literal["gaussian", "laplace"],
+    *,
+    tolerance: float = 1e-3,
+    seed: int = 0,
+    restarts: int = 3,
+    time_limit: float | None = None,
+) -> KronOptimum:
+    """The best Kronecker product strategy found for a union of Kronecker products.
+
+    ``terms`` are pairs (coefficient, [V_1, ..., V_d]) with ``W'W = sum_l c_l V_l1 (x) ... (x) V_ld`` in
+    squared queries; V_li is n_i x n_i and coefficients may be negative as long as the sum is a Gram matrix.
+    ``tolerance`` is the relative gain per sweep at which the search settles (and the certified gap of a
+    single product under Gaussian noise). ``restarts`` random starts join three fixed ones. The result
+    depends on ``seed`` alone unless ``time_limit`` (seconds) is set.
+
+    Raises :class:`~tabulae.errors.InvalidArgument` for terms that do not fit together or count no cell.
+
+    Reference: HDMM, Definitions 17 and 18, equation 5.
+
+    >>> eye, ones, prefix = np.eye(4), np.ones((4, 4)), np.tril(np.ones((4, 4)))
+    >>> best = opt_kron([(1.0, [eye, ones]), (1.0, [eye, prefix.T @ prefix])], "gaussian")
+    >>> [A.shape for A in best.factors]
+    [(4, 4), (4, 4)]
+    >>> opt_kron([(1.0, [ones, ones])], "gaussian").factors[0].tolist()
+    [[1.0, 1.0, 1.0, 1.0]]
+    """
+    kron_sizes(terms)
+    if noise not in ("gaussian", "laplace"):
+        raise InvalidArgument(f"noise is {noise!r}: this method knows 'gaussian' and 'laplace'.")
+    deadline = None if time_limit is None else time.monotonic() + time_limit
+    problem = _Problem.of(terms)
+    solve = _Solver(problem, noise, tolerance, seed, restarts, deadline)
+    factors, sweeps = _best_of_starts(problem, solve, np.random.default_rng(seed), restarts)
+    return KronOptimum(
+        factors=[cells.lift(f.strategy) for cells, f in zip(problem.cells, factors, strict=True)],
+        loss=problem.loss([f.traces for f in factors]),
+        lower=_lower_bound(terms, problem, tolerance),
+        sweeps=sweeps,
+    )
+
+
+@dataclass(frozen=True)
+class _Problem:
+    """Terms over distinct cells: ``grams[i][index[l, i]]`` is V_li, each different matrix held once."""
+
+    coefficients: np.ndarray
+    index: np.ndarray
+    grams: list[list[np.ndarray]]
+    cells: list[DistinctCells]
+
+    @classmethod
+    def of(cls, terms: Terms) -> _Problem:
+        terms = [term for term in terms if term[0] != 0]
+        d = len(terms[0][1]) if terms else 0
+        index = np.zeros((len(terms), d), dtype=np.int64)
+        grams, cells = [], []
+        for i in range(d):
+            column, index[:, i] = _distinct([factors[i] for _, factors in terms])
+            cells.append(DistinctCells.of(column))
+            grams.append([np.ascontiguousarray(cells[-1].merge(V)) for V in column])
+        if not terms or any(c.count == 0 for c in cells):
+            raise InvalidArgument(
+                "terms count no cell: the workload is zero. Leave out tables of weight zero."
+            )
+        return cls(np.array([float(c) for c, _ in terms]), index, grams, cells)
+
+    def weights(self, i: int, traces: Sequence[np.ndarray]) -> np.ndarray:
+        """Weight of each matrix of attribute i in the surrogate workload, given the traces elsewhere."""
+        product = self.coefficients.copy()
+        for j, trace in enumerate(traces):
+            if j != i:
+                product *= trace[self.index[:, j]]
+        return np.bincount(self.index[:, i], weights=product, minlength=len(self.grams[i]))
+
+    def loss(self, traces: Sequence[np.ndarray]) -> float:
+        return float(self.weights(0, traces) @ traces[0])
+
+    def mixtures(self, i: int, shares: np.ndarray, noise: str) -> np.ndarray:
+        """tr[X_i^-1 V], (shares, matrices), where A_i is the cells at a share and the total at the rest."""
+        a, b = (shares, 1 - shares) if noise == "gaussian" else (shares**2, (1 - shares) ** 2)
+        n = self.cells[i].count
+        return np.stack([(np.trace(V) - b / (a + n * b) * V.sum()) / a for V in self.grams[i]], axis=1)
+
+
+def _distinct(matrices: Sequence[np.ndarray]) -> tuple[list[np.ndarray], np.ndarray]:
+    """The different matrices among ``matrices`` (symmetric parts), and the position of each."""
+    by_id: dict[int, int] = {}
+    by_value: dict[bytes, int] = {}
+    kept: list[np.ndarray] = []
+    for V in matrices:
+        if id(V) not in by_id:
+            symmetric = (V + V.T) / 2.0  # tr[X^-1 V] sees no more of V
+            by_id[id(V)] = by_value.setdefault(symmetric.tobytes(), len(kept))
+            if by_id[id(V)] == len(kept):
+                kept.append(symmetric)
+    return kept, np.array([by_id[id(V)] for V in matrices])
+
+
+@dataclass(frozen=True)
+class _Factor:
+    """A_i over distinct cells, its traces tr[X_i^-1 V] for every V of the attribute, and where to resume."""
+
+    strategy: np.ndarray
+    traces: np.ndarray
+    resume: np.ndarray
+
+
+@dataclass
+class _Solver:
+    """OPT_0 on surrogate workloads."""
+
+    problem: _Problem
+    noise: str
+    tolerance: float
+    seed: int
+    restarts: int
+    deadline: float | None
+
+    def remaining(self) -> float | None:
+        return None if self.deadline is None else max(0.0, self.deadline - time.monotonic())
+
+    def out_of_time(self) -> bool:
+        return self.remaining() == 0.0
+
+    def factor(
+        self, i: int, weights: np.ndarray, resume: np.ndarray | None = None, effort: int = 0
+    ) -> _Factor:
+        """Best factor for the surrogate of these weights: new at an ``effort`` of restarts, or resumed."""
+        grams = self.problem.grams[i]
+        surrogate = np.zeros_like(grams[0])
+        for weight, V in zip(weights / np.abs(weights).max(), grams, strict=True):
+            surrogate += weight * V
+        if self.noise == "gaussian":
+            aim = min(self.tolerance, _FINE)
+            found = nonsingular_optimum(surrogate, tolerance=aim, time_limit=self.remaining(), start=resume)
+            strategy, memory = found.strategy, found.multipliers
+        else:
+            start = None if resume is None else np.vstack([resume, np.full((1, len(surrogate)), 0.01)])
+            best = full_optimum(
+                surrogate, restarts=effort, seed=self.seed, deadline=self.deadline, start=start
+            )
+            strategy, memory = best.strategy, best.theta
+        inverse = sl.cho_solve(sl.cho_factor(strategy.T @ strategy), np.eye(len(surrogate)))
+        traces = np.array([np.vdot(inverse, V) for V in grams])
+        return _Factor(strategy, traces, memory)
+
+
+def _starts(
+    problem: _Problem, solve: _Solver, fixed: dict[int, _Factor], rng: np.random.Generator, restarts: int
+) -> list[list[np.ndarray]]:
+    """Traces to descend from: the best product of mixtures of cells and total, the cells, random mixtures.
+
+    Traces of mixtures are in closed form, so the best product is searched coordinate by coordinate on a grid.
+    """
+    shares = np.geomspace(1.0, 0.003, 80)
+    tables = [problem.mixtures(i, shares, solve.noise) for i in range(len(problem.grams))]
+    tables = [fixed[i].traces[None, :] if i in fixed else table for i, table in enumerate(tables)]
+
+    def traces(at: list[int]) -> list[np.ndarray]:
+        return [table[k] for table, k in zip(tables, at, strict=True)]
+
+    cells = [0] * len(tables)
+    random = [[int(rng.integers(len(table))) for table in tables] for _ in range(restarts)]
+    settled = []
+    for at in ([*cells], *([*r] for r in random)):
+        for _ in range(_SWEEPS):
+            before = [*at]
+            for i, table in enumerate(tables):
+                at[i] = int(np.argmin(table @ problem.weights(i, traces(at))))
+            if at == before:
+                break
+        settled.append(at)
+    best = min(settled, key=lambda at: problem.loss(traces(at)))
+    return [traces(at) for at in (best, cells, *random)]
+
+
+def _best_of_starts(
+    problem: _Problem, solve: _Solver, rng: np.random.Generator, restarts: int
+) -> tuple[list[_Factor], int]:
+    """Settle the attributes that are the same in all terms, try the starts, polish the best."""
+    alike = [i for i, grams in enumerate(problem.grams) if len(grams) == 1]
+    fixed = {i: solve.factor(i, np.ones(1), effort=restarts) for i in alike}
+    if len(fixed) == len(problem.grams):
+        return [fixed[i] for i in alike], 1
+    best: dict[int, _Factor] = {}
+    traces: list[np.ndarray] = []
+    total = 0
+    for start in _starts(problem, solve, fixed, rng, restarts):
+        if best and solve.out_of_time():
+            break
+        factors, reached, sweeps = _descend(problem, solve, fixed, start, _PILOT_SWEEPS)
+        total += sweeps
+        if not best or problem.loss(reached) < problem.loss(traces):
+            best, traces = factors, reached
+    best, _, sweeps = _descend(problem, solve, best, traces, _SWEEPS, effort=restarts)
+    return [best[i] for i in range(len(problem.grams))], total + sweeps
+
+
+def _descend(
+    problem: _Problem,
+    solve: _Solver,
+    factors: dict[int, _Factor],
+    traces: list[np.ndarray],
+    limit: int,
+    effort: int = 0,
+) -> tuple[dict[int, _Factor], list[np.ndarray], int]:
+    """Improve the factors in turn until a sweep gains less than a tenth of the tolerance.
+
+    ``traces`` stand for factors that are not there yet. With ``effort`` > 0 the first sweep also solves each
+    factor anew, in case its own search was caught in a local optimum. Returns factors, traces and sweeps.
+    """
+    factors, traces = dict(factors), list(traces)
+    loss, sweep = np.inf, 0
+    while sweep < limit:
+        sweep += 1
+        for i in range(len(traces)):
+            held = factors.get(i)
+            if held is not None and (len(problem.grams[i]) == 1 or solve.out_of_time()):
+                continue
+            weights = problem.weights(i, traces)
+            choices = [] if held is None else [held, solve.factor(i, weights, resume=held.resume)]
+            if held is None or (effort and sweep == 1):
+                choices.append(solve.factor(i, weights, effort=effort))
+            factors[i] = min(choices, key=lambda f: float(weights @ f.traces))
+            traces[i] = factors[i].traces
+        before, loss = loss, problem.loss(traces)
+        if loss > before * (1 - solve.tolerance / 10) or solve.out_of_time():
+            break
+    return factors, traces, sweep
+
+
+def _lower_bound(terms: Terms, problem: _Problem, tolerance: float) -> float | None:
+    """The best of what is proven: SVD bound, optimum of the small whole, or the terms' own optima added up.
+
+    The last holds because ``loss(A) = sum_l c_l loss_l(A)`` and no A has less loss on a term than the term's
+    own optimum, the product of its factors'; it needs positive coefficients.
+    """
+    bounds = []
+    if (problem.coefficients > 0).all():
+        own = [
+            np.array([opt0_gaussian(V, tolerance=tolerance).lower if V.any() else 0.0 for V in grams])
+            for grams in problem.grams
+        ]
+        product = problem.coefficients.copy()
+        for i, lower in enumerate(own):
+            product *= lower[problem.index[:, i]]
+        bounds.append(float(product.sum()) * (1 - 1e-12))
+    if len(problem.coefficients) > 1:
+        with contextlib.suppress(Unsupported):
+            bounds.append(svd_bound_kron(terms))
+        if np.prod([float(c.count) for c in problem.cells]) <= _EXPLICIT:
+            bounds.append(opt0_gaussian(_explicit(terms, problem.cells), tolerance=tolerance).lower)
+    return max(bounds, default=None)
+
+
+def _explicit(terms: Terms, cells: Sequence[DistinctCells]) -> np.ndarray:
+    """W'W over all distinct cells; single terms may be unsymmetric, so their symmetric parts will not do."""
+    total = np.zeros(())
+    for coefficient, factors in terms:
+        product = np.full((1, 1), float(coefficient))
+        for c, V in zip(cells, factors, strict=True):
+            product = np.kron(product, c.merge(V))
+        total = total + product
+    return total

@@ -1,0 +1,280 @@
+"""OPT_0 for Laplace noise: p-Identity strategies, with O(p n^2) objective and gradient.
+
+Theta (p x n, non-negative) adds p queries to the n single cells; each column is divided by its sum, so that
+every column has L1 norm 1:
+
+    A(Theta) = [I; Theta] D,    D = diag(1/s),    s = 1 + column sums of Theta.
+
+With ``C = diag(s) V diag(s)`` and ``R = (I_p + Theta Theta')^-1`` (p x p) the identity
+``(I + Theta'Theta)^-1 = I - Theta' R Theta =: M`` gives
+
+    loss      = tr[(A'A)^-1 V] = tr[M C] = tr C - tr[Theta Z'],              Z = R Theta C   (p x n)
+    d / ds_j  = 2 (M C)_jj / s_j,              (M C)_jj = s_j^2 V_jj - sum_k Theta_kj Z_kj
+    d / dTheta = -2 Theta M C M = -2 (Z - Z Theta' R Theta)        at fixed s, as Theta M = R Theta
+
+and the gradient is ``-2 (Z - (Z Theta') (R Theta))`` plus the row of d/ds in every row. No n x n matrix is
+inverted; the one costly product is Theta (diag(s) V).
+
+The problem is not convex, so where it starts decides where it ends. Rows as overlapping triangles along an
+order of the cells, fine ones over coarse ones, lead to strategies that random starts seldom find; after that
+single rows die and are born at random as long as it helps. No certificate is known beyond
+:func:`~tabulae.strategy.bounds.dual_bound`, which is for L2 sensitivity.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.linalg as sl
+from scipy.optimize import Bounds, minimize
+
+from ..errors import InvalidArgument
+from .bounds import identity_and_ones
+from .gram import DistinctCells, checked_gram
+
+_PILOT, _REFINE, _POLISH = 80, 150, 1500  # L-BFGS iterations: of a start, of a changed strategy, of the best
+_LARGE, _FEW = 512, 6  # above this many cells only the first few starts are tried
+_DECISIVE = 0.3  # a total row that leaves less than this share of the cells' loss goes into every start
+_DEAD = 1e-4  # a row with no larger entry is dropped, an entry this much below its row's largest is zero
+
+
+@dataclass(frozen=True)
+class LaplaceOptimum:
+    """A p-Identity strategy for Laplace noise.
+
+    ``strategy`` is A ((c + p) x n): the c distinct cells, then the p rows of ``theta`` (p x c), every column
+    of L1 norm 1 (or 0 for a cell that the workload never counts). ``loss = tr[(A'A)^+ V]`` is the total
+    squared error at unit noise variance and L1 sensitivity 1; ``evaluations`` counts gradients.
+    """
+
+    theta: np.ndarray
+    strategy: np.ndarray
+    loss: float
+    evaluations: int
+
+
+def opt0_laplace(
+    gram: np.ndarray,
+    *,
+    rows: int | None = None,
+    restarts: int = 3,
+    seed: int = 0,
+    time_limit: float | None = None,
+) -> LaplaceOptimum:
+    """The best p-Identity strategy found for Laplace noise.
+
+    Minimises ``tr[(A'A)^-1 V]`` over Theta >= 0 from structured and ``restarts`` random starts, then replaces
+    rows ``4 * restarts`` times. Never worse than measuring the distinct cells one by one.
+
+    ``gram`` is V = W'W (n x n, positive semi-definite, any rank), in squared queries; ``rows`` bounds p
+    (default: as many as help). The result depends on ``seed`` alone unless ``time_limit`` (seconds) is set.
+
+    Raises :class:`~tabulae.errors.InvalidArgument` for a gram that is zero or no Gram matrix, and for
+    ``rows`` or ``restarts`` below 0.
+
+    Reference: HDMM, Definitions 13 and 14.
+
+    >>> best = opt0_laplace(np.eye(4) + 100 * np.ones((4, 4)))  # four cells, and their total at weight 10
+    >>> best.theta.shape, np.abs(best.strategy).sum(axis=0).round(9).tolist()
+    ((1, 4), [1.0, 1.0, 1.0, 1.0])
+    >>> opt0_laplace(np.ones((4, 4))).strategy.tolist()  # the total alone: one query
+    [[1.0, 1.0, 1.0, 1.0]]
+    """
+    V = checked_gram(gram)
+    if restarts < 0 or (rows is not None and rows < 0):
+        raise InvalidArgument(f"rows={rows}, restarts={restarts}: both count something, so they start at 0.")
+    cells = DistinctCells.of([V])
+    if cells.count == 0:
+        raise InvalidArgument("gram is zero: the workload counts no cell. Leave out tables of weight zero.")
+    found = full_optimum(
+        cells.merge(V), rows=rows, restarts=restarts, seed=seed,
+        deadline=None if time_limit is None else time.monotonic() + time_limit,
+    )  # fmt: skip
+    return LaplaceOptimum(found.theta, cells.lift(found.strategy), found.loss, found.evaluations)
+
+
+def full_optimum(
+    gram: np.ndarray,
+    *,
+    rows: int | None = None,
+    restarts: int = 3,
+    seed: int = 0,
+    deadline: float | None = None,
+    start: np.ndarray | None = None,
+) -> LaplaceOptimum:
+    """As :func:`opt0_laplace` over cells that are all kept apart; A always has full column rank.
+
+    ``start`` (p x n) is a Theta to continue from: then nothing else is tried.
+    """
+    search = _Search(gram, deadline)
+    n = gram.shape[0]
+    if start is not None:
+        search.descend(start, _REFINE)
+        return search.result()
+    if n == 1 or rows == 0:
+        return search.result()
+    total = _total_row(gram)
+    search.descend(total, _PILOT)
+    decisive = search.loss < _DECISIVE  # strategies without a total are far off
+    if identity_and_ones(gram) is None:
+        rng = np.random.default_rng(seed)
+        order = _order(gram)
+        for theta in _starts(n, rows, restarts, order, rng):
+            search.descend(np.vstack([total, theta[: rows and rows - 1]]) if decisive else theta, _PILOT)
+        search.descend(search.theta, _REFINE)
+        for _ in range(restarts * (4 if n <= _LARGE else 1)):
+            search.descend(_replace_rows(search.theta, rows, order, rng), _REFINE)
+    search.descend(search.theta, _POLISH, precision=1e-12)
+    return search.result()
+
+
+def p_identity(theta: np.ndarray) -> np.ndarray:
+    """A(Theta) = [I; Theta] D as a dense ((n + p) x n) array; every column has L1 norm 1.
+
+    >>> p_identity(np.array([[1.0, 3.0]])).tolist()
+    [[0.5, 0.0], [0.0, 0.25], [0.5, 0.75]]
+    """
+    return np.vstack([np.eye(theta.shape[1]), theta]) / (1.0 + theta.sum(axis=0))
+
+
+def p_identity_loss(theta: np.ndarray, gram: np.ndarray) -> tuple[float, np.ndarray]:
+    """``tr[(A'A)^-1 V]`` of A = A(Theta), and its gradient in Theta (p x n), in O(p n^2).
+
+    ``theta`` (p x n) is non-negative; ``gram`` is V (n x n). Reference: HDMM, section 4.3.
+
+    >>> p_identity_loss(np.zeros((0, 2)), np.diag([1.0, 2.0]))[0]  # no extra row: the cells themselves
+    3.0
+    """
+    s = 1.0 + theta.sum(axis=0)
+    C = ((theta * s) @ gram) * s
+    inner = sl.cho_factor(np.eye(theta.shape[0]) + theta @ theta.T, check_finite=False)
+    Z, R_theta = sl.cho_solve(inner, C, check_finite=False), sl.cho_solve(inner, theta, check_finite=False)
+    diagonal = s * s * gram.diagonal() - np.einsum("kj,kj->j", theta, Z)
+    gradient = -2.0 * (Z - (Z @ theta.T) @ R_theta) + 2.0 * diagonal / s
+    return float(diagonal.sum()), gradient
+
+
+class _Search:
+    """L-BFGS descents over one Gram matrix, of which the best result is kept."""
+
+    def __init__(self, gram: np.ndarray, deadline: float | None) -> None:
+        self.scale = float(np.trace(gram))
+        self.gram = gram / self.scale
+        self.deadline = deadline
+        self.theta = np.zeros((0, gram.shape[0]))
+        self.loss = 1.0  # of the cells themselves
+        self.evaluations = 0
+
+    def descend(self, start: np.ndarray, iterations: int, precision: float = 1e-9) -> None:
+        if self.out_of_time() or start.shape[0] == 0:
+            return
+
+        def objective(x: np.ndarray) -> tuple[float, np.ndarray]:
+            self.evaluations += 1
+            loss, gradient = p_identity_loss(x.reshape(start.shape), self.gram)
+            return loss, gradient.ravel()
+
+        def stop(xk: np.ndarray) -> None:
+            if self.out_of_time():
+                raise StopIteration
+
+        found = minimize(
+            objective, start.ravel(), jac=True, method="L-BFGS-B", bounds=Bounds(0.0, np.inf), callback=stop,
+            options={"maxiter": iterations, "maxfun": 2 * iterations, "ftol": precision, "gtol": 1e-10},
+        )  # fmt: skip
+        theta = _without_dust(found.x.reshape(start.shape))
+        loss, _ = p_identity_loss(theta, self.gram)
+        if loss < self.loss:
+            self.theta, self.loss = theta, loss
+
+    def out_of_time(self) -> bool:
+        return self.deadline is not None and time.monotonic() > self.deadline
+
+    def result(self) -> LaplaceOptimum:
+        return LaplaceOptimum(self.theta, p_identity(self.theta), self.loss * self.scale, self.evaluations)
+
+
+def _without_dust(theta: np.ndarray) -> np.ndarray:
+    """Theta without rows that died and without entries that are only rounding."""
+    theta = theta[theta.max(axis=1, initial=0.0) > _DEAD]
+    return np.where(theta > _DEAD**2 * theta.max(axis=1, keepdims=True, initial=0.0), theta, 0.0)
+
+
+def _order(gram: np.ndarray) -> np.ndarray:
+    """An order of the cells that puts similar ones side by side: their own if it does that as well.
+
+    Ranges over permuted cells are still ranges; the second eigenvector of the Laplacian of the cells'
+    correlations finds their order again wherever correlation falls with distance.
+    """
+    n = gram.shape[0]
+    own = np.arange(n)
+    norm = np.sqrt(np.maximum(gram.diagonal(), np.finfo(float).tiny))
+    similar = np.maximum(gram / norm / norm[:, None], 0.0)
+    if n < 4:
+        return own
+    laplacian = np.diag(similar.sum(axis=1)) - similar
+    _, vectors = sl.eigh(laplacian, subset_by_index=[1, 1], check_finite=False)
+    found = np.argsort(vectors[:, 0], kind="stable")
+    steps = [similar[order[:-1], order[1:]].sum() for order in (own, found)]
+    return found if steps[1] > 1.001 * steps[0] else own
+
+
+def _total_row(gram: np.ndarray) -> np.ndarray:
+    """The best constant row c 1' (1 x n): its loss is ``(1 + c)^2 (tr V - c^2 / (1 + n c^2) sum V)``."""
+    n, c = gram.shape[0], np.geomspace(1e-3, 1e3, 400)
+    loss = (1 + c) ** 2 * (np.trace(gram) - c * c / (1 + n * c * c) * gram.sum())
+    return np.full((1, n), c[np.argmin(loss)])
+
+
+def _triangles(n: int, centres: np.ndarray, widths: np.ndarray, height: float) -> np.ndarray:
+    """Rows that rise to ``height`` at each centre and vanish half a width away, (k, n)."""
+    distance = np.abs(np.arange(n) + 0.5 - centres[:, None])
+    return height * np.maximum(0.0, 1.0 - 2.0 * distance / widths[:, None])
+
+
+def _even(n: int, k: int, height: float) -> np.ndarray:
+    """k overlapping triangles, evenly spaced, each twice as wide as its share."""
+    step = n / k
+    return _triangles(n, (np.arange(k) + 0.5) * step, np.full(k, 2.0 * step), height)
+
+
+def _starts(
+    n: int, rows: int | None, restarts: int, order: np.ndarray, rng: np.random.Generator
+) -> Iterator[np.ndarray]:
+    """Thetas to descend from, the most promising first."""
+    coarse = max(2, round(n / 256))
+    shapes = [(n / 16, coarse), (n / 12, 2), (n / 20, coarse), (n / 16, 0), (n / 24, 2 * coarse), (n / 21, 0)]
+    shapes += [(n / 12, 0), (n / 8, 2), (4, 0), (3, 0), (2, 0), (n / 32, 2), (n / 8, 0)]
+    seen: set[tuple[int, int]] = set()
+    for fine, wide in shapes if n <= _LARGE else shapes[:_FEW]:
+        limit = n if rows is None else min(n, rows)
+        many = max(1, min(round(fine), limit))
+        few = min(wide, limit - many, many // 2)
+        if (many, few) not in seen:
+            seen.add((many, few))
+            theta = np.empty((many + few, n))
+            theta[:, order] = np.vstack(
+                [_even(n, many, 0.5), _even(n, few, 0.3)] if few else [_even(n, many, 0.5)]
+            )
+            yield theta
+    for _ in range(restarts):
+        yield rng.random((rows if rows is not None else max(1, n // 16), n))
+
+
+def _replace_rows(
+    theta: np.ndarray, rows: int | None, order: np.ndarray, rng: np.random.Generator
+) -> np.ndarray:
+    """Theta shaken a little, with up to two rows taken out and up to a fifth put in at random."""
+    p, n = theta.shape
+    kept = theta[rng.permutation(p)[: max(0, p - int(rng.integers(0, 3)))]]
+    born = int(rng.integers(1, max(2, p // 5 + 1)))
+    if rows is not None:
+        born = min(born, rows - len(kept))
+    new = np.empty((born, n))
+    widths = np.exp(rng.uniform(np.log(min(4, n)), np.log(n), born))
+    new[:, order] = _triangles(n, rng.random(born) * n, widths, 0.3)
+    shaken = np.maximum(kept * (1.0 + 0.1 * rng.standard_normal(kept.shape)), 0.0)
+    return np.vstack([shaken, new]) + 0.005 * rng.random((len(kept) + born, n))

@@ -1,0 +1,112 @@
+"""Real strategies onto an integer grid: what is measured is what was rounded, and nothing else.
+
+A matrix A (r, n) with columns of norm at most 1 becomes ``M = round(2^k A)``. Noise lives on the same grid,
+the sensitivity is recomputed exactly on M, and least squares inverts M, so that rounding costs a little
+accuracy and never privacy. What it must not do is move the row space away from the workload: a matrix
+without full column rank is first completed, ``A'A + t I``, with the t that costs least after rounding.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.linalg
+
+from ..errors import Unsupported
+from ..linalg import Dense, Identity, LinearOperator, Total
+
+_COMPLETIONS = (1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2)
+
+
+@dataclass(frozen=True)
+class Rounded:
+    """``2^-exponent * matrix`` stands for the real matrix; ``loss`` is its squared error at unit noise."""
+
+    matrix: LinearOperator
+    exponent: int
+    loss: float
+
+
+def grid_bits(factors: int) -> int:
+    """Bits of grid for each of ``factors`` real-valued Kronecker factors.
+
+    The grids multiply, and ``k + log2(count) < 63`` must hold for the product, so several factors share
+    about 34 bits: loss near 1e-6 at 20 bits, 1e-3 at 10.
+    """
+    return max(8, min(20, 34 // max(factors, 1)))
+
+
+def unit_loss(matrix: np.ndarray, gram: np.ndarray, p: int) -> float:
+    """``||A||_p^2 tr((A'A)^+ V)`` for a matrix of full column rank; infinite where it is singular."""
+    matrix = np.asarray(matrix, dtype=float)
+    sensitivity = float((np.abs(matrix) ** p).sum(axis=0).max()) ** (2 / p)
+    try:
+        inverse = scipy.linalg.cho_solve(scipy.linalg.cho_factor(matrix.T @ matrix), gram)
+    except np.linalg.LinAlgError:
+        return np.inf
+    return sensitivity * float(np.trace(inverse))
+
+
+def exact_form(matrix: np.ndarray) -> LinearOperator | None:
+    """Identity or Total where the real matrix is a multiple of it: those need no grid."""
+    rows, columns = matrix.shape
+    scale = np.abs(matrix).max()
+    if rows == 1 and np.allclose(matrix, matrix[0, 0], rtol=0, atol=1e-9 * scale):
+        return Total(columns)
+    if rows == columns and np.allclose(matrix, np.eye(columns) * matrix[0, 0], rtol=0, atol=1e-9 * scale):
+        return Identity(columns)
+    return None
+
+
+def to_grid(matrix: np.ndarray, gram: np.ndarray, p: int, bits: int) -> Rounded:
+    """Round a real strategy for the workload Gram V to integer multiples of ``2^-bits``.
+
+    matrix: (r, n) real, columns of L_p norm at most about 1; gram: V = W'W, (n, n); p: 1 or 2.
+    The loss of the result is measured on the rounded matrix, not assumed.
+
+    Raises :class:`~tabulae.errors.Unsupported` if no completion survives rounding at this many bits.
+    """
+    exact = exact_form(matrix)
+    if isinstance(exact, Total):
+        # V is a multiple of the all-ones matrix: its one query is measured itself
+        return Rounded(exact, 0, float(gram.sum()) / gram.shape[0] ** 2)
+    if isinstance(exact, Identity):
+        return Rounded(exact, 0, float(np.trace(gram)))
+    best: tuple[float, np.ndarray] | None = None
+    for candidate in _candidates(matrix, p):
+        rounded = np.rint(np.ldexp(candidate, bits))
+        if not _safely_full_rank(rounded):
+            continue
+        loss = unit_loss(rounded, gram, p)
+        if best is None or loss < best[0]:
+            best = loss, rounded
+    if best is None:
+        raise Unsupported(
+            f"a strategy of shape {matrix.shape} loses rank when rounded to a grid of 2^-{bits}; "
+            "merge categories that no table tells apart, or measure fewer attributes with real-valued strategies"
+        )
+    integers = best[1].astype(np.int64)
+    return Rounded(Dense(integers[np.any(integers != 0, axis=1)]), bits, best[0])
+
+
+def _candidates(matrix: np.ndarray, p: int) -> list[np.ndarray]:
+    """The matrix itself, and completions of it to full column rank."""
+    n = matrix.shape[1]
+    gram = matrix.T @ matrix
+    values, vectors = np.linalg.eigh(gram)
+    if values[0] > 1e-6 * values[-1]:
+        return [matrix]
+    candidates = [matrix]
+    for t in _COMPLETIONS:
+        if p == 1:  # a symmetric root would spread L1 norm: append the missing rows instead
+            candidates.append(np.vstack([matrix, np.sqrt(t) * np.eye(n)]))
+        else:
+            root = (vectors * np.sqrt(np.maximum(values, 0.0) + t * values[-1])) @ vectors.T
+            candidates.append(root)
+    return candidates
+
+
+def _safely_full_rank(integers: np.ndarray) -> bool:
+    singular = np.linalg.svd(integers, compute_uv=False)
+    return len(singular) >= integers.shape[1] and bool(singular[-1] > 1e-7 * singular[0])

@@ -1,0 +1,173 @@
+"""Strategies as plain documents: what a release publishes, a saved plan fixes, a digest identifies.
+
+An operator becomes a small dict; integer matrices stand beside it in a dict of int64 arrays, so that any
+format for arrays can hold them. Reading a document builds the same operators again (equal by value).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+
+from ..errors import InvalidArgument, ReleaseError
+from ..linalg import (
+    AllRange,
+    Dense,
+    Identity,
+    Kron,
+    LinearOperator,
+    Partition,
+    Permuted,
+    Prefix,
+    Product,
+    Scaled,
+    Sparse,
+    Stack,
+    Sum,
+    Total,
+    WidthRange,
+)
+from ..tables import Domain
+from .strategy import Block, Strategy
+
+Arrays = dict[str, np.ndarray]
+Document = dict[str, Any]
+
+_SIZED: dict[str, type] = {"identity": Identity, "total": Total, "prefix": Prefix, "all-range": AllRange}
+
+
+def describe_operator(operator: LinearOperator, arrays: Arrays) -> Document:
+    """An integer operator as a dict; its explicit entries are added to ``arrays`` under new names."""
+    for kind, cls in _SIZED.items():
+        if type(operator) is cls:
+            return {"kind": kind, "n": operator.shape[1]}
+    match operator:
+        case WidthRange():
+            return {"kind": "width-range", "n": operator.shape[1], "width": operator.width}
+        case Partition():
+            return {"kind": "partition", "classes": _keep(operator.classes, arrays), "count": operator.shape[0]}
+        case Dense() if operator.integer:
+            return {"kind": "dense", "array": _keep(operator.array, arrays)}
+        case Sparse() if operator.integer:
+            coo = operator.matrix.tocoo()
+            entries = np.stack([coo.row, coo.col, coo.data]).astype(np.int64)
+            return {"kind": "sparse", "entries": _keep(entries, arrays), "shape": list(operator.shape)}
+        case Permuted():
+            return {"kind": "permuted", "op": describe_operator(operator.op, arrays), "order": _keep(operator.order, arrays)}
+        case Scaled() if operator.integer:
+            return {"kind": "scaled", "op": describe_operator(operator.op, arrays), "factor": int(operator.factor)}
+        case Product():
+            return {
+                "kind": "product",
+                "left": describe_operator(operator.left, arrays),
+                "right": describe_operator(operator.right, arrays),
+            }
+        case Kron():
+            return {"kind": "kron", "factors": [describe_operator(f, arrays) for f in operator.ops]}
+        case Stack():
+            return {"kind": "stack", "ops": [describe_operator(f, arrays) for f in operator.ops]}
+        case Sum():
+            terms = [[int(c), describe_operator(op, arrays)] for c, op in operator.terms]
+            return {"kind": "sum", "terms": terms}
+    raise InvalidArgument(f"{operator!r} has no published form: only integer matrices are measured")
+
+
+def read_operator(document: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> LinearOperator:
+    """The operator that :func:`describe_operator` described."""
+    kind = document["kind"]
+    if kind in _SIZED:
+        return _SIZED[kind](int(document["n"]))
+    match kind:
+        case "width-range":
+            return WidthRange(int(document["n"]), int(document["width"]))
+        case "partition":
+            return Partition(arrays[document["classes"]], int(document["count"]))
+        case "dense":
+            return Dense(arrays[document["array"]])
+        case "sparse":
+            row, column, value = arrays[document["entries"]]
+            return Sparse(scipy.sparse.coo_array((value, (row, column)), shape=tuple(document["shape"])))
+        case "permuted":
+            return Permuted(read_operator(document["op"], arrays), arrays[document["order"]])
+        case "scaled":
+            return Scaled(read_operator(document["op"], arrays), int(document["factor"]))
+        case "product":
+            return Product(read_operator(document["left"], arrays), read_operator(document["right"], arrays))
+        case "kron":
+            return Kron([read_operator(f, arrays) for f in document["factors"]])
+        case "stack":
+            return Stack([read_operator(f, arrays) for f in document["ops"]])
+        case "sum":
+            return Sum([(int(c), read_operator(op, arrays)) for c, op in document["terms"]])
+    raise ReleaseError(f"a strategy names an operator of unknown kind {kind!r}: it was written by a newer version")
+
+
+def _keep(array: np.ndarray, arrays: Arrays) -> str:
+    """Store an array once; equal arrays share a name."""
+    array = np.ascontiguousarray(array, dtype=np.int64)
+    for name, known in arrays.items():
+        if known.shape == array.shape and np.array_equal(known, array):
+            return name
+    name = f"matrix{len(arrays) + 1}"
+    arrays[name] = array
+    return name
+
+
+def describe_strategy(strategy: Strategy) -> tuple[Document, Arrays]:
+    """A strategy as a document and the int64 arrays that it refers to; the domain is not part of it."""
+    arrays: Arrays = {}
+    blocks = [
+        {
+            "name": block.name,
+            "scale_exponent": block.exponent,
+            "relative_scale": str(block.scale),
+            "rows": block.rows,
+            "query": describe_operator(block.query, arrays),
+        }
+        for block in strategy.blocks
+    ]
+    document = {
+        "method": strategy.method,
+        "noise": strategy.noise,
+        "certificate": strategy.certificate,
+        "cells": str(strategy.domain.size),
+        "blocks": blocks,
+    }
+    return document, arrays
+
+
+def read_strategy(document: Mapping[str, Any], arrays: Mapping[str, np.ndarray], domain: Domain) -> Strategy:
+    """The strategy that :func:`describe_strategy` described, over ``domain``.
+
+    Raises :class:`~tabulae.errors.ReleaseError` where the document does not fit the domain or is incomplete.
+    """
+    try:
+        blocks = tuple(
+            Block(
+                str(b["name"]),
+                read_operator(b["query"], arrays),
+                int(b["scale_exponent"]),
+                Fraction(b["relative_scale"]),
+            )
+            for b in document["blocks"]
+        )
+        return Strategy(domain, blocks, document["noise"], str(document["method"]), document["certificate"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise ReleaseError(f"the saved strategy does not fit this domain or is incomplete: {error}") from error
+
+
+def strategy_digest(strategy: Strategy) -> bytes:
+    """SHA-256 over a strategy's queries, grid and relative noise: what is measured, in canonical form."""
+    document, arrays = describe_strategy(strategy)
+    measured = {"noise": document["noise"], "cells": document["cells"], "blocks": document["blocks"]}
+    digest = hashlib.sha256(json.dumps(measured, sort_keys=True).encode())
+    for name in sorted(arrays):
+        digest.update(f"{name}{arrays[name].shape}".encode())
+        digest.update(arrays[name].astype("<i8").tobytes())
+    return digest.digest()

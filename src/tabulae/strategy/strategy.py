@@ -1,0 +1,175 @@
+"""Strategies: the noisy counting queries that a release asks, before any data is read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+
+from ..errors import InvalidArgument
+from ..linalg import Kron, LinearOperator, Product, Sensitivity, Sum, weighted_sensitivity
+from ..privacy import NoiseLaw, PrivacyLoss, calibrate, check_neighbours, law_type
+from ..tables import Domain
+
+NoiseKind = Literal["gaussian", "laplace"]
+
+
+@dataclass(frozen=True)
+class Block:
+    """One group of counting queries that share a noise law.
+
+    The true answers are ``2^-exponent * query @ x`` for a vector x of N counts; ``query`` is an integer
+    matrix (m, N), so an answer is an integer on the grid of step ``2^-exponent`` and takes exact noise.
+    ``scale`` is the block's noise parameter relative to the other blocks, in counts: a variance for
+    Gaussian noise, a Laplace scale for Laplace noise. The budget fixes the common factor.
+    """
+
+    name: str
+    query: LinearOperator
+    exponent: int = 0
+    scale: Fraction = Fraction(1)
+
+    def __post_init__(self) -> None:
+        if not self.query.integer:
+            raise InvalidArgument(
+                f"block {self.name!r}: the query matrix has non-integer entries; round it to a grid first"
+            )
+        if self.exponent < 0 or self.scale <= 0:
+            raise InvalidArgument(f"block {self.name!r}: exponent must be >= 0 and scale > 0")
+
+    @property
+    def rows(self) -> int:
+        """Number of noisy answers."""
+        return self.query.shape[0]
+
+    @property
+    def terms(self) -> list[tuple[int, tuple[LinearOperator, ...]]]:
+        """The query as a sum of Kronecker products over the attributes.
+
+        For an explicit strategy (a matrix over merged cells, ``Product(matrix, Kron(partitions))``) these are
+        the merging partitions that its columns depend on.
+        """
+        return products(self.query.right if isinstance(self.query, Product) else self.query)
+
+
+def products(operator: LinearOperator) -> list[tuple[int, tuple[LinearOperator, ...]]]:
+    """A matrix over the domain as a sum of Kronecker products: (integer coefficient, factors) for each."""
+    if isinstance(operator, Kron):
+        return [(1, operator.ops)]
+    if isinstance(operator, Sum):
+        return [(int(c) * d, factors) for c, term in operator.terms for d, factors in products(term)]
+    return [(1, (operator,))]
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """What ``select`` knows of one method that it tried: its expected loss, or why it dropped out."""
+
+    method: str
+    rmse: float | None
+    seconds: float
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Strategy:
+    """A tuple of blocks over one domain, and the kind of noise that their answers take.
+
+    With block covariances S_i = s_i I the information operator is ``P = sum_i A_i' A_i / s_i``; for
+    Gaussian noise the budget is spent on ``max_j P_jj`` and least squares has ``Var(W x) = diag(W P^+ W')``.
+
+    ``certificate`` is a proven relative gap between this strategy's total squared error and the least
+    that any strategy can reach (Gaussian noise, add-remove neighbours), or None where none is known;
+    ``lower`` is the bound behind it where the optimiser proved one (squared error at unit noise).
+    """
+
+    domain: Domain
+    blocks: tuple[Block, ...]
+    noise: NoiseKind
+    method: str
+    certificate: float | None = None
+    lower: float | None = field(default=None, compare=False)
+    candidates: tuple[Candidate, ...] = field(default=(), compare=False)
+
+    def __post_init__(self) -> None:
+        if self.noise not in ("gaussian", "laplace"):
+            raise InvalidArgument(f"noise must be 'gaussian' or 'laplace', not {self.noise!r}")
+        if not self.blocks:
+            raise InvalidArgument("a strategy needs at least one block of queries")
+        for block in self.blocks:
+            if block.query.shape[1] != self.domain.size:
+                raise InvalidArgument(
+                    f"block {block.name!r} has {block.query.shape[1]} columns; the domain has {self.domain.size} cells"
+                )
+
+    @cached_property
+    def _sensitivities(self) -> dict[str, Sensitivity]:
+        return {}
+
+    @property
+    def rows(self) -> int:
+        """Number of noisy answers over all blocks."""
+        return sum(block.rows for block in self.blocks)
+
+    @property
+    def exponent(self) -> int:
+        """The finest grid among the blocks."""
+        return max(block.exponent for block in self.blocks)
+
+    def sensitivity(self, neighbours: str = "add-remove") -> Sensitivity:
+        """Sensitivity of all answers together, each measured in units of its block's relative scale.
+
+        Gaussian: ``Delta^2 = max_d sum_i ||A_i d||_2^2 / s_i``; Laplace: ``Delta = max_d sum_i ||A_i d||_1 / s_i``,
+        over d = e_j (add-remove) or e_j - e_k (replace). ``.power`` is that number as an exact Fraction.
+
+        Privacy:
+            Exact, or a proven upper bound, on the integer matrices that are measured (HDMM, Definition 6).
+        """
+        neighbours = check_neighbours(neighbours)
+        if neighbours not in self._sensitivities:
+            p = 2 if self.noise == "gaussian" else 1
+            weighted = [(b.query, 1 / (b.scale * Fraction(2) ** (p * b.exponent))) for b in self.blocks]
+            self._sensitivities[neighbours] = weighted_sensitivity(weighted, p, neighbours)
+        return self._sensitivities[neighbours]
+
+    def laws(self, budget: PrivacyLoss, neighbours: str = "add-remove") -> tuple[NoiseLaw, ...]:
+        """The noise law of each block, on the block's own integer grid (step ``2^-exponent``).
+
+        Privacy:
+            With these laws the answers of all blocks together satisfy ``budget`` under ``neighbours``:
+            discrete Gaussian, zCDP (Canonne, Kamath, Steinke 2020, Theorem 14, multivariate with unequal
+            variances); discrete Laplace, pure DP (Ghosh, Roughgarden, Sundararajan 2012); rounded Gaussian,
+            (epsilon, delta) by the analytic Gaussian mechanism (Balle, Wang 2018) and post-processing.
+        """
+        unit = calibrate(budget, self.noise, self.sensitivity(neighbours).power)
+        law = law_type(budget, self.noise)
+        return tuple(law(unit * block.scale).law_on_grid(block.exponent) for block in self.blocks)
+
+    def error(self, workload: object, budget: PrivacyLoss, neighbours: str = "add-remove"):  # noqa: ANN201
+        """Expected error of ``workload`` answered from this strategy by least squares.
+
+        See :class:`tabulae.strategy.error.ExpectedError`; nominal variances ``sigma^2`` and ``2 b^2``.
+        """
+        from .error import expected_error
+
+        return expected_error(self, workload, budget, neighbours)
+
+
+def nominal_variances(strategy: Strategy, budget: PrivacyLoss, neighbours: str) -> tuple[float, ...]:
+    """Per block, in squared counts: sigma^2 or 2 b^2, as the papers state errors."""
+    unit = calibrate(budget, strategy.noise, strategy.sensitivity(neighbours).power)
+    if strategy.noise == "gaussian":
+        return tuple(float(unit * b.scale) for b in strategy.blocks)
+    return tuple(2.0 * float(unit * b.scale) ** 2 for b in strategy.blocks)
+
+
+def law_variances(strategy: Strategy, laws: Sequence[NoiseLaw]) -> tuple[float, ...]:
+    """Per block, in squared counts: the true variance of the law that is drawn."""
+    return tuple(
+        float(np.ldexp(law.variance_of_law, -2 * block.exponent))
+        for law, block in zip(laws, strategy.blocks, strict=True)
+    )

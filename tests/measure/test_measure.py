@@ -1,0 +1,125 @@
+"""The privacy boundary: what it charges, what it draws, what it refuses."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tabulae as tb
+from tabulae.errors import BudgetRefused, InvalidArgument, Unsupported
+from tabulae.privacy import SystemSource
+from tests.strategy.instances import BUDGETS, DOMAIN, WORKLOADS
+
+WORKLOAD = WORKLOADS["union"]
+
+
+def _ledger(tmp_path: Path, cap: object = 1) -> tb.Ledger:
+    return tb.Ledger.create(tmp_path / "ledger.db", cap, "zcdp")  # type: ignore[arg-type]
+
+
+class _Counting(SystemSource):
+    """The operating system's randomness, with a count of the calls."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls = 0
+
+    def u64(self, n: int) -> np.ndarray:
+        self.calls += 1
+        return super().u64(n)
+
+
+@pytest.mark.parametrize("noise", BUDGETS)
+@pytest.mark.parametrize("method", ["identity", "kron", "opt0", "workload"])
+def test_noise_is_unbiased_and_has_the_variance_that_is_stated(noise: str, method: str) -> None:
+    """Mean squared standardised noise over 300 draws is 1; false alarm below 1e-6 per case (5 sigma)."""
+    strategy = tb.select(WORKLOAD, noise=noise, method=method)  # type: ignore[arg-type]
+    x = np.random.default_rng(1).integers(0, 9, DOMAIN.size)
+    truth = np.concatenate([np.ldexp((b.query @ x).astype(float), -b.exponent) for b in strategy.blocks])
+    standardised = []
+    for seed in range(300):
+        m = tb.measure(x, strategy, BUDGETS[noise], source=tb.noise.Insecure(seed))
+        standardised.append((np.concatenate(m.answers()) - truth) / np.sqrt(m.variance))
+    draws = np.array(standardised)
+    kurtosis = 6.0 if noise == "laplace" else 3.0
+    assert (draws**2).mean() == pytest.approx(1, abs=5 * np.sqrt((kurtosis - 1) / draws.size))
+    assert draws.mean() == pytest.approx(0, abs=5 / np.sqrt(draws.size))
+
+
+def test_the_law_is_the_one_that_the_budget_pays_for() -> None:
+    """One marginal at rho: sigma^2 = 1 / (2 rho), exactly; pure: scale = 1 / epsilon, exactly."""
+    workload = tb.Workload.of(tb.Identity(4))
+    zcdp = tb.measure(np.zeros(4, int), tb.select(workload, method="identity"), tb.ZCDP("3/14"))
+    assert zcdp.laws[0].parameter == Fraction(7, 3)
+    laplace = tb.select(workload, noise="laplace", method="identity")
+    assert tb.measure(np.zeros(4, int), laplace, tb.PureDP("2/9")).laws[0].parameter == Fraction(9, 2)
+    replace = tb.measure(np.zeros(4, int), laplace, tb.PureDP("2/9"), neighbours="replace")
+    assert replace.laws[0].parameter == 9
+
+
+def test_the_ledger_is_charged_before_noise_is_drawn(tmp_path: Path) -> None:
+    ledger = _ledger(tmp_path)
+    spent: list[Fraction] = []
+
+    class Watching(SystemSource):
+        def u64(self, n: int) -> np.ndarray:
+            spent.append(ledger.spent)
+            return super().u64(n)
+
+    m = tb.measure(np.zeros(DOMAIN.size, int), tb.select(WORKLOAD), tb.ZCDP("1/2"), ledger=ledger, source=Watching())
+    assert spent
+    assert set(spent) == {Fraction(1, 2)}
+    assert not m.rehearsal
+    assert ledger.state(str(m.release_id)) == "charged"
+
+
+def test_a_refused_charge_draws_nothing(tmp_path: Path) -> None:
+    source = _Counting()
+    with pytest.raises(BudgetRefused):
+        tb.measure(
+            np.zeros(DOMAIN.size, int), tb.select(WORKLOAD), tb.ZCDP(2), ledger=_ledger(tmp_path), source=source
+        )
+    assert source.calls == 0
+
+
+def test_without_ledger_or_with_an_insecure_source_it_is_a_rehearsal(tmp_path: Path) -> None:
+    strategy, x = tb.select(WORKLOAD), np.zeros(DOMAIN.size, int)
+    assert tb.measure(x, strategy, tb.ZCDP(1)).rehearsal
+    ledger = _ledger(tmp_path)
+    with pytest.raises(InvalidArgument, match="rehearsal"):
+        tb.measure(x, strategy, tb.ZCDP("1/2"), ledger=ledger, source=tb.noise.Insecure(1))
+    assert ledger.spent == 0
+
+
+def test_wrong_kinds_are_refused(tmp_path: Path) -> None:
+    strategy, x = tb.select(WORKLOAD), np.zeros(DOMAIN.size, int)
+    with pytest.raises(BudgetRefused, match="neighbours"):
+        tb.measure(x, strategy, tb.ZCDP("1/2"), neighbours="replace", ledger=_ledger(tmp_path))
+    other = tb.Counts.from_array(tb.Domain({"x": DOMAIN.size}), x)
+    with pytest.raises(InvalidArgument, match="domains"):
+        tb.measure(other, strategy, tb.ZCDP("1/2"))
+    with pytest.raises(InvalidArgument):
+        tb.measure(x, strategy, tb.PureDP(1))
+
+
+def test_answers_that_need_more_than_62_bits_are_refused() -> None:
+    strategy = tb.select(tb.Workload.of(tb.AllRange(16)), method="opt0")
+    x = np.zeros(16, dtype=np.int64)
+    x[3] = 2**50
+    with pytest.raises(Unsupported):
+        tb.measure(x, strategy, tb.ZCDP(1))
+
+
+def test_counts_from_records_and_from_an_array_give_the_same_answers() -> None:
+    rng = np.random.default_rng(2)
+    codes = np.stack([rng.integers(0, n, 500) for n in DOMAIN.shape], axis=1)
+    x = np.zeros(DOMAIN.shape, dtype=np.int64)
+    np.add.at(x, tuple(codes.T), 1)
+    for method in ("identity", "kron", "opt0", "workload"):
+        strategy = tb.select(WORKLOADS["disjunction"], method=method)
+        a = tb.measure(tb.Counts.from_records(DOMAIN, codes), strategy, tb.ZCDP(1), source=tb.noise.Insecure(9))
+        b = tb.measure(x.ravel(), strategy, tb.ZCDP(1), source=tb.noise.Insecure(9))
+        assert np.array_equal(a.values, b.values)

@@ -1,0 +1,50 @@
+"""One list of workloads that strategy, measurement and estimation tests share."""
+
+from __future__ import annotations
+
+import numpy as np
+
+import tabulae as tb
+
+PEOPLE = tb.Domain({"sex": ["F", "M"], "age": range(8), "race": 3})
+AGE5 = tb.Recode.from_edges("age3", PEOPLE["age"], [3, 6])
+DOMAIN = PEOPLE.with_recodes(AGE5)
+
+
+def _tables() -> dict[str, tb.Table]:
+    view = DOMAIN.resolve("age3")
+    return {
+        "ranges": tb.Table("ranges", {"sex": tb.Identity(2), "age": tb.AllRange(8)}),
+        "prefix": tb.Table("prefix", {"race": tb.Identity(3), "age": tb.Prefix(8)}, weight="3/2"),
+        "windows": tb.Table("windows", {"age": tb.WidthRange(8, 3)}),
+        "recode": tb.Table("recode", {"age": view.operator, "race": tb.Identity(3)}, weight=2),
+        "total": tb.Table("total", {}),
+        "either": tb.Workload.from_sql(
+            DOMAIN, "SELECT sex, COUNT(*) FROM t WHERE age < 3 OR race = 2 GROUP BY sex"
+        ).tables[0],
+    }
+
+
+TABLES = _tables()
+
+WORKLOADS = {
+    "one attribute": tb.Workload.of(tb.AllRange(12)),
+    "rank deficient": tb.Workload.of(tb.WidthRange(12, 5)),
+    "one product": tb.Workload(DOMAIN, [TABLES["ranges"]]),
+    "union": tb.Workload(DOMAIN, [TABLES["ranges"], TABLES["prefix"], TABLES["total"]]),
+    "recodes": tb.Workload(DOMAIN, [TABLES["recode"], TABLES["windows"]]),
+    "disjunction": tb.Workload(DOMAIN, [TABLES["either"], TABLES["recode"]]),
+    "marginals": tb.Workload.marginals(DOMAIN, ways=[1, 2]),
+}
+
+BUDGETS = {"gaussian": tb.ZCDP("1/2"), "laplace": tb.PureDP(1)}
+
+
+def dense(workload: tb.Workload) -> dict[str, np.ndarray]:
+    """Each table's matrix, written out."""
+    return {t.name: np.asarray(t.operator(workload.domain).dense(), float) for t in workload.tables}
+
+
+def dense_strategy(strategy: tb.Strategy) -> np.ndarray:
+    """All blocks of a strategy in counts, written out."""
+    return np.vstack([np.asarray(b.query.dense(), float) * 2.0**-b.exponent for b in strategy.blocks])

@@ -1,0 +1,168 @@
+"""Selection against dense algebra, golden figures and bounds."""
+
+from __future__ import annotations
+
+import itertools
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+import tabulae as tb
+from tabulae.errors import InvalidArgument, Unsupported
+from tabulae.strategy import describe_strategy, information, nominal_variances, read_strategy, strategy_digest
+from tests.strategy.instances import BUDGETS, WORKLOADS, dense, dense_strategy
+
+METHODS = ("identity", "workload", "opt0", "kron", "hdmm", "auto")
+CASES = list(itertools.product(WORKLOADS, BUDGETS, METHODS))
+
+
+def _select(workload: str, noise: str, method: str, **options: object) -> tb.Strategy:
+    return tb.select(WORKLOADS[workload], noise=noise, method=method, **options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("workload", "noise", "method"), CASES)
+def test_expected_error_equals_the_dense_formula(workload: str, noise: str, method: str) -> None:
+    """sigma^2 or 2 b^2 by hand, P^+ by numpy, against ``error``; sensitivity by hand from the dense matrix."""
+    wl, strategy, budget = WORKLOADS[workload], _select(workload, noise, method), BUDGETS[noise]
+    a = dense_strategy(strategy)
+    scales = np.repeat([float(b.scale) for b in strategy.blocks], [b.rows for b in strategy.blocks])
+    if noise == "gaussian":
+        delta2 = (a**2 / scales[:, None]).sum(axis=0).max()
+        variances = scales * delta2 / (2 * 0.5)
+    else:
+        delta1 = (np.abs(a) / scales[:, None]).sum(axis=0).max()
+        variances = 2 * (scales * delta1) ** 2
+    p = np.linalg.pinv(a.T @ (a / variances[:, None]), rcond=1e-11)
+    tables = {name: np.einsum("ij,jk,ik->i", w, p, w) for name, w in dense(wl).items()}
+    error = strategy.error(wl, budget)
+    for name, variance in tables.items():
+        assert error.tables[name] == pytest.approx(np.sqrt(variance.mean()), rel=1e-6)
+    total = sum(float(t.weight) ** 2 * tables[t.name].sum() for t in wl.tables)
+    assert error.tse == pytest.approx(total, rel=1e-6)
+    assert error.rmse == pytest.approx(np.sqrt(total / wl.queries), rel=1e-6)
+    assert error.max_variance == pytest.approx(max(v.max() for v in tables.values()), rel=1e-6)
+
+
+@pytest.mark.parametrize("noise", BUDGETS)
+@pytest.mark.parametrize("workload", WORKLOADS)
+def test_a_family_is_never_worse_than_its_members(workload: str, noise: str) -> None:
+    wl, budget = WORKLOADS[workload], BUDGETS[noise]
+    single = {m: _select(workload, noise, m).error(wl, budget).rmse for m in ("identity", "workload", "opt0", "kron")}
+    assert _select(workload, noise, "auto").error(wl, budget).rmse <= min(single.values()) * (1 + 1e-9)
+    hdmm = min(single[m] for m in ("identity", "opt0", "kron"))
+    assert _select(workload, noise, "hdmm").error(wl, budget).rmse <= hdmm * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("workload", WORKLOADS)
+def test_no_strategy_beats_the_bounds_and_opt0_meets_the_dual(workload: str) -> None:
+    wl, budget = WORKLOADS[workload], BUDGETS["gaussian"]
+    svd = tb.lower_bound(wl, "gaussian", budget=budget, kind="svd")
+    dual = tb.lower_bound(wl, "gaussian", budget=budget, kind="dual")
+    assert svd <= dual * (1 + 1e-6)
+    for method in METHODS:
+        assert _select(workload, "gaussian", method).error(wl, budget).rmse >= dual * (1 - 1e-9)
+    best = _select(workload, "gaussian", "opt0")
+    assert best.certificate is not None
+    assert best.certificate <= 2e-3
+    assert best.error(wl, budget).rmse <= dual * (1 + best.certificate) ** 0.5 * (1 + 1e-6)
+    laplace = tb.lower_bound(wl, "laplace", budget=BUDGETS["laplace"], kind="dual")
+    assert _select(workload, "laplace", "opt0").error(wl, BUDGETS["laplace"]).rmse >= laplace
+
+
+@pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
+@pytest.mark.parametrize(("workload", "noise", "method"), CASES[::3])
+def test_sensitivity_covers_every_pair_of_neighbours(workload: str, noise: str, method: str, neighbours: str) -> None:
+    strategy = _select(workload, noise, method, neighbours=neighbours)
+    a = dense_strategy(strategy)
+    scales = np.repeat([float(b.scale) for b in strategy.blocks], [b.rows for b in strategy.blocks])
+    p = 2 if noise == "gaussian" else 1
+    differences = a.T if neighbours == "add-remove" else (a.T[:, None] - a.T[None]).reshape(-1, a.shape[0])
+    worst = (np.abs(differences) ** p / scales).sum(axis=1).max()
+    got = strategy.sensitivity(neighbours)
+    assert isinstance(got.power, Fraction)
+    assert float(got.power) >= worst * (1 - 1e-12)
+    if got.is_exact:
+        assert float(got.power) == pytest.approx(worst, rel=1e-12)
+
+
+# HDMM, Tables 4 and 6 with the certified optima beside them; Gaussian at (1, 1e-6), Laplace at epsilon 1.
+GOLDEN = [
+    (tb.AllRange(64), "gaussian", 9.7261),
+    (tb.AllRange(256), "gaussian", 12.2576),
+    (tb.Prefix(64), "gaussian", 8.8712),
+    (tb.Prefix(256), "gaussian", 10.6649),
+    (tb.WidthRange(64, 32), "gaussian", 8.70),
+    (tb.AllRange(64), "laplace", 5.56),
+    (tb.AllRange(256), "laplace", 8.10),
+    (tb.Prefix(256), "laplace", 7.40),
+]
+
+
+@pytest.mark.parametrize(("operator", "noise", "figure"), GOLDEN, ids=lambda v: str(v))
+def test_published_figures(operator: tb.LinearOperator, noise: str, figure: float) -> None:
+    wl = tb.Workload.of(operator)
+    budget = tb.ApproxDP(1, "1e-6") if noise == "gaussian" else tb.PureDP(1)
+    strategy = tb.select(wl, noise=noise, method="opt0")  # type: ignore[arg-type]
+    assert strategy.error(wl, budget).rmse <= figure + 6e-5
+
+
+def test_example_15_workload_strategy() -> None:
+    """HDMM, Table 3: the workload itself costs 206,964 at unit noise: L1 sensitivity 6, rank 5,749."""
+    domain = tb.Domain({"a": 2, "b": 5, "c": 50, "d": 100})
+    wl = tb.Workload.marginals(domain, ways=[2])
+    strategy = tb.select(wl, noise="laplace", method="workload")
+    assert wl.queries == 6060
+    assert strategy.sensitivity().power == 6
+
+
+def test_a_strategy_survives_its_document() -> None:
+    for workload, noise, method in CASES[::2]:
+        strategy = _select(workload, noise, method)
+        document, arrays = describe_strategy(strategy)
+        again = read_strategy(document, arrays, strategy.domain)
+        assert again.blocks == strategy.blocks
+        assert strategy_digest(again) == strategy_digest(strategy)
+    other = _select("union", "gaussian", "identity")
+    assert strategy_digest(other) != strategy_digest(_select("union", "laplace", "identity"))
+
+
+def test_routes_agree() -> None:
+    """The rows and the dense route give the same variances where both apply."""
+    from tabulae.strategy.explicit_information import DenseInformation, RowsInformation
+
+    wl = WORKLOADS["union"]
+    strategy = tb.select(wl, noise="gaussian", method="workload")
+    variances = nominal_variances(strategy, BUDGETS["gaussian"], "add-remove")
+    for table in wl.tables:
+        operator = table.operator(wl.domain)
+        dense_route = DenseInformation(strategy, variances).variance(operator)
+        assert RowsInformation(strategy, variances).variance(operator) == pytest.approx(dense_route, rel=1e-8)
+    assert information(strategy, variances).route in ("dense", "rows")
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({"method": "hdm"}, InvalidArgument),
+        ({"noise": "normal"}, InvalidArgument),
+        ({"neighbours": "swap"}, InvalidArgument),
+        ({"time_limit": 0}, InvalidArgument),
+        ({"time_limit": float("nan")}, InvalidArgument),
+    ],
+)
+def test_bad_options_are_refused(options: dict[str, object], error: type[Exception]) -> None:
+    with pytest.raises(error):
+        tb.select(WORKLOADS["union"], **options)  # type: ignore[arg-type]
+
+
+def test_opt0_says_when_a_workload_is_too_large_for_it() -> None:
+    wl = tb.Workload.marginals(tb.Domain({"a": 100, "b": 100}), ways=[2])
+    with pytest.raises(Unsupported, match="kron"):
+        tb.select(wl, method="opt0")
+
+
+def test_gaussian_noise_under_pure_privacy_is_refused() -> None:
+    strategy = _select("union", "gaussian", "identity")
+    with pytest.raises(InvalidArgument):
+        strategy.laws(tb.PureDP(1))
