@@ -26,6 +26,7 @@ def measure(
     neighbours: str = "add-remove",
     ledger: Ledger | None = None,
     source: Source | None = None,
+    unit: str | None = None,
     title: str = "measurement",
     digest: bytes | None = None,
 ) -> Measurement:
@@ -42,6 +43,7 @@ def measure(
         neighbours: "add-remove" or "replace".
         ledger: where the budget is charged; None is a rehearsal, which a release refuses.
         source: randomness; None is the operating system's. An insecure source makes a rehearsal.
+        unit: what one neighbour differs by, which must be the ledger's; None takes the ledger's word.
         title, digest: what the ledger's entry says, and what identifies this release for a resumed run.
 
     Raises:
@@ -75,7 +77,7 @@ def measure(
     charge = None
     if ledger is not None:
         digest = digest or _digest(strategy, counts)
-        charge = ledger.charge(budget, neighbours=neighbours, unit=ledger.unit, title=title, digest=digest)
+        charge = ledger.charge(budget, neighbours=neighbours, unit=unit or ledger.unit, title=title, digest=digest)
     values = [_noisy(answer, law, source) for answer, law in zip(truth, laws, strict=True)]
     return Measurement(
         strategy,

@@ -63,6 +63,7 @@ class Prepared:
                     neighbours=self.plan.spec.neighbours,
                     ledger=ledger,
                     source=source,
+                    unit=self.plan.spec.unit,
                     title=self.plan.spec.title or "release",
                     digest=self.digest,
                 ),

@@ -54,7 +54,7 @@ def _exact_coverage(law: object, coefficients: list[int], h: float) -> float:
 def test_coverage_is_at_least_the_level_by_exact_convolution(law: object, coefficients: list[int], level: float) -> None:
     z = np.array(coefficients, float)
     profile = Profile(
-        np.array([[(z**2).sum()]]), np.array([[(z**4).sum()]]), np.array([[z.max()]]), np.array([[float(len(z))]])
+        *(np.array([[value]]) for value in ((z**2).sum(), (z**4).sum(), (z**6).sum(), z.max(), float(len(z))))
     )
     got = half_widths(profile, [law], [1.0], level)  # type: ignore[list-item]
     assert _exact_coverage(law, coefficients, float(got.values[0])) >= level

@@ -74,14 +74,16 @@ def test_intervals_cover_what_they_say(workload: str, noise: str, method: str) -
 @pytest.mark.parametrize("noise", BUDGETS)
 def test_intervals_on_fine_grids_are_no_wider_than_need_be(noise: str) -> None:
     """The same simulation bounds coverage from above where the grid is fine: 0.95 within 1.5 points."""
-    wl = WORKLOADS["one attribute"]
+    wl = tb.Workload.of(tb.AllRange(40))
     strategy = tb.select(wl, noise=noise, method="opt0")  # type: ignore[arg-type]
-    m = tb.measure(np.zeros(12, int), strategy, BUDGETS[noise])
+    assert strategy.exponent == 20
+    m = tb.measure(np.zeros(40, int), strategy, BUDGETS[noise])
     widths = tb.estimate(m).half_widths(wl, 0.95)["x"]
+    assert set(widths.ways) == {"limit"}
     e = np.ldexp(m.laws[0].sample((strategy.rows, 100_000), tb.noise.Insecure(4)).astype(float), -strategy.exponent)
     z = dense(wl)["x"] @ np.linalg.pinv(dense_strategy(strategy))
     coverage = (np.abs(z @ e) <= widths.values[:, None]).mean(axis=1)
-    assert coverage.max() <= 0.965
+    assert coverage.max() <= 0.96
 
 
 def test_a_wrong_variance_would_be_noticed() -> None:

@@ -218,6 +218,14 @@ def test_a_tiny_weight_keeps_its_support():
     assert best.gap < 1e-3
 
 
+@pytest.mark.parametrize("share", [1e-3, 1e-7, 1e-10, 1e-11, 1e-14])
+def test_pivots_stay_far_above_any_grid(share):
+    """A total and, at next to no weight, the cells: the optimum is nearly singular, the strategy is not."""
+    best = nonsingular_optimum(np.ones((6, 6)) + share * np.eye(6), tolerance=1e-3)
+    assert np.abs(best.strategy.diagonal()).min() >= np.sqrt(1e-5)
+    assert best.gap <= 1e-3
+
+
 @pytest.mark.parametrize("workload", [prefix(64), width_range(64)])
 def test_rounding_to_a_grid_keeps_the_factor_triangular_and_costs_little(workload):
     V, _ = workload

@@ -155,7 +155,7 @@ def test_union_agrees_with_dense_algebra_and_bounds(noise, seed):
 @settings(max_examples=25)
 @given(st.data())
 def test_no_weight_makes_a_term_lose_its_row_space(data):
-    """Coefficients over 40 orders of magnitude: what the surrogate cannot see is still measured."""
+    """Weights over 40 orders of magnitude, wherever they stand: what a surrogate loses is still measured."""
     sizes = data.draw(st.lists(st.integers(1, 4), min_size=1, max_size=3))
     entry = st.integers(0, 1).map(float)
     workload = [
@@ -165,9 +165,19 @@ def test_no_weight_makes_a_term_lose_its_row_space(data):
     powers = data.draw(st.lists(st.integers(-20, 20), min_size=3, max_size=3))
     noise = data.draw(st.sampled_from(["gaussian", "laplace"]))
     terms = [(10.0**k, [W.T @ W for W in product]) for k, product in zip(powers, workload, strict=True)]
+    if data.draw(st.booleans()):
+        terms = [(1.0, [c * Vs[0], *Vs[1:]]) for c, Vs in terms]
     best = opt_kron(terms, noise, restarts=0)
     for product in workload:
         assert all(supported(W, A) for W, A in zip(product, best.factors, strict=True))
+
+
+@NOISES
+def test_cells_that_only_a_weightless_term_tells_apart_are_told_apart(noise):
+    ones, eye = np.ones((4, 4)), np.eye(4)
+    assert (1e20 * ones + eye == 1e20).all()
+    best = opt_kron([(1.0, [1e20 * ones]), (1.0, [eye])], noise)
+    assert np.linalg.matrix_rank(best.factors[0]) == 4
 
 
 @NOISES
@@ -192,6 +202,22 @@ def test_no_bound_is_claimed_where_none_is_known():
     eye, ones = np.eye(n), np.ones((n, n))
     terms = [(1.0, [eye, ones]), (1.0, [ones, P]), (-1e-3, [eye, eye])]
     assert opt_kron(terms, "gaussian", restarts=0).lower is None
+
+
+@pytest.mark.parametrize("skew", [False, True])
+def test_cross_terms_with_positive_coefficients_are_not_bounded_one_by_one(skew):
+    """(A + B)'(A + B) written out: the cross terms A'B, B'A are no Gram matrices, though their sum counts."""
+    n = 30
+    A, B = np.eye(n), np.roll(np.eye(n), 1, axis=1)
+    if not skew:
+        A, B = np.diag(np.tile([3.0, -1.0], n // 2)), np.diag(np.tile([-1.0, 3.0], n // 2))
+    eye = np.eye(n)
+    parts = [(A, eye), (B, eye)]
+    terms = [(1.0, [P.T @ R, Q.T @ S]) for P, Q in parts for R, S in parts]
+    whole = opt_kron([(1.0, [(A + B).T @ (A + B), eye])], "gaussian")
+    best = opt_kron(terms, "gaussian")
+    assert best.loss == pytest.approx(whole.loss, rel=1e-4)
+    assert best.lower is None or best.lower <= whole.loss
 
 
 def test_bound_of_a_union_is_never_below_its_parts():

@@ -86,9 +86,11 @@ def test_golden_numbers_are_met(workload, golden):
 
 
 def test_shuffled_cells_are_put_in_order_again():
-    V, queries = all_range(64)
-    order = np.random.default_rng(0).permutation(64)
-    assert rmse(opt0_laplace(V[np.ix_(order, order)]).loss, queries) <= 5.5525
+    """Structured starts alone reach the same strategy, whatever order the cells come in."""
+    V, _ = prefix(96)
+    order = np.random.default_rng(0).permutation(96)
+    plain, shuffled = opt0_laplace(V, restarts=0), opt0_laplace(V[np.ix_(order, order)], restarts=0)
+    assert shuffled.loss == pytest.approx(plain.loss, rel=1e-5)
 
 
 def test_same_seed_same_strategy():
@@ -135,8 +137,16 @@ def test_every_workload_is_supported_within_unit_sensitivity(W):
     assert np.abs(A).sum(axis=0).max() <= 1 + 1e-14
     np.testing.assert_array_equal(A.any(axis=0), W.any(axis=0))
     np.testing.assert_allclose(W @ np.linalg.pinv(A) @ A, W, atol=1e-9)
-    assert np.square(W @ np.linalg.pinv(A)).sum() == pytest.approx(best.loss, rel=1e-9)
+    assert np.square(W @ np.linalg.pinv(A)).sum() == pytest.approx(best.loss, rel=1e-7)
     assert svd_bound(V) <= best.loss <= np.trace(V) * (1 + 1e-12)
+
+
+def test_a_cell_that_is_better_left_alone_keeps_a_trace():
+    """The second cell is best measured along with the first only (loss 26): its own share shrinks."""
+    W = np.array([[1.0, 1, 2], [1, 2, 2], [2, 2, 2]])
+    best = opt0_laplace(W.T @ W, restarts=1)
+    assert np.square(W @ np.linalg.pinv(best.strategy)).sum() == pytest.approx(best.loss, rel=1e-8)
+    assert 26.0 <= best.loss < 26.01
 
 
 def test_twin_cells_are_measured_alike_and_cost_nothing():
@@ -158,11 +168,12 @@ def test_rows_bounds_the_number_of_extra_queries(rows):
     assert (best.loss < np.trace(V)) == (rows > 0)
 
 
-def test_a_decisive_total_does_not_hide_the_rest():
-    """A total at weight 100 besides prefix sums: extra rows must still be found."""
-    V = prefix(64)[0] + 1e4
-    alone = opt0_laplace(V, rows=1).loss
-    assert opt0_laplace(V).loss < 0.95 * alone
+def test_a_decisive_total_goes_into_every_start():
+    """Prefix sums besides a total at weight 100: triangles without a total row stop at 32,019 or more."""
+    V = prefix(100)[0] + 1e4
+    best = opt0_laplace(V, restarts=1)
+    assert best.loss < 31_850
+    assert best.theta.min(axis=1).max() > 1  # the row that holds the total
 
 
 def test_resuming_never_loses_ground():

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from .coverage import _Scaled
+from .spread import Spread
 
 
-def gaussian_bound(scaled: _Scaled, level: float) -> np.ndarray:
+def gaussian_bound(spread: Spread, level: float) -> np.ndarray:
     """``h = tau sqrt(2 log(2 / alpha))`` with tau^2 the sub-Gaussian proxy of S.
 
     The discrete Gaussian of parameter sigma^2 is sub-Gaussian with that proxy (Canonne, Kamath, Steinke 2020,
@@ -19,31 +17,31 @@ def gaussian_bound(scaled: _Scaled, level: float) -> np.ndarray:
     parameter, so the proxy of S is s^2 times the largest ratio among the blocks.
     """
     ratios = []
-    for law in scaled.laws:
+    for law in spread.laws:
         sigma = math.sqrt(float(law.parameter))
         proxy = (sigma + 0.5) ** 2 if law.name == "rounded-gaussian" else sigma**2
         ratios.append(proxy / law.variance_of_law)
-    return scaled.deviation * math.sqrt(2 * math.log(2 / (1 - level)) * max(ratios))
+    return spread.deviation * math.sqrt(2 * math.log(2 / (1 - level)) * max(ratios))
 
 
-def laplace_bound(scaled: _Scaled, level: float) -> np.ndarray:
+def laplace_bound(spread: Spread, level: float) -> np.ndarray:
     """``min over lambda of (log mgf(lambda) + log(2 / alpha)) / lambda`` for sums of discrete Laplace variables.
 
     A variable of variance v has ``mgf(theta) = 1 / (1 - v (cosh theta - 1))``. With y the largest
     ``v_j (cosh theta_j - 1)``, convexity of -log(1 - y) / y bounds ``log mgf(S)`` by
     ``s^2 lambda^2 / 2 * c * (-log(1 - y) / y)``, c = 2 (cosh theta - 1) / theta^2 at the largest angle.
     """
-    deviation = np.where(scaled.deviation > 0, scaled.deviation, 1.0)
-    angle = scaled.step.max(axis=0) / deviation  # largest theta at lambda = 1/s
+    deviation = np.where(spread.deviation > 0, spread.deviation, 1.0)
+    angle = spread.step.max(axis=0) / deviation  # largest theta at lambda = 1/s
     best = np.full(deviation.shape, np.inf)
     penalty = math.log(2 / (1 - level))
     # y = share lambda^2 / 2 * c must stay below 1, so lambda below sqrt(2 / share)
     for fraction in np.linspace(0.02, 0.999, 200):
-        size = fraction * np.sqrt(2 / np.maximum(scaled.share, 1e-12))
+        size = fraction * np.sqrt(2 / np.maximum(spread.share, 1e-12))
         theta = size * angle
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             c = np.where(theta < 1e-4, 1 + theta**2 / 12, 2 * (np.cosh(theta) - 1) / np.maximum(theta, 1e-300) ** 2)
-            y = scaled.share * size**2 / 2 * c
+            y = spread.share * size**2 / 2 * c
             logarithm = np.where(y < 1, size**2 / 2 * c * -np.log1p(-y) / y, np.inf)
         best = np.fmin(best, (logarithm + penalty) / size)
-    return best * scaled.deviation
+    return best * spread.deviation

@@ -25,6 +25,7 @@ from ..strategy import Profile
 from .chernoff import gaussian_bound, laplace_bound
 from .iid_sum import smallest_half_width
 from .minorant import gaussian_half_width, laplace_half_width
+from .spread import Spread
 
 EXACT, LIMIT, CONSERVATIVE = "exact", "limit", "conservative"
 _SLACK = 1 + 1e-9  # covers rounding in the coefficients, which are floats
@@ -49,11 +50,11 @@ def half_widths(profile: Profile, laws: Sequence[NoiseLaw], steps: Sequence[floa
     if not 0 < level < 1:
         raise InvalidArgument(f"the level of an interval lies between 0 and 1, not {level!r}")
     laplace = isinstance(laws[0], DiscreteLaplace)
-    scaled = _Scaled.of(profile, laws, steps)
+    spread = Spread.of(profile, laws, steps)
     bound = laplace_bound if laplace else gaussian_bound
-    values = bound(scaled, level)
+    values = bound(spread, level)
     ways = np.full(values.shape, CONSERVATIVE, dtype="<U12")
-    limit = (laplace_half_width if laplace else gaussian_half_width)(scaled, level)
+    limit = (laplace_half_width if laplace else gaussian_half_width)(spread, level)
     _improve(values, ways, limit, LIMIT)
     _improve(values, ways, _exact(profile, laws, steps, level, values), EXACT)
     return HalfWidths(values * _SLACK, ways)
@@ -63,33 +64,6 @@ def _improve(values: np.ndarray, ways: np.ndarray, candidate: np.ndarray, way: s
     better = candidate <= values
     values[better] = candidate[better]
     ways[better] = way
-
-
-@dataclass(frozen=True)
-class _Scaled:
-    """What the bounds need of S, per query: its spread, peakedness and largest part.
-
-    ``deviation`` is the standard deviation s of S in counts; ``kurtosis = sum v_j^2 / s^4`` and ``share =
-    max v_j / s^2`` over the parts' variances v_j; ``step`` (blocks, m) the largest |z| times the grid's step;
-    ``terms`` (m,) the number of parts; ``laws`` by block.
-    """
-
-    deviation: np.ndarray
-    kurtosis: np.ndarray
-    share: np.ndarray
-    step: np.ndarray
-    terms: np.ndarray
-    laws: tuple[NoiseLaw, ...]
-
-    @staticmethod
-    def of(profile: Profile, laws: Sequence[NoiseLaw], steps: Sequence[float]) -> _Scaled:
-        variance = np.array([law.variance_of_law * g * g for law, g in zip(laws, steps, strict=True)])[:, None]
-        total = (profile.power2 * variance).sum(axis=0)
-        safe = np.where(total > 0, total, 1.0)
-        kurtosis = (profile.power4 * variance**2).sum(axis=0) / safe**2
-        share = (profile.largest**2 * variance).max(axis=0) / safe
-        step = profile.largest * np.array(steps)[:, None]
-        return _Scaled(np.sqrt(total), np.minimum(kurtosis, 1.0), np.minimum(share, 1.0), step, profile.count.sum(axis=0), tuple(laws))
 
 
 def _exact(

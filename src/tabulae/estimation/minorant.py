@@ -16,16 +16,15 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from .coverage import _Scaled
+from .spread import Spread
 
 _ERROR = 1e-8  # charged to the level: quadrature, and aliasing of discrete Gaussians, which is kept below it
 _GAUSSIAN_END = 7.5  # exp(-7.5^2 / 2) = 6e-13
-_LAPLACE_CUT = 400.0
+_LAPLACE_CUT = 300.0
+_WIDEST = 15.0  # half-widths sought, in standard deviations
 
 
 def kernel_weights(u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -44,7 +43,7 @@ def _nodes(end: float, panels: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _solve(t: np.ndarray, w: np.ndarray, cut: float, lo: np.ndarray, hi: np.ndarray, level: float) -> float:
-    """Smallest h found, in standard deviations, with coverage at least ``level``; infinite if none below 50."""
+    """Smallest h found, in standard deviations, with coverage at least ``level``; infinite if none below 15."""
     sine, cosine = kernel_weights(t / cut)
     middle, half = w * (lo + hi) / 2, w * (hi - lo) / 2
     certain = not half.any()
@@ -53,7 +52,7 @@ def _solve(t: np.ndarray, w: np.ndarray, cut: float, lo: np.ndarray, hi: np.ndar
         k = sine * np.sin(t * h) - cosine * np.cos(t * h)
         return float(k @ middle - (0.0 if certain else np.abs(k) @ half)) / cut - _ERROR
 
-    low, high = 0.0, 50.0
+    low, high = 0.0, _WIDEST
     if coverage(high) < level:
         return math.inf
     for _ in range(30):
@@ -70,7 +69,7 @@ def _gaussian(cut: float, level: float) -> float:
     return _solve(t, w, cut, phi, phi, level)
 
 
-def gaussian_half_width(scaled: _Scaled, level: float) -> np.ndarray:
+def gaussian_half_width(spread: Spread, level: float) -> np.ndarray:
     """Half-widths by the normal limit for discrete and rounded Gaussian noise; infinite where it does not hold.
 
     A coordinate's characteristic function at angle ``theta = z g t`` is the normal one up to its aliases, at most
@@ -78,18 +77,18 @@ def gaussian_half_width(scaled: _Scaled, level: float) -> np.ndarray:
     Rounding (for the rounded Gaussian) multiplies it by ``sinc(theta / 2)``, within ``theta^4 / 2880`` of
     the normal factor that the variance 1/12 stands for; that is negligible from sigma = 20 on, else refused.
     """
-    out = np.full(scaled.deviation.shape, np.inf)
+    out = np.full(spread.deviation.shape, np.inf)
     cut = np.full(out.shape, 1e4)
-    for law, step in zip(scaled.laws, scaled.step, strict=True):
+    for law, step in zip(spread.laws, spread.step, strict=True):
         sigma = math.sqrt(float(law.parameter))
-        alias = np.sqrt(2 * np.log(4e9 * np.maximum(scaled.terms, 1.0))) / sigma
+        alias = np.sqrt(2 * np.log(4e9 * np.maximum(spread.terms, 1.0))) / sigma
         usable = (alias < np.pi) & (sigma >= (20.0 if law.name == "rounded-gaussian" else 1.5))
         with np.errstate(divide="ignore", invalid="ignore"):
-            reach = np.where(step > 0, (2 * np.pi - alias) * scaled.deviation / step, np.inf)
+            reach = np.where(step > 0, (2 * np.pi - alias) * spread.deviation / step, np.inf)
         cut = np.where(usable | (step == 0), np.minimum(cut, reach), 0.0)
-    for value in np.unique(_rounded_down(cut[(cut > 1) & (scaled.deviation > 0)])):
-        rows = (_rounded_down(cut) == value) & (scaled.deviation > 0)
-        out[rows] = _gaussian(float(value), level) * scaled.deviation[rows]
+    for value in np.unique(_rounded_down(cut[(cut > 1) & (spread.deviation > 0)])):
+        rows = (_rounded_down(cut) == value) & (spread.deviation > 0)
+        out[rows] = _gaussian(float(value), level) * spread.deviation[rows]
     return out
 
 
@@ -99,38 +98,65 @@ def _rounded_down(values: np.ndarray) -> np.ndarray:
     return np.ldexp(np.floor(mantissa * 64) / 64, exponent)
 
 
-@lru_cache(maxsize=4096)
-def _laplace(least: float, most: float, share: float, cut: float, shrink: float, level: float) -> float:
-    t, w = _nodes(cut, max(24, int(cut)))
-    x = t * t / 2
-    largest = share * x
-    lo = np.exp(-x * (1 - least / share * (1 - np.log1p(largest) / largest)))
-    hi = np.exp(-np.log1p(shrink * most * x) / most)
+def laplace_half_width(spread: Spread, level: float) -> np.ndarray:
+    """Half-widths for sums of discrete Laplace variables, from bounds on their characteristic function.
+
+    Queries whose bounds are alike share one solution: the lower and upper envelopes of their bounds.
+    """
+    out = np.full(spread.deviation.shape, np.inf)
+    step = spread.step.max(axis=0)
+    live = np.flatnonzero(spread.deviation > 0)
+    angle = step[live] / spread.deviation[live]  # largest angle at t = 1
+    cut = _rounded_down(np.minimum(_LAPLACE_CUT, 1 / np.maximum(angle, 1e-12)))
+    live, cut = live[cut >= 4], cut[cut >= 4]
+    kappas = np.stack([spread.kappa2[live], spread.kappa3[live], spread.share[live]])
+    # Alike means: within a ratio of 2^(1/16) in each number that shapes the law.
+    keys = np.vstack([np.floor(np.log2(np.maximum(kappas, 1e-15)) * 16), cut])
+    groups, index = np.unique(keys, axis=1, return_inverse=True)
+    for g in range(groups.shape[1]):
+        rows = live[index.ravel() == g]
+        out[rows] = _laplace_group(spread, rows, float(groups[3, g]), level) * spread.deviation[rows]
+    return out
+
+
+def _laplace_group(spread: Spread, rows: np.ndarray, cut: float, level: float) -> float:
+    t, w = _nodes(cut, max(12, math.ceil(cut / 3)))
+    lo, hi = np.full(t.shape, np.inf), np.zeros(t.shape)
+    for part in np.array_split(rows, math.ceil(len(rows) / 256)):
+        least, most = _laplace_bounds(spread, part, t)
+        np.minimum(lo, least.min(axis=0), out=lo)
+        np.maximum(hi, most.max(axis=0), out=hi)
     return _solve(t, w, cut, np.minimum(lo, hi), hi, level)
 
 
-def laplace_half_width(scaled: _Scaled, level: float) -> np.ndarray:
-    """Half-widths for sums of discrete Laplace variables, from the spread of their variances v_j.
+def _laplace_bounds(spread: Spread, rows: np.ndarray, t: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Lower and upper bounds on phi(t), each (queries, nodes), for sums of discrete Laplace variables.
 
-    With ``x_j = v_j t^2 / 2``, ``-log phi = sum log(1 + x_j (1 - O(theta_j^2 / 12)))``. As log(1+x)/x is convex and
-    decreasing, weights x_j / X put the sum between ``X log(1 + kappa X) / (kappa X)`` and ``X (1 - kappa/rho
-    (1 - log(1 + rho X) / (rho X)))`` with ``X = t^2 s^2 / 2``, kappa = sum v_j^2 / s^4 and rho = max v_j / s^2.
+    ``-log phi = sum_j log(1 + x_j c_j)`` with ``x_j = v_j t^2 / (2 s^2)`` and ``1 - theta^2 / 12 <= c_j <= 1``. With
+    ``X = t^2 / 2`` and weights x_j / X the sum is X times the mean of h(x) = log(1 + x) / x, which is completely
+    monotone. Where the mean kappa2 X, second moment kappa3 X^2 and maximum rho X of x are known, the mean of h
+    lies between two two-point laws (Chebyshev, Markov): on {eta, rho X} below, on {0, xi} above. Where they are
+    only bounded, the mean of h lies between h(kappa2 X) and 1.
     """
-    out = np.full(scaled.deviation.shape, np.inf)
-    step = scaled.step.max(axis=0)
-    live = scaled.deviation > 0
-    with np.errstate(divide="ignore"):
-        cut = _rounded_down(np.minimum(_LAPLACE_CUT, np.where(live, scaled.deviation / np.where(step > 0, step, 1), 0.0)))
-    grid = 32.0  # peakedness is bracketed on a geometric grid of ratio 2^(1/32)
-    with np.errstate(divide="ignore"):
-        kappa = np.floor(np.log2(np.maximum(scaled.kurtosis, 1e-12)) * grid)
-        rho = np.ceil(np.log2(np.maximum(scaled.share, 1e-12)) * grid)
-    live &= cut >= 4
-    keys = np.stack([kappa, rho, cut])[:, live]
-    for k, r, c in np.unique(keys, axis=1).T:
-        rows = live & (kappa == k) & (rho == r) & (cut == c)
-        least, most, share = 2 ** (k / grid), min(1.0, 2 ** ((k + 1) / grid)), min(1.0, 2 ** (r / grid))
-        theta = (c * step[rows] / scaled.deviation[rows]).max()
-        width = _laplace(min(least, share), most, share, float(c), float(1 - math.ceil(theta * 64) ** 2 / 4096 / 12), level)
-        out[rows] = width * scaled.deviation[rows]
-    return out
+    kappa2, kappa3, rho = (a[rows][:, None] for a in (spread.kappa2, spread.kappa3, spread.share))
+    x = (t * t / 2)[None]
+    theta = spread.step.max(axis=0)[rows][:, None] / spread.deviation[rows][:, None] * t
+    shrink = np.maximum(1 - theta**2 / 12, 0.0)
+    if not spread.exact:
+        return np.exp(-x), np.exp(-np.log1p(kappa2 * x * shrink) / kappa2)
+    # Rounding must not make moments inconsistent: kappa2^2 <= kappa3 <= rho kappa2 and kappa2 <= rho.
+    rho = np.maximum(rho, kappa2)
+    kappa3 = np.clip(kappa3, kappa2**2, rho * kappa2)
+    xi = kappa3 / kappa2
+    above = 1 - kappa2 / xi * (1 - _h(xi * x))
+    gap = rho - kappa2
+    eta = np.where(gap > 1e-12, (rho * kappa2 - kappa3) / np.where(gap > 1e-12, gap, 1.0), kappa2)
+    spreading = gap**2 + np.maximum(kappa3 - kappa2**2, 0.0)
+    share = np.where(spreading > 1e-24, gap**2 / np.where(spreading > 1e-24, spreading, 1.0), 1.0)
+    below = share * _h(eta * x * shrink) + (1 - share) * _h(rho * x * shrink)
+    return np.exp(-x * above), np.exp(-x * shrink * below)
+
+
+def _h(x: np.ndarray) -> np.ndarray:
+    """log(1 + x) / x, with h(0) = 1."""
+    return np.where(x > 1e-8, np.log1p(x) / np.where(x > 1e-8, x, 1.0), 1 - x / 2)

@@ -1,13 +1,16 @@
 """Numbers only: implicit matrices, their algebra, and solving by structure."""
 
-from tabulae.linalg.algebra import Permuted, Product, Scaled, Stack, Sum
+from tabulae.linalg.algebra import Product, Sum
 from tabulae.linalg.explicit import Dense, Sparse
 from tabulae.linalg.kron import Kron
 from tabulae.linalg.merge import merge_columns
 from tabulae.linalg.operator import LinearOperator
+from tabulae.linalg.permuted import Permuted
 from tabulae.linalg.ranges import AllRange, Prefix, WidthRange
+from tabulae.linalg.scaled import Scaled
 from tabulae.linalg.sensitivity import Sensitivity, weighted_sensitivity
 from tabulae.linalg.simple import Diagonal, Identity, Partition, Total
+from tabulae.linalg.stack import Stack
 
 __all__ = [
     "AllRange",

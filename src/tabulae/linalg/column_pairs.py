@@ -15,10 +15,11 @@ from math import lcm
 import numpy as np
 
 from tabulae.errors import Unsupported
-from tabulae.linalg.algebra import Permuted
 from tabulae.linalg.explicit import Dense, Sparse
 from tabulae.linalg.merge import joint_classes, representatives
-from tabulae.linalg.operator import INT64_LIMIT, LinearOperator
+from tabulae.linalg.numbers import INT64_LIMIT
+from tabulae.linalg.operator import LinearOperator
+from tabulae.linalg.permuted import Permuted
 
 Blocks = Sequence[tuple[LinearOperator, Fraction]]
 Found = tuple[Fraction, bool]
@@ -55,10 +56,18 @@ def largest_pair(blocks: Blocks, p: int) -> Found:
         known = blocks[0][0].pair_distance_max(p)
         if known is not None:
             return known * blocks[0][1], True
-    first = representatives(joint_classes([op.column_classes() for op, _ in blocks]))
-    if len(first) == 1:
+    labels = [op.column_classes() for op, _ in blocks]
+    telling = [
+        block for block, label in zip(blocks, labels, strict=True) if label.any()
+    ]  # else columns are equal
+    if not telling:
         return Fraction(0), True
-    if p == 2 or all(op.binary for op, _ in blocks):  # between 0/1 columns the L1 distance is the squared L2 distance
+    if len(telling) < len(blocks):
+        return largest_pair(telling, p)
+    first = representatives(joint_classes(labels))
+    if p == 2 or all(
+        op.binary for op, _ in blocks
+    ):  # for 0/1 columns the L1 distance is the squared L2 distance
         if not all(op.integer for op, _ in blocks):
             return _largest_float_pair(blocks, first)
         return _largest_whole_pair(blocks, first) if len(first) <= PAIR_CELLS else _far_pair(blocks, first)
@@ -69,7 +78,7 @@ def largest_pair(blocks: Blocks, p: int) -> Found:
 
 
 def weighted_norms(blocks: Blocks, weights: Sequence[int], p: int) -> np.ndarray:
-    """``sum_i w_i ||A_i e_j||_p^p`` for integer blocks and weights; Python integers where int64 could overflow."""
+    """``sum_i w_i ||A_i e_j||_p^p`` for integer blocks and weights; Python integers past int64."""
     norms = [op.column_norms(p) for op, _ in blocks]
     bound = sum(weight * int(part.max()) for weight, part in zip(weights, norms, strict=True))
     if bound >= INT64_LIMIT:
@@ -77,13 +86,17 @@ def weighted_norms(blocks: Blocks, weights: Sequence[int], p: int) -> np.ndarray
     return sum((part * weight for weight, part in zip(weights, norms, strict=True)), start=norms[0] * 0)
 
 
-def _gram_rows(blocks: Blocks, weights: Sequence[int | float], first: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
+def _gram_rows(
+    blocks: Blocks, weights: Sequence[int | float], first: np.ndarray
+) -> Iterator[tuple[slice, np.ndarray]]:
     """Rows of the weighted Gram matrix of the columns ``first``, some at a time."""
     n, step = blocks[0][0].shape[1], max(1, _CHUNK // blocks[0][0].shape[1])
     grams = [op.gram() for op, _ in blocks]
     for start in range(0, len(first), step):
         part = first[start : start + step]
-        total = np.zeros((len(first), len(part)), dtype=np.int64 if isinstance(weights[0], int) else np.float64)
+        total = np.zeros(
+            (len(first), len(part)), dtype=np.int64 if isinstance(weights[0], int) else np.float64
+        )
         for gram, weight in zip(grams, weights, strict=True):
             units = np.zeros((n, len(part)), dtype=np.int64 if gram.integer else np.float64)
             units[part, np.arange(len(part))] = 1
@@ -106,7 +119,7 @@ def _largest_huge_pair(blocks: Blocks, weights: Sequence[int], denominator: int,
     """All pairs in Python integers, where there are few enough."""
     if sum(op.shape[0] for op, _ in blocks) * len(first) ** 2 > 16 * _EXACT_ENTRIES:
         return _two_largest(blocks, 2), False
-    gram = 0
+    gram = np.zeros((len(first), len(first)), dtype=object)
     for (op, _), weight in zip(blocks, weights, strict=True):
         columns = op.columns(first).astype(object)
         gram = gram + weight * (columns.T @ columns)
@@ -119,7 +132,7 @@ def _largest_float_pair(blocks: Blocks, first: np.ndarray) -> Found:
     if len(first) > PAIR_CELLS:
         return _two_largest(blocks, 2), False
     weights = [float(weight) for _, weight in blocks]
-    norms = sum(w * op.column_norms(2).astype(np.float64) for w, (op, _) in zip(weights, blocks, strict=True))[first]
+    norms = np.sum([float(w) * op.column_norms(2)[first].astype(np.float64) for op, w in blocks], axis=0)
     slack = 8 * _relative_error(blocks) * float(norms.max())
     rows: list[np.ndarray] = [
         norms[part, None] + norms - 2 * gram for part, gram in _gram_rows(blocks, weights, first)
@@ -134,7 +147,7 @@ def _largest_float_pair(blocks: Blocks, first: np.ndarray) -> Found:
 
 
 def _far_pair(blocks: Blocks, first: np.ndarray) -> Found:
-    """Too many columns for all pairs: walk to a far pair, and compare it with the bound by the two largest."""
+    """Too many columns for all pairs: walk to a far pair, and compare it with a bound on all of them."""
     weights, denominator = whole_weights(blocks)
     norms = weighted_norms(blocks, weights, 2)
     bound = _two_largest(blocks, 2)
@@ -142,7 +155,10 @@ def _far_pair(blocks: Blocks, first: np.ndarray) -> Found:
     for _ in range(8):
         unit = np.zeros((len(norms), 1), dtype=np.int64)
         unit[here] = 1
-        shared = sum(op.gram().matmat(unit)[:, 0].astype(norms.dtype) * w for (op, _), w in zip(blocks, weights, strict=True))
+        shared = sum(
+            op.gram().matmat(unit)[:, 0].astype(norms.dtype) * w
+            for (op, _), w in zip(blocks, weights, strict=True)
+        )
         distances = norms[here] + norms - 2 * shared
         here = int(np.argmax(distances))
         found = Fraction(int(distances[here]), denominator)
@@ -153,11 +169,20 @@ def _far_pair(blocks: Blocks, first: np.ndarray) -> Found:
 
 
 def _two_largest(blocks: Blocks, p: int) -> Fraction:
-    """An upper bound of the distance of two columns, from their sizes alone.
+    """An upper bound of the distance of two columns, from their sizes and the blocks' own largest distances.
 
-    ``||a - b||_1 <= ||a||_1 + ||b||_1``, and ``||a - b||^2 <= ||a||^2 + ||b||^2`` for entries of one sign, twice
-    that in general.
+    ``||a - b||_1 <= ||a||_1 + ||b||_1``, and ``||a - b||^2 <= ||a||^2 + ||b||^2`` for entries of one sign,
+    twice that in general.
     """
+    known = [op.pair_distance_max(p) for op, _ in blocks]
+    apart = [
+        distance * weight for distance, (_, weight) in zip(known, blocks, strict=True) if distance is not None
+    ]
+    bound = _two_columns(blocks, p)
+    return min(bound, sum(apart, Fraction(0))) if len(apart) == len(blocks) else bound
+
+
+def _two_columns(blocks: Blocks, p: int) -> Fraction:
     factor = 1 if p == 1 or all(op.binary for op, _ in blocks) else 2
     if all(op.integer for op, _ in blocks):
         weights, denominator = whole_weights(blocks)
@@ -226,6 +251,6 @@ def _exact_sum(values: Sequence[int | float | Fraction], p: int) -> Fraction:
 def too_many_columns(count: int) -> Unsupported:
     """The refusal for column sums that would need a number per cell of a domain too large for it."""
     return Unsupported(
-        f"the sensitivity of blocks of different structure over {count} cells needs a number per cell: write every "
-        "block as a Kron over the same attributes"
+        f"the sensitivity of blocks of different structure over {count} cells needs a number per cell: write "
+        "every block as a Kron over the same attributes"
     )

@@ -13,14 +13,8 @@ from tabulae.errors import InvalidArgument
 from tabulae.linalg.blas import SMALL_MATRIX, small_matmul
 from tabulae.linalg.digest import digest, frozen
 from tabulae.linalg.exact import integer_matmul, largest_abs
-from tabulae.linalg.operator import (
-    INT64_LIMIT,
-    AxisOperator,
-    LinearOperator,
-    _upper,
-    check_power,
-    power_sums,
-)
+from tabulae.linalg.numbers import INT64_LIMIT, check_power, power_sums, upper_bound
+from tabulae.linalg.operator import AxisOperator, LinearOperator
 
 
 def _whole(values: np.ndarray, name: str) -> np.ndarray:
@@ -47,7 +41,7 @@ class Dense(AxisOperator):
     [3, 7]
     """
 
-    array: np.ndarray
+    array: Any  # an int64 or float64 array once built
 
     def __post_init__(self) -> None:
         if scipy.sparse.issparse(self.array):
@@ -66,12 +60,14 @@ class Dense(AxisOperator):
         return self.array.dtype == np.int64
 
     @cached_property
-    def binary(self) -> bool:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def binary(self) -> bool:
         return self.integer and bool(np.all((self.array == 0) | (self.array == 1)))
 
-    @property
+    @cached_property
     def T(self) -> LinearOperator:
-        return Dense(self.array.T)
+        transposed = object.__new__(Dense)  # shares the entries, which nobody can change
+        object.__setattr__(transposed, "array", self.array.T)
+        return transposed
 
     def key(self) -> tuple[Any, ...]:
         return ("Dense", self._digest)
@@ -111,7 +107,7 @@ class Dense(AxisOperator):
         return self.array[:, index]
 
     def on_grid(self) -> tuple[Dense, int]:
-        """Integers ``B`` and ``k`` with ``A = B 2^-k`` exactly, where ``B`` is small; else the matrix and 0."""
+        """Integers ``B`` and ``k`` with ``A = B 2^-k`` exactly, where ``B`` is small; else ``A`` and 0."""
         if self.integer:
             return self, 0
         for exponent in (4, 8, 12, 16, 20, 24):
@@ -129,7 +125,7 @@ class Dense(AxisOperator):
         return Dense((product + product.T) / 2)
 
     def abs_row_sum_max(self) -> int | float:
-        return _upper(power_sums(self.array.T, 1), self.shape[1])
+        return upper_bound(power_sums(self.array.T, 1), self.shape[1])
 
     def abs_entry_max(self) -> int | float:
         return largest_abs(self.array) if self.integer else np.abs(self.array).max().item()
@@ -162,7 +158,7 @@ class Sparse(AxisOperator):
         if not scipy.sparse.issparse(self.matrix):
             raise InvalidArgument("Sparse(matrix) takes a scipy sparse matrix: use Dense(array) for an array")
         matrix = scipy.sparse.csr_array(self.matrix)
-        if matrix.ndim != 2 or 0 in matrix.shape:
+        if matrix.ndim != 2 or 0 in tuple(matrix.shape or ()):
             raise InvalidArgument(f"Sparse(matrix) takes a non-empty matrix, not shape {matrix.shape}")
         matrix.sum_duplicates()
         data = _whole(matrix.data, "Sparse(matrix)") if matrix.nnz else np.zeros(0, dtype=np.int64)
@@ -180,10 +176,10 @@ class Sparse(AxisOperator):
         return self.matrix.dtype == np.int64
 
     @cached_property
-    def binary(self) -> bool:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def binary(self) -> bool:
         return self.integer and bool(np.all(self.matrix.data == 1))
 
-    @property
+    @cached_property
     def T(self) -> LinearOperator:
         return Sparse(self.matrix.T)
 
@@ -220,12 +216,16 @@ class Sparse(AxisOperator):
         return self.matrix[:, index].toarray()
 
     def gram(self) -> LinearOperator:
-        if self.integer and self.matrix.nnz and largest_abs(self.matrix.data) ** 2 * self.shape[0] >= INT64_LIMIT:
+        if (
+            self.integer
+            and self.matrix.nnz
+            and largest_abs(self.matrix.data) ** 2 * self.shape[0] >= INT64_LIMIT
+        ):
             return super().gram()
         return Sparse(self._transpose @ self.matrix)
 
     def abs_row_sum_max(self) -> int | float:
-        return _upper(self.T.column_norms(1), self.shape[1])
+        return upper_bound(self.T.column_norms(1), self.shape[1])
 
     def abs_entry_max(self) -> int | float:
         if not self.matrix.nnz:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
 import numpy as np
 
-from tabulae.linalg.algebra import _times
 from tabulae.linalg.kron_matvec import multiply
-from tabulae.linalg.operator import INT64_LIMIT, AxisOperator, LinearOperator, check_operators
+from tabulae.linalg.numbers import INT64_LIMIT, bound_product
+from tabulae.linalg.operator import AxisOperator, LinearOperator, check_operators, refuse_large_entries
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -28,7 +28,7 @@ class Kron(AxisOperator):
     [4, 6]
     """
 
-    ops: tuple[LinearOperator, ...]
+    ops: Sequence[LinearOperator]
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "ops", check_operators(self.ops, "Kron"))
@@ -79,10 +79,10 @@ class Kron(AxisOperator):
         return Kron(tuple(op.pinv() for op in self.ops))
 
     def abs_row_sum_max(self) -> int | float:
-        return reduce(_times, (op.abs_row_sum_max() for op in self.ops))
+        return reduce(bound_product, (op.abs_row_sum_max() for op in self.ops))
 
     def abs_entry_max(self) -> int | float:
-        return reduce(_times, (op.abs_entry_max() for op in self.ops))
+        return reduce(bound_product, (op.abs_entry_max() for op in self.ops))
 
     def column_norms(self, p: int) -> np.ndarray:
         factors = [op.column_norms(p) for op in self.ops]
@@ -95,6 +95,9 @@ class Kron(AxisOperator):
         from tabulae.linalg.directions import kron_classes
 
         return kron_classes(self.ops)
+
+    def _check_entries(self) -> None:
+        refuse_large_entries(self)
 
     def __repr__(self) -> str:
         return f"Kron([{', '.join(repr(op) for op in self.ops)}])"

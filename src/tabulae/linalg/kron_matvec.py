@@ -18,14 +18,15 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-from tabulae.linalg.algebra import write
 from tabulae.linalg.blas import columns_on_one_thread
 from tabulae.linalg.explicit import Dense
 from tabulae.linalg.kron_plan import RUN, Trip, plan
-from tabulae.linalg.operator import EXACT_FLOAT_LIMIT, LinearOperator
+from tabulae.linalg.numbers import EXACT_FLOAT_LIMIT
+from tabulae.linalg.operator import LinearOperator, write
 
 _BLOCK = 2**16  # numbers in a block: half a megabyte
 _THREADED = 2**19  # numbers from which several threads pay
+_MOST_THREADS = 8  # memory is shared by all
 _COLUMNS = 16  # columns from which a small matrix multiplies them efficiently
 
 Block = tuple[slice, slice]
@@ -43,11 +44,14 @@ def multiply(ops: Sequence[LinearOperator], x: np.ndarray, *, bound: int | None)
     work = np.dtype(np.int64 if native else np.float64)
     trips = plan(ops, merge=not native)
     sizes = [left, *(trip.size for trip in trips), right]
-    active = sorted((i for i, trip in enumerate(trips, 1) if trip.ops), key=lambda i: trips[i - 1].after / sizes[i])
+    active = sorted(
+        (i for i, trip in enumerate(trips, 1) if trip.ops), key=lambda i: trips[i - 1].after / sizes[i]
+    )
     result = np.dtype(np.float64 if bound is None else np.int64)
     if not active:
         return x.astype(result)
-    _keep_freed_memory()
+    if x.size >= _BLOCK:
+        _keep_freed_memory()
     source, memory = np.ascontiguousarray(x), Memory()
     for index in active:
         trip = trips[index - 1]
@@ -64,8 +68,7 @@ def _keep_freed_memory() -> None:
     glibc serves arrays from fresh pages until it has seen one as large freed; each new page costs more than
     the arithmetic done on it. The array here is never touched, so it costs nothing.
     """
-    del_me = np.empty(2**21)
-    del del_me
+    np.empty(2**21)
 
 
 class Memory:
@@ -78,9 +81,12 @@ class Memory:
         """Room for an array, apart from the memory that ``source`` lies in."""
         size = math.prod(shape)
         in_use = [held for held in self._held if np.may_share_memory(held, source)]
-        free = [held for held in self._held if not np.may_share_memory(held, source) and size <= len(held) <= 2 * size]
-        self._held = in_use
-        room = free[0] if free else np.empty(size, dtype=np.float64)
+        spare = [held for held in self._held if not np.may_share_memory(held, source)]
+        fits = spare and size <= len(spare[0]) <= 2 * size
+        room = spare[0] if fits else None
+        self._held, spare = in_use, []  # given up before anything new is asked for
+        if room is None:
+            room = np.empty(size, dtype=np.float64)
         self._held.append(room)
         return room[:size].view(dtype).reshape(shape)
 
@@ -92,7 +98,7 @@ class Memory:
 def travel(trip: Trip, source: np.ndarray, memory: Memory, work: np.dtype, result: np.dtype) -> np.ndarray:
     """One trip over ``source`` ``(left, group, right)``; its result, in memory of its own."""
     left, _, right = source.shape
-    in_place = trip.is_dense and source.dtype == result == work == np.float64  # BLAS reads and writes where it lies
+    in_place = trip.is_dense and source.dtype == result == work == np.float64  # for BLAS to read and write
     if in_place and trip.is_large and (right == 1 or right >= RUN or trip.uses_blas_threads):
         return _large(trip, source, memory.take((left, trip.after, right), result, source))
     direct = in_place and right >= _COLUMNS and not trip.is_large
@@ -115,7 +121,8 @@ def travel(trip: Trip, source: np.ndarray, memory: Memory, work: np.dtype, resul
 
 
 def _threads() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(cores, _MOST_THREADS)
 
 
 def _large(trip: Trip, source: np.ndarray, target: np.ndarray) -> np.ndarray:
@@ -134,7 +141,7 @@ def _matrix(op: LinearOperator) -> np.ndarray:
 
 
 def _block_size(trip: Trip, right: int) -> int:
-    """Matrices work best in the nearest cache; sums along an axis want long runs more than they want to be near."""
+    """Matrices work best in the nearest cache; sums along an axis prefer long runs to near ones."""
     if trip.is_dense:
         return _BLOCK
     if len(trip.ops) == 1 and right >= RUN:
@@ -156,7 +163,9 @@ def _blocks(left: int, extent: int, right: int, size: int) -> Iterator[Block]:
     yield from ((slice(i, i + step), slice(0, right)) for i in range(0, left, step))
 
 
-def _work(step: Step, trip: Trip, source: np.ndarray, target: np.ndarray, work: np.dtype, blocks: list[Block]) -> None:
+def _work(
+    step: Step, trip: Trip, source: np.ndarray, target: np.ndarray, work: np.dtype, blocks: list[Block]
+) -> None:
     for rows, run in blocks:
         step(trip, source[rows, :, run], target[rows, :, run], work)
 

@@ -5,12 +5,13 @@ A column of a product is a product of columns, so its power sum is the product o
     add-remove   sum_b w_b  prod_i  ||f_bi e_j||_p^p
     replace      sum_b w_b (prod_i a_bi + prod_i b_bi - 2 prod_i c_bi)
 
-with, for a pair of cells ``(j, k)`` of attribute ``i``, ``a = ||f e_j||^2``, ``b = ||f e_k||^2``, ``c = <f e_j, f e_k>``.
-Both are sums of products, maximised over one choice per attribute (``sums_of_products.py``). The same holds
-for the L1 distance of 0/1 columns, which is their squared L2 distance.
+with ``a = ||f e_j||^2``, ``b = ||f e_k||^2`` and ``c = <f e_j, f e_k>`` for a pair of cells ``(j, k)`` of
+attribute ``i``. Both are sums of products, maximised over one choice per attribute (``sums_of_products.py``).
+The same holds for the L1 distance of 0/1 columns, which is their squared L2 distance.
 
-For the L1 distance of other columns ``c = sum_r min(|u_r|, |v_r|)`` over entries of one sign gives an upper bound,
-because a product of minima is at most the minimum of products; choices that reach it are evaluated exactly.
+For the L1 distance of other columns ``c = sum_r min(|u_r|, |v_r|)`` over entries of one sign gives an upper
+bound, because a product of minima is at most the minimum of products; choices that reach it are evaluated
+exactly.
 """
 
 from __future__ import annotations
@@ -29,11 +30,13 @@ from tabulae.linalg.exact import integer_matmul
 from tabulae.linalg.explicit import Dense, Sparse
 from tabulae.linalg.kron import Kron
 from tabulae.linalg.merge import joint_classes, representatives
-from tabulae.linalg.operator import INT64_LIMIT, LinearOperator
-from tabulae.linalg.sums_of_products import Choices, maximise, undominated
+from tabulae.linalg.numbers import INT64_LIMIT
+from tabulae.linalg.operator import LinearOperator
+from tabulae.linalg.sums_of_products import Choices, extreme, maximise, undominated
 
 _VECTOR_LIMIT = 2**26  # cells for which a number each may be held
 _PAIR_CLASSES = 512  # classes of an attribute up to which all its pairs are listed
+_LISTED = 64  # classes whose pairs are listed beyond that, beside a bound on the others
 _SMALL_PRODUCT = 1024  # classes up to which a whole product is written out for L1 distances
 _OVERLAP_ENTRIES = 2**24  # entries of a factor's columns that may be compared pair by pair
 _VALUE_PAIRS = 2**16  # distinct pairs of values that an exact L1 distance may sum over
@@ -47,7 +50,7 @@ def largest_in_products(blocks: Blocks, p: int, *, replace: bool) -> Found | Non
         if blocks[0][0].shape[1] > _VECTOR_LIMIT and not known:
             raise too_many_columns(blocks[0][0].shape[1])
         return None
-    products = [op.ops for op, _ in blocks if isinstance(op, Kron)]
+    products = [tuple(op.ops) for op, _ in blocks if isinstance(op, Kron)]
     attributes = [Attribute(tuple(product[axis] for product in products)) for axis in range(len(products[0]))]
     if not replace:
         return _largest(blocks, attributes, p)
@@ -104,15 +107,21 @@ class Attribute:
         norms = self.norms(p)
         listed = np.arange(len(norms))
         if len(listed) > _PAIR_CLASSES:
-            largest = np.argsort(-norms.astype(np.float64).sum(axis=1), kind="stable")[: _PAIR_CLASSES // 2]
-            spread = np.linspace(0, len(listed) - 1, _PAIR_CLASSES // 2).astype(np.int64)
+            largest = np.argsort(-norms.astype(np.float64).sum(axis=1), kind="stable")[: _LISTED // 2]
+            spread = np.linspace(0, len(listed) - 1, _LISTED // 2).astype(np.int64)
             listed = np.unique(np.concatenate([largest, spread]))
         cells = self.first[listed]
         shared = [_overlaps(f, cells) if overlap else _inner_products(f, cells) for f in self.distinct]
         one, other = np.repeat(np.arange(len(cells)), len(cells)), np.tile(np.arange(len(cells)), len(cells))
-        parts = [norms[listed[one]], norms[listed[other]], _table([c.reshape(-1) for c in shared], integer=self.integer)]
+        parts = [
+            norms[listed[one]],
+            norms[listed[other]],
+            _table([c.reshape(-1) for c in shared], integer=self.integer),
+        ]
         attained = (one == other) if overlap else np.ones(len(one), dtype=bool)
-        choices = Choices(np.concatenate(parts, axis=1), attained, np.stack([cells[one], cells[other]], axis=1))
+        choices = Choices(
+            np.concatenate(parts, axis=1), attained, np.stack([cells[one], cells[other]], axis=1)
+        )
         return choices if len(listed) == len(norms) else _with_bound(choices, norms, self)
 
     @property
@@ -134,16 +143,17 @@ def _largest(blocks: Blocks, attributes: Sequence[Attribute], p: int) -> Found:
 def _largest_difference(blocks: Blocks, attributes: Sequence[Attribute], p: int, *, overlap: bool) -> Found:
     weights, denominator = whole_weights(blocks)
     unsigned = overlap or all(attribute.is_unsigned for attribute in attributes)
-    column, column_is_exact = _largest(blocks, attributes, p)
+    column, _ = _largest(blocks, attributes, p)
     bound = column * (2 if p == 1 or unsigned else 4)
     if not unsigned and any(len(attribute.first) > _PAIR_CLASSES for attribute in attributes):
         return bound, False
     choices = []
-    for axis, attribute in enumerate(attributes):
+    for attribute in attributes:
         pairs = attribute.pairs(p, overlap=overlap)
         if unsigned:  # before expanding: few columns to compare
-            count = len(attribute.distinct)
-            pairs = pairs[undominated(pairs, np.repeat(np.array([1, 1, -1]), count), [])] if axis >= 0 else pairs
+            directions = np.repeat(np.array([1, 1, -1]), len(attribute.distinct))
+            pairs = pairs[undominated(pairs, directions, [])]
+        pairs = pairs[extreme(pairs)]
         shift = attribute.column_of[:, None] + len(attribute.distinct) * np.arange(3)
         choices.append(_expand(pairs, shift.T.reshape(-1)))
     gains = [*weights, *weights, *(-2 * weight for weight in weights)]
@@ -175,7 +185,9 @@ def _common_dtype(choices: list[Choices], gains: Sequence[int]) -> tuple[list[Ch
     else:
         bound = [abs(gain) for gain in gains]
         for member in choices:
-            bound = [b * max(1, int(v)) for b, v in zip(bound, np.abs(member.values).max(axis=0), strict=True)]
+            bound = [
+                b * max(1, int(v)) for b, v in zip(bound, np.abs(member.values).max(axis=0), strict=True)
+            ]
         kind = np.int64 if 2 * sum(bound) < INT64_LIMIT else object
     members = [Choices(m.values.astype(kind), m.attained, m.cells) for m in choices]
     return members, np.array(gains, dtype=object).astype(kind)
@@ -198,7 +210,9 @@ def _is_small(blocks: Blocks, attributes: Sequence[Attribute]) -> bool:
     classes = math.prod(len(attribute.first) for attribute in attributes)
     rows = sum(op.shape[0] for op, _ in blocks)
     cells = blocks[0][0].shape[1]
-    return classes <= _SMALL_PRODUCT and cells <= 64 * _SMALL_PRODUCT and rows * classes**2 <= 2**30
+    fits = all(op.abs_entry_max() * rows < 2**62 for op, _ in blocks)  # else in Python integers, slowly
+    work = rows * classes**2
+    return classes <= _SMALL_PRODUCT and cells <= 64 * _SMALL_PRODUCT and work <= 2**32 and fits
 
 
 def _is_unsigned(op: LinearOperator) -> bool:
@@ -221,13 +235,12 @@ def _inner_products(factor: LinearOperator, cells: np.ndarray) -> np.ndarray:
     if factor.shape[0] * len(cells) <= _OVERLAP_ENTRIES:
         columns = factor.columns(cells)
         return integer_matmul(np.ascontiguousarray(columns.T), columns)
-    units = np.zeros((factor.shape[1], len(cells)), dtype=np.int64)
-    units[cells, np.arange(len(cells))] = 1
-    return factor.gram().matmat(units)[cells]
+    gram = factor.gram()
+    return np.concatenate([gram.columns(cells[j : j + 1])[cells] for j in range(len(cells))], axis=1)
 
 
 def _overlaps(factor: LinearOperator, cells: np.ndarray) -> np.ndarray:
-    """``sum_r min(|u_r|, |v_r|)`` over the rows where the columns have one sign; 0 where that takes too long."""
+    """``sum_r min(|u_r|, |v_r|)`` over the rows where two columns have one sign; 0 if that takes too long."""
     if factor.binary:
         return _inner_products(factor, cells)
     shared = np.zeros((len(cells), len(cells)), dtype=np.int64 if factor.integer else np.float64)
@@ -245,13 +258,19 @@ def _overlaps(factor: LinearOperator, cells: np.ndarray) -> np.ndarray:
 
 
 def _with_bound(choices: Choices, norms: np.ndarray, attribute: Attribute) -> Choices:
-    """Pairs left out are bounded by the largest columns sharing nothing; equal cells are all listed."""
+    """Pairs left out are bounded by the largest columns sharing nothing; equal cells are all listed.
+
+    Under a factor whose columns are all equal, such as a total, two cells share the whole column.
+    """
     largest = norms.max(axis=0)
-    bound = np.concatenate([largest, largest, largest * 0])[None]
+    alike = np.array([not factor.column_classes().any() for factor in attribute.distinct])
+    bound = np.concatenate([largest, largest, np.where(alike, largest, largest * 0)])[None]
+    some = representatives(joint_classes([np.unique(column, return_inverse=True)[1] for column in norms.T]))
+    norms, first = norms[some], attribute.first[some]
     same = np.concatenate([norms, norms, norms], axis=1)
     values = np.concatenate([choices.values, same, bound])
     attained = np.concatenate([choices.attained, np.ones(len(norms), dtype=bool), [False]])
-    cells = np.concatenate([choices.cells, np.repeat(attribute.first[:, None], 2, axis=1), [[-1, -1]]])
+    cells = np.concatenate([choices.cells, np.repeat(first[:, None], 2, axis=1), [[-1, -1]]])
     return Choices(values, attained, cells)
 
 

@@ -30,7 +30,9 @@ def merge_columns(ops: Sequence[LinearOperator]) -> Partition:
     members = check_operators(ops, "merge_columns")
     widths = {op.shape[1] for op in members}
     if len(widths) != 1:
-        raise InvalidArgument(f"merge_columns needs operators over the same cells, not over {sorted(widths)} cells")
+        raise InvalidArgument(
+            f"merge_columns needs operators over the same cells, not over {sorted(widths)} cells"
+        )
     return Partition(joint_classes([op.column_classes() for op in dict.fromkeys(members)]))
 
 
@@ -38,7 +40,9 @@ def joint_classes(labels: Sequence[np.ndarray]) -> np.ndarray:
     """Labels of the tuples formed by several label vectors, numbered by first appearance."""
     joint = labels[0]
     for other in labels[1:]:
-        joint = renumber(joint * (int(other.max()) + 1) + other)
+        low, high = int(other.min()), int(other.max())
+        if low < high:
+            joint = renumber(joint * (high - low + 1) + (other - low))
     return renumber(joint)
 
 
@@ -54,7 +58,9 @@ def classes_of_rows(rows: np.ndarray) -> np.ndarray:
     """A label for every row of an array, equal exactly where the rows are equal."""
     plain = np.ascontiguousarray(rows + 0 if rows.dtype.kind != "f" else rows + 0.0)  # -0.0 equals 0.0
     seen: dict[bytes, int] = {}
-    return np.fromiter((seen.setdefault(row.tobytes(), len(seen)) for row in plain), np.int64, count=len(plain))
+    return np.fromiter(
+        (seen.setdefault(row.tobytes(), len(seen)) for row in plain), np.int64, count=len(plain)
+    )
 
 
 def representatives(labels: np.ndarray) -> np.ndarray:

@@ -12,19 +12,27 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tabulae.errors import InvalidArgument, Unsupported
+from tabulae.linalg.numbers import (
+    EXACT_FLOAT_LIMIT,
+    INT64_LIMIT,
+    check_power,
+    largest_abs_sum,
+    power_sums,
+    upper_bound,
+)
 
 if TYPE_CHECKING:
     from tabulae.linalg.sensitivity import Sensitivity
 
-INT64_LIMIT = 2**63
-EXACT_FLOAT_LIMIT = 2**53  # integers below this are exact in float64
 DENSE_LIMIT = 2**29  # entries: 4 GiB
+_UNIT_ENTRIES = 2**24  # of the unit vectors that pick columns, at once
 _SCAN_LIMIT = 2**32  # entries that a default may visit a slice at a time
 
 
@@ -78,7 +86,9 @@ class LinearOperator(ABC):
         return self.matmat(block)
 
     def __rmatmul__(self, x: Any) -> np.ndarray:
-        raise InvalidArgument(f"{self!r} multiplies from the left only: write (op.T @ x.T).T instead of x @ op")
+        raise InvalidArgument(
+            f"{self!r} multiplies from the left only: write (op.T @ x.T).T instead of x @ op"
+        )
 
     def along(self, x: np.ndarray) -> np.ndarray:
         """Apply the matrix to the middle axis of ``x``: ``(left, n, right) -> (left, m, right)``."""
@@ -106,8 +116,8 @@ class LinearOperator(ABC):
         whole = array.astype(np.int64, copy=False)
         if self.bound(whole) >= INT64_LIMIT:
             raise Unsupported(
-                f"{self!r} times this array may exceed 64-bit integers: divide it into smaller parts, or pass "
-                "a float64 array to compute with rounding"
+                f"{self!r} times this array may exceed 64-bit integers: divide it into smaller parts, or "
+                "pass a float64 array to compute with rounding"
             )
         return whole
 
@@ -120,21 +130,33 @@ class LinearOperator(ABC):
         if by_row < EXACT_FLOAT_LIMIT:
             return by_row
         entry = max(1, math.ceil(self.abs_entry_max()))
-        return min(by_row, _largest_abs_sum(x, largest) * entry)
+        return min(by_row, largest_abs_sum(x, largest) * entry)
 
     # what the matrix is ----------------------------------------------------------------------
     def dense(self) -> np.ndarray:
         """The matrix itself, ``int64`` if ``integer`` and ``float64`` otherwise. Refused above 4 GiB."""
         m, n = self.shape
         if m * n > DENSE_LIMIT:
-            raise Unsupported(f"{self!r} would take {8 * m * n / 2**30:.0f} GiB as a dense matrix: multiply by it instead")
+            raise Unsupported(
+                f"{self!r} would take {8 * m * n / 2**30:.0f} GiB as a dense matrix: multiply by it instead"
+            )
+        self._check_entries()
         return self.matmat(np.eye(n, dtype=np.int64 if self.integer else np.float64))
 
     def columns(self, index: np.ndarray) -> np.ndarray:
         """The columns ``index`` of the matrix, ``m x len(index)``."""
-        block = np.zeros((self.shape[1], len(index)), dtype=np.int64 if self.integer else np.float64)
-        block[index, np.arange(len(index))] = 1
-        return self.matmat(block)
+        self._check_entries()
+        step = max(1, _UNIT_ENTRIES // self.shape[1])
+        parts = [self._few_columns(index[start : start + step]) for start in range(0, len(index), step)]
+        return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
+
+    def _few_columns(self, index: np.ndarray) -> np.ndarray:
+        units = np.zeros((self.shape[1], len(index)), dtype=np.int64 if self.integer else np.float64)
+        units[index, np.arange(len(index))] = 1
+        return self.matmat(units)
+
+    def _check_entries(self) -> None:  # noqa: B027  (only products and sums of operators have something to refuse)
+        """Refuse to write out integers that could exceed int64."""
 
     def gram(self) -> LinearOperator:
         """``A'A``, ``n x n``."""
@@ -152,7 +174,7 @@ class LinearOperator(ABC):
     def abs_row_sum_max(self) -> int | float:
         """An upper bound of ``max_i sum_j |a_ij|``: how far a product can grow."""
         total = sum(np.abs(part).sum(axis=1) for _, part in self._slices())
-        return _upper(total, self.shape[1])
+        return upper_bound(total, self.shape[1])
 
     def abs_entry_max(self) -> int | float:
         """An upper bound of ``max_ij |a_ij|``."""
@@ -164,11 +186,10 @@ class LinearOperator(ABC):
         ``p`` is 1 or 2. The dtype is ``int64``, or ``object`` (Python integers) where that could overflow.
         """
         check_power(p)
-        parts = [power_sums(part, p) for _, part in self._slices()]
-        return np.concatenate(parts)
+        return np.concatenate([power_sums(part, p) for _, part in self._slices()])
 
     def column_classes(self) -> np.ndarray:
-        """A label for every column: equal labels if and only if equal columns, numbered by first appearance."""
+        """A label for every column, equal exactly where columns are equal, numbered by first appearance."""
         from tabulae.linalg.merge import classes_of_rows
 
         rows = np.concatenate([np.ascontiguousarray(part.T) for _, part in self._slices()])
@@ -198,11 +219,13 @@ class LinearOperator(ABC):
         """``max_{j,k} ||a_j - a_k||_p^p`` where a closed form is known, else ``None``."""
         return None
 
-    def _slices(self) -> list[tuple[int, np.ndarray]] | Any:
+    def _slices(self) -> Iterator[tuple[int, np.ndarray]]:
         """The dense matrix, some columns at a time: ``(first column, m x width)``."""
         m, n = self.shape
         if m * n > _SCAN_LIMIT:
-            raise Unsupported(f"{self!r} is too large to scan column by column, and its structure gives no shortcut")
+            raise Unsupported(
+                f"{self!r} is too large to scan column by column, and its structure gives no shortcut"
+            )
         width = max(1, 2**22 // m)
         for start in range(0, n, width):
             yield start, self.columns(np.arange(start, min(n, start + width)))
@@ -297,7 +320,7 @@ class Transposed(AxisOperator):
         return self.op.pinv().T
 
     def abs_row_sum_max(self) -> int | float:
-        return _upper(self.op.column_norms(1), self.shape[1])
+        return upper_bound(self.op.column_norms(1), self.shape[1])
 
     def abs_entry_max(self) -> int | float:
         return self.op.abs_entry_max()
@@ -306,36 +329,17 @@ class Transposed(AxisOperator):
         return f"{self.op!r}.T"
 
 
-def power_sums(columns: np.ndarray, p: int) -> np.ndarray:
-    """``sum_i |a_ij|^p`` of a dense block; integers stay exact, as Python integers where int64 could overflow."""
-    magnitude = np.abs(columns)
-    if columns.dtype == np.float64:
-        return (magnitude if p == 1 else magnitude * magnitude).sum(axis=0)
-    largest = int(magnitude.max()) if magnitude.size else 0
-    if largest**p * columns.shape[0] >= INT64_LIMIT:
-        magnitude = magnitude.astype(object)
-    return (magnitude if p == 1 else magnitude * magnitude).sum(axis=0)
-
-
-def check_power(p: int) -> None:
-    """Refuse a norm other than L1 and L2."""
-    if isinstance(p, bool) or p not in (1, 2):
-        raise InvalidArgument(f"the norm is p = 1 or p = 2, not {p!r}")
-
-
-def check_size(value: Any, name: str) -> int:
-    """A size as a Python integer, at least 1."""
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise InvalidArgument(f"{name} must be an integer of at least 1, not {value!r}")
-    size = int(value.__index__())
-    if size < 1:
-        raise InvalidArgument(f"{name} must be at least 1, not {size}")
-    return size
+def refuse_large_entries(op: LinearOperator) -> None:
+    """Refuse an integer operator whose entries may exceed int64."""
+    if op.integer and op.abs_entry_max() >= INT64_LIMIT:
+        raise Unsupported(
+            f"entries of {op!r} may exceed 64-bit integers: multiply by it instead of writing it out"
+        )
 
 
 def check_operators(ops: Any, name: str) -> tuple[LinearOperator, ...]:
     """A non-empty tuple of operators."""
-    if isinstance(ops, LinearOperator) or isinstance(ops, np.ndarray):
+    if isinstance(ops, (LinearOperator, np.ndarray)):
         raise InvalidArgument(f"{name} takes a list of operators: {name}([op, ...])")
     members = tuple(ops)
     if not members:
@@ -343,23 +347,15 @@ def check_operators(ops: Any, name: str) -> tuple[LinearOperator, ...]:
     for position, member in enumerate(members):
         if not isinstance(member, LinearOperator):
             raise InvalidArgument(
-                f"{name}: item {position} is a {type(member).__name__}, not an operator: wrap a matrix in Dense(...)"
+                f"{name}: item {position} is a {type(member).__name__}, not an operator: "
+                "wrap a matrix in Dense(...)"
             )
     return members
 
 
-def _upper(sums: Any, terms: int) -> int | float:
-    """The largest of some sums, rounded up past the error of summing ``terms`` floats."""
-    largest = np.max(sums)
-    if isinstance(largest, np.floating):
-        return float(largest) * (1 + 4 * (terms + 2) * 2.0**-53)
-    return int(largest)
-
-
-def _largest_abs_sum(x: np.ndarray, largest: int) -> int:
-    """``max_k sum_j |x_jk|`` of an integer block, exactly."""
-    if largest * x.shape[0] < INT64_LIMIT:
-        return int(np.abs(x).sum(axis=0).max())
-    high = np.abs(x >> 32).sum(axis=0).astype(object)
-    low = (x & 0xFFFFFFFF).sum(axis=0).astype(object)
-    return int(np.max(high * 2**32 + low))
+def write(op: LinearOperator, x: np.ndarray, out: np.ndarray) -> None:
+    """``op`` along the middle axis of ``x``, written to ``out``."""
+    if isinstance(op, AxisOperator):
+        op.along_to(x, out)
+    else:
+        np.copyto(out, op.along(x), casting="unsafe")

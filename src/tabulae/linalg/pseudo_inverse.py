@@ -14,7 +14,9 @@ from tabulae.linalg.operator import LinearOperator
 
 DENSE_CELLS = 4096  # columns (or rows) up to which a dense inverse is formed
 _DENSE_ENTRIES = 2**25  # 256 MiB
-_ITERATION_TOLERANCE = 1e-13
+_SAFE = 1e-8  # reciprocal condition above which a triangular factor is inverted as it is
+_TOLERANCE = 1e-13
+_LEAST_STEPS, _STEPS_PER_CELL = 1000, 4  # of the iteration, before it is given up
 
 
 def pseudo_inverse(op: LinearOperator) -> LinearOperator:
@@ -33,7 +35,7 @@ def pseudo_inverse(op: LinearOperator) -> LinearOperator:
         return Dense(dense_pinv(op.dense().astype(np.float64)))
     if m < n:
         return pseudo_inverse(op.T).T
-    return Product(Dense(gram_pinv(op.gram().dense().astype(np.float64))), op.T)
+    return Product(Dense(_gram_pinv(op.gram().dense().astype(np.float64))), op.T)
 
 
 def dense_pinv(matrix: np.ndarray) -> np.ndarray:
@@ -41,18 +43,18 @@ def dense_pinv(matrix: np.ndarray) -> np.ndarray:
     m, n = matrix.shape
     if m < n:
         return np.ascontiguousarray(dense_pinv(matrix.T).T)
-    q, r = scipy.linalg.qr(matrix, mode="economic", check_finite=False)
+    q, r = np.linalg.qr(matrix)
     diagonal = np.abs(np.diag(r))
-    if diagonal.min() > 0:
-        reciprocal, _ = scipy.linalg.lapack.dtrcon(r, norm="1", uplo="U", diag="N")
-        if reciprocal > 1e-8:
-            return scipy.linalg.solve_triangular(r, q.T, check_finite=False)
-    return scipy.linalg.pinv(r, check_finite=False) @ q.T
+    if diagonal.min() > _SAFE * diagonal.max():
+        inverse = scipy.linalg.solve_triangular(r, np.eye(n), check_finite=False)
+        if np.linalg.norm(inverse, 1) * np.linalg.norm(r, 1) < 1 / _SAFE:
+            return inverse @ q.T
+    return np.linalg.pinv(r, rcond=max(m, n) * 2.0**-52) @ q.T
 
 
-def gram_pinv(gram: np.ndarray) -> np.ndarray:
+def _gram_pinv(gram: np.ndarray) -> np.ndarray:
     """The pseudo-inverse of a positive semidefinite matrix."""
-    return scipy.linalg.pinvh((gram + gram.T) / 2, check_finite=False)
+    return np.linalg.pinv((gram + gram.T) / 2, rcond=len(gram) * 2.0**-52, hermitian=True)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -82,22 +84,32 @@ class IterativeInverse(LinearOperator):
         return self.op
 
     def matmat(self, x: np.ndarray) -> np.ndarray:
-        forward, adjoint = self.op, self.op.T
-        matrix = scipy.sparse.linalg.LinearOperator(
-            shape=forward.shape, matvec=lambda v: forward @ v.reshape(-1), rmatvec=lambda v: adjoint @ v.reshape(-1),
-            dtype=np.float64,
-        )  # fmt: skip
-        columns = [self._solve(matrix, column) for column in np.asarray(x, dtype=np.float64).T]
+        problem = _AsScipy(self.op)
+        columns = [self._solve(problem, column) for column in np.asarray(x, dtype=np.float64).T]
         return np.stack(columns, axis=1) if columns else np.zeros((self.shape[0], 0))
 
-    def _solve(self, matrix: Any, target: np.ndarray) -> np.ndarray:
-        limit = max(1000, 4 * min(self.shape))
+    def _solve(self, problem: _AsScipy, target: np.ndarray) -> np.ndarray:
+        limit = max(_LEAST_STEPS, _STEPS_PER_CELL * min(self.shape))
         solution, stopped, *_ = scipy.sparse.linalg.lsmr(
-            matrix, target, atol=_ITERATION_TOLERANCE, btol=_ITERATION_TOLERANCE, conlim=0, maxiter=limit
+            problem, target, atol=_TOLERANCE, btol=_TOLERANCE, conlim=0, maxiter=limit
         )
         if stopped == 7:
             raise Unsupported(
-                f"the least-squares iteration for {self.op!r} did not converge in {limit} steps: use a strategy "
-                "whose blocks share a Kronecker structure, or merge identical columns first"
+                f"the least-squares iteration for {self.op!r} did not converge in {limit} steps: use a "
+                "strategy whose blocks share a Kronecker structure, or merge identical columns first"
             )
         return solution
+
+
+class _AsScipy(scipy.sparse.linalg.LinearOperator):
+    """An operator as scipy's iterative solvers take it."""
+
+    def __init__(self, op: LinearOperator) -> None:
+        super().__init__(dtype=np.dtype(np.float64), shape=op.shape)
+        self._op, self._adjoint_op = op, op.T
+
+    def _matvec(self, x: np.ndarray) -> np.ndarray:
+        return self._op @ np.asarray(x, dtype=np.float64).reshape(-1)
+
+    def _rmatvec(self, x: np.ndarray) -> np.ndarray:
+        return self._adjoint_op @ np.asarray(x, dtype=np.float64).reshape(-1)

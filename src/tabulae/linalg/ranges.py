@@ -13,8 +13,8 @@ import numpy as np
 import scipy.sparse
 
 from tabulae.errors import InvalidArgument
-from tabulae.linalg.operator import INT64_LIMIT, AxisOperator, LinearOperator, check_power, check_size
-
+from tabulae.linalg.numbers import INT64_LIMIT, check_power, check_size
+from tabulae.linalg.operator import AxisOperator, LinearOperator
 
 _LONG_SLICE = 512  # numbers from which adding a slice costs more than calling numpy to do it
 _STRETCH = 32
@@ -78,10 +78,7 @@ class Prefix(OrderedQueries):
         running_sum(y[:, ::-1], out[:, ::-1])
 
     def pinv(self) -> LinearOperator:
-        from tabulae.linalg.explicit import Sparse
-
-        ones = np.ones(self.n, dtype=np.int64)
-        return Sparse(scipy.sparse.diags([ones, -ones[1:]], [0, -1], format="csr", dtype=np.int64))
+        return _banded(self.n, {0: 1, -1: -1})
 
     def column_norms(self, p: int) -> np.ndarray:
         check_power(p)
@@ -182,12 +179,9 @@ class AllRangeGram(AxisOperator):
         return self.along(y)
 
     def pinv(self) -> LinearOperator:
-        from tabulae.linalg.algebra import Scaled
-        from tabulae.linalg.explicit import Sparse
+        from tabulae.linalg.scaled import Scaled
 
-        twos, ones = np.full(self.n, 2, dtype=np.int64), np.ones(self.n - 1, dtype=np.int64)
-        inner = scipy.sparse.diags([-ones, twos, -ones], [-1, 0, 1], format="csr", dtype=np.int64)
-        return Scaled(Sparse(inner), Fraction(1, self.n + 1))
+        return Scaled(_banded(self.n, {-1: -1, 0: 2, 1: -1}), Fraction(1, self.n + 1))
 
     def abs_row_sum_max(self) -> int:
         middle = (self.n + 1) // 2
@@ -283,6 +277,16 @@ class WidthRange(OrderedQueries):
         return f"WidthRange({self.n}, {self.width})"
 
 
+def _banded(n: int, bands: dict[int, int]) -> LinearOperator:
+    """The ``n x n`` matrix with a constant on each of some diagonals."""
+    from tabulae.linalg.explicit import Sparse
+
+    row = np.concatenate([np.arange(max(0, -offset), min(n, n - offset)) for offset in bands])
+    column = np.concatenate([np.arange(max(0, offset), min(n, n + offset)) for offset in bands])
+    value = np.concatenate([np.full(n - abs(offset), entry) for offset, entry in bands.items()])
+    return Sparse(scipy.sparse.csr_array((value, (row, column)), shape=(n, n)))
+
+
 def running_sum(x: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
     """Cumulative sums along the middle axis of ``(left, n, right)``.
 
@@ -299,7 +303,9 @@ def running_sum(x: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
     stretches = n // _STRETCH
     main = stretches * _STRETCH
     inside = out[:, :main].reshape(left, stretches, _STRETCH, right)
-    _add_slices(np.moveaxis(x[:, :main].reshape(left, stretches, _STRETCH, right), 2, 0), np.moveaxis(inside, 2, 0))
+    _add_slices(
+        np.moveaxis(x[:, :main].reshape(left, stretches, _STRETCH, right), 2, 0), np.moveaxis(inside, 2, 0)
+    )
     totals = running_sum(np.ascontiguousarray(inside[:, :, -1]))
     inside[:, 1:] += totals[:, :-1, None]
     if main < n:

@@ -19,7 +19,8 @@ from fractions import Fraction
 from typing import Any
 
 from tabulae.errors import InvalidArgument
-from tabulae.linalg.operator import LinearOperator, check_operators, check_power
+from tabulae.linalg.numbers import check_power
+from tabulae.linalg.operator import LinearOperator, check_operators
 
 NEIGHBOURS = ("add-remove", "replace")
 
@@ -34,14 +35,15 @@ class Sensitivity(float):
 
     power: Fraction
     is_exact: bool
+    _p: int
 
-    def __new__(cls, power: Fraction | int, p: int, is_exact: bool) -> Sensitivity:
+    def __new__(cls, power: Fraction | int, p: int, *, is_exact: bool) -> Sensitivity:
         self = super().__new__(cls, _root_up(Fraction(power), p))
-        self.power, self.is_exact = Fraction(power), is_exact
+        self.power, self.is_exact, self._p = Fraction(power), is_exact, p
         return self
 
-    def __getnewargs__(self) -> tuple[Any, ...]:
-        return (self.power, 1, self.is_exact)
+    def __getnewargs_ex__(self) -> tuple[tuple[Fraction, int], dict[str, bool]]:
+        return (self.power, self._p), {"is_exact": self.is_exact}
 
     def __repr__(self) -> str:
         return f"Sensitivity({float(self)!r}, power={self.power}, is_exact={self.is_exact})"
@@ -53,16 +55,17 @@ def weighted_sensitivity(
     """The largest weighted distance, over neighbours, between the answers of several blocks.
 
     Args:
-        blocks: pairs ``(A_i, w_i)`` over the same ``n`` cells, ``w_i >= 0``. Stacks and Kronecker products are
-            taken apart; products over the same attributes are never multiplied out.
+        blocks: pairs ``(A_i, w_i)`` over the same ``n`` cells, ``w_i >= 0``. Stacks are taken apart, and
+            Kronecker products over the same attributes are never multiplied out.
         p: 1 or 2.
         neighbours: "add-remove" or "replace".
 
     Returns:
-        A ``Sensitivity`` whose ``power`` is ``max sum_i w_i ||.||_p^p``, and whose float value is its p-th root.
+        A ``Sensitivity`` whose ``power`` is ``max sum_i w_i ||.||_p^p``, and whose value is its p-th root.
 
     Raises:
-        InvalidArgument: for another norm or name of neighbours, a negative weight, or blocks over different cells.
+        InvalidArgument: for another norm or name of neighbours, a negative weight, or blocks over different
+            cells.
 
     >>> from tabulae.linalg import Identity, Total
     >>> weighted_sensitivity([(Identity(3), Fraction(1, 2)), (Total(3), Fraction(1, 3))], 2).power
@@ -70,6 +73,7 @@ def weighted_sensitivity(
     """
     from tabulae.linalg.column_pairs import largest_column, largest_pair
     from tabulae.linalg.kron_sensitivity import largest_in_products
+    from tabulae.linalg.signed_sums import without_sums
 
     check_power(p)
     if neighbours not in NEIGHBOURS:
@@ -77,16 +81,19 @@ def weighted_sensitivity(
     check_operators([op for op, _ in blocks], "weighted_sensitivity")
     widths = {op.shape[1] for op, _ in blocks}
     if len(widths) != 1:
-        raise InvalidArgument(f"weighted_sensitivity needs blocks over the same cells, not over {sorted(widths)} cells")
-    parts = [part for op, weight in blocks for part in take_apart(op, _weight(weight), p)]
-    if not parts:
-        return Sensitivity(0, p, True)
+        raise InvalidArgument(
+            f"weighted_sensitivity needs blocks over the same cells, not over {sorted(widths)} cells"
+        )
     replace = neighbours == "replace"
+    plain, attained = without_sums([(op, _weight(weight)) for op, weight in blocks], p, replace=replace)
+    parts = [part for op, weight in plain for part in take_apart(op, weight, p)]
+    if not parts:
+        return Sensitivity(0, p, is_exact=True)
     found = largest_in_products(parts, p, replace=replace)
     if found is None:
         found = largest_pair(parts, p) if replace else largest_column(parts, p)
     power, is_exact = found
-    return Sensitivity(power, p, is_exact)
+    return Sensitivity(power, p, is_exact=is_exact and attained)
 
 
 def take_apart(op: LinearOperator, weight: Fraction, p: int) -> list[tuple[LinearOperator, Fraction]]:
@@ -99,9 +106,11 @@ def take_apart(op: LinearOperator, weight: Fraction, p: int) -> list[tuple[Linea
 
 
 def _parts(op: LinearOperator, weight: Fraction, p: int) -> list[tuple[LinearOperator, Fraction]]:
-    from tabulae.linalg.algebra import Permuted, Scaled, Stack
     from tabulae.linalg.explicit import Dense
     from tabulae.linalg.kron import Kron
+    from tabulae.linalg.permuted import Permuted
+    from tabulae.linalg.scaled import Scaled
+    from tabulae.linalg.stack import Stack
 
     if isinstance(op, Dense):
         whole, exponent = op.on_grid()
@@ -127,7 +136,11 @@ def _parts(op: LinearOperator, weight: Fraction, p: int) -> list[tuple[LinearOpe
 
 
 def _weight(weight: Any) -> Fraction:
-    if isinstance(weight, bool) or not isinstance(weight, (int, Fraction, float)) or not 0 <= weight < math.inf:
+    if (
+        isinstance(weight, bool)
+        or not isinstance(weight, (int, Fraction, float))
+        or not 0 <= weight < math.inf
+    ):
         raise InvalidArgument(f"a weight must be a Fraction of at least 0, not {weight!r}")
     return Fraction(weight)
 

@@ -11,7 +11,8 @@ import scipy.sparse
 
 from tabulae.errors import InvalidArgument
 from tabulae.linalg.digest import digest, frozen
-from tabulae.linalg.operator import AxisOperator, LinearOperator, check_power, check_size
+from tabulae.linalg.numbers import check_power, check_size
+from tabulae.linalg.operator import AxisOperator, LinearOperator
 
 if TYPE_CHECKING:
     from tabulae.linalg.explicit import Sparse
@@ -122,7 +123,7 @@ class Total(AxisOperator):
         return np.repeat(y, self.n, axis=1)
 
     def pinv(self) -> LinearOperator:
-        from tabulae.linalg.algebra import reciprocal
+        from tabulae.linalg.scaled import reciprocal
 
         return reciprocal(self.T, self.n)
 
@@ -161,7 +162,7 @@ class Partition(AxisOperator):
     [4, 2]
     """
 
-    classes: np.ndarray
+    classes: Any  # an int64 array once built
     count: int | None = None
 
     def __post_init__(self) -> None:
@@ -169,7 +170,11 @@ class Partition(AxisOperator):
         if classes.ndim != 1 or classes.size == 0 or classes.dtype.kind not in "iu":
             raise InvalidArgument("Partition(classes): classes must be a non-empty 1-D array of integers")
         classes = frozen(classes.astype(np.int64))
-        count = max(1, int(classes.max()) + 1) if self.count is None else check_size(self.count, "Partition: count")
+        count = (
+            max(1, int(classes.max()) + 1)
+            if self.count is None
+            else check_size(self.count, "Partition: count")
+        )
         if classes.min() < -1 or classes.max() >= count:
             raise InvalidArgument(f"Partition: labels must lie in -1 .. {count - 1} (-1: in no class)")
         object.__setattr__(self, "classes", classes)
@@ -255,13 +260,15 @@ class Diagonal(AxisOperator):
     [2, 3]
     """
 
-    values: np.ndarray
+    values: Any  # an array once built
 
     def __post_init__(self) -> None:
         values = np.asarray(self.values)
         if values.ndim != 1 or values.size == 0 or values.dtype.kind not in "iuf":
             raise InvalidArgument("Diagonal(values): values must be a non-empty 1-D array of real numbers")
-        object.__setattr__(self, "values", frozen(values.astype(np.int64 if values.dtype.kind in "iu" else np.float64)))
+        object.__setattr__(
+            self, "values", frozen(values.astype(np.int64 if values.dtype.kind in "iu" else np.float64))
+        )
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -298,7 +305,7 @@ class Diagonal(AxisOperator):
         return np.abs(self.values).max().item()
 
     def column_norms(self, p: int) -> np.ndarray:
-        from tabulae.linalg.operator import power_sums
+        from tabulae.linalg.numbers import power_sums
 
         check_power(p)
         return power_sums(self.values[None], p)

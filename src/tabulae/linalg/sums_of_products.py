@@ -15,13 +15,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tabulae.linalg.merge import joint_classes, representatives
+
 Number = int | float
 Evaluate = Callable[[np.ndarray], "int | None"]
 
 _NUMBERS = 2**24  # numbers that partial choices may hold
 _SLOW_NUMBERS = 2**20  # the same for Python integers
-_COMPARISONS = 2**28  # comparisons that one pruning may take
-_EVALUATIONS = 64
+_COMPARISONS = 2**26  # comparisons that one pruning may take
+_EVALUATIONS = 64  # choices that are evaluated exactly where sums are only bounds
+_MIDPOINTS = 1024  # choices up to which all pairs are looked at
+_PRUNABLE = 2**23  # numbers up to which partial choices are compared with each other
 
 
 @dataclass(frozen=True)
@@ -29,7 +33,7 @@ class Choices:
     """The choices for one attribute, or partial choices for several.
 
     ``values`` is ``(choices, columns)``. ``attained`` marks choices that exist, rather than only bound some
-    that do. ``cells`` names the pair of cells of each attribute that is already chosen, ``(choices, 2 x attributes)``.
+    that do. ``cells`` names the pair of cells chosen in each attribute, ``(choices, 2 x attributes)``.
     """
 
     values: np.ndarray
@@ -51,11 +55,13 @@ class Maximum:
     is_exact: bool
 
 
-def maximise(choices: Sequence[Choices], gains: np.ndarray, evaluate: Evaluate | None = None) -> Maximum | None:
+def maximise(
+    choices: Sequence[Choices], gains: np.ndarray, evaluate: Evaluate | None = None
+) -> Maximum | None:
     """The largest sum, or an upper bound of it; ``None`` when values of both signs leave too many choices.
 
     Args:
-        choices: for every attribute, values ``(K_i, M)`` of one dtype: int64, object (Python integers) or float64.
+        choices: for every attribute, values ``(K_i, M)``: int64, object (Python integers) or float64.
         gains: the coefficients ``g``, ``(M,)``.
         evaluate: when the sum only bounds what is wanted, the exact value of a choice of cells (or ``None``).
     """
@@ -64,7 +70,9 @@ def maximise(choices: Sequence[Choices], gains: np.ndarray, evaluate: Evaluate |
     slack = _slack(members, gains)
     found = _climb(members, gains, evaluate, np.argsort(order))
     best = float(found) - slack if found is not None else -np.inf
-    partial = Choices(np.ones((1, len(gains)), members[0].values.dtype), np.ones(1, bool), np.zeros((1, 0), np.int64))
+    partial = Choices(
+        np.ones((1, len(gains)), members[0].values.dtype), np.ones(1, bool), np.zeros((1, 0), np.int64)
+    )
     for step, member in enumerate(members[:-1]):
         rest = members[step + 1 :]
         partial = _reduced(partial, len(member), gains, [member, *rest])
@@ -82,16 +90,21 @@ def undominated(choices: Choices, gains: np.ndarray, rest: Sequence[Choices]) ->
 
     Pruning stops after a bounded number of comparisons; what then remains is kept.
     """
+    if choices.values.size > _PRUNABLE:
+        return np.arange(len(choices))
     signed = _signed(rest, choices.values.shape[1])
     columns = [choices.attained.astype(np.int64)]
-    for k in range(choices.values.shape[1]):
-        ranks = np.unique(choices.values[:, k], return_inverse=True)[1].reshape(-1)
+    for k, values in enumerate(choices.values.T):
+        if (values == values[0]).all():
+            continue
+        ranks = np.unique(values, return_inverse=True)[1].reshape(-1)
         if gains[k] > 0 or signed[k]:
             columns.append(ranks)
         if gains[k] < 0 or signed[k]:
             columns.append(-ranks)
-    table = np.unique(np.stack(columns, axis=1), axis=1)
-    _, first = np.unique(table, axis=0, return_index=True)
+    first = representatives(joint_classes(columns))
+    table = np.stack(columns, axis=1)
+    table = table[:, np.unique(table[first], axis=1, return_index=True)[1]]
     left = first[np.argsort(-table[first].sum(axis=1), kind="stable")]
     kept: list[int] = []
     budget = _COMPARISONS
@@ -101,6 +114,31 @@ def undominated(choices: Choices, gains: np.ndarray, rest: Sequence[Choices]) ->
         budget -= len(left) * table.shape[1]
         left = left[(table[left] > table[head]).any(axis=1)]
     return np.concatenate([np.array(kept, dtype=np.int64), left])
+
+
+def extreme(choices: Choices) -> np.ndarray:
+    """Indices of the choices that are not half way between two others.
+
+    The sum is linear in each attribute's row of values, so its maximum is attained at corners of the convex
+    hull of the rows, whatever their signs; a row half way between two others is no corner. That thins out
+    rows which move evenly with the cell, as those of prefix sums do.
+    """
+    rows = choices.values
+    if (
+        len(rows) > _MIDPOINTS
+        or rows.dtype != np.int64
+        or np.abs(rows).max() >= 2**61
+        or not choices.attained.all()
+    ):
+        return np.arange(len(rows))
+    rows, first = np.unique(rows, axis=0, return_index=True)
+    position = {row.tobytes(): index for index, row in enumerate(rows)}
+    kept = [
+        index
+        for index, row in enumerate(rows)
+        if not any(position.get(mirror.tobytes(), index) != index for mirror in 2 * row - rows)
+    ]
+    return first[np.array(kept, dtype=np.int64)]
 
 
 def _signed(members: Sequence[Choices], columns: int) -> np.ndarray:
@@ -144,7 +182,10 @@ def _reduced(choices: Choices, partners: int, gains: np.ndarray, others: Sequenc
     rank = np.lexsort(choices.values.T.astype(np.float64)[::-1])
     starts = np.unique(np.linspace(0, len(choices), most // 2, endpoint=False).astype(np.int64))
     ordered = choices.values[rank]
-    highest, lowest = np.maximum.reduceat(ordered, starts, axis=0), np.minimum.reduceat(ordered, starts, axis=0)
+    highest, lowest = (
+        np.maximum.reduceat(ordered, starts, axis=0),
+        np.minimum.reduceat(ordered, starts, axis=0),
+    )
     bounds = np.where(gains > 0, highest, lowest)
     nowhere = np.full((len(starts), choices.cells.shape[1]), -1)
     return Choices(bounds, np.zeros(len(starts), dtype=bool), nowhere)
@@ -154,11 +195,17 @@ def _climb(
     members: Sequence[Choices], gains: np.ndarray, evaluate: Evaluate | None, back: np.ndarray
 ) -> Number | None:
     """A good sum that is attained: improve one attribute at a time, from the choice that looks best alone."""
-    usable = [np.flatnonzero(m.attained) if evaluate is None else np.flatnonzero(m.cells[:, 0] >= 0) for m in members]
+    usable = [
+        np.flatnonzero(m.attained) if evaluate is None else np.flatnonzero(m.cells[:, 0] >= 0)
+        for m in members
+    ]
     if any(len(u) == 0 for u in usable):
         return None
     tables = [member.values[u] for member, u in zip(members, usable, strict=True)]
-    at = [int(np.argmax((table.astype(np.float64) * np.sign(gains.astype(np.float64))).sum(axis=1))) for table in tables]
+    at = [
+        int(np.argmax((table.astype(np.float64) * np.sign(gains.astype(np.float64))).sum(axis=1)))
+        for table in tables
+    ]
     value: Number | None = None
     for _ in range(10):
         for i, table in enumerate(tables):
@@ -178,9 +225,14 @@ def _climb(
 
 
 def _finish(
-    partial: Choices, last: Choices, gains: np.ndarray, evaluate: Evaluate | None, found: Number | None, slack: float,
+    partial: Choices,
+    last: Choices,
+    gains: np.ndarray,
+    evaluate: Evaluate | None,
+    found: Number | None,
+    slack: float,
     back: np.ndarray,
-) -> Maximum:  # fmt: skip
+) -> Maximum:
     """Compare the complete choices, formed some at a time."""
     weighted = partial.values * gains
     step = max(1, _NUMBERS // max(1, len(last)))
@@ -200,10 +252,10 @@ def _finish(
                 cells = np.concatenate([partial.cells[start + i], last.cells[j]]).reshape(-1, 2)[back]
                 tops.append((sums[i, j], cells))
     if isinstance(best_bound, float) or gains.dtype == np.float64:
-        return Maximum(float(best_bound) + slack, False)
+        return Maximum(float(best_bound) + slack, is_exact=False)
     if evaluate is not None:
         return _evaluated(tops, evaluate, found)
-    return Maximum(int(best_bound), found is not None and int(found) == int(best_bound))
+    return Maximum(int(best_bound), is_exact=found is not None and int(found) == int(best_bound))
 
 
 def _evaluated(tops: list[tuple[Number, np.ndarray]], evaluate: Evaluate, found: Number | None) -> Maximum:
@@ -212,12 +264,12 @@ def _evaluated(tops: list[tuple[Number, np.ndarray]], evaluate: Evaluate, found:
     best = int(found) if found is not None else 0
     for count, (bound, cells) in enumerate(tops):
         if bound <= best:
-            return Maximum(best, True)
+            return Maximum(best, is_exact=True)
         exact = evaluate(cells) if count < _EVALUATIONS and (cells >= 0).all() else None
         if exact is None:
-            return Maximum(int(bound), False)
+            return Maximum(int(bound), is_exact=False)
         best = max(best, exact)
-    return Maximum(best, True)
+    return Maximum(best, is_exact=True)
 
 
 def _slack(members: Sequence[Choices], gains: np.ndarray) -> float:

@@ -14,6 +14,7 @@ from functools import reduce
 from typing import Generic, TypeVar, cast
 
 from tabulae.errors import InvalidArgument
+from tabulae.privacy.conversions import reals, to_real, upwards
 from tabulae.privacy.definitions import ZCDP, ApproxDP, PureDP, check_neighbours
 from tabulae.privacy.rdp import RDP, GroupCurve, LargestCurve
 
@@ -22,14 +23,14 @@ Loss = TypeVar("Loss", PureDP, ApproxDP, ZCDP, RDP)
 
 @dataclass(frozen=True)
 class Composed(Generic[Loss]):
-    """A loss, whether it is the least that holds for all mechanisms of the given losses, and why it holds.
+    """A loss, why it holds, and whether it is the least that holds for all mechanisms of the given losses.
 
     ``is_exact`` is false for an upper bound that may be improved.
     """
 
     loss: Loss
-    is_exact: bool
     theorem: str
+    is_exact: bool
 
 
 def sequential(losses: Sequence[Loss]) -> Composed[Loss]:
@@ -42,13 +43,13 @@ def sequential(losses: Sequence[Loss]) -> Composed[Loss]:
         InvalidArgument: no loss, or losses of several kinds.
 
     Privacy: Dwork et al. (2006) for pure and approximate loss; Bun and Steinke (2016), Lemma 1.7;
-    Mironov (2017), Proposition 1. Least possible for pure, concentrated and Renyi loss.
+    Mironov (2017), Proposition 1. The sum is the least possible except for (epsilon, delta).
 
     >>> sequential([ZCDP("1/3"), ZCDP("1/6")]).loss
     ZCDP(rho='1/2')
     """
     kind = _kind(losses)
-    return Composed(reduce(_add, losses), kind is not ApproxDP, "sequential composition")
+    return Composed(_sum(losses), "sequential composition", is_exact=kind is not ApproxDP)
 
 
 def parallel(losses: Sequence[Loss], neighbours: str = "add-remove") -> Composed[Loss]:
@@ -72,11 +73,12 @@ def parallel(losses: Sequence[Loss], neighbours: str = "add-remove") -> Composed
 def generalised_parallel(
     losses: Sequence[Loss], degree: int, neighbours: str = "add-remove"
 ) -> Composed[Loss]:
-    """Mechanisms with independent noise on overlapping parts; a record lies in at most ``degree`` of them.
+    """Mechanisms with independent noise on overlapping parts, a record lying in at most ``degree`` of them.
 
-    Adding or removing a record changes at most ``degree`` parts by one record each: the sum of the
-    largest ``degree`` losses. Replacing one changes every part by at most two records and so costs, part for
-    part, at most ``group(loss, 2)``; a part changed by one costs no more than half of that.
+    Adding or removing a record changes at most ``degree`` parts by one record each: the largest
+    ``degree`` losses add. Replacing one changes a part that holds both its old and its new form by two
+    records, at ``group(loss, 2)``; a part that holds one of them costs at most half of that, and there
+    are then twice as many: so the largest ``degree`` of the losses for two records are a bound.
 
     Args:
         losses: of each part, for adding or removing one of its records.
@@ -96,10 +98,10 @@ def generalised_parallel(
         raise InvalidArgument(f"degree is {degree}; a record lies in at least one part")
     if check_neighbours(neighbours) == "replace":
         doubled = [group(loss, 2).loss for loss in losses]
-        whole = generalised_parallel(doubled, degree)
-        return Composed(whole.loss, False, "generalised parallel composition over a removal and an addition")
-    exact = kind is not ApproxDP and (kind is not RDP or len(set(losses)) == 1)
-    return Composed(_largest(losses, degree), exact, "generalised parallel composition")
+        theorem = "generalised parallel composition of a removal and an addition"
+        return Composed(_largest(doubled, degree), theorem, is_exact=False)
+    exact = kind in (PureDP, ZCDP) or (kind is RDP and len(set(losses)) == 1)
+    return Composed(_largest(losses, degree), "generalised parallel composition", is_exact=exact)
 
 
 def group(loss: Loss, size: int) -> Composed[Loss]:
@@ -125,52 +127,50 @@ def group(loss: Loss, size: int) -> Composed[Loss]:
     if size < 1:
         raise InvalidArgument(f"size is {size}; a group has at least one record")
     if size == 1:
-        return Composed(loss, True, "the loss itself")
-    if isinstance(loss, PureDP):
-        return cast("Composed[Loss]", Composed(loss.scaled(size), True, "group privacy"))
-    if isinstance(loss, ZCDP):
-        return cast("Composed[Loss]", Composed(loss.scaled(size * size), True, "group privacy"))
+        return Composed(loss, "the loss itself", is_exact=True)
+    if isinstance(loss, (PureDP, ZCDP)):
+        grown = loss.scaled(size if isinstance(loss, PureDP) else size * size)
+        return Composed(cast("Loss", grown), "group privacy", is_exact=True)
     if isinstance(loss, ApproxDP):
-        return cast("Composed[Loss]", Composed(_approximate_group(loss, size), False, "group privacy"))
-    grown = RDP(((Fraction(1), GroupCurve(loss, size)),))
-    return cast("Composed[Loss]", Composed(grown, False, "Renyi group privacy"))
+        return Composed(cast("Loss", _approximate_group(loss, size)), "group privacy", is_exact=False)
+    curve = RDP(((Fraction(1), GroupCurve(loss, size)),))
+    return Composed(cast("Loss", curve), "Renyi group privacy", is_exact=False)
 
 
-def _kind(losses: Sequence[Loss]) -> type:
+def _kind(losses: Sequence[object]) -> type:
     kinds = {type(loss) for loss in losses}
-    if len(kinds) != 1:
+    if len(kinds) != 1 or not kinds <= {PureDP, ApproxDP, ZCDP, RDP}:
         shown = ", ".join(sorted(kind.__name__ for kind in kinds)) or "none"
         raise InvalidArgument(f"losses of one kind compose, these are: {shown}; convert them first (RDP.of)")
     (kind,) = kinds
     return kind
 
 
-def _add(one: Loss, other: Loss) -> Loss:
-    if isinstance(one, RDP) and isinstance(other, RDP):
-        return one + other
-    if isinstance(one, ApproxDP) and isinstance(other, ApproxDP):
-        return ApproxDP(one.amount + other.amount, one.delta + other.delta)
-    kind = type(one)
-    return kind(one.amount + other.amount)
+def _sum(losses: Sequence[Loss]) -> Loss:
+    first = losses[0]
+    if isinstance(first, RDP):
+        return cast("Loss", reduce(RDP.__add__, cast("Sequence[RDP]", losses)))
+    totals = [sum(values, Fraction(0)) for values in zip(*(_amounts(loss) for loss in losses), strict=True)]
+    return cast("Loss", type(first)(*totals))
 
 
 def _largest(losses: Sequence[Loss], count: int) -> Loss:
     """The sum of the ``count`` largest; for curves and pairs an upper bound on it."""
-    if isinstance(losses[0], RDP):
+    first, used = losses[0], min(count, len(losses))
+    if isinstance(first, RDP):
         options = tuple(dict.fromkeys(cast("Sequence[RDP]", losses)))
-        used = min(count, len(losses))
         worst = options[0] if len(options) == 1 else RDP(((Fraction(1), LargestCurve(options)),))
         return cast("Loss", worst.scaled(used))
-    chosen = sorted((loss.amount for loss in losses), reverse=True)[:count]
-    if isinstance(losses[0], ApproxDP):
-        deltas = sorted((loss.delta for loss in cast("Sequence[ApproxDP]", losses)), reverse=True)[:count]
-        return cast("Loss", ApproxDP(sum(chosen, Fraction(0)), sum(deltas, Fraction(0))))
-    return type(losses[0])(sum(chosen, Fraction(0)))
+    columns = zip(*(_amounts(loss) for loss in losses), strict=True)
+    totals = [sum(sorted(column, reverse=True)[:used], Fraction(0)) for column in columns]
+    return cast("Loss", type(first)(*totals))
+
+
+def _amounts(loss: PureDP | ApproxDP | ZCDP | RDP) -> tuple[Fraction, ...]:
+    return () if isinstance(loss, RDP) else tuple(loss.parameters.values())
 
 
 def _approximate_group(loss: ApproxDP, size: int) -> ApproxDP:
     """(size epsilon, delta (1 + e^eps + ... + e^{(size-1) eps})), the factor rounded up."""
-    from tabulae.privacy.conversions import reals, to_real, upwards
-
     factor = sum(reals().exp(to_real(loss.amount * i)) for i in range(size))
     return ApproxDP(loss.amount * size, loss.delta * Fraction(upwards(factor)))

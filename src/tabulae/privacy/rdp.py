@@ -126,7 +126,7 @@ class RDP:
 
     >>> loss = RDP.of(PureDP(1)) + RDP.of(ZCDP("1/8"))
     >>> round(loss.at(2), 4), round(loss.epsilon("1e-6"), 3)
-    (0.9795, 2.954)
+    (0.9853, 3.386)
     """
 
     definition: ClassVar[str] = "rdp"

@@ -14,6 +14,7 @@ from .classic import identity_strategy, workload_strategy
 from .hdmm import kron_strategy, opt0_strategy
 from .loss import unit_rmse
 from .strategy import Candidate, NoiseKind, Strategy
+from .union import union_strategy
 
 
 @dataclass(frozen=True)
@@ -39,10 +40,11 @@ SINGLE: dict[str, Method] = {
     "workload": workload_strategy,
     "opt0": opt0_strategy,
     "kron": kron_strategy,
+    "union": union_strategy,
 }
 FAMILIES: dict[str, tuple[str, ...]] = {
-    "hdmm": ("identity", "kron", "opt0"),
-    "auto": ("identity", "kron", "opt0", "workload"),
+    "hdmm": ("identity", "kron", "opt0", "union"),
+    "auto": ("identity", "kron", "opt0", "union", "workload"),
 }
 METHODS: tuple[str, ...] = (*SINGLE, *FAMILIES)
 
@@ -67,7 +69,7 @@ def select(
         workload: the tables wanted, weights included.
         noise: "gaussian" (zCDP, approximate DP) or "laplace" (pure DP).
         method: "identity", "workload", "opt0" (one explicit matrix), "kron" (one Kronecker product),
-            "hdmm" (best of identity, opt0 and kron) or "auto" (best of all that finish).
+            "union" (one product for each group of tables), "hdmm" (best of all but workload) or "auto" (best of all that finish).
         neighbours: "add-remove" or "replace"; sensitivities follow it.
         time_limit: seconds after which a family starts no further method.
         seed: of the optimisers' starting points; it has nothing to do with noise.

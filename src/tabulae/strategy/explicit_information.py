@@ -18,7 +18,7 @@ from typing import Protocol
 import numpy as np
 
 from ..linalg import Dense, Kron, LinearOperator, Partition, Product, Scaled, Sum, merge_columns
-from .information import Profile, kron_vectors, refuse_not_estimable
+from .information import Profile, coefficient_statistics, kron_vectors, merge_statistics, refuse_not_estimable
 from .reduced_rows import Terms, lifted_rows, outer, reduce_rows, row_count, spectrum
 from .strategy import Block, Strategy, products
 
@@ -72,17 +72,13 @@ class _Explicit(Protocol):
 
     def profile(self, operator: LinearOperator) -> Profile:
         lifted = self._lift(operator)
-        stats = np.zeros((4, len(self._carry), operator.shape[0]))
+        stats = np.zeros((5, len(self._carry), operator.shape[0]))
         for b, (carry, place) in enumerate(zip(self._carry, self._place, strict=True)):
             for columns in self._groups(carry.shape[0], operator.shape[0]):
                 unit = np.zeros((carry.shape[0], columns.stop - columns.start))
                 unit[np.arange(columns.start, columns.stop), np.arange(unit.shape[1])] = 1.0
                 z = lifted @ (self._pseudo[:, place] @ (carry.T @ unit))
-                size = np.abs(z)
-                stats[0, b] += np.square(z).sum(axis=1)
-                stats[1, b] += (size**4).sum(axis=1)
-                np.maximum(stats[2, b], size.max(axis=1, initial=0.0), out=stats[2, b])
-                stats[3, b] += (size > 1e-12 * np.maximum(stats[2, b], 1e-300)[:, None]).sum(axis=1)
+                merge_statistics(stats[:, b], coefficient_statistics(z))
         return Profile(*stats)
 
     @staticmethod
@@ -188,11 +184,12 @@ def row_norms2(terms: Terms, rows: int) -> np.ndarray:
     total = np.zeros(rows)
     for c, left in terms:
         for d, right in terms:
-            total += c * d * kron_vectors([_row_dots(p, q) for p, q in zip(left, right, strict=True)])
+            total += c * d * kron_vectors([row_dots(p, q) for p, q in zip(left, right, strict=True)])
     return total
 
 
-def _row_dots(left: LinearOperator, right: LinearOperator) -> np.ndarray:
+def row_dots(left: LinearOperator, right: LinearOperator) -> np.ndarray:
+    """Row-wise inner products of two matrices of one shape, (m,)."""
     if left == right:
         return np.asarray(left.T.column_norms(2), dtype=float)
     width = max(1, _CHUNK // left.shape[0])

@@ -18,7 +18,7 @@ from ..tables import Workload
 from .opt0_gaussian import opt0_gaussian
 from .opt_kron import opt_kron
 from .p_identity import opt0_laplace
-from .rounding import Rounded, exact_form, grid_bits, to_grid
+from .rounding import FINEST, Rounded, share_bits, to_grid
 from .strategy import Block, Strategy
 
 if TYPE_CHECKING:
@@ -40,20 +40,6 @@ def dense_grams(workload: Workload) -> GramTerms:
                 shared[factor] = np.asarray(factor.dense(), dtype=float)
         terms.append((float(coefficient), [shared[f] for f in factors]))
     return terms
-
-
-def symmetric_terms(terms: GramTerms) -> GramTerms:
-    """The terms as a trace against symmetric factors sees them: ``tr(X V) = tr(X (V + V') / 2)``.
-
-    Cross terms of a table that is a sum of products need not be symmetric, and may vanish here.
-    """
-    shared: dict[int, np.ndarray] = {}
-    for _, grams in terms:
-        for gram in grams:
-            if id(gram) not in shared:
-                shared[id(gram)] = gram if np.array_equal(gram, gram.T) else (gram + gram.T) / 2
-    kept = [(c, [shared[id(gram)] for gram in grams]) for c, grams in terms]
-    return [(c, grams) for c, grams in kept if all(gram.any() for gram in grams)]
 
 
 def explicit_gram(workload: Workload) -> np.ndarray:
@@ -97,7 +83,7 @@ def opt0_strategy(workload: Workload, settings: Settings) -> Strategy:
     else:
         options = {} if settings.restarts is None else {"restarts": settings.restarts}
         matrix = opt0_laplace(gram, seed=settings.seed, time_limit=settings.remaining(), **options).strategy
-    rounded = to_grid(matrix, gram, _norm(settings), grid_bits(1))
+    rounded = to_grid(matrix, gram, _norm(settings), FINEST)
     query = _explicit_query(rounded, merges)
     block = Block("opt0", query, rounded.exponent)
     return Strategy(workload.domain, (block,), settings.noise, "opt0", lower=lower)
@@ -122,7 +108,7 @@ def kron_strategy(workload: Workload, settings: Settings) -> Strategy:
             f"attribute of {widest:,} distinguishable cells: kron optimises a dense matrix per attribute, up to "
             f"{EXPLICIT_CELLS * 4:,}"
         )
-    terms = symmetric_terms(dense_grams(merged))
+    terms = dense_grams(merged)
     options = {} if settings.restarts is None else {"restarts": settings.restarts}
     optimum = opt_kron(
         terms,
@@ -139,15 +125,13 @@ def kron_strategy(workload: Workload, settings: Settings) -> Strategy:
 
 
 def _rounded_factors(matrices: Sequence[np.ndarray], terms: GramTerms, p: int) -> list[Rounded]:
-    """Each factor on its share of the grid, judged against the surrogate workload that the others leave it."""
-    real = sum(exact_form(matrix) is None for matrix in matrices)
+    """Each factor on a grid of its own, judged against the surrogate workload that the others leave it."""
     traces = np.array([[_trace(matrix, v) for matrix, v in zip(matrices, grams, strict=True)] for _, grams in terms])
-    rounded = []
-    for i, matrix in enumerate(matrices):
+    surrogates = []
+    for i in range(len(matrices)):
         others = np.prod(np.delete(traces, i, axis=1), axis=1)
-        surrogate = sum(c * o * grams[i] for (c, grams), o in zip(terms, others, strict=True))
-        rounded.append(to_grid(matrix, np.asarray(surrogate), p, grid_bits(real)))
-    return rounded
+        surrogates.append(np.asarray(sum(c * o * grams[i] for (c, grams), o in zip(terms, others, strict=True))))
+    return share_bits(matrices, [(v + v.T) / 2 for v in surrogates], p)
 
 
 def _trace(matrix: np.ndarray, gram: np.ndarray) -> float:

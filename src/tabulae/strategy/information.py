@@ -4,13 +4,14 @@ With blocks ``(A_i, v_i)`` the information operator is ``P = sum_i A_i' A_i / v_
 least squares answers a table W by ``Z y`` with ``Z = W P^+ A' S^-1``; its covariance is ``W P^+ W'``.
 :func:`information` picks by structure, and ``.route`` says which it took:
 
-=========  ==============================================  ===================================
-route      structure                                       cost
-=========  ==============================================  ===================================
-``kron``   one block that is a Kronecker product           one pseudo-inverse per attribute
-``dense``  at most ``EXPLICIT`` merged cells               one eigendecomposition of P
-``rows``   at most ``EXPLICIT`` independent query rows     one eigendecomposition of A A'
-=========  ==============================================  ===================================
+===========  ============================================  ==================================
+route        structure                                     cost
+===========  ============================================  ==================================
+``kron``     one block that is a Kronecker product         one pseudo-inverse per attribute
+``lattice``  every block is a marginal                     closed form by set of attributes
+``dense``    at most ``EXPLICIT`` merged cells             one eigendecomposition of P
+``rows``     at most ``EXPLICIT`` independent query rows   one eigendecomposition of A A'
+===========  ============================================  ==================================
 
 Everything here is planning and post-processing: public numbers only.
 """
@@ -36,12 +37,13 @@ class Profile:
     """How an answer's noise is made up: statistics of the coefficients z of its noise variables.
 
     Arrays of shape (blocks, queries), z in units of the block's answers: ``power2 = sum z^2``,
-    ``power4 = sum z^4``, ``largest = max |z|``, ``count`` = how many are non-zero. ``exact`` is False
-    where ``power4`` and ``largest`` are upper bounds.
+    ``power4 = sum z^4``, ``power6 = sum z^6``, ``largest = max |z|``, ``count`` = how many are non-zero.
+    ``exact`` is False where all but ``power2`` are upper bounds.
     """
 
     power2: np.ndarray
     power4: np.ndarray
+    power6: np.ndarray
     largest: np.ndarray
     count: np.ndarray
     exact: bool = True
@@ -80,9 +82,12 @@ def information(strategy: Strategy, variances: Sequence[float]) -> Information:
     """
     from .explicit_information import DenseInformation, RowsInformation, merged_cells, reduced_count
     from .kron_information import KronInformation
+    from .lattice_information import LatticeInformation, is_lattice
 
     if len(strategy.blocks) == 1 and isinstance(strategy.blocks[0].query, Kron):
         return KronInformation(strategy.blocks[0], variances[0])
+    if is_lattice(strategy):
+        return LatticeInformation(strategy, variances)
     cells, rows = merged_cells(strategy), reduced_count(strategy)
     explicit = any(isinstance(block.query, Product) for block in strategy.blocks)
     if cells <= EXPLICIT and (explicit or cells <= rows or rows > EXPLICIT):
@@ -95,6 +100,21 @@ def information(strategy: Strategy, variances: Sequence[float]) -> Information:
         "Choose a method whose strategy is one Kronecker product (\"kron\", \"identity\"), or ask for fewer or coarser "
         "tables"
     )
+
+
+def coefficient_statistics(z: np.ndarray) -> np.ndarray:
+    """sum z^2, sum z^4, sum z^6, max |z| and the count of non-zeros of each row; (5, rows)."""
+    size = np.abs(z)
+    square = size * size
+    largest = size.max(axis=1, initial=0.0)
+    count = (size > 1e-12 * np.maximum(largest, 1e-300)[:, None]).sum(axis=1)
+    return np.stack([square.sum(axis=1), (square**2).sum(axis=1), (square**3).sum(axis=1), largest, count])
+
+
+def merge_statistics(total: np.ndarray, part: np.ndarray) -> None:
+    """Add the statistics of further columns of z to those of the columns before, in place."""
+    total[[0, 1, 2, 4]] += part[[0, 1, 2, 4]]
+    np.maximum(total[3], part[3], out=total[3])
 
 
 def refuse_not_estimable() -> NotEstimable:

@@ -11,7 +11,7 @@ import numpy as np
 from ..errors import Unsupported
 from ..linalg import Dense, Identity, Kron, LinearOperator, Product, Sum
 from ..tables import Workload
-from .information import Profile, kron_vectors, refuse_not_estimable
+from .information import Profile, coefficient_statistics, kron_vectors, merge_statistics, refuse_not_estimable
 from .strategy import Block, products
 
 _CHUNK = 2**24  # entries of W_i A_i^+ held at once while its rows are summed
@@ -130,17 +130,12 @@ class KronInformation:
         return sum((p * q).sum(axis=1) for p, q in pairs)  # type: ignore[return-value]
 
     def _stats(self, axis: int, query: LinearOperator) -> np.ndarray:
-        """sum z^2, sum z^4, max |z|, count over each row of query A_i^+; shape (4, rows)."""
+        """:func:`coefficient_statistics` of query A_i^+, (5, rows)."""
         key = (axis, query)
         if key not in self._statistics:
-            out = np.zeros((4, query.shape[0]))
+            out = np.zeros((5, query.shape[0]))
             for z in self._factors[axis].columns(query):
-                square = z * z
-                size = np.abs(z)
-                out[0] += square.sum(axis=1)
-                out[1] += (square * square).sum(axis=1)
-                np.maximum(out[2], size.max(axis=1, initial=0.0), out=out[2])
-                out[3] += (size > 1e-12 * np.maximum(out[2], 1e-300)[:, None]).sum(axis=1)
+                merge_statistics(out, coefficient_statistics(z))
             self._statistics[key] = out
         return self._statistics[key]
 
@@ -163,16 +158,20 @@ class KronInformation:
         if len(terms) > 1 and operator.shape[0] * noise <= _EXPAND:
             return self._expanded(terms, operator.shape[0])
         stats = [
-            [kron_vectors([self._stats(i, q)[k] for i, q in enumerate(queries)]) for k in range(4)] for _, queries in terms
+            np.stack([kron_vectors([self._stats(i, q)[k] for i, q in enumerate(queries)]) for k in range(5)])
+            for _, queries in terms
         ]
         if len(terms) == 1:
-            power2, power4, largest, count = stats[0]
-        else:  # Minkowski: the norms of a sum are at most the sums of the norms
-            power2 = self.variance(operator) / self._variance * self._unit**2
-            power4 = sum(abs(c) * s[1] ** 0.25 for (c, _), s in zip(terms, stats, strict=True)) ** 4  # type: ignore[operator]
-            largest = sum(abs(c) * s[2] for (c, _), s in zip(terms, stats, strict=True))
-            count = np.full(operator.shape[0], float(noise))
-        return self._scaled(power2, power4, largest, count, exact=len(terms) == 1)  # type: ignore[arg-type]
+            return self._profile(stats[0], exact=True)
+        # Minkowski: the norms of a sum are at most the sums of the norms
+        sizes = [abs(c) for c, _ in terms]
+        whole = np.empty((5, operator.shape[0]))
+        whole[0] = self.variance(operator) / self._variance * self._unit**2
+        whole[1] = sum(c * s[1] ** (1 / 4) for c, s in zip(sizes, stats, strict=True)) ** 4
+        whole[2] = sum(c * s[2] ** (1 / 6) for c, s in zip(sizes, stats, strict=True)) ** 6
+        whole[3] = sum(c * s[3] for c, s in zip(sizes, stats, strict=True))
+        whole[4] = noise
+        return self._profile(whole, exact=False)
 
     def _expanded(self, terms: list[tuple[int, tuple[LinearOperator, ...]]], rows: int) -> Profile:
         z = np.zeros((rows, 1))
@@ -181,13 +180,10 @@ class KronInformation:
             for factor, query in zip(self._factors, queries, strict=True):
                 product = np.kron(product, np.hstack(list(factor.columns(query))))
             z = z + c * product
-        size = np.abs(z)
-        largest = size.max(axis=1)
-        count = (size > 1e-12 * np.maximum(largest, 1e-300)[:, None]).sum(axis=1)
-        return self._scaled((z**2).sum(axis=1), (z**4).sum(axis=1), largest, count, exact=True)
+        return self._profile(coefficient_statistics(z), exact=True)
 
-    def _scaled(
-        self, power2: np.ndarray, power4: np.ndarray, largest: np.ndarray, count: np.ndarray, *, exact: bool
-    ) -> Profile:
+    def _profile(self, stats: np.ndarray, *, exact: bool) -> Profile:
+        """The statistics in counts: the block's answers are 1/unit times its integers."""
         u = 1 / self._unit
-        return Profile(power2[None] * u**2, power4[None] * u**4, largest[None] * u, count[None], exact)
+        factors = np.array([u**2, u**4, u**6, u, 1.0])[:, None]
+        return Profile(*(row[None] for row in stats * factors), exact=exact)

@@ -91,7 +91,7 @@ def opt_kron(
     return KronOptimum(
         factors=[cells.lift(f.strategy) for cells, f in zip(problem.cells, factors, strict=True)],
         loss=problem.loss([f.traces for f in factors]),
-        lower=_lower_bound(terms, problem, tolerance),
+        lower=_lower_bound(terms, problem, solve),
         sweeps=sweeps,
     )
 
@@ -201,6 +201,12 @@ class _Solver:
         traces = np.array([np.vdot(inverse, V) for V in grams])
         return _Factor(strategy, traces, memory)
 
+    def bound(self, V: np.ndarray) -> float:
+        """Lower bound on the loss of any strategy for one explicit workload, 0 if it asks nothing."""
+        if not V.any():
+            return 0.0
+        return opt0_gaussian(V, tolerance=self.tolerance, time_limit=self.remaining()).lower
+
 
 def _starts(
     problem: _Problem, solve: _Solver, fixed: dict[int, _Factor], rng: np.random.Generator, restarts: int
@@ -286,18 +292,16 @@ def _descend(
     return factors, traces, sweep
 
 
-def _lower_bound(terms: Terms, problem: _Problem, tolerance: float) -> float | None:
+def _lower_bound(terms: Terms, problem: _Problem, solve: _Solver) -> float | None:
     """The best of what is proven: SVD bound, optimum of the small whole, or the terms' own optima added up.
 
     The last holds because ``loss(A) = sum_l c_l loss_l(A)`` and no A has less loss on a term than the term's
-    own optimum, the product of its factors'; it needs positive coefficients.
+    own optimum, the product of its factors'; it needs positive coefficients and factors that are Gram
+    matrices, which the cross terms of a disjunction are not.
     """
     bounds = []
-    if (problem.coefficients > 0).all():
-        own = [
-            np.array([opt0_gaussian(V, tolerance=tolerance).lower if V.any() else 0.0 for V in grams])
-            for grams in problem.grams
-        ]
+    if (problem.coefficients > 0).all() and _all_grams(terms, problem):
+        own = [np.array([solve.bound(V) for V in grams]) for grams in problem.grams]
         product = problem.coefficients.copy()
         for i, lower in enumerate(own):
             product *= lower[problem.index[:, i]]
@@ -306,8 +310,16 @@ def _lower_bound(terms: Terms, problem: _Problem, tolerance: float) -> float | N
         with contextlib.suppress(Unsupported):
             bounds.append(svd_bound_kron(terms))
         if np.prod([float(c.count) for c in problem.cells]) <= _EXPLICIT:
-            bounds.append(opt0_gaussian(_explicit(terms, problem.cells), tolerance=tolerance).lower)
+            bounds.append(solve.bound(_explicit(terms, problem.cells)))
     return max(bounds, default=None)
+
+
+def _all_grams(terms: Terms, problem: _Problem) -> bool:
+    """Whether every factor of every term is symmetric and, up to rounding, positive semi-definite."""
+    if not all(np.array_equal(V, V.T) for V in {id(V): V for _, Vs in terms for V in Vs}.values()):
+        return False
+    spectra = [np.linalg.eigvalsh(V) for grams in problem.grams for V in grams]
+    return all(values[0] >= -1e-10 * max(values[-1], 0.0) for values in spectra)
 
 
 def _explicit(terms: Terms, cells: Sequence[DistinctCells]) -> np.ndarray:

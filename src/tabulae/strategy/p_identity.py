@@ -35,9 +35,10 @@ from ..errors import InvalidArgument
 from .bounds import identity_and_ones
 from .gram import DistinctCells, checked_gram
 
-_PILOT, _REFINE, _POLISH = 80, 150, 1500  # L-BFGS iterations: of a start, of a changed strategy, of the best
+_PILOT, _REFINE, _POLISH = 80, 150, 1500  # L-BFGS iterations: from a start, after a change, of the best
 _LARGE, _FEW = 512, 6  # above this many cells only the first few starts are tried
 _DECISIVE = 0.3  # a total row that leaves less than this share of the cells' loss goes into every start
+_LARGEST = 1e4  # of an entry: beyond it the cells are hardly measured and the Woodbury identity cancels
 _DEAD = 1e-4  # a row with no larger entry is dropped, an entry this much below its row's largest is zero
 
 
@@ -123,11 +124,12 @@ def full_optimum(
         rng = np.random.default_rng(seed)
         order = _order(gram)
         for theta in _starts(n, rows, restarts, order, rng):
-            search.descend(np.vstack([total, theta[: rows and rows - 1]]) if decisive else theta, _PILOT)
+            with_total = np.vstack([total, theta])[:rows]
+            search.descend(with_total if decisive else theta, _PILOT)
         search.descend(search.theta, _REFINE)
         for _ in range(restarts * (4 if n <= _LARGE else 1)):
             search.descend(_replace_rows(search.theta, rows, order, rng), _REFINE)
-    search.descend(search.theta, _POLISH, precision=1e-12)
+    search.descend(search.theta, _POLISH if restarts else _REFINE, precision=1e-12)
     return search.result()
 
 
@@ -182,7 +184,8 @@ class _Search:
                 raise StopIteration
 
         found = minimize(
-            objective, start.ravel(), jac=True, method="L-BFGS-B", bounds=Bounds(0.0, np.inf), callback=stop,
+            objective, start.ravel(), jac=True, method="L-BFGS-B", callback=stop,
+            bounds=Bounds(0.0, _LARGEST),
             options={"maxiter": iterations, "maxfun": 2 * iterations, "ftol": precision, "gtol": 1e-10},
         )  # fmt: skip
         theta = _without_dust(found.x.reshape(start.shape))
@@ -194,7 +197,10 @@ class _Search:
         return self.deadline is not None and time.monotonic() > self.deadline
 
     def result(self) -> LaplaceOptimum:
-        return LaplaceOptimum(self.theta, p_identity(self.theta), self.loss * self.scale, self.evaluations)
+        A = p_identity(self.theta)
+        inverse = sl.cho_factor(A.T @ A, check_finite=False)
+        loss = float(np.trace(sl.cho_solve(inverse, self.gram, check_finite=False))) * self.scale
+        return LaplaceOptimum(self.theta, A, loss, self.evaluations)
 
 
 def _without_dust(theta: np.ndarray) -> np.ndarray:

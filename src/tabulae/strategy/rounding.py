@@ -8,6 +8,7 @@ without full column rank is first completed, ``A'A + t I``, with the t that cost
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,7 +16,15 @@ import scipy.linalg
 
 from ..errors import Unsupported
 from ..linalg import Dense, Identity, LinearOperator, Total
+from .partition_stack import partition_stacks
 
+FINEST = 20
+"""Bits of the finest grid: rounding to it costs about 1e-6 of the error."""
+
+_COARSEST = 3
+_TOGETHER = 34  # bits of all factors together: k + log2(count) < 63 leaves room for 2^28 records
+_NEGLIGIBLE = 1e-5  # relative loss at which finer grids no longer pay
+_MULTIPLIER_BITS = 6
 _COMPLETIONS = (1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2)
 
 
@@ -26,15 +35,6 @@ class Rounded:
     matrix: LinearOperator
     exponent: int
     loss: float
-
-
-def grid_bits(factors: int) -> int:
-    """Bits of grid for each of ``factors`` real-valued Kronecker factors.
-
-    The grids multiply, and ``k + log2(count) < 63`` must hold for the product, so several factors share
-    about 34 bits: loss near 1e-6 at 20 bits, 1e-3 at 10.
-    """
-    return max(8, min(20, 34 // max(factors, 1)))
 
 
 def unit_loss(matrix: np.ndarray, gram: np.ndarray, p: int) -> float:
@@ -73,6 +73,7 @@ def to_grid(matrix: np.ndarray, gram: np.ndarray, p: int, bits: int) -> Rounded:
         return Rounded(exact, 0, float(gram.sum()) / gram.shape[0] ** 2)
     if isinstance(exact, Identity):
         return Rounded(exact, 0, float(np.trace(gram)))
+    stacked = _best_stack(matrix, gram, p, bits)
     best: tuple[float, np.ndarray] | None = None
     for candidate in _candidates(matrix, p):
         rounded = np.rint(np.ldexp(candidate, bits))
@@ -81,6 +82,8 @@ def to_grid(matrix: np.ndarray, gram: np.ndarray, p: int, bits: int) -> Rounded:
         loss = unit_loss(rounded, gram, p)
         if best is None or loss < best[0]:
             best = loss, rounded
+    if stacked is not None and (best is None or stacked.loss <= best[0] * (1 + _NEGLIGIBLE)):
+        return stacked
     if best is None:
         raise Unsupported(
             f"a strategy of shape {matrix.shape} loses rank when rounded to a grid of 2^-{bits}; "
@@ -88,6 +91,59 @@ def to_grid(matrix: np.ndarray, gram: np.ndarray, p: int, bits: int) -> Rounded:
         )
     integers = best[1].astype(np.int64)
     return Rounded(Dense(integers[np.any(integers != 0, axis=1)]), bits, best[0])
+
+
+def _best_stack(matrix: np.ndarray, gram: np.ndarray, p: int, bits: int) -> Rounded | None:
+    """The best stack of partitions near the matrix, with small multipliers; None where there is none."""
+    best = None
+    for operator, dense in partition_stacks(matrix, min(bits, _MULTIPLIER_BITS)):
+        loss = unit_loss(dense, gram, p)
+        if best is None or loss < best.loss * (1 - _NEGLIGIBLE):
+            best = Rounded(operator, 0, loss)
+    return best
+
+
+def share_bits(matrices: Sequence[np.ndarray], grams: Sequence[np.ndarray], p: int) -> list[Rounded]:
+    """Round the factors of a Kronecker product, giving bits of grid to those that gain most by them.
+
+    The grids of the factors multiply, so that their bits add up. Every factor starts coarse; one bit at a time goes
+    to the factor whose loss it lowers most, until no factor loses anything that matters or the bits are spent.
+
+    matrices: the factors, (r_i, n_i) real; grams: the workload that each is judged by; p: 1 or 2.
+    """
+    real = [exact_form(matrix) is None for matrix in matrices]
+    if sum(real) <= 1:
+        return [to_grid(m, v, p, FINEST) for m, v in zip(matrices, grams, strict=True)]
+    factors = [_Ladder(m, v, p) if r else None for m, v, r in zip(matrices, grams, real, strict=True)]
+    ladders = [f for f in factors if f is not None]
+    while sum(f.bits for f in ladders) < _TOGETHER:
+        gains = [(f.loss(f.bits) / f.loss(f.bits + 1) if f.bits < FINEST else 1.0) for f in ladders]
+        best = ladders[int(np.argmax([g if np.isfinite(g) else np.inf for g in gains]))]
+        if all(f.loss(f.bits) <= f.target * (1 + _NEGLIGIBLE) for f in ladders) or best.bits >= FINEST:
+            break
+        best.bits += 1
+    return [
+        to_grid(m, v, p, FINEST if f is None else f.bits) for m, v, f in zip(matrices, grams, factors, strict=True)
+    ]
+
+
+class _Ladder:
+    """One factor on finer and finer grids: its loss at each number of bits, computed when asked for."""
+
+    def __init__(self, matrix: np.ndarray, gram: np.ndarray, p: int) -> None:
+        self._matrix, self._gram, self._p = matrix, gram, p
+        self._losses: dict[int, float] = {}
+        self.bits = _COARSEST
+        self.target = self.loss(FINEST)
+
+    def loss(self, bits: int) -> float:
+        """Squared error at unit noise on the grid of 2^-bits; infinite where the grid loses rank."""
+        if bits not in self._losses:
+            try:
+                self._losses[bits] = to_grid(self._matrix, self._gram, self._p, bits).loss
+            except Unsupported:
+                self._losses[bits] = np.inf
+        return self._losses[bits]
 
 
 def _candidates(matrix: np.ndarray, p: int) -> list[np.ndarray]:

@@ -1,0 +1,275 @@
+"""Sensitivities of weighted blocks against all columns and all pairs in rational arithmetic."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import pickle
+from collections.abc import Sequence
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tabulae.linalg import (
+    AllRange,
+    Dense,
+    Identity,
+    Kron,
+    LinearOperator,
+    Partition,
+    Permuted,
+    Prefix,
+    Product,
+    Scaled,
+    Sensitivity,
+    Stack,
+    Total,
+    WidthRange,
+    column_pairs,
+    kron_sensitivity,
+    sums_of_products,
+    weighted_sensitivity,
+)
+
+NEIGHBOURS = ("add-remove", "replace")
+Blocks = Sequence[tuple[LinearOperator, Fraction | int]]
+
+
+def exact_columns(op: LinearOperator) -> list[list[Fraction]]:
+    """The columns in rational numbers, without the rounding that a factor like 1/3 suffers in ``dense()``."""
+    if isinstance(op, Scaled):
+        return [[Fraction(op.factor) * entry for entry in column] for column in exact_columns(op.op)]
+    if isinstance(op, Kron):
+        columns = [[Fraction(1)]]
+        for factor in op.ops:
+            columns = [[a * b for a in u for b in v] for u in columns for v in exact_columns(factor)]
+        return columns
+    if isinstance(op, Stack):
+        return [sum(parts, []) for parts in zip(*(exact_columns(member) for member in op.ops), strict=True)]
+    return [[Fraction(entry) for entry in column] for column in op.dense().T.tolist()]
+
+
+def brute_force(blocks: Blocks, p: int, neighbours: str) -> Fraction:
+    columns = [exact_columns(op) for op, _ in blocks]
+    weights = [Fraction(weight) for _, weight in blocks]
+    cells = range(len(columns[0]))
+
+    def cost(j: int, k: int | None) -> Fraction:
+        total = Fraction(0)
+        for matrix, weight in zip(columns, weights, strict=True):
+            other = matrix[k] if k is not None else [Fraction(0)] * len(matrix[j])
+            total += weight * sum(
+                (abs(a - b) ** p for a, b in zip(matrix[j], other, strict=True)), Fraction(0)
+            )
+        return total
+
+    if neighbours == "add-remove":
+        return max(cost(j, None) for j in cells)
+    return max((cost(j, k) for j in cells for k in cells if j < k), default=Fraction(0))
+
+
+@st.composite
+def operators(draw: st.DrawFn, n: int) -> LinearOperator:
+    entries = st.integers(draw(st.sampled_from([0, -3])), 3)
+    choice = draw(st.integers(0, 10))
+    if choice == 0:
+        return Identity(n)
+    if choice == 1:
+        return Total(n)
+    if choice == 2:
+        return Prefix(n)
+    if choice == 3:
+        return AllRange(n)
+    if choice == 4:
+        return WidthRange(n, draw(st.integers(1, n)))
+    if choice == 5:
+        return Permuted(AllRange(n), draw(st.permutations(range(n))))
+    if choice == 6:
+        return Partition(draw(st.lists(st.integers(-1, 1), min_size=n, max_size=n)), 2)
+    if choice == 7:
+        return Stack([Identity(n), Total(n)])
+    if choice == 8:
+        return Scaled(Prefix(n), draw(st.fractions(-2, 2, max_denominator=5)))
+    rows = draw(st.integers(1, 3))
+    values = draw(st.lists(entries, min_size=rows * n, max_size=rows * n))
+    matrix = np.array(values).reshape(rows, n)
+    return Dense(matrix) if choice == 9 else Dense(matrix / 8)
+
+
+weights = st.fractions(0, 5, max_denominator=7)
+
+
+@st.composite
+def single_blocks(draw: st.DrawFn) -> Blocks:
+    n = draw(st.integers(1, 6))
+    return [(draw(operators(n)), draw(weights)) for _ in range(draw(st.integers(1, 3)))]
+
+
+@st.composite
+def product_blocks(draw: st.DrawFn) -> Blocks:
+    sizes = draw(st.lists(st.integers(1, 3), min_size=2, max_size=3))
+    return [
+        (Kron([draw(operators(n)) for n in sizes]), draw(weights)) for _ in range(draw(st.integers(1, 3)))
+    ]
+
+
+@pytest.mark.parametrize("neighbours", NEIGHBOURS)
+@pytest.mark.parametrize("p", [1, 2])
+@given(blocks=single_blocks() | product_blocks())
+def test_small_blocks_are_exact(p: int, neighbours: str, blocks: Blocks) -> None:
+    found = weighted_sensitivity(blocks, p, neighbours)
+    assert found.power == brute_force(blocks, p, neighbours)
+    assert found.is_exact
+
+
+@pytest.mark.parametrize("neighbours", NEIGHBOURS)
+@pytest.mark.parametrize("p", [1, 2])
+@given(blocks=product_blocks())
+def test_products_without_writing_them_out(p: int, neighbours: str, blocks: Blocks) -> None:
+    """The route that large products take: exact where it says so, never below the truth."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kron_sensitivity, "_SMALL_PRODUCT", 0)
+        found = weighted_sensitivity(blocks, p, neighbours)
+    truth = brute_force(blocks, p, neighbours)
+    assert found.power == truth if found.is_exact else found.power >= truth
+    if p == 2 or neighbours == "add-remove":
+        assert found.is_exact
+
+
+@pytest.mark.parametrize("neighbours", NEIGHBOURS)
+@pytest.mark.parametrize("p", [1, 2])
+@given(blocks=product_blocks(), numbers=st.integers(1, 40))
+def test_bounds_stay_above_the_truth_when_time_is_short(
+    p: int, neighbours: str, blocks: Blocks, numbers: int
+) -> None:
+    """Every shortcut forced at once: groups of choices, unfinished pruning, attributes with unlisted pairs."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kron_sensitivity, "_SMALL_PRODUCT", 0)
+        patch.setattr(kron_sensitivity, "_PAIR_CLASSES", 2)
+        patch.setattr(kron_sensitivity, "_LISTED", 2)
+        patch.setattr(kron_sensitivity, "_VALUE_PAIRS", 2)
+        patch.setattr(sums_of_products, "_NUMBERS", numbers)
+        patch.setattr(sums_of_products, "_SLOW_NUMBERS", numbers)
+        patch.setattr(sums_of_products, "_COMPARISONS", 3)
+        patch.setattr(sums_of_products, "_MIDPOINTS", 0)
+        patch.setattr(column_pairs, "PAIR_CELLS", 1)
+        patch.setattr(column_pairs, "_L1_WORK", 1)
+        patch.setattr(column_pairs, "_EXACT_ENTRIES", 1)
+        found = weighted_sensitivity(blocks, p, neighbours)
+    truth = brute_force(blocks, p, neighbours)
+    assert found.power == truth if found.is_exact else found.power >= truth
+    assert found.power <= 4 * brute_force(blocks, p, "add-remove")
+
+
+@given(
+    rows=st.integers(1, 4),
+    columns=st.integers(1, 5),
+    seed=st.integers(0, 10**6),
+    p=st.sampled_from([1, 2]),
+    neighbours=st.sampled_from(NEIGHBOURS),
+)
+def test_written_out_fractions_are_exact(rows: int, columns: int, seed: int, p: int, neighbours: str) -> None:
+    """Floats are rationals: the few columns that could be the largest are compared exactly."""
+    op = Dense(np.random.default_rng(seed).normal(size=(rows, columns)))
+    found = op.sensitivity(p, neighbours=neighbours)
+    assert found.is_exact
+    assert found.power == brute_force([(op, 1)], p, neighbours)
+
+
+@given(seed=st.integers(0, 10**6), p=st.sampled_from([1, 2]), neighbours=st.sampled_from(NEIGHBOURS))
+def test_fractions_in_products_are_bounded_from_above(seed: int, p: int, neighbours: str) -> None:
+    rng = np.random.default_rng(seed)
+    factors = [Dense(rng.random((3, 3)) - 0.3 * rng.integers(0, 2)) for _ in range(2)]
+    op, composite = Kron(factors), Product(factors[0], factors[1])
+    for block in (op, composite):
+        found = block.sensitivity(p, neighbours=neighbours)
+        matrix = np.kron(factors[0].dense(), factors[1].dense()) if block is op else block.dense()
+        truth = brute_force([(Dense(matrix), 1)], p, neighbours)
+        assert found.power >= truth * (1 - Fraction(1, 2**50))  # dense() itself is rounded once
+        assert found.power <= truth * (1 + Fraction(1, 2**30)) or (p == 1 and neighbours == "replace")
+
+
+def test_every_marginal_of_fourteen_attributes() -> None:
+    """Adult, up to three ways: a record moves one cell of each of the 470 marginals; replacing it moves two."""
+    sizes = (100, 100, 100, 99, 85, 42, 16, 15, 9, 7, 6, 5, 2, 2)
+    blocks = [
+        (Kron([Identity(n) if i in kept else Total(n) for i, n in enumerate(sizes)]), Fraction(1, 1 + ways))
+        for ways in range(4)
+        for kept in itertools.combinations(range(14), ways)
+    ]
+    each = sum(Fraction(math.comb(14, ways), 1 + ways) for ways in range(4))
+    for p in (1, 2):
+        assert weighted_sensitivity(blocks, p).power == each
+        replaced = weighted_sensitivity(blocks, p, "replace")
+        assert replaced.is_exact
+        assert replaced.power == 2 * (each - 1)  # the total does not change when a record is replaced
+
+
+def test_replacing_is_not_twice_adding() -> None:
+    """Between 1 and 4 times in squared norm, and 2 times only for columns that share nothing."""
+    ratio = {}
+    for name, op in {
+        "identity": Identity(8),
+        "prefix": Prefix(8),
+        "total": Total(8),
+        "ranges": AllRange(8),
+    }.items():
+        ratio[name] = op.sensitivity(2, neighbours="replace").power / op.sensitivity(2).power
+    assert ratio == {"identity": 2, "prefix": Fraction(7, 8), "total": 0, "ranges": 1}
+    opposite = Dense([[1, -1]])
+    assert opposite.sensitivity(2, neighbours="replace").power == 4 * opposite.sensitivity(2).power
+
+
+def test_products_of_range_queries_by_hand() -> None:
+    """Two attributes: the pair may differ in one or in both, and the maximum is not a product of maxima."""
+    op = Kron([AllRange(12), AllRange(12)])
+    found = op.sensitivity(2, neighbours="replace")
+    matrix = op.dense()
+    gram = matrix.T @ matrix
+    norms = np.diag(gram)
+    assert found.is_exact
+    assert found.power == (norms[:, None] + norms - 2 * gram).max()
+    single = AllRange(12).sensitivity(2, neighbours="replace").power
+    assert found.power not in (single**2, 2 * single**2)
+
+
+def test_blocks_of_a_large_domain() -> None:
+    """A million cells in one attribute: nothing of that size squared is formed."""
+    blocks = [
+        (Kron([Identity(10**6), Identity(50)]), Fraction(1)),
+        (Kron([Partition(np.arange(10**6) // 1000), Total(50)]), Fraction(3)),
+        (Kron([Total(10**6), Prefix(50)]), Fraction(2)),
+    ]
+    assert weighted_sensitivity(blocks, 2).power == 1 + 3 + 2 * 50
+    replaced = weighted_sensitivity(blocks, 2, "replace")
+    assert replaced.is_exact
+    assert replaced.power == 2 + 6 + 2 * 49
+    lone = [(Identity(10**6), Fraction(1)), (Total(10**6), Fraction(5))]
+    assert weighted_sensitivity(lone, 1, "replace").power == 2
+
+
+def test_weights_of_equal_blocks_add() -> None:
+    parts = [(Prefix(4), Fraction(1, 3)), (Scaled(Prefix(4), 2), Fraction(1, 6)), (Total(4), 0)]
+    assert weighted_sensitivity(parts, 2).power == 4 * (Fraction(1, 3) + Fraction(4, 6))
+    assert weighted_sensitivity(parts, 1).power == 4 * (Fraction(1, 3) + Fraction(2, 6))
+
+
+@given(power=st.fractions(0, 10**9), p=st.sampled_from([1, 2]))
+def test_the_float_is_the_smallest_that_is_not_below(power: Fraction, p: int) -> None:
+    value = Sensitivity(power, p, is_exact=True)
+    assert Fraction(float(value)) ** p >= power
+    assert value == 0 or Fraction(math.nextafter(float(value), 0)) ** p < power
+
+
+def test_a_sensitivity_is_a_number_that_knows_more() -> None:
+    found = Dense([[3], [4]]).sensitivity(2)
+    assert found == 5.0
+    assert found.power == 25
+    assert found.is_exact
+    assert "power=25" in repr(found)
+    again = pickle.loads(pickle.dumps(found))
+    assert (again, again.power, again.is_exact) == (found, found.power, found.is_exact)
+    assert Sensitivity(Fraction(10) ** 700, 1, is_exact=True) == math.inf
