@@ -20,7 +20,9 @@ from .estimation import half_widths
 from .privacy import PrivacyLoss
 from .spec import Spec, read_spec
 from .strategy import (
+    ExpectedError,
     Strategy,
+    baseline,
     describe_strategy,
     error_under,
     information,
@@ -82,7 +84,12 @@ class Plan:
     @property
     def rmse(self) -> float:
         """RMSE over all tables together, weighted as the spec weights them."""
-        return _errors(self.strategy, self.spec).rmse
+        return self.expected.rmse
+
+    @cached_property
+    def expected(self) -> ExpectedError:
+        """Expected error of the chosen strategy under the laws that will be drawn."""
+        return _errors(self.strategy, self.spec)
 
     @property
     def errors(self) -> pa.Table:
@@ -186,14 +193,14 @@ def _check_rows(spec: Spec) -> None:
         )
 
 
-def _errors(strategy: Strategy, spec: Spec):  # noqa: ANN202 - ExpectedError
+def _errors(strategy: Strategy, spec: Spec) -> ExpectedError:
     laws = strategy.laws(spec.loss, spec.neighbours)
     return error_under(strategy, spec.workload, law_variances(strategy, laws))
 
 
 def _table_errors(made: Plan) -> list[TableError]:
-    spec, strategy = made.spec, made.strategy
-    chosen = _errors(strategy, spec).tables
+    spec = made.spec
+    chosen = made.expected.tables
     others = {name: _alternative(name, spec) for name in ("identity", "workload")}
     margins = _margins(made)
     return [
@@ -213,7 +220,7 @@ def _table_errors(made: Plan) -> list[TableError]:
 def _alternative(method: str, spec: Spec) -> dict[str, float]:
     """Each table's RMSE under a comparison strategy; empty where it cannot be had."""
     try:
-        other = select(spec.workload, noise=spec.method.noise, method=method, neighbours=spec.neighbours)
+        other = baseline(spec.workload, method, spec.method.noise, spec.neighbours)
         return _errors(other, spec).tables
     except Unsupported:
         return {}

@@ -12,6 +12,7 @@ from tabulae.errors import NotEstimable
 from tests.strategy.instances import BUDGETS, DOMAIN, WORKLOADS, dense, dense_strategy
 
 CASES = list(itertools.product(WORKLOADS, BUDGETS, ("identity", "workload", "opt0", "kron")))
+CASES += list(itertools.product(("union", "recodes", "disjunction", "marginals"), BUDGETS, ("union",)))
 
 
 @pytest.mark.parametrize(("workload", "noise", "method"), CASES)

@@ -1,10 +1,9 @@
-"""Kronecker products: every route through memory gives the same answer, and no more than two vectors exist."""
+"""Kronecker products: every route through memory gives the same answer, with at most two vectors."""
 
 from __future__ import annotations
 
 import math
 import tracemalloc
-from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -76,14 +75,13 @@ PRODUCTS: dict[str, list[LinearOperator]] = {
 
 
 @pytest.fixture(params=["as it is", "small blocks and two threads", "one thread"])
-def blocks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def blocks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if request.param != "as it is":
         monkeypatch.setattr(kron_matvec, "_BLOCK", 2**9)
         monkeypatch.setattr(kron_matvec, "_THREADED", 2**8)
         monkeypatch.setattr(kron_matvec, "_threads", lambda: 2 if "two" in request.param else 1)
         monkeypatch.setattr(kron_plan, "_GROUP", 2**8)
         monkeypatch.setattr(blas, "_SINGLE_THREAD", 2**9)
-    yield
 
 
 @pytest.mark.usefixtures("blocks")

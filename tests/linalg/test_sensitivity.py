@@ -48,7 +48,8 @@ def exact_columns(op: LinearOperator) -> list[list[Fraction]]:
             columns = [[a * b for a in u for b in v] for u in columns for v in exact_columns(factor)]
         return columns
     if isinstance(op, Stack):
-        return [sum(parts, []) for parts in zip(*(exact_columns(member) for member in op.ops), strict=True)]
+        members = [exact_columns(member) for member in op.ops]
+        return [list(itertools.chain(*parts)) for parts in zip(*members, strict=True)]
     return [[Fraction(entry) for entry in column] for column in op.dense().T.tolist()]
 
 
@@ -145,7 +146,7 @@ def test_products_without_writing_them_out(p: int, neighbours: str, blocks: Bloc
 def test_bounds_stay_above_the_truth_when_time_is_short(
     p: int, neighbours: str, blocks: Blocks, numbers: int
 ) -> None:
-    """Every shortcut forced at once: groups of choices, unfinished pruning, attributes with unlisted pairs."""
+    """Every shortcut forced at once: grouped choices, unfinished pruning, attributes with unlisted pairs."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(kron_sensitivity, "_SMALL_PRODUCT", 0)
         patch.setattr(kron_sensitivity, "_PAIR_CLASSES", 2)
@@ -193,7 +194,7 @@ def test_fractions_in_products_are_bounded_from_above(seed: int, p: int, neighbo
 
 
 def test_every_marginal_of_fourteen_attributes() -> None:
-    """Adult, up to three ways: a record moves one cell of each of the 470 marginals; replacing it moves two."""
+    """Adult, up to three ways: a record moves a cell of each of 470 marginals; replacing it moves two."""
     sizes = (100, 100, 100, 99, 85, 42, 16, 15, 9, 7, 6, 5, 2, 2)
     blocks = [
         (Kron([Identity(n) if i in kept else Total(n) for i, n in enumerate(sizes)]), Fraction(1, 1 + ways))

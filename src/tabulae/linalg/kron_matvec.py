@@ -27,6 +27,8 @@ from tabulae.linalg.operator import LinearOperator, write
 _BLOCK = 2**16  # numbers in a block: half a megabyte
 _THREADED = 2**19  # numbers from which several threads pay
 _MOST_THREADS = 8  # memory is shared by all
+_MANY_COLUMNS = 2**12  # columns from which BLAS divides a product well among its own threads
+_LONG_ROW = 96  # numbers in a row from which BLAS multiplies rows well
 _COLUMNS = 16  # columns from which a small matrix multiplies them efficiently
 
 Block = tuple[slice, slice]
@@ -99,15 +101,16 @@ def travel(trip: Trip, source: np.ndarray, memory: Memory, work: np.dtype, resul
     """One trip over ``source`` ``(left, group, right)``; its result, in memory of its own."""
     left, _, right = source.shape
     in_place = trip.is_dense and source.dtype == result == work == np.float64  # for BLAS to read and write
-    if in_place and trip.is_large and (right == 1 or right >= RUN or trip.uses_blas_threads):
+    if in_place and _is_for_blas(trip, right):
         return _large(trip, source, memory.take((left, trip.after, right), result, source))
-    direct = in_place and right >= _COLUMNS and not trip.is_large
+    direct = in_place and right >= _COLUMNS and not trip.uses_blas_threads
     blocks = list(_blocks(left, trip.extent, right, _block_size(trip, right)))
     if len(blocks) == 1:
         memory.release(source)
         return trip.apply(source.astype(work, copy=False)).astype(result, copy=False)
     target = memory.take((left, trip.after, right), result, source)
-    step = _dense_block if direct else _turned_block if right < RUN else _plain_block
+    turned = right < RUN or (trip.uses_blas_threads and right < _MANY_COLUMNS)
+    step = _dense_block if direct else _turned_block if turned else _plain_block
     threads = 1 if work != np.float64 or trip.uses_blas_threads else _threads()
     if source.size + target.size < _THREADED or threads == 1:
         _work(step, trip, source, target, work, blocks)
@@ -123,6 +126,11 @@ def travel(trip: Trip, source: np.ndarray, memory: Memory, work: np.dtype, resul
 def _threads() -> int:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return min(cores, _MOST_THREADS)
+
+
+def _is_for_blas(trip: Trip, right: int) -> bool:
+    """Whether BLAS does best with the whole trip where it lies: a large matrix times long or very many rows."""
+    return trip.is_large and (right >= _MANY_COLUMNS or (right == 1 and trip.size >= _LONG_ROW))
 
 
 def _large(trip: Trip, source: np.ndarray, target: np.ndarray) -> np.ndarray:
@@ -142,6 +150,8 @@ def _matrix(op: LinearOperator) -> np.ndarray:
 
 def _block_size(trip: Trip, right: int) -> int:
     """Matrices work best in the nearest cache; sums along an axis prefer long runs to near ones."""
+    if trip.uses_blas_threads:
+        return min(_MANY_COLUMNS * trip.extent, 64 * _BLOCK)
     if trip.is_dense:
         return _BLOCK
     if len(trip.ops) == 1 and right >= RUN:
@@ -181,6 +191,12 @@ def _plain_block(trip: Trip, part: np.ndarray, target: np.ndarray, work: np.dtyp
 def _turned_block(trip: Trip, part: np.ndarray, target: np.ndarray, work: np.dtype) -> None:
     """Few numbers lie together: bring the left axis inside, so that the factors work on long runs."""
     count, group, right = part.shape
+    if right >= _COLUMNS:
+        turned = np.empty((group, count, right), dtype=work)
+        np.copyto(turned, part.transpose(1, 0, 2), casting="unsafe")
+        done = trip.apply(turned.reshape(1, group, count * right)).reshape(-1, count, right)
+        np.copyto(target, done.transpose(1, 0, 2), casting="unsafe")
+        return
     padded = np.empty((count, group * right + 8), dtype=work)[:, :-8]  # a power of two would collide in cache
     np.copyto(padded, part.reshape(count, -1), casting="unsafe")
     turned = np.ascontiguousarray(padded.T).reshape(1, group, right * count)
@@ -191,18 +207,20 @@ def _turned_block(trip: Trip, part: np.ndarray, target: np.ndarray, work: np.dty
 def _dense_block(trip: Trip, part: np.ndarray, target: np.ndarray, work: np.dtype) -> None:
     """Matrices only: BLAS reads the block where it lies, and the last product writes where it belongs."""
     rows, _, run = part.shape
-    width = min(columns_on_one_thread(_matrix(op)) for op in trip.ops)
-    if run > width:
-        for start in range(0, run, width):
-            columns = slice(start, start + width)
-            _dense_block(trip, part[:, :, columns], target[:, :, columns], work)
-        return
+    width = min(run, *(columns_on_one_thread(_matrix(op)) for op in trip.ops))
+    whole = run - run % width
+    if whole < run:
+        _dense_block(trip, part[:, :, whole:], target[:, :, whole:], work)
+        part, target = part[:, :, :whole], target[:, :, :whole]
     before, after, current = trip.size, 1, part
     for position in reversed(range(len(trip.ops))):
         matrix = _matrix(trip.ops[position])
         m, n = matrix.shape
         before //= n
-        out = target if position == 0 else np.empty((rows, before * m * after, run))
-        source = current.reshape(rows, before, n, after, run).transpose(0, 1, 3, 2, 4)
-        np.matmul(matrix, source, out=out.reshape(rows, before, m, after, run).transpose(0, 1, 3, 2, 4))
+        out = target if position == 0 else np.empty((rows, before * m * after, whole))
+        source, product = (
+            array.reshape(rows, before, size, after, whole // width, width).transpose(0, 1, 3, 4, 2, 5)
+            for array, size in ((current, n), (out, m))
+        )
+        np.matmul(matrix, source, out=product)
         current, after = out, after * m

@@ -12,11 +12,11 @@ from .problems import Problems, listed, nearest, shown
 from .sections import NOT_YET, Document
 from .shape import MethodSection, PrivacySection
 
-METHODS = ("identity", "workload", "opt0", "kron", "hdmm", "auto")
+METHODS = ("identity", "workload", "opt0", "kron", "union", "hdmm", "auto")
 """The names that ``method.select`` accepts."""
 
 LATER_METHODS = (
-    "hierarchical", "hb", "wavelet", "greedy-h", "fourier", "datacube", "union", "marginals", "eigen",
+    "hierarchical", "hb", "wavelet", "greedy-h", "fourier", "datacube", "marginals", "eigen",
     "eigen-separation", "principal-vectors", "residual",
 )  # fmt: skip
 """Names that the document has for ``method.select`` and this version cannot honour."""

@@ -1,6 +1,6 @@
 """Select: workload in, strategy out; never data. One method per file, named as in its paper."""
 
-from ._select import METHODS, select
+from ._select import METHODS, baseline, select
 from .bound import lower_bound
 from .error import ExpectedError, error_under, expected_error
 from .information import Information, Profile, information
@@ -16,6 +16,7 @@ __all__ = [
     "NoiseKind",
     "Profile",
     "Strategy",
+    "baseline",
     "describe_strategy",
     "error_under",
     "expected_error",

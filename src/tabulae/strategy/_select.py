@@ -108,6 +108,11 @@ def select(
     return replace(best, certificate=_certificate(best, workload, settings))
 
 
+def baseline(workload: Workload, method: str, noise: NoiseKind, neighbours: str) -> Strategy:
+    """The strategy of a single method, neither scored nor certified: something to compare with."""
+    return SINGLE[method](workload, Settings(noise, neighbours, 1e-3, None, 0, None))
+
+
 def _best_of(names: tuple[str, ...], workload: Workload, settings: Settings) -> Strategy:
     """Run the named methods; keep the one with the least expected error, and the score of all."""
     best: tuple[float, Strategy] | None = None
@@ -137,6 +142,8 @@ def _certificate(strategy: Strategy, workload: Workload, settings: Settings) -> 
     """Relative gap of the total squared error to the best bound known, where that is proven."""
     if settings.noise != "gaussian" or settings.neighbours != "add-remove":
         return None
-    loss = unit_rmse(strategy, workload, settings.neighbours) ** 2 * workload.queries
+    reached = next(c.rmse for c in strategy.candidates if c.method == strategy.method)
+    assert reached is not None
+    loss = reached**2 * workload.queries
     bounds = [b for b in (strategy.lower, unit_bound(workload, "svd")) if b is not None]
     return max(0.0, loss / max(bounds) - 1.0) if bounds else None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,7 +28,7 @@ class ExpectedError:
     tables: dict[str, float]
 
 
-def error_under(strategy: Strategy, workload: Workload, variances: Sequence[float]) -> ExpectedError:
+def error_under(strategy: Strategy, workload: Workload, variances: tuple[float, ...]) -> ExpectedError:
     """Expected error when block i has noise variance ``variances[i]``, in squared counts."""
     info = information(strategy, variances)
     total, largest, tables = 0.0, 0.0, {}

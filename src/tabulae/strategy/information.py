@@ -20,12 +20,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Protocol
 
 import numpy as np
 
 from ..errors import NotEstimable, Unsupported
 from ..linalg import Kron, LinearOperator, Product
+from ..tables import Workload
 from .strategy import Strategy
 
 EXPLICIT = 4096
@@ -62,6 +64,10 @@ class Information(Protocol):
         """diag(W P^+ W'), shape (m,), in squared counts."""
         ...
 
+    def total(self, workload: Workload) -> float:
+        """Total variance ``sum_t weight_t^2 sum_q Var(q)``, in squared weighted counts."""
+        ...
+
     def profile(self, operator: LinearOperator) -> Profile:
         """Statistics of the coefficients Z of the noise variables."""
         ...
@@ -75,7 +81,8 @@ def kron_vectors(vectors: Sequence[np.ndarray]) -> np.ndarray:
     return out
 
 
-def information(strategy: Strategy, variances: Sequence[float]) -> Information:
+@lru_cache(maxsize=4)
+def information(strategy: Strategy, variances: tuple[float, ...]) -> Information:
     """P of ``strategy`` when block i has noise variance ``variances[i]`` (squared counts).
 
     Raises :class:`~tabulae.errors.Unsupported` where neither structure nor size allows it.

@@ -17,6 +17,7 @@ from functools import lru_cache
 import numpy as np
 
 from ..linalg import Dense, Identity, Kron, LinearOperator, Total
+from ..tables import Workload
 from .explicit_information import row_dots
 from .information import Profile, coefficient_statistics, kron_vectors, refuse_not_estimable
 from .strategy import Block, Strategy, products
@@ -83,6 +84,11 @@ class LatticeInformation:
                     pieces = [_diagonal(p, q, i in subset) for i, (p, q) in enumerate(zip(left, right, strict=True))]
                     total += c * d / self._eigenvalues[subset] * kron_vectors(pieces)
         return total
+
+    def total(self, workload: Workload) -> float:
+        """Total weighted variance, the tables' variances summed."""
+        variances = ((t, self.variance(t.operator(workload.domain))) for t in workload.tables)
+        return sum(float(t.weight) ** 2 * float(v.sum()) for t, v in variances)
 
     def answer(self, operator: LinearOperator, answers: Sequence[np.ndarray]) -> np.ndarray:
         """Least-squares answers from the blocks' noisy answers, (m,)."""

@@ -5,9 +5,7 @@ from __future__ import annotations
 import math
 
 from ..tables import Workload
-from .error import error_under
 from .information import information
-from .kron_information import KronInformation
 from .strategy import Strategy
 
 
@@ -19,9 +17,5 @@ def unit_rmse(strategy: Strategy, workload: Workload, neighbours: str) -> float:
     """
     sensitivity = float(strategy.sensitivity(neighbours))
     power = 1 if strategy.noise == "gaussian" else 2
-    variances = [sensitivity**2 * float(block.scale) ** power for block in strategy.blocks]
-    info = information(strategy, variances)
-    if isinstance(info, KronInformation):
-        return math.sqrt(max(info.total(workload), 0.0) / workload.queries)
-    return error_under(strategy, workload, variances).rmse
-
+    variances = tuple(sensitivity**2 * float(block.scale) ** power for block in strategy.blocks)
+    return math.sqrt(max(information(strategy, variances).total(workload), 0.0) / workload.queries)

@@ -52,11 +52,12 @@ def reduce_rows(terms: Terms, weight: float) -> ReducedRows:
 
 def outer(groups: Sequence[ReducedRows]) -> np.ndarray:
     """R R' for the stack R of all groups' rows, weights included; (r, r), symmetric."""
-    whole = np.block([[_outer(a, b) for b in groups] for a in groups])
+    whole = np.block([[rows_against(a, b) for b in groups] for a in groups])
     return (whole + whole.T) / 2
 
 
-def _outer(a: ReducedRows, b: ReducedRows) -> np.ndarray:
+def rows_against(a: ReducedRows, b: ReducedRows) -> np.ndarray:
+    """R_a R_b' with both weights, (a.count, b.count)."""
     total = np.zeros((a.count, b.count))
     for c, left in a.rows:
         for d, right in b.rows:
@@ -94,20 +95,3 @@ def spectrum(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     values, vectors = np.linalg.eigh(matrix)
     keep = values > _RELATIVE * max(float(values[-1]), 0.0)
     return values[keep], vectors[:, keep], vectors[:, ~keep]
-
-
-def lifted_rows(group: ReducedRows, terms: Terms) -> list[tuple[int, LinearOperator]]:
-    """The product W R' of a table's terms with one group's rows, as a sum of Kronecker products."""
-    return [
-        (c * d, Kron([_against(q, r) for q, r in zip(queries, rows, strict=True)]))
-        for c, queries in terms
-        for d, rows in group.rows
-    ]
-
-
-def _against(query: LinearOperator, rows: LinearOperator) -> LinearOperator:
-    """query R_i'."""
-    if isinstance(rows, Identity):
-        return query
-    return Dense(_pair(query, rows))
-

@@ -75,16 +75,18 @@ def _group(tables: Sequence[Table], workload: Workload, settings: Settings) -> _
 
 
 def _joined(groups: list[_Group], workload: Workload, settings: Settings) -> list[_Group]:
-    """Let groups join those that ask of all their attributes, while that lowers the total."""
-    root = 2 if settings.noise == "gaussian" else 3
+    """Let each group, small ones first, join one that asks of all its attributes if that lowers the total."""
+    root = 1 / (2 if settings.noise == "gaussian" else 3)
     for small in sorted(groups, key=lambda g: len(g.attributes)):
+        if not any(small is g for g in groups):  # others joined it, and then it is no longer small
+            continue
         for large in sorted(groups, key=lambda g: len(g.attributes)):
             if large is small or not small.attributes <= large.attributes or settings.remaining() == 0.0:
                 continue
             both = _group((*large.tables, *small.tables), workload, settings)
-            if both.loss ** (1 / root) < large.loss ** (1 / root) + small.loss ** (1 / root):
+            if both.loss**root < large.loss**root + small.loss**root:
                 groups = [g for g in groups if g is not small and g is not large] + [both]
-                return _joined(groups, workload, settings)
+                break
     return groups
 
 
