@@ -95,7 +95,8 @@ def errors_by_method(
             )
     names = names[:TABLES_DRAWN]
     with _figure(5.2, 0.75 + 0.27 * len(names)) as (figure, out):
-        axes = _panel(figure, left=1.6, right=0.1, bottom=0.42, top=0.3)
+        longest = max((len(_short(name)) for name in names), default=0)
+        axes = _panel(figure, left=max(0.8, 0.2 + 0.068 * longest), right=0.1, bottom=0.42, top=0.3)
         values = np.array([[_positive(e) for e in errors[:TABLES_DRAWN]] for errors in series.values()])
         _error_axes(axes, names, values[np.isfinite(values)])
         places = np.arange(len(names))
@@ -264,7 +265,7 @@ def _positive(value: float | None) -> float:
     return value if value is not None and np.isfinite(value) and value > 0 else float("nan")
 
 
-def _short(text: str, length: int = 20) -> str:
+def _short(text: str, length: int = 27) -> str:
     return text if len(text) <= length else text[: length - 1] + "…"
 
 

@@ -13,7 +13,7 @@ MODULES = [
     for found in pkgutil.iter_modules(tabulae.privacy.__path__)
 ]
 # protocols and abstract kinds: the theorem stands with what fills them
-KINDS = {"PrivacyLoss", "NoiseLaw", "Source", "Sampler", "Weights", "Profile"}
+KINDS = {"PrivacyLoss", "NoiseLaw", "Source", "Sampler", "Weights", "Profile", "Curve"}
 
 
 def public():

@@ -26,11 +26,13 @@ def miss(kind, amount, margin, oracle):
 )
 def test_the_budget_is_the_least_that_meets_the_margin(margin, level, kind):
     budget, wanted = budget_for_margin(margin, kind, level), 1 - Fraction(level)
-    make = (
-        (lambda a: DiscreteLaplace(1 / a)) if kind == "laplace" else (lambda a: DiscreteGaussian(1 / (2 * a)))
-    )
-    assert make(budget.amount).tail(margin) <= float(wanted)
-    assert make(budget.amount * SLACK).tail(margin) > float(wanted)
+
+    def tail(amount):
+        law = DiscreteLaplace(1 / amount) if kind == "laplace" else DiscreteGaussian(1 / (2 * amount))
+        return law.tail(margin)
+
+    assert tail(budget.amount) <= float(wanted)
+    assert tail(budget.amount * SLACK) > float(wanted)
 
 
 @pytest.mark.parametrize(
@@ -54,7 +56,7 @@ def test_exact_base_budgets(margin, epsilon, rho, oracle):
 def test_the_printed_corollaries_miss_and_overpay(margin, pure, concentrated, oracle):
     """In percent: Corollary 2 misses 95 % although it promises it; Corollary 4 is conservative."""
     mp = oracle.mp
-    epsilon = Fraction(str(mp.nstr(mp.ln(20) / (margin + 1), 30)))
+    epsilon = Fraction(mp.nstr(mp.ln(20) / (margin + 1), 30))
     rho = Fraction(192, 100) / margin**2
     assert 100 * float(miss("laplace", epsilon, margin, oracle)) == pytest.approx(pure, abs=5e-3)
     assert 100 * float(miss("gaussian", rho, margin, oracle)) == pytest.approx(concentrated, abs=5e-3)

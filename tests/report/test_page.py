@@ -17,7 +17,7 @@ import pytest
 
 from tabulae.report import EpsilonStatement, ExpectedError, Promise, TableView, render_report
 
-VOID = {"meta", "link", "br", "hr", "img", "input", "path", "rect", "image", "use"}
+VOID = {"wbr", "meta", "link", "br", "hr", "img", "input", "path", "rect", "image", "use"}
 HOSTILE = '<script>alert("x")</script> & \'"><img src=x onerror=alert(1)> $\\frac{a}{b$ ]]> <!-- \u202e'
 
 

@@ -27,7 +27,7 @@ from tabulae.linalg.operator import LinearOperator, write
 _BLOCK = 2**16  # numbers in a block: half a megabyte
 _THREADED = 2**19  # numbers from which several threads pay
 _MOST_THREADS = 8  # memory is shared by all
-_MANY_COLUMNS = 2**12  # columns from which BLAS divides a product well among its own threads
+_MANY_COLUMNS = 2**12  # columns from which BLAS divides a product well among its threads
 _LONG_ROW = 96  # numbers in a row from which BLAS multiplies rows well
 _COLUMNS = 16  # columns from which a small matrix multiplies them efficiently
 
@@ -129,8 +129,12 @@ def _threads() -> int:
 
 
 def _is_for_blas(trip: Trip, right: int) -> bool:
-    """Whether BLAS does best with the whole trip where it lies: a large matrix times long or very many rows."""
-    return trip.is_large and (right >= _MANY_COLUMNS or (right == 1 and trip.size >= _LONG_ROW))
+    """Whether BLAS does best with the whole trip where it lies, on threads of its own."""
+    if not trip.is_large:
+        return False
+    if right == 1:
+        return trip.size >= _LONG_ROW
+    return right >= (RUN if trip.uses_blas_threads else _MANY_COLUMNS)
 
 
 def _large(trip: Trip, source: np.ndarray, target: np.ndarray) -> np.ndarray:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 
 import jinja2
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from tabulae import plots
 from tabulae.report import numbers
@@ -84,6 +84,7 @@ def _environment() -> jinja2.Environment:
     environment.filters.update(
         fixed=numbers.fixed,
         significant=numbers.significant,
+        breakable=lambda name: escape(name).replace("_", Markup("_<wbr>")),
         fraction=numbers.fraction,
         share=numbers.share,
         exp=lambda value: math.exp(min(float(value), 700.0)),

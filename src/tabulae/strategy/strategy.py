@@ -10,7 +10,7 @@ from typing import Literal
 
 import numpy as np
 
-from ..errors import InvalidArgument
+from ..errors import InvalidArgument, Unsupported
 from ..linalg import Kron, LinearOperator, Product, Sensitivity, Sum, weighted_sensitivity
 from ..privacy import NoiseLaw, PrivacyLoss, calibrate, check_neighbours, law_type
 from ..tables import Domain
@@ -145,7 +145,13 @@ class Strategy:
             variances); discrete Laplace, pure DP (Ghosh, Roughgarden, Sundararajan 2012); rounded Gaussian,
             (epsilon, delta) by the analytic Gaussian mechanism (Balle, Wang 2018) and post-processing.
         """
-        unit = calibrate(budget, self.noise, self.sensitivity(neighbours).power)
+        sensitivity = self.sensitivity(neighbours).power
+        if sensitivity == 0:
+            raise Unsupported(
+                f"under {neighbours!r} no neighbour changes these answers (the number of records is public then), so "
+                "there is nothing to protect by noise: choose neighbours = \"add-remove\", or ask for more than the total"
+            )
+        unit = calibrate(budget, self.noise, sensitivity)
         law = law_type(budget, self.noise)
         return tuple(law(unit * block.scale).law_on_grid(block.exponent) for block in self.blocks)
 

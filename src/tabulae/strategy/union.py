@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from ._select import Settings
 
 _MOST_GROUPS = 400
+_FREE = 1000  # how much smaller than the least noise that of free answers is
 _DIGITS = 10**6  # denominators of the relative scales: far finer than the optimum is sharp
 
 
@@ -60,7 +61,12 @@ def union_strategy(workload: Workload, settings: Settings) -> Strategy:
         raise Unsupported(f"the tables cross {len(by_attributes)} different sets of attributes; union takes {_MOST_GROUPS}")
     groups = [_group(tables, workload, settings) for tables in by_attributes.values()]
     groups = _joined(groups, workload, settings)
-    blocks = tuple(_weighted(group, settings.noise) for group in groups)
+    scales = [_scale(group, settings.noise) for group in groups]
+    if not any(scales):
+        raise Unsupported('no table changes when one record is replaced by another: choose "kron"')
+    # What no neighbour changes (the total, under replace) costs nothing however small its noise is.
+    free = min(s for s in scales if s) / _FREE
+    blocks = tuple(replace(g.block, scale=s or free) for g, s in zip(groups, scales, strict=True))
     return Strategy(workload.domain, blocks, settings.noise, "union")
 
 
@@ -90,12 +96,13 @@ def _joined(groups: list[_Group], workload: Workload, settings: Settings) -> lis
     return groups
 
 
-def _weighted(group: _Group, noise: NoiseKind) -> Block:
-    """The block with its relative noise: variance Delta^2 / sqrt(L), or scale Delta / cbrt(L)."""
+def _scale(group: _Group, noise: NoiseKind) -> Fraction:
+    """The block's relative noise: variance Delta^2 / sqrt(L), or scale Delta / cbrt(L); 0 where Delta is."""
+    if group.sensitivity2 == 0:
+        return Fraction(0)
     if noise == "gaussian":
         scale = float(group.sensitivity2) / math.sqrt(group.loss)
     else:
         scale = math.sqrt(group.sensitivity2) / group.loss ** (1 / 3)
     mantissa, exponent = math.frexp(scale)
-    relative = Fraction(mantissa).limit_denominator(_DIGITS) * Fraction(2) ** exponent
-    return replace(group.block, scale=relative)
+    return Fraction(mantissa).limit_denominator(_DIGITS) * Fraction(2) ** exponent
