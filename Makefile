@@ -13,7 +13,7 @@ demo: $(VENV)/.installed
 	$(BIN)/tabulae demo --out demo
 
 test: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest -n 2
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .

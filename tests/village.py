@@ -52,7 +52,10 @@ sql = "SELECT sex, COUNT(*) FROM people WHERE age < 5 OR race = 'b' GROUP BY sex
 def village(tmp_path: Path) -> Path:
     """A folder with people.csv, spec.toml and a ledger with budget for two releases; returns the spec."""
     rng = np.random.default_rng(7)
-    rows = [f"{'FM'[rng.integers(2)]},{rng.integers(20)},{'abc'[rng.choice(3, p=[0.7, 0.25, 0.05])]}" for _ in range(400)]
+    rows = [
+        f"{'FM'[rng.integers(2)]},{rng.integers(20)},{'abc'[rng.choice(3, p=[0.7, 0.25, 0.05])]}"
+        for _ in range(400)
+    ]
     (tmp_path / "people.csv").write_text("SEX,AGE,RACE\n" + "\n".join(rows) + "\n")
     (tmp_path / "spec.toml").write_text(SPEC)
     tb.Ledger.create(tmp_path / "ledger.db", 1, "zcdp")

@@ -13,11 +13,11 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING
 
-from ._version import VERSION as __version__
-
+from . import _version
 
 if TYPE_CHECKING:
     from ._measure import measure
+    from .app import run
     from .counts import Counts
     from .errors import TabulaeError
     from .estimation import Estimate, estimate
@@ -36,12 +36,13 @@ if TYPE_CHECKING:
         WidthRange,
     )
     from .measurement import Measurement
-    from .app import run
     from .planning import Plan, plan
-    from .privacy import ApproxDP, Ledger, PrivacyLoss, PureDP, ZCDP, noise
+    from .privacy import ZCDP, ApproxDP, Ledger, PrivacyLoss, PureDP, noise
     from .release import Release
     from .strategy import Strategy, lower_bound, select
     from .tables import Attribute, Domain, Recode, Table, Workload
+
+__version__ = _version.VERSION
 
 # Importing tabulae costs nothing: a name brings its room with it on first use.
 _HOME = {
@@ -73,9 +74,10 @@ _HOME = {
 }
 _ROOM = {name: room for room, names in _HOME.items() for name in names}
 
-__all__ = [  # noqa: PLE0604 - the lazy names
-    "ApproxDP",
+__all__ = [
+    "ZCDP",
     "AllRange",
+    "ApproxDP",
     "Attribute",
     "Counts",
     "Dense",
@@ -102,7 +104,6 @@ __all__ = [  # noqa: PLE0604 - the lazy names
     "Total",
     "WidthRange",
     "Workload",
-    "ZCDP",
     "__version__",
     "estimate",
     "lower_bound",

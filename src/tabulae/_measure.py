@@ -68,16 +68,22 @@ def measure(
     """
     counts = counts if isinstance(counts, Counts) else Counts.from_array(strategy.domain, counts)
     if counts.domain != strategy.domain:
-        raise InvalidArgument("the counts and the strategy are over different domains; select again for this domain")
+        raise InvalidArgument(
+            "the counts and the strategy are over different domains; select again for this domain"
+        )
     source = SystemSource() if source is None else source
     if ledger is not None and not source.secure:
-        raise InvalidArgument("an insecure source of randomness is for rehearsals: it cannot be charged to a ledger")
+        raise InvalidArgument(
+            "an insecure source of randomness is for rehearsals: it cannot be charged to a ledger"
+        )
     laws = strategy.laws(budget, neighbours)
     truth = [_checked(counts.answer(block.query), block.name) for block in strategy.blocks]
     charge = None
     if ledger is not None:
         digest = digest or _digest(strategy, counts)
-        charge = ledger.charge(budget, neighbours=neighbours, unit=unit or ledger.unit, title=title, digest=digest)
+        charge = ledger.charge(
+            budget, neighbours=neighbours, unit=unit or ledger.unit, title=title, digest=digest
+        )
     values = [_noisy(answer, law, source) for answer, law in zip(truth, laws, strict=True)]
     return Measurement(
         strategy,
@@ -92,14 +98,18 @@ def measure(
 
 def _checked(answer: np.ndarray, name: str) -> np.ndarray:
     if answer.size and int(np.abs(answer).max()) >= _HEADROOM:
-        raise Unsupported(f"block {name!r}: answers on its grid need more than 62 bits; select with fewer real-valued factors")
+        raise Unsupported(
+            f"block {name!r}: answers on its grid need more than 62 bits; select with fewer real-valued factors"
+        )
     return answer
 
 
-def _noisy(answer: np.ndarray, law, source: Source) -> np.ndarray:  # noqa: ANN001 - any NoiseLaw
+def _noisy(answer: np.ndarray, law, source: Source) -> np.ndarray:
     noise = law.sample(answer.shape[0], source)
     if noise.size and int(np.abs(noise).max()) >= _HEADROOM:
-        raise Unsupported("the noise that this budget asks for needs more than 62 bits; raise the budget or coarsen the grid")
+        raise Unsupported(
+            "the noise that this budget asks for needs more than 62 bits; raise the budget or coarsen the grid"
+        )
     return answer + noise
 
 

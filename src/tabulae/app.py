@@ -71,11 +71,11 @@ def run(
     """
     made = _spec(spec, source)
     out = Path(out)
-    with _workplace(out, resume) as partial:
-        if (release := _finished(out, made, resume)) is not None:
+    with _workplace(out, resume=resume) as partial:
+        if (release := _finished(out, made, resume=resume)) is not None:
             return release
         if made.ledger is None:
-            raise LedgerError("this spec names no ledger: add ledger = \"ledger.db\" under [privacy]")
+            raise LedgerError('this spec names no ledger: add ledger = "ledger.db" under [privacy]')
         ledger = Ledger.open(made.ledger)
         ready = _plan(made, partial, plan_file, say)
         say("counting the records")
@@ -112,7 +112,7 @@ def _spec(spec: Spec | str | PathLike[str], source: str | PathLike[str] | None) 
 
 
 @contextlib.contextmanager
-def _workplace(out: Path, resume: bool) -> Iterator[Path]:
+def _workplace(out: Path, *, resume: bool) -> Iterator[Path]:
     """The partial folder beside ``out``, held by this process alone while the run lasts."""
     partial = out.parent / f".{out.name}.partial"
     if out.exists() and not resume:
@@ -151,7 +151,7 @@ def _refuse_paid(partial: Path, out: Path) -> None:
         )
 
 
-def _finished(out: Path, spec: Spec, resume: bool) -> Release | None:
+def _finished(out: Path, spec: Spec, *, resume: bool) -> Release | None:
     """On resuming: a release that is already in place, settled in the ledger if the crash came between."""
     if not (resume and out.exists()):
         return None
@@ -222,7 +222,9 @@ def _put_in_place(partial: Path, out: Path) -> None:
     try:
         partial.rename(out)
     except OSError as error:
-        raise ReleaseError(f"{out} appeared while the release was made; it is complete in {partial}: {error}") from None
+        raise ReleaseError(
+            f"{out} appeared while the release was made; it is complete in {partial}: {error}"
+        ) from None
     sync_folder(out.parent)
 
 

@@ -28,7 +28,9 @@ app.add_typer(ledger_app, name="ledger")
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 Confidential = Annotated[
     bool,
-    typer.Option("--show-confidential", help="Add confidential values and counts to error messages, on stderr."),
+    typer.Option(
+        "--show-confidential", help="Add confidential values and counts to error messages, on stderr."
+    ),
 ]
 SpecPath = Annotated[Path, typer.Argument(help="The release document (TOML).", show_default=False)]
 
@@ -43,7 +45,9 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def _root(
-    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
 ) -> None:
     """Publish statistical tables from confidential records under differential privacy."""
 
@@ -97,10 +101,16 @@ def plan(
 @app.command()
 def run(
     spec: SpecPath,
-    out: Annotated[Path, typer.Option(help="The release folder to write; it must not exist.", show_default=False)],
-    plan_file: Annotated[Path | None, typer.Option("--plan", help="Use the strategy of a saved plan.")] = None,
+    out: Annotated[
+        Path, typer.Option(help="The release folder to write; it must not exist.", show_default=False)
+    ],
+    plan_file: Annotated[
+        Path | None, typer.Option("--plan", help="Use the strategy of a saved plan.")
+    ] = None,
     source: Annotated[Path | None, typer.Option(help="Read the records from this file instead.")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Finish an interrupted run, without a second draw.")] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Finish an interrupted run, without a second draw.")
+    ] = False,
     json: Json = False,
     show_confidential: Confidential = False,
 ) -> None:
@@ -122,7 +132,8 @@ def report(
 
 @app.command()
 def check(
-    path: Annotated[Path, typer.Argument(help="A spec, or a release folder.", show_default=False)], json: Json = False
+    path: Annotated[Path, typer.Argument(help="A spec, or a release folder.", show_default=False)],
+    json: Json = False,
 ) -> None:
     """Validate a spec (all its mistakes at once), or verify a release."""
     from . import commands
@@ -133,7 +144,9 @@ def check(
 @app.command()
 def query(
     folder: Annotated[Path, typer.Argument(help="A release folder.", show_default=False)],
-    sql: Annotated[str, typer.Argument(help="SELECT COUNT(*) FROM t WHERE ... GROUP BY ...", show_default=False)],
+    sql: Annotated[
+        str, typer.Argument(help="SELECT COUNT(*) FROM t WHERE ... GROUP BY ...", show_default=False)
+    ],
     json: Json = False,
 ) -> None:
     """Answer a count with its interval from a release, at no privacy cost."""
@@ -145,7 +158,9 @@ def query(
 @ledger_app.command("init")
 def ledger_init(
     path: Annotated[Path, typer.Argument(help="The ledger file to create.", show_default=False)],
-    budget: Annotated[str, typer.Option(help='The cap: epsilon or rho, exact ("3", "1/2").', show_default=False)],
+    budget: Annotated[
+        str, typer.Option(help='The cap: epsilon or rho, exact ("3", "1/2").', show_default=False)
+    ],
     definition: Annotated[str, typer.Option(help="pure, approx or zcdp.", show_default=False)],
     neighbours: Annotated[str, typer.Option(help="add-remove or replace.")] = "add-remove",
     unit: Annotated[str, typer.Option(help="What one neighbour differs by.")] = "person",

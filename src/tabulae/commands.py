@@ -83,7 +83,9 @@ def demo(out: Path, people: int, json: bool) -> None:
     typer.echo(f"  {release.path / 'tables'}/       the tables, as CSV and Parquet")
     typer.echo(f"  {spec_path}   the document that it was made from")
     typer.echo("Ask it something (costs no privacy budget):")
-    typer.echo(f'  tabulae query {release.path} "SELECT sex, COUNT(*) FROM people WHERE age < 5 GROUP BY sex"')
+    typer.echo(
+        f'  tabulae query {release.path} "SELECT sex, COUNT(*) FROM people WHERE age < 5 GROUP BY sex"'
+    )
 
 
 def plan(spec_path: Path, save: Path | None, json: bool) -> None:
@@ -110,22 +112,29 @@ def plan(spec_path: Path, save: Path | None, json: bool) -> None:
     console.print(f"Strategy  {_strategy_words(made)}", markup=False)
     console.print(table)
     console.print(
-        "RMSE and margin are in counts, for this plan; identity and workload are the RMSE of counting every cell and of\n"
-        "asking the tables themselves, at the same budget; bound is an RMSE of the table that no strategy beats.",
+        "RMSE and margin are in counts, for this plan; identity and workload are the RMSE of counting\n"
+        "every cell and of asking the tables themselves, at the same budget; bound is an RMSE of the\n"
+        "table that no strategy beats.",
         markup=False,
         soft_wrap=True,
     )
     together = f"All tables together: RMSE {_number(made.rmse)}"
-    console.print(together + (f"; no strategy beats {_number(made.bound)}" if made.bound else ""), markup=False)
+    console.print(
+        together + (f"; no strategy beats {_number(made.bound)}" if made.bound else ""), markup=False
+    )
     if save is not None:
-        console.print(f"Saved to {save}; `tabulae run --plan {save}` asks exactly these queries.", markup=False)
+        console.print(
+            f"Saved to {save}; `tabulae run --plan {save}` asks exactly these queries.", markup=False
+        )
 
 
 def _strategy_words(made: Plan) -> str:
     strategy = made.strategy
     words = f"{strategy.method}, {strategy.rows:,} noisy answers"
     if strategy.certificate is not None:
-        words += f"; squared error proven within {strategy.certificate:.2%} of the best possible"
+        words += (
+            f"; its RMSE is proven within {(1 + strategy.certificate) ** 0.5 - 1:.2%} of the best possible"
+        )
     return words
 
 
@@ -209,7 +218,9 @@ def check(path: Path, json: bool) -> None:
         if json:
             _emit({"release": str(path), "faults": faults})
         if faults:
-            raise ReleaseError("\n".join([f"{path} is not as it was published:", *(f"  {fault}" for fault in faults)]))
+            raise ReleaseError(
+                "\n".join([f"{path} is not as it was published:", *(f"  {fault}" for fault in faults)])
+            )
         if not json:
             typer.echo(f"{path}: every file is as published, and every number follows from the measurements")
         return
@@ -218,7 +229,9 @@ def check(path: Path, json: bool) -> None:
         _emit({"spec": str(path), "tables": len(spec.workload.tables), "cells": str(spec.domain.size)})
     else:
         tables = len(spec.workload.tables)
-        typer.echo(f"{path}: no mistakes; {tables} tables over {spec.domain.size:,} cells, {_loss_words(spec)}")
+        typer.echo(
+            f"{path}: no mistakes; {tables} tables over {spec.domain.size:,} cells, {_loss_words(spec)}"
+        )
 
 
 def query(folder: Path, sql: str, json: bool) -> None:
@@ -238,7 +251,9 @@ def _print_rows(rows: pa.Table, level: float) -> None:
         table.add_column(heading, justify="left" if heading in labels else "right")
     for row in rows.slice(0, _ROWS_PRINTED).to_pylist():
         interval = f"{row['ci_low']:,.1f} to {row['ci_high']:,.1f}"
-        table.add_row(*(row[name] for name in labels), f"{row['estimate']:,.1f}", f"{row['std_error']:,.1f}", interval)
+        table.add_row(
+            *(row[name] for name in labels), f"{row['estimate']:,.1f}", f"{row['std_error']:,.1f}", interval
+        )
     _console().print(table)
     if rows.num_rows > _ROWS_PRINTED:
         typer.echo(f"... {rows.num_rows - _ROWS_PRINTED:,} more rows; --json prints all")
@@ -252,7 +267,9 @@ def ledger_init(
     if json:
         typer.echo(ledger.export_json())
     else:
-        typer.echo(f"Created {path}: {ledger.budget!r}, {ledger.neighbours} one {ledger.unit}; nothing spent yet")
+        typer.echo(
+            f"Created {path}: {ledger.budget!r}, {ledger.neighbours} one {ledger.unit}; nothing spent yet"
+        )
 
 
 def ledger_show(path: Path, json: bool) -> None:

@@ -57,4 +57,7 @@ class Measurement:
 
     def answers(self) -> list[np.ndarray]:
         """The noisy answers of each block, in counts."""
-        return [np.ldexp(v.astype(float), -b.exponent) for v, b in zip(self.block_values(), self.strategy.blocks, strict=True)]
+        return [
+            np.ldexp(v.astype(float), -b.exponent)
+            for v, b in zip(self.block_values(), self.strategy.blocks, strict=True)
+        ]

@@ -90,7 +90,9 @@ def prepare(plan: Plan) -> Prepared:
 
 def _records_path(plan: Plan) -> Path:
     if plan.spec.source.path is None:
-        problem = Problem("source.path", "is missing: this is a published copy; say where the records are with --source")
+        problem = Problem(
+            "source.path", "is missing: this is a published copy; say where the records are with --source"
+        )
         raise SpecError([problem], str(plan.spec.path or "spec"))
     return plan.spec.source.path
 

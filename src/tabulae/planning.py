@@ -151,7 +151,7 @@ def plan(spec: Spec | str | PathLike[str]) -> Plan:
 
     Raises:
         SpecError: the document has mistakes; all are listed.
-        Unsupported: the method cannot serve these tables, or they publish more rows than the spec allows.
+        Unsupported: the method cannot serve these tables, or asks for more noisy answers than can be kept.
 
     Privacy:
         Reads no record: a plan is a function of the public spec, and costs nothing.
@@ -163,7 +163,6 @@ def plan(spec: Spec | str | PathLike[str]) -> Plan:
       document: cannot be read: No such file or directory
     """
     spec = spec if isinstance(spec, Spec) else read_spec(spec)
-    _check_rows(spec)
     method = spec.method
     strategy = select(
         spec.workload,
@@ -176,21 +175,10 @@ def plan(spec: Spec | str | PathLike[str]) -> Plan:
     if strategy.rows > MOST_ANSWERS:
         raise Unsupported(
             f"strategy {strategy.method!r} asks for {strategy.rows:,} noisy answers, one for nearly every cell of the "
-            f'domain; at most {MOST_ANSWERS:,} are drawn. Choose select = "kron" or "auto", which measure what the tables '
-            "need, or declare fewer or coarser attributes"
+            f'domain; at most {MOST_ANSWERS:,} are drawn. Choose select = "kron" or "auto", which measure what the '
+            "tables need, or declare fewer or coarser attributes"
         )
     return Plan(spec, strategy)
-
-
-def _check_rows(spec: Spec) -> None:
-    rows = {t.name: t.rows(spec.domain) for t in spec.workload.tables}
-    if sum(rows.values()) > spec.max_rows:
-        largest = sorted(rows, key=lambda name: -rows[name])[:3]
-        raise Unsupported(
-            f"the tables have {sum(rows.values()):,} rows together; this spec publishes at most {spec.max_rows:,}. "
-            f"The largest: {', '.join(f'{name} ({rows[name]:,})' for name in largest)}. Ask for coarser tables, or raise "
-            "max_rows under [release]"
-        )
 
 
 def _errors(strategy: Strategy, spec: Spec) -> ExpectedError:
@@ -232,7 +220,9 @@ def _margins(made: Plan) -> dict[str, float]:
     info = information(strategy, law_variances(strategy, laws))
     steps = [2.0**-block.exponent for block in strategy.blocks]
     return {
-        table.name: float(half_widths(info.profile(table.operator(spec.domain)), laws, steps, made.level).values.max())
+        table.name: float(
+            half_widths(info.profile(table.operator(spec.domain)), laws, steps, made.level).values.max()
+        )
         for table in spec.workload.tables
     }
 

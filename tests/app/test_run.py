@@ -61,7 +61,14 @@ def test_a_release_is_complete_verified_and_paid_once(village: Path) -> None:
     assert ledger.spent == Fraction(1, 2)
     assert [c.state for c in ledger.charges()] == ["published"]
     names = {p.relative_to(out).as_posix() for p in out.rglob("*") if p.is_file()}
-    assert {"datapackage.json", "report.html", "SHA256SUMS", "spec.toml", "ledger.json", "tables/some.csv"} <= names
+    assert {
+        "datapackage.json",
+        "report.html",
+        "SHA256SUMS",
+        "spec.toml",
+        "ledger.json",
+        "tables/some.csv",
+    } <= names
     assert not [p for p in village.parent.iterdir() if p.name.endswith(".partial")]
     table = pq.read_table(out / "tables/sex_by_age.parquet")
     assert table.column_names == ["sex", "age", "estimate", "std_error", "ci_low", "ci_high", "obs_status"]
@@ -215,14 +222,18 @@ def test_verify_names_what_was_altered(village: Path, damage: str) -> None:
         (out / "extra.txt").write_text("?")
     else:  # consistent checksums, false numbers
         table = release.tables["some"]
-        moved = table.set_column(table.column_names.index("estimate"), "estimate", [table["estimate"].to_numpy() + 1])
+        moved = table.set_column(
+            table.column_names.index("estimate"), "estimate", [table["estimate"].to_numpy() + 1]
+        )
         pq.write_table(moved, out / "tables/some.parquet")
         from tabulae.release import seal
 
         seal(out)
     faults = tb.Release.read(out).verify()
     assert len(faults) == 1
-    assert {"edit": "sex_by_age", "remove": "missing", "add": "extra.txt", "numbers": "some"}[damage] in faults[0]
+    assert {"edit": "sex_by_age", "remove": "missing", "add": "extra.txt", "numbers": "some"}[
+        damage
+    ] in faults[0]
 
 
 def test_queries_are_answered_from_the_folder_alone(village: Path) -> None:
@@ -234,7 +245,9 @@ def test_queries_are_answered_from_the_folder_alone(village: Path) -> None:
     shutil.rmtree(village.parent)
     release = tb.Release.read(moved)
     stored = release.tables["some"].to_pylist()
-    again = release.query("SELECT sex, COUNT(*) FROM people WHERE age < 5 OR race = 'b' GROUP BY sex").to_pylist()
+    again = release.query(
+        "SELECT sex, COUNT(*) FROM people WHERE age < 5 OR race = 'b' GROUP BY sex"
+    ).to_pylist()
     assert [r["sex"] for r in again] == [r["sex"] for r in stored]
     assert [r["estimate"] for r in again] == pytest.approx([r["estimate"] for r in stored])
     assert [r["ci_low"] for r in again] == pytest.approx([r["ci_low"] for r in stored])

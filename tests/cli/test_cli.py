@@ -48,9 +48,18 @@ def test_plan_run_check_query_report_ledger(village: Path) -> None:
         assert row["margin"] > row["rmse"]
     summary = _json(_call("run", village, "--out", out, "--plan", folder / "plan.json", "--json"))
     assert summary["release"] == str(out)
-    assert {t["table"]: t["rmse"] for t in summary["tables"]} == {t["table"]: t["rmse"] for t in plan["tables"]}
+    assert {t["table"]: t["rmse"] for t in summary["tables"]} == {
+        t["table"]: t["rmse"] for t in plan["tables"]
+    }
     assert "every number follows" in _call("check", out).stdout
-    rows = _json(_call("query", out, "SELECT sex, COUNT(*) FROM people WHERE age < 5 OR race = 'b' GROUP BY sex", "--json"))
+    rows = _json(
+        _call(
+            "query",
+            out,
+            "SELECT sex, COUNT(*) FROM people WHERE age < 5 OR race = 'b' GROUP BY sex",
+            "--json",
+        )
+    )
     stored = tb.Release.read(out).tables["some"].to_pylist()
     assert [r["estimate"] for r in rows] == pytest.approx([r["estimate"] for r in stored])
     assert _call("report", out).exit_code == 0
@@ -61,7 +70,16 @@ def test_plan_run_check_query_report_ledger(village: Path) -> None:
 def test_words_for_people(village: Path) -> None:
     out = village.parent / "release"
     plan = _call("plan", village).stdout
-    for word in ("RMSE", "95% margin", "identity", "workload", "bound", "no strategy beats", "rho 1/2", "epsilon"):
+    for word in (
+        "RMSE",
+        "95% margin",
+        "identity",
+        "workload",
+        "bound",
+        "no strategy beats",
+        "rho 1/2",
+        "epsilon",
+    ):
         assert word in plan
     assert "Published" in _call("run", village, "--out", out).stdout
     assert "95% interval" in _call("query", out, "SELECT COUNT(*) FROM t").stdout
@@ -302,7 +320,8 @@ def test_attributes_that_were_never_measured_together_are_named(village: Path) -
 
 def test_help_is_light() -> None:
     """The command line answers --help without numpy or any engine: that is what keeps it fast."""
-    code = "import sys, tabulae.cli; print([m for m in ('numpy', 'scipy', 'ibis', 'matplotlib', 'pyarrow') if m in sys.modules])"
+    heavy = ("numpy", "scipy", "ibis", "matplotlib", "pyarrow")
+    code = f"import sys, tabulae.cli; print([m for m in {heavy} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
     for command in ("", "plan", "run", "report", "check", "query", "ledger", "demo"):

@@ -51,7 +51,9 @@ def _exact_coverage(law: object, coefficients: list[int], h: float) -> float:
 @pytest.mark.parametrize("law", LAWS, ids=str)
 @pytest.mark.parametrize("coefficients", [[1], [1, 1], [1, 2], [3, 2], [1, 1, 5]])
 @pytest.mark.parametrize("level", [0.8, 0.95, 0.99])
-def test_coverage_is_at_least_the_level_by_exact_convolution(law: object, coefficients: list[int], level: float) -> None:
+def test_coverage_is_at_least_the_level_by_exact_convolution(
+    law: object, coefficients: list[int], level: float
+) -> None:
     z = np.array(coefficients, float)
     profile = Profile(
         *(np.array([[value]]) for value in ((z**2).sum(), (z**4).sum(), (z**6).sum(), z.max(), float(len(z))))

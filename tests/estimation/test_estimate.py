@@ -6,10 +6,10 @@ import itertools
 
 import numpy as np
 import pytest
+from tests.strategy.instances import BUDGETS, DOMAIN, WORKLOADS, dense, dense_strategy
 
 import tabulae as tb
 from tabulae.errors import NotEstimable
-from tests.strategy.instances import BUDGETS, DOMAIN, WORKLOADS, dense, dense_strategy
 
 CASES = list(itertools.product(WORKLOADS, BUDGETS, ("identity", "workload", "opt0", "kron")))
 CASES += list(itertools.product(("union", "recodes", "disjunction", "marginals"), BUDGETS, ("union",)))
@@ -81,7 +81,9 @@ def test_intervals_on_fine_grids_are_no_wider_than_need_be(noise: str) -> None:
     m = tb.measure(np.zeros(40, int), strategy, BUDGETS[noise])
     widths = tb.estimate(m).half_widths(wl, 0.95)["x"]
     assert set(widths.ways) == {"limit"}
-    e = np.ldexp(m.laws[0].sample((strategy.rows, 100_000), tb.noise.Insecure(4)).astype(float), -strategy.exponent)
+    e = np.ldexp(
+        m.laws[0].sample((strategy.rows, 100_000), tb.noise.Insecure(4)).astype(float), -strategy.exponent
+    )
     z = dense(wl)["x"] @ np.linalg.pinv(dense_strategy(strategy))
     coverage = (np.abs(z @ e) <= widths.values[:, None]).mean(axis=1)
     assert coverage.max() <= 0.96
@@ -93,8 +95,12 @@ def test_a_wrong_variance_would_be_noticed() -> None:
     strategy = tb.select(wl, method="opt0")
     m = tb.measure(np.zeros(12, int), strategy, BUDGETS["gaussian"])
     widths = tb.estimate(m).half_widths(wl, 0.95)["x"].values * 0.9
-    e = np.ldexp(m.laws[0].sample((strategy.rows, 20_000), tb.noise.Insecure(3)).astype(float), -strategy.exponent)
-    coverage = (np.abs(dense(wl)["x"] @ np.linalg.pinv(dense_strategy(strategy)) @ e) <= widths[:, None]).mean(axis=1)
+    e = np.ldexp(
+        m.laws[0].sample((strategy.rows, 20_000), tb.noise.Insecure(3)).astype(float), -strategy.exponent
+    )
+    coverage = (
+        np.abs(dense(wl)["x"] @ np.linalg.pinv(dense_strategy(strategy)) @ e) <= widths[:, None]
+    ).mean(axis=1)
     assert (coverage < 0.95 - 6.2 * np.sqrt(0.95 * 0.05 / 20_000)).all()
 
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.strategy.instances import BUDGETS, DOMAIN, WORKLOADS
 
 import tabulae as tb
 from tabulae.errors import BudgetRefused, InvalidArgument, Unsupported
 from tabulae.privacy import SystemSource
-from tests.strategy.instances import BUDGETS, DOMAIN, WORKLOADS
 
 WORKLOAD = WORKLOADS["union"]
 
@@ -69,7 +69,9 @@ def test_the_ledger_is_charged_before_noise_is_drawn(tmp_path: Path) -> None:
             spent.append(ledger.spent)
             return super().u64(n)
 
-    m = tb.measure(np.zeros(DOMAIN.size, int), tb.select(WORKLOAD), tb.ZCDP("1/2"), ledger=ledger, source=Watching())
+    m = tb.measure(
+        np.zeros(DOMAIN.size, int), tb.select(WORKLOAD), tb.ZCDP("1/2"), ledger=ledger, source=Watching()
+    )
     assert spent
     assert set(spent) == {Fraction(1, 2)}
     assert not m.rehearsal
@@ -80,7 +82,11 @@ def test_a_refused_charge_draws_nothing(tmp_path: Path) -> None:
     source = _Counting()
     with pytest.raises(BudgetRefused):
         tb.measure(
-            np.zeros(DOMAIN.size, int), tb.select(WORKLOAD), tb.ZCDP(2), ledger=_ledger(tmp_path), source=source
+            np.zeros(DOMAIN.size, int),
+            tb.select(WORKLOAD),
+            tb.ZCDP(2),
+            ledger=_ledger(tmp_path),
+            source=source,
         )
     assert source.calls == 0
 
@@ -120,6 +126,8 @@ def test_counts_from_records_and_from_an_array_give_the_same_answers() -> None:
     np.add.at(x, tuple(codes.T), 1)
     for method in ("identity", "kron", "opt0", "workload"):
         strategy = tb.select(WORKLOADS["disjunction"], method=method)
-        a = tb.measure(tb.Counts.from_records(DOMAIN, codes), strategy, tb.ZCDP(1), source=tb.noise.Insecure(9))
+        a = tb.measure(
+            tb.Counts.from_records(DOMAIN, codes), strategy, tb.ZCDP(1), source=tb.noise.Insecure(9)
+        )
         b = tb.measure(x.ravel(), strategy, tb.ZCDP(1), source=tb.noise.Insecure(9))
         assert np.array_equal(a.values, b.values)

@@ -96,7 +96,7 @@ def test_rounding_goes_the_way_it_says(value, digits):
 
 
 def test_analytic_gaussian_golden():
-    variance = analytic_gaussian_variance(1, "1e-6")  # design/interface.md; Balle and Wang's own code agrees
+    variance = analytic_gaussian_variance(1, "1e-6")  # Balle and Wang's own code agrees
     assert float(variance) ** 0.5 == pytest.approx(4.224678889326836, rel=3e-16)
     assert calibrate(ApproxDP(1, "1e-6"), "gaussian", Fraction(3, 2)) == variance * Fraction(3, 2)
 

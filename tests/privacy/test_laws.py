@@ -93,7 +93,7 @@ def test_margin_is_the_least(law, parameter, level):
 
 
 def test_margins_of_the_census_tables():
-    """design/detailed.md: exact base budgets for margins 6, 11 and 50 at 95 %."""
+    """Exact base budgets for margins 6, 11 and 50 at 95 %."""
     printed = ((6, ".456902", ".0451194"), (11, ".259767", ".0144884"), (50, ".0593127", ".000753059"))
     for margin, epsilon, rho in printed:
         for slack in (Fraction(1, 10**5), -Fraction(1, 10**5)):

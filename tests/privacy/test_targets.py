@@ -40,7 +40,7 @@ def test_the_budget_is_the_least_that_meets_the_margin(margin, level, kind):
     [(6, ".456902", ".0451194"), (11, ".259767", ".0144884"), (50, ".0593127", ".000753059")],
 )
 def test_exact_base_budgets(margin, epsilon, rho, oracle):
-    """design/detailed.md: what Corollaries 2 and 4 of SafeTab miss or overpay."""
+    """What Corollaries 2 and 4 of SafeTab miss or overpay."""
     pure, concentrated = budget_for_margin(margin, "laplace"), budget_for_margin(margin, "gaussian")
     assert float(pure.amount) == pytest.approx(float(epsilon), rel=2e-6)
     assert float(concentrated.amount) == pytest.approx(float(rho), rel=2e-6)

@@ -7,15 +7,17 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from tests.strategy.instances import BUDGETS, WORKLOADS, dense, dense_strategy
 
 import tabulae as tb
 from tabulae.errors import InvalidArgument, Unsupported
 from tabulae.strategy import describe_strategy, information, nominal_variances, read_strategy, strategy_digest
-from tests.strategy.instances import BUDGETS, WORKLOADS, dense, dense_strategy
 
 METHODS = ("identity", "workload", "opt0", "kron", "union", "hdmm", "auto")
 SINGLE_TABLE = ("one attribute", "rank deficient", "one product")
-CASES = [c for c in itertools.product(WORKLOADS, BUDGETS, METHODS) if c[2] != "union" or c[0] not in SINGLE_TABLE]
+CASES = [
+    c for c in itertools.product(WORKLOADS, BUDGETS, METHODS) if c[2] != "union" or c[0] not in SINGLE_TABLE
+]
 
 
 def _select(workload: str, noise: str, method: str, **options: object) -> tb.Strategy:
@@ -74,7 +76,9 @@ def test_no_strategy_beats_the_bounds_and_opt0_meets_the_dual(workload: str) -> 
 
 @pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
 @pytest.mark.parametrize(("workload", "noise", "method"), CASES[::3])
-def test_sensitivity_covers_every_pair_of_neighbours(workload: str, noise: str, method: str, neighbours: str) -> None:
+def test_sensitivity_covers_every_pair_of_neighbours(
+    workload: str, noise: str, method: str, neighbours: str
+) -> None:
     strategy = _select(workload, noise, method, neighbours=neighbours)
     a = dense_strategy(strategy)
     scales = np.repeat([float(b.scale) for b in strategy.blocks], [b.rows for b in strategy.blocks])

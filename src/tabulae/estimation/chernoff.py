@@ -40,7 +40,9 @@ def laplace_bound(spread: Spread, level: float) -> np.ndarray:
         size = fraction * np.sqrt(2 / np.maximum(spread.share, 1e-12))
         theta = size * angle
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            c = np.where(theta < 1e-4, 1 + theta**2 / 12, 2 * (np.cosh(theta) - 1) / np.maximum(theta, 1e-300) ** 2)
+            c = np.where(
+                theta < 1e-4, 1 + theta**2 / 12, 2 * (np.cosh(theta) - 1) / np.maximum(theta, 1e-300) ** 2
+            )
             y = spread.share * size**2 / 2 * c
             logarithm = np.where(y < 1, size**2 / 2 * c * -np.log1p(-y) / y, np.inf)
         best = np.fmin(best, (logarithm + penalty) / size)

@@ -39,7 +39,9 @@ class HalfWidths:
     ways: np.ndarray
 
 
-def half_widths(profile: Profile, laws: Sequence[NoiseLaw], steps: Sequence[float], level: float) -> HalfWidths:
+def half_widths(
+    profile: Profile, laws: Sequence[NoiseLaw], steps: Sequence[float], level: float
+) -> HalfWidths:
     """Half-widths h with ``P(|S| <= h) >= level`` for each query of a profile.
 
     ``profile`` holds the coefficients' statistics by block (in counts); ``laws`` are the blocks' laws on their
@@ -76,7 +78,10 @@ def _exact(
         return out
     for b, (law, step) in enumerate(zip(laws, steps, strict=True)):
         alone = (profile.count[b] > 0) & (np.delete(profile.count, b, axis=0) == 0).all(axis=0)
-        equal = np.abs(profile.power2[b] ** 2 - profile.power4[b] * profile.count[b]) <= 1e-9 * profile.power2[b] ** 2
+        equal = (
+            np.abs(profile.power2[b] ** 2 - profile.power4[b] * profile.count[b])
+            <= 1e-9 * profile.power2[b] ** 2
+        )
         chosen = np.flatnonzero(alone & equal)
         for count in np.unique(profile.count[b, chosen]):
             width = smallest_half_width(law, int(count), level)

@@ -30,7 +30,9 @@ class Estimate:
     @cached_property
     def information(self) -> Information:
         """P under the variances of the laws drawn; ``.route`` says which solver runs."""
-        return information(self.measurement.strategy, law_variances(self.measurement.strategy, self.measurement.laws))
+        return information(
+            self.measurement.strategy, law_variances(self.measurement.strategy, self.measurement.laws)
+        )
 
     def _operators(self, workload: Workload) -> Iterator[tuple[str, LinearOperator]]:
         if workload.domain != self.measurement.strategy.domain:
@@ -40,12 +42,15 @@ class Estimate:
     def answer(self, workload: Workload) -> dict[str, np.ndarray]:
         """Estimates. Raises :class:`~tabulae.errors.NotEstimable` for a table that is not determined."""
         answers = self.measurement.answers()
-        return {name: self.information.answer(operator, answers) for name, operator in self._operators(workload)}
+        return {
+            name: self.information.answer(operator, answers) for name, operator in self._operators(workload)
+        }
 
     def variance(self, workload: Workload) -> dict[str, np.ndarray]:
         """Exact variances under the law drawn, ``diag(W P^+ W')``, in squared counts."""
         return {
-            name: np.maximum(self.information.variance(operator), 0.0) for name, operator in self._operators(workload)
+            name: np.maximum(self.information.variance(operator), 0.0)
+            for name, operator in self._operators(workload)
         }
 
     def half_widths(self, workload: Workload, level: float = 0.95) -> dict[str, HalfWidths]:

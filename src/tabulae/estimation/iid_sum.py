@@ -9,7 +9,9 @@ import numpy as np
 
 from ..privacy import NoiseLaw
 
-_WIDEST = 2.0**16  # standard deviations (in grid steps) above this use the limit, whose price is then invisible
+_WIDEST = (
+    2.0**16
+)  # standard deviations (in grid steps) above this use the limit, whose price is then invisible
 _ROUNDING = 1e-12
 
 

@@ -33,7 +33,9 @@ class Spread:
     @classmethod
     def of(cls, profile: Profile, laws: Sequence[NoiseLaw], steps: Sequence[float]) -> Spread:
         """The spread of a profile under the blocks' laws on their grids."""
-        variance = np.array([law.variance_of_law * g * g for law, g in zip(laws, steps, strict=True)])[:, None]
+        variance = np.array([law.variance_of_law * g * g for law, g in zip(laws, steps, strict=True)])[
+            :, None
+        ]
         total = (profile.power2 * variance).sum(axis=0)
         safe = np.where(total > 0, total, 1.0)
         return cls(

@@ -2,6 +2,7 @@
 
 from tabulae.privacy import noise
 from tabulae.privacy.calibrate import calibrate, law_type
+from tabulae.privacy.composition import Composed, generalised_parallel, group, parallel, sequential
 from tabulae.privacy.definitions import (
     ZCDP,
     ApproxDP,
@@ -14,27 +15,39 @@ from tabulae.privacy.definitions import (
 from tabulae.privacy.history import Charge
 from tabulae.privacy.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw, RoundedGaussian
 from tabulae.privacy.ledger import Ledger
+from tabulae.privacy.loss_distribution import NoiseComposition, Use
+from tabulae.privacy.rdp import RDP
 from tabulae.privacy.source import Insecure, KeyedSource, Source, SystemSource
+from tabulae.privacy.targets import budget_for_margin
 
 __all__ = [
+    "RDP",
     "ZCDP",
     "ApproxDP",
     "Charge",
+    "Composed",
     "DiscreteGaussian",
     "DiscreteLaplace",
     "Exact",
     "Insecure",
     "KeyedSource",
     "Ledger",
+    "NoiseComposition",
     "NoiseLaw",
     "PrivacyLoss",
     "PureDP",
     "RoundedGaussian",
     "Source",
     "SystemSource",
+    "Use",
+    "budget_for_margin",
     "calibrate",
     "check_neighbours",
     "exact",
+    "generalised_parallel",
+    "group",
     "law_type",
     "noise",
+    "parallel",
+    "sequential",
 ]

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
-_LEAST_CELLS, _MOST_CELLS = 1 << 17, 1 << 22
+_LEAST_CELLS, _MOST_CELLS = 1 << 17, 1 << 20
 _SPREAD = 4e-7  # of the variance of the total may come from splitting atoms
 _OUTSIDE = 1e-17  # mass of the tilted total outside the window
 _ALLOWANCE = 1e-9  # of the Chernoff bound, for the errors of floats; they are below 1e-12 of it

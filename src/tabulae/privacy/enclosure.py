@@ -115,16 +115,16 @@ class GaussianWeights:
         q, _ = enclose_exp(1 / self.variance, working)
         ratio, _ = enclose_exp(1 / (2 * self.variance), working)
         weight, lower, errors = 1 << working, [], []
-        limit, ratio_error = 1 << (working - precision), 2
-        error = 0
+        limit, error, ratio_error, ratio_above = 1 << (working - precision), 0, 2, 0
         while weight >= limit:
             lower.append(weight)
             errors.append(error)
+            ratio_above = ratio + ratio_error
             weight = weight * ratio >> working
             error += ratio_error + 1
             ratio = ratio * q >> working
             ratio_error += 3
-        return WeightList(working, lower, errors, ratio + ratio_error)
+        return WeightList(working, lower, errors, ratio_above)
 
 
 def _size(value: Fraction) -> int:

@@ -10,10 +10,10 @@ y = (j + w) m is kept with probability
 which is rejection sampling from g. The shift is chosen so that b or s, the scale in blocks, lies in
 [32, 64): the block then comes from a small table, itself an exact sampler, and over 98 % are kept.
 
-Whether U < e^-x is settled in float64 where it is clear: the float value of e^-x is within 2^-48 of
-the true one (``docs/methods/exact-noise.md``) and U is known within 2^-53. Inside a margin of 2^-44
-the same U and w are decided again with exact x and further bits, until an integer enclosure of e^-x
-excludes one answer.
+Whether U < e^-x is settled in float64 where it is clear: U is known by its first 32 bits, and the float
+value of e^-x is within 2^-48 of the true one (``docs/methods/exact-noise.md``). Where they come within
+2^-31 of each other the same U and w are decided again with exact x and further bits, until an integer
+enclosure of e^-x excludes one answer.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from tabulae.privacy.enclosure import GaussianWeights, GeometricWeights, Weights
 from tabulae.privacy.source import Source
 from tabulae.privacy.table_sampler import TableSampler
 
-_WORD, _U_BITS = 64, 53
+_WORD, _U_BITS = 64, 32
 _UNIT = float(1 << _U_BITS)
-_MARGIN = float(1 << (_U_BITS - 44))
+_MARGIN = 2.0  # in units of 2^-32: one for the bits of U not yet drawn, one for the errors of floats
 _FARTHEST = 1 << 20  # blocks; beyond it lies less than 2^-20000 of either law
 _RESULT_BITS = 62
 
@@ -141,7 +141,8 @@ class FilteredSampler:
         self.blocks.fill(out, source)
         if int(out.max()) > min(_FARTHEST, (1 << _RESULT_BITS - max(self.shift, 0)) - 1):
             raise Unsupported("a draw fell so far out that 64 bits may not hold it; choose a smaller scale")
-        words, coins = source.u64(out.size), source.u64(out.size)
+        coins = source.u64(out.size)
+        words = self._places(coins, source)
         kept = self._keep(out, words, coins, source)
         out[:] = self._magnitude(out, words)
         negative = (coins & np.uint64(1)).view(np.int64)
@@ -150,6 +151,12 @@ class FilteredSampler:
         out ^= -negative
         out += negative
         return kept
+
+    def _places(self, coins: NDArray[np.uint64], source: Source) -> NDArray[np.uint64]:
+        """Words whose leading bits are w: the lower half of the coin but its last bit, if that is enough."""
+        if not self.rounded and self.shift < _WORD - _U_BITS:
+            return coins << np.uint64(_U_BITS)
+        return source.u64(coins.size)
 
     def _magnitude(self, block: NDArray[np.int64], words: NDArray[np.uint64]) -> NDArray[np.int64]:
         """floor(y), or floor(y + 1/2) where rounded; both are decided by the leading bits of w."""
@@ -174,7 +181,7 @@ class FilteredSampler:
     def _keep(
         self, block: NDArray[np.int64], words: NDArray[np.uint64], coins: NDArray[np.uint64], source: Source
     ) -> NDArray[np.bool_]:
-        """Decide U < e^-x for every entry, U being given by the upper 53 bits of its coin."""
+        """Decide U < e^-x for every entry; the upper half of a coin begins U, its last bit is the sign."""
         x = self.profile.fall(block, self._place(words))
         u = (coins >> np.uint64(_WORD - _U_BITS)).astype(np.float64)
         kept = u < _UNIT * (1.0 - x) - _MARGIN  # 1 - x <= e^-x settles most without an exponential

@@ -50,7 +50,8 @@ class _Generation:
         cls.count += 1
 
 
-os.register_at_fork(after_in_child=_Generation.advance)
+if hasattr(os, "register_at_fork"):  # where there is no fork there is nothing to notice
+    os.register_at_fork(after_in_child=_Generation.advance)
 
 
 class _Keystream:

@@ -4,4 +4,12 @@ from .read import Release, read_measurement
 from .tables import PublishedTable, publish
 from .write import seal, write_contents, write_measurement
 
-__all__ = ["PublishedTable", "Release", "publish", "read_measurement", "seal", "write_contents", "write_measurement"]
+__all__ = [
+    "PublishedTable",
+    "Release",
+    "publish",
+    "read_measurement",
+    "seal",
+    "write_contents",
+    "write_measurement",
+]

@@ -76,8 +76,8 @@ def write_sums(folder: Path) -> None:
 def check_sums(folder: Path) -> list[str]:
     """What does not agree with SHA256SUMS: altered, missing and unlisted files, one sentence each."""
     try:
-        lines = (folder / SUMS).read_text(encoding="utf-8").splitlines()
-        expected = dict(reversed(line.split("  ", 1)) for line in lines if line)
+        lines = [line for line in (folder / SUMS).read_text(encoding="utf-8").splitlines() if line]
+        expected = {name: digest for digest, name in (line.split("  ", 1) for line in lines)}
     except FileNotFoundError:
         raise ReleaseError(f"{folder} is not a complete release: {SUMS} is missing") from None
     except (OSError, ValueError) as error:
@@ -86,6 +86,8 @@ def check_sums(folder: Path) -> list[str]:
     faults = [f"{name} is missing" for name in sorted(expected.keys() - present)]
     faults += [f"{name} is not listed in {SUMS}" for name in sorted(present - expected.keys())]
     faults += [
-        f"{name} was altered" for name in sorted(expected.keys() & present) if file_sha256(folder / name) != expected[name]
+        f"{name} was altered"
+        for name in sorted(expected.keys() & present)
+        if file_sha256(folder / name) != expected[name]
     ]
     return faults

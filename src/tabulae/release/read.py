@@ -17,7 +17,16 @@ import pyarrow.parquet as pq
 from ..errors import NotEstimable, ReleaseError, SpecError
 from ..estimation import Estimate, estimate
 from ..measurement import Measurement
-from ..privacy import ApproxDP, DiscreteGaussian, DiscreteLaplace, NoiseLaw, PrivacyLoss, PureDP, RoundedGaussian, ZCDP
+from ..privacy import (
+    ZCDP,
+    ApproxDP,
+    DiscreteGaussian,
+    DiscreteLaplace,
+    NoiseLaw,
+    PrivacyLoss,
+    PureDP,
+    RoundedGaussian,
+)
 from ..spec import Spec, read_spec
 from ..strategy import read_strategy
 from ..tables import Domain, Workload, table_from_sql
@@ -68,7 +77,9 @@ class Release:
         """
         folder = Path(path)
         if not folder.is_dir():
-            raise ReleaseError(f"{folder} is not a folder; a release is the folder that `tabulae run --out` writes")
+            raise ReleaseError(
+                f"{folder} is not a folder; a release is the folder that `tabulae run --out` writes"
+            )
         descriptor = f.read_json(folder, f.DESCRIPTOR)
         if "tabulae" not in descriptor or not (folder / f.SUMS).exists():
             raise ReleaseError(f"{folder} is not a complete release of tabulae")
@@ -145,12 +156,21 @@ class Release:
         groups = []
         for block in self.measurements[0].strategy.blocks:
             for _, factors in block.terms:
-                told = [a.name for a, q in zip(self.domain.attributes, factors, strict=True) if q.column_classes().max() > 0]
+                told = [
+                    a.name
+                    for a, q in zip(self.domain.attributes, factors, strict=True)
+                    if q.column_classes().max() > 0
+                ]
                 groups.append(frozenset(told))
         missing = [name for name in asked if not any(name in g for g in groups)]
         if missing:
             return f"Never measured in detail: {', '.join(missing)}."
-        pairs = [f"{a} with {b}" for i, a in enumerate(asked) for b in asked[i + 1 :] if not any({a, b} <= g for g in groups)]
+        pairs = [
+            f"{a} with {b}"
+            for i, a in enumerate(asked)
+            for b in asked[i + 1 :]
+            if not any({a, b} <= g for g in groups)
+        ]
         if pairs:
             return f"Not measured together: {'; '.join(pairs)}."
         return f"Measured together, but not in the detail asked for: {', '.join(asked)}."
@@ -178,7 +198,9 @@ def read_measurement(folder: Path, domain: Domain) -> Measurement:
     try:
         arrays = {name: _matrix(folder, name, shape) for name, shape in document["arrays"].items()}
         strategy = read_strategy(document, arrays, domain)
-        values = [pq.read_table(folder / name, columns=["value"])["value"].to_numpy() for name in about["files"]]
+        values = [
+            pq.read_table(folder / name, columns=["value"])["value"].to_numpy() for name in about["files"]
+        ]
         budget = dict(about["budget"])
         return Measurement(
             strategy,

@@ -48,7 +48,9 @@ class PublishedTable:
     def arrow(self) -> pa.Table:
         """The table as it stands in the release's Parquet and CSV files."""
         status = pa.array(self.status, pa.string())
-        data: dict[str, Any] = {name: column.cast(pa.string()) for name, column in self.label_columns().items()}
+        data: dict[str, Any] = {
+            name: column.cast(pa.string()) for name, column in self.label_columns().items()
+        }
         data |= {
             "estimate": self.estimate,
             "std_error": self.std_error,

@@ -32,16 +32,24 @@ def write_measurement(folder: Path, measurement: Measurement) -> None:
     insecure source drew, are not for publication.
     """
     if measurement.rehearsal or measurement.release_id is None:
-        raise ReleaseError("this measurement is a rehearsal, not for publication: measure with a ledger and secure noise")
+        raise ReleaseError(
+            "this measurement is a rehearsal, not for publication: measure with a ledger and secure noise"
+        )
     document, arrays = describe_strategy(measurement.strategy)
     for name, array in arrays.items():
         f.write_bytes(folder / "strategy" / f"{name}.parquet", _parquet(_entries(array)))
     document["arrays"] = {name: list(array.shape) for name, array in arrays.items()}
     for block, law in zip(document["blocks"], measurement.laws, strict=True):
-        block["law"] = {"name": law.name, "parameter": str(law.parameter), "step": f"2^-{block['scale_exponent']}"}
+        block["law"] = {
+            "name": law.name,
+            "parameter": str(law.parameter),
+            "step": f"2^-{block['scale_exponent']}",
+        }
     f.write_json(folder / f.STRATEGY, document)
     files = []
-    for i, (block, values) in enumerate(zip(measurement.strategy.blocks, measurement.block_values(), strict=True)):
+    for i, (block, values) in enumerate(
+        zip(measurement.strategy.blocks, measurement.block_values(), strict=True)
+    ):
         files.append(f"measurements/{i + 1:03d}.parquet")
         f.write_bytes(folder / files[-1], _parquet(_measured(measurement, i, block.name, values)))
     f.write_json(
@@ -137,7 +145,11 @@ def _csv_text(rows: list[tuple[str, ...]]) -> bytes:
 
 
 def _descriptor(
-    spec: Spec, tables: list[PublishedTable], expected: Mapping[str, Mapping[str, Any]], release_id: str, level: float
+    spec: Spec,
+    tables: list[PublishedTable],
+    expected: Mapping[str, Mapping[str, Any]],
+    release_id: str,
+    level: float,
 ) -> dict[str, Any]:
     """A Frictionless Data Package that names each table's columns, and what tabulae needs besides."""
     return {
@@ -182,4 +194,3 @@ def seal(folder: Path) -> None:
     """Write the checksums over everything in the folder: the last step before it is put in place."""
     f.write_sums(folder)
     f.sync_folder(folder)
-

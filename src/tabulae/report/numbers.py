@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from datetime import datetime
 from fractions import Fraction
 
 NOTHING = "–"
@@ -81,6 +82,19 @@ def fraction(value: Fraction) -> str:
     if shortest == value:
         return str(float(value))
     return f"{value.numerator}/{value.denominator} (≈ {float(value):.4g})"
+
+
+def moment(text: str) -> str:
+    """Print a time of the ISO form to the minute, in its own zone; any other text as it is.
+
+    >>> moment("2026-11-20T11:12:05+00:00"), moment("2026-11-20")
+    ('2026-11-20 11:12 UTC', '2026-11-20')
+    """
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        return text
+    return text if time.tzinfo is None else time.strftime("%Y-%m-%d %H:%M %Z")
 
 
 def decimals_for(std_errors: Iterable[float]) -> int:

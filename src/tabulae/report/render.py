@@ -87,6 +87,7 @@ def _environment() -> jinja2.Environment:
         breakable=lambda name: escape(name).replace("_", Markup("_<wbr>")),
         fraction=numbers.fraction,
         share=numbers.share,
+        moment=numbers.moment,
         exp=lambda value: math.exp(min(float(value), 700.0)),
     )
     return environment

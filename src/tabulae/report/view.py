@@ -73,8 +73,8 @@ class ExpectedError:
     """What the plan said of a table before any record was read, in counts.
 
     ``rmse`` is the root mean squared error over the table's queries and ``margin`` half the width of its
-    widest interval; ``identity`` and ``workload`` are the RMSE had every cell, or every query itself, been measured
-    at the same budget; ``bound`` is an RMSE that no strategy can beat on this table.
+    widest interval; ``identity`` and ``workload`` are the RMSE had every cell, or every query itself, been
+    measured at the same budget; ``bound`` is an RMSE that no strategy can beat on this table.
     """
 
     rmse: float

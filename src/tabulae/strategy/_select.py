@@ -69,7 +69,8 @@ def select(
         workload: the tables wanted, weights included.
         noise: "gaussian" (zCDP, approximate DP) or "laplace" (pure DP).
         method: "identity", "workload", "opt0" (one explicit matrix), "kron" (one Kronecker product),
-            "union" (one product for each group of tables), "hdmm" (best of all but workload) or "auto" (best of all that finish).
+            "union" (one product for each group of tables), "hdmm" (best of all but workload) or "auto"
+            (best of all that finish).
         neighbours: "add-remove" or "replace"; sensitivities follow it.
         time_limit: seconds after which a family starts no further method.
         seed: of the optimisers' starting points; it has nothing to do with noise.
@@ -134,7 +135,9 @@ def _best_of(names: tuple[str, ...], workload: Workload, settings: Settings) -> 
         if best is None or rmse < best[0]:
             best = rmse, strategy
     if best is None:
-        raise Unsupported("no method can serve this workload:\n" + "\n".join(f"  {c.method}: {c.note}" for c in scores))
+        raise Unsupported(
+            "no method can serve this workload:\n" + "\n".join(f"  {c.method}: {c.note}" for c in scores)
+        )
     return replace(best[1], candidates=tuple(scores))
 
 

@@ -51,7 +51,9 @@ def lower_bound(
         raise Unsupported("lower bounds are known here for add-remove neighbours only")
     total = unit_bound(workload, kind)
     if total is None:
-        raise Unsupported(f"no {kind} bound for {workload.domain.size:,} cells and {workload.queries:,} queries")
+        raise Unsupported(
+            f"no {kind} bound for {workload.domain.size:,} cells and {workload.queries:,} queries"
+        )
     parameter = float(calibrate(budget, noise, 1))  # type: ignore[arg-type]
     deviation = math.sqrt(parameter) if noise == "gaussian" else math.sqrt(2) * parameter
     return deviation * math.sqrt(total / workload.queries)

@@ -94,7 +94,9 @@ class _Explicit(ABC):
     def total(self, workload: Workload) -> float:
         """Total weighted variance: as the carry's columns are orthonormal, nothing is done per query."""
         tables = ((t, self._table(t.operator(workload.domain))) for t in workload.tables)
-        return sum(float(t.weight) ** 2 * float(np.square(lifted.small @ self._root).sum()) for t, lifted in tables)
+        return sum(
+            float(t.weight) ** 2 * float(np.square(lifted.small @ self._root).sum()) for t, lifted in tables
+        )
 
     def profile(self, operator: LinearOperator) -> Profile:
         """Statistics of the noise's coefficients, block by block."""
@@ -107,7 +109,7 @@ class _Explicit(ABC):
                 unit[np.arange(columns.start, columns.stop), np.arange(unit.shape[1])] = 1.0
                 z = table.carry @ (inner[:, place] @ (inward.T @ unit))
                 merge_statistics(stats[:, b], coefficient_statistics(z))
-        return Profile(*stats)
+        return Profile(*stats, exact=True)
 
 
 def _groups(columns: int, rows: int) -> list[slice]:
@@ -139,7 +141,9 @@ class DenseInformation(_Explicit):
     def _merged(self, block: Block) -> np.ndarray:
         """The block's integer matrix over the merged cells."""
         whole = self._over_cells(block.terms)
-        return np.asarray(block.query.left @ whole, dtype=float) if isinstance(block.query, Product) else whole
+        return (
+            np.asarray(block.query.left @ whole, dtype=float) if isinstance(block.query, Product) else whole
+        )
 
     def _over_cells(self, terms: Sequence[tuple[int, tuple[LinearOperator, ...]]]) -> np.ndarray:
         """A sum of products with one column for each merged cell."""

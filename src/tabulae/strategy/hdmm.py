@@ -126,11 +126,15 @@ def kron_strategy(workload: Workload, settings: Settings) -> Strategy:
 
 def _rounded_factors(matrices: Sequence[np.ndarray], terms: GramTerms, p: int) -> list[Rounded]:
     """Each factor on a grid of its own, judged against the surrogate workload that the others leave it."""
-    traces = np.array([[_trace(matrix, v) for matrix, v in zip(matrices, grams, strict=True)] for _, grams in terms])
+    traces = np.array(
+        [[_trace(matrix, v) for matrix, v in zip(matrices, grams, strict=True)] for _, grams in terms]
+    )
     surrogates = []
     for i in range(len(matrices)):
         others = np.prod(np.delete(traces, i, axis=1), axis=1)
-        surrogates.append(np.asarray(sum(c * o * grams[i] for (c, grams), o in zip(terms, others, strict=True))))
+        surrogates.append(
+            np.asarray(sum(c * o * grams[i] for (c, grams), o in zip(terms, others, strict=True)))
+        )
     return share_bits(matrices, [(v + v.T) / 2 for v in surrogates], p)
 
 

@@ -104,7 +104,7 @@ def information(strategy: Strategy, variances: tuple[float, ...]) -> Information
     raise Unsupported(
         f"strategy {strategy.method!r} measures {len(strategy.blocks)} overlapping groups of queries with {rows:,} "
         f"independent rows over {cells:,} merged cells; exact least squares is available up to {EXPLICIT:,} of either. "
-        "Choose a method whose strategy is one Kronecker product (\"kron\", \"identity\"), or ask for fewer or coarser "
+        'Choose a method whose strategy is one Kronecker product ("kron", "identity"), or ask for fewer or coarser '
         "tables"
     )
 

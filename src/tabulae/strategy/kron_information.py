@@ -70,7 +70,7 @@ class _Factor:
         dense = np.asarray(gram.dense(), dtype=float)
         return float(np.trace(dense)) if self.identity else float(np.vdot(self._inverse_gram, dense))
 
-    def columns(self, query: LinearOperator):  # noqa: ANN201 - generator of (m, k) arrays
+    def columns(self, query: LinearOperator):
         """query A_i^+ by groups of columns."""
         width = max(1, _CHUNK // max(1, query.shape[0]))
         for start in range(0, self.operator.shape[0], width):
@@ -119,7 +119,14 @@ class KronInformation:
         for a, (c, left) in enumerate(terms):
             for d, right in terms[: a + 1]:
                 twice = 1 if right is left else 2
-                total += twice * c * d * kron_vectors([self._cross(i, p, q) for i, (p, q) in enumerate(zip(left, right, strict=True))])
+                total += (
+                    twice
+                    * c
+                    * d
+                    * kron_vectors(
+                        [self._cross(i, p, q) for i, (p, q) in enumerate(zip(left, right, strict=True))]
+                    )
+                )
         return total * (self._variance / self._unit**2)
 
     def _cross(self, axis: int, left: LinearOperator, right: LinearOperator) -> np.ndarray:

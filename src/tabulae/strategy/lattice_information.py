@@ -40,7 +40,11 @@ def _crossed(block: Block) -> Set | None:
         return None
     plain = all(isinstance(f, (Identity, Total)) for f in block.query.ops)
     # An attribute of one category is crossed and summed at once: call it summed.
-    return frozenset(i for i, f in enumerate(block.query.ops) if isinstance(f, Identity) and f.n > 1) if plain else None
+    return (
+        frozenset(i for i, f in enumerate(block.query.ops) if isinstance(f, Identity) and f.n > 1)
+        if plain
+        else None
+    )
 
 
 def _subsets(members: Set) -> Iterator[Set]:
@@ -56,7 +60,9 @@ class LatticeInformation:
 
     def __init__(self, strategy: Strategy, variances: Sequence[float]) -> None:
         self._sizes = strategy.domain.shape
-        self._blocks = [(_crossed(b) or frozenset(), v, b) for b, v in zip(strategy.blocks, variances, strict=True)]
+        self._blocks = [
+            (_crossed(b) or frozenset(), v, b) for b, v in zip(strategy.blocks, variances, strict=True)
+        ]
         self._eigenvalues: dict[Set, float] = {}
         for crossed, variance, _ in self._blocks:
             weight = math.prod(n for i, n in enumerate(self._sizes) if i not in crossed) / variance
@@ -81,7 +87,10 @@ class LatticeInformation:
         for c, left, left_sets in parts:
             for d, right, right_sets in parts:
                 for subset in set(left_sets) & set(right_sets):
-                    pieces = [_diagonal(p, q, i in subset) for i, (p, q) in enumerate(zip(left, right, strict=True))]
+                    pieces = [
+                        _diagonal(p, q, centred=i in subset)
+                        for i, (p, q) in enumerate(zip(left, right, strict=True))
+                    ]
                     total += c * d / self._eigenvalues[subset] * kron_vectors(pieces)
         return total
 
@@ -105,7 +114,9 @@ class LatticeInformation:
         for c, queries, sets in self._parts(operator):
             for subset in sets:
                 if subset <= crossed:
-                    factors = [_carried(q, i in subset, i in crossed) for i, q in enumerate(queries)]
+                    factors = [
+                        _carried(q, centred=i in subset, crossed=i in crossed) for i, q in enumerate(queries)
+                    ]
                     yield c / (self._eigenvalues[subset] * variance), factors
 
     def profile(self, operator: LinearOperator) -> Profile:
@@ -121,7 +132,10 @@ class LatticeInformation:
                 continue
             exact = False
             for k, p in enumerate((2, 4, 6)):
-                norms = sum(abs(w) * kron_vectors([(np.abs(f) ** p).sum(axis=1) for f in fs]) ** (1 / p) for w, fs in terms)
+                norms = sum(
+                    abs(w) * kron_vectors([(np.abs(f) ** p).sum(axis=1) for f in fs]) ** (1 / p)
+                    for w, fs in terms
+                )
                 stats[k, b] = np.asarray(norms) ** p
             stats[3, b] = sum(abs(w) * kron_vectors([np.abs(f).max(axis=1) for f in fs]) for w, fs in terms)
             stats[4, b] = block.rows
@@ -147,13 +161,13 @@ def _row_sums(query: LinearOperator) -> np.ndarray:
 
 
 @lru_cache(maxsize=4096)
-def _diagonal(left: LinearOperator, right: LinearOperator, centred: bool) -> np.ndarray:
+def _diagonal(left: LinearOperator, right: LinearOperator, *, centred: bool) -> np.ndarray:
     """diag(P C Q') if centred, else diag(P J/n Q')."""
     mean = _row_sums(left) * _row_sums(right) / left.shape[1]
     return row_dots(left, right) - mean if centred else mean
 
 
-def _carried(query: LinearOperator, centred: bool, crossed: bool) -> np.ndarray:
+def _carried(query: LinearOperator, *, centred: bool, crossed: bool) -> np.ndarray:
     """W_i E_i A_i' for E_i = C or J/n and A_i = I (crossed) or the total."""
     sums = _row_sums(query)[:, None]
     if centred:

@@ -123,7 +123,8 @@ def share_bits(matrices: Sequence[np.ndarray], grams: Sequence[np.ndarray], p: i
             break
         best.bits += 1
     return [
-        to_grid(m, v, p, FINEST if f is None else f.bits) for m, v, f in zip(matrices, grams, factors, strict=True)
+        to_grid(m, v, p, FINEST if f is None else f.bits)
+        for m, v, f in zip(matrices, grams, factors, strict=True)
     ]
 
 

@@ -51,17 +51,34 @@ def describe_operator(operator: LinearOperator, arrays: Arrays) -> Document:
         case WidthRange():
             return {"kind": "width-range", "n": operator.shape[1], "width": operator.width}
         case Partition():
-            return {"kind": "partition", "classes": _keep(operator.classes, arrays), "count": operator.shape[0]}
+            return {
+                "kind": "partition",
+                "classes": _keep(operator.classes, arrays),
+                "count": operator.shape[0],
+            }
         case Dense() if operator.integer:
             return {"kind": "dense", "array": _keep(operator.array, arrays)}
         case Sparse() if operator.integer:
             coo = operator.matrix.tocoo()
             entries = np.stack([coo.row, coo.col, coo.data]).astype(np.int64)
             return {"kind": "sparse", "entries": _keep(entries, arrays), "shape": list(operator.shape)}
+    return _describe_composed(operator, arrays)
+
+
+def _describe_composed(operator: LinearOperator, arrays: Arrays) -> Document:
+    match operator:
         case Permuted():
-            return {"kind": "permuted", "op": describe_operator(operator.op, arrays), "order": _keep(operator.order, arrays)}
+            return {
+                "kind": "permuted",
+                "op": describe_operator(operator.op, arrays),
+                "order": _keep(operator.order, arrays),
+            }
         case Scaled() if operator.integer:
-            return {"kind": "scaled", "op": describe_operator(operator.op, arrays), "factor": int(operator.factor)}
+            return {
+                "kind": "scaled",
+                "op": describe_operator(operator.op, arrays),
+                "factor": int(operator.factor),
+            }
         case Product():
             return {
                 "kind": "product",
@@ -105,7 +122,9 @@ def read_operator(document: Mapping[str, Any], arrays: Mapping[str, np.ndarray])
             return Stack([read_operator(f, arrays) for f in document["ops"]])
         case "sum":
             return Sum([(int(c), read_operator(op, arrays)) for c, op in document["terms"]])
-    raise ReleaseError(f"a strategy names an operator of unknown kind {kind!r}: it was written by a newer version")
+    raise ReleaseError(
+        f"a strategy names an operator of unknown kind {kind!r}: it was written by a newer version"
+    )
 
 
 def _keep(array: np.ndarray, arrays: Arrays) -> str:
@@ -159,7 +178,9 @@ def read_strategy(document: Mapping[str, Any], arrays: Mapping[str, np.ndarray],
         )
         return Strategy(domain, blocks, document["noise"], str(document["method"]), document["certificate"])
     except (KeyError, TypeError, ValueError) as error:
-        raise ReleaseError(f"the saved strategy does not fit this domain or is incomplete: {error}") from error
+        raise ReleaseError(
+            f"the saved strategy does not fit this domain or is incomplete: {error}"
+        ) from error
 
 
 def strategy_digest(strategy: Strategy) -> bytes:

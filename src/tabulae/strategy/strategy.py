@@ -6,14 +6,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from ..errors import InvalidArgument, Unsupported
 from ..linalg import Kron, LinearOperator, Product, Sensitivity, Sum, weighted_sensitivity
 from ..privacy import NoiseLaw, PrivacyLoss, calibrate, check_neighbours, law_type
-from ..tables import Domain
+from ..tables import Domain, Workload
+
+if TYPE_CHECKING:
+    from .error import ExpectedError
 
 NoiseKind = Literal["gaussian", "laplace"]
 
@@ -59,7 +62,7 @@ class Block:
 def products(operator: LinearOperator) -> list[tuple[int, tuple[LinearOperator, ...]]]:
     """A matrix over the domain as a sum of Kronecker products: (integer coefficient, factors) for each."""
     if isinstance(operator, Kron):
-        return [(1, operator.ops)]
+        return [(1, tuple(operator.ops))]
     if isinstance(operator, Sum):
         return [(int(c) * d, factors) for c, term in operator.terms for d, factors in products(term)]
     return [(1, (operator,))]
@@ -149,13 +152,13 @@ class Strategy:
         if sensitivity == 0:
             raise Unsupported(
                 f"under {neighbours!r} no neighbour changes these answers (the number of records is public then), so "
-                "there is nothing to protect by noise: choose neighbours = \"add-remove\", or ask for more than the total"
+                'there is nothing to protect by noise: choose neighbours = "add-remove", or ask for more than the total'
             )
         unit = calibrate(budget, self.noise, sensitivity)
         law = law_type(budget, self.noise)
         return tuple(law(unit * block.scale).law_on_grid(block.exponent) for block in self.blocks)
 
-    def error(self, workload: object, budget: PrivacyLoss, neighbours: str = "add-remove"):  # noqa: ANN201
+    def error(self, workload: Workload, budget: PrivacyLoss, neighbours: str = "add-remove") -> ExpectedError:
         """Expected error of ``workload`` answered from this strategy by least squares.
 
         See :class:`tabulae.strategy.error.ExpectedError`; nominal variances ``sigma^2`` and ``2 b^2``.

@@ -58,7 +58,9 @@ def union_strategy(workload: Workload, settings: Settings) -> Strategy:
     for table in workload.tables:
         by_attributes.setdefault(frozenset(table.attributes), []).append(table)
     if len(by_attributes) > _MOST_GROUPS:
-        raise Unsupported(f"the tables cross {len(by_attributes)} different sets of attributes; union takes {_MOST_GROUPS}")
+        raise Unsupported(
+            f"the tables cross {len(by_attributes)} different sets of attributes; union takes {_MOST_GROUPS}"
+        )
     groups = [_group(tables, workload, settings) for tables in by_attributes.values()]
     groups = _joined(groups, workload, settings)
     scales = [_scale(group, settings.noise) for group in groups]
