@@ -85,7 +85,7 @@ def estimate(measurement: Measurement, *, method: str = "least-squares") -> Esti
     >>> import numpy as np, tabulae as tb
     >>> workload = tb.Workload.of(tb.Prefix(4))
     >>> m = tb.measure(np.array([5, 0, 2, 9]), tb.select(workload, method="identity"), tb.ZCDP("1/2"))
-    >>> tb.estimate(m).variance(workload)["x"].round(6).tolist()
+    >>> tb.estimate(m).variance(workload)["x"].round(3).tolist()
     [1.0, 2.0, 3.0, 4.0]
     """
     if method != "least-squares":
