@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from fractions import Fraction
 from typing import Any
 
@@ -28,6 +29,14 @@ from tabulae.report.view import (
 from tabulae.strategy import Block
 from tabulae.tables import Domain, Table
 
+_METHODS = {
+    "identity": "identity (every cell is counted)",
+    "workload": "workload (the published queries themselves)",
+    "opt0": "OPT_0 (one matrix, optimised as a whole)",
+    "kron": "OPT_kron (one product of matrices, optimised attribute by attribute)",
+    "union": "OPT_+ (a product of optimised matrices for each group of tables)",
+}
+_MORE_DELTAS = (Fraction(1, 10**9), Fraction(1, 10**6))
 _LAW_WORDS = {
     "discrete-gaussian": "discrete Gaussian, sigma",
     "rounded-gaussian": "rounded Gaussian, sigma",
@@ -64,7 +73,8 @@ def _promise(release: Release) -> Promise:
     delta = spec.loss.parameters.get("delta")
     statements = ()
     if spec.loss.definition == "zcdp" and spec.delta is not None:
-        statements = (EpsilonStatement(float(spec.delta), spec.loss.epsilon(spec.delta)),)
+        deltas = dict.fromkeys((spec.delta, *_MORE_DELTAS))
+        statements = tuple(EpsilonStatement(float(d), spec.loss.epsilon(d)) for d in deltas)
     return Promise(spec.loss.definition, spec.loss.amount, spec.neighbours, spec.unit, delta, statements)  # type: ignore[arg-type]
 
 
@@ -79,7 +89,7 @@ def _table(release: Release, table: Table) -> TableView:
     about = release.about["expected"][table.name]
     return TableView(
         name=table.name,
-        description=_described(table, release.domain),
+        description=_described(table, release),
         columns={h: rows[h].slice(0, ROWS_SHOWN).to_pylist() for h in headings},
         estimate=_floats(rows, "estimate"),
         std_error=_floats(rows, "std_error"),
@@ -97,12 +107,19 @@ def _floats(rows: pa.Table, name: str) -> np.ndarray:
     return rows[name].to_numpy().astype(float)
 
 
-def _described(table: Table, domain: Domain) -> str:
-    """The table in words: what is crossed with what, in how many rows."""
-    columns = table.columns(domain)
-    crossed = " by ".join(f"{name} ({len(labels)})" for name, labels in columns.items()) or "one count"
-    sums = "" if len(table.terms) == 1 else "; a condition over several attributes"
-    return f"{crossed}{sums}"
+def _described(table: Table, release: Release) -> str:
+    """The table in words: its statement, or what is crossed with what, in how many rows."""
+    if (statement := _statements(release).get(table.name)) is not None:
+        return statement
+    columns = table.columns(release.domain)
+    return " by ".join(f"{name} ({len(labels)})" for name, labels in columns.items()) or "one count"
+
+
+def _statements(release: Release) -> dict[str, str]:
+    """The SQL of those tables that the published spec states in SQL."""
+    return {
+        entry["name"]: entry["sql"] for entry in tomllib.loads(release.spec.text)["table"] if "sql" in entry
+    }
 
 
 def _strategy(release: Release) -> StrategyView:
@@ -112,7 +129,7 @@ def _strategy(release: Release) -> StrategyView:
         _block(block, law, release.domain)
         for block, law in zip(strategy.blocks, measurement.laws, strict=True)
     )
-    return StrategyView(strategy.method, blocks, strategy.certificate)
+    return StrategyView(_METHODS.get(strategy.method, strategy.method), blocks, strategy.certificate)
 
 
 def _block(block: Block, law: NoiseLaw, domain: Domain) -> BlockView:
@@ -154,4 +171,6 @@ def _noise(block: Block, law: NoiseLaw) -> str:
     gaussian = law.name != "discrete-laplace"
     size = float(law.parameter) ** 0.5 if gaussian else float(law.parameter)
     grid = "" if block.exponent == 0 else f", in steps of 2^-{block.exponent}"
-    return f"{_LAW_WORDS[law.name]} {size * 2.0**-block.exponent:.4g} counts{grid}"
+    weight = float(block.query.abs_entry_max()) * 2.0**-block.exponent
+    counts = "counts" if abs(weight - 1) < 1e-3 else f"on counts weighted up to {weight:.4g}"
+    return f"{_LAW_WORDS[law.name]} {size * 2.0**-block.exponent:.4g} {counts}{grid}"
