@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+
+from threadpoolctl import threadpool_limits
 
 from ..errors import InvalidArgument, Unsupported
 from ..privacy import check_neighbours
@@ -32,6 +35,8 @@ class Settings:
         """Seconds left, or None where there is no limit."""
         return None if self.deadline is None else max(0.0, self.deadline - time.monotonic())
 
+
+_SMALL = 512  # widest attribute whose matrices are best multiplied on one thread
 
 Method = Callable[[Workload, Settings], Strategy]
 
@@ -105,6 +110,8 @@ def select(
     deadline = None if time_limit is None else time.monotonic() + time_limit
     settings = Settings(noise, check_neighbours(neighbours), tolerance, restarts, seed, deadline)
     names = FAMILIES.get(method, (method,))
+    if len(workload.domain.attributes) == 1 and len(names) > 1:
+        names = tuple(name for name in names if name != "kron")  # one factor: the same problem as opt0
     best = _best_of(names, workload, settings)
     return replace(best, certificate=_certificate(best, workload, settings))
 
@@ -124,7 +131,8 @@ def _best_of(names: tuple[str, ...], workload: Workload, settings: Settings) -> 
             scores.append(Candidate(name, None, 0.0, "not started: the time limit was reached"))
             continue
         try:
-            strategy = SINGLE[name](workload, settings)
+            with _threads(workload):
+                strategy = SINGLE[name](workload, settings)
             rmse = unit_rmse(strategy, workload, settings.neighbours)
         except Unsupported as refusal:
             if len(names) == 1:
@@ -139,6 +147,12 @@ def _best_of(names: tuple[str, ...], workload: Workload, settings: Settings) -> 
             "no method can serve this workload:\n" + "\n".join(f"  {c.method}: {c.note}" for c in scores)
         )
     return replace(best[1], candidates=tuple(scores))
+
+
+def _threads(workload: Workload) -> AbstractContextManager[object]:
+    """One BLAS thread where matrices are small: thousands of short products lose far more by waiting for each other."""
+    wide = max(workload.domain.shape) > _SMALL
+    return threadpool_limits(limits=None if wide else 1, user_api="blas")
 
 
 def _certificate(strategy: Strategy, workload: Workload, settings: Settings) -> float | None:

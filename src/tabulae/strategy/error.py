@@ -41,13 +41,18 @@ def error_under(strategy: Strategy, workload: Workload, variances: tuple[float, 
 
 
 def expected_error(
-    strategy: Strategy, workload: Workload, budget: PrivacyLoss, neighbours: str = "add-remove"
+    strategy: Strategy,
+    workload: Workload,
+    budget: PrivacyLoss,
+    neighbours: str = "add-remove",
+    stability: int = 1,
 ) -> ExpectedError:
     """Expected error of ``workload`` at ``budget``, with the papers' nominal variances.
 
     ``TSE = sum_q Var(q)`` with ``Var = diag(W P^+ W')`` and block variances ``sigma^2`` (Gaussian noise) or
     ``2 b^2`` (Laplace noise), in squared counts. The discrete laws that are drawn have these variances
     up to a relative 1e-8 for sigma >= 1 (Gaussian), and slightly smaller ones for small b (Laplace).
+    ``stability`` is the most rows that one unit may have among those counted.
 
     Raises :class:`~tabulae.errors.NotEstimable` if the strategy does not determine the workload.
 
@@ -59,4 +64,4 @@ def expected_error(
     >>> round(identity.error(workload, tb.PureDP(1)).rmse, 6)  # sqrt(2 * mean(1..8))
     3.0
     """
-    return error_under(strategy, workload, nominal_variances(strategy, budget, neighbours))
+    return error_under(strategy, workload, nominal_variances(strategy, budget, neighbours, stability))

@@ -14,6 +14,7 @@ from ..errors import InvalidArgument, Unsupported
 from ..linalg import Kron, LinearOperator, Product, Sensitivity, Sum, weighted_sensitivity
 from ..privacy import NoiseLaw, PrivacyLoss, calibrate, check_neighbours, law_type
 from ..tables import Domain, Workload
+from .stability import check_stability, of_units
 
 if TYPE_CHECKING:
     from .error import ExpectedError
@@ -123,32 +124,50 @@ class Strategy:
         """The finest grid among the blocks."""
         return max(block.exponent for block in self.blocks)
 
-    def sensitivity(self, neighbours: str = "add-remove") -> Sensitivity:
+    def sensitivity(self, neighbours: str = "add-remove", stability: int = 1) -> Sensitivity:
         """Sensitivity of all answers together, each measured in units of its block's relative scale.
 
         Gaussian: ``Delta^2 = max_d sum_i ||A_i d||_2^2 / s_i``; Laplace: ``Delta = max_d sum_i ||A_i d||_1 / s_i``,
-        over d = e_j (add-remove) or e_j - e_k (replace). ``.power`` is that number as an exact Fraction.
+        over d = e_j (add-remove) or e_j - e_k (replace) for units of one row, and over what
+        :func:`tabulae.strategy.stability.of_units` says for units of at most ``stability`` rows. ``.power`` is
+        that number as an exact Fraction.
 
         Privacy:
             Exact, or a proven upper bound, on the integer matrices that are measured (HDMM, Definition 6).
         """
-        neighbours = check_neighbours(neighbours)
+        neighbours, stability = check_neighbours(neighbours), check_stability(stability)
+        record = self._record_sensitivity(neighbours)
+        if stability == 1:
+            return record
+        return of_units(record, self._record_sensitivity("add-remove"), self.norm, neighbours, stability)
+
+    @property
+    def norm(self) -> int:
+        """2 for Gaussian noise, which pays for L2 sensitivity, and 1 for Laplace noise."""
+        return 2 if self.noise == "gaussian" else 1
+
+    def _record_sensitivity(self, neighbours: str) -> Sensitivity:
         if neighbours not in self._sensitivities:
-            p = 2 if self.noise == "gaussian" else 1
+            p = self.norm
             weighted = [(b.query, 1 / (b.scale * Fraction(2) ** (p * b.exponent))) for b in self.blocks]
             self._sensitivities[neighbours] = weighted_sensitivity(weighted, p, neighbours)
         return self._sensitivities[neighbours]
 
-    def laws(self, budget: PrivacyLoss, neighbours: str = "add-remove") -> tuple[NoiseLaw, ...]:
+    def laws(
+        self, budget: PrivacyLoss, neighbours: str = "add-remove", stability: int = 1
+    ) -> tuple[NoiseLaw, ...]:
         """The noise law of each block, on the block's own integer grid (step ``2^-exponent``).
 
+        ``stability`` is the most rows that one unit may have among those counted.
+
         Privacy:
-            With these laws the answers of all blocks together satisfy ``budget`` under ``neighbours``:
+            With these laws the answers of all blocks together satisfy ``budget`` under ``neighbours``, for
+            units of at most ``stability`` counted rows:
             discrete Gaussian, zCDP (Canonne, Kamath, Steinke 2020, Theorem 14, multivariate with unequal
             variances); discrete Laplace, pure DP (Ghosh, Roughgarden, Sundararajan 2012); rounded Gaussian,
             (epsilon, delta) by the analytic Gaussian mechanism (Balle, Wang 2018) and post-processing.
         """
-        sensitivity = self.sensitivity(neighbours).power
+        sensitivity = self.sensitivity(neighbours, stability).power
         if sensitivity == 0:
             raise Unsupported(
                 f"under {neighbours!r} no neighbour changes these answers (the number of records is public then), so "
@@ -158,19 +177,23 @@ class Strategy:
         law = law_type(budget, self.noise)
         return tuple(law(unit * block.scale).law_on_grid(block.exponent) for block in self.blocks)
 
-    def error(self, workload: Workload, budget: PrivacyLoss, neighbours: str = "add-remove") -> ExpectedError:
+    def error(
+        self, workload: Workload, budget: PrivacyLoss, neighbours: str = "add-remove", stability: int = 1
+    ) -> ExpectedError:
         """Expected error of ``workload`` answered from this strategy by least squares.
 
         See :class:`tabulae.strategy.error.ExpectedError`; nominal variances ``sigma^2`` and ``2 b^2``.
         """
         from .error import expected_error
 
-        return expected_error(self, workload, budget, neighbours)
+        return expected_error(self, workload, budget, neighbours, stability)
 
 
-def nominal_variances(strategy: Strategy, budget: PrivacyLoss, neighbours: str) -> tuple[float, ...]:
+def nominal_variances(
+    strategy: Strategy, budget: PrivacyLoss, neighbours: str, stability: int = 1
+) -> tuple[float, ...]:
     """Per block, in squared counts: sigma^2 or 2 b^2, as the papers state errors."""
-    unit = calibrate(budget, strategy.noise, strategy.sensitivity(neighbours).power)
+    unit = calibrate(budget, strategy.noise, strategy.sensitivity(neighbours, stability).power)
     if strategy.noise == "gaussian":
         return tuple(float(unit * b.scale) for b in strategy.blocks)
     return tuple(2.0 * float(unit * b.scale) ** 2 for b in strategy.blocks)
