@@ -172,3 +172,14 @@ def test_gaussian_noise_under_pure_privacy_is_refused() -> None:
     strategy = _select("union", "gaussian", "identity")
     with pytest.raises(InvalidArgument):
         strategy.laws(tb.PureDP(1))
+
+
+@pytest.mark.parametrize("operator", [tb.AllRange(9), tb.Prefix(9), tb.WidthRange(9, 4)], ids=str)
+def test_variances_of_ranges_in_closed_form(operator: tb.LinearOperator) -> None:
+    from tabulae.strategy.range_variance import range_variance
+
+    root = np.random.default_rng(3).normal(size=(9, 9))
+    w = np.asarray(operator.dense(), float)
+    got = range_variance(operator, root @ root.T)
+    assert got == pytest.approx(np.square(w @ root).sum(axis=1))
+    assert range_variance(tb.Identity(9), root @ root.T) is None

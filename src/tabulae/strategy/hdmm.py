@@ -18,7 +18,7 @@ from ..tables import Workload
 from .opt0_gaussian import opt0_gaussian
 from .opt_kron import opt_kron
 from .p_identity import opt0_laplace
-from .rounding import FINEST, Rounded, share_bits, to_grid
+from .rounding import FINEST, Rounded, gram_inverse, share_bits, to_grid
 from .strategy import Block, Strategy
 
 if TYPE_CHECKING:
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 EXPLICIT_CELLS = 2048
 """Largest merged domain that OPT_0 treats as one explicit matrix (several attributes together)."""
+
+WIDEST = 8192
+"""Largest merged attribute that is optimised with a dense matrix."""
 
 GramTerms = list[tuple[float, list[np.ndarray]]]
 
@@ -70,10 +73,10 @@ def opt0_strategy(workload: Workload, settings: Settings) -> Strategy:
     Gaussian noise: the convex optimum with a dual certificate. Laplace noise: the best p-Identity found.
     """
     merged, merges = workload.merge()
-    if merged.domain.size > EXPLICIT_CELLS:
+    if merged.domain.size > (EXPLICIT_CELLS if len(merges) > 1 else WIDEST):
         raise Unsupported(
             f"opt0 treats the workload as one matrix over {merged.domain.size:,} merged cells; it goes up to "
-            f'{EXPLICIT_CELLS:,}. Choose "kron", which works attribute by attribute'
+            f'{EXPLICIT_CELLS:,} ({WIDEST:,} of one attribute). Choose "kron", which works attribute by attribute'
         )
     gram = explicit_gram(merged)
     lower = None
@@ -103,10 +106,10 @@ def kron_strategy(workload: Workload, settings: Settings) -> Strategy:
     """OPT_kron: one Kronecker product, its factors optimised in turn on surrogate workloads (HDMM, eq. 5)."""
     merged, merges = workload.merge()
     widest = max(merged.domain.shape)
-    if widest > EXPLICIT_CELLS * 4:
+    if widest > WIDEST:
         raise Unsupported(
             f"attribute of {widest:,} distinguishable cells: kron optimises a dense matrix per attribute, up to "
-            f"{EXPLICIT_CELLS * 4:,}"
+            f"{WIDEST:,}"
         )
     terms = dense_grams(merged)
     options = {} if settings.restarts is None else {"restarts": settings.restarts}
@@ -126,9 +129,12 @@ def kron_strategy(workload: Workload, settings: Settings) -> Strategy:
 
 def _rounded_factors(matrices: Sequence[np.ndarray], terms: GramTerms, p: int) -> list[Rounded]:
     """Each factor on a grid of its own, judged against the surrogate workload that the others leave it."""
-    traces = np.array(
-        [[_trace(matrix, v) for matrix, v in zip(matrices, grams, strict=True)] for _, grams in terms]
-    )
+    inverses = [_inverse(matrix) for matrix in matrices]
+    known: dict[tuple[int, int], float] = {}
+    for _, grams in terms:
+        for i, v in enumerate(grams):
+            known.setdefault((i, id(v)), float(np.vdot(inverses[i], v)))
+    traces = np.array([[known[i, id(v)] for i, v in enumerate(grams)] for _, grams in terms])
     surrogates = []
     for i in range(len(matrices)):
         others = np.prod(np.delete(traces, i, axis=1), axis=1)
@@ -138,9 +144,10 @@ def _rounded_factors(matrices: Sequence[np.ndarray], terms: GramTerms, p: int) -
     return share_bits(matrices, [(v + v.T) / 2 for v in surrogates], p)
 
 
-def _trace(matrix: np.ndarray, gram: np.ndarray) -> float:
-    """tr((A'A)^+ V)."""
-    return float(np.trace(np.linalg.lstsq(matrix.T @ matrix, gram, rcond=1e-12)[0]))
+def _inverse(matrix: np.ndarray) -> np.ndarray:
+    """(A'A)^+, (n, n)."""
+    inverse = gram_inverse(matrix)
+    return np.linalg.pinv(matrix.T @ matrix, rcond=1e-12, hermitian=True) if inverse is None else inverse
 
 
 def _norm(settings: Settings) -> int:

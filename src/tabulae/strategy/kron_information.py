@@ -7,15 +7,18 @@ from collections.abc import Sequence
 from functools import cached_property
 
 import numpy as np
+import scipy.linalg
 
 from ..errors import Unsupported
 from ..linalg import Dense, Identity, Kron, LinearOperator, Product, Sum
 from ..tables import Workload
 from .information import Profile, coefficient_statistics, kron_vectors, merge_statistics, refuse_not_estimable
+from .range_variance import range_variance
 from .strategy import Block, products
 
 _CHUNK = 2**24  # entries of W_i A_i^+ held at once while its rows are summed
 _EXPAND = 2**24  # entries of Z that a sum of products may hold to have exact statistics
+_RECIPROCAL = 1e-12  # condition below which columns count as dependent
 _DENSE = 8192  # largest attribute whose pseudo-inverse is formed
 
 
@@ -29,25 +32,38 @@ class _Factor:
             raise Unsupported(f"no pseudo-inverse is formed for a measured matrix of shape {operator.shape}")
 
     @cached_property
+    def dense(self) -> np.ndarray:
+        """A_i, m_i x n_i."""
+        return np.asarray(self.operator.dense(), dtype=float)
+
+    @cached_property
+    def _triangle(self) -> tuple[np.ndarray, np.ndarray] | None:
+        """Q and R of A_i = Q R where its columns are safely independent."""
+        rows, columns = self.operator.shape
+        if rows < columns:
+            return None
+        q, r = scipy.linalg.qr(self.dense, mode="economic", check_finite=False)
+        reciprocal, _ = scipy.linalg.lapack.dtrcon(r)
+        return (q, r) if reciprocal > _RECIPROCAL else None
+
+    @cached_property
     def pinv(self) -> np.ndarray:
         """A_i^+, n_i x m_i."""
-        return np.asarray(self.operator.pinv().dense(), dtype=float)
+        if self._triangle is None:
+            return np.linalg.pinv(self.dense)
+        q, r = self._triangle
+        return scipy.linalg.solve_triangular(r, q.T, check_finite=False)
 
     @cached_property
     def full_rank(self) -> bool:
-        if self.identity:
-            return True
-        rows, columns = self.operator.shape
-        if rows < columns:
-            return False
-        singular = np.linalg.svd(np.asarray(self.operator.dense(), dtype=float), compute_uv=False)
-        return bool(singular[-1] > singular[0] * max(rows, columns) * 1e-14)
+        """Whether A_i has full column rank, so that it determines every query."""
+        return self.identity or self._triangle is not None
 
     def estimable(self, query: LinearOperator) -> bool:
         """Whether query = query A^+ A, that is rowspace(query) in rowspace(A)."""
         if self.full_rank:
             return True
-        kernel = np.eye(self.operator.shape[1]) - self.pinv @ np.asarray(self.operator.dense(), dtype=float)
+        kernel = np.eye(self.operator.shape[1]) - self.pinv @ self.dense
         rest = query @ kernel
         return bool(np.abs(rest).max(initial=0.0) <= 1e-8 * query.abs_row_sum_max())
 
@@ -60,7 +76,8 @@ class _Factor:
         return Product(query, Dense(self.pinv))
 
     @cached_property
-    def _inverse_gram(self) -> np.ndarray:
+    def inverse_gram(self) -> np.ndarray:
+        """(A_i'A_i)^+, n_i x n_i."""
         return self.pinv @ self.pinv.T
 
     def trace(self, gram: LinearOperator) -> float:
@@ -68,7 +85,7 @@ class _Factor:
         if self.identity and isinstance(gram, Identity):
             return float(gram.shape[0])
         dense = np.asarray(gram.dense(), dtype=float)
-        return float(np.trace(dense)) if self.identity else float(np.vdot(self._inverse_gram, dense))
+        return float(np.trace(dense)) if self.identity else float(np.vdot(self.inverse_gram, dense))
 
     def columns(self, query: LinearOperator):
         """query A_i^+ by groups of columns."""
@@ -96,6 +113,7 @@ class KronInformation:
         self._unit = 2.0**-block.exponent  # of one step of the block's grid, in counts
         self._variance = variance
         self._statistics: dict[tuple[int, LinearOperator], np.ndarray] = {}
+        self._sums: dict[tuple[int, LinearOperator], np.ndarray] = {}
 
     def _terms(self, operator: LinearOperator) -> list[tuple[int, tuple[LinearOperator, ...]]]:
         terms = products(operator)
@@ -132,9 +150,18 @@ class KronInformation:
     def _cross(self, axis: int, left: LinearOperator, right: LinearOperator) -> np.ndarray:
         """diag(P A_i^+ A_i^+' Q') for two queries of one attribute."""
         if left == right:
-            return self._stats(axis, left)[0]
+            return self._squares(axis, left)
         pairs = zip(self._factors[axis].columns(left), self._factors[axis].columns(right), strict=True)
         return sum((p * q).sum(axis=1) for p, q in pairs)  # type: ignore[return-value]
+
+    def _squares(self, axis: int, query: LinearOperator) -> np.ndarray:
+        """Sum of squares of each row of query A_i^+."""
+        key = (axis, query)
+        if key not in self._sums:
+            factor = self._factors[axis]
+            known = None if factor.identity else range_variance(query, factor.inverse_gram)
+            self._sums[key] = self._stats(axis, query)[0] if known is None else known
+        return self._sums[key]
 
     def _stats(self, axis: int, query: LinearOperator) -> np.ndarray:
         """:func:`coefficient_statistics` of query A_i^+, (5, rows)."""

@@ -25,6 +25,7 @@ _COARSEST = 3
 _TOGETHER = 34  # bits of all factors together: k + log2(count) < 63 leaves room for 2^28 records
 _NEGLIGIBLE = 1e-5  # relative loss at which finer grids no longer pay
 _MULTIPLIER_BITS = 6
+_RECIPROCAL = 1e-14
 _COMPLETIONS = (1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2)
 
 
@@ -37,15 +38,32 @@ class Rounded:
     loss: float
 
 
-def unit_loss(matrix: np.ndarray, gram: np.ndarray, p: int) -> float:
-    """``||A||_p^2 tr((A'A)^+ V)`` for a matrix of full column rank; infinite where it is singular."""
-    matrix = np.asarray(matrix, dtype=float)
-    sensitivity = float((np.abs(matrix) ** p).sum(axis=0).max()) ** (2 / p)
+def gram_inverse(matrix: np.ndarray) -> np.ndarray | None:
+    """(A'A)^-1 for a matrix of safely full column rank; None for any other.
+
+    Safe means that A'A has a reciprocal condition number above 1e-14 (estimated from its Cholesky factor).
+    """
+    gram = matrix.T @ matrix
+    size = float(np.abs(gram).sum(axis=0).max())
     try:
-        inverse = scipy.linalg.cho_solve(scipy.linalg.cho_factor(matrix.T @ matrix), gram)
+        factor, _ = scipy.linalg.cho_factor(gram, lower=True)
     except np.linalg.LinAlgError:
+        return None
+    reciprocal, _ = scipy.linalg.lapack.dpocon(factor, size, uplo="L")
+    if not reciprocal > _RECIPROCAL:
+        return None
+    inverse, _ = scipy.linalg.lapack.dpotri(factor, lower=True)
+    return np.tril(inverse) + np.tril(inverse, -1).T
+
+
+def unit_loss(matrix: np.ndarray, gram: np.ndarray, p: int) -> float:
+    """``||A||_p^2 tr((A'A)^+ V)`` for a matrix of full column rank; infinite for any other."""
+    matrix = np.asarray(matrix, dtype=float)
+    inverse = gram_inverse(matrix)
+    if inverse is None:
         return np.inf
-    return sensitivity * float(np.trace(inverse))
+    sensitivity = float((np.abs(matrix) ** p).sum(axis=0).max()) ** (2 / p)
+    return sensitivity * float(np.vdot(inverse, gram))
 
 
 def exact_form(matrix: np.ndarray) -> LinearOperator | None:
@@ -77,10 +95,8 @@ def to_grid(matrix: np.ndarray, gram: np.ndarray, p: int, bits: int) -> Rounded:
     best: tuple[float, np.ndarray] | None = None
     for candidate in _candidates(matrix, p):
         rounded = np.rint(np.ldexp(candidate, bits))
-        if not _safely_full_rank(rounded):
-            continue
         loss = unit_loss(rounded, gram, p)
-        if best is None or loss < best[0]:
+        if loss < (np.inf if best is None else best[0]):
             best = loss, rounded
     if stacked is not None and (best is None or stacked.loss <= best[0] * (1 + _NEGLIGIBLE)):
         return stacked
@@ -162,8 +178,3 @@ def _candidates(matrix: np.ndarray, p: int) -> list[np.ndarray]:
             root = (vectors * np.sqrt(np.maximum(values, 0.0) + t * values[-1])) @ vectors.T
             candidates.append(root)
     return candidates
-
-
-def _safely_full_rank(integers: np.ndarray) -> bool:
-    singular = np.linalg.svd(integers, compute_uv=False)
-    return len(singular) >= integers.shape[1] and bool(singular[-1] > 1e-7 * singular[0])
