@@ -13,7 +13,7 @@ import hmac
 import os
 import sqlite3
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from urllib.parse import quote
 
@@ -49,7 +49,7 @@ def create(path: Path, key: bytes, first: Row) -> None:
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     create(Path(folder) / "ledger.db", bytes(32), link(0, "created", {}, START))
     """
-    if path.exists():
+    if _look(path, Path.exists):
         raise LedgerError(f"{path} exists already; a ledger is created once: open it, or choose another path")
     try:
         handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
@@ -70,6 +70,16 @@ def create(path: Path, key: bytes, first: Row) -> None:
     finally:
         for suffix in ("", "-wal", "-shm", "-journal"):
             Path(name + suffix).unlink(missing_ok=True)
+
+
+def _look(path: Path, question: Callable[[Path], bool]) -> bool:
+    """Ask the file system about a path; a folder that may not be entered is a ledger that cannot be used."""
+    try:
+        return question(path)
+    except OSError as error:
+        raise LedgerError(
+            f"{path} cannot be looked up: {error.strerror}; see to the folder's permissions"
+        ) from error
 
 
 def _publish(draft: Path, path: Path) -> None:
@@ -97,7 +107,7 @@ def connect(path: Path, *, write: bool) -> Iterator[sqlite3.Connection]:
 
     Privacy: none is spent; a writer holds the lock from its first read to its commit.
     """
-    if not path.is_file():
+    if not _look(path, Path.is_file):
         raise LedgerError(
             f"there is no ledger at {path}; create one with Ledger.create or `tabulae ledger init {path}`"
         )
