@@ -1,0 +1,82 @@
+"""The path that a release takes, from a file of records to measurements, run on invented people."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from .. import pipeline
+from ..measurement import Measurement
+from ..planning import Plan
+from ..privacy import Source
+from .columns import answers
+from .layout import Layout
+from .people import People, write
+from .recorded import Recorded
+
+_KEY = bytes(
+    range(32)
+)  # which rows of a unit are counted; the same for all inputs, as it is within a release
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """What one run of the path gave, and what it asked of its source of randomness."""
+
+    done: tuple[Measurement, ...]
+    requests: tuple[tuple[str, int], ...]
+
+    @property
+    def values(self) -> list[np.ndarray]:
+        """The noisy answers of every block of every round, on the blocks' grids."""
+        return [values for m in self.done for values in m.block_values()]
+
+
+@dataclass(eq=False)
+class Stage:
+    """A spec's path with a folder to write invented records in.
+
+    Arguments:
+        plan: what is audited.
+        layout: the columns of its records.
+        folder: an empty folder.
+        seed: of the words that every replay draws.
+    """
+
+    plan: Plan
+    layout: Layout
+    folder: Path
+    seed: int
+    _written: int = field(default=0, init=False)
+
+    def prepare(self, people: People) -> pipeline.Prepared:
+        """Write the people as the spec's kind of source, and have the pipeline count them."""
+        spec = self.plan.spec
+        path = self.folder / f"people-{self._written}.{spec.source.kind}"
+        self._written += 1
+        write(people, self.layout, spec.unit_id, path, spec.source.table)
+        table = (spec.source.table or "people") if spec.source.kind == "duckdb" else None
+        moved = Plan(spec.with_source(path, table), self.plan.strategy, self.plan.level)
+        return pipeline.prepare(moved, _KEY)
+
+    def run(self, people: People) -> Run:
+        """Count and measure with the recorded words."""
+        return self.measure(self.prepare(people))
+
+    def measure(self, prepared: pipeline.Prepared) -> Run:
+        """Measure what is counted with the recorded words."""
+        source = Recorded(self.seed)
+        done = prepared.measure(None, source)
+        return Run(done, tuple(source.requests))
+
+    def draw(self, prepared: pipeline.Prepared, source: Source) -> tuple[Measurement, ...]:
+        """Measure what is counted with other randomness; a rehearsal all the same."""
+        return prepared.measure(None, source)
+
+    def answers(self, people: People, done: Sequence[Measurement]) -> list[np.ndarray]:
+        """The exact answers that these measurements should have had, for units within the bound."""
+        cells, shape = self.layout.codes(people.picks), self.plan.spec.domain.shape
+        return [answers(block, cells, shape) for m in done for block in m.strategy.blocks]

@@ -1,0 +1,82 @@
+"""Small specs, one for every mechanism, whose records are invented by the audit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+DEFINITIONS = {
+    "pure": 'definition = "pure"\nbudget = "1"',
+    "approx gaussian": 'definition = "approx"\nbudget = "1"\ndelta = "1e-6"',
+    "approx laplace": 'definition = "approx"\nbudget = "1"\ndelta = "1e-6"',
+    "zcdp": 'definition = "zcdp"\nbudget = "1/2"\ndelta = "1e-10"',
+}
+METHODS = ("identity", "workload", "kron", "opt0", "union")
+SOURCES = {
+    "csv": 'path = "people.csv"',
+    "parquet": 'path = "people.parquet"',
+    "duckdb": 'path = "people.duckdb"\ntable = "census.people"',
+}
+
+_TEXT = """
+[source]
+{source}
+unit = "person"
+{units}
+
+[attributes]
+sex = {{ column = "SEX", categories = ["F", "M, or other"] }}
+age = {{ column = "AGE", range = [0, 9] }}
+race = {{ column = "RACE", categories = ["02", "b", "c d"], unknown = "other", null = "other" }}
+visits = {{ range = [1, 2], unknown = "other" }}
+
+[recodes]
+young = {{ of = "age", edges = [3, 6] }}
+
+[privacy]
+{definition}
+neighbours = "{neighbours}"
+ledger = "absent.db"
+
+[[table]]
+name = "sex_by_age"
+queries = {{ sex = "identity", age = "{queries}" }}
+
+[[table]]
+name = "race_by_young"
+attributes = ["race", "young"]
+weight = 1.5
+
+[[table]]
+name = "some"
+sql = "SELECT sex, COUNT(*) FROM people WHERE age < 5 OR race = 'b' GROUP BY sex"
+
+[method]
+select = "{method}"
+{noise}
+"""
+
+
+def write_spec(
+    folder: Path,
+    *,
+    definition: str = "zcdp",
+    method: str = "identity",
+    neighbours: str = "add-remove",
+    source: str = "csv",
+    units: str = "",
+    queries: str = "ranges",
+) -> Path:
+    """A spec in ``folder``; neither its records nor its ledger exist."""
+    noise = f'noise = "{definition.split()[1]}"' if definition.startswith("approx") else ""
+    text = _TEXT.format(
+        source=SOURCES[source],
+        units=units,
+        definition=DEFINITIONS[definition],
+        neighbours=neighbours,
+        method=method,
+        noise=noise,
+        queries=queries,
+    )
+    path = folder / "spec.toml"
+    path.write_text(text)
+    return path

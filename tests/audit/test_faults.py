@@ -1,0 +1,226 @@
+"""Faults planted in the path, each of which the audit must find and name."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.audit.specs import write_spec
+
+import tabulae as tb
+from tabulae import _measure, pipeline
+from tabulae.audit import Audit, audit
+from tabulae.linalg import Dense, Sensitivity
+from tabulae.measurement import Measurement
+from tabulae.planning import Plan
+from tabulae.privacy import DiscreteGaussian, DiscreteLaplace, SystemSource
+from tabulae.strategy import Block, Strategy, strategy
+from tabulae.tabulate import Source
+
+Rows = list[list[str]]
+
+
+@pytest.fixture(scope="module")
+def plans(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Plan]:
+    """Plans by definition, made before anything is broken."""
+    folders = {name: tmp_path_factory.mktemp("plan") for name in ("pure", "zcdp")}
+    return {name: tb.plan(write_spec(f, definition=name)) for name, f in folders.items()}
+
+
+def _records_edited(monkeypatch: pytest.MonkeyPatch, edit: Callable[[Rows], Rows]) -> None:
+    """Let the engine see other records than those in the file."""
+    real = pipeline.tabulate
+
+    def faulty(records: Source, *arguments: Any, **options: Any) -> Any:
+        import csv
+
+        path = records.path.with_suffix(".edited.csv")
+        with records.path.open(newline="") as file:
+            header, *rows = csv.reader(file)
+        with path.open("w", newline="") as file:
+            csv.writer(file).writerows([header, *edit(rows)])
+        return real(Source(path), *arguments, **options)
+
+    monkeypatch.setattr(pipeline, "tabulate", faulty)
+
+
+def _fails(plan: Plan, *names: str, seconds: float = 0.02) -> Audit:
+    made = audit(plan, seconds=seconds)
+    assert set(names) <= set(made.failed), (made.failed, [c for c in made.checks if not c.passed])
+    return made
+
+
+def test_a_doubled_row(plans: dict[str, Plan], monkeypatch: pytest.MonkeyPatch) -> None:
+    _records_edited(monkeypatch, lambda rows: [*rows, *(row for row in rows if row[0] == "F")])
+    made = _fails(plans["zcdp"], "noise", "remove one", "add one")
+    assert made["add one"].observed == 4.0  # twice the change, squared
+
+
+def test_the_last_row_doubled(plans: dict[str, Plan], monkeypatch: pytest.MonkeyPatch) -> None:
+    _records_edited(monkeypatch, lambda rows: [*rows, rows[-1]])
+    _fails(plans["pure"], "noise", "add one")
+
+
+def test_a_truncation_that_lets_others_in(plans: dict[str, Plan], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first 250 records by age: without one of them, the next one is counted in its place."""
+    _records_edited(monkeypatch, lambda rows: sorted(rows, key=lambda row: (int(row[1]), row))[:250])
+    _fails(plans["zcdp"], "noise", "remove one")
+
+
+def test_a_truncation_after_weights(plans: dict[str, Plan], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Records weighted to a fixed total, fractions cut: one record changes the weight of all others."""
+
+    def weighted(counts: tb.Counts, op: Any, answer: Any = tb.Counts.answer) -> np.ndarray:
+        return answer(counts, op) * 3000 // max(1, counts.total)
+
+    monkeypatch.setattr(tb.Counts, "answer", weighted)
+    _fails(plans["zcdp"], "noise", "remove one", "add one")
+
+
+def test_answers_that_are_clipped(plans: dict[str, Plan], monkeypatch: pytest.MonkeyPatch) -> None:
+    real = tb.Counts.answer
+    monkeypatch.setattr(tb.Counts, "answer", lambda counts, op: np.minimum(real(counts, op), 3))
+    _fails(plans["zcdp"], "noise")
+
+
+def test_a_group_key_taken_from_the_data(plans: dict[str, Plan], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only cells with somebody in them are asked about."""
+    real = pipeline.measure
+
+    def keyed(counts: tb.Counts, asked: Strategy, *arguments: Any, **options: Any) -> Measurement:
+        blocks = []
+        for block in asked.blocks:
+            present = np.flatnonzero(counts.answer(block.query))
+            blocks.append(Block(block.name, Dense(block.query.dense()[present]), block.exponent, block.scale))
+        return real(counts, dataclasses.replace(asked, blocks=tuple(blocks)), *arguments, **options)
+
+    monkeypatch.setattr(pipeline, "measure", keyed)
+    _fails(plans["zcdp"], "shape")
+
+
+def test_rows_left_out_where_nobody_is(plans: dict[str, Plan], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The path itself stops here, and so every check says why it could not be made."""
+    real = tb.Counts.answer
+    monkeypatch.setattr(tb.Counts, "answer", lambda counts, op: real(counts, op)[real(counts, op) > 0])
+    made = _fails(plans["zcdp"], "shape", "noise", "law")
+    assert "InvalidArgument" in made["shape"].detail
+
+
+@pytest.mark.parametrize("definition", ["pure", "zcdp"])
+def test_a_sensitivity_halved(
+    plans: dict[str, Plan], monkeypatch: pytest.MonkeyPatch, definition: str
+) -> None:
+    real = Strategy.sensitivity
+
+    def halved(asked: Strategy, *arguments: Any) -> Sensitivity:
+        found = real(asked, *arguments)
+        return Sensitivity(found.power / 2**asked.norm, asked.norm, is_exact=found.is_exact)
+
+    monkeypatch.setattr(Strategy, "sensitivity", halved)
+    _fails(plans[definition], "sensitivity", "law", "remove one", "add one")
+
+
+@pytest.mark.parametrize(("definition", "power"), [("pure", 1), ("zcdp", 2)])
+def test_a_calibration_for_half_the_sensitivity(
+    plans: dict[str, Plan], monkeypatch: pytest.MonkeyPatch, definition: str, power: int
+) -> None:
+    real = strategy.calibrate
+    monkeypatch.setattr(strategy, "calibrate", lambda b, n, s: real(b, n, s / 2**power))
+    made = _fails(plans[definition], "law")
+    assert made["law"].observed == 2.0**power
+    assert "sensitivity" not in made.failed
+
+
+def test_a_law_that_is_slightly_too_narrow(plans: dict[str, Plan], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parameters are compared as fractions: one part in 10^15 is found."""
+    real = strategy.calibrate
+    monkeypatch.setattr(strategy, "calibrate", lambda b, n, s: real(b, n, s) * (1 - Fraction(1, 10**15)))
+    _fails(plans["zcdp"], "law")
+    monkeypatch.setattr(strategy, "calibrate", lambda b, n, s: real(b, n, s) * (1 + Fraction(1, 10**15)))
+    assert "more noise" in _fails(plans["zcdp"], "law")["law"].detail
+
+
+def test_noise_at_half_scale(plans: dict[str, Plan], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The measurement says one law and another is drawn."""
+    real = _measure._noisy
+
+    def narrow(answer: np.ndarray, law: Any, source: Any) -> np.ndarray:
+        return real(answer, type(law)(law.parameter / 4), source)
+
+    monkeypatch.setattr(_measure, "_noisy", narrow)
+    _fails(plans["zcdp"], "noise", "epsilon", seconds=2)
+
+
+@pytest.mark.parametrize(("definition", "law"), [("pure", DiscreteLaplace), ("zcdp", DiscreteGaussian)])
+def test_a_sampler_at_half_scale(
+    plans: dict[str, Plan], monkeypatch: pytest.MonkeyPatch, definition: str, law: Any
+) -> None:
+    """The law itself is drawn wrong, so only what comes out can tell."""
+    real = law.sample
+    part = 2 if law is DiscreteLaplace else 4
+    monkeypatch.setattr(
+        law, "sample", lambda self, size, source=None: real(law(self.parameter / part), size, source)
+    )
+    made = _fails(plans[definition], "epsilon", seconds=2)
+    assert made.failed == ("epsilon",)
+
+
+def test_noise_drawn_anew(plans: dict[str, Plan], monkeypatch: pytest.MonkeyPatch) -> None:
+    real = pipeline.measure
+
+    def redrawn(*arguments: Any, **options: Any) -> Measurement:
+        return real(*arguments, **options | {"source": SystemSource()})
+
+    monkeypatch.setattr(pipeline, "measure", redrawn)
+    _fails(plans["zcdp"], "replay", "noise", "draws", "add one")
+
+
+def test_draws_that_depend_on_the_order_of_rows(
+    plans: dict[str, Plan], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, order = pipeline.measure, [0]
+
+    def remember(rows: Rows) -> Rows:
+        order[0] = hashlib.sha256(repr(rows).encode()).digest()[0] % 5
+        return rows
+
+    def late(*arguments: Any, source: Any, **options: Any) -> Measurement:
+        source.u64(order[0])
+        return real(*arguments, source=source, **options)
+
+    _records_edited(monkeypatch, remember)
+    monkeypatch.setattr(pipeline, "measure", late)
+    _fails(plans["zcdp"], "row-order", "draws")
+
+
+def test_noise_given_out_by_rank(plans: dict[str, Plan], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The largest noise goes to the largest count: no word more is drawn, but the order tells."""
+    real = _measure._noisy
+
+    def ranked(answer: np.ndarray, law: Any, source: Any) -> np.ndarray:
+        noise = np.sort(real(np.zeros_like(answer), law, source))
+        return answer + noise[np.argsort(np.argsort(answer, kind="stable"))]
+
+    monkeypatch.setattr(_measure, "_noisy", ranked)
+    made = _fails(plans["zcdp"], "noise", "add one")
+    assert "draws" not in made.failed
+
+
+def test_a_budget_spent_twice(plans: dict[str, Plan], monkeypatch: pytest.MonkeyPatch) -> None:
+    real = pipeline.rounds
+    monkeypatch.setattr(pipeline, "rounds", lambda plan: real(plan) * 2)
+    made = _fails(plans["zcdp"], "budget")
+    assert made["budget"].observed == 2.0
+
+
+def test_an_audit_that_could_be_published(plans: dict[str, Plan], monkeypatch: pytest.MonkeyPatch) -> None:
+    real = pipeline.measure
+    monkeypatch.setattr(
+        pipeline, "measure", lambda *a, **o: dataclasses.replace(real(*a, **o), rehearsal=False)
+    )
+    _fails(plans["zcdp"], "rehearsal")
