@@ -50,5 +50,5 @@ $(VENV)/.installed-dev: pyproject.toml | $(VENV)/.python
 
 $(VENV)/.installed-bench: pyproject.toml | $(VENV)/.python
 	@echo "Installing tabulae and what it is compared with into $(VENV) (once)"
-	$(PIP) install --editable '.[fast,bench]'
+	$(PIP) install --editable '.[bench]'
 	@touch $@ $(VENV)/.installed

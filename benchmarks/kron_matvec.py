@@ -5,8 +5,9 @@ python benchmarks/kron_matvec.py --cells 1e8        writes benchmarks/results/kr
 Structured factors and matrices up to 32 x 32 are compared with one read and one write of the vector per
 factor (``np.copyto`` into memory already touched); larger matrices with one product ``(n x n)(n x N/n)`` by
 BLAS for each. ``peak_vectors`` is the most memory held beyond the input, in vectors. Times are the best of
-interleaved repetitions; on a machine that others use, ``cpu_ratio`` (processor time of both) is the steadier
-number: divided by the number of cores it estimates the ratio on idle ones.
+interleaved repetitions. On a machine that others use too (``load``, the processes that wanted a core in the
+last minute) ``cpu_ratio``, of processor times, is the steadier number: divided by the number of cores it
+estimates the ratio on idle ones.
 """
 
 from __future__ import annotations
@@ -53,6 +54,7 @@ COLUMNS = (
     "cpu_ratio",
     "peak_vectors",
     "cores",
+    "load",
 )
 
 Ops = list[LinearOperator]
@@ -132,6 +134,7 @@ def measure(name: str, ops: Ops) -> dict[str, object]:
     outputs = len(op @ x)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
+    load = os.getloadavg()[0]
     kind, held_against, limit = baseline(ops, x, max(len(x), outputs))
     ours: list[tuple[float, float]] = []
     theirs: list[tuple[float, float]] = []
@@ -152,6 +155,7 @@ def measure(name: str, ops: Ops) -> dict[str, object]:
         "cpu_ratio": f"{cpu / base_cpu:.2f}",
         "peak_vectors": f"{peak / (8 * max(len(x), outputs)):.2f}",
         "cores": len(os.sched_getaffinity(0)),
+        "load": f"{load:.1f}",
     }
 
 

@@ -17,19 +17,20 @@ from tabulae.privacy import DiscreteGaussian, DiscreteLaplace, NoiseLaw, Rounded
 
 RESULTS = Path(__file__).parent / "results"
 SCALES = (1, 10, 100, 10_000)
-OURS, THEIRS, REPEATS = 4_000_000, 20_000, 5
+OURS, THEIRS, REPEATS = 4_000_000, 20_000, 9
 WANTED = 200.0
 COLUMNS = ("law", "scale", "route", "build_ms", "draws_per_s", "opendp_draws_per_s", "ratio", "peak_mb")
 
 
-def best_rate(draw: Callable[[], object], count: int) -> float:
-    """Draws a second in the best of a few repetitions."""
-    seconds = []
+def best_rates(draws: dict[str, tuple[Callable[[], object], int]]) -> dict[str, float]:
+    """Draws a second in the best of a few repetitions, taken in turns: what slows the machine slows all."""
+    best = dict.fromkeys(draws, float("inf"))
     for _ in range(REPEATS):
-        start = time.perf_counter()
-        draw()
-        seconds.append(time.perf_counter() - start)
-    return count / min(seconds)
+        for name, (draw, _) in draws.items():
+            start = time.perf_counter()
+            draw()
+            best[name] = min(best[name], time.perf_counter() - start)
+    return {name: count / best[name] for name, (_, count) in draws.items()}
 
 
 def opendp_draw(law: type[NoiseLaw], scale: int) -> Callable[[], object] | None:
@@ -54,13 +55,15 @@ def measure(law: type[NoiseLaw], scale: int) -> dict[str, object]:
     start = time.perf_counter()
     sampler = noise._sampler()
     build = time.perf_counter() - start
-    rate = best_rate(lambda: noise.sample(OURS), OURS)
+    draws: dict[str, tuple[Callable[[], object], int]] = {"ours": (lambda: noise.sample(OURS), OURS)}
+    if (theirs := opendp_draw(law, scale)) is not None:
+        draws["theirs"] = (theirs, THEIRS)
+    rates = best_rates(draws)
+    rate, reference = rates["ours"], rates.get("theirs")
     tracemalloc.start()
     out = noise.sample(OURS)
     peak = tracemalloc.get_traced_memory()[1] - out.nbytes
     tracemalloc.stop()
-    theirs = opendp_draw(law, scale)
-    reference = best_rate(theirs, THEIRS) if theirs else None
     return {
         "law": noise.name,
         "scale": scale,
@@ -118,11 +121,9 @@ def main() -> int:
     draw_figure(rows, folder / "noise.svg")
     for row in rows:
         print("  ".join(f"{row[column]!s:>18}" for column in COLUMNS))
-    missed = [row for row in rows if row["ratio"] != "" and float(str(row["ratio"])) < WANTED]
-    print(
-        f"least ratio wanted {WANTED:.0f}: {'missed by ' + str(len(missed)) if missed else 'met everywhere'}"
-    )
-    return bool(missed)
+    least = min(float(str(row["ratio"])) for row in rows if row["ratio"] != "")
+    print(f"least ratio {least:.0f}; at least {WANTED:.0f} is promised")
+    return least < WANTED
 
 
 if __name__ == "__main__":

@@ -29,6 +29,7 @@ def measure(
     unit: str | None = None,
     title: str = "measurement",
     digest: bytes | None = None,
+    stability: int = 1,
 ) -> Measurement:
     """Answer a strategy's queries with exact integer noise.
 
@@ -45,6 +46,7 @@ def measure(
         source: randomness; None is the operating system's. An insecure source makes a rehearsal.
         unit: what one neighbour differs by, which must be the ledger's; None takes the ledger's word.
         title, digest: what the ledger's entry says, and what identifies this release for a resumed run.
+        stability: the most rows that one unit has among those counted; whoever made the counts bounded them.
 
     Raises:
         BudgetRefused: the ledger refuses the charge.
@@ -54,8 +56,9 @@ def measure(
     Reference: HDMM, Definition 5 and 6; `architecture.md`, "The privacy boundary".
 
     Privacy:
-        Satisfies ``budget`` under ``neighbours``: the answers are integers, the noise is exact (no floating
-        point), its parameter is derived in Fractions from the exact sensitivity of the integer matrices
+        Satisfies ``budget`` under ``neighbours`` for units of at most ``stability`` rows: the answers are
+        integers, the noise is exact (no floating point), its parameter is derived in Fractions from the exact
+        sensitivity of the integer matrices, for several rows by :func:`tabulae.strategy.stability.of_units`
         (zCDP: Canonne, Kamath, Steinke 2020, Theorem 14; pure DP: the discrete Laplace mechanism; approximate
         DP: the analytic Gaussian mechanism of Balle and Wang 2018, rounded, by post-processing).
 
@@ -76,11 +79,11 @@ def measure(
         raise InvalidArgument(
             "an insecure source of randomness is for rehearsals: it cannot be charged to a ledger"
         )
-    laws = strategy.laws(budget, neighbours)
+    laws = strategy.laws(budget, neighbours, stability)
     truth = [_checked(counts.answer(block.query), block.name) for block in strategy.blocks]
     charge = None
     if ledger is not None:
-        digest = digest or _digest(strategy, counts)
+        digest = digest or _digest(strategy, counts, stability)
         charge = ledger.charge(
             budget, neighbours=neighbours, unit=unit or ledger.unit, title=title, digest=digest
         )
@@ -113,5 +116,6 @@ def _noisy(answer: np.ndarray, law, source: Source) -> np.ndarray:
     return answer + noise
 
 
-def _digest(strategy: Strategy, counts: Counts) -> bytes:
-    return hashlib.sha256(strategy_digest(strategy) + counts.fingerprint()).digest()
+def _digest(strategy: Strategy, counts: Counts, stability: int) -> bytes:
+    parts = strategy_digest(strategy) + counts.fingerprint() + str(stability).encode()
+    return hashlib.sha256(parts).digest()

@@ -25,7 +25,7 @@ from pathlib import Path
 
 from .errors import LedgerError, ReleaseError, TabulaeError
 from .measurement import Measurement
-from .pipeline import Prepared, prepare, reconstruct
+from .pipeline import Prepared, prepare, reconstruct, row_key
 from .planning import Plan, plan
 from .privacy import Ledger
 from .release import Release, publish, read_measurement, seal, write_contents, write_measurement
@@ -79,13 +79,12 @@ def run(
         ledger = Ledger.open(made.ledger)
         ready = _plan(made, partial, plan_file, say)
         say("counting the records")
-        prepared = prepare(ready)
+        prepared = prepare(ready, row_key(ready, ledger))
         done = _stored(partial, prepared, ledger) if resume else None
         if done is None:
             say("charging the ledger and drawing noise")
             with _disk(partial):
-                ready.save(partial / _PLAN)
-                sync_folder(partial)
+                _save_plan(ready, partial)
             done = _measured(partial, prepared, ledger)
             with _disk(partial):
                 write_measurement(partial, done)
@@ -132,6 +131,7 @@ def _workplace(out: Path, *, resume: bool) -> Iterator[Path]:
             raise ReleaseError(f"another run is writing {out} at this moment") from None
         if not resume:
             _refuse_paid(partial, out)
+            _clear(partial)
         try:
             yield partial
         except BaseException:
@@ -151,6 +151,15 @@ def _refuse_paid(partial: Path, out: Path) -> None:
         )
 
 
+def _clear(partial: Path) -> None:
+    """Nothing that a killed process left in the folder may be published with another run."""
+    for path in partial.iterdir():
+        if path.is_dir():
+            shutil.rmtree(path)
+        elif path.name != "lock":
+            path.unlink()
+
+
 def _finished(out: Path, spec: Spec, *, resume: bool) -> Release | None:
     """On resuming: a release that is already in place, settled in the ledger if the crash came between."""
     if not (resume and out.exists()):
@@ -167,10 +176,21 @@ def _plan(spec: Spec, partial: Path, plan_file: str | PathLike[str] | None, say:
     saved = partial / _PLAN
     if saved.exists():
         return Plan.load(saved, spec)
+    if (partial / MEASUREMENT).exists():  # the plan is removed before the folder is sealed
+        return Plan(spec, read_measurement(partial, spec.domain).strategy)
     if plan_file is not None:
         return Plan.load(plan_file, spec)
     say("choosing the strategy")
     return plan(spec)
+
+
+def _save_plan(ready: Plan, partial: Path) -> None:
+    """Write the plan, whole or not at all, before anything is charged for it."""
+    draft = partial / f"{_PLAN}.draft"
+    ready.save(draft)
+    write_bytes(partial / _PLAN, draft.read_bytes())
+    draft.unlink()
+    sync_folder(partial)
 
 
 def _measured(partial: Path, prepared: Prepared, ledger: Ledger) -> Measurement:
@@ -195,10 +215,11 @@ def _stored(partial: Path, prepared: Prepared, ledger: Ledger) -> Measurement | 
             )
         return stored
     unsettled = [c for c in charges.values() if c.state == "charged"]
-    for charge in unsettled:
-        ledger.settle(charge.release_id, "void")
-    if unsettled:
-        (partial / _PLAN).unlink(missing_ok=True)
+    voided = not (partial / _PLAN).exists() and any(c.state == "void" for c in charges.values())
+    if unsettled or voided:
+        (partial / _PLAN).unlink(missing_ok=True)  # first: beside a void charge it would be run anew
+        for charge in unsettled:
+            ledger.settle(charge.release_id, "void")
         raise ReleaseError(
             "the interrupted run had charged the ledger and lost its noise before it was stored; that charge is void "
             "and stays spent. Run again without --resume to spend anew"

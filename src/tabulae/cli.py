@@ -1,4 +1,4 @@
-"""The command line: plan | run | report | check | query | ledger | demo.
+"""The command line: plan | run | report | check | query | ledger | audit | demo.
 
 Results go to stdout (``--json`` for machines), progress and trouble to stderr. Exit codes: 0 done, 1 bad spec,
 data, release or file system, 2 usage, 3 budget refused.
@@ -153,6 +153,20 @@ def query(
     from . import commands
 
     _guard(lambda: commands.query(folder, sql, json))
+
+
+@app.command()
+def audit(
+    spec: SpecPath,
+    seconds: Annotated[
+        float, typer.Option(help="How long to try to tell neighbours apart by their measurements.")
+    ] = 20.0,
+    json: Json = False,
+) -> None:
+    """Check on invented records that the code keeps the spec's promise; reads no data, spends nothing."""
+    from . import commands
+
+    _guard(lambda: commands.audit(spec, seconds, json))
 
 
 @ledger_app.command("init")

@@ -14,8 +14,11 @@ import pyarrow as pa
 import typer
 from rich.console import Console
 from rich.table import Table as RichTable
+from rich.text import Text
 
 from . import app
+from .audit import Audit
+from .audit import audit as make_audit
 from .demo import write_demo
 from .errors import ReleaseError
 from .planning import Plan
@@ -57,6 +60,8 @@ def _number(value: float | None) -> str:
 def _loss_words(spec: Spec) -> str:
     parts = ", ".join(f"{name} {value}" for name, value in spec.loss.parameters.items())
     words = f"{spec.loss.definition}: {parts}, {spec.neighbours} one {spec.unit}"
+    if spec.unit_id is not None:
+        words += f", at most {spec.rows_per_unit} row{'s' if spec.rows_per_unit > 1 else ''} of each counted"
     if spec.loss.definition == "zcdp" and spec.delta is not None:
         words += f" (epsilon {spec.loss.epsilon(spec.delta):.3f} at delta {spec.delta})"
     return words
@@ -147,6 +152,7 @@ def _plan_document(made: Plan, save: Path | None) -> dict[str, Any]:
             **{name: str(value) for name, value in spec.loss.parameters.items()},
             "neighbours": spec.neighbours,
             "unit": spec.unit,
+            "rows_per_unit": spec.rows_per_unit,
         },
         "strategy": {
             "method": made.strategy.method,
@@ -257,6 +263,36 @@ def _print_rows(rows: pa.Table, level: float) -> None:
     _console().print(table)
     if rows.num_rows > _ROWS_PRINTED:
         typer.echo(f"... {rows.num_rows - _ROWS_PRINTED:,} more rows; --json prints all")
+
+
+def audit(spec: Path, seconds: float, json: bool) -> None:
+    """Print every check of an audit; exit with 1 where one failed."""
+    with _progress() as say:
+        made = make_audit(spec, seconds=seconds, say=say)
+    if json:
+        checks = [vars(check) for check in made.checks]
+        _emit({"spec": str(spec), "passed": not made.failed, "failed": made.failed, "checks": checks})
+    else:
+        _print_audit(made)
+    if made.failed:
+        typer.echo(f"tabulae: the audit failed: {', '.join(made.failed)}", err=True)
+        raise typer.Exit(1)
+
+
+def _print_audit(made: Audit) -> None:
+    console = _console()
+    console.print(f"Promise   {_loss_words(made.plan.spec)}", markup=False)
+    console.print(f"Strategy  {_strategy_words(made.plan)}", markup=False)
+    table = RichTable()
+    for heading in ("check", "what is compared", "worst", "allowed", "passed"):
+        table.add_column(
+            heading, justify="right" if heading in ("worst", "allowed") else "left", overflow="fold"
+        )
+    for c in made.checks:
+        worst = "-" if c.observed is None else f"{c.observed:.6g}"
+        words = Text(c.what if not c.detail else f"{c.what} ({c.detail})")
+        table.add_row(c.name, words, worst, f"{c.allowed:.6g}", "yes" if c.passed else "NO")
+    console.print(table)
 
 
 def ledger_init(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +16,7 @@ from .measurement import Measurement
 from .planning import Plan
 from .privacy import Ledger, PrivacyLoss, Source
 from .strategy import Strategy, strategy_digest
-from .tabulate import ColumnRule, tabulate
+from .tabulate import ColumnRule, UnitRule, tabulate
 from .tabulate import Source as Records
 
 
@@ -51,7 +52,8 @@ class Prepared:
 
         Privacy:
             Sequential composition of the rounds' losses, each charged to the ledger before its noise is drawn
-            (see :func:`tabulae.measure`).
+            (see :func:`tabulae.measure`). The counts have at most ``rows_per_unit`` rows of any unit: by
+            truncation where the spec has a ``unit_id``, else on the spec's word; the noise is for so many.
         """
         done: tuple[Measurement, ...] = ()
         for step in rounds(self.plan):
@@ -66,13 +68,30 @@ class Prepared:
                     unit=self.plan.spec.unit,
                     title=self.plan.spec.title or "release",
                     digest=self.digest,
+                    stability=self.plan.spec.rows_per_unit,
                 ),
             )
         return done
 
 
-def prepare(plan: Plan) -> Prepared:
-    """Count the spec's records by cell of its public domain.
+def row_key(plan: Plan, ledger: Ledger) -> bytes:
+    """The key that decides which rows of a unit are counted, where it has more than the spec allows.
+
+    It is derived from the ledger's own secret and the spec's digest: whoever resumes the run with that ledger
+    counts the same rows, and it is written nowhere.
+
+    Privacy:
+        The promise does not rest on the key: for every key, known or not, a unit changes at most
+        ``rows_per_unit`` of the rows counted. Its secrecy keeps the choice out of anybody's hands.
+    """
+    return ledger.derive(b"rows of a unit\n" + bytes.fromhex(plan.spec.digest()))
+
+
+def prepare(plan: Plan, key: bytes | None = None) -> Prepared:
+    """Count the spec's records by cell of its public domain, at most ``rows_per_unit`` of each unit.
+
+    ``key`` (32 bytes, secret; see :func:`row_key`) decides which rows of a unit are counted where there are
+    more; None draws a fresh one, so that another call counts other rows. It is used for specs with a ``unit_id``.
 
     Raises :class:`~tabulae.errors.DataError` where the records do not fit the domain.
 
@@ -82,7 +101,10 @@ def prepare(plan: Plan) -> Prepared:
     spec = plan.spec
     records = Records(_records_path(plan), spec.source.kind, spec.source.table)
     rules = {name: ColumnRule(c.name, c.unknown, c.null) for name, c in spec.columns.items()}
-    counts = tabulate(records, spec.domain, rules)
+    unit = None
+    if spec.unit_id is not None:
+        unit = UnitRule(spec.unit_id, spec.rows_per_unit, key or os.urandom(32))
+    counts = tabulate(records, spec.domain, rules, unit)
     parts = (bytes.fromhex(spec.digest()), strategy_digest(plan.strategy), counts.fingerprint())
     digest = hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in parts)).digest()
     return Prepared(plan, digest, counts)

@@ -182,7 +182,7 @@ def plan(spec: Spec | str | PathLike[str]) -> Plan:
 
 
 def _errors(strategy: Strategy, spec: Spec) -> ExpectedError:
-    laws = strategy.laws(spec.loss, spec.neighbours)
+    laws = strategy.laws(spec.loss, spec.neighbours, spec.rows_per_unit)
     return error_under(strategy, spec.workload, law_variances(strategy, laws))
 
 
@@ -216,7 +216,7 @@ def _alternative(method: str, spec: Spec) -> dict[str, float]:
 
 def _margins(made: Plan) -> dict[str, float]:
     spec, strategy = made.spec, made.strategy
-    laws = strategy.laws(spec.loss, spec.neighbours)
+    laws = strategy.laws(spec.loss, spec.neighbours, spec.rows_per_unit)
     info = information(strategy, law_variances(strategy, laws))
     steps = [2.0**-block.exponent for block in strategy.blocks]
     return {
@@ -237,6 +237,8 @@ def _bound(spec: Spec, workload: Workload) -> float | None:
             )
         except (Unsupported, InvalidArgument):
             continue
+        # k rows of one unit may stand in one cell: no strategy needs less than k times the noise of one row.
+        value *= spec.rows_per_unit
         best = value if best is None else max(best, value)
     return best
 

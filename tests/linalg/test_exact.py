@@ -68,6 +68,7 @@ def test_norms_beyond_64_bits_are_python_integers() -> None:
     product = Kron([op, op])
     assert product.column_norms(2).tolist() == [2**162, 10 * 2**81, 10 * 2**81, 100]
     assert product.sensitivity(2).power == 2**162
+    assert Kron([Dense([[2**20]])] * 4).column_norms(2).tolist() == [2**160]
     columns = np.kron(op.dense().astype(object), op.dense().astype(object)).T.tolist()
     for p in (1, 2):
         farthest = max(

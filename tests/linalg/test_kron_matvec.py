@@ -56,6 +56,8 @@ PRODUCTS: dict[str, list[LinearOperator]] = {
     "large matrices": [dense(70, 60), dense(40, 50), dense(6, 4)],
     "a large matrix before few cells": [dense(4, 4), dense(50, 40), dense(3, 3), Identity(3)],
     "a very large matrix": [dense(3, 3), dense(150, 140), dense(5, 6)],
+    "a large matrix at the end": [dense(3, 3), dense(110, 110)],
+    "large matrices with few cells after": [dense(140, 140), Identity(20)],
     "prefixes": [Prefix(40), Prefix(70), Prefix(10)],
     "long prefixes": [Identity(3), Prefix(1500), Prefix(9)],
     "a lone axis": [Prefix(6000)],
@@ -152,20 +154,22 @@ def test_mixed_product_rule(ops: list[LinearOperator]) -> None:
 @pytest.mark.parametrize(
     "ops",
     [
-        [dense(16, 16)] * 5,
-        [dense(100, 100)] * 3,
-        [Prefix(100)] * 3,
-        [Prefix(100).T, WidthRange(100, 30), dense(100, 100)],
-        [Stack([Scaled(Identity(95), 0.5), dense(5, 95)])] * 3,
-        [Prefix(10**6)],
-        [Total(10), Identity(1000), Prefix(100)],
-        [Identity(1000), WidthRange(1000, 10)],
+        [dense(20, 20)] * 5,
+        [dense(160, 160)] * 3,
+        [Prefix(160)] * 3,
+        [Prefix(160).T, WidthRange(160, 30), dense(150, 150)],
+        [Stack([Scaled(Identity(150), 0.5), dense(8, 150)])] * 3,
+        [Prefix(4 * 10**6)],
+        [Total(4), Identity(10000), Prefix(100)],
+        [Identity(4000), WidthRange(1000, 10)],
+        [AllRange(12), dense(100, 100), AllRange(12), dense(30, 30)],
     ],
     ids=repr,
 )
 def test_two_vectors_at_most(ops: list[LinearOperator]) -> None:
     op = Kron(ops)
-    x = RNG.normal(size=op.shape[1])
+    x = np.ones(op.shape[1])
+    _ = op @ x  # whatever the factors keep for later
     tracemalloc.start()
     before = tracemalloc.get_traced_memory()[0]
     tracemalloc.reset_peak()
@@ -173,4 +177,4 @@ def test_two_vectors_at_most(ops: list[LinearOperator]) -> None:
     peak = tracemalloc.get_traced_memory()[1] - before
     tracemalloc.stop()
     vector = max(x.nbytes, answer.nbytes)
-    assert peak <= 2 * vector + 32 * 2**20  # blocks of every thread, and 16 MiB that are never touched
+    assert peak <= 2 * vector + 24 * 2**20  # blocks of every thread, and 16 MiB that are never touched

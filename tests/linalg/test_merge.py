@@ -55,5 +55,8 @@ def test_merging_many_cells() -> None:
 def test_products_merge_factor_by_factor() -> None:
     op = Kron([Partition([0, 0, 1]), Stack([Total(2), Total(2)])])
     assert op.column_classes().tolist() == [0, 0, 0, 0, 1, 1]
+    assert Dense([[0.0, -0.0], [0.5, 0.5]]).column_classes().tolist() == [0, 0]
+    opposite = Kron([Dense([[1, -1]]), Dense([[1, -1]])])
+    assert opposite.column_classes().tolist() == [0, 1, 1, 0]
     zero = Kron([Dense([[0, 1, 2]]), Dense([[1, 2]])])
     assert zero.column_classes().tolist() == [0, 0, 1, 2, 2, 3]  # 0 = 0, and 1 x 2 = 2 x 1

@@ -52,6 +52,8 @@ def test_nearly_dependent_columns_go_through_the_svd() -> None:
     matrix[:, 3] = matrix[:, 2] + 1e-11 * matrix[:, 0]
     inverse = pseudo_inverse.dense_pinv(matrix)
     np.testing.assert_allclose(inverse, np.linalg.pinv(matrix), rtol=1e-4, atol=1e-4 * np.abs(inverse).max())
+    hidden = np.eye(60) - np.triu(np.ones((60, 60)), 1)  # its diagonal shows nothing of its condition, 2^60
+    np.testing.assert_allclose(pseudo_inverse.dense_pinv(hidden), np.linalg.pinv(hidden), atol=1e-6)
     dependent = np.ones((5, 3))
     np.testing.assert_allclose(pseudo_inverse.dense_pinv(dependent), np.full((3, 5), 1 / 15), atol=1e-15)
 

@@ -131,3 +131,42 @@ def test_counts_from_records_and_from_an_array_give_the_same_answers() -> None:
         )
         b = tb.measure(x.ravel(), strategy, tb.ZCDP(1), source=tb.noise.Insecure(9))
         assert np.array_equal(a.values, b.values)
+
+
+def test_noise_is_for_as_many_rows_as_a_unit_may_have(tmp_path: Path) -> None:
+    """sigma^2 = k^2 / (2 rho) and scale = k / epsilon, exactly; another k is another release to the ledger."""
+    workload, x = tb.Workload.of(tb.Identity(4)), np.zeros(4, int)
+    gaussian = tb.select(workload, method="identity")
+    assert tb.measure(x, gaussian, tb.ZCDP("3/14"), stability=3).laws[0].parameter == 9 * Fraction(7, 3)
+    laplace = tb.select(workload, noise="laplace", method="identity")
+    assert tb.measure(x, laplace, tb.PureDP("2/9"), stability=3).laws[0].parameter == Fraction(27, 2)
+    both = tb.measure(x, laplace, tb.PureDP("2/9"), stability=3, neighbours="replace")
+    assert both.laws[0].parameter == 27
+    with pytest.raises(InvalidArgument, match="stability"):
+        tb.measure(x, gaussian, tb.ZCDP(1), stability=0)
+    source = _Counting()
+    with pytest.raises(InvalidArgument, match="stability"):
+        tb.measure(x, gaussian, tb.ZCDP("1/2"), stability=2.5, ledger=_ledger(tmp_path), source=source)  # type: ignore[arg-type]
+    assert source.calls == 0
+    assert tb.Ledger.open(tmp_path / "ledger.db").spent == 0
+
+
+@pytest.mark.parametrize("noise", BUDGETS)
+def test_noise_for_several_rows_is_drawn_and_not_only_stated(noise: str) -> None:
+    """Mean square of 40,000 draws against the law for k = 5; false alarm below 1e-6 (5 sigma)."""
+    workload = tb.Workload.of(tb.Identity(400))
+    strategy = tb.select(workload, noise=noise, method="identity")  # type: ignore[arg-type]
+    draws = np.concatenate(
+        [
+            tb.measure(
+                np.zeros(400, int), strategy, BUDGETS[noise], source=tb.noise.Insecure(seed), stability=5
+            ).values
+            for seed in range(100)
+        ]
+    )
+    one = tb.measure(np.zeros(400, int), strategy, BUDGETS[noise]).laws[0].parameter
+    nominal = 25 * float(one) if noise != "laplace" else 2 * (5 * float(one)) ** 2
+    kurtosis = 6.0 if noise == "laplace" else 3.0
+    spread = 5 * np.sqrt((kurtosis - 1) / draws.size)
+    # The discrete laws differ from their continuous namesakes by at most 1/12 in variance.
+    assert (draws.astype(float) ** 2).mean() == pytest.approx(nominal, rel=spread, abs=1 / 6)

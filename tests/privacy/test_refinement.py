@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from tabulae.errors import Unsupported
 from tabulae.privacy import Insecure
-from tabulae.privacy.enclosure import GeometricWeights
-from tabulae.privacy.filtered_sampler import ExponentialProfile, FilteredSampler, GaussianProfile
+from tabulae.privacy.digit_sampler import DigitSampler
+from tabulae.privacy.enclosure import GaussianWeights, GeometricWeights
+from tabulae.privacy.filtered_sampler import FilteredSampler
 from tabulae.privacy.samplers import discrete_gaussian_sampler, discrete_laplace_sampler, draw
 from tabulae.privacy.table_sampler import TableSampler
 
@@ -74,17 +75,16 @@ def test_refined_draws_follow_the_conditional_law(deep):
         assert abs(draws.count(k) - n * chance) < 5 * (n * chance * (1 - chance)) ** 0.5 + 1
 
 
-EXACT = FilteredSampler(GaussianProfile(Fraction(2000, 3)), shift=30, rounded=False)
-LAPLACE = FilteredSampler(ExponentialProfile(Fraction(100, 3)), shift=40, rounded=False)
+NARROW, WIDE = (FilteredSampler(Fraction(2000, 3), shift=shift, rounded=False) for shift in (30, 40))
 
 
-@pytest.mark.parametrize("sampler", [EXACT, LAPLACE])
+@pytest.mark.parametrize("sampler", [NARROW, WIDE])
 @pytest.mark.parametrize("depth", [1, 3])
 def test_filter_decides_on_either_side_of_the_exponential(sampler, depth, deep, scripted):
     """U agrees with e^-x for 32 + 64 * depth bits, and then is all zeros or all ones."""
     block, offset = 70, (1 << sampler.shift) * 5 // 8 + 12345
     w = deep.mp.mpf(offset) / (1 << sampler.shift)
-    x = w * (140 + w) * 3 / 4000 if sampler is EXACT else w * 3 / 100
+    x = w * (140 + w) * 3 / 4000
     bits = int(deep.mp.exp(-x) * deep.mp.mpf(2) ** (32 + 64 * depth))
     coin = bits >> (64 * depth) << 32
     further = [(bits >> 64 * (depth - 1 - i)) & ONES for i in range(depth)]
@@ -95,7 +95,7 @@ def test_filter_decides_on_either_side_of_the_exponential(sampler, depth, deep, 
 
 def test_filter_refines_the_place_of_a_rounded_draw(deep, scripted):
     """The place in the block is real: x is an interval, which further bits narrow."""
-    sampler = FilteredSampler(GaussianProfile(Fraction(2000)), shift=-3, rounded=True)
+    sampler = FilteredSampler(Fraction(2000), shift=-3, rounded=True)
     block, word, more = 40, 0xA5A5_0000_1234_5678, 0x9999_8888_7777_6666
     w = deep.mp.mpf((word << 64) + more) / deep.mp.mpf(2) ** 128
     bits = int(deep.mp.exp(-w * (2 * block + w) / 4000) * deep.mp.mpf(2) ** 96)
@@ -124,11 +124,11 @@ def test_the_float_filter_is_never_wrong_just_outside_its_margin(seed, distance)
     mp.dps = 50
     rng = np.random.default_rng(seed)
     blocks, words = rng.integers(0, 400, 20), rng.integers(0, 2**64, 20, np.uint64)
-    for sampler, rate in ((EXACT, None), (LAPLACE, mp.mpf(3) / 100)):
+    for sampler in (NARROW, WIDE):
         coins, expected = [], []
         for j, word in zip(blocks.tolist(), words.tolist(), strict=True):
             w = mp.mpf(word >> (64 - sampler.shift)) / (1 << sampler.shift)
-            x = w * (2 * j + w) * 3 / 4000 if rate is None else w * rate
+            x = w * (2 * j + w) * 3 / 4000
             edge = int(mp.exp(-x) * 2**32)
             u = min(max(edge + distance, 0), 2**32 - 1)
             coins.append(u << 32)
@@ -139,7 +139,7 @@ def test_the_float_filter_is_never_wrong_just_outside_its_margin(seed, distance)
 
 def test_inside_the_margin_the_decision_is_exact(deep):
     Spy.refined = 0
-    sampler = Spy(GaussianProfile(Fraction(2000, 3)), shift=30, rounded=False)
+    sampler = Spy(Fraction(2000, 3), shift=30, rounded=False)
     j, word = 33, (1 << 63) + 99
     w = deep.mp.mpf(word >> 34) / 2**30
     edge = int(deep.mp.exp(-w * (2 * j + w) * 3 / 4000) * 2**32)
@@ -154,8 +154,8 @@ def test_float_exponentials_keep_their_promise(deep):
     """|float e^-x - e^-x| <= 2^-48 over every place and block, for extreme unit scales too."""
     rng = np.random.default_rng(8)
     blocks, places = rng.integers(0, 2000, 400), rng.random(400)
-    for variance in (Fraction(1024), Fraction(4095, 1), Fraction(10**40 + 1, 10**37)):
-        x = GaussianProfile(variance).fall(blocks, places)
+    for variance in (Fraction(1024), Fraction(65535), Fraction(10**40 + 1, 10**36)):
+        x = FilteredSampler(variance, shift=9, rounded=False).fall(blocks, places)
         v = deep.real(variance)
         for value, j, w in zip(np.exp(-x).tolist(), blocks.tolist(), places.tolist(), strict=True):
             true = deep.mp.exp(-deep.mp.mpf(w) * (2 * j + deep.mp.mpf(w)) / (2 * v))
@@ -167,16 +167,42 @@ def test_rounded_values_follow_the_bits_of_the_place():
     rng = np.random.default_rng(2)
     blocks, words = rng.integers(0, 500, 200), rng.integers(0, 2**64, 200, np.uint64)
     for shift in (-40, -3, -1, 0, 1, 7, 45):
-        sampler = FilteredSampler(GaussianProfile(Fraction(2000)), shift=shift, rounded=True)
-        got = sampler._magnitude(blocks, words)
+        sampler = FilteredSampler(Fraction(2000), shift=shift, rounded=True)
+        got = blocks.copy()
+        sampler._spread(got, words)
         for value, j, word in zip(got.tolist(), blocks.tolist(), words.tolist(), strict=True):
             y = (j + Fraction(word, 2**64)) * Fraction(2) ** shift
             assert abs(value - y) <= Fraction(1, 2)
 
 
+@pytest.mark.parametrize("rounded", [False, True])
+def test_the_clear_decisions_are_those_of_the_exponential(rounded, deep):
+    """A coin below a block's mark keeps the draw at every place: the mark is below 2^32 e^-x at its least."""
+    variance = Fraction(128**2 * 3, 2)
+    sampler = FilteredSampler(variance, shift=5, rounded=rounded)
+    marks = sampler.clear.tolist()
+    assert len(marks) == len(sampler.blocks.thresholds) + 1
+    assert marks[-1] == 0, "a block beyond the listed ones is never clear"
+    for j, mark in list(enumerate(marks))[1 - rounded : -1]:
+        least = deep.mp.exp(-(2 * j + 1) / (2 * deep.real(variance))) * 2**32
+        assert mark <= least
+        assert mark > least - 2**32 * ((2 * j + 1) / (2 * float(variance))) ** 2 - 4, "and not idly low"
+    assert (marks[0] == 0) is not rounded, "zero must be looked at, where it has one sign"
+
+
+def test_clear_and_careful_decisions_draw_the_same(monkeypatch):
+    """Every draw left to the exponential gives what the quick decision gave, word for word."""
+    for rounded in (False, True):
+        quick = FilteredSampler(Fraction(20000), shift=3, rounded=rounded)
+        careful = FilteredSampler(Fraction(20000), shift=3, rounded=rounded)
+        careful.clear[:] = 0
+        one, two = (draw(sampler, 200_000, Insecure(4)) for sampler in (quick, careful))
+        assert np.array_equal(one, two)
+
+
 def test_negative_zero_is_drawn_again(scripted):
     """Both signs of zero would give it twice its mass: with a negative sign it is rejected."""
-    sampler = FilteredSampler(ExponentialProfile(Fraction(40)), shift=4, rounded=False)
+    sampler = FilteredSampler(Fraction(2000), shift=4, rounded=False)
     low = np.uint64(1)  # block 0
     out = np.empty(2, np.int64)
     first = ([low, low], [0, 1])  # U = 0 (kept) and offset 0, signs + and -
@@ -185,11 +211,21 @@ def test_negative_zero_is_drawn_again(scripted):
     assert out.tolist() == [0, -3]
 
 
-def test_a_draw_that_64_bits_cannot_hold_is_refused(scripted, monkeypatch):
-    sampler = FilteredSampler(ExponentialProfile(Fraction(40)), shift=48, rounded=False)
-    monkeypatch.setattr(TableSampler, "fill", lambda self, out, source: out.fill(1 << 15))
+@pytest.mark.parametrize(
+    ("sampler", "symbol"),
+    [
+        (FilteredSampler(Fraction(2000), shift=48, rounded=False), 1 << 15),
+        (DigitSampler(Fraction(2**53), shift=48), 1 << 14),
+    ],
+)
+def test_a_draw_that_64_bits_cannot_hold_is_refused(sampler, symbol, monkeypatch):
+    def far(self, out, words, missing, source):
+        out.fill(symbol)
+        return np.empty(0, np.intp)
+
+    monkeypatch.setattr(TableSampler, "read", far)
     with pytest.raises(Unsupported, match="smaller scale"):
-        sampler.fill(np.empty(3, np.int64), scripted([[0] * 3]))
+        sampler.fill(np.empty(3, np.int64), Insecure(1))
 
 
 def test_routes():
@@ -202,16 +238,24 @@ def test_routes():
             discrete_laplace_sampler(Fraction(2**8 + 1)),
         )
     ]
-    assert kinds == ["TableSampler", "FilteredSampler"] * 2
+    assert kinds == ["TableSampler", "FilteredSampler", "TableSampler", "DigitSampler"]
 
 
-def test_both_routes_draw_the_same_law():
-    """At one scale, the table and the filter agree in distribution (two-sample chi-square)."""
+@pytest.mark.parametrize(
+    ("weights", "other"),
+    [
+        (GeometricWeights(Fraction(130)), DigitSampler(Fraction(130), shift=2)),
+        (GeometricWeights(Fraction(13)), DigitSampler(Fraction(13), shift=15)),
+        (GaussianWeights(Fraction(130**2)), FilteredSampler(Fraction(130**2, 16), shift=2, rounded=False)),
+    ],
+)
+def test_both_routes_draw_the_same_law(weights, other):
+    """At one scale, a table and the other route agree in distribution (two-sample chi-square)."""
     from scipy.stats import chi2_contingency
 
     n = 1 << 19
-    one = draw(TableSampler(GeometricWeights(Fraction(130)), two_sided=True), n, Insecure(1))
-    two = draw(FilteredSampler(ExponentialProfile(Fraction(130, 4)), shift=2, rounded=False), n, Insecure(2))
+    one = draw(TableSampler(weights, two_sided=True), n, Insecure(1))
+    two = draw(other, n, Insecure(2))
     edges = np.quantile(one, np.linspace(0.01, 0.99, 60)).astype(int)
     counts = [np.bincount(np.searchsorted(edges, x), minlength=61) for x in (one, two)]
     assert chi2_contingency(np.array(counts)[:, np.sum(counts, axis=0) > 0]).pvalue > 1e-4

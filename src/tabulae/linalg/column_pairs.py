@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from functools import reduce
-from math import lcm
+from math import gcd, lcm
 
 import numpy as np
 
@@ -30,18 +30,20 @@ _EXACT_ENTRIES = 2**18  # entries that may be summed as Python integers
 _CHUNK = 2**22  # numbers held at once
 
 
-def whole_weights(blocks: Blocks) -> tuple[list[int], int]:
-    """Weights as integers over a common denominator."""
+def whole_weights(blocks: Blocks) -> tuple[list[int], Fraction]:
+    """Weights as integers without a common divisor, and the unit that they count."""
     denominator = reduce(lcm, (weight.denominator for _, weight in blocks), 1)
-    return [int(weight * denominator) for _, weight in blocks], denominator
+    whole = [int(weight * denominator) for _, weight in blocks]
+    divisor = reduce(gcd, whole, 0) or 1
+    return [weight // divisor for weight in whole], Fraction(divisor, denominator)
 
 
 def largest_column(blocks: Blocks, p: int) -> Found:
     """``max_j sum_i w_i ||A_i e_j||_p^p``."""
-    weights, denominator = whole_weights(blocks)
+    weights, unit = whole_weights(blocks)
     if all(op.integer for op, _ in blocks):
         norms = weighted_norms(blocks, weights, p)
-        return Fraction(int(norms.max()), denominator), True
+        return int(norms.max()) * unit, True
     norms = sum(float(weight) * op.column_norms(p).astype(np.float64) for op, weight in blocks)
     largest, slack = float(np.max(norms)), _relative_error(blocks)
     candidates = np.flatnonzero(norms >= largest * (1 - 2 * slack))
@@ -80,7 +82,7 @@ def largest_pair(blocks: Blocks, p: int) -> Found:
 def weighted_norms(blocks: Blocks, weights: Sequence[int], p: int) -> np.ndarray:
     """``sum_i w_i ||A_i e_j||_p^p`` for integer blocks and weights; Python integers past int64."""
     norms = [op.column_norms(p) for op, _ in blocks]
-    bound = sum(weight * int(part.max()) for weight, part in zip(weights, norms, strict=True))
+    bound = sum(weight * max(1, int(part.max())) for weight, part in zip(weights, norms, strict=True))
     if bound >= INT64_LIMIT:
         norms = [part.astype(object) for part in norms]
     return sum((part * weight for weight, part in zip(weights, norms, strict=True)), start=norms[0] * 0)
@@ -105,26 +107,26 @@ def _gram_rows(
 
 
 def _largest_whole_pair(blocks: Blocks, first: np.ndarray) -> Found:
-    weights, denominator = whole_weights(blocks)
+    weights, unit = whole_weights(blocks)
     norms = weighted_norms(blocks, weights, 2)[first]
     if norms.dtype == object or 4 * int(norms.max()) >= INT64_LIMIT:
-        return _largest_huge_pair(blocks, weights, denominator, first)
+        return _largest_huge_pair(blocks, weights, unit, first)
     largest = max(
         int((norms[rows, None] + norms - 2 * part).max()) for rows, part in _gram_rows(blocks, weights, first)
     )
-    return Fraction(largest, denominator), True
+    return largest * unit, True
 
 
-def _largest_huge_pair(blocks: Blocks, weights: Sequence[int], denominator: int, first: np.ndarray) -> Found:
+def _largest_huge_pair(blocks: Blocks, weights: Sequence[int], unit: Fraction, first: np.ndarray) -> Found:
     """All pairs in Python integers, where there are few enough."""
     if sum(op.shape[0] for op, _ in blocks) * len(first) ** 2 > 16 * _EXACT_ENTRIES:
-        return _two_largest(blocks, 2), False
+        return _largest_float_pair(blocks, first)
     gram = np.zeros((len(first), len(first)), dtype=object)
     for (op, _), weight in zip(blocks, weights, strict=True):
         columns = op.columns(first).astype(object)
         gram = gram + weight * (columns.T @ columns)
     norms = np.diag(gram)
-    return Fraction(int(np.max(norms[:, None] + norms - 2 * gram)), denominator), True
+    return int(np.max(norms[:, None] + norms - 2 * gram)) * unit, True
 
 
 def _largest_float_pair(blocks: Blocks, first: np.ndarray) -> Found:
@@ -148,20 +150,19 @@ def _largest_float_pair(blocks: Blocks, first: np.ndarray) -> Found:
 
 def _far_pair(blocks: Blocks, first: np.ndarray) -> Found:
     """Too many columns for all pairs: walk to a far pair, and compare it with a bound on all of them."""
-    weights, denominator = whole_weights(blocks)
+    weights, unit = whole_weights(blocks)
     norms = weighted_norms(blocks, weights, 2)
+    if 4 * int(norms.max()) >= INT64_LIMIT:
+        norms = norms.astype(object)
     bound = _two_largest(blocks, 2)
     here, best = int(first[np.argmax(norms[first])]), Fraction(0)
     for _ in range(8):
-        unit = np.zeros((len(norms), 1), dtype=np.int64)
-        unit[here] = 1
-        shared = sum(
-            op.gram().matmat(unit)[:, 0].astype(norms.dtype) * w
-            for (op, _), w in zip(blocks, weights, strict=True)
-        )
-        distances = norms[here] + norms - 2 * shared
+        distances = norms[here] + norms
+        for (op, _), weight in zip(blocks, weights, strict=True):
+            shared = op.gram().columns(np.array([here]))[:, 0]
+            distances = distances - 2 * weight * shared.astype(norms.dtype)
         here = int(np.argmax(distances))
-        found = Fraction(int(distances[here]), denominator)
+        found = int(distances[here]) * unit
         if found <= best:
             break
         best = found
@@ -185,15 +186,15 @@ def _two_largest(blocks: Blocks, p: int) -> Fraction:
 def _two_columns(blocks: Blocks, p: int) -> Fraction:
     factor = 1 if p == 1 or all(op.binary for op, _ in blocks) else 2
     if all(op.integer for op, _ in blocks):
-        weights, denominator = whole_weights(blocks)
+        weights, unit = whole_weights(blocks)
         norms = np.sort(weighted_norms(blocks, weights, p))[-2:]
-        return Fraction(factor * sum(int(norm) for norm in norms), denominator)
+        return factor * sum(int(norm) for norm in norms) * unit
     total = sum(float(weight) * op.column_norms(p).astype(np.float64) for op, weight in blocks)
     return Fraction(2 * factor * float(np.max(total)) * (1 + 2 * _relative_error(blocks)))
 
 
 def _largest_l1_pair(blocks: Blocks, first: np.ndarray) -> Found:
-    weights, denominator = whole_weights(blocks)
+    weights, unit = whole_weights(blocks)
     exact = all(op.integer for op, _ in blocks)
     total = np.zeros((len(first), len(first)), dtype=object if exact else np.float64)
     for (op, weight), whole in zip(blocks, weights, strict=True):
@@ -204,7 +205,7 @@ def _largest_l1_pair(blocks: Blocks, first: np.ndarray) -> Found:
             distances = np.abs(columns[:, j + 1 :] - columns[:, j : j + 1]).sum(axis=0)
             total[j, j + 1 :] += distances.astype(object) * whole if exact else distances * float(weight)
     if exact:
-        return Fraction(int(total.max()), denominator), True
+        return int(total.max()) * unit, True
     slack = 8 * _relative_error(blocks)
     one, other = np.nonzero(total >= float(total.max()) * (1 - slack))
     if _readable(blocks, 2 * len(one)):

@@ -29,6 +29,7 @@ _THREADED = 2**19  # numbers from which several threads pay
 _MOST_THREADS = 8  # memory is shared by all
 _MANY_COLUMNS = 2**12  # columns from which BLAS divides a product well among its threads
 _LONG_ROW = 96  # numbers in a row from which BLAS multiplies rows well
+_SHORT = 512  # numbers that lie together from which sums along an axis work where they lie
 _COLUMNS = 16  # columns from which a small matrix multiplies them efficiently
 
 Block = tuple[slice, slice]
@@ -104,12 +105,12 @@ def travel(trip: Trip, source: np.ndarray, memory: Memory, work: np.dtype, resul
     if in_place and _is_for_blas(trip, right):
         return _large(trip, source, memory.take((left, trip.after, right), result, source))
     direct = in_place and right >= _COLUMNS and not trip.uses_blas_threads
-    blocks = list(_blocks(left, trip.extent, right, _block_size(trip, right)))
+    blocks = list(_blocks(left, trip.extent, right, _block_size(trip, right), _run(trip)))
     if len(blocks) == 1:
         memory.release(source)
         return trip.apply(source.astype(work, copy=False)).astype(result, copy=False)
     target = memory.take((left, trip.after, right), result, source)
-    turned = right < RUN or (trip.uses_blas_threads and right < _MANY_COLUMNS)
+    turned = right < _run(trip) or (trip.uses_blas_threads and right < _MANY_COLUMNS)
     step = _dense_block if direct else _turned_block if turned else _plain_block
     threads = 1 if work != np.float64 or trip.uses_blas_threads else _threads()
     if source.size + target.size < _THREADED or threads == 1:
@@ -158,20 +159,25 @@ def _block_size(trip: Trip, right: int) -> int:
         return min(_MANY_COLUMNS * trip.extent, 64 * _BLOCK)
     if trip.is_dense:
         return _BLOCK
-    if len(trip.ops) == 1 and right >= RUN:
+    if len(trip.ops) == 1 and right >= _run(trip):
         return min(max(2 * _BLOCK, 2048 * trip.extent), 16 * _BLOCK)
     return 4 * _BLOCK if trip.extent > 512 else 2 * _BLOCK
 
 
-def _blocks(left: int, extent: int, right: int, size: int) -> Iterator[Block]:
+def _run(trip: Trip) -> int:
+    """How many numbers should lie together for the trip's factors to work where the vector lies."""
+    return RUN if trip.is_dense else _SHORT
+
+
+def _blocks(left: int, extent: int, right: int, size: int, long: int) -> Iterator[Block]:
     """Ranges of the left and of the right axis that make up blocks of about ``size`` numbers."""
-    if right >= RUN and extent * right > size:
+    if right >= long and extent * right > size:
         run = max(size // extent, RUN)
         run = -(-right // -(-right // run))
         for i in range(left):
             yield from ((slice(i, i + 1), slice(j, j + run)) for j in range(0, right, run))
         return
-    step = max(1, size // (extent * right), 0 if right >= RUN else RUN // right)
+    step = max(1, size // (extent * right), RUN // right)
     if right < RUN and step * right % 64 == 0:
         step += 8  # rows whose distance is a power of two collide in cache
     yield from ((slice(i, i + step), slice(0, right)) for i in range(0, left, step))

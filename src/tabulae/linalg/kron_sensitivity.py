@@ -46,8 +46,7 @@ def largest_in_products(blocks: Blocks, p: int, *, replace: bool) -> Found | Non
     """The largest column or pair of weighted products over the same attributes; ``None`` for other blocks."""
     sizes = {op.sizes if isinstance(op, Kron) else None for op, _ in blocks}
     if len(sizes) > 1 or sizes == {None}:
-        known = len(blocks) == 1 and replace and blocks[0][0].pair_distance_max(p) is not None
-        if blocks[0][0].shape[1] > _VECTOR_LIMIT and not known:
+        if len(blocks) > 1 and blocks[0][0].shape[1] > _VECTOR_LIMIT:
             raise too_many_columns(blocks[0][0].shape[1])
         return None
     products = [tuple(op.ops) for op, _ in blocks if isinstance(op, Kron)]
@@ -58,7 +57,9 @@ def largest_in_products(blocks: Blocks, p: int, *, replace: bool) -> Found | Non
     if not telling:
         return Fraction(0), True
     if len(telling) == 1:  # the other factors multiply every distance by a constant
-        return largest_pair(_one_attribute(blocks, attributes, telling[0], p), p)
+        others = attributes[: telling[0]] + attributes[telling[0] + 1 :]
+        power, is_exact = largest_pair(_one_attribute(blocks, attributes, telling[0], p), p)
+        return power * _rounding(others, len(blocks)), is_exact and all(other.integer for other in others)
     binary = all(factor.binary for attribute in attributes for factor in attribute.distinct)
     if p == 1 and not binary and _is_small(blocks, attributes):
         return largest_pair(blocks, p)
@@ -131,17 +132,17 @@ class Attribute:
 
 
 def _largest(blocks: Blocks, attributes: Sequence[Attribute], p: int) -> Found:
-    weights, denominator = whole_weights(blocks)
+    weights, unit = whole_weights(blocks)
     choices = [attribute.columns(p) for attribute in attributes]
     expanded = [_expand(c, a.column_of) for c, a in zip(choices, attributes, strict=True)]
     expanded, gains = _common_dtype(expanded, weights)
     found = maximise(expanded, gains)
     assert found is not None  # power sums are never negative
-    return Fraction(found.value) / denominator, found.is_exact
+    return Fraction(found.value) * unit * _rounding(attributes, len(blocks)), found.is_exact
 
 
 def _largest_difference(blocks: Blocks, attributes: Sequence[Attribute], p: int, *, overlap: bool) -> Found:
-    weights, denominator = whole_weights(blocks)
+    weights, unit = whole_weights(blocks)
     unsigned = overlap or all(attribute.is_unsigned for attribute in attributes)
     column, _ = _largest(blocks, attributes, p)
     bound = column * (2 if p == 1 or unsigned else 4)
@@ -161,9 +162,21 @@ def _largest_difference(blocks: Blocks, attributes: Sequence[Attribute], p: int,
     exact = all(attribute.integer for attribute in attributes)
     evaluate = (lambda cells: _l1_distance(attributes, weights, cells)) if overlap and exact else None
     found = maximise(choices, coefficients, evaluate)
-    if found is None or Fraction(found.value) / denominator > bound:
+    if found is None:
         return bound, False
-    return Fraction(found.value) / denominator, found.is_exact
+    error = (
+        4 * column * (_rounding(attributes, len(blocks)) - 1)
+    )  # of inner products, relative to the columns
+    power = Fraction(found.value) * unit + error
+    return (power, found.is_exact) if power <= bound else (bound, False)
+
+
+def _rounding(attributes: Sequence[Attribute], products: int) -> Fraction:
+    """How much a sum of products of power sums may gain by rounding: 1 for integers."""
+    if all(attribute.integer for attribute in attributes):
+        return Fraction(1)
+    rows = sum(max(factor.shape[0] for factor in attribute.distinct) + 8 for attribute in attributes)
+    return 1 + Fraction(rows + products + 64, 2**50)
 
 
 def _table(columns: list[np.ndarray], *, integer: bool) -> np.ndarray:

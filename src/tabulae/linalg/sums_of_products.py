@@ -67,9 +67,10 @@ def maximise(
     """
     order = sorted(range(len(choices)), key=lambda i: len(choices[i]))
     members = [choices[i] for i in order]
-    slack = _slack(members, gains)
+    scale = _Scale.of(members, gains)
+    slack = scale.rounding_error(len(gains) + 8 * len(members))
     found = _climb(members, gains, evaluate, np.argsort(order))
-    best = float(found) - slack if found is not None else -np.inf
+    best = scale.share_of(found) if found is not None else -np.inf
     partial = Choices(
         np.ones((1, len(gains)), members[0].values.dtype), np.ones(1, bool), np.zeros((1, 0), np.int64)
     )
@@ -80,7 +81,7 @@ def maximise(
         if partial is None or member is None:
             return None
         partial = _combined(partial, member)
-        partial = partial[_promising(partial, gains, rest, best)]
+        partial = partial[_promising(partial, scale, step + 1, best)]
         partial = partial[undominated(partial, gains, rest)]
     return _finish(partial, members[-1], gains, evaluate, found, slack, np.argsort(order))
 
@@ -156,19 +157,58 @@ def _combined(one: Choices, other: Choices) -> Choices:
     return Choices(values, attained, np.concatenate([one.cells[left], other.cells[right]], axis=1))
 
 
-def _promising(partial: Choices, gains: np.ndarray, rest: Sequence[Choices], best: float) -> np.ndarray:
+@dataclass(frozen=True)
+class _Scale:
+    """The members in floats between -1 and 1, and the gains as shares of the largest product.
+
+    Python integers may exceed every float; divided by the largest of their column they do not.
+    """
+
+    largest: list[np.ndarray]
+    tables: list[np.ndarray]
+    shares: np.ndarray
+    top: Number
+
+    @classmethod
+    def of(cls, members: Sequence[Choices], gains: np.ndarray) -> _Scale:
+        kind = np.float64 if gains.dtype == np.float64 else object
+        largest = [np.abs(member.values).max(axis=0).astype(kind) for member in members]
+        largest = [np.where(size > 0, size, 1) for size in largest]
+        tables = [_divided(member.values, size) for member, size in zip(members, largest, strict=True)]
+        totals = gains.astype(kind)
+        for size in largest:
+            totals = totals * size
+        top = np.abs(totals).max() or 1
+        return cls(largest, tables, _divided(totals, top), top)
+
+    def share_of(self, value: Number) -> float:
+        """A sum as a share of the largest product."""
+        return (float(value) if isinstance(self.top, float) else int(value)) / self.top
+
+    def rounding_error(self, terms: int) -> float:
+        """A bound on the error of a sum in floating point; 0 for integers."""
+        if not isinstance(self.top, float):
+            return 0.0
+        return float(np.abs(self.shares).sum()) * self.top * (terms + 64) * 2.0**-50
+
+
+def _divided(values: np.ndarray, by: np.ndarray | Number) -> np.ndarray:
+    return np.asarray(values / by, dtype=np.float64)
+
+
+def _promising(partial: Choices, scale: _Scale, done: int, best: float) -> np.ndarray:
     """Indices of the partial choices whose best completion might reach ``best``."""
-    most, least = np.ones(len(gains)), np.ones(len(gains))
-    for member in rest:
-        values = member.values.astype(np.float64)
-        size = np.abs(values).max(axis=0)
-        least = np.where(_signed(rest, len(gains)), -np.abs(most * size), least * values.min(axis=0))
-        most = most * size
-    values = partial.values.astype(np.float64)
-    weights = gains.astype(np.float64)
-    reach = np.maximum(values * weights * most, values * weights * least).sum(axis=1)
-    scale = np.abs(values * weights * most).sum(axis=1)
-    return np.flatnonzero(reach + 1e-9 * scale >= best)
+    most, least = np.ones(len(scale.shares)), np.ones(len(scale.shares))
+    for table in scale.tables[done:]:
+        ends = [most * table.max(axis=0), most * table.min(axis=0)]
+        ends += [least * table.max(axis=0), least * table.min(axis=0)]
+        most, least = np.max(ends, axis=0), np.min(ends, axis=0)
+    largest = np.ones(len(scale.shares), dtype=scale.largest[0].dtype)
+    for size in scale.largest[:done]:
+        largest = largest * size
+    values = _divided(partial.values, largest) * scale.shares
+    reach = np.maximum(values * most, values * least).sum(axis=1)
+    return np.flatnonzero(reach + 1e-9 >= best)  # shares are at most 1 each, their error far below
 
 
 def _reduced(choices: Choices, partners: int, gains: np.ndarray, others: Sequence[Choices]) -> Choices | None:
@@ -179,7 +219,8 @@ def _reduced(choices: Choices, partners: int, gains: np.ndarray, others: Sequenc
         return choices
     if _signed([choices, *others], len(gains)).any():
         return None
-    rank = np.lexsort(choices.values.T.astype(np.float64)[::-1])
+    ranks = [np.unique(values, return_inverse=True)[1].reshape(-1) for values in choices.values.T]
+    rank = np.lexsort(ranks[::-1])
     starts = np.unique(np.linspace(0, len(choices), most // 2, endpoint=False).astype(np.int64))
     ordered = choices.values[rank]
     highest, lowest = (
@@ -202,10 +243,8 @@ def _climb(
     if any(len(u) == 0 for u in usable):
         return None
     tables = [member.values[u] for member, u in zip(members, usable, strict=True)]
-    at = [
-        int(np.argmax((table.astype(np.float64) * np.sign(gains.astype(np.float64))).sum(axis=1)))
-        for table in tables
-    ]
+    signs = np.where(gains > 0, 1, -1)
+    at = [int(np.argmax((table * signs).sum(axis=1))) for table in tables]
     value: Number | None = None
     for _ in range(10):
         for i, table in enumerate(tables):
@@ -236,22 +275,23 @@ def _finish(
     """Compare the complete choices, formed some at a time."""
     weighted = partial.values * gains
     step = max(1, _NUMBERS // max(1, len(last)))
-    best_bound: Number = 0
+    bounds: list[Number] = []
     tops: list[tuple[Number, np.ndarray]] = []
     for start in range(0, len(partial), step):
         sums = weighted[start : start + step] @ last.values.T
-        best_bound = max(best_bound, sums.max())
+        bounds.append(sums.max())
         attained = partial.attained[start : start + step, None] & last.attained
         if evaluate is None and attained.any():
             reached = sums[attained].max()
             found = reached if found is None else max(found, reached)
         if evaluate is not None:
-            chosen = np.argsort(-sums.reshape(-1).astype(np.float64), kind="stable")[: _EVALUATIONS + 1]
+            chosen = np.argsort(-sums.reshape(-1), kind="stable")[: _EVALUATIONS + 1]
             for flat in chosen:
                 i, j = divmod(int(flat), len(last))
                 cells = np.concatenate([partial.cells[start + i], last.cells[j]]).reshape(-1, 2)[back]
                 tops.append((sums[i, j], cells))
-    if isinstance(best_bound, float) or gains.dtype == np.float64:
+    best_bound = max(bounds)
+    if gains.dtype == np.float64:
         return Maximum(float(best_bound) + slack, is_exact=False)
     if evaluate is not None:
         return _evaluated(tops, evaluate, found)
@@ -270,13 +310,3 @@ def _evaluated(tops: list[tuple[Number, np.ndarray]], evaluate: Evaluate, found:
             return Maximum(int(bound), is_exact=False)
         best = max(best, exact)
     return Maximum(best, is_exact=True)
-
-
-def _slack(members: Sequence[Choices], gains: np.ndarray) -> float:
-    """A bound on the rounding error of a sum in floating point; 0 for integers."""
-    if members[0].values.dtype != np.float64:
-        return 0.0
-    size = np.abs(gains)
-    for member in members:
-        size = size * np.abs(member.values).max(axis=0)
-    return float(size.sum()) * (len(gains) + 8 * len(members) + 64) * 2.0**-50

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import accumulate, repeat
 from typing import Protocol
 
 _GUARD = 32
@@ -97,6 +98,23 @@ class GeometricWeights:
             errors.append(3 * len(errors))
             weight = weight * q >> working
         return WeightList(working, lower, errors, q_above)
+
+
+@dataclass(frozen=True)
+class DigitWeights:
+    """w_d = e^{-d / scale} for 0 <= d < count; where ``signed``, e^{-|i| / scale} for i = d - count < count."""
+
+    scale: Fraction
+    count: int
+    signed: bool
+
+    def enclose(self, precision: int) -> WeightList:
+        """All the weights, whatever their size: nothing follows them. The errors are those of a geometric law."""
+        working = precision + _MARGIN + 2 * _size(self.scale)
+        q, _ = enclose_exp(1 / self.scale, working)
+        powers = list(accumulate(repeat(q, self.count), lambda w, q: w * q >> working, initial=1 << working))
+        distance = [*range(self.count, 0, -1)] * self.signed + [*range(self.count)]
+        return WeightList(working, [powers[k] for k in distance], [3 * k for k in distance], 0)
 
 
 @dataclass(frozen=True)

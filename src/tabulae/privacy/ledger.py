@@ -266,6 +266,22 @@ class Ledger:
             if charge.release_id == _release_id(key, digest, bytes.fromhex(nonces[charge.sequence]))
         ]
 
+    def derive(self, purpose: bytes) -> bytes:
+        """A secret key of 32 bytes for one purpose: the same for the same purpose, and stored nowhere.
+
+        Args:
+            purpose: what the key is for; another purpose gives an unrelated key.
+
+        Raises:
+            LedgerError: the ledger cannot be read, or was altered.
+
+        Privacy: none is spent. HMAC-SHA-256 of the purpose under the ledger's own key, apart from the
+        release ids and the seal, which begin otherwise: none of them tells of another.
+        """
+        with store.connect(self.path, write=False) as connection:
+            _, key = self._verified(connection)
+        return hmac.new(key, b"derive" + purpose, hashlib.sha256).digest()
+
     def entries(self, release_id: str | None = None) -> list[dict[str, Any]]:
         """Every entry as plain values, or those of one release; with the hashes, without the key.
 

@@ -15,15 +15,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tabulae.errors import InvalidArgument
+from tabulae.privacy.digit_sampler import DigitSampler
 from tabulae.privacy.enclosure import GaussianWeights, GeometricWeights
-from tabulae.privacy.filtered_sampler import ExponentialProfile, FilteredSampler, GaussianProfile
+from tabulae.privacy.filtered_sampler import FilteredSampler
 from tabulae.privacy.source import Source, SystemSource
 from tabulae.privacy.table_sampler import TableSampler
 
 CHUNK = 1 << 17
 _TABLES = 64
+_COMPANY = 64  # at least so many are drawn at once and the rest thrown away, so that time tells little of one
 _LARGEST_TABLE_VARIANCE, _LARGEST_TABLE_SCALE = Fraction(1 << 20), Fraction(1 << 8)
-_UNIT_SCALE = 32  # a filtered sampler sees a scale in [32, 64)
+_BLOCKS = 128  # a filtered sampler has a standard deviation of [128, 256) blocks
+_TOP_GROUP = 32  # the highest group of bits has a scale in [32, 64)
 
 
 class Sampler(Protocol):
@@ -45,23 +48,23 @@ def discrete_gaussian_sampler(variance: Fraction) -> Sampler:
     """
     if variance <= _LARGEST_TABLE_VARIANCE:
         return TableSampler(GaussianWeights(variance), two_sided=True)
-    shift = _shift(variance, _UNIT_SCALE**2, 4)
-    return FilteredSampler(GaussianProfile(variance / Fraction(4) ** shift), shift, rounded=False)
+    shift = _shift(variance, _BLOCKS**2, 4)
+    return FilteredSampler(variance / Fraction(4) ** shift, shift, rounded=False)
 
 
 @lru_cache(maxsize=_TABLES)
 def discrete_laplace_sampler(scale: Fraction) -> Sampler:
     """The sampler of P(k) proportional to e^{-|k| / scale}.
 
-    Privacy: exact; see ``TableSampler`` and ``FilteredSampler``.
+    Privacy: exact; see ``TableSampler`` and ``DigitSampler``.
 
     >>> type(discrete_laplace_sampler(Fraction(10**6))).__name__
-    'FilteredSampler'
+    'DigitSampler'
     """
     if scale <= _LARGEST_TABLE_SCALE:
         return TableSampler(GeometricWeights(scale), two_sided=True)
-    shift = _shift(scale, _UNIT_SCALE, 2)
-    return FilteredSampler(ExponentialProfile(scale / Fraction(2) ** shift), shift, rounded=False)
+    shift = _shift(scale, _TOP_GROUP, 2)
+    return DigitSampler(scale, shift)
 
 
 @lru_cache(maxsize=_TABLES)
@@ -73,8 +76,8 @@ def rounded_gaussian_sampler(variance: Fraction) -> Sampler:
     >>> type(rounded_gaussian_sampler(Fraction(1))).__name__
     'FilteredSampler'
     """
-    shift = _shift(variance, _UNIT_SCALE**2, 4)
-    return FilteredSampler(GaussianProfile(variance / Fraction(4) ** shift), shift, rounded=True)
+    shift = _shift(variance, _BLOCKS**2, 4)
+    return FilteredSampler(variance / Fraction(4) ** shift, shift, rounded=True)
 
 
 def _shift(parameter: Fraction, least: int, base: int) -> int:
@@ -114,8 +117,8 @@ def draw(sampler: Sampler, size: int | tuple[int, ...], source: Source | None) -
     ):
         raise InvalidArgument(f"size is {size!r}; give a non-negative integer or a tuple of them")
     count = prod(int(n) for n in shape)
-    out = np.empty(count, np.int64)
+    out = np.empty(max(count, _COMPANY) if count else 0, np.int64)
     bits = _system_source() if source is None else source
-    for start in range(0, count, CHUNK):
+    for start in range(0, out.size, CHUNK):
         sampler.fill(out[start : start + CHUNK], bits)
-    return out.reshape(shape)
+    return (out if out.size == count else out[:count].copy()).reshape(shape)

@@ -60,12 +60,25 @@ class TableSampler:
 
     def fill(self, out: NDArray[np.int64], source: Source) -> None:
         """Fill a contiguous one-dimensional array with independent draws."""
-        words = source.u64(out.size)
+        self.read(out, source.u64(out.size), 0, source)
+
+    def read(
+        self, out: NDArray[np.int64], words: NDArray[np.uint64], missing: int, source: Source
+    ) -> NDArray[np.intp]:
+        """Fill from given words, whose last ``missing`` bits are zeros in place of bits that were used before.
+
+        Returns the indices of the draws that needed the whole word. The others looked at its leading
+        ``slot_bits`` bits alone, so that what follows those may serve another draw.
+        """
         index = (words >> np.uint64(_WORD - self.slot_bits)).view(np.int64)
         np.take(self.slots, index, out=out, mode="clip")
         unsettled = np.flatnonzero(out == _OPEN)
         if unsettled.size:
-            out[unsettled] = self._search(words[unsettled], source)
+            whole = words[unsettled]
+            if missing:
+                whole |= source.u64(unsettled.size) >> np.uint64(_WORD - missing)
+            out[unsettled] = self._search(whole, source)
+        return unsettled
 
     def _search(self, words: NDArray[np.uint64], source: Source) -> NDArray[np.int64]:
         index = np.searchsorted(self.thresholds, words)

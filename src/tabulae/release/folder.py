@@ -20,12 +20,18 @@ MEASUREMENT = "measurements/measurement.json"
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Write a file and see it onto the disk."""
+    """Write a file and see it onto the disk; under its name there is never a part of it."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("wb") as file:
+    draft = _draft(path)
+    with draft.open("wb") as file:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
+    draft.replace(path)
+
+
+def _draft(path: Path) -> Path:
+    return path.with_name(f".{path.name}.draft")
 
 
 def write_json(path: Path, document: Any) -> None:
@@ -69,6 +75,7 @@ def file_sha256(path: Path) -> str:
 
 def write_sums(folder: Path) -> None:
     """Write SHA256SUMS in the form that ``sha256sum -c`` reads."""
+    _draft(folder / SUMS).unlink(missing_ok=True)  # of a process that was killed here
     lines = [f"{file_sha256(folder / name)}  {name}\n" for name in contents(folder)]
     write_bytes(folder / SUMS, "".join(lines).encode())
 

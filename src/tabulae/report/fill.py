@@ -75,7 +75,15 @@ def _promise(release: Release) -> Promise:
     if spec.loss.definition == "zcdp" and spec.delta is not None:
         deltas = dict.fromkeys((spec.delta, *_MORE_DELTAS))
         statements = tuple(EpsilonStatement(float(d), spec.loss.epsilon(d)) for d in deltas)
-    return Promise(spec.loss.definition, spec.loss.amount, spec.neighbours, spec.unit, delta, statements)  # type: ignore[arg-type]
+    return Promise(
+        spec.loss.definition,  # type: ignore[arg-type]
+        spec.loss.amount,
+        spec.neighbours,
+        spec.unit,
+        delta,
+        statements,
+        rows_per_unit=None if spec.unit_id is None else spec.rows_per_unit,
+    )
 
 
 def _line(entry: dict[str, Any]) -> LedgerLine:

@@ -45,7 +45,8 @@ class Promise:
 
     ``parameter`` is epsilon for ``"pure"`` and ``"approx"``, rho for ``"zcdp"``; ``delta`` belongs to
     ``"approx"``. ``statements`` are the (epsilon, delta) that follow, the one to quote first. ``unit`` is
-    what one neighbour differs by.
+    what one neighbour differs by; ``rows_per_unit`` how many records of each are counted at most, None where
+    every record was taken for a unit by itself.
     """
 
     definition: Definition
@@ -56,6 +57,7 @@ class Promise:
     statements: tuple[EpsilonStatement, ...] = ()
     exact: tuple[ExactView, ...] = ()
     rehearsal: bool = False
+    rows_per_unit: int | None = None
 
 
 @dataclass(frozen=True)

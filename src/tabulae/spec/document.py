@@ -51,6 +51,8 @@ class Spec:
         neighbours: ``"add-remove"`` or ``"replace"``.
         ledger: the file that the loss is charged to; None in a published copy.
         unit: what one neighbour differs by.
+        unit_id: the column that says which rows are of one unit; None where every row is a unit by itself.
+        rows_per_unit: the most rows of one unit that are counted.
         method: selection, noise and estimation.
         max_rows: the most rows that the release may publish.
         text: the document as written.
@@ -84,6 +86,8 @@ class Spec:
     neighbours: Literal["add-remove", "replace"]
     ledger: Path | None
     unit: str
+    unit_id: str | None
+    rows_per_unit: int
     method: Method
     max_rows: int
     text: str
@@ -129,6 +133,8 @@ class Spec:
             neighbours=promise.neighbours,
             ledger=promise.ledger,
             unit=section.unit,
+            unit_id=section.unit_id,
+            rows_per_unit=section.rows_per_unit,
             method=method,
             max_rows=release.max_rows,
             text=text,
@@ -140,9 +146,9 @@ class Spec:
     def published_text(self) -> str:
         """The document as it is published: canonical TOML without comments, paths, hosts or passwords.
 
-        ``[source]`` says its kind and unit only, the ledger is not named, defaults are written out, and the
-        files that it names are those of ``files``. `Spec.from_text` reads it back, in a folder that holds
-        them, to a spec with the same digest; it runs once a source and a ledger are given.
+        ``[source]`` says its kind, its unit and the bound on its rows only, the ledger is not named, defaults are
+        written out, and the files that it names are those of ``files``. `Spec.from_text` reads it back, in a
+        folder that holds them, to a spec with the same digest; it runs once a source and a ledger are given.
         """
         return published.text_of(self._record, self.source.kind)
 

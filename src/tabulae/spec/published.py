@@ -28,8 +28,9 @@ Record = Mapping[str, Any]
 def record_of(document: Document, method: Method) -> Record:
     """What is to be published of a document.
 
-    ``[source]`` is reduced to its unit, ``[privacy]`` loses the ledger's path, and every default is written
-    out, so that the text keeps its meaning if a default ever changes.
+    ``[source]`` is reduced to its unit and the bound on its rows, with the column that it goes by: a public
+    name like those of the other columns, and part of what is counted. ``[privacy]`` loses the ledger's path,
+    and every default is written out, so that the text keeps its meaning if a default ever changes.
 
     Args:
         document: the sections, all of them read without a mistake.
@@ -41,7 +42,7 @@ def record_of(document: Document, method: Method) -> Record:
     assert release is not None
     record = {
         "title": document.title,
-        "source": {"unit": source.unit, "rows_per_unit": source.rows_per_unit},
+        "source": source.model_dump(include={"unit", "unit_id", "rows_per_unit"}, exclude_none=True),
         "attributes": {"unknown": document.unknown, "null": document.null}
         | {name: _attribute(name, entry) for name, entry in document.attributes.items() if entry},
         "recodes": {name: _recode(name, entry) for name, entry in document.recodes.items() if entry},

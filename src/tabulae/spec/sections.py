@@ -105,11 +105,12 @@ def _source(raw: dict[str, Any], problems: Problems) -> dict[str, Any]:
     if section.get("engine", "duckdb") != "duckdb":
         problems.add(("source", "engine"), f'{NOT_YET} other than "duckdb": remove it')
         del section["engine"]
-    if section.pop("unit_id", None) is not None:
-        problems.add(("source", "unit_id"), f"{NOT_YET}: a unit must be one row")
     rows = section.get("rows_per_unit", 1)
-    if isinstance(rows, int) and rows > 1:
-        problems.add(("source", "rows_per_unit"), f"more than 1 {NOT_YET}: a unit must be one row")
+    if isinstance(rows, int) and rows > 1 and "unit_id" not in section:
+        problems.add(
+            ("source", "rows_per_unit"),
+            'more than 1 needs the column that says which rows are of one unit: add unit_id = "person_id"',
+        )
         del section["rows_per_unit"]
     return section
 

@@ -22,6 +22,9 @@ from .problems import shown
 Policy = Literal["refuse", "other"]
 Kind = Literal["csv", "parquet", "duckdb"]
 
+MOST_ROWS_PER_UNIT = 1_000_000
+"""The most rows of one unit that a spec may count."""
+
 _KINDS: dict[str, Kind] = {
     ".csv": "csv",
     ".parquet": "parquet",
@@ -97,6 +100,14 @@ def _categories(values: list[Any]) -> list[Any]:
     return values
 
 
+def _rows_per_unit(value: int) -> int:
+    if value > MOST_ROWS_PER_UNIT:
+        raise _problem(
+            f"must be at most {MOST_ROWS_PER_UNIT:,}: the noise is multiplied by it, so count fewer rows of each unit"
+        )
+    return value
+
+
 Filled = Annotated[str, AfterValidator(_filled)]
 Name = Annotated[str, AfterValidator(_name)]
 Budget = Annotated[str, BeforeValidator(_exact_text), AfterValidator(_budget)]
@@ -115,7 +126,8 @@ class SourceSection(_Section):
     table: Filled | None = None
     engine: Literal["duckdb"] = "duckdb"
     unit: Filled = "person"
-    rows_per_unit: Annotated[int, Field(ge=1)] = 1
+    unit_id: Filled | None = None
+    rows_per_unit: Annotated[int, Field(ge=1), AfterValidator(_rows_per_unit)] = 1
 
     @model_validator(mode="after")
     def _one_source(self) -> SourceSection:

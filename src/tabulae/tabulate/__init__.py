@@ -9,5 +9,6 @@ refused, or counted in an explicit category, as the rule of its column says.
 from ._tabulate import tabulate
 from .rules import ColumnRule
 from .source import Source
+from .units import UnitRule
 
-__all__ = ["ColumnRule", "Source", "tabulate"]
+__all__ = ["ColumnRule", "Source", "UnitRule", "tabulate"]

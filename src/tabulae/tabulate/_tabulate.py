@@ -16,6 +16,7 @@ from .failures import redacted
 from .mapping import coded
 from .rules import NULL_CODE, UNKNOWN_CODE, ColumnRule
 from .source import Source
+from .units import ID, UnitRule, bounded, identified, most_counted
 
 if TYPE_CHECKING:
     import ibis.expr.types as ir
@@ -25,8 +26,10 @@ _EXAMPLES = 5
 _KINDS = {UNKNOWN_CODE: "values outside the declared categories", NULL_CODE: "NULL values"}
 
 
-def tabulate(source: Source, domain: Domain, columns: Mapping[str, ColumnRule]) -> Counts:
-    """Count the records of ``source`` by cell of ``domain``.
+def tabulate(
+    source: Source, domain: Domain, columns: Mapping[str, ColumnRule], unit: UnitRule | None = None
+) -> Counts:
+    """Count the records of ``source`` by cell of ``domain``; with a rule for units, so many of each at most.
 
     Every record falls in exactly one cell, or nothing is counted: a value that the domain does not list,
     or that is missing, is refused or counted in the category "other", as the rule of its column says. What
@@ -40,6 +43,7 @@ def tabulate(source: Source, domain: Domain, columns: Mapping[str, ColumnRule]) 
         source: where the records are, one row a record.
         domain: the public domain: its attributes are the keys, and nothing else is.
         columns: attribute name -> the rule of its column; one for each attribute of the domain.
+        unit: which records belong to one unit, and how many of them are counted; None counts every record.
 
     Returns:
         The counts, which are confidential.
@@ -51,7 +55,8 @@ def tabulate(source: Source, domain: Domain, columns: Mapping[str, ColumnRule]) 
 
     Privacy:
         What is refused depends on the records, and only their holder sees it; nothing is published by a
-        refusal. Keys, their order and the shape of the result depend on the domain alone.
+        refusal. Keys, their order and the shape of the result depend on the domain alone. With ``unit``, one
+        unit more or less changes the counts by at most ``unit.rows`` records (see `tabulae.tabulate.units`).
 
     Example:
         >>> import tempfile, pathlib
@@ -65,18 +70,20 @@ def tabulate(source: Source, domain: Domain, columns: Mapping[str, ColumnRule]) 
     """
     rules = _rules(domain, columns)
     wanted = [(attribute.name, rules[attribute.name].column) for attribute in domain.attributes]
-    with open_records(source, wanted) as records:
+    with open_records(source, wanted, unit and unit.column) as records:
+        if unit is not None:
+            records = identified(records, unit)
         table = coded(records, domain.attributes, rules)
-        names = [f"k{i}" for i in range(len(domain.attributes))]
-        by_cell = redacted(
-            source.name, lambda: table.group_by(names).aggregate(people=_sum(table)).to_pyarrow()
-        )
-        cells = np.stack([_column(by_cell, name) for name in names], axis=1)
-        people = _column(by_cell, "people")
-        rows = redacted(source.name, lambda: int(records.count().to_pyarrow().as_py()))
-        _check_rows(source, rows, people)
-        if (cells < 0).any():
-            raise _refusal(source, domain.attributes, rules, table, cells, people)
+        cells, people = _by_cell(source, domain, table)
+        _check_rows(source, _number(source, records.count()), people)
+        faults = _nameless(source, records, unit) if unit else []
+        if faults or (cells < 0).any():
+            faults = _misfits(source, domain.attributes, rules, table, cells, people) + faults
+            raise _refusal(source, faults)
+        if unit is not None:
+            of_units = coded(records, domain.attributes, rules, beside=[ID])
+            cells, people = _by_cell(source, domain, of_units, unit)
+            _check_rows(source, _number(source, most_counted(of_units, unit)), people)
     return Counts.from_cells(domain, cells, people)
 
 
@@ -96,6 +103,21 @@ def _sum(table: Any) -> Any:
     return table.people.sum().cast("int64")
 
 
+def _by_cell(
+    source: Source, domain: Domain, table: ir.Table, unit: UnitRule | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Codes (cells, attributes) and records counted (cells,), of the cells that are not empty."""
+    names = [f"k{i}" for i in range(len(domain.attributes))]
+    all_of_them = table.group_by(names).aggregate(people=_sum(table))
+    counted = all_of_them if unit is None else bounded(table, names, unit)
+    found = redacted(source.name, lambda: counted.to_pyarrow())
+    return np.stack([_column(found, name) for name in names], axis=1), _column(found, "people")
+
+
+def _number(source: Source, count: Any) -> int:
+    return redacted(source.name, lambda: int(count.to_pyarrow().as_py() or 0))
+
+
 def _column(table: pa.Table, name: str) -> np.ndarray:
     return table.column(name).to_numpy().astype(np.int64)
 
@@ -112,33 +134,44 @@ def _check_rows(source: Source, rows: int, people: np.ndarray) -> None:
         )
 
 
-def _refusal(
+def _misfits(
     source: Source,
     attributes: Sequence[Attribute],
     rules: Mapping[str, ColumnRule],
     table: ir.Table,
     cells: np.ndarray,
     people: np.ndarray,
-) -> DataError:
-    faults, details = [], []
+) -> list[tuple[str, str]]:
+    """What is refused: column and kind of fault, and the same with numbers and values."""
+    faults = []
     for i, attribute in enumerate(attributes):
         for code, kind in _KINDS.items():
             hit = cells[:, i] == code
             if not hit.any():
                 continue
             where = f"column {rules[attribute.name].column!r} (attribute {attribute.name!r}): {kind}"
-            faults.append(where)
             examples = "" if code == NULL_CODE else f", such as {_examples(source, table, i)}"
-            details.append(f"{where}: in {int(people[hit].sum())} records{examples}")
+            faults.append((where, f"{where}: in {int(people[hit].sum())} records{examples}"))
+    return faults
+
+
+def _nameless(source: Source, records: Any, unit: UnitRule) -> list[tuple[str, str]]:
+    """Records without a unit, likewise: nobody could say whose they are."""
+    number = _number(source, records[ID].isnull().sum())
+    where = f"column {unit.column!r} (unit_id): NULL values, and every record needs the id of its unit"
+    return [(where, f"{where}: in {number} records")] if number else []
+
+
+def _refusal(source: Source, faults: Sequence[tuple[str, str]]) -> DataError:
     remedy = (
         'Correct the records, list the values under [attributes], or count them apart with unknown = "other" '
         'or null = "other".'
     )
     return DataError(
         "\n".join(
-            [f"{source.name} does not fit the public domain:", *(f"  {fault}" for fault in faults), remedy]
+            [f"{source.name} does not fit the public domain:", *(f"  {told}" for told, _ in faults), remedy]
         ),
-        confidential="\n".join(details),
+        confidential="\n".join(detail for _, detail in faults),
     )
 
 

@@ -17,6 +17,7 @@ from tabulae.errors import DataError, require
 from .failures import redacted
 from .header import csv_header, positions
 from .source import Source
+from .units import ID
 
 if TYPE_CHECKING:
     import duckdb
@@ -33,12 +34,15 @@ _SETTINGS = {
 
 
 @contextmanager
-def open_records(source: Source, wanted: Sequence[tuple[str, str]]) -> Iterator[ir.Table]:
+def open_records(
+    source: Source, wanted: Sequence[tuple[str, str]], unit: str | None = None
+) -> Iterator[ir.Table]:
     """The wanted columns of ``source``, as an Ibis table with columns c0, c1, ... in the order wanted.
 
     Args:
         source: the file.
         wanted: pairs (attribute, column).
+        unit: the column that names the unit of each record, which becomes the column ``unit``.
 
     Raises:
         DataError: if the file cannot be read, or does not have the columns. The message quotes nothing.
@@ -50,12 +54,14 @@ def open_records(source: Source, wanted: Sequence[tuple[str, str]]) -> Iterator[
     with tempfile.TemporaryDirectory(prefix="tabulae-") as spill:
         connection = duckdb.connect(":memory:", config={**_SETTINGS, "temp_directory": spill})
         try:
-            yield redacted(source.name, lambda: _open(connection, source, wanted))
+            yield redacted(source.name, lambda: _open(connection, source, wanted, unit))
         finally:
             connection.close()
 
 
-def _open(connection: duckdb.DuckDBPyConnection, source: Source, wanted: Sequence[tuple[str, str]]) -> Any:
+def _open(
+    connection: duckdb.DuckDBPyConnection, source: Source, wanted: Sequence[tuple[str, str]], unit: str | None
+) -> Any:
     import ibis
 
     backend = ibis.duckdb.from_connection(connection)
@@ -68,11 +74,14 @@ def _open(connection: duckdb.DuckDBPyConnection, source: Source, wanted: Sequenc
     connection.execute("SET enable_external_access = false")
     connection.execute("SET lock_configuration = true")
     names, relation = _OPEN[source.kind](connection, source)
-    at = positions(source.name, names, wanted)
+    meant = [(column, f"attribute {attribute!r}", f"c{i}") for i, (attribute, column) in enumerate(wanted)]
+    if unit is not None:
+        meant.append((unit, "unit_id", ID))
+    at = positions(source.name, names, [(column, what) for column, what, _ in meant])
     # Columns are named by position: engines rename duplicates, and take "sex" and "SEX" for one name.
     aliases = ", ".join(f"a{i}" for i in range(len(names)))
     types = _types(connection, relation, aliases)
-    columns = [f"{_plain(f'a{at[column]}', types)} AS c{i}" for i, (_, column) in enumerate(wanted)]
+    columns = [f"{_plain(f'a{at[column]}', types)} AS {alias}" for column, _, alias in meant]
     connection.execute(
         f"CREATE VIEW {VIEW} AS SELECT {', '.join(columns)} FROM ({relation}) AS every({aliases})"  # noqa: S608
     )

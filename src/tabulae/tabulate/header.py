@@ -30,7 +30,7 @@ def positions(where: str, names: tuple[str, ...], wanted: Iterable[tuple[str, st
     Args:
         where: what to call the source.
         names: the columns of the source, in order.
-        wanted: pairs (attribute, column).
+        wanted: pairs (column, what it is for).
 
     Returns:
         column -> position.
@@ -41,14 +41,14 @@ def positions(where: str, names: tuple[str, ...], wanted: Iterable[tuple[str, st
             record.
     """
     wanted = list(wanted)
-    _check_delimiter(where, names, {column for _, column in wanted})
+    _check_delimiter(where, names, {column for column, _ in wanted})
     faults = []
-    for attribute, column in wanted:
+    for column, what in wanted:
         found = names.count(column)
         if found == 0:
-            faults.append(f"no column {column!r} (attribute {attribute!r}){_near(column, names)}")
+            faults.append(f"no column {column!r} ({what}){_near(column, names)}")
         elif found > 1:
-            faults.append(f"several columns named {column!r} (attribute {attribute!r}): rename all but one")
+            faults.append(f"several columns named {column!r} ({what}): rename all but one")
     if faults:
         raise DataError(
             "\n".join(
@@ -56,7 +56,7 @@ def positions(where: str, names: tuple[str, ...], wanted: Iterable[tuple[str, st
             ),
             confidential=f"the columns of the source are {', '.join(map(repr, names))}",
         )
-    return {column: names.index(column) for _, column in wanted}
+    return {column: names.index(column) for column, _ in wanted}
 
 
 def _near(column: str, names: tuple[str, ...]) -> str:

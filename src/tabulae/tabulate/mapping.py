@@ -29,16 +29,22 @@ if TYPE_CHECKING:
     import ibis.expr.types as ir
 
 
-def coded(records: ir.Table, attributes: Sequence[Attribute], rules: Mapping[str, ColumnRule]) -> ir.Table:
+def coded(
+    records: ir.Table,
+    attributes: Sequence[Attribute],
+    rules: Mapping[str, ColumnRule],
+    beside: Sequence[str] = (),
+) -> ir.Table:
     """The distinct records, each with a code for each attribute and the number of records like it.
 
     Args:
         records: raw values in columns c0, c1, ..., one an attribute.
         attributes: in the order of those columns.
         rules: attribute name -> its rule.
+        beside: further columns in which records must agree to be alike.
 
     Returns:
-        A lazy table with the raw values c0, c1, ..., the codes k0, k1, ... and ``people``.
+        A lazy table with the raw values c0, c1, ..., the codes k0, k1, ..., ``people``, and those ``beside``.
 
     Raises:
         DataError: if a column holds something that is neither text, numbers nor truth values.
@@ -47,7 +53,7 @@ def coded(records: ir.Table, attributes: Sequence[Attribute], rules: Mapping[str
     import ibis
 
     raw = [f"c{i}" for i in range(len(attributes))]
-    alike = records.group_by(raw).aggregate(people=records.count())
+    alike = records.group_by([*beside, *raw]).aggregate(people=records.count())
     keyed = {}
     lookups = []
     for i, attribute in enumerate(attributes):
@@ -64,7 +70,7 @@ def coded(records: ir.Table, attributes: Sequence[Attribute], rules: Mapping[str
         unknown = other if rule.unknown == "other" else UNKNOWN_CODE
         code = ibis.coalesce(table[f"code{i}"], unknown)
         codes[f"k{i}"] = ibis.ifelse(table[f"key{i}"].isnull(), missing, code).cast("int32")
-    return table.select(*raw, "people", **codes)
+    return table.select(*beside, *raw, "people", **codes)
 
 
 def _lookup(i: int, keys: Mapping[Any, int], key: ir.Value) -> ir.Table:
