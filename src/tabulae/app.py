@@ -17,15 +17,18 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import os
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from os import PathLike
 from pathlib import Path
 
-from .errors import LedgerError, ReleaseError, TabulaeError
+import numpy as np
+
+from .errors import LedgerError, ReleaseError, TabulaeError, Unsupported
 from .measurement import Measurement
-from .pipeline import Prepared, prepare, reconstruct, row_key
+from .pipeline import Prepared, prepare, reconstruct, rehearse, row_key
 from .planning import Plan, plan
 from .privacy import Ledger
 from .release import Release, publish, read_measurement, seal, write_contents, write_measurement
@@ -78,8 +81,9 @@ def run(
             raise LedgerError('this spec names no ledger: add ledger = "ledger.db" under [privacy]')
         ledger = Ledger.open(made.ledger)
         ready = _plan(made, partial, plan_file, say)
+        _check_publishable(ready)
         say("counting the records")
-        prepared = prepare(ready, row_key(ready, ledger))
+        prepared = prepare(ready, row_key(ready, ledger), _run_name(out))
         done = _stored(partial, prepared, ledger) if resume else None
         if done is None:
             say("charging the ledger and drawing noise")
@@ -114,7 +118,7 @@ def _spec(spec: Spec | str | PathLike[str], source: str | PathLike[str] | None) 
 def _workplace(out: Path, *, resume: bool) -> Iterator[Path]:
     """The partial folder beside ``out``, held by this process alone while the run lasts."""
     partial = out.parent / f".{out.name}.partial"
-    if out.exists() and not resume:
+    if os.path.lexists(out) and not resume:
         raise ReleaseError(f"{out} exists: a release is written once; name another folder")
     if resume and not partial.exists() and not out.exists():
         raise ReleaseError(f"there is no unfinished run of {out} to resume; run without --resume")
@@ -182,6 +186,24 @@ def _plan(spec: Spec, partial: Path, plan_file: str | PathLike[str] | None, say:
         return Plan.load(plan_file, spec)
     say("choosing the strategy")
     return plan(spec)
+
+
+def _check_publishable(ready: Plan) -> None:
+    """Compute all that will be published once, on zeros: what cannot be computed must not be paid for."""
+    expected = {row.table: asdict(row) for row in ready.table_errors}
+    tables = publish(rehearse(ready), ready.spec.workload, ready.level)
+    numbers = [np.concatenate([t.estimate, t.std_error, t.half_width]) for t in tables]
+    numbers += [np.array([v for v in row.values() if isinstance(v, float)]) for row in expected.values()]
+    if not all(np.isfinite(part).all() for part in numbers):
+        raise Unsupported(
+            "some errors or intervals of this plan are not finite, so nothing was charged: the budget or the weights "
+            "are too extreme for the noise that they ask for"
+        )
+
+
+def _run_name(out: Path) -> bytes:
+    """What tells this run from others of the same spec and records: where it publishes. Goes to a keyed hash only."""
+    return os.fsencode(out.resolve())
 
 
 def _save_plan(ready: Plan, partial: Path) -> None:

@@ -52,11 +52,13 @@ def _root(
     """Publish statistical tables from confidential records under differential privacy."""
 
 
-def _guard(action: Callable[[], None], show_confidential: bool = False) -> None:
+def _guard(action: Callable[[], None], *, json: bool, show_confidential: bool = False) -> None:
     """Run a command; say what went wrong without a traceback, and exit with its code."""
     try:
         action()
     except TabulaeError as error:
+        if json:
+            typer.echo(_error_document(error))
         typer.echo(f"tabulae: {error}", err=True)
         if show_confidential and error.confidential:
             typer.echo(f"confidential: {error.confidential}", err=True)
@@ -74,6 +76,16 @@ def _guard(action: Callable[[], None], show_confidential: bool = False) -> None:
         raise typer.Exit(1) from None
 
 
+def _error_document(error: TabulaeError) -> str:
+    import json
+
+    problems = [
+        {"path": p.path, "line": p.line, "message": p.message} for p in getattr(error, "problems", [])
+    ]
+    document = {"error": str(error), "exit_code": error.exit_code}
+    return json.dumps({**document, "problems": problems} if problems else document, indent=1)
+
+
 @app.command()
 def demo(
     out: Annotated[Path, typer.Option(help="The folder to write; it must not exist.")] = Path("demo"),
@@ -83,7 +95,7 @@ def demo(
     """Make a real release from an invented population, and say where to look."""
     from . import commands
 
-    _guard(lambda: commands.demo(out, people, json))
+    _guard(lambda: commands.demo(out, people, json), json=json)
 
 
 @app.command()
@@ -95,7 +107,7 @@ def plan(
     """Show every table's expected error and margin before any data is opened."""
     from . import commands
 
-    _guard(lambda: commands.plan(spec, save, json))
+    _guard(lambda: commands.plan(spec, save, json), json=json)
 
 
 @app.command()
@@ -117,7 +129,11 @@ def run(
     """Count, spend the budget once, publish: the records become a release folder."""
     from . import commands
 
-    _guard(lambda: commands.run(spec, out, plan_file, source, resume, json), show_confidential)
+    _guard(
+        lambda: commands.run(spec, out, plan_file, source, resume, json),
+        json=json,
+        show_confidential=show_confidential,
+    )
 
 
 @app.command()
@@ -127,7 +143,7 @@ def report(
     """Rebuild report.html from a release folder."""
     from . import commands
 
-    _guard(lambda: commands.report(folder, json))
+    _guard(lambda: commands.report(folder, json), json=json)
 
 
 @app.command()
@@ -138,7 +154,7 @@ def check(
     """Validate a spec (all its mistakes at once), or verify a release."""
     from . import commands
 
-    _guard(lambda: commands.check(path, json))
+    _guard(lambda: commands.check(path, json), json=json)
 
 
 @app.command()
@@ -152,7 +168,7 @@ def query(
     """Answer a count with its interval from a release, at no privacy cost."""
     from . import commands
 
-    _guard(lambda: commands.query(folder, sql, json))
+    _guard(lambda: commands.query(folder, sql, json), json=json)
 
 
 @app.command()
@@ -166,7 +182,7 @@ def audit(
     """Check on invented records that the code keeps the spec's promise; reads no data, spends nothing."""
     from . import commands
 
-    _guard(lambda: commands.audit(spec, seconds, json))
+    _guard(lambda: commands.audit(spec, seconds, json), json=json)
 
 
 @ledger_app.command("init")
@@ -184,7 +200,7 @@ def ledger_init(
     """Create a ledger with its cap; kind and cap never change."""
     from . import commands
 
-    _guard(lambda: commands.ledger_init(path, budget, definition, neighbours, unit, delta, json))
+    _guard(lambda: commands.ledger_init(path, budget, definition, neighbours, unit, delta, json), json=json)
 
 
 @ledger_app.command("show")
@@ -194,7 +210,7 @@ def ledger_show(
     """Show the budget and every entry."""
     from . import commands
 
-    _guard(lambda: commands.ledger_show(path, json))
+    _guard(lambda: commands.ledger_show(path, json), json=json)
 
 
 def main(arguments: list[str] | None = None) -> Any:

@@ -223,11 +223,13 @@ def check(path: Path, json: bool) -> None:
         faults = Release.read(path).verify()
         if json:
             _emit({"release": str(path), "faults": faults})
-        if faults:
+            if faults:
+                raise typer.Exit(1)
+        elif faults:
             raise ReleaseError(
                 "\n".join([f"{path} is not as it was published:", *(f"  {fault}" for fault in faults)])
             )
-        if not json:
+        else:
             typer.echo(f"{path}: every file is as published, and every number follows from the measurements")
         return
     spec = read_spec(path)

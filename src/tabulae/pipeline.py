@@ -8,6 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from ._measure import measure
 from .counts import Counts
 from .errors import Problem, SpecError
@@ -87,11 +89,12 @@ def row_key(plan: Plan, ledger: Ledger) -> bytes:
     return ledger.derive(b"rows of a unit\n" + bytes.fromhex(plan.spec.digest()))
 
 
-def prepare(plan: Plan, key: bytes | None = None) -> Prepared:
+def prepare(plan: Plan, key: bytes | None = None, run: bytes = b"") -> Prepared:
     """Count the spec's records by cell of its public domain, at most ``rows_per_unit`` of each unit.
 
     ``key`` (32 bytes, secret; see :func:`row_key`) decides which rows of a unit are counted where there are
     more; None draws a fresh one, so that another call counts other rows. It is used for specs with a ``unit_id``.
+    ``run`` tells apart runs of the same spec over the same records, so that none resumes another's charge.
 
     Raises :class:`~tabulae.errors.DataError` where the records do not fit the domain.
 
@@ -105,7 +108,7 @@ def prepare(plan: Plan, key: bytes | None = None) -> Prepared:
     if spec.unit_id is not None:
         unit = UnitRule(spec.unit_id, spec.rows_per_unit, key or os.urandom(32))
     counts = tabulate(records, spec.domain, rules, unit)
-    parts = (bytes.fromhex(spec.digest()), strategy_digest(plan.strategy), counts.fingerprint())
+    parts = (bytes.fromhex(spec.digest()), strategy_digest(plan.strategy), counts.fingerprint(), run)
     digest = hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in parts)).digest()
     return Prepared(plan, digest, counts)
 
@@ -117,6 +120,16 @@ def _records_path(plan: Plan) -> Path:
         )
         raise SpecError([problem], str(plan.spec.path or "spec"))
     return plan.spec.source.path
+
+
+def rehearse(plan: Plan) -> Estimate:
+    """Estimates from measurements that are all zero: whether everything public can be computed, before it is paid."""
+    strategy, spec = plan.strategy, plan.spec
+    laws = strategy.laws(spec.loss, spec.neighbours, spec.rows_per_unit)
+    zeros = np.zeros(strategy.rows, dtype=np.int64)
+    return reconstruct(
+        plan, (Measurement(strategy, zeros, laws, spec.loss, spec.neighbours, rehearsal=True),)
+    )
 
 
 def reconstruct(plan: Plan, done: tuple[Measurement, ...]) -> Estimate:

@@ -7,6 +7,7 @@ import json
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
@@ -15,9 +16,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from .errors import InvalidArgument, ReleaseError, Unsupported
+from .errors import InvalidArgument, NotEstimable, ReleaseError, Unsupported
 from .estimation import half_widths
-from .privacy import PrivacyLoss
+from .privacy import PrivacyLoss, calibrate, law_type
 from .spec import Spec, read_spec
 from .strategy import (
     ExpectedError,
@@ -210,7 +211,7 @@ def _alternative(method: str, spec: Spec) -> dict[str, float]:
     try:
         other = baseline(spec.workload, method, spec.method.noise, spec.neighbours)
         return _errors(other, spec).tables
-    except Unsupported:
+    except (Unsupported, NotEstimable):
         return {}
 
 
@@ -228,7 +229,7 @@ def _margins(made: Plan) -> dict[str, float]:
 
 
 def _bound(spec: Spec, workload: Workload) -> float | None:
-    """The better of the bounds that can be computed, at the spec's budget."""
+    """The better of the bounds that can be computed, at the spec's budget and for the law that is drawn."""
     best = None
     for kind in ("svd", "dual"):
         try:
@@ -238,9 +239,26 @@ def _bound(spec: Spec, workload: Workload) -> float | None:
         except (Unsupported, InvalidArgument):
             continue
         # k rows of one unit may stand in one cell: no strategy needs less than k times the noise of one row.
-        value *= spec.rows_per_unit
+        value *= spec.rows_per_unit * _discreteness(spec)
         best = value if best is None else max(best, value)
     return best
+
+
+def _discreteness(spec: Spec) -> float:
+    """How far the deviation of the discrete law may lie below the nominal one, at most 1.
+
+    Answers are integers on their grid and some record moves them by 1 or more, so that a law on it has at least
+    the parameter that the budget asks for unit sensitivity; the ratio grows with the parameter.
+    """
+    power = Fraction(spec.rows_per_unit) ** (2 if _gaussian(spec) else 1)
+    unit = calibrate(spec.loss, spec.method.noise, power)
+    nominal = float(unit) if _gaussian(spec) else 2 * float(unit) ** 2
+    return min(1.0, (law_type(spec.loss, spec.method.noise)(unit).variance_of_law / nominal) ** 0.5)
+
+
+def _gaussian(spec: Spec) -> bool:
+    """Whether the spec's noise is Gaussian."""
+    return spec.method.noise == "gaussian"
 
 
 def _unweighted(table: Table) -> Table:

@@ -1,5 +1,6 @@
 """The digit route: the groups make up the discrete Laplace law, and no bit of a word serves twice."""
 
+from bisect import bisect_left
 from fractions import Fraction
 from itertools import product
 
@@ -67,6 +68,19 @@ def test_every_threshold_recomputed(scale, oracle):
             cdf = [*below, *(below[-1] + (1 - q ** (d + 1)) / (1 - q) / total for d in range(m))]
         assert table.first == 0
         assert table.thresholds.tolist() == [min(int(value * WORD), WORD - 1) for value in cdf]
+
+
+@pytest.mark.parametrize("scale", ["10000", str(2**53)])
+def test_every_slot_recomputed(scale):
+    """A slot holds a symbol only if its first and its last word lie strictly between the same thresholds."""
+    for table in discrete_laplace_sampler(Fraction(scale)).groups:
+        edges = [-1, *table.thresholds.tolist(), WORD]
+        width = 1 << (64 - table.slot_bits)
+        for slot, symbol in list(enumerate(table.slots.tolist()))[:: max(1, len(table.slots) // 20_000)]:
+            first, last = slot * width, (slot + 1) * width - 1
+            i = bisect_left(edges, first)
+            assert (symbol == i - 1) == (last < edges[i])
+            assert symbol in (i - 1, np.iinfo(np.int64).min)
 
 
 @pytest.mark.parametrize("signed", [False, True])

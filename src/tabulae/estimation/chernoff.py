@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
+from ..privacy import NoiseLaw
+from ..strategy import Profile
 from .spread import Spread
 
 
@@ -22,6 +25,25 @@ def gaussian_bound(spread: Spread, level: float) -> np.ndarray:
         proxy = (sigma + 0.5) ** 2 if law.name == "rounded-gaussian" else sigma**2
         ratios.append(proxy / law.variance_of_law)
     return spread.deviation * math.sqrt(2 * math.log(2 / (1 - level)) * max(ratios))
+
+
+def tail_bound(
+    profile: Profile, laws: Sequence[NoiseLaw], steps: Sequence[float], level: float
+) -> np.ndarray:
+    """``h = sum_b k_b g_b sum_j |z_j|`` where no noise variable of block b exceeds k_b steps, except with
+    probability alpha / B (union bound); ``sum |z_j| <= sqrt(count sum z_j^2)``.
+
+    Crude, except for noise so small that it is nearly always 0: then it is the bound that still holds.
+    """
+    total = np.zeros(profile.power2.shape[1])
+    miss = (1 - level) / len(laws)
+    for b, (law, step) in enumerate(zip(laws, steps, strict=True)):
+        for count in np.unique(profile.count[b]):
+            if count > 0:
+                rows = profile.count[b] == count
+                largest = law.margin(1 - miss / count)
+                total[rows] += largest * step * np.sqrt(count * profile.power2[b, rows])
+    return total
 
 
 def laplace_bound(spread: Spread, level: float) -> np.ndarray:

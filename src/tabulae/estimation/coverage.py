@@ -22,7 +22,7 @@ import numpy as np
 from ..errors import InvalidArgument
 from ..privacy import DiscreteLaplace, NoiseLaw
 from ..strategy import Profile
-from .chernoff import gaussian_bound, laplace_bound
+from .chernoff import gaussian_bound, laplace_bound, tail_bound
 from .iid_sum import smallest_half_width
 from .minorant import gaussian_half_width, laplace_half_width
 from .spread import Spread
@@ -54,7 +54,8 @@ def half_widths(
     laplace = isinstance(laws[0], DiscreteLaplace)
     spread = Spread.of(profile, laws, steps)
     bound = laplace_bound if laplace else gaussian_bound
-    values = bound(spread, level)
+    values = np.fmin(bound(spread, level), tail_bound(profile, laws, steps, level))
+    values[spread.deviation == 0] = 0.0
     ways = np.full(values.shape, CONSERVATIVE, dtype="<U12")
     limit = (laplace_half_width if laplace else gaussian_half_width)(spread, level)
     _improve(values, ways, limit, LIMIT)

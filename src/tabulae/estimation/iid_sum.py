@@ -27,6 +27,8 @@ def smallest_half_width(law: NoiseLaw, count: int, level: float) -> float:
     >>> smallest_half_width(DiscreteGaussian(Fraction(1)), 1, 0.95)
     2.0
     """
+    if count == 1:
+        return float(law.margin(level))
     deviation = math.sqrt(law.variance_of_law * count)
     if deviation > _WIDEST:
         return math.inf

@@ -37,12 +37,12 @@ class Spread:
             :, None
         ]
         total = (profile.power2 * variance).sum(axis=0)
-        safe = np.where(total > 0, total, 1.0)
+        ratio = variance / np.where(total > 0, total, 1.0)  # before squaring: tiny variances would vanish
         return cls(
             deviation=np.sqrt(total),
-            kappa2=np.minimum((profile.power4 * variance**2).sum(axis=0) / safe**2, 1.0),
-            kappa3=np.minimum((profile.power6 * variance**3).sum(axis=0) / safe**3, 1.0),
-            share=np.minimum((profile.largest**2 * variance).max(axis=0) / safe, 1.0),
+            kappa2=np.minimum((profile.power4 * ratio**2).sum(axis=0), 1.0),
+            kappa3=np.minimum((profile.power6 * ratio**3).sum(axis=0), 1.0),
+            share=np.minimum((profile.largest**2 * ratio).max(axis=0), 1.0),
             step=profile.largest * np.array(steps)[:, None],
             terms=profile.count.sum(axis=0),
             laws=tuple(laws),

@@ -130,12 +130,14 @@ def _threads() -> int:
 
 
 def _is_for_blas(trip: Trip, right: int) -> bool:
-    """Whether BLAS does best with the whole trip where it lies, on threads of its own."""
-    if not trip.is_large:
-        return False
+    """Whether the whole trip is few products so large that BLAS does best with them, on threads of its own.
+
+    Many products of middling size are better cut up for our threads: BLAS's wait for each other at the end of
+    every one, which on a core that others use costs more than the product.
+    """
     if right == 1:
-        return trip.size >= _LONG_ROW
-    return right >= (RUN if trip.uses_blas_threads else _MANY_COLUMNS)
+        return trip.is_large and trip.size >= _LONG_ROW
+    return trip.is_large and trip.uses_blas_threads and right >= _MANY_COLUMNS
 
 
 def _large(trip: Trip, source: np.ndarray, target: np.ndarray) -> np.ndarray:

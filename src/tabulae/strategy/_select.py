@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from threadpoolctl import threadpool_limits
 
-from ..errors import InvalidArgument, Unsupported
+from ..errors import InvalidArgument, NotEstimable, Unsupported
 from ..privacy import check_neighbours
 from ..tables import Workload
 from .bound import unit_bound
@@ -112,6 +112,8 @@ def select(
     names = FAMILIES.get(method, (method,))
     if len(workload.domain.attributes) == 1 and len(names) > 1:
         names = tuple(name for name in names if name != "kron")  # one factor: the same problem as opt0
+    if len(workload.tables) == 1 and len(names) > 1:
+        names = tuple(name for name in names if name != "union")  # one group: the same problem as kron
     best = _best_of(names, workload, settings)
     return replace(best, certificate=_certificate(best, workload, settings))
 
@@ -134,7 +136,7 @@ def _best_of(names: tuple[str, ...], workload: Workload, settings: Settings) -> 
             with _threads(workload):
                 strategy = SINGLE[name](workload, settings)
             rmse = unit_rmse(strategy, workload, settings.neighbours)
-        except Unsupported as refusal:
+        except (Unsupported, NotEstimable) as refusal:  # the latter where weights differ beyond all precision
             if len(names) == 1:
                 raise
             scores.append(Candidate(name, None, time.monotonic() - started, str(refusal)))

@@ -42,8 +42,9 @@ class _Factor:
         rows, columns = self.operator.shape
         if rows < columns:
             return None
-        q, r = scipy.linalg.qr(self.dense, mode="economic", check_finite=False)
-        reciprocal, _ = scipy.linalg.lapack.dtrcon(r)
+        q, r = np.linalg.qr(self.dense)
+        (trcon,) = scipy.linalg.get_lapack_funcs(("trcon",), (r,))
+        reciprocal, _ = trcon(r)
         return (q, r) if reciprocal > _RECIPROCAL else None
 
     @cached_property

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from ..errors import Unsupported
 from ..tables import Workload
 from .information import information
 from .strategy import Strategy
@@ -16,6 +17,11 @@ def unit_rmse(strategy: Strategy, workload: Workload, neighbours: str) -> float:
     block variances ``scale`` (Gaussian, where scale is a variance) or ``scale^2`` (Laplace).
     """
     sensitivity = float(strategy.sensitivity(neighbours))
+    if sensitivity == 0:
+        raise Unsupported(
+            f"under {neighbours!r} no neighbour changes what {strategy.method!r} measures here (the number of records "
+            "is public then), so there is nothing to protect by noise"
+        )
     power = 1 if strategy.noise == "gaussian" else 2
     variances = tuple(sensitivity**2 * float(block.scale) ** power for block in strategy.blocks)
     return math.sqrt(max(information(strategy, variances).total(workload), 0.0) / workload.queries)

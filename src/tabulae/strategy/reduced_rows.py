@@ -87,7 +87,7 @@ def _orthonormal(factor: LinearOperator) -> tuple[LinearOperator, LinearOperator
     return Dense(factor @ (vectors / root)), Dense((vectors * root).T)
 
 
-_RELATIVE = 1e-10  # eigenvalues below this share of the largest count as zero
+_RELATIVE = 1e-12  # eigenvalues below this share of the largest count as zero
 
 
 def spectrum(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -46,13 +46,14 @@ def gram_inverse(matrix: np.ndarray) -> np.ndarray | None:
     gram = matrix.T @ matrix
     size = float(np.abs(gram).sum(axis=0).max())
     try:
-        factor, _ = scipy.linalg.cho_factor(gram, lower=True)
+        factor = scipy.linalg.cho_factor(gram, lower=True)[0]
     except np.linalg.LinAlgError:
         return None
-    reciprocal, _ = scipy.linalg.lapack.dpocon(factor, size, uplo="L")
+    pocon, potri = scipy.linalg.get_lapack_funcs(("pocon", "potri"), (gram,))
+    reciprocal, _ = pocon(factor, size, uplo="L")
     if not reciprocal > _RECIPROCAL:
         return None
-    inverse, _ = scipy.linalg.lapack.dpotri(factor, lower=True)
+    inverse, _ = potri(factor, lower=True)
     return np.tril(inverse) + np.tril(inverse, -1).T
 
 

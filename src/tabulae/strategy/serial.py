@@ -176,7 +176,9 @@ def read_strategy(document: Mapping[str, Any], arrays: Mapping[str, np.ndarray],
             )
             for b in document["blocks"]
         )
-        return Strategy(domain, blocks, document["noise"], str(document["method"]), document["certificate"])
+        certificate = document["certificate"]
+        certificate = None if certificate is None else float(certificate)
+        return Strategy(domain, blocks, document["noise"], str(document["method"]), certificate)
     except (KeyError, TypeError, ValueError) as error:
         raise ReleaseError(
             f"the saved strategy does not fit this domain or is incomplete: {error}"

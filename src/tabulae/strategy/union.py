@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from ._select import Settings
 
 _MOST_GROUPS = 400
-_FREE = 1000  # how much smaller than the least noise that of free answers is
 _DIGITS = 10**6  # denominators of the relative scales: far finer than the optimum is sharp
 
 
@@ -52,8 +51,6 @@ def union_strategy(workload: Workload, settings: Settings) -> Strategy:
     Tables over the same attributes share a group; a group whose attributes are among another's joins it where
     that lowers the total.
     """
-    if len(workload.tables) < 2:
-        raise Unsupported('a single table is one group: choose "kron"')
     by_attributes: dict[frozenset[str], list[Table]] = {}
     for table in workload.tables:
         by_attributes.setdefault(frozenset(table.attributes), []).append(table)
@@ -62,13 +59,8 @@ def union_strategy(workload: Workload, settings: Settings) -> Strategy:
             f"the tables cross {len(by_attributes)} different sets of attributes; union takes {_MOST_GROUPS}"
         )
     groups = [_group(tables, workload, settings) for tables in by_attributes.values()]
-    groups = _joined(groups, workload, settings)
-    scales = [_scale(group, settings.noise) for group in groups]
-    if not any(scales):
-        raise Unsupported('no table changes when one record is replaced by another: choose "kron"')
-    # What no neighbour changes (the total, under replace) costs nothing however small its noise is.
-    free = min(s for s in scales if s) / _FREE
-    blocks = tuple(replace(g.block, scale=s or free) for g, s in zip(groups, scales, strict=True))
+    groups = _joined(_charged(groups, workload, settings), workload, settings)
+    blocks = tuple(replace(g.block, scale=_scale(g, settings.noise)) for g in groups)
     return Strategy(workload.domain, blocks, settings.noise, "union")
 
 
@@ -80,6 +72,21 @@ def _group(tables: Sequence[Table], workload: Workload, settings: Settings) -> _
     power2 = sensitivity if settings.noise == "gaussian" else sensitivity**2
     block = replace(strategy.blocks[0], name=" + ".join(table.name for table in tables))
     return _Group(tuple(tables), block, power2, loss)
+
+
+def _charged(groups: list[_Group], workload: Workload, settings: Settings) -> list[_Group]:
+    """Let what no neighbour changes (the total, under replace) be answered by another group.
+
+    Alone it would cost nothing however small its noise, and noise is never zero.
+    """
+    free = [g for g in groups if g.sensitivity2 == 0]
+    others = sorted((g for g in groups if g.sensitivity2 > 0), key=lambda g: g.loss)
+    if not free:
+        return groups
+    if not others:
+        raise Unsupported('no table changes when one record is replaced by another: choose "identity"')
+    tables = [table for group in (others[-1], *free) for table in group.tables]
+    return [*others[:-1], _group(tables, workload, settings)]
 
 
 def _joined(groups: list[_Group], workload: Workload, settings: Settings) -> list[_Group]:
@@ -99,9 +106,7 @@ def _joined(groups: list[_Group], workload: Workload, settings: Settings) -> lis
 
 
 def _scale(group: _Group, noise: NoiseKind) -> Fraction:
-    """The block's relative noise: variance Delta^2 / sqrt(L), or scale Delta / cbrt(L); 0 where Delta is."""
-    if group.sensitivity2 == 0:
-        return Fraction(0)
+    """The block's relative noise: variance Delta^2 / sqrt(L), or scale Delta / cbrt(L)."""
     if noise == "gaussian":
         scale = float(group.sensitivity2) / math.sqrt(group.loss)
     else:

@@ -18,6 +18,7 @@ from tabulae.errors import InvalidArgument
 TOTAL_LABEL = "_T"
 RESULT_COLUMNS = ("estimate", "std_error", "ci_low", "ci_high", "obs_status")
 MOST_CATEGORIES = 10_000_000
+_LONGEST_NAME = 200  # bytes: a file name has 255, and endings and prefixes join it
 _UNSAFE_IN_NAMES = '/\\*?:"<>|'
 
 Value = int | str
@@ -165,6 +166,10 @@ def check_name(name: object, what: str, *, columns: bool = False) -> str:
         raise InvalidArgument(
             f"{name!r} cannot name {what}: names become files and columns, so leave out "
             f"{', '.join(repr(c) for c in unsafe) or 'leading dots and surrounding blanks'}"
+        )
+    if len(name.encode()) > _LONGEST_NAME:
+        raise InvalidArgument(
+            f"{name[:40]!r}... cannot name {what}: names become files, so keep them to {_LONGEST_NAME} bytes"
         )
     if columns and name in RESULT_COLUMNS:
         raise InvalidArgument(f"{name!r} cannot name {what}: published tables have a column of that name")
