@@ -37,7 +37,10 @@ class Spread:
             :, None
         ]
         total = (profile.power2 * variance).sum(axis=0)
-        ratio = variance / np.where(total > 0, total, 1.0)  # before squaring: tiny variances would vanish
+        # Divided before squaring, where tiny variances would vanish, and only where a block takes part.
+        ratio = np.divide(
+            variance, total, out=np.zeros_like(profile.power2), where=(profile.power2 > 0) & (total > 0)
+        )
         return cls(
             deviation=np.sqrt(total),
             kappa2=np.minimum((profile.power4 * ratio**2).sum(axis=0), 1.0),
