@@ -10,6 +10,8 @@ import numpy as np
 from ..privacy import NoiseLaw
 from ..strategy import Profile
 
+_NOTHING = 1e-60  # sums of squared coefficients below this are rounding, not coefficients
+
 
 @dataclass(frozen=True)
 class Spread:
@@ -37,15 +39,15 @@ class Spread:
             :, None
         ]
         total = (profile.power2 * variance).sum(axis=0)
-        # Divided before squaring, where tiny variances would vanish, and only where a block takes part.
-        ratio = np.divide(
-            variance, total, out=np.zeros_like(profile.power2), where=(profile.power2 > 0) & (total > 0)
-        )
+        # Ratios of at most 1 before any power is taken: variances may differ by hundreds of orders of magnitude.
+        part = profile.power2 > _NOTHING
+        safe = np.where(part, profile.power2, 1.0)
+        weight = np.divide(safe * variance, total, out=np.zeros_like(safe), where=part & (total > 0))
         return cls(
             deviation=np.sqrt(total),
-            kappa2=np.minimum((profile.power4 * ratio**2).sum(axis=0), 1.0),
-            kappa3=np.minimum((profile.power6 * ratio**3).sum(axis=0), 1.0),
-            share=np.minimum((profile.largest**2 * ratio).max(axis=0), 1.0),
+            kappa2=np.minimum((profile.power4 / safe**2 * weight**2).sum(axis=0), 1.0),
+            kappa3=np.minimum((profile.power6 / safe**3 * weight**3).sum(axis=0), 1.0),
+            share=np.minimum((profile.largest**2 / safe * weight).max(axis=0), 1.0),
             step=profile.largest * np.array(steps)[:, None],
             terms=profile.count.sum(axis=0),
             laws=tuple(laws),
