@@ -130,14 +130,13 @@ def _threads() -> int:
 
 
 def _is_for_blas(trip: Trip, right: int) -> bool:
-    """Whether the whole trip is few products so large that BLAS does best with them, on threads of its own.
+    """Whether BLAS does best with the whole trip where it lies, on threads of its own.
 
-    Many products of middling size are better cut up for our threads: BLAS's wait for each other at the end of
-    every one, which on a core that others use costs more than the product.
+    Products of middling size are better cut up for our threads: BLAS's wait for each other at the end of each.
     """
     if right == 1:
         return trip.is_large and trip.size >= _LONG_ROW
-    return trip.is_large and trip.uses_blas_threads and right >= _MANY_COLUMNS
+    return trip.is_large and trip.uses_blas_threads and right >= RUN
 
 
 def _large(trip: Trip, source: np.ndarray, target: np.ndarray) -> np.ndarray:

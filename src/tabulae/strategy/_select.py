@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-
-from threadpoolctl import threadpool_limits
 
 from ..errors import InvalidArgument, NotEstimable, Unsupported
 from ..privacy import check_neighbours
@@ -17,6 +14,7 @@ from .classic import identity_strategy, workload_strategy
 from .hdmm import kron_strategy, opt0_strategy
 from .loss import unit_rmse
 from .strategy import Candidate, NoiseKind, Strategy
+from .threads import threads_for
 from .union import union_strategy
 
 
@@ -35,8 +33,6 @@ class Settings:
         """Seconds left, or None where there is no limit."""
         return None if self.deadline is None else max(0.0, self.deadline - time.monotonic())
 
-
-_SMALL = 512  # widest attribute whose matrices are best multiplied on one thread
 
 Method = Callable[[Workload, Settings], Strategy]
 
@@ -133,7 +129,7 @@ def _best_of(names: tuple[str, ...], workload: Workload, settings: Settings) -> 
             scores.append(Candidate(name, None, 0.0, "not started: the time limit was reached"))
             continue
         try:
-            with _threads(workload):
+            with threads_for(workload):
                 strategy = SINGLE[name](workload, settings)
             rmse = unit_rmse(strategy, workload, settings.neighbours)
         except (Unsupported, NotEstimable) as refusal:  # the latter where weights differ beyond all precision
@@ -149,12 +145,6 @@ def _best_of(names: tuple[str, ...], workload: Workload, settings: Settings) -> 
             "no method can serve this workload:\n" + "\n".join(f"  {c.method}: {c.note}" for c in scores)
         )
     return replace(best[1], candidates=tuple(scores))
-
-
-def _threads(workload: Workload) -> AbstractContextManager[object]:
-    """One BLAS thread where matrices are small: thousands of short products lose far more by waiting for each other."""
-    wide = max(workload.domain.shape) > _SMALL
-    return threadpool_limits(limits=None if wide else 1, user_api="blas")
 
 
 def _certificate(strategy: Strategy, workload: Workload, settings: Settings) -> float | None:

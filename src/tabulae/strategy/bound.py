@@ -16,6 +16,7 @@ from .information import EXPLICIT
 from .opt0_gaussian import opt0_gaussian
 from .reduced_rows import outer, reduce_rows, row_count
 from .strategy import NoiseKind, products
+from .threads import threads_for
 
 Kind = Literal["svd", "dual"]
 
@@ -61,6 +62,11 @@ def lower_bound(
 
 def unit_bound(workload: Workload, kind: Kind) -> float | None:
     """Lower bound on ``||A||_2^2 ||W A^+||_F^2``, or None where it is out of reach."""
+    with threads_for(workload):
+        return _unit_bound(workload, kind)
+
+
+def _unit_bound(workload: Workload, kind: Kind) -> float | None:
     merged, _ = workload.merge()
     terms = dense_grams(merged)
     if kind == "dual":
