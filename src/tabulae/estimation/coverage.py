@@ -51,6 +51,8 @@ def half_widths(
     """
     if not 0 < level < 1:
         raise InvalidArgument(f"the level of an interval lies between 0 and 1, not {level!r}")
+    if profile.blocks is not None:
+        laws, steps = [laws[b] for b in profile.blocks], [steps[b] for b in profile.blocks]
     laplace = isinstance(laws[0], DiscreteLaplace)
     spread = Spread.of(profile, laws, steps)
     bound = laplace_bound if laplace else gaussian_bound
@@ -60,7 +62,8 @@ def half_widths(
     limit = (laplace_half_width if laplace else gaussian_half_width)(spread, level)
     _improve(values, ways, limit, LIMIT)
     _improve(values, ways, _exact(profile, laws, steps, level, values), EXACT)
-    return HalfWidths(values * _SLACK, ways)
+    every = slice(None) if profile.inverse is None else profile.inverse
+    return HalfWidths((values * _SLACK)[every], ways[every])
 
 
 def _improve(values: np.ndarray, ways: np.ndarray, candidate: np.ndarray, way: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ..errors import InvalidArgument, NotEstimable, Unsupported
 from ..privacy import check_neighbours
@@ -13,26 +13,10 @@ from .bound import unit_bound
 from .classic import identity_strategy, workload_strategy
 from .hdmm import kron_strategy, opt0_strategy
 from .loss import unit_rmse
+from .settings import Settings
 from .strategy import Candidate, NoiseKind, Strategy
 from .threads import threads_for
 from .union import union_strategy
-
-
-@dataclass(frozen=True)
-class Settings:
-    """What every selection method is given besides the workload."""
-
-    noise: NoiseKind
-    neighbours: str
-    tolerance: float
-    restarts: int | None
-    seed: int
-    deadline: float | None
-
-    def remaining(self) -> float | None:
-        """Seconds left, or None where there is no limit."""
-        return None if self.deadline is None else max(0.0, self.deadline - time.monotonic())
-
 
 Method = Callable[[Workload, Settings], Strategy]
 

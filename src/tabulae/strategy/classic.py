@@ -11,7 +11,7 @@ from ..tables import Table, Workload
 from .strategy import Block, Strategy
 
 if TYPE_CHECKING:
-    from ._select import Settings
+    from .settings import Settings
 
 
 def identity_strategy(workload: Workload, settings: Settings) -> Strategy:

@@ -22,7 +22,7 @@ from .rounding import FINEST, Rounded, gram_inverse, share_bits, to_grid
 from .strategy import Block, Strategy
 
 if TYPE_CHECKING:
-    from ._select import Settings
+    from .settings import Settings
 
 EXPLICIT_CELLS = 2048
 """Largest merged domain that OPT_0 treats as one explicit matrix (several attributes together)."""
@@ -86,7 +86,7 @@ def opt0_strategy(workload: Workload, settings: Settings) -> Strategy:
     else:
         options = {} if settings.restarts is None else {"restarts": settings.restarts}
         matrix = opt0_laplace(gram, seed=settings.seed, time_limit=settings.remaining(), **options).strategy
-    rounded = to_grid(matrix, gram, _norm(settings), FINEST)
+    rounded = to_grid(matrix, gram, settings.norm, FINEST)
     query = _explicit_query(rounded, merges)
     block = Block("opt0", query, rounded.exponent)
     return Strategy(workload.domain, (block,), settings.noise, "opt0", lower=lower)
@@ -121,7 +121,7 @@ def kron_strategy(workload: Workload, settings: Settings) -> Strategy:
         time_limit=settings.remaining(),
         **options,
     )
-    factors = _rounded_factors(optimum.factors, terms, _norm(settings))
+    factors = _rounded_factors(optimum.factors, terms, settings.norm)
     query = Kron([lifted(r.matrix, m) for r, m in zip(factors, merges, strict=True)])
     block = Block("kron", query, sum(r.exponent for r in factors))
     return Strategy(workload.domain, (block,), settings.noise, "kron", lower=optimum.lower)
@@ -148,7 +148,3 @@ def _inverse(matrix: np.ndarray) -> np.ndarray:
     """(A'A)^+, (n, n)."""
     inverse = gram_inverse(matrix)
     return np.linalg.pinv(matrix.T @ matrix, rcond=1e-12, hermitian=True) if inverse is None else inverse
-
-
-def _norm(settings: Settings) -> int:
-    return 2 if settings.noise == "gaussian" else 1

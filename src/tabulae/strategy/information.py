@@ -41,6 +41,10 @@ class Profile:
     Arrays of shape (blocks, queries), z in units of the block's answers: ``power2 = sum z^2``,
     ``power4 = sum z^4``, ``power6 = sum z^6``, ``largest = max |z|``, ``count`` = how many are non-zero.
     ``exact`` is False where all but ``power2`` are upper bounds.
+
+    What would repeat may be left out: ``blocks`` names the strategy's blocks that the rows stand for (None: all,
+    in order; a block left out has no part in the answer), and ``inverse`` (m,) the column that each query has
+    (None: its own).
     """
 
     power2: np.ndarray
@@ -49,6 +53,8 @@ class Profile:
     largest: np.ndarray
     count: np.ndarray
     exact: bool = True
+    blocks: tuple[int, ...] | None = None
+    inverse: np.ndarray | None = None
 
 
 class Information(Protocol):

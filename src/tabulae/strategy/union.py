@@ -25,7 +25,7 @@ from .loss import unit_rmse
 from .strategy import Block, NoiseKind, Strategy
 
 if TYPE_CHECKING:
-    from ._select import Settings
+    from .settings import Settings
 
 _MOST_GROUPS = 400
 _DIGITS = 10**6  # denominators of the relative scales: far finer than the optimum is sharp
