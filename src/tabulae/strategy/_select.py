@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from ..errors import InvalidArgument, NotEstimable, Unsupported
@@ -13,7 +13,8 @@ from .bound import unit_bound
 from .classic import identity_strategy, workload_strategy
 from .hdmm import kron_strategy, opt0_strategy
 from .loss import unit_rmse
-from .settings import Settings
+from .objective import Objective, Targets, minimax
+from .settings import Settings, check_groups, check_rows
 from .strategy import Candidate, NoiseKind, Strategy
 from .threads import threads_for
 from .union import union_strategy
@@ -31,7 +32,11 @@ FAMILIES: dict[str, tuple[str, ...]] = {
     "hdmm": ("identity", "kron", "opt0", "union"),
     "auto": ("identity", "kron", "opt0", "union", "workload"),
 }
+"""The methods that a family tries, in this order: what is cheap first, so that little time still finds much."""
+
 METHODS: tuple[str, ...] = (*SINGLE, *FAMILIES)
+
+_PROVEN = 1e-7  # relative gap to a proven bound at which no other method is worth a try
 
 
 def select(
@@ -40,36 +45,43 @@ def select(
     noise: NoiseKind = "gaussian",
     method: str = "hdmm",
     neighbours: str = "add-remove",
+    objective: Objective = "total",
     time_limit: float | None = None,
     seed: int = 0,
     tolerance: float = 1e-3,
     restarts: int | None = None,
+    groups: Sequence[Sequence[str]] | None = None,
+    rows: int | Mapping[str, int] | None = None,
 ) -> Strategy:
-    """Choose the noisy counting queries that answer ``workload`` with least total squared error.
+    """Choose the noisy counting queries that answer ``workload`` with least expected error.
 
-    Minimises ``||A||^2 ||W A^+||_F^2`` (L2 sensitivity for Gaussian noise, L1 for Laplace) within the
-    method's family; the result lies on an integer grid, ready for exact noise.
+    Minimises ``||A||^2 ||W A^+||_F^2`` (L2 sensitivity for Gaussian noise, L1 for Laplace; of one record, or of
+    a pair under replace-one) within the method's family; the result lies on an integer grid, ready for exact noise.
 
     Arguments:
         workload: the tables wanted, weights included.
         noise: "gaussian" (zCDP, approximate DP) or "laplace" (pure DP).
-        method: "identity", "workload", "opt0" (one explicit matrix), "kron" (one Kronecker product),
-            "union" (one product for each group of tables), "hdmm" (best of all but workload) or "auto"
-            (best of all that finish).
+        method: "identity", "workload", "opt0" (one explicit matrix), "kron" (one Kronecker product), "union"
+            (one product for each group of tables), "marginals" (weighted marginals), "residual" (the residual
+            planner), "hdmm" (best of HDMM's operators) or "auto" (best of all that finish).
         neighbours: "add-remove" or "replace"; sensitivities follow it.
-        time_limit: seconds after which a family starts no further method.
+        objective: "total" (weighted squared error), "max" (the largest variance of a query, times its table's
+            squared weight), or :class:`Targets` (what meets all of them at the smallest budget).
+        time_limit: seconds after which no further method is started; those that run stop early.
         seed: of the optimisers' starting points; it has nothing to do with noise.
         tolerance: certified relative gap at which the Gaussian optimiser stops.
         restarts: random starts of the non-convex (Laplace) optimisers.
+        groups: names of the tables that "union" measures together, every table once; None finds them.
+        rows: rows of a p-Identity strategy beside the identity (HDMM's p), for all attributes or by name.
 
     Returns a :class:`~tabulae.strategy.Strategy`; ``.certificate`` is its proven relative gap to the best
-    possible total squared error where one is known, ``.candidates`` what each method reached.
+    possible squared error where one is known, ``.candidates`` what each method reached.
 
     Raises:
-        InvalidArgument: unknown method, noise or neighbours.
+        InvalidArgument: unknown method, noise, neighbours, objective or table name.
         Unsupported: the method cannot serve this workload; the message says which can.
 
-    Reference: McKenna, Miklau, Hay, Machanavajjhala, "HDMM", sections 5-6.
+    Reference: McKenna, Miklau, Hay, Machanavajjhala, "HDMM", sections 5-8.
 
     Privacy:
         Sees no data; its output is public. The privacy of what is measured is decided later, exactly, from
@@ -87,20 +99,58 @@ def select(
         raise InvalidArgument(f"unknown method {method!r}; this version has {', '.join(METHODS)}")
     if time_limit is not None and not time_limit > 0:
         raise InvalidArgument(f"time_limit must be a positive number of seconds, not {time_limit!r}")
-    deadline = None if time_limit is None else time.monotonic() + time_limit
-    settings = Settings(noise, check_neighbours(neighbours), tolerance, restarts, seed, deadline)
+    if not isinstance(objective, Targets) and objective not in ("total", "max"):
+        raise InvalidArgument(f"objective must be 'total', 'max' or Targets(...), not {objective!r}")
+    settings = Settings(
+        noise,
+        check_neighbours(neighbours),
+        tolerance,
+        restarts,
+        seed,
+        None if time_limit is None else time.monotonic() + time_limit,
+        check_groups(groups, workload),
+        check_rows(rows, workload),
+    )
+    names = _fitting(method, workload)
+    if objective == "total":
+        best = _best_of(names, workload, settings)
+        return replace(best, certificate=_certificate(best, workload, settings))
+    return _select_minimax(names, workload, objective, settings)
+
+
+def _fitting(method: str, workload: Workload) -> tuple[str, ...]:
+    """The methods of a family, less those that would solve the same problem again."""
     names = FAMILIES.get(method, (method,))
-    if len(workload.domain.attributes) == 1 and len(names) > 1:
+    if len(names) > 1 and len(workload.domain.attributes) == 1:
         names = tuple(name for name in names if name != "kron")  # one factor: the same problem as opt0
-    if len(workload.tables) == 1 and len(names) > 1:
+    if len(names) > 1 and len(workload.tables) == 1:
         names = tuple(name for name in names if name != "union")  # one group: the same problem as kron
-    best = _best_of(names, workload, settings)
-    return replace(best, certificate=_certificate(best, workload, settings))
+    return names
 
 
 def baseline(workload: Workload, method: str, noise: NoiseKind, neighbours: str) -> Strategy:
     """The strategy of a single method, neither scored nor certified: something to compare with."""
-    return SINGLE[method](workload, Settings(noise, neighbours, 1e-3, None, 0, None))
+    return SINGLE[method](workload, Settings(noise, neighbours))
+
+
+def _select_minimax(
+    names: tuple[str, ...], workload: Workload, objective: Objective, settings: Settings
+) -> Strategy:
+    """Try every method on the first weights, then let the best of them settle the weights."""
+    assert objective != "total"
+    first: list[tuple[str, ...]] = [names]
+
+    def choose(weighted: Workload) -> Strategy:
+        best = _best_of(first[0], weighted, settings)
+        first[0] = (best.method,)
+        return best
+
+    def bound(strategy: Strategy, weighted: Workload) -> float | None:
+        return _lower(strategy, weighted, settings)
+
+    result = minimax(workload, objective, choose, bound, settings)
+    certificate = None if result.lower is None else max(0.0, result.value / result.lower - 1.0)
+    return replace(result.strategy, certificate=certificate)
 
 
 def _best_of(names: tuple[str, ...], workload: Workload, settings: Settings) -> Strategy:
@@ -109,8 +159,9 @@ def _best_of(names: tuple[str, ...], workload: Workload, settings: Settings) -> 
     scores: list[Candidate] = []
     for name in names:
         started = time.monotonic()
-        if best is not None and settings.remaining() == 0.0:
-            scores.append(Candidate(name, None, 0.0, "not started: the time limit was reached"))
+        reason = None if best is None else _needless(*best, workload, settings)
+        if reason is not None:
+            scores.append(Candidate(name, None, 0.0, f"not started: {reason}"))
             continue
         try:
             with threads_for(workload):
@@ -131,12 +182,28 @@ def _best_of(names: tuple[str, ...], workload: Workload, settings: Settings) -> 
     return replace(best[1], candidates=tuple(scores))
 
 
+def _needless(rmse: float, best: Strategy, workload: Workload, settings: Settings) -> str | None:
+    """Why no further method need be tried, or None."""
+    if settings.remaining() == 0.0:
+        return "the time limit was reached"
+    if best.lower is not None and rmse**2 * workload.queries <= best.lower * (1 + _PROVEN):
+        return f"{best.method} is proven optimal"
+    return None
+
+
+def _lower(strategy: Strategy, workload: Workload, settings: Settings) -> float | None:
+    """The best lower bound known on the loss of any strategy for this workload."""
+    if settings.noise != "gaussian" or settings.neighbours != "add-remove":
+        return None
+    bounds = [b for b in (strategy.lower, unit_bound(workload, "svd")) if b is not None]
+    return max(bounds, default=None)
+
+
 def _certificate(strategy: Strategy, workload: Workload, settings: Settings) -> float | None:
     """Relative gap of the total squared error to the best bound known, where that is proven."""
-    if settings.noise != "gaussian" or settings.neighbours != "add-remove":
+    lower = _lower(strategy, workload, settings)
+    if lower is None:
         return None
     reached = next(c.rmse for c in strategy.candidates if c.method == strategy.method)
     assert reached is not None
-    loss = reached**2 * workload.queries
-    bounds = [b for b in (strategy.lower, unit_bound(workload, "svd")) if b is not None]
-    return max(0.0, loss / max(bounds) - 1.0) if bounds else None
+    return max(0.0, reached**2 * workload.queries / lower - 1.0)

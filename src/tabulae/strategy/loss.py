@@ -10,11 +10,11 @@ from .information import information
 from .strategy import Strategy
 
 
-def unit_rmse(strategy: Strategy, workload: Workload, neighbours: str) -> float:
-    """Root mean squared error of the weighted workload when the noise has unit scale for unit sensitivity.
+def unit_variances(strategy: Strategy, neighbours: str) -> tuple[float, ...]:
+    """Variance of each block's answers when the noise has unit scale for unit sensitivity, in squared counts.
 
-    ``sqrt(||A||^2 ||W A^+||_F^2 / m)``: HDMM's loss, with the sensitivity that ``neighbours`` asks for and
-    block variances ``scale`` (Gaussian, where scale is a variance) or ``scale^2`` (Laplace).
+    ``Delta^2 scale`` (Gaussian, where scale is a variance) or ``Delta^2 scale^2`` (Laplace), with the
+    sensitivity Delta that ``neighbours`` asks for.
     """
     sensitivity = float(strategy.sensitivity(neighbours))
     if sensitivity == 0:
@@ -23,5 +23,13 @@ def unit_rmse(strategy: Strategy, workload: Workload, neighbours: str) -> float:
             "is public then), so there is nothing to protect by noise"
         )
     power = 1 if strategy.noise == "gaussian" else 2
-    variances = tuple(sensitivity**2 * float(block.scale) ** power for block in strategy.blocks)
+    return tuple(sensitivity**2 * float(block.scale) ** power for block in strategy.blocks)
+
+
+def unit_rmse(strategy: Strategy, workload: Workload, neighbours: str) -> float:
+    """Root mean squared error of the weighted workload when the noise has unit scale for unit sensitivity.
+
+    ``sqrt(||A||^2 ||W A^+||_F^2 / m)``: HDMM's loss, with the sensitivity that ``neighbours`` asks for.
+    """
+    variances = unit_variances(strategy, neighbours)
     return math.sqrt(max(information(strategy, variances).total(workload), 0.0) / workload.queries)

@@ -1,0 +1,264 @@
+"""Other objectives than total squared error: the largest variance of a query, or a target for each table.
+
+Both are minimax problems. With r_p the squared error of part p of the workload (a table's mean, or one query's
+variance) over what it is allowed,
+
+    min_A max_p r_p(A) = max_{lambda in the simplex} min_A sum_p lambda_p r_p(A)        (Gaussian noise),
+
+and the inner minimum is selection for total squared error on a reweighted workload. So any method serves any
+objective: reweight, select, look which parts are worst, give those more weight. Every inner lower bound is one
+for the minimax problem too, because a weighted mean is never above the largest.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Literal
+
+import numpy as np
+import scipy.linalg
+
+from ..errors import InvalidArgument
+from ..linalg import Dense, Identity, LinearOperator, Total
+from ..tables import Table, Term, Workload
+from ..tables.table import positive_fraction
+from .information import information
+from .loss import unit_variances
+from .settings import Settings
+from .strategy import Strategy
+
+_ROUNDS = 60
+_SETTLED = 1e-3  # relative gap between the worst part and the weighted mean at which the weights are right
+_LEAST = 1e-5  # share of weight that every part keeps, so that no table loses its support
+_SIDE = 0.01  # share of the weight that tables without a target have together
+_ENTRIES = 2**24
+
+
+@dataclass(frozen=True)
+class Targets:
+    """What each table may be wrong by: an RMSE, or a margin of error at a confidence; both in counts.
+
+    As an objective of :func:`tabulae.select` it asks for the strategy that meets all targets at the smallest
+    budget: the largest ratio of squared error to what its target allows is minimised. Tables without a target
+    are answered with what these leave.
+
+    Arguments:
+        rmse: table name -> root mean squared error over its queries.
+        margin: table name -> half-width that no interval of the table may exceed.
+        confidence: the level of those intervals.
+
+    Raises :class:`~tabulae.errors.InvalidArgument` for a target that is not positive, a table with two targets, or
+    no target at all.
+
+    >>> Targets(margin={"sex_by_age": 50}).squared("sex_by_age") < 50**2
+    True
+    """
+
+    rmse: Mapping[str, object] = field(default_factory=dict)
+    margin: Mapping[str, object] = field(default_factory=dict)
+    confidence: object = "0.95"
+
+    def __post_init__(self) -> None:
+        both = sorted(set(self.rmse) & set(self.margin))
+        if both:
+            raise InvalidArgument(f"table {both[0]!r} has two targets: give it an rmse or a margin")
+        if not self.rmse and not self.margin:
+            raise InvalidArgument(
+                "Targets needs at least one target: rmse={'table': 5} or margin={'table': 10}"
+            )
+        for name, value in {**self.rmse, **self.margin}.items():
+            positive_fraction(value, f"the target of table {name!r}")
+        if not 0 < positive_fraction(self.confidence, "confidence") < 1:
+            raise InvalidArgument(f"confidence lies between 0 and 1, not {self.confidence!r}")
+
+    def check(self, workload: Workload) -> None:
+        """Refuse a target for a table that the workload lacks."""
+        names = {table.name for table in workload.tables}
+        for name in (*self.rmse, *self.margin):
+            if name not in names:
+                raise InvalidArgument(
+                    f"a target is given for table {name!r}, which the workload does not have"
+                )
+
+    def squared(self, name: str) -> float | None:
+        """The variance that a table's target allows (a margin's by the normal law), None without a target."""
+        if name in self.rmse:
+            return float(positive_fraction(self.rmse[name], "rmse")) ** 2
+        if name in self.margin:
+            quantile = statistics.NormalDist().inv_cdf((1 + float(Fraction(str(self.confidence)))) / 2)
+            return (float(positive_fraction(self.margin[name], "margin")) / quantile) ** 2
+        return None
+
+
+Objective = Literal["total", "max"] | Targets
+
+
+@dataclass(frozen=True)
+class Part:
+    """A table under the objective: its allowance, and whether its mean or its largest variance counts."""
+
+    table: Table
+    allowed: float
+    largest: bool
+    share: float | None = None  # fixed weight of a table without a target
+
+
+def parts_of(workload: Workload, objective: Literal["max"] | Targets) -> list[Part]:
+    """What the objective says of each table."""
+    if not isinstance(objective, Targets):
+        return [Part(table, 1 / float(table.weight) ** 2, largest=True) for table in workload.tables]
+    objective.check(workload)
+    parts, aimed = [], []
+    for table in workload.tables:
+        allowed = objective.squared(table.name)
+        parts.append(Part(table, allowed or 0.0, largest=table.name in objective.margin))
+        aimed.append(allowed is not None)
+    rest = aimed.count(False)
+    loosest = max(part.allowed for part in parts)
+    return [
+        part if aim else Part(part.table, loosest, largest=False, share=_SIDE / rest)
+        for part, aim in zip(parts, aimed, strict=True)
+    ]
+
+
+class Minimax:
+    """The search for weights: a share of each table, and of the rows of each attribute's factor in it."""
+
+    def __init__(self, workload: Workload, objective: Literal["max"] | Targets) -> None:
+        self.workload = workload
+        self.parts = parts_of(workload, objective)
+        self.free = np.array([part.share is None for part in self.parts])
+        self.shares = np.where(self.free, 1.0 / self.free.sum(), [part.share or 0.0 for part in self.parts])
+        self._rows: list[dict[str, np.ndarray]] = [_even_rows(part) for part in self.parts]
+
+    def weighted(self) -> Workload:
+        """The workload whose total squared error is the weighted mean of the parts' ratios."""
+        tables = [
+            self._weighted(part, share, rows)
+            for part, share, rows in zip(self.parts, self.shares, self._rows, strict=True)
+        ]
+        return Workload(self.workload.domain, tables)
+
+    def _weighted(self, part: Part, share: float, rows: dict[str, np.ndarray]) -> Table:
+        spread = math.prod(part.table._rows[name] for name in part.table._rows if name not in rows)
+        weight = Fraction(math.sqrt(share / part.allowed / spread))
+        if not rows:
+            return Table.of_terms(part.table.name, part.table.terms, weight)
+        (term,) = part.table.terms
+        factors = {n: weighted_rows(f, rows[n]) if n in rows else f for n, f in term.factors.items()}
+        return Table.of_terms(part.table.name, [Term(term.coefficient, factors)], weight)
+
+    def ratios(self, strategy: Strategy, neighbours: str) -> np.ndarray:
+        """Each part's squared error over its allowance, at unit noise; the rows' shares learn on the way."""
+        info = information(strategy, unit_variances(strategy, neighbours))
+        out = np.empty(len(self.parts))
+        self._worst: list[dict[str, np.ndarray]] = []
+        for p, part in enumerate(self.parts):
+            variance = np.maximum(info.variance(part.table.operator(self.workload.domain)), 0.0)
+            out[p] = (variance.max() if part.largest else variance.mean()) / part.allowed
+            self._worst.append(self._by_row(part, self._rows[p], variance))
+        return out
+
+    def _by_row(self, part: Part, rows: dict[str, np.ndarray], variance: np.ndarray) -> dict[str, np.ndarray]:
+        """For each factor whose rows have shares: the largest variance that each of its rows is in."""
+        if not rows:
+            return {}
+        names = [a.name for a in self.workload.domain.attributes if a.name in part.table._rows]
+        cube = variance.reshape([part.table._rows[name] for name in names])
+        return {
+            name: cube.max(axis=tuple(k for k in range(cube.ndim) if k != names.index(name))) for name in rows
+        }
+
+    def update(self, ratios: np.ndarray, power: float) -> None:
+        """Give more weight to what is worse off."""
+        free = (
+            self.shares[self.free] * np.maximum(ratios[self.free] / ratios[self.free].max(), 1e-12) ** power
+        )
+        least = _LEAST / free.size
+        free = np.maximum(free / free.sum(), least)
+        self.shares[self.free] = free / free.sum() * (1 - self.shares[~self.free].sum())
+        for rows, worst in zip(self._rows, self._worst, strict=True):
+            for name, share in rows.items():
+                grown = share * np.maximum(worst[name] / worst[name].max(), 1e-12) ** power
+                grown = np.maximum(grown / grown.sum(), _LEAST / grown.size)
+                rows[name] = grown / grown.sum()
+
+
+def _even_rows(part: Part) -> dict[str, np.ndarray]:
+    """Equal shares for the rows of each factor whose rows may differ in variance; {} where only a mean counts."""
+    if not part.largest or len(part.table.terms) > 1:
+        return {}
+    return {
+        name: np.full(factor.shape[0], 1.0 / factor.shape[0])
+        for name, factor in part.table.terms[0].factors.items()
+        if factor.shape[0] > 1 and not isinstance(factor, (Identity, Total))
+    }
+
+
+def weighted_rows(factor: LinearOperator, shares: np.ndarray) -> LinearOperator:
+    """A square matrix R with ``R'R = F' diag(shares) F``, for the factor F (r x n) of a table.
+
+    >>> from tabulae.linalg import Prefix
+    >>> R = weighted_rows(Prefix(3), np.array([0.5, 0.25, 0.25]))
+    >>> np.round(R.gram().dense(), 12).diagonal().tolist()
+    [1.0, 0.5, 0.25]
+    """
+    n = factor.shape[1]
+    gram = np.zeros((n, n))
+    width = max(1, _ENTRIES // factor.shape[0])
+    for start in range(0, n, width):
+        unit = np.eye(n)[:, start : start + width]
+        gram[:, start : start + width] = factor.T @ (shares[:, None] * (factor @ unit))
+    values, vectors = scipy.linalg.eigh((gram + gram.T) / 2)
+    return Dense((vectors * np.sqrt(np.maximum(values, 0.0))).T)
+
+
+@dataclass(frozen=True)
+class MinimaxResult:
+    """The strategy whose worst part is least bad: its ratio, and a ratio that no strategy beats (or None)."""
+
+    strategy: Strategy
+    value: float
+    lower: float | None
+
+
+def minimax(
+    workload: Workload,
+    objective: Literal["max"] | Targets,
+    choose: Callable[[Workload], Strategy],
+    bound: Callable[[Strategy, Workload], float | None],
+    settings: Settings,
+) -> MinimaxResult:
+    """Reweight and select again until the worst part is as good as the weighted mean.
+
+    ``choose`` selects for total squared error; ``bound`` gives a lower bound on the loss of a workload, with the
+    strategy chosen for it. The first round always runs; later ones until the weights settle or time is up.
+    """
+    search = Minimax(workload, objective)
+    best: MinimaxResult | None = None
+    power, lower = 1.0, 0.0
+    for _ in range(_ROUNDS):
+        weighted = search.weighted()
+        strategy = choose(weighted)
+        ratios = search.ratios(strategy, settings.neighbours)
+        value = float(ratios[search.free].max())
+        proven = bound(strategy, weighted) if search.free.all() else None
+        lower = max(lower, proven or 0.0)
+        if best is None or value < best.value:
+            best = MinimaxResult(strategy, value, None)
+        else:
+            power = max(power * 0.8, 0.2)  # overshooting: smaller steps
+        mean = float(search.shares[search.free] @ ratios[search.free]) / float(
+            search.shares[search.free].sum()
+        )
+        if value <= mean * (1 + _SETTLED) or (lower and best.value <= lower * (1 + _SETTLED)):
+            break
+        if settings.remaining() == 0.0:
+            break
+        search.update(ratios, power)
+    assert best is not None
+    return MinimaxResult(best.strategy, best.value, lower or None)

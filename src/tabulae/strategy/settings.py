@@ -1,0 +1,77 @@
+"""What every selection method is given besides the workload."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ..errors import InvalidArgument
+from ..tables import Workload
+
+if TYPE_CHECKING:
+    from .strategy import NoiseKind
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How to select: the noise, the neighbours that are promised, and how long and how hard to search.
+
+    ``groups`` are names of tables measured together (``union``), None to cluster by what is cheapest; ``rows`` is
+    the number of rows of a p-Identity strategy beside the identity (HDMM's p), an int for every attribute or
+    a dict by attribute, None for its convention. ``deadline`` is on :func:`time.monotonic`'s clock.
+    """
+
+    noise: NoiseKind
+    neighbours: str = "add-remove"
+    tolerance: float = 1e-3
+    restarts: int | None = None
+    seed: int = 0
+    deadline: float | None = None
+    groups: tuple[tuple[str, ...], ...] | None = None
+    rows: int | dict[str, int] | None = None
+
+    @property
+    def norm(self) -> int:
+        """2 for Gaussian noise, which pays for L2 sensitivity, and 1 for Laplace noise."""
+        return 2 if self.noise == "gaussian" else 1
+
+    def remaining(self) -> float | None:
+        """Seconds left, or None where there is no limit."""
+        return None if self.deadline is None else max(0.0, self.deadline - time.monotonic())
+
+
+def check_groups(
+    groups: Sequence[Sequence[str]] | None, workload: Workload
+) -> tuple[tuple[str, ...], ...] | None:
+    """Groups of table names that hold every table exactly once; InvalidArgument otherwise."""
+    if groups is None:
+        return None
+    if isinstance(groups, str) or any(isinstance(group, str) for group in groups):
+        raise InvalidArgument("groups must be a list of lists of table names: groups=[['a', 'b'], ['c']]")
+    names = [name for group in groups for name in group]
+    tables = [table.name for table in workload.tables]
+    for name in names:
+        if name not in tables:
+            raise InvalidArgument(f"groups names table {name!r}; the workload has {', '.join(tables[:20])}")
+        if names.count(name) > 1:
+            raise InvalidArgument(f"groups names table {name!r} twice: each table is measured in one group")
+    left = [name for name in tables if name not in set(names)]
+    if left:
+        raise InvalidArgument(f"groups leaves out table {left[0]!r}: put every table in a group")
+    return tuple(tuple(group) for group in groups if group)
+
+
+def check_rows(rows: int | Mapping[str, int] | None, workload: Workload) -> int | dict[str, int] | None:
+    """HDMM's p: a whole number of at least 1, or one by attribute; InvalidArgument otherwise."""
+    if rows is None:
+        return None
+    given = dict(rows) if isinstance(rows, Mapping) else {"": rows}
+    for name, count in given.items():
+        if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+            where = f" of attribute {name!r}" if name else ""
+            raise InvalidArgument(f"rows{where} must be a whole number of at least 1, not {count!r}")
+        if name:
+            workload.domain.axis(name)
+    return given if isinstance(rows, Mapping) else rows
