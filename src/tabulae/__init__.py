@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from .app import run
     from .counts import Counts
     from .errors import TabulaeError
-    from .estimation import Estimate, estimate
+    from .estimation import Estimate, estimate, smallest_budget
     from .linalg import (
         AllRange,
         Dense,
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from .planning import Plan, plan
     from .privacy import ZCDP, ApproxDP, Ledger, PrivacyLoss, PureDP, noise
     from .release import Release
-    from .strategy import Strategy, lower_bound, select
+    from .strategy import Strategy, Targets, lower_bound, select
     from .tables import Attribute, Domain, Recode, Table, Workload
 
 __version__ = _version.VERSION
@@ -50,7 +50,7 @@ _HOME = {
     "app": ["run"],
     "counts": ["Counts"],
     "errors": ["TabulaeError"],
-    "estimation": ["Estimate", "estimate"],
+    "estimation": ["Estimate", "estimate", "smallest_budget"],
     "linalg": [
         "AllRange",
         "Dense",
@@ -69,7 +69,7 @@ _HOME = {
     "planning": ["Plan", "plan"],
     "privacy": ["ApproxDP", "Ledger", "PrivacyLoss", "PureDP", "ZCDP", "noise"],
     "release": ["Release"],
-    "strategy": ["Strategy", "lower_bound", "select"],
+    "strategy": ["Strategy", "Targets", "lower_bound", "select"],
     "tables": ["Attribute", "Domain", "Recode", "Table", "Workload"],
 }
 _ROOM = {name: room for room, names in _HOME.items() for name in names}
@@ -101,6 +101,7 @@ __all__ = [
     "Strategy",
     "Table",
     "TabulaeError",
+    "Targets",
     "Total",
     "WidthRange",
     "Workload",
@@ -112,6 +113,7 @@ __all__ = [
     "plan",
     "run",
     "select",
+    "smallest_budget",
 ]
 
 

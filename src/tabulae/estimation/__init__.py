@@ -1,6 +1,7 @@
 """Reconstruct: from public measurements to estimates, variances and intervals."""
 
+from .budget import smallest_budget
 from .coverage import HalfWidths, half_widths
 from .estimate import Estimate, estimate
 
-__all__ = ["Estimate", "HalfWidths", "estimate", "half_widths"]
+__all__ = ["Estimate", "HalfWidths", "estimate", "half_widths", "smallest_budget"]

@@ -4,6 +4,7 @@ from ._select import METHODS, baseline, select
 from .bound import lower_bound
 from .error import ExpectedError, error_under, expected_error
 from .information import Information, Profile, information
+from .objective import Targets
 from .serial import describe_strategy, read_strategy, strategy_digest
 from .strategy import Block, Candidate, NoiseKind, Strategy, law_variances, nominal_variances, products
 
@@ -16,6 +17,7 @@ __all__ = [
     "NoiseKind",
     "Profile",
     "Strategy",
+    "Targets",
     "baseline",
     "describe_strategy",
     "error_under",

@@ -24,6 +24,7 @@ import scipy.linalg
 
 from ..errors import InvalidArgument
 from ..linalg import Dense, Identity, LinearOperator, Total
+from ..privacy.definitions import Exact
 from ..tables import Table, Term, Workload
 from ..tables.table import positive_fraction
 from .information import information
@@ -32,6 +33,12 @@ from .settings import Settings
 from .strategy import Strategy
 
 _ROUNDS = 60
+_LONGER, _SHORTER, _LONGEST, _SHORTEST = (
+    1.4,
+    0.6,
+    32.0,
+    0.2,
+)  # how the step, a power of the ratios, is adapted
 _SETTLED = 1e-3  # relative gap between the worst part and the weighted mean at which the weights are right
 _LEAST = 1e-5  # share of weight that every part keeps, so that no table loses its support
 _SIDE = 0.01  # share of the weight that tables without a target have together
@@ -58,9 +65,9 @@ class Targets:
     True
     """
 
-    rmse: Mapping[str, object] = field(default_factory=dict)
-    margin: Mapping[str, object] = field(default_factory=dict)
-    confidence: object = "0.95"
+    rmse: Mapping[str, Exact] = field(default_factory=dict)
+    margin: Mapping[str, Exact] = field(default_factory=dict)
+    confidence: Exact = Fraction(19, 20)
 
     def __post_init__(self) -> None:
         both = sorted(set(self.rmse) & set(self.margin))
@@ -70,9 +77,14 @@ class Targets:
             raise InvalidArgument(
                 "Targets needs at least one target: rmse={'table': 5} or margin={'table': 10}"
             )
-        for name, value in {**self.rmse, **self.margin}.items():
-            positive_fraction(value, f"the target of table {name!r}")
-        if not 0 < positive_fraction(self.confidence, "confidence") < 1:
+        for kind in ("rmse", "margin"):
+            given = {
+                n: positive_fraction(v, f"the target of table {n!r}") for n, v in getattr(self, kind).items()
+            }
+            object.__setattr__(self, kind, given)
+        confidence = positive_fraction(self.confidence, "confidence")
+        object.__setattr__(self, "confidence", confidence)
+        if not confidence < 1:
             raise InvalidArgument(f"confidence lies between 0 and 1, not {self.confidence!r}")
 
     def check(self, workload: Workload) -> None:
@@ -87,10 +99,10 @@ class Targets:
     def squared(self, name: str) -> float | None:
         """The variance that a table's target allows (a margin's by the normal law), None without a target."""
         if name in self.rmse:
-            return float(positive_fraction(self.rmse[name], "rmse")) ** 2
+            return float(self.rmse[name]) ** 2
         if name in self.margin:
-            quantile = statistics.NormalDist().inv_cdf((1 + float(Fraction(str(self.confidence)))) / 2)
-            return (float(positive_fraction(self.margin[name], "margin")) / quantile) ** 2
+            quantile = statistics.NormalDist().inv_cdf((1 + float(self.confidence)) / 2)
+            return (float(self.margin[name]) / quantile) ** 2
         return None
 
 
@@ -125,6 +137,20 @@ def parts_of(workload: Workload, objective: Literal["max"] | Targets) -> list[Pa
     ]
 
 
+@dataclass(frozen=True)
+class Judgement:
+    """How a strategy serves the parts.
+
+    ``ratios`` by part, ``value`` the largest of those that count, ``mean`` their mean under the present shares,
+    and for each part, by factor with shares, the largest variance that each row is in.
+    """
+
+    ratios: np.ndarray
+    value: float
+    mean: float
+    worst: list[dict[str, np.ndarray]]
+
+
 class Minimax:
     """The search for weights: a share of each table, and of the rows of each attribute's factor in it."""
 
@@ -144,7 +170,8 @@ class Minimax:
         return Workload(self.workload.domain, tables)
 
     def _weighted(self, part: Part, share: float, rows: dict[str, np.ndarray]) -> Table:
-        spread = math.prod(part.table._rows[name] for name in part.table._rows if name not in rows)
+        counts = part.table.row_counts(self.workload.domain)
+        spread = math.prod(count for name, count in counts.items() if name not in rows)
         weight = Fraction(math.sqrt(share / part.allowed / spread))
         if not rows:
             return Table.of_terms(part.table.name, part.table.terms, weight)
@@ -152,36 +179,42 @@ class Minimax:
         factors = {n: weighted_rows(f, rows[n]) if n in rows else f for n, f in term.factors.items()}
         return Table.of_terms(part.table.name, [Term(term.coefficient, factors)], weight)
 
-    def ratios(self, strategy: Strategy, neighbours: str) -> np.ndarray:
-        """Each part's squared error over its allowance, at unit noise; the rows' shares learn on the way."""
+    def judge(self, strategy: Strategy, neighbours: str) -> Judgement:
+        """Each part's squared error over its allowance, at unit noise."""
         info = information(strategy, unit_variances(strategy, neighbours))
-        out = np.empty(len(self.parts))
-        self._worst: list[dict[str, np.ndarray]] = []
-        for p, part in enumerate(self.parts):
+        ratios, means, worst = np.empty(len(self.parts)), np.empty(len(self.parts)), []
+        for p, (part, rows) in enumerate(zip(self.parts, self._rows, strict=True)):
             variance = np.maximum(info.variance(part.table.operator(self.workload.domain)), 0.0)
-            out[p] = (variance.max() if part.largest else variance.mean()) / part.allowed
-            self._worst.append(self._by_row(part, self._rows[p], variance))
-        return out
+            ratios[p] = (variance.max() if part.largest else variance.mean()) / part.allowed
+            cube = variance.reshape(list(part.table.row_counts(self.workload.domain).values()) or [1])
+            means[p] = self._mean(part, rows, cube) / part.allowed
+            worst.append(self._by_row(part, rows, cube))
+        free = self.free
+        mean = float(self.shares[free] @ means[free]) / float(self.shares[free].sum())
+        return Judgement(ratios, float(ratios[free].max()), mean, worst)
 
-    def _by_row(self, part: Part, rows: dict[str, np.ndarray], variance: np.ndarray) -> dict[str, np.ndarray]:
+    def _mean(self, part: Part, rows: dict[str, np.ndarray], cube: np.ndarray) -> float:
+        """The variances' mean under the rows' shares."""
+        for name, count in part.table.row_counts(self.workload.domain).items():
+            cube = np.tensordot(rows[name] if name in rows else np.full(count, 1 / count), cube, axes=1)
+        return float(np.sum(cube))
+
+    def _by_row(self, part: Part, rows: dict[str, np.ndarray], cube: np.ndarray) -> dict[str, np.ndarray]:
         """For each factor whose rows have shares: the largest variance that each of its rows is in."""
-        if not rows:
-            return {}
-        names = [a.name for a in self.workload.domain.attributes if a.name in part.table._rows]
-        cube = variance.reshape([part.table._rows[name] for name in names])
-        return {
-            name: cube.max(axis=tuple(k for k in range(cube.ndim) if k != names.index(name))) for name in rows
-        }
+        names = list(part.table.row_counts(self.workload.domain))
+        others = {name: tuple(k for k in range(cube.ndim) if k != names.index(name)) for name in rows}
+        return {name: cube.max(axis=axes) for name, axes in others.items()}
 
-    def update(self, ratios: np.ndarray, power: float) -> None:
+    def update(self, judgement: Judgement, power: float) -> None:
         """Give more weight to what is worse off."""
+        ratios = judgement.ratios
         free = (
             self.shares[self.free] * np.maximum(ratios[self.free] / ratios[self.free].max(), 1e-12) ** power
         )
         least = _LEAST / free.size
         free = np.maximum(free / free.sum(), least)
         self.shares[self.free] = free / free.sum() * (1 - self.shares[~self.free].sum())
-        for rows, worst in zip(self._rows, self._worst, strict=True):
+        for rows, worst in zip(self._rows, judgement.worst, strict=True):
             for name, share in rows.items():
                 grown = share * np.maximum(worst[name] / worst[name].max(), 1e-12) ** power
                 grown = np.maximum(grown / grown.sum(), _LEAST / grown.size)
@@ -236,29 +269,24 @@ def minimax(
     """Reweight and select again until the worst part is as good as the weighted mean.
 
     ``choose`` selects for total squared error; ``bound`` gives a lower bound on the loss of a workload, with the
-    strategy chosen for it. The first round always runs; later ones until the weights settle or time is up.
+    strategy chosen for it. The strategy for total squared error is where the search starts, so that the result is
+    never worse; rounds go on until the weights settle or time is up.
     """
     search = Minimax(workload, objective)
-    best: MinimaxResult | None = None
-    power, lower = 1.0, 0.0
+    best = choose(workload)
+    value, lower, power = search.judge(best, settings.neighbours).value, 0.0, 1.0
     for _ in range(_ROUNDS):
         weighted = search.weighted()
         strategy = choose(weighted)
-        ratios = search.ratios(strategy, settings.neighbours)
-        value = float(ratios[search.free].max())
-        proven = bound(strategy, weighted) if search.free.all() else None
-        lower = max(lower, proven or 0.0)
-        if best is None or value < best.value:
-            best = MinimaxResult(strategy, value, None)
-        else:
-            power = max(power * 0.8, 0.2)  # overshooting: smaller steps
-        mean = float(search.shares[search.free] @ ratios[search.free]) / float(
-            search.shares[search.free].sum()
-        )
-        if value <= mean * (1 + _SETTLED) or (lower and best.value <= lower * (1 + _SETTLED)):
+        found = search.judge(strategy, settings.neighbours)
+        lower = max(lower, (bound(strategy, weighted) or 0.0) if search.free.all() else 0.0)
+        if found.value < value:
+            best, value = strategy, found.value
+            power = min(power * _LONGER, _LONGEST)
+        else:  # overshooting
+            power = max(power * _SHORTER, _SHORTEST)
+        settled = found.value <= found.mean * (1 + _SETTLED) or value <= lower * (1 + _SETTLED)
+        if settled or settings.remaining() == 0.0:
             break
-        if settings.remaining() == 0.0:
-            break
-        search.update(ratios, power)
-    assert best is not None
-    return MinimaxResult(best.strategy, best.value, lower or None)
+        search.update(found, power)
+    return MinimaxResult(best, value, lower or None)

@@ -170,6 +170,11 @@ class Table:
         self.check(domain)
         return math.prod(self._rows.values())
 
+    def row_counts(self, domain: Domain) -> dict[str, int]:
+        """The number of rows of each attribute that the table mentions, in domain order: the shape of its answers."""
+        self.check(domain)
+        return {a.name: self._rows[a.name] for a in domain.attributes if a.name in self._rows}
+
     def operator(self, domain: Domain) -> LinearOperator:
         """The table's matrix (rows x cells) without its weight: a Kron, or a Sum of Krons."""
         self.check(domain)

@@ -1,0 +1,131 @@
+"""Objectives: the largest variance and targets by table, against bounds, against the total and against an oracle."""
+
+from __future__ import annotations
+
+import math
+
+import cvxpy as cp
+import numpy as np
+import pytest
+from tests.strategy.instances import BUDGETS, WORKLOADS
+
+import tabulae as tb
+from tabulae.errors import InvalidArgument
+
+UNIT = tb.ZCDP("1/2")  # variance 1 at unit sensitivity
+
+
+def _largest(strategy: tb.Strategy, workload: tb.Workload, budget: tb.PrivacyLoss = UNIT) -> float:
+    """The largest weighted variance of a query."""
+    return max(
+        float(t.weight) ** 2 * strategy.error(tb.Workload(workload.domain, [t]), budget).max_variance
+        for t in workload.tables
+    )
+
+
+@pytest.mark.parametrize("noise", BUDGETS)
+@pytest.mark.parametrize("workload", WORKLOADS)
+def test_the_largest_variance_is_never_above_that_of_the_total(workload: str, noise: str) -> None:
+    wl = WORKLOADS[workload]
+    methods = ("opt0", "kron") if noise == "gaussian" else ("opt0",)
+    for method in methods:
+        total = tb.select(wl, noise=noise, method=method)  # type: ignore[arg-type]
+        largest = tb.select(wl, noise=noise, method=method, objective="max")  # type: ignore[arg-type]
+        assert _largest(largest, wl, BUDGETS[noise]) <= _largest(total, wl, BUDGETS[noise]) * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("operator", [tb.Prefix(6), tb.AllRange(5), tb.WidthRange(7, 3)], ids=repr)
+def test_the_largest_variance_of_one_attribute_is_the_convex_optimum(operator: tb.LinearOperator) -> None:
+    """min max_q w_q X^-1 w_q' over diag X <= 1, solved by cvxpy (SCS)."""
+    wl, rows = tb.Workload.of(operator), np.asarray(operator.dense(), float)
+    n = rows.shape[1]
+    x, t = cp.Variable((n, n), PSD=True), cp.Variable()
+    constraints = [cp.diag(x) <= 1] + [cp.matrix_frac(row, x) <= t for row in rows]
+    optimum = cp.Problem(cp.Minimize(t), constraints).solve(solver=cp.SCS, eps=1e-7)
+    best = tb.select(wl, method="opt0", objective="max", tolerance=1e-5)
+    assert _largest(best, wl) == pytest.approx(optimum, rel=5e-3)
+    assert _largest(best, wl) >= optimum * (1 - 1e-4)
+    assert best.certificate is not None
+    assert 0 <= best.certificate < 1e-2
+
+
+def test_a_certificate_of_the_largest_variance_bounds_every_other_strategy() -> None:
+    for wl in WORKLOADS.values():
+        best = tb.select(wl, method="opt0", objective="max")
+        assert best.certificate is not None
+        floor = _largest(best, wl) / (1 + best.certificate)
+        for method in ("identity", "workload", "kron", "auto"):
+            assert _largest(tb.select(wl, method=method), wl) >= floor * (1 - 1e-9)
+
+
+def test_targets_are_met_at_a_budget_and_not_at_one_a_little_smaller() -> None:
+    wl = WORKLOADS["union"]
+    names = [t.name for t in wl.tables]
+    targets = tb.Targets(rmse={names[0]: 4, names[1]: "5/2"}, margin={names[2]: 3})
+    strategy = tb.select(wl, method="opt0", objective=targets)
+    budget = tb.smallest_budget(strategy, wl, targets)
+    assert isinstance(budget, tb.ZCDP)
+
+    def met(rho: float) -> bool:
+        m = tb.measure(np.zeros(wl.domain.size, int), strategy, tb.ZCDP(rho))
+        est = tb.estimate(m)
+        variance, interval = est.variance(wl), est.interval(wl, 0.95)
+        rmse = {n: math.sqrt(v.mean()) for n, v in variance.items()}
+        low, high = interval[names[2]]
+        return rmse[names[0]] <= 4 and rmse[names[1]] <= 2.5 and float((high - low).max()) <= 6 * (1 + 1e-9)
+
+    assert met(float(budget.amount))
+    assert not met(0.999 * float(budget.amount))
+    # No strategy for the total alone meets them with less.
+    total = tb.select(wl, method="opt0")
+    assert budget.amount <= tb.smallest_budget(total, wl, targets).amount  # type: ignore[union-attr]
+
+
+def test_tables_without_a_target_are_still_answered() -> None:
+    wl = WORKLOADS["marginals"]
+    name = wl.tables[0].name
+    strategy = tb.select(wl, method="opt0", objective=tb.Targets(rmse={name: 1}))
+    errors = strategy.error(wl, UNIT).tables
+    assert all(math.isfinite(e) for e in errors.values())
+    assert errors[name] <= tb.select(wl, method="opt0").error(wl, UNIT).tables[name]
+
+
+@pytest.mark.parametrize("definition", ["pure", "approx"])
+def test_smallest_budgets_of_laplace_noise(definition: str) -> None:
+    wl, targets = tb.Workload.of(tb.Prefix(16)), tb.Targets(margin={"x": 40}, confidence="0.9")
+    strategy = tb.select(wl, noise="laplace", method="opt0", objective=targets)
+    delta = "1e-6" if definition == "approx" else None
+    budget = tb.smallest_budget(strategy, wl, targets, definition=definition, delta=delta)  # type: ignore[arg-type]
+    widths = tb.estimate(tb.measure(np.zeros(16, int), strategy, budget)).half_widths(wl, 0.9)["x"].values
+    assert 0.98 * 40 <= widths.max() <= 40
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: tb.Targets(), "at least one target"),
+        (lambda: tb.Targets(rmse={"a": 0}), "the target of table 'a'"),
+        (lambda: tb.Targets(rmse={"a": -1}), "the target of table 'a'"),
+        (lambda: tb.Targets(rmse={"a": 1}, margin={"a": 1}), "two targets"),
+        (lambda: tb.Targets(rmse={"a": 1}, confidence=1), "between 0 and 1"),
+        (lambda: tb.select(WORKLOADS["union"], objective=tb.Targets(rmse={"nope": 1})), "'nope'"),
+        (lambda: tb.select(WORKLOADS["union"], objective="largest"), "objective must be"),  # type: ignore[arg-type]
+        (lambda: tb.select(WORKLOADS["union"], groups=["ranges"]), "list of lists"),
+        (lambda: tb.select(WORKLOADS["union"], groups=[["ranges"]]), "leaves out table 'prefix'"),
+        (lambda: tb.select(WORKLOADS["union"], groups=[["ranges", "rages"]]), "'rages'"),
+        (lambda: tb.select(WORKLOADS["union"], rows=0), "rows must be"),
+        (lambda: tb.select(WORKLOADS["union"], rows={"height": 2}), "'height'"),
+    ],
+)
+def test_bad_objectives_and_options_are_refused(make, message: str) -> None:
+    with pytest.raises(InvalidArgument, match=message):
+        make()
+
+
+def test_a_definition_must_fit_the_noise() -> None:
+    wl, targets = tb.Workload.of(tb.Identity(4)), tb.Targets(rmse={"x": 2})
+    strategy = tb.select(wl)
+    with pytest.raises(InvalidArgument, match="for gaussian noise"):
+        tb.smallest_budget(strategy, wl, targets, definition="pure")
+    with pytest.raises(InvalidArgument, match="delta belongs"):
+        tb.smallest_budget(strategy, wl, targets, definition="approx")
