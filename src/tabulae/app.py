@@ -73,6 +73,7 @@ def run(
         noise is drawn) and post-processing of them; of the source only its kind is published.
     """
     made = _spec(spec, source)
+    made.check_spendable()
     out = Path(out)
     with _workplace(out, resume=resume) as partial:
         if (release := _finished(out, made, resume=resume)) is not None:

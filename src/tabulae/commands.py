@@ -21,7 +21,7 @@ from .audit import Audit
 from .audit import audit as make_audit
 from .demo import write_demo
 from .errors import ReleaseError
-from .planning import Plan
+from .planning import Plan, TableError
 from .planning import plan as make_plan
 from .privacy import Ledger
 from .release import Release
@@ -107,13 +107,15 @@ def plan(spec_path: Path, save: Path | None, json: bool) -> None:
         _emit(_plan_document(made, save))
         return
     table = RichTable(title=spec.title or None, title_justify="left", caption_justify="left")
-    for heading in ("table", "rows", "RMSE", f"{made.level:.0%} margin", "identity", "workload", "bound"):
+    aimed = spec.targets is not None
+    headings = ("table", "rows", "RMSE", f"{made.level:.0%} margin", "identity", "workload", "bound")
+    for heading in (*headings, "target") if aimed else headings:
         table.add_column(heading, justify="left" if heading == "table" else "right", overflow="fold")
     for r in rows:
         cells = (r.rmse, r.margin, r.identity, r.workload, r.bound)
-        table.add_row(r.table, f"{r.queries:,}", *map(_number, cells))
+        table.add_row(r.table, f"{r.queries:,}", *map(_number, cells), *([_target_words(r)] if aimed else []))
     console = _console()
-    console.print(f"Promise   {_loss_words(spec)}", markup=False)
+    console.print(f"Promise   {_loss_words(made.spec)}", markup=False)
     console.print(f"Strategy  {_strategy_words(made)}", markup=False)
     console.print(table)
     console.print(
@@ -127,10 +129,22 @@ def plan(spec_path: Path, save: Path | None, json: bool) -> None:
     console.print(
         together + (f"; no strategy beats {_number(made.bound)}" if made.bound else ""), markup=False
     )
+    if spec.open_budget:
+        console.print(
+            f'This is the smallest budget that meets the targets. To release, write budget = "{float(made.spec.loss.amount):.4g}"',
+            markup=False,
+        )
     if save is not None:
         console.print(
             f"Saved to {save}; `tabulae run --plan {save}` asks exactly these queries.", markup=False
         )
+
+
+def _target_words(row: TableError) -> str:
+    if row.target is None:
+        return ""
+    kind = "RMSE" if row.confidence is None else f"{row.confidence:.0%} margin"
+    return f"{kind} {_number(row.target)}: {'met' if row.met else 'missed'}"
 
 
 def _strategy_words(made: Plan) -> str:
@@ -153,6 +167,7 @@ def _plan_document(made: Plan, save: Path | None) -> dict[str, Any]:
             "neighbours": spec.neighbours,
             "unit": spec.unit,
             "rows_per_unit": spec.rows_per_unit,
+            "found_from_targets": spec.open_budget,
         },
         "strategy": {
             "method": made.strategy.method,

@@ -57,6 +57,8 @@ class Prepared:
             (see :func:`tabulae.measure`). The counts have at most ``rows_per_unit`` rows of any unit: by
             truncation where the spec has a ``unit_id``, else on the spec's word; the noise is for so many.
         """
+        if ledger is not None:
+            self.plan.spec.check_spendable()
         done: tuple[Measurement, ...] = ()
         for step in rounds(self.plan):
             done += (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from .errors import InvalidArgument, NotEstimable, ReleaseError, Unsupported
-from .estimation import half_widths
+from .estimation import half_widths, smallest_budget
 from .privacy import PrivacyLoss, calibrate, law_type
 from .spec import Spec, read_spec
 from .strategy import (
@@ -48,6 +48,8 @@ class TableError:
     ``rmse`` over its queries; ``margin`` the widest half-width among its intervals; ``identity`` and
     ``workload`` the RMSE of measuring every cell, or the tables themselves, with the same budget;
     ``bound`` an RMSE of this table that no strategy beats. None: out of reach for this workload.
+    ``target`` is what the spec allows the table, None where it has no target, and ``met`` whether the plan keeps to it:
+    an RMSE, or (``confidence`` not None) the widest half-width at that confidence.
     """
 
     table: str
@@ -57,6 +59,9 @@ class TableError:
     identity: float | None
     workload: float | None
     bound: float | None
+    target: float | None = None
+    confidence: float | None = None
+    met: bool | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,6 +175,7 @@ def plan(spec: Spec | str | PathLike[str]) -> Plan:
         noise=method.noise,
         method=method.select,
         neighbours=spec.neighbours,
+        objective=spec.targets or method.objective,
         time_limit=method.time_limit,
         seed=method.seed,
     )
@@ -179,7 +185,24 @@ def plan(spec: Spec | str | PathLike[str]) -> Plan:
             f'domain; at most {MOST_ANSWERS:,} are drawn. Choose select = "kron" or "auto", which measure what the '
             "tables need, or declare fewer or coarser attributes"
         )
+    if spec.open_budget:
+        assert spec.targets is not None
+        spec = spec.with_budget(_budget(spec, strategy))
     return Plan(spec, strategy)
+
+
+def _budget(spec: Spec, strategy: Strategy) -> PrivacyLoss:
+    """The smallest budget that meets the spec's targets."""
+    assert spec.targets is not None
+    return smallest_budget(
+        strategy,
+        spec.workload,
+        spec.targets,
+        definition=spec.loss.definition,  # type: ignore[arg-type]
+        delta=spec.loss.parameters.get("delta"),
+        neighbours=spec.neighbours,
+        stability=spec.rows_per_unit,
+    )
 
 
 def _errors(strategy: Strategy, spec: Spec) -> ExpectedError:
@@ -201,6 +224,7 @@ def _table_errors(made: Plan) -> list[TableError]:
             others["identity"].get(table.name),
             others["workload"].get(table.name),
             _bound(spec, Workload(spec.domain, [_unweighted(table)])),
+            *_judged(made, table, chosen[table.name], margins),
         )
         for table in spec.workload.tables
     ]
@@ -215,16 +239,36 @@ def _alternative(method: str, spec: Spec) -> dict[str, float]:
         return {}
 
 
-def _margins(made: Plan) -> dict[str, float]:
+def _judged(
+    made: Plan, table: Table, rmse: float, margins: Mapping[str, float]
+) -> tuple[float | None, float | None, bool | None]:
+    """The table's target, the confidence that it is for, and whether it is met."""
+    targets = made.spec.targets
+    if targets is None or targets.squared(table.name) is None:
+        return None, None, None
+    if table.name in targets.rmse:
+        target = float(targets.rmse[table.name])
+        return target, None, rmse <= target
+    target, level = float(targets.margin[table.name]), targets.level(table.name)
+    margin = margins[table.name] if level == made.level else _margins(made, level, [table])[table.name]
+    return target, level, margin <= target
+
+
+def _margins(
+    made: Plan, level: float | None = None, tables: Sequence[Table] | None = None
+) -> dict[str, float]:
+    """The widest half-width of each table's intervals at a level."""
     spec, strategy = made.spec, made.strategy
     laws = strategy.laws(spec.loss, spec.neighbours, spec.rows_per_unit)
     info = information(strategy, law_variances(strategy, laws))
     steps = [2.0**-block.exponent for block in strategy.blocks]
     return {
         table.name: float(
-            half_widths(info.profile(table.operator(spec.domain)), laws, steps, made.level).values.max()
+            half_widths(
+                info.profile(table.operator(spec.domain)), laws, steps, level or made.level
+            ).values.max()
         )
-        for table in spec.workload.tables
+        for table in tables or spec.workload.tables
     }
 
 

@@ -137,6 +137,7 @@ def test_every_default_is_written_out(desk) -> None:
     published = tomllib.loads(desk.read(desk.good).published_text())
     assert published["method"] == {
         "select": "auto", "noise": "gaussian", "estimate": "least-squares", "time_limit": 60, "seed": 0,
+            "objective": "total",
     }  # fmt: skip
     assert published["privacy"] == {"definition": "zcdp", "budget": "1/2", "neighbours": "add-remove"}
     assert published["attributes"]["unknown"] == published["attributes"]["null"] == "refuse"

@@ -109,7 +109,7 @@ def _met(
     for table in workload.tables:
         if table.name in targets.margin:
             profile = info.profile(table.operator(workload.domain))
-            width = half_widths(profile, laws, steps, float(targets.confidence)).values.max()
+            width = half_widths(profile, laws, steps, targets.level(table.name)).values.max()
             if width > float(targets.margin[table.name]):
                 return False
     return True

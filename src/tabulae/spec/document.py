@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from os import PathLike
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from ..errors import InvalidArgument, Problem, SpecError
 from ..privacy import PrivacyLoss
@@ -19,9 +19,12 @@ from .lines import KeyLines
 from .problems import Problems
 from .promise import Method, read_method, read_promise
 from .schema import ColumnRule, read_schema
-from .sections import read_sections
+from .sections import Document, read_sections
 from .shape import Kind, SourceSection, kind_of
 from .workload import read_workload
+
+if TYPE_CHECKING:
+    from ..strategy import Targets
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,8 @@ class Spec:
         delta: for statements of (epsilon, delta); None where the spec gives none.
         neighbours: ``"add-remove"`` or ``"replace"``.
         ledger: the file that the loss is charged to; None in a published copy.
+        targets: what tables may be wrong by, or None.
+        open_budget: whether ``loss`` only stands for one to be found from the targets; it cannot be spent then.
         unit: what one neighbour differs by.
         unit_id: the column that says which rows are of one unit; None where every row is a unit by itself.
         rows_per_unit: the most rows of one unit that are counted.
@@ -85,6 +90,8 @@ class Spec:
     delta: Fraction | None
     neighbours: Literal["add-remove", "replace"]
     ledger: Path | None
+    targets: Targets | None
+    open_budget: bool
     unit: str
     unit_id: str | None
     rows_per_unit: int
@@ -132,6 +139,8 @@ class Spec:
             delta=promise.delta,
             neighbours=promise.neighbours,
             ledger=promise.ledger,
+            targets=_targets(document),
+            open_budget=promise.open_budget,
             unit=section.unit,
             unit_id=section.unit_id,
             rows_per_unit=section.rows_per_unit,
@@ -142,6 +151,21 @@ class Spec:
             files={**schema.files, **counted.files},
             _record=published.record_of(document, method),
         )
+
+    def with_budget(self, loss: PrivacyLoss) -> Spec:
+        """The same spec with a loss found for its targets; still one that cannot be spent until it is written."""
+        return replace(self, loss=loss)
+
+    def check_spendable(self) -> None:
+        """Refuse to spend a budget that the spec does not write.
+
+        Raises:
+            SpecError: the budget is still to be found from the targets.
+        """
+        if self.open_budget:
+            remedy = 'run `tabulae plan`, and write the budget that it finds, budget = "..."'
+            problem = Problem("privacy.budget", f"is to be found from the tables' targets: {remedy}")
+            raise SpecError([problem], str(self.path or "spec"))
 
     def published_text(self) -> str:
         """The document as it is published: canonical TOML without comments, paths, hosts or passwords.
@@ -200,6 +224,20 @@ def _source(section: SourceSection, base: Path) -> Source:
     kind = section.kind or kind_of(section.path or "")
     assert kind  # SourceSection refuses a path whose kind cannot be told
     return Source(kind, None if section.path is None else base / section.path, section.table)
+
+
+def _targets(document: Document) -> Targets | None:
+    """The targets of the tables, or None where no table has one."""
+    aimed = {entry.name or "": entry.target for entry in document.tables if entry and entry.target}
+    if not aimed:
+        return None
+    from ..strategy import Targets
+
+    return Targets(
+        rmse={name: target.rmse for name, target in aimed.items() if target.rmse},
+        margin={name: target.margin for name, target in aimed.items() if target.margin},
+        confidence={name: target.confidence for name, target in aimed.items() if target.confidence},
+    )
 
 
 def _syntax(error: tomllib.TOMLDecodeError, text: str) -> Problem:

@@ -10,7 +10,7 @@ from typing import Literal
 from ..privacy import ZCDP, ApproxDP, PrivacyLoss, PureDP, exact
 from .problems import Problems, listed, nearest, shown
 from .sections import NOT_YET, Document
-from .shape import MethodSection, PrivacySection
+from .shape import TARGETS, MethodSection, PrivacySection
 
 METHODS = ("identity", "workload", "opt0", "kron", "union", "hdmm", "auto")
 """The names that ``method.select`` accepts."""
@@ -39,7 +39,8 @@ class Method:
     """How the release is made: none of it changes what is promised.
 
     ``select`` names a method of `tabulae.select`, ``noise`` the law's kind, ``estimate`` the estimator;
-    ``time_limit`` is in seconds, for selection only; ``seed`` starts the selection's search, never noise.
+    ``time_limit`` is in seconds, for selection only; ``seed`` starts the selection's search, never noise;
+    ``objective`` is what selection minimises where no table has a target.
     """
 
     select: str = "auto"
@@ -47,6 +48,7 @@ class Method:
     estimate: str = "least-squares"
     time_limit: float = 60.0
     seed: int = 0
+    objective: Literal["total", "max"] = "total"
 
 
 @dataclass(frozen=True)
@@ -54,13 +56,15 @@ class Promise:
     """The privacy loss of the release, what it is counted by, and the ledger that pays it.
 
     ``delta`` is for statements of (epsilon, delta), and None where only one number is promised;
-    ``ledger`` is None in the published copy of a spec, which names no files.
+    ``ledger`` is None in the published copy of a spec, which names no files. ``open_budget`` says that the loss
+    stands for one that is still to be found from the tables' targets: it cannot be spent.
     """
 
     loss: PrivacyLoss
     delta: Fraction | None
     neighbours: Literal["add-remove", "replace"]
     ledger: Path | None
+    open_budget: bool
 
 
 def read_promise(document: Document, base: Path, problems: Problems) -> Promise | None:
@@ -87,7 +91,11 @@ def read_promise(document: Document, base: Path, problems: Problems) -> Promise 
         return None
     delta = None if section.delta is None else exact(section.delta)
     ledger = None if section.ledger is None else base / section.ledger
-    return Promise(loss, delta, section.neighbours, ledger)
+    open_budget = section.budget == TARGETS
+    if open_budget and not any(entry and entry.target for entry in document.tables):
+        remedy = "give a table target = { margin = 50, confidence = 0.95 }, or write the budget"
+        problems.add(("privacy", "budget"), f"is to be found from targets, and no table has one: {remedy}")
+    return Promise(loss, delta, section.neighbours, ledger, open_budget)
 
 
 def _missing(key: str, about: str, problems: Problems) -> None:
@@ -98,11 +106,12 @@ def _missing(key: str, about: str, problems: Problems) -> None:
 def _loss(section: PrivacySection) -> PrivacyLoss | None:
     if section.definition is None or section.budget is None:
         return None
+    budget = "1" if section.budget == TARGETS else section.budget
     if section.definition == "zcdp":
-        return ZCDP(section.budget)
+        return ZCDP(budget)
     if section.definition == "pure":
-        return PureDP(section.budget)
-    return None if section.delta is None else ApproxDP(section.budget, section.delta)
+        return PureDP(budget)
+    return None if section.delta is None else ApproxDP(budget, section.delta)
 
 
 def read_method(document: Document, problems: Problems) -> Method | None:
@@ -123,7 +132,10 @@ def read_method(document: Document, problems: Problems) -> Method | None:
             f"{shown(noise)} noise does not keep the promise of definition = {shown(privacy.definition)}: "
             f'write noise = {listed(fitting)} or remove it, or write definition = "{other}"',
         )
-    return Method(section.select, noise, section.estimate, section.time_limit, section.seed)
+    if section.objective and any(entry and entry.target for entry in document.tables):
+        problems.add(("method", "objective"), "tables have targets, and these are the objective: remove it")
+    objective = section.objective or "total"
+    return Method(section.select, noise, section.estimate, section.time_limit, section.seed, objective)
 
 
 def _accept(

@@ -54,6 +54,7 @@ def record_of(document: Document, method: Method) -> Record:
             "estimate": method.estimate,
             "time_limit": _short(method.time_limit),
             "seed": method.seed,
+            **({} if _aimed(document) else {"objective": method.objective}),
         },
         "release": release.model_dump(),
     }
@@ -81,6 +82,11 @@ def digest(record: Record, files: Mapping[str, bytes]) -> str:
         # Each part is hashed before it is joined: no name or content can pose as a boundary.
         total.update(hashlib.sha256(name.encode()).digest() + hashlib.sha256(content).digest())
     return total.hexdigest()
+
+
+def _aimed(document: Document) -> bool:
+    """Whether targets of tables are the objective."""
+    return any(entry and entry.target for entry in document.tables)
 
 
 def _attribute(name: str, entry: AttributeEntry) -> dict[str, Any]:

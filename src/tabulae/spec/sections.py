@@ -139,10 +139,5 @@ def _tables(raw: dict[str, Any], problems: Problems) -> tuple[TableEntry | None,
         problems.add(("table",), "nothing is published: add a [[table]]")
     tables = []
     for position, entry in enumerate(entries):
-        if isinstance(entry, dict) and "target" in entry:
-            problems.add(
-                ("table", position, "target"), f"{NOT_YET}: give a weight, and a budget in [privacy]"
-            )
-            entry = {key: value for key, value in entry.items() if key != "target"}
         tables.append(problems.check(TableEntry, entry, ("table", position)))
     return tuple(tables)

@@ -25,6 +25,9 @@ Kind = Literal["csv", "parquet", "duckdb"]
 MOST_ROWS_PER_UNIT = 1_000_000
 """The most rows of one unit that a spec may count."""
 
+TARGETS = "targets"
+"""The budget of a spec whose tables' targets say what it must be."""
+
 _KINDS: dict[str, Kind] = {
     ".csv": "csv",
     ".parquet": "parquet",
@@ -56,6 +59,8 @@ def _exact_text(value: object) -> object:
 
 
 def _budget(value: str) -> str:
+    if value == TARGETS:
+        return value
     return _read(lambda: positive(value, "budget"), value)
 
 
@@ -188,11 +193,29 @@ class PrivacySection(_Section):
     )
     budget: Budget | None = Field(
         description='what may be spent, epsilon or rho, as a string: budget = "1/2" '
-        "(finding a budget from targets is not supported by this version)"
+        '(or give tables a target, and `tabulae plan` finds the smallest; then write budget = "targets")'
     )
     delta: Delta | None = None
     neighbours: Literal["add-remove", "replace"] = "add-remove"
     ledger: Filled | None = None
+
+
+class TargetEntry(_Section):
+    """What a table may be wrong by: ``{ margin = 50, confidence = 0.95 }`` or ``{ rmse = 20 }``."""
+
+    margin: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    rmse: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    confidence: Annotated[float, Field(gt=0, lt=1)] | None = None
+
+    @model_validator(mode="after")
+    def _one_measure(self) -> TargetEntry:
+        if (self.margin is None) == (self.rmse is None):
+            raise _problem(
+                "needs one of margin or rmse, in counts: target = { margin = 50, confidence = 0.95 }"
+            )
+        if self.rmse is not None and self.confidence is not None:
+            raise _problem("confidence goes with margin: an rmse has none")
+        return self
 
 
 class TableEntry(_Section):
@@ -203,6 +226,7 @@ class TableEntry(_Section):
     queries: dict[str, Any] | None = None
     sql: Filled | None = None
     weight: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1
+    target: TargetEntry | None = None
 
     @model_validator(mode="after")
     def _one_form(self) -> TableEntry:
@@ -220,6 +244,7 @@ class MethodSection(_Section):
     select: str = "auto"
     noise: Literal["gaussian", "laplace"] | None = None
     estimate: str = "least-squares"
+    objective: Literal["total", "max"] | None = None
     time_limit: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 60
     seed: Annotated[int, Field(ge=0)] = 0
 

@@ -56,7 +56,7 @@ class Targets:
     Arguments:
         rmse: table name -> root mean squared error over its queries.
         margin: table name -> half-width that no interval of the table may exceed.
-        confidence: the level of those intervals.
+        confidence: the level of those intervals, for all tables or by name (95 % where a name is missing).
 
     Raises :class:`~tabulae.errors.InvalidArgument` for a target that is not positive, a table with two targets, or
     no target at all.
@@ -67,7 +67,7 @@ class Targets:
 
     rmse: Mapping[str, Exact] = field(default_factory=dict)
     margin: Mapping[str, Exact] = field(default_factory=dict)
-    confidence: Exact = Fraction(19, 20)
+    confidence: Exact | Mapping[str, Exact] = Fraction(19, 20)
 
     def __post_init__(self) -> None:
         both = sorted(set(self.rmse) & set(self.margin))
@@ -82,10 +82,8 @@ class Targets:
                 n: positive_fraction(v, f"the target of table {n!r}") for n, v in getattr(self, kind).items()
             }
             object.__setattr__(self, kind, given)
-        confidence = positive_fraction(self.confidence, "confidence")
-        object.__setattr__(self, "confidence", confidence)
-        if not confidence < 1:
-            raise InvalidArgument(f"confidence lies between 0 and 1, not {self.confidence!r}")
+        for name in self.margin:
+            self.level(name)
 
     def check(self, workload: Workload) -> None:
         """Refuse a target for a table that the workload lacks."""
@@ -96,12 +94,20 @@ class Targets:
                     f"a target is given for table {name!r}, which the workload does not have"
                 )
 
+    def level(self, name: str) -> float:
+        """The confidence of a table's margin."""
+        given = self.confidence.get(name, "0.95") if isinstance(self.confidence, Mapping) else self.confidence
+        level = positive_fraction(given, "confidence")
+        if not level < 1:
+            raise InvalidArgument(f"confidence lies between 0 and 1, not {given!r}")
+        return float(level)
+
     def squared(self, name: str) -> float | None:
         """The variance that a table's target allows (a margin's by the normal law), None without a target."""
         if name in self.rmse:
             return float(self.rmse[name]) ** 2
         if name in self.margin:
-            quantile = statistics.NormalDist().inv_cdf((1 + float(self.confidence)) / 2)
+            quantile = statistics.NormalDist().inv_cdf((1 + self.level(name)) / 2)
             return (float(self.margin[name]) / quantile) ** 2
         return None
 

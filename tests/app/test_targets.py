@@ -1,0 +1,74 @@
+"""From targets in the document to a budget, and to a release that keeps them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import tabulae as tb
+from tabulae.cli import app
+from tabulae.errors import SpecError
+
+
+def _aimed(village: Path, budget: str) -> Path:
+    text = village.read_text().replace('budget = "1/2"', f'budget = "{budget}"')
+    text = text.replace('attributes = ["sex", "age"]', 'attributes = ["sex", "age"]\ntarget = { rmse = 4 }')
+    text = text.replace(
+        'queries = { age = "ranges" }',
+        'queries = { age = "ranges" }\ntarget = { margin = 20, confidence = 0.9 }',
+    )
+    village.write_text(text)
+    return village
+
+
+def _plan(spec: Path) -> dict:
+    done = CliRunner().invoke(app, ["plan", str(spec), "--json"])
+    assert done.exit_code == 0, done.output
+    return json.loads(done.stdout)
+
+
+def test_a_plan_finds_the_budget_and_a_release_at_it_meets_the_targets(village: Path) -> None:
+    spec = _aimed(village, "targets")
+    found = _plan(spec)
+    assert found["promise"]["found_from_targets"] is True
+    assert {t["table"]: t["met"] for t in found["tables"]} == {
+        "sex_by_age": True, "race_by_young": None, "ages": True, "some": None,
+    }  # fmt: skip
+    printed = CliRunner().invoke(app, ["plan", str(spec)]).stdout
+    rho = found["promise"]["rho"]
+    assert f'write budget = "{float(tb.ZCDP(rho).amount):.4g}"' in printed
+    with pytest.raises(SpecError, match="run `tabulae plan`"):
+        tb.run(spec, village.parent / "release")
+    assert not (village.parent / "release").exists()
+
+    spec.write_text(spec.read_text().replace('"targets"', f'"{rho}"'))
+    release = tb.run(spec, village.parent / "release")
+    tables = {name: release.tables[name].to_pydict() for name in ("sex_by_age", "ages")}
+    squares = [s**2 for s in tables["sex_by_age"]["std_error"]]
+    assert (sum(squares) / len(squares)) ** 0.5 <= 4
+    assert release.verify() == []
+
+
+def test_a_smaller_budget_misses_a_target_and_says_so(village: Path) -> None:
+    rho = tb.ZCDP(_plan(_aimed(village, "targets"))["promise"]["rho"]).amount
+    village.write_text(village.read_text().replace('"targets"', f'"{rho * 9 / 10}"'))
+    small = _plan(village)
+    assert small["promise"]["found_from_targets"] is False
+    assert False in [t["met"] for t in small["tables"]]
+    assert "missed" in CliRunner().invoke(app, ["plan", str(village)], env={"COLUMNS": "200"}).stdout
+
+
+def test_the_largest_variance_can_be_the_objective(village: Path) -> None:
+    total = max(t["margin"] for t in _plan(village)["tables"])
+    village.write_text(village.read_text() + '\n[method]\nobjective = "max"\n')
+    assert max(t["margin"] for t in _plan(village)["tables"]) < total
+
+
+def test_an_objective_beside_targets_is_refused(village: Path) -> None:
+    spec = _aimed(village, "1/2")
+    spec.write_text(spec.read_text() + '\n[method]\nobjective = "max"\n')
+    with pytest.raises(SpecError, match="tables have targets"):
+        tb.plan(spec)
