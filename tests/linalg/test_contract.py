@@ -14,6 +14,8 @@ import scipy.sparse
 from tabulae.errors import InvalidArgument
 from tabulae.linalg import (
     AllRange,
+    Centring,
+    Contrasts,
     Dense,
     Diagonal,
     Identity,
@@ -56,10 +58,25 @@ class Halves(LinearOperator):
         return ("Halves",)
 
 
+def _contrasts(within: list[int | None]) -> Contrasts:
+    """Over 4 x 3 x 2 categories: 3, 3 and 2 cells in 2, 2 and 1 classes."""
+    merges = [Partition([0, 1, 1, 2]), Partition([0, 1, 2]), Partition([0, 1])]
+    classes = [Partition([0, 1, 0]), Partition([0, 1, 1]), Partition([0, 0])]
+    width = int(np.prod([p.shape[0] for p, c in zip(classes, within, strict=True) if c is None]))
+    return Contrasts(Dense(INTEGERS[:2, :width]), merges, classes, within)
+
+
 BUILDERS: dict[str, Callable[[], LinearOperator]] = {
     "identity": lambda: Identity(5),
     "identity of one": lambda: Identity(1),
     "total": lambda: Total(6),
+    "centring": lambda: Centring(6),
+    "centring of one": lambda: Centring(1),
+    "centring of classes": lambda: Product(Centring(3), Partition([0, 1, 0, 2])),
+    "contrasts": lambda: _contrasts([None, 1, None]),
+    "contrasts of two attributes": lambda: _contrasts([0, 1, None]),
+    "contrasts outside": lambda: _contrasts([None, None, None]),
+    "contrasts of a class of one": lambda: _contrasts([None, 0, 0]),
     "prefix": lambda: Prefix(7),
     "prefix of one": lambda: Prefix(1),
     "long prefix": lambda: Prefix(70),

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from tabulae.linalg import (
     AllRange,
+    Centring,
     Dense,
     Identity,
     Kron,
@@ -64,6 +65,7 @@ PRODUCTS: dict[str, list[LinearOperator]] = {
     "identities between": [Identity(7), Prefix(11), Identity(5), dense(3, 4), Identity(6)],
     "identities only": [Identity(4), Identity(5)],
     "totals": [Total(10), Identity(9), Total(8), Identity(7)],
+    "centrings": [Total(4), Centring(30), Centring(9), Total(3), Centring(2)],
     "ranges": [AllRange(9), WidthRange(20, 6), Total(3), AllRange(5)],
     "strategies": [Stack([Scaled(Identity(60), 0.5), dense(4, 60)]), Stack([Identity(50), dense(3, 50)])],
     "partitions": [

@@ -12,7 +12,7 @@ from math import prod
 
 import numpy as np
 
-from ..linalg import Kron, LinearOperator, Product, Sum
+from ..linalg import Contrasts, Kron, LinearOperator, Product, Stack, Sum
 from ..strategy import Block, Strategy
 
 _ENTRIES = 2**22  # written out at once
@@ -29,6 +29,10 @@ def columns(query: LinearOperator, cells: np.ndarray, shape: Sequence[int]) -> n
     if isinstance(query, Sum):
         parts = [int(c) * columns(term, cells, shape) for c, term in query.terms]
         return np.sum(parts, axis=0)
+    if isinstance(query, Stack):
+        return np.concatenate([columns(op, cells, shape) for op in query.ops])
+    if isinstance(query, Contrasts):
+        query = query.composed
     if isinstance(query, Product) and isinstance(query.right, Kron):
         return query.left @ columns(query.right, cells, shape)
     if isinstance(query, Kron) and len(query.ops) == len(shape):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tabulae.errors import Unsupported
-from tabulae.linalg import Dense, Kron, LinearOperator, Partition, Product, Scaled, Stack, Sum
+from tabulae.linalg import Contrasts, Dense, Kron, LinearOperator, Partition, Product, Scaled, Stack, Sum
 from tabulae.linalg.merge import representatives
 from tabulae.tables import Domain
 
@@ -64,6 +64,12 @@ class Cells:
             terms = [(int(c), self.answer(domain, part)) for c, part in op.terms]
             bound = check_bound(op, sum(abs(c) * bound for c, (_, bound) in terms))
             return sum((c * values for c, (values, _) in terms), np.zeros(op.shape[0], np.int64)), bound
+        if isinstance(op, Contrasts):
+            op = op.composed
+        if isinstance(op, Product):
+            values, _ = self.answer(domain, op.right)
+            bound = check_bound(op, op.left.bound(values))
+            return op.left @ values, bound
         return self._answer_product(domain, _factors(domain, op))
 
     def _answer_product(self, domain: Domain, factors: tuple[LinearOperator, ...]) -> tuple[Integers, int]:

@@ -128,7 +128,7 @@ class Counts:
 
         Args:
             op: an integer matrix over the cells of the domain. Beyond 5e7 cells: a `Kron` with one factor an
-                attribute, or `Stack`, `Sum` or `Scaled` of such.
+                attribute, `Contrasts`, or `Stack`, `Sum`, `Scaled` or `Product` (from the left) of such.
 
         Raises:
             InvalidArgument: if ``op`` has entries that are not integers, or is not over this domain.

@@ -1,6 +1,8 @@
 """Numbers only: implicit matrices, their algebra, and solving by structure."""
 
 from tabulae.linalg.algebra import Product, Sum
+from tabulae.linalg.centring import Centring
+from tabulae.linalg.contrasts import Contrasts
 from tabulae.linalg.explicit import Dense, Sparse
 from tabulae.linalg.kron import Kron
 from tabulae.linalg.merge import merge_columns
@@ -14,6 +16,8 @@ from tabulae.linalg.stack import Stack
 
 __all__ = [
     "AllRange",
+    "Centring",
+    "Contrasts",
     "Dense",
     "Diagonal",
     "Identity",

@@ -117,6 +117,9 @@ class Product(AxisOperator):
     def along_T(self, y: np.ndarray) -> np.ndarray:
         return self.T.along(y)
 
+    def _few_columns(self, index: np.ndarray) -> np.ndarray:
+        return self.left.matmat(self.right.columns(index))
+
     def abs_row_sum_max(self) -> int | float:
         return bound_product(self.left.abs_row_sum_max(), self.right.abs_row_sum_max())
 

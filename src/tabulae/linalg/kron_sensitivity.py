@@ -25,6 +25,8 @@ from functools import cached_property
 
 import numpy as np
 
+from tabulae.linalg.algebra import Product
+from tabulae.linalg.centring import Centring
 from tabulae.linalg.column_pairs import Blocks, Found, largest_pair, too_many_columns, whole_weights
 from tabulae.linalg.exact import integer_matmul
 from tabulae.linalg.explicit import Dense, Sparse
@@ -32,12 +34,16 @@ from tabulae.linalg.kron import Kron
 from tabulae.linalg.merge import joint_classes, representatives
 from tabulae.linalg.numbers import INT64_LIMIT
 from tabulae.linalg.operator import LinearOperator
-from tabulae.linalg.sums_of_products import Choices, extreme, maximise, undominated
+from tabulae.linalg.signed_pairs import corners, largest_corner
+from tabulae.linalg.simple import Identity, Partition, Total
+from tabulae.linalg.sums_of_products import Choices, Maximum, extreme, maximise, undominated
 
 _VECTOR_LIMIT = 2**26  # cells for which a number each may be held
 _PAIR_CLASSES = 512  # classes of an attribute up to which all its pairs are listed
 _LISTED = 64  # classes whose pairs are listed beyond that, beside a bound on the others
 _SMALL_PRODUCT = 1024  # classes up to which a whole product is written out for L1 distances
+_BOXED_CLASSES = 4096  # classes whose inner products are all held at once
+_COMBINED = 2**10  # cells of several attributes whose pairs are compared in combination where signs differ
 _OVERLAP_ENTRIES = 2**24  # entries of a factor's columns that may be compared pair by pair
 _VALUE_PAIRS = 2**16  # distinct pairs of values that an exact L1 distance may sum over
 
@@ -125,6 +131,38 @@ class Attribute:
         )
         return choices if len(listed) == len(norms) else _with_bound(choices, norms, self)
 
+    def corners(self) -> Choices:
+        """The pairs of cells, where few differ; otherwise the corners of a box that holds them all."""
+        if self._alike:  # one cell against itself, and against any other
+            cells = self.first[:2]
+            one, other = np.array([0, 0]), np.array([0, len(cells) - 1])
+        else:
+            cells = self.first
+            one, other = np.indices((len(cells), len(cells)), dtype=np.int32).reshape(2, -1)
+        norms = self.norms(2)[: len(cells)]
+        shared = [_inner_products(factor, cells) for factor in self.distinct]
+        box = corners(norms, shared)
+        if len(cells) > _PAIR_CLASSES:
+            return box
+        parts = [norms[one], norms[other], _table([c[one, other] for c in shared], integer=True)]
+        pairs = Choices(
+            np.concatenate(parts, axis=1),
+            np.ones(len(one), dtype=bool),
+            np.stack([cells[one], cells[other]], axis=1),
+        )
+        pairs = pairs[_distinct(pairs)]
+        return pairs if len(pairs) <= len(box) else box
+
+    @property
+    def boxed(self) -> bool:
+        """Whether the inner products of all its columns can be held."""
+        return self.integer and (self._alike or len(self.first) <= _BOXED_CLASSES)
+
+    @cached_property
+    def _alike(self) -> bool:
+        """Whether every factor treats all classes of cells alike, so that one pair stands for all."""
+        return all(_treats_alike(factor, len(self.first)) for factor in self.distinct)
+
     @property
     def is_unsigned(self) -> bool:
         """Whether no factor has a negative entry."""
@@ -146,14 +184,20 @@ def _largest_difference(blocks: Blocks, attributes: Sequence[Attribute], p: int,
     unsigned = overlap or all(attribute.is_unsigned for attribute in attributes)
     column, _ = _largest(blocks, attributes, p)
     bound = column * (2 if p == 1 or unsigned else 4)
-    if not unsigned and any(len(attribute.first) > _PAIR_CLASSES for attribute in attributes):
-        return bound, False
+    if not unsigned:
+        signed = _largest_signed(attributes, weights)
+        if signed is not None and (signed.is_exact or _many_pairs(attributes)):
+            power = int(signed.value) * unit
+            return (power, signed.is_exact) if power <= bound else (bound, False)
+        if any(len(attribute.first) > _PAIR_CLASSES for attribute in attributes):
+            return bound, False
     choices = []
     for attribute in attributes:
         pairs = attribute.pairs(p, overlap=overlap)
         if unsigned:  # before expanding: few columns to compare
             directions = np.repeat(np.array([1, 1, -1]), len(attribute.distinct))
             pairs = pairs[undominated(pairs, directions, [])]
+        pairs = pairs[_distinct(pairs)]
         pairs = pairs[extreme(pairs)]
         shift = attribute.column_of[:, None] + len(attribute.distinct) * np.arange(3)
         choices.append(_expand(pairs, shift.T.reshape(-1)))
@@ -169,6 +213,19 @@ def _largest_difference(blocks: Blocks, attributes: Sequence[Attribute], p: int,
     )  # of inner products, relative to the columns
     power = Fraction(found.value) * unit + error
     return (power, found.is_exact) if power <= bound else (bound, False)
+
+
+def _largest_signed(attributes: Sequence[Attribute], weights: Sequence[int]) -> Maximum | None:
+    """The largest distance over the corners of each attribute, exact where they are pairs; None for fractions."""
+    if not all(attribute.boxed for attribute in attributes):
+        return None
+    choices = [attribute.corners() for attribute in attributes]
+    return largest_corner(choices, [attribute.column_of for attribute in attributes], weights)
+
+
+def _many_pairs(attributes: Sequence[Attribute]) -> bool:
+    """Whether the pairs of all attributes are too many to be compared in combination."""
+    return math.prod(len(attribute.first) for attribute in attributes) > _COMBINED
 
 
 def _rounding(attributes: Sequence[Attribute], products: int) -> Fraction:
@@ -226,6 +283,25 @@ def _is_small(blocks: Blocks, attributes: Sequence[Attribute]) -> bool:
     fits = all(op.abs_entry_max() * rows < 2**62 for op, _ in blocks)  # else in Python integers, slowly
     work = rows * classes**2
     return classes <= _SMALL_PRODUCT and cells <= 64 * _SMALL_PRODUCT and work <= 2**32 and fits
+
+
+def _treats_alike(factor: LinearOperator, classes: int) -> bool:
+    """Whether the matrix, over so many classes of cells, is Total, Identity or Centring."""
+    if isinstance(factor, Product) and isinstance(factor.right, Partition):
+        return (
+            isinstance(factor.left, Centring)
+            and factor.left.n == classes
+            and _treats_alike(factor.right, classes)
+        )
+    if isinstance(factor, Partition):
+        return factor.shape[0] == classes and factor.classes.min() >= 0 and bool(factor.sizes.all())
+    return isinstance(factor, (Total, Identity, Centring))
+
+
+def _distinct(choices: Choices) -> np.ndarray:
+    """Indices of the choices of different numbers."""
+    columns = [np.unique(column, return_inverse=True)[1].reshape(-1) for column in choices.values.T]
+    return representatives(joint_classes([choices.attained.astype(np.int64), *columns]))
 
 
 def _is_unsigned(op: LinearOperator) -> bool:

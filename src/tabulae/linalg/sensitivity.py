@@ -72,6 +72,7 @@ def weighted_sensitivity(
     Fraction(5, 6)
     """
     from tabulae.linalg.column_pairs import largest_column, largest_pair
+    from tabulae.linalg.contrast_pairs import largest_in_contrasts
     from tabulae.linalg.kron_sensitivity import largest_in_products
     from tabulae.linalg.signed_sums import without_sums
 
@@ -89,7 +90,9 @@ def weighted_sensitivity(
     parts = [part for op, weight in plain for part in take_apart(op, weight, p)]
     if not parts:
         return Sensitivity(0, p, is_exact=True)
-    found = largest_in_products(parts, p, replace=replace)
+    found = largest_in_contrasts(parts, replace=replace) if p == 2 else None
+    if found is None:
+        found = largest_in_products(parts, p, replace=replace)
     if found is None:
         found = largest_pair(parts, p) if replace else largest_column(parts, p)
     power, is_exact = found

@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from itertools import combinations
 
 from tabulae.errors import InvalidArgument, Unsupported
@@ -147,6 +148,10 @@ class Workload:
         >>> [(c, [factor.shape for factor in factors]) for c, factors in Workload.of(Prefix(4)).gram_terms()]
         [(1.0, [(4, 4)])]
         """
+        return list(self._gram_terms)
+
+    @cached_property
+    def _gram_terms(self) -> tuple[GramTerm, ...]:
         totals: dict[tuple[tuple[LinearOperator, ...], tuple[LinearOperator, ...]], Fraction] = {}
         for table in self.tables:
             sides = [(term.coefficient, term.over(self.domain)) for term in table.terms]
@@ -155,11 +160,11 @@ class Workload:
                     weight = table.weight**2 * left_coefficient * right_coefficient
                     totals[left, right] = totals.get((left, right), Fraction(0)) + weight
         crossed: dict[tuple[LinearOperator, LinearOperator], LinearOperator] = {}
-        return [
+        return tuple(
             (float(total), tuple(_cross(a, b, crossed) for a, b in zip(left, right, strict=True)))
             for (left, right), total in totals.items()
             if total
-        ]
+        )
 
     def merge(self) -> tuple[Workload, tuple[Partition, ...]]:
         """The same queries over merged cells: categories that no table tells apart become one.
@@ -172,10 +177,8 @@ class Workload:
         >>> merged.domain.shape, partition.classes
         ((3,), array([0, 0, 1, 2]))
         """
-        asked = [
-            list(dict.fromkeys(term.over(self.domain)[axis] for table in self.tables for term in table.terms))
-            for axis in range(len(self.domain.attributes))
-        ]
+        products = [term.over(self.domain) for table in self.tables for term in table.terms]
+        asked = [list(dict.fromkeys(factors)) for factors in zip(*products, strict=True)]
         partitions = tuple(merge_columns(operators) for operators in asked)
         merged = tuple(
             {operator: merged_factor(operator, partition) for operator in operators}

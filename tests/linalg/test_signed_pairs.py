@@ -1,0 +1,115 @@
+"""Distances of columns of products with entries of both signs: never below the true ones, and where exact."""
+
+from __future__ import annotations
+
+import itertools
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tabulae.linalg import (
+    Centring,
+    Dense,
+    Identity,
+    Kron,
+    LinearOperator,
+    Partition,
+    Product,
+    Total,
+    kron_sensitivity,
+    signed_pairs,
+    weighted_sensitivity,
+)
+
+Blocks = list[tuple[LinearOperator, Fraction]]
+CLASSES = Partition([0, 1, 1, 2, 0])
+
+
+def _by_hand(blocks: Blocks) -> Fraction:
+    columns = [(op.dense().astype(object), weight) for op, weight in blocks]
+    pairs = itertools.combinations(range(blocks[0][0].shape[1]), 2)
+    return max(
+        sum((w * Fraction(int(((c[:, j] - c[:, k]) ** 2).sum())) for c, w in columns), Fraction(0))
+        for j, k in pairs
+    )
+
+
+def _groups(bases: list[LinearOperator], weights: list[Fraction]) -> Blocks:
+    """One product for each set of attributes: its bases there, totals elsewhere."""
+    sets = itertools.product([False, True], repeat=len(bases))
+    return [
+        (Kron([b if inside else Total(b.shape[1]) for b, inside in zip(bases, s, strict=True)]), weight)
+        for s, weight in zip(sets, weights, strict=False)
+    ]
+
+
+WEIGHTS = st.lists(st.fractions(0, 4, max_denominator=8), min_size=8, max_size=8).filter(lambda w: any(w[1:]))
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(st.lists(st.integers(2, 5), min_size=2, max_size=3), WEIGHTS)
+def test_centrings_are_exact(sizes: list[int], weights: list[Fraction]) -> None:
+    """Also where only pairs that differ in some attributes are furthest apart, as for two categories."""
+    blocks = _groups([Centring(n) for n in sizes], weights)
+    found = weighted_sensitivity(blocks, 2, "replace")
+    assert found.is_exact
+    assert found.power == _by_hand(blocks)
+
+
+@settings(max_examples=40, deadline=None, derandomize=True)
+@given(st.integers(0, 2**32 - 1), WEIGHTS)
+def test_corners_bound_every_pair(seed: int, weights: list[Fraction]) -> None:
+    """By all corners, by each product's own, and in boxes: never below the truth, never above 4 columns."""
+    rng = np.random.default_rng(seed)
+    bases: list[LinearOperator] = [
+        Dense(rng.integers(-9, 10, (3, 4))),
+        Centring(3),
+        Dense(rng.integers(-4, 5, (2, 5))),
+    ]
+    blocks = _groups(bases, weights)
+    truth = _by_hand(blocks)
+    column = weighted_sensitivity(blocks, 2).power
+    limits = [{"_COMBINED": 0}, {"_COMBINED": 0, "_PAIR_CLASSES": 0}]
+    with pytest.MonkeyPatch.context() as patch:
+        for limit in limits:
+            for name, value in limit.items():
+                patch.setattr(kron_sensitivity, name, value)
+            for corners in (signed_pairs.CORNERS, 1):
+                patch.setattr(signed_pairs, "CORNERS", corners)
+                found = weighted_sensitivity(blocks, 2, "replace")
+                assert truth <= found.power <= 4 * column
+                if found.is_exact:
+                    assert found.power == truth
+
+
+def test_classes_alike_are_compared_once() -> None:
+    """Centrings over classes of many cells, beside totals and the same classes' counts."""
+    bases: list[LinearOperator] = [Product(Centring(3), CLASSES), Centring(4)]
+    blocks = [
+        *_groups(bases, [Fraction(1), Fraction(1, 3), Fraction(2), Fraction(1, 7)]),
+        (Kron([CLASSES, Identity(4)]), Fraction(5)),
+    ]
+    found = weighted_sensitivity(blocks, 2, "replace")
+    assert found.is_exact
+    assert found.power == _by_hand(blocks)
+
+
+def test_thousands_of_categories() -> None:
+    """A sum over 5,000 x 4,000 cells, by hand: two cells that differ in both attributes, or in one."""
+    n, m = 5000, 4000
+    blocks = _groups(
+        [Centring(n), Centring(m)], [Fraction(1), Fraction(1, n), Fraction(1, m), Fraction(1, n * m)]
+    )
+    found = weighted_sensitivity(blocks, 2, "replace")
+    assert found.is_exact
+    # |u|^2 = n(n-1) and <u, v> = -n: 2m in the first's group, 2n in the second's; in both, 2(n-1)(m-1) - 2 if both
+    # differ, 2 n (m - 1) or 2 m (n - 1) if one does; the order of the blocks is (), (m), (n), (n, m)
+    both = (
+        Fraction(2 * m * m, n) + Fraction(2 * n * n, m) + Fraction(2 * n * m * ((n - 1) * (m - 1) - 1), n * m)
+    )
+    first = Fraction(2 * n * n, m) + Fraction(2 * n * n * m * (m - 1), n * m)
+    second = Fraction(2 * m * m, n) + Fraction(2 * m * m * n * (n - 1), n * m)
+    assert found.power == max(both, first, second)
