@@ -190,7 +190,7 @@ def _plan(spec: Spec, partial: Path, plan_file: str | PathLike[str] | None, say:
 
 
 def _check_publishable(ready: Plan) -> None:
-    """Compute all that will be published once, on zeros: what cannot be computed must not be paid for."""
+    """Compute all that will be published once, on made-up answers: what cannot be computed must not be paid for."""
     expected = {row.table: asdict(row) for row in ready.table_errors}
     tables = publish(rehearse(ready), ready.spec.workload, ready.level)
     numbers = [np.concatenate([t.estimate, t.std_error, t.half_width]) for t in tables]

@@ -130,9 +130,9 @@ def plan(spec_path: Path, save: Path | None, json: bool) -> None:
         together + (f"; no strategy beats {_number(made.bound)}" if made.bound else ""), markup=False
     )
     if spec.open_budget:
+        line = f'budget = "{float(made.spec.loss.amount):.4g}"'
         console.print(
-            f'This is the smallest budget that meets the targets. To release, write budget = "{float(made.spec.loss.amount):.4g}"',
-            markup=False,
+            f"This is the smallest budget that meets the targets. To release, write {line}", markup=False
         )
     if save is not None:
         console.print(

@@ -125,12 +125,15 @@ def _records_path(plan: Plan) -> Path:
 
 
 def rehearse(plan: Plan) -> Estimate:
-    """Estimates from measurements that are all zero: whether everything public can be computed, before it is paid."""
+    """Estimates from made-up measurements: whether everything public can be computed, before it is paid.
+
+    They contradict each other, as real ones do, so that a solver that takes steps has steps to take.
+    """
     strategy, spec = plan.strategy, plan.spec
     laws = strategy.laws(spec.loss, spec.neighbours, spec.rows_per_unit)
-    zeros = np.zeros(strategy.rows, dtype=np.int64)
+    values = np.resize(np.array([1, 0, -1, 0, 0], dtype=np.int64), strategy.rows)
     return reconstruct(
-        plan, (Measurement(strategy, zeros, laws, spec.loss, spec.neighbours, rehearsal=True),)
+        plan, (Measurement(strategy, values, laws, spec.loss, spec.neighbours, rehearsal=True),)
     )
 
 

@@ -174,7 +174,8 @@ def plan(spec: Spec | str | PathLike[str]) -> Plan:
         spec.workload,
         noise=method.noise,
         method=method.select,
-        neighbours=spec.neighbours,
+        # Units of several rows may differ in how many rows they have: then the total is not public, columns count too.
+        neighbours=spec.neighbours if spec.rows_per_unit == 1 else "add-remove",
         objective=spec.targets or method.objective,
         time_limit=method.time_limit,
         seed=method.seed,

@@ -141,7 +141,7 @@ def test_replayed_measurements_move_no_further_than_declared(
     made, one = values[0]
     p = made.strategy.norm
     moved = sum(
-        Fraction(int((abs(a - b) ** p).sum()), 2 ** (p * block.exponent)) / block.scale
+        Fraction(int((abs(a - b).astype(object) ** p).sum()), 2 ** (p * block.exponent)) / block.scale
         for a, b, block in zip(one, values[1][1], made.strategy.blocks, strict=True)
     )
     assert moved <= made.strategy.sensitivity(neighbours, made.spec.rows_per_unit).power
@@ -160,7 +160,7 @@ def test_the_declared_sensitivity_is_reached(village: Path) -> None:
     rows = [("FM"[sex], int(age), "abc"[race])] * 9
     _, one = _replayed(_people(village.parent, "one", rows), "add-remove")
     moved = sum(
-        Fraction(int(((a - b) ** 2).sum()), 4**block.exponent) / block.scale
+        Fraction(int(((a - b).astype(object) ** 2).sum()), 4**block.exponent) / block.scale
         for a, b, block in zip(one, without, strategy.blocks, strict=True)
     )
     assert moved == strategy.sensitivity("add-remove", K).power == K**2 * max(powers)

@@ -14,7 +14,7 @@ from hypothesis.extra.numpy import arrays
 from tabulae.errors import InvalidArgument
 from tabulae.strategy.bounds import svd_bound_kron
 from tabulae.strategy.opt0_gaussian import nonsingular_optimum, opt0_gaussian
-from tabulae.strategy.opt_kron import opt_kron
+from tabulae.strategy.opt_kron import KnownFactors, opt_kron
 from tabulae.strategy.p_identity import opt0_laplace
 
 SIGMA = 4.224678889326836
@@ -251,6 +251,31 @@ def test_same_seed_same_strategy_and_copies_of_matrices_do_not_matter(noise):
     for A, B in zip(first.factors, second.factors, strict=True):
         np.testing.assert_array_equal(A, B)
     assert (first.loss, first.lower, first.sweeps) == (second.loss, second.lower, second.sweeps)
+
+
+def test_rows_bound_every_attribute_on_its_own():
+    terms = tables((24, 20), [(0, 1), (0,), (1,)], own=[prefix(24), prefix(20)])
+    losses = []
+    for rows in ((0, 0), (1, 2), (2, 4), (None, None)):
+        best = opt_kron(terms, "laplace", rows=rows)
+        for A, limit in zip(best.factors, rows, strict=True):
+            assert limit is None or A.shape[0] - A.shape[1] <= limit
+        losses.append(best.loss)
+    assert all(more <= fewer * 1.001 for fewer, more in itertools.pairwise(losses))
+    with pytest.raises(InvalidArgument, match="2 attributes"):
+        opt_kron(terms, "laplace", rows=(1,))
+
+
+@NOISES
+def test_known_factors_and_no_certificate_change_nothing_else(noise):
+    known = KnownFactors()
+    for own in ([prefix(9), np.eye(7)], [prefix(9), np.eye(7)], [np.eye(9), np.eye(7)]):
+        terms = tables((9, 7), [(0, 1)], own=own)
+        usual, kept = opt_kron(terms, noise), opt_kron(terms, noise, known=known, certify=False)
+        assert kept.lower is None
+        for A, B in zip(usual.factors, kept.factors, strict=True):
+            np.testing.assert_array_equal(A, B)
+    assert len(known.factors) == 3
 
 
 @NOISES

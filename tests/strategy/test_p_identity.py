@@ -64,6 +64,21 @@ def test_gradient_equals_finite_differences(p, n):
     np.testing.assert_allclose(gradient.ravel(), numeric, rtol=1e-4, atol=1e-5 * np.abs(numeric).max())
 
 
+@pytest.mark.parametrize("free", [0.01, 2.0, 500.0])
+def test_a_free_total_is_in_objective_and_gradient(free):
+    rng = np.random.default_rng(11)
+    theta, W = rng.random((3, 6)), rng.standard_normal((7, 6))
+    V, A = W.T @ W, p_identity(theta)
+    loss, gradient = p_identity_loss(theta, V, free)
+    assert loss == pytest.approx(np.trace(np.linalg.solve(A.T @ A + free, V)), rel=1e-9)
+    numeric = approx_fprime(theta.ravel(), lambda x: p_identity_loss(x.reshape(3, 6), V, free)[0], 1e-7)
+    np.testing.assert_allclose(gradient.ravel(), numeric, rtol=1e-4, atol=1e-5 * np.abs(numeric).max())
+    best = full_optimum(V, start=theta, free=free)
+    assert best.loss <= loss
+    X = best.strategy.T @ best.strategy + free
+    assert best.loss == pytest.approx(np.trace(np.linalg.solve(X, V)), rel=1e-9)
+
+
 GOLDEN = [  # the lower of HDMM Table 4 (5.55, 8.07, 5.32, 7.35, 5.88, 6.34) and what has been found since
     (all_range(64), 5.5525),
     (all_range(256), 8.0536),

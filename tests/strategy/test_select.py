@@ -163,9 +163,12 @@ def test_bad_options_are_refused(options: dict[str, object], error: type[Excepti
 
 
 def test_opt0_says_when_a_workload_is_too_large_for_it() -> None:
-    wl = tb.Workload.marginals(tb.Domain({"a": 100, "b": 100}), ways=[2])
+    domain = tb.Domain({"a": 100, "b": 100})
     with pytest.raises(Unsupported, match="kron"):
-        tb.select(wl, method="opt0")
+        tb.select(tb.Workload.marginals(domain, ways=[2]), noise="laplace", method="opt0")
+    prefixes = tb.Workload(domain, [tb.Table("all", {"a": tb.Prefix(100), "b": tb.Prefix(100)})])
+    with pytest.raises(Unsupported, match="kron"):
+        tb.select(prefixes, method="opt0")
 
 
 def test_gaussian_noise_under_pure_privacy_is_refused() -> None:

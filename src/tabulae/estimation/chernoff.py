@@ -13,18 +13,23 @@ from .spread import Spread
 
 
 def gaussian_bound(spread: Spread, level: float) -> np.ndarray:
-    """``h = tau sqrt(2 log(2 / alpha))`` with tau^2 the sub-Gaussian proxy of S.
+    """``h = tau sqrt(2 log(2 / alpha))`` with tau^2 the sub-Gaussian proxy of S."""
+    return spread.deviation * gaussian_factor(spread.laws, level)
+
+
+def gaussian_factor(laws: Sequence[NoiseLaw], level: float) -> float:
+    """h in standard deviations of S, whatever its coefficients: ``sqrt(2 r log(2 / alpha))``.
 
     The discrete Gaussian of parameter sigma^2 is sub-Gaussian with that proxy (Canonne, Kamath, Steinke 2020,
     Fact 19); rounding adds at most half a step: proxy (sigma + 1/2)^2. The law's variance never exceeds the
-    parameter, so the proxy of S is s^2 times the largest ratio among the blocks.
+    parameter, so the proxy of S is s^2 times the largest ratio r among the blocks.
     """
     ratios = []
-    for law in spread.laws:
+    for law in laws:
         sigma = math.sqrt(float(law.parameter))
         proxy = (sigma + 0.5) ** 2 if law.name == "rounded-gaussian" else sigma**2
         ratios.append(proxy / law.variance_of_law)
-    return spread.deviation * math.sqrt(2 * math.log(2 / (1 - level)) * max(ratios))
+    return math.sqrt(2 * math.log(2 / (1 - level)) * max(ratios))
 
 
 def tail_bound(

@@ -8,7 +8,8 @@ An answer's error is ``S = sum_j z_j e_j`` with independent discrete noise e_j. 
   ``P(|S| <= h)`` by Selberg's minorant of an interval (see :mod:`.minorant`): a normal (or Laplace-mixture)
   limit with its error proven and paid for. Its price is about ``pi / T`` added to the half-width: half a step
   of the grid for Gaussian noise.
-* **conservative** - a Chernoff bound, valid always.
+* **conservative** - a Chernoff bound, valid always; and what holds where the coefficients are not known, only a bound
+  on the variance (see :mod:`.bounded`).
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ import numpy as np
 
 from ..errors import InvalidArgument
 from ..privacy import DiscreteLaplace, NoiseLaw
-from ..strategy import Profile
+from ..strategy import Profile, VarianceBound
+from .bounded import bounded_half_widths
 from .chernoff import gaussian_bound, laplace_bound, tail_bound
 from .iid_sum import smallest_half_width
 from .minorant import gaussian_half_width, laplace_half_width
@@ -40,7 +42,7 @@ class HalfWidths:
 
 
 def half_widths(
-    profile: Profile, laws: Sequence[NoiseLaw], steps: Sequence[float], level: float
+    profile: Profile | VarianceBound, laws: Sequence[NoiseLaw], steps: Sequence[float], level: float
 ) -> HalfWidths:
     """Half-widths h with ``P(|S| <= h) >= level`` for each query of a profile.
 
@@ -51,6 +53,9 @@ def half_widths(
     """
     if not 0 < level < 1:
         raise InvalidArgument(f"the level of an interval lies between 0 and 1, not {level!r}")
+    if isinstance(profile, VarianceBound):
+        widths = bounded_half_widths(profile.variance, laws, level)
+        return HalfWidths(widths * _SLACK, np.full(widths.shape, CONSERVATIVE, dtype="<U12"))
     if profile.blocks is not None:
         laws, steps = [laws[b] for b in profile.blocks], [steps[b] for b in profile.blocks]
     laplace = isinstance(laws[0], DiscreteLaplace)

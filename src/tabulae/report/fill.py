@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tabulae.linalg import Identity, Product, Total
+from tabulae.linalg import Contrasts, Identity, LinearOperator, Product, Stack, Total
 from tabulae.privacy import NoiseLaw
 from tabulae.release import Release
 from tabulae.report.pictures import picture_of
@@ -35,6 +35,17 @@ _METHODS = {
     "opt0": "OPT_0 (one matrix, optimised as a whole)",
     "kron": "OPT_kron (one product of matrices, optimised attribute by attribute)",
     "union": "OPT_+ (a product of optimised matrices for each group of tables)",
+    "residual": "residual planner (for each set of attributes, what its tables ask beyond those of its subsets)",
+}
+_ONE_SIDED = (
+    "standard errors and intervals are those of plain least squares, the intervals cut at zero and widened to be "
+    "symmetric about the estimate"
+)
+_ESTIMATES = {
+    "least-squares": "by least squares, so that all tables agree with each other",
+    "non-negative": "by least squares among counts that are nowhere below zero, so that all tables agree; "
+    + _ONE_SIDED,
+    "pgm": "through a graphical model, so that no count is below zero and all tables agree; " + _ONE_SIDED,
 }
 _MORE_DELTAS = (Fraction(1, 10**9), Fraction(1, 10**6))
 _LAW_WORDS = {
@@ -137,7 +148,12 @@ def _strategy(release: Release) -> StrategyView:
         _block(block, law, release.domain)
         for block, law in zip(strategy.blocks, measurement.laws, strict=True)
     )
-    return StrategyView(_METHODS.get(strategy.method, strategy.method), blocks, strategy.certificate)
+    return StrategyView(
+        _METHODS.get(strategy.method, strategy.method),
+        blocks,
+        strategy.certificate,
+        _ESTIMATES[release.spec.method.estimate],
+    )
 
 
 def _block(block: Block, law: NoiseLaw, domain: Domain) -> BlockView:
@@ -145,11 +161,12 @@ def _block(block: Block, law: NoiseLaw, domain: Domain) -> BlockView:
     pictures: list[MatrixPicture] = []
     undrawn: list[str] = []
     asked: list[str] = []
-    for attribute, factor in zip(domain.attributes, block.terms[0][1], strict=True):
+    classes = isinstance(block.query, (Contrasts, Stack))  # too many matrices to draw
+    for attribute, factor in zip(domain.attributes, _finest(block), strict=True):
         if isinstance(factor, Total) or factor.shape[0] == 1:
             continue
         asked.append(attribute.name)
-        picture = None if explicit else picture_of(attribute.name, factor)
+        picture = None if explicit or classes else picture_of(attribute.name, factor)
         if picture is None:
             undrawn.append(attribute.name)
         else:
@@ -167,10 +184,16 @@ def _block(block: Block, law: NoiseLaw, domain: Domain) -> BlockView:
     )
 
 
+def _finest(block: Block) -> list[LinearOperator]:
+    """For each attribute the matrix with most rows among those that the block is made of."""
+    sides = zip(*(factors for _, factors in block.terms), strict=True)
+    return [max(side, key=lambda factor: factor.shape[0]) for side in sides]
+
+
 def _measures(block: Block, domain: Domain, asked: list[str]) -> str:
     if not asked:
         return "the total"
-    factors = dict(zip((a.name for a in domain.attributes), block.terms[0][1], strict=True))
+    factors = dict(zip((a.name for a in domain.attributes), _finest(block), strict=True))
     plain = all(isinstance(factors[name], Identity) for name in asked)
     return " by ".join(asked) if plain else "weighted counts over " + " by ".join(asked)
 

@@ -163,11 +163,15 @@ class BlockView:
 
 @dataclass(frozen=True)
 class StrategyView:
-    """The strategy: the method that chose it, its blocks, and its proven relative gap to the best, if any."""
+    """The strategy: the method that chose it, its blocks, and its proven relative gap to the best, if any.
+
+    ``estimate`` says in words how the tables follow from the blocks' noisy answers.
+    """
 
     method: str
     blocks: tuple[BlockView, ...]
     certificate: float | None = None
+    estimate: str = "by least squares, so that all tables agree with each other"
 
 
 @dataclass(frozen=True)

@@ -12,19 +12,21 @@ from .problems import Problems, listed, nearest, shown
 from .sections import NOT_YET, Document
 from .shape import TARGETS, MethodSection, PrivacySection
 
-METHODS = ("identity", "workload", "opt0", "kron", "union", "hdmm", "auto")
+METHODS = (
+    "identity", "workload", "opt0", "kron", "union", "marginals", "optimised-marginals", "residual", "hdmm", "auto",
+)  # fmt: skip
 """The names that ``method.select`` accepts."""
 
 LATER_METHODS = (
-    "hierarchical", "hb", "wavelet", "greedy-h", "fourier", "datacube", "marginals", "eigen",
-    "eigen-separation", "principal-vectors", "residual",
+    "hierarchical", "hb", "wavelet", "greedy-h", "fourier", "datacube", "eigen",
+    "eigen-separation", "principal-vectors",
 )  # fmt: skip
 """Names that the document has for ``method.select`` and this version cannot honour."""
 
-ESTIMATORS = ("least-squares",)
+ESTIMATORS = ("least-squares", "non-negative", "pgm")
 """The names that ``method.estimate`` accepts."""
 
-LATER_ESTIMATORS = ("non-negative", "pgm", "gls", "topdown", "bluedown")
+LATER_ESTIMATORS = ("gls", "topdown", "bluedown")
 """Names that the document has for ``method.estimate`` and this version cannot honour."""
 
 _NOISE: dict[str, tuple[Literal["gaussian", "laplace"], ...]] = {

@@ -3,7 +3,10 @@
 from ._select import METHODS, baseline, select
 from .bound import lower_bound
 from .error import ExpectedError, error_under, expected_error
-from .information import Information, Profile, information
+from .explicit_information import merges
+from .information import Information, Profile, VarianceBound, information
+from .iterative_information import IterativeInformation
+from .local_information import LocalInformation
 from .objective import Targets
 from .serial import describe_strategy, read_strategy, strategy_digest
 from .strategy import Block, Candidate, NoiseKind, Strategy, law_variances, nominal_variances, products
@@ -14,10 +17,13 @@ __all__ = [
     "Candidate",
     "ExpectedError",
     "Information",
+    "IterativeInformation",
+    "LocalInformation",
     "NoiseKind",
     "Profile",
     "Strategy",
     "Targets",
+    "VarianceBound",
     "baseline",
     "describe_strategy",
     "error_under",
@@ -25,6 +31,7 @@ __all__ = [
     "information",
     "law_variances",
     "lower_bound",
+    "merges",
     "nominal_variances",
     "products",
     "read_strategy",

@@ -13,7 +13,10 @@ from .bound import unit_bound
 from .classic import identity_strategy, workload_strategy
 from .hdmm import kron_strategy, opt0_strategy
 from .loss import unit_rmse
+from .marginals import marginals_strategy
 from .objective import Objective, Targets, minimax
+from .optimised_marginals import optimised_marginals_strategy
+from .residual import residual_strategy
 from .settings import Settings, check_groups, check_rows
 from .strategy import Candidate, NoiseKind, Strategy
 from .threads import threads_for
@@ -27,10 +30,13 @@ SINGLE: dict[str, Method] = {
     "opt0": opt0_strategy,
     "kron": kron_strategy,
     "union": union_strategy,
+    "marginals": marginals_strategy,
+    "residual": residual_strategy,
+    "optimised-marginals": optimised_marginals_strategy,
 }
 FAMILIES: dict[str, tuple[str, ...]] = {
-    "hdmm": ("identity", "kron", "opt0", "union"),
-    "auto": ("identity", "kron", "opt0", "union", "workload"),
+    "hdmm": ("identity", "kron", "marginals", "opt0", "union"),
+    "auto": ("identity", "residual", "kron", "marginals", "optimised-marginals", "opt0", "union", "workload"),
 }
 """The methods that a family tries, in this order: what is cheap first, so that little time still finds much."""
 
@@ -61,9 +67,10 @@ def select(
     Arguments:
         workload: the tables wanted, weights included.
         noise: "gaussian" (zCDP, approximate DP) or "laplace" (pure DP).
-        method: "identity", "workload", "opt0" (one explicit matrix), "kron" (one Kronecker product), "union"
+        method: "identity", "workload", "opt0" (the tables as a whole), "kron" (one Kronecker product), "union"
             (one product for each group of tables), "marginals" (weighted marginals), "residual" (the residual
-            planner), "hdmm" (best of HDMM's operators) or "auto" (best of all that finish).
+            planner), "optimised-marginals" (marginals of optimised queries, Laplace noise), "hdmm" (best of
+            HDMM's operators) or "auto" (best of all that finish).
         neighbours: "add-remove" or "replace"; sensitivities follow it.
         objective: "total" (weighted squared error), "max" (the largest variance of a query, times its table's
             squared weight), or :class:`Targets` (what meets all of them at the smallest budget).
@@ -156,10 +163,11 @@ def _select_minimax(
 def _best_of(names: tuple[str, ...], workload: Workload, settings: Settings) -> Strategy:
     """Run the named methods; keep the one with the least expected error, and the score of all."""
     best: tuple[float, Strategy] | None = None
+    lower = 0.0  # what any of the methods proved, whichever wins
     scores: list[Candidate] = []
     for name in names:
         started = time.monotonic()
-        reason = None if best is None else _needless(*best, workload, settings)
+        reason = None if best is None else _needless(*best, lower, workload, settings)
         if reason is not None:
             scores.append(Candidate(name, None, 0.0, f"not started: {reason}"))
             continue
@@ -167,42 +175,56 @@ def _best_of(names: tuple[str, ...], workload: Workload, settings: Settings) -> 
             with threads_for(workload):
                 strategy = SINGLE[name](workload, settings)
             rmse = unit_rmse(strategy, workload, settings.neighbours)
-        except (Unsupported, NotEstimable) as refusal:  # the latter where weights differ beyond all precision
+        except (Unsupported, NotEstimable) as caught:
+            refusal = _too_faint(name) if isinstance(caught, NotEstimable) else caught
             if len(names) == 1:
-                raise
+                raise refusal from None
             scores.append(Candidate(name, None, time.monotonic() - started, str(refusal)))
             continue
         scores.append(Candidate(name, rmse, time.monotonic() - started))
+        lower = max(lower, strategy.lower or 0.0)
         if best is None or rmse < best[0]:
             best = rmse, strategy
     if best is None:
         raise Unsupported(
             "no method can serve this workload:\n" + "\n".join(f"  {c.method}: {c.note}" for c in scores)
         )
-    return replace(best[1], candidates=tuple(scores))
+    return replace(best[1], lower=lower or None, candidates=tuple(scores))
 
 
-def _needless(rmse: float, best: Strategy, workload: Workload, settings: Settings) -> str | None:
+def _too_faint(name: str) -> Unsupported:
+    """Why a strategy does not determine the tables that it was chosen for."""
+    return Unsupported(
+        f"{name} would measure some of these tables so faintly beside others that rounding hides them: their weights "
+        'differ beyond all precision. Bring the weights closer together, or choose "workload"'
+    )
+
+
+def _needless(
+    rmse: float, best: Strategy, lower: float, workload: Workload, settings: Settings
+) -> str | None:
     """Why no further method need be tried, or None."""
     if settings.remaining() == 0.0:
         return "the time limit was reached"
-    if best.lower is not None and rmse**2 * workload.queries <= best.lower * (1 + _PROVEN):
+    if rmse**2 * workload.queries <= lower * (1 + _PROVEN):
         return f"{best.method} is proven optimal"
     return None
 
 
 def _lower(strategy: Strategy, workload: Workload, settings: Settings) -> float | None:
     """The best lower bound known on the loss of any strategy for this workload."""
-    if settings.noise != "gaussian" or settings.neighbours != "add-remove":
+    if settings.noise != "gaussian":
         return None
-    bounds = [b for b in (strategy.lower, unit_bound(workload, "svd")) if b is not None]
+    if strategy.method == "opt0" and strategy.lower is not None:
+        return strategy.lower  # of the dual itself, which begins at the SVD bound
+    bounds = [b for b in (strategy.lower, unit_bound(workload, "svd", settings.neighbours)) if b is not None]
     return max(bounds, default=None)
 
 
 def _certificate(strategy: Strategy, workload: Workload, settings: Settings) -> float | None:
     """Relative gap of the total squared error to the best bound known, where that is proven."""
     lower = _lower(strategy, workload, settings)
-    if lower is None:
+    if not lower:  # 0 proves nothing
         return None
     reached = next(c.rmse for c in strategy.candidates if c.method == strategy.method)
     assert reached is not None

@@ -8,17 +8,34 @@ from typing import Literal
 import numpy as np
 
 from ..errors import InvalidArgument, Unsupported
-from ..privacy import PrivacyLoss, calibrate
+from ..linalg import Total
+from ..privacy import PrivacyLoss, calibrate, check_neighbours
 from ..tables import Workload
 from .bounds import svd_bound, svd_bound_kron
 from .hdmm import EXPLICIT_CELLS, dense_grams, explicit_gram
+from .independent_rows import independent_rows
 from .information import EXPLICIT
 from .opt0_gaussian import opt0_gaussian
-from .reduced_rows import outer, reduce_rows, row_count
+from .pair_bounds import (
+    lattice_pair_bound,
+    pair_rows_bound,
+    pair_svd_bound,
+    product_pair_bound,
+    product_pair_svd_bound,
+)
+from .pair_dual import distinct_cells, opt0_pairs
+from .reduced_rows import outer, reduce_rows, row_count, rows_against
+from .row_dual import PieceRows, row_optimum, row_svd_bound
+from .row_strategy import rows_svd_bound, workload_rows
 from .strategy import NoiseKind, products
+from .symmetry import symmetry, symmetry_pays
 from .threads import threads_for
+from .volume_bound import hull_volume_bound, volume_bound
 
 Kind = Literal["svd", "dual"]
+
+_HULL_CELLS = 512  # cells of which a hull is looked for
+_PAIRS = 1024  # cells whose pairs are weighed one by one for a bound: ten seconds
 
 
 def lower_bound(
@@ -33,11 +50,15 @@ def lower_bound(
 
     ``kind="svd"``: ``(sum of singular values of W)^2 / N`` over merged cells, for explicit workloads and
     Kronecker products, unions included where they have at most a few thousand independent rows.
-    ``kind="dual"``: the optimum of the convex dual, for one product or at most 2,048 merged cells; never below
-    the SVD bound. Both bound L2 sensitivity, and so L1 sensitivity (Laplace noise) as well.
+    ``kind="dual"``: the optimum of the convex dual, for one product, at most 2,048 merged cells (or combinations of
+    classes of them that all tables treat alike), or a few thousand distinct rows; never below the SVD bound.
+    Both bound L2 sensitivity, and so L1 sensitivity (Laplace noise) as well. Under replace-one neighbours both are
+    about pairs of cells instead of cells (:mod:`.pair_bounds`), and for marginals at any size the dual is in closed
+    form. Under Laplace noise ``kind="dual"`` also knows the volume bound (:mod:`.volume_bound`), which is about L1
+    sensitivity itself: it is the higher one where several attributes, or groups of them, have tables of their own, and
+    for a few queries over many cells.
 
-    Raises :class:`~tabulae.errors.Unsupported` where the bound cannot be computed for this workload, and under
-    replace-one neighbours, where columns' norms do not bound the sensitivity.
+    Raises :class:`~tabulae.errors.Unsupported` where the bound cannot be computed for this workload.
 
     Reference: HDMM, Theorems 5 and 12; Li and Miklau, "Optimal error of query sets under differentially
     private matrix mechanism" (2013).
@@ -48,9 +69,9 @@ def lower_bound(
     """
     if kind not in ("svd", "dual"):
         raise InvalidArgument(f"kind must be 'svd' or 'dual', not {kind!r}")
-    if neighbours != "add-remove":
-        raise Unsupported("lower bounds are known here for add-remove neighbours only")
-    total = unit_bound(workload, kind)
+    total = unit_bound(workload, kind, neighbours)
+    if noise == "laplace" and kind == "dual":
+        total = max((b for b in (total, *_volumes(workload, neighbours)) if b is not None), default=None)
     if total is None:
         raise Unsupported(
             f"no {kind} bound for {workload.domain.size:,} cells and {workload.queries:,} queries"
@@ -60,10 +81,23 @@ def lower_bound(
     return deviation * math.sqrt(total / workload.queries)
 
 
-def unit_bound(workload: Workload, kind: Kind) -> float | None:
-    """Lower bound on ``||A||_2^2 ||W A^+||_F^2``, or None where it is out of reach."""
+def _volumes(workload: Workload, neighbours: str) -> list[float | None]:
+    """What volumes say under Laplace noise, at unit noise."""
+    merged, _ = workload.merge()
+    bounds = [volume_bound(dense_grams(merged), neighbours)]
+    if merged.domain.size <= _HULL_CELLS:
+        bounds.append(hull_volume_bound(explicit_gram(merged), neighbours))
+    return bounds
+
+
+def unit_bound(workload: Workload, kind: Kind, neighbours: str = "add-remove") -> float | None:
+    """Lower bound on ``||A||_2^2 ||W A^+||_F^2``, or None where it is out of reach.
+
+    ``||A||_2`` is the sensitivity that ``neighbours`` asks for: the largest column, or difference of two columns.
+    """
+    by_pairs = check_neighbours(neighbours) == "replace"
     with threads_for(workload):
-        return _unit_bound(workload, kind)
+        return _unit_pair_bound(workload, kind) if by_pairs else _unit_bound(workload, kind)
 
 
 def _unit_bound(workload: Workload, kind: Kind) -> float | None:
@@ -72,20 +106,91 @@ def _unit_bound(workload: Workload, kind: Kind) -> float | None:
     if kind == "dual":
         if len(terms) == 1:
             return terms[0][0] * math.prod(opt0_gaussian(v, tolerance=1e-6).lower for v in terms[0][1])
-        if merged.domain.size <= EXPLICIT_CELLS:
+        if merged.domain.size <= EXPLICIT_CELLS and not symmetry_pays(merged):
             return opt0_gaussian(explicit_gram(merged), tolerance=1e-6).lower
-        return None
+        return _row_dual(merged)
     try:
         return svd_bound_kron(terms)
     except Unsupported:
         pass
-    if merged.domain.size <= EXPLICIT_CELLS:
+    if merged.domain.size <= EXPLICIT_CELLS and not symmetry_pays(merged):
         return svd_bound(explicit_gram(merged))
-    return _row_space_bound(merged)
+    try:
+        split = symmetry(merged)
+        return row_svd_bound([PieceRows(p) for p in split.pieces], split.sizes)
+    except Unsupported:
+        return _row_space_bound(merged)
+
+
+def _row_dual(workload: Workload) -> float | None:
+    """The dual's optimum for a union of products, by classes or by rows."""
+    try:
+        return row_optimum(*workload_rows(workload)[:2], tolerance=1e-6).lower
+    except Unsupported:
+        return None
+
+
+def _unit_pair_bound(workload: Workload, kind: Kind) -> float | None:
+    """As :func:`_unit_bound`, under replace-one neighbours."""
+    merged, _ = workload.merge()
+    terms = dense_grams(merged)
+    size = merged.domain.size
+    if size == 1:
+        return 0.0  # the number of records is public
+    if len(terms) > 1 or kind == "dual":
+        try:
+            return lattice_pair_bound(terms)
+        except Unsupported:
+            pass
+    if len(terms) == 1:
+        coefficient, factors = terms[0]
+        if kind == "svd":
+            return coefficient * product_pair_svd_bound(factors)
+        columns = [opt0_gaussian(v, tolerance=1e-6).lower for v in factors]
+        pairs = [_pair_dual(v) for v in factors]
+        bound = max(product_pair_bound(columns, pairs), product_pair_svd_bound(factors))
+        return coefficient * (bound if size > _PAIRS else max(bound, _pair_dual(explicit_gram(merged))))
+    if kind == "dual" and size <= _PAIRS:
+        return _pair_dual(explicit_gram(merged))
+    return pair_svd_bound(explicit_gram(merged)) if size <= EXPLICIT_CELLS else _row_space_pair_bound(merged)
+
+
+def _pair_dual(gram: np.ndarray) -> float:
+    """The pair dual's optimum of an explicit workload; 0 where it asks for the total only."""
+    if len(gram) > _PAIRS:
+        return pair_svd_bound(gram)
+    return 0.0 if distinct_cells(gram).count == 1 else opt0_pairs(gram).lower
+
+
+def _row_space_pair_bound(workload: Workload) -> float | None:
+    """The SVD bound under replace from W's independent rows, cells never listed.
+
+    With many rows the total is not projected out: W has one singular value more, and that is at most the largest.
+    """
+    groups = [(products(t.operator(workload.domain)), float(t.weight)) for t in workload.tables]
+    if sum(row_count(terms) for terms, _ in groups) <= EXPLICIT:
+        reduced = [reduce_rows(terms, weight) for terms, weight in groups]
+        total = reduce_rows([(1, tuple(Total(n) for n in workload.domain.shape))], 1.0)
+        sums = np.concatenate([rows_against(group, total)[:, 0] for group in reduced])
+        return pair_rows_bound(outer(reduced), sums, workload.domain.size)
+    try:
+        pieces, sizes, _ = workload_rows(workload)
+    except Unsupported:
+        return None
+    cells = float(sizes.sum())
+    nuclear = math.sqrt(row_svd_bound(pieces, sizes) * cells)
+    grams = [piece.outer(np.ones(len(piece.places))) for piece in pieces]
+    error = max(len(g) * float(np.linalg.norm(g)) for g in grams) * 4 * np.finfo(float).eps
+    largest = math.sqrt(max(float(np.linalg.eigvalsh(g)[-1]) for g in grams) + error)
+    return 2.0 / cells * max(0.0, nuclear - largest) ** 2 * (1 - 1e-12)
 
 
 def _row_space_bound(workload: Workload) -> float | None:
     """The SVD bound from the singular values of W's independent rows, cells never listed."""
+    try:
+        return rows_svd_bound(independent_rows(workload))
+    except Unsupported:  # real-valued queries
+        pass
     groups = [(products(t.operator(workload.domain)), float(t.weight)) for t in workload.tables]
     if sum(row_count(terms) for terms, _ in groups) > EXPLICIT:
         return None

@@ -31,7 +31,8 @@ def dual_bound(gram: np.ndarray, multipliers: np.ndarray) -> float:
     """Lower bound on the loss of any strategy, certified by dual multipliers.
 
     ``(tr (D^1/2 V D^1/2)^1/2)^2 / tr D`` with D = diag(multipliers), rounded down: each eigenvalue is
-    lowered by (n + 4) eps ||D^1/2 V D^1/2||_F, which covers the eigensolver's backward error.
+    lowered by (n + 4) eps ||D^1/2 V D^1/2||_F, which covers the eigensolver's backward error
+    (:func:`lowered_trace`).
 
     ``gram`` is V = W'W (n x n), in squared queries; ``multipliers`` (n,) are non-negative, not all zero.
 
@@ -46,12 +47,23 @@ def dual_bound(gram: np.ndarray, multipliers: np.ndarray) -> float:
     if mu.shape != (V.shape[0],) or not (np.isfinite(mu).all() and (mu >= 0).all() and mu.any()):
         raise InvalidArgument(f"multipliers must be {V.shape[0]} non-negative numbers, not all zero.")
     root = np.sqrt(mu / mu.max())
-    S = V * root * root[:, None]
     n = V.shape[0]
-    margin = (n + 4) * _EPS * float(np.linalg.norm(S))
-    values = sl.eigvalsh(S, overwrite_a=True, check_finite=False)
-    trace = float(np.sqrt(np.maximum(values - margin, 0.0)).sum())
-    return trace**2 / float(root @ root) * (1 - (4 * n + 8) * _EPS)
+    return lowered_trace(V * root * root[:, None]) ** 2 / float(root @ root) * (1 - (4 * n + 8) * _EPS)
+
+
+def lowered_trace(matrix: np.ndarray, terms: int = 0) -> float:
+    """Lower bound on ``tr M^1/2`` for a positive semi-definite M (n x n) known up to rounding.
+
+    Each eigenvalue is lowered by ``(n + terms + 4) eps ||M||_F``: the eigensolver's backward error, and that of sums
+    of ``terms`` numbers in the entries of M.
+    """
+    return lowered_roots(sl.eigvalsh(matrix, overwrite_a=True, check_finite=False), terms)
+
+
+def lowered_roots(values: np.ndarray, terms: int = 0) -> float:
+    """:func:`lowered_trace` of a matrix whose eigenvalues (n,) have been computed."""
+    margin = (len(values) + terms + 4) * _EPS * float(np.linalg.norm(values))
+    return float(np.sqrt(np.maximum(values - margin, 0.0)).sum())
 
 
 def svd_bound(gram: np.ndarray) -> float:
@@ -91,6 +103,23 @@ def svd_bound_kron(terms: Terms) -> float:
     if len(terms) == 1:
         coefficient, factors = terms[0]
         return float(coefficient * (1 - 4 * len(sizes) * _EPS) * np.prod([svd_bound(V) for V in factors]))
+    lowered, multiplicity = lattice_spectrum(terms)
+    rounding = (multiplicity.size + 4 * len(sizes)) * _EPS
+    return float(multiplicity @ np.sqrt(lowered)) ** 2 / float(np.prod(sizes)) * (1 - rounding)
+
+
+def lattice_spectrum(terms: Terms) -> tuple[np.ndarray, np.ndarray]:
+    """Eigenvalues of a union of marginals, rounded down, and their multiplicities; both (2^d,).
+
+    Position S in binary, first attribute first, is the set of attributes whose categories are contrasted.
+
+    Raises as :func:`svd_bound_kron` does.
+
+    >>> kappa, multiplicity = lattice_spectrum([(1.0, [np.eye(3), np.ones((2, 2))])])
+    >>> kappa.round(9).tolist(), multiplicity.tolist()
+    ([2.0, 0.0, 2.0, 0.0], [1.0, 1.0, 2.0, 2.0])
+    """
+    sizes = kron_sizes(terms)
     shared = {id(V): V for _, factors in terms for V in factors}
     pairs = {key: identity_and_ones(V) for key, V in shared.items()}
     if None in pairs.values():
@@ -104,7 +133,7 @@ def svd_bound_kron(terms: Terms) -> float:
             f"it is computed up to {_LATTICE_ATTRIBUTES}."
         )
     parts = np.array([[pairs[id(V)] for V in factors] for _, factors in terms], dtype=np.float64)
-    return _lattice_bound(np.array([c for c, _ in terms]), parts, np.array(sizes, dtype=np.float64))
+    return _lattice(np.array([c for c, _ in terms]), parts, np.array(sizes, dtype=np.float64))
 
 
 def kron_sizes(terms: Terms) -> tuple[int, ...]:
@@ -148,7 +177,7 @@ def identity_and_ones(V: np.ndarray) -> tuple[float, float, float] | None:
     return diagonal + (n - 1) * b, diagonal - b, abs(diagonal) + (n - 1) * abs(b)
 
 
-def _lattice_bound(coefficients: np.ndarray, parts: np.ndarray, sizes: np.ndarray) -> float:
+def _lattice(coefficients: np.ndarray, parts: np.ndarray, sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Theorem 12 with rounding margin; ``parts`` (k, d, 3) holds each factor's eigenvalues.
 
     Attributes are folded in from the last: terms that agree on all earlier ones are added up first, so a
@@ -171,6 +200,4 @@ def _lattice_bound(coefficients: np.ndarray, parts: np.ndarray, sizes: np.ndarra
     for n in sizes[::-1]:
         multiplicity = np.concatenate([multiplicity, multiplicity * (n - 1)])
     signed, absolute = kappa[b""]
-    lowered = np.maximum(signed - (k + 4 * d) * _EPS * absolute, 0.0)
-    trace = float(multiplicity @ np.sqrt(lowered))
-    return trace**2 / float(np.prod(sizes)) * (1 - (2.0**d + 4 * d) * _EPS)
+    return np.maximum(signed - (k + 4 * d) * _EPS * absolute, 0.0), multiplicity

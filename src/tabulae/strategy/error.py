@@ -19,7 +19,8 @@ class ExpectedError:
 
     ``tse`` is the total squared error ``sum_t weight_t^2 sum_q Var(q)`` and ``rmse = sqrt(tse / m)``, as in
     HDMM; ``tables`` maps each table to its own unweighted root mean squared error, in counts;
-    ``max_variance`` is the largest variance of a single unweighted query.
+    ``max_variance`` is the largest variance of a single unweighted query. All are upper bounds where least squares
+    takes the route ``iterative``.
     """
 
     tse: float

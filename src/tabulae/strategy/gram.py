@@ -33,6 +33,17 @@ def checked_gram(gram: np.ndarray, what: str = "gram") -> np.ndarray:
     return array
 
 
+def is_definite(gram: np.ndarray) -> bool:
+    """Whether a symmetric matrix other than 0 is, up to rounding, positive semi-definite."""
+    if not gram.any():
+        return False
+    try:
+        np.linalg.cholesky(gram + 1e-10 * np.abs(gram).max() * np.eye(len(gram)))
+    except np.linalg.LinAlgError:
+        return False
+    return True
+
+
 @dataclass(frozen=True)
 class DistinctCells:
     """The c distinct non-zero cells among n: ``classes[j]`` is the class of cell j, -1 where all is zero.

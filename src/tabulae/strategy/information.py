@@ -4,14 +4,17 @@ With blocks ``(A_i, v_i)`` the information operator is ``P = sum_i A_i' A_i / v_
 least squares answers a table W by ``Z y`` with ``Z = W P^+ A' S^-1``; its covariance is ``W P^+ W'``.
 :func:`information` picks by structure, and ``.route`` says which it took:
 
-===========  ============================================  ==================================
-route        structure                                     cost
-===========  ============================================  ==================================
-``kron``     one block that is a Kronecker product         one pseudo-inverse per attribute
-``lattice``  every block is a marginal                     closed form by set of attributes
-``dense``    at most ``EXPLICIT`` merged cells             one eigendecomposition of P
-``rows``     at most ``EXPLICIT`` independent query rows   one eigendecomposition of A A'
-===========  ============================================  ==================================
+=============  ===========================================  ======================================
+route          structure                                    cost
+=============  ===========================================  ======================================
+``kron``       one block that is a Kronecker product        one pseudo-inverse per attribute
+``lattice``    every block is a marginal                    closed form by set of attributes
+``classes``    contrasts over common classes                one inverse for each piece
+``residual``   groups beside the totals, one for each set   closed form by set of attributes
+``dense``      at most ``EXPLICIT`` merged cells            one eigendecomposition of P
+``rows``       at most ``EXPLICIT`` independent query rows  one eigendecomposition of A A'
+``iterative``  several blocks that are products             conjugate gradients; variances bounded
+=============  ===========================================  ======================================
 
 Everything here is planning and post-processing: public numbers only.
 """
@@ -57,6 +60,13 @@ class Profile:
     inverse: np.ndarray | None = None
 
 
+@dataclass(frozen=True)
+class VarianceBound:
+    """All that is known of an answer's noise is that its variance is at most this, (m,), in squared counts."""
+
+    variance: np.ndarray
+
+
 class Information(Protocol):
     """P of a strategy under given block variances, and least squares through it."""
 
@@ -67,15 +77,15 @@ class Information(Protocol):
         ...
 
     def variance(self, operator: LinearOperator) -> np.ndarray:
-        """diag(W P^+ W'), shape (m,), in squared counts."""
+        """diag(W P^+ W'), shape (m,), in squared counts; an upper bound on the route ``iterative``."""
         ...
 
     def total(self, workload: Workload) -> float:
         """Total variance ``sum_t weight_t^2 sum_q Var(q)``, in squared weighted counts."""
         ...
 
-    def profile(self, operator: LinearOperator) -> Profile:
-        """Statistics of the coefficients Z of the noise variables."""
+    def profile(self, operator: LinearOperator) -> Profile | VarianceBound:
+        """Statistics of the coefficients Z of the noise variables, or a bound on their variance."""
         ...
 
 
@@ -94,19 +104,29 @@ def information(strategy: Strategy, variances: tuple[float, ...]) -> Information
     Raises :class:`~tabulae.errors.Unsupported` where neither structure nor size allows it.
     """
     from .explicit_information import DenseInformation, RowsInformation, merged_cells, reduced_count
+    from .iterative_information import IterativeInformation
     from .kron_information import KronInformation
     from .lattice_information import LatticeInformation, is_lattice
+    from .residual_information import ResidualInformation, structure_of
+    from .row_information import ClassInformation, contrasts_of
 
     if len(strategy.blocks) == 1 and isinstance(strategy.blocks[0].query, Kron):
         return KronInformation(strategy.blocks[0], variances[0])
+    if contrasts_of(strategy) is not None:
+        return ClassInformation(strategy, variances)
     if is_lattice(strategy):
         return LatticeInformation(strategy, variances)
+    structure = structure_of(strategy)
+    if structure is not None:
+        return ResidualInformation(strategy, variances, structure)
     cells, rows = merged_cells(strategy), reduced_count(strategy)
     explicit = any(isinstance(block.query, Product) for block in strategy.blocks)
     if cells <= EXPLICIT and (explicit or cells <= rows or rows > EXPLICIT):
         return DenseInformation(strategy, variances)
     if rows <= EXPLICIT and not explicit:
         return RowsInformation(strategy, variances)
+    if len(strategy.blocks) > 1 and not explicit:
+        return IterativeInformation(strategy, variances)
     raise Unsupported(
         f"strategy {strategy.method!r} measures {len(strategy.blocks)} overlapping groups of queries with {rows:,} "
         f"independent rows over {cells:,} merged cells; exact least squares is available up to {EXPLICIT:,} of either. "

@@ -42,7 +42,8 @@ class _Factor:
         rows, columns = self.operator.shape
         if rows < columns:
             return None
-        q, r = np.linalg.qr(self.dense)
+        triangular = rows == columns and not np.tril(self.dense, -1).any()
+        q, r = (np.eye(rows), self.dense) if triangular else np.linalg.qr(self.dense)
         (trcon,) = scipy.linalg.get_lapack_funcs(("trcon",), (r,))
         reciprocal, _ = trcon(r)
         return (q, r) if reciprocal > _RECIPROCAL else None

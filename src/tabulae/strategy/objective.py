@@ -201,9 +201,11 @@ class Minimax:
 
     def _mean(self, part: Part, rows: dict[str, np.ndarray], cube: np.ndarray) -> float:
         """The variances' mean under the rows' shares."""
+        shares = np.ones(1)
         for name, count in part.table.row_counts(self.workload.domain).items():
-            cube = np.tensordot(rows[name] if name in rows else np.full(count, 1 / count), cube, axes=1)
-        return float(np.sum(cube))
+            own = rows[name] if name in rows else np.full(count, 1 / count)
+            shares = np.multiply.outer(shares, own).ravel()
+        return float(shares @ cube.ravel())
 
     def _by_row(self, part: Part, rows: dict[str, np.ndarray], cube: np.ndarray) -> dict[str, np.ndarray]:
         """For each factor whose rows have shares: the largest variance that each of its rows is in."""

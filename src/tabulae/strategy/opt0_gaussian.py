@@ -1,14 +1,8 @@
 """OPT_0 for Gaussian noise: the optimal strategy of an explicit workload, with proof of its optimality.
 
 The problem is convex: ``min tr[X^-1 V]`` subject to ``diag X <= 1``, where V = W'W is the workload's Gram
-matrix and X = A'A the strategy's. Its dual has one multiplier per cell, D = diag(mu):
-
-    max_{mu >= 0}  t(mu)^2 / sum mu,        t(mu) = tr (D^1/2 V D^1/2)^1/2,
-
-and one eigendecomposition gives t, its gradient and ``X(mu) = D^-1/2 (D^1/2 V D^1/2)^1/2 D^-1/2``; the
-optimum is the X(mu) whose diagonal is 1 wherever mu > 0. Hence the method: a few multiplicative steps
-``mu <- mu * X_jj^2`` (one is enough for diagonal V), then L-BFGS on sqrt(mu), which unlike log mu lets
-multipliers vanish and come back.
+matrix and X = A'A the strategy's. Its dual has one multiplier per cell, D = diag(mu) (see :mod:`.dual_search`), and
+one eigendecomposition gives its value, its gradient and ``X(mu) = D^-1/2 (D^1/2 V D^1/2)^1/2 D^-1/2``.
 
 Two ways lead from X(mu) to a strategy that may be used:
 
@@ -28,20 +22,18 @@ above any q in use.
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import scipy.linalg as sl
-from scipy.optimize import minimize
 
 from ..errors import InvalidArgument
-from .bounds import dual_bound
+from .bounds import dual_bound, lowered_roots
+from .dual_search import DualSearch
 from .gram import DistinctCells, checked_gram
 
 _FILL = 1e-5  # share of the identity mixed into a singular X
-_FLOOR = 1e-13  # smallest multiplier, relative to the largest
-_MULTIPLICATIVE, _ITERATIONS, _ROUNDS = 3, 150, 4
 _SMALL, _FINE = 512, 1e-5  # up to this many cells the search goes on to this gap: it takes a second at most
 
 
@@ -64,7 +56,7 @@ class GaussianOptimum:
 
 
 def opt0_gaussian(
-    gram: np.ndarray, *, tolerance: float = 1e-3, time_limit: float | None = None
+    gram: np.ndarray, *, tolerance: float = 1e-3, time_limit: float | None = None, xp: Any = None
 ) -> GaussianOptimum:
     """The strategy of least total squared error under Gaussian noise, within a proven ``tolerance``.
 
@@ -72,7 +64,8 @@ def opt0_gaussian(
 
     ``gram`` is V = W'W (n x n, positive semi-definite, any rank), in squared queries. The search stops at a
     gap of ``tolerance`` (up to 512 cells: of 1e-5, if that is less), when it cannot improve, or after
-    ``time_limit`` seconds; the gap reported is true in each case.
+    ``time_limit`` seconds; the gap reported is true in each case. ``xp`` is a namespace of the array API (that of
+    torch or cupy, through ``array_api_compat``) whose arrays carry the decompositions; numpy where it is None.
 
     Raises :class:`~tabulae.errors.InvalidArgument` if ``gram`` is no Gram matrix or is zero.
 
@@ -93,15 +86,16 @@ def opt0_gaussian(
         raise InvalidArgument("gram is zero: the workload counts no cell. Leave out tables of weight zero.")
     merged = cells.merge(V)
     aim = min(tolerance, _FINE) if cells.count <= _SMALL else tolerance
-    found = nonsingular_optimum(merged, tolerance=aim, time_limit=time_limit)
-    lower = dual_bound(merged, found.multipliers)
+    search = _searched(merged, aim, time_limit, np.ones(cells.count), xp)
+    A, loss = search.best()
+    lower = search.proven(merged)
     return GaussianOptimum(
-        strategy=cells.lift(found.strategy),
-        loss=found.loss,
+        strategy=cells.lift(A),
+        loss=loss,
         lower=lower,
-        gap=found.loss / lower - 1.0,
-        evaluations=found.evaluations,
-        multipliers=cells.share(found.multipliers),
+        gap=loss / lower - 1.0,
+        evaluations=search.evaluations,
+        multipliers=cells.share(search.multipliers),
     )
 
 
@@ -117,116 +111,132 @@ def nonsingular_optimum(
     For callers that hold several workloads over the same cells and may lose the row space of none.
     ``start`` (n,) are multipliers to begin from.
     """
-    search = _Search(gram, tolerance, None if time_limit is None else time.monotonic() + time_limit)
-    mu = np.ones(gram.shape[0]) if start is None else start
-    try:
-        for _ in range(_ROUNDS):
-            before = search.gap
-            for _ in range(_MULTIPLICATIVE):
-                mu = search.multiply(mu)
-            result = minimize(
-                search.objective, np.sqrt(mu), jac=True, method="L-BFGS-B",
-                options={"maxiter": _ITERATIONS, "maxcor": 20, "ftol": 1e-15, "gtol": 1e-12},
-            )  # fmt: skip
-            mu = result.x**2
-            if search.gap > 0.9 * before:
-                break
-    except _Reached:
-        pass
-    A, loss = search.best
-    return GaussianOptimum(A, loss, search.lower, search.gap, search.evaluations, search.multipliers)
+    search = _searched(gram, tolerance, time_limit, np.ones(gram.shape[0]) if start is None else start, None)
+    A, loss = search.best()
+    lower = search.lower * search.scale
+    return GaussianOptimum(A, loss, lower, loss / lower - 1.0, search.evaluations, search.multipliers)
 
 
-class _Reached(Exception):
-    """The gap is within tolerance, or time is up."""
+def _searched(
+    gram: np.ndarray, tolerance: float, time_limit: float | None, start: np.ndarray, xp: Any
+) -> _Search:
+    search = _Search(gram, tolerance, time_limit, xp)
+    search.run(start)
+    return search
 
 
-@dataclass(frozen=True)
-class _Point:
-    """X(mu) = half' half with its diagonal, and t(mu)."""
+class _Search(DualSearch):
+    """The dual of an explicit Gram matrix; remembers where the best strategy was met."""
 
-    half: np.ndarray
-    diagonal: np.ndarray
-    trace: float
-
-
-class _Search:
-    """The dual seen by an optimiser of log mu; keeps the best bound and the best strategy on the way."""
-
-    def __init__(self, gram: np.ndarray, tolerance: float, deadline: float | None) -> None:
+    def __init__(self, gram: np.ndarray, tolerance: float, time_limit: float | None, xp: Any) -> None:
+        super().__init__(0.9 * tolerance, time_limit)  # the rest is for what _factor may add
         self.scale = float(np.trace(gram)) / gram.shape[0]
-        self.gram = gram / self.scale
-        self.root: np.ndarray | None = None  # F with V = F'F, once V is known to be singular
-        self.tolerance, self.deadline = tolerance, deadline
-        self.fill = min(_FILL, max(tolerance / 10, 1e-9))
-        self.evaluations = 0
-        self._lower, self._upper = 0.0, np.inf
+        self._gram = gram / self.scale
+        self._arrays = _Arrays(xp, self._gram)
+        self._root: np.ndarray | None = None  # F with V = F'F, once V is known to be singular
+        self._fill = min(_FILL, max(tolerance / 10, 1e-9))
+        self._loss = np.inf
+        self._best: Any = None  # where V is not singular: what X(mu) is made of
         self._strategy = np.eye(gram.shape[0])
-        self.multipliers = np.ones(gram.shape[0])
 
-    @property
-    def gap(self) -> float:
-        return self._upper / self._lower - 1.0 if self._lower else np.inf
-
-    @property
-    def lower(self) -> float:
-        return self._lower * self.scale
-
-    @property
     def best(self) -> tuple[np.ndarray, float]:
-        return self._strategy, self._upper * self.scale
+        """The best strategy met, and its loss."""
+        if self._best is not None:
+            vectors, values, h, diagonal = self._best
+            scale = 1 / (h * np.sqrt(diagonal))
+            half = (_numpy(vectors) * values**0.25).T * scale
+            X = half.T @ half
+            np.fill_diagonal(X, 1.0)
+            self._keep(X)
+        return self._strategy, self._loss * self.scale
 
-    def multiply(self, mu: np.ndarray) -> np.ndarray:
-        """One multiplicative step ``mu <- mu * X_jj^2``: towards unit diagonals."""
-        mu = np.maximum(mu / mu.max(), _FLOOR)
-        point = self.visit(mu)
-        excess = point.diagonal * mu.sum() / (point.diagonal @ mu)
-        return mu * np.maximum(excess, 0.01) ** 2
+    def proven(self, gram: np.ndarray) -> float:
+        """The lower bound, rounded down: from the eigenvalues that it came from where they are those of V itself."""
+        if self.best_spectrum is None:
+            return dual_bound(gram, self.multipliers)
+        n = gram.shape[0]
+        trace = lowered_roots(self.best_spectrum)
+        slack = (4 * n + 16) * float(np.finfo(np.float64).eps)
+        return trace**2 / float(self.multipliers.sum()) * self.scale * (1 - slack)
 
-    def objective(self, w: np.ndarray) -> tuple[float, np.ndarray]:
-        """``-log(t^2 / sum mu)`` at mu = w^2, and its gradient in w."""
-        mu = np.maximum(w * w, _FLOOR * np.square(w).max())
-        point = self.visit(mu)
-        gradient = point.diagonal / point.trace - 1 / mu.sum()
-        return np.log(mu.sum()) - 2 * np.log(point.trace), -2 * w * gradient
-
-    def visit(self, mu: np.ndarray) -> _Point:
-        point = self._decompose(mu)
-        self.evaluations += 1
-        lower = point.trace**2 / mu.sum()
-        if lower > self._lower:
-            self._lower, self.multipliers = lower, mu
-        self._try(point)
-        if self.gap <= self.tolerance or (self.deadline is not None and time.monotonic() > self.deadline):
-            raise _Reached
-        return point
-
-    def _decompose(self, mu: np.ndarray) -> _Point:
-        h = np.sqrt(mu)
-        if self.root is None:
-            values, vectors = sl.eigh(self.gram * h * h[:, None], check_finite=False, overwrite_a=True)
+    def evaluate(self, mu: np.ndarray) -> tuple[float, np.ndarray]:
+        if self._root is None:
+            h = np.sqrt(mu)
+            values, vectors = self._arrays.decompose(h)
             if values[0] > values[-1] * _singular(h.size):
-                half = (vectors * values**0.25).T / h
-                return _Point(half, np.square(half).sum(axis=0), float(np.sqrt(values).sum()))
-            self.root = _root(self.gram)
-        values, vectors = sl.eigh((self.root * mu) @ self.root.T, check_finite=False, overwrite_a=True)
-        values = np.maximum(values, values[-1] * 1e-15)
-        half = (vectors / values**0.25).T @ self.root
-        return _Point(half, np.square(half).sum(axis=0), float(np.sqrt(values).sum()))
+                self.spectrum = values
+                return self._scaled(values, vectors, h)
+            self._root = _root(self._gram)
+        return self._filled(mu)
 
-    def _try(self, point: _Point) -> None:
-        """Make X(mu) feasible and keep it if it is the best so far."""
-        X = point.half.T @ point.half
-        if self.root is None:
-            scale = 1 / np.sqrt(point.diagonal)
-            X *= scale * scale[:, None]
-        else:
-            X *= (1 - self.fill) / point.diagonal.max()
+    def _scaled(self, values: np.ndarray, vectors: Any, h: np.ndarray) -> tuple[float, np.ndarray]:
+        """V non-singular: X(mu) with rows and columns scaled to unit diagonal, its loss without forming it."""
+        roots = np.sqrt(values)
+        diagonal = self._arrays.squares(vectors, roots) / (h * h)
+        loss = float((self._arrays.quadratics(vectors, h * np.sqrt(diagonal)) / roots).sum())
+        if loss < self.upper:
+            self.upper, self._best = loss, (vectors, values, h, diagonal)
+        return float(roots.sum()), diagonal
+
+    def _filled(self, mu: np.ndarray) -> tuple[float, np.ndarray]:
+        """V singular: X(mu) over its largest diagonal entry, filled up to unit diagonal."""
+        assert self._root is not None
+        values, vectors = sl.eigh((self._root * mu) @ self._root.T, check_finite=False, overwrite_a=True)
+        values = np.maximum(values, values[-1] * 1e-15)
+        half = (vectors / values**0.25).T @ self._root
+        diagonal = np.square(half).sum(axis=0)
+        X = half.T @ half
+        X *= (1 - self._fill) / diagonal.max()
         np.fill_diagonal(X, 1.0)
-        A = _factor(X, self.fill)
-        loss = float(np.trace(sl.cho_solve((A, False), self.gram, check_finite=False)))
-        if loss < self._upper:
-            self._upper, self._strategy = loss, A
+        loss = self._keep(X)
+        if loss < self.upper:
+            self.upper, self._best = loss, None
+        self.spectrum = None
+        return float(np.sqrt(values).sum()), diagonal
+
+    def _keep(self, X: np.ndarray) -> float:
+        """The loss of X's factor, which is kept if it is the best so far."""
+        A = _factor(X, self._fill)
+        loss = float(np.trace(sl.cho_solve((A, False), self._gram, check_finite=False)))
+        if loss < self._loss:
+            self._loss, self._strategy = loss, A
+        return loss
+
+
+class _Arrays:
+    """V and its decompositions, in the arrays of a namespace: numpy's own, or those of an accelerator."""
+
+    def __init__(self, xp: Any, gram: np.ndarray) -> None:
+        self._xp = np if xp is None else xp
+        self._gram = self._xp.asarray(gram)
+
+    def decompose(self, h: np.ndarray) -> tuple[np.ndarray, Any]:
+        """Eigenvalues and vectors of ``D^1/2 V D^1/2``, ``h = sqrt(mu)``."""
+        scale = self._xp.asarray(h)
+        matrix = self._gram * scale * scale[:, None]
+        if self._xp is np:
+            return sl.eigh(matrix, check_finite=False, overwrite_a=True)
+        values, vectors = self._xp.linalg.eigh(matrix)
+        return _numpy(values), vectors
+
+    def squares(self, vectors: Any, weights: np.ndarray) -> np.ndarray:
+        """``sum_k weights_k U_jk^2``, (n,)."""
+        return _numpy((vectors * vectors) @ self._xp.asarray(weights))
+
+    def quadratics(self, vectors: Any, scale: np.ndarray) -> np.ndarray:
+        """``u_k' G V G u_k`` with G = diag(scale), (n,)."""
+        scaled = vectors * self._xp.asarray(scale)[:, None]
+        return _numpy(self._xp.sum(scaled * (self._gram @ scaled), axis=0))
+
+
+def _numpy(array: Any) -> np.ndarray:
+    """An array of any namespace, in main memory."""
+    if isinstance(array, np.ndarray):
+        return array
+    try:
+        return np.from_dlpack(array, device="cpu")
+    except (TypeError, BufferError, AttributeError):
+        return np.asarray(array)
 
 
 def _singular(n: int) -> float:

@@ -22,7 +22,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
@@ -60,7 +60,10 @@ def opt_kron(
     tolerance: float = 1e-3,
     seed: int = 0,
     restarts: int = 3,
+    rows: Sequence[int | None] | None = None,
     time_limit: float | None = None,
+    known: KnownFactors | None = None,
+    certify: bool = True,
 ) -> KronOptimum:
     """The best Kronecker product strategy found for a union of Kronecker products.
 
@@ -68,11 +71,14 @@ def opt_kron(
     squared queries; V_li is n_i x n_i and coefficients may be negative as long as the sum is a Gram matrix.
     ``tolerance`` is the relative gain per sweep at which the search settles (and the certified gap of a
     single product under Gaussian noise). ``restarts`` random starts join three fixed ones. The result
-    depends on ``seed`` alone unless ``time_limit`` (seconds) is set.
+    depends on ``seed`` alone unless ``time_limit`` (seconds) is set. ``rows`` bounds the p of each attribute's
+    p-Identity strategy (Laplace noise; None: one row where only cells and totals are asked for, elsewhere as many as
+    help, n_i / 16 among the starts). ``known`` keeps factors between calls with the same noise and effort;
+    without ``certify`` no lower bound is computed.
 
     Raises :class:`~tabulae.errors.InvalidArgument` for terms that do not fit together or count no cell.
 
-    Reference: HDMM, Definitions 17 and 18, equation 5.
+    Reference: HDMM, Definitions 17 and 18, equation 5; section 9 for p.
 
     >>> eye, ones, prefix = np.eye(4), np.ones((4, 4)), np.tril(np.ones((4, 4)))
     >>> best = opt_kron([(1.0, [eye, ones]), (1.0, [eye, prefix.T @ prefix])], "gaussian")
@@ -86,12 +92,17 @@ def opt_kron(
         raise InvalidArgument(f"noise is {noise!r}: this method knows 'gaussian' and 'laplace'.")
     deadline = None if time_limit is None else time.monotonic() + time_limit
     problem = _Problem.of(terms)
-    solve = _Solver(problem, noise, tolerance, seed, restarts, deadline)
+    limits = tuple(rows) if rows is not None else (None,) * len(problem.grams)
+    if len(limits) != len(problem.grams):
+        raise InvalidArgument(f"rows has {len(limits)} numbers for {len(problem.grams)} attributes.")
+    solve = _Solver(
+        problem, noise, tolerance, seed, limits, deadline, KnownFactors() if known is None else known
+    )
     factors, sweeps = _best_of_starts(problem, solve, np.random.default_rng(seed), restarts)
     return KronOptimum(
         factors=[cells.lift(f.strategy) for cells, f in zip(problem.cells, factors, strict=True)],
         loss=problem.loss([f.traces for f in factors]),
-        lower=_lower_bound(terms, problem, solve),
+        lower=_lower_bound(terms, problem, solve) if certify else None,
         sweeps=sweeps,
     )
 
@@ -163,6 +174,13 @@ class _Factor:
 
 
 @dataclass
+class KnownFactors:
+    """Factors that are optimal for one Gram matrix alone: hundreds of tables ask the same of an attribute."""
+
+    factors: dict[tuple[int | None, int, bytes], _Factor] = field(default_factory=dict)
+
+
+@dataclass
 class _Solver:
     """OPT_0 on surrogate workloads."""
 
@@ -170,8 +188,17 @@ class _Solver:
     noise: str
     tolerance: float
     seed: int
-    restarts: int
+    rows: tuple[int | None, ...]
     deadline: float | None
+    known: KnownFactors
+
+    def alone(self, i: int, restarts: int) -> _Factor:
+        """Best factor of an attribute of which all terms ask the same; solved once for all calls."""
+        (V,) = self.problem.grams[i]
+        key = (self.rows[i], len(V), V.tobytes())
+        if key not in self.known.factors:
+            self.known.factors[key] = self.factor(i, np.ones(1), effort=restarts)
+        return self.known.factors[key]
 
     def remaining(self) -> float | None:
         return None if self.deadline is None else max(0.0, self.deadline - time.monotonic())
@@ -192,9 +219,12 @@ class _Solver:
             found = nonsingular_optimum(surrogate, tolerance=aim, time_limit=self.remaining(), start=resume)
             strategy, memory = found.strategy, found.multipliers
         else:
-            start = None if resume is None else np.vstack([resume, np.full((1, len(surrogate)), 0.01)])
+            limit = self.rows[i]
+            start = (
+                None if resume is None else np.vstack([resume, np.full((1, len(surrogate)), 0.01)])[:limit]
+            )
             best = full_optimum(
-                surrogate, restarts=effort, seed=self.seed, deadline=self.deadline, start=start
+                surrogate, rows=limit, restarts=effort, seed=self.seed, deadline=self.deadline, start=start
             )
             strategy, memory = best.strategy, best.theta
         inverse = sl.cho_solve(sl.cho_factor(strategy.T @ strategy), np.eye(len(surrogate)))
@@ -242,7 +272,7 @@ def _best_of_starts(
 ) -> tuple[list[_Factor], int]:
     """Settle the attributes that are the same in all terms, try the starts, polish the best."""
     alike = [i for i, grams in enumerate(problem.grams) if len(grams) == 1]
-    fixed = {i: solve.factor(i, np.ones(1), effort=restarts) for i in alike}
+    fixed = {i: solve.alone(i, restarts) for i in alike}
     if len(fixed) == len(problem.grams):
         return [fixed[i] for i in alike], 1
     best: dict[int, _Factor] = {}

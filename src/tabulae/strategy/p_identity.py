@@ -37,6 +37,7 @@ from .gram import DistinctCells, checked_gram
 
 _PILOT, _REFINE, _POLISH = 80, 150, 1500  # L-BFGS iterations: from a start, after a change, of the best
 _LARGE, _FEW = 512, 6  # above this many cells only the first few starts are tried
+_HUGE = 2048  # above this many only the first, and no row is replaced: each step takes a second
 _DECISIVE = 0.3  # a total row that leaves less than this share of the cells' loss goes into every start
 _LARGEST = 1e4  # of an entry: beyond it the cells are hardly measured and the Woodbury identity cancels
 _DEAD = 1e-4  # a row with no larger entry is dropped, an entry this much below its row's largest is zero
@@ -68,7 +69,8 @@ def opt0_laplace(
     """The best p-Identity strategy found for Laplace noise.
 
     Minimises ``tr[(A'A)^-1 V]`` over Theta >= 0 from structured and ``restarts`` random starts, then replaces
-    rows ``4 * restarts`` times. Never worse than measuring the distinct cells one by one.
+    rows ``4 * restarts`` times (fewer above 512 cells, never above 2,048). Never worse than measuring the distinct
+    cells one by one.
 
     ``gram`` is V = W'W (n x n, positive semi-definite, any rank), in squared queries; ``rows`` bounds p
     (default: as many as help). The result depends on ``seed`` alone unless ``time_limit`` (seconds) is set.
@@ -105,12 +107,14 @@ def full_optimum(
     seed: int = 0,
     deadline: float | None = None,
     start: np.ndarray | None = None,
+    free: float = 0.0,
 ) -> LaplaceOptimum:
     """As :func:`opt0_laplace` over cells that are all kept apart; A always has full column rank.
 
-    ``start`` (p x n) is a Theta to continue from: then nothing else is tried.
+    ``start`` (p x n) is a Theta to continue from: then nothing else is tried. ``free`` is the precision (inverse
+    variance) of a total that is measured elsewhere, at no cost here.
     """
-    search = _Search(gram, deadline)
+    search = _Search(gram, deadline, free)
     n = gram.shape[0]
     if start is not None:
         search.descend(start, _REFINE)
@@ -127,10 +131,18 @@ def full_optimum(
             with_total = np.vstack([total, theta])[:rows]
             search.descend(with_total if decisive else theta, _PILOT)
         search.descend(search.theta, _REFINE)
-        for _ in range(restarts * (4 if n <= _LARGE else 1)):
+        for _ in range(restarts * (4 if n <= _LARGE else 1 if n <= _HUGE else 0)):
             search.descend(_replace_rows(search.theta, rows, order, rng), _REFINE)
-    search.descend(search.theta, _POLISH if restarts else _REFINE, precision=1e-12)
+    search.descend(search.theta, _POLISH if restarts and n <= _HUGE else _REFINE, precision=1e-12)
     return search.result()
+
+
+def overlapping_rows(gram: np.ndarray) -> np.ndarray:
+    """A Theta to start from where a rough strategy will do: the best total row over n/8 overlapping triangles."""
+    n = gram.shape[0]
+    theta = np.empty((max(1, round(n / 8)), n))
+    theta[:, _order(gram)] = _even(n, len(theta), 0.5)
+    return np.vstack([_total_row(gram), theta])
 
 
 def p_identity(theta: np.ndarray) -> np.ndarray:
@@ -142,32 +154,36 @@ def p_identity(theta: np.ndarray) -> np.ndarray:
     return np.vstack([np.eye(theta.shape[1]), theta]) / (1.0 + theta.sum(axis=0))
 
 
-def p_identity_loss(theta: np.ndarray, gram: np.ndarray) -> tuple[float, np.ndarray]:
-    """``tr[(A'A)^-1 V]`` of A = A(Theta), and its gradient in Theta (p x n), in O(p n^2).
+def p_identity_loss(theta: np.ndarray, gram: np.ndarray, free: float = 0.0) -> tuple[float, np.ndarray]:
+    """``tr[(A'A + t 1 1')^-1 V]`` of A = A(Theta), t = ``free``, and its gradient in Theta (p x n), in O(p n^2).
 
-    ``theta`` (p x n) is non-negative; ``gram`` is V (n x n). Reference: HDMM, section 4.3.
+    ``theta`` (p x n) is non-negative; ``gram`` is V (n x n). A total of precision t that costs nothing is a row
+    ``sqrt(t) s'`` under Theta, of which the columns' norms know nothing. Reference: HDMM, section 4.3.
 
     >>> p_identity_loss(np.zeros((0, 2)), np.diag([1.0, 2.0]))[0]  # no extra row: the cells themselves
     3.0
     """
     s = 1.0 + theta.sum(axis=0)
-    C = ((theta * s) @ gram) * s
-    inner = sl.cho_factor(np.eye(theta.shape[0]) + theta @ theta.T, check_finite=False)
-    Z, R_theta = sl.cho_solve(inner, C, check_finite=False), sl.cho_solve(inner, theta, check_finite=False)
-    diagonal = s * s * gram.diagonal() - np.einsum("kj,kj->j", theta, Z)
-    gradient = -2.0 * (Z - (Z @ theta.T) @ R_theta) + 2.0 * diagonal / s
-    return float(diagonal.sum()), gradient
+    rows = np.vstack([theta, np.sqrt(free) * s]) if free else theta
+    C = ((rows * s) @ gram) * s
+    inner = sl.cho_factor(np.eye(rows.shape[0]) + rows @ rows.T, check_finite=False)
+    Z, R_rows = sl.cho_solve(inner, C, check_finite=False), sl.cho_solve(inner, rows, check_finite=False)
+    diagonal = s * s * gram.diagonal() - np.einsum("kj,kj->j", rows, Z)
+    by_row, by_s = -2.0 * (Z - (Z @ rows.T) @ R_rows), 2.0 * diagonal / s
+    if free:
+        by_row, by_s = by_row[:-1], by_s + np.sqrt(free) * by_row[-1]
+    return float(diagonal.sum()), by_row + by_s
 
 
 class _Search:
     """L-BFGS descents over one Gram matrix, of which the best result is kept."""
 
-    def __init__(self, gram: np.ndarray, deadline: float | None) -> None:
+    def __init__(self, gram: np.ndarray, deadline: float | None, free: float = 0.0) -> None:
         self.scale = float(np.trace(gram))
         self.gram = gram / self.scale
-        self.deadline = deadline
+        self.deadline, self.free = deadline, free
         self.theta = np.zeros((0, gram.shape[0]))
-        self.loss = 1.0  # of the cells themselves
+        self.loss, _ = p_identity_loss(self.theta, self.gram, free)  # of the cells themselves
         self.evaluations = 0
 
     def descend(self, start: np.ndarray, iterations: int, precision: float = 1e-9) -> None:
@@ -176,7 +192,7 @@ class _Search:
 
         def objective(x: np.ndarray) -> tuple[float, np.ndarray]:
             self.evaluations += 1
-            loss, gradient = p_identity_loss(x.reshape(start.shape), self.gram)
+            loss, gradient = p_identity_loss(x.reshape(start.shape), self.gram, self.free)
             return loss, gradient.ravel()
 
         def stop(xk: np.ndarray) -> None:
@@ -189,7 +205,7 @@ class _Search:
             options={"maxiter": iterations, "maxfun": 2 * iterations, "ftol": precision, "gtol": 1e-10},
         )  # fmt: skip
         theta = _without_dust(found.x.reshape(start.shape))
-        loss, _ = p_identity_loss(theta, self.gram)
+        loss, _ = p_identity_loss(theta, self.gram, self.free)
         if loss < self.loss:
             self.theta, self.loss = theta, loss
 
@@ -198,7 +214,7 @@ class _Search:
 
     def result(self) -> LaplaceOptimum:
         A = p_identity(self.theta)
-        inverse = sl.cho_factor(A.T @ A, check_finite=False)
+        inverse = sl.cho_factor(A.T @ A + self.free, check_finite=False)
         loss = float(np.trace(sl.cho_solve(inverse, self.gram, check_finite=False))) * self.scale
         return LaplaceOptimum(self.theta, A, loss, self.evaluations)
 
@@ -255,7 +271,7 @@ def _starts(
     shapes = [(n / 16, coarse), (n / 12, 2), (n / 20, coarse), (n / 16, 0), (n / 24, 2 * coarse), (n / 21, 0)]
     shapes += [(n / 12, 0), (n / 8, 2), (4, 0), (3, 0), (2, 0), (n / 32, 2), (n / 8, 0)]
     seen: set[tuple[int, int]] = set()
-    for fine, wide in shapes if n <= _LARGE else shapes[:_FEW]:
+    for fine, wide in shapes[: len(shapes) if n <= _LARGE else _FEW if n <= _HUGE else 1]:
         limit = n if rows is None else min(n, rows)
         many = max(1, min(round(fine), limit))
         few = min(wide, limit - many, many // 2)
@@ -266,7 +282,7 @@ def _starts(
                 [_even(n, many, 0.5), _even(n, few, 0.3)] if few else [_even(n, many, 0.5)]
             )
             yield theta
-    for _ in range(restarts):
+    for _ in range(restarts if n <= _HUGE else 0):
         yield rng.random((rows if rows is not None else max(1, n // 16), n))
 
 

@@ -8,6 +8,7 @@ without full column rank is first completed, ``A'A + t I``, with the t that cost
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -26,6 +27,7 @@ _TOGETHER = 34  # bits of all factors together: k + log2(count) < 63 leaves room
 _NEGLIGIBLE = 1e-5  # relative loss at which finer grids no longer pay
 _MULTIPLIER_BITS = 6
 _RECIPROCAL = 1e-14
+_SAFE = 1e-6  # squared, of a matrix that needs no completion
 _COMPLETIONS = (1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2)
 
 
@@ -96,9 +98,10 @@ def to_grid(matrix: np.ndarray, gram: np.ndarray, p: int, bits: int) -> Rounded:
     best: tuple[float, np.ndarray] | None = None
     for candidate in _candidates(matrix, p):
         rounded = np.rint(np.ldexp(candidate, bits))
-        loss = unit_loss(rounded, gram, p)
-        if loss < (np.inf if best is None else best[0]):
-            best = loss, rounded
+        for integers in (rounded, _level(rounded, 2**bits)) if p == 1 else (rounded,):
+            loss = unit_loss(integers, gram, p)
+            if loss < (np.inf if best is None else best[0]):
+                best = loss, integers
     if stacked is not None and (best is None or stacked.loss <= best[0] * (1 + _NEGLIGIBLE)):
         return stacked
     if best is None:
@@ -108,6 +111,18 @@ def to_grid(matrix: np.ndarray, gram: np.ndarray, p: int, bits: int) -> Rounded:
         )
     integers = best[1].astype(np.int64)
     return Rounded(Dense(integers[np.any(integers != 0, axis=1)]), bits, best[0])
+
+
+def _level(matrix: np.ndarray, norm: float) -> np.ndarray:
+    """The matrix with the largest entry of each column changed so that the column has this L1 norm.
+
+    On a coarse grid some columns would round up together, and all would pay for them.
+    """
+    out, size = matrix.copy(), np.abs(matrix)
+    largest, columns = size.argmax(axis=0), np.arange(matrix.shape[1])
+    entry = out[largest, columns]
+    out[largest, columns] += np.where(entry < 0, -1.0, 1.0) * (norm - size.sum(axis=0))
+    return out
 
 
 def _best_stack(matrix: np.ndarray, gram: np.ndarray, p: int, bits: int) -> Rounded | None:
@@ -123,50 +138,56 @@ def _best_stack(matrix: np.ndarray, gram: np.ndarray, p: int, bits: int) -> Roun
 def share_bits(matrices: Sequence[np.ndarray], grams: Sequence[np.ndarray], p: int) -> list[Rounded]:
     """Round the factors of a Kronecker product, giving bits of grid to those that gain most by them.
 
-    The grids of the factors multiply, so that their bits add up. Every factor starts coarse; one bit at a time goes
-    to the factor whose loss it lowers most, until no factor loses anything that matters or the bits are spent.
+    The grids of the factors multiply, so that their bits add up, and so do the logarithms of their losses: of all
+    ways to share the bits the one of least loss is taken. No factor is given bits beyond what matters.
 
     matrices: the factors, (r_i, n_i) real; grams: the workload that each is judged by; p: 1 or 2.
+
+    Raises :class:`~tabulae.errors.Unsupported` where there are too few bits for all factors to keep their rank.
     """
-    real = [exact_form(matrix) is None for matrix in matrices]
-    if sum(real) <= 1:
+    real = [i for i, matrix in enumerate(matrices) if exact_form(matrix) is None]
+    if len(real) <= 1:
         return [to_grid(m, v, p, FINEST) for m, v in zip(matrices, grams, strict=True)]
-    factors = [_Ladder(m, v, p) if r else None for m, v, r in zip(matrices, grams, real, strict=True)]
-    ladders = [f for f in factors if f is not None]
-    while sum(f.bits for f in ladders) < _TOGETHER:
-        gains = [(f.loss(f.bits) / f.loss(f.bits + 1) if f.bits < FINEST else 1.0) for f in ladders]
-        best = ladders[int(np.argmax([g if np.isfinite(g) else np.inf for g in gains]))]
-        if all(f.loss(f.bits) <= f.target * (1 + _NEGLIGIBLE) for f in ladders) or best.bits >= FINEST:
-            break
-        best.bits += 1
+    shares: dict[int, tuple[float, tuple[Rounded, ...]]] = {0: (0.0, ())}
+    for i in real:
+        ladder = _ladder(matrices[i], grams[i], p)
+        further: dict[int, tuple[float, tuple[Rounded, ...]]] = {}
+        for spent, (loss, chosen) in shares.items():
+            for rounded in ladder:
+                total = spent + rounded.exponent
+                reached = loss + float(np.log(rounded.loss))
+                if total <= _TOGETHER and reached < further.get(total, (np.inf,))[0]:
+                    further[total] = reached, (*chosen, rounded)
+        shares = further
+    if not shares:
+        raise Unsupported(
+            f"{len(real)} attributes need real-valued strategies, and a grid of 2^-{_TOGETHER} is too coarse for their "
+            'product: choose "union", "marginals" or "residual"'
+        )
+    _, chosen = min(shares.values(), key=lambda found: found[0])
+    place = dict(zip(real, chosen, strict=True))
     return [
-        to_grid(m, v, p, FINEST if f is None else f.bits)
-        for m, v, f in zip(matrices, grams, factors, strict=True)
+        place.get(i) or to_grid(m, v, p, FINEST) for i, (m, v) in enumerate(zip(matrices, grams, strict=True))
     ]
 
 
-class _Ladder:
-    """One factor on finer and finer grids: its loss at each number of bits, computed when asked for."""
-
-    def __init__(self, matrix: np.ndarray, gram: np.ndarray, p: int) -> None:
-        self._matrix, self._gram, self._p = matrix, gram, p
-        self._losses: dict[int, float] = {}
-        self.bits = _COARSEST
-        self.target = self.loss(FINEST)
-
-    def loss(self, bits: int) -> float:
-        """Squared error at unit noise on the grid of 2^-bits; infinite where the grid loses rank."""
-        if bits not in self._losses:
-            try:
-                self._losses[bits] = to_grid(self._matrix, self._gram, self._p, bits).loss
-            except Unsupported:
-                self._losses[bits] = np.inf
-        return self._losses[bits]
+def _ladder(matrix: np.ndarray, gram: np.ndarray, p: int) -> list[Rounded]:
+    """One factor on finer and finer grids, as far as that matters."""
+    target = to_grid(matrix, gram, p, FINEST).loss
+    rungs: list[Rounded] = []
+    for bits in range(_COARSEST, FINEST + 1):
+        with contextlib.suppress(Unsupported):
+            rungs.append(to_grid(matrix, gram, p, bits))
+            if rungs[-1].loss <= target * (1 + _NEGLIGIBLE):
+                break
+    return rungs
 
 
 def _candidates(matrix: np.ndarray, p: int) -> list[np.ndarray]:
     """The matrix itself, and completions of it to full column rank."""
     n = matrix.shape[1]
+    if _well_conditioned(matrix):
+        return [matrix]
     gram = matrix.T @ matrix
     values, vectors = np.linalg.eigh(gram)
     if values[0] > 1e-6 * values[-1]:
@@ -179,3 +200,13 @@ def _candidates(matrix: np.ndarray, p: int) -> list[np.ndarray]:
             root = (vectors * np.sqrt(np.maximum(values, 0.0) + t * values[-1])) @ vectors.T
             candidates.append(root)
     return candidates
+
+
+def _well_conditioned(matrix: np.ndarray) -> bool:
+    """Whether a triangular matrix is far from singular, which takes no decomposition to see; False for others."""
+    rows, columns = matrix.shape
+    if rows != columns or np.tril(matrix, -1).any():
+        return False
+    (trcon,) = scipy.linalg.get_lapack_funcs(("trcon",), (matrix,))
+    reciprocal, _ = trcon(matrix)
+    return bool(reciprocal**2 > _SAFE)

@@ -18,6 +18,8 @@ import scipy.sparse
 from ..errors import InvalidArgument, ReleaseError
 from ..linalg import (
     AllRange,
+    Centring,
+    Contrasts,
     Dense,
     Identity,
     Kron,
@@ -39,7 +41,13 @@ from .strategy import Block, Strategy
 Arrays = dict[str, np.ndarray]
 Document = dict[str, Any]
 
-_SIZED: dict[str, type] = {"identity": Identity, "total": Total, "prefix": Prefix, "all-range": AllRange}
+_SIZED: dict[str, type] = {
+    "identity": Identity,
+    "total": Total,
+    "prefix": Prefix,
+    "all-range": AllRange,
+    "centring": Centring,
+}
 
 
 def describe_operator(operator: LinearOperator, arrays: Arrays) -> Document:
@@ -85,6 +93,14 @@ def _describe_composed(operator: LinearOperator, arrays: Arrays) -> Document:
                 "left": describe_operator(operator.left, arrays),
                 "right": describe_operator(operator.right, arrays),
             }
+        case Contrasts():
+            return {
+                "kind": "contrasts",
+                "matrix": describe_operator(operator.matrix, arrays),
+                "merges": [describe_operator(part, arrays) for part in operator.merges],
+                "classes": [describe_operator(part, arrays) for part in operator.classes],
+                "within": list(operator.within),
+            }
         case Kron():
             return {"kind": "kron", "factors": [describe_operator(f, arrays) for f in operator.ops]}
         case Stack():
@@ -114,8 +130,20 @@ def read_operator(document: Mapping[str, Any], arrays: Mapping[str, np.ndarray])
             return Permuted(read_operator(document["op"], arrays), arrays[document["order"]])
         case "scaled":
             return Scaled(read_operator(document["op"], arrays), int(document["factor"]))
+    return _read_composed(kind, document, arrays)
+
+
+def _read_composed(
+    kind: str, document: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
+) -> LinearOperator:
+    match kind:
         case "product":
             return Product(read_operator(document["left"], arrays), read_operator(document["right"], arrays))
+        case "contrasts":
+            merges, classes = (
+                [_read_partition(part, arrays) for part in document[name]] for name in ("merges", "classes")
+            )
+            return Contrasts(read_operator(document["matrix"], arrays), merges, classes, document["within"])
         case "kron":
             return Kron([read_operator(f, arrays) for f in document["factors"]])
         case "stack":
@@ -125,6 +153,13 @@ def read_operator(document: Mapping[str, Any], arrays: Mapping[str, np.ndarray])
     raise ReleaseError(
         f"a strategy names an operator of unknown kind {kind!r}: it was written by a newer version"
     )
+
+
+def _read_partition(document: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Partition:
+    operator = read_operator(document, arrays)
+    if not isinstance(operator, Partition):
+        raise ReleaseError(f"contrasts are over partitions, not over {operator!r}")
+    return operator
 
 
 def _keep(array: np.ndarray, arrays: Arrays) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from ..errors import InvalidArgument, Unsupported
-from ..linalg import Kron, LinearOperator, Product, Sensitivity, Sum, weighted_sensitivity
+from ..linalg import Contrasts, Kron, LinearOperator, Product, Sensitivity, Stack, Sum, weighted_sensitivity
 from ..privacy import NoiseLaw, PrivacyLoss, calibrate, check_neighbours, law_type
 from ..tables import Domain, Workload
 from .stability import check_stability, of_units
@@ -54,10 +54,18 @@ class Block:
     def terms(self) -> list[tuple[int, tuple[LinearOperator, ...]]]:
         """The query as a sum of Kronecker products over the attributes.
 
-        For an explicit strategy (a matrix over merged cells, ``Product(matrix, Kron(partitions))``) these are
-        the merging partitions that its columns depend on.
+        For an explicit strategy (a matrix over merged cells, ``Product(matrix, Kron(partitions))``, or contrasts)
+        these are the merging partitions that its columns depend on.
         """
-        return products(self.query.right if isinstance(self.query, Product) else self.query)
+        members = self.query.ops if isinstance(self.query, Stack) else [self.query]
+        return [term for member in members for term in products(_cells(member))]
+
+
+def _cells(operator: LinearOperator) -> LinearOperator:
+    """What an operator's columns depend on: for explicit ones the matrix that merges cells."""
+    if isinstance(operator, Contrasts):
+        return operator.cells
+    return operator.right if isinstance(operator, Product) else operator
 
 
 def products(operator: LinearOperator) -> list[tuple[int, tuple[LinearOperator, ...]]]:
@@ -87,7 +95,7 @@ class Strategy:
     Gaussian noise the budget is spent on ``max_j P_jj`` and least squares has ``Var(W x) = diag(W P^+ W')``.
 
     ``certificate`` is a proven relative gap between this strategy's total squared error and the least
-    that any strategy can reach (Gaussian noise, add-remove neighbours), or None where none is known;
+    that any strategy can reach for the same neighbours (Gaussian noise), or None where none is known;
     ``lower`` is the bound behind it where the optimiser proved one (squared error at unit noise).
     """
 

@@ -13,68 +13,104 @@ only lowers the error from there.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from ..errors import Unsupported
 from ..tables import Table, Workload
-from .hdmm import kron_strategy
-from .loss import unit_rmse
+from .clustering import clusters
+from .hdmm import kron_block
+from .opt_kron import KnownFactors
 from .strategy import Block, NoiseKind, Strategy
 
 if TYPE_CHECKING:
     from .settings import Settings
 
-_MOST_GROUPS = 400
-_DIGITS = 10**6  # denominators of the relative scales: far finer than the optimum is sharp
+_MOST_GROUPS = 2000
+_STEPS = 2**20  # of the relative scales: far finer than the optimum is sharp
 
 
 @dataclass(frozen=True)
-class _Group:
-    """Tables measured together: their own strategy and its loss."""
+class Group:
+    """Tables measured together: their block, and its loss and squared sensitivity.
+
+    ``loss`` is the tables' weighted squared error at unit noise and unit sensitivity, answered from this block
+    alone; ``sensitivity2`` is that of the block, in squared counts.
+    """
 
     tables: tuple[Table, ...]
     block: Block
     sensitivity2: Fraction
     loss: float
 
-    @property
-    def attributes(self) -> frozenset[str]:
-        return frozenset(name for table in self.tables for name in table.attributes)
-
 
 def union_strategy(workload: Workload, settings: Settings) -> Strategy:
-    """Group the tables, optimise each group alone, split the budget.
+    """OPT_+: one product for each group of tables, and the best split of the budget between them.
 
-    Tables over the same attributes share a group; a group whose attributes are among another's joins it where
-    that lowers the total.
+    ``settings.groups`` says which tables are measured together; None clusters them by what is cheapest
+    (:mod:`tabulae.strategy.clustering`).
+
+    Raises :class:`~tabulae.errors.Unsupported` for more than 2,000 groups, or an attribute too large for OPT_kron.
+
+    Reference: HDMM, Definition 19.
+
+    >>> from tabulae.linalg import Prefix
+    >>> from tabulae.strategy.settings import Settings
+    >>> from tabulae.tables import Domain
+    >>> domain = Domain({"a": 100, "b": 100})
+    >>> workload = Workload(domain, [Table(name, {name: Prefix(100)}) for name in ("a", "b")])  # Example 13
+    >>> [block.name for block in union_strategy(workload, Settings("gaussian")).blocks]
+    ['a', 'b']
     """
-    by_attributes: dict[frozenset[str], list[Table]] = {}
-    for table in workload.tables:
-        by_attributes.setdefault(frozenset(table.attributes), []).append(table)
-    if len(by_attributes) > _MOST_GROUPS:
-        raise Unsupported(
-            f"the tables cross {len(by_attributes)} different sets of attributes; union takes {_MOST_GROUPS}"
-        )
-    groups = [_group(tables, workload, settings) for tables in by_attributes.values()]
-    groups = _joined(_charged(groups, workload, settings), workload, settings)
-    blocks = tuple(replace(g.block, scale=_scale(g, settings.noise)) for g in groups)
+    blocks = tuple(replace(g.block, scale=_scale(g, settings.noise)) for g in groups_of(workload, settings))
     return Strategy(workload.domain, blocks, settings.noise, "union")
 
 
-def _group(tables: Sequence[Table], workload: Workload, settings: Settings) -> _Group:
+def groups_of(workload: Workload, settings: Settings) -> list[Group]:
+    """The groups of tables that :func:`union_strategy` measures, each with its own best product."""
+    if settings.groups is None:
+        together = clusters(workload, settings)
+    else:
+        together = [[workload[name] for name in group] for group in settings.groups]
+    if len(together) > _MOST_GROUPS:
+        raise Unsupported(
+            f"{len(together):,} groups of tables, each with a strategy of its own; union takes {_MOST_GROUPS:,}. Name "
+            'fewer with groups=, or choose "kron" or "residual"'
+        )
+    known = KnownFactors()
+    groups = [_group(tables, workload, settings, known) for tables in together]
+    return _charged(groups, workload, settings, known)
+
+
+def split_loss(losses: Iterable[float], noise: NoiseKind) -> float:
+    """Total squared error of groups answered one by one, at unit noise, under the best split of the budget.
+
+    ``(sum_g sqrt L_g)^2`` for Gaussian and ``(sum_g cbrt L_g)^3`` for Laplace noise, L_g the groups' own losses:
+    an upper bound on the error of least squares over all groups together.
+
+    Reference: HDMM, Definition 19, by Lagrange multipliers.
+
+    >>> split_loss([1.0, 4.0], "gaussian"), round(split_loss([1.0, 8.0], "laplace"), 9)
+    (9.0, 27.0)
+    """
+    root = 2 if noise == "gaussian" else 3
+    return math.fsum(loss ** (1 / root) for loss in losses) ** root
+
+
+def _group(tables: Sequence[Table], workload: Workload, settings: Settings, known: KnownFactors) -> Group:
+    name = " + ".join(table.name for table in tables)
     own = Workload(workload.domain, tables)
-    strategy = kron_strategy(own, settings)
-    loss = unit_rmse(strategy, own, settings.neighbours) ** 2 * own.queries
-    sensitivity = strategy.sensitivity(settings.neighbours).power
-    power2 = sensitivity if settings.noise == "gaussian" else sensitivity**2
-    block = replace(strategy.blocks[0], name=" + ".join(table.name for table in tables))
-    return _Group(tuple(tables), block, power2, loss)
+    block, optimum = kron_block(own, settings, name=name, known=known, certify=False)
+    alone = Strategy(workload.domain, (block,), settings.noise, "union")
+    power = 1 if settings.noise == "gaussian" else 2
+    sensitivity2 = alone.sensitivity(settings.neighbours).power ** power
+    charged = sensitivity2 / alone.sensitivity("add-remove").power ** power
+    return Group(tuple(tables), block, sensitivity2, optimum.loss * float(charged))
 
 
-def _charged(groups: list[_Group], workload: Workload, settings: Settings) -> list[_Group]:
+def _charged(groups: list[Group], workload: Workload, settings: Settings, known: KnownFactors) -> list[Group]:
     """Let what no neighbour changes (the total, under replace) be answered by another group.
 
     Alone it would cost nothing however small its noise, and noise is never zero.
@@ -86,30 +122,22 @@ def _charged(groups: list[_Group], workload: Workload, settings: Settings) -> li
     if not others:
         raise Unsupported('no table changes when one record is replaced by another: choose "identity"')
     tables = [table for group in (others[-1], *free) for table in group.tables]
-    return [*others[:-1], _group(tables, workload, settings)]
+    return [*others[:-1], _group(tables, workload, settings, known)]
 
 
-def _joined(groups: list[_Group], workload: Workload, settings: Settings) -> list[_Group]:
-    """Let each group, small ones first, join one that asks of all its attributes if that lowers the total."""
-    root = 1 / (2 if settings.noise == "gaussian" else 3)
-    for small in sorted(groups, key=lambda g: len(g.attributes)):
-        if not any(small is g for g in groups):  # others joined it, and then it is no longer small
-            continue
-        for large in sorted(groups, key=lambda g: len(g.attributes)):
-            if large is small or not small.attributes <= large.attributes or settings.remaining() == 0.0:
-                continue
-            both = _group((*large.tables, *small.tables), workload, settings)
-            if both.loss**root < large.loss**root + small.loss**root:
-                groups = [g for g in groups if g is not small and g is not large] + [both]
-                break
-    return groups
-
-
-def _scale(group: _Group, noise: NoiseKind) -> Fraction:
+def _scale(group: Group, noise: NoiseKind) -> Fraction:
     """The block's relative noise: variance Delta^2 / sqrt(L), or scale Delta / cbrt(L)."""
     if noise == "gaussian":
         scale = float(group.sensitivity2) / math.sqrt(group.loss)
     else:
         scale = math.sqrt(group.sensitivity2) / group.loss ** (1 / 3)
-    mantissa, exponent = math.frexp(scale)
-    return Fraction(mantissa).limit_denominator(_DIGITS) * Fraction(2) ** exponent
+    return relative_scale(scale)
+
+
+def relative_scale(scale: float) -> Fraction:
+    """A block's relative noise, within a relative 1e-6: the inverse of a binary fraction.
+
+    Sensitivities are sums of inverse scales; binary ones stay short however many blocks there are.
+    """
+    mantissa, exponent = math.frexp(1 / scale)
+    return 1 / (Fraction(round(mantissa * _STEPS), _STEPS) * Fraction(2) ** exponent)

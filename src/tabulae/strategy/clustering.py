@@ -1,0 +1,221 @@
+"""Which tables to measure together: clusters for OPT_+, by losses in closed form.
+
+A cluster g that has its own product strategy has a loss ``L_g`` (squared error at unit noise and sensitivity); with
+the best split of the budget all clusters together cost ``(sum_g L_g^(1/r))^r``, r = 2 for Gaussian and 3 for Laplace
+noise. So two clusters are joined where that lowers ``L^(1/r)`` of the pair, the best pair first (HDMM leaves
+clusters to the expert).
+
+Optimising every pair would take hours where there are hundreds of tables. Instead each attribute has a few candidate
+matrices for each set of queries that some cluster asks of it: the optimum where that is one set of queries;
+``[a I; b T]`` where it is cells and totals; and optima of several mixtures elsewhere. The loss of a product of
+candidates is ``sum_l c_l prod_i T_li`` with the traces ``T_li = tr[(A_i'A_i)^-1 V_li]`` computed once, and the
+best product is found attribute by attribute.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import scipy.linalg as sl
+
+from ..linalg import Identity, LinearOperator, Total
+from ..tables import Table, Workload
+from .bounds import identity_and_ones
+from .gram import DistinctCells, is_definite
+from .opt0_gaussian import nonsingular_optimum
+from .p_identity import full_optimum, overlapping_rows
+
+if TYPE_CHECKING:
+    from .settings import Settings
+
+_PAIRS = (
+    200  # clusters among which every pair may join; among more, only those over nested sets of attributes
+)
+_SHARES = np.geomspace(1.0, 0.003, 80)  # of the cells, in [a I; b T]
+_EMPHASIS = (5.0, 30.0, 300.0)  # by how much one set of queries outweighs the others in a mixture
+_GAP = 1e-2  # certified gap of the candidates under Gaussian noise
+_SWEEPS = 50
+
+
+def clusters(workload: Workload, settings: Settings) -> list[list[Table]]:
+    """The tables of a workload in clusters to be measured by one product each.
+
+    Marginals are clustered by their attributes alone: least squares joins them in closed form, which it
+    cannot once several are one product. Other tables are joined greedily by the losses of product strategies.
+
+    >>> from tabulae.linalg import Prefix
+    >>> from tabulae.strategy.settings import Settings
+    >>> from tabulae.tables import Domain
+    >>> tables = [Table(n, {"a": Prefix(9)}) for n in ("once", "again")] + [Table("other", {"b": Prefix(9)})]
+    >>> found = clusters(Workload(Domain({"a": 9, "b": 9}), tables), Settings("gaussian"))
+    >>> sorted([table.name for table in cluster] for cluster in found)
+    [['once', 'again'], ['other']]
+    """
+    if all(_is_marginal(table) for table in workload.tables):
+        return _by_attributes(workload)
+    start = [[t] for t in workload.tables] if len(workload.tables) <= _PAIRS else _by_attributes(workload)
+    return _joined(start, ProductLosses(workload, settings.norm), settings)
+
+
+def _by_attributes(workload: Workload) -> list[list[Table]]:
+    together: dict[frozenset[str], list[Table]] = {}
+    for table in workload.tables:
+        together.setdefault(frozenset(table.attributes), []).append(table)
+    return list(together.values())
+
+
+def _is_marginal(table: Table) -> bool:
+    return len(table.terms) == 1 and all(
+        isinstance(f, (Identity, Total)) for f in table.terms[0].factors.values()
+    )
+
+
+@dataclass(frozen=True)
+class _Cluster:
+    tables: list[Table]
+    attributes: frozenset[str]
+    share: float  # L^(1/r): what it adds to the root of the total
+
+
+def _joined(start: list[list[Table]], losses: ProductLosses, settings: Settings) -> list[list[Table]]:
+    """Join the pair that gains most until none gains or time is up."""
+    power = 1 / (2 if settings.noise == "gaussian" else 3)
+
+    def cluster(tables: list[Table]) -> _Cluster:
+        return _Cluster(tables, frozenset().union(*(t.attributes for t in tables)), losses(tables) ** power)
+
+    present = {k: cluster(tables) for k, tables in enumerate(start)}
+    pairs: list[tuple[float, int, int, _Cluster]] = []
+
+    def consider(i: int, j: int) -> None:
+        a, b = present[i], present[j]
+        nested = a.attributes <= b.attributes or b.attributes <= a.attributes
+        if nested or len(start) <= _PAIRS:
+            both = cluster([*a.tables, *b.tables])
+            if both.share < a.share + b.share:
+                heapq.heappush(pairs, (both.share - a.share - b.share, i, j, both))
+
+    for j in range(len(start)):
+        for i in range(j):
+            if settings.remaining() != 0.0:
+                consider(i, j)
+    count = len(start)
+    while pairs and settings.remaining() != 0.0:
+        _, i, j, both = heapq.heappop(pairs)
+        if i in present and j in present:
+            del present[i], present[j]
+            present[count] = both
+            for k in [k for k in present if k != count]:
+                consider(k, count)
+            count += 1
+    return [c.tables for c in present.values()]
+
+
+class ProductLosses:
+    """The loss of the best product of candidate matrices for any cluster of a workload's tables."""
+
+    def __init__(self, workload: Workload, norm: int) -> None:
+        merged, _ = workload.merge()
+        self._norm = norm
+        self._position: dict[LinearOperator, int] = {}
+        self._grams: list[np.ndarray] = []
+        self._terms: dict[str, tuple[np.ndarray, np.ndarray]] = {}
+        self._candidates: dict[tuple[int, ...], np.ndarray] = {}
+        for table in merged.tables:
+            terms = Workload(merged.domain, [table]).gram_terms()
+            index = np.array([[self._find(gram) for gram in grams] for _, grams in terms])
+            self._terms[table.name] = np.array([c for c, _ in terms]), index
+
+    def _find(self, gram: LinearOperator) -> int:
+        if gram not in self._position:
+            self._position[gram] = len(self._grams)
+            dense = np.asarray(gram.dense(), dtype=float)
+            self._grams.append((dense + dense.T) / 2)
+        return self._position[gram]
+
+    def __call__(self, tables: Sequence[Table]) -> float:
+        """Squared error of the tables at unit noise and sensitivity."""
+        coefficients = np.concatenate([self._terms[t.name][0] for t in tables])
+        index = np.concatenate([self._terms[t.name][1] for t in tables])
+        free: list[tuple[np.ndarray, np.ndarray]] = []
+        for column in index.T:
+            asked, place = np.unique(column, return_inverse=True)
+            table = self.candidates(tuple(asked.tolist()))
+            if len(table) == 1:
+                coefficients = coefficients * table[0][place]
+            else:
+                free.append((table, place))
+        return _best_product(coefficients, free)
+
+    def candidates(self, asked: tuple[int, ...]) -> np.ndarray:
+        """Traces ``tr[(A'A)^-1 V]``, one row for each candidate A and one column for each V asked for."""
+        if asked not in self._candidates:
+            whole = [self._grams[k] for k in asked]
+            cells = DistinctCells.of(whole)
+            grams = [cells.merge(V) for V in whole]
+            plain = all(identity_and_ones(V) is not None for V in grams)
+            self._candidates[asked] = (
+                self._cells_and_total(grams)
+                if plain
+                else np.array([_traces(self._optimum(mix), grams) for mix in self._mixtures(grams)])
+            )
+        return self._candidates[asked]
+
+    def _cells_and_total(self, grams: list[np.ndarray]) -> np.ndarray:
+        """A = [a I; b T], sensitivity 1: ``(A'A)^-1 = (I - b2 / (a2 + n b2) J) / a2``."""
+        n, p = len(grams[0]), 2 / self._norm
+        alone = n == 1 or not any(V[0, -1] for V in grams)
+        shares = _SHARES[:1] if alone else _SHARES
+        a2, b2 = shares**p, (1 - shares) ** p
+        return np.stack([(np.trace(V) - b2 / (a2 + n * b2) * V.sum()) / a2 for V in grams], axis=1)
+
+    def _mixtures(self, grams: list[np.ndarray]) -> Iterator[np.ndarray]:
+        """The one matrix asked for; or several, weighed by how hard each is, none or one emphasised.
+
+        Cross terms of a disjunction, which are no Gram matrices, follow the others.
+        """
+        grams = [V for V in grams if is_definite(V)]
+        if len(grams) == 1:
+            yield grams[0]
+            return
+        ease = np.array([1 / np.vdot(_inverse(self._optimum(V)), V) for V in grams])
+        stacked = np.array(grams)
+        yield np.tensordot(ease, stacked, axes=1)
+        for k in range(len(grams)):
+            for emphasis in _EMPHASIS:
+                weights = np.where(np.arange(len(grams)) == k, emphasis, 1.0) * ease
+                yield np.tensordot(weights, stacked, axes=1)
+
+    def _optimum(self, gram: np.ndarray) -> np.ndarray:
+        if self._norm == 2:
+            return nonsingular_optimum(gram, tolerance=_GAP).strategy
+        return full_optimum(gram, start=overlapping_rows(gram)).strategy
+
+
+def _inverse(strategy: np.ndarray) -> np.ndarray:
+    return sl.cho_solve(sl.cho_factor(strategy.T @ strategy), np.eye(strategy.shape[1]))
+
+
+def _traces(strategy: np.ndarray, grams: Sequence[np.ndarray]) -> np.ndarray:
+    inverse = _inverse(strategy)
+    return np.array([np.vdot(inverse, V) for V in grams])
+
+
+def _best_product(coefficients: np.ndarray, free: list[tuple[np.ndarray, np.ndarray]]) -> float:
+    """``min sum_l c_l prod_i table_i[k_i, place_li]`` over the candidates k_i, coordinate by coordinate."""
+    chosen = [table[0][place] for table, place in free]
+    best = np.inf
+    for _ in range(_SWEEPS):
+        before = best
+        for i, (table, place) in enumerate(free):
+            others = coefficients * np.prod([c for j, c in enumerate(chosen) if j != i] or [1.0], axis=0)
+            losses = table @ np.bincount(place, weights=others, minlength=table.shape[1])
+            k = int(np.argmin(losses))
+            best, chosen[i] = float(losses[k]), table[k][place]
+        if not best < before:
+            break
+    return best if free else float(coefficients.sum())

@@ -1,0 +1,318 @@
+"""Least squares from residual groups, table by table and without a data vector: the ``residual`` route.
+
+Every block is ``(x)_{i in S} B_i (x)_{i not in S} 1'`` for a set S of attributes of its own, with one B_i for each
+attribute and no multiple of the total among the combinations of B_i's rows. Then the blocks' row spaces are
+independent: with ``[a_i, Z_i] = W_i Q_i`` (see :mod:`.residual_basis`) a table ``(x)_i W_i`` has the coefficients
+
+    (x)_{i in S} Z_i  (x)_{i not in S} a_i          on block S,
+
+and answers, variances and sums of powers of coefficients are Kronecker products over the attributes that it crosses.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..linalg import Kron, LinearOperator, Total
+from ..tables import Workload
+from .information import Profile, coefficient_statistics, kron_vectors, refuse_not_estimable
+from .residual_basis import CANCELLED, Basis, basis_of, is_flat
+from .residual_sets import Set, SetSums, subsets
+from .strategy import Strategy, products
+
+_EXPAND = 2**24  # coefficients of a sum of products that are written out for exact statistics
+_NOTHING = 1e-11  # of a query's row sums: what a total's coefficient may differ from zero by rounding
+
+
+@dataclass(frozen=True)
+class Structure:
+    """The residual groups of a strategy: each attribute's basis (None where no block has one), each block's set."""
+
+    bases: tuple[Basis | None, ...]
+    sets: tuple[Set, ...]
+
+
+def structure_of(strategy: Strategy) -> Structure | None:
+    """The residual groups that the blocks are, recognised from the blocks alone; None for anything else."""
+    factors: dict[int, LinearOperator] = {}
+    sets: list[Set] = []
+    for block in strategy.blocks:
+        if not isinstance(block.query, Kron) or len(block.query.ops) != len(strategy.domain.shape):
+            return None
+        crossed = [(i, f) for i, f in enumerate(block.query.ops) if not isinstance(f, Total)]
+        if any(factors.setdefault(i, f) != f for i, f in crossed):
+            return None
+        sets.append(tuple(i for i, _ in crossed))
+    if len(set(sets)) < len(sets):
+        return None
+    bases = {i: basis_of(f) for i, f in factors.items()}
+    if not all(basis.independent for basis in bases.values()):
+        return None
+    return Structure(tuple(bases.get(i) for i in range(len(strategy.domain.shape))), tuple(sets))
+
+
+@dataclass(frozen=True)
+class _Term:
+    """One product of a table: its factors, the attributes that it crosses, the sets that it has a part in."""
+
+    coefficient: int
+    factors: tuple[LinearOperator, ...]
+    crossed: Set
+    sets: tuple[Set, ...]
+
+
+class ResidualInformation:
+    """P of residual groups: block-diagonal over the sets of attributes."""
+
+    route = "residual"
+
+    def __init__(self, strategy: Strategy, variances: Sequence[float], structure: Structure) -> None:
+        self._bases = structure.bases
+        self._sets = structure.sets
+        self._block = {s: b for b, s in enumerate(structure.sets)}
+        self._units = np.array([2.0**-block.exponent for block in strategy.blocks])
+        self._variance = np.array(variances) / self._units**2  # of answers in steps of the grid
+
+    def _basis(self, axis: int) -> Basis:
+        basis = self._bases[axis]
+        if basis is None:
+            raise refuse_not_estimable()
+        return basis
+
+    def _terms(self, operator: LinearOperator) -> list[_Term]:
+        terms = [self._term(c, factors) for c, factors in products(operator)]
+        missing = dict.fromkeys(s for term in terms for s in term.sets if s not in self._block)
+        if missing and (len(terms) == 1 or not self._cancelled(terms, list(missing))):
+            raise refuse_not_estimable()
+        return terms
+
+    def _term(self, coefficient: int, factors: tuple[LinearOperator, ...]) -> _Term:
+        crossed = tuple(i for i, f in enumerate(factors) if not is_flat(f))
+        needed: list[Set] = [()]
+        for i in crossed:
+            total = np.abs(self._basis(i).squares(factors[i]).total).max(initial=0.0)
+            centred = total <= _NOTHING * factors[i].abs_row_sum_max()
+            needed = [s + more for s in needed for more in (((i,),) if centred else ((), (i,)))]
+        return _Term(coefficient, factors, crossed, tuple(needed))
+
+    def _cancelled(self, terms: Sequence[_Term], sets: Sequence[Set]) -> bool:
+        """Whether the terms' coefficients on sets that are not measured add up to nothing."""
+        for s in sets:
+            concerned = [t for t in terms if s in t.sets]
+            left = self._overlap(concerned, s)
+            single = sum(float(self._overlap([t], s).sum()) for t in concerned)
+            if left.sum() > CANCELLED * single:
+                return False
+        return True
+
+    def _overlap(self, terms: Sequence[_Term], s: Set) -> np.ndarray:
+        """``sum z^2`` on set S of each row of a sum of products, (m,)."""
+        total, size = np.zeros(1), np.zeros(1)
+        for k, one in enumerate(terms):
+            for other in terms[: k + 1]:
+                vectors = [
+                    self._cross(i, p, q, inside=i in s)
+                    for i, (p, q) in enumerate(zip(one.factors, other.factors, strict=True))
+                ]
+                twice = 1 if other is one else 2
+                part = twice * one.coefficient * other.coefficient * kron_vectors(vectors)
+                total, size = total + part, size + np.abs(part)
+        return np.where(
+            total > CANCELLED * size, total, 0.0
+        )  # or noise of any size would be let in by rounding
+
+    def _cross(self, axis: int, one: LinearOperator, other: LinearOperator, *, inside: bool) -> np.ndarray:
+        """Row-wise inner products of two queries' coefficients: on the residuals (inside) or on the total."""
+        if not inside:
+            return self._totals(axis, one) * self._totals(axis, other)
+        basis = self._basis(axis)
+        if one == other:
+            found = basis.squares(one)
+            return found.spread[0][found.inverse]
+        return (basis.dense(one)[:, 1:] * basis.dense(other)[:, 1:]).sum(axis=1)
+
+    def _totals(self, axis: int, query: LinearOperator) -> np.ndarray:
+        if is_flat(query):
+            return _entries(query)
+        found = self._basis(axis).squares(query)
+        return found.total[found.inverse]
+
+    def answer(self, operator: LinearOperator, answers: Sequence[np.ndarray]) -> np.ndarray:
+        """Least-squares answers, (m,): one Kronecker product over the groups' answers side by side."""
+        total = np.zeros(operator.shape[0])
+        for term in self._terms(operator):
+            total += term.coefficient * self._answer(term, answers)
+        return total
+
+    def _answer(self, term: _Term, answers: Sequence[np.ndarray]) -> np.ndarray:
+        bases = [self._basis(i) for i in term.crossed]
+        table = np.zeros([1 + b.rows for b in bases])
+        for s in subsets(term.crossed):
+            if s in self._block:
+                place = tuple(slice(1, None) if i in s else slice(0, 1) for i in term.crossed)
+                b = self._block[s]
+                table[place] = (np.asarray(answers[b], float) / self._units[b]).reshape(table[place].shape)
+        values = table.reshape(1, -1)
+        for axis, query in enumerate(term.factors):
+            if axis not in term.crossed:
+                values = (values[:, None, :] * _entries(query)[:, None]).reshape(-1, values.shape[1])
+                continue
+            basis = self._basis(axis)
+            values = values.reshape(len(values), 1 + basis.rows, -1)
+            values = basis.over_cells(query).along(basis.expand(values))
+            values = values.reshape(-1, values.shape[2])
+        return values.reshape(-1)
+
+    def variance(self, operator: LinearOperator) -> np.ndarray:
+        """diag(W P^+ W'), (m,)."""
+        terms = self._terms(operator)
+        if len(terms) > 1:
+            measured = dict.fromkeys(s for t in terms for s in t.sets if s in self._block)
+            parts = ((s, [t for t in terms if s in t.sets]) for s in measured)
+            return sum(
+                (self._variance[self._block[s]] * self._overlap(some, s) for s, some in parts),
+                np.zeros(operator.shape[0]),
+            )
+        term = terms[0]
+        distinct, inverse = self._by_set(term, [0])
+        variances = np.array([self._variance[self._block[s]] for s in term.sets])
+        return term.coefficient**2 * (variances @ distinct[0])[inverse]
+
+    def _by_set(self, term: _Term, kinds: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
+        """Statistics of a product's coefficients (kinds, its sets, distinct rows), and each row's place."""
+        sides, inverse = [], np.zeros(1, dtype=np.int64)
+        for axis, query in enumerate(term.factors):
+            pair, places = self._both(axis, query, kinds, squares=len(kinds) == 1)
+            sides.append(pair)
+            inverse = np.add.outer(inverse * pair.shape[2], places).ravel()
+        shape = (len(kinds), len(term.sets), math.prod(pair.shape[2] for pair in sides))
+        out = np.empty(shape)
+        for k in range(len(kinds)):
+            for position, s in enumerate(term.sets):
+                out[k, position] = kron_vectors([pair[k, int(i in s)] for i, pair in enumerate(sides)])
+        return out, inverse
+
+    def _both(
+        self, axis: int, query: LinearOperator, kinds: Sequence[int], *, squares: bool
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Statistics of one attribute's coefficients on the total and on the residuals, (kinds, 2, distinct)."""
+        if is_flat(query):
+            total, inverse = np.unique(_entries(query), return_inverse=True)
+            spread = np.zeros((5, len(total)))
+        else:
+            basis = self._basis(axis)
+            found = basis.squares(query) if squares else basis.coefficients(query)
+            total, spread, inverse = found.total, found.spread, found.inverse
+        alone = coefficient_statistics(total[:, None])
+        return np.stack([[alone[k], spread[k]] for k in kinds]), inverse.reshape(-1)
+
+    def total(self, workload: Workload) -> float:
+        """Total weighted variance through W'W: nothing is done per query."""
+        for table in workload.tables:
+            self._terms(table.operator(workload.domain))
+        return float(set_shares(workload, self._bases, self._sets) @ self._variance)
+
+    def profile(self, operator: LinearOperator) -> Profile:
+        """Statistics of the coefficients on the blocks that take part; exact wherever they can be written out."""
+        terms = self._terms(operator)
+        if len(terms) == 1:
+            stats, inverse = self._by_set(terms[0], range(5))
+            return self._profile(_scaled(stats, abs(terms[0].coefficient)), terms[0].sets, inverse=inverse)
+        sets = tuple(dict.fromkeys(s for t in terms for s in t.sets if s in self._block))
+        stats, exact = np.zeros((5, len(sets), operator.shape[0])), True
+        for position, s in enumerate(sets):
+            some = [t for t in terms if s in t.sets]
+            noise = math.prod(self._basis(i).rows for i in s)
+            if operator.shape[0] * noise <= _EXPAND:
+                stats[:, position] = coefficient_statistics(self._expanded(some, s))
+            else:
+                stats[:, position], exact = self._bounded(some, s, noise), False
+        return self._profile(stats, sets, exact=exact)
+
+    def _expanded(self, terms: Sequence[_Term], s: Set) -> np.ndarray:
+        """The coefficients on set S written out, (m, rows of the block)."""
+        whole: np.ndarray | float = 0.0
+        for term in terms:
+            product = np.full((1, 1), float(term.coefficient))
+            for i, query in enumerate(term.factors):
+                inside = self._basis(i).dense(query)[:, 1:] if i in s else self._totals(i, query)[:, None]
+                product = np.kron(product, inside)
+            whole = whole + product
+        return np.asarray(whole)
+
+    def _bounded(self, terms: Sequence[_Term], s: Set, noise: int) -> np.ndarray:
+        """Upper bounds of the statistics on set S by Minkowski's inequality: norms of a sum, sums of norms."""
+        roots = np.array([1 / 2, 1 / 4, 1 / 6, 1.0])[:, None]
+        whole: np.ndarray | float = 0.0
+        for term in terms:
+            stats, inverse = self._by_set(term, range(5))
+            whole = whole + abs(term.coefficient) * stats[:4, term.sets.index(s)][:, inverse] ** roots
+        bounds = np.asarray(whole) ** (1 / roots)
+        bounds[0] = self._overlap(terms, s)
+        return np.vstack([bounds, np.full(bounds.shape[1], float(noise))])
+
+    def _profile(
+        self, stats: np.ndarray, sets: Sequence[Set], *, exact: bool = True, inverse: np.ndarray | None = None
+    ) -> Profile:
+        """The statistics in units of the blocks' answers."""
+        blocks = tuple(self._block[s] for s in sets)
+        kinds = _scaled(stats, 1 / self._units[list(blocks)])
+        return Profile(*kinds, exact=exact, blocks=blocks, inverse=inverse)
+
+
+def _scaled(stats: np.ndarray, factor: float | np.ndarray) -> np.ndarray:
+    """Statistics of coefficients multiplied by a positive factor, one for each set; (5, sets, queries)."""
+    powers = np.array([2.0, 4.0, 6.0, 1.0, 0.0])
+    return stats * (np.atleast_1d(factor)[None, :] ** powers[:, None])[:, :, None]
+
+
+def _entries(query: LinearOperator) -> np.ndarray:
+    """What each row of a flat query counts every cell with, (m,)."""
+    if isinstance(query, Total):
+        return np.ones(1)
+    return np.asarray(query.columns(np.zeros(1, dtype=np.int64))[:, 0], dtype=float)
+
+
+def set_shares(workload: Workload, bases: Sequence[Basis | None], sets: Sequence[Set]) -> np.ndarray:
+    """v_S: the total squared error, weights included, that unit noise on each group brings."""
+    coefficients, beta, gamma, mentions = gram_shares(workload, bases)
+    sums = SetSums(tuple(sets), mentions)
+    shares = sums.values(coefficients, beta, gamma)
+    size = sums.values(np.abs(coefficients), np.abs(beta), np.abs(gamma))
+    return np.where(shares > CANCELLED * size, shares, 0.0)
+
+
+GramShares = tuple[np.ndarray, np.ndarray, np.ndarray, tuple[Set, ...]]
+
+
+def gram_shares(workload: Workload, bases: Sequence[Basis | None]) -> GramShares:
+    """What W'W asks of each attribute, term by term: coefficients (t,), beta and gamma (t, d), attributes crossed.
+
+    ``beta`` is 0 beside the attributes crossed; ``gamma`` there is folded into the coefficient.
+    """
+    terms = workload.gram_terms()
+    known: list[dict[LinearOperator, tuple[float, float]]] = [{} for _ in bases]
+    beta, gamma = np.zeros((len(terms), len(bases))), np.ones((len(terms), len(bases)))
+    coefficients, mentions = np.array([c for c, _ in terms]), []
+    for t, (_, grams) in enumerate(terms):
+        crossed = []
+        for i, gram in enumerate(grams):
+            if gram not in known[i]:
+                known[i][gram] = _traces(bases[i], gram)
+            beta[t, i], gamma[t, i] = known[i][gram]
+            if beta[t, i]:
+                crossed.append(i)
+            else:
+                coefficients[t] *= gamma[t, i]
+        mentions.append(tuple(crossed))
+    return coefficients, beta, gamma, tuple(mentions)
+
+
+def _traces(basis: Basis | None, gram: LinearOperator) -> tuple[float, float]:
+    if basis is not None:
+        return basis.traces(gram)
+    return 0.0, float(gram.columns(np.zeros(1, dtype=np.int64))[0, 0])  # a multiple of J: nobody asks more

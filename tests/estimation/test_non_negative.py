@@ -1,0 +1,128 @@
+"""Non-negative least squares against an active-set oracle, its optimality conditions, and what its intervals cover."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy.optimize import nnls
+from tests.estimation.overlapping import measured
+from tests.strategy.instances import BUDGETS, DOMAIN, WORKLOADS, dense, dense_strategy
+
+import tabulae as tb
+from tabulae.errors import NotEstimable, Unsupported
+from tabulae.estimation.cone import GAP
+
+CASES = list(itertools.product(WORKLOADS, BUDGETS, ("identity", "workload", "opt0", "kron")))
+
+
+def _whitened(m: tb.Measurement) -> tuple[np.ndarray, np.ndarray]:
+    deviation = np.sqrt(m.variance)
+    return dense_strategy(m.strategy) / deviation[:, None], np.concatenate(m.answers()) / deviation
+
+
+@pytest.mark.parametrize(("workload", "noise", "method"), CASES)
+def test_answers_equal_an_active_set_solution(workload: str, noise: str, method: str) -> None:
+    """Within the share of a standard error that the gap proves, and no answer below zero."""
+    wl, m = WORKLOADS[workload], measured(workload, noise, method, people=1.0)
+    est = tb.estimate(m, method="non-negative")
+    oracle, _ = nnls(*_whitened(m), maxiter=10_000)
+    answers, variances = est.answer(wl), est.variance(wl)
+    gap = est.solution.gap  # type: ignore[attr-defined]
+    assert (
+        gap < (100 if method == "opt0" else 1) * GAP
+    )  # opt0 may measure some directions at 1e-8 of the others
+    for name, w in dense(wl).items():
+        share = np.abs(answers[name] - w @ oracle) / np.sqrt(np.maximum(variances[name], 1e-30))
+        assert share.max() <= np.sqrt(2 * gap) + 1e-5
+        assert (answers[name] >= -1e-9).all()
+
+
+@pytest.mark.parametrize(
+    ("workload", "method"), [("union", "workload"), ("union", "kron"), ("marginals", "workload")]
+)
+def test_the_gap_is_proven(workload: str, method: str) -> None:
+    """The objective lies no higher above the oracle's than the gap; and the gradient meets the KKT conditions.
+
+    Along a cell, and along x itself, a step would lower the objective by slope^2 / (2 length^2), at most the gap.
+    """
+    m = measured(workload, "gaussian", method, people=1.0)
+    solution = tb.estimate(m, method="non-negative").solution  # type: ignore[attr-defined]
+    b, y = _whitened(m)
+    _, residual = nnls(b, y, maxiter=10_000)
+    x = solution.cells
+    assert (x >= 0).all()
+    value = np.square(b @ x - y).sum() / 2
+    assert residual**2 / 2 - 1e-9 <= value <= residual**2 / 2 + solution.gap + 1e-9
+    gradient = b.T @ (b @ x - y)
+    room = np.sqrt(2 * solution.gap)
+    assert (gradient >= -room * np.linalg.norm(b, axis=0) - 1e-9).all()
+    assert abs(gradient @ x) <= room * np.linalg.norm(b @ x) + 1e-9
+
+
+def test_where_least_squares_is_non_negative_they_are_equal() -> None:
+    m = measured("union", "gaussian", people=500.0)
+    wl = WORKLOADS["union"]
+    linear, estimate = tb.estimate(m).answer(wl), tb.estimate(m, method="non-negative").answer(wl)
+    deviation = tb.estimate(m).variance(wl)
+    for name in linear:
+        assert (np.abs(linear[name] - estimate[name]) <= np.sqrt(2 * GAP * deviation[name])).all()
+
+
+@pytest.mark.parametrize("factor", [2, 1000])
+def test_scale_invariance(factor: int) -> None:
+    """Answers and noise multiplied by a number: so are the estimates."""
+    wl, m = WORKLOADS["union"], measured("union", "gaussian", people=1.0)
+    laws = tuple(type(law)(law.parameter * factor**2) for law in m.laws)
+    scaled = replace(m, values=m.values * factor, laws=laws)
+    small, big = (tb.estimate(each, method="non-negative").answer(wl) for each in (m, scaled))
+    for name in small:
+        assert big[name] / factor == pytest.approx(small[name], rel=1e-3, abs=1e-3)
+
+
+def test_it_is_deterministic() -> None:
+    wl, m = WORKLOADS["marginals"], measured("marginals", "gaussian", people=1.0)
+    first, second = (tb.estimate(m, method="non-negative").answer(wl) for _ in range(2))
+    assert all(np.array_equal(first[name], second[name]) for name in first)
+
+
+@pytest.mark.parametrize("noise", BUDGETS)
+def test_intervals_cover_small_true_counts(noise: str) -> None:
+    """40 draws over cells of which most are empty: pointwise coverage, and no interval shorter than what is proven."""
+    wl = WORKLOADS["marginals"]
+    strategy = tb.select(wl, noise=noise, method="workload")  # type: ignore[arg-type]
+    x = np.random.default_rng(3).poisson(0.5, DOMAIN.size)
+    truth = {name: w @ x for name, w in dense(wl).items()}
+    hits = {name: np.zeros(len(t)) for name, t in truth.items()}
+    for seed in range(40):
+        m = tb.measure(x, strategy, BUDGETS[noise], source=tb.noise.Insecure(seed))
+        est = tb.estimate(m, method="non-negative")
+        middle, linear = est.answer(wl), tb.estimate(m).interval(wl)
+        for name, (low, high) in est.interval(wl).items():
+            assert high - middle[name] == pytest.approx(middle[name] - low)
+            assert (low <= np.maximum(linear[name][0], 0) + 1e-9).all()
+            assert (high >= linear[name][1] - 1e-9).all()
+            hits[name] += (low <= truth[name] + 1e-9) & (truth[name] <= high + 1e-9)
+    for name in truth:
+        assert (hits[name] / 40 >= 0.95 - 6 * np.sqrt(0.95 * 0.05 / 40)).all()
+        assert hits[name].mean() / 40 >= 0.95
+
+
+def test_what_is_not_measured_is_refused() -> None:
+    m = measured("recodes", "gaussian")
+    sexes = tb.Workload(DOMAIN, [tb.Table("sexes", {"sex": tb.Identity(2)})])
+    with pytest.raises(NotEstimable):
+        tb.estimate(m, method="non-negative").answer(sexes)
+
+
+def test_domains_that_cannot_be_listed_are_refused_with_advice() -> None:
+    domain = tb.Domain({f"a{i}": 18 for i in range(14)})
+    workload = tb.Workload.marginals(domain, ways=[1])
+    people = np.zeros((10, 14), int)
+    m = tb.measure(
+        tb.Counts.from_records(domain, people), tb.select(workload, method="workload"), BUDGETS["gaussian"]
+    )
+    with pytest.raises(Unsupported, match='"pgm"'):
+        tb.estimate(m, method="non-negative").answer(workload)

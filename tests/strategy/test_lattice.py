@@ -1,0 +1,77 @@
+"""The closed form for generalised marginals against one dense eigendecomposition."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+import tabulae as tb
+from tabulae.errors import NotEstimable
+from tabulae.linalg import Dense, Identity, Kron, LinearOperator, Partition, Prefix, Product, Sum, Total
+from tabulae.strategy import Block, Strategy, information
+from tabulae.strategy.explicit_information import DenseInformation
+from tabulae.strategy.lattice_information import LatticeInformation, is_lattice
+
+DOMAIN = tb.Domain({"a": 3, "b": 4, "c": 2})
+RNG = np.random.default_rng(7)
+A = Dense(RNG.integers(0, 9, (5, 3)))
+MERGE = Partition(np.array([0, 1, 1, 2]))
+B = Product(Dense(RNG.integers(0, 9, (4, 3))), MERGE)
+C = Identity(2)
+
+
+def strategy(*rows: tuple[LinearOperator, ...]) -> Strategy:
+    exponents, scales = (3, 1, 0), (Fraction(2), Fraction(1, 3), Fraction(1))
+    blocks = [Block(str(i), Kron(r), exponents[i], scales[i]) for i, r in enumerate(rows)]
+    return Strategy(DOMAIN, tuple(blocks), "laplace", "test")
+
+
+MEASURED = strategy((A, B, Total(2)), (A, Total(4), C), (Total(3), Total(4), C))
+VARIANCES = (2.0, 0.3, 1.0)
+FIRST_OF_B = Partition(np.array([0, -1, -1, -1]), 1)
+QUERIES = [
+    Kron([Prefix(3), Product(Prefix(3), MERGE), Total(2)]),
+    Kron([Identity(3), Total(4), Identity(2)]),
+    Kron([Total(3), Total(4), Total(2)]),
+    Kron([Dense([[2, 2, 2], [1, 0, 1]]), Total(4), Total(2)]),
+    Sum([(1, Kron([Identity(3), Total(4), Total(2)])), (-2, Kron([Identity(3), FIRST_OF_B, Total(2)]))]),
+]
+
+
+@pytest.mark.parametrize("query", QUERIES, ids=range(len(QUERIES)))
+def test_agrees_with_the_dense_route(query):
+    lattice, full = LatticeInformation(MEASURED, VARIANCES), DenseInformation(MEASURED, VARIANCES)
+    assert information(MEASURED, VARIANCES).route == "lattice"
+    np.testing.assert_allclose(lattice.variance(query), full.variance(query), rtol=1e-9)
+    answers = [RNG.normal(size=b.rows) for b in MEASURED.blocks]
+    np.testing.assert_allclose(lattice.answer(query, answers), full.answer(query, answers), rtol=1e-8)
+    got, wanted = lattice.profile(query), full.profile(query)
+    assert got.exact
+    for name in ("power2", "power4", "power6", "largest"):
+        every = slice(None) if got.inverse is None else got.inverse
+        np.testing.assert_allclose(getattr(got, name)[:, every], getattr(wanted, name), rtol=1e-7, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        Kron([Identity(3), Identity(4), Total(2)]),  # cells that B merges
+        Kron([Total(3), B, C]),  # attributes that no block crosses together
+    ],
+)
+def test_what_is_not_measured_is_refused(query):
+    with pytest.raises(NotEstimable):
+        LatticeInformation(MEASURED, VARIANCES).variance(query)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        strategy((A, B, Total(2)), (Identity(3), Total(4), C)),  # two matrices for one attribute
+        strategy((A, Dense(np.array([[1, 0, 0, 0]])), Total(2)), (A, Total(4), C)),  # cells not determined
+    ],
+)
+def test_other_strategies_are_not_mistaken_for_marginals(other):
+    assert not is_lattice(other)

@@ -1,0 +1,48 @@
+"""The error formula against simulation: every method, both noises, every kind of workload.
+
+The noise of the blocks is drawn from the laws themselves and carried through least squares many times; with ``D``
+draws of the error e of a table's m queries, ``sum e^2 / D`` estimates the table's total variance. The estimate's own
+standard error comes from the same draws, and a deviation beyond ``LIMIT`` of them fails.
+
+False alarms: the worst case is one Laplace variable, whose square has the heaviest tail. Of 200,000 simulated sums
+of D = 800 such squares none was 6 standard errors off (the largest 5.94), so that one table is with less than 1.5e-5
+(95 % confidence) and any of some 250 tables with less than 0.4 %. The source is seeded: an alarm is there always or
+never.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tests.strategy.instances import BUDGETS, WORKLOADS
+
+import tabulae as tb
+from tabulae.errors import Unsupported
+from tabulae.strategy import information, law_variances
+from tabulae.strategy._select import SINGLE
+
+DRAWS, LIMIT = 800, 6.0
+
+
+@pytest.mark.parametrize("noise", BUDGETS)
+@pytest.mark.parametrize("method", SINGLE)
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_errors_are_those_that_were_announced(name: str, method: str, noise: str) -> None:
+    workload, budget = WORKLOADS[name], BUDGETS[noise]
+    try:
+        strategy = tb.select(workload, noise=noise, method=method, restarts=1)  # type: ignore[arg-type]
+    except Unsupported:
+        pytest.skip(f"{method} does not serve this workload under {noise} noise")
+    laws = strategy.laws(budget)
+    info = information(strategy, law_variances(strategy, laws))
+    source = tb.noise.Insecure(20)
+    noises = [
+        law.sample(DRAWS * block.rows, source).reshape(DRAWS, block.rows) * 2.0**-block.exponent
+        for law, block in zip(laws, strategy.blocks, strict=True)
+    ]
+    for table in workload.tables:
+        operator = table.operator(workload.domain)
+        errors = np.array([info.answer(operator, [e[d] for e in noises]) for d in range(DRAWS)])
+        squares = np.square(errors).sum(axis=1)
+        expected = float(info.variance(operator).sum())
+        assert abs(squares.mean() - expected) <= LIMIT * squares.std() / np.sqrt(DRAWS), table.name
