@@ -233,11 +233,10 @@ def _even_rows(part: Part) -> dict[str, np.ndarray]:
     """Equal shares for the rows of each factor whose rows may differ in variance; {} where only a mean counts."""
     if not part.largest or len(part.table.terms) > 1:
         return {}
-    return {
-        name: np.full(factor.shape[0], 1.0 / factor.shape[0])
-        for name, factor in part.table.terms[0].factors.items()
-        if factor.shape[0] > 1 and not isinstance(factor, (Identity, Total))
-    }
+    factors = part.table.terms[0].factors
+    rows = {name: factor.shape[0] for name, factor in factors.items()}
+    uneven = [name for name, factor in factors.items() if not isinstance(factor, (Identity, Total))]
+    return {name: np.full(rows[name], 1.0 / rows[name]) for name in uneven if rows[name] > 1}
 
 
 def weighted_rows(factor: LinearOperator, shares: np.ndarray) -> LinearOperator:
