@@ -203,7 +203,7 @@ def _summary(names: list[str], by_cell: dict[tuple[str, str], dict[str, Result]]
         for noise in ("laplace", "gaussian"):
             cells = by_cell.get((name, noise), {})
             winner = best(cells.values())
-            if winner is None or winner.rmse is None:
+            if winner is None or winner.rmse is None or (name in ONE and "opt0" not in cells):
                 continue
             paper = PAPER[name, noise]
             proven = [  # what holds for L2 sensitivity holds for L1

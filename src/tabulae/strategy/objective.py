@@ -231,7 +231,7 @@ class Minimax:
 
 def _even_rows(part: Part) -> dict[str, np.ndarray]:
     """Equal shares for the rows of each factor whose rows may differ in variance; {} where only a mean counts."""
-    if not part.largest or len(part.table.terms) > 1:
+    if not part.largest or len(part.table.terms) != 1:
         return {}
     factors = part.table.terms[0].factors
     rows = {name: factor.shape[0] for name, factor in factors.items()}
