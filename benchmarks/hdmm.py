@@ -216,7 +216,7 @@ def _summary(names: list[str], by_cell: dict[tuple[str, str], dict[str, Result]]
             lines.append(
                 f"| {name} | {noise} | {paper.get('hdmm', paper.get('opt0')):,.2f} | {_plain(corrected)} "
                 f"| {_plain(FOUND.get((name, noise)))} | **{_plain(winner.rmse)}** | {winner.method} "
-                f"| {_plain(max(proven, default=None))} | {winner.cpu_s:.2g} |"
+                f"| {_plain(max(proven, default=None))} | {winner.cpu_s:.3g} |"
             )
     return "\n".join(lines)
 

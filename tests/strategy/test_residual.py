@@ -20,9 +20,7 @@ from tabulae.strategy.bound import unit_bound
 from tabulae.strategy.hdmm import explicit_gram
 from tabulae.strategy.loss import unit_rmse
 from tabulae.strategy.opt0_gaussian import opt0_gaussian
-from tabulae.strategy.residual import split_again
 from tabulae.strategy.residual_sets import MOST_SETS, closure
-from tabulae.strategy.settings import Settings
 from tabulae.tables.table import Term
 
 NEIGHBOURS = ("add-remove", "replace")
@@ -301,22 +299,6 @@ def test_weights_of_wildly_different_size(noise: str) -> None:
         _planned(alone, noise).error(alone, BUDGETS[noise]).tables["a"], rel=1e-3
     )
     assert math.isfinite(error.tables["b"])
-
-
-def test_weights_shift_the_split_and_keep_the_bases() -> None:
-    workload, _, _ = FIGURES["CPS, prefixes"]
-    strategy = _planned(workload)
-    tables = [tb.Table(t.name, t.terms[0].factors, weight=k + 1) for k, t in enumerate(workload.tables)]
-    weighted = tb.Workload(workload.domain, tables)
-    again = split_again(strategy, weighted, Settings("gaussian"))
-    assert [b.query for b in again.blocks] == [b.query for b in strategy.blocks]
-    budget = BUDGETS["gaussian"]
-    assert again.error(weighted, budget).tse < strategy.error(weighted, budget).tse
-    assert again.error(weighted, budget).tse == pytest.approx(
-        _planned(weighted).error(weighted, budget).tse, rel=1e-3
-    )
-    with pytest.raises(InvalidArgument, match="residual"):
-        split_again(tb.select(workload, method="identity"), weighted, Settings("gaussian"))
 
 
 @pytest.mark.parametrize("neighbours", NEIGHBOURS)

@@ -60,7 +60,7 @@ def bounded_half_widths(variance: np.ndarray, laws: Sequence[NoiseLaw], level: f
         for share in _SPLITS:
             spread = math.sqrt(2 * rest * math.log(2 / (share * miss)))
             factor = min(factor, math.sqrt(continuous) * quantile((1 - share) * miss) + spread)
-    return factor * np.sqrt(variance)
+    return factor * np.sqrt(np.maximum(variance, 0.0))
 
 
 def _coupling(law: NoiseLaw) -> tuple[float, float]:

@@ -87,10 +87,8 @@ def _exact(
         return out
     for b, (law, step) in enumerate(zip(laws, steps, strict=True)):
         alone = (profile.count[b] > 0) & (np.delete(profile.count, b, axis=0) == 0).all(axis=0)
-        equal = (
-            np.abs(profile.power2[b] ** 2 - profile.power4[b] * profile.count[b])
-            <= 1e-9 * profile.power2[b] ** 2
-        )
+        # Of first order in what coefficients differ by: unequal ones would split the values that sums share.
+        equal = profile.count[b] * profile.largest[b] ** 2 <= (1 + 1e-9) * profile.power2[b]
         chosen = np.flatnonzero(alone & equal)
         for count in np.unique(profile.count[b, chosen]):
             width = smallest_half_width(law, int(count), level)

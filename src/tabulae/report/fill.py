@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,8 @@ _METHODS = {
     "opt0": "OPT_0 (one matrix, optimised as a whole)",
     "kron": "OPT_kron (one product of matrices, optimised attribute by attribute)",
     "union": "OPT_+ (a product of optimised matrices for each group of tables)",
+    "marginals": "OPT_M (weighted marginals)",
+    "optimised-marginals": "OPT_M with an optimised matrix for each attribute",
     "residual": "residual planner (for each set of attributes, what its tables ask beyond those of its subsets)",
 }
 _ONE_SIDED = (
@@ -128,17 +131,16 @@ def _floats(rows: pa.Table, name: str) -> np.ndarray:
 
 def _described(table: Table, release: Release) -> str:
     """The table in words: its statement, or what is crossed with what, in how many rows."""
-    if (statement := _statements(release).get(table.name)) is not None:
+    if (statement := _statements(release.spec.text).get(table.name)) is not None:
         return statement
     columns = table.columns(release.domain)
     return " by ".join(f"{name} ({len(labels)})" for name, labels in columns.items()) or "one count"
 
 
-def _statements(release: Release) -> dict[str, str]:
+@lru_cache(maxsize=1)
+def _statements(text: str) -> dict[str, str]:
     """The SQL of those tables that the published spec states in SQL."""
-    return {
-        entry["name"]: entry["sql"] for entry in tomllib.loads(release.spec.text)["table"] if "sql" in entry
-    }
+    return {entry["name"]: entry["sql"] for entry in tomllib.loads(text)["table"] if "sql" in entry}
 
 
 def _strategy(release: Release) -> StrategyView:

@@ -128,11 +128,12 @@ def select(
 def _fitting(method: str, workload: Workload) -> tuple[str, ...]:
     """The methods of a family, less those that would solve the same problem again."""
     names = FAMILIES.get(method, (method,))
-    if len(names) > 1 and len(workload.domain.attributes) == 1:
-        names = tuple(name for name in names if name != "kron")  # one factor: the same problem as opt0
-    if len(names) > 1 and len(workload.tables) == 1:
-        names = tuple(name for name in names if name != "union")  # one group: the same problem as kron
-    return names
+    needless = set()
+    if len(workload.domain.attributes) == 1:
+        needless.add("kron")  # one factor: the same problem as opt0
+    if len(workload.tables) == 1:
+        needless.add("union")  # one group: the same problem as kron
+    return tuple(name for name in names if len(names) == 1 or name not in needless)
 
 
 def baseline(workload: Workload, method: str, noise: NoiseKind, neighbours: str) -> Strategy:

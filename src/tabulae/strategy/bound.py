@@ -149,7 +149,8 @@ def _unit_pair_bound(workload: Workload, kind: Kind) -> float | None:
         columns = [opt0_gaussian(v, tolerance=1e-6).lower for v in factors]
         pairs = [_pair_dual(v) for v in factors]
         bound = max(product_pair_bound(columns, pairs), product_pair_svd_bound(factors))
-        return coefficient * (bound if size > _PAIRS else max(bound, _pair_dual(explicit_gram(merged))))
+        bound *= coefficient
+        return bound if size > _PAIRS else max(bound, _pair_dual(explicit_gram(merged)))  # weighted already
     if kind == "dual" and size <= _PAIRS:
         return _pair_dual(explicit_gram(merged))
     return pair_svd_bound(explicit_gram(merged)) if size <= EXPLICIT_CELLS else _row_space_pair_bound(merged)

@@ -147,7 +147,8 @@ class KronInformation:
                         [self._cross(i, p, q) for i, (p, q) in enumerate(zip(left, right, strict=True))]
                     )
                 )
-        return total * (self._variance / self._unit**2)
+        # terms that cancel leave rounding of either sign
+        return np.maximum(total, 0.0) * (self._variance / self._unit**2)
 
     def _cross(self, axis: int, left: LinearOperator, right: LinearOperator) -> np.ndarray:
         """diag(P A_i^+ A_i^+' Q') for two queries of one attribute."""
@@ -198,7 +199,8 @@ class KronInformation:
             for _, queries in terms
         ]
         if len(terms) == 1:
-            return self._profile(stats[0], exact=True)
+            c = abs(terms[0][0])
+            return self._profile(np.array([c**2, c**4, c**6, c, 1.0])[:, None] * stats[0], exact=True)
         # Minkowski: the norms of a sum are at most the sums of the norms
         sizes = [abs(c) for c, _ in terms]
         whole = np.empty((5, operator.shape[0]))

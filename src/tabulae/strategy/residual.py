@@ -24,7 +24,7 @@ from .bounds import identity_and_ones
 from .hdmm import dense_grams, lifted
 from .opt0_gaussian import opt0_gaussian
 from .residual_basis import Basis, basis_of, is_flat
-from .residual_information import set_shares, structure_of
+from .residual_information import set_shares
 from .residual_rounding import Weights, share_grids
 from .residual_search import LEAST, ROOT, WIDEST, Asked, basis_traces, mixtures, search
 from .residual_sets import Set, SetSums, closure
@@ -68,20 +68,6 @@ def residual_strategy(workload: Workload, settings: Settings) -> Strategy:
     return Strategy(
         workload.domain, blocks, settings.noise, "residual", lower=_lower(merged, asked, settings)
     )
-
-
-def split_again(strategy: Strategy, workload: Workload, settings: Settings) -> Strategy:
-    """The groups of ``strategy`` with the noise that is best for other weights of the same tables.
-
-    Raises :class:`~tabulae.errors.InvalidArgument` for a strategy that is no set of residual groups.
-    """
-    structure = structure_of(strategy)
-    if structure is None:
-        raise InvalidArgument(
-            f'strategy {strategy.method!r} does not measure residual groups: select "residual"'
-        )
-    blocks = _split_over(strategy.blocks, structure.sets, structure.bases, workload, settings)
-    return replace(strategy, blocks=blocks, certificate=None, lower=None)
 
 
 def asked_of(merged: Workload, sets: tuple[Set, ...], settings: Settings) -> Asked:
