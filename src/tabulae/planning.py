@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from .errors import InvalidArgument, NotEstimable, ReleaseError, Unsupported
-from .estimation import half_widths, smallest_budget
+from .estimation import half_widths, smallest_budget, within
 from .privacy import PrivacyLoss, calibrate, law_type
 from .spec import Spec, read_spec
 from .strategy import (
@@ -252,7 +252,7 @@ def _judged(
         return target, None, rmse <= target
     target, level = float(targets.margin[table.name]), targets.level(table.name)
     margin = margins[table.name] if level == made.level else _margins(made, level, [table])[table.name]
-    return target, level, margin <= target
+    return target, level, within(margin, target)
 
 
 def _margins(

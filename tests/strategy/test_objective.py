@@ -11,6 +11,7 @@ from tests.strategy.instances import BUDGETS, WORKLOADS
 
 import tabulae as tb
 from tabulae.errors import InvalidArgument
+from tabulae.privacy.targets import budget_for_margin
 
 UNIT = tb.ZCDP("1/2")  # variance 1 at unit sensitivity
 
@@ -120,6 +121,16 @@ def test_smallest_budgets_of_laplace_noise(definition: str) -> None:
 def test_bad_objectives_and_options_are_refused(make, message: str) -> None:
     with pytest.raises(InvalidArgument, match=message):
         make()
+
+
+def test_a_margin_that_is_a_whole_number_of_counts_is_used_up() -> None:
+    """The half-width of one count is a whole number: the smallest budget for 3 has 3 and not 2."""
+    wl, targets = tb.Workload.of(tb.Identity(4)), tb.Targets(margin={"x": 3})
+    strategy = tb.select(wl, method="identity")
+    budget = tb.smallest_budget(strategy, wl, targets)
+    found = tb.estimate(tb.measure(np.zeros(4, int), strategy, budget)).half_widths(wl)["x"].values
+    assert found.max() == pytest.approx(3, rel=1e-6)
+    assert budget.amount == pytest.approx(float(budget_for_margin(3, "gaussian").amount), rel=1e-3)
 
 
 def test_a_definition_must_fit_the_noise() -> None:
