@@ -113,3 +113,34 @@ def test_thousands_of_categories() -> None:
     first = Fraction(2 * n * n, m) + Fraction(2 * n * n * m * (m - 1), n * m)
     second = Fraction(2 * m * m, n) + Fraction(2 * m * m * n * (n - 1), n * m)
     assert found.power == max(both, first, second)
+
+
+def test_l1_distances_of_large_products_are_never_understated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Choices dropped for their bounds may be further apart than those kept: seeds where that decides."""
+    monkeypatch.setattr(kron_sensitivity, "_SMALL_PRODUCT", 1)
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        factors = [[Dense(rng.integers(-3, 4, (2, n))), Total(n)] for n in (3, 2, 3)]
+        blocks = [
+            (Kron([choice[rng.integers(2)] for choice in factors]), Fraction(int(rng.integers(1, 4))))
+            for _ in range(4)
+        ]
+        found = weighted_sensitivity(blocks, 1, "replace")
+        truth = max(
+            sum(w * int(np.abs(d[:, j] - d[:, k]).sum()) for d, w in ((op.dense(), w) for op, w in blocks))
+            for j in range(18)
+            for k in range(j)
+        )
+        assert found.power >= truth
+        assert not found.is_exact or found.power == truth
+
+
+def test_many_different_factors_of_one_attribute() -> None:
+    """A box around n pairs has 2^factors corners: the pairs themselves are compared."""
+    rng = np.random.default_rng(0)
+    blocks = [(Kron([Dense(rng.integers(-3, 4, (3, 4))), Identity(2)]), Fraction(1)) for _ in range(40)]
+    found = weighted_sensitivity(blocks, 2, "replace")
+    whole = np.vstack([op.dense() for op, _ in blocks])
+    differences = whole[:, :, None] - whole[:, None, :]
+    assert found.is_exact
+    assert found.power == int(np.square(differences).sum(axis=0).max())

@@ -34,7 +34,7 @@ from tabulae.linalg.kron import Kron
 from tabulae.linalg.merge import joint_classes, representatives
 from tabulae.linalg.numbers import INT64_LIMIT
 from tabulae.linalg.operator import LinearOperator
-from tabulae.linalg.signed_pairs import corners, largest_corner
+from tabulae.linalg.signed_pairs import CORNERS, corners, count_corners, largest_corner
 from tabulae.linalg.simple import Identity, Partition, Total
 from tabulae.linalg.sums_of_products import Choices, Maximum, extreme, maximise, undominated
 
@@ -55,6 +55,10 @@ def largest_in_products(blocks: Blocks, p: int, *, replace: bool) -> Found | Non
         if len(blocks) > 1 and blocks[0][0].shape[1] > _VECTOR_LIMIT:
             raise too_many_columns(blocks[0][0].shape[1])
         return None
+    if replace:  # two records meet a total alike: its weight would only loosen bounds
+        blocks = [(op, weight) for op, weight in blocks if not _is_total(op)]
+        if not blocks:
+            return Fraction(0), True
     products = [tuple(op.ops) for op, _ in blocks if isinstance(op, Kron)]
     attributes = [Attribute(tuple(product[axis] for product in products)) for axis in range(len(products[0]))]
     if not replace:
@@ -131,8 +135,11 @@ class Attribute:
         )
         return choices if len(listed) == len(norms) else _with_bound(choices, norms, self)
 
-    def corners(self) -> Choices:
-        """The pairs of cells, where few differ; otherwise the corners of a box that holds them all."""
+    def corners(self) -> Choices | None:
+        """The pairs of cells, where few differ; otherwise the corners of a box that holds them all.
+
+        None where both are too many: the corners double with every different factor.
+        """
         if self._alike:  # one cell against itself, and against any other
             cells = self.first[:2]
             one, other = np.array([0, 0]), np.array([0, len(cells) - 1])
@@ -141,9 +148,8 @@ class Attribute:
             one, other = np.indices((len(cells), len(cells)), dtype=np.int32).reshape(2, -1)
         norms = self.norms(2)[: len(cells)]
         shared = [_inner_products(factor, cells) for factor in self.distinct]
-        box = corners(norms, shared)
         if len(cells) > _PAIR_CLASSES:
-            return box
+            return corners(norms, shared) if count_corners(shared) <= CORNERS else None
         parts = [norms[one], norms[other], _table([c[one, other] for c in shared], integer=True)]
         pairs = Choices(
             np.concatenate(parts, axis=1),
@@ -151,7 +157,7 @@ class Attribute:
             np.stack([cells[one], cells[other]], axis=1),
         )
         pairs = pairs[_distinct(pairs)]
-        return pairs if len(pairs) <= len(box) else box
+        return pairs if len(pairs) <= count_corners(shared) else corners(norms, shared)
 
     @property
     def boxed(self) -> bool:
@@ -216,10 +222,15 @@ def _largest_difference(blocks: Blocks, attributes: Sequence[Attribute], p: int,
 
 
 def _largest_signed(attributes: Sequence[Attribute], weights: Sequence[int]) -> Maximum | None:
-    """The largest distance over the corners of each attribute, exact where they are pairs; None for fractions."""
+    """The largest distance over the corners of each attribute, exact where they are pairs.
+
+    None for fractions, and where there are too many corners.
+    """
     if not all(attribute.boxed for attribute in attributes):
         return None
-    choices = [attribute.corners() for attribute in attributes]
+    choices = [choice for attribute in attributes if (choice := attribute.corners()) is not None]
+    if len(choices) < len(attributes):
+        return None
     return largest_corner(choices, [attribute.column_of for attribute in attributes], weights)
 
 
@@ -283,6 +294,10 @@ def _is_small(blocks: Blocks, attributes: Sequence[Attribute]) -> bool:
     fits = all(op.abs_entry_max() * rows < 2**62 for op, _ in blocks)  # else in Python integers, slowly
     work = rows * classes**2
     return classes <= _SMALL_PRODUCT and cells <= 64 * _SMALL_PRODUCT and work <= 2**32 and fits
+
+
+def _is_total(op: LinearOperator) -> bool:
+    return isinstance(op, Kron) and all(isinstance(factor, Total) for factor in op.ops)
 
 
 def _treats_alike(factor: LinearOperator, classes: int) -> bool:

@@ -24,6 +24,11 @@ from tabulae.linalg.sums_of_products import Choices, Maximum
 CORNERS = 2**18  # corners of all attributes together that are summed
 
 
+def count_corners(shared: Sequence[np.ndarray]) -> int:
+    """How many corners :func:`corners` makes: two for every factor whose inner products differ."""
+    return math.prod(1 + int(part.min() < part.max()) for part in shared)
+
+
 def corners(norms: np.ndarray, shared: Sequence[np.ndarray]) -> Choices:
     """The corners ``[a, b, c]`` of one attribute, from the norms (cells, factors) and inner products of its columns."""
     largest = norms.max(axis=0)

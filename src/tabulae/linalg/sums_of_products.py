@@ -299,14 +299,18 @@ def _finish(
 
 
 def _evaluated(tops: list[tuple[Number, np.ndarray]], evaluate: Evaluate, found: Number | None) -> Maximum:
-    """Exact values of the choices with the largest bounds, until no bound left exceeds them."""
+    """The largest bound, and whether a choice reaches it.
+
+    Choices that others dominate were dropped for their bounds: their exact values may be larger than those of the
+    choices that are left, so that nothing below the largest bound is known to be the largest sum.
+    """
     tops.sort(key=lambda top: -top[0])
-    best = int(found) if found is not None else 0
-    for count, (bound, cells) in enumerate(tops):
-        if bound <= best:
-            return Maximum(best, is_exact=True)
-        exact = evaluate(cells) if count < _EVALUATIONS and (cells >= 0).all() else None
-        if exact is None:
-            return Maximum(int(bound), is_exact=False)
-        best = max(best, exact)
-    return Maximum(best, is_exact=True)
+    bound = max(int(tops[0][0]), int(found) if found is not None else 0)
+    if found is not None and int(found) == bound:
+        return Maximum(bound, is_exact=True)
+    for value, cells in tops[:_EVALUATIONS]:
+        if value < bound:
+            break
+        if (cells >= 0).all() and evaluate(cells) == bound:
+            return Maximum(bound, is_exact=True)
+    return Maximum(bound, is_exact=False)

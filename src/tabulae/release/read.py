@@ -35,6 +35,7 @@ from .tables import PublishedTable, publish
 
 _LAWS: dict[str, type[NoiseLaw]] = {c.name: c for c in (DiscreteGaussian, DiscreteLaplace, RoundedGaussian)}
 _LOSSES: dict[str, type[PrivacyLoss]] = {"pure": PureDP, "approx": ApproxDP, "zcdp": ZCDP}
+_ROUNDING = 1e-5  # share of a standard error by which two machines' sums may differ
 
 
 class _Tables(Mapping[str, pa.Table]):
@@ -185,7 +186,7 @@ class Release:
             return faults
         for fresh in self.published():
             stored = self.tables[fresh.name]
-            loose = self.estimate.precision * fresh.std_error
+            loose = max(self.estimate.precision, _ROUNDING) * fresh.std_error
             for name, values, apart in (
                 ("estimate", fresh.estimate, loose),
                 ("std_error", fresh.std_error, 0.0),
