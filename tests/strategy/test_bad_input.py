@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 
 import tabulae as tb
 from tabulae.errors import InvalidArgument, Unsupported
+from tabulae.linalg import Partition
 from tabulae.strategy import METHODS
+from tabulae.tables import Term
 
 BUDGETS = {"gaussian": tb.ZCDP("1/2"), "laplace": tb.PureDP(1)}
 NEIGHBOURS = ("add-remove", "replace")
@@ -64,6 +67,23 @@ def test_families_answer_every_edge_case() -> None:
     for wl in EDGES.values():
         for noise, budget in BUDGETS.items():
             assert tb.select(wl, method="auto", noise=noise).error(wl, budget).rmse > 0  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(
+    "nothing",
+    [
+        tb.Table("nobody", {"age": Partition(np.full(5, -1), 1)}),
+        tb.Table("nobody", {"age": tb.Dense(np.zeros((2, 5), int)), "sex": tb.Identity(2)}),
+        tb.Table.of_terms(
+            "nobody", [Term(1, {"age": tb.Total(5)}), Term(-1, {"age": tb.Dense(np.ones((1, 5), int))})]
+        ),
+    ],
+)
+def test_a_table_that_counts_nobody_is_refused_by_name(nothing: tb.Table, method: str) -> None:
+    wl = tb.Workload(ONE_VALUE, [tb.Table("a", {"age": tb.Prefix(5)}), nothing])
+    with pytest.raises(InvalidArgument, match="'nobody' counts nobody"):
+        tb.select(wl, method=method)
 
 
 @pytest.mark.parametrize("weight", [0, -1, "0", math.nan, math.inf])

@@ -40,6 +40,22 @@ QUERIES = [
 ]
 
 
+@pytest.mark.parametrize("classes", [[1, 0, 2], [2, 0, 1], [1, 0, 0], [2, 1, 0]])
+def test_groups_in_any_order_are_answered_in_that_order(classes: list[int]) -> None:
+    """A partition may number its classes in any order, and may be nothing but another order of the cells."""
+    groups = Partition(np.array(classes))
+    tables = [tb.Table("groups", {"a": groups}), tb.Table("total", {}), tb.Table("c", {"c": C})]
+    workload = tb.Workload(DOMAIN, tables)
+    measured = tb.select(workload, method="workload")
+    assert information(measured, (1.0, 1.0, 1.0)).route == "lattice"
+    x = RNG.integers(0, 1000, DOMAIN.size)
+    info = information(measured, (1.0, 1.0, 1.0))
+    answers = [(b.query @ x).astype(float) for b in measured.blocks]
+    for table in tables:
+        query = table.operator(DOMAIN)
+        np.testing.assert_allclose(info.answer(query, answers), query @ x, rtol=1e-9)
+
+
 @pytest.mark.parametrize("query", QUERIES, ids=range(len(QUERIES)))
 def test_agrees_with_the_dense_route(query):
     lattice, full = LatticeInformation(MEASURED, VARIANCES), DenseInformation(MEASURED, VARIANCES)

@@ -108,6 +108,9 @@ def select(
         raise InvalidArgument(f"time_limit must be a positive number of seconds, not {time_limit!r}")
     if not isinstance(objective, Targets) and objective not in ("total", "max"):
         raise InvalidArgument(f"objective must be 'total', 'max' or Targets(...), not {objective!r}")
+    for table in workload.tables:
+        if table.counts_nothing(workload.domain):
+            raise InvalidArgument(f"table {table.name!r} counts nobody, whatever the records: leave it out")
     settings = Settings(
         noise,
         check_neighbours(neighbours),

@@ -1,11 +1,11 @@
-"""Least squares by one eigendecomposition: over merged cells, or over independent query rows.
+"""Least squares by one decomposition: over merged cells, or over independent query rows.
 
 A table is split as ``W = C L`` with C carrying few rows to all (orthonormal columns, a Kronecker product) and L
-over r reduced coordinates. Both routes write the coefficients of the noise as ``Z_b = C L G K_b``: ``G`` is an
-r x r pseudo-inverse and ``K_b`` brings block b's answers into the coordinates.
+over r reduced coordinates. Both routes write the coefficients of the noise as ``Z_b = C L G K_b``: ``K_b``
+brings block b's answers into r coordinates, and ``G`` these to L's.
 
-* cells: ``A_b = B_b M`` with M merging cells that no block tells apart; ``G = (sum_b B_b'B_b / v_b)^+``,
-  ``K_b = B_b'/v_b`` and ``W = C L M``.
+* cells: ``A_b = B_b M`` with M merging cells that no block tells apart, ``B_b / sqrt(v_b) = U_b D V'``;
+  ``G = V D^-1``, ``K_b = U_b' / sqrt(v_b)`` and ``W = C L M``.
 * rows: each factor ``A_i = U_i R_i`` with U_i orthonormal and R_i of full row rank at most n_i; with
   ``R`` the stack of ``(x)_i R_i / sqrt(v_b)``, ``G = (R R')^+``, ``K_b = (x)_i U_i' / sqrt(v_b)``, ``C L = W R'``.
 """
@@ -29,6 +29,8 @@ from .strategy import Block, Strategy, products
 _CHUNK = 2**24  # entries held at once while a table's rows are multiplied by groups of columns
 _PRODUCT = 1e-10  # share of a product's squared norm that may be missing from the row space, by rounding
 _WHOLE = 1e-12  # the same for a sum of products
+_DEPENDENT = 1e-12  # singular values below this share of the largest count as zero
+_BESIDE = 1e-9  # share of a table's norm that may lie outside the row space, by rounding
 _LARGEST = 2**27  # entries of a table over the reduced coordinates
 
 
@@ -59,7 +61,7 @@ class _Lifted:
 class _Explicit(ABC):
     """What both routes share; a route fills the fields and says how a table is lifted."""
 
-    _pseudo: np.ndarray  # G, r x r
+    _pseudo: np.ndarray  # G, from the blocks' coordinates to those that tables are lifted to
     _root: np.ndarray  # covariance of the coordinates' estimate is root root'
     _inward: list[LinearOperator]  # K_b', m_b x r_b, on answers of block b in counts
     _place: list[slice]  # where K_b lands among the coordinates
@@ -79,7 +81,7 @@ class _Explicit(ABC):
     def answer(self, operator: LinearOperator, answers: Sequence[np.ndarray]) -> np.ndarray:
         """Least-squares answers, (m,)."""
         table = self._table(operator)
-        coordinates = np.zeros(self._pseudo.shape[0])
+        coordinates = np.zeros(self._pseudo.shape[1])
         for inward, place, y in zip(self._inward, self._place, answers, strict=True):
             coordinates[place] += inward.T @ np.asarray(y, dtype=float)
         return table.carry @ (table.small @ (self._pseudo @ coordinates))
@@ -120,7 +122,11 @@ def _groups(columns: int, rows: int) -> list[slice]:
 
 
 class DenseInformation(_Explicit):
-    """P over merged cells, decomposed as one matrix."""
+    """All queries over merged cells, whitened and decomposed as one matrix: ``A_b / sqrt(v_b) = U_b D V'``.
+
+    P itself would square their condition, and directions that its rounding hides would come back as a bias that
+    grows with the counts.
+    """
 
     route = "dense"
 
@@ -128,17 +134,21 @@ class DenseInformation(_Explicit):
         super().__init__()
         self._merges = merges(strategy)
         self._chosen = [_representatives(p) for p in self._merges]
-        cells = math.prod(p.shape[0] for p in self._merges)
-        p = np.zeros((cells, cells))
-        self._inward = []
-        for block, variance in zip(strategy.blocks, variances, strict=True):
-            matrix = self._merged(block) * 2.0**-block.exponent
-            p += matrix.T @ matrix / variance
-            self._inward.append(Dense(matrix / variance))
-        self._place = [slice(0, cells)] * len(strategy.blocks)
-        values, vectors, self._kernel = spectrum(p)
-        self._root = vectors / np.sqrt(values)
-        self._pseudo = self._root @ self._root.T
+        matrices = [self._merged(block) * 2.0**-block.exponent for block in strategy.blocks]
+        # Whitened, relative to the largest variance: at absurd budgets the reciprocals would overflow.
+        unit = max(variances)
+        shares = [math.sqrt(unit / v) for v in variances]
+        left, singular, right = np.linalg.svd(
+            np.vstack([m * share for m, share in zip(matrices, shares, strict=True)]), full_matrices=False
+        )
+        kept = int(np.count_nonzero(singular > _DEPENDENT * singular[0]))
+        self._space = right[:kept].T
+        self._pseudo = self._space / singular[:kept]
+        self._root = math.sqrt(unit) * self._pseudo
+        ends = np.cumsum([m.shape[0] for m in matrices])[:-1]
+        parts = np.split(left[:, :kept], ends)
+        self._inward = [Dense(u * share) for u, share in zip(parts, shares, strict=True)]
+        self._place = [slice(0, kept)] * len(matrices)
 
     def _merged(self, block: Block) -> np.ndarray:
         """The block's integer matrix over the merged cells."""
@@ -164,7 +174,10 @@ class DenseInformation(_Explicit):
         group = reduce_rows(terms, 1.0)
         _check_size(group, self._pseudo.shape[0])
         small = self._over_cells(group.rows)
-        if np.linalg.norm(small @ self._kernel) > 1e-6 * np.linalg.norm(small):
+        beside = small - (small @ self._space) @ self._space.T
+        if self._space.shape[1] < len(self._space) and np.linalg.norm(beside) > _BESIDE * np.linalg.norm(
+            small
+        ):
             raise refuse_not_estimable()
         return _Lifted(group.carry, small)
 

@@ -11,6 +11,8 @@ from fractions import Fraction
 from functools import cached_property
 from typing import NamedTuple
 
+import numpy as np
+
 from tabulae.errors import InvalidArgument
 from tabulae.linalg import Kron, LinearOperator, Sum, Total
 
@@ -181,6 +183,30 @@ class Table:
         if len(self.terms) == 1 and self.terms[0].coefficient == 1:
             return Kron(self.terms[0].over(domain))
         return Sum([(term.coefficient, Kron(term.over(domain))) for term in self.terms])
+
+    def counts_nothing(self, domain: Domain) -> bool:
+        """Whether the matrix is zero: no cell is asked for, or the terms cancel.
+
+        Terms are compared on a product of random vectors, which no other matrix maps to zero (but with probability 0).
+
+        >>> from tabulae.linalg import Dense, Identity
+        >>> both = [Term(1, {"a": Identity(2)}), Term(-1, {"a": Dense([[1, 0], [0, 1]])})]
+        >>> Table.of_terms("nobody", both).counts_nothing(Domain({"a": 2}))
+        True
+        """
+        self.check(domain)
+        products = [term.over(domain) for term in self.terms]
+        if len(products) == 1:
+            return not all(np.any(factor.column_norms(2)) for factor in products[0])
+        draw = np.random.default_rng(0)
+        vectors = [draw.uniform(1, 2, attribute.size) for attribute in domain.attributes]
+        total, size = np.zeros(1), 0.0
+        for term, factors in zip(self.terms, products, strict=True):
+            part = np.full(1, float(term.coefficient))
+            for factor, vector in zip(factors, vectors, strict=True):
+                part = np.multiply.outer(part, factor @ vector).ravel()
+            total, size = total + part, max(size, float(np.abs(part).max()))
+        return bool(np.abs(total).max() <= 1e-12 * size)
 
     def columns(self, domain: Domain) -> dict[str, tuple[str, ...]]:
         """Heading -> row labels, for each attribute with several rows or mentioned, in domain order.
