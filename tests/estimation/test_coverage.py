@@ -81,3 +81,18 @@ def test_selberg_bound_stays_below_the_truth() -> None:
     for cut in (3.0, 10.0, 100.0):
         h = _gaussian(cut, 0.9)
         assert stats.norm.cdf(h) - stats.norm.cdf(-h) >= 0.9
+
+
+@pytest.mark.parametrize("level", [0.55, 0.62, 0.9])
+@pytest.mark.parametrize("apart", [1e-4, 1e-5, 1e-6])
+def test_nearly_equal_coefficients_are_not_taken_for_equal(apart: float, level: float) -> None:
+    """Sums of three that share a value when equal stand apart when not; coverage by listing all of them."""
+    law, z = DiscreteGaussian(Fraction(1)), np.array([1, 1, 1 - apart])
+    powers = [(z**p).sum() for p in (2, 4, 6)]
+    profile = Profile(*(np.array([[value]]) for value in (*powers, z.max(), float(len(z)))))
+    width = float(half_widths(profile, [law], [1.0], level).values[0])
+    reach = np.arange(-8, 9)
+    pmf = np.exp(-(reach**2) / 2)
+    sums = np.add.outer(np.add.outer(z[0] * reach, z[1] * reach), z[2] * reach)
+    mass = np.multiply.outer(np.multiply.outer(pmf, pmf), pmf) / pmf.sum() ** 3
+    assert mass[np.abs(sums) <= width].sum() >= level - 1e-9

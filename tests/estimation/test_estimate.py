@@ -10,6 +10,9 @@ from tests.strategy.instances import BUDGETS, DOMAIN, WORKLOADS, dense, dense_st
 
 import tabulae as tb
 from tabulae.errors import NotEstimable
+from tabulae.strategy import information
+from tabulae.strategy.loss import unit_variances
+from tabulae.tables import Term
 
 CASES = list(itertools.product(WORKLOADS, BUDGETS, ("identity", "workload", "opt0", "kron")))
 CASES += list(itertools.product(("union", "recodes", "disjunction", "marginals"), BUDGETS, ("union",)))
@@ -138,3 +141,32 @@ def test_levels_outside_zero_and_one_are_refused() -> None:
     for level in (0, 1, -1, float("nan")):
         with pytest.raises(ValueError, match="between 0 and 1"):
             est.interval(wl, level=level)
+
+
+@pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
+@pytest.mark.parametrize("method", ["identity", "workload", "opt0", "kron", "union", "marginals", "residual"])
+@pytest.mark.parametrize("workload", WORKLOADS)
+def test_large_counts_are_recovered_but_for_a_sliver_of_the_noise(
+    workload: str, method: str, neighbours: str
+) -> None:
+    """Without noise, estimates of counts of a million a cell are right to a thousandth of a standard error."""
+    wl = WORKLOADS[workload]
+    strategy = tb.select(wl, method=method, neighbours=neighbours)
+    x = np.random.default_rng(3).integers(0, 10**6, wl.domain.size)
+    info = information(strategy, unit_variances(strategy, neighbours))
+    answers = [np.ldexp((b.query @ x).astype(float), -b.exponent) for b in strategy.blocks]
+    for name, matrix in dense(wl).items():
+        query = wl[name].operator(wl.domain)
+        error = np.abs(info.answer(query, answers) - matrix @ x)
+        assert (error <= 1e-3 * np.sqrt(info.variance(query)) + 1e-9).all(), name
+
+
+def test_a_multiple_of_a_table_has_intervals_as_many_times_as_wide() -> None:
+    wl = WORKLOADS["one product"]
+    (term,) = wl.tables[0].terms
+    three = tb.Workload(wl.domain, [tb.Table.of_terms("three", [Term(3, term.factors)])])
+    for method in ("kron", "residual", "workload"):
+        m = tb.measure(np.zeros(wl.domain.size, int), tb.select(wl, method=method), BUDGETS["gaussian"])
+        est = tb.estimate(m)
+        once, thrice = est.half_widths(wl)[wl.tables[0].name].values, est.half_widths(three)["three"].values
+        assert thrice == pytest.approx(3 * once, rel=1e-6)

@@ -205,3 +205,13 @@ def test_only_the_total_is_free_under_replace():
     wl = tb.Workload(tb.Domain({"a": 4}), [tb.Table("n", {})])
     assert unit_bound(wl, "svd", "replace") == 0.0
     assert math.isclose(tb.lower_bound(wl, budget=tb.ZCDP(1), neighbours="replace"), 0.0)
+
+
+@pytest.mark.parametrize("kind", ["svd", "dual"])
+@pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
+def test_a_weight_multiplies_a_bound_once(neighbours, kind):
+    domain = tb.Domain({"a": 3, "b": 4})
+    factors = {"a": tb.Prefix(3), "b": tb.AllRange(4)}
+    once, twice = (tb.Workload(domain, [tb.Table("t", factors, weight=w)]) for w in (1, 2))
+    one, two = (unit_bound(w, kind, neighbours) for w in (once, twice))
+    assert two == pytest.approx(4 * one, rel=1e-5)
