@@ -51,7 +51,8 @@ def lower_bound(
     ``kind="svd"``: ``(sum of singular values of W)^2 / N`` over merged cells, for explicit workloads and
     Kronecker products, unions included where they have at most a few thousand independent rows.
     ``kind="dual"``: the optimum of the convex dual, for one product, at most 2,048 merged cells (or combinations of
-    classes of them that all tables treat alike), or a few thousand distinct rows; never below the SVD bound.
+    classes of them that all tables treat alike), or a few thousand distinct rows; for other tables of one product each,
+    the best dual value found with multipliers that are a product (:mod:`.product_bound`). Never below the SVD bound.
     Both bound L2 sensitivity, and so L1 sensitivity (Laplace noise) as well. Under replace-one neighbours both are
     about pairs of cells instead of cells (:mod:`.pair_bounds`), and for marginals at any size the dual is in closed
     form. Under Laplace noise ``kind="dual"`` also knows the volume bound (:mod:`.volume_bound`), which is about L1
@@ -108,9 +109,19 @@ def _unit_bound(workload: Workload, kind: Kind) -> float | None:
             return terms[0][0] * math.prod(opt0_gaussian(v, tolerance=1e-6).lower for v in terms[0][1])
         if merged.domain.size <= EXPLICIT_CELLS and not symmetry_pays(merged):
             return opt0_gaussian(explicit_gram(merged), tolerance=1e-6).lower
-        return _row_dual(merged)
+        found = _row_dual(merged)
+        return _best(_planner_bound(merged), _svd_bound(merged)) if found is None else found
+    return _svd_bound(merged)
+
+
+def _best(*bounds: float | None) -> float | None:
+    return max((b for b in bounds if b is not None), default=None)
+
+
+def _svd_bound(merged: Workload) -> float | None:
+    """Equal multipliers: by closed form, over cells, or over rows."""
     try:
-        return svd_bound_kron(terms)
+        return svd_bound_kron(dense_grams(merged))
     except Unsupported:
         pass
     if merged.domain.size <= EXPLICIT_CELLS and not symmetry_pays(merged):
@@ -126,6 +137,18 @@ def _row_dual(workload: Workload) -> float | None:
     """The dual's optimum for a union of products, by classes or by rows."""
     try:
         return row_optimum(*workload_rows(workload)[:2], tolerance=1e-6).lower
+    except Unsupported:
+        return None
+
+
+def _planner_bound(workload: Workload) -> float | None:
+    """The dual with multipliers that are a product over attributes, where the tables' sets can be listed."""
+    from .residual import planner_bound  # residual takes its own bounds from here
+
+    if max(workload.domain.shape) > EXPLICIT_CELLS:
+        return None
+    try:
+        return planner_bound(workload)
     except Unsupported:
         return None
 

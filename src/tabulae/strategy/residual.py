@@ -23,6 +23,7 @@ from .bound import unit_bound
 from .bounds import identity_and_ones
 from .hdmm import dense_grams, lifted
 from .opt0_gaussian import opt0_gaussian
+from .product_bound import product_bound
 from .residual_basis import Basis, basis_of, is_flat
 from .residual_information import set_shares
 from .residual_rounding import Weights, share_grids
@@ -68,6 +69,22 @@ def residual_strategy(workload: Workload, settings: Settings) -> Strategy:
     return Strategy(
         workload.domain, blocks, settings.noise, "residual", lower=_lower(merged, asked, settings)
     )
+
+
+def asked_for(workload: Workload) -> Asked:
+    """What a workload asks of each attribute under Gaussian noise, its cells merged and its closure listed."""
+    return asked_of(workload.merge()[0], closure(_crossed_sets(workload)), Settings("gaussian"))
+
+
+def planner_bound(workload: Workload) -> float | None:
+    """The bound of :mod:`.product_bound`, None where no table is one product.
+
+    Tables that are sums are left out: what is asked besides never lowers the loss.
+
+    Raises :class:`~tabulae.errors.Unsupported` for tables that cross too many sets of attributes.
+    """
+    products = [table for table in workload.tables if len(table.terms) == 1]
+    return product_bound(asked_for(Workload(workload.domain, products))) if products else None
 
 
 def asked_of(merged: Workload, sets: tuple[Set, ...], settings: Settings) -> Asked:
@@ -163,7 +180,8 @@ def _split_over(
 
 
 def _lower(merged: Workload, asked: Asked, settings: Settings) -> float | None:
-    """The dual bound, where residual groups meet it: one attribute, or tables that are one product together.
+    """The dual bound where residual groups meet it (one attribute, or tables that are one product together), or one
+    with multipliers that are a product.
 
     Marginals need none: the SVD bound is theirs.
     """
@@ -174,7 +192,7 @@ def _lower(merged: Workload, asked: Asked, settings: Settings) -> float | None:
         return unit_bound(merged, "dual")
     factors = _as_product(merged) if max(merged.domain.shape) <= WIDEST else None
     if factors is None:
-        return None
+        return planner_bound(merged)
     return math.prod(opt0_gaussian(V, tolerance=_BOUND).lower for V in factors)
 
 
