@@ -272,7 +272,7 @@ def test_what_no_neighbour_changes_is_refused() -> None:
 
 def test_tables_that_count_nobody_are_refused() -> None:
     workload = tb.Workload(tb.Domain({"a": 3, "b": 2}), [tb.Table("none", {"a": Dense([[0, 0, 0]])})])
-    with pytest.raises(InvalidArgument, match="count no cell"):
+    with pytest.raises(InvalidArgument, match="counts nobody"):
         _planned(workload)
 
 

@@ -82,7 +82,7 @@ class Targets:
                 n: positive_fraction(v, f"the target of table {n!r}") for n, v in getattr(self, kind).items()
             }
             object.__setattr__(self, kind, given)
-        for name in self.margin:
+        for name in [*self.margin, *self.rmse]:
             self.level(name)
 
     def check(self, workload: Workload) -> None:
