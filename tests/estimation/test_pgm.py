@@ -81,8 +81,7 @@ def test_what_it_cannot_take_is_refused_with_advice() -> None:
 
 @with_mbi
 def test_the_callers_precision_is_left_as_it_was() -> None:
-    import jax
-
+    jax = pytest.importorskip("jax")
     before = jax.config.jax_enable_x64
     tb.estimate(measured("union", "gaussian"), method="pgm").answer(WORKLOADS["union"])
     assert jax.config.jax_enable_x64 == before

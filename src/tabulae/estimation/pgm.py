@@ -144,8 +144,7 @@ class _Query:
             self._terms.append((float(weight * np.prod(numbers)), matrices))
 
     def __call__(self, factor: Any) -> Any:
-        import jax.numpy as jnp
-
+        jnp = require("jax.numpy", "pgm", "estimating by a graphical model")
         total = 0.0
         for weight, matrices in self._terms:
             values = factor.datavector(flatten=False)

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..errors import Unsupported
-from ..linalg import Dense, LinearOperator, Partition, Product, Scaled, merge_columns
+from ..linalg import Dense, Identity, LinearOperator, Partition, Product, Scaled, merge_columns
 from ..tables import Workload
 from .information import Profile, coefficient_statistics, kron_vectors, merge_statistics, refuse_not_estimable
 from .reduced_rows import ReducedRows, Terms, outer, reduce_rows, row_count, rows_against, spectrum
@@ -134,28 +134,37 @@ class DenseInformation(_Explicit):
         super().__init__()
         self._merges = merges(strategy)
         self._chosen = [_representatives(p) for p in self._merges]
-        matrices = [self._merged(block) * 2.0**-block.exponent for block in strategy.blocks]
+        split = [self._split(block) for block in strategy.blocks]
         # Whitened, relative to the largest variance: at absurd budgets the reciprocals would overflow.
         unit = max(variances)
         shares = [math.sqrt(unit / v) for v in variances]
         left, singular, right = np.linalg.svd(
-            np.vstack([m * share for m, share in zip(matrices, shares, strict=True)]), full_matrices=False
+            np.vstack([rows * share for (_, rows), share in zip(split, shares, strict=True)]),
+            full_matrices=False,
         )
         kept = int(np.count_nonzero(singular > _DEPENDENT * singular[0]))
         self._space = right[:kept].T
         self._pseudo = self._space / singular[:kept]
         self._root = math.sqrt(unit) * self._pseudo
-        ends = np.cumsum([m.shape[0] for m in matrices])[:-1]
-        parts = np.split(left[:, :kept], ends)
-        self._inward = [Dense(u * share) for u, share in zip(parts, shares, strict=True)]
-        self._place = [slice(0, kept)] * len(matrices)
+        parts = np.split(left[:, :kept], np.cumsum([len(rows) for _, rows in split])[:-1])
+        self._inward = [
+            Product(carry, Dense(u * share))
+            for (carry, _), u, share in zip(split, parts, shares, strict=True)
+        ]
+        self._place = [slice(0, kept)] * len(split)
 
-    def _merged(self, block: Block) -> np.ndarray:
-        """The block's integer matrix over the merged cells."""
-        whole = self._over_cells(block.terms)
-        return (
-            np.asarray(block.query.left @ whole, dtype=float) if isinstance(block.query, Product) else whole
-        )
+    def _split(self, block: Block) -> tuple[LinearOperator, np.ndarray]:
+        """The block's queries in counts as carry @ rows, carry with orthonormal columns, rows over merged cells.
+
+        Tall factors are reduced to as many rows as they have columns: ranges have hundreds of times as many.
+        """
+        step = 2.0**-block.exponent
+        if isinstance(block.query, Product):
+            whole = self._over_cells(block.terms)
+            matrix = np.asarray(block.query.left @ whole, dtype=float) * step
+            return Identity(len(matrix)), matrix
+        group = reduce_rows(block.terms, 1.0)
+        return group.carry, step * self._over_cells(group.rows)
 
     def _over_cells(self, terms: Sequence[tuple[int, tuple[LinearOperator, ...]]]) -> np.ndarray:
         """A sum of products with one column for each merged cell."""
