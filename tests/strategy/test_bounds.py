@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from tests.strategy.gram_terms import dense, marginals
 
 from tabulae.errors import InvalidArgument, Unsupported
 from tabulae.strategy.bounds import dual_bound, svd_bound, svd_bound_kron
@@ -19,25 +20,6 @@ from tabulae.strategy.gram import DistinctCells
 workloads = st.integers(1, 6).flatmap(
     lambda n: st.integers(1, 7).flatmap(lambda m: arrays(np.float64, (m, n), elements=st.integers(-3, 3)))
 )
-
-
-def marginals(sizes, weights):
-    """Terms of weighted marginals; ``weights`` maps attribute subsets to the weight of W'W."""
-    eye, ones = [np.eye(n) for n in sizes], [np.ones((n, n)) for n in sizes]
-    return [
-        (weight, [eye[i] if i in subset else ones[i] for i in range(len(sizes))])
-        for subset, weight in weights.items()
-    ]
-
-
-def dense(terms):
-    total = 0.0
-    for coefficient, factors in terms:
-        product = np.ones((1, 1))
-        for V in factors:
-            product = np.kron(product, V)
-        total = total + coefficient * product
-    return total
 
 
 def loss(W, A, p):

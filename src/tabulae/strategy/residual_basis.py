@@ -22,7 +22,6 @@ import scipy.linalg
 from ..linalg import AllRange, Centring, Identity, LinearOperator, Partition, Prefix, Product, Total
 from ..linalg.merge import representatives
 from ..tables.merge import merged_factor
-from .bounds import identity_and_ones
 from .information import EXPLICIT, coefficient_statistics, merge_statistics, refuse_not_estimable
 from .range_variance import range_variance
 from .rounding import gram_inverse
@@ -238,11 +237,6 @@ def cleared(value: float, size: float) -> float:
 def flat(matrix: np.ndarray) -> bool:
     """Whether all entries are equal."""
     return bool((matrix == matrix.flat[0]).all())
-
-
-def symmetric_cells(matrix: np.ndarray) -> bool:
-    """Whether the Gram matrix is a I + b J: it asks the same of every cell."""
-    return identity_and_ones(matrix) is not None
 
 
 def _classes(operator: LinearOperator) -> Partition:
