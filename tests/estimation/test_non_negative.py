@@ -126,3 +126,17 @@ def test_domains_that_cannot_be_listed_are_refused_with_advice() -> None:
     )
     with pytest.raises(Unsupported, match='"pgm"'):
         tb.estimate(m, method="non-negative").answer(workload)
+
+
+@pytest.mark.parametrize("noise", BUDGETS)
+def test_intervals_are_no_wider_than_their_construction(noise: str) -> None:
+    """The least-squares interval, cut at 0, reaches from the estimate as far as the half-width says and no further."""
+    m, wl = measured("union", noise), WORKLOADS["union"]
+    linear, bounded = tb.estimate(m), tb.estimate(m, method="non-negative")
+    answers, widths = linear.answer(wl), linear.half_widths(wl)
+    for name, point in bounded.answer(wl).items():
+        low = np.maximum(answers[name] - widths[name].values, 0.0)
+        high = np.maximum(answers[name] + widths[name].values, 0.0)
+        got = bounded.half_widths(wl)[name].values
+        np.testing.assert_allclose(got, np.maximum(high - point, point - low), rtol=1e-9, atol=1e-9)
+        assert (got <= widths[name].values + np.abs(point - answers[name]) + 1e-9).all()
