@@ -33,7 +33,7 @@ def test_states_what_it_costs_in_privacy(thing):
         assert "Privacy:" in doc
 
 
-@pytest.mark.parametrize("name", ["charge", "settle", "disclose", "find", "create", "open", "export_json"])
+@pytest.mark.parametrize("name", ["charge", "settle", "disclosures", "find", "create", "open", "export_json"])
 def test_the_ledger_states_it_for_every_verb(name):
     assert "Privacy:" in (inspect.getdoc(getattr(tabulae.privacy.Ledger, name)) or "")
 

@@ -177,17 +177,6 @@ def test_settling(path, ledger):
             call()
 
 
-def test_exact_disclosures_stand_in_the_ledger(ledger):
-    charge = spend(ledger, ZCDP("1/10"))
-    ledger.disclose(charge.release_id, "total", "people by state, for apportionment")
-    entry = ledger.entries(charge.release_id)[-1]
-    assert entry["kind"] == "disclosure"
-    assert entry["table"] == "total"
-    assert entry["promise"] == "exact, outside the guarantee"
-    with pytest.raises(LedgerError, match="no release"):
-        ledger.disclose("0" * 32, "total", "of nothing")
-
-
 def test_the_export_is_readable_and_keeps_the_key(path, ledger):
     charge = spend(ledger, ZCDP("1/10"), "Ünïcode | tables")
     other = spend(ledger, ZCDP("1/10"), "another")

@@ -63,6 +63,7 @@ def section(name: str) -> str:
         ("`[recodes]`", shape.RecodeEntry),
         ("`[privacy]`", shape.PrivacySection),
         ("`[[table]]`", shape.TableEntry),
+        ("`[[invariant]]`", shape.InvariantEntry),
         ("`[method]`", shape.MethodSection),
         ("`[release]`", shape.ReleaseSection),
     ],

@@ -180,7 +180,7 @@ MISTAKES = {
         "[[table]]",
         'neighbours = "swap"\n[[table]]',
         "privacy.neighbours",
-        '"add-remove" or "replace"',
+        '"add-remove", "replace" or "replace-within-invariants"',
     ),
     "approx without delta": ('"zcdp"', '"approx"', "privacy.delta", "is missing"),
     "delta of pure": ('"zcdp"', '"pure"\ndelta = "1e-6"', "privacy.delta", "no meaning"),

@@ -7,16 +7,19 @@ from tabulae.privacy.definitions import (
     ZCDP,
     ApproxDP,
     Exact,
+    Neighbours,
     PrivacyLoss,
     PureDP,
     check_neighbours,
     exact,
 )
+from tabulae.privacy.disclosure import Disclosure
 from tabulae.privacy.history import Charge
 from tabulae.privacy.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw, RoundedGaussian
 from tabulae.privacy.ledger import Ledger
 from tabulae.privacy.loss_distribution import NoiseComposition, Use
 from tabulae.privacy.rdp import RDP
+from tabulae.privacy.shared_key import SharedKey
 from tabulae.privacy.source import Insecure, KeyedSource, Source, SystemSource
 from tabulae.privacy.targets import budget_for_margin
 
@@ -26,17 +29,20 @@ __all__ = [
     "ApproxDP",
     "Charge",
     "Composed",
+    "Disclosure",
     "DiscreteGaussian",
     "DiscreteLaplace",
     "Exact",
     "Insecure",
     "KeyedSource",
     "Ledger",
+    "Neighbours",
     "NoiseComposition",
     "NoiseLaw",
     "PrivacyLoss",
     "PureDP",
     "RoundedGaussian",
+    "SharedKey",
     "Source",
     "SystemSource",
     "Use",

@@ -96,7 +96,7 @@ def generalised_parallel(
     kind = _kind(losses)
     if degree < 1:
         raise InvalidArgument(f"degree is {degree}; a record lies in at least one part")
-    if check_neighbours(neighbours) == "replace":
+    if check_neighbours(neighbours) != "add-remove":  # any replacement is a removal and an addition
         doubled = [group(loss, 2).loss for loss in losses]
         theorem = "generalised parallel composition of a removal and an addition"
         return Composed(_largest(doubled, degree), theorem, is_exact=False)

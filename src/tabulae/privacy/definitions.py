@@ -15,12 +15,15 @@ from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from numbers import Integral, Rational
-from typing import ClassVar, Self
+from typing import ClassVar, Literal, Self, cast, get_args
 
 from tabulae.errors import InvalidArgument
 
 Exact = Fraction | int | str | float
 """What a caller may write where an exact number is meant."""
+
+Neighbours = Literal["add-remove", "replace", "replace-within-invariants"]
+"""What two data sets that must look alike differ by; see ``check_neighbours``."""
 
 ABSURD = 10**30
 _NUMBER = re.compile(r"[+-]?(\d+/\d+|(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,3})?)")
@@ -111,20 +114,28 @@ def probability(value: Exact, name: str) -> Fraction:
     return number
 
 
-def check_neighbours(name: str) -> str:
-    """Accept the two neighbour relations of tabulae: ``add-remove`` one record, ``replace`` one record.
+def check_neighbours(name: str) -> Neighbours:
+    """Accept the three neighbour relations of tabulae.
+
+    ``add-remove``: one record more or less. ``replace``: one record exchanged for any other.
+    ``replace-within-invariants``: one record exchanged for another such that every count disclosed exactly stays as
+    it is; fewer pairs than ``replace`` has, so it promises less.
 
     Raises:
         InvalidArgument: any other name.
 
     Privacy: the relation decides the sensitivity of every query, so an unknown one is never guessed.
 
+    Reference: the third is the relation of the 2020 Census TopDown algorithm.
+
     >>> check_neighbours("replace")
     'replace'
     """
-    if name not in ("add-remove", "replace"):
-        raise InvalidArgument(f'neighbours is {name!r}; it must be "add-remove" or "replace"')
-    return name
+    if name not in get_args(Neighbours):
+        raise InvalidArgument(
+            f'neighbours is {name!r}; it must be "add-remove", "replace" or "replace-within-invariants"'
+        )
+    return cast("Neighbours", name)
 
 
 def float_up(value: Fraction) -> float:

@@ -1,14 +1,15 @@
-"""What the rows of a ledger mean: the cap, the charges, and what was spent."""
+"""What the rows of a ledger mean: the cap, the charges, what was spent, and what was disclosed exactly."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from tabulae.errors import InvalidArgument
 from tabulae.privacy.chain import START, Row
 from tabulae.privacy.definitions import ZCDP, ApproxDP, Exact, PrivacyLoss, PureDP
+from tabulae.privacy.disclosure import Disclosure
 
 OUTCOMES = ("published", "void")
 KINDS: dict[str, type[PrivacyLoss]] = {"pure": PureDP, "approx": ApproxDP, "zcdp": ZCDP}
@@ -65,6 +66,16 @@ def charges_of(rows: Iterable[Row]) -> dict[str, Charge]:
             name = row.content()["release_id"]
             found[name] = replace(found[name], state=row.kind)
     return found
+
+
+def disclosures_of(rows: Sequence[Row]) -> list[tuple[Charge, Disclosure]]:
+    """The exact disclosures among the rows, in order, each with the charge of its release.
+
+    Privacy: none is spent.
+    """
+    charges = charges_of(rows)
+    contents = [row.content() for row in rows if row.kind == "disclosure"]
+    return [(charges[c["release_id"]], Disclosure(c["table"], c["reason"], c["rows"])) for c in contents]
 
 
 def read_charge(row: Row) -> Charge:

@@ -1,8 +1,9 @@
 """The ledger: a budget, and everything that was spent of it.
 
 One SQLite file beside the data. It is charged before noise is drawn, in exact fractions, under a lock
-that two processes cannot both hold; it refuses what its cap does not cover. Its entries are only ever
-added to, and chained by hashes.
+that two processes cannot both hold; it refuses what its cap does not cover. What a release states exactly
+is entered together with its charge, before it is read. Its entries are only ever added to, and chained by
+hashes.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ import hashlib
 import hmac
 import json
 import os
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
@@ -21,12 +23,14 @@ from tabulae.errors import BudgetRefused, InvalidArgument, LedgerError
 from tabulae.privacy import store
 from tabulae.privacy.chain import START, Row, altered, link, verify
 from tabulae.privacy.definitions import Exact, PrivacyLoss, check_neighbours
+from tabulae.privacy.disclosure import Disclosure
 from tabulae.privacy.history import (
     OUTCOMES,
     Charge,
     View,
     charges_of,
     delta_of,
+    disclosures_of,
     read_cap,
     read_charge,
     read_loss,
@@ -35,6 +39,9 @@ from tabulae.privacy.history import (
 
 _ID_LENGTH = 32
 _DIGEST_BYTES = 32
+_LIST = re.compile(
+    r"\[\n\s*([^][{}]*?)\n\s*\]"
+)  # of plain values, shown on one line; strings hold no line break
 
 
 class Ledger:
@@ -43,7 +50,9 @@ class Ledger:
     Made by ``Ledger.create`` and ``Ledger.open``. An object holds no lock and no open file.
 
     Privacy: sequential composition, exact in fractions: the sum of all charges never exceeds the cap;
-    for approximate privacy both epsilon and delta are capped.
+    for approximate privacy both epsilon and delta are capped. What was disclosed exactly stands outside the sum:
+    the promise of the whole ledger is about what the disclosures of all its releases, taken together, leave open
+    (Subspace Differential Privacy, Proposition 2.9).
 
     >>> import tempfile; from tabulae.privacy.definitions import ZCDP
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -77,7 +86,8 @@ class Ledger:
             path: a file that does not exist yet.
             budget: a loss; or epsilon or rho, with its definition.
             definition: ``"pure"``, ``"approx"`` or ``"zcdp"``; needed unless the budget is a loss.
-            neighbours: ``"add-remove"`` or ``"replace"``.
+            neighbours: ``"add-remove"``, ``"replace"`` or ``"replace-within-invariants"``. The last is one record
+                replaced such that every count disclosed from this ledger, by whichever release, stays as it is.
             unit: what one neighbour differs by.
             delta: the cap on delta, for ``"approx"``.
 
@@ -164,11 +174,20 @@ class Ledger:
         """The hash of the last entry, which stands for the whole history."""
         return self._refresh().head
 
-    def charge(self, loss: PrivacyLoss, neighbours: str, unit: str, title: str, digest: bytes) -> Charge:
-        """Spend a loss, durably, before any noise is drawn for it.
+    def charge(
+        self,
+        loss: PrivacyLoss,
+        neighbours: str,
+        unit: str,
+        title: str,
+        digest: bytes,
+        disclosures: Sequence[Disclosure] = (),
+    ) -> Charge:
+        """Spend a loss, durably, before any noise is drawn for it or any exact count is read.
 
         The release id is a keyed hash of the digest and a fresh nonce: it says nothing about the data
-        to whoever does not hold this file.
+        to whoever does not hold this file. The charge and the exact disclosures of its release become durable in
+        one transaction: neither ever stands without the other.
 
         Args:
             loss: what is spent; of the ledger's definition.
@@ -176,33 +195,43 @@ class Ledger:
             unit: of the release; the ledger's.
             title: the name of the release.
             digest: the caller's SHA-256 of spec, strategy and data fingerprint (32 bytes).
+            disclosures: every table that the release states exactly.
 
         Raises:
             BudgetRefused: the cap does not cover the loss, or the release is of another kind.
+            InvalidArgument: no disclosures, where neighbours are defined by them.
             LedgerError: the ledger cannot be read or written, or was altered.
 
         Privacy: sequential composition (Dwork et al. 2006; Bun and Steinke 2016, Lemma 1.7): the
-        losses charged add up, and their exact sum never exceeds the cap.
+        losses charged add up, and their exact sum never exceeds the cap. An exact disclosure has no finite loss and
+        adds nothing to the sum: it narrows what the sum promises. After several releases the promise is about the
+        null space of all disclosed rows stacked (Subspace Differential Privacy, Proposition 2.9), or, under
+        ``"replace-within-invariants"``, about the pairs of records that agree on all of them.
         """
         if not isinstance(digest, bytes) or len(digest) != _DIGEST_BYTES:
             raise InvalidArgument("digest must be the 32 bytes of a SHA-256")
         self._check_kind(loss, neighbours, unit)
+        self._check_disclosures(disclosures)
         with store.connect(self.path, write=True) as connection:
             view, key = self._verified(connection)
             self._check_cap(view, loss)
             nonce = os.urandom(16)
+            release_id = _release_id(key, digest, nonce)
             content = {
-                "release_id": _release_id(key, digest, nonce),
+                "release_id": release_id,
                 "nonce": nonce.hex(),
                 "definition": loss.definition,
                 "loss": write_loss(loss),
                 "title": title,
                 "time": _now(),
             }
-            row = link(view.sequence + 1, "charge", content, view.head)
-            store.append(connection, key, [row])
-        self._view = view.advance([row])
-        return read_charge(row)
+            rows = [link(view.sequence + 1, "charge", content, view.head)]
+            for disclosure in disclosures:
+                content = {"release_id": release_id, **disclosure.content(), "time": _now()}
+                rows.append(link(rows[-1].sequence + 1, "disclosure", content, rows[-1].hash))
+            store.append(connection, key, rows)
+        self._view = view.advance(rows)
+        return read_charge(rows[0])
 
     def settle(self, release_id: str, outcome: str) -> None:
         """Record that a charged release was ``"published"`` or is ``"void"``; what it spent stays spent.
@@ -221,18 +250,7 @@ class Ledger:
                 raise LedgerError(f"release {release_id} is {charge.state} and cannot become {outcome}")
             return charge.state == "charged"
 
-        self._append(outcome, release_id, {}, check)
-
-    def disclose(self, release_id: str, table: str, description: str) -> None:
-        """Record that a release also states a table exactly, outside the guarantee.
-
-        Raises:
-            LedgerError: no such release.
-
-        Privacy: an exact disclosure has no privacy loss that could be bounded: it is written down.
-        """
-        content = {"table": table, "description": description, "promise": "exact, outside the guarantee"}
-        self._append("disclosure", release_id, content, lambda charge: True)
+        self._append(outcome, release_id, check)
 
     def state(self, release_id: str) -> str:
         """``"charged"``, ``"published"`` or ``"void"``.
@@ -250,6 +268,19 @@ class Ledger:
         Privacy: none is spent.
         """
         return list(charges_of(self._rows()).values())
+
+    def disclosures(self) -> list[tuple[Charge, Disclosure]]:
+        """Everything that was to be stated exactly, in order, each with the charge of its release.
+
+        Releases that became void are among them: their counts may have been read, and shown, before that.
+
+        Raises:
+            LedgerError: the ledger cannot be read, or was altered.
+
+        Privacy: none is spent. Exact together is whatever the rows of all of them span, which may be more than any
+        one says (Subspace Differential Privacy, Proposition 2.9; :func:`tabulae.tables.row_space.joint`).
+        """
+        return disclosures_of(self._rows())
 
     def find(self, digest: bytes) -> list[Charge]:
         """The charges made for this digest, by which an interrupted release is resumed.
@@ -316,7 +347,9 @@ class Ledger:
             "head": view.head,
             "entries": self.entries(release_id),
         }
-        return json.dumps(summary, indent=2)
+        return _LIST.sub(
+            lambda found: re.sub(r",\n\s*", ", ", f"[{found[1]}]"), json.dumps(summary, indent=2)
+        )
 
     def __repr__(self) -> str:
         return f"Ledger({str(self.path)!r}, {self.budget!r}, spent='{self._view.spent}')"
@@ -324,7 +357,9 @@ class Ledger:
     def _rows(self) -> list[Row]:
         with store.connect(self.path, write=False) as connection:
             self._verified(connection)
-            return store.rows_from(connection, 0)
+            rows = store.rows_from(connection, 0)
+        verify(rows, 0, START, str(self.path))  # those seen before are read again, so they are verified again
+        return rows
 
     def _refresh(self) -> View:
         with store.connect(self.path, write=False) as connection:
@@ -342,17 +377,13 @@ class Ledger:
         store.check_seal(connection, key, rows[-1], self.path)
         return seen.advance(rows[1:]), key
 
-    def _append(
-        self, kind: str, release_id: str, content: Mapping[str, Any], wanted: Callable[[Charge], bool]
-    ) -> None:
+    def _append(self, kind: str, release_id: str, wanted: Callable[[Charge], bool]) -> None:
         """Add a row about a charged release, if its state wants one."""
         with store.connect(self.path, write=True) as connection:
             view, key = self._verified(connection)
             if not wanted(self._one(store.rows_from(connection, 0), release_id)):
                 return
-            row = link(
-                view.sequence + 1, kind, {"release_id": release_id, **content, "time": _now()}, view.head
-            )
+            row = link(view.sequence + 1, kind, {"release_id": release_id, "time": _now()}, view.head)
             store.append(connection, key, [row])
         self._view = view.advance([row])
 
@@ -375,6 +406,18 @@ class Ledger:
                     f"the release has {word} {asked!r}, the ledger {self.path} has {kept!r}; "
                     "losses of different kinds do not add up: use a ledger of the same kind"
                 )
+
+    def _check_disclosures(self, disclosures: Sequence[Disclosure]) -> None:
+        for disclosure in disclosures:
+            if not isinstance(disclosure, Disclosure):
+                raise InvalidArgument(
+                    f"disclosures holds a {type(disclosure).__name__}: give Disclosure objects"
+                )
+        if self.neighbours == "replace-within-invariants" and not disclosures:
+            raise InvalidArgument(
+                f"the ledger {self.path} promises that one {self.unit} replaced within the invariants does not show, "
+                "and this release has none: state its exact counts, or use a ledger of neighbours 'replace'"
+            )
 
     def _check_cap(self, view: View, loss: PrivacyLoss) -> None:
         for word, cap in self.budget.parameters.items():

@@ -156,6 +156,8 @@ class KeyedSource(_StreamSource):
 
     The stream depends on the key, the release and the entry; a triple is accepted once in a process,
     because noise drawn twice from one stream cancels. Whoever holds the key can subtract the noise.
+    ``tabulae.privacy.shared_key.SharedKey`` keeps the key in a file, and a record of releases that outlives
+    the process.
 
     Args:
         key: 32 bytes from ``KeyedSource.new_key()``, shared over a channel you trust.
@@ -198,4 +200,9 @@ class KeyedSource(_StreamSource):
         return os.urandom(KEY_BYTES)
 
     def _stream(self) -> _Keystream:
+        if self._only.generation != _Generation.count:
+            raise InvalidArgument(
+                "a keyed source does not survive a fork: parent and child would draw the same noise twice. Open the "
+                "stream in the process that draws"
+            )
         return self._only

@@ -3,5 +3,6 @@
 from .document import Source, Spec, read_spec
 from .promise import Method
 from .schema import NO_VALUE, ColumnRule
+from .workload import Invariant
 
-__all__ = ["NO_VALUE", "ColumnRule", "Method", "Source", "Spec", "read_spec"]
+__all__ = ["NO_VALUE", "ColumnRule", "Invariant", "Method", "Source", "Spec", "read_spec"]

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from ..errors import InvalidArgument, Problem, SpecError
-from ..privacy import PrivacyLoss
+from ..privacy import Neighbours, PrivacyLoss
 from ..tables import Domain, Workload
 from . import published
 from .lines import KeyLines
@@ -21,7 +21,7 @@ from .promise import Method, read_method, read_promise
 from .schema import ColumnRule, read_schema
 from .sections import Document, read_sections
 from .shape import Kind, SourceSection, kind_of
-from .workload import read_workload
+from .workload import Invariant, read_workload
 
 if TYPE_CHECKING:
     from ..strategy import Targets
@@ -48,10 +48,11 @@ class Spec:
         source: where the records are.
         domain: the public domain, with its recodes.
         workload: the tables to publish, with their weights.
+        invariants: the counts to publish exactly, each with its reason.
         columns: attribute -> the column that it is read from and its policies.
         loss: the privacy loss that the release may cost, exact.
         delta: for statements of (epsilon, delta); None where the spec gives none.
-        neighbours: ``"add-remove"`` or ``"replace"``.
+        neighbours: ``"add-remove"``, ``"replace"`` or ``"replace-within-invariants"``.
         ledger: the file that the loss is charged to; None in a published copy.
         targets: what tables may be wrong by, or None.
         open_budget: whether ``loss`` only stands for one to be found from the targets; it cannot be spent then.
@@ -85,10 +86,11 @@ class Spec:
     source: Source
     domain: Domain
     workload: Workload
+    invariants: tuple[Invariant, ...]
     columns: Mapping[str, ColumnRule]
     loss: PrivacyLoss
     delta: Fraction | None
-    neighbours: Literal["add-remove", "replace"]
+    neighbours: Neighbours
     ledger: Path | None
     targets: Targets | None
     open_budget: bool
@@ -134,6 +136,7 @@ class Spec:
             source=_source(section, base),
             domain=schema.domain,
             workload=counted.workload,
+            invariants=counted.invariants,
             columns=schema.columns,
             loss=promise.loss,
             delta=promise.delta,

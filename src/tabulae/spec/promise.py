@@ -7,7 +7,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Literal
 
-from ..privacy import ZCDP, ApproxDP, PrivacyLoss, PureDP, exact
+from ..privacy import ZCDP, ApproxDP, Neighbours, PrivacyLoss, PureDP, exact
 from .problems import Problems, listed, nearest, shown
 from .sections import NOT_YET, Document
 from .shape import TARGETS, MethodSection, PrivacySection
@@ -64,7 +64,7 @@ class Promise:
 
     loss: PrivacyLoss
     delta: Fraction | None
-    neighbours: Literal["add-remove", "replace"]
+    neighbours: Neighbours
     ledger: Path | None
     open_budget: bool
 
@@ -88,6 +88,8 @@ def read_promise(document: Document, base: Path, problems: Problems) -> Promise 
     if section.definition == "pure" and section.delta is not None:
         remedy = 'remove it, or write definition = "approx"'
         problems.add(("privacy", "delta"), f'has no meaning under definition = "pure": {remedy}')
+    if section.neighbours == "replace-within-invariants":
+        _check_within(document, problems)
     loss = _loss(section)
     if loss is None:
         return None
@@ -98,6 +100,24 @@ def read_promise(document: Document, base: Path, problems: Problems) -> Promise 
         remedy = "give a table target = { margin = 50, confidence = 0.95 }, or write the budget"
         problems.add(("privacy", "budget"), f"is to be found from targets, and no table has one: {remedy}")
     return Promise(loss, delta, section.neighbours, ledger, open_budget)
+
+
+def _check_within(document: Document, problems: Problems) -> None:
+    """Refuse neighbours within invariants where there are none, or where a unit is more than one record."""
+    path = ("privacy", "neighbours")
+    if not document.invariants:
+        problems.add(
+            path,
+            '"replace-within-invariants" protects one record against any other that leaves every exact count as it is, '
+            'and no count is exact: add an [[invariant]], or write neighbours = "replace"',
+        )
+    if document.source and document.source.rows_per_unit > 1:
+        problems.add(
+            path,
+            '"replace-within-invariants" has no bound where a unit has several records: they may change together '
+            "without each of them keeping the exact counts; "
+            'write neighbours = "replace", or rows_per_unit = 1 under [source]',
+        )
 
 
 def _missing(key: str, about: str, problems: Problems) -> None:
@@ -123,6 +143,9 @@ def read_method(document: Document, problems: Problems) -> Method | None:
         return None
     _accept(section, "select", METHODS, LATER_METHODS, problems)
     _accept(section, "estimate", ESTIMATORS, LATER_ESTIMATORS, problems)
+    if section.estimate == "pgm" and document.invariants:
+        remedy = 'write estimate = "least-squares" or "non-negative", or remove the invariants'
+        problems.add(("method", "estimate"), f'"pgm" cannot keep counts exact: {remedy}')
     if privacy is None or privacy.definition is None:
         return None
     fitting = _NOISE[privacy.definition]

@@ -15,7 +15,7 @@ import tomli_w
 
 from .promise import Method
 from .sections import Document
-from .shape import AttributeEntry, Kind, RecodeEntry, TableEntry
+from .shape import AttributeEntry, CountedEntry, InvariantEntry, Kind, RecodeEntry, TableEntry
 
 CODES = "codes/{attribute}.csv"
 MAPS = "maps/{recode}.csv"
@@ -48,6 +48,7 @@ def record_of(document: Document, method: Method) -> Record:
         "recodes": {name: _recode(name, entry) for name, entry in document.recodes.items() if entry},
         "privacy": privacy.model_dump(exclude={"ledger"}, exclude_none=True),
         "table": [_table(entry) for entry in document.tables if entry],
+        "invariant": [_invariant(entry) for entry in document.invariants if entry],
         "method": {
             "select": method.select,
             "noise": method.noise,
@@ -104,10 +105,18 @@ def _recode(name: str, entry: RecodeEntry) -> dict[str, Any]:
 
 
 def _table(entry: TableEntry) -> dict[str, Any]:
-    written: dict[str, Any] = entry.model_dump(exclude_none=True) | {"weight": _short(entry.weight)}
+    return _counted(entry, entry.name) | {"weight": _short(entry.weight)}
+
+
+def _invariant(entry: InvariantEntry) -> dict[str, Any]:
+    return {"name": entry.title} | _counted(entry, entry.title)
+
+
+def _counted(entry: CountedEntry, name: str | None) -> dict[str, Any]:
+    written: dict[str, Any] = entry.model_dump(exclude_none=True)
     if entry.queries is not None:
         written["queries"] = {
-            name: _query(entry.name or "", name, query) for name, query in entry.queries.items()
+            attribute: _query(name or "", attribute, query) for attribute, query in entry.queries.items()
         }
     return written
 

@@ -8,6 +8,7 @@ from typing import Any
 from .problems import Problems, nearest, shown
 from .shape import (
     AttributeEntry,
+    InvariantEntry,
     MethodSection,
     Policy,
     PrivacySection,
@@ -17,11 +18,20 @@ from .shape import (
     TableEntry,
 )
 
-SECTIONS = ("title", "source", "attributes", "recodes", "privacy", "table", "method", "release")
+SECTIONS = (
+    "title", "source", "attributes", "recodes", "privacy", "table", "invariant", "method", "release",
+)  # fmt: skip
 """The top level of the document."""
 
-LATER_SECTIONS = ("geography", "invariant", "bound", "structural_zero", "detailed")
+LATER_SECTIONS = ("geography", "bound", "structural_zero", "detailed")
 """Sections of the document that this version cannot honour, and therefore refuses."""
+
+NOT_INVARIANT = {
+    "weight": "is of tables, whose errors it weighs: an exact count has none, so remove it",
+    "target": "is of tables, which may be wrong by so much: an exact count is not, so remove it",
+    "level": "is of a geography, which is not supported by this version of tabulae: remove it",
+}
+"""Keys that an invariant does not have, and why."""
 
 NOT_YET = "is not supported by this version of tabulae"
 """Said of every key that the document has and this version cannot honour."""
@@ -43,6 +53,7 @@ class Document:
     recodes: dict[str, RecodeEntry | None]
     privacy: PrivacySection | None
     tables: tuple[TableEntry | None, ...]
+    invariants: tuple[InvariantEntry | None, ...]
     method: MethodSection | None
     release: ReleaseSection | None
 
@@ -74,6 +85,7 @@ def read_sections(raw: dict[str, Any], problems: Problems) -> Document:
         },
         privacy=problems.check(PrivacySection, _table(raw, "privacy", problems), ("privacy",)),
         tables=_tables(raw, problems),
+        invariants=_invariants(raw, problems),
         method=problems.check(MethodSection, _table(raw, "method", problems), ("method",)),
         release=problems.check(ReleaseSection, _table(raw, "release", problems), ("release",)),
     )
@@ -128,16 +140,32 @@ def _policy(declared: dict[str, Any], key: str, problems: Problems) -> Policy:
 
 
 def _tables(raw: dict[str, Any], problems: Problems) -> tuple[TableEntry | None, ...]:
-    entries = raw.get("table", [])
-    if isinstance(entries, dict):
-        problems.add(("table",), "there may be many tables: write [[table]], with two brackets")
-        entries = [entries]
-    if not isinstance(entries, list):
-        problems.add(("table",), "must be sections: write [[table]] on a line of its own, and its keys below")
-        return (None,)
-    if not entries:
+    entries = _entries(raw, "table", problems)
+    if entries == []:
         problems.add(("table",), "nothing is published: add a [[table]]")
-    tables = []
-    for position, entry in enumerate(entries):
-        tables.append(problems.check(TableEntry, entry, ("table", position)))
-    return tuple(tables)
+    if entries is None:
+        return (None,)
+    return tuple(problems.check(TableEntry, entry, ("table", at)) for at, entry in enumerate(entries))
+
+
+def _invariants(raw: dict[str, Any], problems: Problems) -> tuple[InvariantEntry | None, ...]:
+    """``[[invariant]]``, without the keys that only tables have, which are refused here."""
+    entries = []
+    for at, entry in enumerate(_entries(raw, "invariant", problems) or ()):
+        refused = NOT_INVARIANT.keys() & entry.keys() if isinstance(entry, dict) else ()
+        for key in sorted(refused):
+            problems.add(("invariant", at, key), NOT_INVARIANT[key])
+        entries.append({key: entry[key] for key in entry if key not in refused} if refused else entry)
+    return tuple(problems.check(InvariantEntry, entry, ("invariant", at)) for at, entry in enumerate(entries))
+
+
+def _entries(raw: dict[str, Any], key: str, problems: Problems) -> list[Any] | None:
+    """The elements of an array of sections; None, with the reason recorded, where it is something else."""
+    entries = raw.get(key, [])
+    if isinstance(entries, dict):
+        problems.add((key,), f"there may be many {key}s: write [[{key}]], with two brackets")
+        return [entries]
+    if isinstance(entries, list):
+        return entries
+    problems.add((key,), f"must be sections: write [[{key}]] on a line of its own, and its keys below")
+    return None

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from ..errors import InvalidArgument
-from ..privacy.definitions import positive, probability
+from ..privacy.definitions import Neighbours, positive, probability
 from .problems import shown
 
 Policy = Literal["refuse", "other"]
@@ -196,7 +196,7 @@ class PrivacySection(_Section):
         '(or give tables a target, and `tabulae plan` finds the smallest; then write budget = "targets")'
     )
     delta: Delta | None = None
-    neighbours: Literal["add-remove", "replace"] = "add-remove"
+    neighbours: Neighbours = "add-remove"
     ledger: Filled | None = None
 
 
@@ -218,24 +218,46 @@ class TargetEntry(_Section):
         return self
 
 
-class TableEntry(_Section):
-    """One ``[[table]]``: what is published."""
+class CountedEntry(_Section):
+    """What a table and an invariant share: a set of counts, in one of three forms."""
 
-    name: Name | None = Field(description='it names the published file: name = "sex_by_age"')
+    name: Name | None = None
     attributes: list[str] | None = None
     queries: dict[str, Any] | None = None
     sql: Filled | None = None
-    weight: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1
-    target: TargetEntry | None = None
 
     @model_validator(mode="after")
-    def _one_form(self) -> TableEntry:
+    def _one_form(self) -> Self:
         marginal = self.attributes is not None or self.queries is not None
         if self.sql is not None and marginal:
             raise _problem("sql says everything that is counted: remove attributes and queries, or the sql")
         if self.sql is None and not marginal:
             raise _problem("counts nothing: add attributes, queries or sql (attributes = [] is the total)")
         return self
+
+
+class TableEntry(CountedEntry):
+    """One ``[[table]]``: what is published."""
+
+    name: Name | None = Field(description='it names the published file: name = "sex_by_age"')
+    weight: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1
+    target: TargetEntry | None = None
+
+
+class InvariantEntry(CountedEntry):
+    """One ``[[invariant]]``: counts that are published exactly."""
+
+    reason: Filled | None = Field(
+        description='the report prints why these counts may be exact: reason = "fixed by law"'
+    )
+
+    @property
+    def title(self) -> str | None:
+        """The name, or the one that an invariant without a name has: None for sql, which gives no short one."""
+        if self.name or self.sql is not None:
+            return self.name
+        words = " by ".join([*(self.attributes or ()), *(self.queries or ())]) or "total"
+        return "exact " + "".join(c if c.isalnum() or c in " _-." else "_" for c in words)
 
 
 class MethodSection(_Section):

@@ -1,4 +1,4 @@
-"""``[[table]]``: each entry as a table over the domain."""
+"""``[[table]]`` and ``[[invariant]]``: each entry as a table over the domain."""
 
 from __future__ import annotations
 
@@ -11,24 +11,34 @@ from ..errors import InvalidArgument, Unsupported
 from ..linalg import LinearOperator, Partition, Product, Stack
 from ..tables import Column, Domain, Table, View, Workload, table_from_sql
 from ..tables.labels import heading_and_labels
+from ..tables.row_space import canonical, describe
 from .lines import KeyPath
-from .problems import Problems, nearest, shown
+from .problems import Problems, nearest, shown, written
 from .queries import Queries
 from .schema import OTHER, Schema, without_other
 from .sections import Document
-from .shape import TableEntry
+from .shape import CountedEntry
+
+
+@dataclass(frozen=True)
+class Invariant:
+    """A table of counts that are published exactly, and why, in the words that the report prints."""
+
+    table: Table
+    reason: str
 
 
 @dataclass(frozen=True)
 class Counted:
-    """The workload, and the matrices that it was written with, under their published names."""
+    """The workload, what is exact beside it, and the matrices that both were written with, by published name."""
 
     workload: Workload
+    invariants: tuple[Invariant, ...]
     files: dict[str, bytes]
 
 
 def read_workload(document: Document, schema: Schema, base: Path, problems: Problems) -> Counted | None:
-    """The tables that the document publishes, over the domain that it declares.
+    """The tables and invariants that the document publishes, over the domain that it declares.
 
     Args:
         document: the sections as read.
@@ -36,17 +46,47 @@ def read_workload(document: Document, schema: Schema, base: Path, problems: Prob
         base: the folder that matrices are relative to.
         problems: where mistakes are recorded.
     """
-    _distinct_names(document, problems)
+    names = _distinct_names(document, problems)
     if schema.domain is None:
         return None
     reader = _Tables(schema.domain, schema, base, problems)
-    tables = [reader.table(at, entry) for at, entry in enumerate(document.tables) if entry]
+    tables = [
+        reader.table(("table", at), entry, entry.name, entry.weight)
+        for at, entry in enumerate(document.tables)
+        if entry
+    ]
     built = [table for table in tables if table]
+    exact = _invariants(document, reader, names)
     if document.release:
-        _within(
-            document.release.max_rows, {table.name: table.rows(schema.domain) for table in built}, problems
-        )
-    return None if problems.found else Counted(Workload(schema.domain, built), reader.queries.files)
+        rows = {
+            table.name: table.rows(schema.domain) for table in (*built, *(given.table for given in exact))
+        }
+        _within(document.release.max_rows, rows, problems)
+    if problems.found:
+        return None
+    return Counted(Workload(schema.domain, built), tuple(exact), reader.queries.files)
+
+
+def _invariants(document: Document, reader: _Tables, names: dict[str, KeyPath]) -> list[Invariant]:
+    """The entries that could be read; one that says the same as another is a mistake."""
+    found: list[Invariant] = []
+    first: dict[str, KeyPath] = {}
+    for at, entry in enumerate(document.invariants):
+        path: KeyPath = ("invariant", at)
+        table = entry and reader.table(path, entry, entry.title)
+        if not entry or not table:
+            continue
+        try:
+            span = canonical(describe(table, reader.domain))
+        except (InvalidArgument, Unsupported) as error:
+            reader.problems.add((*path, "queries"), str(error))
+            continue
+        if (before := first.setdefault(span, path)) != path:
+            reader.problems.add(path, f"makes the same counts exact as {written(before)}: keep one")
+        elif entry.name is None:
+            _take(names, table.name, path, reader.problems)
+        found.append(Invariant(table, entry.reason or ""))
+    return found
 
 
 def _within(limit: int, rows: dict[str, int], problems: Problems) -> None:
@@ -61,17 +101,26 @@ def _within(limit: int, rows: dict[str, int], problems: Problems) -> None:
         )
 
 
-def _distinct_names(document: Document, problems: Problems) -> None:
-    """Names become files, and some file systems do not tell "A" from "a"."""
-    first: dict[str, int] = {}
-    for at, entry in enumerate(document.tables):
-        if entry is None or entry.name is None:
-            continue
-        before = first.setdefault(entry.name.casefold(), at)
-        if before != at:
+def _distinct_names(document: Document, problems: Problems) -> dict[str, KeyPath]:
+    """The names that are written, each with its entry; two that are the same are a mistake."""
+    names: dict[str, KeyPath] = {}
+    for section, entries in (("table", document.tables), ("invariant", document.invariants)):
+        for at, entry in enumerate(entries):
+            if entry and entry.name is not None:
+                _take(names, entry.name, (section, at), problems)
+    for at, entry in enumerate(document.invariants):
+        if entry and entry.title is None and not problems.told(("invariant", at, "name")):
             problems.add(
-                ("table", at, "name"), f"table[{before}] is named {shown(entry.name)} too: rename one"
+                ("invariant", at, "name"), 'is missing: sql has no short form, so write name = "exact ..."'
             )
+    return names
+
+
+def _take(names: dict[str, KeyPath], name: str, path: KeyPath, problems: Problems) -> None:
+    """Names become files, and some file systems do not tell "A" from "a"."""
+    before = names.setdefault(name.casefold(), path)
+    if before != path:
+        problems.add((*path, "name"), f"{written(before)} is named {shown(name)} too: rename one")
 
 
 class _Tables:
@@ -80,23 +129,22 @@ class _Tables:
     def __init__(self, domain: Domain, schema: Schema, base: Path, problems: Problems) -> None:
         self.domain = domain
         self.schema = schema
-        self.schema = schema
         self.queries = Queries(schema, base, problems)
         self.problems = problems
 
-    def table(self, at: int, entry: TableEntry) -> Table | None:
+    def table(self, path: KeyPath, entry: CountedEntry, title: str | None, weight: float = 1) -> Table | None:
         """One entry as a table; None where something it needs is wrong."""
         key = "name" if entry.sql is None else "sql"
-        name = entry.name or f"table[{at}]"
+        name = title or written(path)
         try:
             if entry.sql is not None:
-                return self.from_sql(name, entry.sql, entry.weight)
-            factors, headings = self.product(at, name, entry)
-            if len(factors) < len(list(_asked(at, entry))):
+                return self.from_sql(name, entry.sql, weight)
+            factors, headings = self.product(path, name, entry)
+            if len(factors) < len(list(_asked(path, entry))):
                 return None
-            return Table(name, factors, entry.weight, self.columns(factors, headings))
+            return Table(name, factors, weight, self.columns(factors, headings))
         except (InvalidArgument, Unsupported) as error:
-            self.problems.add(("table", at, key), str(error))
+            self.problems.add((*path, key), str(error))
             return None
 
     def from_sql(self, name: str, sql: str, weight: float) -> Table | None:
@@ -107,7 +155,7 @@ class _Tables:
         return table_from_sql(self.domain, name, sql, weight)
 
     def product(
-        self, at: int, table: str, entry: TableEntry
+        self, at: KeyPath, table: str, entry: CountedEntry
     ) -> tuple[dict[str, LinearOperator], dict[str, str]]:
         """Base attribute -> matrix, and -> the name it was asked for under, of all that could be read."""
         factors: dict[str, LinearOperator] = {}
@@ -166,9 +214,9 @@ class _Tables:
         return (*heading_and_labels(Domain({base: plain}), base, classes)[1], OTHER)
 
 
-def _asked(at: int, entry: TableEntry) -> Iterator[tuple[str, object, KeyPath]]:
+def _asked(path: KeyPath, entry: CountedEntry) -> Iterator[tuple[str, object, KeyPath]]:
     """Every name with its query, and the key that asks for it; attributes are asked for value by value."""
     for position, name in enumerate(entry.attributes or ()):
-        yield name, "identity", ("table", at, "attributes", position)
+        yield name, "identity", (*path, "attributes", position)
     for name, query in (entry.queries or {}).items():
-        yield name, query, ("table", at, "queries", name)
+        yield name, query, (*path, "queries", name)
