@@ -2,12 +2,15 @@
 
 from ._select import METHODS, baseline, select
 from .bound import lower_bound
+from .constrained_information import ConstrainedInformation
 from .error import ExpectedError, error_under, expected_error
 from .explicit_information import merges
 from .information import Information, Profile, VarianceBound, information
 from .iterative_information import IterativeInformation
+from .left_open import LeftOpen
 from .local_information import LocalInformation
 from .objective import Targets
+from .restriction import restrict, restricted_strategy
 from .serial import describe_strategy, read_strategy, strategy_digest
 from .strategy import Block, Candidate, NoiseKind, Strategy, law_variances, nominal_variances, products
 
@@ -15,9 +18,11 @@ __all__ = [
     "METHODS",
     "Block",
     "Candidate",
+    "ConstrainedInformation",
     "ExpectedError",
     "Information",
     "IterativeInformation",
+    "LeftOpen",
     "LocalInformation",
     "NoiseKind",
     "Profile",
@@ -35,6 +40,8 @@ __all__ = [
     "nominal_variances",
     "products",
     "read_strategy",
+    "restrict",
+    "restricted_strategy",
     "select",
     "strategy_digest",
 ]

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from ..errors import InvalidArgument, NotEstimable, Unsupported
 from ..privacy import check_neighbours
-from ..tables import Workload
+from ..tables import Table, Workload
 from .bound import unit_bound
 from .classic import identity_strategy, workload_strategy
 from .hdmm import kron_strategy, opt0_strategy
@@ -17,10 +17,12 @@ from .marginals import marginals_strategy
 from .objective import Objective, Targets, minimax
 from .optimised_marginals import optimised_marginals_strategy
 from .residual import residual_strategy
+from .restriction import Restriction, restrict
 from .settings import Settings, check_groups, check_rows
 from .strategy import Candidate, NoiseKind, Strategy
 from .threads import threads_for
 from .union import union_strategy
+from .within import WITHIN
 
 Method = Callable[[Workload, Settings], Strategy]
 
@@ -51,6 +53,7 @@ def select(
     noise: NoiseKind = "gaussian",
     method: str = "hdmm",
     neighbours: str = "add-remove",
+    invariants: Sequence[Table] = (),
     objective: Objective = "total",
     time_limit: float | None = None,
     seed: int = 0,
@@ -71,7 +74,9 @@ def select(
             (one product for each group of tables), "marginals" (weighted marginals), "residual" (the residual
             planner), "optimised-marginals" (marginals of optimised queries, Laplace noise), "hdmm" (best of
             HDMM's operators) or "auto" (best of all that finish).
-        neighbours: "add-remove" or "replace"; sensitivities follow it.
+        neighbours: "add-remove", "replace" or "replace-within-invariants"; sensitivities follow it.
+        invariants: tables that are published exactly; the strategy is chosen for what they leave open, the workload
+            restricted to the null space of their matrices, and never errs more than the one chosen without them.
         objective: "total" (weighted squared error), "max" (the largest variance of a query, times its table's
             squared weight), or :class:`Targets` (what meets all of them at the smallest budget).
         time_limit: seconds after which no further method is started; those that run stop early.
@@ -88,7 +93,8 @@ def select(
         InvalidArgument: unknown method, noise, neighbours, objective or table name.
         Unsupported: the method cannot serve this workload; the message says which can.
 
-    Reference: McKenna, Miklau, Hay, Machanavajjhala, "HDMM", sections 5-8.
+    Reference: McKenna, Miklau, Hay, Machanavajjhala, "HDMM", sections 5-8; under invariants Gao, Gong, Yu, "Subspace
+    Differential Privacy", Corollary 3.10.
 
     Privacy:
         Sees no data; its output is public. The privacy of what is measured is decided later, exactly, from
@@ -119,13 +125,69 @@ def select(
         seed,
         None if time_limit is None else time.monotonic() + time_limit,
         check_groups(groups, workload),
-        check_rows(rows, workload),
+        rows=check_rows(rows, workload),
     )
+    if not invariants:
+        return _select(workload, method, objective, settings)
+    return _select_restricted(restrict(workload, invariants), method, objective, settings)
+
+
+def _select(workload: Workload, method: str, objective: Objective, settings: Settings) -> Strategy:
+    """The best strategy of a method or family for an objective, with its certificate."""
     names = _fitting(method, workload)
     if objective == "total":
         best = _best_of(names, workload, settings)
         return replace(best, certificate=_certificate(best, workload, settings))
     return _select_minimax(names, workload, objective, settings)
+
+
+def _select_restricted(
+    restriction: Restriction, method: str, objective: Objective, settings: Settings
+) -> Strategy:
+    """The best strategy for a restricted workload; the one for the whole workload where that errs less."""
+    given = replace(settings, invariants=restriction.invariants, groups=restriction.groups(settings.groups))
+    best, refusal = None, None
+    try:
+        best = _select(restriction.workload, method, restriction.objective(objective), given)
+    except Unsupported as caught:
+        refusal = caught
+    if best is not None and (objective != "total" or (best.certificate or 1.0) <= _PROVEN):
+        return restriction.lift(best)
+    other = _projected(restriction, method, objective, settings)
+    if best is None:
+        if other is None:
+            assert refusal is not None
+            raise refusal
+        return other[1]
+    if other is None or other[0] >= _reached(best):
+        return restriction.lift(best)
+    rmse, strategy = other
+    return replace(
+        strategy,
+        certificate=_gap(rmse, _lower(best, restriction.workload, given), restriction.workload),
+        lower=best.lower,
+        candidates=(*best.candidates, *strategy.candidates),
+    )
+
+
+def _projected(
+    restriction: Restriction, method: str, objective: Objective, settings: Settings
+) -> tuple[float, Strategy] | None:
+    """The strategy for the whole workload under the invariants, and what it errs by; None where it cannot be had."""
+    plain = replace(settings, neighbours=_unrestricted(settings.neighbours))
+    try:
+        chosen = _select(restriction.original, method, objective, plain)
+        strategy = replace(chosen, invariants=restriction.exact, certificate=None, lower=None)
+        rmse = restriction.unit_rmse(strategy, settings.neighbours)
+    except (Unsupported, NotEstimable):
+        return None
+    scored = Candidate(f"{strategy.method}, projected", rmse, 0.0)
+    return rmse, replace(strategy, candidates=(scored,))
+
+
+def _unrestricted(neighbours: str) -> str:
+    """The neighbours to select for where no invariant is known of."""
+    return "replace" if neighbours == WITHIN else neighbours
 
 
 def _fitting(method: str, workload: Workload) -> tuple[str, ...]:
@@ -169,6 +231,7 @@ def _best_of(names: tuple[str, ...], workload: Workload, settings: Settings) -> 
     best: tuple[float, Strategy] | None = None
     lower = 0.0  # what any of the methods proved, whichever wins
     scores: list[Candidate] = []
+    chosen_for = replace(settings, neighbours=_unrestricted(settings.neighbours))
     for name in names:
         started = time.monotonic()
         reason = None if best is None else _needless(*best, lower, workload, settings)
@@ -177,7 +240,7 @@ def _best_of(names: tuple[str, ...], workload: Workload, settings: Settings) -> 
             continue
         try:
             with threads_for(workload):
-                strategy = SINGLE[name](workload, settings)
+                strategy = replace(SINGLE[name](workload, chosen_for), invariants=settings.invariants)
             rmse = unit_rmse(strategy, workload, settings.neighbours)
         except (Unsupported, NotEstimable) as caught:
             refusal = _too_faint(name) if isinstance(caught, NotEstimable) else caught
@@ -186,7 +249,7 @@ def _best_of(names: tuple[str, ...], workload: Workload, settings: Settings) -> 
             scores.append(Candidate(name, None, time.monotonic() - started, str(refusal)))
             continue
         scores.append(Candidate(name, rmse, time.monotonic() - started))
-        lower = max(lower, strategy.lower or 0.0)
+        lower = max(lower, strategy.lower or 0.0) if settings.neighbours != WITHIN else 0.0
         if best is None or rmse < best[0]:
             best = rmse, strategy
     if best is None:
@@ -217,7 +280,7 @@ def _needless(
 
 def _lower(strategy: Strategy, workload: Workload, settings: Settings) -> float | None:
     """The best lower bound known on the loss of any strategy for this workload."""
-    if settings.noise != "gaussian":
+    if settings.noise != "gaussian" or settings.neighbours == WITHIN:  # bounds are about all pairs of cells
         return None
     if strategy.method == "opt0" and strategy.lower is not None:
         return strategy.lower  # of the dual itself, which begins at the SVD bound
@@ -225,11 +288,18 @@ def _lower(strategy: Strategy, workload: Workload, settings: Settings) -> float 
     return max(bounds, default=None)
 
 
-def _certificate(strategy: Strategy, workload: Workload, settings: Settings) -> float | None:
-    """Relative gap of the total squared error to the best bound known, where that is proven."""
-    lower = _lower(strategy, workload, settings)
-    if not lower:  # 0 proves nothing
-        return None
+def _reached(strategy: Strategy) -> float:
+    """The expected error at unit noise with which a strategy was chosen."""
     reached = next(c.rmse for c in strategy.candidates if c.method == strategy.method)
     assert reached is not None
-    return max(0.0, reached**2 * workload.queries / lower - 1.0)
+    return reached
+
+
+def _certificate(strategy: Strategy, workload: Workload, settings: Settings) -> float | None:
+    """Relative gap of the total squared error to the best bound known, where that is proven."""
+    return _gap(_reached(strategy), _lower(strategy, workload, settings), workload)
+
+
+def _gap(rmse: float, lower: float | None, workload: Workload) -> float | None:
+    """Relative gap of a squared error to a lower bound; None where that proves nothing."""
+    return None if not lower else max(0.0, rmse**2 * workload.queries / lower - 1.0)

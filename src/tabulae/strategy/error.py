@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-import numpy as np
-
 from ..privacy import PrivacyLoss
 from ..tables import Workload
 from .information import information
+from .left_open import LeftOpen
 from .strategy import Strategy, nominal_variances
 
 
@@ -19,8 +18,8 @@ class ExpectedError:
 
     ``tse`` is the total squared error ``sum_t weight_t^2 sum_q Var(q)`` and ``rmse = sqrt(tse / m)``, as in
     HDMM; ``tables`` maps each table to its own unweighted root mean squared error, in counts;
-    ``max_variance`` is the largest variance of a single unweighted query. All are upper bounds where least squares
-    takes the route ``iterative``.
+    ``max_variance`` is the largest variance of a single unweighted query. Queries that the strategy's invariants
+    determine are counted, with variance 0. All are upper bounds where least squares takes the route ``iterative``.
     """
 
     tse: float
@@ -34,7 +33,7 @@ def error_under(strategy: Strategy, workload: Workload, variances: tuple[float, 
     info = information(strategy, variances)
     total, largest, tables = 0.0, 0.0, {}
     for table in workload.tables:
-        variance = np.maximum(info.variance(table.operator(workload.domain)), 0.0)
+        variance = LeftOpen.of(strategy, table).variance(info)
         total += float(table.weight) ** 2 * float(variance.sum())
         largest = max(largest, float(variance.max(initial=0.0)))
         tables[table.name] = math.sqrt(float(variance.mean()))
@@ -50,7 +49,7 @@ def expected_error(
 ) -> ExpectedError:
     """Expected error of ``workload`` at ``budget``, with the papers' nominal variances.
 
-    ``TSE = sum_q Var(q)`` with ``Var = diag(W P^+ W')`` and block variances ``sigma^2`` (Gaussian noise) or
+    ``TSE = sum_q Var(q)`` with ``Var = diag(W P^+ W')`` (``W Pi_N`` for W under invariants) and block variances ``sigma^2`` (Gaussian noise) or
     ``2 b^2`` (Laplace noise), in squared counts. The discrete laws that are drawn have these variances
     up to a relative 1e-8 for sigma >= 1 (Gaussian), and slightly smaller ones for small b (Laplace).
     ``stability`` is the most rows that one unit may have among those counted.

@@ -21,7 +21,7 @@ import numpy as np
 
 from ..errors import Unsupported
 from ..linalg import Dense, Identity, LinearOperator, Partition, Product, Scaled, merge_columns
-from ..tables import Workload
+from ..tables import Invariants, Workload
 from .information import Profile, coefficient_statistics, kron_vectors, merge_statistics, refuse_not_estimable
 from .reduced_rows import ReducedRows, Terms, outer, reduce_rows, row_count, rows_against, spectrum
 from .strategy import Block, Strategy, products
@@ -40,9 +40,26 @@ def merges(strategy: Strategy) -> tuple[Partition, ...]:
     return tuple(merge_columns(list(column)) for column in zip(*every, strict=True))
 
 
+def joint_merges(strategy: Strategy, invariants: Invariants) -> tuple[Partition, ...]:
+    """Cells that neither the strategy nor the exact tables tell apart, attribute by attribute."""
+    exact = [term.over(strategy.domain) for table in invariants.tables for term in table.terms]
+    return tuple(
+        merge_columns([merge, *dict.fromkeys(factors[axis] for factors in exact)])
+        for axis, merge in enumerate(merges(strategy))
+    )
+
+
+def told_apart(strategy: Strategy) -> tuple[Partition, ...]:
+    """The cells that a strategy works over: those it tells apart, and its invariants where they have no structure."""
+    exact = strategy.exact
+    if exact is None or exact.structure == "product":
+        return merges(strategy)
+    return joint_merges(strategy, exact)
+
+
 def merged_cells(strategy: Strategy) -> int:
     """How many cells the strategy tells apart, attribute by attribute."""
-    return math.prod(p.shape[0] for p in merges(strategy))
+    return math.prod(p.shape[0] for p in told_apart(strategy))
 
 
 def reduced_count(strategy: Strategy) -> int:
@@ -132,8 +149,8 @@ class DenseInformation(_Explicit):
 
     def __init__(self, strategy: Strategy, variances: Sequence[float]) -> None:
         super().__init__()
-        self._merges = merges(strategy)
-        self._chosen = [_representatives(p) for p in self._merges]
+        self._merges = told_apart(strategy)
+        self._chosen = [representatives_of(p) for p in self._merges]
         split = [self._split(block) for block in strategy.blocks]
         # Whitened, relative to the largest variance: at absurd budgets the reciprocals would overflow.
         unit = max(variances)
@@ -183,12 +200,39 @@ class DenseInformation(_Explicit):
         group = reduce_rows(terms, 1.0)
         _check_size(group, self._pseudo.shape[0])
         small = self._over_cells(group.rows)
-        beside = small - (small @ self._space) @ self._space.T
-        if self._space.shape[1] < len(self._space) and np.linalg.norm(beside) > _BESIDE * np.linalg.norm(
-            small
-        ):
-            raise refuse_not_estimable()
+        self._check_space(small)
         return _Lifted(group.carry, small)
+
+    def _table(self, operator: LinearOperator) -> _Lifted:
+        if operator not in self._lifted and isinstance(operator, Product):
+            self._lifted[operator] = self._lift_explicit(operator)
+        return super()._table(operator)
+
+    def _lift_explicit(self, operator: Product) -> _Lifted:
+        """A matrix over merged cells, which those told apart here refine."""
+        terms = products(operator.right)
+        for _, queries in terms:
+            if not all(_constant(q, m) for q, m in zip(queries, self._merges, strict=True)):
+                raise refuse_not_estimable()
+        matrix = np.asarray(operator.left @ self._over_cells(terms), dtype=float)
+        if matrix.size > _LARGEST:
+            raise Unsupported(
+                f"a table of {matrix.shape[0]:,} rows is too large to be answered over {matrix.shape[1]:,} cells at "
+                "once; ask for it in parts"
+            )
+        if len(matrix) <= matrix.shape[1]:
+            self._check_space(matrix)
+            return _Lifted(Identity(len(matrix)), matrix)
+        carry, small = np.linalg.qr(matrix)
+        self._check_space(small)
+        return _Lifted(Dense(carry), small)
+
+    def _check_space(self, small: np.ndarray) -> None:
+        """Refuse rows outside the measured row space."""
+        beside = small - (small @ self._space) @ self._space.T
+        whole = self._space.shape[1] == len(self._space)
+        if not whole and np.linalg.norm(beside) > _BESIDE * np.linalg.norm(small):
+            raise refuse_not_estimable()
 
 
 class RowsInformation(_Explicit):
@@ -265,7 +309,7 @@ def row_dots(left: LinearOperator, right: LinearOperator) -> np.ndarray:
     return out
 
 
-def _representatives(partition: Partition) -> LinearOperator:
+def representatives_of(partition: Partition) -> LinearOperator:
     """classes x n: one cell of each class."""
     _, first = np.unique(partition.classes, return_index=True)
     chosen = np.full(partition.shape[1], -1, dtype=np.int64)

@@ -110,6 +110,13 @@ def information(strategy: Strategy, variances: tuple[float, ...]) -> Information
     from .residual_information import ResidualInformation, structure_of
     from .row_information import ClassInformation, contrasts_of
 
+    if strategy.exact is not None and strategy.exact.structure != "product":
+        if merged_cells(strategy) <= EXPLICIT:
+            return DenseInformation(strategy, variances)
+        raise Unsupported(
+            f"exact tables that do not nest attribute by attribute, and {merged_cells(strategy):,} cells that they and "
+            f"the measurements tell apart: at most {EXPLICIT:,} are worked out. Make margins or nested groups exact"
+        )
     if len(strategy.blocks) == 1 and isinstance(strategy.blocks[0].query, Kron):
         return KronInformation(strategy.blocks[0], variances[0])
     if contrasts_of(strategy) is not None:

@@ -34,6 +34,7 @@ from .settings import Settings
 from .strategy import Block, Strategy
 
 _BOUND = 1e-6  # relative gap to which the bound is computed
+_EXACT = 1e-13  # share of the error of a group that is only there by rounding
 
 
 def residual_strategy(workload: Workload, settings: Settings) -> Strategy:
@@ -165,6 +166,11 @@ def _split_over(
 ) -> tuple[Block, ...]:
     """The blocks with the scales that are best for their integer matrices."""
     error = set_shares(workload, bases, sets)
+    if settings.invariants:  # what they fix is asked by no table, and its group is left out
+        asked = error > _EXACT * error.max()
+        sets = [s for s, is_asked in zip(sets, asked, strict=True) if is_asked]
+        blocks = [b for b, is_asked in zip(blocks, asked, strict=True) if is_asked]
+        error = error[asked]
     error = np.maximum(error, LEAST * error.max())
     p = settings.norm
     largest = [1.0 if b is None else float(b.operator.column_norms(p).max()) for b in bases]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -35,7 +35,8 @@ from ..linalg import (
     Total,
     WidthRange,
 )
-from ..tables import Domain
+from ..tables import Domain, Table
+from ..tables.row_space import canonical, describe
 from .strategy import Block, Strategy
 
 Arrays = dict[str, np.ndarray]
@@ -193,14 +194,28 @@ def describe_strategy(strategy: Strategy) -> tuple[Document, Arrays]:
         "cells": str(strategy.domain.size),
         "blocks": blocks,
     }
+    if strategy.invariants:
+        document["invariants"] = [_disclosed(table, strategy.domain) for table in strategy.invariants]
     return document, arrays
 
 
-def read_strategy(document: Mapping[str, Any], arrays: Mapping[str, np.ndarray], domain: Domain) -> Strategy:
-    """The strategy that :func:`describe_strategy` described, over ``domain``.
+def _disclosed(table: Table, domain: Domain) -> Document:
+    """An invariant by its name and its row space, as the ledger is told of it."""
+    return {"table": table.name, "rows": describe(table, domain)}
 
-    Raises :class:`~tabulae.errors.ReleaseError` where the document does not fit the domain or is incomplete.
+
+def read_strategy(
+    document: Mapping[str, Any],
+    arrays: Mapping[str, np.ndarray],
+    domain: Domain,
+    invariants: Sequence[Table] = (),
+) -> Strategy:
+    """The strategy that :func:`describe_strategy` described, over ``domain`` and under these invariants.
+
+    Raises :class:`~tabulae.errors.ReleaseError` where the document does not fit the domain, is incomplete, or was
+    written under other invariants.
     """
+    _check_invariants(document.get("invariants", []), invariants, domain)
     try:
         blocks = tuple(
             Block(
@@ -213,17 +228,28 @@ def read_strategy(document: Mapping[str, Any], arrays: Mapping[str, np.ndarray],
         )
         certificate = document["certificate"]
         certificate = None if certificate is None else float(certificate)
-        return Strategy(domain, blocks, document["noise"], str(document["method"]), certificate)
+        method = str(document["method"])
+        return Strategy(domain, blocks, document["noise"], method, certificate, invariants=tuple(invariants))
     except (KeyError, TypeError, ValueError) as error:
         raise ReleaseError(
             f"the saved strategy does not fit this domain or is incomplete: {error}"
         ) from error
 
 
+def _check_invariants(written: Any, invariants: Sequence[Table], domain: Domain) -> None:
+    """Compare names and row spaces with those that a strategy was written under."""
+    given = [canonical(_disclosed(table, domain)) for table in invariants]
+    if not isinstance(written, list) or [canonical(entry) for entry in written] != given:
+        names = ", ".join(repr(table.name) for table in invariants) or "none"
+        raise ReleaseError(f"the saved strategy was made under other invariants than these: {names}")
+
+
 def strategy_digest(strategy: Strategy) -> bytes:
-    """SHA-256 over a strategy's queries, grid and relative noise: what is measured, in canonical form."""
+    """SHA-256 over a strategy's queries, grid, relative noise and invariants: what is measured, in canonical form."""
     document, arrays = describe_strategy(strategy)
-    measured = {"noise": document["noise"], "cells": document["cells"], "blocks": document["blocks"]}
+    measured = {
+        name: document[name] for name in ("noise", "cells", "blocks", "invariants") if name in document
+    }
     digest = hashlib.sha256(json.dumps(measured, sort_keys=True).encode())
     for name in sorted(arrays):
         digest.update(f"{name}{arrays[name].shape}".encode())

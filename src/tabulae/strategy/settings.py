@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..errors import InvalidArgument
-from ..tables import Workload
+from ..tables import Table, Workload
 
 if TYPE_CHECKING:
     from .strategy import NoiseKind
@@ -20,7 +20,9 @@ class Settings:
 
     ``groups`` are names of tables measured together (``union``), None to cluster by what is cheapest; ``rows`` is
     the number of rows of a p-Identity strategy beside the identity (HDMM's p), an int for every attribute or
-    a dict by attribute, None for its convention. ``deadline`` is on :func:`time.monotonic`'s clock.
+    a dict by attribute, None for its convention. ``invariants`` are the exact tables that the workload was restricted
+    by: they decide who is a neighbour under "replace-within-invariants". ``deadline`` is on
+    :func:`time.monotonic`'s clock.
     """
 
     noise: NoiseKind
@@ -30,6 +32,7 @@ class Settings:
     seed: int = 0
     deadline: float | None = None
     groups: tuple[tuple[str, ...], ...] | None = None
+    invariants: tuple[Table, ...] = ()
     rows: int | dict[str, int] | None = None
 
     @property

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from ..errors import InvalidArgument
+from ..errors import InvalidArgument, Unsupported
 from ..linalg import Sensitivity
 
 
@@ -57,6 +57,12 @@ def of_units(
     >>> of_units(one, one, 2, "add-remove", 3).power
     Fraction(9, 1)
     """
+    if neighbours == "replace-within-invariants":
+        raise Unsupported(
+            "several rows of a unit may change together and leave the invariants as they are although no single change "
+            'does, so that no bound follows under "replace-within-invariants": count one row of each unit, or promise '
+            '"replace"'
+        )
     power, is_exact = record.power, record.is_exact
     if neighbours == "replace" and column.power > power:
         power, is_exact = column.power, False

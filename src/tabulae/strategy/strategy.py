@@ -13,8 +13,9 @@ import numpy as np
 from ..errors import InvalidArgument, Unsupported
 from ..linalg import Contrasts, Kron, LinearOperator, Product, Sensitivity, Stack, Sum, weighted_sensitivity
 from ..privacy import NoiseLaw, PrivacyLoss, calibrate, check_neighbours, law_type
-from ..tables import Domain, Workload
+from ..tables import Domain, Invariants, Table, Workload
 from .stability import check_stability, of_units
+from .within import WITHIN, within_invariants
 
 if TYPE_CHECKING:
     from .error import ExpectedError
@@ -97,6 +98,9 @@ class Strategy:
     ``certificate`` is a proven relative gap between this strategy's total squared error and the least
     that any strategy can reach for the same neighbours (Gaussian noise), or None where none is known;
     ``lower`` is the bound behind it where the optimiser proved one (squared error at unit noise).
+
+    ``invariants`` are the tables that are published exactly beside the noisy answers: the strategy was chosen for
+    what they leave open, and a table is estimated as ``(W Pi_N) P^+ A' S^-1 y + W C^+ c`` (:mod:`.restriction`).
     """
 
     domain: Domain
@@ -106,17 +110,25 @@ class Strategy:
     certificate: float | None = None
     lower: float | None = field(default=None, compare=False)
     candidates: tuple[Candidate, ...] = field(default=(), compare=False)
+    invariants: tuple[Table, ...] = ()
 
     def __post_init__(self) -> None:
         if self.noise not in ("gaussian", "laplace"):
             raise InvalidArgument(f"noise must be 'gaussian' or 'laplace', not {self.noise!r}")
         if not self.blocks:
             raise InvalidArgument("a strategy needs at least one block of queries")
+        for table in self.invariants:
+            table.check(self.domain)
         for block in self.blocks:
             if block.query.shape[1] != self.domain.size:
                 raise InvalidArgument(
                     f"block {block.name!r} has {block.query.shape[1]} columns; the domain has {self.domain.size} cells"
                 )
+
+    @cached_property
+    def exact(self) -> Invariants | None:
+        """The row space of the invariants, None without any."""
+        return Invariants(self.domain, self.invariants) if self.invariants else None
 
     @cached_property
     def _sensitivities(self) -> dict[str, Sensitivity]:
@@ -136,7 +148,8 @@ class Strategy:
         """Sensitivity of all answers together, each measured in units of its block's relative scale.
 
         Gaussian: ``Delta^2 = max_d sum_i ||A_i d||_2^2 / s_i``; Laplace: ``Delta = max_d sum_i ||A_i d||_1 / s_i``,
-        over d = e_j (add-remove) or e_j - e_k (replace) for units of one row, and over what
+        over d = e_j (add-remove), e_j - e_k (replace), or those e_j - e_k that move no invariant
+        (replace-within-invariants) for units of one row, and over what
         :func:`tabulae.strategy.stability.of_units` says for units of at most ``stability`` rows. ``.power`` is
         that number as an exact Fraction.
 
@@ -158,7 +171,10 @@ class Strategy:
         if neighbours not in self._sensitivities:
             p = self.norm
             weighted = [(b.query, 1 / (b.scale * Fraction(2) ** (p * b.exponent))) for b in self.blocks]
-            self._sensitivities[neighbours] = weighted_sensitivity(weighted, p, neighbours)
+            if neighbours == WITHIN:
+                self._sensitivities[neighbours] = within_invariants(weighted, p, self.domain, self.exact)
+            else:
+                self._sensitivities[neighbours] = weighted_sensitivity(weighted, p, neighbours)
         return self._sensitivities[neighbours]
 
     def laws(

@@ -1,0 +1,198 @@
+"""Sensitivity over neighbours that agree on every invariant: one record replaced by another that moves none of them.
+
+The differences are ``d = e_j - e_k`` for cells j, k with ``C e_j = C e_k``: cells in one class of equal columns of C.
+Where the exact tables nest attribute by attribute, a class is a product of one class an attribute, and the largest pair
+is found class by class; classes over which the queries look alike are looked at once. Otherwise columns are listed, up
+to 4,096 cells. Beyond both, all pairs of cells are taken: an upper bound.
+
+Reference: Abowd et al., "The 2020 Census Disclosure Avoidance System TopDown Algorithm" (neighbours that both satisfy
+the invariants).
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+
+import numpy as np
+
+from ..errors import InvalidArgument, Unsupported
+from ..linalg import (
+    Contrasts,
+    Dense,
+    Kron,
+    LinearOperator,
+    Product,
+    Sensitivity,
+    Stack,
+    Sum,
+    weighted_sensitivity,
+)
+from ..linalg.merge import joint_classes, merge_columns
+from ..tables import Domain, Invariants
+
+WITHIN = "replace-within-invariants"
+"""Neighbours that agree on all invariants."""
+
+_CELLS = 4096
+_ENTRIES = 2**27
+_CLASSES = 2000  # combinations of classes that are looked at one by one
+
+Weighted = Sequence[tuple[LinearOperator, Fraction]]
+Terms = list[tuple[int, tuple[LinearOperator, ...]]]
+
+
+def within_invariants(
+    blocks: Weighted, p: int, domain: Domain, invariants: Invariants | None
+) -> Sensitivity:
+    """``max sum_i w_i ||A_i (e_j - e_k)||_p^p`` over cells j, k whose columns of C are equal.
+
+    Raises :class:`~tabulae.errors.InvalidArgument` without invariants, or where no two cells have equal columns:
+    then no record could be replaced, and the promise would be empty.
+
+    Privacy:
+        The differences are exactly those of neighbours under "replace-within-invariants"; where they cannot be
+        listed they are a subset of those taken, so that the result is an upper bound.
+    """
+    if invariants is None:
+        raise InvalidArgument(
+            f'neighbours = "{WITHIN}" needs invariants to be within: name them, or choose "replace"'
+        )
+    flat = [(part, weight) for op, weight in blocks for part in _members(op)]
+    groups = _listed(flat, domain, invariants)
+    if groups is None:
+        groups = _by_class(flat, domain, invariants)
+    if groups is None:
+        _refuse_empty(pairs=_has_pairs(invariants))
+        bound = weighted_sensitivity(blocks, p, "replace")
+        return Sensitivity(bound.power, p, is_exact=False)
+    power, exact, pairs = Fraction(0), True, False
+    for group in groups:
+        if group[0][0].shape[1] < 2:
+            continue
+        pairs = True
+        found = weighted_sensitivity(group, p, "replace")
+        exact = exact and found.is_exact
+        power = max(power, found.power)
+    _refuse_empty(pairs=pairs or _has_pairs(invariants))
+    return Sensitivity(power, p, is_exact=exact)
+
+
+def _refuse_empty(*, pairs: bool) -> None:
+    if not pairs:
+        raise InvalidArgument(
+            f'under "{WITHIN}" nothing would be protected: no record can be replaced by a different one without moving '
+            'an invariant. Choose "replace" or "add-remove", or publish fewer tables exactly'
+        )
+
+
+def _has_pairs(invariants: Invariants) -> bool:
+    """Whether some record can be replaced by a different one without moving an invariant."""
+    finest = invariants.finest
+    return finest is None or any(part.shape[0] < part.shape[1] for part in finest)
+
+
+def _members(operator: LinearOperator) -> Iterator[LinearOperator]:
+    for part in operator.ops if isinstance(operator, Stack) else [operator]:
+        yield part.composed if isinstance(part, Contrasts) else part
+
+
+def _terms(operator: LinearOperator) -> Terms:
+    """A sum of products over the attributes; of an explicit one, what its columns depend on."""
+    if isinstance(operator, Product):
+        return _terms(operator.right)
+    if isinstance(operator, Sum):
+        return [(int(c) * d, factors) for c, part in operator.terms for d, factors in _terms(part)]
+    return [(1, tuple(operator.ops) if isinstance(operator, Kron) else (operator,))]
+
+
+# listed ------------------------------------------------------------------------------------------------------
+def _listed(blocks: Weighted, domain: Domain, invariants: Invariants) -> list[Weighted] | None:
+    """The blocks over the cells of each class of C, written out; None where that is too large."""
+    exact = [term.over(domain) for table in invariants.tables for term in table.terms]
+    every = [factors for op, _ in blocks for _, factors in _terms(op)] + exact
+    if any(len(factors) != len(domain.shape) for factors in every):
+        return None
+    merges = [merge_columns(list(dict.fromkeys(column))) for column in zip(*every, strict=True)]
+    cells = math.prod(part.shape[0] for part in merges)
+    if cells > _CELLS or sum(op.shape[0] for op, _ in blocks) * cells > _ENTRIES:
+        return None
+    chosen = [np.unique(part.classes, return_index=True)[1] for part in merges]
+    labels = joint_classes([_labels_of(_dense(t.operator(domain), chosen)) for t in invariants.tables])
+    dense = [(_dense(op, chosen), weight) for op, weight in blocks]
+    return [
+        [(Dense(matrix[:, labels == label]), weight) for matrix, weight in dense]
+        for label in range(int(labels.max()) + 1)
+    ]
+
+
+def _dense(operator: LinearOperator, chosen: Sequence[np.ndarray]) -> np.ndarray:
+    if isinstance(operator, Product):
+        return np.asarray(operator.left @ _dense(operator.right, chosen))
+    total: np.ndarray | int = 0
+    for coefficient, factors in _terms(operator):
+        whole = np.full((1, 1), coefficient, dtype=np.int64)
+        for factor, columns in zip(factors, chosen, strict=True):
+            whole = np.kron(whole, factor.columns(columns))
+        total = total + whole
+    return np.asarray(total)
+
+
+def _labels_of(matrix: np.ndarray) -> np.ndarray:
+    return np.unique(matrix, axis=1, return_inverse=True)[1].reshape(-1)
+
+
+# by class of each attribute --------------------------------------------------------------------------------------
+def _by_class(blocks: Weighted, domain: Domain, invariants: Invariants) -> list[Weighted] | None:
+    """The blocks over each kind of class, factor by factor; None where blocks or invariants have no such form."""
+    finest = invariants.finest
+    if finest is None or any(isinstance(op, Product) for op, _ in blocks):
+        return None
+    terms = [_terms(op) for op, _ in blocks]
+    kinds: list[list[list[list[LinearOperator]]]] = []
+    for axis, partition in enumerate(finest):
+        asked = [[factors[axis] for _, factors in of_block] for of_block in terms]
+        if partition.shape[0] == 1:
+            kinds.append([asked])
+            continue
+        seen: dict[bytes, list[list[LinearOperator]]] = {}
+        for label in range(partition.shape[0]):
+            cells = np.flatnonzero(partition.classes == label)
+            columns = [_canonical([f.columns(cells) for f in of_block]) for of_block in asked]
+            key = b"|".join(str(c.shape).encode() + c.tobytes() for c in columns)
+            seen.setdefault(key, [_split(c, len(cells)) for c in columns])
+        kinds.append(list(seen.values()))
+    if math.prod(map(len, kinds)) > _CLASSES:
+        return None
+    return [
+        [
+            (_rebuilt([c for c, _ in of_block], [kind[b] for kind in choice]), weight)
+            for b, (of_block, (_, weight)) in enumerate(zip(terms, blocks, strict=True))
+        ]
+        for choice in itertools.product(*kinds)
+    ]
+
+
+def _canonical(parts: Sequence[np.ndarray]) -> np.ndarray:
+    """The factors of a block's terms side by side, without rows of zeros, rows in order: norms do not change."""
+    whole = np.hstack(parts)
+    whole = whole[np.any(whole != 0, axis=1)]
+    if not len(whole):
+        return np.zeros((1, sum(p.shape[1] for p in parts)), dtype=np.int64)
+    return np.ascontiguousarray(whole[np.lexsort(whole.T[::-1])])
+
+
+def _split(columns: np.ndarray, width: int) -> list[LinearOperator]:
+    return [Dense(columns[:, start : start + width]) for start in range(0, columns.shape[1], width)]
+
+
+def _rebuilt(coefficients: Sequence[int], factors: Sequence[Sequence[LinearOperator]]) -> LinearOperator:
+    """A block's sum of products from the factors of each attribute."""
+    products = [Kron([axis[t] for axis in factors]) for t in range(len(coefficients))]
+    if len(products) == 1 and coefficients[0] == 1:
+        return products[0]
+    if not products:
+        raise Unsupported("a block of no products")
+    return Sum(list(zip(coefficients, products, strict=True)))
