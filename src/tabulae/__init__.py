@@ -70,7 +70,7 @@ _HOME = {
     "privacy": ["ApproxDP", "Ledger", "PrivacyLoss", "PureDP", "ZCDP", "noise"],
     "release": ["Release"],
     "strategy": ["Strategy", "Targets", "lower_bound", "select"],
-    "tables": ["Attribute", "Domain", "Recode", "Table", "Workload"],
+    "tables": ["Attribute", "Constraint", "Domain", "Invariants", "Recode", "Table", "Workload"],
 }
 _ROOM = {name: room for room, names in _HOME.items() for name in names}
 
@@ -79,11 +79,13 @@ __all__ = [
     "AllRange",
     "ApproxDP",
     "Attribute",
+    "Constraint",
     "Counts",
     "Dense",
     "Domain",
     "Estimate",
     "Identity",
+    "Invariants",
     "Kron",
     "Ledger",
     "LinearOperator",

@@ -6,14 +6,16 @@ Nothing else in tabulae reads :class:`~tabulae.counts.Counts` and returns someth
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 
 import numpy as np
 
 from .counts import Counts
 from .errors import InvalidArgument, Unsupported
 from .measurement import Measurement
-from .privacy import Ledger, PrivacyLoss, Source, SystemSource
+from .privacy import Disclosure, Ledger, PrivacyLoss, Source, SystemSource
 from .strategy import Strategy, strategy_digest
+from .tables.row_space import describe
 
 _HEADROOM = 2**62  # values and noise each stay below this, so that their sum fits int64
 
@@ -30,12 +32,14 @@ def measure(
     title: str = "measurement",
     digest: bytes | None = None,
     stability: int = 1,
+    reasons: Sequence[str] = (),
 ) -> Measurement:
     """Answer a strategy's queries with exact integer noise.
 
     ``y_i = A_i x + e_i`` for each block i, on the grid of step ``2^-k_i``, with the entries of ``e_i`` drawn
     independently from the block's law (:meth:`Strategy.laws`). The ledger is charged before any noise is
-    drawn; a refused charge draws nothing.
+    drawn; a refused charge draws nothing. Counts of the strategy's invariants are read as they are: the same entry
+    of the ledger says so before.
 
     Arguments:
         counts: confidential counts over the strategy's domain, or an integer array of them.
@@ -45,6 +49,7 @@ def measure(
         ledger: where the budget is charged; None is a rehearsal, which a release refuses.
         source: randomness; None is the operating system's. An insecure source makes a rehearsal.
         unit: what one neighbour differs by, which must be the ledger's; None takes the ledger's word.
+        reasons: why each invariant is published exactly, for the ledger; one for each, in the strategy's order.
         title, digest: what the ledger's entry says, and what identifies this release for a resumed run.
         stability: the most rows that one unit has among those counted; whoever made the counts bounded them.
 
@@ -61,6 +66,9 @@ def measure(
         sensitivity of the integer matrices, for several rows by :func:`tabulae.strategy.stability.of_units`
         (zCDP: Canonne, Kamath, Steinke 2020, Theorem 14; pure DP: the discrete Laplace mechanism; approximate
         DP: the analytic Gaussian mechanism of Balle and Wang 2018, rounded, by post-processing).
+        ``exact`` stands outside that guarantee: C x is read and published as it is, after the ledger has recorded its
+        row space. Noisy answers and exact counts together are induced subspace differentially private (Gao, Gong, Yu,
+        Definition 2.6, Theorem 3.1): the promise covers what is orthogonal to the invariants.
 
     >>> import numpy as np, tabulae as tb
     >>> workload = tb.Workload.of(tb.Identity(4))
@@ -85,8 +93,14 @@ def measure(
     if ledger is not None:
         digest = digest or _digest(strategy, counts, stability)
         charge = ledger.charge(
-            budget, neighbours=neighbours, unit=unit or ledger.unit, title=title, digest=digest
+            budget,
+            neighbours=neighbours,
+            unit=unit or ledger.unit,
+            title=title,
+            digest=digest,
+            disclosures=_disclosures(strategy, reasons),
         )
+    exact = tuple(_checked(counts.answer(t.operator(strategy.domain)), t.name) for t in strategy.invariants)
     values = [_noisy(answer, law, source) for answer, law in zip(truth, laws, strict=True)]
     return Measurement(
         strategy,
@@ -96,7 +110,20 @@ def measure(
         neighbours,
         rehearsal=charge is None,
         release_id=None if charge is None else charge.release_id,
+        exact=exact,
     )
+
+
+def _disclosures(strategy: Strategy, reasons: Sequence[str]) -> list[Disclosure]:
+    """What the ledger is told of the counts that are about to be read as they are."""
+    tables = strategy.invariants
+    given = reasons or ["no reason given"] * len(tables)
+    if len(given) != len(tables):
+        raise InvalidArgument(f"{len(given)} reasons for {len(tables)} invariants: give one for each")
+    return [
+        Disclosure(table.name, reason, describe(table, strategy.domain))
+        for table, reason in zip(tables, given, strict=True)
+    ]
 
 
 def _checked(answer: np.ndarray, name: str) -> np.ndarray:

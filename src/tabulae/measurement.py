@@ -19,7 +19,8 @@ class Measurement:
     ``values`` (int64, one entry a row of the strategy, blocks in order) lie on each block's grid: row r
     answers ``values[r] * 2^-k`` counts, where k is ``scale_exponent`` (an int, or one int a row where blocks
     differ). ``variance`` is that of the law drawn, in squared counts, one a row. ``rehearsal`` marks values
-    that no ledger paid for or that an insecure source drew: a release refuses them.
+    that no ledger paid for or that an insecure source drew: a release refuses them. ``exact`` (int64, one array an
+    invariant of the strategy, one entry a row) are counts stated exactly, outside the guarantee.
     """
 
     strategy: Strategy
@@ -29,11 +30,19 @@ class Measurement:
     neighbours: str
     rehearsal: bool
     release_id: str | None = None
+    exact: tuple[np.ndarray, ...] = ()
 
     def __post_init__(self) -> None:
         if self.values.dtype != np.int64 or self.values.shape != (self.strategy.rows,):
             raise InvalidArgument(
                 f"values must be int64 of shape ({self.strategy.rows},), not {self.values.dtype} {self.values.shape}"
+            )
+
+        invariants = self.strategy.invariants
+        shapes = [(table.rows(self.strategy.domain),) for table in invariants]
+        if [values.shape for values in self.exact] != shapes:
+            raise InvalidArgument(
+                f"a measurement under {len(invariants)} invariants needs their exact values, one array for each"
             )
 
     @property
