@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from .privacy import ZCDP, ApproxDP, Ledger, PrivacyLoss, PureDP, noise
     from .release import Release
     from .strategy import Strategy, Targets, lower_bound, select
-    from .tables import Attribute, Domain, Recode, Table, Workload
+    from .tables import Attribute, Constraint, Domain, Invariants, Recode, Table, Workload
 
 __version__ = _version.VERSION
 

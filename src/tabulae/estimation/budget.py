@@ -10,9 +10,9 @@ from typing import Literal
 from ..errors import InvalidArgument
 from ..privacy import ZCDP, ApproxDP, PrivacyLoss, PureDP
 from ..privacy.conversions import round_digits
-from ..strategy import Strategy, Targets, error_under, information, law_variances
+from ..strategy import LeftOpen, Strategy, Targets, error_under, information, law_variances
 from ..tables import Workload
-from .coverage import half_widths
+from .table_widths import table_half_widths
 
 _DIGITS = 4
 _STEPS = 14  # halvings of the ratio between a budget that is enough and one that is not: to 1e-4 and below
@@ -45,7 +45,8 @@ def smallest_budget(
         neighbours, stability: as for :func:`tabulae.measure`.
 
     Raises:
-        InvalidArgument: a definition that does not fit the noise, or a target for a table that is not there.
+        InvalidArgument: a definition that does not fit the noise, a target for a table that is not there, or none for a
+            table that the invariants leave open: then no budget is the least.
         NotEstimable: the strategy does not determine a table with a target.
 
     Privacy:
@@ -60,7 +61,13 @@ def smallest_budget(
     """
     targets.check(workload)
     loss = _losses(strategy, definition, delta)
-    tables = [t for t in workload.tables if targets.squared(t.name) is not None]
+    tables = [
+        t
+        for t in workload.tables
+        if targets.squared(t.name) is not None and not LeftOpen.of(strategy, t).exact.all()
+    ]
+    if not tables:
+        raise InvalidArgument("every table that has a target is exact by the invariants: any budget will do")
     aimed = Workload(workload.domain, tables)
 
     def met(amount: Fraction) -> bool:
@@ -112,13 +119,12 @@ def _met(
     laws = strategy.laws(loss, neighbours, stability)
     variances = law_variances(strategy, laws)
     rmse = error_under(strategy, workload, variances).tables
-    if any(rmse[name] > float(target) for name, target in targets.rmse.items()):
+    if any(error > float(targets.rmse[name]) for name, error in rmse.items() if name in targets.rmse):
         return False
-    info, steps = information(strategy, variances), [2.0**-block.exponent for block in strategy.blocks]
+    info = information(strategy, variances)
     for table in workload.tables:
         if table.name in targets.margin:
-            profile = info.profile(table.operator(workload.domain))
-            width = half_widths(profile, laws, steps, targets.level(table.name)).values.max()
-            if not within(width, float(targets.margin[table.name])):
+            widths = table_half_widths(strategy, info, laws, table, targets.level(table.name)).values
+            if not within(widths.max(), float(targets.margin[table.name])):
                 return False
     return True

@@ -73,4 +73,4 @@ def laplace_bound(spread: Spread, level: float) -> np.ndarray:
             y = spread.share * size**2 / 2 * c
             logarithm = np.where(y < 1, size**2 / 2 * c * -np.log1p(-y) / y, np.inf)
         best = np.fmin(best, (logarithm + penalty) / size)
-    return best * spread.deviation
+    return np.where(spread.deviation > 0, best, 0.0) * spread.deviation

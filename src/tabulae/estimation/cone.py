@@ -58,7 +58,7 @@ class Solution:
 def solve(problem: MergedCells, y: Sequence[np.ndarray], certificate: Certificate) -> Solution:
     """The non-negative cells closest to the answers y (whitened, block by block); deterministic."""
     basis, spectrum, exact = problem.basis()
-    spectrum = spectrum if exact else spectrum * _excess(problem, basis, spectrum)
+    spectrum = spectrum if exact else spectrum * largest_ratio(problem, basis, spectrum)
     back, target = basis.T, problem.adjoint(y)
     penalty = _PENALTY * float(np.median(spectrum[spectrum > _NOTHING * spectrum.max()]))
     x, z, w = np.zeros((3, problem.cells))
@@ -97,8 +97,8 @@ def _gap(
     return max(0.0, away / 2) + max(0.0, float((gradient + short * c) @ z))
 
 
-def _excess(problem: MergedCells, basis, spectrum: np.ndarray) -> float:
-    """How far B'B exceeds its diagonal in the basis: the largest eigenvalue of one against the other."""
+def largest_ratio(problem: MergedCells, basis, spectrum: np.ndarray) -> float:
+    """How far B'B exceeds a diagonal in a basis: the largest eigenvalue of one against the other, a little above."""
     root = np.where(spectrum > 0, 1 / np.sqrt(np.where(spectrum > 0, spectrum, 1.0)), 0.0)
     vector = 1.0 + np.arange(problem.cells) % 7 / 7
     largest = 1.0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -13,7 +13,7 @@ from ..errors import InvalidArgument
 from ..linalg import LinearOperator
 from ..measurement import Measurement
 from ..strategy import Information, information, law_variances
-from ..tables import Workload
+from ..tables import Constraint, Domain, Invariants, Table, Workload
 from .coverage import HalfWidths
 
 METHODS = ("least-squares", "local-least-squares", "non-negative", "pgm")
@@ -42,43 +42,64 @@ class Estimate(ABC):
         return self.measurement.answers()
 
     @property
+    def domain(self) -> Domain:
+        """What was measured is over this domain."""
+        return self.measurement.strategy.domain
+
+    @property
+    def exact(self) -> Invariants | None:
+        """The invariants that the measurement was made under, None without any."""
+        return self.measurement.strategy.exact
+
+    @property
     @abstractmethod
     def precision(self) -> float:
         """How far two computations of an answer may lie apart, in its standard errors: 0 but for rounding."""
 
     @abstractmethod
-    def answer_of(self, operator: LinearOperator) -> np.ndarray:
-        """Estimates of one matrix of queries (m, N), in counts."""
+    def answer_of(self, table: Table) -> np.ndarray:
+        """Estimates of one table's queries, (m,), in counts."""
 
     @abstractmethod
-    def half_widths_of(self, operator: LinearOperator, level: float) -> HalfWidths:
+    def variance_of(self, table: Table) -> np.ndarray:
+        """Variances of the least-squares answers, (m,), in squared counts."""
+
+    @abstractmethod
+    def half_widths_of(self, table: Table, level: float) -> HalfWidths:
         """Half-widths of the intervals about :meth:`answer_of`."""
 
-    def variance_of(self, operator: LinearOperator) -> np.ndarray:
-        """Variances of the least-squares answers, (m,), in squared counts."""
-        return np.maximum(self.information.variance(operator), 0.0)
+    def exact_of(self, table: Table) -> np.ndarray:
+        """Which of a table's queries are exact because the invariants determine them, (m,)."""
+        if self.exact is None:
+            return np.zeros(table.rows(self.domain), dtype=bool)
+        return self.exact.determined(table)
 
-    def _operators(self, workload: Workload) -> Iterator[tuple[str, LinearOperator]]:
-        if workload.domain != self.measurement.strategy.domain:
+    def operator_of(self, table: Table) -> LinearOperator:
+        """The table's matrix over the measured domain."""
+        return table.operator(self.domain)
+
+    def _tables(self, workload: Workload) -> tuple[Table, ...]:
+        if workload.domain != self.domain:
             raise InvalidArgument("the workload and the measurement are over different domains")
-        return ((table.name, table.operator(workload.domain)) for table in workload.tables)
+        return workload.tables
 
     def answer(self, workload: Workload) -> dict[str, np.ndarray]:
         """Estimates. Raises :class:`~tabulae.errors.NotEstimable` for a table that is not determined."""
-        return {name: self.answer_of(operator) for name, operator in self._operators(workload)}
+        return {table.name: self.answer_of(table) for table in self._tables(workload)}
 
     def variance(self, workload: Workload) -> dict[str, np.ndarray]:
         """Variances of the least-squares answers under the law drawn, ``diag(W P^+ W')``, in squared counts.
 
-        They are exact, except on the route ``iterative``: upper bounds there. Estimates that are kept non-negative are
+        They are exact, except on the route ``iterative``: upper bounds there. Under invariants W is restricted to what
+        they leave open, ``W Pi_N``, and exact counts have variance 0. Estimates that are kept non-negative are
         not linear in the noise and have no such variance of their own; theirs is that of the least-squares
         answers from the same measurements, which are unbiased.
         """
-        return {name: self.variance_of(operator) for name, operator in self._operators(workload)}
+        return {table.name: self.variance_of(table) for table in self._tables(workload)}
 
     def half_widths(self, workload: Workload, level: float = 0.95) -> dict[str, HalfWidths]:
         """Half-widths of the intervals, each with how it was found ("exact", "limit", "conservative")."""
-        return {name: self.half_widths_of(operator, level) for name, operator in self._operators(workload)}
+        return {table.name: self.half_widths_of(table, level) for table in self._tables(workload)}
 
     def interval(self, workload: Workload, level: float = 0.95) -> dict[str, tuple[np.ndarray, np.ndarray]]:
         """Symmetric pointwise intervals: each covers the true count with probability at least ``level``.
@@ -89,11 +110,15 @@ class Estimate(ABC):
         return {name: (a - widths[name].values, a + widths[name].values) for name, a in answers.items()}
 
 
-def estimate(measurement: Measurement, *, method: str = "least-squares") -> Estimate:
+def estimate(
+    measurement: Measurement, *, constraints: Sequence[Constraint] = (), method: str = "least-squares"
+) -> Estimate:
     """Estimate counts from a measurement; nothing confidential is read.
 
     Arguments:
-        measurement: noisy answers, as :func:`tabulae.measure` returns them.
+        measurement: noisy answers, as :func:`tabulae.measure` returns them; its exact counts are kept by every method
+            that can.
+        constraints: what else is known of the counts: equalities, and for "non-negative" bounds.
         method: "least-squares", the unbiased ``x^ = P^+ sum_i A_i' S_i^-1 y_i`` with
             ``P = sum_i A_i' S_i^-1 A_i``, by structure and without a vector of all cells where the strategy allows;
             "local-least-squares", each table from the one block that answers it best;
@@ -101,27 +126,43 @@ def estimate(measurement: Measurement, *, method: str = "least-squares") -> Esti
             "pgm", a non-negative graphical model (Private-PGM, the package mbi).
 
     Raises:
-        InvalidArgument: an unknown method.
+        InvalidArgument: an unknown method, or constraints that contradict each other or that it cannot keep.
         Unsupported: the measurements are not of the kind, or over too many cells, for this method.
         MissingDependency: "pgm" without the package mbi.
 
     Privacy:
-        Post-processing of public values (Dwork, Roth 2014, Proposition 2.1): costs nothing.
+        Post-processing of public values (Dwork, Roth 2014, Proposition 2.1): costs nothing. Under the invariants that a
+        strategy was selected with, least squares says nothing of their null space but what the noisy answers
+        say (Gao, Gong, Yu, Theorem 3.1).
 
     >>> import numpy as np, tabulae as tb
     >>> workload = tb.Workload.of(tb.Prefix(4))
     >>> m = tb.measure(np.array([5, 0, 2, 9]), tb.select(workload, method="identity"), tb.ZCDP("1/2"))
     >>> tb.estimate(m).variance(workload)["x"].round(3).tolist()
     [1.0, 2.0, 3.0, 4.0]
+    >>> everybody = tb.Constraint.equal(tb.Table("total", {}), 16)
+    >>> tb.estimate(m, constraints=[everybody]).variance(workload)["x"].round(3).tolist()
+    [0.75, 1.0, 0.75, 0.0]
     """
+    from .constrained import ConstrainedLeastSquares, equalities
     from .least_squares import LeastSquares
     from .local import LocalLeastSquares
     from .non_negative import NonNegative
     from .pgm import GraphicalModel
 
-    kinds: dict[str, type[Estimate]] = dict(
-        zip(METHODS, (LeastSquares, LocalLeastSquares, NonNegative, GraphicalModel), strict=True)
-    )
-    if method not in kinds:
+    if method not in METHODS:
         raise InvalidArgument(f"unknown method of estimation {method!r}; known: {', '.join(METHODS)}")
-    return kinds[method](measurement)
+    given = tuple(constraints)
+    for constraint in given:
+        if not isinstance(constraint, Constraint):
+            raise InvalidArgument(f"{constraint!r} is no constraint: write Constraint.equal(table, values)")
+        constraint.over(measurement.strategy.domain)
+    if method == "non-negative":
+        return NonNegative(measurement, equalities(measurement, given))
+    if method == "least-squares":
+        return ConstrainedLeastSquares(measurement, given) if given else LeastSquares(measurement)
+    if given or measurement.exact:
+        raise InvalidArgument(
+            f'"{method}" cannot keep counts exact: estimate by "least-squares" or "non-negative"'
+        )
+    return LocalLeastSquares(measurement) if method == "local-least-squares" else GraphicalModel(measurement)

@@ -1,19 +1,33 @@
 """A measurement over merged cells: what fits in memory, with its noise scaled to 1.
 
-Cells that no block tells apart enter only through their sum, so the unknowns are the sums u of the merged cells:
-``B u = S^-1/2 A x``, and u can be any non-negative vector exactly where x can.
+Cells that neither a block nor a table of the constraints tells apart enter only through their sum, so the unknowns are
+the sums u of the merged cells: ``B u = S^-1/2 A x``, and u can be any non-negative vector exactly where x can.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from functools import reduce
 
 import numpy as np
 import scipy.linalg
 
 from ..errors import Unsupported
-from ..linalg import Dense, Identity, Kron, LinearOperator, Partition, Product, Sum, Total
+from ..linalg import (
+    Centring,
+    Contrasts,
+    Dense,
+    Identity,
+    Kron,
+    LinearOperator,
+    Partition,
+    Product,
+    Stack,
+    Sum,
+    Total,
+    merge_columns,
+)
 from ..strategy import Strategy, merges, products
 
 LARGEST = 10**7
@@ -22,15 +36,26 @@ LARGEST = 10**7
 WIDEST = 8192
 """Most merged cells of one attribute where a dense basis is needed for it."""
 
+Terms = Sequence[tuple[int, tuple[LinearOperator, ...]]]
+
 _DENSE = 2**24  # entries of a factor that is written out
 _DECOMPOSED = 2048  # cells up to which B'B is decomposed whole where no basis diagonalises it
 
 
 class MergedCells:
-    """Blocks ``B_b = A_b / sqrt(v_b)`` over merged cells, and a basis in which B'B is nearly diagonal."""
+    """Blocks ``B_b = A_b / sqrt(v_b)`` over merged cells, and a basis in which B'B is nearly diagonal.
 
-    def __init__(self, strategy: Strategy, variances: Sequence[float]) -> None:
-        self._merges = merges(strategy)
+    ``tables`` are further matrices over the domain that must be constant on merged cells.
+    """
+
+    def __init__(
+        self, strategy: Strategy, variances: Sequence[float], tables: Sequence[LinearOperator] = ()
+    ) -> None:
+        beside = [factors for table in tables for _, factors in products(table)]
+        self._merges = tuple(
+            merge_columns([merge, *(factors[axis] for factors in beside)])
+            for axis, merge in enumerate(merges(strategy))
+        )
         self.shape = tuple(p.shape[0] for p in self._merges)
         if self.cells > LARGEST:
             raise Unsupported(
@@ -41,8 +66,13 @@ class MergedCells:
         self._weights = [
             2.0**-b.exponent / math.sqrt(v) for b, v in zip(strategy.blocks, variances, strict=True)
         ]
-        self._explicit = any(isinstance(b.query, Product) for b in strategy.blocks)
+        self._explicit = any(isinstance(b.query, Product | Contrasts | Stack) for b in strategy.blocks)
         self._blocks = [self.over_cells(block.query) for block in strategy.blocks]
+
+    @property
+    def merges(self) -> tuple[Partition, ...]:
+        """Per attribute, which of its values are one."""
+        return self._merges
 
     @property
     def cells(self) -> int:
@@ -51,6 +81,10 @@ class MergedCells:
 
     def over_cells(self, operator: LinearOperator) -> LinearOperator:
         """A matrix over the domain that is constant on merged cells, as one over these."""
+        if isinstance(operator, Stack):
+            return Stack([self.over_cells(part) for part in operator.ops])
+        if isinstance(operator, Contrasts):
+            return self.over_cells(operator.composed)
         if isinstance(operator, Product):
             return Product(operator.left, self.over_cells(operator.right))
         terms = [
@@ -60,7 +94,7 @@ class MergedCells:
         return terms[0][1] if len(terms) == 1 and terms[0][0] == 1 else Sum(terms)
 
     def apply(self, u: np.ndarray) -> list[np.ndarray]:
-        """``B u`` block by block."""
+        """``B u`` block by block, for a vector or for columns (cells x k)."""
         return [w * (block @ u) for w, block in zip(self._weights, self._blocks, strict=True)]
 
     def adjoint(self, rows: Sequence[np.ndarray]) -> np.ndarray:
@@ -76,32 +110,46 @@ class MergedCells:
             sum((np.asarray(b.column_norms(1), dtype=float) for b in self._blocks), np.zeros(self.cells)) > 0
         )
 
-    def basis(self) -> tuple[LinearOperator, np.ndarray, bool]:
+    def basis(self, *, constants: bool = False) -> tuple[LinearOperator, np.ndarray, bool]:
         """Orthonormal Q with the diagonal of ``Q B'B Q'``, and whether that is all there is.
 
-        A product over the attributes, exact for one product and for marginals; of all cells at once where few.
+        A product over the attributes, exact for one product and for marginals; of all cells at once where few; the
+        cells themselves where there is nothing better. With ``constants`` each attribute's constant vector is in Q.
         """
         terms = [products(block) for block in self._blocks] if not self._explicit else []
         columns = [list(column) for column in zip(*(f for parts in terms for _, f in parts), strict=True)]
-        exact = sum(map(len, terms)) == 1 or (bool(terms) and all(map(_plain, columns)))
-        if self._explicit or (not exact and self.cells <= _DECOMPOSED):
-            whole = [
-                w * np.asarray(b.dense(), dtype=float)
-                for w, b in zip(self._weights, self._blocks, strict=True)
-            ]
-            values, vectors = np.linalg.eigh(sum(a.T @ a for a in whole))
+        plain = bool(terms) and all(map(_plain, columns))
+        exact = sum(map(len, terms)) == 1 or plain
+        if not exact and not constants and self.cells <= _DECOMPOSED:
+            whole = np.vstack(self.apply(np.eye(self.cells)))
+            values, vectors = np.linalg.eigh(whole.T @ whole)
             return Dense(vectors.T), np.maximum(values, 0.0), True
-        axes = [_axis_basis(factors) for factors in columns]
+        if self._explicit:
+            return Identity(self.cells), np.ones(self.cells), False
+        axes = [_axis_basis(factors, constants=constants) for factors in columns]
         total = np.zeros(self.cells)
         for weight, parts in zip(self._weights, terms, strict=True):
-            for coefficient, factors in parts:
-                diagonal = np.ones(1)
-                for basis, factor in zip(axes, factors, strict=True):
-                    diagonal = np.multiply.outer(diagonal, _diagonal(basis, factor)).ravel()
-                total += (
-                    len(parts) * (weight * coefficient) ** 2 * diagonal
-                )  # Cauchy: at least what the sum has
-        return Kron(axes), total, exact and max(map(len, terms)) == 1
+            total += weight**2 * (_square(axes, parts) if plain else _above(axes, parts))
+        return Kron(axes), total, exact and (plain or max(map(len, terms)) == 1)
+
+
+def _square(axes: Sequence[LinearOperator], parts: Terms) -> np.ndarray:
+    """diag(Q A'A Q') of a sum of products whose factors all share the axes' eigenvectors."""
+    total = np.zeros(1)
+    for i, (c, left) in enumerate(parts):
+        for j, (d, right) in enumerate(parts[: i + 1]):
+            total = total + (1 if i == j else 2) * c * d * _outer(map(_diagonal, axes, left, right))
+    return np.maximum(total, 0.0)
+
+
+def _above(axes: Sequence[LinearOperator], parts: Terms) -> np.ndarray:
+    """The same of any sum of products, not less than it (Cauchy)."""
+    squares = (c**2 * _outer(map(_diagonal, axes, factors, factors)) for c, factors in parts)
+    return len(parts) * sum(squares, np.zeros(1))
+
+
+def _outer(diagonals: Iterable[np.ndarray]) -> np.ndarray:
+    return reduce(lambda a, b: np.multiply.outer(a, b).ravel(), diagonals)
 
 
 def over_classes(factor: LinearOperator, merge: Partition) -> LinearOperator:
@@ -127,14 +175,14 @@ def _constant(factor: LinearOperator) -> bool:
 
 def _plain(factors: Sequence[LinearOperator]) -> bool:
     """Whether an attribute is only ever counted value by value or not at all."""
-    return all(isinstance(f, Identity) or _constant(f) for f in factors)
+    return all(isinstance(f, Identity | Centring) or _constant(f) for f in factors)
 
 
-def _axis_basis(factors: Sequence[LinearOperator]) -> LinearOperator:
+def _axis_basis(factors: Sequence[LinearOperator], *, constants: bool = False) -> LinearOperator:
     """Rows: the constant where some block sums the attribute up, and eigenvectors of the mean Gram."""
     n = factors[0].shape[1]
     varying = [f for f in dict.fromkeys(factors) if not _constant(f)]
-    summed = any(_constant(f) for f in factors)
+    summed = constants or any(_constant(f) or isinstance(f, Centring) for f in factors)
     if n == 1 or (not summed and all(isinstance(f, Identity) for f in varying)):
         return Identity(n)
     if n > WIDEST:
@@ -152,8 +200,9 @@ def _axis_basis(factors: Sequence[LinearOperator]) -> LinearOperator:
     return Dense(np.vstack([np.full(n, n**-0.5), vectors.T @ rest]))
 
 
-def _diagonal(basis: LinearOperator, factor: LinearOperator) -> np.ndarray:
-    """diag(Q F'F Q')."""
-    if isinstance(basis, Identity):
-        return np.asarray(factor.column_norms(2), dtype=float)
-    return np.square(factor @ basis.T.dense()).sum(axis=0)
+def _diagonal(basis: LinearOperator, left: LinearOperator, right: LinearOperator) -> np.ndarray:
+    """diag(Q L'R Q')."""
+    if isinstance(basis, Identity) and left == right:
+        return np.asarray(left.column_norms(2), dtype=float)
+    rows = basis.T.dense()
+    return ((left @ rows) * (right @ rows)).sum(axis=0)

@@ -8,26 +8,50 @@ from functools import cached_property
 
 import numpy as np
 
-from ..errors import NotEstimable, Unsupported
+from ..errors import InvalidArgument, NotEstimable, Unsupported
 from ..linalg import Kron, LinearOperator, Partition, Total
 from ..strategy import law_variances
+from ..tables import Constraint, Table
 from .cone import Certificate, Solution, solve
+from .constrained import ConstrainedLeastSquares
+from .constrained_cone import ConstrainedCone, WholeSolution
+from .least_squares import LeastSquares
+from .limits import Limits
 from .merged_cells import MergedCells
 from .one_sided import OneSided
+from .whole_cells import Rounding
 
 _EVEN = 1e-3  # weights of cells in a certificate may differ by this factor before another is sought
 
 
 @dataclass(frozen=True, eq=False)
 class NonNegative(OneSided):
-    """``min sum_i ||S_i^-1/2 (A_i x - y_i)||^2`` over ``x >= 0``.
+    """``min sum_i ||S_i^-1/2 (A_i x - y_i)||^2`` over ``x >= 0``, ``C x = c`` and ``l <= T x <= u``.
 
-    The point of the cone of non-negative cells that is closest to the measurements: in the measured norm it is never
-    farther from the truth than they are. Solved over merged cells, to a duality gap that ``solution.gap`` states:
+    Of all cells that are possible, those closest to the measurements: in the measured norm they are never farther from
+    the truth than the measurements are. Solved over merged cells, to a duality gap that ``solution.gap`` states:
     each answer lies within ``sqrt(2 gap)`` of its own standard errors of the exact optimum.
 
-    Raises :class:`~tabulae.errors.Unsupported` above 10^7 merged cells.
+    With constraints the cells are whole numbers of ``2^-k`` counts (:attr:`exact_cells`), so that the equalities and
+    limits hold exactly, in whole numbers; see :mod:`.whole_cells` for why such cells exist and how they are found.
+
+    Arguments:
+        constraints: what is known of tables over the measured domain, the exact counts that were read among it.
+
+    Raises:
+        InvalidArgument: on first use, constraints that no non-negative counts meet, with the rows that contradict.
+        Unsupported: above 10^7 merged cells; constraints of a shape and size for which whole cells are not found.
+
+    >>> import tabulae as tb
+    >>> strategy = tb.select(tb.Workload.of(tb.Identity(4)), method="identity")
+    >>> m = tb.measure(np.array([5, 0, 2, 9]), strategy, tb.ZCDP(2))
+    >>> everybody = Constraint.equal(Table("total", {}), 16)
+    >>> cells, k = NonNegative(m, (everybody,)).exact_cells
+    >>> int(cells.sum()) == 16 << k, bool((cells >= 0).all())
+    (True, True)
     """
+
+    constraints: tuple[Constraint, ...] = ()
 
     @property
     def precision(self) -> float:
@@ -36,7 +60,12 @@ class NonNegative(OneSided):
     @cached_property
     def _problem(self) -> MergedCells:
         strategy = self.measurement.strategy
-        return MergedCells(strategy, law_variances(strategy, self.measurement.laws))
+        tables = [constraint.table.operator(strategy.domain) for constraint in self.constraints]
+        return MergedCells(strategy, law_variances(strategy, self.measurement.laws), tables)
+
+    @cached_property
+    def _limits(self) -> Limits:
+        return Limits(self._problem, self.measurement.strategy.domain, self.constraints)
 
     @cached_property
     def solution(self) -> Solution:
@@ -44,7 +73,61 @@ class NonNegative(OneSided):
         problem = self._problem
         noise = law_variances(self.measurement.strategy, self.measurement.laws)
         whitened = [y / math.sqrt(v) for y, v in zip(self.answers, noise, strict=True)]
-        return solve(problem, whitened, self._certificate())
+        if not self.constraints:
+            return solve(problem, whitened, self._certificate())
+        limits = self._limits
+        rounding = Rounding(limits, problem.shape)
+        covered = limits.covering() > 0
+        if (covered | ~limits.open).all():
+            certificate = Certificate(np.zeros(problem.cells), 0.0)
+        else:
+            certificate = self._certificate()
+        found = ConstrainedCone(problem, limits, whitened, certificate).solve(rounding)
+        if found is None:
+            raise Unsupported(
+                "no whole cells were found that are not negative and meet the constraints exactly: fix fewer tables, "
+                'or estimate by "least-squares", which keeps the exact tables but not the signs'
+            )
+        return found
+
+    @property
+    def exact_cells(self) -> tuple[np.ndarray, int]:
+        """(cells, k): merged cells as int64 in units of ``2^-k`` counts, where there are constraints.
+
+        The sums of a matrix of whole numbers over them are exact, and meet the constraints in whole numbers.
+        """
+        solution = self.solution
+        if not isinstance(solution, WholeSolution):
+            raise InvalidArgument(
+                "cells are put on a grid where constraints are to be met exactly: there are none"
+            )
+        return solution.scaled, solution.exponent
+
+    @cached_property
+    def linear(self) -> LeastSquares:
+        """Least squares from the same measurements, under the equalities where there is one for them."""
+        given = self.constraints[len(self.measurement.strategy.invariants) :]
+        equal = tuple(constraint for constraint in given if constraint.is_equality)
+        if not equal:
+            return LeastSquares(self.measurement)
+        constrained = ConstrainedLeastSquares(self.measurement, equal)
+        try:
+            constrained.information  # noqa: B018  (built here to learn whether it can be)
+        except Unsupported:
+            return LeastSquares(self.measurement)  # its intervals are wider, and hold all the same
+        return constrained
+
+    def known_of(self, table: Table) -> tuple[np.ndarray, np.ndarray]:
+        """The limits, too, of a table that is constrained itself."""
+        least, most = super().known_of(table)
+        for constraint in self.constraints:
+            if constraint.table.operator(self.domain) == table.operator(self.domain):
+                spread = constraint.over(self.domain)
+                if spread.at_least is not None:
+                    least = np.maximum(least, spread.at_least)
+                if spread.at_most is not None:
+                    most = np.minimum(most, spread.at_most)
+        return least, most
 
     def _certificate(self) -> Certificate:
         """All measured queries added up, if that counts every cell with a positive weight; else the total."""
@@ -73,4 +156,8 @@ class NonNegative(OneSided):
         return Kron(rows)
 
     def point_of(self, operator: LinearOperator) -> np.ndarray:
-        return np.asarray(self._problem.over_cells(operator) @ self.solution.cells, dtype=float)
+        merged = self._problem.over_cells(operator)
+        if self.constraints and merged.integer:
+            cells, exponent = self.exact_cells
+            return np.ldexp((merged @ cells).astype(float), -exponent)
+        return np.asarray(merged @ self.solution.cells, dtype=float)

@@ -10,6 +10,7 @@ import numpy as np
 
 from ..linalg import LinearOperator
 from ..strategy import products
+from ..tables import Table
 from .coverage import CONSERVATIVE, HalfWidths
 from .estimate import Estimate
 from .least_squares import LeastSquares
@@ -21,8 +22,9 @@ class OneSided(Estimate):
 
     They are biased upwards where counts are small, and their law is out of reach. Their intervals are valid all the
     same: the least-squares interval of the same measurements covers the true count whatever estimate stands beside
-    it; a true count of records is at least 0, so that the interval may be cut there without losing coverage; and the
-    shortest interval about the estimate that contains what is left covers no less often.
+    it; a true count of records is at least 0, so that the interval may be cut there without losing coverage, and at
+    whatever else is known of the count; and the shortest interval about the estimate that contains what is left covers
+    no less often.
     """
 
     @cached_property
@@ -34,21 +36,29 @@ class OneSided(Estimate):
     def point_of(self, operator: LinearOperator) -> np.ndarray:
         """The non-negative estimate of queries that the measurements determine."""
 
-    def answer_of(self, operator: LinearOperator) -> np.ndarray:
-        self.linear.answer_of(operator)  # refuses what the measurements do not determine
-        return self.point_of(operator)
+    def known_of(self, table: Table) -> tuple[np.ndarray, np.ndarray]:
+        """What the true answers cannot be below, and above: 0 where no record counts negatively."""
+        least = np.where(non_negative_rows(self.operator_of(table)), 0.0, -np.inf)
+        return least, np.full(len(least), np.inf)
 
-    def half_widths_of(self, operator: LinearOperator, level: float) -> HalfWidths:
-        middle, wide = self.linear.answer_of(operator), self.linear.half_widths_of(operator, level)
+    def answer_of(self, table: Table) -> np.ndarray:
+        self.linear.answer_of(table)  # refuses what the measurements do not determine
+        return self.point_of(self.operator_of(table))
+
+    def variance_of(self, table: Table) -> np.ndarray:
+        return self.linear.variance_of(table)
+
+    def half_widths_of(self, table: Table, level: float) -> HalfWidths:
+        middle, wide = self.linear.answer_of(table), self.linear.half_widths_of(table, level)
         low, high = middle - wide.values, middle + wide.values
-        cut = _non_negative_rows(operator)
-        low, high = np.where(cut, np.maximum(low, 0.0), low), np.where(cut, np.maximum(high, 0.0), high)
-        point = self.point_of(operator)
+        least, most = self.known_of(table)
+        low, high = np.clip(low, least, most), np.clip(high, least, most)
+        point = self.point_of(self.operator_of(table))
         values = np.maximum(high - point, point - low)
         return HalfWidths(values, np.full(values.shape, CONSERVATIVE, dtype="<U12"))
 
 
-def _non_negative_rows(operator: LinearOperator) -> np.ndarray:
+def non_negative_rows(operator: LinearOperator) -> np.ndarray:
     """Rows whose entries are all known to be at least 0: their true answers are, too."""
     rows = np.ones(1, dtype=bool)
     ((coefficient, factors), *others) = products(operator)

@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 
 from ..errors import NotEstimable, Unsupported, require
-from ..linalg import Dense, Kron, LinearOperator, Product, Total
+from ..linalg import Dense, Kron, LinearOperator, Product
 from ..strategy import Block, law_variances, merges, products
+from ..tables import Table
 from .merged_cells import over_classes
 from .one_sided import OneSided
 
@@ -79,9 +80,8 @@ class GraphicalModel(OneSided):
             )
 
     def _records(self) -> float:
-        sizes = self.measurement.strategy.domain.shape
         try:
-            total = self.linear.answer_of(Kron([Total(n) for n in sizes]))
+            total = self.linear.answer_of(Table("total", {}))
         except NotEstimable:
             raise Unsupported(
                 "the measurements do not determine how many records there are, which a graphical model needs: "

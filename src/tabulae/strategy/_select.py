@@ -145,7 +145,12 @@ def _select_restricted(
     restriction: Restriction, method: str, objective: Objective, settings: Settings
 ) -> Strategy:
     """The best strategy for a restricted workload; the one for the whole workload where that errs less."""
-    given = replace(settings, invariants=restriction.invariants, groups=restriction.groups(settings.groups))
+    given = replace(
+        settings,
+        invariants=restriction.invariants,
+        groups=restriction.groups(settings.groups),
+        deadline=_halfway(settings),
+    )
     best, refusal = None, None
     try:
         best = _select(restriction.workload, method, restriction.objective(objective), given)
@@ -183,6 +188,12 @@ def _projected(
         return None
     scored = Candidate(f"{strategy.method}, projected", rmse, 0.0)
     return rmse, replace(strategy, candidates=(scored,))
+
+
+def _halfway(settings: Settings) -> float | None:
+    """The deadline of the first of two selections, None without one."""
+    left = settings.remaining()
+    return None if left is None or settings.deadline is None else settings.deadline - left / 2
 
 
 def _unrestricted(neighbours: str) -> str:

@@ -49,9 +49,9 @@ def expected_error(
 ) -> ExpectedError:
     """Expected error of ``workload`` at ``budget``, with the papers' nominal variances.
 
-    ``TSE = sum_q Var(q)`` with ``Var = diag(W P^+ W')`` (``W Pi_N`` for W under invariants) and block variances ``sigma^2`` (Gaussian noise) or
-    ``2 b^2`` (Laplace noise), in squared counts. The discrete laws that are drawn have these variances
-    up to a relative 1e-8 for sigma >= 1 (Gaussian), and slightly smaller ones for small b (Laplace).
+    ``TSE = sum_q Var(q)`` with ``Var = diag(W P^+ W')`` (``W Pi_N`` for W under invariants) and block variances
+    ``sigma^2`` (Gaussian noise) or ``2 b^2`` (Laplace noise), in squared counts. The discrete laws that are drawn have
+    these variances up to a relative 1e-8 for sigma >= 1 (Gaussian), and slightly smaller ones for small b (Laplace).
     ``stability`` is the most rows that one unit may have among those counted.
 
     Raises :class:`~tabulae.errors.NotEstimable` if the strategy does not determine the workload.

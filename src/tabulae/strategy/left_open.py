@@ -1,8 +1,8 @@
 """What the noisy answers have to tell of a table: all of it, or what a strategy's invariants leave open.
 
-Under invariants a table is estimated as ``(W Pi_N) P^+ A' S^-1 y + W C^+ c`` with exact values c, so that its errors are
-those of the restricted table ``W Pi_N``: zero for the rows that the invariants determine. Expected errors, margins and
-published standard errors all come from here.
+Under invariants a table is estimated as ``(W Pi_N) P^+ A' S^-1 y + W C^+ c`` with exact values c, so that its errors
+are those of the restricted table ``W Pi_N``: zero for the rows that the invariants determine. Expected errors, margins
+and published standard errors all come from here.
 """
 
 from __future__ import annotations

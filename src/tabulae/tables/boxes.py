@@ -50,7 +50,9 @@ def _outside(active: list[Level], depths: Sequence[int], axis: int) -> Iterator[
     if axis == len(depths):
         return
     ends = sorted({level[axis] for level in active})
-    for start, end in pairwise([-1, *ends, *([depths[axis]] if ends[-1] < depths[axis] else [])]):
+    last: list[int] = [depths[axis]] if ends[-1] < depths[axis] else []
+    edges: list[int] = [-1, *ends, *last]
+    for start, end in pairwise(edges):
         inside = [level for level in active if level[axis] >= end]
         for rest in _outside(inside, depths, axis + 1):
             yield ((start + 1, end), *rest)

@@ -96,7 +96,7 @@ def _backward(levels: Sequence[np.ndarray], n: int) -> sparse.csr_array:
             (np.ones(len(mine), dtype=np.int64), (mine, position[mine])), shape=(groups, n)
         )
         from_parent = sparse.csr_array(
-            (np.ones(len(last), dtype=np.int64), (last, np.arange(len(last)))), shape=(groups, sums.shape[0])
+            (np.ones(len(last), dtype=np.int64), (last, np.arange(len(last)))), shape=(groups, len(last))
         )
         siblings = sparse.csr_array(
             (np.ones(len(mine), dtype=np.int64), (last[parent[mine]], position[mine])), shape=(groups, n)
@@ -112,8 +112,8 @@ def along_axes(matrices: Sequence[sparse.csr_array | None], array: np.ndarray) -
         if matrix is None:
             continue
         moved = np.moveaxis(array, axis, 0)
-        flat = matrix @ np.ascontiguousarray(moved).reshape(moved.shape[0], -1)
-        array = np.moveaxis(np.asarray(flat).reshape(matrix.shape[0], *moved.shape[1:]), 0, axis)
+        flat = np.asarray(matrix @ np.ascontiguousarray(moved).reshape(moved.shape[0], -1))
+        array = np.moveaxis(flat.reshape(len(flat), *moved.shape[1:]), 0, axis)
     return np.ascontiguousarray(array)
 
 

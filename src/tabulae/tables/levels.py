@@ -55,9 +55,10 @@ def find_levels(domain: Domain, tables: Sequence[Table]) -> Levels | None:
     >>> [group.level for group in levels.groups]
     [(0,), (1,)]
     """
-    if any(len(table.terms) > 1 or table.terms[0].coefficient != 1 for table in tables):
+    terms = [term for table in tables for term in table.terms]
+    if len(terms) > len(tables) or any(term.coefficient != 1 for term in terms):
         return None
-    products = [table.terms[0].over(domain) for table in tables]
+    products = [term.over(domain) for term in terms]
     spaces: dict[LinearOperator, bytes | None] = {}
     for factor in {factor for product in products for factor in product}:
         spaces[factor] = _partition_of(factor)

@@ -42,10 +42,11 @@ class Settling:
     @classmethod
     def of(cls, domain: Domain, table: Table, chains: Sequence[Sequence[Partition]]) -> Settling | None:
         """The coordinates of a table; None where a group of its does not nest with the exact ones."""
-        if len(table.terms) > 1 or table.terms[0].coefficient != 1:
+        term, *others = table.terms
+        if others or term.coefficient != 1:
             return None
         axes = []
-        for factor, chain in zip(table.terms[0].over(domain), chains, strict=True):
+        for factor, chain in zip(term.over(domain), chains, strict=True):
             axis = _axis_of(factor, chain)
             if axis is None:
                 return None

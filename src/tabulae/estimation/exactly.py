@@ -1,0 +1,39 @@
+"""Estimates on a binary grid on which everything that is exact holds exactly.
+
+A table's estimates t (m,) are rounded to multiples of ``2^-k`` and moved by a few steps of that grid so that every sum
+of them that the invariants fix has its exact value: with L the whole-number matrix of those sums and v their values,
+``L t^ = v`` in whole numbers of steps. There always is such a t^: the true table is a solution in whole counts, so
+``2^k v - L round(2^k t)`` lies in the lattice of ``L Z^m``. k is as large as leaves every partial sum below 2^53, so
+that the numbers published are exact in floating point and so are their sums, in whatever order they are added.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from ..tables import Invariants, Table
+
+_FINEST = 30
+_BITS = 52
+
+
+def exactly(
+    invariants: Invariants, table: Table, estimate: np.ndarray, values: Sequence[np.ndarray]
+) -> np.ndarray:
+    """The estimates on a grid ``2^-k``, all sums that are exact by the invariants being exact, (m,).
+
+    >>> from tabulae.linalg import Identity
+    >>> from tabulae.tables import Domain
+    >>> domain = Domain({"x": 3})
+    >>> exact = Invariants(domain, [Table("total", {})])
+    >>> cells = exactly(exact, Table("x", {"x": Identity(3)}), np.array([0.1, 0.2, 5.7]), [np.array([6])])
+    >>> cells.sum() == 6
+    np.True_
+    """
+    size = float(np.abs(estimate).sum()) + len(estimate) + 1
+    k = max(0, min(_FINEST, _BITS - math.ceil(math.log2(size))))
+    scaled = np.rint(np.ldexp(estimate, k)).astype(np.int64)
+    return np.ldexp(invariants.settle(table, scaled, values, k).astype(float), -k)
