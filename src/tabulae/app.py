@@ -29,9 +29,17 @@ import numpy as np
 from .errors import LedgerError, ReleaseError, TabulaeError, Unsupported
 from .measurement import Measurement
 from .pipeline import Prepared, prepare, reconstruct, rehearse, row_key
-from .planning import Plan, plan
-from .privacy import Ledger
-from .release import Release, publish, read_measurement, seal, write_contents, write_measurement
+from .planning import Plan, exactness, plan
+from .privacy import Charge, Disclosure, Ledger
+from .release import (
+    Release,
+    publish,
+    publish_exact,
+    read_measurement,
+    seal,
+    write_contents,
+    write_measurement,
+)
 from .release.folder import MEASUREMENT, REPORT, sync_folder, write_bytes
 from .report import report_of
 from .spec import Spec, read_spec
@@ -182,15 +190,21 @@ def _plan(spec: Spec, partial: Path, plan_file: str | PathLike[str] | None, say:
     if saved.exists():
         return Plan.load(saved, spec)
     if (partial / MEASUREMENT).exists():  # the plan is removed before the folder is sealed
-        return Plan(spec, read_measurement(partial, spec.domain).strategy)
+        return Plan(spec, _measurement(partial, spec).strategy)
     if plan_file is not None:
         return Plan.load(plan_file, spec)
     say("choosing the strategy")
     return plan(spec)
 
 
+def _measurement(partial: Path, spec: Spec) -> Measurement:
+    """What an interrupted run had stored."""
+    return read_measurement(partial, spec.domain, [given.table for given in spec.invariants])
+
+
 def _check_publishable(ready: Plan) -> None:
     """Compute all that will be published once, on made-up answers: what cannot be computed must not be paid for."""
+    _ = ready.exact
     expected = {row.table: asdict(row) for row in ready.table_errors}
     tables = publish(rehearse(ready), ready.spec.workload, ready.level)
     numbers = [np.concatenate([t.estimate, t.std_error, t.half_width]) for t in tables]
@@ -230,7 +244,7 @@ def _stored(partial: Path, prepared: Prepared, ledger: Ledger) -> Measurement | 
     """Measurements of an interrupted run, if they were stored; a charge without them becomes void."""
     charges = {c.release_id: c for c in ledger.find(prepared.digest)}
     if (partial / MEASUREMENT).exists():
-        stored = read_measurement(partial, prepared.plan.spec.domain)
+        stored = _measurement(partial, prepared.plan.spec)
         if stored.release_id not in charges:
             raise ReleaseError(
                 f"the measurements in {partial} were not charged to this ledger for this spec and these records; "
@@ -245,21 +259,36 @@ def _stored(partial: Path, prepared: Prepared, ledger: Ledger) -> Measurement | 
             ledger.settle(charge.release_id, "void")
         raise ReleaseError(
             "the interrupted run had charged the ledger and lost its noise before it was stored; that charge is void "
-            "and stays spent. Run again without --resume to spend anew"
+            f"and stays spent{_still_told(prepared.plan)}. Run again without --resume to spend anew"
         )
     return None
 
 
+def _still_told(plan: Plan) -> str:
+    """What remains of a void charge besides what it spent."""
+    if not plan.spec.invariants:
+        return ""
+    return ", and its exact counts, which may have been read, stay in the ledger as disclosed"
+
+
 def _write(partial: Path, ready: Plan, done: Measurement, ledger: Ledger) -> None:
-    tables = publish(reconstruct(ready, (done,)), ready.spec.workload, ready.level)
+    tables = publish(reconstruct(ready, (done,)), ready.spec.workload, ready.level) + publish_exact(done)
     expected = {row.table: asdict(row) for row in ready.table_errors}
     entries = ledger.entries(str(done.release_id))
-    write_contents(partial, ready.spec, tables, expected, entries, str(done.release_id), ready.level)
+    exact = exactness(ready.spec, _disclosed_before(ledger, str(done.release_id)))
+    told = None if exact is None else exact.document()
+    write_contents(partial, ready.spec, tables, expected, entries, str(done.release_id), ready.level, told)
     for name in (_PLAN, "lock"):
         (partial / name).unlink(missing_ok=True)
     seal(partial)
     write_bytes(partial / REPORT, report_of(Release.read(partial)).encode())
     seal(partial)
+
+
+def _disclosed_before(ledger: Ledger, release_id: str) -> list[tuple[Charge, Disclosure]]:
+    """What other releases had stated exactly when this one was charged."""
+    charged = next(charge.sequence for charge in ledger.charges() if charge.release_id == release_id)
+    return [(charge, told) for charge, told in ledger.disclosures() if charge.sequence < charged]
 
 
 def _put_in_place(partial: Path, out: Path) -> None:

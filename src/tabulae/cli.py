@@ -192,7 +192,9 @@ def ledger_init(
         str, typer.Option(help='The cap: epsilon or rho, exact ("3", "1/2").', show_default=False)
     ],
     definition: Annotated[str, typer.Option(help="pure, approx or zcdp.", show_default=False)],
-    neighbours: Annotated[str, typer.Option(help="add-remove or replace.")] = "add-remove",
+    neighbours: Annotated[
+        str, typer.Option(help="add-remove, replace or replace-within-invariants.")
+    ] = "add-remove",
     unit: Annotated[str, typer.Option(help="What one neighbour differs by.")] = "person",
     delta: Annotated[str | None, typer.Option(help="The cap on delta (approx only).")] = None,
     json: Json = False,

@@ -21,7 +21,7 @@ from .audit import Audit
 from .audit import audit as make_audit
 from .demo import write_demo
 from .errors import ReleaseError
-from .planning import Plan, TableError
+from .planning import Exactness, Plan, TableError
 from .planning import plan as make_plan
 from .privacy import Ledger
 from .release import Release
@@ -115,7 +115,10 @@ def plan(spec_path: Path, save: Path | None, json: bool) -> None:
         cells = (r.rmse, r.margin, r.identity, r.workload, r.bound)
         table.add_row(r.table, f"{r.queries:,}", *map(_number, cells), *([_target_words(r)] if aimed else []))
     console = _console()
+    if made.exact is not None:
+        _print_exact(console, made.exact)
     console.print(f"Promise   {_loss_words(made.spec)}", markup=False)
+    _print_reach(console, made.spec)
     console.print(f"Strategy  {_strategy_words(made)}", markup=False)
     console.print(table)
     console.print(
@@ -138,6 +141,58 @@ def plan(spec_path: Path, save: Path | None, json: bool) -> None:
         console.print(
             f"Saved to {save}; `tabulae run --plan {save}` asks exactly these queries.", markup=False
         )
+
+
+def _print_exact(console: Console, exact: Exactness) -> None:
+    """What is published without noise, before anything else is said."""
+    for line in [*_own_exact(exact), *_earlier_exact(exact)]:
+        console.print(line, markup=False, soft_wrap=True)
+    for warning in exact.warnings:
+        console.print(f"Warning   {warning}", markup=False, soft_wrap=True)
+
+
+def _own_exact(exact: Exactness) -> Iterator[str]:
+    if not exact.tables:
+        return
+    counts = "1 count is" if exact.stated == 1 else f"{exact.stated:,} counts are"
+    yield f"Exact     {counts} published without noise; no promise covers what they say, alone or together:"
+    for table in exact.tables:
+        yield f"            {table.name}: {table.what}. Why: {table.reason}"
+    if others := exact.stated - exact.independent:
+        follow = "the other follows" if others == 1 else f"the other {others:,} follow"
+        named = (
+            f" ({'; '.join(exact.following[:3])}{'; ...' if others > 3 else ''})" if exact.following else ""
+        )
+        yield f"          {exact.independent:,} of them are independent; {follow} from these{named}."
+    for name, rows in exact.published.items():
+        yield f"          In table {name} {_rows_exact(rows)} therefore."
+
+
+def _earlier_exact(exact: Exactness) -> Iterator[str]:
+    if not exact.earlier:
+        return
+    yield "Earlier   releases of this ledger have stated exactly:"
+    for told in exact.earlier:
+        yield f"            {told.name} ({told.release}). Why: {told.reason}"
+    if exact.joint is not None:
+        counts = (
+            "1 independent exact count" if exact.joint == 1 else f"{exact.joint:,} independent exact counts"
+        )
+        yield f"          Together with this release that makes {counts}."
+
+
+def _rows_exact(rows: int) -> str:
+    return "1 count is exact" if rows == 1 else f"{rows:,} counts are exact"
+
+
+def _print_reach(console: Console, spec: Spec) -> None:
+    """What the promise is about, where some counts are exact."""
+    if not spec.invariants:
+        return
+    words = "It covers what the exact counts leave open, and nothing that they determine."
+    if spec.neighbours == "replace-within-invariants":
+        words = f"It covers replacing one {spec.unit} by another only where every exact count stays as it is."
+    console.print(f"          {words}", markup=False)
 
 
 def _target_words(row: TableError) -> str:
@@ -179,6 +234,8 @@ def _plan_document(made: Plan, save: Path | None) -> dict[str, Any]:
                 for c in made.strategy.candidates
             ],
         },
+        "exact": None if made.exact is None else made.exact.document(),
+        "warnings": list(made.warnings),
         "level": made.level,
         "rmse": made.rmse,
         "bound": made.bound,
@@ -208,6 +265,7 @@ def _summary(release: Release) -> dict[str, Any]:
             {"table": name, "rows": row["queries"], "rmse": row["rmse"], "margin": row["margin"]}
             for name, row in about["expected"].items()
         ],
+        "exact": [given.table.name for given in release.spec.invariants],
     }
 
 
@@ -215,12 +273,15 @@ def _print_summary(release: Release) -> None:
     console = _console()
     console.print(f"Published {release.path}", markup=False)
     console.print(f"Promise   {_loss_words(release.spec)}", markup=False)
+    _print_reach(console, release.spec)
     table = RichTable()
     for heading in ("table", "rows", "RMSE", f"{release.level:.0%} margin"):
         table.add_column(heading, justify="left" if heading == "table" else "right", overflow="fold")
     for name, row in release.about["expected"].items():
         table.add_row(name, f"{row['queries']:,}", _number(row["rmse"]), _number(row["margin"]))
     console.print(table)
+    for given in release.spec.invariants:
+        console.print(f"Exact, outside the promise: {given.table.name}. Why: {given.reason}", markup=False)
 
 
 def report(folder: Path, json: bool) -> None:
@@ -245,15 +306,19 @@ def check(path: Path, json: bool) -> None:
                 "\n".join([f"{path} is not as it was published:", *(f"  {fault}" for fault in faults)])
             )
         else:
-            typer.echo(f"{path}: every file is as published, and every number follows from the measurements")
+            words = "every number follows from the measurements"
+            if Release.read(path).spec.invariants:
+                words += ", and every sum that is exact holds exactly"
+            typer.echo(f"{path}: every file is as published, and {words}")
         return
     spec = read_spec(path)
+    tables, exact = len(spec.workload.tables), len(spec.invariants)
     if json:
-        _emit({"spec": str(path), "tables": len(spec.workload.tables), "cells": str(spec.domain.size)})
+        _emit({"spec": str(path), "tables": tables, "invariants": exact, "cells": str(spec.domain.size)})
     else:
-        tables = len(spec.workload.tables)
+        told = f", {exact} {'set' if exact == 1 else 'sets'} of exact counts" if exact else ""
         typer.echo(
-            f"{path}: no mistakes; {tables} tables over {spec.domain.size:,} cells, {_loss_words(spec)}"
+            f"{path}: no mistakes; {tables} tables over {spec.domain.size:,} cells{told}, {_loss_words(spec)}"
         )
 
 
@@ -274,6 +339,8 @@ def _print_rows(rows: pa.Table, level: float) -> None:
         table.add_column(heading, justify="left" if heading in labels else "right")
     for row in rows.slice(0, _ROWS_PRINTED).to_pylist():
         interval = f"{row['ci_low']:,.1f} to {row['ci_high']:,.1f}"
+        if row["obs_status"] == "E":
+            interval = "exact"
         table.add_row(
             *(row[name] for name in labels), f"{row['estimate']:,.1f}", f"{row['std_error']:,.1f}", interval
         )
@@ -299,6 +366,7 @@ def audit(spec: Path, seconds: float, json: bool) -> None:
 def _print_audit(made: Audit) -> None:
     console = _console()
     console.print(f"Promise   {_loss_words(made.plan.spec)}", markup=False)
+    _print_reach(console, made.plan.spec)
     console.print(f"Strategy  {_strategy_words(made.plan)}", markup=False)
     table = RichTable()
     for heading in ("check", "what is compared", "worst", "allowed", "passed"):
@@ -339,6 +407,18 @@ def ledger_show(path: Path, json: bool) -> None:
         table.add_column(heading, overflow="fold")
     for c in ledger.charges():
         losses = ", ".join(str(v) for v in c.loss.parameters.values())
-        table.add_row(str(c.sequence), c.time, c.title, losses, c.state, c.release_id)
+        table.add_row(str(c.sequence), c.time, Text(c.title), losses, c.state, c.release_id)
     console.print(table)
+    if disclosures := ledger.disclosures():
+        exact = RichTable(title="Stated exactly, outside the promise", title_justify="left")
+        for heading in ("#", "counts", "of", "reason"):
+            exact.add_column(heading, overflow="fold")
+        for charge, told in disclosures:
+            words = (told.table, " by ".join(told.attributes) or "all records", told.reason)
+            exact.add_row(str(charge.sequence), *map(Text, words))
+        console.print(exact)
+        words = "Together they may determine more than any one of them says."
+        if ledger.neighbours == "replace-within-invariants":
+            words += f" The losses are for one {ledger.unit} replaced such that none of these counts changes."
+        console.print(words, markup=False)
     console.print(f"head {ledger.head}", markup=False)

@@ -56,6 +56,8 @@ class Prepared:
             Sequential composition of the rounds' losses, each charged to the ledger before its noise is drawn
             (see :func:`tabulae.measure`). The counts have at most ``rows_per_unit`` rows of any unit: by
             truncation where the spec has a ``unit_id``, else on the spec's word; the noise is for so many.
+            Counts of the spec's invariants are read as they are, outside that guarantee, once the same entry of the
+            ledger says which and why.
         """
         if ledger is not None:
             self.plan.spec.check_spendable()
@@ -73,6 +75,7 @@ class Prepared:
                     title=self.plan.spec.title or "release",
                     digest=self.digest,
                     stability=self.plan.spec.rows_per_unit,
+                    reasons=[given.reason for given in self.plan.spec.invariants],
                 ),
             )
         return done
@@ -127,14 +130,23 @@ def _records_path(plan: Plan) -> Path:
 def rehearse(plan: Plan) -> Estimate:
     """Estimates from made-up measurements: whether everything public can be computed, before it is paid.
 
-    They contradict each other, as real ones do, so that a solver that takes steps has steps to take.
+    They contradict each other, as real ones do, so that a solver that takes steps has steps to take; the exact counts
+    are those of made-up records, so that they do not.
     """
     strategy, spec = plan.strategy, plan.spec
     laws = strategy.laws(spec.loss, spec.neighbours, spec.rows_per_unit)
     values = np.resize(np.array([1, 0, -1, 0, 0], dtype=np.int64), strategy.rows)
-    return reconstruct(
-        plan, (Measurement(strategy, values, laws, spec.loss, spec.neighbours, rehearsal=True),)
-    )
+    nobody = _made_up(plan)
+    exact = tuple(nobody.answer(table.operator(spec.domain)) for table in strategy.invariants)
+    done = Measurement(strategy, values, laws, spec.loss, spec.neighbours, rehearsal=True, exact=exact)
+    return reconstruct(plan, (done,))
+
+
+def _made_up(plan: Plan) -> Counts:
+    """Counts of people who do not exist: every category of every attribute has some of them."""
+    shape = plan.spec.domain.shape
+    people = np.arange(2 * max(shape) + 1)
+    return Counts.from_records(plan.spec.domain, np.stack([people % size for size in shape], axis=1))
 
 
 def reconstruct(plan: Plan, done: tuple[Measurement, ...]) -> Estimate:

@@ -127,6 +127,8 @@ def _neighbours(replay: Replay) -> tuple[People, People]:
     base, groups = replay.base, replay.worst_groups
     if replay.plan.spec.neighbours == "add-remove":
         return base.without(base.count - 1), base
+    if replay.plan.spec.neighbours == "replace-within-invariants":
+        return next(replay.within())
     last = base.without(base.count - 1)
     second = groups[1] if len(groups) == 2 else replay.stage.layout.random(replay.rng, replay.rows)
     return base, last.and_one(second)

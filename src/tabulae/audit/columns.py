@@ -57,11 +57,23 @@ def slices(rows: int, count: int) -> Iterator[slice]:
 
 def answers(block: Block, cells: np.ndarray, shape: Sequence[int]) -> np.ndarray:
     """The exact answers to a block for one record in each of ``cells``, repeats included: (rows,)."""
+    return counted(block.query, cells, shape)
+
+
+def counted(query: LinearOperator, cells: np.ndarray, shape: Sequence[int]) -> np.ndarray:
+    """A query's exact answers for one record in each of ``cells``, repeats included: (rows,)."""
     distinct, times = np.unique(cells, axis=0, return_counts=True)
-    total = np.zeros(block.rows, dtype=np.int64)
-    for part in slices(block.rows, len(distinct)):
-        total += (columns(block.query, distinct[part], shape) * times[part]).sum(axis=1)
+    total = np.zeros(query.shape[0], dtype=np.int64)
+    for part in slices(query.shape[0], len(distinct)):
+        total += (columns(query, distinct[part], shape) * times[part]).sum(axis=1)
     return total
+
+
+def told_apart(strategy: Strategy, cells: np.ndarray) -> np.ndarray:
+    """A label for each cell, equal where a record may be replaced within the invariants: equal columns of C."""
+    shape = strategy.domain.shape
+    written = [columns(t.operator(strategy.domain), cells, shape) for t in strategy.invariants]
+    return np.unique(np.concatenate(written), axis=1, return_inverse=True)[1].reshape(-1)
 
 
 def power_sums(matrix: np.ndarray, p: int) -> np.ndarray:

@@ -15,6 +15,7 @@ import numpy as np
 
 from ..linalg import Kron
 from ..strategy import Block, Strategy
+from ..tables import Workload
 from .columns import (
     block_weight,
     cells_of,
@@ -24,6 +25,7 @@ from .columns import (
     norm_of,
     power_sums,
     slices,
+    told_apart,
     weighted_power,
 )
 
@@ -51,9 +53,12 @@ class Largest:
 
 
 def largest_change(strategy: Strategy, neighbours: str, rng: np.random.Generator) -> Largest:
-    """``max sum_b ||A_b d||_p^p / scale_b`` over d = e_j, or e_j - e_k for "replace"."""
-    found = _all_pairs(strategy) if neighbours == "replace" else _all_columns(strategy)
-    return found or _search(strategy, rng, replace=neighbours == "replace")
+    """``max sum_b ||A_b d||_p^p / scale_b`` over d = e_j, or e_j - e_k for "replace", such that C d = 0 within."""
+    if neighbours == "add-remove":
+        return _all_columns(strategy) or _search(strategy, rng, replace=False)
+    if neighbours == "replace":
+        return _all_pairs(strategy, within=False) or _search(strategy, rng, replace=True)
+    return _all_pairs(strategy, within=True) or _search_within(strategy, rng)
 
 
 # every column --------------------------------------------------------------------------------------
@@ -164,18 +169,21 @@ def _explicit_norms(
 # every pair ------------------------------------------------------------------------------------------
 
 
-def _all_pairs(strategy: Strategy) -> Largest | None:
-    shape = strategy.domain.shape
-    labels = [[_classes(b, axis) for b in strategy.blocks] for axis in range(len(shape))]
+def _all_pairs(strategy: Strategy, *, within: bool) -> Largest | None:
+    """Every pair of cells that some matrix tells apart; within the invariants those with equal columns of C."""
+    shape, asked = strategy.domain.shape, [*strategy.blocks]
+    if within:
+        asked += [Block(t.name, t.operator(strategy.domain)) for t in strategy.invariants]
+    labels = [[_classes(b, axis) for b in asked] for axis in range(len(shape))]
     chosen = [_first_of(size, [], label) for size, label in zip(shape, labels, strict=True)]
     count = combinations(chosen)
     if count > _MOST_PAIR_CELLS or strategy.rows * count**2 > _MOST_WORK:
         return None
     cells = cells_of(np.arange(count), chosen)
-    return _best_pair(strategy, cells, exhaustive=True)
+    return _best_pair(strategy, cells, exhaustive=True, within=within)
 
 
-def _best_pair(strategy: Strategy, cells: np.ndarray, *, exhaustive: bool) -> Largest:
+def _best_pair(strategy: Strategy, cells: np.ndarray, *, exhaustive: bool, within: bool = False) -> Largest:
     """The pair of these cells whose columns differ most: floats tell which come near, integers decide."""
     p, shape = norm_of(strategy), strategy.domain.shape
     written = [columns(block.query, cells, shape) for block in strategy.blocks]
@@ -184,6 +192,9 @@ def _best_pair(strategy: Strategy, cells: np.ndarray, *, exhaustive: bool) -> La
     total = np.zeros((len(cells), len(cells)))
     for weight, (distance, _) in zip(weights, apart, strict=True):
         total += float(weight) * distance
+    if within:
+        classes = told_apart(strategy, cells)
+        total = np.where(classes[:, None] == classes, total, -1.0)
     slack = sum(float(weight) * error for weight, (_, error) in zip(weights, apart, strict=True))
     one, other = np.nonzero(np.triu(total >= total.max() * (1 - _CLOSE) - slack))
     if all(error == 0 for _, error in apart):  # the distances are whole numbers: alike ones need one look
@@ -233,6 +244,29 @@ def _search(strategy: Strategy, rng: np.random.Generator, *, replace: bool) -> L
         drawn = _random_cells(shape, size, rng)
         moved = np.arange(len(best.cells), size)
         pool[moved, axis[moved]] = drawn[moved, axis[moved]]
+    assert best is not None
+    return Largest(best.power, best.cells, seen, exhaustive=False)
+
+
+def _search_within(strategy: Strategy, rng: np.random.Generator) -> Largest:
+    """From random cells to better ones that the invariants do not tell from them: attribute by attribute."""
+    shape = strategy.domain.shape
+    size = max(4, min(_POOL, _POOL_ENTRIES // strategy.rows))
+    merges = Workload(strategy.domain, strategy.invariants).merge()[1]
+    best: Largest | None = None
+    seen = 0
+    for attempt in range(_ROUNDS):
+        start = _random_cells(shape, 1, rng) if best is None or attempt % 2 else np.array(best.cells)
+        pool = start[np.arange(size) % len(start)]
+        for axis, merge in enumerate(merges):
+            moved = np.flatnonzero(rng.random(size) < 0.5)
+            for i in moved[moved >= len(start)]:
+                alike = np.flatnonzero(merge.classes == merge.classes[pool[i, axis]])
+                pool[i, axis] = rng.choice(alike)
+        found = _best_pair(strategy, pool, exhaustive=False, within=True)
+        seen += found.seen
+        if best is None or found.power > best.power:
+            best = found
     assert best is not None
     return Largest(best.power, best.cells, seen, exhaustive=False)
 

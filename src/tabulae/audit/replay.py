@@ -15,7 +15,7 @@ from ..planning import Plan
 from ..release import publish
 from ..strategy import strategy_digest
 from .check import Check, guarded
-from .columns import weighted_power
+from .columns import told_apart, weighted_power
 from .largest import Largest
 from .people import People, invent
 from .recorded import Recorded
@@ -23,6 +23,7 @@ from .stage import Run, Stage
 
 _UNITS = 300
 _RANDOM_PAIRS = 2
+_CANDIDATES = 64  # records among which one is looked for that the exact counts do not tell from another
 _MOST_PUBLISHED = 200_000  # rows up to which tables are made, to look at their keys
 
 
@@ -83,6 +84,8 @@ class Replay:
         yield _made("replay", "same records, same random words: answers that differ", self._replayed)
         yield _made("row-order", "same records in another order: answers that differ", self._reordered)
         yield _made("noise", "answers that are not exact answer + the law's noise, in order", self._noise)
+        if self.plan.spec.invariants:
+            yield _made("exact", "exact counts that are not those of the records, counted again", self._exact)
         yield _made("shape", "inputs whose queries, laws or keys differ from the others'", self._shape)
         for kind, pairs in self._kinds().items():
             name = f"{kind} one"
@@ -95,11 +98,11 @@ class Replay:
 
     def _replayed(self) -> tuple[int, str]:
         again = self.run(self.base)
-        return _different(self.base_run.values, again.values), f"{self.plan.strategy.rows:,} answers"
+        return _different(self.base_run.published, again.published), f"{self.plan.strategy.rows:,} answers"
 
     def _reordered(self) -> tuple[int, str]:
         run = self.run(self.base.shuffled(self.rng))
-        return _different(self.base_run.values, run.values), f"{len(self.base.units)} records shuffled"
+        return _different(self.base_run.published, run.published), f"{len(self.base.units)} records shuffled"
 
     def _noise(self) -> tuple[int, str]:
         """The noise is drawn again from the laws as stated, block by block, and must be what is left."""
@@ -109,6 +112,16 @@ class Replay:
         drawn = [law.sample(len(exact), source) for law, exact in zip(laws, truth, strict=True)]
         expected = [exact + noise for exact, noise in zip(truth, drawn, strict=True)]
         return _different(expected, self.base_run.values), f"{sum(map(len, truth)):,} answers, one by one"
+
+    def _exact(self) -> tuple[int, str]:
+        """Counts stated exactly, for the base and for inputs that differ from it, against columns written out."""
+        people = [self.base, *self._odd_inputs()]
+        runs = [self.base_run, *(self.run(odd) for odd in people[1:])]
+        wrong = sum(
+            _different(self.stage.exact(one, run.done), run.exact)
+            for one, run in zip(people, runs, strict=True)
+        )
+        return wrong, f"{len(people)} inputs, {sum(map(len, runs[0].exact)):,} counts each"
 
     def _shape(self) -> tuple[int, str]:
         people = [self.base, *self._odd_inputs()]
@@ -138,6 +151,8 @@ class Replay:
     def _kinds(self) -> dict[str, Callable[[], Iterator[tuple[People, People]]]]:
         if self.plan.spec.neighbours == "replace":
             return {"replace": self._replacements}
+        if self.plan.spec.neighbours == "replace-within-invariants":
+            return {"replace": self.within}
         return {"remove": self._removals, "add": self._additions}
 
     def _removals(self) -> Iterator[tuple[People, People]]:
@@ -157,6 +172,27 @@ class Replay:
         for unit, group in zip(units, self._random_groups(), strict=False):
             yield base, base.without(int(unit)).and_one(group)
 
+    def within(self) -> Iterator[tuple[People, People]]:
+        """One record in place of another that leaves every exact count as it is: the worst, and random ones."""
+        base, layout = self.base, self.stage.layout
+        if len(self.worst_groups) == 2:
+            yield base, base.without(base.count - 1).and_one(self.worst_groups[1])
+        found = 0
+        for unit in self.rng.permutation(_UNITS):
+            group = base.group(int(unit))
+            others = np.repeat(group, _CANDIDATES, axis=0)
+            drawn = layout.random(self.rng, _CANDIDATES)
+            changed = self.rng.random(others.shape) < 0.5
+            others[changed] = drawn[changed]
+            cells = layout.codes(np.concatenate([group, others]))
+            classes = told_apart(self.plan.strategy, cells)
+            alike = (classes[1:] == classes[0]) & (cells[1:] != cells[0]).any(axis=1)
+            if alike.any():
+                yield base, base.without(int(unit)).and_one(others[np.flatnonzero(alike)[:1]])
+                found += 1
+            if found == _RANDOM_PAIRS:
+                return
+
     def _random_groups(self) -> Iterator[np.ndarray]:
         """Records of units; where units are bounded, also more records than are counted."""
         layout, most = self.stage.layout, self.rows
@@ -167,12 +203,20 @@ class Replay:
             yield layout.random(self.rng, most + extra)
 
     def _change(self, name: str, what: str, pairs: Iterator[tuple[People, People]]) -> Check:
-        largest, count = Fraction(0), 0
+        largest, count, shown = Fraction(0), 0, 0
         for one, other in pairs:
             first = self.base_run if one is self.base else self.run(one)
-            largest = max(largest, self._moved(first, self.run(other)))
+            second = self.run(other)
+            largest = max(largest, self._moved(first, second))
+            shown += _different(first.exact, second.exact) if self._bound_by_exact else 0
             count += 1
-        return Check(name, what, float(largest), 1.0, largest <= 1, f"{count} pairs of inputs")
+        detail = f"{count} pairs of inputs" + (f"; {shown} exact counts told them apart" if shown else "")
+        return Check(name, what, float(largest), 1.0, largest <= 1 and count > 0 and not shown, detail)
+
+    @property
+    def _bound_by_exact(self) -> bool:
+        """Whether neighbours agree on every exact count."""
+        return self.plan.spec.neighbours == "replace-within-invariants"
 
     def _moved(self, one: Run, other: Run) -> Fraction:
         """The largest change of a round, as a share of its declared sensitivity (both to the power p)."""
@@ -208,6 +252,8 @@ def _made(name: str, what: str, count: Callable[[], tuple[int, str]]) -> Check:
 
 def _different(one: Sequence[np.ndarray], other: Sequence[np.ndarray]) -> int:
     """How many answers differ; all of them where there is not the same number."""
+    if not len(one) and not len(other):
+        return 0
     a, b = np.concatenate(list(one)), np.concatenate(list(other))
     return int((a != b).sum()) if a.shape == b.shape else max(len(a), len(b))
 

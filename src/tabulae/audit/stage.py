@@ -12,7 +12,7 @@ from .. import pipeline
 from ..measurement import Measurement
 from ..planning import Plan
 from ..privacy import Source
-from .columns import answers
+from .columns import answers, counted
 from .layout import Layout
 from .people import People, write
 from .recorded import Recorded
@@ -33,6 +33,16 @@ class Run:
     def values(self) -> list[np.ndarray]:
         """The noisy answers of every block of every round, on the blocks' grids."""
         return [values for m in self.done for values in m.block_values()]
+
+    @property
+    def exact(self) -> list[np.ndarray]:
+        """The counts that every round stated exactly."""
+        return [values for m in self.done for values in m.exact]
+
+    @property
+    def published(self) -> list[np.ndarray]:
+        """All that a run gives out."""
+        return [*self.values, *self.exact]
 
 
 @dataclass(eq=False)
@@ -80,3 +90,8 @@ class Stage:
         """The exact answers that these measurements should have had, for units within the bound."""
         cells, shape = self.layout.codes(people.picks), self.plan.spec.domain.shape
         return [answers(block, cells, shape) for m in done for block in m.strategy.blocks]
+
+    def exact(self, people: People, done: Sequence[Measurement]) -> list[np.ndarray]:
+        """The counts that these measurements should have stated exactly, counted from the columns."""
+        cells, domain = self.layout.codes(people.picks), self.plan.spec.domain
+        return [counted(t.operator(domain), cells, domain.shape) for m in done for t in m.strategy.invariants]

@@ -17,6 +17,7 @@ SPEC = "spec.toml"
 LEDGER = "ledger.json"
 STRATEGY = "strategy/strategy.json"
 MEASUREMENT = "measurements/measurement.json"
+INVARIANTS = "invariants"
 
 
 def write_bytes(path: Path, content: bytes) -> None:

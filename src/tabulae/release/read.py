@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -28,10 +28,11 @@ from ..privacy import (
     RoundedGaussian,
 )
 from ..spec import Spec, read_spec
-from ..strategy import read_strategy
-from ..tables import Domain, Workload, table_from_sql
+from ..strategy import Strategy, read_strategy
+from ..tables import Domain, Invariants, Table, Workload, table_from_sql
 from . import folder as f
-from .tables import PublishedTable, publish
+from .sums import meets
+from .tables import EXACT, PublishedTable, publish, publish_exact
 
 _LAWS: dict[str, type[NoiseLaw]] = {c.name: c for c in (DiscreteGaussian, DiscreteLaplace, RoundedGaussian)}
 _LOSSES: dict[str, type[PrivacyLoss]] = {"pure": PureDP, "approx": ApproxDP, "zcdp": ZCDP}
@@ -116,13 +117,13 @@ class Release:
 
     @cached_property
     def tables(self) -> Mapping[str, pa.Table]:
-        """Published tables as pyarrow tables, by name."""
+        """Published tables as pyarrow tables, by name; those of the invariants among them."""
         return _Tables(self.path, [resource["title"] for resource in self.descriptor["resources"]])
 
     @cached_property
     def measurements(self) -> tuple[Measurement, ...]:
         """The noisy measurements, with their strategy and laws, as they were drawn."""
-        return (read_measurement(self.path, self.domain),)
+        return (read_measurement(self.path, self.domain, [given.table for given in self.spec.invariants]),)
 
     @cached_property
     def estimate(self) -> Estimate:
@@ -131,7 +132,8 @@ class Release:
 
     def published(self) -> list[PublishedTable]:
         """The tables computed afresh from the measurements."""
-        return publish(self.estimate, self.spec.workload, self.level)
+        tables = publish(self.estimate, self.spec.workload, self.level)
+        return [*tables, *publish_exact(self.measurements[0])]
 
     def query(self, sql: str) -> pa.Table:
         """Answer ``SELECT ... COUNT(*) ...`` with an interval, at no privacy cost.
@@ -179,32 +181,59 @@ class Release:
     def verify(self) -> list[str]:
         """What is wrong with the folder: one sentence a fault, none if it is as it was published.
 
-        Checks every file against SHA256SUMS, and every published number against the measurements.
+        Checks every file against SHA256SUMS, every published number against the measurements, and the exact counts
+        against each other and against all sums of published numbers that they determine.
         """
         faults = f.check_sums(self.path)
         if faults:
             return faults
+        measurement, exact = self.measurements[0], self.estimate.exact
+        if exact is not None and (faults := _contradictions(exact, measurement.exact)):
+            return faults
+        workload = {table.name: table for table in self.spec.workload.tables}
         for fresh in self.published():
             stored = self.tables[fresh.name]
-            loose = max(self.estimate.precision, _ROUNDING) * fresh.std_error
-            for name, values, apart in (
-                ("estimate", fresh.estimate, loose),
-                ("std_error", fresh.std_error, 0.0),
-            ):
-                if not (
-                    np.abs(stored[name].to_numpy() - values) <= 1e-6 + apart + 1e-6 * np.abs(values)
-                ).all():
-                    faults.append(f"tables/{fresh.name}: {name} does not follow from the measurements")
+            faults += _false_numbers(fresh, stored, self.estimate.precision)
+            if exact is not None and fresh.name in workload:
+                estimates = stored["estimate"].to_numpy()
+                if not meets(exact, workload[fresh.name], estimates, measurement.exact):
+                    faults.append(
+                        f"tables/{fresh.name}: its sums are not the exact counts of {f.INVARIANTS}/"
+                    )
         return faults
 
 
-def read_measurement(folder: Path, domain: Domain) -> Measurement:
-    """The measurement stored in a folder by ``write_measurement``."""
+def _false_numbers(fresh: PublishedTable, stored: pa.Table, precision: float) -> list[str]:
+    """Columns of a stored table that differ from what the measurements say; exact rows may not differ at all."""
+    faults = []
+    if stored["obs_status"].to_pylist() != list(fresh.status):
+        faults.append(f"tables/{fresh.name}: obs_status does not follow from the measurements")
+    loose = max(precision, _ROUNDING) * fresh.std_error
+    for name, values, apart in (("estimate", fresh.estimate, loose), ("std_error", fresh.std_error, 0.0)):
+        allowed = np.where(fresh.status == EXACT, 0.0, 1e-6 + apart + 1e-6 * np.abs(values))
+        if not (np.abs(stored[name].to_numpy() - values) <= allowed).all():
+            faults.append(f"tables/{fresh.name}: {name} does not follow from the measurements")
+    return faults
+
+
+def _contradictions(exact: Invariants, values: Sequence[np.ndarray]) -> list[str]:
+    """Exact counts that no records have: one sentence each."""
+    return [
+        f"{f.INVARIANTS}: {exact.row_name(row)} contradicts {', '.join(map(exact.row_name, others[:4]))}"
+        for row, others in exact.contradictions(values)
+    ]
+
+
+def read_measurement(folder: Path, domain: Domain, invariants: Sequence[Table] = ()) -> Measurement:
+    """The measurement stored in a folder by ``write_measurement``.
+
+    Raises :class:`~tabulae.errors.ReleaseError` where it cannot be read, or was made under other invariants.
+    """
     about = f.read_json(folder, f.MEASUREMENT)
     document = f.read_json(folder, f.STRATEGY)
     try:
         arrays = {name: _matrix(folder, name, shape) for name, shape in document["arrays"].items()}
-        strategy = read_strategy(document, arrays, domain)
+        strategy = read_strategy(document, arrays, domain, invariants)
         values = [
             pq.read_table(folder / name, columns=["value"])["value"].to_numpy() for name in about["files"]
         ]
@@ -217,9 +246,22 @@ def read_measurement(folder: Path, domain: Domain) -> Measurement:
             about["neighbours"],
             rehearsal=False,
             release_id=about["release_id"],
+            exact=_exact_values(folder, about.get("exact", []), strategy),
         )
     except (KeyError, TypeError, ValueError, OSError, pa.ArrowException) as error:
         raise ReleaseError(f"the measurements in {folder} cannot be read: {error!r}") from None
+
+
+def _exact_values(
+    folder: Path, entries: Sequence[Mapping[str, str]], strategy: Strategy
+) -> tuple[np.ndarray, ...]:
+    """The exact counts of each invariant, in the strategy's order."""
+    if [entry["table"] for entry in entries] != [table.name for table in strategy.invariants]:
+        raise ValueError("the exact counts are not those of the strategy's invariants")
+    found = [pq.read_table(folder / entry["file"]) for entry in entries]
+    if any(not np.array_equal(t["cell"].to_numpy(), np.arange(t.num_rows)) for t in found):
+        raise ValueError("the exact counts are not in the order of their rows")
+    return tuple(table["value"].to_numpy().astype(np.int64) for table in found)
 
 
 def _matrix(folder: Path, name: str, shape: list[int]) -> np.ndarray:

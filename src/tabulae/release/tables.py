@@ -9,8 +9,9 @@ import numpy as np
 import pyarrow as pa
 
 from ..estimation import Estimate
+from ..measurement import Measurement
 from ..strategy import products
-from ..tables import Table, Workload
+from ..tables import Domain, Table, Workload
 
 ESTIMATED, EXACT, NOT_ESTIMABLE = "A", "E", "Q"
 
@@ -78,21 +79,39 @@ def publish(estimate: Estimate, workload: Workload, level: float) -> list[Publis
     return [_publish(estimate, workload, table, level) for table in workload.tables]
 
 
+def publish_exact(measurement: Measurement) -> list[PublishedTable]:
+    """The invariants of a measurement as tables of their own: whole numbers without error."""
+    strategy = measurement.strategy
+    return [
+        _exact(table, values, strategy.domain)
+        for table, values in zip(strategy.invariants, measurement.exact, strict=True)
+    ]
+
+
+def _exact(table: Table, values: np.ndarray, domain: Domain) -> PublishedTable:
+    none = np.zeros(len(values))
+    status = np.full(len(values), EXACT)
+    return PublishedTable(
+        table.name, table.columns(domain), values.astype(np.float64), none, none, status, conservative=0
+    )
+
+
 def _publish(estimate: Estimate, workload: Workload, table: Table, level: float) -> PublishedTable:
     alone = Workload(workload.domain, [table])
     answer = estimate.answer(alone)[table.name]
     deviation = np.sqrt(estimate.variance(alone)[table.name])
     widths = estimate.half_widths(alone, level)[table.name]
-    # A query that counts no cell at all is known without noise: zero.
+    # A query that counts no cell at all is known without noise, zero; so is one that the invariants determine.
     empty = _empty_rows(table, workload)
+    exact = empty | estimate.exact_of(table)
     return PublishedTable(
         table.name,
         table.columns(workload.domain),
         np.where(empty, 0.0, answer),
-        np.where(empty, 0.0, deviation),
-        np.where(empty, 0.0, widths.values),
-        np.where(empty, EXACT, ESTIMATED),
-        int((widths.ways == "conservative").sum()),
+        np.where(exact, 0.0, deviation),
+        np.where(exact, 0.0, widths.values),
+        np.where(exact, EXACT, ESTIMATED),
+        int((widths.ways[~exact] == "conservative").sum()),
     )
 
 

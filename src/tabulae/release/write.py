@@ -26,7 +26,7 @@ _STATUS = "A estimated, E exact, Q not estimable"
 
 
 def write_measurement(folder: Path, measurement: Measurement) -> None:
-    """Write strategy and measurements; ``measurement.json`` comes last, and its presence says "complete".
+    """Write strategy, measurements and exact counts; ``measurement.json`` comes last, its presence says "complete".
 
     Raises :class:`~tabulae.errors.ReleaseError` for a rehearsal: values that no ledger paid for, or that an
     insecure source drew, are not for publication.
@@ -52,6 +52,10 @@ def write_measurement(folder: Path, measurement: Measurement) -> None:
     ):
         files.append(f"measurements/{i + 1:03d}.parquet")
         f.write_bytes(folder / files[-1], _parquet(_measured(measurement, i, block.name, values)))
+    exact = []
+    for table, values in zip(measurement.strategy.invariants, measurement.exact, strict=True):
+        exact.append({"table": table.name, "file": f"{f.INVARIANTS}/{table.name}.parquet"})
+        f.write_bytes(folder / exact[-1]["file"], _parquet(_stated(values)))
     f.write_json(
         folder / f.MEASUREMENT,
         {
@@ -59,9 +63,11 @@ def write_measurement(folder: Path, measurement: Measurement) -> None:
             "neighbours": measurement.neighbours,
             "budget": promise_document(measurement),
             "files": files,
+            **({"exact": exact} if exact else {}),
         },
     )
-    f.sync_folder(folder / "measurements")
+    for written in ("measurements", *((f.INVARIANTS,) if exact else ())):
+        f.sync_folder(folder / written)
 
 
 def promise_document(measurement: Measurement) -> dict[str, str]:
@@ -83,6 +89,11 @@ def _measured(measurement: Measurement, block: int, name: str, values: np.ndarra
             "variance": measurement.variance[start : start + rows],
         }
     )
+
+
+def _stated(values: np.ndarray) -> pa.Table:
+    """Exact counts, one a row of their table."""
+    return pa.table({"cell": np.arange(len(values), dtype=np.int64), "value": values})
 
 
 def _entries(array: np.ndarray) -> pa.Table:
@@ -112,8 +123,12 @@ def write_contents(
     ledger: list[dict[str, Any]],
     release_id: str,
     level: float,
+    exact: Mapping[str, Any] | None = None,
 ) -> None:
-    """Write everything but the measurement and the report: tables, codes, spec, ledger entries, descriptor."""
+    """Write everything but the measurement and the report: tables, codes, spec, ledger entries, descriptor.
+
+    ``tables`` are those of the workload and of the invariants; ``exact`` says what the invariants give away.
+    """
     f.write_bytes(folder / f.SPEC, spec.published_text().encode())
     f.write_json(folder / f.LEDGER, ledger)
     for name, content in {**_code_lists(spec.domain), **spec.files}.items():
@@ -122,7 +137,7 @@ def write_contents(
         rows = table.arrow()
         f.write_bytes(folder / "tables" / f"{table.name}.parquet", _parquet(rows))
         f.write_bytes(folder / "tables" / f"{table.name}.csv", _csv(rows))
-    f.write_json(folder / f.DESCRIPTOR, _descriptor(spec, tables, expected, release_id, level))
+    f.write_json(folder / f.DESCRIPTOR, _descriptor(spec, tables, expected, release_id, level, exact))
 
 
 def _code_lists(domain: Domain) -> dict[str, bytes]:
@@ -150,32 +165,37 @@ def _descriptor(
     expected: Mapping[str, Mapping[str, Any]],
     release_id: str,
     level: float,
+    exact: Mapping[str, Any] | None,
 ) -> dict[str, Any]:
     """A Frictionless Data Package that names each table's columns, and what tabulae needs besides."""
+    reasons = {given.table.name: given.reason for given in spec.invariants}
     return {
         "profile": "tabular-data-package",
         "name": _slug(spec.title),
         "title": spec.title,
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
-        "resources": [_resource(table) for table in tables],
+        "resources": [_resource(table, reasons.get(table.name)) for table in tables],
         "tabulae": {
             "version": VERSION,
             "release_id": release_id,
             "interval_level": level,
             "obs_status": _STATUS,
-            "expected": {t.name: dict(expected[t.name]) for t in tables},
+            "expected": {t.name: dict(expected[t.name]) for t in tables if t.name in expected},
             "conservative_intervals": {t.name: t.conservative for t in tables},
+            **({} if exact is None else {"exact": dict(exact)}),
         },
     }
 
 
-def _resource(table: PublishedTable) -> dict[str, Any]:
+def _resource(table: PublishedTable, reason: str | None) -> dict[str, Any]:
+    """A table's entry; an exact one says why it is."""
     fields = [{"name": name, "type": "string"} for name in table.columns]
     fields += [{"name": name, "type": "number"} for name in ("estimate", "std_error", "ci_low", "ci_high")]
     fields += [{"name": "obs_status", "type": "string", "constraints": {"enum": ["A", "E", "Q"]}}]
     return {
         "name": _slug(table.name),
         "title": table.name,
+        **({} if reason is None else {"description": f"Published exactly, without noise: {reason}"}),
         "path": f"tables/{table.name}.csv",
         "profile": "tabular-data-resource",
         "format": "csv",

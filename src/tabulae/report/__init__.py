@@ -5,6 +5,7 @@ from tabulae.report.pictures import picture_of
 from tabulae.report.render import render_report
 from tabulae.report.view import (
     BlockView,
+    Consequences,
     EpsilonStatement,
     ExactView,
     ExpectedError,
@@ -18,6 +19,7 @@ from tabulae.report.view import (
 
 __all__ = [
     "BlockView",
+    "Consequences",
     "EpsilonStatement",
     "ExactView",
     "ExpectedError",

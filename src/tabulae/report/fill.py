@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Iterator
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any
@@ -11,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from tabulae.linalg import Contrasts, Identity, LinearOperator, Product, Stack, Total
+from tabulae.planning import described
 from tabulae.privacy import NoiseLaw
 from tabulae.release import Release
 from tabulae.report.pictures import picture_of
@@ -18,7 +20,9 @@ from tabulae.report.render import render_report
 from tabulae.report.view import (
     ROWS_SHOWN,
     BlockView,
+    Consequences,
     EpsilonStatement,
+    ExactView,
     ExpectedError,
     LedgerLine,
     MatrixPicture,
@@ -49,6 +53,18 @@ _ESTIMATES = {
     "non-negative": "by least squares among counts that are nowhere below zero, so that all tables agree; "
     + _ONE_SIDED,
     "pgm": "through a graphical model, so that no count is below zero and all tables agree; " + _ONE_SIDED,
+}
+_WITH_EXACT = {
+    "least-squares": (
+        "and from the exact counts: by least squares for what the exact counts leave open, where nothing but the noisy "
+        "answers enters, and from the exact counts for the rest, so that all tables agree with each other and keep "
+        "every exact sum to the last digit"
+    ),
+    "non-negative": (
+        "and from the exact counts together: by least squares among counts that are nowhere below zero and keep every "
+        "exact sum. Because of the limit at zero the exact counts enter everywhere, also into what they do not "
+        "determine, so that each number is a function of both; " + _ONE_SIDED
+    ),
 }
 _MORE_DELTAS = (Fraction(1, 10**9), Fraction(1, 10**6))
 _LAW_WORDS = {
@@ -96,7 +112,32 @@ def _promise(release: Release) -> Promise:
         spec.unit,
         delta,
         statements,
+        exact=tuple(_exact(release)),
+        consequences=_consequences(release),
         rows_per_unit=None if spec.unit_id is None else spec.rows_per_unit,
+    )
+
+
+def _exact(release: Release) -> Iterator[ExactView]:
+    """The sets of counts that this release states exactly."""
+    for told in release.about.get("exact", {}).get("tables", ()):
+        name = told["name"]
+        yield ExactView(f"{name}: {told['what']}", told["reason"], told["counts"], f"tables/{name}.csv")
+
+
+def _consequences(release: Release) -> Consequences | None:
+    told = release.about.get("exact")
+    if told is None:
+        return None
+    rows = {table.name: table.rows(release.domain) for table in release.spec.workload.tables}
+    return Consequences(
+        told["stated"],
+        told["independent"],
+        tuple((name, exact, rows[name]) for name, exact in told["published"].items()),
+        tuple(ExactView(f"{e['name']} ({e['release']})", e["reason"]) for e in told["earlier"]),
+        told["joint"],
+        tuple(told["unprotected"]),
+        tuple(told["warnings"]),
     )
 
 
@@ -133,8 +174,7 @@ def _described(table: Table, release: Release) -> str:
     """The table in words: its statement, or what is crossed with what, in how many rows."""
     if (statement := _statements(release.spec.text).get(table.name)) is not None:
         return statement
-    columns = table.columns(release.domain)
-    return " by ".join(f"{name} ({len(labels)})" for name, labels in columns.items()) or "one count"
+    return described(table, release.domain)
 
 
 @lru_cache(maxsize=1)
@@ -154,7 +194,7 @@ def _strategy(release: Release) -> StrategyView:
         _METHODS.get(strategy.method, strategy.method),
         blocks,
         strategy.certificate,
-        _ESTIMATES[release.spec.method.estimate],
+        (_WITH_EXACT if release.spec.invariants else _ESTIMATES)[release.spec.method.estimate],
     )
 
 

@@ -15,12 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tabulae.errors import InvalidArgument
+from tabulae.privacy import Neighbours
 
 ROWS_SHOWN = 20
 """A table of the report shows at most so many rows; the release folder holds them all."""
 
 Definition = Literal["pure", "approx", "zcdp"]
-Neighbours = Literal["add-remove", "replace"]
 
 
 @dataclass(frozen=True)
@@ -33,10 +33,34 @@ class EpsilonStatement:
 
 @dataclass(frozen=True)
 class ExactView:
-    """One set of counts published exactly, and why: the promise does not cover what these alone reveal."""
+    """One set of counts published exactly, and why: the promise does not cover what these alone reveal.
+
+    ``counts`` is how many there are and ``file`` where they stand, None for those of an earlier release.
+    """
 
     what: str
     reason: str
+    counts: int | None = None
+    file: str | None = None
+
+
+@dataclass(frozen=True)
+class Consequences:
+    """What follows from the counts that are exact, in this release and together with earlier ones of its ledger.
+
+    ``stated`` counts are exact and ``independent`` of them say all that they say. ``published`` holds for each table
+    with exact rows its name, how many they are, and how many rows it has. ``earlier`` were stated exactly by earlier
+    releases; ``joint`` is how many independent counts are exact with those. ``unprotected`` are attributes that the
+    promise leaves out where neighbours are bound by the exact counts. ``warnings`` are sentences to be read.
+    """
+
+    stated: int
+    independent: int
+    published: tuple[tuple[str, int, int], ...] = ()
+    earlier: tuple[ExactView, ...] = ()
+    joint: int | None = None
+    unprotected: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -46,7 +70,8 @@ class Promise:
     ``parameter`` is epsilon for ``"pure"`` and ``"approx"``, rho for ``"zcdp"``; ``delta`` belongs to
     ``"approx"``. ``statements`` are the (epsilon, delta) that follow, the one to quote first. ``unit`` is
     what one neighbour differs by; ``rows_per_unit`` how many records of each are counted at most, None where
-    every record was taken for a unit by itself.
+    every record was taken for a unit by itself. ``exact`` counts stand outside the promise; ``consequences`` says what
+    follows from them.
     """
 
     definition: Definition
@@ -56,6 +81,7 @@ class Promise:
     delta: Fraction | None = None
     statements: tuple[EpsilonStatement, ...] = ()
     exact: tuple[ExactView, ...] = ()
+    consequences: Consequences | None = None
     rehearsal: bool = False
     rows_per_unit: int | None = None
 

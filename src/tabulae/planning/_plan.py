@@ -5,9 +5,8 @@ from __future__ import annotations
 import base64
 import json
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
@@ -16,52 +15,17 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from .errors import InvalidArgument, NotEstimable, ReleaseError, Unsupported
-from .estimation import half_widths, smallest_budget, within
-from .privacy import PrivacyLoss, calibrate, law_type
-from .spec import Spec, read_spec
-from .strategy import (
-    ExpectedError,
-    Strategy,
-    baseline,
-    describe_strategy,
-    error_under,
-    information,
-    law_variances,
-    lower_bound,
-    read_strategy,
-    select,
-)
-from .tables import Table, Workload
-
-LEVEL = 0.95
-"""The level of published intervals and of planned margins."""
+from ..errors import InvalidArgument, LedgerError, Problem, ReleaseError, SpecError, Unsupported
+from ..estimation import smallest_budget
+from ..privacy import Ledger, PrivacyLoss
+from ..spec import Spec, read_spec
+from ..strategy import ExpectedError, Strategy, Targets, describe_strategy, read_strategy, select
+from ..tables import Invariants
+from ._exactness import WITHIN, Earlier, Exactness, exact_pairs, exactness
+from .table_errors import LEVEL, TableError, error_bound, left_to_measure, strategy_errors, table_errors
 
 MOST_ANSWERS = 50_000_000
 """Noisy answers that one strategy may ask for: they are drawn, kept and published."""
-
-
-@dataclass(frozen=True)
-class TableError:
-    """Expected error of one table, in counts.
-
-    ``rmse`` over its queries; ``margin`` the widest half-width among its intervals; ``identity`` and
-    ``workload`` the RMSE of measuring every cell, or the tables themselves, with the same budget;
-    ``bound`` an RMSE of this table that no strategy beats. None: out of reach for this workload.
-    ``target`` is what the spec allows the table, None where it has no target, and ``met`` whether the plan keeps to it:
-    an RMSE, or (``confidence`` not None) the widest half-width at that confidence.
-    """
-
-    table: str
-    queries: int
-    rmse: float
-    margin: float
-    identity: float | None
-    workload: float | None
-    bound: float | None
-    target: float | None = None
-    confidence: float | None = None
-    met: bool | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,12 +44,12 @@ class Plan:
     @cached_property
     def table_errors(self) -> tuple[TableError, ...]:
         """Expected error by table."""
-        return tuple(_table_errors(self))
+        return tuple(table_errors(self.spec, self.strategy, self.expected, self.level))
 
     @cached_property
     def bound(self) -> float | None:
         """An RMSE over all tables together (weighted) that no strategy beats, where one is known."""
-        return _bound(self.spec, self.spec.workload)
+        return error_bound(self.spec, self.spec.workload)
 
     @property
     def rmse(self) -> float:
@@ -95,7 +59,20 @@ class Plan:
     @cached_property
     def expected(self) -> ExpectedError:
         """Expected error of the chosen strategy under the laws that will be drawn."""
-        return _errors(self.strategy, self.spec)
+        return strategy_errors(self.strategy, self.spec)
+
+    @cached_property
+    def exact(self) -> Exactness | None:
+        """What the invariants give away, alone and with earlier releases of the ledger; None if nothing is exact.
+
+        The ledger is read if it exists; a plan can be made without it.
+        """
+        return exactness(self.spec, _disclosed_before(self.spec))
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What a curator should know before publishing these exact counts; empty if nothing is exact."""
+        return () if self.exact is None else self.exact.warnings
 
     @property
     def errors(self) -> pa.Table:
@@ -136,7 +113,8 @@ class Plan:
             raise ReleaseError(f"{path} is not a plan that `tabulae plan --save` wrote: {error}") from None
         if made_for != spec.digest():
             raise ReleaseError(f"{path} was made for another spec, or the spec was changed since; plan again")
-        return cls(spec, read_strategy(document, arrays, spec.domain))
+        exact = [given.table for given in spec.invariants]
+        return cls(spec, read_strategy(document, arrays, spec.domain, exact))
 
 
 def _pack(array: np.ndarray) -> dict[str, Any]:
@@ -156,7 +134,8 @@ def plan(spec: Spec | str | PathLike[str]) -> Plan:
         spec: a spec, or the path of its TOML document.
 
     Raises:
-        SpecError: the document has mistakes; all are listed.
+        SpecError: the document has mistakes; all are listed. Also where its invariants determine every table, or leave
+            nobody whom "replace-within-invariants" would protect.
         Unsupported: the method cannot serve these tables, or asks for more noisy answers than can be kept.
 
     Privacy:
@@ -169,6 +148,7 @@ def plan(spec: Spec | str | PathLike[str]) -> Plan:
       document: cannot be read: No such file or directory
     """
     spec = spec if isinstance(spec, Spec) else read_spec(spec)
+    exact = _invariants(spec)
     method = spec.method
     strategy = select(
         spec.workload,
@@ -176,7 +156,8 @@ def plan(spec: Spec | str | PathLike[str]) -> Plan:
         method=method.select,
         # Units of several rows may differ in how many rows they have: then the total is not public, columns count too.
         neighbours=spec.neighbours if spec.rows_per_unit == 1 else "add-remove",
-        objective=spec.targets or method.objective,
+        invariants=() if exact is None else exact.tables,
+        objective=_targets_left(spec, exact) or method.objective,
         time_limit=method.time_limit,
         seed=method.seed,
     )
@@ -192,6 +173,65 @@ def plan(spec: Spec | str | PathLike[str]) -> Plan:
     return Plan(spec, strategy)
 
 
+def _invariants(spec: Spec) -> Invariants | None:
+    """The spec's invariants; refused where they leave nothing to release under a guarantee."""
+    if not spec.invariants:
+        return None
+    try:
+        exact = Invariants(spec.domain, [given.table for given in spec.invariants])
+    except InvalidArgument as error:
+        raise _mistake(spec, "invariant", str(error)) from None
+    if not left_to_measure(spec.workload, exact):
+        raise _mistake(
+            spec,
+            "invariant",
+            "the exact counts determine every table: nothing would be left to protect by noise, and nothing would be "
+            "released under a guarantee. Make fewer counts exact, or ask for more detailed tables",
+        )
+    if spec.neighbours == WITHIN and not exact_pairs(exact):
+        raise _mistake(
+            spec,
+            "privacy.neighbours",
+            f'under "{WITHIN}" nobody would be protected: the exact counts tell any two different records apart, so '
+            'that none can be replaced by another within them. Write neighbours = "replace" or "add-remove", or make '
+            "fewer counts exact",
+        )
+    return exact
+
+
+def _mistake(spec: Spec, path: str, message: str) -> SpecError:
+    return SpecError([Problem(path, message)], str(spec.path or "spec"))
+
+
+def _targets_left(spec: Spec, exact: Invariants | None) -> Targets | None:
+    """The targets of tables that are not exact, whose targets are met by any strategy; None without any."""
+    targets = spec.targets
+    if targets is None or exact is None:
+        return targets
+    left = {table.name for table in left_to_measure(spec.workload, exact)}
+    rmse = {name: target for name, target in targets.rmse.items() if name in left}
+    margin = {name: target for name, target in targets.margin.items() if name in left}
+    if rmse or margin:
+        return Targets(rmse, margin, targets.confidence)
+    if spec.open_budget:
+        raise _mistake(
+            spec,
+            "privacy.budget",
+            "cannot be found from targets: every table that has one is exact already. Write the budget",
+        )
+    return None
+
+
+def _disclosed_before(spec: Spec) -> Earlier:
+    """What the spec's ledger says that other releases stated exactly; nothing where there is no ledger to read."""
+    if spec.ledger is None or not spec.ledger.exists():
+        return ()
+    try:
+        return Ledger.open(spec.ledger).disclosures()
+    except LedgerError:  # a run will say what is wrong with it, and charges nothing
+        return ()
+
+
 def _budget(spec: Spec, strategy: Strategy) -> PrivacyLoss:
     """The smallest budget that meets the spec's targets."""
     assert spec.targets is not None
@@ -204,107 +244,3 @@ def _budget(spec: Spec, strategy: Strategy) -> PrivacyLoss:
         neighbours=spec.neighbours,
         stability=spec.rows_per_unit,
     )
-
-
-def _errors(strategy: Strategy, spec: Spec) -> ExpectedError:
-    laws = strategy.laws(spec.loss, spec.neighbours, spec.rows_per_unit)
-    return error_under(strategy, spec.workload, law_variances(strategy, laws))
-
-
-def _table_errors(made: Plan) -> list[TableError]:
-    spec = made.spec
-    chosen = made.expected.tables
-    others = {name: _alternative(name, spec) for name in ("identity", "workload")}
-    margins = _margins(made)
-    return [
-        TableError(
-            table.name,
-            table.rows(spec.domain),
-            chosen[table.name],
-            margins[table.name],
-            others["identity"].get(table.name),
-            others["workload"].get(table.name),
-            _bound(spec, Workload(spec.domain, [_unweighted(table)])),
-            *_judged(made, table, chosen[table.name], margins),
-        )
-        for table in spec.workload.tables
-    ]
-
-
-def _alternative(method: str, spec: Spec) -> dict[str, float]:
-    """Each table's RMSE under a comparison strategy; empty where it cannot be had."""
-    try:
-        other = baseline(spec.workload, method, spec.method.noise, spec.neighbours)
-        return _errors(other, spec).tables
-    except (Unsupported, NotEstimable):
-        return {}
-
-
-def _judged(
-    made: Plan, table: Table, rmse: float, margins: Mapping[str, float]
-) -> tuple[float | None, float | None, bool | None]:
-    """The table's target, the confidence that it is for, and whether it is met."""
-    targets = made.spec.targets
-    if targets is None or targets.squared(table.name) is None:
-        return None, None, None
-    if table.name in targets.rmse:
-        target = float(targets.rmse[table.name])
-        return target, None, rmse <= target
-    target, level = float(targets.margin[table.name]), targets.level(table.name)
-    margin = margins[table.name] if level == made.level else _margins(made, level, [table])[table.name]
-    return target, level, within(margin, target)
-
-
-def _margins(
-    made: Plan, level: float | None = None, tables: Sequence[Table] | None = None
-) -> dict[str, float]:
-    """The widest half-width of each table's intervals at a level."""
-    spec, strategy = made.spec, made.strategy
-    laws = strategy.laws(spec.loss, spec.neighbours, spec.rows_per_unit)
-    info = information(strategy, law_variances(strategy, laws))
-    steps = [2.0**-block.exponent for block in strategy.blocks]
-    return {
-        table.name: float(
-            half_widths(
-                info.profile(table.operator(spec.domain)), laws, steps, level or made.level
-            ).values.max()
-        )
-        for table in tables or spec.workload.tables
-    }
-
-
-def _bound(spec: Spec, workload: Workload) -> float | None:
-    """The better of the bounds that can be computed, at the spec's budget and for the law that is drawn."""
-    best = None
-    for kind in ("svd", "dual"):
-        try:
-            value = lower_bound(
-                workload, spec.method.noise, budget=spec.loss, kind=kind, neighbours=spec.neighbours
-            )
-        except (Unsupported, InvalidArgument):
-            continue
-        # k rows of one unit may stand in one cell: no strategy needs less than k times the noise of one row.
-        value *= spec.rows_per_unit * _discreteness(spec)
-        best = value if best is None else max(best, value)
-    return best
-
-
-def _discreteness(spec: Spec) -> float:
-    """How far the deviation of the discrete law may lie below the nominal one, at most 1.
-
-    Answers are integers on their grid and some record moves them by 1 or more, so that a law on it has at least
-    the parameter that the budget asks for unit sensitivity; the ratio grows with the parameter.
-    """
-    power = Fraction(spec.rows_per_unit) ** (2 if _gaussian(spec) else 1)
-    unit = calibrate(spec.loss, spec.method.noise, power)
-    nominal = float(unit) if _gaussian(spec) else 2 * float(unit) ** 2
-    return min(1.0, (law_type(spec.loss, spec.method.noise)(unit).variance_of_law / nominal) ** 0.5)
-
-
-def _gaussian(spec: Spec) -> bool:
-    """Whether the spec's noise is Gaussian."""
-    return spec.method.noise == "gaussian"
-
-
-def _unweighted(table: Table) -> Table:
-    return Table.of_terms(table.name, table.terms, 1, table.labels)

@@ -1,0 +1,216 @@
+"""The audit under exact counts: clean where the promise is kept, and planted faults that it must find."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.audit.specs import write_spec
+
+import tabulae as tb
+from tabulae import _measure, pipeline
+from tabulae.audit import Audit, audit
+from tabulae.audit.columns import columns, told_apart
+from tabulae.audit.largest import largest_change
+from tabulae.linalg import Sensitivity
+from tabulae.measurement import Measurement
+from tabulae.planning import Plan
+from tabulae.strategy import Strategy, strategy
+
+NEIGHBOURS = ("add-remove", "replace", "replace-within-invariants")
+WITHIN = NEIGHBOURS[2]
+
+EXACT = """
+[[invariant]]
+attributes = []
+reason = "the register"
+
+[[invariant]]
+attributes = ["young"]
+reason = "law"
+"""
+
+CROSSING = """
+[[invariant]]
+name = "older"
+sql = "SELECT sex, COUNT(*) FROM people WHERE age >= 5 OR race = 'b' GROUP BY sex"
+reason = "law"
+"""
+
+
+def _spec(folder: Path, neighbours: str, invariants: str, **options: Any) -> Path:
+    path = write_spec(folder, neighbours=neighbours, method="kron", queries="identity", **options)
+    path.write_text(path.read_text() + invariants)
+    return path
+
+
+@pytest.fixture(scope="module")
+def plans(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Plan]:
+    """Plans by neighbours, made before anything is broken."""
+    return {n: tb.plan(_spec(tmp_path_factory.mktemp("plan"), n, EXACT)) for n in NEIGHBOURS}
+
+
+def _fails(plan: Plan, *names: str) -> Audit:
+    made = audit(plan, seconds=0.02)
+    assert set(names) <= set(made.failed), (made.failed, [c for c in made.checks if not c.passed])
+    return made
+
+
+# clean ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("neighbours", NEIGHBOURS)
+@pytest.mark.parametrize("invariants", [EXACT, CROSSING], ids=["groups", "crossing"])
+@pytest.mark.parametrize("definition", ["zcdp", "pure"])
+def test_what_is_kept_passes(tmp_path: Path, neighbours: str, invariants: str, definition: str) -> None:
+    made = audit(_spec(tmp_path, neighbours, invariants, definition=definition), seconds=0.2)
+    assert made.failed == (), [c for c in made.checks if not c.passed]
+    assert made["exact"].detail == f"4 inputs, {4 if invariants == EXACT else 2} counts each"
+    assert "equal, exactly" in made["sensitivity"].detail
+    if neighbours != "add-remove":
+        assert made["replace one"].observed == pytest.approx(1.0)
+
+
+def test_without_invariants_there_is_no_such_check(tmp_path: Path) -> None:
+    made = audit(write_spec(tmp_path), seconds=0.02)
+    assert "exact" not in [check.name for check in made.checks]
+
+
+def test_pairs_within_invariants_by_brute_force(plans: dict[str, Plan]) -> None:
+    """Every pair of the 2 x 10 x 4 x 3 cells with equal columns of C, and no other, may be neighbours."""
+    asked = plans[WITHIN].strategy
+    domain = asked.domain
+    cells = np.stack(np.unravel_index(np.arange(domain.size), domain.shape), axis=1)
+    exact = np.concatenate([t.operator(domain).dense() for t in asked.invariants])
+    classes = np.unique(exact, axis=1, return_inverse=True)[1].reshape(-1)
+    labels = told_apart(asked, cells)
+    assert np.array_equal(labels[:, None] == labels, classes[:, None] == classes)
+    found = largest_change(asked, WITHIN, np.random.default_rng(0))
+    best = 0.0
+    for block in asked.blocks:
+        written = columns(block.query, cells, domain.shape).astype(float)
+        gram = written.T @ written
+        apart = gram.diagonal()[:, None] + gram.diagonal() - 2 * gram
+        best += np.where(labels[:, None] == labels, apart, 0.0).max() / (
+            float(block.scale) * 4.0**block.exponent
+        )
+    assert len(asked.blocks) == 1
+    assert float(found.power) == pytest.approx(best)
+    assert found.exhaustive
+    wide = largest_change(asked, "replace", np.random.default_rng(0))
+    assert found.power <= wide.power
+
+
+def test_a_search_within_invariants_stays_within_them(plans: dict[str, Plan]) -> None:
+    from tabulae.audit.largest import _search_within
+
+    asked = plans[WITHIN].strategy
+    found = _search_within(asked, np.random.default_rng(1))
+    labels = told_apart(asked, np.array(found.cells))
+    assert labels[0] == labels[1]
+    assert not found.exhaustive
+    most = largest_change(asked, WITHIN, np.random.default_rng(0)).power
+    assert most / 2 <= found.power <= most
+
+
+# planted faults ------------------------------------------------------------------------------------------------
+
+
+def test_exact_counts_of_others(plans: dict[str, Plan], monkeypatch: pytest.MonkeyPatch) -> None:
+    """One exact count is off by one: it is not what the records say."""
+    real = pipeline.measure
+
+    def off(*arguments: Any, **options: Any) -> Measurement:
+        made = real(*arguments, **options)
+        return dataclasses.replace(made, exact=(made.exact[0] + 1, *made.exact[1:]))
+
+    monkeypatch.setattr(pipeline, "measure", off)
+    made = _fails(plans["add-remove"], "exact")
+    assert made.failed == ("exact",)
+    assert made["exact"].observed == 4.0
+
+
+def test_exact_counts_with_noise(plans: dict[str, Plan], monkeypatch: pytest.MonkeyPatch) -> None:
+    real = pipeline.measure
+
+    def noisy(*arguments: Any, **options: Any) -> Measurement:
+        made = real(*arguments, **options)
+        return dataclasses.replace(
+            made, exact=tuple(v + np.random.default_rng().integers(9) for v in made.exact)
+        )
+
+    monkeypatch.setattr(pipeline, "measure", noisy)
+    _fails(plans["replace"], "replay", "exact")
+
+
+def test_noise_that_depends_on_the_exact_counts(
+    plans: dict[str, Plan], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The exact total is added to the first noisy answer: it comes with the guarantee no longer."""
+    real = pipeline.measure
+
+    def mixed(*arguments: Any, **options: Any) -> Measurement:
+        made = real(*arguments, **options)
+        values = made.values.copy()
+        values[0] += int(made.exact[0][0])
+        return dataclasses.replace(made, values=values)
+
+    monkeypatch.setattr(pipeline, "measure", mixed)
+    _fails(plans["add-remove"], "noise", "add one")
+
+
+@pytest.mark.parametrize("neighbours", NEIGHBOURS)
+def test_a_sensitivity_halved(
+    plans: dict[str, Plan], monkeypatch: pytest.MonkeyPatch, neighbours: str
+) -> None:
+    real = Strategy.sensitivity
+
+    def halved(asked: Strategy, *arguments: Any) -> Sensitivity:
+        found = real(asked, *arguments)
+        return Sensitivity(found.power / 2**asked.norm, asked.norm, is_exact=found.is_exact)
+
+    monkeypatch.setattr(Strategy, "sensitivity", halved)
+    _fails(
+        plans[neighbours], "sensitivity", "law", "add one" if neighbours == "add-remove" else "replace one"
+    )
+
+
+def test_neighbours_bound_by_more_than_is_exact(
+    plans: dict[str, Plan], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The sensitivity is taken over pairs that agree on sex too, which no exact count asks for."""
+    made = plans[WITHIN]
+    by_sex = tb.Table("sex", {"sex": tb.Identity(2)})
+    real = strategy.within_invariants
+
+    def narrower(blocks: Any, p: int, domain: Any, exact: Any) -> Sensitivity:
+        from tabulae.tables import Invariants
+
+        return real(blocks, p, domain, Invariants(domain, [*exact.tables, by_sex]))
+
+    monkeypatch.setattr(strategy, "within_invariants", narrower)
+    fresh = Plan(made.spec, dataclasses.replace(made.strategy))
+    assert fresh.strategy.sensitivity(WITHIN).power < made.strategy.sensitivity(WITHIN).power
+    _fails(fresh, "sensitivity", "replace one")
+
+
+def test_neighbours_that_the_exact_counts_tell_apart(
+    plans: dict[str, Plan], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Counts that were not to be exact are stated too: the promised neighbours differ in them."""
+    real = _measure._checked
+    seen: list[np.ndarray] = []
+
+    def leaking(answer: np.ndarray, name: str) -> np.ndarray:
+        if name == "exact young":
+            answer = answer.copy()
+            answer[0] += int(seen[-1][0])
+        else:
+            seen.append(answer)
+        return real(answer, name)
+
+    monkeypatch.setattr(_measure, "_checked", leaking)
+    _fails(plans[WITHIN], "exact")
