@@ -87,4 +87,3 @@ class ConstrainedInformation(DenseInformation):
         beside = free - (free @ self._right) @ self._right.T
         if np.linalg.norm(beside) > _BESIDE * max(np.linalg.norm(small), 1.0):
             raise refuse_not_estimable()
-

@@ -44,9 +44,7 @@ Weighted = Sequence[tuple[LinearOperator, Fraction]]
 Terms = list[tuple[int, tuple[LinearOperator, ...]]]
 
 
-def within_invariants(
-    blocks: Weighted, p: int, domain: Domain, invariants: Invariants | None
-) -> Sensitivity:
+def within_invariants(blocks: Weighted, p: int, domain: Domain, invariants: Invariants | None) -> Sensitivity:
     """``max sum_i w_i ||A_i (e_j - e_k)||_p^p`` over cells j, k whose columns of C are equal.
 
     Raises :class:`~tabulae.errors.InvalidArgument` without invariants, or where no two cells have equal columns:
