@@ -41,6 +41,8 @@ class ProductInvariants:
 
     def __init__(self, domain: Domain, tables: Sequence[Table], levels: Levels) -> None:
         self.domain, self.tables, self._levels = domain, tuple(tables), levels
+        self._sides: dict[tuple[LinearOperator, int, Interval], tuple[LinearOperator, int] | None] = {}
+        self._zeros: dict[LinearOperator, np.ndarray] = {}
         self._shapes = [tuple(f.shape[0] for f in table.terms[0].over(domain)) for table in tables]
 
     # the row space -------------------------------------------------------------------------------
@@ -92,15 +94,13 @@ class ProductInvariants:
     def restricted_table(self, table: Table) -> tuple[Table | None, int]:
         """(divisor * W Pi_N as signed products with whole coefficients, divisor); None where all rows are exact."""
         joined: dict[tuple[LinearOperator, ...], list[tuple[int, int]]] = {}
-        chains = self._levels.chains
         for term in table.terms:
             factors = term.over(self.domain)
             for box in self._boxes:
-                sides = [between(f, c, i) for f, c, i in zip(factors, chains, box, strict=True)]
-                found = [side for side in sides if side is not None]
-                if len(found) == len(sides):
-                    divisor = math.prod(d for _, d in found)
-                    joined.setdefault(tuple(f for f, _ in found), []).append((term.coefficient, divisor))
+                sides = self._within_box(factors, box)
+                if sides is not None:
+                    divisor = math.prod(d for _, d in sides)
+                    joined.setdefault(tuple(f for f, _ in sides), []).append((term.coefficient, divisor))
         common = math.lcm(*(d for entries in joined.values() for _, d in entries))
         sums = {f: sum(c * (common // d) for c, d in entries) for f, entries in joined.items()}
         shared = math.gcd(common, *sums.values())
@@ -108,6 +108,21 @@ class ProductInvariants:
         if not terms:
             return None, 1
         return Table.of_terms(table.name, terms, table.weight, table.labels), common // shared
+
+    def _within_box(
+        self, factors: Sequence[LinearOperator], box: Sequence[Interval]
+    ) -> list[tuple[LinearOperator, int]] | None:
+        """Each factor between the projectors of a box, None where one of them is zero."""
+        found = []
+        for axis, (factor, interval) in enumerate(zip(factors, box, strict=True)):
+            key = (factor, axis, interval)
+            if key not in self._sides:
+                self._sides[key] = between(factor, self._levels.chains[axis], interval)
+            side = self._sides[key]
+            if side is None:
+                return None
+            found.append(side)
+        return found
 
     @cached_property
     def _boxes(self) -> list[tuple[Interval, ...]]:
@@ -129,18 +144,33 @@ class ProductInvariants:
     def determined(self, table: Table) -> np.ndarray:
         """Which rows of W lie in the row space: those where W Pi_N is zero, (m,).
 
-        Rows are compared with zero on random products of whole numbers, modulo a prime: a row that is not zero passes
-        with probability below 2^-70; one that is zero always does.
+        The parts of one product are orthogonal to each other: a row is zero where all of them are, and a part where
+        one of its factors is. Rows of sums of products are compared with zero on random products of whole numbers,
+        modulo a prime: a row that is not zero passes with probability below 2^-70; one that is zero always does.
         """
         left, _ = self.restricted_table(table)
-        if left is None:
-            return np.ones(table.rows(self.domain), dtype=bool)
         exact = np.ones(table.rows(self.domain), dtype=bool)
+        if left is None:
+            return exact
+        if len(table.terms) == 1:
+            for part in left.terms:
+                zero = np.zeros(1, dtype=bool)
+                for factor in part.over(self.domain):
+                    zero = np.logical_or.outer(zero, self._zero_rows(factor)).ravel()
+                exact &= zero
+                if not exact.any():
+                    break
+            return exact
         draw = np.random.default_rng(20)
         for _ in range(_TRIALS):
             vectors = [draw.integers(1, _DRAW, n) for n in self.domain.shape]
             exact &= _modular(left, self.domain, vectors) == 0
         return exact
+
+    def _zero_rows(self, factor: LinearOperator) -> np.ndarray:
+        if factor not in self._zeros:
+            self._zeros[factor] = np.asarray(factor.T.column_norms(1)) == 0
+        return self._zeros[factor]
 
     # the exact part ------------------------------------------------------------------------------
     def known(self, table: Table, values: Values) -> np.ndarray:
