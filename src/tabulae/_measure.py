@@ -12,6 +12,7 @@ import numpy as np
 
 from .counts import Counts
 from .errors import InvalidArgument, Unsupported
+from .linalg import Kron, Total
 from .measurement import Measurement
 from .privacy import Disclosure, Ledger, PrivacyLoss, Source, SystemSource
 from .strategy import Strategy, strategy_digest
@@ -45,7 +46,7 @@ def measure(
         counts: confidential counts over the strategy's domain, or an integer array of them.
         strategy: what to ask; from :func:`tabulae.select`.
         budget: the whole loss that these answers may cost.
-        neighbours: "add-remove" or "replace".
+        neighbours: "add-remove", "replace" or "replace-within-invariants".
         ledger: where the budget is charged; None is a rehearsal, which a release refuses.
         source: randomness; None is the operating system's. An insecure source makes a rehearsal.
         unit: what one neighbour differs by, which must be the ledger's; None takes the ledger's word.
@@ -88,6 +89,8 @@ def measure(
             "an insecure source of randomness is for rehearsals: it cannot be charged to a ledger"
         )
     laws = strategy.laws(budget, neighbours, stability)
+    disclosures = _disclosures(strategy, reasons)
+    _check_exact(strategy, counts)
     truth = [_checked(counts.answer(block.query), block.name) for block in strategy.blocks]
     charge = None
     if ledger is not None:
@@ -98,7 +101,7 @@ def measure(
             unit=unit or ledger.unit,
             title=title,
             digest=digest,
-            disclosures=_disclosures(strategy, reasons),
+            disclosures=disclosures,
         )
     exact = tuple(_checked(counts.answer(t.operator(strategy.domain)), t.name) for t in strategy.invariants)
     values = [_noisy(answer, law, source) for answer, law in zip(truth, laws, strict=True)]
@@ -112,6 +115,18 @@ def measure(
         release_id=None if charge is None else charge.release_id,
         exact=exact,
     )
+
+
+def _check_exact(strategy: Strategy, counts: Counts) -> None:
+    """Refuse, before anything is charged, exact counts that might not fit into 62 bits."""
+    if not strategy.invariants:
+        return
+    people = int(counts.answer(Kron([Total(n) for n in strategy.domain.shape]))[0])
+    for table in strategy.invariants:
+        if people * int(table.operator(strategy.domain).abs_entry_max()) >= _HEADROOM:
+            raise Unsupported(
+                f"exact table {table.name!r} has entries so large that its counts need more than 62 bits"
+            )
 
 
 def _disclosures(strategy: Strategy, reasons: Sequence[str]) -> list[Disclosure]:

@@ -29,7 +29,7 @@ import numpy as np
 from .errors import LedgerError, ReleaseError, TabulaeError, Unsupported
 from .measurement import Measurement
 from .pipeline import Prepared, prepare, reconstruct, rehearse, row_key
-from .planning import Plan, exactness, plan
+from .planning import Plan, check_joint_promise, exactness, plan
 from .privacy import Charge, Disclosure, Ledger
 from .release import (
     Release,
@@ -95,6 +95,7 @@ def run(
         prepared = prepare(ready, row_key(ready, ledger), _run_name(out))
         done = _stored(partial, prepared, ledger) if resume else None
         if done is None:
+            check_joint_promise(made, ledger.disclosures())
             say("charging the ledger and drawing noise")
             with _disk(partial):
                 _save_plan(ready, partial)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -20,7 +20,8 @@ class Measurement:
     answers ``values[r] * 2^-k`` counts, where k is ``scale_exponent`` (an int, or one int a row where blocks
     differ). ``variance`` is that of the law drawn, in squared counts, one a row. ``rehearsal`` marks values
     that no ledger paid for or that an insecure source drew: a release refuses them. ``exact`` (int64, one array an
-    invariant of the strategy, one entry a row) are counts stated exactly, outside the guarantee.
+    invariant of the strategy, one entry a row) are counts stated exactly, outside the guarantee. They are true
+    counts in a rehearsal, too: a rehearsal with confidential counts is confidential.
     """
 
     strategy: Strategy
@@ -30,7 +31,7 @@ class Measurement:
     neighbours: str
     rehearsal: bool
     release_id: str | None = None
-    exact: tuple[np.ndarray, ...] = ()
+    exact: tuple[np.ndarray, ...] = field(default=(), repr=False)
 
     def __post_init__(self) -> None:
         if self.values.dtype != np.int64 or self.values.shape != (self.strategy.rows,):

@@ -532,6 +532,21 @@ def test_a_promise_to_nobody_is_refused(tmp_path: Path) -> None:
     assert tb.plan(Spec.from_text(text(*ways, neighbours="replace"))).rmse > 0
 
 
+def test_a_ledger_whose_promise_would_become_empty_refuses_the_release(tmp_path: Path) -> None:
+    """Ages exact, then sexes and races exact: nobody could change anything, and the first release's promise is kept."""
+    within = NEIGHBOURS[2]
+    first = hamlet(tmp_path, text(invariant("ages exact", 'attributes = ["age"]'), neighbours=within), within)
+    tb.run(first, tmp_path / "first")
+    spent = tb.Ledger.open(tmp_path / "ledger.db").spent
+    others = [invariant(f"{n} exact", f'attributes = ["{n}"]') for n in ("sex", "race")]
+    second = tmp_path / "second.toml"
+    second.write_text(text(*others, neighbours=within))
+    with pytest.raises(SpecError, match="the ledger as a whole would be empty"):
+        tb.run(second, tmp_path / "second")
+    assert tb.Ledger.open(tmp_path / "ledger.db").spent == spent
+    assert not (tmp_path / "second").exists()
+
+
 def test_contradictions_cannot_come_from_one_set_of_records_only_from_constraints(published: Path) -> None:
     """What a run reads is consistent; what a person states may not be."""
     exact = tb.Release.read(published).measurements[0].strategy.exact

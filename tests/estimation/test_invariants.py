@@ -186,3 +186,15 @@ def test_too_many_cells_under_foreign_constraints_is_refused() -> None:
     m = tb.measure(np.zeros(5000, dtype=int), tb.select(wl, method="identity"), tb.ZCDP(1))
     with pytest.raises(Unsupported, match="select\\(\\.\\.\\., invariants="):
         tb.estimate(m, constraints=[tb.Constraint.equal(tb.Table("t", {}), 0)]).answer(wl)
+
+
+def test_exact_tables_that_leave_only_far_whole_solutions_are_refused_in_a_rehearsal() -> None:
+    """Nine irregular sums of ten cells: whole solutions lie so far apart that one is nearly told."""
+    rng = np.random.default_rng(11)
+    domain = tb.Domain({"x": 10})
+    exact = [tb.Table("e", {"x": Dense(rng.integers(0, 30, (9, 10)))})]
+    wl = tb.Workload(domain, [tb.Table("x", {"x": Identity(10)})])
+    strategy = tb.select(wl, method="identity", invariants=exact)
+    m = tb.measure(rng.integers(0, 1000, 10), strategy, tb.ZCDP("1/2"))
+    with pytest.raises(Unsupported, match="far apart"):
+        tb.estimate(m).answer(wl)

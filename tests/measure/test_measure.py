@@ -170,3 +170,34 @@ def test_noise_for_several_rows_is_drawn_and_not_only_stated(noise: str) -> None
     spread = 5 * np.sqrt((kurtosis - 1) / draws.size)
     # The discrete laws differ from their continuous namesakes by at most 1/12 in variance.
     assert (draws.astype(float) ** 2).mean() == pytest.approx(nominal, rel=spread, abs=1 / 6)
+
+
+def test_exact_counts_are_read_after_the_ledger_has_recorded_them(tmp_path: Path) -> None:
+    domain = tb.Domain({"a": 3})
+    total = tb.Table("everybody", {})
+    wl = tb.Workload(domain, [tb.Table("a", {"a": tb.Identity(3)})])
+    strategy = tb.select(wl, method="identity", invariants=[total])
+    ledger = _ledger(tmp_path)
+    m = tb.measure(np.array([740118, 2, 3]), strategy, tb.ZCDP("1/2"), ledger=ledger, reasons=["by law"])
+    assert [v.tolist() for v in m.exact] == [[740123]]
+    ((charge, told),) = ledger.disclosures()
+    assert (charge.release_id, told.table, told.reason) == (m.release_id, "everybody", "by law")
+    assert "740123" not in ledger.export_json()
+    assert "exact" not in repr(m)
+    with pytest.raises(BudgetRefused):
+        tb.measure(np.array([1, 2, 3]), strategy, tb.ZCDP(1), ledger=ledger)
+    assert len(ledger.disclosures()) == 1
+    with pytest.raises(InvalidArgument, match="2 reasons for 1 invariants"):
+        tb.measure(np.array([1, 2, 3]), strategy, tb.ZCDP("1/2"), reasons=["a", "b"])
+
+
+def test_exact_counts_beyond_62_bits_are_refused_before_they_are_paid_for(tmp_path: Path) -> None:
+    domain = tb.Domain({"a": 2})
+    huge = tb.Table("huge", {"a": tb.Dense(np.array([[2**50, 0]]))})
+    wl = tb.Workload(domain, [tb.Table("a", {"a": tb.Identity(2)})])
+    strategy = tb.select(wl, method="identity", invariants=[huge])
+    ledger = _ledger(tmp_path)
+    with pytest.raises(Unsupported, match="62 bits"):
+        tb.measure(np.array([0, 2**20]), strategy, tb.ZCDP("1/2"), ledger=ledger)
+    assert ledger.spent == 0
+    assert not ledger.disclosures()

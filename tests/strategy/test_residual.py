@@ -361,8 +361,8 @@ def _workloads(draw: st.DrawFn) -> tb.Workload:
 @given(_workloads(), st.sampled_from(sorted(BUDGETS)), st.sampled_from(NEIGHBOURS))
 def test_laws_of_every_plan(workload: tb.Workload, noise: str, neighbours: str) -> None:
     """Never below the bound; error and sensitivity are the dense ones; its document brings it back."""
-    if not any(np.any(matrix) for matrix in dense(workload).values()):
-        return
+    if any(table.counts_nothing(workload.domain) for table in workload.tables):
+        return  # refused, and tested elsewhere
     try:
         strategy = _planned(workload, noise, neighbours)
     except Unsupported:

@@ -1,5 +1,6 @@
 """Distributed privatisation: agents in processes of their own, exact sums, noise of the law that was agreed."""
 
+import hashlib
 import json
 import subprocess
 import sys
@@ -126,6 +127,19 @@ def test_another_release_has_other_noise(tmp_path):
     assert first.exact[0].tolist() == second.exact[0].tolist() == [46]
 
 
+def test_another_agreement_draws_other_noise_not_a_multiple_of_it(tmp_path, afresh):
+    """Same key, same name, another budget: 40 cells, and no noise is near a multiple of the other's."""
+    key, noise = SharedKey.create(tmp_path / "key"), []
+    for budget in ("1/100", "1/50"):
+        domain = tb.Domain({"x": 40})
+        agreed = Agreement(domain, [], tb.PureDP(budget), "May", "laplace", "replace")
+        share = agreed.share(key, dict.fromkeys(range(40), 0), tmp_path / budget.replace("/", "-"))
+        noise.append(np.array([float(share.entries[k]) for k in range(40)]))
+        afresh()
+    # of 40 pairs of scales 200 and 100, about 1 % lie so near the ratio by chance: 8 or more with probability 1e-8
+    assert (np.abs(noise[0] - 2 * noise[1]) <= 4).sum() < 8
+
+
 def test_the_noise_is_the_projection_of_the_keyed_draws(tmp_path, afresh):
     """Against numpy's pseudo-inverse, with the draws taken from the streams by hand."""
     agreed = agreement("general", "May")
@@ -133,7 +147,8 @@ def test_the_noise_is_the_projection_of_the_keyed_draws(tmp_path, afresh):
     share = agreed.share(key, dict.fromkeys(range(5), 0), tmp_path / "record")
     afresh()
     secret = bytes.fromhex((tmp_path / "key").read_text().split()[-1])
-    e = np.array([agreed.law.sample(1, KeyedSource(secret, "May", str(k)))[0] for k in range(5)])
+    bound = hashlib.sha256(agreed._text.encode()).hexdigest()
+    e = np.array([agreed.law.sample(1, KeyedSource(secret, "May", f"{bound}:{k}"))[0] for k in range(5)])
     C = np.array(GENERAL)
     projected = e - np.linalg.pinv(C) @ (C @ e)
     assert np.allclose([float(share.entries[k]) for k in range(5)], projected, atol=1e-9)

@@ -27,6 +27,12 @@ NESTED: dict[str, list[Table]] = {
     "chain of recodes": [Table("ek", {"b": COARSE, "a": Identity(3)}), Table("eg", {"b": GROUPS})],
     "prefix": [Table("ep", {"a": Prefix(3), "b": GROUPS})],
     "total and a group": [margin("e"), Table("eu", {"b": Dense(np.array([[1, 1, 0, 0, 0, 0]]))})],
+    "four rows": [
+        Table("a0", {"a": Dense(np.array([[1, 0, 0]]))}),
+        Table("a1", {"a": Dense(np.array([[0, 1, 1]]))}),
+        Table("c0", {"c": Dense(np.array([[1, 0]]))}),
+        Table("c1", {"c": Dense(np.array([[0, 1]]))}),
+    ],
     "repeated": [Table("eg", {"a": Identity(3), "b": GROUPS}), margin("ec", "c"), margin("ea", "a")],
 }
 """Exact tables whose groups nest attribute by attribute."""

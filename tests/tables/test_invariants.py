@@ -19,7 +19,8 @@ from tests.tables.exact_instances import (
 
 from tabulae.errors import InvalidArgument
 from tabulae.linalg import Dense, Identity, Partition
-from tabulae.tables import Constraint, Domain, Invariants, Table
+from tabulae.strategy import has_neighbours
+from tabulae.tables import Constraint, Domain, Invariants, Table, Term
 
 CASES = {**NESTED, **GENERAL}
 _BITS = 20
@@ -204,3 +205,21 @@ def test_a_constraint_spreads_over_the_rows() -> None:
         Constraint.bounds(margin("c", "c"), at_least=[0, 5], at_most=[1, 4])
     with pytest.raises(InvalidArgument, match="say nothing"):
         Constraint.bounds(margin("c", "c"))
+
+
+def test_a_coefficient_that_a_prime_divides_is_no_zero() -> None:
+    """Sums of products are compared with zero modulo primes; one prime alone would miss its multiples."""
+    prime = 2**31 - 1
+    domain = Domain({"a": 3, "b": 3})
+    corner = Dense(np.array([[1, 0, 0]]))
+    table = Table.of_terms("t", [Term(prime, {"a": corner}), Term(prime, {"b": corner})])
+    assert not Invariants(domain, [Table("e", {})]).determined(table).any()
+
+
+def test_neighbours_within_explicit_invariants() -> None:
+    """Cells 1 and 2 look alike to a group's count; with a count of one of them as well nothing does."""
+    domain = Domain({"a": 3})
+    group = Table("g", {"a": Dense(np.array([[2, 1, 1]]))})
+    single = Table("s", {"a": Dense(np.array([[0, 1, 0]]))})
+    assert has_neighbours(Invariants(domain, [group])) is True
+    assert has_neighbours(Invariants(domain, [group, single])) is False

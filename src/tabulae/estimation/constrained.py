@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -87,9 +87,10 @@ class ConstrainedLeastSquares(LeastSquares):
         ``max_d (Pi_N d)' P (Pi_N d)`` (Gaussian noise; norms of L1 for Laplace) over the measurement's neighbours, to
         be compared with the strategy's own sensitivity, which was charged.
         """
-        return restricted_strategy(self.measurement.strategy, self.exact.tables).sensitivity(
-            self.measurement.neighbours
-        )
+        strategy = self.measurement.strategy
+        restricted = restricted_strategy(strategy, self.exact.tables)
+        # who is a neighbour was settled when the measurement was made
+        return replace(restricted, invariants=strategy.invariants).sensitivity(self.measurement.neighbours)
 
 
 def equalities(measurement: Measurement, constraints: Sequence[Constraint]) -> tuple[Constraint, ...]:

@@ -14,16 +14,27 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ..errors import Unsupported
 from ..tables import Invariants, Table
 
 _FINEST = 30
 _BITS = 52
+_FAR = 2**12  # steps
 
 
 def exactly(
-    invariants: Invariants, table: Table, estimate: np.ndarray, values: Sequence[np.ndarray]
+    invariants: Invariants,
+    table: Table,
+    estimate: np.ndarray,
+    values: Sequence[np.ndarray],
+    *,
+    rehearsal: bool = False,
 ) -> np.ndarray:
     """The estimates on a grid ``2^-k``, all sums that are exact by the invariants being exact, (m,).
+
+    In a rehearsal exact tables are refused (:class:`~tabulae.errors.Unsupported`) under which whole solutions lie so
+    far apart that the move would not be small: irregular tables of nearly full rank, whose counts determine the
+    others once it is known that all are whole.
 
     >>> from tabulae.linalg import Identity
     >>> from tabulae.tables import Domain
@@ -36,4 +47,11 @@ def exactly(
     size = float(np.abs(estimate).sum()) + len(estimate) + 1
     k = max(0, min(_FINEST, _BITS - math.ceil(math.log2(size))))
     scaled = np.rint(np.ldexp(estimate, k)).astype(np.int64)
-    return np.ldexp(invariants.settle(table, scaled, values, k).astype(float), -k)
+    settled = invariants.settle(table, scaled, values, k)
+    moved = int(np.abs(settled - scaled).max(initial=0))
+    if rehearsal and moved > _FAR + len(settled):
+        raise Unsupported(
+            f"the exact tables leave table {table.name!r} only whole-number solutions that lie far apart ({moved:,} "
+            "steps of the finest grid): knowing them nearly determines it. Publish fewer or simpler tables exactly"
+        )
+    return np.ldexp(settled.astype(float), -k)

@@ -37,7 +37,7 @@ class LeastSquares(Estimate):
         answer = exact.known(table, self.measurement.exact)
         if left.operator is not None:
             answer = answer + self.information.answer(left.operator, self.answers) / left.divisor
-        return exactly(exact, table, answer, self.measurement.exact)
+        return exactly(exact, table, answer, self.measurement.exact, rehearsal=self.measurement.rehearsal)
 
     def variance_of(self, table: Table) -> np.ndarray:
         return LeftOpen.of(self.measurement.strategy, table).variance(self.information)

@@ -1,6 +1,6 @@
 """Plans: which queries a release will ask, how wrong its tables will be, and what it makes exact; no data is opened."""
 
-from ._exactness import Exactness, ExactTable, described, exactness
+from ._exactness import Exactness, ExactTable, check_joint_promise, described, exactness
 from ._plan import LEVEL, MOST_ANSWERS, Plan, plan
 from .table_errors import TableError
 
@@ -11,6 +11,7 @@ __all__ = [
     "Exactness",
     "Plan",
     "TableError",
+    "check_joint_promise",
     "described",
     "exactness",
     "plan",

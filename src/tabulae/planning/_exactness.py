@@ -10,11 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import Unsupported
+from ..errors import Problem, SpecError, Unsupported
 from ..linalg import Identity, Partition, Stack
 from ..linalg.integer_system import IntegerSystem
 from ..privacy import Charge, Disclosure
 from ..spec import Spec
+from ..strategy import has_neighbours
 from ..tables import Domain, Invariants, Table, Workload
 from ..tables.row_space import describe, joint
 
@@ -113,6 +114,25 @@ def exactness(spec: Spec, earlier: Earlier = ()) -> Exactness | None:
     )
     warnings = tuple(_warnings(spec, made, alone, together))
     return Exactness(**{**vars(made), "warnings": warnings})
+
+
+def check_joint_promise(spec: Spec, earlier: Earlier) -> None:
+    """Refuse a release whose invariants, with those of earlier ones, leave the ledger's promise empty.
+
+    Raises :class:`~tabulae.errors.SpecError` where, under "replace-within-invariants", no record could be replaced by a
+    different one without moving a count that some release of the ledger states exactly.
+    """
+    if spec.neighbours != WITHIN or not earlier:
+        return
+    together, _ = _together(spec, [given.table for given in spec.invariants], earlier)
+    if together is not None and has_neighbours(together) is False:
+        problem = Problem(
+            "invariant",
+            "together with what earlier releases of this ledger state exactly, no record could be replaced by a "
+            "different one without moving an exact count: the promise of the ledger as a whole would be empty, earlier "
+            'releases included. Make less exact, or promise "replace" on a ledger of its own',
+        )
+        raise SpecError([problem], str(spec.path or "spec"))
 
 
 def described(table: Table, domain: Domain) -> str:

@@ -115,6 +115,7 @@ def _promise(release: Release) -> Promise:
         exact=tuple(_exact(release)),
         consequences=_consequences(release),
         rows_per_unit=None if spec.unit_id is None else spec.rows_per_unit,
+        one_sided=spec.method.estimate == "non-negative",
     )
 
 

@@ -71,7 +71,7 @@ class Promise:
     ``"approx"``. ``statements`` are the (epsilon, delta) that follow, the one to quote first. ``unit`` is
     what one neighbour differs by; ``rows_per_unit`` how many records of each are counted at most, None where
     every record was taken for a unit by itself. ``exact`` counts stand outside the promise; ``consequences`` says what
-    follows from them.
+    follows from them. ``one_sided``: estimates are kept from falling below zero.
     """
 
     definition: Definition
@@ -84,6 +84,7 @@ class Promise:
     consequences: Consequences | None = None
     rehearsal: bool = False
     rows_per_unit: int | None = None
+    one_sided: bool = False
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from .objective import Targets
 from .restriction import restrict, restricted_strategy
 from .serial import describe_strategy, read_strategy, strategy_digest
 from .strategy import Block, Candidate, NoiseKind, Strategy, law_variances, nominal_variances, products
+from .within import has_neighbours
 
 __all__ = [
     "METHODS",
@@ -33,6 +34,7 @@ __all__ = [
     "describe_strategy",
     "error_under",
     "expected_error",
+    "has_neighbours",
     "information",
     "law_variances",
     "lower_bound",

@@ -214,7 +214,7 @@ def _fitting(method: str, workload: Workload) -> tuple[str, ...]:
 
 def baseline(workload: Workload, method: str, noise: NoiseKind, neighbours: str) -> Strategy:
     """The strategy of a single method, neither scored nor certified: something to compare with."""
-    return SINGLE[method](workload, Settings(noise, neighbours))
+    return SINGLE[method](workload, Settings(noise, _unrestricted(neighbours)))
 
 
 def _select_minimax(

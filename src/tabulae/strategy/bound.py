@@ -31,6 +31,7 @@ from .strategy import NoiseKind, products
 from .symmetry import symmetry, symmetry_pays
 from .threads import threads_for
 from .volume_bound import hull_volume_bound, volume_bound
+from .within import WITHIN
 
 Kind = Literal["svd", "dual"]
 
@@ -96,7 +97,11 @@ def unit_bound(workload: Workload, kind: Kind, neighbours: str = "add-remove") -
 
     ``||A||_2`` is the sensitivity that ``neighbours`` asks for: the largest column, or difference of two columns.
     """
-    by_pairs = check_neighbours(neighbours) == "replace"
+    if check_neighbours(neighbours) == WITHIN:
+        raise Unsupported(
+            f'no bound is known for neighbours = "{WITHIN}": ask for "replace", which promises more'
+        )
+    by_pairs = neighbours == "replace"
     with threads_for(workload):
         return _unit_pair_bound(workload, kind) if by_pairs else _unit_bound(workload, kind)
 

@@ -14,16 +14,18 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
 
-from ..errors import InvalidArgument, Unsupported
+from ..errors import InvalidArgument
 from ..linalg import (
     Contrasts,
     Dense,
     Kron,
     LinearOperator,
+    Partition,
     Product,
     Sensitivity,
     Stack,
@@ -38,6 +40,7 @@ WITHIN = "replace-within-invariants"
 
 _CELLS = 4096
 _ENTRIES = 2**27
+_WHOLE = 2**62
 _CLASSES = 2000  # combinations of classes that are looked at one by one
 
 Weighted = Sequence[tuple[LinearOperator, Fraction]]
@@ -54,42 +57,75 @@ def within_invariants(blocks: Weighted, p: int, domain: Domain, invariants: Inva
         The differences are exactly those of neighbours under "replace-within-invariants"; where they cannot be
         listed they are a subset of those taken, so that the result is an upper bound.
     """
+    parts = _split(blocks, domain, invariants)
+    if parts is None:
+        bound = weighted_sensitivity(blocks, p, "replace")
+        return Sensitivity(bound.power, p, is_exact=False)
+    found = [weighted_sensitivity(group, p, "replace") for group in parts.classes if group[0][0].shape[1] > 1]
+    power = max((s.power for s in found), default=Fraction(0))
+    return Sensitivity(power, p, is_exact=all(s.is_exact for s in found))
+
+
+def between_classes(blocks: Weighted, p: int, domain: Domain, invariants: Invariants | None) -> Sensitivity:
+    """What the same blocks ask of the classes of equal columns of C, under "replace": ``||A_i (m_c - m_d)||``.
+
+    m_c is the mean over class c. No neighbour within the invariants moves a sum over a class, whether or not it is one
+    of the invariants, so that such a sum would take next to no noise and come out as it is, undisclosed. Noise is
+    therefore sized for this as well: counts that are not named as exact carry the noise of the promise "replace".
+
+    Raises as :func:`within_invariants`.
+    """
+    parts = _split(blocks, domain, invariants)
+    return weighted_sensitivity(blocks if parts is None else parts.means, p, "replace")
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """Blocks over the cells of each kind of class, and over the classes."""
+
+    classes: list[Weighted]
+    means: Weighted
+
+
+def _split(blocks: Weighted, domain: Domain, invariants: Invariants | None) -> _Parts | None:
+    """The blocks class by class; None where neither size nor structure allows it."""
     if invariants is None:
         raise InvalidArgument(
             f'neighbours = "{WITHIN}" needs invariants to be within: name them, or choose "replace"'
         )
     flat = [(part, weight) for op, weight in blocks for part in _members(op)]
-    groups = _listed(flat, domain, invariants)
-    if groups is None:
-        groups = _by_class(flat, domain, invariants)
-    if groups is None:
-        _refuse_empty(pairs=_has_pairs(invariants))
-        bound = weighted_sensitivity(blocks, p, "replace")
-        return Sensitivity(bound.power, p, is_exact=False)
-    power, exact, pairs = Fraction(0), True, False
-    for group in groups:
-        if group[0][0].shape[1] < 2:
-            continue
-        pairs = True
-        found = weighted_sensitivity(group, p, "replace")
-        exact = exact and found.is_exact
-        power = max(power, found.power)
-    _refuse_empty(pairs=pairs or _has_pairs(invariants))
-    return Sensitivity(power, p, is_exact=exact)
-
-
-def _refuse_empty(*, pairs: bool) -> None:
-    if not pairs:
+    every = [factors for op, _ in flat for _, factors in _terms(op)]
+    fits = all(tuple(f.shape[1] for f in factors) == domain.shape for factors in every)
+    if has_neighbours(invariants) is False:
         raise InvalidArgument(
             f'under "{WITHIN}" nothing would be protected: no record can be replaced by a different one without moving '
             'an invariant. Choose "replace" or "add-remove", or publish fewer tables exactly'
         )
+    if not fits:
+        return None
+    return _listed(flat, domain, invariants) or _by_class(flat, invariants)
 
 
-def _has_pairs(invariants: Invariants) -> bool:
-    """Whether some record can be replaced by a different one without moving an invariant."""
-    finest = invariants.finest
-    return finest is None or any(part.shape[0] < part.shape[1] for part in finest)
+def has_neighbours(invariants: Invariants) -> bool | None:
+    """Whether two cells have equal columns of C: then a record can be replaced and move no invariant. None: too many.
+
+    >>> from tabulae.linalg import Identity
+    >>> from tabulae.tables import Table
+    >>> has_neighbours(Invariants(Domain({"a": 2, "b": 2}), [Table("a", {"a": Identity(2)})]))
+    True
+    """
+    if invariants.finest is not None:
+        return any(part.shape[0] < part.shape[1] for part in invariants.finest)
+    domain = invariants.domain
+    exact = [term.over(domain) for table in invariants.tables for term in table.terms]
+    merges = [merge_columns(list(dict.fromkeys(column))) for column in zip(*exact, strict=True)]
+    if any(part.shape[0] < part.shape[1] for part in merges):
+        return True
+    if domain.size > _CELLS:
+        return None
+    chosen = [np.arange(n) for n in domain.shape]
+    labels = joint_classes([_labels_of(_dense(t.operator(domain), chosen)) for t in invariants.tables])
+    return len(np.unique(labels)) < domain.size
 
 
 def _members(operator: LinearOperator) -> Iterator[LinearOperator]:
@@ -107,23 +143,40 @@ def _terms(operator: LinearOperator) -> Terms:
 
 
 # listed ------------------------------------------------------------------------------------------------------
-def _listed(blocks: Weighted, domain: Domain, invariants: Invariants) -> list[Weighted] | None:
+def _listed(blocks: Weighted, domain: Domain, invariants: Invariants) -> _Parts | None:
     """The blocks over the cells of each class of C, written out; None where that is too large."""
     exact = [term.over(domain) for table in invariants.tables for term in table.terms]
     every = [factors for op, _ in blocks for _, factors in _terms(op)] + exact
-    if any(len(factors) != len(domain.shape) for factors in every):
-        return None
     merges = [merge_columns(list(dict.fromkeys(column))) for column in zip(*every, strict=True)]
     cells = math.prod(part.shape[0] for part in merges)
     if cells > _CELLS or sum(op.shape[0] for op, _ in blocks) * cells > _ENTRIES:
         return None
+    if any(_largest(op) >= _WHOLE for op, _ in blocks):
+        return None
     chosen = [np.unique(part.classes, return_index=True)[1] for part in merges]
     labels = joint_classes([_labels_of(_dense(t.operator(domain), chosen)) for t in invariants.tables])
+    sizes = np.ones(1)
+    for part in merges:
+        sizes = np.multiply.outer(sizes, part.sizes).ravel()
     dense = [(_dense(op, chosen), weight) for op, weight in blocks]
-    return [
-        [(Dense(matrix[:, labels == label]), weight) for matrix, weight in dense]
-        for label in range(int(labels.max()) + 1)
+    count = int(labels.max()) + 1
+    classes: list[Weighted] = [
+        [(Dense(matrix[:, labels == label]), weight) for matrix, weight in dense] for label in range(count)
     ]
+    shares = np.zeros((cells, count))
+    shares[np.arange(cells), labels] = sizes
+    shares /= shares.sum(axis=0)
+    return _Parts(classes, [(Dense(matrix @ shares), weight) for matrix, weight in dense])
+
+
+def _largest(operator: LinearOperator) -> int:
+    """A bound on the entries of a block and on what they are computed from."""
+    if isinstance(operator, Product):
+        return math.ceil(operator.left.abs_row_sum_max()) * _largest(operator.right)
+    return sum(
+        abs(c) * math.prod(max(1, math.ceil(f.abs_entry_max())) for f in factors)
+        for c, factors in _terms(operator)
+    )
 
 
 def _dense(operator: LinearOperator, chosen: Sequence[np.ndarray]) -> np.ndarray:
@@ -143,7 +196,7 @@ def _labels_of(matrix: np.ndarray) -> np.ndarray:
 
 
 # by class of each attribute --------------------------------------------------------------------------------------
-def _by_class(blocks: Weighted, domain: Domain, invariants: Invariants) -> list[Weighted] | None:
+def _by_class(blocks: Weighted, invariants: Invariants) -> _Parts | None:
     """The blocks over each kind of class, factor by factor; None where blocks or invariants have no such form."""
     finest = invariants.finest
     if finest is None or any(isinstance(op, Product) for op, _ in blocks):
@@ -160,17 +213,37 @@ def _by_class(blocks: Weighted, domain: Domain, invariants: Invariants) -> list[
             cells = np.flatnonzero(partition.classes == label)
             columns = [_canonical([f.columns(cells) for f in of_block]) for of_block in asked]
             key = b"|".join(str(c.shape).encode() + c.tobytes() for c in columns)
-            seen.setdefault(key, [_split(c, len(cells)) for c in columns])
+            seen.setdefault(key, [_by_term(c, len(cells)) for c in columns])
         kinds.append(list(seen.values()))
     if math.prod(map(len, kinds)) > _CLASSES:
         return None
-    return [
+    coefficients = [[c for c, _ in of_block] for of_block in terms]
+    classes: list[Weighted] = [
         [
-            (_rebuilt([c for c, _ in of_block], [kind[b] for kind in choice]), weight)
-            for b, (of_block, (_, weight)) in enumerate(zip(terms, blocks, strict=True))
+            (_rebuilt(coefficients[b], [kind[b] for kind in choice]), weight)
+            for b, (_, weight) in enumerate(blocks)
         ]
         for choice in itertools.product(*kinds)
     ]
+    return _Parts(
+        classes, [_means(of_block, w, finest) for of_block, (_, w) in zip(terms, blocks, strict=True)]
+    )
+
+
+def _means(terms: Terms, weight: Fraction, finest: Sequence[Partition]) -> tuple[LinearOperator, Fraction]:
+    """A sum of products over the classes of each attribute, by the mean of each class; floats where they divide."""
+    products: list[tuple[int, LinearOperator]] = []
+    for coefficient, factors in terms:
+        products.append((coefficient, Kron([_mean(f, p) for f, p in zip(factors, finest, strict=True)])))
+    if len(products) == 1 and products[0][0] == 1:
+        return products[0][1], weight
+    return Sum(products), weight
+
+
+def _mean(factor: LinearOperator, partition: Partition) -> LinearOperator:
+    if partition.shape[0] == partition.shape[1]:
+        return factor
+    return Dense(np.asarray(factor @ partition.T.dense(), dtype=float) / partition.sizes)
 
 
 def _canonical(parts: Sequence[np.ndarray]) -> np.ndarray:
@@ -182,7 +255,7 @@ def _canonical(parts: Sequence[np.ndarray]) -> np.ndarray:
     return np.ascontiguousarray(whole[np.lexsort(whole.T[::-1])])
 
 
-def _split(columns: np.ndarray, width: int) -> list[LinearOperator]:
+def _by_term(columns: np.ndarray, width: int) -> list[LinearOperator]:
     return [Dense(columns[:, start : start + width]) for start in range(0, columns.shape[1], width)]
 
 
@@ -191,6 +264,4 @@ def _rebuilt(coefficients: Sequence[int], factors: Sequence[Sequence[LinearOpera
     products = [Kron([axis[t] for axis in factors]) for t in range(len(coefficients))]
     if len(products) == 1 and coefficients[0] == 1:
         return products[0]
-    if not products:
-        raise Unsupported("a block of no products")
     return Sum(list(zip(coefficients, products, strict=True)))

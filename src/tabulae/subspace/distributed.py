@@ -217,7 +217,10 @@ class Agreement:
         return row
 
     def _noise(self, release: KeyedRelease, cells: list[int]) -> dict[int, int]:
-        return {cell: int(self.law.sample(1, release.source(str(cell)))[0]) for cell in cells}
+        # Streams are bound to the agreement: under another budget the same words would be scaled copies of this noise,
+        # and two shares would give away a difference of counts.
+        agreed = hashlib.sha256(self._text.encode()).hexdigest()
+        return {cell: int(self.law.sample(1, release.source(f"{agreed}:{cell}"))[0]) for cell in cells}
 
     def _checked(self, counts: Mapping[int, int]) -> list[int]:
         for cell, count in counts.items():

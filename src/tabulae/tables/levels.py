@@ -136,9 +136,13 @@ def _stacked(
         else:
             others = tuple(key for key in keys if key is not None)
             loose.setdefault((open_axes[0], others), []).append(index)
-    for (axis, others), members in loose.items():
-        alike = [i for (i,), _, _, keys in found if keys[:axis] + keys[axis + 1 :] == others]
-        joined = tuple(sorted([*members, *alike]))
+    for (axis, others), together in loose.items():
+        alike = [
+            members[0]
+            for members, _, _, keys in found
+            if len(members) == 1 and keys[:axis] + keys[axis + 1 :] == others
+        ]
+        joined = tuple(sorted([*together, *alike]))
         if any(
             products[i][:axis] + products[i][axis + 1 :]
             != products[joined[0]][:axis] + products[joined[0]][axis + 1 :]
@@ -149,7 +153,7 @@ def _stacked(
         key = _partition_of(stack)
         if key is None:
             return None
-        found = [entry for entry in found if entry[0][0] not in alike]
+        found = [entry for entry in found if len(entry[0]) > 1 or entry[0][0] not in alike]
         factors = products[joined[0]]
         found.append(
             (

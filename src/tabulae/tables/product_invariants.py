@@ -29,8 +29,8 @@ from .settling import Settling, summed
 from .table import Table, Term
 
 _MOST_LEVELS = 4096
-_PRIME = 2**31 - 1
-_TRIALS = 4  # independent random products; a row of non-zeros passes all with probability below 2^-70
+_PRIMES = (2**31 - 1, 2**31 - 19)  # a row of non-zeros that one divides, the other does not
+_TRIALS = 4  # independent random products; a row of non-zeros passes all with probability below 2^-60
 _DRAW = 2**20
 
 Values = Sequence[np.ndarray]
@@ -146,7 +146,7 @@ class ProductInvariants:
 
         The parts of one product are orthogonal to each other: a row is zero where all of them are, and a part where
         one of its factors is. Rows of sums of products are compared with zero on random products of whole numbers,
-        modulo a prime: a row that is not zero passes with probability below 2^-70; one that is zero always does.
+        modulo two primes: a row that is not zero passes with probability below 2^-60; one that is zero always does.
         """
         left, _ = self.restricted_table(table)
         exact = np.ones(table.rows(self.domain), dtype=bool)
@@ -164,7 +164,8 @@ class ProductInvariants:
         draw = np.random.default_rng(20)
         for _ in range(_TRIALS):
             vectors = [draw.integers(1, _DRAW, n) for n in self.domain.shape]
-            exact &= _modular(left, self.domain, vectors) == 0
+            for prime in _PRIMES:
+                exact &= _modular(left, self.domain, vectors, prime) == 0
         return exact
 
     def _zero_rows(self, factor: LinearOperator) -> np.ndarray:
@@ -339,17 +340,17 @@ def _solved(matrix: np.ndarray, values: np.ndarray, axis: int) -> np.ndarray:
     return np.moveaxis(out.reshape(k, *moved.shape[1:]), 0, axis)
 
 
-def _modular(table: Table, domain: Domain, vectors: Sequence[np.ndarray]) -> np.ndarray:
+def _modular(table: Table, domain: Domain, vectors: Sequence[np.ndarray], prime: int) -> np.ndarray:
     """``W (v_1 x ... x v_d)`` modulo a prime, (m,)."""
     total = np.zeros(table.rows(domain), dtype=np.int64)
     for term in table.terms:
-        part = np.full(1, term.coefficient % _PRIME, dtype=np.int64)
+        part = np.full(1, term.coefficient % prime, dtype=np.int64)
         for factor, vector in zip(term.over(domain), vectors, strict=True):
             entries = np.asarray(factor @ vector)
             if entries.dtype != np.int64:
                 raise Unsupported("a table of queries with fractional entries has no exact rows: scale it up")
-            part = np.multiply.outer(part, entries % _PRIME).ravel() % _PRIME
-        total = (total + part) % _PRIME
+            part = np.multiply.outer(part, entries % prime).ravel() % prime
+        total = (total + part) % prime
     return total
 
 
