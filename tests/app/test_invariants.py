@@ -9,6 +9,7 @@ from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
+import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 from tests.app.exact import ADULTS, TABLES, TOTAL, YOUNG, hamlet, text
@@ -272,7 +273,7 @@ def test_what_the_ledger_as_a_whole_still_covers_is_told(tmp_path: Path) -> None
     made = tb.plan(second)
     assert made.exact is not None
     assert made.exact.unprotected == ("sex",)
-    assert any("the ledger as a whole covers 'age' no longer" in w for w in made.warnings)
+    assert any("the ledger as a whole does not cover 'age'" in w for w in made.warnings)
     races = invariant("races exact", 'attributes = ["race"]')
     second.write_text(text(sexes, races, neighbours=within))
     assert any("the ledger as a whole protects nobody" in w for w in tb.plan(second).warnings)
@@ -381,11 +382,14 @@ def test_the_measurements_read_back(published: Path) -> None:
 
 
 def change(path: Path, column: str, change) -> None:
-    """Change a column of a Parquet file, and the checksums with it."""
+    """Change a column of a Parquet file, its CSV file where it has one, and the checksums."""
     table = pq.read_table(path)
     values = change(np.array(table[column].to_pylist()))
     table = table.set_column(table.column_names.index(column), column, [values.tolist()])
-    pq.write_table(table.cast(pq.read_schema(path)), path)
+    table = table.cast(pq.read_schema(path))
+    pq.write_table(table, path)
+    if path.with_suffix(".csv").exists():
+        pyarrow.csv.write_csv(table, path.with_suffix(".csv"))
     seal(next(parent for parent in path.parents if (parent / "SHA256SUMS").exists()))
 
 
@@ -434,6 +438,39 @@ def test_a_mark_that_hides_what_is_exact_is_found(copy: Path) -> None:
     assert tb.Release.read(copy).verify() == [
         "tables/exact young: obs_status does not follow from the measurements"
     ]
+
+
+def test_a_csv_file_that_says_something_else_is_found(copy: Path) -> None:
+    path = copy / "tables/exact total.csv"
+    lines = path.read_text().splitlines()
+    lines[-1] = lines[-1].replace(",", "1,", 1) if lines[-1][0].isdigit() else lines[-1] + "0"
+    path.write_text("\n".join(lines) + "\n")
+    seal(copy)
+    assert tb.Release.read(copy).verify() == [
+        "tables/exact total.csv: does not say what tables/exact total.parquet says"
+    ]
+    path.unlink()
+    seal(copy)
+    assert any("exact total.csv" in fault for fault in tb.Release.read(copy).verify())
+
+
+@pytest.mark.parametrize("how", ["left out", "reason", "amount"])
+def test_entries_of_the_ledger_that_say_something_else_are_found(copy: Path, how: str) -> None:
+    path = copy / "ledger.json"
+    entries = json.loads(path.read_text())
+    if how == "left out":
+        entries = [e for e in entries if e["kind"] != "disclosure"]
+    elif how == "reason":
+        next(e for e in entries if e["kind"] == "disclosure")["reason"] = "no reason at all"
+    else:
+        next(e for e in entries if e["kind"] == "charge")["loss"] = {"rho": "1/20000"}
+    path.write_text(json.dumps(entries))
+    seal(copy)
+    faults = tb.Release.read(copy).verify()
+    assert any("ledger.json" in fault for fault in faults)
+    assert any("hash" in fault for fault in faults) == (how != "left out")
+    assert any("disclosed" in fault for fault in faults) == (how != "amount")
+    assert any("charged" in fault for fault in faults) == (how == "amount")
 
 
 def test_an_exact_count_cannot_be_left_out(copy: Path) -> None:

@@ -226,6 +226,7 @@ def test_verify_names_what_was_altered(village: Path, damage: str) -> None:
             table.column_names.index("estimate"), "estimate", [table["estimate"].to_numpy() + 1]
         )
         pq.write_table(moved, out / "tables/some.parquet")
+        pyarrow.csv.write_csv(moved, out / "tables/some.csv")
         from tabulae.release import seal
 
         seal(out)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -276,6 +277,38 @@ def test_unequal_weights_cost_eight_times_as_much_in_the_null_space() -> None:
     assert plain.sensitivity("replace").power == 2
     assert cost / 2 > 8
     assert float(restricted.sensitivity("replace").power) == pytest.approx(cost, rel=1e-5)
+
+
+@pytest.mark.parametrize("neighbours", ["replace", WITHIN])
+def test_blocks_of_next_to_no_noise_do_not_hide_others(neighbours: str) -> None:
+    """Under replace the total is measured almost without noise; beside it, explicit least squares keeps its rows."""
+    exact, (_, off) = EXACT["crossed recodes"], projectors(EXACT["crossed recodes"])
+    wl = WORKLOADS["marginals"]
+    strategy = tb.select(wl, method="residual", neighbours=neighbours, invariants=exact)
+    m = tb.measure(np.arange(DOMAIN.size), strategy, tb.ZCDP("1/8"), neighbours=neighbours)
+    estimate = tb.estimate(m)
+    widths = estimate.half_widths(wl)
+    for table in wl.tables:
+        deviation = np.sqrt(estimate.variance(wl)[table.name])
+        assert np.isfinite(widths[table.name].values).all()
+        assert (widths[table.name].values <= 4 * deviation + 1).all()
+        left = table.operator(DOMAIN).dense() @ off
+        assert ((deviation > 0) == (np.abs(left).max(axis=1) > 1e-9)).all()
+
+
+@pytest.mark.parametrize("noise", ["gaussian", "laplace"])
+@pytest.mark.parametrize("name", ["two margins", "crossed recodes"])
+def test_never_worse_for_other_objectives_either(name: str, noise: str) -> None:
+    wl, exact = WORKLOADS["prefixes"], EXACT[name]
+    for objective in ("max", tb.Targets(rmse={"x": 3}, margin={"y": 4})):
+        options = {"noise": noise, "method": "marginals", "objective": objective}
+        with_them = tb.select(wl, invariants=exact, **options)  # type: ignore[arg-type]
+        without = replace(
+            tb.select(wl, **options),  # type: ignore[arg-type]
+            invariants=tuple(exact),
+        )
+        values = [restrict(wl, exact).value(s, objective, "add-remove") for s in (with_them, without)]
+        assert values[0] <= values[1] * (1 + 1e-9)
 
 
 def test_everything_exact_is_refused() -> None:

@@ -14,7 +14,8 @@ from .spread import Spread
 
 def gaussian_bound(spread: Spread, level: float) -> np.ndarray:
     """``h = tau sqrt(2 log(2 / alpha))`` with tau^2 the sub-Gaussian proxy of S."""
-    return spread.deviation * gaussian_factor(spread.laws, level)
+    factor = gaussian_factor(spread.laws, level)  # infinite where a law is nearly always 0
+    return np.where(spread.deviation > 0, factor, 0.0) * spread.deviation
 
 
 def gaussian_factor(laws: Sequence[NoiseLaw], level: float) -> float:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -30,6 +30,7 @@ from .minorant import gaussian_half_width, laplace_half_width
 from .spread import Spread
 
 EXACT, LIMIT, CONSERVATIVE = "exact", "limit", "conservative"
+_SURE = 1e-12  # probability with which noise that is called 0 may be something else
 _SLACK = 1 + 1e-9  # covers rounding in the coefficients, which are floats
 
 
@@ -58,6 +59,7 @@ def half_widths(
         return HalfWidths(widths * _SLACK, np.full(widths.shape, CONSERVATIVE, dtype="<U12"))
     if profile.blocks is not None:
         laws, steps = [laws[b] for b in profile.blocks], [steps[b] for b in profile.blocks]
+    profile, laws, steps, level = _without_quiet(profile, laws, steps, level)
     laplace = isinstance(laws[0], DiscreteLaplace)
     spread = Spread.of(profile, laws, steps)
     bound = laplace_bound if laplace else gaussian_bound
@@ -69,6 +71,24 @@ def half_widths(
     _improve(values, ways, _exact(profile, laws, steps, level, values), EXACT)
     every = slice(None) if profile.inverse is None else profile.inverse
     return HalfWidths((values * _SLACK)[every], ways[every])
+
+
+def _without_quiet(
+    profile: Profile, laws: Sequence[NoiseLaw], steps: Sequence[float], level: float
+) -> tuple[Profile, Sequence[NoiseLaw], Sequence[float], float]:
+    """The profile without blocks whose noise is all but surely 0, and the level that pays for leaving them out.
+
+    A block of c variables contributes nothing except with probability ``c P(X != 0)``. Laws that are nearly always 0
+    (what no neighbour changes is measured with such) fit none of the bounds, which would be far too wide for their sake.
+    """
+    chances = [float(c.max(initial=0)) * law.tail(0) for c, law in zip(profile.count, laws, strict=True)]
+    loud = [b for b, chance in enumerate(chances) if chance > _SURE]
+    if len(loud) in (0, len(laws)):
+        return profile, laws, steps, level
+    arrays = ("power2", "power4", "power6", "largest", "count")
+    kept = {name: getattr(profile, name)[loud] for name in arrays}
+    paid = level + sum(chance for b, chance in enumerate(chances) if b not in loud)
+    return replace(profile, **kept, blocks=None), [laws[b] for b in loud], [steps[b] for b in loud], paid
 
 
 def _improve(values: np.ndarray, ways: np.ndarray, candidate: np.ndarray, way: str) -> None:

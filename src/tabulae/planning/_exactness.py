@@ -216,12 +216,12 @@ def _left_by_all(together: Invariants, before: Sequence[str]) -> Iterator[str]:
     if not exact_pairs(together):
         yield (
             "with this release the ledger as a whole protects nobody: its exact counts, those of earlier releases "
-            "among them, tell any two different records apart"
+            "among them, tell any two different records apart; the run will be refused"
         )
     elif more := [name for name in _unprotected(together) if name not in before]:
         yield (
-            f"with this release the ledger as a whole covers {_listed(more)} no longer: its exact counts, those of "
-            "earlier releases among them, tell every category apart there"
+            f"with this release among them, the ledger as a whole does not cover {_listed(more)}: the exact counts of "
+            "all its releases tell every category apart there"
         )
 
 

@@ -31,6 +31,7 @@ from ..spec import Spec, read_spec
 from ..strategy import Strategy, read_strategy
 from ..tables import Domain, Invariants, Table, Workload, table_from_sql
 from . import folder as f
+from .agreement import csv_faults, ledger_faults
 from .sums import meets
 from .tables import EXACT, PublishedTable, publish, publish_exact
 
@@ -181,8 +182,9 @@ class Release:
     def verify(self) -> list[str]:
         """What is wrong with the folder: one sentence a fault, none if it is as it was published.
 
-        Checks every file against SHA256SUMS, every published number against the measurements, and the exact counts
-        against each other and against all sums of published numbers that they determine.
+        Checks every file against SHA256SUMS, every published number against the measurements, the exact counts
+        against each other and against all sums of published numbers that they determine, CSV against Parquet files,
+        and the ledger's entries against their hashes and the spec.
         """
         faults = f.check_sums(self.path)
         if faults:
@@ -190,9 +192,11 @@ class Release:
         measurement, exact = self.measurements[0], self.estimate.exact
         if exact is not None and (faults := _contradictions(exact, measurement.exact)):
             return faults
+        faults += ledger_faults(self.ledger, self.spec)
         workload = {table.name: table for table in self.spec.workload.tables}
         for fresh in self.published():
             stored = self.tables[fresh.name]
+            faults += csv_faults(self.path, fresh.name, stored)
             faults += _false_numbers(fresh, stored, self.estimate.precision)
             if exact is not None and fresh.name in workload:
                 estimates = stored["estimate"].to_numpy()

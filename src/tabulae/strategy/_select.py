@@ -156,29 +156,30 @@ def _select_restricted(
         best = _select(restriction.workload, method, restriction.objective(objective), given)
     except Unsupported as caught:
         refusal = caught
-    if best is not None and (objective != "total" or (best.certificate or 1.0) <= _PROVEN):
+    if best is not None and (1.0 if best.certificate is None else best.certificate) <= _PROVEN:
         return restriction.lift(best)
     other = _projected(restriction, method, objective, settings)
     if best is None:
         if other is None:
             assert refusal is not None
             raise refusal
-        return other[1]
-    if other is None or other[0] >= _reached(best):
-        return restriction.lift(best)
-    rmse, strategy = other
-    return replace(
-        strategy,
-        certificate=_gap(rmse, _lower(best, restriction.workload, given), restriction.workload),
-        lower=best.lower,
-        candidates=(*best.candidates, *strategy.candidates),
-    )
+        return other
+    lifted = restriction.lift(best)
+    if other is None:
+        return lifted
+    values = [restriction.value(s, objective, settings.neighbours) for s in (lifted, other)]
+    if values[1] >= values[0]:
+        return lifted
+    gap = best.certificate
+    if gap is not None:  # of the same bound
+        gap = max(0.0, (1 + gap) * values[1] / values[0] - 1)
+    return replace(other, certificate=gap, lower=best.lower, candidates=(*best.candidates, *other.candidates))
 
 
 def _projected(
     restriction: Restriction, method: str, objective: Objective, settings: Settings
-) -> tuple[float, Strategy] | None:
-    """The strategy for the whole workload under the invariants, and what it errs by; None where it cannot be had."""
+) -> Strategy | None:
+    """The strategy for the whole workload under the invariants; None where it cannot be had."""
     plain = replace(settings, neighbours=_unrestricted(settings.neighbours))
     try:
         chosen = _select(restriction.original, method, objective, plain)
@@ -187,7 +188,7 @@ def _projected(
     except (Unsupported, NotEstimable):
         return None
     scored = Candidate(f"{strategy.method}, projected", rmse, 0.0)
-    return rmse, replace(strategy, candidates=(scored,))
+    return replace(strategy, candidates=(scored,))
 
 
 def _halfway(settings: Settings) -> float | None:

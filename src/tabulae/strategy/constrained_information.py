@@ -20,7 +20,7 @@ import scipy.linalg
 from ..errors import Unsupported
 from ..linalg import Dense, LinearOperator, Product
 from ..tables import Invariants
-from .explicit_information import DenseInformation, joint_merges, representatives_of
+from .explicit_information import DenseInformation, joint_merges, representatives_of, whitening
 from .information import EXPLICIT, refuse_not_estimable
 from .restriction import over_merged
 from .strategy import Strategy
@@ -59,8 +59,7 @@ class ConstrainedInformation(DenseInformation):
         )[0]
         self._null = scipy.linalg.null_space(exact.astype(float), rcond=1e-11)
         split = [self._split(block) for block in strategy.blocks]
-        unit = max(variances)
-        shares = [math.sqrt(unit / v) for v in variances]
+        unit, shares = whitening(variances)
         whole = np.vstack([rows * share for (_, rows), share in zip(split, shares, strict=True)])
         left, singular, right = np.linalg.svd(whole @ self._null, full_matrices=False)
         kept = int(np.count_nonzero(singular > _DEPENDENT * max(singular[0], np.linalg.norm(whole, 2))))

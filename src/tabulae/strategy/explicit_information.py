@@ -31,6 +31,7 @@ _PRODUCT = 1e-10  # share of a product's squared norm that may be missing from t
 _WHOLE = 1e-12  # the same for a sum of products
 _DEPENDENT = 1e-12  # singular values below this share of the largest count as zero
 _BESIDE = 1e-9  # share of a table's norm that may lie outside the row space, by rounding
+_FAINT = 1e-12  # of the largest variance: smaller ones are taken for this
 _LARGEST = 2**27  # entries of a table over the reduced coordinates
 
 
@@ -65,6 +66,17 @@ def merged_cells(strategy: Strategy) -> int:
 def reduced_count(strategy: Strategy) -> int:
     """How many rows its blocks have once tall factors are reduced to their rank."""
     return sum(row_count(block.terms) for block in strategy.blocks)
+
+
+def whitening(variances: Sequence[float]) -> tuple[float, list[float]]:
+    """The largest variance, and what the rows of each block are multiplied by so that all have it.
+
+    A block a million times as precise as another would push the other below what floating point holds beside it. Its
+    variance is taken for larger than it is, then: least squares stays linear and unbiased under any weights, and what
+    it says of its own variance is an upper bound.
+    """
+    unit = max(variances)
+    return unit, [math.sqrt(unit / max(v, _FAINT * unit)) for v in variances]
 
 
 @dataclass(frozen=True)
@@ -152,9 +164,7 @@ class DenseInformation(_Explicit):
         self._merges = told_apart(strategy)
         self._chosen = [representatives_of(p) for p in self._merges]
         split = [self._split(block) for block in strategy.blocks]
-        # Whitened, relative to the largest variance: at absurd budgets the reciprocals would overflow.
-        unit = max(variances)
-        shares = [math.sqrt(unit / v) for v in variances]
+        unit, shares = whitening(variances)
         left, singular, right = np.linalg.svd(
             np.vstack([rows * share for (_, rows), share in zip(split, shares, strict=True)]),
             full_matrices=False,

@@ -22,6 +22,8 @@ from ..linalg import Dense, Kron, LinearOperator, Partition, Product
 from ..tables import Domain, Invariants, Table, Workload
 from .error import error_under
 from .explicit_information import joint_merges
+from .information import information
+from .left_open import LeftOpen
 from .loss import unit_rmse, unit_variances
 from .objective import Objective, Targets
 from .strategy import Block, Strategy
@@ -68,6 +70,29 @@ class Restriction:
             return unit_rmse(strategy, self.workload, neighbours)
         error = error_under(strategy, self.original, unit_variances(strategy, neighbours))
         return math.sqrt(error.tse / self.workload.queries)
+
+    def value(self, strategy: Strategy, objective: Objective, neighbours: str) -> float:
+        """What a strategy over the original domain reaches of an objective, at unit noise; less is better.
+
+        The total squared error, the largest weighted variance, or the largest ratio of squared error to what a
+        target allows.
+        """
+        variances = unit_variances(strategy, neighbours)
+        if objective == "total":
+            if self.merges is None:
+                return information(strategy, variances).total(self.workload)
+            return error_under(strategy, self.original, variances).tse
+        info = information(strategy, variances)
+        found = {t: LeftOpen.of(strategy, t).variance(info) for t in self.original.tables}
+        if not isinstance(objective, Targets):
+            return max(float(t.weight) ** 2 * float(v.max(initial=0.0)) for t, v in found.items())
+        ratios = [0.0]
+        for table, variance in found.items():
+            allowed = objective.squared(table.name)
+            if allowed is not None:
+                worst = variance.max(initial=0.0) if table.name in objective.margin else variance.mean()
+                ratios.append(float(worst) / allowed)
+        return max(ratios)
 
     def groups(self, groups: tuple[tuple[str, ...], ...] | None) -> tuple[tuple[str, ...], ...] | None:
         """The same groups of tables, without those that are exact."""

@@ -54,22 +54,26 @@ def corner_axis(groupings: Sequence[np.ndarray], n: int) -> CornerAxis:
     if not levels or len(np.unique(levels[-1])) < n:
         levels.append(np.arange(n))
     rows: list[np.ndarray] = []
-    atoms: list[int] = []
+    sizes: list[np.ndarray] = []
+    atoms: list[np.ndarray] = []
     for level, labels in enumerate(levels):
-        parents = np.zeros(n, dtype=np.int64) if level == 0 else levels[level - 1]
-        last = {} if level == 0 else {int(p): int(c) for p, c in zip(parents, labels, strict=True)}
-        for group in range(int(labels.max()) + 1):
-            cells = np.flatnonzero(labels == group)
-            if level and last[int(parents[cells[0]])] == group:
-                continue
-            rows.append(cells)
-            atoms.append(level)
-    lengths = np.array([len(cells) for cells in rows])
+        own = np.ones(int(labels.max()) + 1, dtype=bool)
+        if level:
+            last = np.zeros(int(levels[level - 1].max()) + 1, dtype=np.int64)
+            last[levels[level - 1]] = (
+                labels  # what stays is the group that the last cell of each parent is in
+            )
+            own[last] = False
+        order = np.argsort(labels, kind="stable")
+        rows.append(order[own[labels[order]]])
+        sizes.append(np.bincount(labels)[own])
+        atoms.append(np.full(len(sizes[-1]), level))
+    counts = np.concatenate(sizes)
     forward = sparse.csr_array(
-        (np.ones(lengths.sum(), dtype=np.int64), (np.repeat(np.arange(n), lengths), np.concatenate(rows))),
+        (np.ones(counts.sum(), dtype=np.int64), (np.repeat(np.arange(n), counts), np.concatenate(rows))),
         shape=(n, n),
     )
-    return CornerAxis(tuple(levels), np.array(atoms), forward, _backward(levels, n))
+    return CornerAxis(tuple(levels), np.concatenate(atoms), forward, _backward(levels, n))
 
 
 def _backward(levels: Sequence[np.ndarray], n: int) -> sparse.csr_array:

@@ -156,6 +156,8 @@ class Invariants:
     def check_values(self, values: Values) -> None:
         """Raise :class:`~tabulae.errors.InvalidArgument` for values that contradict each other, naming the rows."""
         for row, others in self.contradictions(values):
+            if not others:
+                raise InvalidArgument(f"no whole counts have the exact value given for {self.row_name(row)}")
             against = ", ".join(self.row_name(other) for other in others[:4])
             raise InvalidArgument(
                 f"the exact counts contradict each other: {self.row_name(row)} cannot stand beside {against}"
