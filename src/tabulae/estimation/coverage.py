@@ -79,7 +79,7 @@ def _without_quiet(
     """The profile without blocks whose noise is all but surely 0, and the level that pays for leaving them out.
 
     A block of c variables contributes nothing except with probability ``c P(X != 0)``. Laws that are nearly always 0
-    (what no neighbour changes is measured with such) fit none of the bounds, which would be far too wide for their sake.
+    (what no neighbour changes is measured with such) fit none of the bounds: these would be far too wide.
     """
     chances = [float(c.max(initial=0)) * law.tail(0) for c, law in zip(profile.count, laws, strict=True)]
     loud = [b for b, chance in enumerate(chances) if chance > _SURE]

@@ -137,11 +137,8 @@ def _stacked(
             others = tuple(key for key in keys if key is not None)
             loose.setdefault((open_axes[0], others), []).append(index)
     for (axis, others), together in loose.items():
-        alike = [
-            members[0]
-            for members, _, _, keys in found
-            if len(members) == 1 and keys[:axis] + keys[axis + 1 :] == others
-        ]
+        single = [(members, keys) for members, stacked, _, keys in found if stacked is None]
+        alike = [i for members, keys in single for i in members if keys[:axis] + keys[axis + 1 :] == others]
         joined = tuple(sorted([*together, *alike]))
         if any(
             products[i][:axis] + products[i][axis + 1 :]
@@ -153,7 +150,7 @@ def _stacked(
         key = _partition_of(stack)
         if key is None:
             return None
-        found = [entry for entry in found if len(entry[0]) > 1 or entry[0][0] not in alike]
+        found = [entry for entry in found if entry[1] is not None or not set(entry[0]) & set(alike)]
         factors = products[joined[0]]
         found.append(
             (
