@@ -45,6 +45,7 @@ FAMILIES: dict[str, tuple[str, ...]] = {
 METHODS: tuple[str, ...] = (*SINGLE, *FAMILIES)
 
 _PROVEN = 1e-7  # relative gap to a proven bound at which no other method is worth a try
+_SETTLED = 1e-4  # the same for the strategy that was chosen without the invariants, which takes long to score
 
 
 def select(
@@ -76,7 +77,8 @@ def select(
             HDMM's operators) or "auto" (best of all that finish).
         neighbours: "add-remove", "replace" or "replace-within-invariants"; sensitivities follow it.
         invariants: tables that are published exactly; the strategy is chosen for what they leave open, the workload
-            restricted to the null space of their matrices, and never errs more than the one chosen without them.
+            restricted to the null space of their matrices. It never errs more than the one chosen without them and
+            projected (within a proven relative gap of 1e-4, and of what a time limit allows).
         objective: "total" (weighted squared error), "max" (the largest variance of a query, times its table's
             squared weight), or :class:`Targets` (what meets all of them at the smallest budget).
         time_limit: seconds after which no further method is started; those that run stop early.
@@ -156,7 +158,7 @@ def _select_restricted(
         best = _select(restriction.workload, method, restriction.objective(objective), given)
     except Unsupported as caught:
         refusal = caught
-    if best is not None and (1.0 if best.certificate is None else best.certificate) <= _PROVEN:
+    if best is not None and (1.0 if best.certificate is None else best.certificate) <= _SETTLED:
         return restriction.lift(best)
     other = _projected(restriction, method, objective, settings)
     if best is None:
