@@ -213,7 +213,7 @@ def _warnings(
 
 def _left_by_all(together: Invariants, before: Sequence[str]) -> Iterator[str]:
     """What the promise of the ledger as a whole leaves out: neighbours agree on every count disclosed from it."""
-    if not exact_pairs(together):
+    if has_neighbours(together) is False:
         yield (
             "with this release the ledger as a whole protects nobody: its exact counts, those of earlier releases "
             "among them, tell any two different records apart; the run will be refused"
@@ -333,16 +333,6 @@ def _redundant(invariants: Invariants) -> Iterator[str]:
                 f"{table.name!r} follows from {_listed(t.name for t in others)}: it makes nothing exact that is not so "
                 "already"
             )
-
-
-def exact_pairs(invariants: Invariants) -> bool:
-    """Whether some record may be replaced by a different one while every exact count stays; True where not known."""
-    merged, merges = Workload(invariants.domain, invariants.tables).merge()
-    if any(part.shape[0] < part.shape[1] for part in merges):
-        return True
-    if invariants.structure == "product":
-        return False
-    return merged.domain.size > _EXPLICIT or int(_classes(merged).max()) + 1 < merged.domain.size
 
 
 def _classes(merged: Workload) -> np.ndarray:

@@ -19,9 +19,17 @@ from ..errors import InvalidArgument, LedgerError, Problem, ReleaseError, SpecEr
 from ..estimation import smallest_budget
 from ..privacy import Ledger, PrivacyLoss
 from ..spec import Spec, read_spec
-from ..strategy import ExpectedError, Strategy, Targets, describe_strategy, read_strategy, select
+from ..strategy import (
+    ExpectedError,
+    Strategy,
+    Targets,
+    describe_strategy,
+    has_neighbours,
+    read_strategy,
+    select,
+)
 from ..tables import Invariants
-from ._exactness import WITHIN, Earlier, Exactness, exact_pairs, exactness
+from ._exactness import WITHIN, Earlier, Exactness, exactness
 from .table_errors import LEVEL, TableError, error_bound, left_to_measure, strategy_errors, table_errors
 
 MOST_ANSWERS = 50_000_000
@@ -188,7 +196,7 @@ def _invariants(spec: Spec) -> Invariants | None:
             "the exact counts determine every table: nothing would be left to protect by noise, and nothing would be "
             "released under a guarantee. Make fewer counts exact, or ask for more detailed tables",
         )
-    if spec.neighbours == WITHIN and not exact_pairs(exact):
+    if spec.neighbours == WITHIN and has_neighbours(exact) is False:
         raise _mistake(
             spec,
             "privacy.neighbours",
