@@ -294,6 +294,7 @@ def test_blocks_of_next_to_no_noise_do_not_hide_others(neighbours: str) -> None:
         deviation = np.sqrt(estimate.variance(wl)[table.name])
         assert np.isfinite(widths[table.name].values).all()
         assert (widths[table.name].values <= 4 * deviation + 1).all()
+        assert (widths[table.name].values >= 1.9 * deviation - 1e-9).all()  # 95 % of a normal law is 1.96
         left = table.operator(DOMAIN).dense() @ off
         assert ((deviation > 0) == (np.abs(left).max(axis=1) > 1e-9)).all()
 
