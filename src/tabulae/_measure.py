@@ -94,15 +94,8 @@ def measure(
     truth = [_checked(counts.answer(block.query), block.name) for block in strategy.blocks]
     charge = None
     if ledger is not None:
-        digest = digest or _digest(strategy, counts, stability)
-        charge = ledger.charge(
-            budget,
-            neighbours=neighbours,
-            unit=unit or ledger.unit,
-            title=title,
-            digest=digest,
-            disclosures=disclosures,
-        )
+        paid = digest or _digest(strategy, counts, stability)
+        charge = ledger.charge(budget, neighbours, unit or ledger.unit, title, paid, disclosures)
     exact = tuple(_checked(counts.answer(t.operator(strategy.domain)), t.name) for t in strategy.invariants)
     values = [_noisy(answer, law, source) for answer, law in zip(truth, laws, strict=True)]
     return Measurement(

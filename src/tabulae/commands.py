@@ -23,7 +23,7 @@ from .demo import write_demo
 from .errors import ReleaseError
 from .planning import Exactness, Plan, TableError
 from .planning import plan as make_plan
-from .privacy import Ledger
+from .privacy import WITHIN, Ledger
 from .release import Release
 from .spec import Spec, read_spec
 
@@ -190,7 +190,7 @@ def _print_reach(console: Console, spec: Spec) -> None:
     if not spec.invariants:
         return
     words = "It covers what the exact counts leave open, and nothing that they determine."
-    if spec.neighbours == "replace-within-invariants":
+    if spec.neighbours == WITHIN:
         words = f"It covers replacing one {spec.unit} by another only where every exact count stays as it is."
     console.print(f"          {words}", markup=False)
 
@@ -418,7 +418,7 @@ def ledger_show(path: Path, json: bool) -> None:
             exact.add_row(str(charge.sequence), *map(Text, words))
         console.print(exact)
         words = "Together they may determine more than any one of them says."
-        if ledger.neighbours == "replace-within-invariants":
+        if ledger.neighbours == WITHIN:
             words += f" The losses are for one {ledger.unit} replaced such that none of these counts changes."
         console.print(words, markup=False)
     console.print(f"head {ledger.head}", markup=False)

@@ -12,7 +12,7 @@ import numpy as np
 
 from ..errors import InvalidArgument
 from ..planning import Plan, plan
-from ..privacy import SystemSource
+from ..privacy import WITHIN, SystemSource
 from ..spec import Spec
 from .check import Check, guarded
 from .derived import derived_checks
@@ -127,7 +127,7 @@ def _neighbours(replay: Replay) -> tuple[People, People]:
     base, groups = replay.base, replay.worst_groups
     if replay.plan.spec.neighbours == "add-remove":
         return base.without(base.count - 1), base
-    if replay.plan.spec.neighbours == "replace-within-invariants":
+    if replay.plan.spec.neighbours == WITHIN:
         return next(replay.within())
     last = base.without(base.count - 1)
     second = groups[1] if len(groups) == 2 else replay.stage.layout.random(replay.rng, replay.rows)

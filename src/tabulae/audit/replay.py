@@ -12,6 +12,7 @@ import numpy as np
 from .. import pipeline
 from ..measurement import Measurement
 from ..planning import Plan
+from ..privacy import WITHIN
 from ..release import publish
 from ..strategy import strategy_digest
 from .check import Check, guarded
@@ -151,7 +152,7 @@ class Replay:
     def _kinds(self) -> dict[str, Callable[[], Iterator[tuple[People, People]]]]:
         if self.plan.spec.neighbours == "replace":
             return {"replace": self._replacements}
-        if self.plan.spec.neighbours == "replace-within-invariants":
+        if self.plan.spec.neighbours == WITHIN:
             return {"replace": self.within}
         return {"remove": self._removals, "add": self._additions}
 
@@ -216,7 +217,7 @@ class Replay:
     @property
     def _bound_by_exact(self) -> bool:
         """Whether neighbours agree on every exact count."""
-        return self.plan.spec.neighbours == "replace-within-invariants"
+        return self.plan.spec.neighbours == WITHIN
 
     def _moved(self, one: Run, other: Run) -> Fraction:
         """The largest change of a round, as a share of its declared sensitivity (both to the power p)."""

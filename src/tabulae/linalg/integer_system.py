@@ -85,16 +85,6 @@ class IntegerSystem:
         """The rank of L."""
         return len(self._echelon.kept)
 
-    @property
-    def fixed_columns(self) -> np.ndarray:
-        """The columns j whose ``z_j`` every real solution has alike: unit vectors in the row space of L.
-
-        >>> IntegerSystem(np.array([[1, 1, 0], [1, 1, 1]])).fixed_columns.tolist()
-        [2]
-        """
-        alone = np.count_nonzero(self._echelon.reduced, axis=1) == 1
-        return np.sort(np.array(self._echelon.pivots, dtype=np.intp)[alone])
-
     @cached_property
     def dependent(self) -> tuple[Relation, ...]:
         """Every row that earlier rows determine, with how: in terms of kept rows, in the order of rows."""

@@ -9,7 +9,7 @@ from fractions import Fraction
 
 from ..errors import InvalidArgument, NotEstimable, Unsupported
 from ..estimation import table_half_widths, within
-from ..privacy import calibrate, law_type
+from ..privacy import WITHIN, calibrate, law_type
 from ..spec import Spec
 from ..strategy import (
     ExpectedError,
@@ -134,7 +134,7 @@ def error_bound(spec: Spec, workload: Workload) -> float | None:
         invariants = Invariants(spec.domain, [given.table for given in spec.invariants])
         if not left_to_measure(workload, invariants):
             return 0.0
-        if spec.neighbours == "replace-within-invariants":
+        if spec.neighbours == WITHIN:
             return None
         restricted = restrict(workload, invariants.tables).workload
         share = math.sqrt(restricted.queries / workload.queries)

@@ -4,6 +4,7 @@ from tabulae.privacy import noise
 from tabulae.privacy.calibrate import calibrate, law_type
 from tabulae.privacy.composition import Composed, generalised_parallel, group, parallel, sequential
 from tabulae.privacy.definitions import (
+    WITHIN,
     ZCDP,
     ApproxDP,
     Exact,
@@ -25,6 +26,7 @@ from tabulae.privacy.targets import budget_for_margin
 
 __all__ = [
     "RDP",
+    "WITHIN",
     "ZCDP",
     "ApproxDP",
     "Charge",

@@ -25,6 +25,9 @@ Exact = Fraction | int | str | float
 Neighbours = Literal["add-remove", "replace", "replace-within-invariants"]
 """What two data sets that must look alike differ by; see ``check_neighbours``."""
 
+WITHIN: Neighbours = "replace-within-invariants"
+"""Neighbours that agree on every count that is disclosed exactly."""
+
 ABSURD = 10**30
 _NUMBER = re.compile(r"[+-]?(\d+/\d+|(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,3})?)")
 _LONGEST = 1000

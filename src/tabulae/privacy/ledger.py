@@ -22,7 +22,7 @@ from typing import Any
 from tabulae.errors import BudgetRefused, InvalidArgument, LedgerError
 from tabulae.privacy import store
 from tabulae.privacy.chain import START, Row, altered, link, verify
-from tabulae.privacy.definitions import Exact, PrivacyLoss, check_neighbours
+from tabulae.privacy.definitions import WITHIN, Exact, PrivacyLoss, check_neighbours
 from tabulae.privacy.disclosure import Disclosure
 from tabulae.privacy.history import (
     OUTCOMES,
@@ -413,7 +413,7 @@ class Ledger:
                 raise InvalidArgument(
                     f"disclosures holds a {type(disclosure).__name__}: give Disclosure objects"
                 )
-        if self.neighbours == "replace-within-invariants" and not disclosures:
+        if self.neighbours == WITHIN and not disclosures:
             raise InvalidArgument(
                 f"the ledger {self.path} promises that one {self.unit} replaced within the invariants does not show, "
                 "and this release has none: state its exact counts, or use a ledger of neighbours 'replace'"

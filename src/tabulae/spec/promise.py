@@ -7,7 +7,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Literal
 
-from ..privacy import ZCDP, ApproxDP, Neighbours, PrivacyLoss, PureDP, exact
+from ..privacy import WITHIN, ZCDP, ApproxDP, Neighbours, PrivacyLoss, PureDP, exact
 from .problems import Problems, listed, nearest, shown
 from .sections import NOT_YET, Document
 from .shape import TARGETS, MethodSection, PrivacySection
@@ -88,7 +88,7 @@ def read_promise(document: Document, base: Path, problems: Problems) -> Promise 
     if section.definition == "pure" and section.delta is not None:
         remedy = 'remove it, or write definition = "approx"'
         problems.add(("privacy", "delta"), f'has no meaning under definition = "pure": {remedy}')
-    if section.neighbours == "replace-within-invariants":
+    if section.neighbours == WITHIN:
         _check_within(document, problems)
     loss = _loss(section)
     if loss is None:

@@ -19,6 +19,7 @@ import numpy as np
 
 from ..errors import InvalidArgument, Unsupported
 from ..linalg import Dense, Kron, LinearOperator, Partition, Product
+from ..linalg.merge import representatives
 from ..tables import Domain, Invariants, Table, Workload
 from .error import error_under
 from .explicit_information import joint_merges
@@ -27,6 +28,7 @@ from .left_open import LeftOpen
 from .loss import unit_rmse, unit_variances
 from .objective import Objective, Targets
 from .strategy import Block, Strategy
+from .within import written_out
 
 _GRID = 20  # bits of the largest entry of a matrix that is rounded
 
@@ -223,15 +225,7 @@ def _flattened(workload: Workload, invariants: Invariants) -> Restriction:
 
 def over_merged(operator: LinearOperator, merges: Sequence[Partition]) -> np.ndarray:
     """A matrix that is constant on merged cells, one column for each of them, (m x n)."""
-    from ..linalg import Sum
-
-    if isinstance(operator, Sum):
-        return sum(c * over_merged(op, merges) for c, op in operator.terms)  # type: ignore[return-value]
-    assert isinstance(operator, Kron)
-    whole = np.ones((1, 1), dtype=np.int64)
-    for factor, merge in zip(operator.ops, merges, strict=True):
-        whole = np.kron(whole, factor.columns(np.unique(merge.classes, return_index=True)[1]))
-    return whole
+    return written_out(operator, [representatives(merge.classes) for merge in merges])
 
 
 def _over_cells(query: LinearOperator, carry: Kron) -> LinearOperator:

@@ -6,6 +6,7 @@ from fractions import Fraction
 
 from ..errors import InvalidArgument, Unsupported
 from ..linalg import Sensitivity
+from ..privacy import WITHIN
 
 
 def check_stability(stability: int) -> int:
@@ -57,7 +58,7 @@ def of_units(
     >>> of_units(one, one, 2, "add-remove", 3).power
     Fraction(9, 1)
     """
-    if neighbours == "replace-within-invariants":
+    if neighbours == WITHIN:
         raise Unsupported(
             "several rows of a unit may change together and leave the invariants as they are although no single change "
             'does, so that no bound follows under "replace-within-invariants": count one row of each unit, or promise '

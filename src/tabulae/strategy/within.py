@@ -32,11 +32,9 @@ from ..linalg import (
     Sum,
     weighted_sensitivity,
 )
-from ..linalg.merge import joint_classes, merge_columns
+from ..linalg.merge import joint_classes, merge_columns, representatives
+from ..privacy import WITHIN
 from ..tables import Domain, Invariants
-
-WITHIN = "replace-within-invariants"
-"""Neighbours that agree on all invariants."""
 
 _CELLS = 4096
 _ENTRIES = 2**27
@@ -124,7 +122,7 @@ def has_neighbours(invariants: Invariants) -> bool | None:
     if domain.size > _CELLS:
         return None
     chosen = [np.arange(n) for n in domain.shape]
-    labels = joint_classes([_labels_of(_dense(t.operator(domain), chosen)) for t in invariants.tables])
+    labels = joint_classes([_labels_of(written_out(t.operator(domain), chosen)) for t in invariants.tables])
     return len(np.unique(labels)) < domain.size
 
 
@@ -153,12 +151,12 @@ def _listed(blocks: Weighted, domain: Domain, invariants: Invariants) -> _Parts 
         return None
     if any(_largest(op) >= _WHOLE for op, _ in blocks):
         return None
-    chosen = [np.unique(part.classes, return_index=True)[1] for part in merges]
-    labels = joint_classes([_labels_of(_dense(t.operator(domain), chosen)) for t in invariants.tables])
+    chosen = [representatives(part.classes) for part in merges]
+    labels = joint_classes([_labels_of(written_out(t.operator(domain), chosen)) for t in invariants.tables])
     sizes = np.ones(1)
     for part in merges:
         sizes = np.multiply.outer(sizes, part.sizes).ravel()
-    dense = [(_dense(op, chosen), weight) for op, weight in blocks]
+    dense = [(written_out(op, chosen), weight) for op, weight in blocks]
     count = int(labels.max()) + 1
     classes: list[Weighted] = [
         [(Dense(matrix[:, labels == label]), weight) for matrix, weight in dense] for label in range(count)
@@ -179,9 +177,10 @@ def _largest(operator: LinearOperator) -> int:
     )
 
 
-def _dense(operator: LinearOperator, chosen: Sequence[np.ndarray]) -> np.ndarray:
+def written_out(operator: LinearOperator, chosen: Sequence[np.ndarray]) -> np.ndarray:
+    """The columns of a sum of products at the combinations of chosen categories, one set an attribute."""
     if isinstance(operator, Product):
-        return np.asarray(operator.left @ _dense(operator.right, chosen))
+        return np.asarray(operator.left @ written_out(operator.right, chosen))
     total: np.ndarray | int = 0
     for coefficient, factors in _terms(operator):
         whole = np.full((1, 1), coefficient, dtype=np.int64)

@@ -16,7 +16,7 @@ from itertools import pairwise
 import numpy as np
 from scipy import sparse
 
-from tabulae.linalg.merge import joint_classes, renumber
+from tabulae.linalg.merge import joint_classes, renumber, representatives
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +44,7 @@ class CornerAxis:
     def group_forward(self, level: int) -> sparse.csr_array:
         """Coordinates up to ``level`` from the sums of its groups, in the order of :meth:`below`."""
         labels = self.groupings[level]
-        first = np.unique(labels, return_index=True)[1]
+        first = representatives(labels)
         return sparse.csr_array(self.forward[self.below(level)][:, first])
 
 
@@ -85,7 +85,7 @@ def _backward(levels: Sequence[np.ndarray], n: int) -> sparse.csr_array:
     start = count
     for coarse, fine in pairwise(levels):
         groups = int(fine.max()) + 1
-        first = np.unique(fine, return_index=True)[1]
+        first = representatives(fine)
         parent = coarse[first]
         last = np.zeros(int(parent.max()) + 1, dtype=np.int64)
         last[coarse] = (

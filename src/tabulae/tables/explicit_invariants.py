@@ -77,26 +77,9 @@ class ExplicitInvariants:
         """The dimension of R: how many independent counts are exact."""
         return self._system.rank
 
-    @cached_property
-    def dependent(self) -> tuple[int, ...]:
-        """The rows that earlier rows determine."""
-        return tuple(relation.row for relation in self._system.dependent)
-
     def contradictions(self, values: Values) -> tuple[tuple[int, tuple[int, ...]], ...]:
         """Rows whose values earlier rows make another number, and those rows; () where some real x has ``C x = c``."""
         return self._system.contradictions(_joined(values))
-
-    def determined_cells(self) -> np.ndarray:
-        """The single cells of the domain whose counts the exact tables determine, by number.
-
-        >>> from tabulae.linalg import Dense
-        >>> exact = ExplicitInvariants(Domain({"a": 3}), [Table("t", {"a": Dense([[1, 1, 1], [1, 1, 0]])})])
-        >>> exact.determined_cells().tolist()
-        [2]
-        """
-        fixed = self._system.fixed_columns
-        alone = fixed[self._cells.sizes[fixed] == 1]
-        return np.flatnonzero(np.isin(self._cells.classes, alone))
 
     # a table asked about ------------------------------------------------------------------------------
     def _of(self, table: Table) -> _Asked:
@@ -113,16 +96,6 @@ class ExplicitInvariants:
     def determined(self, table: Table) -> np.ndarray:
         """Which rows of W lie in R, exactly: their counts are known, (m,) bool."""
         return self._of(table).relations.determined
-
-    def freedom(self, table: Table) -> int:
-        """The rank of ``W Pi_N``: how many of the table's counts are free once the exact ones are known.
-
-        >>> from tabulae.linalg import Identity
-        >>> exact = ExplicitInvariants(Domain({"a": 2}), [Table("total", {})])
-        >>> exact.freedom(Table("a", {"a": Identity(2)}))
-        1
-        """
-        return self._of(table).relations.free
 
     def restricted(self, table: Table) -> Restricted:
         """``W Pi_N`` in floating point (divisor 1); rows in R are exactly zero, and None stands for nothing else."""

@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from tabulae.errors import InvalidArgument, Unsupported
-from tabulae.linalg import LinearOperator, Partition, Stack
+from tabulae.linalg import Partition
 
 from .domain import Domain
 from .explicit_invariants import ExplicitInvariants
@@ -88,11 +88,6 @@ class Invariants:
     def rank(self) -> int:
         """How many of them are independent: the dimension of R."""
         return self._whole.rank
-
-    @cached_property
-    def operator(self) -> LinearOperator:
-        """C, (rows x cells)."""
-        return Stack([table.operator(self.domain) for table in self.tables])
 
     @property
     def finest(self) -> tuple[Partition, ...] | None:

@@ -15,7 +15,7 @@ from itertools import pairwise
 import numpy as np
 
 from tabulae.linalg import LinearOperator, Partition, Stack
-from tabulae.linalg.merge import joint_classes
+from tabulae.linalg.merge import joint_classes, representatives
 
 from .domain import Domain
 from .table import Table
@@ -90,7 +90,7 @@ def _partition_of(factor: LinearOperator) -> bytes | None:
     count = int(classes.max()) + 1
     if not factor.integer or not np.all(np.asarray(factor.column_norms(1)) > 0):
         return None
-    first = np.unique(classes, return_index=True)[1]
+    first = representatives(classes)
     if isinstance(factor, Partition) or count == 1:
         return classes.astype(np.int64).tobytes()
     if max(count, factor.shape[0] // 64) > _LARGEST_RANK or factor.shape[0] < count:

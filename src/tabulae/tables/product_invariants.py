@@ -20,6 +20,7 @@ import numpy as np
 
 from tabulae.errors import Unsupported
 from tabulae.linalg import Dense, Identity, Kron, LinearOperator, Partition
+from tabulae.linalg.merge import representatives
 
 from .boxes import Interval, between, boxes
 from .domain import Domain
@@ -192,7 +193,7 @@ class ProductInvariants:
         if partition.shape[0] == partition.shape[1]:
             return factor
         if refines(partition.classes, factor.column_classes()):
-            return Dense(factor.columns(np.unique(partition.classes, return_index=True)[1]))
+            return Dense(factor.columns(representatives(partition.classes)))
         return Dense(np.asarray(factor @ partition.T.dense(), dtype=float) / partition.sizes)
 
     def _sums(self, values: Values) -> dict[Level, np.ndarray]:
@@ -319,7 +320,7 @@ class ProductInvariants:
 
 def _over_classes(factor: LinearOperator, partition: Partition) -> np.ndarray:
     """A factor that is constant on the classes as a small matrix of whole numbers, one column a class."""
-    return np.asarray(factor.columns(np.unique(partition.classes, return_index=True)[1]))
+    return np.asarray(factor.columns(representatives(partition.classes)))
 
 
 def _solved(matrix: np.ndarray, values: np.ndarray, axis: int) -> np.ndarray:
@@ -361,4 +362,4 @@ def _labels_between(fine: Partition, coarse: Partition) -> np.ndarray:
 
 def _map(fine: np.ndarray, coarse: np.ndarray) -> np.ndarray:
     """The coarse label of each fine class, in the order of the fine labels."""
-    return coarse[np.unique(fine, return_index=True)[1]]
+    return coarse[representatives(fine)]

@@ -9,10 +9,7 @@ from tabulae.linalg import LinearOperator
 
 @dataclass(frozen=True)
 class Restricted:
-    """``operator = divisor * W Pi_N`` over the domain (m x N), None where every row of W is exact.
-
-    ``table`` holds the same as signed products where there are such, for methods that work attribute by attribute.
-    """
+    """``operator = divisor * W Pi_N`` over the domain (m x N), None where every row of W is exact."""
 
     operator: LinearOperator | None
     divisor: int

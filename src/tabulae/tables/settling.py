@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tabulae.linalg import LinearOperator, Partition, Total
+from tabulae.linalg.merge import representatives
 
 from .corner import CornerAxis, along_axes, coarser, corner_axis
 from .domain import Domain
@@ -26,7 +27,7 @@ class _Axis:
 
     def label(self, partition: Partition, depth: int) -> np.ndarray:
         """The group of each class of a partition that is at least as fine."""
-        first = np.unique(partition.classes, return_index=True)[1]
+        first = representatives(partition.classes)
         return self.corner.groupings[depth][self.row_of[first]]
 
 
@@ -91,7 +92,7 @@ def _axis_of(factor: LinearOperator, chain: Sequence[Partition]) -> _Axis | None
     if row_of_cell is None:
         return None
     rows, row_of = np.unique(row_of_cell, return_inverse=True)
-    first = np.unique(row_of, return_index=True)[1]
+    first = representatives(row_of)
     groupings: list[np.ndarray] = []
     depths: list[int] = []
     for partition in chain:
