@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from .counts import Counts
     from .errors import TabulaeError
     from .estimation import Estimate, estimate, smallest_budget
+    from .geography import Spine
     from .linalg import (
         AllRange,
         Dense,
@@ -51,6 +52,7 @@ _HOME = {
     "counts": ["Counts"],
     "errors": ["TabulaeError"],
     "estimation": ["Estimate", "estimate", "smallest_budget"],
+    "geography": ["Spine"],
     "linalg": [
         "AllRange",
         "Dense",
@@ -99,6 +101,7 @@ __all__ = [
     "Release",
     "Scaled",
     "Sparse",
+    "Spine",
     "Stack",
     "Strategy",
     "Table",

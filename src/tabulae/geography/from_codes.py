@@ -1,0 +1,158 @@
+"""A hierarchy from columns of codes: one row a leaf, one column a level."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..errors import InvalidArgument
+from .hierarchy import Hierarchy
+
+ROOT = "root"
+
+
+def is_missing(code: object) -> bool:
+    """Whether a code says that there is none: None, empty text or NaN."""
+    return code is None or code == "" or code != code
+
+
+def code_column(values: Sequence[Any] | np.ndarray, name: str) -> np.ndarray:
+    """Codes as text, shape (rows,), None where there is none.
+
+    Raises:
+        InvalidArgument: a code that is neither text nor a whole number.
+    """
+    given = np.asarray(values, object).tolist() if hasattr(values, "__array__") else list(values)
+    column = np.empty(len(given), object)
+    for row, value in enumerate(given):
+        if is_missing(value):
+            continue
+        if isinstance(value, bool) or not isinstance(value, str | int | np.integer):
+            raise InvalidArgument(
+                f"{name}, row {row + 1}: {value!r} is no code. Codes are text ('01001') or whole numbers; a column "
+                "read as floating point has lost its leading zeros: read it as text"
+            )
+        column[row] = str(value)
+    return column
+
+
+def from_columns(codes: Mapping[str, Sequence[Any] | np.ndarray], levels: Sequence[str]) -> Hierarchy:
+    """The hierarchy whose leaves are the rows; see ``Spine.from_codes``."""
+    columns = _columns(codes, levels)
+    labels, names = _labels(columns, levels)
+    for level in range(1, len(levels)):
+        _check_nested(labels[level - 1 : level + 1], levels[level - 1 : level + 1], names)
+    _check_leaves(labels[-1], names, levels[-1])
+    top, last = labels[0], labels[-1]
+    if last.size == 1:
+        raise InvalidArgument(
+            "a spine with one leaf has no geography in it: nothing lies beside the whole. Leave the geography out, "
+            "or give one row for each leaf"
+        )
+    above = zip(labels[:-1], levels, strict=False)
+    found = [*(_units(label, names, level) for label, level in above), (np.arange(last.size), names[last])]
+    units, unit_codes = ([pair[i] for pair in found] for i in (0, 1))
+    named = list(levels)
+    if np.any(top != top[0]) or len(levels) == 1:
+        if ROOT in levels:
+            raise InvalidArgument(
+                f"the first level, {levels[0]!r}, has several units, so a level {ROOT!r} is added above it, and "
+                f"{ROOT!r} is already the name of a level: choose another"
+            )
+        named.insert(0, ROOT)
+        units.insert(0, np.zeros(last.size, np.int64))
+        unit_codes.insert(0, np.array([ROOT], object))
+    return Hierarchy(tuple(named), tuple(unit_codes), tuple(units))
+
+
+def _columns(codes: Mapping[str, Sequence[Any] | np.ndarray], levels: Sequence[str]) -> list[np.ndarray]:
+    if isinstance(levels, str) or not levels:
+        raise InvalidArgument(
+            "levels is a list of level names from the top down, such as ['county', 'block']"
+        )
+    if len(set(levels)) != len(levels):
+        raise InvalidArgument(f"levels names one level twice: {', '.join(levels)}")
+    absent = [level for level in levels if level not in codes]
+    if absent:
+        raise InvalidArgument(
+            f"codes has no column for level {absent[0]!r}; it has {', '.join(map(repr, codes)) or 'none at all'}"
+        )
+    columns = [code_column(codes[level], f"level {level!r}") for level in levels]
+    lengths = {level: column.size for level, column in zip(levels, columns, strict=True)}
+    if len(set(lengths.values())) > 1:
+        told = ", ".join(f"{level} {size}" for level, size in lengths.items())
+        raise InvalidArgument(f"columns differ in length ({told}): each has one code for each leaf")
+    if not columns[0].size:
+        raise InvalidArgument("codes has no rows: a spine has one row for each leaf")
+    return columns
+
+
+def _labels(columns: list[np.ndarray], levels: Sequence[str]) -> tuple[list[np.ndarray], np.ndarray]:
+    """A number for each code of each level, and the codes by number.
+
+    A unit of a lower level stands in where a level is left out, so that it is its own parent, and where a branch ends
+    early its last unit stands at every level below.
+    """
+    numbers, names, first = [], [], 0
+    for column in columns:
+        there = np.array([code is not None for code in column])
+        number = np.full(column.size, -1)
+        unique, place = np.unique(column[there].astype(str), return_inverse=True)
+        number[there] = place + first
+        numbers.append(number)
+        names.append(unique.astype(object))
+        first += unique.size
+    above = numbers[0]
+    from_above = [above := np.where(number < 0, above, number) for number in numbers]
+    if np.any(above < 0):
+        row = int(np.argmax(above < 0)) + 1
+        raise InvalidArgument(f"row {row} has no code at any level ({', '.join(levels)})")
+    below = np.full(above.size, -1)
+    from_below = [below := np.where(number < 0, below, number) for number in reversed(numbers)][::-1]
+    filled = [np.where(b < 0, a, b) for a, b in zip(from_above, from_below, strict=True)]
+    return filled, np.concatenate(names)
+
+
+def _units(label: np.ndarray, names: np.ndarray, level: str) -> tuple[np.ndarray, np.ndarray]:
+    """The unit of each row, and the units' codes in rising order."""
+    unique, unit = np.unique(label, return_inverse=True)
+    order = np.argsort(names[unique].astype(str), kind="stable")
+    codes = names[unique][order]
+    twice = codes[1:] == codes[:-1]
+    if np.any(twice):
+        raise InvalidArgument(
+            f"{codes[1:][twice][0]!r} is the code of two units at level {level!r}, one of which stands in for it from "
+            "another level, where a code is left out: write codes in full, so that none is used at two levels"
+        )
+    place = np.empty(order.size, np.int64)
+    place[order] = np.arange(order.size)
+    return place[unit], codes
+
+
+def _check_nested(labels: Sequence[np.ndarray], levels: Sequence[str], names: np.ndarray) -> None:
+    above, below = labels
+    _, first, place = np.unique(below, return_index=True, return_inverse=True)
+    strays = above != above[first][place]
+    if not np.any(strays):
+        return
+    row = int(np.argmax(strays))
+    other = int(first[place[row]])
+    raise InvalidArgument(
+        f"{levels[1]} {names[below[row]]!r} lies in two units of {levels[0]}: in {names[above[other]]!r} by row "
+        f"{other + 1} and in {names[above[row]]!r} by row {row + 1}. A unit has one parent; where codes are numbered "
+        f"afresh inside each {levels[0]}, write them in full, with the code of the {levels[0]} in front"
+    )
+
+
+def _check_leaves(label: np.ndarray, names: np.ndarray, level: str) -> None:
+    unique, count = np.unique(label, return_counts=True)
+    if unique.size == label.size:
+        return
+    twice = int(np.argmax(count > 1))
+    rows = np.flatnonzero(label == unique[twice])[:2] + 1
+    raise InvalidArgument(
+        f"{level} {names[unique[twice]]!r} stands in {count[twice]} rows ({rows[0]} and {rows[1]}, to begin with): a "
+        "leaf has one row. Records of people are counted over the spine, they are not what it is made from"
+    )
