@@ -58,8 +58,13 @@ class AdaptivePlan:
     @cached_property
     def patterns(self) -> tuple[tuple[int, ...], ...]:
         """Which levels count a record, for each kind of leaf there is."""
-        covers = np.stack([level.regions.covers for level in self.levels])
-        return tuple(tuple(np.flatnonzero(column).tolist()) for column in np.unique(covers, axis=1).T)
+        kind = np.zeros(self.levels[0].regions.of_leaf.size, np.int64)
+        for regions in {id(level.regions): level.regions for level in self.levels}.values():
+            _, kind = np.unique(2 * kind + regions.covers, return_inverse=True)
+        _, example = np.unique(kind, return_index=True)
+        return tuple(
+            tuple(i for i, level in enumerate(self.levels) if level.regions.covers[leaf]) for leaf in example
+        )
 
     @cached_property
     def loss(self) -> PureDP | ZCDP:

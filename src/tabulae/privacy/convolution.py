@@ -87,17 +87,18 @@ class Total:
         return math.exp(min(log_delta, 0.0)), float(slack[i]) / value
 
 
-def total_loss(parts: Sequence[Part], tilt: float) -> Total:
+def total_loss(parts: Sequence[Part], tilt: float, cells: int = _LEAST_CELLS) -> Total:
     """The tilted law of the sum, on a grid whose step and window suit it.
 
     Privacy: dominates the true law of the sum, up to the slack that ``Total`` adds to every answer.
     """
     count = sum(part.count for part in parts)
     variance = sum(part.count * part.variance for part in parts)
-    step = min(math.sqrt(4 * _SPREAD * variance / count), 0.02 / tilt)
+    spread = _SPREAD * (_LEAST_CELLS / cells) ** 2
+    step = min(math.sqrt(4 * spread * variance / count), 0.02 / tilt)
     step = max(step, 1e-9 * max(float(np.abs(part.losses).max()) for part in parts))
     window = _window(parts)
-    step = min(step, 2 * window / _LEAST_CELLS)
+    step = min(step, 2 * window / cells)
     cells = 1 << math.ceil(math.log2(2 * window / step + 4 * count + 1024))
     while cells > _MOST_CELLS:
         cells, step = cells // 2, 2 * step

@@ -88,6 +88,10 @@ class Use:
 class NoiseComposition:
     """Independent noisy answers, all seen together.
 
+    Args:
+        uses: at least one.
+        cells: the least number of points of the grid. Fewer are faster, and a bound that is a little larger.
+
     Privacy: an upper bound on the hockey-stick divergence between neighbours, by numerical convolution
     of dominating privacy loss distributions (Doroshenko, Ghazi, Kamath, Kumar and Manurangsi 2022),
     tilted for relative accuracy (Gopi, Lee and Wutschitz 2021 bound the same without the tilt).
@@ -100,6 +104,7 @@ class NoiseComposition:
     """
 
     uses: tuple[Use, ...]
+    cells: int = 1 << 17
 
     def __post_init__(self) -> None:
         if not self.uses:
@@ -154,7 +159,7 @@ class NoiseComposition:
         return sum(use.cumulant(tilt) for use in self.uses)
 
     def _total(self, tilt: float) -> Total:
-        return total_loss([Part.of(use.count, *use.atoms(tilt), tilt) for use in self.uses], tilt)
+        return total_loss([Part.of(use.count, *use.atoms(tilt), tilt) for use in self.uses], tilt, self.cells)
 
 
 def _laplace_atoms(scale: float, shift: int) -> tuple[Floats, Floats]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -120,14 +120,14 @@ class GroupMap:
             out[code].append(member)
         return out
 
-    def at(self, level: str, region: str) -> GroupSelection:
-        """The groups of one level that are tabulated in one region type."""
+    def at(self, level: str, region: str | None) -> GroupSelection:
+        """The groups of one level that are tabulated in one region type; None for all of the level."""
         return GroupSelection(
             self.families,
             tuple(
                 group
                 for group in self.groups
-                if group.level == level and (group.regions is None or region in group.regions)
+                if group.level == level and (region is None or group.regions is None or region in group.regions)
             ),
             self._members_of,
         )
@@ -145,11 +145,11 @@ class GroupSelection:
         return len(self.groups)
 
     @cached_property
-    def member(self) -> dict[str, object]:
+    def member(self) -> dict[str, Any]:
         """Family -> sparse boolean matrix, codes by groups of this selection (columns of other families are empty)."""
         from scipy.sparse import csc_array
 
-        out: dict[str, object] = {}
+        out: dict[str, Any] = {}
         for family in self.families:
             rows, columns = [], []
             for j, group in enumerate(self.groups):
