@@ -5,8 +5,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any, NoReturn
 
 import numpy as np
+
+from tabulae.errors import Unsupported
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -31,6 +34,9 @@ class GroupChunk:
     place: np.ndarray = field(repr=False)
     of_class: np.ndarray = field(repr=False)
     people: np.ndarray = field(repr=False)
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        raise Unsupported("counts are confidential and are not pickled: make them from the records again")
 
     def totals(self) -> np.ndarray:
         """Shape (regions * groups,): people by place."""
@@ -63,6 +69,12 @@ class GroupCounts(ABC):
     """
 
     records: int
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(confidential)"
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        raise Unsupported("counts are confidential and are not pickled: make them from the records again")
 
     @abstractmethod
     def chunks(self, level: int) -> Iterator[GroupChunk]:

@@ -7,8 +7,30 @@ refused, or counted in an explicit category, as the rule of its column says.
 """
 
 from ._tabulate import tabulate
+from .group_lines import open_group_lines
+from .group_records import RecordShape, open_group_records
+from .lines import Code, Key, LineColumn, LineLayout, Listed, Unused, WholeNumber
+from .lines_check import check_lines
+from .lines_faults import LineFault
 from .rules import ColumnRule
 from .source import Source
 from .units import UnitRule
 
-__all__ = ["ColumnRule", "Source", "UnitRule", "tabulate"]
+__all__ = [
+    "Code",
+    "ColumnRule",
+    "Key",
+    "LineColumn",
+    "LineFault",
+    "LineLayout",
+    "Listed",
+    "RecordShape",
+    "Source",
+    "UnitRule",
+    "Unused",
+    "WholeNumber",
+    "check_lines",
+    "open_group_lines",
+    "open_group_records",
+    "tabulate",
+]

@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tabulae.counts import Counts
 from tabulae.errors import DataError, InvalidArgument
-from tabulae.tables import Attribute, Domain
+from tabulae.tables import Domain
 
 from .engine import open_records
 from .failures import redacted
 from .mapping import coded
-from .rules import NULL_CODE, UNKNOWN_CODE, ColumnRule
+from .refusals import misfits, nameless, refusal
+from .rules import ColumnRule
 from .source import Source
 from .units import ID, UnitRule, bounded, identified, most_counted
 
 if TYPE_CHECKING:
     import ibis.expr.types as ir
     import pyarrow as pa
-
-_EXAMPLES = 5
-_KINDS = {UNKNOWN_CODE: "values outside the declared categories", NULL_CODE: "NULL values"}
 
 
 def tabulate(
@@ -76,10 +74,9 @@ def tabulate(
         table = coded(records, domain.attributes, rules)
         cells, people = _by_cell(source, domain, table)
         _check_rows(source, _number(source, records.count()), people)
-        faults = _nameless(source, records, unit) if unit else []
+        faults = nameless(source, records, unit) if unit else []
         if faults or (cells < 0).any():
-            faults = _misfits(source, domain.attributes, rules, table, cells, people) + faults
-            raise _refusal(source, faults)
+            raise refusal(source, misfits(source, domain.attributes, rules, table) + faults)
         if unit is not None:
             of_units = coded(records, domain.attributes, rules, beside=[ID])
             cells, people = _by_cell(source, domain, of_units, unit)
@@ -132,60 +129,3 @@ def _check_rows(source: Source, rows: int, people: np.ndarray) -> None:
             "copy that nothing writes to, and run again",
             confidential=f"{rows} rows, {counted} counted",
         )
-
-
-def _misfits(
-    source: Source,
-    attributes: Sequence[Attribute],
-    rules: Mapping[str, ColumnRule],
-    table: ir.Table,
-    cells: np.ndarray,
-    people: np.ndarray,
-) -> list[tuple[str, str]]:
-    """What is refused: column and kind of fault, and the same with numbers and values."""
-    faults = []
-    for i, attribute in enumerate(attributes):
-        for code, kind in _KINDS.items():
-            hit = cells[:, i] == code
-            if not hit.any():
-                continue
-            where = f"column {rules[attribute.name].column!r} (attribute {attribute.name!r}): {kind}"
-            examples = "" if code == NULL_CODE else f", such as {_examples(source, table, i)}"
-            faults.append((where, f"{where}: in {int(people[hit].sum())} records{examples}"))
-    return faults
-
-
-def _nameless(source: Source, records: Any, unit: UnitRule) -> list[tuple[str, str]]:
-    """Records without a unit, likewise: nobody could say whose they are."""
-    number = _number(source, records[ID].isnull().sum())
-    where = f"column {unit.column!r} (unit_id): NULL values, and every record needs the id of its unit"
-    return [(where, f"{where}: in {number} records")] if number else []
-
-
-def _refusal(source: Source, faults: Sequence[tuple[str, str]]) -> DataError:
-    remedy = (
-        'Correct the records, list the values under [attributes], or count them apart with unknown = "other" '
-        'or null = "other".'
-    )
-    return DataError(
-        "\n".join(
-            [f"{source.name} does not fit the public domain:", *(f"  {told}" for told, _ in faults), remedy]
-        ),
-        confidential="\n".join(detail for _, detail in faults),
-    )
-
-
-def _examples(source: Source, table: Any, i: int) -> str:
-    """The commonest values that are refused, for the holder of the records."""
-    import ibis
-
-    raw = f"c{i}"
-    commonest = (
-        table.filter(table[f"k{i}"] == UNKNOWN_CODE)
-        .group_by(raw)
-        .aggregate(people=_sum(table))
-        .order_by([ibis.desc("people"), raw])
-        .limit(_EXAMPLES)
-    )
-    rows = redacted(source.name, lambda: commonest.to_pyarrow().to_pylist())
-    return ", ".join(f"{row[raw]!r} ({row['people']})" for row in rows)

@@ -7,9 +7,12 @@ can read and that is gone afterwards.
 
 from __future__ import annotations
 
+import secrets
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from os import sysconf
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tabulae.errors import DataError, require
@@ -24,7 +27,10 @@ if TYPE_CHECKING:
     import ibis.expr.types as ir
 
 VIEW = "records"
+SCRATCH = "scratch"
 _DATABASE = "source"
+_ENOUGH = 8 << 30
+_MEMORY = "6GB"
 _SETTINGS = {
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",
@@ -34,8 +40,56 @@ _SETTINGS = {
 
 
 @contextmanager
+def connected(*, memory: str | None = None, scratch: bool = False) -> Iterator[duckdb.DuckDBPyConnection]:
+    """An engine of our own, with a folder for what does not fit in memory, gone with all in it at the end.
+
+    Args:
+        memory: the most that it takes, such as "4GB"; None is the engine's default, with `scratch` at most 6 GB of it.
+        scratch: whether it has a database for tables on disk, `SCRATCH`, under a key that is in memory only.
+    """
+    duckdb = require("duckdb", None, "reading records")
+    if memory is None and scratch and sysconf("SC_PAGE_SIZE") * sysconf("SC_PHYS_PAGES") > _ENOUGH:
+        memory = _MEMORY
+    limit = {} if memory is None else {"memory_limit": memory}
+    with tempfile.TemporaryDirectory(prefix="tabulae-") as spill:
+        connection = duckdb.connect(":memory:", config={**_SETTINGS, **limit, "temp_directory": spill})
+        try:
+            _encrypt_by_itself(connection)
+            if scratch:
+                file, key = literal(f"{spill}/{SCRATCH}.db"), secrets.token_hex(32)
+                connection.execute(f"ATTACH {file} AS {SCRATCH} (ENCRYPTION_KEY '{key}')")
+            yield connection
+        finally:
+            connection.close()
+
+
+def _encrypt_by_itself(connection: duckdb.DuckDBPyConnection) -> None:
+    """Newer engines refuse to write encrypted files with the cipher that they bring, and want another from the network.
+
+    What they say is weak in theirs are the random numbers of its initial vectors. The folder is closed to others and
+    short-lived: the encryption is for what a disk keeps of it.
+    """
+    duckdb = require("duckdb", None, "reading records")
+    with suppress(duckdb.CatalogException):  # an older engine has no such setting, and needs none
+        connection.execute("SET force_mbedtls_unsafe = true")
+
+
+def lock(connection: duckdb.DuckDBPyConnection, path: Path | None) -> None:
+    """From here on the engine reads this one file at most, besides what it has open, and no setting changes."""
+    if path is not None:
+        connection.execute(f"SET allowed_paths = [{literal(str(path.resolve()))}]")
+    connection.execute("SET enable_external_access = false")
+    connection.execute("SET lock_configuration = true")
+
+
+@contextmanager
 def open_records(
-    source: Source, wanted: Sequence[tuple[str, str]], unit: str | None = None
+    source: Source,
+    wanted: Sequence[tuple[str, str]],
+    unit: str | None = None,
+    *,
+    memory: str | None = None,
+    scratch: bool = False,
 ) -> Iterator[ir.Table]:
     """The wanted columns of ``source``, as an Ibis table with columns c0, c1, ... in the order wanted.
 
@@ -43,20 +97,16 @@ def open_records(
         source: the file.
         wanted: pairs (attribute, column).
         unit: the column that names the unit of each record, which becomes the column ``unit``.
+        memory, scratch: as in `connected`.
 
     Raises:
         DataError: if the file cannot be read, or does not have the columns. The message quotes nothing.
         MissingDependency: without Ibis or DuckDB.
     """
     source.check_exists()
-    duckdb = require("duckdb", None, "reading records")
     require("ibis", None, "reading records")
-    with tempfile.TemporaryDirectory(prefix="tabulae-") as spill:
-        connection = duckdb.connect(":memory:", config={**_SETTINGS, "temp_directory": spill})
-        try:
-            yield redacted(source.name, lambda: _open(connection, source, wanted, unit))
-        finally:
-            connection.close()
+    with connected(memory=memory, scratch=scratch) as connection:
+        yield redacted(source.name, lambda: _open(connection, source, wanted, unit))
 
 
 def _open(
@@ -67,12 +117,9 @@ def _open(
     backend = ibis.duckdb.from_connection(connection)
     if source.kind == "duckdb":
         connection.execute(
-            f"ATTACH {_literal(str(source.path.resolve()))} AS {_DATABASE} (TYPE duckdb, READ_ONLY)"
+            f"ATTACH {literal(str(source.path.resolve()))} AS {_DATABASE} (TYPE duckdb, READ_ONLY)"
         )
-    else:
-        connection.execute(f"SET allowed_paths = [{_literal(str(source.path.resolve()))}]")
-    connection.execute("SET enable_external_access = false")
-    connection.execute("SET lock_configuration = true")
+    lock(connection, None if source.kind == "duckdb" else source.path)
     names, relation = _OPEN[source.kind](connection, source)
     meant = [(column, f"attribute {attribute!r}", f"c{i}") for i, (attribute, column) in enumerate(wanted)]
     if unit is not None:
@@ -92,7 +139,7 @@ def _csv(connection: duckdb.DuckDBPyConnection, source: Source) -> tuple[tuple[s
     """Every field as text, and no guessing: dialect, header and types are given."""
     names = csv_header(source.path)
     columns = ", ".join(f"'a{i}': 'VARCHAR'" for i in range(len(names)))
-    path = _literal(str(source.path.resolve()))
+    path = literal(str(source.path.resolve()))
     return names, (
         f"SELECT * FROM read_csv({path}, auto_detect = false, header = true, strict_mode = true, "  # noqa: S608
         f"delim = ',', quote = '\"', escape = '\"', nullstr = '', columns = {{{columns}}})"
@@ -105,7 +152,7 @@ def _parquet(connection: duckdb.DuckDBPyConnection, source: Source) -> tuple[tup
 
     names = tuple(parquet.read_schema(source.path).names)
     return names, (
-        f"SELECT * FROM read_parquet({_literal(str(source.path.resolve()))}, "  # noqa: S608
+        f"SELECT * FROM read_parquet({literal(str(source.path.resolve()))}, "  # noqa: S608
         "hive_partitioning = false, union_by_name = false)"
     )
 
@@ -147,7 +194,8 @@ def _plain(column: str, types: dict[str, str]) -> str:
 
 
 # SQL cannot take names and paths as parameters everywhere, so they are quoted here, and only here.
-def _literal(text: str) -> str:
+def literal(text: str) -> str:
+    """Text as it is written in SQL."""
     return "'" + text.replace("'", "''") + "'"
 
 
