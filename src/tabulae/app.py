@@ -14,22 +14,18 @@ has measurements     charged                     publishes them, without a secon
 
 from __future__ import annotations
 
-import contextlib
-import errno
-import fcntl
-import os
-import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict
 from os import PathLike
 from pathlib import Path
 
 import numpy as np
 
-from .errors import LedgerError, ReleaseError, TabulaeError, Unsupported
+from .errors import InvalidArgument, LedgerError, ReleaseError, TabulaeError, Unsupported
 from .measurement import Measurement
 from .pipeline import Prepared, prepare, reconstruct, rehearse, row_key
-from .planning import Plan, check_joint_promise, exactness, plan
+from .planning import Plan, check_joint_promise, exactness
+from .planning import plan_tables as plan
 from .privacy import Charge, Disclosure, Ledger
 from .release import (
     Release,
@@ -41,10 +37,16 @@ from .release import (
     write_measurement,
 )
 from .release.folder import MEASUREMENT, REPORT, sync_folder, write_bytes
+from .release.place import PLAN as _PLAN
+from .release.place import disk as _disk
+from .release.place import finished as _finished
+from .release.place import put_in_place as _put_in_place
+from .release.place import run_name as _run_name
+from .release.place import unmark
+from .release.place import workplace as _workplace
 from .report import report_of
 from .spec import Spec, read_spec
 
-_PLAN = "plan.json"
 Say = Callable[[str], None]
 
 
@@ -83,6 +85,14 @@ def run(
     made = _spec(spec, source)
     made.check_spendable()
     out = Path(out)
+    if made.detailed is not None:
+        if plan_file is not None:
+            raise InvalidArgument(
+                "the plan of a spec with [detailed] follows from the spec: run it without --plan"
+            )
+        from .detailed_app import run_detailed
+
+        return run_detailed(made, out, resume=resume, say=say)
     with _workplace(out, resume=resume) as partial:
         if (release := _finished(out, made, resume=resume)) is not None:
             return release
@@ -124,68 +134,6 @@ def _spec(spec: Spec | str | PathLike[str], source: str | PathLike[str] | None) 
     return made if source is None else made.with_source(source)
 
 
-@contextlib.contextmanager
-def _workplace(out: Path, *, resume: bool) -> Iterator[Path]:
-    """The partial folder beside ``out``, held by this process alone while the run lasts."""
-    partial = out.parent / f".{out.name}.partial"
-    if os.path.lexists(out) and not resume:
-        raise ReleaseError(f"{out} exists: a release is written once; name another folder")
-    if resume and not partial.exists() and not out.exists():
-        raise ReleaseError(f"there is no unfinished run of {out} to resume; run without --resume")
-    if out.exists() and not partial.exists():
-        yield partial
-        return
-    with _disk(out.parent):
-        partial.mkdir(exist_ok=True)
-        lock = (partial / "lock").open("a")
-    try:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise ReleaseError(f"another run is writing {out} at this moment") from None
-        if not resume:
-            _refuse_paid(partial, out)
-            _clear(partial)
-        try:
-            yield partial
-        except BaseException:
-            if partial.exists() and not (partial / MEASUREMENT).exists() and not (partial / _PLAN).exists():
-                shutil.rmtree(partial, ignore_errors=True)
-            raise
-    finally:
-        lock.close()
-
-
-def _refuse_paid(partial: Path, out: Path) -> None:
-    """A new run must not throw away measurements that were paid for, nor blur whether they were."""
-    if (partial / MEASUREMENT).exists() or (partial / _PLAN).exists():
-        raise ReleaseError(
-            f"an interrupted run of {out} stands in {partial}, and its budget may have been spent; finish it with "
-            "--resume, or remove that folder to give it up"
-        )
-
-
-def _clear(partial: Path) -> None:
-    """Nothing that a killed process left in the folder may be published with another run."""
-    for path in partial.iterdir():
-        if path.is_dir():
-            shutil.rmtree(path)
-        elif path.name != "lock":
-            path.unlink()
-
-
-def _finished(out: Path, spec: Spec, *, resume: bool) -> Release | None:
-    """On resuming: a release that is already in place, settled in the ledger if the crash came between."""
-    if not (resume and out.exists()):
-        return None
-    release = Release.read(out)
-    if release.spec.digest() != spec.digest():
-        raise ReleaseError(f"{out} is a release of another spec; name another folder")
-    if spec.ledger is not None:
-        Ledger.open(spec.ledger).settle(release.about["release_id"], "published")
-    return release
-
-
 def _plan(spec: Spec, partial: Path, plan_file: str | PathLike[str] | None, say: Say) -> Plan:
     saved = partial / _PLAN
     if saved.exists():
@@ -215,11 +163,6 @@ def _check_publishable(ready: Plan) -> None:
             "some errors or intervals of this plan are not finite, so nothing was charged: the budget or the weights "
             "are too extreme for the noise that they ask for"
         )
-
-
-def _run_name(out: Path) -> bytes:
-    """What tells this run from others of the same spec and records: where it publishes. Goes to a keyed hash only."""
-    return os.fsencode(out.resolve())
 
 
 def _save_plan(ready: Plan, partial: Path) -> None:
@@ -279,8 +222,7 @@ def _write(partial: Path, ready: Plan, done: Measurement, ledger: Ledger) -> Non
     exact = exactness(ready.spec, _disclosed_before(ledger, str(done.release_id)))
     told = None if exact is None else exact.document()
     write_contents(partial, ready.spec, tables, expected, entries, str(done.release_id), ready.level, told)
-    for name in (_PLAN, "lock"):
-        (partial / name).unlink(missing_ok=True)
+    unmark(partial)
     seal(partial)
     write_bytes(partial / REPORT, report_of(Release.read(partial)).encode())
     seal(partial)
@@ -290,33 +232,3 @@ def _disclosed_before(ledger: Ledger, release_id: str) -> list[tuple[Charge, Dis
     """What other releases had stated exactly when this one was charged."""
     charged = next(charge.sequence for charge in ledger.charges() if charge.release_id == release_id)
     return [(charge, told) for charge, told in ledger.disclosures() if charge.sequence < charged]
-
-
-def _put_in_place(partial: Path, out: Path) -> None:
-    try:
-        partial.rename(out)
-    except OSError as error:
-        raise ReleaseError(
-            f"{out} appeared while the release was made; it is complete in {partial}: {error}"
-        ) from None
-    sync_folder(out.parent)
-
-
-@contextlib.contextmanager
-def _disk(folder: Path) -> Iterator[None]:
-    """Trouble with the file system, said plainly."""
-    try:
-        yield
-    except TabulaeError:
-        raise
-    except OSError as error:
-        reason = {
-            errno.ENOSPC: "the disk is full",
-            errno.EACCES: "no permission to write",
-            errno.EROFS: "the disk is read-only",
-            errno.ENOENT: "the folder does not exist",
-        }.get(error.errno or 0, error.strerror or str(error))
-        raise ReleaseError(
-            f"cannot write in {folder}: {reason}. Nothing was published; what was charged stays charged, and "
-            "--resume finishes the run once this is put right"
-        ) from None

@@ -1,4 +1,4 @@
-"""The command line: plan | run | report | check | query | ledger | audit | demo.
+"""The command line: plan | run | report | check | query | ledger | detailed | audit | demo.
 
 Results go to stdout (``--json`` for machines), progress and trouble to stderr. Exit codes: 0 done, 1 bad spec,
 data, release or file system, 2 usage, 3 budget refused.
@@ -24,6 +24,11 @@ app = typer.Typer(
 )
 ledger_app = typer.Typer(help="Create a ledger, or show what was spent of it.", no_args_is_help=True)
 app.add_typer(ledger_app, name="ledger")
+detailed_app = typer.Typer(
+    help="Detailed groups by region from the Bureau's files (SafeTab-P): its folders in, T1 and T2 out.",
+    no_args_is_help=True,
+)
+app.add_typer(detailed_app, name="detailed")
 
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 Confidential = Annotated[
@@ -32,6 +37,19 @@ Confidential = Annotated[
         "--show-confidential", help="Add confidential values and counts to error messages, on stderr."
     ),
 ]
+Params = Annotated[
+    Path, typer.Argument(help="The folder with config.json and the four maps.", show_default=False)
+]
+Data = Annotated[
+    Path, typer.Argument(help="The folder with person-records.txt and GRF-C.txt.", show_default=False)
+]
+Stability = Annotated[
+    str,
+    typer.Option(
+        help="Size the noise for the `proven` most groups of a person, or by the formula of `production`."
+    ),
+]
+Delta = Annotated[str, typer.Option(help="Say which epsilon holds at this delta.")]
 SpecPath = Annotated[Path, typer.Argument(help="The release document (TOML).", show_default=False)]
 
 
@@ -80,7 +98,8 @@ def _error_document(error: TabulaeError) -> str:
     import json
 
     problems = [
-        {"path": p.path, "line": p.line, "message": p.message} for p in getattr(error, "problems", [])
+        {"path": p.path, "line": p.line, "column": p.column, "message": p.message}
+        for p in getattr(error, "problems", [])
     ]
     document = {"error": str(error), "exit_code": error.exit_code}
     return json.dumps({**document, "problems": problems} if problems else document, indent=1)
@@ -213,6 +232,46 @@ def ledger_show(
     from . import commands
 
     _guard(lambda: commands.ledger_show(path, json), json=json)
+
+
+@detailed_app.command("check")
+def detailed_check(
+    params: Params,
+    data: Data,
+    stability: Stability = "proven",
+    delta: Delta = "1e-10",
+    json: Json = False,
+    show_confidential: Confidential = False,
+) -> None:
+    """Check every file of a run, all mistakes at once; spends and publishes nothing."""
+    from . import commands_detailed
+
+    _guard(
+        lambda: commands_detailed.check(params, data, stability, delta, json=json),
+        json=json,
+        show_confidential=show_confidential,
+    )
+
+
+@detailed_app.command("run")
+def detailed_run(
+    params: Params,
+    data: Data,
+    out: Annotated[Path, typer.Option(help="The folder to write; it must not exist.", show_default=False)],
+    ledger: Annotated[Path, typer.Option(help="The ledger that pays for it.", show_default=False)],
+    stability: Stability = "proven",
+    delta: Delta = "1e-10",
+    json: Json = False,
+    show_confidential: Confidential = False,
+) -> None:
+    """Check, spend the budget once, and publish T1, T2 and their errors."""
+    from . import commands_detailed
+
+    _guard(
+        lambda: commands_detailed.run(params, data, out, ledger, stability, delta, json=json),
+        json=json,
+        show_confidential=show_confidential,
+    )
 
 
 def main(arguments: list[str] | None = None) -> Any:

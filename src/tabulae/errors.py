@@ -49,20 +49,26 @@ class Problem:
     path: str
     message: str
     line: int | None = None
+    column: str | None = None
 
     def __str__(self) -> str:
-        place = self.path if self.line is None else f"{self.path} (line {self.line})"
+        inside = [f"line {self.line}"] if self.line is not None else []
+        inside += [f"column {self.column}"] if self.column is not None else []
+        place = f"{self.path} ({', '.join(inside)})" if inside else self.path
         return f"{place}: {self.message}"
 
 
 class SpecError(TabulaeError):
     """A spec has one or more mistakes; ``problems`` lists every one."""
 
-    def __init__(self, problems: list[Problem], source: str = "spec") -> None:
+    def __init__(
+        self, problems: list[Problem], source: str = "spec", *, confidential: str | None = None
+    ) -> None:
         self.problems = problems
         self.source = source
         count = "1 mistake" if len(problems) == 1 else f"{len(problems)} mistakes"
-        super().__init__("\n".join([f"{source}: {count}", *(f"  {p}" for p in problems)]))
+        told = "\n".join([f"{source}: {count}", *(f"  {p}" for p in problems)])
+        super().__init__(told, confidential=confidential)
 
 
 class DataError(TabulaeError):

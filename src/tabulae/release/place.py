@@ -1,0 +1,144 @@
+"""Where a release is made: a folder beside its place, held by one process, that is put there in one step."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from ..errors import ReleaseError, TabulaeError
+from ..privacy import Ledger
+from ..spec import Spec
+from .folder import MEASUREMENT, sync_folder
+from .read import Release
+
+PLAN = "plan.json"
+"""Stands in the partial folder from before the charge until the folder is sealed."""
+
+
+@contextlib.contextmanager
+def workplace(out: Path, *, resume: bool) -> Iterator[Path]:
+    """The partial folder beside ``out``, held by this process alone while the run lasts.
+
+    Raises:
+        ReleaseError: ``out`` exists, an unfinished run stands in the way, or there is none to resume.
+    """
+    partial = out.parent / f".{out.name}.partial"
+    if os.path.lexists(out) and not resume:
+        raise ReleaseError(f"{out} exists: a release is written once; name another folder")
+    if resume and not partial.exists() and not out.exists():
+        raise ReleaseError(f"there is no unfinished run of {out} to resume; run without --resume")
+    if out.exists() and not partial.exists():
+        yield partial
+        return
+    with disk(out.parent):
+        partial.mkdir(exist_ok=True)
+        lock = (partial / "lock").open("a")
+    try:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise ReleaseError(f"another run is writing {out} at this moment") from None
+        if not resume:
+            _refuse_paid(partial, out)
+            _clear(partial)
+        try:
+            yield partial
+        except BaseException:
+            if partial.exists() and not (partial / MEASUREMENT).exists() and not (partial / PLAN).exists():
+                shutil.rmtree(partial, ignore_errors=True)
+            raise
+    finally:
+        lock.close()
+
+
+def _refuse_paid(partial: Path, out: Path) -> None:
+    """A new run must not throw away measurements that were paid for, nor blur whether they were."""
+    if (partial / MEASUREMENT).exists() or (partial / PLAN).exists():
+        raise ReleaseError(
+            f"an interrupted run of {out} stands in {partial}, and its budget may have been spent; finish it with "
+            "--resume, or remove that folder to give it up"
+        )
+
+
+def _clear(partial: Path) -> None:
+    """Nothing that a killed process left in the folder may be published with another run."""
+    for path in partial.iterdir():
+        if path.is_dir():
+            shutil.rmtree(path)
+        elif path.name != "lock":
+            path.unlink()
+
+
+def finished(out: Path, spec: Spec, *, resume: bool) -> Release | None:
+    """On resuming: a release that is already in place, settled in the ledger if the crash came between.
+
+    Raises:
+        ReleaseError: what stands there is a release of another spec.
+    """
+    if not (resume and out.exists()):
+        return None
+    release = Release.read(out)
+    if release.spec.digest() != spec.digest():
+        raise ReleaseError(f"{out} is a release of another spec; name another folder")
+    if spec.ledger is not None:
+        Ledger.open(spec.ledger).settle(release.about["release_id"], "published")
+    return release
+
+
+def run_name(out: Path) -> bytes:
+    """What tells this run from others of the same spec and records: where it publishes. Goes to a keyed hash only."""
+    return os.fsencode(out.resolve())
+
+
+def unmark(partial: Path) -> None:
+    """Remove what only a run that is not finished has."""
+    for name in (PLAN, "lock"):
+        (partial / name).unlink(missing_ok=True)
+
+
+def put_in_place(partial: Path, out: Path) -> None:
+    """Give the finished folder its name.
+
+    Raises:
+        ReleaseError: something of that name appeared meanwhile.
+    """
+    try:
+        partial.rename(out)
+    except OSError as error:
+        raise ReleaseError(
+            f"{out} appeared while the release was made; it is complete in {partial}: {error}"
+        ) from None
+    sync_folder(out.parent)
+
+
+@contextlib.contextmanager
+def disk(folder: Path) -> Iterator[None]:
+    """Trouble with the file system, said plainly."""
+    try:
+        yield
+    except TabulaeError:
+        raise
+    except OSError as error:
+        raise ReleaseError(
+            f"cannot write in {folder}: {disk_reason(error)}. Nothing was published; what was charged stays charged, "
+            "and --resume finishes the run once this is put right"
+        ) from None
+
+
+def disk_reason(error: OSError) -> str:
+    """What the file system complains of, in words.
+
+    >>> disk_reason(OSError(28, "No space left on device"))
+    'the disk is full'
+    """
+    return {
+        errno.ENOSPC: "the disk is full",
+        errno.EACCES: "no permission to write",
+        errno.EROFS: "the disk is read-only",
+        errno.ENOENT: "the folder does not exist",
+    }.get(error.errno or 0, error.strerror or str(error))

@@ -1,0 +1,184 @@
+"""The four public maps: codes, characteristic iterations, and which codes are members of which iteration."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from .delimited import Layout, read_rows
+from .faults import Faults
+
+RACE = "race-characteristic-iterations.txt"
+ETHNICITY = "ethnicity-characteristic-iterations.txt"
+CODES = "race-and-ethnicity-codes.txt"
+MEMBERS = "race-and-ethnicity-code-to-iteration.txt"
+
+_CODE = re.compile(r"[1-9]\d{3}", re.ASCII)
+_ITERATION = re.compile(r"\d{4}", re.ASCII)
+_TRUTH = {"True": True, "False": False}
+
+
+@dataclass(frozen=True)
+class Iteration:
+    """One characteristic iteration, which becomes a group: ``alone`` is None for those of ethnicity.
+
+    LEVEL 0 is never tabulated.
+    """
+
+    code: str
+    label: str
+    level: str
+    alone: bool | None
+    detailed_only: bool
+    coarse_only: bool
+
+
+@dataclass(frozen=True)
+class Maps:
+    """The maps as they are written, in their files' order.
+
+    Args:
+        codes: every race and ethnicity code.
+        race, ethnicity: the iterations, of level 0, too.
+        members: pairs (iteration, code).
+    """
+
+    codes: tuple[str, ...]
+    race: tuple[Iteration, ...]
+    ethnicity: tuple[Iteration, ...]
+    members: tuple[tuple[str, str], ...]
+
+
+def read_maps(folder: Path, faults: Faults) -> Maps:
+    """Read the four maps, and check each rule and that they agree; what has a mistake is left out."""
+    before = len(faults.problems)
+    codes = _read_codes(folder / CODES, faults)
+    codes_sound = len(faults.problems) == before
+    before = len(faults.problems)
+    race, race_lines = _read_iterations(folder / RACE, faults, alone=True)
+    ethnicity, ethnicity_lines = _read_iterations(folder / ETHNICITY, faults, alone=False)
+    iterations_sound = len(faults.problems) == before
+    for code, line in ethnicity_lines.items():
+        if code in race_lines:
+            words = f"{code} is an iteration of race, too ({RACE}, line {race_lines[code]}): name one anew"
+            faults.add(ETHNICITY, words, line, "ITERATION_CODE")
+    known = {
+        "ITERATION_CODE": {*race_lines, *ethnicity_lines} if iterations_sound else None,
+        "RACE_ETH_CODE": set(codes) if codes_sound else None,
+    }
+    members = _read_members(folder / MEMBERS, known, faults)
+    return Maps(codes, race, ethnicity, members)
+
+
+def _table(path: Path, columns: Sequence[str], faults: Faults) -> list[tuple[int, tuple[str, ...]]]:
+    """The rows of a map with their line numbers."""
+    rows = []
+    for part in read_rows(path, Layout(tuple(columns)), faults):
+        values = zip(*(part.columns[name].to_pylist() for name in columns), strict=True)
+        rows += [(int(line), row) for line, row in zip(part.lines, values, strict=True)]
+    while rows and not any(rows[-1][1]):  # one of the Bureau's own files ends so
+        rows.pop()
+    for line, row in rows:
+        if not any(row):
+            faults.add(path.name, "this line is empty", line)
+    return [(line, row) for line, row in rows if any(row)]
+
+
+def _shown(value: str) -> str:
+    """A public value for a message, at most 40 letters of it."""
+    return repr(value if len(value) <= 40 else f"{value[:37]}...")
+
+
+def _read_codes(path: Path, faults: Faults) -> tuple[str, ...]:
+    first: dict[str, int] = {}
+    for line, (code, _) in _table(path, ("RACE_ETH_CODE", "RACE_ETH_NAME"), faults):
+        if not _CODE.fullmatch(code):
+            words = f"{_shown(code)} is not a code: four digits, the first of them not 0"
+            faults.add(path.name, words, line, "RACE_ETH_CODE")
+        elif code in first:
+            faults.add(
+                path.name, f"{code} stands in line {first[code]}, too: keep one", line, "RACE_ETH_CODE"
+            )
+        else:
+            first[code] = line
+    return tuple(first)
+
+
+def _read_iterations(
+    path: Path, faults: Faults, *, alone: bool
+) -> tuple[tuple[Iteration, ...], Mapping[str, int]]:
+    """The iterations of one file without mistakes, and the line of each code that it names, sound or not."""
+    columns = ("ITERATION_CODE", "ITERATION_NAME", "LEVEL", *(("ALONE",) if alone else ()))
+    columns += ("DETAILED_ONLY", "COARSE_ONLY")
+    found, lines = [], {}
+    for line, row in _table(path, columns, faults):
+        made = _iteration(path.name, line, dict(zip(columns, row, strict=True)), faults)
+        code = row[0]
+        if code in lines:
+            words = f"{_shown(code)} stands in line {lines[code]}, too: keep one"
+            faults.add(path.name, words, line, "ITERATION_CODE")
+            continue
+        lines[code] = line
+        if made is not None:
+            found.append(made)
+    return tuple(found), lines
+
+
+def _iteration(file: str, line: int, row: Mapping[str, str], faults: Faults) -> Iteration | None:
+    """One row, or None and its mistakes."""
+    count = len(faults.problems)
+    code, level = row["ITERATION_CODE"], row["LEVEL"]
+    if not _ITERATION.fullmatch(code):
+        faults.add(file, f"{_shown(code)} is not an iteration code: four digits", line, "ITERATION_CODE")
+    if level not in ("0", "1", "2"):
+        faults.add(file, f"{_shown(level)} is no level: 0, 1 or 2", line, "LEVEL")
+    if "ALONE" in row and row["ALONE"] not in _TRUTH:
+        faults.add(file, f"must be True or False, not {_shown(row['ALONE'])}", line, "ALONE")
+    for name in ("DETAILED_ONLY", "COARSE_ONLY"):
+        _check_flag(file, line, name, row[name], level, faults)
+    if row["DETAILED_ONLY"] == row["COARSE_ONLY"] == "True":
+        words = "DETAILED_ONLY is True, too: such an iteration would be tabulated nowhere"
+        faults.add(file, words, line, "COARSE_ONLY")
+    if len(faults.problems) > count:
+        return None
+    return Iteration(
+        code,
+        row["ITERATION_NAME"],
+        level,
+        _TRUTH[row["ALONE"]] if "ALONE" in row else None,
+        row["DETAILED_ONLY"] == "True",
+        row["COARSE_ONLY"] == "True",
+    )
+
+
+def _check_flag(file: str, line: int, name: str, value: str, level: str, faults: Faults) -> None:
+    """A flag is True or False, and Null just where the level is 0."""
+    if level == "0" and value != "Null":
+        words = f"must be Null, not {_shown(value)}: an iteration of level 0 is not tabulated"
+        faults.add(file, words, line, name)
+    elif level != "0" and value not in _TRUTH:
+        hint = ": Null is for level 0" if value == "Null" else ""
+        faults.add(file, f"must be True or False, not {_shown(value)}{hint}", line, name)
+
+
+def _read_members(
+    path: Path, known: Mapping[str, set[str] | None], faults: Faults
+) -> tuple[tuple[str, str], ...]:
+    """The pairs (iteration, code); a side that has mistakes of its own is not looked up."""
+    where = {"ITERATION_CODE": f"{RACE} and {ETHNICITY}", "RACE_ETH_CODE": CODES}
+    first: dict[tuple[str, str], int] = {}
+    for line, (iteration, code) in _table(path, tuple(known), faults):
+        sound = True
+        for name, value in (("ITERATION_CODE", iteration), ("RACE_ETH_CODE", code)):
+            listed = known[name]
+            if listed is not None and value not in listed:
+                faults.add(path.name, f"{_shown(value)} is not listed in {where[name]}", line, name)
+                sound = False
+        if (iteration, code) in first:
+            words = f"the pair stands in line {first[iteration, code]}, too: keep one"
+            faults.add(path.name, words, line, "RACE_ETH_CODE")
+        elif sound:
+            first[iteration, code] = line
+    return tuple(first)

@@ -1,0 +1,178 @@
+"""person-records.txt: every rule of the subject page, through the whole check; values stay confidential."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.safetab.world import (
+    CODES,
+    GRF,
+    HEADER,
+    PERSONS,
+    REAL,
+    TOY,
+    World,
+    config,
+    needs_shared,
+    persons,
+    problems,
+)
+
+from tabulae.errors import SpecError
+from tabulae.safetab import check
+from tabulae.safetab.faults import Faults
+from tabulae.safetab.maps import read_maps
+
+SOUND = "034|1|True|01|001|000001|0001|01|1010|1020|Null|Null|Null|Null|Null|Null|2000"
+
+
+def person(**changes: str) -> World:
+    """One sound record, and one with changes."""
+    row = dict(zip(HEADER.split("|"), SOUND.split("|"), strict=True))
+    return World(files={PERSONS: "\n".join([HEADER, SOUND, "|".join((row | changes).values()), ""])})
+
+
+def test_sound(tmp_path: Path) -> None:
+    assert problems(person(), tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "column"),
+    [
+        ({"QAGE": "116"}, "QAGE"),
+        ({"QAGE": "-1"}, "QAGE"),
+        ({"QAGE": ""}, "QAGE"),
+        ({"QAGE": "3.5"}, "QAGE"),
+        ({"QAGE": "old"}, "QAGE"),
+        ({"QSEX": "3"}, "QSEX"),
+        ({"QSEX": "M"}, "QSEX"),
+        ({"QSEX": ""}, "QSEX"),
+        ({"QRACE1": "Null", "QRACE2": "Null"}, "QRACE1"),
+        ({"QRACE1": "0010"}, "QRACE1"),
+        ({"QRACE1": "9999"}, "QRACE1"),
+        ({"QRACE2": "9999"}, "QRACE2"),
+        ({"QRACE2": "null"}, "QRACE2"),
+        ({"QRACE8": ""}, "QRACE8"),
+        ({"QRACE8": "10000"}, "QRACE8"),
+        ({"QRACE4": "1010"}, "QRACE4"),
+        ({"QRACE8": "1010"}, "QRACE8"),
+        ({"QSPAN": "Null"}, "QSPAN"),
+        ({"QSPAN": "9999"}, "QSPAN"),
+        ({"QSPAN": "20"}, "QSPAN"),
+    ],
+)
+def test_each_rule_of_a_field(tmp_path: Path, changes: dict[str, str], column: str) -> None:
+    known = problems(person(**changes), tmp_path)
+    assert {(path, line) for path, line, _, _ in known} == {(PERSONS, 3)}
+    assert column in {where for _, _, where, _ in known}
+
+
+@pytest.mark.parametrize(
+    "changes", [{"TABBLKST": "09"}, {"TABBLKCOU": "002"}, {"TABTRACTCE": "1"}, {"TABBLK": "0009"}]
+)
+def test_a_block_that_is_not_listed(tmp_path: Path, changes: dict[str, str]) -> None:
+    ((path, line, _, _),) = problems(person(**changes), tmp_path)
+    assert (path, line) == (PERSONS, 3)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        HEADER + "\n",
+        HEADER.replace("QAGE|QSEX", "QSEX|QAGE") + f"\n{SOUND}\n",
+        HEADER.replace("|QSPAN", "") + f"\n{SOUND}\n",
+        HEADER + f"|NEW\n{SOUND}|1\n",
+        f"{HEADER}\n{SOUND}|1\n",
+        f"{HEADER}\n{SOUND[:-5]}\n",
+        f"{HEADER}\n{SOUND}\r\n{SOUND}\n",
+        f"\ufeff{HEADER}\n{SOUND}\n",
+        f"{HEADER}\n{SOUND}\n{SOUND[:20]}",
+        f"{HEADER}\n\n{SOUND}\n",
+        f"{HEADER}\n{SOUND}\n".replace("|", ","),
+        f"{HEADER}\n{SOUND}\n".encode().replace(b"True", b"\xff"),
+    ],
+    ids=[
+        *("empty", "header-only", "misordered", "missing-column", "extra-column", "long-line", "short-line"),
+        *("mixed-ends", "bom", "truncated", "empty-line", "commas", "not-utf8"),
+    ],
+)
+def test_each_rule_of_the_file(tmp_path: Path, text: str | bytes) -> None:
+    known = problems(World(files={PERSONS: text}), tmp_path)
+    assert {path for path, *_ in known} == {PERSONS}
+
+
+def test_no_file(tmp_path: Path) -> None:
+    ((path, _, _, message),) = problems(World(files={PERSONS: None}), tmp_path)
+    assert path == PERSONS
+    assert "there is no such file" in message
+
+
+def test_unused_columns_hold_anything(tmp_path: Path) -> None:
+    assert problems(person(HOUSEHOLDER='"', CENRACE="?"), tmp_path) == []
+
+
+def test_values_are_confidential(tmp_path: Path) -> None:
+    with pytest.raises(SpecError) as caught:
+        check(*person(QAGE="8731", QSPAN="secret").write(tmp_path))
+    assert "8731" not in str(caught.value)
+    assert "secret" not in str(caught.value)
+    assert "8731" in str(caught.value.confidential)
+    assert "secret" in str(caught.value.confidential)
+
+
+def test_mistakes_of_all_files_at_once(tmp_path: Path) -> None:
+    world = person(QSEX="9")
+    world.config = config(run_us=1, privacy_defn="none")
+    text = World().text(tmp_path / "sound", GRF)
+    world.files[GRF] = text
+    world.files["race-characteristic-iterations.txt"] = (
+        World().text(tmp_path / "sound", "race-characteristic-iterations.txt").replace("|1|True", "|7|True")
+    )
+    assert {p[0] for p in problems(world, tmp_path)} == {
+        *("config.json", "race-characteristic-iterations.txt", PERSONS)
+    }
+
+
+@pytest.mark.parametrize("name", [CODES, GRF])
+def test_records_are_not_read_without_a_layout(tmp_path: Path, name: str) -> None:
+    world = person(QSEX="9")
+    world.files[name] = ""
+    known = problems(world, tmp_path)
+    told = [message for path, _, _, message in known if path == PERSONS]
+    assert len(told) == 1
+    assert "was not checked" in told[0]
+
+
+@needs_shared
+@pytest.mark.parametrize("definition", ["zcdp", "puredp"])
+def test_the_toy(definition: str) -> None:
+    assert check(TOY / f"input_dir_{definition}", TOY).warnings == ()
+
+
+@needs_shared
+def test_the_real_maps(tmp_path: Path) -> None:
+    faults = Faults()
+    codes = read_maps(REAL, faults).codes
+    states = [f"{i:02d}" for i in range(1, 57) if i not in (3, 7, 14, 43, 52)]
+    blocks = "\n".join(f"{st}|001|000001|0001|00001|0001" for st in (*states, "72"))
+    row = SOUND.replace("1010|1020", f"{codes[0]}|{codes[1]}").replace("2000", codes[-1])
+    (tmp_path / GRF).write_text(f"TABBLKST|TABBLKCOU|TABTRACTCE|TABBLK|PLACEFP|AIANNHCE\n{blocks}\n")
+    (tmp_path / PERSONS).write_text(f"{HEADER}\n{row}\n")
+    inputs = check(REAL, tmp_path)
+    assert [warning.column for warning in inputs.warnings] == ["reader"]
+    assert not faults.problems
+    assert {level.proven.value for level in inputs.tabulation.plan.levels} == {9}
+    assert set(inputs.tabulation.production) == {9}
+    dropped = {
+        (level.regions.name, level.group_level): (told.total, told.whole)
+        for level, told in zip(inputs.tabulation.plan.levels, inputs.tabulation.suppression, strict=True)
+    }
+    assert dropped["COUNTY", "2"] == dropped["PR-PLACE", "2"] == (21, 20)
+    assert dropped["COUNTY", "1"] == dropped["TRACT", "1"] == (93, 88)
+    assert dropped["USA", "1"] == dropped["STATE", "2"] == dropped["PR-STATE", "1"] == (None, None)
+
+
+def test_invented_people_are_sound(tmp_path: Path) -> None:
+    assert problems(World(files={PERSONS: persons(50, seed=1)}), tmp_path) == []
