@@ -16,12 +16,12 @@ from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from . import app
+from . import app, commands_groups
 from .audit import Audit
 from .audit import audit as make_audit
 from .demo import write_demo
-from .errors import ReleaseError
-from .planning import Exactness, Plan, TableError
+from .errors import ReleaseError, Unsupported
+from .planning import DetailedPlan, Exactness, Plan, TableError
 from .planning import plan as make_plan
 from .privacy import WITHIN, Ledger
 from .release import Release
@@ -62,7 +62,7 @@ def _loss_words(spec: Spec) -> str:
     words = f"{spec.loss.definition}: {parts}, {spec.neighbours} one {spec.unit}"
     if spec.unit_id is not None:
         words += f", at most {spec.rows_per_unit} row{'s' if spec.rows_per_unit > 1 else ''} of each counted"
-    if spec.loss.definition == "zcdp" and spec.delta is not None:
+    if spec.loss.definition == "zcdp" and spec.delta is not None and spec.detailed is None:
         words += f" (epsilon {spec.loss.epsilon(spec.delta):.3f} at delta {spec.delta})"
     return words
 
@@ -99,6 +99,9 @@ def plan(spec_path: Path, save: Path | None, json: bool) -> None:
         spec = read_spec(spec_path)
         say("choosing the strategy")
         made = make_plan(spec)
+        if isinstance(made, DetailedPlan):
+            _plan_groups(made, save, json)
+            return
         say("computing expected errors")
         rows = made.table_errors
         if save is not None:
@@ -141,6 +144,16 @@ def plan(spec_path: Path, save: Path | None, json: bool) -> None:
         console.print(
             f"Saved to {save}; `tabulae run --plan {save}` asks exactly these queries.", markup=False
         )
+
+
+def _plan_groups(made: DetailedPlan, save: Path | None, json: bool) -> None:
+    """Print the plan of a spec with [detailed]."""
+    if save is not None:
+        raise Unsupported(f"the plan of a spec with [detailed] follows from the spec: run it without {save}")
+    if json:
+        _emit(commands_groups.plan_document(made))
+    else:
+        commands_groups.print_plan(_console(), made, _loss_words(made.spec))
 
 
 def _print_exact(console: Console, exact: Exactness) -> None:
@@ -255,6 +268,8 @@ def run(spec: Path, out: Path, plan_file: Path | None, source: Path | None, resu
 
 
 def _summary(release: Release) -> dict[str, Any]:
+    if release.spec.detailed is not None:
+        return commands_groups.summary(release)
     about = release.about
     return {
         "release": str(release.path),
@@ -271,6 +286,9 @@ def _summary(release: Release) -> dict[str, Any]:
 
 def _print_summary(release: Release) -> None:
     console = _console()
+    if release.spec.detailed is not None:
+        commands_groups.print_summary(console, release, _loss_words(release.spec))
+        return
     console.print(f"Published {release.path}", markup=False)
     console.print(f"Promise   {_loss_words(release.spec)}", markup=False)
     _print_reach(console, release.spec)
@@ -312,6 +330,12 @@ def check(path: Path, json: bool) -> None:
             typer.echo(f"{path}: every file is as published, and {words}")
         return
     spec = read_spec(path)
+    if spec.detailed is not None:
+        if json:
+            _emit(commands_groups.check_document(path, spec))
+        else:
+            typer.echo(f"{path}: no mistakes; {commands_groups.check_words(spec)}, {_loss_words(spec)}")
+        return
     tables, exact = len(spec.workload.tables), len(spec.invariants)
     if json:
         _emit({"spec": str(path), "tables": tables, "invariants": exact, "cells": str(spec.domain.size)})

@@ -12,7 +12,7 @@ import pytest
 import tomli_w
 
 from tabulae.errors import SpecError
-from tabulae.spec import Spec, promise, read_spec, shape
+from tabulae.spec import Spec, detailed_shape, promise, read_spec, shape
 from tabulae.spec.sections import LATER_SECTIONS, SECTIONS
 
 ROOT = Path(__file__).parents[2]
@@ -36,6 +36,12 @@ def folder(tmp_path: Path) -> Path:
 def test_the_whole_document_of_the_page(folder: Path) -> None:
     spec = read_spec(folder / "spec.toml")
     assert spec.workload.queries == 12
+
+
+def test_the_document_of_groups(folder: Path) -> None:
+    spec = read_spec(folder / "detailed.toml")
+    assert spec.detailed is not None
+    assert [rung.name for rung in spec.detailed.ladder.rungs] == ["sex", "sex_by_age5"]
 
 
 @pytest.mark.parametrize("piece", PIECES, ids=lambda piece: piece.split("\n", 1)[0])
@@ -64,6 +70,8 @@ def section(name: str) -> str:
         ("`[privacy]`", shape.PrivacySection),
         ("`[[table]]`", shape.TableEntry),
         ("`[[invariant]]`", shape.InvariantEntry),
+        ("`[detailed]`", detailed_shape.DetailedSection),
+        ("`[[detailed.level]]`", detailed_shape.LevelEntry),
         ("`[method]`", shape.MethodSection),
         ("`[release]`", shape.ReleaseSection),
     ],

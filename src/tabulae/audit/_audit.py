@@ -10,10 +10,10 @@ from pathlib import Path
 
 import numpy as np
 
-from ..errors import InvalidArgument
-from ..planning import Plan, plan
+from ..errors import InvalidArgument, Unsupported
+from ..planning import Plan, plan_tables
 from ..privacy import WITHIN, SystemSource
-from ..spec import Spec
+from ..spec import Spec, read_spec
 from .check import Check, guarded
 from .derived import derived_checks
 from .experiment import collect, log_ratio, lower_bound
@@ -76,7 +76,14 @@ def audit(
     if not seconds > 0:
         raise InvalidArgument(f"seconds must be positive, not {seconds!r}")
     say("choosing the strategy")
-    made = spec if isinstance(spec, Plan) else plan(spec)
+    if not isinstance(spec, Plan):
+        spec = spec if isinstance(spec, Spec) else read_spec(spec)
+        if spec.detailed is not None:
+            raise Unsupported(
+                "an audit replays releases of [[table]]s, and this spec has [detailed]: `tabulae plan` shows the "
+                "proven stability of each of its levels, with a record that attains it, and the noise that follows"
+            )
+    made = spec if isinstance(spec, Plan) else plan_tables(spec)
     strategy, promise = made.strategy, made.spec
     strategy.laws(promise.loss, promise.neighbours, promise.rows_per_unit)  # refuses what cannot be promised
     rng = np.random.default_rng(seed)

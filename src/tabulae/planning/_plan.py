@@ -135,25 +135,13 @@ def _unpack(entry: Mapping[str, Any]) -> np.ndarray:
     return np.frombuffer(data, dtype="<i8").astype(np.int64).reshape(entry["shape"])
 
 
-def plan(spec: Spec | str | PathLike[str]) -> Plan:
-    """Choose the strategy for a spec and say how wrong every table will be; no data is opened.
+def plan_tables(spec: Spec | str | PathLike[str]) -> Plan:
+    """Choose the strategy for a spec of tables and say how wrong every table will be; no data is opened.
 
-    Arguments:
-        spec: a spec, or the path of its TOML document.
-
-    Raises:
-        SpecError: the document has mistakes; all are listed. Also where its invariants determine every table, or leave
-            nobody whom "replace-within-invariants" would protect.
-        Unsupported: the method cannot serve these tables, or asks for more noisy answers than can be kept.
+    Arguments, errors: as of :func:`tabulae.plan`. Also Unsupported: the spec tabulates groups.
 
     Privacy:
         Reads no record: a plan is a function of the public spec, and costs nothing.
-
-    >>> import tabulae as tb
-    >>> tb.plan("missing.toml")
-    Traceback (most recent call last):
-    tabulae.errors.SpecError: missing.toml: 1 mistake
-      document: cannot be read: No such file or directory
     """
     spec = spec if isinstance(spec, Spec) else read_spec(spec)
     exact = _invariants(spec)

@@ -14,7 +14,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ..errors import NotEstimable, ReleaseError, SpecError
+from ..adaptive import AdaptivePlan, GroupMeasurement
+from ..errors import NotEstimable, ReleaseError, SpecError, Unsupported
 from ..estimation import Estimate, estimate
 from ..measurement import Measurement
 from ..privacy import (
@@ -32,8 +33,10 @@ from ..strategy import Strategy, read_strategy
 from ..tables import Domain, Invariants, Table, Workload, table_from_sql
 from . import folder as f
 from .agreement import csv_faults, ledger_faults
+from .group_measurements import read_group_measurements
 from .sums import meets
 from .tables import EXACT, PublishedTable, publish, publish_exact
+from .verify_groups import group_faults
 
 _LAWS: dict[str, type[NoiseLaw]] = {c.name: c for c in (DiscreteGaussian, DiscreteLaplace, RoundedGaussian)}
 _LOSSES: dict[str, type[PrivacyLoss]] = {"pure": PureDP, "approx": ApproxDP, "zcdp": ZCDP}
@@ -122,8 +125,36 @@ class Release:
         return _Tables(self.path, [resource["title"] for resource in self.descriptor["resources"]])
 
     @cached_property
+    def groups(self) -> AdaptivePlan:
+        """The levels of groups that were tabulated, with their stability and noise.
+
+        Raises:
+            Unsupported: the release is of tables.
+        """
+        if self.spec.detailed is None:
+            raise Unsupported(f"{self.path} publishes tables: it tabulates no groups")
+        return self.spec.detailed.plan()
+
+    def group_measurements(self) -> Iterator[GroupMeasurement]:
+        """The noisy counts of groups as they were drawn, piece by piece, in the order of the levels.
+
+        Raises:
+            Unsupported: the release is of tables.
+            ReleaseError: the files are not those of the spec, or contradict themselves.
+        """
+        return read_group_measurements(self.path, self.groups)
+
+    @cached_property
     def measurements(self) -> tuple[Measurement, ...]:
-        """The noisy measurements, with their strategy and laws, as they were drawn."""
+        """The noisy measurements, with their strategy and laws, as they were drawn.
+
+        Raises:
+            Unsupported: the release is of groups, whose counts are read with ``group_measurements``.
+        """
+        if self.spec.detailed is not None:
+            raise Unsupported(
+                f"{self.path} tabulates groups: read its noisy counts with group_measurements()"
+            )
         return (read_measurement(self.path, self.domain, [given.table for given in self.spec.invariants]),)
 
     @cached_property
@@ -148,7 +179,13 @@ class Release:
         Raises:
             InvalidArgument: the statement cannot be expressed; the clause is shown.
             NotEstimable: the measurements cannot answer it; the attributes not measured together are named.
+            Unsupported: the release is of groups, each of which has the table that it could afford.
         """
+        if self.spec.detailed is not None:
+            raise Unsupported(
+                f"{self.path} tabulates groups, each in the table that it could afford, and answers no other counts: "
+                f"read {self.path}/tables/totals.csv, or in Python tabulae.Release.read(...).tables"
+            )
         table = table_from_sql(self.domain, "query", sql)
         try:
             return publish(self.estimate, Workload(self.domain, [table]), self.level)[0].arrow()
@@ -189,6 +226,9 @@ class Release:
         faults = f.check_sums(self.path)
         if faults:
             return faults
+        if self.spec.detailed is not None:
+            faults = list(ledger_faults(self.ledger, self.spec))
+            return faults + list(group_faults(self.path, self.spec.detailed, self.groups, self.level))
         measurement, exact = self.measurements[0], self.estimate.exact
         if exact is not None and (faults := _contradictions(exact, measurement.exact)):
             return faults

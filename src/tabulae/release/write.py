@@ -131,7 +131,7 @@ def write_contents(
     """
     f.write_bytes(folder / f.SPEC, spec.published_text().encode())
     f.write_json(folder / f.LEDGER, ledger)
-    for name, content in {**_code_lists(spec.domain), **spec.files}.items():
+    for name, content in {**code_lists(spec.domain), **spec.files}.items():
         f.write_bytes(folder / name, content)
     for table in tables:
         rows = table.arrow()
@@ -140,7 +140,8 @@ def write_contents(
     f.write_json(folder / f.DESCRIPTOR, _descriptor(spec, tables, expected, release_id, level, exact))
 
 
-def _code_lists(domain: Domain) -> dict[str, bytes]:
+def code_lists(domain: Domain) -> dict[str, bytes]:
+    """The code list of each attribute and recode, by the name of its file."""
     lists = {f"codes/{a.name}.csv": _code_list(a) for a in domain.attributes}
     for recode in domain.recodes:
         rows = [(label, label, "") for label in recode.labels]
@@ -171,7 +172,7 @@ def _descriptor(
     reasons = {given.table.name: given.reason for given in spec.invariants}
     return {
         "profile": "tabular-data-package",
-        "name": _slug(spec.title),
+        "name": slug(spec.title),
         "title": spec.title,
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "resources": [_resource(table, reasons.get(table.name)) for table in tables],
@@ -193,7 +194,7 @@ def _resource(table: PublishedTable, reason: str | None) -> dict[str, Any]:
     fields += [{"name": name, "type": "number"} for name in ("estimate", "std_error", "ci_low", "ci_high")]
     fields += [{"name": "obs_status", "type": "string", "constraints": {"enum": ["A", "E", "Q"]}}]
     return {
-        "name": _slug(table.name),
+        "name": slug(table.name),
         "title": table.name,
         **({} if reason is None else {"description": f"Published exactly, without noise: {reason}"}),
         "path": f"tables/{table.name}.csv",
@@ -205,7 +206,8 @@ def _resource(table: PublishedTable, reason: str | None) -> dict[str, Any]:
     }
 
 
-def _slug(text: str) -> str:
+def slug(text: str) -> str:
+    """A name as data packages have it: small letters, digits, points and hyphens."""
     kept = "".join(c if c.isascii() and (c.isalnum() or c in "-_.") else "-" for c in text.lower())
     return "-".join(filter(None, kept.split("-"))) or "release"
 

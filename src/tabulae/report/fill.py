@@ -15,6 +15,7 @@ from tabulae.linalg import Contrasts, Identity, LinearOperator, Product, Stack, 
 from tabulae.planning import described
 from tabulae.privacy import NoiseLaw
 from tabulae.release import Release
+from tabulae.report.groups import groups_report
 from tabulae.report.pictures import picture_of
 from tabulae.report.render import render_report
 from tabulae.report.view import (
@@ -80,6 +81,8 @@ def report_of(release: Release) -> str:
     >>> report_of  # doctest: +ELLIPSIS
     <function report_of at ...>
     """
+    if release.spec.detailed is not None:
+        return groups_report(release)
     return render_report(view_of(release))
 
 

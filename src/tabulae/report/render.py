@@ -20,7 +20,7 @@ TABLES_SHOWN = 200
 _ROWS_IN_ALL = 1500
 _BLOCKS_SHOWN = 12
 _PICTURES_SHOWN = 12
-_FALSE_ALARMS = (0.01, 0.05, 0.1)
+FALSE_ALARMS = (0.01, 0.05, 0.1)
 
 
 @dataclass(frozen=True)
@@ -56,14 +56,14 @@ def render_report(release: ReleaseView) -> str:
     shown = release.tables[:TABLES_SHOWN]
     rows_each = min(ROWS_SHOWN, max(3, _ROWS_IN_ALL // max(1, len(shown))))
     sections = tuple(_section(i, table, rows_each) for i, table in enumerate(shown))
-    page = _environment().get_template("report.html")
+    page = environment().get_template("report.html")
     text = page.render(
         release=release,
         promise=release.promise,
         sections=sections,
         counts=sum(table.rows for table in release.tables),
         classes=[label for label, _ in RELIABILITY],
-        detection=[(a, detection_bound(release.promise, a)) for a in _FALSE_ALARMS],
+        detection=[(a, detection_bound(release.promise, a)) for a in FALSE_ALARMS],
         spent=sum((line.amount for line in release.ledger), start=release.promise.parameter * 0),
         errors_figure=_errors_figure(shown),
         noise_figure=_noise_figure(release.tables),
@@ -74,7 +74,8 @@ def render_report(release: ReleaseView) -> str:
 
 
 @cache
-def _environment() -> jinja2.Environment:
+def environment() -> jinja2.Environment:
+    """Templates and filters of all pages."""
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("tabulae.report"),
         autoescape=True,
@@ -86,6 +87,7 @@ def _environment() -> jinja2.Environment:
         significant=numbers.significant,
         breakable=lambda name: escape(name).replace("_", Markup("_<wbr>")),
         fraction=numbers.fraction,
+        decimal=numbers.decimal,
         share=numbers.share,
         moment=numbers.moment,
         exp=lambda value: math.exp(min(float(value), 700.0)),

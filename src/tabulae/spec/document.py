@@ -11,10 +11,12 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..errors import InvalidArgument, Problem, SpecError
+from ..errors import InvalidArgument, Problem, SpecError, Unsupported
 from ..privacy import Neighbours, PrivacyLoss
 from ..tables import Domain, Workload
 from . import published
+from .detailed import Detailed, loss_of
+from .detailed_read import read_detailed
 from .lines import KeyLines
 from .problems import Problems
 from .promise import Method, read_method, read_promise
@@ -47,7 +49,7 @@ class Spec:
         title: what the release is called.
         source: where the records are.
         domain: the public domain, with its recodes.
-        workload: the tables to publish, with their weights.
+        detailed: the groups to tabulate instead of tables, or None.
         invariants: the counts to publish exactly, each with its reason.
         columns: attribute -> the column that it is read from and its policies.
         loss: the privacy loss that the release may cost, exact.
@@ -85,7 +87,7 @@ class Spec:
     title: str
     source: Source
     domain: Domain
-    workload: Workload
+    detailed: Detailed | None
     invariants: tuple[Invariant, ...]
     columns: Mapping[str, ColumnRule]
     loss: PrivacyLoss
@@ -102,7 +104,19 @@ class Spec:
     text: str
     path: Path | None
     files: Mapping[str, bytes] = field(compare=False)
+    _workload: Workload | None
     _record: published.Record = field(compare=False)
+
+    @property
+    def workload(self) -> Workload:
+        """The tables to publish, with their weights.
+
+        Raises:
+            Unsupported: the spec tabulates groups, and publishes no table that is fixed beforehand.
+        """
+        if self._workload is None:
+            raise Unsupported("this spec has [detailed], which tabulates groups: it has no [[table]]")
+        return self._workload
 
     @classmethod
     def from_text(cls, text: str, base_dir: str | PathLike[str] = ".", name: str = "spec") -> Spec:
@@ -126,19 +140,24 @@ class Spec:
         schema = read_schema(document, base, problems)
         promise = read_promise(document, base, problems)
         method = read_method(document, problems)
-        counted = read_workload(document, schema, base, problems)
+        counted = None if document.is_detailed else read_workload(document, schema, base, problems)
+        grouped = read_detailed(document, schema, base, problems) if document.is_detailed else None
+        loss = promise and (loss_of(grouped.detailed, promise.loss, problems) if grouped else promise.loss)
         problems.raise_any(name)
         section, release = document.source, document.release
-        if not (section and release and schema.domain and promise and method and counted):
+        if not (
+            section and release and schema.domain and promise and loss and method and (counted or grouped)
+        ):
             raise AssertionError("a part of the document could not be read and recorded no reason")
+        read = counted or grouped
         return cls(
             title=document.title,
             source=_source(section, base),
             domain=schema.domain,
-            workload=counted.workload,
-            invariants=counted.invariants,
+            detailed=grouped and grouped.detailed,
+            invariants=counted.invariants if counted else (),
             columns=schema.columns,
-            loss=promise.loss,
+            loss=loss,
             delta=promise.delta,
             neighbours=promise.neighbours,
             ledger=promise.ledger,
@@ -151,8 +170,9 @@ class Spec:
             max_rows=release.max_rows,
             text=text,
             path=None,
-            files={**schema.files, **counted.files},
-            _record=published.record_of(document, method),
+            files={**schema.files, **(read.files if read else {})},
+            _workload=counted and counted.workload,
+            _record=published.record_of(document, method, next(iter(grouped.files)) if grouped else None),
         )
 
     def with_budget(self, loss: PrivacyLoss) -> Spec:
@@ -167,7 +187,10 @@ class Spec:
         """
         if self.open_budget:
             remedy = 'run `tabulae plan`, and write the budget that it finds, budget = "..."'
-            problem = Problem("privacy.budget", f"is to be found from the tables' targets: {remedy}")
+            whose = "tables"
+            if self.detailed is not None:
+                whose, remedy = "levels", "run `tabulae plan`, and write the budgets that it finds"
+            problem = Problem("privacy.budget", f"is to be found from the {whose}' targets: {remedy}")
             raise SpecError([problem], str(self.path or "spec"))
 
     def published_text(self) -> str:
@@ -203,6 +226,8 @@ class Spec:
         return replace(self, source=Source(kind, Path(path), table))
 
     def __repr__(self) -> str:
+        if self.detailed is not None:
+            return f"Spec({self.title!r}, {len(self.detailed.levels)} levels of groups, {self.loss!r})"
         return f"Spec({self.title!r}, {len(self.workload.tables)} tables, {self.loss!r})"
 
 

@@ -83,9 +83,11 @@ def read_promise(document: Document, base: Path, problems: Problems) -> Promise 
     published = document.source is not None and document.source.path is None
     if section.ledger is None and not published:
         _missing("ledger", 'what the budget is charged to: ledger = "ledger.db"', problems)
-    if section.definition == "approx" and section.delta is None:
+    if document.is_detailed:
+        _check_detailed(document, section, problems)
+    elif section.definition == "approx" and section.delta is None:
         _missing("delta", 'approx promises epsilon and delta: delta = "1e-10"', problems)
-    if section.definition == "pure" and section.delta is not None:
+    if section.definition == "pure" and section.delta is not None and not document.is_detailed:
         remedy = 'remove it, or write definition = "approx"'
         problems.add(("privacy", "delta"), f'has no meaning under definition = "pure": {remedy}')
     if section.neighbours == WITHIN:
@@ -96,10 +98,24 @@ def read_promise(document: Document, base: Path, problems: Problems) -> Promise 
     delta = None if section.delta is None else exact(section.delta)
     ledger = None if section.ledger is None else base / section.ledger
     open_budget = section.budget == TARGETS
-    if open_budget and not any(entry and entry.target for entry in document.tables):
+    if (
+        open_budget
+        and not document.is_detailed
+        and not any(entry and entry.target for entry in document.tables)
+    ):
         remedy = "give a table target = { margin = 50, confidence = 0.95 }, or write the budget"
         problems.add(("privacy", "budget"), f"is to be found from targets, and no table has one: {remedy}")
     return Promise(loss, delta, section.neighbours, ledger, open_budget)
+
+
+def _check_detailed(document: Document, section: PrivacySection, problems: Problems) -> None:
+    """What ``[detailed]`` asks of the promise."""
+    if section.definition == "approx":
+        told = 'groups are tabulated under "pure" or "zcdp": write one of them (zcdp states epsilon at a delta, too)'
+        problems.add(("privacy", "definition"), told)
+    if section.budget == TARGETS and not any(entry and entry.budget is None for entry in document.levels):
+        told = "is to be found from targets, and every level has its budget: write the most that they may cost together"
+        problems.add(("privacy", "budget"), told)
 
 
 def _check_within(document: Document, problems: Problems) -> None:

@@ -25,7 +25,7 @@ Record = Mapping[str, Any]
 """What a document promises and counts, as TOML would be parsed; ``[source]`` lacks the kind."""
 
 
-def record_of(document: Document, method: Method) -> Record:
+def record_of(document: Document, method: Method, groups: str | None = None) -> Record:
     """What is to be published of a document.
 
     ``[source]`` is reduced to its unit and the bound on its rows, with the column that it goes by: a public
@@ -35,12 +35,13 @@ def record_of(document: Document, method: Method) -> Record:
     Args:
         document: the sections, all of them read without a mistake.
         method: the method, its noise resolved.
+        groups: the published name of the file of groups, where the document tabulates groups.
     """
     source, privacy, release = document.source, document.privacy, document.release
     assert source is not None
     assert privacy is not None
     assert release is not None
-    record = {
+    record: dict[str, Any] = {
         "title": document.title,
         "source": source.model_dump(include={"unit", "unit_id", "rows_per_unit"}, exclude_none=True),
         "attributes": {"unknown": document.unknown, "null": document.null}
@@ -49,14 +50,8 @@ def record_of(document: Document, method: Method) -> Record:
         "privacy": privacy.model_dump(exclude={"ledger"}, exclude_none=True),
         "table": [_table(entry) for entry in document.tables if entry],
         "invariant": [_invariant(entry) for entry in document.invariants if entry],
-        "method": {
-            "select": method.select,
-            "noise": method.noise,
-            "estimate": method.estimate,
-            "time_limit": _short(method.time_limit),
-            "seed": method.seed,
-            **({} if _aimed(document) else {"objective": method.objective}),
-        },
+        "detailed": _detailed(document, groups),
+        "method": {} if document.is_detailed else _method(document, method),
         "release": release.model_dump(),
     }
     return {key: value for key, value in record.items() if value}
@@ -83,6 +78,25 @@ def digest(record: Record, files: Mapping[str, bytes]) -> str:
         # Each part is hashed before it is joined: no name or content can pose as a boundary.
         total.update(hashlib.sha256(name.encode()).digest() + hashlib.sha256(content).digest())
     return total.hexdigest()
+
+
+def _method(document: Document, method: Method) -> dict[str, Any]:
+    return {
+        "select": method.select,
+        "noise": method.noise,
+        "estimate": method.estimate,
+        "time_limit": _short(method.time_limit),
+        "seed": method.seed,
+        **({} if _aimed(document) else {"objective": method.objective}),
+    }
+
+
+def _detailed(document: Document, groups: str | None) -> dict[str, Any]:
+    if document.detailed is None:
+        return {}
+    section = document.detailed.model_dump(exclude_none=True) | {"groups": groups}
+    levels = [entry.model_dump(exclude_none=True) for entry in document.levels if entry]
+    return {key: value for key, value in section.items() if value != {}} | {"level": levels}
 
 
 def _aimed(document: Document) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from .detailed_shape import DetailedSection, LevelEntry
 from .problems import Problems, nearest, shown
 from .shape import (
     AttributeEntry,
@@ -19,11 +20,11 @@ from .shape import (
 )
 
 SECTIONS = (
-    "title", "source", "attributes", "recodes", "privacy", "table", "invariant", "method", "release",
+    "title", "source", "attributes", "recodes", "privacy", "table", "invariant", "detailed", "method", "release",
 )  # fmt: skip
 """The top level of the document."""
 
-LATER_SECTIONS = ("geography", "bound", "structural_zero", "detailed")
+LATER_SECTIONS = ("geography", "bound", "structural_zero")
 """Sections of the document that this version cannot honour, and therefore refuses."""
 
 NOT_INVARIANT = {
@@ -32,6 +33,13 @@ NOT_INVARIANT = {
     "level": "is of a geography, which is not supported by this version of tabulae: remove it",
 }
 """Keys that an invariant does not have, and why."""
+
+NOT_DETAILED = {
+    "table": "goes in a spec of its own, under the same ledger: a spec with [detailed] publishes its groups only",
+    "invariant": "nothing of [detailed] is published exactly: write these counts in a spec of tables",
+    "method": "is of [[table]]s: [detailed] has one method, so remove it",
+}
+"""Sections that do not go with ``[detailed]``, and why."""
 
 NOT_YET = "is not supported by this version of tabulae"
 """Said of every key that the document has and this version cannot honour."""
@@ -42,7 +50,7 @@ class Document:
     """The sections that could be read; None where one could not.
 
     ``attributes`` and ``recodes`` keep the names whose entries could not be read, so that a table which
-    uses one is not blamed for it.
+    uses one is not blamed for it. ``is_detailed`` says that the document has that section instead of tables.
     """
 
     title: str
@@ -56,6 +64,9 @@ class Document:
     invariants: tuple[InvariantEntry | None, ...]
     method: MethodSection | None
     release: ReleaseSection | None
+    is_detailed: bool
+    detailed: DetailedSection | None
+    levels: tuple[LevelEntry | None, ...]
 
 
 def read_sections(raw: dict[str, Any], problems: Problems) -> Document:
@@ -69,6 +80,9 @@ def read_sections(raw: dict[str, Any], problems: Problems) -> Document:
             problems.add((key,), f"this section {NOT_YET}: remove it")
         elif key not in SECTIONS:
             problems.add((key,), f"unknown key; {nearest(key, SECTIONS)}")
+        elif key in NOT_DETAILED and "detailed" in raw:
+            problems.add((key,), NOT_DETAILED[key])
+    detailed, levels = _detailed(raw, problems)
     declared = dict(_table(raw, "attributes", problems))
     return Document(
         title=_title(raw, problems),
@@ -88,6 +102,9 @@ def read_sections(raw: dict[str, Any], problems: Problems) -> Document:
         invariants=_invariants(raw, problems),
         method=problems.check(MethodSection, _table(raw, "method", problems), ("method",)),
         release=problems.check(ReleaseSection, _table(raw, "release", problems), ("release",)),
+        is_detailed="detailed" in raw,
+        detailed=detailed,
+        levels=levels,
     )
 
 
@@ -141,11 +158,28 @@ def _policy(declared: dict[str, Any], key: str, problems: Problems) -> Policy:
 
 def _tables(raw: dict[str, Any], problems: Problems) -> tuple[TableEntry | None, ...]:
     entries = _entries(raw, "table", problems)
-    if entries == []:
+    if entries == [] and "detailed" not in raw:
         problems.add(("table",), "nothing is published: add a [[table]]")
     if entries is None:
         return (None,)
     return tuple(problems.check(TableEntry, entry, ("table", at)) for at, entry in enumerate(entries))
+
+
+def _detailed(
+    raw: dict[str, Any], problems: Problems
+) -> tuple[DetailedSection | None, tuple[LevelEntry | None, ...]]:
+    """``[detailed]``, and its levels each on its own."""
+    if "detailed" not in raw:
+        return None, ()
+    section = dict(_table(raw, "detailed", problems))
+    entries = _entries(section, "level", problems, "detailed")
+    section.pop("level", None)
+    if entries == []:
+        problems.add(("detailed", "level"), "nothing is tabulated: add a [[detailed.level]]")
+    levels = tuple(
+        problems.check(LevelEntry, entry, ("detailed", "level", at)) for at, entry in enumerate(entries or ())
+    )
+    return problems.check(DetailedSection, section, ("detailed",)), levels
 
 
 def _invariants(raw: dict[str, Any], problems: Problems) -> tuple[InvariantEntry | None, ...]:
@@ -159,13 +193,15 @@ def _invariants(raw: dict[str, Any], problems: Problems) -> tuple[InvariantEntry
     return tuple(problems.check(InvariantEntry, entry, ("invariant", at)) for at, entry in enumerate(entries))
 
 
-def _entries(raw: dict[str, Any], key: str, problems: Problems) -> list[Any] | None:
+def _entries(raw: dict[str, Any], key: str, problems: Problems, *above: str) -> list[Any] | None:
     """The elements of an array of sections; None, with the reason recorded, where it is something else."""
-    entries = raw.get(key, [])
+    entries, name = raw.get(key, []), ".".join((*above, key))
     if isinstance(entries, dict):
-        problems.add((key,), f"there may be many {key}s: write [[{key}]], with two brackets")
+        problems.add((*above, key), f"there may be many {key}s: write [[{name}]], with two brackets")
         return [entries]
     if isinstance(entries, list):
         return entries
-    problems.add((key,), f"must be sections: write [[{key}]] on a line of its own, and its keys below")
+    problems.add(
+        (*above, key), f"must be sections: write [[{name}]] on a line of its own, and its keys below"
+    )
     return None

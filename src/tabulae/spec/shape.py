@@ -46,7 +46,8 @@ def kind_of(path: str) -> Kind | None:
     return next((kind for ending, kind in _KINDS.items() if path.lower().endswith(ending)), None)
 
 
-def _problem(message: str) -> PydanticCustomError:
+def problem(message: str) -> PydanticCustomError:
+    """A mistake that pydantic reports in these words."""
     # The message is an argument and not the template: braces in it must stay braces.
     return PydanticCustomError("spec", "{message}", {"message": message})
 
@@ -54,7 +55,7 @@ def _problem(message: str) -> PydanticCustomError:
 def _exact_text(value: object) -> object:
     if isinstance(value, float | int) and not isinstance(value, bool):
         remedy = f'write "{value}"' if math.isfinite(value) else 'write a number such as "1/2"'
-        raise _problem(f"must be a string, because a number that decides privacy must be exact: {remedy}")
+        raise problem(f"must be a string, because a number that decides privacy must be exact: {remedy}")
     return value
 
 
@@ -68,18 +69,22 @@ def _delta(value: str) -> str:
     return _read(lambda: probability(value, "delta"), value)
 
 
+def _share(value: str) -> str:
+    return _read(lambda: probability(value, "the share"), value)
+
+
 def _read(reader: Callable[[], object], value: str) -> str:
     """The text as written, once what it says is known to be a number with a meaning."""
     try:
         reader()
     except InvalidArgument as error:
-        raise _problem(str(error)) from None
+        raise problem(str(error)) from None
     return value
 
 
 def _filled(value: str) -> str:
     if not value.strip():
-        raise _problem("is empty")
+        raise problem("is empty")
     return value
 
 
@@ -89,7 +94,7 @@ def _name(value: str) -> str:
         or value != value.strip()
         or not all(c.isalnum() or c in " _-." for c in value)
     ):
-        raise _problem(
+        raise problem(
             f"{shown(value)} cannot name the files of a table: use letters, digits, blanks, '_', '-', '.', "
             "and begin with a letter or digit"
         )
@@ -98,16 +103,16 @@ def _name(value: str) -> str:
 
 def _categories(values: list[Any]) -> list[Any]:
     if not values or {type(value) for value in values} not in ({str}, {int}):
-        raise _problem("must list the values that the column may hold: all strings, or all integers")
+        raise problem("must list the values that the column may hold: all strings, or all integers")
     repeated = [value for position, value in enumerate(values) if value in values[:position]]
     if repeated:
-        raise _problem(f"lists {shown(repeated[0])} twice")
+        raise problem(f"lists {shown(repeated[0])} twice")
     return values
 
 
 def _rows_per_unit(value: int) -> int:
     if value > MOST_ROWS_PER_UNIT:
-        raise _problem(
+        raise problem(
             f"must be at most {MOST_ROWS_PER_UNIT:,}: the noise is multiplied by it, so count fewer rows of each unit"
         )
     return value
@@ -117,13 +122,16 @@ Filled = Annotated[str, AfterValidator(_filled)]
 Name = Annotated[str, AfterValidator(_name)]
 Budget = Annotated[str, BeforeValidator(_exact_text), AfterValidator(_budget)]
 Delta = Annotated[str, BeforeValidator(_exact_text), AfterValidator(_delta)]
+Share = Annotated[str, BeforeValidator(_exact_text), AfterValidator(_share)]
 
 
-class _Section(BaseModel):
+class StrictSection(BaseModel):
+    """A section in which unknown keys and values of another type are mistakes."""
+
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
-class SourceSection(_Section):
+class SourceSection(StrictSection):
     """``[source]``: where the confidential records are, and what one of them stands for."""
 
     path: Filled | None = None
@@ -137,20 +145,20 @@ class SourceSection(_Section):
     @model_validator(mode="after")
     def _one_source(self) -> SourceSection:
         if self.path is None and self.kind is None:
-            raise _problem('has no path: write path = "people.csv" (csv, parquet or duckdb)')
+            raise problem('has no path: write path = "people.csv" (csv, parquet or duckdb)')
         kind = self.kind or kind_of(self.path or "")
         if kind is None:
-            raise _problem(
+            raise problem(
                 'the ending of the path does not say its kind: add kind = "csv" ("parquet", "duckdb")'
             )
         if kind == "duckdb" and self.path is not None and self.table is None:
-            raise _problem('a DuckDB file holds several tables: add table = "persons"')
+            raise problem('a DuckDB file holds several tables: add table = "persons"')
         if kind != "duckdb" and self.table is not None:
-            raise _problem(f"table is for DuckDB files, and this is {kind}: remove it")
+            raise problem(f"table is for DuckDB files, and this is {kind}: remove it")
         return self
 
 
-class AttributeEntry(_Section):
+class AttributeEntry(StrictSection):
     """One line of ``[attributes]``: the values that a column may hold, known in public."""
 
     column: Filled | None = None
@@ -165,13 +173,13 @@ class AttributeEntry(_Section):
         given = [key for key in ("categories", "range", "codes") if getattr(self, key) is not None]
         if len(given) != 1:
             has = " and ".join(given) if given else "none of them"
-            raise _problem(f"needs exactly one of categories, range or codes; it has {has}")
+            raise problem(f"needs exactly one of categories, range or codes; it has {has}")
         if self.range is not None and (len(self.range) != 2 or self.range[0] > self.range[1]):
-            raise _problem(f"range must be [lowest, highest], both included, not {shown(self.range)}")
+            raise problem(f"range must be [lowest, highest], both included, not {shown(self.range)}")
         return self
 
 
-class RecodeEntry(_Section):
+class RecodeEntry(StrictSection):
     """One line of ``[recodes]``: a coarser view of an attribute."""
 
     of: Filled | None = Field(description='the attribute it is a view of: of = "age"')
@@ -181,11 +189,11 @@ class RecodeEntry(_Section):
     @model_validator(mode="after")
     def _one_rule(self) -> RecodeEntry:
         if (self.edges is None) == (self.map is None):
-            raise _problem("needs exactly one of edges or map")
+            raise problem("needs exactly one of edges or map")
         return self
 
 
-class PrivacySection(_Section):
+class PrivacySection(StrictSection):
     """``[privacy]``: what is promised."""
 
     definition: Literal["pure", "approx", "zcdp"] | None = Field(
@@ -200,7 +208,7 @@ class PrivacySection(_Section):
     ledger: Filled | None = None
 
 
-class TargetEntry(_Section):
+class TargetEntry(StrictSection):
     """What a table may be wrong by: ``{ margin = 50, confidence = 0.95 }`` or ``{ rmse = 20 }``."""
 
     margin: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
@@ -210,15 +218,15 @@ class TargetEntry(_Section):
     @model_validator(mode="after")
     def _one_measure(self) -> TargetEntry:
         if (self.margin is None) == (self.rmse is None):
-            raise _problem(
+            raise problem(
                 "needs one of margin or rmse, in counts: target = { margin = 50, confidence = 0.95 }"
             )
         if self.rmse is not None and self.confidence is not None:
-            raise _problem("confidence goes with margin: an rmse has none")
+            raise problem("confidence goes with margin: an rmse has none")
         return self
 
 
-class CountedEntry(_Section):
+class CountedEntry(StrictSection):
     """What a table and an invariant share: a set of counts, in one of three forms."""
 
     name: Name | None = None
@@ -230,9 +238,9 @@ class CountedEntry(_Section):
     def _one_form(self) -> Self:
         marginal = self.attributes is not None or self.queries is not None
         if self.sql is not None and marginal:
-            raise _problem("sql says everything that is counted: remove attributes and queries, or the sql")
+            raise problem("sql says everything that is counted: remove attributes and queries, or the sql")
         if self.sql is None and not marginal:
-            raise _problem("counts nothing: add attributes, queries or sql (attributes = [] is the total)")
+            raise problem("counts nothing: add attributes, queries or sql (attributes = [] is the total)")
         return self
 
 
@@ -260,7 +268,7 @@ class InvariantEntry(CountedEntry):
         return "exact " + "".join(c if c.isalnum() or c in " _-." else "_" for c in words)
 
 
-class MethodSection(_Section):
+class MethodSection(StrictSection):
     """``[method]``: how, once it is settled what and how much."""
 
     select: str = "auto"
@@ -271,7 +279,7 @@ class MethodSection(_Section):
     seed: Annotated[int, Field(ge=0)] = 0
 
 
-class ReleaseSection(_Section):
+class ReleaseSection(StrictSection):
     """``[release]``: limits on what is written."""
 
     max_rows: Annotated[int, Field(ge=1)] = 5_000_000

@@ -1,0 +1,181 @@
+"""A run of a spec with [detailed]: count groups, charge, measure in two stages, publish in one step.
+
+The folder appears under its name only when it is complete, as of :mod:`tabulae.app`, and an interrupted run is resumed
+in the same way: measurements that were stored as a whole are published without a second draw, for which the records
+are not needed; noise that was lost before it was stored makes its charge void, and that stays spent.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from .adaptive import GroupMeasurement, GroupMeasurements
+from .detailed_pipeline import tabulate_groups
+from .errors import LedgerError, Problem, ReleaseError, SpecError
+from .planning import DetailedPlan, detailed_of, plan_detailed
+from .privacy import Ledger
+from .release import Release, seal
+from .release.folder import MEASUREMENT, REPORT, read_json, sync_folder, write_bytes, write_json
+from .release.group_measurements import GroupMeasurementWriter, plan_document
+from .release.place import PLAN, disk, disk_reason, finished, put_in_place, run_name, unmark, workplace
+from .release.write_groups import write_groups
+from .report import report_of
+from .spec import Spec
+from .tabulate import ColumnRule, Source, UnitRule
+from .tabulate.group_records import RecordShape, open_group_records
+
+Say = Callable[[str], None]
+
+
+def run_detailed(spec: Spec, out: Path, *, resume: bool, say: Say) -> Release:
+    """Make a release of groups: count the records, spend the budget once, publish.
+
+    Arguments:
+        spec: a release document with ``[detailed]``.
+        out: the folder to write; it must not exist.
+        resume: finish a run that was interrupted, without drawing noise a second time.
+        say: called with a line of progress at each step.
+
+    Raises:
+        SpecError, DataError: the document or the records are wrong; nothing was spent.
+        ReleaseError: ``out`` exists, cannot be written, or an unfinished run stands in the way.
+        BudgetRefused, LedgerError: the ledger refuses, is missing or altered; nothing was published.
+
+    Privacy:
+        The published folder is the measurements (:func:`tabulae.detailed_pipeline.tabulate_groups`, charged to the
+        ledger before noise is drawn) and post-processing of them; of the source only its kind is published.
+    """
+    spec.check_spendable()
+    with workplace(out, resume=resume) as partial:
+        if (release := finished(out, spec, resume=resume)) is not None:
+            return release
+        if spec.ledger is None:
+            raise LedgerError('this spec names no ledger: add ledger = "ledger.db" under [privacy]')
+        ledger = Ledger.open(spec.ledger)
+        say("proving how many groups one record can belong to")
+        ready = plan_detailed(spec)
+        document = plan_document(ready.adaptive)
+        digest = _digest(spec, out)
+        release_id = _stored(partial, ledger, digest) if resume else None
+        if release_id is None:
+            with disk(partial):
+                write_json(partial / PLAN, document)
+                sync_folder(partial)
+            release_id = _measured(ready, partial, ledger, digest, say)
+        say("estimating and writing tables")
+        with disk(partial):
+            entries = ledger.entries(release_id)
+            write_groups(partial, spec, ready.adaptive, entries, release_id, ready.level)
+            unmark(partial)
+            seal(partial)
+            write_bytes(partial / REPORT, report_of(Release.read(partial)).encode())
+            seal(partial)
+            put_in_place(partial, out)
+        ledger.settle(release_id, "published")
+    return Release.read(out)
+
+
+def _digest(spec: Spec, out: Path) -> bytes:
+    """What makes two runs the same release: the spec and where it is published. Goes to a keyed hash only."""
+    parts = (b"groups", bytes.fromhex(spec.digest()), run_name(out))
+    return hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in parts)).digest()
+
+
+def _stored(partial: Path, ledger: Ledger, digest: bytes) -> str | None:
+    """The release id of measurements that an interrupted run stored; a charge without them becomes void."""
+    charges = {charge.release_id: charge for charge in ledger.find(digest)}
+    if (partial / MEASUREMENT).exists():
+        release_id = str(read_json(partial, MEASUREMENT)["release_id"])
+        if release_id not in charges:
+            raise ReleaseError(
+                f"the measurements in {partial} were not charged to this ledger for this spec; resume with the same "
+                "spec and ledger"
+            )
+        return release_id
+    unsettled = [charge for charge in charges.values() if charge.state == "charged"]
+    voided = not (partial / PLAN).exists() and any(charge.state == "void" for charge in charges.values())
+    if unsettled or voided:
+        (partial / PLAN).unlink(missing_ok=True)  # first: beside a void charge it would be run anew
+        for charge in unsettled:
+            ledger.settle(charge.release_id, "void")
+        raise ReleaseError(
+            "the interrupted run had charged the ledger and lost its noise before it was stored; that charge is void "
+            "and stays spent. Run again without --resume to spend anew"
+        )
+    return None
+
+
+def _measured(ready: DetailedPlan, partial: Path, ledger: Ledger, digest: bytes, say: Say) -> str:
+    """Count, charge and measure into the folder; what fails leaves nothing behind to resume."""
+    spec, detailed = ready.spec, detailed_of(ready.spec)
+    try:
+        say("reading the records")
+        with (
+            open_group_records(
+                _records(spec),
+                spec.domain.attributes,
+                {name: ColumnRule(c.name, c.unknown, c.null) for name, c in spec.columns.items()},
+                RecordShape(detailed.place, detailed.codes, detailed.cell),
+                ready.adaptive,
+                unit=_unit_rule(spec, ledger),
+            ) as counts,
+            GroupMeasurementWriter(partial, ready.adaptive) as writer,
+        ):
+            say("charging the ledger, counting groups and drawing noise")
+            title = spec.title or "release"
+            done = tabulate_groups(
+                counts, ready.adaptive, [_told(writer)], ledger=ledger, title=title, digest=digest
+            )
+            _finish(writer, done, ledger)
+    except BaseException:
+        (partial / PLAN).unlink(missing_ok=True)  # nothing was charged, or the charge is void
+        raise
+    return str(done.release_id)
+
+
+def _finish(writer: GroupMeasurementWriter, done: GroupMeasurements, ledger: Ledger) -> None:
+    """Complete the measurement on disk; where that fails its charge is void, for the noise cannot be published."""
+    try:
+        writer.finish(done)
+    except BaseException as error:
+        if (writer.folder / MEASUREMENT).exists():  # it is complete: to be resumed
+            raise
+        ledger.settle(str(done.release_id), "void")
+        if isinstance(error, OSError):
+            raise ReleaseError(
+                f"cannot write in {writer.folder}: {disk_reason(error)}. Nothing was published; the charge "
+                f"{done.release_id} is void and stays spent"
+            ) from None
+        raise
+
+
+def _told(writer: GroupMeasurementWriter) -> Callable[[GroupMeasurement], None]:
+    """The writer, its trouble with the file system said plainly."""
+
+    def write(piece: GroupMeasurement) -> None:
+        try:
+            writer(piece)
+        except OSError as error:
+            raise ReleaseError(f"cannot write in {writer.folder}: {disk_reason(error)}") from None
+
+    return write
+
+
+def _records(spec: Spec) -> Source:
+    if spec.source.path is None:
+        problem = Problem(
+            "source.path", "is missing: this is a published copy; say where the records are with --source"
+        )
+        raise SpecError([problem], str(spec.path or "spec"))
+    return Source(spec.source.path, spec.source.kind, spec.source.table)
+
+
+def _unit_rule(spec: Spec, ledger: Ledger) -> UnitRule | None:
+    """Which rows of a unit are counted, where it has more than the spec allows: see `tabulae.pipeline.row_key`."""
+    if spec.unit_id is None:
+        return None
+    key = ledger.derive(b"rows of a unit\n" + bytes.fromhex(spec.digest())) if spec.ledger else os.urandom(32)
+    return UnitRule(spec.unit_id, spec.rows_per_unit, key)

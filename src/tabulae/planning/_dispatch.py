@@ -1,0 +1,37 @@
+"""One entry for both kinds of spec: of tables, and of groups."""
+
+from __future__ import annotations
+
+from os import PathLike
+
+from ..spec import Spec, read_spec
+from ._detailed import DetailedPlan, plan_detailed
+from ._plan import Plan, plan_tables
+
+
+def plan(spec: Spec | str | PathLike[str]) -> Plan | DetailedPlan:
+    """Plan a release and say how wrong its counts will be; no data is opened.
+
+    Arguments:
+        spec: a spec, or the path of its TOML document.
+
+    Returns:
+        For a spec of tables a :class:`Plan`, with the strategy chosen; for one with ``[detailed]`` a
+        :class:`DetailedPlan`, with a budget for each level.
+
+    Raises:
+        SpecError: the document has mistakes; all are listed. Also where its invariants determine every table, or leave
+            nobody whom "replace-within-invariants" would protect.
+        Unsupported: the method cannot serve these tables, or asks for more noisy answers than can be kept.
+
+    Privacy:
+        Reads no record: a plan is a function of the public spec, and costs nothing.
+
+    >>> import tabulae as tb
+    >>> tb.plan("missing.toml")
+    Traceback (most recent call last):
+    tabulae.errors.SpecError: missing.toml: 1 mistake
+      document: cannot be read: No such file or directory
+    """
+    spec = spec if isinstance(spec, Spec) else read_spec(spec)
+    return plan_tables(spec) if spec.detailed is None else plan_detailed(spec)

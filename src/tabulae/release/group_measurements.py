@@ -1,0 +1,242 @@
+"""Noisy counts of groups on disk: written as they are drawn, piece by piece, and read back the same way."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from fractions import Fraction
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ..adaptive import TOTAL_ONLY, AdaptivePlan, GroupMeasurement, GroupMeasurements, PopulationLevel
+from ..errors import ReleaseError
+from ..privacy import NoiseLaw
+from . import folder as f
+from .rows import Rows, close_all
+
+FOLDER = "measurements"
+
+
+def level_file(position: int, level: PopulationLevel) -> str:
+    """The name of a level's file, without ending: its position keeps names apart that look alike."""
+    words = "".join(c if c.isalnum() or c in "_." else "_" for c in level.group_level)
+    return f"{position + 1:02d}-{level.regions.name}-{words}"
+
+
+def cells_file(position: int, level: PopulationLevel, rung: int) -> str:
+    """The name of the file with the cells of one table of a level, without ending."""
+    return f"{level_file(position, level)}-cells-{rung}"
+
+
+def group_rows(level: PopulationLevel, piece: GroupMeasurement, places: np.ndarray) -> dict[str, pa.Array]:
+    """Columns that name the region and the group of each place of a piece, by a dictionary."""
+    groups = len(level.groups)
+    ids = level.regions.ids[piece.first : piece.first + piece.regions]
+    codes = [group.code for group in level.groups.groups]
+    return {
+        "region": pa.DictionaryArray.from_arrays(
+            (places // groups).astype(np.int32), pa.array(ids, pa.string())
+        ),
+        "group": pa.DictionaryArray.from_arrays(
+            (places % groups).astype(np.int32), pa.array(codes, pa.string())
+        ),
+    }
+
+
+class GroupMeasurementWriter:
+    """Writes each piece of a measurement into the level's files; a context manager that closes them.
+
+    ``measurement.json``, which says that all is there, comes last and from :meth:`finish` only.
+    """
+
+    def __init__(self, folder: Path, plan: AdaptivePlan) -> None:
+        self.folder = folder
+        self.plan = plan
+        self._open: dict[str, pq.ParquetWriter] = {}
+
+    def __enter__(self) -> Self:
+        (self.folder / FOLDER).mkdir(parents=True, exist_ok=True)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        writers = list(self._open.values())
+        self._open.clear()
+        close_all(writers, failed=kind is not None)
+
+    def __call__(self, piece: GroupMeasurement) -> None:
+        """Write one piece."""
+        level = self.plan.levels[piece.level]
+        everywhere = np.arange(len(piece.rung))
+        first = pa.array(piece.stage_one, mask=piece.rung == TOTAL_ONLY)
+        columns = {"stage_one": first, "rung": piece.rung, "total": piece.totals}
+        rows = pa.table({**group_rows(level, piece, everywhere), **columns})
+        self._write(level_file(piece.level, level), rows)
+        for rung in range(1, len(level.ladder.rungs) + 1):
+            cells = level.ladder.rungs[rung - 1].cells
+            places, values = piece.cells.get(rung, (np.zeros(0, np.int64), np.zeros((0, cells), np.int64)))
+            named = group_rows(level, piece, np.repeat(places, cells))
+            numbered = np.tile(np.arange(cells, dtype=np.int32), len(places))
+            rows = pa.table({**named, "cell": numbered, "value": values.ravel()})
+            self._write(cells_file(piece.level, level, rung), rows)
+
+    def _write(self, name: str, rows: pa.Table) -> None:
+        writer = self._open.get(name)
+        if writer is None:
+            path = self.folder / FOLDER / f"{name}.parquet"
+            writer = self._open[name] = pq.ParquetWriter(path, rows.schema, compression="zstd")
+        writer.write_table(rows)
+
+    def finish(self, done: GroupMeasurements) -> None:
+        """See every file onto the disk, then say that the measurement is complete.
+
+        Raises:
+            ReleaseError: a rehearsal, which is not for publication.
+        """
+        if done.rehearsal or done.release_id is None:
+            raise ReleaseError(
+                "this measurement is a rehearsal, not for publication: measure with a ledger and secure noise"
+            )
+        self.__exit__(None, None, None)
+        for path in (self.folder / FOLDER).glob("*.parquet"):
+            sync_file(path)
+        document = {"release_id": done.release_id, **plan_document(self.plan)}
+        f.write_json(self.folder / f.MEASUREMENT, document)
+        f.sync_folder(self.folder / FOLDER)
+
+
+def sync_file(path: Path) -> None:
+    """See a file onto the disk."""
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+
+
+def plan_document(plan: AdaptivePlan) -> dict[str, Any]:
+    """What was measured and with which noise, exactly: numbers that decide privacy are strings of fractions."""
+    return {
+        "neighbours": plan.neighbours,
+        "budget": _loss(plan.loss),
+        "levels": [_level(i, level) for i, level in enumerate(plan.levels)],
+    }
+
+
+def _loss(loss: Any) -> dict[str, str]:
+    return {"definition": loss.definition, **{name: str(value) for name, value in loss.parameters.items()}}
+
+
+def _level(position: int, level: PopulationLevel) -> dict[str, Any]:
+    rungs = level.ladder.rungs
+    return {
+        "region": level.regions.name,
+        "group_level": level.group_level,
+        "regions": level.regions.size,
+        "groups": len(level.groups),
+        "budget": _loss(level.budget),
+        "stage_one": str(level.stage_one),
+        "thresholds": list(level.thresholds),
+        "stability": {
+            "used": level.groups_of_a_record,
+            "proven": level.proven.value,
+            "is_exact": level.proven.is_exact,
+            "record": {family: list(codes) for family, codes in level.proven.witness.items()},
+        },
+        "rows_per_unit": level.rows_per_unit,
+        "laws": {stage: _law(law) for stage, law in _laws(level).items()},
+        "file": f"{FOLDER}/{level_file(position, level)}.parquet",
+        "cells": {
+            rung.name: f"{FOLDER}/{cells_file(position, level, r)}.parquet"
+            for r, rung in enumerate(rungs, start=1)
+        },
+    }
+
+
+def _laws(level: PopulationLevel) -> dict[str, NoiseLaw]:
+    return {"first": level.first, "second": level.second, "whole": level.whole}
+
+
+def _law(law: NoiseLaw) -> dict[str, str]:
+    return {"name": law.name, law.word: str(law.parameter)}
+
+
+def stored_budgets(document: Mapping[str, Any]) -> list[Fraction]:
+    """The budget of each level of a stored measurement."""
+    return [
+        Fraction(next(v for k, v in level["budget"].items() if k != "definition"))
+        for level in document["levels"]
+    ]
+
+
+def read_group_measurements(folder: Path, plan: AdaptivePlan) -> Iterator[GroupMeasurement]:
+    """The pieces of a stored measurement, in the plan's order, in regions that fit in memory.
+
+    Raises:
+        ReleaseError: the files are not those of the plan, or contradict themselves.
+    """
+    for i, level in enumerate(plan.levels):
+        yield from _read_level(folder, i, level)
+
+
+_PLACES_READ = 1 << 18
+
+
+def _read_level(folder: Path, i: int, level: PopulationLevel) -> Iterator[GroupMeasurement]:
+    groups = len(level.groups)
+    path = folder / FOLDER
+    totals = Rows.of_parquet(path / f"{level_file(i, level)}.parquet")
+    files = [
+        Rows.of_parquet(path / f"{cells_file(i, level, r + 1)}.parquet")
+        for r in range(len(level.ladder.rungs))
+    ]
+    step = max(1, _PLACES_READ // max(1, groups))
+    for first in range(0, level.regions.size, step):
+        regions = min(step, level.regions.size - first)
+        rows = totals.take(regions * groups)
+        if rows.num_rows != regions * groups:
+            raise ReleaseError(f"{totals.path} does not have every group in every region")
+        yield _piece(i, level, first, regions, rows, files)
+    for file in (totals, *files):
+        if file.take(1).num_rows:
+            raise ReleaseError(f"{file.path} has more rows than were measured")
+
+
+def _piece(
+    i: int, level: PopulationLevel, first: int, regions: int, rows: pa.Table, files: list[Rows]
+) -> GroupMeasurement:
+    """One piece, its regions and groups those of the plan and its tables those that stage one chose."""
+    rung = rows["rung"].to_numpy().astype(np.int8)
+    stage_one = rows["stage_one"].fill_null(0).to_numpy().astype(np.int64)
+    chosen = np.where(np.tile(level.groups.total_only, regions), np.int8(TOTAL_ONLY), level.choose(stage_one))
+    if not np.array_equal(rung, chosen):
+        raise ReleaseError(f"{level.name}: a group has another table than its stage-one count chooses")
+    totals = rows["total"].to_numpy().astype(np.int64)
+    cells: dict[int, tuple[np.ndarray, np.ndarray]] = {}
+    for r, (table, file) in enumerate(zip(level.ladder.rungs, files, strict=True), start=1):
+        places = np.flatnonzero(rung == r)
+        found = file.take(len(places) * table.cells)
+        if found.num_rows != len(places) * table.cells:
+            raise ReleaseError(f"{file.path} does not have every cell that was measured")
+        values = found["value"].to_numpy().astype(np.int64).reshape(len(places), table.cells)
+        if not np.array_equal(values.sum(axis=1), totals[places]):
+            raise ReleaseError(f"{file.path}: cells do not add up to the totals of {level.name}")
+        piece = GroupMeasurement(i, first, regions, stage_one, rung, totals, {})
+        _check_names(level, piece, np.repeat(places, table.cells), found, file.path)
+        if len(places):
+            cells[r] = (places, values)
+    done = GroupMeasurement(i, first, regions, stage_one, rung, totals, cells)
+    _check_names(level, done, np.arange(len(rung)), rows, Path(f"{level_file(i, level)}.parquet"))
+    return done
+
+
+def _check_names(
+    level: PopulationLevel, piece: GroupMeasurement, places: np.ndarray, rows: pa.Table, path: Path
+) -> None:
+    """The rows are of the regions and groups that their order says."""
+    for name, column in group_rows(level, piece, places).items():
+        if not column.cast(pa.string()).equals(rows[name].combine_chunks()):
+            raise ReleaseError(f"{path}: a row is not of the {name} that its place says")

@@ -1,0 +1,144 @@
+"""Write the release of an adaptive tabulation from its stored measurements, piece by piece."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+
+from .._version import VERSION
+from ..adaptive import AdaptivePlan
+from ..spec import Detailed, Spec
+from . import folder as f
+from .group_measurements import read_group_measurements, sync_file
+from .group_tables import TOTALS, group_tables
+from .rows import close_all
+from .write import code_lists, slug
+
+
+class _TableWriter:
+    """Tables as Parquet and as CSV, a piece at a time; each exists, be it without a row."""
+
+    def __init__(self, folder: Path, schemas: dict[str, pa.Schema]) -> None:
+        self.folder = folder
+        self.schemas = schemas
+        self.rows = Counter(dict.fromkeys(schemas, 0))
+        self._open: dict[str, tuple[pq.ParquetWriter, pyarrow.csv.CSVWriter]] = {}
+
+    def __enter__(self) -> Self:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        for name, schema in self.schemas.items():
+            parquet = pq.ParquetWriter(self.folder / f"{name}.parquet", schema, compression="zstd")
+            self._open[name] = parquet, pyarrow.csv.CSVWriter(self.folder / f"{name}.csv", plain(schema))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        close_all((writer for pair in self._open.values() for writer in pair), failed=kind is not None)
+        for name in self._open if kind is None else ():
+            for ending in ("parquet", "csv"):
+                sync_file(self.folder / f"{name}.{ending}")
+
+    def write(self, name: str, rows: pa.Table) -> None:
+        """Append rows to a table."""
+        parquet, csv = self._open[name]
+        parquet.write_table(rows)
+        csv.write_table(rows.cast(plain(rows.schema)))
+        self.rows[name] += rows.num_rows
+
+
+def plain(schema: pa.Schema) -> pa.Schema:
+    """The schema with words as plain strings."""
+    return pa.schema(
+        [
+            pa.field(field.name, pa.string() if pa.types.is_dictionary(field.type) else field.type)
+            for field in schema
+        ]
+    )
+
+
+def table_schemas(detailed: Detailed) -> dict[str, pa.Schema]:
+    """Columns of each published table of groups."""
+    words, number = pa.dictionary(pa.int32(), pa.string()), pa.float64()
+
+    def schema(*names: str) -> pa.Schema:
+        fields = [(name, words) for name in ("region_type", "region", "group", *names)]
+        fields += [(name, number) for name in ("estimate", "std_error", "ci_low", "ci_high")]
+        return pa.schema([*fields, ("obs_status", words)])
+
+    tables = {rung.name: schema(*rung.columns) for rung in detailed.ladder.rungs}
+    return {TOTALS: schema("label", "table"), **tables}
+
+
+def write_groups(
+    folder: Path,
+    spec: Spec,
+    plan: AdaptivePlan,
+    ledger: list[dict[str, Any]],
+    release_id: str,
+    level: float,
+) -> None:
+    """Write everything but the measurement and the report: tables, codes, spec, ledger entries, descriptor."""
+    assert spec.detailed is not None
+    f.write_bytes(folder / f.SPEC, spec.published_text().encode())
+    f.write_json(folder / f.LEDGER, ledger)
+    for name, content in {**code_lists(spec.domain), **spec.files}.items():
+        f.write_bytes(folder / name, content)
+    chosen: list[Counter[str]] = [Counter() for _ in plan.levels]
+    suppressed: Counter[int] = Counter()
+    with _TableWriter(folder / "tables", table_schemas(spec.detailed)) as tables:
+        for piece in read_group_measurements(folder, plan):
+            made = group_tables(plan.levels[piece.level], piece, spec.detailed.suppress, level)
+            chosen[piece.level].update(made.chosen)
+            suppressed[piece.level] += made.suppressed
+            for name, rows in made.rows.items():
+                tables.write(name, rows)
+    f.sync_folder(folder / "tables")
+    told = [
+        {"level": at.name, "groups_by_table": dict(chosen[i]), "suppressed": suppressed[i]}
+        for i, at in enumerate(plan.levels)
+    ]
+    about = {
+        "version": VERSION,
+        "release_id": release_id,
+        "interval_level": level,
+        "obs_status": "A estimated",
+        "levels": told,
+        "rows": dict(tables.rows),
+    }
+    f.write_json(folder / f.DESCRIPTOR, _descriptor(spec, tables.schemas, about))
+
+
+def _descriptor(spec: Spec, schemas: dict[str, pa.Schema], about: dict[str, Any]) -> dict[str, Any]:
+    """A Frictionless Data Package that names each table's columns, and what tabulae needs besides."""
+    return {
+        "profile": "tabular-data-package",
+        "name": slug(spec.title),
+        "title": spec.title,
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "resources": [_resource(name, schema) for name, schema in schemas.items()],
+        "tabulae": about,
+    }
+
+
+def _resource(name: str, schema: pa.Schema) -> dict[str, Any]:
+    words = [field.name for field in schema if pa.types.is_dictionary(field.type)]
+    fields = [{"name": field.name, "type": "string" if field.name in words else "number"} for field in schema]
+    key = [word for word in words if word not in ("label", "table", "obs_status")]
+    return {
+        "name": slug(name),
+        "title": name,
+        "path": f"tables/{name}.csv",
+        "profile": "tabular-data-resource",
+        "format": "csv",
+        "mediatype": "text/csv",
+        "encoding": "utf-8",
+        "schema": {"fields": fields, "primaryKey": key},
+    }

@@ -1,0 +1,277 @@
+"""Whole runs of a spec with [detailed]: complete or nothing, paid once, verified from the folder alone."""
+
+from __future__ import annotations
+
+import errno
+import json
+import shutil
+import signal
+import subprocess
+import sys
+from fractions import Fraction
+from pathlib import Path
+
+import pyarrow.csv
+import pytest
+from tests.guild import counted, people
+
+import tabulae as tb
+from tabulae.errors import BudgetRefused, DataError, InvalidArgument, LedgerError, ReleaseError, Unsupported
+from tabulae.spec import read_spec
+
+LOSS = Fraction(5, 2)
+
+# Where a run can be killed: (module attribute to break, whether the charge has been made, whether its noise is lost).
+PHASES = {
+    "before reading": ("tabulae.detailed_app.open_group_records", False, False),
+    "before charging": ("tabulae.privacy.ledger.Ledger.charge", False, False),
+    "before noise": ("tabulae._measure_groups._measured", True, True),
+    "while storing": ("tabulae.release.group_measurements.GroupMeasurementWriter.__call__", True, True),
+    "before it is said": (
+        "tabulae.release.group_measurements.GroupMeasurementWriter.finish",
+        True,
+        True,
+    ),
+    "before writing tables": ("tabulae.detailed_app.write_groups", True, False),
+    "before sealing": ("tabulae.detailed_app.seal", True, False),
+    "before renaming": ("tabulae.detailed_app.put_in_place", True, False),
+    "before settling": ("tabulae.privacy.ledger.Ledger.settle", True, False),
+}
+
+SELDOM = ("before reading", "before noise", "before it is said", "before sealing", "before renaming")
+
+_KILLED = """
+import importlib, os, signal, sys
+import tabulae.app, tabulae.detailed_app
+target, spec, out = sys.argv[1:]
+parts = target.split(".")
+for cut in range(len(parts) - 1, 0, -1):
+    try:
+        owner = importlib.import_module(".".join(parts[:cut])); break
+    except ImportError:
+        continue
+for name in parts[cut:-1]:
+    owner = getattr(owner, name)
+setattr(owner, parts[-1], lambda *a, **k: os.kill(os.getpid(), signal.SIGKILL))
+tabulae.app.run(spec, out)
+"""
+
+
+def _kill_in(phase: str, spec: Path, out: Path) -> None:
+    command = [sys.executable, "-c", _KILLED, PHASES[phase][0], str(spec), str(out)]
+    assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
+
+
+def _ledger(guild: Path) -> tb.Ledger:
+    return tb.Ledger.open(guild.parent / "ledger.db")
+
+
+def test_a_release_is_complete_verified_and_paid_once(guild: Path) -> None:
+    out = guild.parent / "release"
+    release = tb.run(guild, out)
+    assert release.verify() == []
+    assert _ledger(guild).spent == LOSS
+    assert [charge.state for charge in _ledger(guild).charges()] == ["published"]
+    names = {path.relative_to(out).as_posix() for path in out.rglob("*") if path.is_file()}
+    assert {
+        "datapackage.json",
+        "report.html",
+        "SHA256SUMS",
+        "spec.toml",
+        "ledger.json",
+        "groups.csv",
+    } <= names
+    assert {"tables/totals.csv", "tables/sex_by_age2.parquet", "measurements/01-nation-1.parquet"} <= names
+    assert not [path for path in guild.parent.iterdir() if path.name.endswith(".partial")]
+    descriptor = json.loads((out / "datapackage.json").read_text())
+    for resource in descriptor["resources"]:
+        written = pyarrow.csv.read_csv(out / resource["path"]).column_names
+        assert written == [field["name"] for field in resource["schema"]["fields"]]
+
+
+def test_estimates_are_of_the_people_who_are_there(guild: Path) -> None:
+    """At a large budget noise is nearly 0, so every published total is the count by definition, zeros included.
+
+    Noise of a count is discrete Gaussian of variance s / (2 * 0.1 * rho) < 0.03 at stage one: some of 26 totals is not
+    the true one with probability below 26 * 2 * exp(-1 / (2 * 0.03)) < 1e-5 for stage one alone; stage two decides
+    them with variance below 0.004, for which it is below 1e-50.
+    """
+    text = guild.read_text().replace('budget = "3"', 'budget = "2000"')
+    for budget in ("1", "1/2"):
+        text = text.replace(f'budget = "{budget}"\nthresholds', 'budget = "600"\nthresholds')
+    guild.write_text(text)
+    (guild.parent / "ledger.db").unlink()
+    shutil.rmtree(guild.parent / "ledger.db.key", ignore_errors=True)
+    for leftover in guild.parent.glob("ledger.db*"):
+        leftover.unlink()
+    tb.Ledger.create(guild.parent / "ledger.db", 2000, "zcdp")
+    release = tb.run(guild, guild.parent / "release")
+    truth = counted(people(400))
+    totals = release.tables["totals"].to_pylist()
+    assert len(totals) == 2 + 2 * 4 + 4 * 4
+    for row in totals:
+        expected = truth[row["region_type"], row["region"], row["group"]]
+        assert round(row["estimate"]) == expected
+        table = "total only" if row["group"] == "tailors only" else None
+        if table is None and abs(expected - 20) > 1 and abs(expected - 100) > 1:
+            table = "total" if expected < 20 else "sex" if expected < 100 else "sex_by_age2"
+        assert table in (None, row["table"])
+    bakers = [row for row in people(400) if "1" in row[3:] and row[0] == "a1"]
+    cells = {
+        (row["sex"], row["age2"]): round(row["estimate"])
+        for row in release.tables["sex_by_age2"].to_pylist()
+        if (row["region"], row["group"]) == ("a1", "bakers")
+    }
+    assert cells == {
+        (sex, age): sum(row[1] == sex and (row[2] < 5) == (age == "0-4") for row in bakers)
+        for sex in "FM"
+        for age in ("0-4", "5-9")
+    }
+
+
+def test_nothing_of_the_source_is_published(guild: Path) -> None:
+    out = guild.parent / "release"
+    tb.run(guild, out)
+    for path in out.rglob("*"):
+        if path.is_file():
+            content = path.read_bytes()
+            assert b"people.csv" not in content
+            assert str(guild.parent).encode() not in content
+            assert b"ledger.db" not in content
+
+
+@pytest.mark.parametrize(
+    "phase", [pytest.param(p, marks=[pytest.mark.slow] if p in SELDOM else []) for p in PHASES]
+)
+def test_killed_in_any_phase_leaves_no_half_release_and_no_second_draw(guild: Path, phase: str) -> None:
+    out = guild.parent / "release"
+    _kill_in(phase, guild, out)
+    _, charged, lost = PHASES[phase]
+    assert _ledger(guild).spent == (LOSS if charged else 0)
+    assert out.exists() == (phase == "before settling")
+    if not out.exists():
+        with pytest.raises(ReleaseError, match="--resume"):
+            tb.run(guild, out)
+    if lost:
+        with pytest.raises(ReleaseError, match="void"):
+            tb.run(guild, out, resume=True)
+        assert [charge.state for charge in _ledger(guild).charges()] == ["void"]
+        assert not out.exists()
+        tb.run(guild, out)
+        assert [charge.state for charge in _ledger(guild).charges()] == ["void", "published"]
+    else:
+        assert tb.run(guild, out, resume=True).verify() == []
+        assert _ledger(guild).spent == LOSS
+        assert [charge.state for charge in _ledger(guild).charges()] == ["published"]
+
+
+def test_resuming_publishes_the_very_measurements_that_were_stored(guild: Path) -> None:
+    out = guild.parent / "release"
+    _kill_in("before writing tables", guild, out)
+    stored = {
+        path.name: path.read_bytes() for path in (guild.parent / ".release.partial/measurements").iterdir()
+    }
+    (guild.parent / "people.csv").unlink()  # they are not needed any more
+    tb.run(guild, out, resume=True)
+    assert stored == {path.name: path.read_bytes() for path in (out / "measurements").iterdir()}
+
+
+def test_a_full_disk_publishes_nothing_and_says_so(guild: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = guild.parent / "release"
+
+    def full(*arguments: object, **named: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("tabulae.detailed_app.write_groups", full)
+    with pytest.raises(ReleaseError, match=r"the disk is full.*--resume"):
+        tb.run(guild, out)
+    monkeypatch.undo()
+    assert tb.run(guild, out, resume=True).verify() == []
+    monkeypatch.setattr("pyarrow.parquet.ParquetWriter.write_table", full)
+    with pytest.raises(ReleaseError, match=r"the disk is full. Nothing was published; the charge .* is void"):
+        tb.run(guild, guild.parent / "another")
+    monkeypatch.undo()
+    assert [charge.state for charge in _ledger(guild).charges()] == ["published", "void"]
+    assert not (guild.parent / ".another.partial").exists()
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, OSError(errno.ENOSPC, "No space left on device")])
+def test_interrupted_before_all_is_stored_leaves_a_void_charge(
+    guild: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException
+) -> None:
+    def interrupted(*arguments: object) -> None:
+        raise error
+
+    monkeypatch.setattr("tabulae.release.group_measurements.sync_file", interrupted)
+    with pytest.raises((KeyboardInterrupt, ReleaseError)):
+        tb.run(guild, guild.parent / "release")
+    assert [charge.state for charge in _ledger(guild).charges()] == ["void"]
+    assert not (guild.parent / ".release.partial").exists()
+
+
+def test_what_is_refused_costs_nothing(guild: Path) -> None:
+    out = guild.parent / "release"
+    out.mkdir()
+    with pytest.raises(ReleaseError, match="exists"):
+        tb.run(guild, out)
+    out.rmdir()
+    lines = (guild.parent / "people.csv").read_text()
+    (guild.parent / "people.csv").write_text(lines + "a1,F,4,7,\n")
+    with pytest.raises(DataError, match="ONE"):
+        tb.run(guild, out)
+    (guild.parent / "people.csv").write_text(lines)
+    with pytest.raises(InvalidArgument, match="without --plan"):
+        tb.run(guild, out, plan_file=guild)
+    spec = read_spec(guild)
+    published = guild.parent / "published.toml"
+    published.write_text(spec.published_text())
+    for name, content in spec.files.items():
+        (guild.parent / name).parent.mkdir(exist_ok=True)
+        (guild.parent / name).write_bytes(content)
+    with pytest.raises(LedgerError, match="names no ledger"):
+        tb.run(published, out)
+    assert _ledger(guild).spent == 0
+    tb.run(guild, out)
+    tb.run(guild, guild.parent / "second")
+    with pytest.raises(BudgetRefused):
+        tb.run(guild, guild.parent / "third")
+    assert sorted(path.name for path in guild.parent.glob(".*partial")) == []
+
+
+def test_units_of_several_rows_are_cut_and_their_noise_is_larger(guild: Path) -> None:
+    lines = [f"{','.join(map(str, row))},{i % 100}" for i, row in enumerate(people(400))]
+    (guild.parent / "people.csv").write_text("TOWN,SEX,AGE,ONE,TWO,ID\n" + "\n".join(lines) + "\n")
+    guild.write_text(
+        guild.read_text().replace('unit = "person"', 'unit = "person"\nunit_id = "ID"\nrows_per_unit = 2')
+    )
+    release = tb.run(guild, guild.parent / "release")
+    assert release.verify() == []
+    level = release.groups.levels[0]
+    assert level.second.parameter == Fraction(level.groups_of_a_record * 4) / (2 * Fraction(9, 10))
+    totals = {row["group"]: row["estimate"] for row in release.tables["totals"].slice(0, 2).to_pylist()}
+    truth = sum(
+        count
+        for (kind, _, group), count in counted(people(400)).items()
+        if (kind, group) == ("nation", "food")
+    )
+    assert totals["food"] < 0.75 * truth  # 200 of 400 rows are counted; the noise is below 10 but for 1e-9
+
+
+def test_an_audit_says_what_to_do_instead(guild: Path) -> None:
+    from tabulae.audit import audit
+
+    with pytest.raises(Unsupported, match="tabulae plan"):
+        audit(guild)
+
+
+def test_the_example_runs(tmp_path: Path) -> None:
+    """As its first lines say, in a folder of its own."""
+    examples = Path(__file__).parents[2] / "examples"
+    shutil.copytree(examples / "detailed", tmp_path / "detailed")
+    shutil.copy(examples / "detailed.toml", tmp_path)
+    script, people_csv = tmp_path / "detailed/people.py", tmp_path / "people.csv"
+    subprocess.run([sys.executable, str(script), str(people_csv)], check=True)
+    tb.Ledger.create(tmp_path / "occupations.db", 1, "zcdp")
+    release = tb.run(tmp_path / "detailed.toml", tmp_path / "release")
+    assert release.verify() == []
+    assert release.about["rows"]["totals"] == 2400

@@ -1,0 +1,115 @@
+"""The report of a release of groups: one page from the folder alone, the same each time, with nothing that runs."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+import tabulae as tb
+from tabulae.app import write_report
+from tabulae.report import report_of
+from tabulae.report.groups import groups_view
+from tabulae.report.numbers import decimal
+
+HOSTILE = '<script>alert("x")</script>'
+
+
+class _Page(HTMLParser):
+    """Tags that are open at the end, every tag there was, and the ids."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: set[str] = set()
+        self.ids: list[str] = []
+        self.links: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        named = dict(attrs)
+        if named.get("id"):
+            self.ids.append(str(named["id"]))
+        if tag == "a":
+            self.links.append(str(named.get("href")))
+        if tag not in ("meta", "br", "wbr", "path", "link"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag in self.open:
+            assert self.open.pop() == tag
+
+
+@pytest.fixture
+def release(guild: Path) -> tb.Release:
+    guild.write_text(guild.read_text().replace('budget = "3"', 'budget = "3"\ndelta = "1e-10"'))
+    return tb.run(guild, guild.parent / "release")
+
+
+def test_the_page_is_whole_and_the_same_each_time(release: tb.Release) -> None:
+    stored = (release.path / "report.html").read_text()
+    sums = (release.path / "SHA256SUMS").read_bytes()
+    assert report_of(tb.Release.read(release.path)) == stored
+    assert write_report(release).read_text() == stored
+    assert (release.path / "SHA256SUMS").read_bytes() == sums
+    page = _Page(stored)
+    assert page.open == []
+    assert "script" not in page.tags
+    assert len(set(page.ids)) == len(page.ids)
+    assert {link[1:] for link in page.links if link.startswith("#")} <= set(page.ids)
+    assert not [link for link in page.links if not link.startswith("#")]
+    assert "http://" not in stored.replace("http://www.w3.org", "")
+
+
+def test_the_page_says_what_was_promised_and_what_it_cost(release: tb.Release) -> None:
+    text = re.sub(r"\s+", " ", (release.path / "report.html").read_text())
+    view = groups_view(release)
+    assert view.epsilon is not None
+    assert f"ε = {view.epsilon.epsilon:.4g}" in text
+    assert "zero-concentrated differential privacy with ρ = 5/2" in text
+    assert [level.places for level in view.levels] == [2, 8, 16]
+    for level, at in zip(view.levels, release.groups.levels, strict=True):
+        assert f"±{at.second.margin('0.95')}" in text
+        assert level.stability == at.proven.value
+    assert "Tailors" in text
+    for name, rows in release.about["rows"].items():
+        if rows:
+            assert f"tables/{name}.parquet" in text
+
+
+def test_words_of_the_release_are_text(guild: Path) -> None:
+    groups = guild.parent / "groups.csv"
+    quoted = HOSTILE.replace('"', '""')
+    groups.write_text(groups.read_text().replace(",Food,", f',"{quoted}",'))
+    guild.write_text(guild.read_text().replace('title = "Guilds"', f"title = '{HOSTILE}'"))
+    release = tb.run(guild, guild.parent / "release")
+    text = (release.path / "report.html").read_text()
+    assert "<script" not in text
+    assert text.count("&lt;script&gt;") >= 3
+    assert release.verify() == []
+
+
+def test_pure_promises_too(guild: Path) -> None:
+    text = (
+        guild.read_text().replace('"zcdp"', '"pure"\nneighbours = "replace"').replace("ledger.db", "pure.db")
+    )
+    guild.write_text(text)
+    tb.Ledger.create(guild.parent / "pure.db", 5, "pure", neighbours="replace")
+    release = tb.run(guild, guild.parent / "release")
+    assert release.verify() == []
+    page = (release.path / "report.html").read_text()
+    assert "ε-differential privacy with ε = 5/2" in page
+    level = release.groups.levels[0]
+    assert f"±{level.second.margin('0.95')}" in page
+
+
+@pytest.mark.parametrize(
+    ("number", "words"), [("1/8", "0.125"), ("2/3", "2/3"), ("100", "100"), ("0.05", "0.05")]
+)
+def test_budgets_are_printed_exactly(number: str, words: str) -> None:
+    from fractions import Fraction
+
+    assert decimal(Fraction(number)) == words
