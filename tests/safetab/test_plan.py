@@ -23,6 +23,7 @@ from tabulae.safetab.faults import Faults
 from tabulae.safetab.layout import age_ranges, group_map, ladder, production_stability
 from tabulae.safetab.maps import read_maps
 from tabulae.safetab.suppression import suppression_threshold
+from tabulae.tables.group_stability import group_stability
 
 GOLDEN = [
     ("1010", "1010", "2001,3001,1130,1140", None),
@@ -49,10 +50,18 @@ def test_the_golden_cases(races: str, ethnicity: str, wide: str, narrow: str | N
 
 @needs_shared
 def test_production_stability() -> None:
+    """9 for the maps of 2020 and 8 for the toy's over all iterations of a level; 4 over those that are tabulated."""
     toy, real = (read_maps(folder, Faults()) for folder in (TOY / "input_dir_zcdp", REAL))
-    assert production_stability(toy, 3, "2") == 8
-    assert production_stability(real, 8, "1") == production_stability(real, 8, "2") == 9
-    assert production_stability(real, 1, "1") == 3  # two codes count at least
+    toy_groups, real_groups = group_map(toy, 3), group_map(real, 8)
+    assert production_stability(toy_groups.at("2", None), 3) == 8
+    assert (
+        production_stability(toy_groups.at("2", "USA"), 3)
+        == 4
+        == group_stability(toy_groups.at("2", "USA")).value
+    )
+    for region in (None, "USA", "COUNTY"):
+        assert [production_stability(real_groups.at(level, region), 8) for level in ("1", "2")] == [9, 9]
+    assert production_stability(group_map(real, 1).at("1", None), 1) == 3  # two codes count at least
 
 
 def test_proven_stability_is_the_default(tmp_path: Path) -> None:
@@ -65,7 +74,8 @@ def test_production_stability_where_it_is_a_bound(tmp_path: Path) -> None:
     inputs = check(*World(config(max_race_codes=8)).write(tmp_path), rule="production")
     tabulation = inputs.tabulation
     for level, production in zip(tabulation.plan.levels, tabulation.production, strict=True):
-        assert level.groups_of_a_record == production > level.proven.value
+        assert level.groups_of_a_record == production >= level.proven.value
+    assert any(level.groups_of_a_record > level.proven.value for level in tabulation.plan.levels)
 
 
 def test_production_stability_where_it_is_no_bound(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.tables.toy_maps import REAL, TOY, needs_maps, read_map
 
-from tabulae.tables.group_stability import group_stability, is_bound, production_stability
+from tabulae.tables.group_stability import group_stability
 from tabulae.tables.groups import Family, Group, GroupMap
 from tabulae.tables.set_cover import most_covered
 
@@ -88,16 +88,6 @@ def test_the_published_maps(level, region):
 
 
 @needs_maps
-def test_the_formula_of_production_before_the_filter():
-    real, toy = read_map(REAL, 8), read_map(TOY, 3)
-    assert [production_stability(real.at(level, None)) for level in ("1", "2")] == [9, 9]
-    assert production_stability(toy.at("2", None)) == 8
-    assert is_bound(8, toy.at("2", "nation"))
-    assert is_bound(4, toy.at("2", "nation"))
-    assert not is_bound(3, toy.at("2", "nation"))
-
-
-@needs_maps
 def test_the_toy_code_that_is_alone_without_being_any():
     """Code 1340 is a member of 2001, European alone, but not of 1130, European alone or in any combination."""
     selection = read_map(TOY, 3).at("1", "nation")
@@ -114,16 +104,7 @@ def test_two_codes_that_share_an_alone_group_but_no_other():
         Group("c", "1", "race", "any"),
     )
     selection = GroupMap((race,), groups, [("a", "1"), ("a", "2"), ("b", "1"), ("c", "2")]).at("1", "state")
-    assert production_stability(selection) == 2
     assert group_stability(selection).value == 3
-    assert not is_bound(production_stability(selection), selection)
-
-
-def test_one_code_counts_twice_in_the_formula_of_production():
-    race = Family("race", ("1",), most=1)
-    selection = GroupMap((race,), (Group("a", "1", "race", "alone"),), [("a", "1")]).at("1", "state")
-    assert production_stability(selection) == 2
-    assert group_stability(selection).value == 1
 
 
 @pytest.mark.parametrize("codes", [(), ("1",)])

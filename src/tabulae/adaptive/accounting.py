@@ -15,7 +15,9 @@ from .level import PopulationLevel
 from .plan import AdaptivePlan
 
 _MOST_COMPOSITIONS = 400
-_FEW, _FINE, _COARSE = 8, 1 << 17, 1 << 12  # the coarse grid adds some 1e-4 of epsilon and is ten times faster
+_FEW = 8
+# Points of the grid: the coarse one adds some 1e-4 of epsilon, and is ten times faster.
+_FINE, _COARSE = 1 << 17, 1 << 12
 
 Laws = tuple[NoiseLaw, NoiseLaw, NoiseLaw]
 

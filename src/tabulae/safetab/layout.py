@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import overload
 
 import numpy as np
 
-from ..tables.groups import Family, Group, GroupMap
+from ..tables.groups import Family, Group, GroupMap, GroupSelection
 from ..tables.ladder import Ladder
 from ..tabulate.lines import Code, Key, LineColumn, LineLayout, Listed, Unused, WholeNumber
 from .geography import BLOCK, Geography
@@ -134,17 +133,15 @@ class _Blocks(Sequence[tuple[str, ...]]):
         return list(zip(*reversed(columns), strict=True))
 
 
-def production_stability(maps: Maps, most: int, level: str) -> int:
-    """The Bureau's formula for the most groups of one level of a record: ``h_r max(2, k) + h_e``.
+def production_stability(selection: GroupSelection, most: int) -> int:
+    """The Bureau's formula for the most groups of a selection that a record is in: ``h_r max(2, k) + h_e``.
 
-    h is the most iterations of the level that one code is a member of, among the alone ones of race and among those
-    of ethnicity; k is how many race codes count. It is no bound where the alone iterations and those in combination
-    are not mirror images.
+    h is the most groups that one code is a member of, among the alone ones of race and among those of ethnicity; k is
+    how many race codes count. Production takes h over the iterations of a level that it tabulates in a region type. The
+    formula is no bound where the alone iterations and those in combination are not mirror images.
     """
-    alone = {i.code for i in maps.race if i.level == level and i.alone}
-    ethnicity = {i.code for i in maps.ethnicity if i.level == level}
     h_r, h_e = (
-        max(Counter(code for iteration, code in maps.members if iteration in chosen).values(), default=0)
-        for chosen in (alone, ethnicity)
+        int(selection.member[family][:, selection.columns(family, kind)].sum(axis=1).max(initial=0))
+        for family, kind in (("race", "alone"), ("ethnicity", "any"))
     )
     return h_r * max(2, most) + h_e

@@ -57,9 +57,7 @@ def tabulation(
     """
     groups = group_map(maps, config.max_race_codes)
     levels = _levels(config, groups, geography)
-    production = tuple(
-        production_stability(maps, config.max_race_codes, level.group_level) for level in levels
-    )
+    production = tuple(production_stability(level.groups, config.max_race_codes) for level in levels)
     if rule == "production":
         levels = _with_production(levels, production, faults)
     if not levels:

@@ -21,7 +21,6 @@ import numpy as np
 from .groups import Family, GroupSelection
 from .set_cover import Coverage, most_covered
 
-_LEAST_TIMES = 2  # the production formula never counts fewer codes than this
 _CLOSED_SETS = 20_000
 _STEPS = 300_000
 _REMEMBERED = 64
@@ -77,54 +76,6 @@ def group_stability(selection: GroupSelection) -> Stability:
             is_exact &= found.bound == found.value
             witness[family.name] = tuple(family.codes[types[i].code] for i in sorted(found.chosen))
     return Stability(value, is_exact, witness if is_exact else {})
-
-
-def production_stability(selection: GroupSelection) -> int:
-    """The US Census Bureau's formula: h times max(2, k) for families with alone groups, h times k for others.
-
-    Here h is the most groups of one kind (alone, or any) that one code maps to, and k the most codes of a record:
-    h_race max(2, max_race_codes) + h_ethnicity. Its published figures take h before groups are left out by region
-    type, so give it the selection of all groups of the level (``GroupMap.at(level, None)``): that is 9 for the 2020
-    maps, and 8 for the toy maps with three race codes. On a selection after that filter it gives less (toy: 4).
-
-    It counts as if alone groups and any groups mirrored each other, and is no bound where they do not: see
-    :func:`is_bound`.
-
-    Args:
-        selection: the groups that h is taken over.
-
-    Privacy:
-        Proves nothing by itself; only a value that :func:`is_bound` accepts may size noise.
-
-    >>> from tabulae.tables.groups import Group, GroupMap
-    >>> race = Family("race", ("1010", "1020"), most=2)
-    >>> groups = (Group("a", "1", "race", "alone"), Group("b", "1", "race", "any"), Group("c", "1", "race", "any"))
-    >>> members = [("a", "1010"), ("a", "1020"), ("b", "1010"), ("c", "1020")]
-    >>> all_groups = GroupMap((race,), groups, members).at("1", None)
-    >>> production_stability(all_groups), is_bound(2, all_groups)
-    (2, False)
-    """
-    value = 0
-    for family in selection.families:
-        member = selection.member[family.name]
-        most, has_alone = 0, False
-        for kind in ("alone", "any"):
-            columns = selection.columns(family.name, kind)
-            if columns.size:
-                most = max(most, int(member[:, columns].sum(axis=1).max(initial=0)))
-                has_alone |= kind == "alone"
-        value += most * (max(_LEAST_TIMES, family.most) if has_alone else family.most)
-    return value
-
-
-def is_bound(stability: int, selection: GroupSelection) -> bool:
-    """Whether no admissible record is proven to, or may, belong to more groups of the selection than this.
-
-    Privacy:
-        True only where a proof was found; where the exact maximum is not known, a value below the proven bound is
-        refused, although it may be one.
-    """
-    return stability >= group_stability(selection).value
 
 
 @dataclass(frozen=True)

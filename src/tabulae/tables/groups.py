@@ -127,7 +127,8 @@ class GroupMap:
             tuple(
                 group
                 for group in self.groups
-                if group.level == level and (region is None or group.regions is None or region in group.regions)
+                if group.level == level
+                and (region is None or group.regions is None or region in group.regions)
             ),
             self._members_of,
         )
