@@ -30,7 +30,7 @@ VIEW = "records"
 SCRATCH = "scratch"
 _DATABASE = "source"
 _ENOUGH = 8 << 30
-_MEMORY = "6GB"
+_MEMORY = "4GB"
 _SETTINGS = {
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",
@@ -44,7 +44,7 @@ def connected(*, memory: str | None = None, scratch: bool = False) -> Iterator[d
     """An engine of our own, with a folder for what does not fit in memory, gone with all in it at the end.
 
     Args:
-        memory: the most that it takes, such as "4GB"; None is the engine's default, with `scratch` at most 6 GB of it.
+        memory: the most that it takes, such as "4GB"; None is the engine's default, with `scratch` at most 4 GB of it.
         scratch: whether it has a database for tables on disk, `SCRATCH`, under a key that is in memory only.
     """
     duckdb = require("duckdb", None, "reading records")

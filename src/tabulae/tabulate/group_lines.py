@@ -54,7 +54,7 @@ def open_group_lines(
         layout: its columns; leaves are numbered as in the plan's region types, and attributes are its ladders'.
         plan: what is to be counted.
         families: the families of codes that the plan's groups are made of.
-        memory: the most that the engine takes, such as "4GB"; None is 6 GB. More goes, encrypted, to disk.
+        memory: the most that the engine takes, such as "4GB"; None is 4 GB. More goes, encrypted, to disk.
 
     Raises:
         DataError: the file breaks the layout: all faults, with their lines; values are in ``confidential``.

@@ -76,7 +76,7 @@ def open_group_records(
         shape: what the attributes are for.
         plan: what is to be counted.
         unit: which records belong to one unit, and how many of them are counted; None counts every record.
-        memory: the most that the engine takes, such as "4GB"; None is 6 GB. More goes, encrypted, to disk.
+        memory: the most that the engine takes, such as "4GB"; None is 4 GB. More goes, encrypted, to disk.
 
     Raises:
         DataError: the source cannot be read, is empty, or holds values that are refused: see
