@@ -54,6 +54,7 @@ def connected(*, memory: str | None = None, scratch: bool = False) -> Iterator[d
     with tempfile.TemporaryDirectory(prefix="tabulae-") as spill:
         connection = duckdb.connect(":memory:", config={**_SETTINGS, **limit, "temp_directory": spill})
         try:
+            connection.execute("SET enable_progress_bar = false")
             _encrypt_by_itself(connection)
             if scratch:
                 file, key = literal(f"{spill}/{SCRATCH}.db"), secrets.token_hex(32)
@@ -74,11 +75,15 @@ def _encrypt_by_itself(connection: duckdb.DuckDBPyConnection) -> None:
         connection.execute("SET force_mbedtls_unsafe = true")
 
 
-def lock(connection: duckdb.DuckDBPyConnection, path: Path | None) -> None:
-    """From here on the engine reads this one file at most, besides what it has open, and no setting changes."""
+def restrict(connection: duckdb.DuckDBPyConnection, path: Path | None) -> None:
+    """From here on the engine reads this one file at most, besides what it has open."""
     if path is not None:
         connection.execute(f"SET allowed_paths = [{literal(str(path.resolve()))}]")
     connection.execute("SET enable_external_access = false")
+
+
+def lock(connection: duckdb.DuckDBPyConnection) -> None:
+    """From here on no setting changes."""
     connection.execute("SET lock_configuration = true")
 
 
@@ -119,7 +124,8 @@ def _open(
         connection.execute(
             f"ATTACH {literal(str(source.path.resolve()))} AS {_DATABASE} (TYPE duckdb, READ_ONLY)"
         )
-    lock(connection, None if source.kind == "duckdb" else source.path)
+    restrict(connection, None if source.kind == "duckdb" else source.path)
+    lock(connection)
     names, relation = _OPEN[source.kind](connection, source)
     meant = [(column, f"attribute {attribute!r}", f"c{i}") for i, (attribute, column) in enumerate(wanted)]
     if unit is not None:

@@ -18,7 +18,7 @@ from tabulae.counts.group_counts import GroupCounts
 from tabulae.errors import DataError, InvalidArgument
 from tabulae.tables.groups import Family
 
-from .engine import SCRATCH, connected, literal, lock
+from .engine import SCRATCH, connected, literal, lock, restrict
 from .failures import redacted
 from .group_areas import Areas, areas_of
 from .group_codes import PackedCodes
@@ -136,8 +136,10 @@ def _code(
     packed: PackedCodes,
 ) -> None:
     """Make `CODED`; a record with any fault has no area."""
-    lock(connection, path)
+    restrict(connection, path)
     _look_ups(connection, layout, areas, kinds)
+    # The engine takes any text file for a short one, and would keep the records in memory to look the leaves up.
+    connection.execute("SET disabled_optimizers = 'build_side_probe_side'")
     fields = ", ".join(f"'f{i}': 'VARCHAR'" for i in range(len(layout.columns)))
     key = f" || {literal(layout.delimiter)} || ".join(f"f{i}" for i in layout.keys)
     values = {i: _value(i, rule) for i, rule in (*layout.cells, *layout.codes)}
@@ -152,6 +154,8 @@ def _code(
         f"LEFT JOIN {SCRATCH}.leaves USING (leaf_key) LEFT JOIN {SCRATCH}.kinds ON {_cell(layout, kinds)} = cell"
     )
     connection.execute(f"DROP TABLE {SCRATCH}.leaves")
+    connection.execute("RESET disabled_optimizers")
+    lock(connection)
 
 
 def _look_ups(connection: duckdb.DuckDBPyConnection, layout: LineLayout, areas: Areas, kinds: Kinds) -> None:
