@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from .adaptive import TOTAL_ONLY, AdaptivePlan, GroupMeasurement, GroupMeasurements, PopulationLevel
+from .adaptive import TOTAL, TOTAL_ONLY, AdaptivePlan, GroupMeasurement, GroupMeasurements, PopulationLevel
 from .counts.group_counts import GroupChunk, GroupCounts
 from .errors import InvalidArgument
 from .privacy import Ledger, Source, SystemSource
@@ -86,7 +86,7 @@ def _measured(i: int, level: PopulationLevel, chunk: GroupChunk, source: Source)
     # From here on the table of a group is public: a function of its noisy count.
     rung = np.where(total_only, np.int8(TOTAL_ONLY), level.choose(stage_one))
     totals = np.zeros_like(truth)
-    for places, law in ((rung == TOTAL_ONLY, level.whole), (rung == 0, level.second)):
+    for places, law in ((total_only, level.whole), (rung == TOTAL, level.second)):
         chosen = np.flatnonzero(places)
         totals[chosen] = truth[chosen] + law.sample(chosen.size, source)
     cells = {}

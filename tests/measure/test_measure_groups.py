@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.measure.groups import GROUPS, LADDER, LEAVES, NATION, TOWN, Quiet, Records, plan, some_records
+from tests.measure.groups import (
+    GROUPS,
+    LADDER,
+    LEAVES,
+    NATION,
+    SEXES,
+    TOWN,
+    Quiet,
+    Records,
+    plan,
+    some_records,
+)
 
 import tabulae as tb
 from tabulae._measure_groups import measure_groups
 from tabulae.adaptive import TOTAL, TOTAL_ONLY, AdaptivePlan, GroupMeasurement, PopulationLevel
 from tabulae.detailed_pipeline import tabulate_groups
 from tabulae.errors import BudgetRefused, InvalidArgument, ReleaseError
-from tabulae.privacy import ZCDP, DiscreteGaussian, DiscreteLaplace, PureDP, SystemSource
+from tabulae.privacy import ZCDP, DiscreteGaussian, DiscreteLaplace, NoiseLaw, PureDP, SystemSource
+from tabulae.tables.ladder import Ladder
 from tabulae.tables.regions import Regions
 
 BUDGETS = {"zcdp": ZCDP(2), "pure": PureDP(4)}
@@ -90,6 +103,65 @@ def test_noise_has_the_variance_of_its_law_at_every_stage(kind: str) -> None:
     for values in found.values():
         squares = np.square(values)
         assert squares.mean() == pytest.approx(1, abs=5.5 * np.sqrt((kurtosis - 1) / squares.size))
+
+
+@pytest.mark.parametrize("people", [0, 5, 40, 300])
+def test_the_table_depends_on_the_noisy_count_alone(people: int) -> None:
+    """Thresholds stand within the noise, for groups with people and without."""
+    made, rungs = plan(ZCDP("1/50")), set()
+    for seed in range(20):
+        for piece in _measured(made, some_records(people, seed), tb.noise.Insecure(seed)):
+            level = made.levels[piece.level]
+            total_only = np.tile(level.groups.total_only, piece.regions)
+            assert (piece.rung == np.where(total_only, TOTAL_ONLY, level.choose(piece.stage_one))).all()
+            assert not piece.stage_one[total_only].any()
+            rungs |= set(piece.rung.tolist())
+            for rung, (places, _) in piece.cells.items():
+                assert (places == np.flatnonzero(piece.rung == rung)).all()
+    assert rungs == {TOTAL_ONLY, TOTAL, 1, 2}
+
+
+def test_each_count_has_noise_of_the_law_of_its_stage(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every draw is recorded with its law, and takes a value of its own: each count shows which draw it was given."""
+    drawn: dict[int, NoiseLaw] = {}
+
+    def sample(law: NoiseLaw, size: int | tuple[int, ...], source: object = None) -> np.ndarray:
+        marks = np.arange(int(np.prod(size)), dtype=np.int64).reshape(size) + 1000 * (len(drawn) + 1)
+        drawn.update(dict.fromkeys(marks.ravel().tolist(), law))
+        return marks
+
+    made = plan(ZCDP(2))
+    nobody = Records(made, [])
+    monkeypatch.setattr(NoiseLaw, "sample", sample)
+    for thresholds, rung in (((10**12, 10**12), TOTAL), ((0, 10**12), 1), ((0, 0), 2)):
+        shaped = AdaptivePlan(tuple(replace(level, thresholds=thresholds) for level in made.levels))
+        for piece in measure_groups(nobody, shaped, source=Quiet()):
+            level = shaped.levels[piece.level]
+            total_only = np.tile(level.groups.total_only, piece.regions)
+            assert {drawn[y] for y in piece.stage_one[~total_only].tolist()} <= {level.first}
+            assert {drawn[n] for n in piece.totals[total_only].tolist()} <= {level.whole}
+            assert set(piece.rung[~total_only].tolist()) <= {rung}
+            second = (
+                piece.totals[~total_only] if rung == TOTAL else piece.cells.get(rung, (None, np.empty(0)))[1]
+            )
+            assert {drawn[n] for n in np.ravel(second).astype(int).tolist()} <= {level.second}
+            for _, cells in piece.cells.values():
+                assert cells.shape[1] == level.ladder.rungs[rung - 1].cells
+
+
+@pytest.mark.parametrize(
+    ("thresholds", "words"),
+    [((2**62, 2**62), "below 2\\^62"), ((5,), "1 thresholds for 2 tables"), ((7, 5), "must not fall")],
+)
+def test_thresholds_that_no_count_can_be_compared_with(thresholds: tuple[int, ...], words: str) -> None:
+    with pytest.raises(InvalidArgument, match=words):
+        replace(plan(ZCDP(2)).levels[0], thresholds=thresholds)
+
+
+def test_more_tables_than_a_rung_can_name() -> None:
+    many = Ladder.of({"sex": 2}, [(f"t{i}", {"sex": SEXES}) for i in range(101)])
+    with pytest.raises(InvalidArgument, match="100 tables at most"):
+        replace(plan(ZCDP(2)).levels[0], ladder=many, thresholds=(0,) * 101)
 
 
 def test_nothing_is_drawn_where_the_ledger_refuses(tmp_path: Path) -> None:

@@ -22,6 +22,9 @@ TOTAL_ONLY = -1
 TOTAL = 0
 """The rung of a group that is too small for any table: its second stage is its total."""
 
+_MOST_TABLES = 100  # rungs are kept in 8 bits
+_FAR = 2**62
+
 
 @dataclass(frozen=True, eq=False)
 class PopulationLevel:
@@ -79,6 +82,14 @@ class PopulationLevel:
         if len(self.thresholds) != len(self.ladder.rungs):
             raise InvalidArgument(
                 f"{self.name}: {len(self.thresholds)} thresholds for {len(self.ladder.rungs)} tables; give one for each"
+            )
+        if len(self.thresholds) > _MOST_TABLES:
+            raise InvalidArgument(
+                f"{self.name}: a ladder has {_MOST_TABLES} tables at most, beside the total"
+            )
+        if any(abs(threshold) >= _FAR for threshold in self.thresholds):
+            raise InvalidArgument(
+                f"{self.name}: thresholds are counts, and must be below 2^62: {self.thresholds}"
             )
         if any(a > b for a, b in zip(self.thresholds, self.thresholds[1:], strict=False)):
             raise InvalidArgument(f"{self.name}: thresholds must not fall: {self.thresholds}")

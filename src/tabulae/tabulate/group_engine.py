@@ -203,7 +203,7 @@ class CodedRecords:
             "classes": pa.table({"kind": np.arange(class_of.size, dtype=np.int32), "class": class_of}),
         }
         query = (
-            f"SELECT base + grp * {classes} + class AS entry, sum(people)::BIGINT AS people "  # noqa: S608
+            f"SELECT base + grp::BIGINT * {classes} + class AS entry, sum(people)::BIGINT AS people "  # noqa: S608
             f"FROM {_COUNTED} JOIN some_areas USING (area) JOIN classes USING (kind) "
             f"JOIN {members(self.selection_of[level])} USING (profile) "
             f"WHERE area BETWEEN {inside[0]} AND {inside[-1]} "
