@@ -1,6 +1,5 @@
 """What a plan will do: against the laws summed out, and against draws."""
 
-import math
 from fractions import Fraction
 
 import numpy as np
@@ -9,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.adaptive.plans import level, touching
 
-from tabulae.adaptive.rehearsal import expected_rungs, level_margins, reach, rehearse, sum_margin
+from tabulae.adaptive.rehearsal import expected_rungs, reach, rehearse
 from tabulae.errors import InvalidArgument
 from tabulae.privacy import ZCDP, DiscreteGaussian, DiscreteLaplace, Insecure, PureDP
 from tabulae.tables.ladder import Ladder
@@ -67,45 +66,6 @@ def test_rungs_are_those_of_draws():
         assert (np.abs(frequency - chance) <= 6 * np.sqrt(chance * (1 - chance) / n) + 1 / n).all()
 
 
-@settings(max_examples=25)
-@given(LAWS, st.integers(1, 5), st.sampled_from(["0.5", "0.9", "0.95", "0.999"]))
-def test_the_margin_of_a_sum(law, terms, confidence):
-    mass = summed(law, -1200, 1201)
-    total = mass
-    for _ in range(terms - 1):
-        total = np.convolve(total, mass)
-    middle = total.size // 2
-
-    def within(k):
-        return total[middle - k : middle + k + 1].sum()
-
-    k = sum_margin(law, terms, confidence)
-    assert within(k) >= float(confidence) - 1e-11
-    assert k == 0 or within(k - 1) < float(confidence) + 1e-11
-
-
-def test_the_margin_of_a_sum_of_wide_noise():
-    """Beside the normal limit: 46 cells of a deviation of a million."""
-    assert sum_margin(DiscreteGaussian(10**12), 46, "0.95") == pytest.approx(
-        1.959964e6 * math.sqrt(46), rel=5e-3
-    )
-    assert sum_margin(DiscreteLaplace(10**6), 1, "0.95") == pytest.approx(math.log(20) * 1e6, rel=5e-3)
-
-
-def test_margins_of_a_level():
-    area = level(budget=ZCDP(1))
-    found = level_margins(area, "0.9")
-    assert (found.stage_one, found.cell, found.total_only) == (
-        area.first.margin("0.9"),
-        area.second.margin("0.9"),
-        area.whole.margin("0.9"),
-    )
-    assert found.totals[0] == found.cell == sum_margin(area.second, 1, "0.9")
-    assert found.totals[1:] == tuple(sum_margin(area.second, rung.cells, "0.9") for rung in area.ladder.rungs)
-    with pytest.raises(InvalidArgument, match="confidence"):
-        level_margins(area, 1)
-
-
 def test_decades_of_given_sizes():
     area = level(budget=ZCDP(1), thresholds=(20, 35))
     sizes = np.array([0, 0, 1, 9, 10, 30, 99, 100])
@@ -149,7 +109,6 @@ def test_published_is_a_share_of_those_that_stay_totals():
 def test_a_plan_without_tables_keeps_every_total():
     area = level(ladder=Ladder.of({}, []), thresholds=())
     assert expected_rungs(area, np.array([5, 500])).tolist() == [[1.0], [1.0]]
-    assert level_margins(area).totals == (area.second.margin("0.95"),)
 
 
 def test_negative_sizes_are_refused():

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
 
 from ..errors import InvalidArgument
-from ..privacy import Exact, NoiseLaw
-from ..privacy.definitions import exact, probability
+from ..privacy import NoiseLaw
 from .level import PopulationLevel
 
 _DECADES = 8
 _POINTS = 400  # sizes that stand for a decade: log-uniform
-_FAR = 28.0  # deviations of noise beyond which no mass is left that a float could tell from none
 _NEGLIGIBLE = Fraction(1, 10**17)
-_GRID_DEVIATION = 1 << 9  # a law wider than this is measured in units of many people
 
 
 @dataclass(frozen=True)
@@ -41,25 +37,6 @@ class SizeRow:
     shares: tuple[float, ...]
     published: float | None
     total_only_published: float | None
-
-
-@dataclass(frozen=True)
-class LevelMargins:
-    """Margins of error of one level, at one confidence.
-
-    Args:
-        level: its name.
-        stage_one: of the count that chooses the table.
-        cell: of one count of the second stage, on any rung.
-        totals: by rung, of the total: a count on rung 0, the sum of the cells above.
-        total_only: of a group that is total only.
-    """
-
-    level: str
-    stage_one: int
-    cell: int
-    totals: tuple[int, ...]
-    total_only: int
 
 
 def expected_rungs(level: PopulationLevel, sizes: np.ndarray) -> np.ndarray:
@@ -143,24 +120,6 @@ def rehearse(
     return rows
 
 
-def level_margins(level: PopulationLevel, confidence: Exact = "0.95") -> LevelMargins:
-    """The margins of error of a level: noise is within them as often as the confidence says.
-
-    Args:
-        level: the level.
-        confidence: strictly between 0 and 1.
-
-    Raises:
-        InvalidArgument: a confidence outside its range.
-    """
-    probability(confidence, "confidence")
-    cell = level.second.margin(confidence)
-    totals = (cell, *(sum_margin(level.second, rung.cells, confidence) for rung in level.ladder.rungs))
-    return LevelMargins(
-        level.name, level.first.margin(confidence), cell, totals, level.whole.margin(confidence)
-    )
-
-
 def reach(law: NoiseLaw, least: np.ndarray) -> np.ndarray:
     """P(e >= least) for noise e, for many integers at once.
 
@@ -174,30 +133,6 @@ def reach(law: NoiseLaw, least: np.ndarray) -> np.ndarray:
     half[near] = [law.tail(int(k)) / 2 for k in distinct[near]]
     chance = half[place.ravel()]
     return np.where(least > 0, chance, 1 - chance)
-
-
-def sum_margin(law: NoiseLaw, terms: int, confidence: Exact) -> int:
-    """The margin of error of a sum of independent draws, by inverting its characteristic function on a grid.
-
-    The law of the sum is found up to what wraps around the grid (below 1e-12) and the rounding of floats. A law whose
-    deviation is above some hundreds is first measured in larger units: its margin is then within one of these.
-
-    >>> from tabulae.privacy import DiscreteGaussian
-    >>> law = DiscreteGaussian(100)
-    >>> law.margin("0.95"), sum_margin(law, 1, "0.95"), sum_margin(law, 4, "0.95")
-    (20, 20, 39)
-    """
-    unit = 0
-    while law.variance_of_law > _GRID_DEVIATION**2 * 4**unit:
-        unit += 1
-    narrow = law.law_on_grid(-unit)
-    reach_of_sum = _FAR * math.sqrt(terms * narrow.variance_of_law) + 8
-    points = 1 << math.ceil(math.log2(2 * reach_of_sum))
-    angle = 2 * np.pi * np.arange(points // 2 + 1) / points
-    mass = np.fft.irfft(narrow.characteristic(angle) ** terms, points)[: points // 2]
-    within = np.cumsum(mass) * 2 - mass[0]
-    k = int(np.searchsorted(within, float(exact(confidence, "confidence"))))
-    return k if not unit else (k + 1) << unit
 
 
 def _log_uniform() -> np.ndarray:

@@ -50,12 +50,6 @@ class Hierarchy:
             found.append(parent)
         return tuple(found)
 
-    @cached_property
-    def fanouts(self) -> tuple[np.ndarray, ...]:
-        """For each level but the last, shape (units,): how many children each unit has."""
-        pairs = zip(self.parents[1:], self.codes, strict=False)
-        return tuple(np.bincount(parent, minlength=len(codes)) for parent, codes in pairs)
-
     def with_level(self, level: int, units: np.ndarray, codes: np.ndarray) -> Hierarchy:
         """The same hierarchy with one level defined anew, between the levels above and below it."""
         every, names = list(self.units), list(self.codes)
