@@ -36,7 +36,7 @@ from .release import (
     write_contents,
     write_measurement,
 )
-from .release.folder import MEASUREMENT, REPORT, sync_folder, write_bytes
+from .release.folder import MEASUREMENT, REPORT, replace_listed, require_others, sync_folder, write_bytes
 from .release.place import PLAN as _PLAN
 from .release.place import disk as _disk
 from .release.place import finished as _finished
@@ -122,10 +122,14 @@ def run(
 
 
 def write_report(release: Release) -> Path:
-    """Rebuild a release's report from its folder alone, and its checksums with it."""
+    """Rebuild a release's report from its folder alone, and the report's own checksum with it.
+
+    Raises:
+        ReleaseError: another file of the folder is not as it was published, all of them named, or it cannot be written.
+    """
     with _disk(release.path):
-        write_bytes(release.path / REPORT, report_of(release).encode())
-        seal(release.path)
+        require_others(release.path, REPORT)
+        replace_listed(release.path, REPORT, report_of(release).encode())
     return release.path / REPORT
 
 

@@ -219,9 +219,11 @@ def ledger_init(
     json: Json = False,
 ) -> None:
     """Create a ledger with its cap; kind and cap never change."""
-    from . import commands
+    from . import commands_ledger
 
-    _guard(lambda: commands.ledger_init(path, budget, definition, neighbours, unit, delta, json), json=json)
+    _guard(
+        lambda: commands_ledger.init(path, budget, definition, neighbours, unit, delta, json=json), json=json
+    )
 
 
 @ledger_app.command("show")
@@ -229,9 +231,9 @@ def ledger_show(
     path: Annotated[Path, typer.Argument(help="The ledger file.", show_default=False)], json: Json = False
 ) -> None:
     """Show the budget and every entry."""
-    from . import commands
+    from . import commands_ledger
 
-    _guard(lambda: commands.ledger_show(path, json), json=json)
+    _guard(lambda: commands_ledger.show(path, json=json), json=json)
 
 
 @detailed_app.command("check")

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json as json_module
-import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,52 +16,16 @@ from rich.text import Text
 from . import app, commands_groups
 from .audit import Audit
 from .audit import audit as make_audit
+from .commands_output import emit, loss_words, number, open_console, print_reach, progress
 from .demo import write_demo
 from .errors import ReleaseError, Unsupported
 from .planning import DetailedPlan, Exactness, Plan, TableError
 from .planning import plan as make_plan
-from .privacy import WITHIN, Ledger
+from .privacy import Ledger
 from .release import Release
-from .spec import Spec, read_spec
+from .spec import read_spec
 
-_NARROW = 100
 _ROWS_PRINTED = 40
-
-
-@contextmanager
-def _progress() -> Iterator[app.Say]:
-    """A line on stderr while a step lasts; nothing where nobody watches."""
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield lambda message: None
-        return
-    with console.status("starting") as status:
-        yield lambda message: status.update(message)
-
-
-def _emit(document: Any) -> None:
-    typer.echo(json_module.dumps(document, indent=1, ensure_ascii=False))
-
-
-def _console() -> Console:
-    width = None if sys.stdout.isatty() else _NARROW
-    return Console(width=width, soft_wrap=False, highlight=False)
-
-
-def _number(value: float | None) -> str:
-    if value is None:
-        return "-"
-    return f"{value:,.1f}" if value >= 100 else f"{value:.2f}"
-
-
-def _loss_words(spec: Spec) -> str:
-    parts = ", ".join(f"{name} {value}" for name, value in spec.loss.parameters.items())
-    words = f"{spec.loss.definition}: {parts}, {spec.neighbours} one {spec.unit}"
-    if spec.unit_id is not None:
-        words += f", at most {spec.rows_per_unit} row{'s' if spec.rows_per_unit > 1 else ''} of each counted"
-    if spec.loss.definition == "zcdp" and spec.delta is not None and spec.detailed is None:
-        words += f" (epsilon {spec.loss.epsilon(spec.delta):.3f} at delta {spec.delta})"
-    return words
 
 
 def demo(out: Path, people: int, json: bool) -> None:
@@ -72,7 +33,7 @@ def demo(out: Path, people: int, json: bool) -> None:
     started = time.monotonic()
     if out.exists():
         raise ReleaseError(f"{out} exists: remove it, or choose another folder with --out")
-    with _progress() as say:
+    with progress() as say:
         say("inventing people")
         spec_path = write_demo(out, people)
         spec = read_spec(spec_path)
@@ -80,7 +41,7 @@ def demo(out: Path, people: int, json: bool) -> None:
         Ledger.create(spec.ledger, spec.loss, neighbours=spec.neighbours, unit=spec.unit)
         release = app.run(spec, out / "release", say=say)
     if json:
-        _emit({**_summary(release), "spec": str(spec_path), "seconds": round(time.monotonic() - started, 1)})
+        emit({**_summary(release), "spec": str(spec_path), "seconds": round(time.monotonic() - started, 1)})
         return
     _print_summary(release)
     typer.echo(f"\nMade in {time.monotonic() - started:.0f} s. Look at:")
@@ -95,7 +56,7 @@ def demo(out: Path, people: int, json: bool) -> None:
 
 def plan(spec_path: Path, save: Path | None, json: bool) -> None:
     """Print the expected error of every table."""
-    with _progress() as say:
+    with progress() as say:
         spec = read_spec(spec_path)
         say("choosing the strategy")
         made = make_plan(spec)
@@ -107,7 +68,7 @@ def plan(spec_path: Path, save: Path | None, json: bool) -> None:
         if save is not None:
             made.save(save)
     if json:
-        _emit(_plan_document(made, save))
+        emit(_plan_document(made, save))
         return
     table = RichTable(title=spec.title or None, title_justify="left", caption_justify="left")
     aimed = spec.targets is not None
@@ -116,12 +77,12 @@ def plan(spec_path: Path, save: Path | None, json: bool) -> None:
         table.add_column(heading, justify="left" if heading == "table" else "right", overflow="fold")
     for r in rows:
         cells = (r.rmse, r.margin, r.identity, r.workload, r.bound)
-        table.add_row(r.table, f"{r.queries:,}", *map(_number, cells), *([_target_words(r)] if aimed else []))
-    console = _console()
+        table.add_row(r.table, f"{r.queries:,}", *map(number, cells), *([_target_words(r)] if aimed else []))
+    console = open_console()
     if made.exact is not None:
         _print_exact(console, made.exact)
-    console.print(f"Promise   {_loss_words(made.spec)}", markup=False)
-    _print_reach(console, made.spec)
+    console.print(f"Promise   {loss_words(made.spec)}", markup=False)
+    print_reach(console, made.spec)
     console.print(f"Strategy  {_strategy_words(made)}", markup=False)
     console.print(table)
     console.print(
@@ -131,9 +92,9 @@ def plan(spec_path: Path, save: Path | None, json: bool) -> None:
         markup=False,
         soft_wrap=True,
     )
-    together = f"All tables together: RMSE {_number(made.rmse)}"
+    together = f"All tables together: RMSE {number(made.rmse)}"
     console.print(
-        together + (f"; no strategy beats {_number(made.bound)}" if made.bound else ""), markup=False
+        together + (f"; no strategy beats {number(made.bound)}" if made.bound else ""), markup=False
     )
     if spec.open_budget:
         line = f'budget = "{float(made.spec.loss.amount):.4g}"'
@@ -151,9 +112,9 @@ def _plan_groups(made: DetailedPlan, save: Path | None, json: bool) -> None:
     if save is not None:
         raise Unsupported(f"the plan of a spec with [detailed] follows from the spec: run it without {save}")
     if json:
-        _emit(commands_groups.plan_document(made))
+        emit(commands_groups.plan_document(made))
     else:
-        commands_groups.print_plan(_console(), made, _loss_words(made.spec))
+        commands_groups.print_plan(open_console(), made, loss_words(made.spec))
 
 
 def _print_exact(console: Console, exact: Exactness) -> None:
@@ -198,21 +159,11 @@ def _rows_exact(rows: int) -> str:
     return "1 count is exact" if rows == 1 else f"{rows:,} counts are exact"
 
 
-def _print_reach(console: Console, spec: Spec) -> None:
-    """What the promise is about, where some counts are exact."""
-    if not spec.invariants:
-        return
-    words = "It covers what the exact counts leave open, and nothing that they determine."
-    if spec.neighbours == WITHIN:
-        words = f"It covers replacing one {spec.unit} by another only where every exact count stays as it is."
-    console.print(f"          {words}", markup=False)
-
-
 def _target_words(row: TableError) -> str:
     if row.target is None:
         return ""
     kind = "RMSE" if row.confidence is None else f"{row.confidence:.0%} margin"
-    return f"{kind} {_number(row.target)}: {'met' if row.met else 'missed'}"
+    return f"{kind} {number(row.target)}: {'met' if row.met else 'missed'}"
 
 
 def _strategy_words(made: Plan) -> str:
@@ -259,10 +210,10 @@ def _plan_document(made: Plan, save: Path | None) -> dict[str, Any]:
 
 def run(spec: Path, out: Path, plan_file: Path | None, source: Path | None, resume: bool, json: bool) -> None:
     """Make the release and print its summary."""
-    with _progress() as say:
+    with progress() as say:
         release = app.run(spec, out, plan_file=plan_file, source=source, resume=resume, say=say)
     if json:
-        _emit(_summary(release))
+        emit(_summary(release))
     else:
         _print_summary(release)
 
@@ -285,18 +236,18 @@ def _summary(release: Release) -> dict[str, Any]:
 
 
 def _print_summary(release: Release) -> None:
-    console = _console()
+    console = open_console()
     if release.spec.detailed is not None:
-        commands_groups.print_summary(console, release, _loss_words(release.spec))
+        commands_groups.print_summary(console, release, loss_words(release.spec))
         return
     console.print(f"Published {release.path}", markup=False)
-    console.print(f"Promise   {_loss_words(release.spec)}", markup=False)
-    _print_reach(console, release.spec)
+    console.print(f"Promise   {loss_words(release.spec)}", markup=False)
+    print_reach(console, release.spec)
     table = RichTable()
     for heading in ("table", "rows", "RMSE", f"{release.level:.0%} margin"):
         table.add_column(heading, justify="left" if heading == "table" else "right", overflow="fold")
     for name, row in release.about["expected"].items():
-        table.add_row(name, f"{row['queries']:,}", _number(row["rmse"]), _number(row["margin"]))
+        table.add_row(name, f"{row['queries']:,}", number(row["rmse"]), number(row["margin"]))
     console.print(table)
     for given in release.spec.invariants:
         console.print(f"Exact, outside the promise: {given.table.name}. Why: {given.reason}", markup=False)
@@ -306,7 +257,7 @@ def report(folder: Path, json: bool) -> None:
     """Rebuild the report of a release."""
     path = app.write_report(Release.read(folder))
     if json:
-        _emit({"report": str(path)})
+        emit({"report": str(path)})
     else:
         typer.echo(f"Wrote {path}")
 
@@ -316,7 +267,7 @@ def check(path: Path, json: bool) -> None:
     if path.is_dir():
         faults = Release.read(path).verify()
         if json:
-            _emit({"release": str(path), "faults": faults})
+            emit({"release": str(path), "faults": faults})
             if faults:
                 raise typer.Exit(1)
         elif faults:
@@ -332,17 +283,17 @@ def check(path: Path, json: bool) -> None:
     spec = read_spec(path)
     if spec.detailed is not None:
         if json:
-            _emit(commands_groups.check_document(path, spec))
+            emit(commands_groups.check_document(path, spec))
         else:
-            typer.echo(f"{path}: no mistakes; {commands_groups.check_words(spec)}, {_loss_words(spec)}")
+            typer.echo(f"{path}: no mistakes; {commands_groups.check_words(spec)}, {loss_words(spec)}")
         return
     tables, exact = len(spec.workload.tables), len(spec.invariants)
     if json:
-        _emit({"spec": str(path), "tables": tables, "invariants": exact, "cells": str(spec.domain.size)})
+        emit({"spec": str(path), "tables": tables, "invariants": exact, "cells": str(spec.domain.size)})
     else:
         told = f", {exact} {'set' if exact == 1 else 'sets'} of exact counts" if exact else ""
         typer.echo(
-            f"{path}: no mistakes; {tables} tables over {spec.domain.size:,} cells{told}, {_loss_words(spec)}"
+            f"{path}: no mistakes; {tables} tables over {spec.domain.size:,} cells{told}, {loss_words(spec)}"
         )
 
 
@@ -351,7 +302,7 @@ def query(folder: Path, sql: str, json: bool) -> None:
     release = Release.read(folder)
     rows = release.query(sql)
     if json:
-        _emit(rows.to_pylist())
+        emit(rows.to_pylist())
         return
     _print_rows(rows, release.level)
 
@@ -368,18 +319,18 @@ def _print_rows(rows: pa.Table, level: float) -> None:
         table.add_row(
             *(row[name] for name in labels), f"{row['estimate']:,.1f}", f"{row['std_error']:,.1f}", interval
         )
-    _console().print(table)
+    open_console().print(table)
     if rows.num_rows > _ROWS_PRINTED:
         typer.echo(f"... {rows.num_rows - _ROWS_PRINTED:,} more rows; --json prints all")
 
 
 def audit(spec: Path, seconds: float, json: bool) -> None:
     """Print every check of an audit; exit with 1 where one failed."""
-    with _progress() as say:
+    with progress() as say:
         made = make_audit(spec, seconds=seconds, say=say)
     if json:
         checks = [vars(check) for check in made.checks]
-        _emit({"spec": str(spec), "passed": not made.failed, "failed": made.failed, "checks": checks})
+        emit({"spec": str(spec), "passed": not made.failed, "failed": made.failed, "checks": checks})
     else:
         _print_audit(made)
     if made.failed:
@@ -388,9 +339,9 @@ def audit(spec: Path, seconds: float, json: bool) -> None:
 
 
 def _print_audit(made: Audit) -> None:
-    console = _console()
-    console.print(f"Promise   {_loss_words(made.plan.spec)}", markup=False)
-    _print_reach(console, made.plan.spec)
+    console = open_console()
+    console.print(f"Promise   {loss_words(made.plan.spec)}", markup=False)
+    print_reach(console, made.plan.spec)
     console.print(f"Strategy  {_strategy_words(made.plan)}", markup=False)
     table = RichTable()
     for heading in ("check", "what is compared", "worst", "allowed", "passed"):
@@ -402,47 +353,3 @@ def _print_audit(made: Audit) -> None:
         words = Text(c.what if not c.detail else f"{c.what} ({c.detail})")
         table.add_row(c.name, words, worst, f"{c.allowed:.6g}", "yes" if c.passed else "NO")
     console.print(table)
-
-
-def ledger_init(
-    path: Path, budget: str, definition: str, neighbours: str, unit: str, delta: str | None, json: bool
-) -> None:
-    """Create a ledger."""
-    ledger = Ledger.create(path, budget, definition, neighbours=neighbours, unit=unit, delta=delta)
-    if json:
-        typer.echo(ledger.export_json())
-    else:
-        typer.echo(
-            f"Created {path}: {ledger.budget!r}, {ledger.neighbours} one {ledger.unit}; nothing spent yet"
-        )
-
-
-def ledger_show(path: Path, json: bool) -> None:
-    """Show a ledger."""
-    ledger = Ledger.open(path)
-    if json:
-        typer.echo(ledger.export_json())
-        return
-    console = _console()
-    console.print(f"{path}: {ledger.budget!r}, {ledger.neighbours} one {ledger.unit}", markup=False)
-    console.print(f"spent {ledger.spent}, remaining {ledger.remaining}", markup=False)
-    table = RichTable()
-    for heading in ("#", "time (UTC)", "title", "loss", "state", "release id"):
-        table.add_column(heading, overflow="fold")
-    for c in ledger.charges():
-        losses = ", ".join(str(v) for v in c.loss.parameters.values())
-        table.add_row(str(c.sequence), c.time, Text(c.title), losses, c.state, c.release_id)
-    console.print(table)
-    if disclosures := ledger.disclosures():
-        exact = RichTable(title="Stated exactly, outside the promise", title_justify="left")
-        for heading in ("#", "counts", "of", "reason"):
-            exact.add_column(heading, overflow="fold")
-        for charge, told in disclosures:
-            words = (told.table, " by ".join(told.attributes) or "all records", told.reason)
-            exact.add_row(str(charge.sequence), *map(Text, words))
-        console.print(exact)
-        words = "Together they may determine more than any one of them says."
-        if ledger.neighbours == WITHIN:
-            words += f" The losses are for one {ledger.unit} replaced such that none of these counts changes."
-        console.print(words, markup=False)
-    console.print(f"head {ledger.head}", markup=False)

@@ -16,6 +16,7 @@ from rich.table import Table as RichTable
 from . import safetab
 from .errors import InvalidArgument, Problem
 from .privacy import exact
+from .privacy.conversions import rounded_up
 from .safetab import Done, Epsilon, Inputs, StabilityRule
 
 _WIDTH = 140
@@ -44,14 +45,20 @@ def run(params: Path, data: Path, out: Path, ledger: Path, stability: str, delta
     """Publish the tables, and say what was published."""
     rule = _rule(stability)
     _delta(delta)
+    lost: list[Problem] = []
+
+    def warn(problem: Problem) -> None:
+        lost.append(problem)
+        typer.echo(f"warning: {problem}", err=True)
+
     with _progress() as say:
-        done = safetab.run(params, data, out, ledger, rule=rule, delta=delta, say=say)
+        done = safetab.run(params, data, out, ledger, rule=rule, delta=delta, say=say, warn=warn)
     if json:
         document = safetab.promise_document(done.inputs.tabulation, done.epsilon)
         for level, found in zip(document["levels"], done.summary.document(), strict=True):
             level.update(found)
         head = {"release": str(done.path), "release_id": done.release_id}
-        _emit({**head, **document, "warnings": _warnings(done.inputs)})
+        _emit({**head, **document, "warnings": [*map(_problem, lost), *_warnings(done.inputs)]})
         return
     _warn(done.inputs)
     typer.echo(f"Published {done.path}; its README.txt says how to read it")
@@ -113,7 +120,7 @@ def _print_promise(inputs: Inputs, stated: Epsilon) -> None:
     plan = inputs.tabulation.plan
     loss = ", ".join(f"{name} {float(value):.6g}" for name, value in plan.loss.parameters.items())
     typer.echo(f"Promise   {plan.loss.definition}: {loss}, {plan.neighbours} one {plan.unit}")
-    typer.echo(f"          epsilon {stated.epsilon:.4f} at delta {stated.delta}, {stated.how}")
+    typer.echo(f"          epsilon {rounded_up(stated.epsilon, 6):.6g} at delta {stated.delta}, {stated.how}")
 
 
 def _print_levels(inputs: Inputs, done: Done | None = None) -> None:

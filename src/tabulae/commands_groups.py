@@ -12,6 +12,7 @@ from rich.table import Table as RichTable
 from .adaptive import PopulationLevel
 from .adaptive.rehearsal import SizeRow
 from .planning import DetailedPlan, GroupTableError, detailed_of
+from .privacy.conversions import rounded_up
 from .release import Release
 from .release.group_tables import rung_name
 from .report.numbers import decimal
@@ -87,7 +88,8 @@ def print_plan(console: Console, made: DetailedPlan, promise: str) -> None:
     )
     console.print(_rehearsal_table(made))
     console.print(
-        "Which table a group of so many gets, before any data is opened: shares of groups of that size.",
+        "Which table a group of so many gets, before any data is opened. A line is the average over the sizes of its\n"
+        "decade, spread evenly on a logarithmic scale: as many groups of 1,000 to 2,000 as of 2,000 to 4,000.",
         markup=False,
         soft_wrap=True,
     )
@@ -98,7 +100,7 @@ def print_plan(console: Console, made: DetailedPlan, promise: str) -> None:
 def _epsilon_words(made: DetailedPlan) -> Iterator[str]:
     if made.epsilon is not None and made.spec.delta is not None:
         value, how = made.epsilon
-        yield f"          epsilon {value:.4g} at delta {float(made.spec.delta):.3g}, {how}"
+        yield f"          epsilon {rounded_up(value):.4g} at delta {float(made.spec.delta):.3g}, {how}"
 
 
 def _noted(made: DetailedPlan) -> Iterator[str]:

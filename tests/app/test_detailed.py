@@ -8,16 +8,21 @@ import shutil
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
+import numpy as np
 import pyarrow.csv
+import pyarrow.parquet as pq
 import pytest
 from tests.guild import counted, people
 
 import tabulae as tb
 from tabulae.errors import BudgetRefused, DataError, InvalidArgument, LedgerError, ReleaseError, Unsupported
+from tabulae.release.group_measurements import most_bytes
 from tabulae.spec import read_spec
+from tabulae.tables.regions import Regions
 
 LOSS = Fraction(5, 2)
 
@@ -193,6 +198,57 @@ def test_a_full_disk_publishes_nothing_and_says_so(guild: Path, monkeypatch: pyt
     monkeypatch.undo()
     assert [charge.state for charge in _ledger(guild).charges()] == ["published", "void"]
     assert not (guild.parent / ".another.partial").exists()
+
+
+def test_what_may_not_fit_is_refused_before_it_is_paid_for(
+    guild: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = guild.parent / "release"
+    needed = most_bytes(tb.plan(guild).adaptive)  # type: ignore[union-attr]
+    free = [needed - 1]
+    monkeypatch.setattr("shutil.disk_usage", lambda path: shutil._ntuple_diskusage(10**12, 0, free[0]))
+    with pytest.raises(
+        ReleaseError, match=r"may take 0\.\d\d MB on disk.* 0\.\d\d MB are free.*Nothing was charged"
+    ):
+        tb.run(guild, out)
+    assert _ledger(guild).charges() == []
+    assert not (guild.parent / ".release.partial").exists()
+    free[0] = needed
+    assert tb.run(guild, out).verify() == []
+
+
+def test_files_that_cannot_be_opened_cost_nothing(guild: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*arguments: object, **named: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as broken:
+        broken.setattr("tabulae.release.group_measurements.pq.ParquetWriter", full)
+        with pytest.raises(ReleaseError, match=r"the disk is full. Nothing was charged"):
+            tb.run(guild, guild.parent / "release")
+    assert _ledger(guild).charges() == []
+    assert not (guild.parent / ".release.partial").exists()
+
+
+def test_resuming_with_other_levels_leaves_no_file_of_the_former(guild: Path) -> None:
+    out = guild.parent / "release"
+    _kill_in("before charging", guild, out)
+    assert (guild.parent / ".release.partial/measurements/03-town-2.parquet").exists()
+    text = guild.read_text()
+    guild.write_text(text[: text.rindex("[[detailed.level]]")])
+    assert tb.run(guild, out, resume=True).verify() == []
+    assert not list((out / "measurements").glob("03-*"))
+
+
+def test_a_region_type_without_a_region_ends_in_a_release(guild: Path) -> None:
+    """The spec refuses it; were it not refused, what was paid for could be read back all the same."""
+    spec = read_spec(guild)
+    assert spec.detailed is not None
+    nowhere = Regions("shire", (), np.full(4, -1, np.int32))
+    regions = {**spec.detailed.regions, "shire": nowhere}
+    tb.run(replace(spec, detailed=replace(spec.detailed, regions=regions)), guild.parent / "release")
+    stored = pq.read_table(guild.parent / "release/measurements/02-shire-2.parquet")
+    assert stored.num_rows == 0
+    assert [charge.state for charge in _ledger(guild).charges()] == ["published"]
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, OSError(errno.ENOSPC, "No space left on device")])

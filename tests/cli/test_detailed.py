@@ -11,6 +11,9 @@ import pytest
 from tests.cli.test_cli import _call, _fails, _json
 from tests.safetab.world import CODES, GRF, PERSONS, TOY, World, config, needs_shared
 
+from tabulae.privacy import ZCDP, Ledger
+from tabulae.safetab._run import _digest
+
 SECRET = "4711"
 
 
@@ -69,6 +72,25 @@ def test_run_as_json(world: tuple[Path, Path, Path], tmp_path: Path) -> None:
     assert told["release_id"]
 
 
+@pytest.mark.parametrize("options", [(), ("--json",)])
+def test_a_charge_that_a_killed_run_lost_is_told(
+    world: tuple[Path, Path, Path], tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    params, data, path = world
+    ledger = Ledger.open(path)
+    paid = ledger.charge(ZCDP(3), "add-remove", "person", "killed", _digest(tmp_path / "out"))
+    (tmp_path / ".out.partial").mkdir()
+    result = _call("detailed", "run", params, data, "--out", tmp_path / "out", "--ledger", path, *options)
+    assert result.exit_code == 0, result.output
+    assert f"warning: {path}: an earlier run for {tmp_path / 'out'} was cut off after" in result.stderr
+    assert f"its charge of rho 3 ({paid.release_id})" in result.stderr
+    assert "stays spent" in result.stderr
+    if options:
+        (warning,) = json.loads(result.stdout)["warnings"]
+        assert (warning["path"], "rho 3" in warning["message"]) == (str(path), True)
+    assert [charge.state for charge in ledger.charges()] == ["void", "published"]
+
+
 def _spoil(params: Path, data: Path) -> None:
     for path, old, new in (
         (params / "config.json", '"run_pr": false', '"run_pr": "no"'),
@@ -93,7 +115,8 @@ def test_all_mistakes_at_once_and_exit_code_1(
         "column run_pr): must be true or false",
         f"{CODES} (line 2, column RACE_ETH_CODE)",
         f"{GRF} (line 2, column TABBLK): this field is not 4 digits",
-        f"{PERSONS}: was not checked",
+        f"{PERSONS}: its codes could not be looked up, as {CODES} has mistakes",
+        f"{PERSONS}: its blocks could not be looked up, as {GRF} has mistakes",
     )
     assert not (tmp_path / "out").exists()
     told = json.loads(_call("detailed", command, params, data, *options, "--json").stdout)

@@ -21,7 +21,15 @@ def test_plan_prints_levels_stability_errors_and_rehearsal(guild: Path) -> None:
     text = _ran("plan", guild)
     assert "zcdp: rho 5/2, add-remove one person" in text
     assert "no record belongs to more than" in text
-    for words in ("nation, level 1", "sex_by_age2", "total only", "size of the group", "100.0%"):
+    expected = (
+        "nation, level 1",
+        "sex_by_age2",
+        "total only",
+        "size of the group",
+        "100.0%",
+        "logarithmic scale",
+    )
+    for words in expected:
         assert words in text
     document = json.loads(_ran("plan", guild, "--json"))
     assert [level["budget"] for level in document["levels"]] == ["1", "1/2", "1"]
@@ -56,6 +64,9 @@ def test_run_check_report_and_query(guild: Path) -> None:
     assert "exists" in _ran("run", guild, "--out", out, code=1)
     (out / "tables/sex.csv").write_text("")
     assert "tables/sex.csv was altered" in _ran("check", out, code=1)
+    refused = _ran("report", out, code=1)
+    assert "is not as it was published" in refused
+    assert "tables/sex.csv was altered" in refused
 
 
 @pytest.mark.parametrize("command", ["plan", "audit"])

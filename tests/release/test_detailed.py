@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -15,10 +16,16 @@ import pytest
 
 import tabulae as tb
 from tabulae.adaptive import TOTAL_ONLY, AdaptivePlan, GroupMeasurement, GroupMeasurements, PopulationLevel
+from tabulae.app import write_report
 from tabulae.errors import ReleaseError, Unsupported
 from tabulae.privacy import ZCDP
+from tabulae.release import Release
 from tabulae.release.folder import write_sums
-from tabulae.release.group_measurements import GroupMeasurementWriter, read_group_measurements
+from tabulae.release.group_measurements import (
+    GroupMeasurementWriter,
+    most_bytes,
+    read_group_measurements,
+)
 from tabulae.release.rows import Rows
 from tabulae.spec import read_spec
 from tabulae.tables.groups import Family, Group, GroupMap
@@ -249,6 +256,91 @@ def test_pieces_of_any_size_read_back_to_the_same_numbers(tmp_path: Path, pieces
     np.testing.assert_array_equal(np.concatenate([piece.totals for piece in read]), totals)
     np.testing.assert_array_equal(np.concatenate([piece.stage_one for piece in read]), stage_one)
     np.testing.assert_array_equal(np.concatenate([piece.cells[1][1] for piece in read]), values[rung == 1])
+
+
+@pytest.mark.parametrize("nothing", ["regions", "groups"])
+def test_a_level_of_nothing_reads_back(tmp_path: Path, nothing: str) -> None:
+    (level,) = _plan(4).levels
+    none = np.full(4, -1, np.int32)
+    empty = (
+        replace(level, regions=Regions("nowhere", (), none))
+        if nothing == "regions"
+        else replace(level, group_level="2", groups=replace(level.groups, groups=()))
+    )
+    plan = AdaptivePlan((level, empty))
+    zero, rung = np.zeros(8, np.int64), np.tile(np.array([0, TOTAL_ONLY], np.int8), 4)
+    with GroupMeasurementWriter(tmp_path, plan) as writer:
+        writer(GroupMeasurement(0, 0, 4, zero, rung, zero, {}))
+        writer.finish(GroupMeasurements(plan, False, "0" * 16, iter(())))
+    pieces = list(read_group_measurements(tmp_path, plan))
+    assert sum(len(piece.totals) for piece in pieces) == 8
+    assert {path.name for path in (tmp_path / "measurements").iterdir()} == {
+        "measurement.json",
+        "01-area-1.parquet",
+        "01-area-1-cells-1.parquet",
+        *(f"02-{'nowhere-1' if nothing == 'regions' else 'area-2'}{end}.parquet" for end in ("", "-cells-1")),
+    }
+
+
+@pytest.mark.parametrize(("regions", "deviation"), [(1, 1.0), (3000, 3.0), (20_000, 2.0**50)])
+def test_a_measurement_is_never_larger_than_was_reckoned(
+    tmp_path: Path, regions: int, deviation: float
+) -> None:
+    """The finest table everywhere, and noise of so many bits that nothing can be compressed in the last case."""
+    plan, rng = _plan(regions), np.random.default_rng(8)
+    stage_one = 5 + np.abs(rng.normal(0, deviation, 2 * regions)).astype(np.int64)
+    rung = np.tile(np.array([1, TOTAL_ONLY], np.int8), regions)
+    values = rng.normal(0, deviation, (regions, 3)).astype(np.int64)
+    cells = {1: (np.arange(0, 2 * regions, 2), values)}
+    with GroupMeasurementWriter(tmp_path, plan) as writer:
+        writer(GroupMeasurement(0, 0, regions, stage_one, rung, stage_one, cells))
+        writer.finish(GroupMeasurements(plan, False, "0" * 16, iter(())))
+    written = sum(path.stat().st_size for path in (tmp_path / "measurements").iterdir())
+    assert written <= most_bytes(plan)
+    if regions > 10_000:
+        assert written > most_bytes(plan) / 3
+
+
+def _files(folder: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("kind", ["guild", "village"])
+def test_no_report_is_written_over_what_was_altered(kind: str, request: pytest.FixtureRequest) -> None:
+    spec = request.getfixturevalue(kind)
+    release = tb.run(spec, spec.parent / "release")
+    table = next(iter(release.tables))
+    (release.path / f"tables/{table}.csv").write_text("")
+    (release.path / "strange").write_text("")
+    before = _files(release.path)
+    with pytest.raises(ReleaseError) as caught:
+        write_report(Release.read(release.path))
+    for words in ("is not as it was published", "strange is not listed", f"tables/{table}.csv was altered"):
+        assert words in str(caught.value)
+    assert _files(release.path) == before
+
+
+@pytest.mark.parametrize("kind", ["guild", "village"])
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_new_report_changes_its_own_sum_only(
+    kind: str, lost: bool, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = request.getfixturevalue(kind)
+    out = tb.run(spec, spec.parent / "release").path
+    sums = (out / "SHA256SUMS").read_text().splitlines()
+    if lost:
+        (out / "report.html").unlink()
+    else:
+        (out / "report.html").write_text("of another version")
+    (out / ".report.html.draft").write_text("half")  # of a process that was killed
+    monkeypatch.setattr("tabulae.app.report_of", lambda release: "new")
+    write_report(Release.read(out))
+    assert (out / "report.html").read_text() == "new"
+    assert Release.read(out).verify() == []
+    after = (out / "SHA256SUMS").read_text().splitlines()
+    changed = set(after) - set(sums)
+    assert [line.split("  ")[1] for line in changed] == ["report.html"]
+    assert [line.split("  ")[1] for line in after] == [line.split("  ")[1] for line in sums]
 
 
 def test_rows_are_taken_across_the_pieces_that_a_file_is_stored_in(tmp_path: Path) -> None:

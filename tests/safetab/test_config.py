@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.safetab.world import REAL, TOY, config, needs_shared
 
-from tabulae.safetab.config import Config, read_config
+from tabulae.safetab.config import Config, read_config, read_draft
 from tabulae.safetab.faults import Faults
 
 BUDGET = "privacy_budget_p_level_2_county"
@@ -53,14 +53,15 @@ def test_numbers_are_exact(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "key", "words"),
     [
-        ({BUDGET: -1}, BUDGET, "must be 0 or more"),
+        ({BUDGET: -1}, BUDGET, "must be a number from 0, which leaves the level out, to 10^9, not -1"),
         ({BUDGET: float("nan")}, BUDGET, "must be a finite number, not NaN"),
         ({BUDGET: float("inf")}, BUDGET, "must be a finite number, not Infinity"),
         ({BUDGET: float("-inf")}, BUDGET, "must be a finite number, not -Infinity"),
-        ({BUDGET: 10**12}, BUDGET, "at most 10^9"),
-        ({BUDGET: "0.5"}, BUDGET, 'must be a number, not "0.5"'),
-        ({BUDGET: True}, BUDGET, "must be a number, not true"),
-        ({BUDGET: [1]}, BUDGET, "must be a number, not a list"),
+        ({BUDGET: 10**12}, BUDGET, "to 10^9, not 1000000000000"),
+        ({BUDGET: 10**4000}, BUDGET, "must be a number of fewer digits, not 1000"),
+        ({BUDGET: "0.5"}, BUDGET, 'to 10^9, not "0.5"'),
+        ({BUDGET: True}, BUDGET, "to 10^9, not true"),
+        ({BUDGET: [1]}, BUDGET, "to 10^9, not [1]"),
         ({SHARE: 0}, SHARE, "strictly between 0 and 1"),
         ({SHARE: 1}, SHARE, "strictly between 0 and 1"),
         ({SHARE: -0.1}, SHARE, "strictly between 0 and 1"),
@@ -88,9 +89,9 @@ def test_numbers_are_exact(tmp_path: Path) -> None:
         ({"state_filter_us": ["01", "03"]}, "state_filter_us", '"03" is no code of a state'),
         ({"state_filter_us": ["01", "72"]}, "state_filter_us", "chosen by run_pr"),
         ({"thresholds_p": [1, 2, 3]}, "thresholds_p", "must be an object"),
-        (steps(1, 2), COUNTY, "must be 3 thresholds, one for each table of sex by age, not 2"),
-        (steps(1, 2, 3, 4), COUNTY, "not 4"),
-        (steps(1, 3, 2), COUNTY, "must not fall: [1, 3, 2]"),
+        (steps(1, 2), COUNTY, "must be a list of 3 thresholds, one for each table of sex by age, not [1, 2]"),
+        (steps(1, 2, 3, 4), COUNTY, "not [1, 2, 3, 4]"),
+        (steps(1, 3, 2), COUNTY, "must be thresholds that do not fall, not [1, 3, 2]"),
         (steps(1, 2, "3"), COUNTY, "a list of 3 whole numbers"),
         (steps(1, 2, 3.5), COUNTY, "a list of 3 whole numbers"),
         (steps(1, True, 3), COUNTY, "a list of 3 whole numbers"),
@@ -110,6 +111,63 @@ def test_each_rule(tmp_path: Path, changes: dict[str, Any], key: str, words: str
     assert words in problem.message
     assert (problem.path, problem.column) == ("config.json", key)
     assert problem.line == next(i for i, line in enumerate(text.splitlines(), 1) if f'"{key}":' in line)
+
+
+WRONG: dict[str, Any] = {
+    "null": None, "true": True, "5": 5, "-7.5": -7.5, '"x"': "x", '"1"': "1", '""': "", "[]": [], "[null]": [None],
+    "an object": {}
+}  # fmt: skip
+RIGHT = {
+    *((key, "true") for key in ("allow_negative_counts", "run_us", "run_pr")),
+    *((key, "5") for key in config() if "level" in key or key == "max_race_codes"),
+}
+PLACES = [(key, None) for key in config()] + [("thresholds_p", name) for name in config()["thresholds_p"]]
+
+
+@pytest.mark.parametrize("shown", WRONG)
+@pytest.mark.parametrize(("key", "name"), PLACES)
+def test_each_key_with_each_wrong_type(tmp_path: Path, key: str, name: str | None, shown: str) -> None:
+    """One mistake, of this key in its line, and nothing that could be tabulated."""
+    if (key, shown) in RIGHT:
+        pytest.skip("a right value")
+    document = config()
+    document.update({key: WRONG[shown]} if name is None else {key: {**document[key], name: WRONG[shown]}})
+    text = json.dumps(document, indent=1)
+    made, faults = read(tmp_path, text)
+    assert made is None
+    where = name or key
+    line = next(i for i, line in enumerate(text.splitlines(), 1) if f'"{where}":' in line)
+    if (where, shown) in {("thresholds_p", "an object"), ("state_filter_us", "[]")}:
+        assert {p.message.split(":")[0] for p in faults.problems} <= {"missing", "is empty"}
+        assert faults.problems
+        return
+    (problem,) = faults.problems
+    assert (problem.line, problem.column) == (line, where)
+    assert problem.message.startswith("must be ")
+    assert problem.message.endswith(f", not {shown}")
+
+
+def test_nulls_are_never_taken_for_values(tmp_path: Path) -> None:
+    made, faults = read(tmp_path, json.dumps(dict.fromkeys(config())))
+    assert made is None
+    assert {p.column for p in faults.problems} == set(config())
+    assert all(p.message.endswith(", not null") for p in faults.problems)
+
+
+def test_a_key_that_is_written_twice_is_not_taken(tmp_path: Path) -> None:
+    path, faults = tmp_path / "config.json", Faults()
+    path.write_text(json.dumps(config()).replace('"run_pr": false', '"run_pr": false, "run_pr": true'))
+    draft = read_draft(path, faults)
+    assert draft is not None
+    assert (draft.config, draft.run_us, draft.run_pr) == (None, True, None)
+
+
+def test_the_line_of_a_threshold_is_not_that_of_another_key(tmp_path: Path) -> None:
+    before = {"thresholds_h_t3": {COUNTY: [1]}}
+    text = json.dumps({**before, **config(), **steps(3, 2, 1)}, indent=1)
+    _, faults = read(tmp_path, text)
+    lines = [i for i, line in enumerate(text.splitlines(), 1) if f'"{COUNTY}":' in line]
+    assert [p.line for p in faults.problems] == lines[1:]
 
 
 @pytest.mark.parametrize("key", sorted(set(config()) - {"zero_suppression_chance"}))
@@ -165,7 +223,7 @@ def test_the_bureaus_own_reader_is_a_warning(tmp_path: Path) -> None:
         (b"  \n", None, "the file is empty"),
         (b"[1]", 1, "one JSON object"),
         (b'{"a": 1,\n "b" 2}', 2, "this is not JSON"),
-        (b"\xef\xbb\xbf{}", 1, "byte-order mark"),
+        (b"\xef\xbb\xbf[]", 1, "one JSON object"),
         (b'{"a":\n "\xff"}', 2, "not UTF-8"),
         (b"[" * 100_000, None, "nested too deeply"),
     ],
@@ -173,9 +231,17 @@ def test_the_bureaus_own_reader_is_a_warning(tmp_path: Path) -> None:
 def test_no_config_at_all(tmp_path: Path, text: bytes, line: int | None, words: str) -> None:
     made, faults = read(tmp_path, text)
     assert made is None
-    (problem,) = faults.problems
+    problem = faults.problems[-1]
     assert problem.line == line
     assert words in problem.message
+
+
+def test_a_byte_order_mark_is_told_with_all_else(tmp_path: Path) -> None:
+    text = json.dumps(config(max_race_codes=0)).encode()
+    made, faults = read(tmp_path, b"\xef\xbb\xbf" + text)
+    assert made is None
+    assert [p.column for p in faults.problems] == [None, "max_race_codes"]
+    assert "byte-order mark" in faults.problems[0].message
 
 
 def test_no_file(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ def found(world: World, folder: Path) -> list[tuple[str, int | None, str | None,
     params, _ = world.write(folder)
     faults = Faults()
     read_maps(params, faults)
-    return [(p.path, p.line, p.column, p.message) for p in faults.problems]
+    return [(p.path, p.line, p.column, p.message) for p in faults.counted()]
 
 
 def test_sound(tmp_path: Path) -> None:
@@ -128,11 +128,44 @@ def test_all_files_in_one_pass(tmp_path: Path) -> None:
     assert [p[0] for p in found(world, tmp_path)] == [CODES, RACE, ETHNICITY, MEMBERS]
 
 
-def test_many_of_a_kind_are_counted(tmp_path: Path) -> None:
-    text = "RACE_ETH_CODE|RACE_ETH_NAME\n" + "1000\n" * 50
+@pytest.mark.parametrize(
+    ("row", "column"),
+    [("1000", None), ("x{}|y", "RACE_ETH_CODE"), ("1000|y", "RACE_ETH_CODE"), ("1{:03}|y|z", None)],
+)
+def test_many_of_a_kind_are_counted(tmp_path: Path, row: str, column: str | None) -> None:
+    text = "RACE_ETH_CODE|RACE_ETH_NAME\n1000|y\n" + "".join(f"{row.format(i)}\n" for i in range(1234))
     known = [p for p in found(World(files={CODES: text}), tmp_path) if p[0] == CODES]
-    assert len(known) == 21
-    assert known[-1][3] == "30 more lines have the wrong number of fields"
+    assert [p[1] for p in known] == [*range(3, 1003), None]
+    assert known[-1][2:] == (column, "there are mistakes in 234 more lines")
+
+
+def test_many_iterations_with_mistakes_are_counted(tmp_path: Path) -> None:
+    text = World().text(tmp_path / "sound", RACE) + "".join(
+        f"{i}|x|2|Yes|False|False\n" for i in range(5000, 6200)
+    )
+    known = [p for p in found(World(files={RACE: text}), tmp_path) if p[0] == RACE]
+    assert len(known) == 1001
+    assert known[-1][1:] == (None, "ALONE", "there are mistakes in 200 more lines")
+
+
+@pytest.mark.parametrize("name", [CODES, RACE, ETHNICITY, MEMBERS])
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda t: t.replace(b"\n", b"\r\n", 1), "line ends are mixed"),
+        (lambda t: t[:-1], "the last line has no line end"),
+        (lambda t: b"\xef\xbb\xbf" + t, "byte-order mark"),
+    ],
+    ids=["mixed", "cut", "bom"],
+)
+def test_mistakes_of_bytes_are_told_beside_those_of_rows(
+    tmp_path: Path, name: str, change, words: str
+) -> None:
+    text = World().text(tmp_path / "sound", name).encode() + b"x\n"
+    known = [p for p in found(World(files={name: change(text)}), tmp_path) if p[0] == name]
+    assert words in known[0][3]
+    assert known[1][1] == text.count(b"\n")
+    assert "this line has 1 fields" in known[1][3]
 
 
 @needs_shared
@@ -143,4 +176,5 @@ def test_the_bureaus_own(folder: Path) -> None:
     faults = Faults()
     maps = read_maps(folder, faults)
     assert not faults.problems
+    assert maps.codes is not None
     assert (len(maps.codes), len(maps.race), len(maps.ethnicity)) in {(27, 32, 8), (1755, 3016, 38)}

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.safetab.world import (
     CODES,
+    CONFIG,
     GRF,
     HEADER,
+    MEMBERS,
     PERSONS,
     REAL,
     TOY,
@@ -135,14 +138,90 @@ def test_mistakes_of_all_files_at_once(tmp_path: Path) -> None:
     }
 
 
-@pytest.mark.parametrize("name", [CODES, GRF])
-def test_records_are_not_read_without_a_layout(tmp_path: Path, name: str) -> None:
-    world = person(QSEX="9")
-    world.files[name] = ""
+@pytest.mark.parametrize(
+    ("name", "spoil", "what"),
+    [
+        (CODES, lambda text: "", "codes"),
+        (CODES, lambda text: text + "x|y\n", "codes"),
+        (CODES, lambda text: None, "codes"),
+        (GRF, lambda text: "", "blocks"),
+        (GRF, lambda text: text.replace("|0001\n", "|x\n", 1), "blocks"),
+        (GRF, lambda text: text[:-1], "blocks"),
+    ],
+)
+def test_records_are_checked_but_for_what_is_not_known(tmp_path: Path, name: str, spoil, what: str) -> None:
+    """All rules but one: in which the other file, and no third one, is named as the one at fault."""
+    world = person(QAGE="200", QSEX="9", QRACE1="9999", QRACE2="x", QRACE4="1010", TABBLK="0009")
+    world.files[name] = spoil(World().text(tmp_path / "sound", name))
     known = problems(world, tmp_path)
-    told = [message for path, _, _, message in known if path == PERSONS]
-    assert len(told) == 1
-    assert "was not checked" in told[0]
+    assert {path for path, *_ in known} <= {name, PERSONS, *([MEMBERS] if name == CODES else [])}
+    own = [(line, column, message) for path, line, column, message in known if path == PERSONS]
+    (told,) = [message for line, _, message in own if line is None]
+    assert (
+        told == f"its {what} could not be looked up, as {name} has mistakes: correct those, and check again"
+    )
+    missed = "QRACE1" if what == "codes" else "TABBLKST, TABBLKCOU, TABTRACTCE, TABBLK"
+    everywhere = {"QAGE", "QSEX", "QRACE1", "QRACE2", "QRACE4", "TABBLKST, TABBLKCOU, TABTRACTCE, TABBLK"}
+    assert {column for line, column, _ in own if line == 3} == everywhere - {missed}
+
+
+def test_a_repeated_block_hides_no_other(tmp_path: Path) -> None:
+    world = person(TABBLK="0009")
+    text = World().text(tmp_path / "sound", GRF)
+    world.files[GRF] = text + text.splitlines()[1] + "\n"
+    assert [(path, line) for path, line, *_ in problems(world, tmp_path)] == [(GRF, 18), (PERSONS, 3)]
+
+
+def test_carriage_returns_alone_are_one_mistake(tmp_path: Path) -> None:
+    text = World().text(tmp_path / "sound", PERSONS).replace("\n", "\r")
+    ((path, line, _, message),) = problems(World(files={PERSONS: text}), tmp_path)
+    assert (path, line) == (PERSONS, 1)
+    assert "not with it alone" in message
+
+
+def test_folders_in_place_of_files_are_all_told(tmp_path: Path) -> None:
+    names = (CONFIG, CODES, GRF, PERSONS)
+    world = World(files=dict.fromkeys(names))
+    params, data = world.write(tmp_path)
+    for name in names:
+        ((data if name in (GRF, PERSONS) else params) / name).mkdir()
+    known = problems(world, tmp_path)
+    assert {path: message for path, _, _, message in known if "is not a file in" in message}.keys() == set(
+        names
+    )
+
+
+@pytest.mark.parametrize(
+    "error", [PermissionError(13, "Permission denied"), OSError(5, "Input/output error")]
+)
+def test_files_that_cannot_be_read_are_all_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: OSError
+) -> None:
+    plain = Path.open
+
+    def closed(path: Path, *args: Any, **options: Any) -> Any:
+        if path.name in (CONFIG, CODES, GRF, PERSONS):
+            raise error
+        return plain(path, *args, **options)
+
+    world = World()
+    folders = world.write(tmp_path)
+    monkeypatch.setattr(Path, "open", closed)
+    with pytest.raises(SpecError) as caught:
+        check(*folders)
+    told = {p.path for p in caught.value.problems if str(error.strerror) in p.message}
+    assert told == {CONFIG, CODES, GRF, PERSONS}
+
+
+def test_a_folder_that_may_not_be_entered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def closed(*_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    folders = World().write(tmp_path)
+    monkeypatch.setattr(Path, "stat", closed)
+    with pytest.raises(SpecError) as caught:
+        check(*folders)
+    assert len(caught.value.problems) == 7
 
 
 @needs_shared
@@ -155,6 +234,7 @@ def test_the_toy(definition: str) -> None:
 def test_the_real_maps(tmp_path: Path) -> None:
     faults = Faults()
     codes = read_maps(REAL, faults).codes
+    assert codes is not None
     states = [f"{i:02d}" for i in range(1, 57) if i not in (3, 7, 14, 43, 52)]
     blocks = "\n".join(f"{st}|001|000001|0001|00001|0001" for st in (*states, "72"))
     row = SOUND.replace("1010|1020", f"{codes[0]}|{codes[1]}").replace("2000", codes[-1])

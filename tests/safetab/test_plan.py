@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.safetab.oracle import threshold
@@ -17,6 +18,7 @@ from tests.safetab.world import (
     problems,
 )
 
+from tabulae.errors import SpecError
 from tabulae.privacy import DiscreteGaussian, DiscreteLaplace
 from tabulae.safetab import check
 from tabulae.safetab.faults import Faults
@@ -105,6 +107,33 @@ def test_noise_is_sized_by_the_papers_formulas(tmp_path: Path, definition: str) 
         for law, share in ((level.first, Fraction(1, 10)), (level.second, Fraction(9, 10)), (level.whole, 1)):
             wanted = s / (2 * share * budget) if definition == "zcdp" else s / (share * budget)
             assert law.parameter == wanted
+
+
+SHARE = "privacy_budget_p_stage_1_fraction"
+COUNTY = "privacy_budget_p_level_2_county"
+
+
+@pytest.mark.parametrize("definition", ["zcdp", "puredp"])
+@pytest.mark.parametrize(
+    ("changes", "key", "words"),
+    [
+        ({COUNTY: 1e-30}, COUNTY, "is too small: the noise of COUNTY, level 2 would"),
+        ({COUNTY: 1e-300}, COUNTY, "is too small"),
+        ({SHARE: 1e-300}, SHARE, "is too small"),
+        ({SHARE: "ONE"}, SHARE, "is too close to 1"),
+    ],
+)
+def test_a_budget_whose_noise_would_be_beyond_measure(
+    tmp_path: Path, definition: str, changes: dict[str, Any], key: str, words: str
+) -> None:
+    params, data = World(config(privacy_defn=definition, **changes)).write(tmp_path)
+    text = (params / "config.json").read_text().replace('"ONE"', "0." + "9" * 40)
+    (params / "config.json").write_text(text)
+    with pytest.raises(SpecError) as caught:
+        check(params, data)
+    line = next(i for i, row in enumerate(text.splitlines(), 1) if f'"{key}"' in row)
+    assert {(p.path, p.line, p.column) for p in caught.value.problems} == {("config.json", line, key)}
+    assert words in caught.value.problems[0].message
 
 
 @pytest.mark.parametrize(

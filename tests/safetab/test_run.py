@@ -13,8 +13,9 @@ import duckdb
 import pytest
 from tests.safetab.world import PERSONS, World, config
 
-from tabulae.errors import BudgetRefused, LedgerError, ReleaseError, SpecError
+from tabulae.errors import BudgetRefused, LedgerError, Problem, ReleaseError, SpecError
 from tabulae.privacy import ZCDP, Ledger
+from tabulae.release.place import workplace
 from tabulae.safetab import Done, run
 from tabulae.safetab._run import _digest
 from tabulae.safetab.spill import Spill
@@ -23,6 +24,13 @@ FILES = {
     *("README.txt", "SHA256SUMS", "privacy.json", "ledger.json", "inputs.json", "summary.json"),
     *("t1/t1.csv", "t2/t2.csv"),
     *("detail/totals.csv", "detail/totals.parquet", "detail/cells.csv", "detail/cells.parquet"),
+}
+WARNED: list[Problem] = []
+QUIETLY: dict[str, Any] = {
+    "rule": "proven",
+    "delta": "1e-10",
+    "say": lambda message: None,
+    "warn": lambda problem: WARNED.append(problem),
 }
 LOSS = Fraction("10.75")  # six region types, 0.75 and 1 each, and 1/8 more for both levels of counties
 
@@ -39,7 +47,7 @@ def tabulate(folder: Path, world: World | None = None, **kind: Any) -> Done:
     path = folder / "ledger.db"
     if not path.exists():
         Ledger.create(path, kind.pop("budget", 50), kind.pop("definition", "zcdp"), **kind)
-    return run(params, data, folder / "out", path, rule="proven", delta="1e-10", say=lambda message: None)
+    return run(params, data, folder / "out", path, **QUIETLY)
 
 
 def left(folder: Path) -> set[str]:
@@ -70,6 +78,23 @@ def test_a_whole_run(tmp_path: Path) -> None:
     assert str(tmp_path) not in (out / "README.txt").read_text()
 
 
+@pytest.mark.parametrize(
+    ("chance", "narrow", "dropped"), [(0.5, 1, True), (0, 1, False), (None, 1, False), (0.5, 0, False)]
+)
+def test_the_readme_says_what_is_left_out(
+    tmp_path: Path, chance: float | None, narrow: float, dropped: bool
+) -> None:
+    """Totals are left out below the state alone, and only with a chance."""
+    wide = {key: 0 for key in config() if "level_" in key and not key.endswith("state")}
+    told = config(**({} if narrow else wide), zero_suppression_chance=chance)
+    if chance is None:
+        del told["zero_suppression_chance"]
+    page = (tabulate(tmp_path, World(told)).path / "README.txt").read_text()
+    assert ("small totals are left out (zero suppression)" in page) == dropped
+    assert ("before small totals are left out" in page) == dropped
+    assert ("No total is left out" in page) != dropped
+
+
 def test_the_readme_reads_in_sql(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tabulate(tmp_path).path)
     page = Path("README.txt").read_text()
@@ -94,9 +119,7 @@ def test_its_parent_must_exist(tmp_path: Path) -> None:
             data,
             tmp_path / "no" / "out",
             ledger.path,
-            rule="proven",
-            delta="1e-10",
-            say=lambda m: None,
+            **QUIETLY,
         )
     assert states(tmp_path) == []
 
@@ -139,9 +162,7 @@ def test_no_ledger(tmp_path: Path) -> None:
             data,
             tmp_path / "out",
             tmp_path / "no.db",
-            rule="proven",
-            delta="1e-10",
-            say=lambda m: None,
+            **QUIETLY,
         )
     assert left(tmp_path) == set()
 
@@ -197,9 +218,50 @@ def test_what_a_killed_run_had_charged_becomes_void(tmp_path: Path) -> None:
     ledger = Ledger.create(tmp_path / "ledger.db", 50, "zcdp")
     ledger.charge(ZCDP(LOSS), "add-remove", "person", "killed", _digest(tmp_path / "out"))
     ledger.charge(ZCDP(1), "add-remove", "person", "somebody else's", _digest(tmp_path / "other"))
+    (tmp_path / ".out.partial").mkdir()
+    WARNED.clear()
     tabulate(tmp_path)
     assert states(tmp_path) == ["void", "charged", "published"]
+    (warning,) = WARNED
+    assert warning.path == str(ledger.path)
+    for told in ("was cut off after its charge of rho 43/4", ledger.charges()[0].release_id, "stays spent"):
+        assert told in warning.message
     assert Ledger.open(tmp_path / "ledger.db").spent == 2 * LOSS + 1
+
+
+def test_a_charge_whose_folder_may_have_been_published_is_left_alone(tmp_path: Path) -> None:
+    """Killed between the folder's name and the ledger's mark, and the folder moved since: nothing was lost."""
+    ledger = Ledger.create(tmp_path / "ledger.db", 50, "zcdp")
+    ledger.charge(ZCDP(1), "add-remove", "person", "published, not marked", _digest(tmp_path / "out"))
+    tabulate(tmp_path)
+    assert states(tmp_path) == ["charged", "published"]
+
+
+def test_a_second_run_for_the_same_place_waits_for_nothing(tmp_path: Path) -> None:
+    """The folder is locked from its making until it has its name; then it is another run's no more."""
+    out = tmp_path / "out"
+    with workplace(out, resume=False) as partial:
+        (partial / "table").write_text("whole")
+        with pytest.raises(ReleaseError, match="another run is writing"):
+            tabulate(tmp_path)
+        assert (partial / "table").read_text() == "whole"
+        partial.rename(out)
+    assert [path.name for path in out.iterdir()] == ["table"]
+    assert states(tmp_path) == []
+
+
+def test_trouble_after_the_folder_has_its_name_takes_nothing_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Ledger, "settle", full)
+    with pytest.raises(ReleaseError, match=r"is published and complete, but .* the disk is full"):
+        tabulate(tmp_path)
+    assert {
+        p.relative_to(tmp_path / "out").as_posix() for p in (tmp_path / "out").rglob("*") if p.is_file()
+    } == FILES
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
@@ -214,8 +276,6 @@ def test_a_folder_that_may_not_be_written(tmp_path: Path) -> None:
             data,
             closed / "out",
             tmp_path / "ledger.db",
-            rule="proven",
-            delta="1e-10",
-            say=lambda m: None,
+            **QUIETLY,
         )
     assert states(tmp_path) == []

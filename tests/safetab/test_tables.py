@@ -38,7 +38,8 @@ def no_noise(monkeypatch: pytest.MonkeyPatch) -> None:
 def tabulate(params: Path, data: Path, folder: Path, definition: str = "zcdp") -> Path:
     out, number = folder / "out", len(list(folder.glob("*.db")))
     ledger = Ledger.create(folder / f"{number}.db", 1000, definition)
-    run(params, data, out, ledger.path, rule="proven", delta="1e-10", say=lambda message: None)
+    quietly = {"say": lambda message: None, "warn": lambda problem: None}
+    run(params, data, out, ledger.path, rule="proven", delta="1e-10", **quietly)
     return out
 
 

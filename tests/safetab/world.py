@@ -119,7 +119,7 @@ class World:
     def write(self, folder: Path) -> tuple[Path, Path]:
         """PARAMS and DATA."""
         params, data = folder / "params", folder / "data"
-        given = {
+        given: dict[str, str | bytes | None] = {
             CONFIG: json.dumps(self.config, indent=1),
             CODES: _lines("RACE_ETH_CODE|RACE_ETH_NAME", *(f"{c}|code {c}" for c in RACES + ORIGINS)),
             RACE: _lines(

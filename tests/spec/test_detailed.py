@@ -131,7 +131,7 @@ MISTAKES = {
     "no such region": (('region = "shire"', 'region = "shier"'), 'no region type "shier"; did you mean "shire"?'),
     "no such level": (("group_level = 1", "group_level = 3"), 'no group has level "3" in "nation"'),
     "a threshold short": (("[20, 100]", "[20]"), "has 1 for the 2 tables after the total"),
-    "falling thresholds": (("[20, 100]", "[100, 20]"), "thresholds must not fall: [100, 20]"),
+    "falling thresholds": (("[20, 100]", "[100, 20]"), "thresholds (line 35): must not fall: [100, 20]"),
     "cap too low": (('budget = "3"', 'budget = "2"'), 'cost 5/2 together: lower theirs, or write budget = "5/2"'),
     "approx": (('"zcdp"', '"approx"'), 'groups are tabulated under "pure" or "zcdp"'),
     "targets for nothing": (('budget = "3"', 'budget = "targets"'), "every level has its budget"),
@@ -144,6 +144,8 @@ MISTAKES = {
     "codes of two lists": (('"first", "second"', '"first", "sex"'), '"sex" has other values than "first"'),
     "unknown codes counted": (('null = "other"', 'unknown = "other"'), "would be taken for no code"),
     "nowhere": (('["at sea"]', '["at see"]'), 'there is no "at see" in shire; did you mean "at sea"?'),
+    "nowhere at all": (('["at sea"]', '["A", "B", "at sea"]'), "nowhere.shire (line 28): lists all 3 labels of shire"),
+    "nowhere in the nation": (("nowhere = { shire", "nowhere = { nation"), "the nation has every record"),
     "nowhere of nothing": (("nowhere = { shire", "nowhere = { shrie"), "is no region type of the section"),
     "neighbours": (('"zcdp"', '"zcdp"\nneighbours = "replace-within-invariants"'), "no count is exact"),
     "a table, too": (("[detailed]", '[[table]]\nname = "x"\nattributes = []\n\n[detailed]'), "in a spec of its own"),
@@ -162,6 +164,28 @@ def test_each_mistake_is_told_with_its_remedy(guild: Path, mistake: str) -> None
     change, words = MISTAKES[mistake]
     told = _told(guild, change)
     assert any(words in problem for problem in told), told
+
+
+@pytest.mark.parametrize("thresholds", ["[20.5, 100]", '"20"'])
+def test_thresholds_of_another_type_are_one_mistake(guild: Path, thresholds: str) -> None:
+    (told,) = _told(guild, ('"1/2"\nthresholds = [20, 100]', f'"1/2"\nthresholds = {thresholds}'))
+    assert "detailed.level[1].thresholds" in told
+    assert "must be an" in told
+
+
+def test_a_wrong_type_hides_no_other_mistake_of_its_level(guild: Path) -> None:
+    level = 'region = "shier"\ngroup_level = 2\ntarget = { margin = 6.5 }\nthresholds = [100, 20]'
+    old = 'region = "shire"\ngroup_level = 2\nbudget = "1/2"\nthresholds = [20, 100]'
+    told = _told(guild, (old, level), ('budget = "3"', 'budget = "targets"'), ('["at sea"]', '["at see"]'))
+    assert len(told) == 4
+    for words in ("must be an integer, not 6.5", "must not fall", 'no region type "shier"', 'no "at see"'):
+        assert any(words in problem for problem in told), told
+
+
+@pytest.mark.parametrize("budget", ["target = 3", "target = { margin = 5.5 }", "budget = 1"])
+def test_a_budget_of_another_type_is_not_also_missing(guild: Path, budget: str) -> None:
+    told = _told(guild, ('budget = "1/2"', budget), ('budget = "3"', 'budget = "targets"'))
+    assert not any("has no budget" in problem for problem in told), told
 
 
 def test_all_mistakes_are_told_at_once(guild: Path) -> None:

@@ -7,6 +7,7 @@ import tempfile
 import traceback
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -15,7 +16,7 @@ from pyarrow import parquet
 
 from tabulae.errors import DataError, InvalidArgument
 from tabulae.tables import Domain
-from tabulae.tabulate import ColumnRule, Source, tabulate
+from tabulae.tabulate import ColumnRule, Source, failures, tabulate
 from tabulae.tabulate.engine import open_records
 from tabulae.tabulate.failures import redacted
 
@@ -234,6 +235,32 @@ def test_an_engine_failure_leaves_no_trace_but_the_confidential_part() -> None:
     assert SECRET in str(caught.value.confidential)
     assert SECRET not in "".join(traceback.format_exception(caught.value))
     assert caught.value.__context__ is None
+
+
+@pytest.mark.parametrize("kind", [TypeError, AttributeError, NameError, AssertionError, KeyError])
+def test_an_error_of_this_program_is_told_as_one_without_its_words(kind: type[Exception]) -> None:
+    """Where the last frame is a module of the package; the same error raised elsewhere may be of the records."""
+    place = Path(failures.__file__).with_name("rules.py")
+    own: dict[str, Any] = {"kind": kind, "secret": SECRET}
+    exec(compile("def broken():\n    raise kind(secret)\n", str(place), "exec"), own)
+    with pytest.raises(kind, match=r"an error of tabulae at tabulae/tabulate/rules.py, line 2") as caught:
+        redacted("people.csv", own["broken"])
+    assert SECRET not in "".join(traceback.format_exception(caught.value))
+    assert caught.value.__context__ is None
+
+    def elsewhere() -> None:
+        raise kind(SECRET)
+
+    with pytest.raises(DataError, match="cannot be read"):
+        redacted("people.csv", elsewhere)
+
+
+@pytest.mark.parametrize("kind", [pa.ArrowTypeError, pa.ArrowKeyError])
+def test_an_engines_error_is_no_error_of_this_program(kind: type[Exception]) -> None:
+    own: dict[str, Any] = {"kind": kind, "secret": SECRET}
+    exec(compile("def broken():\n    raise kind(secret)\n", failures.__file__, "exec"), own)
+    with pytest.raises(DataError, match="cannot be read"):
+        redacted("people.csv", own["broken"])
 
 
 def test_lost_or_doubled_records_are_refused(write: Writer, monkeypatch: pytest.MonkeyPatch) -> None:

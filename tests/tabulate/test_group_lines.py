@@ -72,7 +72,7 @@ def write(folder: Path, lines: list[str], end: str = "\n") -> Path:
 
 
 def counted(path: Path, plan: AdaptivePlan, layout: LineLayout = LAYOUT) -> tuple[int, list[Entries]]:
-    with open_group_lines(path, layout, plan, FAMILIES) as counts:
+    with open_group_lines(path, layout, plan) as counts:
         return counts.records, entries_of(counts, plan)
 
 
@@ -122,7 +122,7 @@ def test_many_chunks_and_many_parts_give_the_same(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(tabulae.tabulate.group_counts, "_PLACES", 3)
     monkeypatch.setattr(tabulae.tabulate.group_engine, "_RECORDS_AT_ONCE", 50)
     monkeypatch.setattr(tabulae.tabulate.group_engine, "_COMBOS_AT_ONCE", 3)
-    with open_group_lines(path, LAYOUT, plan, FAMILIES) as counts:
+    with open_group_lines(path, LAYOUT, plan) as counts:
         assert len(list(counts.chunks(1))) == 4
         assert entries_of(counts, plan) == by_definition(crowd, plan)
 
@@ -136,7 +136,7 @@ def test_the_order_of_lines_changes_nothing_and_a_record_changes_the_fingerprint
     plan, found = small_plan(), []
     for listed in (lines, lines[::-1], lines[1:]):
         path = write(tmp_path, listed)
-        with open_group_lines(path, LAYOUT, plan, FAMILIES) as counts:
+        with open_group_lines(path, LAYOUT, plan) as counts:
             found.append((entries_of(counts, plan), counts.fingerprint()))
     assert found[0] == found[1]
     assert found[0][1] != found[2][1]
@@ -201,16 +201,31 @@ def test_more_memory_than_allowed_goes_to_disk_and_nothing_is_left(
     data = tmp_path / "data"
     data.mkdir()
     path = write(data, ["3|M||C|1|12|10|Null|21"] * 1000)
-    with open_group_lines(path, LAYOUT, small_plan(), FAMILIES, memory="100MB") as counts:
+    with open_group_lines(path, LAYOUT, small_plan(), memory="100MB") as counts:
         assert [p.name for p in tmp_path.glob("tabulae-*/*")]
         assert all(b"Null" not in p.read_bytes() for p in tmp_path.glob("tabulae-*/*") if p.is_file())
         assert counts.records == 1000
     assert not list(tmp_path.glob("tabulae-*"))
 
 
+def of_family(family: Family) -> tuple[LineColumn, ...]:
+    """The columns, with another family in place of the races."""
+    return tuple(
+        LineColumn(c.name, Code(family, c.rule.none, c.rule.pattern, read=c.name == "RACE1"))
+        if isinstance(c.rule, Code) and c.rule.family is RACE
+        else c
+        for c in COLUMNS
+    )
+
+
 @pytest.mark.parametrize(
     ("layout", "told"),
     [
+        (
+            LineLayout(of_family(Family("race", RACE.codes[::-1], RACE.most)), LEAVES),
+            "differ in the family 'race'",
+        ),
+        (LineLayout(of_family(Family("race", RACE.codes, 1)), LEAVES), "differ in the family 'race'"),
         (LineLayout(COLUMNS, LEAVES[:3]), "3 leaves, and the plan has 4"),
         (LineLayout(COLUMNS[1:], LEAVES), "the ladders are over"),
         (LineLayout(COLUMNS[:-1], LEAVES), "no column of codes of 'ethnicity'"),

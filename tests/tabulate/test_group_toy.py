@@ -54,7 +54,7 @@ def test_the_toy_persons(most: int) -> None:
         people.append(
             Person(leaf, int(row["QSEX"]) - 1, int(row["QAGE"]), {"race": race, "ethnicity": (row["QSPAN"],)})
         )
-    with open_group_lines(PERSONS, layout, plan, layout.families) as counts:
+    with open_group_lines(PERSONS, layout, plan) as counts:
         assert counts.records == 10
         found = entries_of(counts, plan)
     assert found == by_definition(people, plan)
@@ -69,7 +69,7 @@ def test_a_person_whose_block_is_unknown_is_refused_by_line() -> None:
         pytest.raises(
             DataError, match=r"line 8, column TABBLKST, .*the geography has no such leaf"
         ) as caught,
-        open_group_lines(PERSONS, layout, plan, layout.families),
+        open_group_lines(PERSONS, layout, plan),
     ):
         pass
     assert "line 11" in str(caught.value)

@@ -14,15 +14,16 @@ from tabulae.tabulate.lines_check import check_lines
 from tabulae.tabulate.lines_faults import LineFault
 
 RACE = Family("race", ("1010", "1020", "1030"), most=3)
+LOOKS = "a code of four digits, such as 1010"
 COLUMNS = (
     LineColumn("AGE", WholeNumber("age", 0, 115)),
     LineColumn("SEX", Listed("sex", ("1", "2"))),
     LineColumn("NOTE", Unused()),
     LineColumn("COUNTY", Key()),
     LineColumn("BLOCK", Key()),
-    LineColumn("RACE1", Code(RACE, pattern=r"[1-9]\d{3}")),
-    LineColumn("RACE2", Code(RACE, "Null", r"[1-9]\d{3}")),
-    LineColumn("RACE3", Code(RACE, "Null", r"[1-9]\d{3}")),
+    LineColumn("RACE1", Code(RACE, pattern=r"[1-9]\d{3}", looks=LOOKS)),
+    LineColumn("RACE2", Code(RACE, "Null", r"[1-9]\d{3}", LOOKS)),
+    LineColumn("RACE3", Code(RACE, "Null", r"[1-9]\d{3}", LOOKS)),
 )
 LEAVES = [("01", "001"), ("01", "002"), ("02", "001")]
 LAYOUT = LineLayout(COLUMNS, LEAVES)
@@ -76,9 +77,9 @@ NUMBER = "must be a whole number from 0 to 115, in digits"
         ("3|1|x|1|001|1010|1020|Null", "COUNTY, BLOCK", "the geography has no such leaf", "1|001"),
         ("3|1|x|01|001\0|1010|1020|Null", "COUNTY, BLOCK", "the geography has no such leaf", "01|001\0"),
         ("3|1|x|01|002|1040|1020|Null", "RACE1", "is not a known code of 'race'", "1040"),
-        ("3|1|x|01|002|Null|Null|Null", "RACE1", r"must look like a code ([1-9]\d{3})", "Null"),
-        ("3|1|x|01|002|1010|0010|Null", "RACE2", r"must look like a code ([1-9]\d{3}) or be 'Null'", "0010"),
-        ("3|1|x|01|002|1010|null|Null", "RACE2", r"must look like a code ([1-9]\d{3}) or be 'Null'", "null"),
+        ("3|1|x|01|002|Null|Null|Null", "RACE1", f"must be {LOOKS}", "Null"),
+        ("3|1|x|01|002|1010|0010|Null", "RACE2", f"must be {LOOKS}, or 'Null'", "0010"),
+        ("3|1|x|01|002|1010|null|Null", "RACE2", f"must be {LOOKS}, or 'Null'", "null"),
         ("3|1|x|01|002|1010|Null|1020", "RACE3", "must be 'Null', as the column before it is", "1020"),
     ],
 )
@@ -89,6 +90,39 @@ def test_a_value_that_a_column_may_not_hold(
     assert found == [LineFault(3, column, message, value)]
     assert value == "" or value not in str(found[0]).removeprefix(f"line 3, column {column}: {message}")
     assert repr(value) not in repr(found[0])
+
+
+@pytest.mark.parametrize(
+    ("known", "columns"),
+    [
+        ({}, ["COUNTY, BLOCK", "RACE1", "RACE2", "RACE3"]),
+        ({"leaves": False}, ["RACE1", "RACE2", "RACE3"]),
+        ({"codes": False}, ["COUNTY, BLOCK", "RACE2"]),
+        ({"leaves": False, "codes": False}, ["RACE2"]),
+    ],
+)
+def test_what_is_not_known_is_not_looked_up_and_all_else_is_checked(
+    tmp_path: Path, known: dict[str, bool], columns: list[str]
+) -> None:
+    race = Family("race", RACE.codes if known.get("codes", True) else (), most=3)
+    layout = LineLayout(
+        tuple(
+            LineColumn(c.name, Code(race, c.rule.none, c.rule.pattern, LOOKS))
+            if isinstance(c.rule, Code)
+            else c
+            for c in COLUMNS
+        ),
+        LEAVES if known.get("leaves", True) else (),
+    )
+    path = tmp_path / "people.txt"
+    path.write_text(HEADER + "200|3|x|09|009|4444|x|4444\n" + "2|1|x|01|001|1010|Null|1010\n")
+    found = check_lines(path, layout, **known)
+    assert [f.column for f in found if f.line == 2] == ["AGE", "SEX", *_in_order(columns)]
+    assert [(f.line, f.column) for f in found if f.line == 3] == [(3, "RACE3")]
+
+
+def _in_order(columns: list[str]) -> list[str]:
+    return [c for c in ("RACE1", "RACE2", "RACE3", "COUNTY, BLOCK") if c in columns]
 
 
 FIELDS = "must have 8 fields divided by '|', as the header has"
@@ -125,6 +159,8 @@ def test_lines_are_numbered_across_blocks(tmp_path: Path, monkeypatch: pytest.Mo
     assert faults(tmp_path, (HEADER + GOOD.replace("x", "é") * 3).replace("\n", "\r\n")) == []
 
 
+SEX = "must be one of '1', '2'"
+RETURN = "a carriage return stands within the line: end lines with a newline, or with both, not with it alone"
 MARK = "the file begins with a byte-order mark: save it as UTF-8 without one"
 LONG = f"the line is longer than {LONGEST} bytes: what follows was not checked"
 ENDS = "the line ends in another way than the header: line ends must be all alike"
@@ -143,6 +179,9 @@ ENDS = "the line ends in another way than the header: line ends must be all alik
         ("", [(None, "the file is empty: it has no header and no records")]),
         (HEADER.encode() + GOOD.replace("x", "é").encode("latin-1"), [(2, "the line is not UTF-8 text")]),
         (HEADER.encode("utf-8-sig") + GOOD.encode(), [(1, MARK)]),
+        (HEADER.encode("utf-8-sig") + GOOD.replace("|1|", "|7|").encode(), [(1, MARK), (2, SEX)]),
+        ((HEADER + GOOD * 9).replace("\n", "\r"), [(1, RETURN)]),
+        ((HEADER + GOOD * 40_000).replace("\n", "\r"), [(1, RETURN)]),
         (HEADER.encode("utf-16"), [(1, "the header is not UTF-8 text")]),
         (HEADER + GOOD + "x" * (LONGEST + 1) * 5, [(3, LONG)]),
     ],

@@ -154,6 +154,19 @@ def zcdp_budget(epsilon: Exact, delta: Exact) -> Fraction:
     return rounded
 
 
+def rounded_up(value: float, digits: int = 4) -> float:
+    """A bound as it is told: not below what was proven.
+
+    Privacy: none is spent; a bound stays one when it is made larger.
+
+    >>> rounded_up(9.50343), rounded_up(24.4), rounded_up(0.0)
+    (9.504, 24.4, 0.0)
+    """
+    if not 0 < value < math.inf:
+        return value
+    return float(round_digits(Fraction(repr(float(value))), digits, up=True))
+
+
 def round_digits(value: Fraction, digits: int, *, up: bool = False) -> Fraction:
     """A positive number rounded down (or up) to a decimal of so many significant digits.
 

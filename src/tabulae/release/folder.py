@@ -81,16 +81,45 @@ def write_sums(folder: Path) -> None:
     write_bytes(folder / SUMS, "".join(lines).encode())
 
 
-def check_sums(folder: Path) -> list[str]:
-    """What does not agree with SHA256SUMS: altered, missing and unlisted files, one sentence each."""
+def require_others(folder: Path, name: str) -> None:
+    """See that every file but one is as SHA256SUMS lists it.
+
+    Raises:
+        ReleaseError: some are not, all of them named.
+    """
+    for path in (folder / name, folder / SUMS):
+        _draft(path).unlink(missing_ok=True)  # of a process that was killed here
+    if faults := check_sums(folder, but=name):
+        told = "\n".join(f"  {fault}" for fault in faults)
+        raise ReleaseError(f"{folder} is not as it was published, and nothing was written:\n{told}")
+
+
+def replace_listed(folder: Path, name: str, content: bytes) -> None:
+    """Write one file anew, and its line of SHA256SUMS; the others' lines stay."""
+    write_bytes(folder / name, content)
+    sums = {**read_sums(folder), name: file_sha256(folder / name)}
+    write_bytes(folder / SUMS, "".join(f"{sums[each]}  {each}\n" for each in sorted(sums)).encode())
+
+
+def read_sums(folder: Path) -> dict[str, str]:
+    """File -> its sum, as SHA256SUMS lists them."""
     try:
         lines = [line for line in (folder / SUMS).read_text(encoding="utf-8").splitlines() if line]
-        expected = {name: digest for digest, name in (line.split("  ", 1) for line in lines)}
+        return {name: digest for digest, name in (line.split("  ", 1) for line in lines)}
     except FileNotFoundError:
         raise ReleaseError(f"{folder} is not a complete release: {SUMS} is missing") from None
     except (OSError, ValueError) as error:
         raise ReleaseError(f"{folder / SUMS} cannot be read: {error}") from None
-    present = set(contents(folder))
+
+
+def check_sums(folder: Path, but: str | None = None) -> list[str]:
+    """What does not agree with SHA256SUMS: altered, missing and unlisted files, one sentence each.
+
+    ``but`` is the name of one file that is not looked at.
+    """
+    expected, present = read_sums(folder), set(contents(folder))
+    expected.pop(but or "", None)
+    present.discard(but or "")
     faults = [f"{name} is missing" for name in sorted(expected.keys() - present)]
     faults += [f"{name} is not listed in {SUMS}" for name in sorted(present - expected.keys())]
     faults += [

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
-from fractions import Fraction
+from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -20,6 +19,8 @@ from . import folder as f
 from .rows import Rows, close_all
 
 FOLDER = "measurements"
+_PLACE_BYTES, _CELL_BYTES, _FILE_BYTES = 48, 10, 1 << 16
+_MOST_TABULATED = 1_000_000
 
 
 def level_file(position: int, level: PopulationLevel) -> str:
@@ -49,8 +50,9 @@ def group_rows(level: PopulationLevel, piece: GroupMeasurement, places: np.ndarr
 
 
 class GroupMeasurementWriter:
-    """Writes each piece of a measurement into the level's files; a context manager that closes them.
+    """Writes each piece of a measurement into the level's files; a context manager that opens and closes them.
 
+    Every file of the plan exists from the start, be it of a level without a region: what is paid for can be read back.
     ``measurement.json``, which says that all is there, comes last and from :meth:`finish` only.
     """
 
@@ -61,6 +63,16 @@ class GroupMeasurementWriter:
 
     def __enter__(self) -> Self:
         (self.folder / FOLDER).mkdir(parents=True, exist_ok=True)
+        for stale in (self.folder / FOLDER).glob("*.parquet"):
+            stale.unlink()  # of a process that was killed, with other levels perhaps
+        try:
+            for i in range(len(self.plan.levels)):
+                for name, rows in self._tables(_nothing(i)).items():
+                    path = self.folder / FOLDER / f"{name}.parquet"
+                    self._open[name] = pq.ParquetWriter(path, rows.schema, compression="zstd")
+        except BaseException as error:
+            self.__exit__(type(error), error, error.__traceback__)
+            raise
         return self
 
     def __exit__(
@@ -72,26 +84,24 @@ class GroupMeasurementWriter:
 
     def __call__(self, piece: GroupMeasurement) -> None:
         """Write one piece."""
+        for name, rows in self._tables(piece).items():
+            self._open[name].write_table(rows)
+
+    def _tables(self, piece: GroupMeasurement) -> dict[str, pa.Table]:
+        """The rows of a piece by file: one a place, and one a cell of each place that has the table."""
         level = self.plan.levels[piece.level]
         everywhere = np.arange(len(piece.rung))
         first = pa.array(piece.stage_one, mask=piece.rung == TOTAL_ONLY)
         columns = {"stage_one": first, "rung": piece.rung, "total": piece.totals}
-        rows = pa.table({**group_rows(level, piece, everywhere), **columns})
-        self._write(level_file(piece.level, level), rows)
+        rows = {level_file(piece.level, level): pa.table({**group_rows(level, piece, everywhere), **columns})}
         for rung in range(1, len(level.ladder.rungs) + 1):
             cells = level.ladder.rungs[rung - 1].cells
             places, values = piece.cells.get(rung, (np.zeros(0, np.int64), np.zeros((0, cells), np.int64)))
             named = group_rows(level, piece, np.repeat(places, cells))
             numbered = np.tile(np.arange(cells, dtype=np.int32), len(places))
-            rows = pa.table({**named, "cell": numbered, "value": values.ravel()})
-            self._write(cells_file(piece.level, level, rung), rows)
-
-    def _write(self, name: str, rows: pa.Table) -> None:
-        writer = self._open.get(name)
-        if writer is None:
-            path = self.folder / FOLDER / f"{name}.parquet"
-            writer = self._open[name] = pq.ParquetWriter(path, rows.schema, compression="zstd")
-        writer.write_table(rows)
+            counts = pa.table({**named, "cell": numbered, "value": values.ravel()})
+            rows[cells_file(piece.level, level, rung)] = counts
+        return rows
 
     def finish(self, done: GroupMeasurements) -> None:
         """See every file onto the disk, then say that the measurement is complete.
@@ -109,6 +119,29 @@ class GroupMeasurementWriter:
         document = {"release_id": done.release_id, **plan_document(self.plan)}
         f.write_json(self.folder / f.MEASUREMENT, document)
         f.sync_folder(self.folder / FOLDER)
+
+
+def _nothing(level: int) -> GroupMeasurement:
+    """The measurement of no region of a level."""
+    none, rung = np.zeros(0, np.int64), np.zeros(0, np.int8)
+    return GroupMeasurement(level, 0, 0, none, rung, none, {})
+
+
+def most_bytes(plan: AdaptivePlan) -> int:
+    """How large the files of a measurement become at most, if every group gets its largest table.
+
+    A place has two counts of 8 bytes, its table, and its region and group, named in each file; a cell has a count, and
+    runs of positions that take next to nothing. Compression makes them a fraction of that. A level of more groups than
+    a million is taken to have tables for a million of them: in a nation nearly all groups have next to nobody.
+    """
+    total = 0
+    for level in plan.levels:
+        places, groups = level.regions.size * len(level.groups), level.groups
+        tabulated = min(level.regions.size * int((~groups.total_only).sum()), _MOST_TABULATED)
+        cells = max((rung.cells for rung in level.ladder.rungs), default=0)
+        total += _PLACE_BYTES * places + _CELL_BYTES * tabulated * cells
+        total += _FILE_BYTES * (1 + len(level.ladder.rungs))
+    return total
 
 
 def sync_file(path: Path) -> None:
@@ -162,14 +195,6 @@ def _laws(level: PopulationLevel) -> dict[str, NoiseLaw]:
 
 def _law(law: NoiseLaw) -> dict[str, str]:
     return {"name": law.name, law.word: str(law.parameter)}
-
-
-def stored_budgets(document: Mapping[str, Any]) -> list[Fraction]:
-    """The budget of each level of a stored measurement."""
-    return [
-        Fraction(next(v for k, v in level["budget"].items() if k != "definition"))
-        for level in document["levels"]
-    ]
 
 
 def read_group_measurements(folder: Path, plan: AdaptivePlan) -> Iterator[GroupMeasurement]:

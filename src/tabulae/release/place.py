@@ -27,7 +27,7 @@ def workplace(out: Path, *, resume: bool) -> Iterator[Path]:
     Raises:
         ReleaseError: ``out`` exists, an unfinished run stands in the way, or there is none to resume.
     """
-    partial = out.parent / f".{out.name}.partial"
+    partial = partial_folder(out)
     if os.path.lexists(out) and not resume:
         raise ReleaseError(f"{out} exists: a release is written once; name another folder")
     if resume and not partial.exists() and not out.exists():
@@ -37,12 +37,9 @@ def workplace(out: Path, *, resume: bool) -> Iterator[Path]:
         return
     with disk(out.parent):
         partial.mkdir(exist_ok=True)
-        lock = (partial / "lock").open("a")
+        held = os.open(partial, os.O_RDONLY)
     try:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise ReleaseError(f"another run is writing {out} at this moment") from None
+        _hold(held, partial, out)
         if not resume:
             _refuse_paid(partial, out)
             _clear(partial)
@@ -53,7 +50,23 @@ def workplace(out: Path, *, resume: bool) -> Iterator[Path]:
                 shutil.rmtree(partial, ignore_errors=True)
             raise
     finally:
-        lock.close()
+        os.close(held)
+
+
+def partial_folder(out: Path) -> Path:
+    """Where a release is made before it is complete."""
+    return out.parent / f".{out.name}.partial"
+
+
+def _hold(held: int, partial: Path, out: Path) -> None:
+    """Lock the folder itself, so that the lock lasts until it has its name, and leaves nothing behind."""
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        still_there = os.path.samestat(os.fstat(held), partial.stat())
+    except OSError:
+        still_there = False
+    if not still_there:
+        raise ReleaseError(f"another run is writing {out} at this moment")
 
 
 def _refuse_paid(partial: Path, out: Path) -> None:
@@ -70,7 +83,7 @@ def _clear(partial: Path) -> None:
     for path in partial.iterdir():
         if path.is_dir():
             shutil.rmtree(path)
-        elif path.name != "lock":
+        else:
             path.unlink()
 
 
@@ -97,8 +110,7 @@ def run_name(out: Path) -> bytes:
 
 def unmark(partial: Path) -> None:
     """Remove what only a run that is not finished has."""
-    for name in (PLAN, "lock"):
-        (partial / name).unlink(missing_ok=True)
+    (partial / PLAN).unlink(missing_ok=True)
 
 
 def put_in_place(partial: Path, out: Path) -> None:

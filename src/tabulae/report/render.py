@@ -10,6 +10,7 @@ import jinja2
 from markupsafe import Markup, escape
 
 from tabulae import plots
+from tabulae.privacy.conversions import rounded_up
 from tabulae.report import numbers
 from tabulae.report.detection import detection_bound
 from tabulae.report.rows import Row, printed_rows
@@ -90,6 +91,7 @@ def environment() -> jinja2.Environment:
         decimal=numbers.decimal,
         share=numbers.share,
         moment=numbers.moment,
+        rounded_up=rounded_up,
         exp=lambda value: math.exp(min(float(value), 700.0)),
     )
     return environment

@@ -8,14 +8,13 @@ from pathlib import Path
 from ..errors import Problem
 from ..tabulate.lines import LineLayout
 from ..tabulate.lines_check import check_lines
-from .config import CONFIG, Config, read_config
+from .config import CONFIG, MOST_CODES, Config, read_draft
+from .delimited import can_read
 from .faults import Faults
-from .geography import GRF, Geography, check_states, read_geography
+from .geography import GRF, check_states, read_geography
 from .layout import PERSONS, person_layout
-from .maps import CODES, ETHNICITY, MEMBERS, RACE, Maps, read_maps
+from .maps import CODES, ETHNICITY, MEMBERS, RACE, read_maps
 from .plan import StabilityRule, Tabulation, tabulation
-
-_MOST_CODES = 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,39 +63,40 @@ def check_public(
     params: Path, data: Path, rule: StabilityRule, faults: Faults, *, persons: bool
 ) -> Inputs | None:
     """Check the public files, and note all mistakes; then the person records, if ``persons`` or a mistake was found."""
-    config = read_config(params / CONFIG, faults)
+    draft = read_draft(params / CONFIG, faults)
     maps = read_maps(params, faults)
     geography = read_geography(data / GRF, faults)
-    if config is not None and geography is not None:
-        check_states(geography, config, faults)
-    made = None
-    if not faults.problems and config is not None and geography is not None:
+    if draft is not None and geography is not None:
+        check_states(geography, draft, faults)
+    inputs = None
+    config = None if draft is None else draft.config
+    if config is not None and maps.codes is not None and geography is not None and not faults.problems:
         made = tabulation(config, maps, geography, rule, faults)
-    layout = _layout(config, maps, geography, faults)
-    if layout is None:
-        words = f"was not checked: its codes and blocks are those of {CODES} and {GRF}, which have mistakes"
-        faults.add(PERSONS, words)
-    elif persons or faults.problems:
-        check_persons(data / PERSONS, layout, faults)
-    if made is None or config is None or layout is None:
-        return None
-    files = (*(params / name for name in (CONFIG, RACE, ETHNICITY, CODES, MEMBERS)), data / GRF)
-    return Inputs(config, made, layout, files, data / PERSONS, tuple(faults.warnings))
+        layout = person_layout(maps.codes, config.max_race_codes, geography)
+        files = (*(params / name for name in (CONFIG, RACE, ETHNICITY, CODES, MEMBERS)), data / GRF)
+        if made is not None:
+            inputs = Inputs(config, made, layout, files, data / PERSONS, tuple(faults.warnings))
+    if persons or faults.problems:
+        layout = person_layout(maps.codes or (), MOST_CODES, geography)
+        known = {"codes": maps.codes is not None, "blocks": geography is not None}
+        check_persons(data / PERSONS, layout, faults, **known)
+    return inputs
 
 
-def check_persons(path: Path, layout: LineLayout, faults: Faults) -> None:
-    """Note the mistakes of the person records, their values as confidential ones."""
-    if not path.is_file():
-        faults.add(path.name, f"there is no such file in {path.parent}")
+def check_persons(
+    path: Path, layout: LineLayout, faults: Faults, *, codes: bool = True, blocks: bool = True
+) -> None:
+    """Note the mistakes of the person records, their values as confidential ones.
+
+    Where ``codes`` or ``blocks`` are not known, they are not looked up; that is noted, and all else is checked.
+    """
+    if not can_read(path, faults):
         return
-    for fault in check_lines(path, layout):
+    for name, what, known in ((CODES, "codes", codes), (GRF, "blocks", blocks)):
+        if not known:
+            words = (
+                f"its {what} could not be looked up, as {name} has mistakes: correct those, and check again"
+            )
+            faults.add(path.name, words)
+    for fault in check_lines(path, layout, leaves=blocks, codes=codes):
         faults.add(path.name, fault.message, fault.line, fault.column, fault.value)
-
-
-def _layout(
-    config: Config | None, maps: Maps, geography: Geography | None, faults: Faults
-) -> LineLayout | None:
-    """What person records must look like, where codes and blocks are known."""
-    if geography is None or not maps.codes or any(problem.path == CODES for problem in faults.problems):
-        return None
-    return person_layout(maps, _MOST_CODES if config is None else config.max_race_codes, geography)

@@ -13,10 +13,10 @@ from typing import Any
 from ..adaptive import AdaptivePlan, GroupMeasurement
 from ..adaptive.accounting import epsilon_of
 from ..detailed_pipeline import tabulate_groups
-from ..errors import BudgetRefused, DataError, LedgerError, ReleaseError, TabulaeError
+from ..errors import BudgetRefused, DataError, LedgerError, Problem, ReleaseError, TabulaeError
 from ..privacy import Ledger
 from ..release.folder import contents, sync_folder, write_bytes, write_json, write_sums
-from ..release.place import disk_reason, run_name, workplace
+from ..release.place import disk_reason, partial_folder, run_name, workplace
 from ..tabulate.group_lines import open_group_lines
 from ._check import Inputs, check_persons, check_public, source
 from .detail import Detail
@@ -42,7 +42,15 @@ class Done:
 
 
 def run(
-    params: Path, data: Path, out: Path, ledger: Path, *, rule: StabilityRule, delta: str, say: Say
+    params: Path,
+    data: Path,
+    out: Path,
+    ledger: Path,
+    *,
+    rule: StabilityRule,
+    delta: str,
+    say: Say,
+    warn: Callable[[Problem], None],
 ) -> Done:
     """Tabulate the persons of ``data`` by the maps and budgets of ``params`` into the folder ``out``.
 
@@ -54,6 +62,7 @@ def run(
         rule: which stability the noise is sized for.
         delta: at which epsilon is stated.
         say: called with a line of progress at each step.
+        warn: called at once with what the user must hear of even if the run fails: a charge that an earlier run lost.
 
     Raises:
         SpecError: mistakes in the inputs, all of them; nothing was spent.
@@ -76,9 +85,11 @@ def run(
     stated = epsilon_at(plan, delta)
     about = _about(inputs, stated)
     summary = Summary(plan)
+    cut_off = partial_folder(out).exists()
     with workplace(out, resume=False) as partial:
         digest = _digest(out)
-        _void_lost(opened, digest)
+        if cut_off:  # else a charge that is not settled may be that of a folder which is published
+            _void_lost(opened, digest, out, warn)
         try:
             with _void_on_failure(opened) as paid:
                 _tabulate(partial, inputs, opened, digest, paid, summary, say)
@@ -88,9 +99,21 @@ def run(
             check_persons(inputs.persons, inputs.layout, faults)
             faults.stop(source(params, data))
             raise
-    sync_folder(out.parent)
-    opened.settle(paid.release_id, "published")
+    _settle(opened, paid.release_id, out)
     return Done(out, paid.release_id, inputs, stated, summary)
+
+
+def _settle(ledger: Ledger, release_id: str, out: Path) -> None:
+    """Record that the folder is in its place: what fails from here on takes nothing back."""
+    try:
+        ledger.settle(release_id, "published")
+        sync_folder(out.parent)
+    except (LedgerError, OSError) as error:
+        reason = disk_reason(error) if isinstance(error, OSError) else str(error)
+        raise ReleaseError(
+            f"{out} is published and complete, but what comes after failed: {reason}. The ledger may call release "
+            f"{release_id} charged, and not published; what it spent is the same"
+        ) from None
 
 
 @dataclass
@@ -105,11 +128,17 @@ def _digest(out: Path) -> bytes:
     return hashlib.sha256(b"T1 and T2\n" + run_name(out)).digest()
 
 
-def _void_lost(ledger: Ledger, digest: bytes) -> None:
-    """Settle what a killed run had charged for this place, whose noise is gone."""
+def _void_lost(ledger: Ledger, digest: bytes, out: Path, warn: Callable[[Problem], None]) -> None:
+    """Settle what a killed run had charged for this place, whose noise is gone, and tell it."""
     for charge in ledger.find(digest):
         if charge.state == "charged":
             ledger.settle(charge.release_id, "void")
+            paid = ", ".join(f"{name} {value}" for name, value in charge.loss.parameters.items())
+            words = (
+                f"an earlier run for {out} was cut off after its charge of {paid} ({charge.release_id}): the charge "
+                "stays spent and is void from now on, and this run is charged anew"
+            )
+            warn(Problem(str(ledger.path), words))
 
 
 def _tabulate(
@@ -122,7 +151,7 @@ def _tabulate(
         Detail(partial) as detail,
     ):
         say("counting the records")
-        with open_group_lines(inputs.persons, inputs.layout, plan, inputs.layout.families) as counts:
+        with open_group_lines(inputs.persons, inputs.layout, plan) as counts:
             sink = _sink(inputs, tables, detail, summary, say)
             done = tabulate_groups(counts, plan, [sink], ledger=ledger, title=_TITLE, digest=digest)
             paid.release_id = str(done.release_id)
@@ -210,7 +239,6 @@ def _describe(
             write_json(partial / name, content)
     write_json(partial / "summary.json", summary.document())
     write_json(partial / "ledger.json", ledger.entries(release_id))
-    (partial / "lock").unlink()
     write_sums(partial)
     for name in contents(partial):
         with (partial / name).open("rb") as file:

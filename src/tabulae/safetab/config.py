@@ -1,62 +1,73 @@
-"""config.json: budgets, thresholds and options of a run, its numbers read exactly as they are written."""
+"""config.json: budgets, thresholds and options of a run."""
 
 from __future__ import annotations
 
 import difflib
-import json
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from ..errors import InvalidArgument
-from ..privacy import exact
 from .delimited import read_text
+from .exact_json import Object, Unfit, fraction, line_of, parse, shown, whole
 from .faults import Faults
 from .region_types import LEVELS, PUERTO_RICO, STATES, US
 
 CONFIG = "config.json"
+STAGE_ONE = "privacy_budget_p_stage_1_fraction"
+MOST_CODES = 8
 _TABLES = 3
-_LARGEST_COUNT = 1 << 62
 _LARGEST_BUDGET = 10**9
-_MOST_CODES = 8
 _FLAGS = ("allow_negative_counts", "run_us", "run_pr")
 _CHOICES = {"reader": ("csv", "cef"), "privacy_defn": ("zcdp", "puredp")}
-_STAGE_ONE = "privacy_budget_p_stage_1_fraction"
+_THRESHOLDS = "thresholds_p"
+_FILTER = "state_filter_us"
 _CHANCE = "zero_suppression_chance"
-_HOUSEHOLDS = (
-    "privacy_budget_h_",
-    "thresholds_h_",
-)  # of the sister program, whose keys may stand in the same file
+_HOUSEHOLDS = ("privacy_budget_h_", "thresholds_h_")
+"""How keys of the sister program begin, which may stand in the same file."""
+
+_T = TypeVar("_T")
+_Levels = Mapping[tuple[str, str], _T]
 
 
 @dataclass(frozen=True)
 class Config:
-    """What config.json says; a value with a mistake has a stand-in, and its key is in ``faulty``.
+    """What a config.json without mistakes says.
 
     ``suppression`` is the chance that a count of nobody is dropped, 0 for no suppression. ``budgets`` and
-    ``thresholds`` are by (region type, level).
+    ``thresholds`` are by (region type, level); thresholds are there for the runs that were chosen. ``lines`` says where
+    each key stands.
     """
 
     max_race_codes: int
     definition: str
-    budgets: Mapping[tuple[str, str], Fraction]
+    budgets: _Levels[Fraction]
     stage_one: Fraction
-    thresholds: Mapping[tuple[str, str], tuple[int, ...]]
+    thresholds: _Levels[tuple[int, ...]]
     suppression: Fraction
     allow_negative: bool
     run_us: bool
     run_pr: bool
     states: tuple[str, ...]
-    faulty: frozenset[str]
+    lines: Mapping[str, int | None]
 
     @property
     def region_types(self) -> tuple[str, ...]:
         """Those of the runs that were chosen, in order."""
-        return (US if self.run_us else ()) + (PUERTO_RICO if self.run_pr else ())
+        return _region_types(run_us=self.run_us, run_pr=self.run_pr)
+
+
+@dataclass(frozen=True)
+class Draft:
+    """What other files are checked against, None where it could not be read; ``config`` is None with any mistake."""
+
+    run_us: bool | None
+    run_pr: bool | None
+    states: tuple[str, ...] | None
+    lines: Mapping[str, int | None]
+    config: Config | None
 
 
 def budget_key(region: str, level: str) -> str:
@@ -69,242 +80,203 @@ def budget_key(region: str, level: str) -> str:
 
 
 def read_config(path: Path, faults: Faults) -> Config | None:
-    """Read config.json; None where it is no JSON object at all."""
+    """Read config.json; None, and all its mistakes, where it has any."""
+    draft = read_draft(path, faults)
+    return None if draft is None else draft.config
+
+
+def read_draft(path: Path, faults: Faults) -> Draft | None:
+    """Read config.json as far as it goes; None where it is no JSON object at all."""
     text = read_text(path, faults)
-    if text is None:
-        return None
-    try:
-        document = json.loads(
-            text, parse_float=_Number, parse_int=_Number, parse_constant=_Number, object_pairs_hook=_Object.of
-        )
-    except json.JSONDecodeError as error:
-        faults.add(CONFIG, f"this is not JSON: {error.msg} (character {error.colno})", error.lineno)
-        return None
-    except RecursionError:
-        faults.add(CONFIG, "this is not a config: brackets are nested too deeply")
-        return None
-    if not isinstance(document, _Object):
-        faults.add(CONFIG, "this is not a config: it must be one JSON object, { ... }", 1)
-        return None
-    return _Reader(document, text, faults).config()
+    document = None if text is None else parse(text, CONFIG, faults)
+    return None if text is None or document is None else _Reader(document, text, faults).draft()
 
 
-class _Number(str):
-    """A JSON number as it is written, told from a JSON string by its type."""
-
-    __slots__ = ()
-
-
-class _Object(dict[str, Any]):
-    """A JSON object that knows which of its keys were written twice."""
-
-    repeated: tuple[str, ...] = ()
-
-    @classmethod
-    def of(cls, pairs: Sequence[tuple[str, Any]]) -> _Object:
-        """The object of these pairs."""
-        made = cls(pairs)
-        seen: set[str] = set()
-        made.repeated = tuple(dict.fromkeys(k for k, _ in pairs if k in seen or seen.add(k)))
-        return made
+def _region_types(*, run_us: bool | None, run_pr: bool | None) -> tuple[str, ...]:
+    return (US if run_us else ()) + (PUERTO_RICO if run_pr else ())
 
 
 class _Reader:
-    """Takes the values out of the document, one rule after the other, and notes what is wrong with them."""
+    """Takes the values out of the document, one rule after the other; one that does not fit is None, and noted."""
 
-    def __init__(self, document: _Object, text: str, faults: Faults) -> None:
+    def __init__(self, document: Object, text: str, faults: Faults) -> None:
         self.document, self.text, self.faults = document, text, faults
-        self.faulty: set[str] = set()
+        self.lines = {key: line_of(text, key) for key in document}
 
-    def config(self) -> Config:
+    def draft(self) -> Draft:
+        before = self.faults.count
         self._names()
-        flags = {key: self._flag(key) for key in _FLAGS}
-        choices = {key: self._choice(key, allowed) for key, allowed in _CHOICES.items()}
-        if not {"run_us", "run_pr"} & self.faulty and not (flags["run_us"] or flags["run_pr"]):
+        run_us, run_pr = self._take("run_us", _flag), self._take("run_pr", _flag)
+        if run_us is False and run_pr is False:
             self._fault("run_us", "no run is chosen: set run_us or run_pr (or both) to true")
-        if choices["reader"] == "cef":
-            self.faults.warn(
-                CONFIG,
-                'reader "cef" is the Bureau\'s internal format: the files are read as csv',
-                self._line("reader"),
-                "reader",
-            )
-        runs = (US if flags["run_us"] else ()) + (PUERTO_RICO if flags["run_pr"] else ())
-        return Config(
-            max_race_codes=self._max_race_codes(),
-            definition=choices["privacy_defn"],
-            budgets=self._budgets(runs),
-            stage_one=self._share(_STAGE_ONE, "strictly between 0 and 1"),
-            thresholds=self._thresholds(runs),
-            suppression=self._share(_CHANCE, "0 or more and below 1", least_allowed=True)
-            if _CHANCE in self.document
-            else Fraction(0),
-            allow_negative=flags["allow_negative_counts"],
-            run_us=flags["run_us"],
-            run_pr=flags["run_pr"],
-            states=self._states(run=flags["run_us"]),
-            faulty=frozenset(self.faulty),
-        )
+        runs = _region_types(run_us=run_us, run_pr=run_pr)
+        reader = self._take("reader", _choice("reader"))
+        if reader == "cef":
+            words = 'reader "cef" is the Bureau\'s internal format: the files are read as csv'
+            self.faults.warn(CONFIG, words, self.lines["reader"], "reader")
+        states = self._states(run=run_us is True)
+        values = {
+            "max_race_codes": self._take("max_race_codes", _max_race_codes),
+            "definition": self._take("privacy_defn", _choice("privacy_defn")),
+            "budgets": self._budgets(runs),
+            "stage_one": self._take(STAGE_ONE, _stage_one),
+            "thresholds": self._thresholds(runs),
+            "suppression": self._take(_CHANCE, _chance) if _CHANCE in self.document else Fraction(0),
+            "allow_negative": self._take("allow_negative_counts", _flag),
+            "run_us": run_us,
+            "run_pr": run_pr,
+            "states": states,
+            "lines": self.lines,
+        }
+        sound = self.faults.count == before and all(value is not None for value in values.values())
+        return Draft(run_us, run_pr, states, self.lines, Config(**values) if sound else None)
 
-    def _line(self, key: str) -> int | None:
-        found = re.search(rf"{re.escape(json.dumps(key))}\s*:", self.text)
-        return None if found is None else self.text.count("\n", 0, found.start()) + 1
-
-    def _fault(self, key: str, message: str, column: str | None = None) -> None:
-        self.faulty.add(key)
-        self.faults.add(CONFIG, message, self._line(column or key), column or key)
-
-    def _get(self, key: str, wanted: str) -> Any:
-        if key not in self.document:
-            self.faulty.add(key)
-            self.faults.add(CONFIG, f"missing: give {wanted}", None, key)
-            return None
-        return self.document[key]
+    def _fault(self, key: str, message: str) -> None:
+        self.faults.add(CONFIG, message, self.lines.get(key), key)
 
     def _names(self) -> None:
-        known = {*_FLAGS, *_CHOICES, _STAGE_ONE, _CHANCE, "max_race_codes", "thresholds_p", "state_filter_us"}
+        known = {*_FLAGS, *_CHOICES, STAGE_ONE, _CHANCE, "max_race_codes", _THRESHOLDS, _FILTER}
         known |= {budget_key(region, level) for region in US + PUERTO_RICO for level in LEVELS}
         for key in self.document:
             if key not in known and not key.startswith(_HOUSEHOLDS):
                 near = difflib.get_close_matches(key, known, n=1)
                 hint = f"; did you mean {near[0]!r}?" if near else ": remove it"
                 self._fault(key, f"there is no such key{hint}")
-        for key in self.document.repeated:
-            self._fault(key, "this key is written twice: keep one")
+        for key in self.document:
+            if key in self.document.repeated:
+                self._fault(key, "this key is written twice: keep one")
 
-    def _flag(self, key: str) -> bool:
-        value = self._get(key, "true or false")
-        if value is not None and not isinstance(value, bool):
-            self._fault(key, f"must be true or false, not {_shown(value)}")
-        return value is True
-
-    def _choice(self, key: str, allowed: tuple[str, ...]) -> str:
-        words = " or ".join(f'"{word}"' for word in allowed)
-        value = self._get(key, words)
-        if value is not None and (isinstance(value, _Number) or value not in allowed):
-            self._fault(key, f"must be {words}, not {_shown(value)}")
-        return value if isinstance(value, str) and value in allowed else allowed[0]
-
-    def _number(self, key: str, value: Any) -> Fraction | None:
-        """A JSON number as an exact fraction; None, and a mistake, where it is none."""
-        if not isinstance(value, _Number):
-            self._fault(key, f"must be a number, not {_shown(value)}")
+    def _take(self, key: str, read: Callable[[Any], _T]) -> _T | None:
+        """What a key says; None, and the mistake, where it is missing, repeated, or not what it must be."""
+        if key in self.document.repeated:
             return None
         try:
-            return exact(str(value), key)
-        except InvalidArgument:
-            self._fault(key, f"must be a finite number, not {_shown(value)}")
+            return read(self.document.get(key))
+        except Unfit as error:
+            if key in self.document:
+                self._fault(key, f"must be {error.words}, not {shown(self.document[key])}")
+            else:
+                self.faults.add(CONFIG, f"missing: give {error.words}", None, key)
+        return None
+
+    def _budgets(self, runs: tuple[str, ...]) -> _Levels[Fraction] | None:
+        taken = {
+            (region, level): self._take(budget_key(region, level), _budget)
+            for region in US + PUERTO_RICO
+            for level in LEVELS
+        }
+        found = {level: budget for level, budget in taken.items() if budget is not None}
+        if runs and all(taken[region, level] == 0 for region in runs for level in LEVELS):
+            words = "every level of the chosen runs has budget 0: nothing would be tabulated"
+            self._fault(budget_key(runs[0], LEVELS[0]), words)
+        return found if len(found) == len(taken) else None
+
+    def _thresholds(self, runs: tuple[str, ...]) -> _Levels[tuple[int, ...]] | None:
+        document = self._take(_THRESHOLDS, _object)
+        if document is None:
             return None
-
-    def _share(self, key: str, words: str, *, least_allowed: bool = False) -> Fraction:
-        value = self._get(key, f"a number {words}")
-        number = None if value is None else self._number(key, value)
-        if number is None:
-            return Fraction(1, 2)
-        if not (0 < number < 1 or (least_allowed and number == 0)):
-            self._fault(key, f"must be {words}, not {_shown(value)}")
-            return Fraction(1, 2)
-        return number
-
-    def _max_race_codes(self) -> int:
-        words = f"a whole number from 1 to {_MOST_CODES}"
-        value = self._get("max_race_codes", words)
-        if value is None:
-            return _MOST_CODES
-        if not _is_whole(value) or not 1 <= int(value) <= _MOST_CODES:
-            self._fault("max_race_codes", f"must be {words}, not {_shown(value)}")
-            return _MOST_CODES
-        return int(value)
-
-    def _budgets(self, runs: tuple[str, ...]) -> dict[tuple[str, str], Fraction]:
-        found = {}
-        for region in US + PUERTO_RICO:
-            for level in LEVELS:
-                key = budget_key(region, level)
-                value = self._get(key, "a budget (0 leaves the level out)")
-                number = None if value is None else self._number(key, value)
-                if number is None:
-                    continue
-                if not 0 <= number <= _LARGEST_BUDGET:
-                    self._fault(key, f"must be 0 or more and at most 10^9, not {_shown(value)}")
-                    continue
-                found[region, level] = number
-        keys = [budget_key(region, level) for region in runs for level in LEVELS]
-        if runs and not self.faulty & set(keys) and not any(found[r, k] for r in runs for k in LEVELS):
-            self._fault(keys[0], "every level of the chosen runs has budget 0: nothing would be tabulated")
-        return found
-
-    def _thresholds(self, runs: tuple[str, ...]) -> dict[tuple[str, str], tuple[int, ...]]:
-        value = self._get("thresholds_p", 'an object such as {"(USA, 1)": [5000, 20000, 150000], ...}')
-        if value is None:
-            return {}
-        if not isinstance(value, _Object):
-            self._fault("thresholds_p", f"must be an object, not {_shown(value)}")
-            return {}
         names = {f"({region}, {level})": (region, level) for region in US + PUERTO_RICO for level in LEVELS}
-        for name in value.repeated:
-            self._fault("thresholds_p", "this key is written twice: keep one", name)
-        for name in value:
-            if name not in names:
-                words = 'there is no such level: write, for example, "(COUNTY, 2)" or "(PR-TRACT, 1)"'
-                self._fault("thresholds_p", words, name)
+
+        def fault(name: str, message: str) -> None:
+            self.faults.add(CONFIG, message, line_of(self.text, name, within=_THRESHOLDS), name)
+
         found = {}
-        for name, pair in names.items():
-            if name in value:
-                found[pair] = self._steps(name, value[name])
-            elif pair[0] in runs:
-                self._fault("thresholds_p", f"missing: give {_TABLES} thresholds", name)
-        return found
+        for name, value in document.items():
+            if name in document.repeated:
+                fault(name, "this key is written twice: keep one")
+            if name not in names:
+                fault(name, 'there is no such level: write, for example, "(COUNTY, 2)" or "(PR-TRACT, 1)"')
+                continue
+            try:
+                found[names[name]] = _steps(value)
+            except Unfit as error:
+                fault(name, f"must be {error.words}, not {shown(value)}")
+        missing = [name for name, pair in names.items() if pair[0] in runs and name not in document]
+        for name in missing:
+            fault(name, f"missing: give {_TABLES} thresholds")
+        return found if len(found) == len(document) and not missing else None
 
-    def _steps(self, name: str, value: Any) -> tuple[int, ...]:
-        stand_in = (0,) * _TABLES
-        if not isinstance(value, list) or not all(
-            _is_whole(step) and abs(int(step)) < _LARGEST_COUNT for step in value
-        ):
-            self._fault("thresholds_p", f"must be a list of {_TABLES} whole numbers", name)
-            return stand_in
-        steps = tuple(int(step) for step in value)
-        if len(steps) != _TABLES:
-            words = f"must be {_TABLES} thresholds, one for each table of sex by age, not {len(steps)}"
-            self._fault("thresholds_p", words, name)
-            return stand_in
-        if any(a > b for a, b in pairwise(steps)):
-            self._fault("thresholds_p", f"thresholds must not fall: {list(steps)}", name)
-            return stand_in
-        return steps
-
-    def _states(self, *, run: bool) -> tuple[str, ...]:
-        key = "state_filter_us"
-        value = self._get(key, 'a list of state codes, such as ["01", "02"]')
-        if value is None:
-            return ()
-        if not isinstance(value, list) or any(type(code) is not str for code in value):
-            self._fault(key, 'must be a list of two-digit codes in quotes, such as ["01", "02"]')
-            return ()
-        if run and not value:
-            self._fault(key, "is empty: name every state of the run")
-        for code in dict.fromkeys(code for code in value if value.count(code) > 1):
-            self._fault(key, f"names {_shown(code)} twice: keep one")
+    def _states(self, *, run: bool) -> tuple[str, ...] | None:
+        states = self._take(_FILTER, _codes)
+        if states is None:
+            return None
+        if run and not states:
+            self._fault(_FILTER, "is empty: name every state of the run")
+        for code in dict.fromkeys(code for code in states if states.count(code) > 1):
+            self._fault(_FILTER, f"names {shown(code)} twice: keep one")
         known = {f"{state:02d}" for state in STATES}
-        for code in dict.fromkeys(code for code in value if code not in known):
+        unknown = [code for code in dict.fromkeys(states) if code not in known]
+        for code in unknown:
             hint = ": Puerto Rico is chosen by run_pr" if code == "72" else ""
-            self._fault(key, f"{_shown(code)} is no code of a state or the District of Columbia{hint}")
-        return tuple(value)
+            self._fault(_FILTER, f"{shown(code)} is no code of a state or the District of Columbia{hint}")
+        return None if unknown or (run and not states) else states
 
 
-def _is_whole(value: Any) -> bool:
-    """Whether a JSON value is a whole number, written as one."""
-    return isinstance(value, _Number) and re.fullmatch(r"-?\d{1,18}", value) is not None
+def _flag(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise Unfit("true or false")
+    return value
 
 
-def _shown(value: Any) -> str:
-    """A JSON value for a message, at most 40 letters of it."""
-    if value is None:
-        text = "null"
-    elif isinstance(value, bool):
-        text = str(value).lower()
-    elif isinstance(value, str):
-        text = str(value) if isinstance(value, _Number) else f'"{value}"'
-    else:
-        text = "an object" if isinstance(value, dict) else "a list"
-    return text if len(text) <= 40 else f"{text[:37]}..."
+def _choice(key: str) -> Callable[[Any], str]:
+    def read(value: Any) -> str:
+        if type(value) is not str or value not in _CHOICES[key]:
+            raise Unfit(" or ".join(f'"{word}"' for word in _CHOICES[key]))
+        return value
+
+    return read
+
+
+def _max_race_codes(value: Any) -> int:
+    number = whole(value)
+    if number is None or not 1 <= number <= MOST_CODES:
+        raise Unfit(f"a whole number from 1 to {MOST_CODES}")
+    return number
+
+
+def _budget(value: Any) -> Fraction:
+    words = "a number from 0, which leaves the level out, to 10^9"
+    number = fraction(value, words)
+    if not 0 <= number <= _LARGEST_BUDGET:
+        raise Unfit(words)
+    return number
+
+
+def _stage_one(value: Any) -> Fraction:
+    words = "a number strictly between 0 and 1"
+    number = fraction(value, words)
+    if not 0 < number < 1:
+        raise Unfit(words)
+    return number
+
+
+def _chance(value: Any) -> Fraction:
+    words = "a number that is 0 or more and below 1"
+    number = fraction(value, words)
+    if not 0 <= number < 1:
+        raise Unfit(words)
+    return number
+
+
+def _object(value: Any) -> Object:
+    if not isinstance(value, Object):
+        raise Unfit('an object such as {"(USA, 1)": [5000, 20000, 150000], ...}')
+    return value
+
+
+def _codes(value: Any) -> tuple[str, ...]:
+    if not isinstance(value, list) or any(type(code) is not str for code in value):
+        raise Unfit('a list of two-digit codes in quotes, such as ["01", "02"]')
+    return tuple(value)
+
+
+def _steps(value: Any) -> tuple[int, ...]:
+    found = [whole(step) for step in value] if isinstance(value, list) else []
+    steps = tuple(step for step in found if step is not None)
+    if not isinstance(value, list) or len(steps) != len(value):
+        raise Unfit(f"a list of {_TABLES} whole numbers")
+    if len(steps) != _TABLES:
+        raise Unfit(f"a list of {_TABLES} thresholds, one for each table of sex by age")
+    if any(a > b for a, b in pairwise(steps)):
+        raise Unfit("thresholds that do not fall")
+    return steps

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import stat
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -51,7 +52,7 @@ class _Text:
 
 def read_text(path: Path, faults: Faults) -> str | None:
     """A small text file whole; None, and the mistakes, where it cannot be read as UTF-8."""
-    if not _is_file(path, faults):
+    if not can_read(path, faults):
         return None
     content = path.read_bytes()
     if not content.strip():
@@ -59,9 +60,8 @@ def read_text(path: Path, faults: Faults) -> str | None:
         return None
     if content.startswith(_BOM):
         faults.add(path.name, _BOM_WORDS, 1)
-        return None
     try:
-        return content.decode("utf-8")
+        return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         faults.add(path.name, _UTF8_WORDS, content.count(b"\n", 0, error.start) + 1)
         return None
@@ -74,13 +74,13 @@ _UTF8_WORDS = "this is not UTF-8 text: save the file with that encoding"
 def read_rows(path: Path, layout: Layout, faults: Faults) -> Iterator[Rows]:
     """The rows of a file, some hundred thousand at a time, its mistakes noted on the way.
 
-    Nothing is read of a file whose encoding, line ends or header are wrong. A line with the wrong number of fields is
-    noted and left out; the numbers of the others stay right.
+    Nothing is read of a file that is no text of lines, or whose header is wrong. A line with the wrong number of fields
+    is noted and left out; the numbers of the others stay right.
     """
-    if not _is_file(path, faults) or not _sound(path, _scan(path), faults):
+    if not can_read(path, faults) or not _is_text(path, _scan(path), faults):
         return
     with path.open("rb") as file:
-        header = file.readline().decode("utf-8").rstrip("\r\n").split(DELIMITER)
+        header = file.readline().decode("utf-8-sig").rstrip("\r\n").split(DELIMITER)
     if not check_header(path.name, header, layout, faults):
         return
     ragged: list[tuple[int, int]] = []
@@ -89,10 +89,8 @@ def read_rows(path: Path, layout: Layout, faults: Faults) -> Iterator[Rows]:
         any_row = any_row or batch.num_rows > 0
         columns = {name: batch.column(name) for name in layout.columns}
         yield Rows(columns, lines.next(batch.num_rows, [line for line, _ in ragged]))
-    for line, fields in ragged[: faults.shown]:
-        faults.add(path.name, f"this line has {fields} fields; the header has {len(header)}", line)
-    if len(ragged) > faults.shown:
-        faults.add(path.name, f"{len(ragged) - faults.shown:,} more lines have the wrong number of fields")
+    for line, fields in ragged:
+        faults.add_row(path.name, f"this line has {fields} fields; the header has {len(header)}", line)
     if not any_row and not ragged:
         faults.add(path.name, "there is no row below the header")
 
@@ -105,7 +103,7 @@ def check_header(file: str, header: Sequence[str], layout: Layout, faults: Fault
         told = f": this one has {other}" if other else ""
         faults.add(file, f"the fields must be separated by '|'{told}; the header must be {wanted}", 1)
         return False
-    count = len(faults.problems)
+    count = faults.count
     for name in layout.columns:
         if header.count(name) != 1:
             what = "is missing from the header" if name not in header else "stands in the header twice"
@@ -114,9 +112,9 @@ def check_header(file: str, header: Sequence[str], layout: Layout, faults: Fault
         for name in dict.fromkeys(header):
             if name not in layout.columns:
                 faults.add(file, f"there is no such column; the header must be {wanted}", 1, name)
-    if len(faults.problems) == count and [n for n in header if n in layout.columns] != list(layout.columns):
+    if faults.count == count and [n for n in header if n in layout.columns] != list(layout.columns):
         faults.add(file, f"the columns are in another order; the header must be {wanted}", 1)
-    return len(faults.problems) == count
+    return faults.count == count
 
 
 class _LineCounter:
@@ -168,12 +166,18 @@ def _batches(
         yield from reader
 
 
-def _is_file(path: Path, faults: Faults) -> bool:
-    if not path.exists():
+def can_read(path: Path, faults: Faults) -> bool:
+    """Whether there is a file that this user may read; where not, what stands in the way."""
+    try:
+        if not stat.S_ISREG(path.stat().st_mode):
+            faults.add(path.name, f"this is not a file in {path.parent}")
+            return False
+        path.open("rb").close()
+    except (FileNotFoundError, NotADirectoryError):
         faults.add(path.name, f"there is no such file in {path.parent}")
         return False
-    if not path.is_file():
-        faults.add(path.name, f"this is not a file in {path.parent}")
+    except OSError as error:
+        faults.add(path.name, f"this file in {path.parent} cannot be read: {error.strerror or error}")
         return False
     return True
 
@@ -212,9 +216,8 @@ def _decodes(decoder: codecs.IncrementalDecoder, block: bytes) -> bool:
     return True
 
 
-def _sound(path: Path, found: _Text, faults: Faults) -> bool:
-    """Whether the file is text as it must be; where not, what is wrong, by line."""
-    count = len(faults.problems)
+def _is_text(path: Path, found: _Text, faults: Faults) -> bool:
+    """Whether the file is text whose lines can be told apart; all that is wrong with its bytes is noted, by line."""
     if found.size == 0:
         faults.add(path.name, "the file is empty")
         return False
@@ -223,9 +226,8 @@ def _sound(path: Path, found: _Text, faults: Faults) -> bool:
     if not found.decodes:
         faults.add(path.name, _UTF8_WORDS, _first_line(path, _undecodable))
     if found.nul:
-        faults.add(
-            path.name, "holds a zero byte: it is not a text file", _first_line(path, lambda b: b"\0" in b)
-        )
+        line = _first_line(path, lambda b: b"\0" in b)
+        faults.add(path.name, "holds a zero byte: it is not a text file", line)
     if (found.crlf > 0) + (found.lf > 0) + (found.cr > 0) > 1:
         usual = b"\r\n" if found.crlf > found.lf else b"\n"
         line = _first_line(path, lambda b: not _ends(b, usual))
@@ -235,7 +237,7 @@ def _sound(path: Path, found: _Text, faults: Faults) -> bool:
     if found.last not in (b"\n", b"\r"):
         lines = found.crlf + found.lf + found.cr + 1
         faults.add(path.name, "the last line has no line end: the file may have been cut off", lines)
-    return len(faults.problems) == count
+    return found.decodes and not found.nul and not found.cr
 
 
 def _ends(line: bytes, usual: bytes) -> bool:

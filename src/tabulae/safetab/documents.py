@@ -10,9 +10,10 @@ from typing import Any
 from .._version import VERSION
 from ..adaptive import TOTAL, TOTAL_ONLY, AdaptivePlan, PopulationLevel
 from ..privacy import NoiseLaw
+from ..privacy.conversions import rounded_up
 from ..release.folder import file_sha256
 from .detail import CONFIDENCE
-from .plan import Tabulation
+from .plan import Suppression, Tabulation
 from .published import TABLE_OF_TOTAL, Published
 
 _READING = """
@@ -23,6 +24,9 @@ Read it
           totals <- arrow::read_parquet("detail/totals.parquet")
   SQL     SELECT * FROM 'detail/totals.parquet' WHERE region_type = 'STATE' ORDER BY estimate DESC  -- DuckDB
 """
+_DROPPED = """\
+Below the state, small totals are left out (zero suppression): a group that is missing is small or empty."""
+_NOT_DROPPED = "No total is left out: T1 has each group of each region, empty ones, too."
 
 
 @dataclass(frozen=True)
@@ -135,10 +139,14 @@ def readme(tabulation: Tabulation, epsilon: Epsilon) -> str:
     plan = tabulation.plan
     loss = ", ".join(f"{name} {value}" for name, value in plan.loss.parameters.items())
     clamped = "" if tabulation.allow_negative else " Counts below 0 were raised to 0."
+    drops = any(dropped != Suppression(None, None) for dropped in tabulation.suppression)
+    missing = _DROPPED if drops else _NOT_DROPPED
+    over = " and before small totals are left out" if drops else ""
     page = f"""Detailed groups by region, tabulated under differential privacy by tabulae {VERSION}
 
 Promise: {plan.loss.definition}, {loss}, {plan.neighbours} one {plan.unit};
-epsilon {epsilon.epsilon:.4g} at delta {epsilon.delta}. privacy.json has each level's share, noise and thresholds.
+epsilon {rounded_up(epsilon.epsilon):.4g} at delta {epsilon.delta}.
+privacy.json has each level's share, noise and thresholds.
 
 t1/t1.csv             the noisy total of each published group: REGION_ID|REGION_TYPE|ITERATION_CODE|COUNT
 t2/t2.csv             sex by age of the groups that are large enough; AGESTART and AGEEND are "*" for all ages
@@ -149,9 +157,10 @@ inputs.json           SHA-256 of each public input
 SHA256SUMS            check with: sha256sum -c SHA256SUMS
 
 T1 and T2 hold whole numbers with noise: they may be negative, and parts need not add up to wholes.{clamped}
-In T1 a group with a table has the sum of its cells. Below the state, small totals are left out (zero suppression):
-a group that is missing is small or empty. detail/ has the same groups with better estimates; prefer it for analysis.
-An interval covers the true count with the stated probability, over the noise and before small totals are left out.
+In T1 a group with a table has the sum of its cells.
+{missing}
+detail/ has the same groups with better estimates; prefer it for analysis.
+An interval covers the true count with the stated probability, over the noise{over}.
 Lines are sorted by region type, region and iteration.
 """
     return page + _READING

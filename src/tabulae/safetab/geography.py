@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from ..tables.regions import Regions
-from .config import CONFIG, Config
+from .config import CONFIG, Draft
 from .delimited import Layout, Rows, read_rows
 from .faults import Faults
 from .region_types import PR_CODE, PUERTO_RICO, STATES
@@ -31,11 +32,13 @@ class Geography:
     Args:
         block: shape (blocks,): the digits of state, county, tract and block as one number.
         place, area: shape (blocks,): the codes as numbers.
+        lines: state code -> the first line of the file with a block of it.
     """
 
     block: np.ndarray
     place: np.ndarray
     area: np.ndarray
+    lines: Mapping[int, int]
 
     @property
     def state(self) -> np.ndarray:
@@ -66,8 +69,8 @@ class Geography:
 
 
 def read_geography(path: Path, faults: Faults) -> Geography | None:
-    """Read every block; None where there is a mistake."""
-    before = len(faults.problems)
+    """Read every block; None where a mistake could hide one. Blocks that stand twice are kept once."""
+    before = faults.count
     parts, lines = [], []
     for rows in read_rows(path, Layout((*BLOCK, *_AREAS), extra=True), faults):
         parts.append(_numbers(path.name, rows, faults))
@@ -82,16 +85,32 @@ def read_geography(path: Path, faults: Faults) -> Geography | None:
         block *= 10**digits
         block += numbers[name]
         sound &= numbers[name] >= 0
+    whole = faults.count == before
     order = np.argsort(block, kind="stable")
     order = order[sound[order]]
-    again = order[1:][block[order[1:]] == block[order[:-1]]]
-    if again.size:
-        found = np.sort(np.concatenate(lines)[again])
-        words = "this block stands in an earlier line, too: its people would be counted twice; keep one"
-        faults.add_lines(path.name, words, found.tolist(), "TABBLK")
-    if len(faults.problems) > before:
+    once = np.diff(block[order], prepend=-1) > 0
+    line = np.concatenate(lines)[order]
+    _check_repeated(path.name, np.sort(line[~once]), faults)
+    of_state = _first_lines(block[order] // _AFTER["STATE"], line)
+    for state in sorted(of_state.keys() - STATES - {PR_CODE}):
+        words = f"{state:02d} is no code of a state, the District of Columbia or Puerto Rico"
+        faults.add(path.name, words, of_state[state], "TABBLKST")
+    if not whole:
         return None
-    return Geography(block[order], numbers["PLACEFP"][order], numbers["AIANNHCE"][order])
+    order = order[once]
+    return Geography(block[order], numbers["PLACEFP"][order], numbers["AIANNHCE"][order], of_state)
+
+
+def _check_repeated(file: str, lines: np.ndarray, faults: Faults) -> None:
+    words = "this block stands in an earlier line, too: its people would be counted twice; keep one"
+    faults.add_rows(file, words, lines, "TABBLK")
+
+
+def _first_lines(state: np.ndarray, line: np.ndarray) -> dict[int, int]:
+    """The least line of each state, from states that do not fall."""
+    start = np.flatnonzero(np.diff(state, prepend=-1))
+    first = np.minimum.reduceat(line, start) if start.size else line[:0]
+    return dict(zip(state[start].tolist(), first.tolist(), strict=True))
 
 
 def _numbers(file: str, rows: Rows, faults: Faults) -> dict[str, np.ndarray]:
@@ -100,11 +119,11 @@ def _numbers(file: str, rows: Rows, faults: Faults) -> dict[str, np.ndarray]:
     found = {name: _number(rows.columns[name], digits) for name, digits in fields.items()}
     empty = np.logical_and.reduce([np.diff(_offsets(rows.columns[name])) == 0 for name in fields])
     if empty.any():
-        faults.add_lines(file, "this line is empty", rows.lines[empty].tolist())
+        faults.add_rows(file, "this line is empty", rows.lines[empty])
     for name, digits in fields.items():
         wrong = (found[name] < 0) & ~empty
         if wrong.any():
-            faults.add_lines(file, f"this field is not {digits} digits", rows.lines[wrong].tolist(), name)
+            faults.add_rows(file, f"this field is not {digits} digits", rows.lines[wrong], name)
     return found
 
 
@@ -127,25 +146,21 @@ def _offsets(column: pa.StringArray) -> np.ndarray:
     return np.frombuffer(column.buffers()[1], np.int32)[column.offset : column.offset + len(column) + 1]
 
 
-def check_states(geography: Geography, config: Config, faults: Faults) -> None:
+def check_states(geography: Geography, draft: Draft, faults: Faults) -> None:
     """Whether the runs of the config have blocks, and the state filter names just the states that there are."""
-    present = {int(state) for state in np.unique(geography.state)}
-    for state in sorted(present - STATES - {PR_CODE}):
-        faults.add(
-            GRF,
-            f"{state:02d} is no code of a state, the District of Columbia or Puerto Rico",
-            None,
-            "TABBLKST",
-        )
-    if config.run_pr and PR_CODE not in present:
+
+    def fault(key: str, message: str) -> None:
+        faults.add(CONFIG, message, draft.lines[key], key)
+
+    if draft.run_pr and PR_CODE not in geography.lines:
         words = f"is true, and no block of {GRF} lies in Puerto Rico (72): set it to false, or add its blocks"
-        faults.add(CONFIG, words, None, "run_pr")
-    if not config.run_us or "state_filter_us" in config.faulty:
+        fault("run_pr", words)
+    if not draft.run_us or draft.states is None:
         return
-    named = {int(state) for state in config.states}
-    for state in sorted(named - present):
+    named = {int(state) for state in draft.states}
+    for state in sorted(named - geography.lines.keys()):
         words = f'names "{state:02d}", of which {GRF} has no block: take it out, or add its blocks'
-        faults.add(CONFIG, words, None, "state_filter_us")
-    for state in sorted((present & STATES) - named):
-        words = f'does not name "{state:02d}", of which {GRF} has blocks: name it, or take its blocks and people out'
-        faults.add(CONFIG, words, None, "state_filter_us")
+        fault("state_filter_us", words)
+    for state in sorted((geography.lines.keys() & STATES) - named):
+        where = f"{GRF} has blocks (the first in line {geography.lines[state]})"
+        fault("state_filter_us", f'does not name "{state:02d}", of which {where}: name it, or take them out')

@@ -8,9 +8,10 @@ from typing import overload
 
 import numpy as np
 
-from ..tables.groups import Family, Group, GroupMap, GroupSelection
+from ..tables.groups import Family, Group, GroupMap, GroupSelection, Kind
 from ..tables.ladder import Ladder
 from ..tabulate.lines import Code, Key, LineColumn, LineLayout, Listed, Unused, WholeNumber
+from .config import MOST_CODES
 from .geography import BLOCK, Geography
 from .maps import Maps
 from .region_types import PUERTO_RICO, US, WIDE
@@ -25,18 +26,18 @@ AGES = {
 }
 """Table -> lower edges of its age ranges but the first, which begins at 0; the last one ends at 115."""
 
-_RACES = 8
-_PATTERN = r"[1-9]\d{3}"
+_PATTERN, _LOOKS = r"[1-9]\d{3}", "a code of four digits, the first not 0, such as 1010"
 _NONE = "Null"
 
 
-def families(maps: Maps, most: int) -> tuple[Family, Family]:
+def families(codes: tuple[str, ...], most: int) -> tuple[Family, Family]:
     """Race codes, of which the first ``most`` of a record count, and its one ethnicity code."""
-    return Family("race", maps.codes, most), Family("ethnicity", maps.codes, 1)
+    return Family("race", codes, most), Family("ethnicity", codes, 1)
 
 
 def group_map(maps: Maps, most: int) -> GroupMap:
-    """The iterations of levels 1 and 2 as groups, in the order of their codes."""
+    """The iterations of levels 1 and 2 as groups, in the order of their codes; the maps have no mistake."""
+    assert maps.codes is not None
     wide, narrow = WIDE, frozenset(US + PUERTO_RICO) - WIDE
     groups = [
         Group(
@@ -53,7 +54,7 @@ def group_map(maps: Maps, most: int) -> GroupMap:
     ]
     kept = {group.code for group in groups}
     members = [pair for pair in maps.members if pair[0] in kept]
-    return GroupMap(families(maps, most), tuple(groups), members)
+    return GroupMap(families(maps.codes, most), tuple(groups), members)
 
 
 def age_ranges(table: str) -> tuple[tuple[int, int], ...]:
@@ -81,12 +82,12 @@ def ladder() -> Ladder:
     return Ladder.of({"age": OLDEST + 1, "sex": len(SEXES)}, tables)
 
 
-def person_layout(maps: Maps, most: int, geography: Geography) -> LineLayout:
-    """What person-records.txt holds."""
-    race, ethnicity = families(maps, most)
+def person_layout(codes: tuple[str, ...], most: int, geography: Geography | None) -> LineLayout:
+    """What person-records.txt holds; without a geography, it names no blocks."""
+    race, ethnicity = families(codes, most)
     races = [
-        LineColumn(f"QRACE{i}", Code(race, None if i == 1 else _NONE, _PATTERN, read=i <= most))
-        for i in range(1, _RACES + 1)
+        LineColumn(f"QRACE{i}", Code(race, None if i == 1 else _NONE, _PATTERN, _LOOKS, read=i <= most))
+        for i in range(1, MOST_CODES + 1)
     ]
     columns = (
         LineColumn("QAGE", WholeNumber("age", 0, OLDEST)),
@@ -95,9 +96,9 @@ def person_layout(maps: Maps, most: int, geography: Geography) -> LineLayout:
         *(LineColumn(name, Key()) for name in BLOCK),
         LineColumn("CENRACE", Unused()),
         *races,
-        LineColumn("QSPAN", Code(ethnicity, None, _PATTERN)),
+        LineColumn("QSPAN", Code(ethnicity, None, _PATTERN, _LOOKS)),
     )
-    return LineLayout(columns, _Blocks(geography))
+    return LineLayout(columns, () if geography is None else _Blocks(geography))
 
 
 class _Blocks(Sequence[tuple[str, ...]]):
@@ -140,8 +141,9 @@ def production_stability(selection: GroupSelection, most: int) -> int:
     how many race codes count. Production takes h over the iterations of a level that it tabulates in a region type. The
     formula is no bound where the alone iterations and those in combination are not mirror images.
     """
+    mirrored: tuple[tuple[str, Kind], ...] = (("race", "alone"), ("ethnicity", "any"))
     h_r, h_e = (
         int(selection.member[family][:, selection.columns(family, kind)].sum(axis=1).max(initial=0))
-        for family, kind in (("race", "alone"), ("ethnicity", "any"))
+        for family, kind in mirrored
     )
     return h_r * max(2, most) + h_e

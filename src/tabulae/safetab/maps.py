@@ -40,12 +40,12 @@ class Maps:
     """The maps as they are written, in their files' order.
 
     Args:
-        codes: every race and ethnicity code.
+        codes: every race and ethnicity code; None where their file has a mistake.
         race, ethnicity: the iterations, of level 0, too.
         members: pairs (iteration, code).
     """
 
-    codes: tuple[str, ...]
+    codes: tuple[str, ...] | None
     race: tuple[Iteration, ...]
     ethnicity: tuple[Iteration, ...]
     members: tuple[tuple[str, str], ...]
@@ -53,23 +53,23 @@ class Maps:
 
 def read_maps(folder: Path, faults: Faults) -> Maps:
     """Read the four maps, and check each rule and that they agree; what has a mistake is left out."""
-    before = len(faults.problems)
+    before = faults.count
     codes = _read_codes(folder / CODES, faults)
-    codes_sound = len(faults.problems) == before
-    before = len(faults.problems)
+    known_codes = codes if faults.count == before else None
+    before = faults.count
     race, race_lines = _read_iterations(folder / RACE, faults, alone=True)
     ethnicity, ethnicity_lines = _read_iterations(folder / ETHNICITY, faults, alone=False)
-    iterations_sound = len(faults.problems) == before
+    iterations_sound = faults.count == before
     for code, line in ethnicity_lines.items():
         if code in race_lines:
             words = f"{code} is an iteration of race, too ({RACE}, line {race_lines[code]}): name one anew"
-            faults.add(ETHNICITY, words, line, "ITERATION_CODE")
+            faults.add_row(ETHNICITY, words, line, "ITERATION_CODE")
     known = {
         "ITERATION_CODE": {*race_lines, *ethnicity_lines} if iterations_sound else None,
-        "RACE_ETH_CODE": set(codes) if codes_sound else None,
+        "RACE_ETH_CODE": None if known_codes is None else set(known_codes),
     }
     members = _read_members(folder / MEMBERS, known, faults)
-    return Maps(codes, race, ethnicity, members)
+    return Maps(known_codes, race, ethnicity, members)
 
 
 def _table(path: Path, columns: Sequence[str], faults: Faults) -> list[tuple[int, tuple[str, ...]]]:
@@ -82,7 +82,7 @@ def _table(path: Path, columns: Sequence[str], faults: Faults) -> list[tuple[int
         rows.pop()
     for line, row in rows:
         if not any(row):
-            faults.add(path.name, "this line is empty", line)
+            faults.add_row(path.name, "this line is empty", line)
     return [(line, row) for line, row in rows if any(row)]
 
 
@@ -96,9 +96,9 @@ def _read_codes(path: Path, faults: Faults) -> tuple[str, ...]:
     for line, (code, _) in _table(path, ("RACE_ETH_CODE", "RACE_ETH_NAME"), faults):
         if not _CODE.fullmatch(code):
             words = f"{_shown(code)} is not a code: four digits, the first of them not 0"
-            faults.add(path.name, words, line, "RACE_ETH_CODE")
+            faults.add_row(path.name, words, line, "RACE_ETH_CODE")
         elif code in first:
-            faults.add(
+            faults.add_row(
                 path.name, f"{code} stands in line {first[code]}, too: keep one", line, "RACE_ETH_CODE"
             )
         else:
@@ -118,7 +118,7 @@ def _read_iterations(
         code = row[0]
         if code in lines:
             words = f"{_shown(code)} stands in line {lines[code]}, too: keep one"
-            faults.add(path.name, words, line, "ITERATION_CODE")
+            faults.add_row(path.name, words, line, "ITERATION_CODE")
             continue
         lines[code] = line
         if made is not None:
@@ -128,20 +128,20 @@ def _read_iterations(
 
 def _iteration(file: str, line: int, row: Mapping[str, str], faults: Faults) -> Iteration | None:
     """One row, or None and its mistakes."""
-    count = len(faults.problems)
+    count = faults.count
     code, level = row["ITERATION_CODE"], row["LEVEL"]
     if not _ITERATION.fullmatch(code):
-        faults.add(file, f"{_shown(code)} is not an iteration code: four digits", line, "ITERATION_CODE")
+        faults.add_row(file, f"{_shown(code)} is not an iteration code: four digits", line, "ITERATION_CODE")
     if level not in ("0", "1", "2"):
-        faults.add(file, f"{_shown(level)} is no level: 0, 1 or 2", line, "LEVEL")
+        faults.add_row(file, f"{_shown(level)} is no level: 0, 1 or 2", line, "LEVEL")
     if "ALONE" in row and row["ALONE"] not in _TRUTH:
-        faults.add(file, f"must be True or False, not {_shown(row['ALONE'])}", line, "ALONE")
+        faults.add_row(file, f"must be True or False, not {_shown(row['ALONE'])}", line, "ALONE")
     for name in ("DETAILED_ONLY", "COARSE_ONLY"):
         _check_flag(file, line, name, row[name], level, faults)
     if row["DETAILED_ONLY"] == row["COARSE_ONLY"] == "True":
         words = "DETAILED_ONLY is True, too: such an iteration would be tabulated nowhere"
-        faults.add(file, words, line, "COARSE_ONLY")
-    if len(faults.problems) > count:
+        faults.add_row(file, words, line, "COARSE_ONLY")
+    if faults.count > count:
         return None
     return Iteration(
         code,
@@ -157,10 +157,10 @@ def _check_flag(file: str, line: int, name: str, value: str, level: str, faults:
     """A flag is True or False, and Null just where the level is 0."""
     if level == "0" and value != "Null":
         words = f"must be Null, not {_shown(value)}: an iteration of level 0 is not tabulated"
-        faults.add(file, words, line, name)
+        faults.add_row(file, words, line, name)
     elif level != "0" and value not in _TRUTH:
         hint = ": Null is for level 0" if value == "Null" else ""
-        faults.add(file, f"must be True or False, not {_shown(value)}{hint}", line, name)
+        faults.add_row(file, f"must be True or False, not {_shown(value)}{hint}", line, name)
 
 
 def _read_members(
@@ -174,11 +174,11 @@ def _read_members(
         for name, value in (("ITERATION_CODE", iteration), ("RACE_ETH_CODE", code)):
             listed = known[name]
             if listed is not None and value not in listed:
-                faults.add(path.name, f"{_shown(value)} is not listed in {where[name]}", line, name)
+                faults.add_row(path.name, f"{_shown(value)} is not listed in {where[name]}", line, name)
                 sound = False
         if (iteration, code) in first:
             words = f"the pair stands in line {first[iteration, code]}, too: keep one"
-            faults.add(path.name, words, line, "RACE_ETH_CODE")
+            faults.add_row(path.name, words, line, "RACE_ETH_CODE")
         elif sound:
             first[iteration, code] = line
     return tuple(first)

@@ -8,9 +8,10 @@ from fractions import Fraction
 from typing import Literal
 
 from ..adaptive import AdaptivePlan, PopulationLevel
+from ..errors import InvalidArgument
 from ..privacy import ZCDP, PureDP
 from ..tables.groups import GroupMap, GroupSelection
-from .config import Config
+from .config import CONFIG, STAGE_ONE, Config, budget_key
 from .faults import Faults
 from .geography import Geography
 from .layout import group_map, ladder, production_stability
@@ -21,7 +22,7 @@ from .suppression import suppression_threshold
 StabilityRule = Literal["proven", "production"]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class Suppression:
     """The largest totals that are dropped: of a group with a second stage, and of one with one count; None: none is."""
 
@@ -62,8 +63,9 @@ def tabulation(
         levels = _with_production(levels, production, faults)
     if not levels:
         words = "no level has a budget, regions and groups: nothing would be tabulated"
-        faults.add("config.json", words)
+        faults.add(CONFIG, words)
         return None
+    _check_noise(levels, config, faults)
     if faults.problems:
         return None
     suppression = tuple(_suppression(level, config.suppression) for level in levels)
@@ -94,6 +96,22 @@ def _levels(config: Config, groups: GroupMap, geography: Geography) -> list[Popu
                     )
                 )
     return found
+
+
+def _check_noise(levels: list[PopulationLevel], config: Config, faults: Faults) -> None:
+    """Note the budgets, or else the share of stage one, whose noise would be beyond what can be drawn."""
+    for level in levels:
+        key = budget_key(level.regions.name, level.group_level)
+        words = "is too small"
+        try:
+            _ = level.whole
+            key = STAGE_ONE
+            _ = level.first
+            words = "is too close to 1"
+            _ = level.second
+        except InvalidArgument:
+            words += f": the noise of {level.name} would have a variance or scale of 10^30 or more"
+            faults.add(CONFIG, words, config.lines[key], key)
 
 
 def _with_production(

@@ -60,6 +60,7 @@ class Spill:
         self._writer.close()
         scratch = self.path.with_suffix(".sort")
         with duckdb.connect(config={"memory_limit": _MEMORY, "temp_directory": str(scratch)}) as engine:
+            engine.execute("SET enable_progress_bar = false")
             chosen = ", ".join(f'"{name}"' for name in self._schema.names)
             engine.read_parquet(str(self.path)).project(chosen).order(", ".join(order)).create("sorted")
             for target, options in targets.items():

@@ -175,12 +175,21 @@ class _Reader:
             if label not in labels:
                 told = f"there is no {shown(label)} in {name}; {nearest(label, labels)}"
                 self.problems.add(("detailed", "nowhere", name, i), told)
+        if not kept:
+            told = (
+                f"lists all {len(labels)} labels of {name}, so that it has no region to count in: keep those that are "
+                f"regions out of the list, or remove {shown(name)} from regions, with its levels"
+            )
+            self.problems.add(("detailed", "nowhere", name), told)
         return Regions(name, tuple(kept), position[of_leaf])
 
     def check_nowhere(self) -> None:
         """Labels that are no region belong to a region type that the section has."""
         for name in self.outside:
-            if name == NATION or name not in (self.section.regions or ()):
+            if name == NATION:
+                told = f"the {NATION} has every record: remove it here"
+                self.problems.add(("detailed", "nowhere", name), told)
+            elif name not in (self.section.regions or ()):
                 told = f"is no region type of the section; {nearest(name, self.section.regions or ())}"
                 self.problems.add(("detailed", "nowhere", name), told)
 
@@ -280,7 +289,8 @@ def _check_levels(
             known = sorted({group.level for group in groups.groups.groups})
             told = f"no group has level {shown(entry.group_level)} in {shown(entry.region)}; levels in the file: "
             problems.add((*path, "group_level"), told + listed(known))
-        if section.tables is not None and len(entry.thresholds or ()) != tables:
+        wrong = problems.told((*path, "thresholds"))
+        if section.tables is not None and not wrong and len(entry.thresholds or ()) != tables:
             told = f"has {len(entry.thresholds or ())} for the {tables} tables after the total: give one for each"
             problems.add((*path, "thresholds"), told)
         if entry.budget is None and entry.target is not None and not open_budget:

@@ -6,7 +6,7 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, field_validator
 
 from ..privacy import exact
 from .problems import shown
@@ -65,16 +65,12 @@ class LevelEntry(StrictSection):
     target: LevelTarget | None = None
     thresholds: list[int] | None = None
 
-    @model_validator(mode="after")
-    def _paid(self) -> LevelEntry:
-        if self.budget is None and self.target is None:
-            raise problem(
-                'has no budget: write budget = "1/2", or target = { margin = 6, confidence = 0.95 }'
-            )
-        steps = self.thresholds or []
-        if any(a > b for a, b in pairwise(steps)):
-            raise problem(f"thresholds must not fall: {shown(steps)}")
-        return self
+    @field_validator("thresholds")
+    @classmethod
+    def _rising(cls, value: list[int] | None) -> list[int] | None:
+        if any(a > b for a, b in pairwise(value or [])):
+            raise problem(f"must not fall: {shown(value)}")
+        return value
 
 
 class DetailedSection(StrictSection):

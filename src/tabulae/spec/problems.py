@@ -5,8 +5,9 @@ from __future__ import annotations
 import difflib
 import json
 import re
-from collections.abc import Iterable
-from typing import Any, TypeVar
+from collections.abc import Iterable, Sequence
+from copy import deepcopy
+from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
@@ -39,6 +40,7 @@ class Problems:
     def __init__(self, lines: KeyLines) -> None:
         self._lines = lines
         self._found: list[Problem] = []
+        self._paths: set[KeyPath] = set()
 
     @property
     def found(self) -> list[Problem]:
@@ -48,10 +50,11 @@ class Problems:
     def add(self, path: KeyPath, message: str) -> None:
         """Record a mistake at ``path``."""
         self._found.append(Problem(written(path), message, self._lines.of(path)))
+        self._paths.add(tuple(path))
 
     def told(self, path: KeyPath) -> bool:
-        """Whether a mistake at exactly ``path`` is recorded."""
-        return any(problem.path == written(path) for problem in self._found)
+        """Whether a mistake at ``path``, or at something within it, is recorded."""
+        return any(found[: len(path)] == tuple(path) for found in self._paths)
 
     def check(self, model: type[Section], raw: object, path: KeyPath) -> Section | None:
         """``raw`` as ``model``, with every reason why it is not one recorded.
@@ -61,14 +64,15 @@ class Problems:
         """
         section, details = _validated(model, raw)
         self._record(details, model, path)
-        if section is not None or not isinstance(raw, dict) or not all(detail["loc"] for detail in details):
-            return section
-        wrong = {str(detail["loc"][0]) for detail in details}
-        required = {key for key in wrong & set(model.model_fields) if model.model_fields[key].is_required()}
-        rest = {key: value for key, value in raw.items() if key not in wrong} | dict.fromkeys(required)
-        section, details = _validated(model, rest)
-        if not wrong & set(model.model_fields) - required:  # or what is missed now may be what was left out
-            self._record(details, model, path)
+        lost = False
+        for whole in (False, True):  # without the wrong keys; and else without what they are inside
+            if section is not None or not isinstance(raw, dict) or not all(d["loc"] for d in details):
+                break
+            raw, more = _without(raw, details, model, whole=whole)
+            lost = lost or more
+            section, details = _validated(model, raw)
+            if not lost:  # or what is missed now may be what was left out
+                self._record(details, model, path)
         return section
 
     def _record(self, details: list[ErrorDetails], model: type[BaseModel], path: KeyPath) -> None:
@@ -143,16 +147,49 @@ def _validated(model: type[Section], raw: object) -> tuple[Section | None, list[
         return None, error.errors(include_url=False)
 
 
+def _section_at(model: type[BaseModel], path: Sequence[int | str]) -> type[BaseModel] | None:
+    """The section that a section of kind ``model`` has at ``path``, None where it has something else there."""
+    inner: type[BaseModel] | None = model
+    for part in path:
+        field = inner and inner.model_fields.get(str(part))
+        kinds = (field.annotation, *get_args(field.annotation)) if field else ()
+        inner = next((kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)), None)
+    return inner
+
+
+def _without(
+    raw: dict[str, Any], details: list[ErrorDetails], model: type[BaseModel], *, whole: bool
+) -> tuple[dict[str, Any], bool]:
+    """A section without the keys that are wrong, a required one being None; and whether an optional one is lost.
+
+    Of a section within it the wrong keys are left out, or ``whole`` sections.
+    """
+    rest, lost = deepcopy(raw), False
+    for loc in (detail["loc"] for detail in details):
+        sections = [_section_at(model, loc[:depth]) for depth in range(1 if whole else len(loc))]
+        depth, fields = max((i, s.model_fields) for i, s in enumerate(sections) if s)
+        inside, key = rest, str(loc[depth])
+        for part in loc[:depth]:
+            inside = inside[str(part)]
+        if key in fields and fields[key].is_required():
+            inside[key] = None
+        else:
+            inside.pop(key, None)
+            lost |= key in fields
+    return rest, lost
+
+
 def _sentence(detail: ErrorDetails, model: type[BaseModel]) -> str:
     """One pydantic error in the words of this document."""
     kind, value = detail["type"], detail["input"]
     key = str(detail["loc"][-1]) if detail["loc"] else ""
     context: dict[str, Any] = detail.get("ctx", {})
+    around = _section_at(model, detail["loc"][:-1])
     if kind == "missing":
-        about = model.model_fields[key].description
+        about = around and around.model_fields[key].description
         return f"is missing: {about}" if about else "is missing"
     if kind == "extra_forbidden":
-        return f"unknown key; {nearest(key, model.model_fields)}"
+        return f"unknown key; {nearest(key, around.model_fields if around else ())}"
     if kind == "literal_error":
         return f"must be {context['expected'].replace(chr(39), chr(34))}, not {shown(value)}"
     base = kind.removesuffix("_type")
@@ -163,4 +200,6 @@ def _sentence(detail: ErrorDetails, model: type[BaseModel]) -> str:
     if kind in ("greater_than", "greater_than_equal"):
         bound = f"greater than {context['gt']}" if "gt" in context else f"{context['ge']} or more"
         return f"must be {bound}, not {shown(value)}"
+    if kind == "less_than":
+        return f"must be less than {context['lt']}, not {shown(value)}"
     return detail["msg"]

@@ -179,6 +179,12 @@ def _detailed(
     levels = tuple(
         problems.check(LevelEntry, entry, ("detailed", "level", at)) for at, entry in enumerate(entries or ())
     )
+    for at, level in enumerate(levels):
+        path = ("detailed", "level", at)
+        given = level is None or level.budget is not None or level.target is not None
+        if not given and not any(problems.told((*path, key)) for key in ("budget", "target")):
+            told = 'has no budget: write budget = "1/2", or target = { margin = 6, confidence = 0.95 }'
+            problems.add(path, told)
     return problems.check(DetailedSection, section, ("detailed",)), levels
 
 

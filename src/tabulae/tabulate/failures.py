@@ -6,13 +6,18 @@ terminals. What they say is kept as the confidential part of a `DataError`; the 
 
 from __future__ import annotations
 
+import traceback
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import TypeVar
 
 from tabulae.errors import DataError, TabulaeError
 
 Result = TypeVar("Result")
+
+_OURS = (TypeError, AttributeError, NameError, AssertionError, KeyError)
+_PACKAGE = Path(__file__).resolve().parents[1]
 
 # What an engine's text contains, and what that means for the user.
 _KINDS = (
@@ -44,6 +49,9 @@ _KINDS = (
 def redacted(where: str, action: Callable[[], Result]) -> Result:
     """Do ``action``; if an engine fails in it, raise a `DataError` that quotes nothing.
 
+    An error of this program, which no records explain, is raised as what it is, with its place instead of its words:
+    these may quote a value, too.
+
     The engine's exception is not chained either: a traceback would print it. Errors of this project pass
     unchanged, because they are written to hold nothing confidential.
 
@@ -58,10 +66,26 @@ def redacted(where: str, action: Callable[[], Result]) -> Result:
             return action()
     except TabulaeError:
         raise
+    except _OURS as error:
+        fault, said = _fault(error), f"{type(error).__name__}: {error}"
     except Exception as error:
+        fault = None
         said = f"{type(error).__name__}: {error}"
     # Raised here and not above, so that it has no __context__ to print.
-    raise failure(where, said)
+    raise fault or failure(where, said)
+
+
+def _fault(error: Exception) -> Exception | None:
+    """An error of the same kind that says only where in this package it was raised; None for one raised elsewhere."""
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    file = Path(place.filename)
+    if type(error).__module__ != "builtins" or not file.is_relative_to(_PACKAGE):
+        return None  # an engine's own kinds of error, and its own code, speak of records
+    name = file.relative_to(_PACKAGE.parent).as_posix()
+    kind = next(kind for kind in _OURS if isinstance(error, kind))
+    return kind(
+        f"an error of tabulae at {name}, line {place.lineno}, and not of the records: please report it"
+    )
 
 
 def failure(where: str, said: str) -> DataError:

@@ -6,7 +6,7 @@ the engine does not see as they stand, makes the file invalid. Only then is it r
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,7 +16,6 @@ import numpy as np
 from tabulae.adaptive import AdaptivePlan
 from tabulae.counts.group_counts import GroupCounts
 from tabulae.errors import DataError, InvalidArgument
-from tabulae.tables.groups import Family
 
 from .engine import SCRATCH, connected, literal, lock, restrict
 from .failures import redacted
@@ -43,7 +42,6 @@ def open_group_lines(
     path: str | Path,
     layout: LineLayout,
     plan: AdaptivePlan,
-    families: Sequence[Family],
     *,
     memory: str | None = None,
 ) -> Iterator[GroupCounts]:
@@ -53,7 +51,6 @@ def open_group_lines(
         path: the file.
         layout: its columns; leaves are numbered as in the plan's region types, and attributes are its ladders'.
         plan: what is to be counted.
-        families: the families of codes that the plan's groups are made of.
         memory: the most that the engine takes, such as "4GB"; None is 4 GB. More goes, encrypted, to disk.
 
     Raises:
@@ -67,7 +64,7 @@ def open_group_lines(
     """
     path = Path(path)
     areas, kinds = areas_of(plan), kinds_of(plan)
-    _check_fit(layout, areas, kinds, families)
+    _check_fit(layout, plan, areas, kinds)
     packed = PackedCodes(tuple(rule.family for _, rule in layout.codes if rule.read))
     lines = line_count(path, layout)
     if lines is None:
@@ -85,7 +82,7 @@ def _rows(connection: duckdb.DuckDBPyConnection, path: Path) -> tuple[int, ...]:
     return redacted(path.name, lambda: connection.execute(query).fetchall())[0]
 
 
-def _check_fit(layout: LineLayout, areas: Areas, kinds: Kinds, families: Sequence[Family]) -> None:
+def _check_fit(layout: LineLayout, plan: AdaptivePlan, areas: Areas, kinds: Kinds) -> None:
     if len(layout.leaves) != areas.of_leaf.size:
         raise InvalidArgument(
             f"the layout has {len(layout.leaves)} leaves, and the plan has {areas.of_leaf.size}"
@@ -94,8 +91,12 @@ def _check_fit(layout: LineLayout, areas: Areas, kinds: Kinds, families: Sequenc
         raise InvalidArgument(
             f"the layout's attributes have sizes {layout.sizes}, and the ladders are over {dict(kinds.sizes)}"
         )
-    if missing := {family.name for family in families} - {family.name for family in layout.families}:
+    given = {family.name: family for family in layout.families}
+    wanted = {family.name: family for level in plan.levels for family in level.groups.families}
+    if missing := wanted.keys() - given.keys():
         raise InvalidArgument(f"the layout has no column of codes of {', '.join(map(repr, sorted(missing)))}")
+    if others := [name for name, family in wanted.items() if family != given[name]]:
+        raise InvalidArgument(f"the layout and the plan differ in the family {', '.join(map(repr, others))}")
 
 
 def _refusal(path: Path, layout: LineLayout, engine: DataError | None = None) -> DataError:

@@ -72,21 +72,25 @@ class Code:
         none: the text that stands for no code; None where the column must hold one. After a column that holds none,
             the next columns of the family hold none, too.
         pattern: what codes look like, as a regular expression.
+        looks: the same in words, for messages.
         read: False for a column that is checked and then left out.
     """
 
     family: Family
     none: str | None = None
     pattern: str = ".+"
+    looks: str = "a code"
     read: bool = True
 
-    def fault(self, value: str) -> str | None:
-        """What is wrong with a value, or None."""
+    def fault(self, value: str, *, known: bool = True) -> str | None:
+        """What is wrong with a value, or None; only how it looks where the codes are not ``known``."""
         if value == self.none:
             return None
         if not re.fullmatch(self.pattern, value):
-            return f"must look like a code ({self.pattern})" + (f" or be {self.none!r}" if self.none else "")
-        return None if value in self.family.position else f"is not a known code of {self.family.name!r}"
+            return f"must be {self.looks}" + (f", or {self.none!r}" if self.none else "")
+        if not known or value in self.family.position:
+            return None
+        return f"is not a known code of {self.family.name!r}"
 
 
 Rule = Unused | Key | Listed | WholeNumber | Code

@@ -16,10 +16,17 @@ _BOM = b"\xef\xbb\xbf"
 _OTHERS = {"|": "vertical bars", ",": "commas", ";": "semicolons", "\t": "tabs"}
 
 
-def check_lines(path: str | Path, layout: LineLayout) -> list[LineFault]:
+def check_lines(
+    path: str | Path, layout: LineLayout, *, leaves: bool = True, codes: bool = True
+) -> list[LineFault]:
     """All faults of a file, in the order of its lines; at most 1,000 of a kind, and then how many more there are.
 
     A fault of the header ends the check, as nobody can say then what the fields are.
+
+    Args:
+        path: the file.
+        layout: its columns.
+        leaves, codes: False where the layout cannot list them, so that they are not looked up.
 
     Raises:
         DataError: there is no such file.
@@ -40,14 +47,17 @@ def check_lines(path: str | Path, layout: LineLayout) -> list[LineFault]:
     if path.stat().st_size == 0:
         return [LineFault(None, None, "the file is empty: it has no header and no records")]
     _, first = next(lines_of(path))
-    if found := _header_faults(first[0].removesuffix(b"\r"), layout):
-        return found
-    return _row_faults(path, layout, return_ends=first[0].endswith(b"\r"))
-
-
-def _row_faults(path: Path, layout: LineLayout, *, return_ends: bool) -> list[LineFault]:
     found = Found()
-    rows = Rows(layout, found, return_ends=return_ends)
+    head = first[0].removesuffix(b"\r")
+    if head.startswith(_BOM):
+        found.add(1, None, "the file begins with a byte-order mark: save it as UTF-8 without one")
+    if faults := _header_faults(head.removeprefix(_BOM), layout):
+        return found.listed() + faults
+    rows = Rows(layout, found, return_ends=first[0].endswith(b"\r"), look_up=(leaves, codes))
+    return _row_faults(path, rows, found)
+
+
+def _row_faults(path: Path, rows: Rows, found: Found) -> list[LineFault]:
     blocks = lines_of(path)
     number, lines = next(blocks)
     for following in blocks:
@@ -70,9 +80,11 @@ def _header_faults(line: bytes, layout: LineLayout) -> list[LineFault]:
     def add(message: str, column: str | None = None) -> None:
         found.append(LineFault(1, column, message))
 
-    if line.startswith(_BOM):
-        add("the file begins with a byte-order mark: save it as UTF-8 without one")
-        line = line.removeprefix(_BOM)
+    if b"\r" in line:
+        add(
+            "a carriage return stands within the line: end lines with a newline, or with both, not with it alone"
+        )
+        return found
     if len(line) > LONGEST:
         add(f"the line is longer than {LONGEST} bytes")
         return found

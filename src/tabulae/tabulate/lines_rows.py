@@ -12,11 +12,14 @@ from .lines_leaves import joined, leaf_keys
 
 
 class Rows:
-    """The check of the lines after the header, many at a time."""
+    """The check of the lines after the header, many at a time; ``look_up`` says whether leaves and codes are known."""
 
-    def __init__(self, layout: LineLayout, found: Found, *, return_ends: bool) -> None:
+    def __init__(
+        self, layout: LineLayout, found: Found, *, return_ends: bool, look_up: tuple[bool, bool]
+    ) -> None:
         self.layout, self.found, self.return_ends = layout, found, return_ends
-        self.leaves = _Keys(leaf_keys(layout))
+        leaves, self.codes_known = look_up
+        self.leaves = _Keys(leaf_keys(layout)) if leaves else None
 
     def check(self, number: int, lines: list[bytes]) -> None:
         """Check some lines, of which the first has this number."""
@@ -78,7 +81,8 @@ class Rows:
         for i, values in columns.items():
             if not isinstance(self.layout.columns[i].rule, Key):
                 self._check_values(at, i, values)
-        self._check_leaves(at, columns)
+        if self.leaves is not None:
+            self._check_leaves(at, columns, self.leaves)
         for i, j in self.layout.neighbours:
             self._check_after(at, i, j, columns)
 
@@ -95,14 +99,14 @@ class Rows:
     def _fault(self, i: int, value: str) -> str | None:
         rule = self.layout.columns[i].rule
         assert not isinstance(rule, Unused | Key)
-        return rule.fault(value)
+        return rule.fault(value, known=self.codes_known) if isinstance(rule, Code) else rule.fault(value)
 
-    def _check_leaves(self, at: np.ndarray, columns: dict[int, Any]) -> None:
+    def _check_leaves(self, at: np.ndarray, columns: dict[int, Any], leaves: _Keys) -> None:
         import pyarrow as pa
 
         keys = joined([columns[i] for i in self.layout.keys], self.layout)
         distinct = keys.dictionary_encode()
-        known = self.leaves.hold(distinct.dictionary)
+        known = leaves.hold(distinct.dictionary)
         wrong = ~known[distinct.indices.to_numpy()]
         names = ", ".join(self.layout.names[i] for i in self.layout.keys)
         self._add(at[wrong], names, "the geography has no such leaf", keys.filter(pa.array(wrong)))
