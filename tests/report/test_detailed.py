@@ -10,6 +10,7 @@ import pytest
 
 import tabulae as tb
 from tabulae.app import write_report
+from tabulae.privacy.conversions import rounded_up
 from tabulae.report import report_of
 from tabulae.report.groups import groups_view
 from tabulae.report.numbers import decimal
@@ -68,7 +69,7 @@ def test_the_page_says_what_was_promised_and_what_it_cost(release: tb.Release) -
     text = re.sub(r"\s+", " ", (release.path / "report.html").read_text())
     view = groups_view(release)
     assert view.epsilon is not None
-    assert f"ε = {view.epsilon.epsilon:.4g}" in text
+    assert f"ε = {rounded_up(view.epsilon.epsilon):.4g}" in text
     assert "zero-concentrated differential privacy with ρ = 5/2" in text
     assert [level.places for level in view.levels] == [2, 8, 16]
     for level, at in zip(view.levels, release.groups.levels, strict=True):

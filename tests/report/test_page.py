@@ -210,7 +210,7 @@ def test_promise_of_zcdp(made_up):
     words = Page(render_report(made_up(promise=promise(statements=(EpsilonStatement(1e-10, 7.0163),))))).words
     assert "ρ-zero-concentrated differential privacy with ρ = 1/2" in words
     assert "whether or not any one household is in the records" in words
-    assert "ε = 7.016 at δ = 10⁻¹⁰" in words
+    assert "ε = 7.017 at δ = 10⁻¹⁰" in words
     assert "Nothing. Every published number carries noise" in words
 
 

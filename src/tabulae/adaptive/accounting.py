@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import combinations_with_replacement, product
 from math import prod
 
 from ..errors import Unsupported
 from ..privacy import Exact, NoiseComposition, NoiseLaw, PureDP, Use
 from ..tables.group_stability import group_stability
+from ..tables.groups import GroupSelection
 from .level import PopulationLevel
 from .plan import AdaptivePlan
 
 _MOST_COMPOSITIONS = 400
+_REMEMBERED = 64
 _FEW = 8
 # Points of the grid: the coarse one adds some 1e-4 of epsilon, and is ten times faster.
 _FINE, _COARSE = 1 << 17, 1 << 12
@@ -96,12 +99,8 @@ class _Draws:
 
     @classmethod
     def of(cls, level: PopulationLevel) -> _Draws:
-        selection, most = level.groups, level.proven.value
-        parts = [tuple(g for g in selection.groups if g.total_only == wanted) for wanted in (True, False)]
-        if not all(parts):
-            return cls(level, most, *(most if part else 0 for part in parts))
-        whole, staged = (group_stability(replace(selection, groups=part)).value for part in parts)
-        return cls(level, most, min(whole, most), min(staged, most))
+        most = level.proven.value
+        return cls(level, most, *(min(most, part) for part in _parts(level.groups)))
 
     def __add__(self, other: _Draws) -> _Draws:
         sizes = self.groups + other.groups, self.whole + other.whole, self.staged + other.staged
@@ -123,6 +122,16 @@ class _Draws:
         for whole in range(least, self.whole + 1):
             staged = min(self.staged, self.groups - whole)
             yield tuple(zip(self.laws, (whole, staged, staged), strict=True))
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _parts(selection: GroupSelection) -> tuple[int, int]:
+    """The most total-only groups of one record, and the most others."""
+    parts = [tuple(g for g in selection.groups if g.total_only == wanted) for wanted in (True, False)]
+    if not all(parts):
+        return (group_stability(selection).value, 0) if parts[0] else (0, group_stability(selection).value)
+    whole, staged = (group_stability(replace(selection, groups=part)).value for part in parts)
+    return whole, staged
 
 
 def _cases(plan: AdaptivePlan) -> list[Counter[NoiseLaw]] | None:

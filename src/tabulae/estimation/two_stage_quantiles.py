@@ -13,7 +13,7 @@ _PAID = (
     1e-8  # of coverage: for a selection that is nearly sure, for what lies beyond the sums, and for rounding
 )
 _TINY = 1e-13
-_GRID = 40  # points for a standard deviation of y
+_GRID = 28  # points for a standard deviation of y
 _FINE = 400  # steps of W for a standard deviation
 
 
