@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json as json_module
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, get_args
 
@@ -14,6 +11,7 @@ from rich.console import Console
 from rich.table import Table as RichTable
 
 from . import safetab
+from .commands_output import emit, progress
 from .errors import InvalidArgument, Problem
 from .privacy import exact
 from .privacy.conversions import rounded_up
@@ -26,14 +24,14 @@ def check(params: Path, data: Path, stability: str, delta: str, *, json: bool) -
     """Check every input file, and say what a run would cost and how much noise it would have."""
     rule = _rule(stability)
     _delta(delta)
-    with _progress() as say:
+    with progress() as say:
         say("checking the inputs")
         inputs = safetab.check(params, data, rule=rule)
         say("composing the loss")
         stated = safetab.epsilon_at(inputs.tabulation.plan, delta)
     if json:
         document = safetab.promise_document(inputs.tabulation, stated)
-        _emit({"params": str(params), "data": str(data), **document, "warnings": _warnings(inputs)})
+        emit({"params": str(params), "data": str(data), **document, "warnings": _warnings(inputs)})
         return
     _warn(inputs)
     typer.echo(f"{params} and {data}: no mistakes")
@@ -51,14 +49,14 @@ def run(params: Path, data: Path, out: Path, ledger: Path, stability: str, delta
         lost.append(problem)
         typer.echo(f"warning: {problem}", err=True)
 
-    with _progress() as say:
+    with progress() as say:
         done = safetab.run(params, data, out, ledger, rule=rule, delta=delta, say=say, warn=warn)
     if json:
         document = safetab.promise_document(done.inputs.tabulation, done.epsilon)
         for level, found in zip(document["levels"], done.summary.document(), strict=True):
             level.update(found)
         head = {"release": str(done.path), "release_id": done.release_id}
-        _emit({**head, **document, "warnings": [*map(_problem, lost), *_warnings(done.inputs)]})
+        emit({**head, **document, "warnings": [*map(_problem, lost), *_warnings(done.inputs)]})
         return
     _warn(done.inputs)
     typer.echo(f"Published {done.path}; its README.txt says how to read it")
@@ -81,21 +79,6 @@ def _delta(delta: str) -> None:
         sound = False
     if not sound:
         raise typer.BadParameter("give a number between 0 and 1, such as 1e-10", param_hint="--delta")
-
-
-def _emit(document: Any) -> None:
-    typer.echo(json_module.dumps(document, indent=1, ensure_ascii=False))
-
-
-@contextmanager
-def _progress() -> Iterator[Any]:
-    """A line on stderr while a step lasts; nothing where nobody watches."""
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield lambda message: None
-        return
-    with console.status("starting") as status:
-        yield lambda message: status.update(message)
 
 
 def _warnings(inputs: Inputs) -> list[dict[str, Any]]:
