@@ -85,7 +85,8 @@ def epsilon_of(plan: AdaptivePlan, delta: Exact) -> tuple[float, str]:
     if composed >= converted:
         return by_definition
     noise = "discrete Laplace" if isinstance(plan.loss, PureDP) else "discrete Gaussian"
-    return composed, f"by composing the losses of {noise} noise numerically (worst of {len(cases)} cases)"
+    tried = f" (worst of {len(cases)} cases)" if len(cases) > 1 else ""
+    return composed, f"by composing the losses of {noise} noise numerically{tried}"
 
 
 @dataclass(frozen=True)
