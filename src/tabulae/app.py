@@ -42,7 +42,7 @@ from .release.place import disk as _disk
 from .release.place import finished as _finished
 from .release.place import put_in_place as _put_in_place
 from .release.place import run_name as _run_name
-from .release.place import unmark
+from .release.place import unmark, void_lost
 from .release.place import workplace as _workplace
 from .report import report_of
 from .spec import Spec, read_spec
@@ -102,7 +102,7 @@ def run(
         ready = _plan(made, partial, plan_file, say)
         _check_publishable(ready)
         say("counting the records")
-        prepared = prepare(ready, row_key(ready, ledger), _run_name(out))
+        prepared = prepare(ready, row_key(made, ledger), _run_name(out))
         done = _stored(partial, prepared, ledger) if resume else None
         if done is None:
             check_joint_promise(made, ledger.disclosures())
@@ -190,25 +190,15 @@ def _measured(partial: Path, prepared: Prepared, ledger: Ledger) -> Measurement:
 
 def _stored(partial: Path, prepared: Prepared, ledger: Ledger) -> Measurement | None:
     """Measurements of an interrupted run, if they were stored; a charge without them becomes void."""
-    charges = {c.release_id: c for c in ledger.find(prepared.digest)}
     if (partial / MEASUREMENT).exists():
         stored = _measurement(partial, prepared.plan.spec)
-        if stored.release_id not in charges:
+        if stored.release_id not in {charge.release_id for charge in ledger.find(prepared.digest)}:
             raise ReleaseError(
                 f"the measurements in {partial} were not charged to this ledger for this spec and these records; "
                 "resume with the same records, spec and ledger"
             )
         return stored
-    unsettled = [c for c in charges.values() if c.state == "charged"]
-    voided = not (partial / _PLAN).exists() and any(c.state == "void" for c in charges.values())
-    if unsettled or voided:
-        (partial / _PLAN).unlink(missing_ok=True)  # first: beside a void charge it would be run anew
-        for charge in unsettled:
-            ledger.settle(charge.release_id, "void")
-        raise ReleaseError(
-            "the interrupted run had charged the ledger and lost its noise before it was stored; that charge is void "
-            f"and stays spent{_still_told(prepared.plan)}. Run again without --resume to spend anew"
-        )
+    void_lost(partial, ledger, prepared.digest, _still_told(prepared.plan))
     return None
 
 

@@ -9,24 +9,34 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from .adaptive import AdaptivePlan, GroupMeasurement, GroupMeasurements
 from .detailed_pipeline import tabulate_groups
-from .errors import LedgerError, Problem, ReleaseError, SpecError
+from .errors import LedgerError, ReleaseError
+from .pipeline import records_of, row_key
 from .planning import DetailedPlan, detailed_of, plan_detailed
 from .privacy import Ledger
 from .release import Release, seal
 from .release.folder import MEASUREMENT, REPORT, read_json, sync_folder, write_bytes, write_json
 from .release.group_measurements import GroupMeasurementWriter, most_bytes, plan_document
-from .release.place import PLAN, disk, disk_reason, finished, put_in_place, run_name, unmark, workplace
+from .release.place import (
+    PLAN,
+    disk,
+    disk_reason,
+    finished,
+    put_in_place,
+    run_name,
+    unmark,
+    void_lost,
+    workplace,
+)
 from .release.write_groups import write_groups
 from .report import report_of
 from .spec import Spec
-from .tabulate import ColumnRule, Source, UnitRule
+from .tabulate import ColumnRule, UnitRule
 from .tabulate.group_records import RecordShape, open_group_records
 
 Say = Callable[[str], None]
@@ -89,25 +99,15 @@ def _digest(spec: Spec, out: Path) -> bytes:
 
 def _stored(partial: Path, ledger: Ledger, digest: bytes) -> str | None:
     """The release id of measurements that an interrupted run stored; a charge without them becomes void."""
-    charges = {charge.release_id: charge for charge in ledger.find(digest)}
     if (partial / MEASUREMENT).exists():
         release_id = str(read_json(partial, MEASUREMENT)["release_id"])
-        if release_id not in charges:
+        if release_id not in {charge.release_id for charge in ledger.find(digest)}:
             raise ReleaseError(
                 f"the measurements in {partial} were not charged to this ledger for this spec; resume with the same "
                 "spec and ledger"
             )
         return release_id
-    unsettled = [charge for charge in charges.values() if charge.state == "charged"]
-    voided = not (partial / PLAN).exists() and any(charge.state == "void" for charge in charges.values())
-    if unsettled or voided:
-        (partial / PLAN).unlink(missing_ok=True)  # first: beside a void charge it would be run anew
-        for charge in unsettled:
-            ledger.settle(charge.release_id, "void")
-        raise ReleaseError(
-            "the interrupted run had charged the ledger and lost its noise before it was stored; that charge is void "
-            "and stays spent. Run again without --resume to spend anew"
-        )
+    void_lost(partial, ledger, digest)
     return None
 
 
@@ -118,7 +118,7 @@ def _measured(ready: DetailedPlan, partial: Path, ledger: Ledger, digest: bytes,
         say("reading the records")
         with (
             open_group_records(
-                _records(spec),
+                records_of(spec),
                 spec.domain.attributes,
                 {name: ColumnRule(c.name, c.unknown, c.null) for name, c in spec.columns.items()},
                 RecordShape(detailed.place, detailed.codes, detailed.cell),
@@ -198,18 +198,8 @@ def _told(writer: GroupMeasurementWriter) -> Callable[[GroupMeasurement], None]:
     return write
 
 
-def _records(spec: Spec) -> Source:
-    if spec.source.path is None:
-        problem = Problem(
-            "source.path", "is missing: this is a published copy; say where the records are with --source"
-        )
-        raise SpecError([problem], str(spec.path or "spec"))
-    return Source(spec.source.path, spec.source.kind, spec.source.table)
-
-
 def _unit_rule(spec: Spec, ledger: Ledger) -> UnitRule | None:
-    """Which rows of a unit are counted, where it has more than the spec allows: see `tabulae.pipeline.row_key`."""
+    """Which rows of a unit are counted, where it has more than the spec allows."""
     if spec.unit_id is None:
         return None
-    key = ledger.derive(b"rows of a unit\n" + bytes.fromhex(spec.digest())) if spec.ledger else os.urandom(32)
-    return UnitRule(spec.unit_id, spec.rows_per_unit, key)
+    return UnitRule(spec.unit_id, spec.rows_per_unit, row_key(spec, ledger))

@@ -6,7 +6,6 @@ import hashlib
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
@@ -17,6 +16,7 @@ from .estimation import Estimate, estimate
 from .measurement import Measurement
 from .planning import Plan
 from .privacy import Ledger, PrivacyLoss, Source
+from .spec import Spec
 from .strategy import Strategy, strategy_digest
 from .tabulate import ColumnRule, UnitRule, tabulate
 from .tabulate import Source as Records
@@ -81,7 +81,7 @@ class Prepared:
         return done
 
 
-def row_key(plan: Plan, ledger: Ledger) -> bytes:
+def row_key(spec: Spec, ledger: Ledger) -> bytes:
     """The key that decides which rows of a unit are counted, where it has more than the spec allows.
 
     It is derived from the ledger's own secret and the spec's digest: whoever resumes the run with that ledger
@@ -91,7 +91,7 @@ def row_key(plan: Plan, ledger: Ledger) -> bytes:
         The promise does not rest on the key: for every key, known or not, a unit changes at most
         ``rows_per_unit`` of the rows counted. Its secrecy keeps the choice out of anybody's hands.
     """
-    return ledger.derive(b"rows of a unit\n" + bytes.fromhex(plan.spec.digest()))
+    return ledger.derive(b"rows of a unit\n" + bytes.fromhex(spec.digest()))
 
 
 def prepare(plan: Plan, key: bytes | None = None, run: bytes = b"") -> Prepared:
@@ -107,7 +107,7 @@ def prepare(plan: Plan, key: bytes | None = None, run: bytes = b"") -> Prepared:
         The counts stay inside the result, which shows and saves nothing of them.
     """
     spec = plan.spec
-    records = Records(_records_path(plan), spec.source.kind, spec.source.table)
+    records = records_of(spec)
     rules = {name: ColumnRule(c.name, c.unknown, c.null) for name, c in spec.columns.items()}
     unit = None
     if spec.unit_id is not None:
@@ -118,13 +118,14 @@ def prepare(plan: Plan, key: bytes | None = None, run: bytes = b"") -> Prepared:
     return Prepared(plan, digest, counts)
 
 
-def _records_path(plan: Plan) -> Path:
-    if plan.spec.source.path is None:
+def records_of(spec: Spec) -> Records:
+    """Where the records of a spec are; a published copy names none, and is refused."""
+    if spec.source.path is None:
         problem = Problem(
             "source.path", "is missing: this is a published copy; say where the records are with --source"
         )
-        raise SpecError([problem], str(plan.spec.path or "spec"))
-    return plan.spec.source.path
+        raise SpecError([problem], str(spec.path or "spec"))
+    return Records(spec.source.path, spec.source.kind, spec.source.table)
 
 
 def rehearse(plan: Plan) -> Estimate:

@@ -10,12 +10,17 @@ from typing import Any
 import pytest
 from tests.safetab.world import REAL, TOY, config, needs_shared
 
-from tabulae.safetab.config import Config, read_config, read_draft
+from tabulae.safetab.config import Config, read_draft
 from tabulae.safetab.faults import Faults
 
 BUDGET = "privacy_budget_p_level_2_county"
 SHARE = "privacy_budget_p_stage_1_fraction"
 COUNTY = "(COUNTY, 2)"
+
+
+def read_config(path: Path, faults: Faults) -> Config | None:
+    draft = read_draft(path, faults)
+    return None if draft is None else draft.config
 
 
 def read(folder: Path, text: str | bytes) -> tuple[Config | None, Faults]:

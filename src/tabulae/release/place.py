@@ -103,6 +103,30 @@ def finished(out: Path, spec: Spec, *, resume: bool) -> Release | None:
     return release
 
 
+def void_lost(partial: Path, ledger: Ledger, digest: bytes, told: str = "") -> None:
+    """On resuming without stored measurements: where the run had charged, its noise is gone, and its charge is void.
+
+    Args:
+        partial: the folder of the run.
+        ledger, digest: where it was charged, and under which name.
+        told: what else remains of the charge, in words.
+
+    Raises:
+        ReleaseError: it had charged.
+    """
+    charges = ledger.find(digest)
+    unsettled = [charge for charge in charges if charge.state == "charged"]
+    voided = not (partial / PLAN).exists() and any(charge.state == "void" for charge in charges)
+    if unsettled or voided:
+        (partial / PLAN).unlink(missing_ok=True)  # first: beside a void charge it would be run anew
+        for charge in unsettled:
+            ledger.settle(charge.release_id, "void")
+        raise ReleaseError(
+            "the interrupted run had charged the ledger and lost its noise before it was stored; that charge is void "
+            f"and stays spent{told}. Run again without --resume to spend anew"
+        )
+
+
 def run_name(out: Path) -> bytes:
     """What tells this run from others of the same spec and records: where it publishes. Goes to a keyed hash only."""
     return os.fsencode(out.resolve())

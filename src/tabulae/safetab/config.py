@@ -79,12 +79,6 @@ def budget_key(region: str, level: str) -> str:
     return f"privacy_budget_p_level_{level}_{region.lower().replace('-', '_')}"
 
 
-def read_config(path: Path, faults: Faults) -> Config | None:
-    """Read config.json; None, and all its mistakes, where it has any."""
-    draft = read_draft(path, faults)
-    return None if draft is None else draft.config
-
-
 def read_draft(path: Path, faults: Faults) -> Draft | None:
     """Read config.json as far as it goes; None where it is no JSON object at all."""
     text = read_text(path, faults)
