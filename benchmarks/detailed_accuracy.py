@@ -40,7 +40,7 @@ from tabulae.adaptive.rehearsal import expected_rungs
 from tabulae.counts.group_counts import GroupChunk, GroupCounts
 from tabulae.estimation.two_stage import cell_estimates, total_estimates
 from tabulae.privacy import ZCDP, NoiseLaw
-from tabulae.safetab.config import Config, read_config
+from tabulae.safetab.config import Config, read_draft
 from tabulae.safetab.faults import Faults
 from tabulae.safetab.layout import group_map, ladder
 from tabulae.safetab.maps import read_maps
@@ -96,9 +96,11 @@ def configuration(folder: Path) -> tuple[Config, list[PopulationLevel]]:
     else:
         write_maps(folder)
     faults = Faults()
-    config, maps = read_config(folder / "config.json", faults), read_maps(folder, faults)
+    draft, maps = read_draft(folder / "config.json", faults), read_maps(folder, faults)
     faults.stop(str(folder))
-    assert config is not None
+    assert draft is not None
+    assert draft.config is not None
+    config = draft.config
     groups, tables = group_map(maps, config.max_race_codes), ladder()
     levels = [
         PopulationLevel(
