@@ -186,12 +186,12 @@ def query_ratios(h: Hierarchy, queries: Mapping[str, np.ndarray]) -> np.ndarray:
                 continue
             try:
                 roots = linalg.eigh(
-                    grams[parent], grams[child], eigvals_only=True, subset_by_index=[cells[0] - 1] * 2
-                )
+                    grams[parent], grams[child], eigvals_only=True
+                )  # all: repeated ones converge
             except linalg.LinAlgError:
                 raise InvalidArgument(
                     f"the queries of level {h.levels[child]!r} do not determine every cell: add the query group of all "
                     "cells, with a share"
                 ) from None
-            found[parent, child] = roots[0]
+            found[parent, child] = roots[-1]
     return found

@@ -1,0 +1,72 @@
+"""An estimate in a process of its own, killed with SIGKILL again and again, and resumed: the same whole numbers."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.topdown.descent_cases import random_case
+
+from tabulae.topdown.estimate import estimate_spine
+
+SCRIPT = """
+import os, signal, sys
+from pathlib import Path
+import numpy as np
+from tabulae.topdown import checkpoint, descent, estimate
+from tests.topdown.test_estimate_kill import case
+
+work, out, where, count = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3], int(sys.argv[4])
+
+def dying(call):
+    def counted(*given, **named):
+        global count
+        count -= 1
+        if count < 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return call(*given, **named)
+    return counted
+
+said = dying(lambda line: None) if where == "stage" else (lambda line: None)
+if where == "parent":
+    descent.Descent.divide = dying(descent.Descent.divide)
+if where == "sync":
+    checkpoint.os.fsync = dying(os.fsync)
+one = case()
+done = estimate.estimate_spine(one.plan, one.values(6), "bluedown", work=work, workers=2, say=said)
+np.save(out, done.vectors.flat)
+"""
+ROOT = Path(__file__).parents[2]
+
+
+def case():
+    return random_case(np.random.default_rng(6), 40, 4)
+
+
+def run(work: Path, out: Path, where: str, count: int) -> int:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OPENBLAS_NUM_THREADS": "1"}
+    command = [sys.executable, "-c", SCRIPT, str(work), str(out), where, str(count)]
+    return subprocess.run(command, env=environment, check=False, timeout=300).returncode
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="no SIGKILL on this system")
+def test_a_killed_estimate_goes_on_to_the_same_numbers(tmp_path):
+    """At a stage's beginning, while a mark is written, and twice in the middle of a depth, one after the other."""
+    one = case()
+    whole = estimate_spine(one.plan, one.values(6), "bluedown").vectors.flat
+    work, out = tmp_path / "work", tmp_path / "out.npy"
+    finished: list[set[str]] = []
+    for where, count in (("stage", 1), ("sync", 3), ("parent", 3), ("parent", 9)):
+        assert run(work, out, where, count) == -signal.SIGKILL
+        finished.append({path.name for path in work.glob("*.npz")})
+        assert not out.exists()
+    assert all(before <= after for before, after in pairwise(finished))
+    assert len(finished[-1]) > len(finished[0])
+    assert run(work, out, "nowhere", 0) == 0
+    assert (np.load(out) == whole).all()

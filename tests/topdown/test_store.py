@@ -1,0 +1,50 @@
+"""Vectors of nodes in memory and in files."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tests.topdown.two_pass_cases import random_plan
+
+from tabulae.errors import InvalidArgument
+from tabulae.topdown.store import NodeVectors
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_what_is_put_is_taken(seed, tmp_path):
+    rng = np.random.default_rng(seed)
+    plan = random_plan(rng)
+    stored = NodeVectors.zeros(plan, np.int64, tmp_path / "counts.npy")
+    n, every = plan.layout.algebra.cells, np.arange(plan.layout.size)
+    whole = np.zeros((plan.tree.size, every.size, n), np.int64)
+    for pattern, cells in enumerate(plan.dense_cells):
+        nodes = np.flatnonzero(plan.pattern == pattern)
+        x = rng.integers(0, 100, (nodes.size, cells.size, n))
+        stored.put(nodes, x)
+        whole[np.ix_(nodes, cells)] = x
+        assert (stored.take(nodes) == x).all()
+        assert stored.take(nodes[:0]).size == 0
+    nodes = rng.permutation(plan.tree.size)
+    some = np.sort(rng.permutation(every)[:2])
+    assert (stored.take_on(nodes, some) == whole[nodes][:, some]).all()
+    stored.flush()
+    opened = NodeVectors.open(plan, tmp_path / "counts.npy")
+    assert (opened.flat == stored.flat).all()
+    assert not opened.flat.flags.writeable
+    again = NodeVectors.zeros(plan, np.int64)
+    again.put_on(nodes, every, opened.take_on(nodes, every))
+    assert (again.flat == opened.flat).all()
+
+
+def test_taking_makes_a_copy():
+    plan = random_plan(np.random.default_rng(1))
+    stored = NodeVectors.zeros(plan)
+    stored.take(np.zeros(1, np.int64))[:] = 1
+    stored.take_on(np.zeros(1, np.int64), np.arange(plan.layout.size))[:] = 1
+    assert not stored.flat.any()
+
+
+def test_vectors_of_another_plan_are_refused():
+    plan = random_plan(np.random.default_rng(1))
+    with pytest.raises(InvalidArgument, match="this spine's nodes have"):
+        NodeVectors(plan, np.zeros(3))
