@@ -93,6 +93,14 @@ def run(
         from .detailed_app import run_detailed
 
         return run_detailed(made, out, resume=resume, say=say)
+    if made.geography is not None:
+        if plan_file is not None:
+            raise InvalidArgument(
+                "the plan of a spec with [geography] follows from the spec: run it without --plan"
+            )
+        from .spine_app import run_spine
+
+        return run_spine(made, out, resume=resume, say=say)
     with _workplace(out, resume=resume) as partial:
         if (release := _finished(out, made, resume=resume)) is not None:
             return release

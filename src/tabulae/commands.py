@@ -13,13 +13,13 @@ from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from . import app, commands_groups
+from . import app, commands_geography, commands_groups
 from .audit import Audit
 from .audit import audit as make_audit
 from .commands_output import emit, loss_words, number, open_console, print_reach, progress
 from .demo import write_demo
 from .errors import ReleaseError, Unsupported
-from .planning import DetailedPlan, Exactness, Plan, TableError
+from .planning import DetailedPlan, Exactness, GeographyPlan, Plan, TableError
 from .planning import plan as make_plan
 from .privacy import Ledger
 from .release import Release
@@ -60,8 +60,8 @@ def plan(spec_path: Path, save: Path | None, json: bool) -> None:
         spec = read_spec(spec_path)
         say("choosing the strategy")
         made = make_plan(spec)
-        if isinstance(made, DetailedPlan):
-            _plan_groups(made, save, json)
+        if not isinstance(made, Plan):
+            _plan_of_sections(made, save, json)
             return
         say("computing expected errors")
         rows = made.table_errors
@@ -107,14 +107,20 @@ def plan(spec_path: Path, save: Path | None, json: bool) -> None:
         )
 
 
-def _plan_groups(made: DetailedPlan, save: Path | None, json: bool) -> None:
-    """Print the plan of a spec with [detailed]."""
+def _plan_of_sections(made: DetailedPlan | GeographyPlan, save: Path | None, json: bool) -> None:
+    """Print the plan of a spec with [detailed] or [geography]."""
     if save is not None:
-        raise Unsupported(f"the plan of a spec with [detailed] follows from the spec: run it without {save}")
-    if json:
-        emit(commands_groups.plan_document(made))
+        section = "detailed" if isinstance(made, DetailedPlan) else "geography"
+        raise Unsupported(f"the plan of a spec with [{section}] follows from the spec: run it without {save}")
+    if isinstance(made, DetailedPlan):
+        if json:
+            emit(commands_groups.plan_document(made))
+        else:
+            commands_groups.print_plan(open_console(), made, loss_words(made.spec))
+    elif json:
+        emit(commands_geography.plan_document(made))
     else:
-        commands_groups.print_plan(open_console(), made, loss_words(made.spec))
+        commands_geography.print_plan(open_console(), made, loss_words(made.spec))
 
 
 def _print_exact(console: Console, exact: Exactness) -> None:
@@ -221,6 +227,8 @@ def run(spec: Path, out: Path, plan_file: Path | None, source: Path | None, resu
 def _summary(release: Release) -> dict[str, Any]:
     if release.spec.detailed is not None:
         return commands_groups.summary(release)
+    if release.spec.geography is not None:
+        return commands_geography.summary(release)
     about = release.about
     return {
         "release": str(release.path),
@@ -239,6 +247,9 @@ def _print_summary(release: Release) -> None:
     console = open_console()
     if release.spec.detailed is not None:
         commands_groups.print_summary(console, release, loss_words(release.spec))
+        return
+    if release.spec.geography is not None:
+        commands_geography.print_summary(console, release, loss_words(release.spec))
         return
     console.print(f"Published {release.path}", markup=False)
     console.print(f"Promise   {loss_words(release.spec)}", markup=False)
@@ -276,16 +287,18 @@ def check(path: Path, json: bool) -> None:
             )
         else:
             words = "every number follows from the measurements"
-            if Release.read(path).spec.invariants:
+            published = Release.read(path).spec
+            if published.invariants or published.geography:
                 words += ", and every sum that is exact holds exactly"
             typer.echo(f"{path}: every file is as published, and {words}")
         return
     spec = read_spec(path)
-    if spec.detailed is not None:
+    if spec.detailed is not None or spec.geography is not None:
+        told = commands_geography if spec.detailed is None else commands_groups
         if json:
-            emit(commands_groups.check_document(path, spec))
+            emit(told.check_document(path, spec))
         else:
-            typer.echo(f"{path}: no mistakes; {commands_groups.check_words(spec)}, {loss_words(spec)}")
+            typer.echo(f"{path}: no mistakes; {told.check_words(spec)}, {loss_words(spec)}")
         return
     tables, exact = len(spec.workload.tables), len(spec.invariants)
     if json:

@@ -7,25 +7,22 @@ are not needed; noise that was lost before it was stored makes its charge void, 
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
-import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
-from .adaptive import AdaptivePlan, GroupMeasurement, GroupMeasurements
 from .detailed_pipeline import tabulate_groups
 from .errors import LedgerError, ReleaseError
 from .pipeline import records_of, row_key
 from .planning import DetailedPlan, detailed_of, plan_detailed
 from .privacy import Ledger
 from .release import Release, seal
+from .release.charged import check_space, finish, opened, told
 from .release.folder import MEASUREMENT, REPORT, read_json, sync_folder, write_bytes, write_json
 from .release.group_measurements import GroupMeasurementWriter, most_bytes, plan_document
 from .release.place import (
     PLAN,
     disk,
-    disk_reason,
     finished,
     put_in_place,
     run_name,
@@ -74,7 +71,7 @@ def run_detailed(spec: Spec, out: Path, *, resume: bool, say: Say) -> Release:
         release_id = _stored(partial, ledger, digest) if resume else None
         if release_id is None:
             with disk(partial):
-                _check_space(partial, ready.adaptive)
+                check_space(partial, most_bytes(ready.adaptive))
                 write_json(partial / PLAN, document)
                 sync_folder(partial)
             release_id = _measured(ready, partial, ledger, digest, say)
@@ -125,77 +122,18 @@ def _measured(ready: DetailedPlan, partial: Path, ledger: Ledger, digest: bytes,
                 ready.adaptive,
                 unit=_unit_rule(spec, ledger),
             ) as counts,
-            _writer(partial, ready.adaptive) as writer,
+            opened(GroupMeasurementWriter(partial, ready.adaptive)) as writer,
         ):
             say("charging the ledger, counting groups and drawing noise")
             title = spec.title or "release"
             done = tabulate_groups(
-                counts, ready.adaptive, [_told(writer)], ledger=ledger, title=title, digest=digest
+                counts, ready.adaptive, [told(writer)], ledger=ledger, title=title, digest=digest
             )
-            _finish(writer, done, ledger)
+            finish(writer, done, ledger)
     except BaseException:
         (partial / PLAN).unlink(missing_ok=True)  # nothing was charged, or the charge is void
         raise
     return str(done.release_id)
-
-
-def _check_space(folder: Path, plan: AdaptivePlan) -> None:
-    """Refuse, before anything is charged, what may not fit: a disk that fills while noise is drawn costs the charge.
-
-    Raises:
-        ReleaseError: the disk has less free than the measurements may need.
-    """
-    needed, free = most_bytes(plan), shutil.disk_usage(folder).free
-    if free < needed:
-        raise ReleaseError(
-            f"the noisy counts of this release may take {_gigabytes(needed)} on disk, and where {folder} stands "
-            f"{_gigabytes(free)} are free: free some, or write the release on another disk. Nothing was charged"
-        )
-
-
-def _gigabytes(size: int) -> str:
-    return f"{size / 1e9:,.2f} GB" if size >= 1e8 else f"{size / 1e6:,.2f} MB"
-
-
-@contextlib.contextmanager
-def _writer(folder: Path, plan: AdaptivePlan) -> Iterator[GroupMeasurementWriter]:
-    """The writer with its files open; where they cannot be, nothing is charged."""
-    with contextlib.ExitStack() as stack:
-        try:
-            writer = stack.enter_context(GroupMeasurementWriter(folder, plan))
-        except OSError as error:
-            raise ReleaseError(
-                f"cannot write in {folder}: {disk_reason(error)}. Nothing was charged"
-            ) from None
-        yield writer
-
-
-def _finish(writer: GroupMeasurementWriter, done: GroupMeasurements, ledger: Ledger) -> None:
-    """Complete the measurement on disk; where that fails its charge is void, for the noise cannot be published."""
-    try:
-        writer.finish(done)
-    except BaseException as error:
-        if (writer.folder / MEASUREMENT).exists():  # it is complete: to be resumed
-            raise
-        ledger.settle(str(done.release_id), "void")
-        if isinstance(error, OSError):
-            raise ReleaseError(
-                f"cannot write in {writer.folder}: {disk_reason(error)}. Nothing was published; the charge "
-                f"{done.release_id} is void and stays spent"
-            ) from None
-        raise
-
-
-def _told(writer: GroupMeasurementWriter) -> Callable[[GroupMeasurement], None]:
-    """The writer, its trouble with the file system said plainly."""
-
-    def write(piece: GroupMeasurement) -> None:
-        try:
-            writer(piece)
-        except OSError as error:
-            raise ReleaseError(f"cannot write in {writer.folder}: {disk_reason(error)}") from None
-
-    return write
 
 
 def _unit_rule(spec: Spec, ledger: Ledger) -> UnitRule | None:

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from ._measure_groups import measure_groups
 from .adaptive import AdaptivePlan, GroupMeasurement, GroupMeasurements
 from .counts.group_counts import GroupCounts
-from .errors import LedgerError, ReleaseError, TabulaeError
 from .privacy import Ledger, Source
+from .release.lost import poured
 
 Sink = Callable[[GroupMeasurement], None]
 
@@ -46,26 +46,5 @@ def tabulate_groups(
         That of :func:`~tabulae._measure_groups.measure_groups`; the sinks do post-processing.
     """
     done = measure_groups(counts, plan, ledger=ledger, source=source, title=title, digest=digest)
-    try:
-        for piece in done:
-            for sink in sinks:
-                sink(piece)
-    except BaseException as error:
-        if ledger is not None and done.release_id is not None:
-            raise _lost(ledger, done.release_id, error) from None
-        raise
+    poured(done, done.release_id, sinks, ledger)
     return done
-
-
-def _lost(ledger: Ledger, release_id: str, error: BaseException) -> BaseException:
-    """The error to raise for noise that was paid for and is lost, once the charge is marked void."""
-    try:
-        ledger.settle(release_id, "void")
-    except (LedgerError, OSError):
-        mark = "could not be marked void in the ledger, but stays spent"
-    else:
-        mark = "is void and stays spent"
-    if isinstance(error, TabulaeError | OSError):
-        told = str(error) if isinstance(error, TabulaeError) else (error.strerror or str(error))
-        return ReleaseError(f"{told}. Nothing was published; the charge {release_id} {mark}")
-    return error

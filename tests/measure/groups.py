@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
+from typing import ClassVar
 
 import numpy as np
 
@@ -93,7 +94,7 @@ class Records(GroupCounts):
 class Quiet:
     """Randomness that gives the middle of every symmetric law: no noise at all, for laws that are kept as tables."""
 
-    secure = False
+    secure: ClassVar[bool] = False
 
     def u64(self, n: int) -> np.ndarray:
         return np.full(n, 1 << 63, np.uint64)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from tests.spec.states import State, write_state
 
 from tabulae.errors import Problem, SpecError
 from tabulae.spec import Spec
@@ -82,3 +83,8 @@ def desk(tmp_path: Path) -> Desk:
     desk.file("codes/race.csv", RACE)
     desk.file("codes/major.csv", MAJOR)
     return desk
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> State:
+    return write_state(tmp_path)

@@ -182,7 +182,7 @@ MISTAKES = {
         2,
         ["attributes = []", 'level = "state"', REASON],
         "invariant[0].level",
-        "not supported by this version",
+        "there is no [geography]",
     ),
     "unknown key": (
         2,
@@ -263,8 +263,7 @@ def test_the_lines_of_several_mistakes(desk) -> None:
             "so remove it"
         ),
         (
-            f"  invariant[0].level (line {start + 3}): is of a geography, which is not supported by this version of "
-            "tabulae: remove it"
+            f"  invariant[0].level (line {start + 3}): is of a geography, and there is no [geography]: remove it"
         ),
     ]
 

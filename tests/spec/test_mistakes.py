@@ -9,8 +9,7 @@ import pytest
 
 from tabulae.errors import SpecError
 from tabulae.spec import Spec, read_spec
-from tabulae.spec.promise import LATER_ESTIMATORS, LATER_METHODS, METHODS
-from tabulae.spec.sections import LATER_SECTIONS
+from tabulae.spec.promise import LATER_METHODS, METHODS
 
 FIVE = """\
 title = "Five mistakes"
@@ -304,21 +303,10 @@ def test_a_budget_that_promises_nothing(desk, value: str, definition: str) -> No
     assert (problem.path, problem.line) == ("privacy.budget", 18)
 
 
-@pytest.mark.parametrize("section", LATER_SECTIONS)
-def test_sections_of_later_versions_are_refused(desk, section: str) -> None:
-    array = section in ("invariant", "bound", "structural_zero")
-    header = f"[[{section}]]" if array else f"[{section}]"
-    [problem] = desk.problems(f"{desk.good}\n{header}\nanything = 1\n")
-    assert problem.path == section
+@pytest.mark.parametrize("name", LATER_METHODS)
+def test_names_of_later_versions_are_refused(desk, name: str) -> None:
+    [problem] = desk.problems(f'{desk.good}\n[method]\nselect = "{name}"\n')
     assert "not supported by this version" in problem.message
-    assert problem.line == desk.good.count("\n") + 2
-
-
-@pytest.mark.parametrize(("key", "names"), [("select", LATER_METHODS), ("estimate", LATER_ESTIMATORS)])
-def test_names_of_later_versions_are_refused(desk, key: str, names: tuple[str, ...]) -> None:
-    for name in names:
-        [problem] = desk.problems(f'{desk.good}\n[method]\n{key} = "{name}"\n')
-        assert "not supported by this version" in problem.message
 
 
 @pytest.mark.parametrize("name", METHODS)

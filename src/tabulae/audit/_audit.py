@@ -83,6 +83,11 @@ def audit(
                 "an audit replays releases of [[table]]s, and this spec has [detailed]: `tabulae plan` shows the "
                 "proven stability of each of its levels, with a record that attains it, and the noise that follows"
             )
+        if spec.geography is not None:
+            raise Unsupported(
+                "an audit replays releases of tables that are not by area, and this spec has [geography]: "
+                "`tabulae plan` shows the shares and the noise of each of its levels"
+            )
     made = spec if isinstance(spec, Plan) else plan_tables(spec)
     strategy, promise = made.strategy, made.spec
     strategy.laws(promise.loss, promise.neighbours, promise.rows_per_unit)  # refuses what cannot be promised

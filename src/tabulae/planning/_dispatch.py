@@ -1,4 +1,4 @@
-"""One entry for both kinds of spec: of tables, and of groups."""
+"""One entry for all kinds of spec: of tables, of groups, and of areas."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from os import PathLike
 
 from ..spec import Spec, read_spec
 from ._detailed import DetailedPlan, plan_detailed
+from ._geography import GeographyPlan, plan_geography
 from ._plan import Plan, plan_tables
 
 
-def plan(spec: Spec | str | PathLike[str]) -> Plan | DetailedPlan:
+def plan(spec: Spec | str | PathLike[str]) -> Plan | DetailedPlan | GeographyPlan:
     """Plan a release and say how wrong its counts will be; no data is opened.
 
     Arguments:
@@ -17,7 +18,8 @@ def plan(spec: Spec | str | PathLike[str]) -> Plan | DetailedPlan:
 
     Returns:
         For a spec of tables a :class:`Plan`, with the strategy chosen; for one with ``[detailed]`` a
-        :class:`DetailedPlan`, with a budget for each level.
+        :class:`DetailedPlan`, with a budget for each level; for one with ``[geography]`` a :class:`GeographyPlan`, with
+        the errors of each kind of area.
 
     Raises:
         SpecError: the document has mistakes; all are listed. Also where its invariants determine every table, or leave
@@ -34,4 +36,6 @@ def plan(spec: Spec | str | PathLike[str]) -> Plan | DetailedPlan:
       document: cannot be read: No such file or directory
     """
     spec = spec if isinstance(spec, Spec) else read_spec(spec)
+    if spec.geography is not None:
+        return plan_geography(spec)
     return plan_tables(spec) if spec.detailed is None else plan_detailed(spec)

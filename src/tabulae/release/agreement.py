@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.csv
 
+from ..geography.disclosure import disclosure_of
 from ..privacy.chain import link
 from ..privacy.history import read_loss
 from ..spec import Spec
@@ -29,12 +30,20 @@ def ledger_faults(entries: Sequence[Mapping[str, Any]], spec: Spec) -> Iterator[
     if losses != [spec.loss]:
         yield f"{f.LEDGER}: what was charged is not the budget of {f.SPEC}"
     told = [(e["table"], e["reason"], canonical(e["rows"])) for e in entries if e["kind"] == "disclosure"]
-    stated = [
-        (given.table.name, given.reason, canonical(describe(given.table, spec.domain)))
-        for given in spec.invariants
-    ]
-    if told != stated:
+    if told != _stated(spec):
         yield f"{f.LEDGER}: what was disclosed as exact is not what {f.SPEC} makes exact"
+
+
+def _stated(spec: Spec) -> list[tuple[str, str, Any]]:
+    """Name, reason and row space of what a spec makes exact."""
+    if spec.geography is None:
+        return [
+            (given.table.name, given.reason, canonical(describe(given.table, spec.domain)))
+            for given in spec.invariants
+        ]
+    plan, limits = spec.geography.plan(), spec.geography.constraints
+    stated = [disclosure_of(plan, each) for each in (() if limits is None else limits.exact)]
+    return [(each.table, each.reason, canonical(each.rows)) for each in stated]
 
 
 def csv_faults(folder: Path, name: str, stored: pa.Table) -> Iterator[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
@@ -17,6 +16,7 @@ from ..errors import ReleaseError
 from ..privacy import NoiseLaw
 from . import folder as f
 from .rows import Rows, close_all
+from .table_files import sync_file
 
 FOLDER = "measurements"
 _PLACE_BYTES, _CELL_BYTES, _FILE_BYTES = 48, 10, 1 << 16
@@ -142,12 +142,6 @@ def most_bytes(plan: AdaptivePlan) -> int:
         total += _PLACE_BYTES * places + _CELL_BYTES * tabulated * cells
         total += _FILE_BYTES * (1 + len(level.ladder.rungs))
     return total
-
-
-def sync_file(path: Path) -> None:
-    """See a file onto the disk."""
-    with path.open("rb") as file:
-        os.fsync(file.fileno())
 
 
 def plan_document(plan: AdaptivePlan) -> dict[str, Any]:

@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 from ..adaptive import AdaptivePlan, GroupMeasurement
 from ..errors import NotEstimable, ReleaseError, SpecError, Unsupported
 from ..estimation import Estimate, estimate
+from ..geography.spine_plan import SpinePieceValues, SpinePlan
 from ..measurement import Measurement
 from ..privacy import (
     ZCDP,
@@ -34,6 +35,7 @@ from ..tables import Domain, Invariants, Table, Workload, table_from_sql
 from . import folder as f
 from .agreement import csv_faults, ledger_faults
 from .group_measurements import read_group_measurements
+from .spine_measurements import read_spine_measurements
 from .sums import meets
 from .tables import EXACT, PublishedTable, publish, publish_exact
 from .verify_groups import group_faults
@@ -145,12 +147,35 @@ class Release:
         return read_group_measurements(self.path, self.groups)
 
     @cached_property
+    def geography(self) -> SpinePlan:
+        """What was measured of each area, with which noise.
+
+        Raises:
+            Unsupported: the release is of no areas.
+        """
+        if self.spec.geography is None:
+            raise Unsupported(f"{self.path} is of no areas: its spec has no [geography]")
+        return self.spec.geography.plan()
+
+    def area_measurements(self) -> Iterator[SpinePieceValues]:
+        """The noisy counts of areas as they were drawn, piece by piece, from the root's level down.
+
+        Raises:
+            Unsupported: the release is of no areas.
+            ReleaseError: the files are not those of the spec, or contradict themselves.
+        """
+        return read_spine_measurements(self.path, self.geography)
+
+    @cached_property
     def measurements(self) -> tuple[Measurement, ...]:
         """The noisy measurements, with their strategy and laws, as they were drawn.
 
         Raises:
-            Unsupported: the release is of groups, whose counts are read with ``group_measurements``.
+            Unsupported: the release is of groups or areas, whose counts are read with ``group_measurements`` or
+                ``area_measurements``.
         """
+        if self.spec.geography is not None:
+            raise Unsupported(f"{self.path} counts areas: read its noisy counts with area_measurements()")
         if self.spec.detailed is not None:
             raise Unsupported(
                 f"{self.path} tabulates groups: read its noisy counts with group_measurements()"
@@ -179,8 +204,13 @@ class Release:
         Raises:
             InvalidArgument: the statement cannot be expressed; the clause is shown.
             NotEstimable: the measurements cannot answer it; the attributes not measured together are named.
-            Unsupported: the release is of groups, each of which has the table that it could afford.
+            Unsupported: the release is of groups, each of which has the table that it could afford, or of areas.
         """
+        if self.spec.geography is not None:
+            raise Unsupported(
+                f"{self.path} publishes its counts by area, and answers no others: read {self.path}/tables/, or in "
+                "Python tabulae.Release.read(...).tables"
+            )
         if self.spec.detailed is not None:
             raise Unsupported(
                 f"{self.path} tabulates groups, each in the table that it could afford, and answers no other counts: "
@@ -229,6 +259,10 @@ class Release:
         if self.spec.detailed is not None:
             faults = list(ledger_faults(self.ledger, self.spec))
             return faults + list(group_faults(self.path, self.spec.detailed, self.groups, self.level))
+        if self.spec.geography is not None:
+            from .verify_spine import spine_faults
+
+            return [*ledger_faults(self.ledger, self.spec), *spine_faults(self.path, self.spec, self.level)]
         measurement, exact = self.measurements[0], self.estimate.exact
         if exact is not None and (faults := _contradictions(exact, measurement.exact)):
             return faults

@@ -60,6 +60,25 @@ class Rows:
             raise ReleaseError(f"{self.path} cannot be read: {error}") from None
 
 
+def open_parquet(path: Path, schema: pa.Schema) -> pq.ParquetFile:
+    """A Parquet file with exactly these columns, words by dictionary where the schema has them so.
+
+    Raises:
+        ReleaseError: it is missing, cannot be read, or has other columns.
+    """
+    words = [field.name for field in schema if pa.types.is_dictionary(field.type)]
+    try:
+        file = pq.ParquetFile(path, read_dictionary=words)
+    except FileNotFoundError:
+        raise ReleaseError(f"{path} is missing") from None
+    except (OSError, pa.ArrowException) as error:
+        raise ReleaseError(f"{path} cannot be read: {error}") from None
+    if not file.schema_arrow.equals(schema):
+        file.close()
+        raise ReleaseError(f"{path} does not have the columns {', '.join(schema.names)} as they are written")
+    return file
+
+
 def close_all(writers: Iterable[pq.ParquetWriter | pyarrow.csv.CSVWriter], *, failed: bool) -> None:
     """Close every file; what goes wrong is raised, unless something failed before and is on its way to be told.
 

@@ -5,63 +5,18 @@ from __future__ import annotations
 from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import pyarrow as pa
-import pyarrow.csv
-import pyarrow.parquet as pq
 
 from .._version import VERSION
 from ..adaptive import AdaptivePlan
 from ..spec import Detailed, Spec
 from . import folder as f
-from .group_measurements import read_group_measurements, sync_file
+from .group_measurements import read_group_measurements
 from .group_tables import TOTALS, group_tables
-from .rows import close_all
+from .table_files import TableWriter
 from .write import code_lists, slug
-
-
-class _TableWriter:
-    """Tables as Parquet and as CSV, a piece at a time; each exists, be it without a row."""
-
-    def __init__(self, folder: Path, schemas: dict[str, pa.Schema]) -> None:
-        self.folder = folder
-        self.schemas = schemas
-        self.rows = Counter(dict.fromkeys(schemas, 0))
-        self._open: dict[str, tuple[pq.ParquetWriter, pyarrow.csv.CSVWriter]] = {}
-
-    def __enter__(self) -> Self:
-        self.folder.mkdir(parents=True, exist_ok=True)
-        for name, schema in self.schemas.items():
-            parquet = pq.ParquetWriter(self.folder / f"{name}.parquet", schema, compression="zstd")
-            self._open[name] = parquet, pyarrow.csv.CSVWriter(self.folder / f"{name}.csv", plain(schema))
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        close_all((writer for pair in self._open.values() for writer in pair), failed=kind is not None)
-        for name in self._open if kind is None else ():
-            for ending in ("parquet", "csv"):
-                sync_file(self.folder / f"{name}.{ending}")
-
-    def write(self, name: str, rows: pa.Table) -> None:
-        """Append rows to a table."""
-        parquet, csv = self._open[name]
-        parquet.write_table(rows)
-        csv.write_table(rows.cast(plain(rows.schema)))
-        self.rows[name] += rows.num_rows
-
-
-def plain(schema: pa.Schema) -> pa.Schema:
-    """The schema with words as plain strings."""
-    return pa.schema(
-        [
-            pa.field(field.name, pa.string() if pa.types.is_dictionary(field.type) else field.type)
-            for field in schema
-        ]
-    )
 
 
 def table_schemas(detailed: Detailed) -> dict[str, pa.Schema]:
@@ -93,7 +48,7 @@ def write_groups(
         f.write_bytes(folder / name, content)
     chosen: list[Counter[str]] = [Counter() for _ in plan.levels]
     suppressed: Counter[int] = Counter()
-    with _TableWriter(folder / "tables", table_schemas(spec.detailed)) as tables:
+    with TableWriter(folder / "tables", table_schemas(spec.detailed)) as tables:
         for piece in read_group_measurements(folder, plan):
             made = group_tables(plan.levels[piece.level], piece, spec.detailed.suppress, level)
             chosen[piece.level].update(made.chosen)

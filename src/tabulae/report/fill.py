@@ -6,7 +6,6 @@ import tomllib
 from collections.abc import Iterator
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +15,7 @@ from tabulae.planning import described
 from tabulae.privacy import NoiseLaw
 from tabulae.release import Release
 from tabulae.report.groups import groups_report
+from tabulae.report.ledger_lines import ledger_lines
 from tabulae.report.pictures import picture_of
 from tabulae.report.render import render_report
 from tabulae.report.view import (
@@ -25,7 +25,6 @@ from tabulae.report.view import (
     EpsilonStatement,
     ExactView,
     ExpectedError,
-    LedgerLine,
     MatrixPicture,
     Promise,
     ReleaseView,
@@ -83,16 +82,19 @@ def report_of(release: Release) -> str:
     """
     if release.spec.detailed is not None:
         return groups_report(release)
+    if release.spec.geography is not None:
+        from tabulae.report.geography import geography_report
+
+        return geography_report(release)
     return render_report(view_of(release))
 
 
 def view_of(release: Release) -> ReleaseView:
     """What the report of a release shows."""
-    entries = [e for e in release.ledger if e["kind"] == "charge"]
     return ReleaseView(
         title=release.spec.title or "Release",
         promise=_promise(release),
-        ledger=tuple(_line(entry) for entry in entries),
+        ledger=ledger_lines(release.ledger),
         tables=tuple(_table(release, table) for table in release.spec.workload.tables),
         strategy=_strategy(release),
         release_id=str(release.about["release_id"]),
@@ -143,11 +145,6 @@ def _consequences(release: Release) -> Consequences | None:
         tuple(told["unprotected"]),
         tuple(told["warnings"]),
     )
-
-
-def _line(entry: dict[str, Any]) -> LedgerLine:
-    amounts = {k: v for k, v in entry["loss"].items() if k != "delta"}
-    return LedgerLine(entry["time"], entry["title"], Fraction(next(iter(amounts.values()))), entry["hash"])
 
 
 def _table(release: Release, table: Table) -> TableView:

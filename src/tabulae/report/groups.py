@@ -17,6 +17,7 @@ from tabulae.release import Release
 from tabulae.release.group_tables import TOTALS
 from tabulae.release.rows import Rows
 from tabulae.report.detection import detection_bound
+from tabulae.report.ledger_lines import ledger_lines
 from tabulae.report.render import FALSE_ALARMS, environment
 from tabulae.report.rows import Row, printed_rows
 from tabulae.report.view import (
@@ -142,7 +143,7 @@ def groups_view(release: Release) -> GroupsView:
         promise=promise,
         how=how,
         epsilon=statement,
-        ledger=tuple(_line(entry) for entry in release.ledger if entry["kind"] == "charge"),
+        ledger=ledger_lines(release.ledger),
         levels=tuple(_level(level, told[i], release.level) for i, level in enumerate(plan.levels)),
         tables=tuple(name for name in tables if any(name in entry["groups_by_table"] for entry in told)),
         stage_one=plan.levels[0].stage_one,
@@ -163,11 +164,6 @@ def _statement(release: Release) -> tuple[EpsilonStatement | None, str | None]:
         return None, None
     epsilon, how = epsilon_of(release.groups, delta)
     return EpsilonStatement(float(delta), epsilon), how
-
-
-def _line(entry: Mapping[str, dict]) -> LedgerLine:
-    amount = next(value for key, value in entry["loss"].items() if key != "delta")
-    return LedgerLine(str(entry["time"]), str(entry["title"]), Fraction(amount), str(entry["hash"]))
 
 
 def _level(level: PopulationLevel, told: Mapping[str, dict], at: float) -> LevelView:

@@ -17,6 +17,8 @@ from ..tables import Domain, Workload
 from . import published
 from .detailed import Detailed, loss_of
 from .detailed_read import read_detailed
+from .geography import Geography
+from .geography_read import read_geography
 from .lines import KeyLines
 from .problems import Problems
 from .promise import Method, read_method, read_promise
@@ -50,7 +52,8 @@ class Spec:
         source: where the records are.
         domain: the public domain, with its recodes.
         detailed: the groups to tabulate instead of tables, or None.
-        invariants: the counts to publish exactly, each with its reason.
+        geography: the areas to count in, with the tables that are published for them, or None.
+        invariants: the counts to publish exactly, each with its reason; those of areas are in ``geography``.
         columns: attribute -> the column that it is read from and its policies.
         loss: the privacy loss that the release may cost, exact.
         delta: for statements of (epsilon, delta); None where the spec gives none.
@@ -88,6 +91,7 @@ class Spec:
     source: Source
     domain: Domain
     detailed: Detailed | None
+    geography: Geography | None
     invariants: tuple[Invariant, ...]
     columns: Mapping[str, ColumnRule]
     loss: PrivacyLoss
@@ -112,8 +116,11 @@ class Spec:
         """The tables to publish, with their weights.
 
         Raises:
-            Unsupported: the spec tabulates groups, and publishes no table that is fixed beforehand.
+            Unsupported: the spec tabulates groups, and publishes no table that is fixed beforehand; or its tables are
+                of areas.
         """
+        if self.geography is not None:
+            raise Unsupported("this spec has [geography]: its tables are of areas, and no single workload")
         if self._workload is None:
             raise Unsupported("this spec has [detailed], which tabulates groups: it has no [[table]]")
         return self._workload
@@ -140,21 +147,25 @@ class Spec:
         schema = read_schema(document, base, problems)
         promise = read_promise(document, base, problems)
         method = read_method(document, problems)
-        counted = None if document.is_detailed else read_workload(document, schema, base, problems)
-        grouped = read_detailed(document, schema, base, problems) if document.is_detailed else None
+        counted = grouped = placed = None
+        if document.is_detailed:
+            grouped = read_detailed(document, schema, base, problems)
+        elif document.is_geography:
+            placed = read_geography(document, schema, promise, method, base, problems)
+        else:
+            counted = read_workload(document, schema, base, problems)
         loss = promise and (loss_of(grouped.detailed, promise.loss, problems) if grouped else promise.loss)
         problems.raise_any(name)
         section, release = document.source, document.release
-        if not (
-            section and release and schema.domain and promise and loss and method and (counted or grouped)
-        ):
+        read = counted or grouped or placed
+        if not (section and release and schema.domain and promise and loss and method and read):
             raise AssertionError("a part of the document could not be read and recorded no reason")
-        read = counted or grouped
         return cls(
             title=document.title,
             source=_source(section, base),
             domain=schema.domain,
             detailed=grouped and grouped.detailed,
+            geography=placed and placed.geography,
             invariants=counted.invariants if counted else (),
             columns=schema.columns,
             loss=loss,
@@ -170,9 +181,9 @@ class Spec:
             max_rows=release.max_rows,
             text=text,
             path=None,
-            files={**schema.files, **(read.files if read else {})},
+            files={**schema.files, **read.files},
             _workload=counted and counted.workload,
-            _record=published.record_of(document, method, next(iter(grouped.files)) if grouped else None),
+            _record=published.record_of(document, method, () if counted else read.files),
         )
 
     def with_budget(self, loss: PrivacyLoss) -> Spec:
@@ -228,6 +239,8 @@ class Spec:
     def __repr__(self) -> str:
         if self.detailed is not None:
             return f"Spec({self.title!r}, {len(self.detailed.levels)} levels of groups, {self.loss!r})"
+        if self.geography is not None:
+            return f"Spec({self.title!r}, {len(self.geography.tables)} tables of areas, {self.loss!r})"
         return f"Spec({self.title!r}, {len(self.workload.tables)} tables, {self.loss!r})"
 
 
@@ -246,6 +259,17 @@ def read_spec(path: str | PathLike[str]) -> Spec:
         line = error.object.count(b"\n", 0, error.start) + 1
         raise SpecError([Problem("document", "is not text in UTF-8: save it so", line)], str(path)) from error
     return replace(Spec.from_text(text, path.parent, str(path)), path=path)
+
+
+def geography_of(spec: Spec) -> Geography:
+    """What a spec has under ``[geography]``.
+
+    Raises:
+        Unsupported: it has none.
+    """
+    if spec.geography is None:
+        raise Unsupported("this spec has no [geography]: it publishes no areas")
+    return spec.geography
 
 
 def _source(section: SourceSection, base: Path) -> Source:

@@ -16,12 +16,12 @@ from typing import get_args
 from ..errors import Unsupported
 from ..tables import Attribute
 from ..tables.groups import Family, Group, GroupMap, Kind
+from .file_mistakes import FileMistakes
 from .lines import KeyPath
 from .problems import Problems, listed, nearest, shown
 
 REQUIRED = ("value", "group", "level", "kind")
 OPTIONAL = ("family", "label", "total_only", "regions")
-_TOLD = 5
 _TRUTH = {"": False, "false": False, "0": False, "true": True, "1": True}
 
 
@@ -100,27 +100,7 @@ def _parquet(content: bytes) -> tuple[tuple[str, ...], list[tuple[int, dict[str,
     ]
 
 
-@dataclass
-class _Mistakes:
-    """Mistakes of one file, told up to the number worth reading."""
-
-    name: str
-    unit: str
-    path: KeyPath
-    problems: Problems
-    told: int = 0
-
-    def tell(self, line: int | None, message: str) -> None:
-        """Record one mistake, at its line."""
-        self.told += 1
-        place = self.name if line is None else f"{self.name}, {self.unit} {line}"
-        if self.told <= _TOLD:
-            self.problems.add(self.path, f"{place}: {message}")
-        elif self.told == _TOLD + 1:
-            self.problems.add(self.path, f"{self.name}: further mistakes are not listed")
-
-
-class _Reader(_Mistakes):
+class _Reader(FileMistakes):
     """Rows of the file to groups and their members."""
 
     def __init__(

@@ -26,8 +26,11 @@ LATER_METHODS = (
 ESTIMATORS = ("least-squares", "non-negative", "pgm")
 """The names that ``method.estimate`` accepts."""
 
-LATER_ESTIMATORS = ("gls", "topdown", "bluedown")
-"""Names that the document has for ``method.estimate`` and this version cannot honour."""
+AREA_ESTIMATORS = ("bluedown", "topdown", "gls")
+"""The names that ``method.estimate`` accepts with ``[geography]``, the default first."""
+
+NOT_OF_AREAS = ("select", "objective", "time_limit", "seed")
+"""Keys of ``[method]`` that choose queries: with ``[geography]`` these are written in the document."""
 
 _NOISE: dict[str, tuple[Literal["gaussian", "laplace"], ...]] = {
     "pure": ("laplace",),
@@ -85,6 +88,8 @@ def read_promise(document: Document, base: Path, problems: Problems) -> Promise 
         _missing("ledger", 'what the budget is charged to: ledger = "ledger.db"', problems)
     if document.is_detailed:
         _check_detailed(document, section, problems)
+    elif document.is_geography:
+        _check_geography(section, problems)
     elif section.definition == "approx" and section.delta is None:
         _missing("delta", 'approx promises epsilon and delta: delta = "1e-10"', problems)
     if section.definition == "pure" and section.delta is not None and not document.is_detailed:
@@ -100,7 +105,7 @@ def read_promise(document: Document, base: Path, problems: Problems) -> Promise 
     open_budget = section.budget == TARGETS
     if (
         open_budget
-        and not document.is_detailed
+        and not (document.is_detailed or document.is_geography)
         and not any(entry and entry.target for entry in document.tables)
     ):
         remedy = "give a table target = { margin = 50, confidence = 0.95 }, or write the budget"
@@ -115,6 +120,24 @@ def _check_detailed(document: Document, section: PrivacySection, problems: Probl
         problems.add(("privacy", "definition"), told)
     if section.budget == TARGETS and not any(entry and entry.budget is None for entry in document.levels):
         told = "is to be found from targets, and every level has its budget: write the most that they may cost together"
+        problems.add(("privacy", "budget"), told)
+
+
+def _check_geography(section: PrivacySection, problems: Problems) -> None:
+    """What ``[geography]`` asks of the promise."""
+    if section.definition == "approx":
+        told = 'areas are measured under "pure" or "zcdp": write "zcdp", which states epsilon at a delta, too'
+        problems.add(("privacy", "definition"), told)
+    if section.neighbours == WITHIN:
+        told = (
+            'is "add-remove" or "replace" with [geography], which say nothing less: what units several releases of '
+            "exact counts by area leave unprotected is not worked out"
+        )
+        problems.add(("privacy", "neighbours"), told)
+    if section.budget == TARGETS:
+        told = (
+            "is not found from targets with [geography]: write it, and read in `tabulae plan` what it gives"
+        )
         problems.add(("privacy", "budget"), told)
 
 
@@ -157,26 +180,60 @@ def read_method(document: Document, problems: Problems) -> Method | None:
     section, privacy = document.method, document.privacy
     if section is None:
         return None
+    if document.is_geography:
+        return _area_method(document, section, problems)
     _accept(section, "select", METHODS, LATER_METHODS, problems)
-    _accept(section, "estimate", ESTIMATORS, LATER_ESTIMATORS, problems)
+    if section.estimate in AREA_ESTIMATORS:
+        told = f"{shown(section.estimate)} is for areas, and there is no [geography]: known here: {listed(ESTIMATORS)}"
+        problems.add(("method", "estimate"), told)
+    else:
+        _accept(section, "estimate", ESTIMATORS, (), problems)
     if section.estimate == "pgm" and document.invariants:
         remedy = 'write estimate = "least-squares" or "non-negative", or remove the invariants'
         problems.add(("method", "estimate"), f'"pgm" cannot keep counts exact: {remedy}')
     if privacy is None or privacy.definition is None:
         return None
-    fitting = _NOISE[privacy.definition]
+    noise = _fitting_noise(section, privacy.definition, problems)
+    if section.objective and any(entry and entry.target for entry in document.tables):
+        problems.add(("method", "objective"), "tables have targets, and these are the objective: remove it")
+    objective = section.objective or "total"
+    return Method(section.select, noise, section.estimate, section.time_limit, section.seed, objective)
+
+
+def _area_method(document: Document, section: MethodSection, problems: Problems) -> Method | None:
+    """The method of a document with ``[geography]``."""
+    for key in NOT_OF_AREAS:
+        if key in section.model_fields_set:
+            problems.add(("method", key), "chooses queries, and with [geography] they are written: remove it")
+    estimate = section.estimate if "estimate" in section.model_fields_set else AREA_ESTIMATORS[0]
+    if estimate not in AREA_ESTIMATORS:
+        told = f"{shown(estimate)} is no method for areas; {nearest(estimate, AREA_ESTIMATORS)}"
+        problems.add(("method", "estimate"), told)
+    if estimate == "gls" and document.release and document.release.microdata:
+        told = (
+            'are rows of whole people, and "gls" gives fractions: write estimate = "bluedown", or remove it'
+        )
+        problems.add(("release", "microdata"), told)
+    if document.privacy is None or document.privacy.definition in (None, "approx"):
+        return None
+    noise = _fitting_noise(section, document.privacy.definition, problems)
+    return Method(noise=noise, estimate=estimate)
+
+
+def _fitting_noise(
+    section: MethodSection, definition: str, problems: Problems
+) -> Literal["gaussian", "laplace"]:
+    """The kind of noise, taken from the definition where it is not written."""
+    fitting = _NOISE[definition]
     noise = section.noise or fitting[0]
     if noise not in fitting:
         other = "approx" if noise == "gaussian" else "pure"
         problems.add(
             ("method", "noise"),
-            f"{shown(noise)} noise does not keep the promise of definition = {shown(privacy.definition)}: "
+            f"{shown(noise)} noise does not keep the promise of definition = {shown(definition)}: "
             f'write noise = {listed(fitting)} or remove it, or write definition = "{other}"',
         )
-    if section.objective and any(entry and entry.target for entry in document.tables):
-        problems.add(("method", "objective"), "tables have targets, and these are the objective: remove it")
-    objective = section.objective or "total"
-    return Method(section.select, noise, section.estimate, section.time_limit, section.seed, objective)
+    return noise
 
 
 def _accept(

@@ -8,7 +8,7 @@ are published under fixed names beside it.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import tomli_w
@@ -20,12 +20,14 @@ from .shape import AttributeEntry, CountedEntry, InvariantEntry, Kind, RecodeEnt
 CODES = "codes/{attribute}.csv"
 MAPS = "maps/{recode}.csv"
 MATRICES = "queries/{table}/{attribute}.npy"
+SPINE = "geography/spine.{ending}"
+BOUND = "geography/bound{at}.{ending}"
 
 Record = Mapping[str, Any]
 """What a document promises and counts, as TOML would be parsed; ``[source]`` lacks the kind."""
 
 
-def record_of(document: Document, method: Method, groups: str | None = None) -> Record:
+def record_of(document: Document, method: Method, files: Iterable[str] = ()) -> Record:
     """What is to be published of a document.
 
     ``[source]`` is reduced to its unit and the bound on its rows, with the column that it goes by: a public
@@ -35,12 +37,13 @@ def record_of(document: Document, method: Method, groups: str | None = None) -> 
     Args:
         document: the sections, all of them read without a mistake.
         method: the method, its noise resolved.
-        groups: the published name of the file of groups, where the document tabulates groups.
+        files: the published names of the files of ``[detailed]`` or ``[geography]``, in the order of the document.
     """
     source, privacy, release = document.source, document.privacy, document.release
     assert source is not None
     assert privacy is not None
     assert release is not None
+    names = iter(files)
     record: dict[str, Any] = {
         "title": document.title,
         "source": source.model_dump(include={"unit", "unit_id", "rows_per_unit"}, exclude_none=True),
@@ -48,11 +51,18 @@ def record_of(document: Document, method: Method, groups: str | None = None) -> 
         | {name: _attribute(name, entry) for name, entry in document.attributes.items() if entry},
         "recodes": {name: _recode(name, entry) for name, entry in document.recodes.items() if entry},
         "privacy": privacy.model_dump(exclude={"ledger"}, exclude_none=True),
-        "table": [_table(entry) for entry in document.tables if entry],
-        "invariant": [_invariant(entry) for entry in document.invariants if entry],
-        "detailed": _detailed(document, groups),
+        "table": [_table(document, entry) for entry in document.tables if entry],
+        "invariant": [_invariant(document, entry) for entry in document.invariants if entry],
+        "detailed": _detailed(document, names),
+        "geography": _geography(document, names),
+        "bound": [
+            entry.model_dump() | {"file": name}
+            for entry, name in zip(document.bounds, names, strict=False)
+            if entry
+        ],
+        "structural_zero": [entry.model_dump() for entry in document.zeros if entry],
         "method": {} if document.is_detailed else _method(document, method),
-        "release": release.model_dump(),
+        "release": release.model_dump(exclude=set() if document.is_geography else {"microdata"}),
     }
     return {key: value for key, value in record.items() if value}
 
@@ -81,6 +91,8 @@ def digest(record: Record, files: Mapping[str, bytes]) -> str:
 
 
 def _method(document: Document, method: Method) -> dict[str, Any]:
+    if document.is_geography:
+        return {"noise": method.noise, "estimate": method.estimate}
     return {
         "select": method.select,
         "noise": method.noise,
@@ -91,12 +103,19 @@ def _method(document: Document, method: Method) -> dict[str, Any]:
     }
 
 
-def _detailed(document: Document, groups: str | None) -> dict[str, Any]:
+def _detailed(document: Document, names: Iterator[str]) -> dict[str, Any]:
     if document.detailed is None:
         return {}
-    section = document.detailed.model_dump(exclude_none=True) | {"groups": groups}
+    section = document.detailed.model_dump(exclude_none=True) | {"groups": next(names)}
     levels = [entry.model_dump(exclude_none=True) for entry in document.levels if entry]
     return {key: value for key, value in section.items() if value != {}} | {"level": levels}
+
+
+def _geography(document: Document, names: Iterator[str]) -> dict[str, Any]:
+    if document.geography is None:
+        return {}
+    section = document.geography.model_dump(exclude_none=True) | {"file": next(names)}
+    return section | {"query": [entry.model_dump() for entry in document.queries if entry]}
 
 
 def _aimed(document: Document) -> bool:
@@ -118,11 +137,15 @@ def _recode(name: str, entry: RecodeEntry) -> dict[str, Any]:
     return written
 
 
-def _table(entry: TableEntry) -> dict[str, Any]:
+def _table(document: Document, entry: TableEntry) -> dict[str, Any]:
+    if document.is_geography:
+        return entry.model_dump(exclude_none=True, exclude={"weight"})
     return _counted(entry, entry.name) | {"weight": _short(entry.weight)}
 
 
-def _invariant(entry: InvariantEntry) -> dict[str, Any]:
+def _invariant(document: Document, entry: InvariantEntry) -> dict[str, Any]:
+    if document.is_geography:
+        return entry.model_dump(exclude_none=True)
     return {"name": entry.title} | _counted(entry, entry.title)
 
 

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from .detailed_shape import DetailedSection, LevelEntry
-from .problems import Problems, nearest, shown
+from .geography_shape import BoundEntry, GeographySection, QueryEntry, ZeroEntry
+from .problems import Problems, Section, nearest, shown
 from .shape import (
     AttributeEntry,
     InvariantEntry,
@@ -20,17 +21,15 @@ from .shape import (
 )
 
 SECTIONS = (
-    "title", "source", "attributes", "recodes", "privacy", "table", "invariant", "detailed", "method", "release",
+    "title", "source", "attributes", "recodes", "privacy", "table", "invariant", "detailed", "geography", "bound",
+    "structural_zero", "method", "release",
 )  # fmt: skip
 """The top level of the document."""
-
-LATER_SECTIONS = ("geography", "bound", "structural_zero")
-"""Sections of the document that this version cannot honour, and therefore refuses."""
 
 NOT_INVARIANT = {
     "weight": "is of tables, whose errors it weighs: an exact count has none, so remove it",
     "target": "is of tables, which may be wrong by so much: an exact count is not, so remove it",
-    "level": "is of a geography, which is not supported by this version of tabulae: remove it",
+    "areas": "is of tables: write level, the level at which the counts are exact",
 }
 """Keys that an invariant does not have, and why."""
 
@@ -38,8 +37,24 @@ NOT_DETAILED = {
     "table": "goes in a spec of its own, under the same ledger: a spec with [detailed] publishes its groups only",
     "invariant": "nothing of [detailed] is published exactly: write these counts in a spec of tables",
     "method": "is of [[table]]s: [detailed] has one method, so remove it",
+    "geography": "goes in a spec of its own, under the same ledger: the areas of [detailed] are its regions",
 }
 """Sections that do not go with ``[detailed]``, and why."""
+
+WITH_GEOGRAPHY = ("bound", "structural_zero")
+"""Sections that mean something beside ``[geography]`` alone."""
+
+NOT_OF_AREAS = {
+    "queries": "with [geography] a table is a marginal: write attributes, with recodes for ranges",
+    "sql": "with [geography] a table is a marginal: write attributes",
+    "weight": "is of tables whose queries are chosen for them: with [geography] the shares decide, so remove it",
+    "target": "is of tables whose budget is found: with [geography] budget and shares are written, so remove it",
+    "name": "is of counts without a geography: an exact count of areas goes by its attributes and level, so remove it",
+}
+"""Keys of tables and invariants that do not go with ``[geography]``, and why."""
+
+OF_AREAS = {"areas": "table", "level": "invariant"}
+"""Keys that go with ``[geography]`` alone, and whose they are."""
 
 NOT_YET = "is not supported by this version of tabulae"
 """Said of every key that the document has and this version cannot honour."""
@@ -50,7 +65,8 @@ class Document:
     """The sections that could be read; None where one could not.
 
     ``attributes`` and ``recodes`` keep the names whose entries could not be read, so that a table which
-    uses one is not blamed for it. ``is_detailed`` says that the document has that section instead of tables.
+    uses one is not blamed for it. ``is_detailed`` says that the document has that section instead of tables;
+    ``is_geography`` that its tables are of areas.
     """
 
     title: str
@@ -67,6 +83,11 @@ class Document:
     is_detailed: bool
     detailed: DetailedSection | None
     levels: tuple[LevelEntry | None, ...]
+    is_geography: bool
+    geography: GeographySection | None
+    queries: tuple[QueryEntry | None, ...]
+    bounds: tuple[BoundEntry | None, ...]
+    zeros: tuple[ZeroEntry | None, ...]
 
 
 def read_sections(raw: dict[str, Any], problems: Problems) -> Document:
@@ -76,13 +97,14 @@ def read_sections(raw: dict[str, Any], problems: Problems) -> Document:
     wrong, is None in the result.
     """
     for key in raw:
-        if key in LATER_SECTIONS:
-            problems.add((key,), f"this section {NOT_YET}: remove it")
-        elif key not in SECTIONS:
+        if key not in SECTIONS:
             problems.add((key,), f"unknown key; {nearest(key, SECTIONS)}")
         elif key in NOT_DETAILED and "detailed" in raw:
             problems.add((key,), NOT_DETAILED[key])
+        elif key in WITH_GEOGRAPHY and "geography" not in raw:
+            problems.add((key,), "is about areas, and there is no [geography]: add it, or remove this")
     detailed, levels = _detailed(raw, problems)
+    geography, queries = _geography(raw, problems)
     declared = dict(_table(raw, "attributes", problems))
     return Document(
         title=_title(raw, problems),
@@ -101,10 +123,15 @@ def read_sections(raw: dict[str, Any], problems: Problems) -> Document:
         tables=_tables(raw, problems),
         invariants=_invariants(raw, problems),
         method=problems.check(MethodSection, _table(raw, "method", problems), ("method",)),
-        release=problems.check(ReleaseSection, _table(raw, "release", problems), ("release",)),
+        release=_release(raw, problems),
         is_detailed="detailed" in raw,
         detailed=detailed,
         levels=levels,
+        is_geography="geography" in raw and "detailed" not in raw,
+        geography=geography,
+        queries=queries,
+        bounds=_all(BoundEntry, raw, "bound", problems) if "geography" in raw else (),
+        zeros=_all(ZeroEntry, raw, "structural_zero", problems) if "geography" in raw else (),
     )
 
 
@@ -144,6 +171,17 @@ def _source(raw: dict[str, Any], problems: Problems) -> dict[str, Any]:
     return section
 
 
+def _release(raw: dict[str, Any], problems: Problems) -> ReleaseSection | None:
+    """``[release]``, without the key that areas alone have."""
+    section = dict(_table(raw, "release", problems))
+    if "microdata" in section and "geography" not in raw:
+        problems.add(
+            ("release", "microdata"), "is of estimates by area, and there is no [geography]: remove it"
+        )
+        del section["microdata"]
+    return problems.check(ReleaseSection, section, ("release",))
+
+
 def _policy(declared: dict[str, Any], key: str, problems: Problems) -> Policy:
     """The section-level policy ``key``, taken out of the attributes that surround it."""
     value = declared.pop(key, "refuse")
@@ -162,7 +200,49 @@ def _tables(raw: dict[str, Any], problems: Problems) -> tuple[TableEntry | None,
         problems.add(("table",), "nothing is published: add a [[table]]")
     if entries is None:
         return (None,)
-    return tuple(problems.check(TableEntry, entry, ("table", at)) for at, entry in enumerate(entries))
+    return tuple(
+        problems.check(TableEntry, _fitting(entry, "table", at, raw, problems), ("table", at))
+        for at, entry in enumerate(entries)
+    )
+
+
+def _fitting(entry: Any, section: str, at: int, raw: dict[str, Any], problems: Problems) -> Any:
+    """An entry without the keys that do not go with the kind of document, which are refused here."""
+    if not isinstance(entry, dict):
+        return entry
+    if "geography" in raw:
+        refused = {key: why for key, why in NOT_OF_AREAS.items() if (section, key) != ("table", "name")}
+    else:
+        told = "is of a geography, and there is no [geography]: remove it"
+        refused = {key: told for key, whose in OF_AREAS.items() if whose == section}
+    for key in sorted(refused.keys() & entry.keys()):
+        problems.add((section, at, key), refused[key])
+    rest = {key: entry[key] for key in entry if key not in refused}
+    if rest.keys() != entry.keys() and "geography" in raw:
+        rest.setdefault("attributes", [])  # one mistake, told once: the entry does not also count nothing
+    return rest
+
+
+def _geography(
+    raw: dict[str, Any], problems: Problems
+) -> tuple[GeographySection | None, tuple[QueryEntry | None, ...]]:
+    """``[geography]``, and its queries each on its own."""
+    if "geography" not in raw:
+        return None, ()
+    section = dict(_table(raw, "geography", problems))
+    queries = _all(QueryEntry, section, "query", problems, "geography")
+    section.pop("query", None)
+    if not queries:
+        problems.add(("geography", "query"), "nothing is measured: add a [[geography.query]]")
+    return problems.check(GeographySection, section, ("geography",)), queries
+
+
+def _all(
+    model: type[Section], raw: dict[str, Any], key: str, problems: Problems, *above: str
+) -> tuple[Section | None, ...]:
+    """Every element of an array of sections, each on its own."""
+    entries = _entries(raw, key, problems, *above) or ()
+    return tuple(problems.check(model, entry, (*above, key, at)) for at, entry in enumerate(entries))
 
 
 def _detailed(
@@ -195,7 +275,8 @@ def _invariants(raw: dict[str, Any], problems: Problems) -> tuple[InvariantEntry
         refused = NOT_INVARIANT.keys() & entry.keys() if isinstance(entry, dict) else ()
         for key in sorted(refused):
             problems.add(("invariant", at, key), NOT_INVARIANT[key])
-        entries.append({key: entry[key] for key in entry if key not in refused} if refused else entry)
+        kept = {key: entry[key] for key in entry if key not in refused} if refused else entry
+        entries.append(_fitting(kept, "invariant", at, raw, problems))
     return tuple(problems.check(InvariantEntry, entry, ("invariant", at)) for at, entry in enumerate(entries))
 
 

@@ -52,7 +52,8 @@ def problem(message: str) -> PydanticCustomError:
     return PydanticCustomError("spec", "{message}", {"message": message})
 
 
-def _exact_text(value: object) -> object:
+def exact_text(value: object) -> object:
+    """A number as it stands in the document, refused where it is not text."""
     if isinstance(value, float | int) and not isinstance(value, bool):
         remedy = f'write "{value}"' if math.isfinite(value) else 'write a number such as "1/2"'
         raise problem(f"must be a string, because a number that decides privacy must be exact: {remedy}")
@@ -95,8 +96,8 @@ def _name(value: str) -> str:
         or not all(c.isalnum() or c in " _-." for c in value)
     ):
         raise problem(
-            f"{shown(value)} cannot name the files of a table: use letters, digits, blanks, '_', '-', '.', "
-            "and begin with a letter or digit"
+            f"{shown(value)} cannot name published files: use letters, digits, blanks, '_', '-', '.', and begin with a "
+            "letter or digit"
         )
     return value
 
@@ -120,9 +121,9 @@ def _rows_per_unit(value: int) -> int:
 
 Filled = Annotated[str, AfterValidator(_filled)]
 Name = Annotated[str, AfterValidator(_name)]
-Budget = Annotated[str, BeforeValidator(_exact_text), AfterValidator(_budget)]
-Delta = Annotated[str, BeforeValidator(_exact_text), AfterValidator(_delta)]
-Share = Annotated[str, BeforeValidator(_exact_text), AfterValidator(_share)]
+Budget = Annotated[str, BeforeValidator(exact_text), AfterValidator(_budget)]
+Delta = Annotated[str, BeforeValidator(exact_text), AfterValidator(_delta)]
+Share = Annotated[str, BeforeValidator(exact_text), AfterValidator(_share)]
 
 
 class StrictSection(BaseModel):
@@ -250,6 +251,7 @@ class TableEntry(CountedEntry):
     name: Name | None = Field(description='it names the published file: name = "sex_by_age"')
     weight: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1
     target: TargetEntry | None = None
+    areas: Annotated[list[str], Field(min_length=1)] | None = None
 
 
 class InvariantEntry(CountedEntry):
@@ -258,6 +260,7 @@ class InvariantEntry(CountedEntry):
     reason: Filled | None = Field(
         description='the report prints why these counts may be exact: reason = "fixed by law"'
     )
+    level: Filled | None = None
 
     @property
     def title(self) -> str | None:
@@ -283,3 +286,4 @@ class ReleaseSection(StrictSection):
     """``[release]``: limits on what is written."""
 
     max_rows: Annotated[int, Field(ge=1)] = 5_000_000
+    microdata: bool = False

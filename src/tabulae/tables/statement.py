@@ -79,7 +79,7 @@ class Statement:
         if where is None:
             return True
         try:
-            return Where(self.domain, self.name_of, self.table).predicate(where.this)
+            return Where(self.domain, self.name_of, f"table {self.table!r}").predicate(where.this)
         except RecursionError:
             raise Unsupported(f"table {self.table!r}: the condition is nested too deeply: split it") from None
 

@@ -30,12 +30,15 @@ _FLIPPED: dict[type[Node], type[Node]] = {
 
 
 class Where:
-    """Reads conditions over one domain; ``name_of`` finds the attribute or recode that a column names."""
+    """Reads conditions over one domain; ``name_of`` finds the attribute or recode that a column names.
 
-    def __init__(self, domain: Domain, name_of: Callable[[exp.Column], str], table: str) -> None:
+    ``whose`` says in messages what the condition belongs to.
+    """
+
+    def __init__(self, domain: Domain, name_of: Callable[[exp.Column], str], whose: str) -> None:
         self.domain = domain
         self.name_of = name_of
-        self.table = table
+        self.whose = whose
 
     def predicate(self, node: Node) -> Predicate:
         """The predicate that a boolean expression means; with no NULLs, NOT is the complement."""
@@ -60,7 +63,7 @@ class Where:
 
     def refuse(self, node: Node, why: str) -> NoReturn:
         """Say what cannot be used, and what can."""
-        raise InvalidArgument(f"table {self.table!r} cannot use `{text(node)}`: {why}; {ALLOWED}")
+        raise InvalidArgument(f"{self.whose} cannot use `{text(node)}`: {why}; {ALLOWED}")
 
     def _comparison(self, node: Node) -> Predicate:
         left, right, kind = node.this.unnest(), node.expression.unnest(), type(node)
@@ -140,7 +143,7 @@ class Where:
             if not isinstance(value, str) and not subject.numeric:
                 quotes = " (its categories are strings, which take single quotes)"
             raise InvalidArgument(
-                f"table {self.table!r}, `{text(node)}`: {shown} is not a category of {subject.name!r}"
+                f"{self.whose}, `{text(node)}`: {shown} is not a category of {subject.name!r}"
                 f"{subject.suggestion(value)}{quotes}"
             )
         cells = np.zeros(subject.size, dtype=bool)

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tabulae.counts import Counts
-from tabulae.errors import DataError, InvalidArgument
+from tabulae.errors import InvalidArgument
 from tabulae.tables import Domain
 
 from .engine import open_records
 from .failures import redacted
 from .mapping import coded
-from .refusals import misfits, nameless, refusal
+from .refusals import check_counted, misfits, nameless, refusal
 from .rules import ColumnRule
 from .source import Source
 from .units import ID, UnitRule, bounded, identified, most_counted
@@ -73,14 +73,14 @@ def tabulate(
             records = identified(records, unit)
         table = coded(records, domain.attributes, rules)
         cells, people = _by_cell(source, domain, table)
-        _check_rows(source, _number(source, records.count()), people)
+        check_counted(source, _number(source, records.count()), int(people.sum()))
         faults = nameless(source, records, unit) if unit else []
         if faults or (cells < 0).any():
             raise refusal(source, misfits(source, domain.attributes, rules, table) + faults)
         if unit is not None:
             of_units = coded(records, domain.attributes, rules, beside=[ID])
             cells, people = _by_cell(source, domain, of_units, unit)
-            _check_rows(source, _number(source, most_counted(of_units, unit)), people)
+            check_counted(source, _number(source, most_counted(of_units, unit)), int(people.sum()))
     return Counts.from_cells(domain, cells, people)
 
 
@@ -117,15 +117,3 @@ def _number(source: Source, count: Any) -> int:
 
 def _column(table: pa.Table, name: str) -> np.ndarray:
     return table.column(name).to_numpy().astype(np.int64)
-
-
-def _check_rows(source: Source, rows: int, people: np.ndarray) -> None:
-    if rows == 0:
-        raise DataError(f"{source.name} has no records: there is nothing to publish")
-    counted = int(people.sum())
-    if counted != rows:
-        raise DataError(
-            f"{source.name} changed while it was read, or records were lost or doubled in counting: make a "
-            "copy that nothing writes to, and run again",
-            confidential=f"{rows} rows, {counted} counted",
-        )

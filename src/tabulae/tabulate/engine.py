@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 VIEW = "records"
 SCRATCH = "scratch"
+LEAF = "leaf"
 _DATABASE = "source"
 _ENOUGH = 8 << 30
 _MEMORY = "4GB"
@@ -92,6 +93,7 @@ def open_records(
     source: Source,
     wanted: Sequence[tuple[str, str]],
     unit: str | None = None,
+    leaf: str | None = None,
     *,
     memory: str | None = None,
     scratch: bool = False,
@@ -102,6 +104,7 @@ def open_records(
         source: the file.
         wanted: pairs (attribute, column).
         unit: the column that names the unit of each record, which becomes the column ``unit``.
+        leaf: the column that names the area of each record, which becomes the column ``leaf``.
         memory, scratch: as in `connected`.
 
     Raises:
@@ -111,11 +114,16 @@ def open_records(
     source.check_exists()
     require("ibis", None, "reading records")
     with connected(memory=memory, scratch=scratch) as connection:
-        yield redacted(source.name, lambda: _open(connection, source, wanted, unit))
+        beside = [(unit, "unit_id", ID), (leaf, "[geography] column", LEAF)]
+        named = [(column, what, alias) for column, what, alias in beside if column is not None]
+        yield redacted(source.name, lambda: _open(connection, source, wanted, named))
 
 
 def _open(
-    connection: duckdb.DuckDBPyConnection, source: Source, wanted: Sequence[tuple[str, str]], unit: str | None
+    connection: duckdb.DuckDBPyConnection,
+    source: Source,
+    wanted: Sequence[tuple[str, str]],
+    beside: Sequence[tuple[str, str, str]],
 ) -> Any:
     import ibis
 
@@ -128,8 +136,7 @@ def _open(
     lock(connection)
     names, relation = _OPEN[source.kind](connection, source)
     meant = [(column, f"attribute {attribute!r}", f"c{i}") for i, (attribute, column) in enumerate(wanted)]
-    if unit is not None:
-        meant.append((unit, "unit_id", ID))
+    meant += beside
     at = positions(source.name, names, [(column, what) for column, what, _ in meant])
     # Columns are named by position: engines rename duplicates, and take "sex" and "SEX" for one name.
     aliases = ", ".join(f"a{i}" for i in range(len(names)))

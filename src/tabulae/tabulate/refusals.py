@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from tabulae.errors import DataError
@@ -13,7 +13,7 @@ from .rules import NULL_CODE, UNKNOWN_CODE, ColumnRule
 from .source import Source
 from .units import ID, UnitRule
 
-_EXAMPLES = 5
+EXAMPLES = 5
 _KINDS = {UNKNOWN_CODE: "values outside the declared categories", NULL_CODE: "NULL values"}
 
 
@@ -38,8 +38,10 @@ def misfits(
         for code, kind in _KINDS.items():
             if number := numbers[f"{i}_{code}"]:
                 where = f"column {rules[attribute.name].column!r} (attribute {attribute.name!r}): {kind}"
-                examples = "" if code == NULL_CODE else f", such as {_examples(source, table, i)}"
-                faults.append((where, f"{where}: in {int(number)} records{examples}"))
+                told = f"{where}: in {int(number)} records"
+                if code == UNKNOWN_CODE:
+                    told += f", such as {listed(unknown(source, table, f'c{i}', f'k{i}'))}"
+                faults.append((where, told))
     return faults
 
 
@@ -64,17 +66,39 @@ def refusal(source: Source, faults: Sequence[tuple[str, str]]) -> DataError:
     )
 
 
-def _examples(source: Source, table: Any, i: int) -> str:
-    """The commonest values that are refused, for the holder of the records."""
+def unknown(source: Source, table: Any, raw: str, key: str) -> list[tuple[Any, int]]:
+    """The commonest values that have no code, and how many records have each: for the holder of the records.
+
+    Args:
+        source: what messages name.
+        table: coded records, alike ones counted.
+        raw, key: the columns of the values and of their codes.
+    """
     import ibis
 
-    raw = f"c{i}"
     commonest = (
-        table.filter(table[f"k{i}"] == UNKNOWN_CODE)
+        table.filter(table[key] == UNKNOWN_CODE)
         .group_by(raw)
         .aggregate(people=table.people.sum().cast("int64"))
         .order_by([ibis.desc("people"), raw])
-        .limit(_EXAMPLES)
+        .limit(EXAMPLES)
     )
     rows = redacted(source.name, lambda: commonest.to_pyarrow().to_pylist())
-    return ", ".join(f"{row[raw]!r} ({row['people']})" for row in rows)
+    return [(row[raw], row["people"]) for row in rows]
+
+
+def listed(examples: Iterable[tuple[Any, int]]) -> str:
+    """Values, each with its number of records."""
+    return ", ".join(f"{value!r} ({people})" for value, people in examples)
+
+
+def check_counted(source: Source, rows: int, counted: int) -> None:
+    """Raise a `DataError` where there are no records, or other records were counted than there are."""
+    if rows == 0:
+        raise DataError(f"{source.name} has no records: there is nothing to publish")
+    if counted != rows:
+        raise DataError(
+            f"{source.name} changed while it was read, or records were lost or doubled in counting: make a "
+            "copy that nothing writes to, and run again",
+            confidential=f"{rows} rows, {counted} counted",
+        )

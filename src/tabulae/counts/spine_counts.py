@@ -1,0 +1,122 @@
+"""Confidential counts of areas: the cells that are not empty, leaf by leaf. Only measuring reads them."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import numpy as np
+
+from tabulae.errors import InvalidArgument, Unsupported
+from tabulae.geography.constraints import ExactMargin
+from tabulae.geography.spine_plan import Piece, SpinePlan
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class _Level:
+    """The leaves of a level's units, unit by unit: those of unit u are leaves[first[u] : first[u + 1]]."""
+
+    level: int
+    leaves: np.ndarray
+    first: np.ndarray
+
+
+class SpineCounts:
+    """How many records there are in each leaf of a spine and each cell of its layout. Confidential.
+
+    A unit's counts are sums over its leaves, made when a piece of the plan asks for them. Levels are best asked for
+    one after the other.
+
+    Args:
+        plan: says what leaves and cells there are.
+        leaf, place: shape (entries,), leaves and ``dense cell * N + combination`` of the counts that are not zero.
+        people: shape (entries,), int64. Entries of one leaf and place are added.
+
+    Raises:
+        InvalidArgument: a count in a leaf whose support excludes its cell, or outside the plan.
+    """
+
+    def __init__(self, plan: SpinePlan, leaf: np.ndarray, place: np.ndarray, people: np.ndarray) -> None:
+        self._leaves, self._cells = plan.spine.leaves, plan.layout.cell.size
+        inside = (leaf >= 0) & (leaf < self._leaves) & (place >= 0) & (place < self._cells)
+        if not inside.all():
+            raise InvalidArgument("counts lie outside the plan's leaves or cells")
+        if not plan.support[leaf, place // plan.layout.algebra.cells].all():
+            raise InvalidArgument("counts lie in cells that the plan says cannot occur in their leaves")
+        key, of = np.unique(leaf.astype(np.int64) * self._cells + place, return_inverse=True)
+        self._people = np.zeros(key.size, np.int64)
+        np.add.at(self._people, of, people.astype(np.int64))
+        found, self._place = np.divmod(key, self._cells)
+        self._leaf_of = found
+        self._first = np.searchsorted(found, np.arange(self._leaves + 1))
+        self._under: _Level | None = None
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(confidential)"
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        raise Unsupported("counts are confidential and are not pickled: make them from the records again")
+
+    @property
+    def records(self) -> int:
+        """The number of records. Confidential."""
+        return int(self._people.sum())
+
+    def check(self, plan: SpinePlan) -> None:
+        """See that these counts were made for a plan like this one.
+
+        Raises:
+            InvalidArgument: it has other leaves, cells or supports.
+        """
+        if (plan.spine.leaves, plan.layout.cell.size) != (self._leaves, self._cells):
+            raise InvalidArgument("these counts were made for another plan: it has other leaves or cells")
+        if not plan.support[self._leaf_of, self._place // plan.layout.algebra.cells].all():
+            raise InvalidArgument("these counts were made for another plan: it has other supports")
+
+    def piece(self, piece: Piece, plan: SpinePlan) -> np.ndarray:
+        """Exact counts of a piece's nodes over their support, shape (m, k, N), int64."""
+        support, inner = plan.dense_cells[piece.pattern], plan.layout.algebra.cells
+        leaves, row = self._leaves_of(piece.level, plan.tree.unit[piece.nodes], plan)
+        entry, of = _joined(self._first[leaves], self._first[leaves + 1])
+        dense, rest = np.divmod(self._place[entry], inner)
+        cell = (row[of] * support.size + np.searchsorted(support, dense)) * inner + rest
+        counts = np.zeros(piece.nodes.size * support.size * inner, np.int64)
+        np.add.at(counts, cell, self._people[entry])
+        return counts.reshape(piece.nodes.size, support.size, inner)
+
+    def exact(self, plan: SpinePlan, exact: ExactMargin) -> np.ndarray:
+        """The counts of a margin over dense attributes in every unit of its level, shape (units, classes), int64."""
+        if exact.margin.inner != 1:
+            raise InvalidArgument(
+                f"exact counts of {exact.margin.name!r} are over attributes that the layout holds symmetric: make "
+                "them dense"
+            )
+        unit = plan.spine.units[exact.level][self._leaf_of]
+        found = np.zeros((plan.spine.codes[exact.level].size, exact.margin.classes), np.int64)
+        dense = self._place // plan.layout.algebra.cells
+        np.add.at(found, (unit, exact.margin.label[dense]), self._people)
+        return found
+
+    def fingerprint(self) -> bytes:
+        """What tells these counts from others: for a keyed hash in the ledger, nothing else."""
+        digest = hashlib.sha256(b"tabulae spine counts 1\n")
+        for column in (self._leaf_of, self._place, self._people):
+            digest.update(column.astype("<i8").tobytes())
+        return digest.digest()
+
+    def _leaves_of(self, level: int, units: np.ndarray, plan: SpinePlan) -> tuple[np.ndarray, np.ndarray]:
+        """The leaves of some units, one unit after the other, and the position of each one's unit."""
+        if self._under is None or self._under.level != level:
+            of = plan.spine.hierarchy.units[level]
+            first = np.searchsorted(np.sort(of), np.arange(plan.spine.hierarchy.codes[level].size + 1))
+            self._under = _Level(level, np.argsort(of, kind="stable"), first)
+        at, row = _joined(self._under.first[units], self._under.first[units + 1])
+        return self._under.leaves[at], row
+
+
+def _joined(low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The numbers of several ranges, one range after the other, and the range of each."""
+    length = high - low
+    number = np.arange(length.sum()) + np.repeat(low - np.cumsum(length) + length, length)
+    return number, np.repeat(np.arange(low.size), length)

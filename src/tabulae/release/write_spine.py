@@ -1,0 +1,143 @@
+"""Write the release of a geography from its stored measurements, some areas at a time."""
+
+from __future__ import annotations
+
+import platform
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from .._version import VERSION
+from ..spec import Spec
+from . import folder as f
+from .microdata import write_microdata
+from .spine_estimates import SpineRelease, areas_of
+from .spine_tables import AREA_COLUMNS, GLS_ESTIMATE, UNBIASED, table_schemas
+from .table_files import TableWriter
+from .write import code_lists, slug
+
+README = "README.md"
+_STATUS = "A estimated, E exact: nobody can be there, or exact counts determine it"
+_OWN = {
+    "area_type": "type of area: a level, or a kind of entity",
+    "area": "code of the area",
+    "obs_status": _STATUS,
+}
+_NUMBERS = {
+    "estimate": "count by gls: unbiased, may be fractional or negative",
+    "std_error": "standard error of the gls estimate, from the noise alone",
+    "ci_low": "lower end of the interval about the gls estimate",
+    "ci_high": "upper end of the interval about the gls estimate",
+}
+
+
+def write_spine(folder: Path, made: SpineRelease, ledger: list[dict[str, Any]], release_id: str) -> None:
+    """Write all but the measurement and the report: tables, codes, spec, ledger entries, descriptor, microdata."""
+    spec, tables, areas = made.spec, made.geography.tables, areas_of(made.geography)
+    f.write_bytes(folder / f.SPEC, spec.published_text().encode())
+    f.write_json(folder / f.LEDGER, ledger)
+    for name, content in {**code_lists(spec.domain), **spec.files}.items():
+        f.write_bytes(folder / name, content)
+    with TableWriter(folder / "tables", table_schemas(tables, made.published.method)) as writer:
+        for name, rows in made.publisher.rows(tables, areas):
+            writer.write(name, rows)
+    f.sync_folder(folder / "tables")
+    people = write_microdata(folder, made.microdata) if made.geography.microdata else None
+    about = {
+        "version": VERSION,
+        "release_id": release_id,
+        "interval_level": made.level,
+        "obs_status": _STATUS,
+        "method": made.published.method,
+        "areas": {each.kind: len(each.codes) for each in areas},
+        "rows": dict(writer.rows),
+        "microdata": people,
+        "made_with": made_with(),
+    }
+    f.write_json(folder / f.DESCRIPTOR, _descriptor(spec, writer.schemas, about))
+    f.write_bytes(folder / README, _readme(spec, made.published.method, people).encode())
+
+
+def made_with() -> dict[str, str]:
+    """What decides how floating-point numbers are rounded, and so, now and then, which whole number is published."""
+    return {"numpy": version("numpy"), "numba": version("numba"), "machine": platform.machine()}
+
+
+def _descriptor(spec: Spec, schemas: dict[str, pa.Schema], about: dict[str, Any]) -> dict[str, Any]:
+    """A Frictionless Data Package that names each table's columns, and what tabulae needs besides."""
+    return {
+        "profile": "tabular-data-package",
+        "name": slug(spec.title),
+        "title": spec.title,
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "resources": [_resource(name, schema, about["method"]) for name, schema in schemas.items()],
+        "tabulae": about,
+    }
+
+
+def _resource(name: str, schema: pa.Schema, method: str) -> dict[str, Any]:
+    words = [field.name for field in schema if pa.types.is_dictionary(field.type)]
+    return {
+        "name": slug(name),
+        "title": name,
+        "path": f"tables/{name}.csv",
+        "profile": "tabular-data-resource",
+        "format": "csv",
+        "mediatype": "text/csv",
+        "encoding": "utf-8",
+        "schema": {
+            "fields": [_field(field, method) for field in schema],
+            "primaryKey": [word for word in words if word != "obs_status"],
+        },
+    }
+
+
+def _field(field: pa.Field, method: str) -> dict[str, Any]:
+    numbers = dict(_NUMBERS)
+    if method != UNBIASED:
+        numbers[GLS_ESTIMATE] = numbers["estimate"]
+        numbers["estimate"] = f"published count by {method}: whole, 0 or more; the interval is not about it"
+    described = {**_OWN, **numbers}.get(field.name)
+    kind = "string" if pa.types.is_dictionary(field.type) else "number"
+    if pa.types.is_integer(field.type):
+        kind = "integer"
+    limits = {"constraints": {"enum": ["A", "E"]}} if field.name == "obs_status" else {}
+    return {"name": field.name, "type": kind, **({"description": described} if described else {}), **limits}
+
+
+def _readme(spec: Spec, method: str, people: int | None) -> str:
+    """How to read the folder, for somebody who finds it."""
+    columns = ", ".join(f"`{name}`" for name in AREA_COLUMNS)
+    lines = [
+        f"# {spec.title or 'Release'}",
+        "",
+        "Counts of areas, published under differential privacy. `report.html` says what that promises.",
+        "",
+        "* `tables/NAME.csv` and `tables/NAME.parquet` hold the same rows: all areas of one type, then those of",
+        f"  the next ({columns}). Add up areas of one type only.",
+    ]
+    if method == UNBIASED:
+        lines += [
+            "* `estimate` is unbiased, with its standard error and interval. It may be fractional or negative.",
+        ]
+    else:
+        lines += [
+            f"* `estimate` is the published count, whole and 0 or more, made by {method}. `{GLS_ESTIMATE}` is the",
+            "  unbiased estimate from the same measurements; `std_error`, `ci_low` and `ci_high` are of the latter.",
+        ]
+    lines.append(f"* `obs_status`: {_STATUS}.")
+    if people is not None:
+        lines.append(
+            "* `microdata.parquet`: one row for each person of the published counts; none of them is real."
+        )
+    lines += [
+        "* `measurements/`: every noisy answer as it was drawn, and in `measurement.json` with which noise.",
+        "* `datapackage.json`: the columns of each table. `codes/`: what codes mean. `spec.toml`: what was asked.",
+        "",
+        "`sha256sum --check SHA256SUMS` tells whether a file was altered, `tabulae check .` whether every number",
+        "follows from the measurements.",
+    ]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,286 @@
+"""The report of a release of areas: from its folder to one HTML page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+import numpy as np
+import pyarrow as pa
+
+from tabulae.geography import Spine
+from tabulae.planning import EntityDistance, GeographyPlan
+from tabulae.release import Release
+from tabulae.release.rows import Rows
+from tabulae.release.spine_estimates import exact_of
+from tabulae.release.spine_tables import AREA, GLS_ESTIMATE, UNBIASED
+from tabulae.report.detection import detection_bound
+from tabulae.report.geography_errors import (
+    DISTANCES,
+    SIZES,
+    AreaNumbers,
+    ClassRow,
+    area_numbers,
+    by_class,
+)
+from tabulae.report.geography_places import places_of
+from tabulae.report.geography_spine import (
+    Drawing,
+    FanRow,
+    drawing_of,
+    fan_rows,
+)
+from tabulae.report.groups import SampleView
+from tabulae.report.ledger_lines import ledger_lines
+from tabulae.report.numbers import fixed
+from tabulae.report.render import FALSE_ALARMS, environment
+from tabulae.report.rows import printed_rows
+from tabulae.report.view import (
+    ROWS_SHOWN,
+    EpsilonStatement,
+    ExactView,
+    ExpectedError,
+    LedgerLine,
+    Promise,
+    TableView,
+)
+from tabulae.spec import geography_of
+from tabulae.spec.geography import AREA_TYPE, AreaTable, Geography
+from tabulae.topdown.intervals import interval_factor
+
+_TABLES_SHOWN = 8
+_MORE_DELTAS = (Fraction(1, 10**9), Fraction(1, 10**6))
+_NUMBERS = ("estimate", GLS_ESTIMATE, "std_error", "ci_low", "ci_high", "obs_status")
+
+
+@dataclass(frozen=True)
+class ErrorRow:
+    """The expected error of a table's counts for areas of one type."""
+
+    table: str
+    kind: str
+    areas: int
+    cells: int
+    rmse: float
+
+
+@dataclass(frozen=True, eq=False)
+class GeographyView:
+    """Everything that the report of a release of areas shows.
+
+    ``whole`` says that published counts are whole numbers by another method than the one that intervals are of.
+    ``known`` are sentences on what public files and rules say. ``by_size`` and ``by_distance`` are of table ``shown``.
+    ``factor`` is half the width of an interval in standard errors.
+    """
+
+    title: str
+    promise: Promise
+    ledger: tuple[LedgerLine, ...]
+    method: str
+    whole: bool
+    areas: int
+    counts: int
+    known: tuple[str, ...]
+    levels: tuple[FanRow, ...]
+    distances: tuple[EntityDistance, ...]
+    drawing: Drawing | None
+    redrawn: bool
+    dropped_words: str
+    errors: tuple[ErrorRow, ...]
+    errors_left: int
+    shown: str
+    by_distance: tuple[ClassRow, ...]
+    by_size: tuple[ClassRow, ...]
+    samples: tuple[SampleView, ...]
+    first_kind: str
+    people: int | None
+    release_id: str
+    made: str
+    version: str
+    interval: float
+    factor: float
+
+
+def geography_report(release: Release) -> str:
+    """The report of a release of areas, from its folder alone: the same text for the same release.
+
+    Every string of the release is escaped; the page loads nothing and runs nothing.
+    """
+    view = geography_view(release)
+    text = (
+        environment()
+        .get_template("geography.html")
+        .render(
+            release=view,
+            promise=view.promise,
+            detection=[(a, detection_bound(view.promise, a)) for a in FALSE_ALARMS],
+            spent=sum((line.amount for line in view.ledger), start=Fraction(0)),
+        )
+    )
+    return text.rstrip() + "\n"
+
+
+def geography_view(release: Release) -> GeographyView:
+    """What the report shows."""
+    geography, about = geography_of(release.spec), release.about
+    tables = geography.tables[:_TABLES_SHOWN]
+    numbers = {table.name: _numbers(release, geography, table) for table in tables}
+    shown = _most_telling(tables)
+    measured = geography.spine
+    redrawn = any(
+        not np.array_equal(a, b)
+        for a, b in zip(geography.conventional.hierarchy.units, measured.hierarchy.units, strict=True)
+    )
+    distances = GeographyPlan(release.spec).distances
+    far = sorted(distances, key=lambda row: -row.conventional_mean)
+    entities = {
+        row.entity_type: geography.entities[row.entity_type]
+        for row in far
+        if row.entity_type in geography.entities
+    }
+    return GeographyView(
+        title=release.spec.title or "Release",
+        promise=_promise(release, geography),
+        ledger=ledger_lines(release.ledger),
+        method=str(about["method"]),
+        whole=about["method"] != UNBIASED,
+        areas=sum(about["areas"].values()),
+        counts=sum(about["rows"].values()),
+        known=tuple(_known(geography)),
+        levels=tuple(fan_rows(geography.conventional, measured, _shares(measured))),
+        distances=distances,
+        drawing=drawing_of(geography.conventional, measured, entities, places_of(release.spec)),
+        redrawn=redrawn,
+        dropped_words=_dropped_words(geography),
+        errors=tuple(
+            ErrorRow(table.name, n.kind, len(n.codes), n.cells, n.rmse)
+            for table in tables
+            for n in numbers[table.name]
+        ),
+        errors_left=len(geography.tables) - len(tables),
+        shown=shown.name,
+        by_distance=tuple(_by_distance(geography, numbers[shown.name])),
+        by_size=tuple(
+            row for n in numbers[shown.name] for row in by_class(n, np.maximum(n.published, 0), SIZES)
+        ),
+        samples=tuple(_sample(release, table.name, int(about["rows"][table.name])) for table in tables),
+        first_kind=shown.areas[0],
+        people=about["microdata"],
+        release_id=str(about["release_id"]),
+        made=str(release.descriptor["created"]),
+        version=str(about["version"]),
+        interval=release.level,
+        factor=interval_factor(release.level, release.geography.all_laws),
+    )
+
+
+def _numbers(release: Release, geography: Geography, table: AreaTable) -> list[AreaNumbers]:
+    kinds = [(kind, len(geography.areas(kind)[0])) for kind in geography.area_types if kind in table.areas]
+    return area_numbers(release.path, table.name, kinds, table.margin.size)
+
+
+def _most_telling(tables: tuple[AreaTable, ...]) -> AreaTable:
+    """The table that sizes and distances are shown for: of most types of area, and then the one of fewest counts."""
+    return min(tables, key=lambda table: (-len(table.areas), table.margin.size))
+
+
+def _shares(spine: Spine) -> Mapping[str, str]:
+    """The share of the budget of each level's units, as fractions; a range where units differ."""
+    assert spine.shares is not None
+    found = {}
+    for level, index in zip(spine.levels, spine.shares.index, strict=True):
+        values = sorted(spine.shares.values[i] for i in np.unique(index) if spine.shares.values[i])
+        ends = dict.fromkeys(f"{float(value):.4g}" for value in (*values[:1], *values[-1:]))
+        found[level] = " to ".join(ends) or "0"
+    return found
+
+
+def _dropped_words(geography: Geography) -> str:
+    count = len(geography.dropped)
+    if not count:
+        return ""
+    leaf = geography.levels[-1]
+    return (
+        f"Nobody can be in {fixed(count)} areas of type {leaf}: they are not measured, and count exactly 0."
+    )
+
+
+def _known(geography: Geography) -> Iterator[str]:
+    """What is known beforehand, in words."""
+    layout, limits = geography.layout, geography.constraints
+    whole = int(np.prod([layout.domain[name].size for name in layout.dense], dtype=np.int64))
+    if layout.size < whole:
+        yield f"{fixed(whole - layout.size)} of {fixed(whole)} combinations of {' by '.join(layout.dense)} cannot occur"
+    support = geography.plan().support
+    if not support.all():
+        yield f"in which areas of type {geography.levels[-1]} which {' by '.join(layout.dense)} can occur"
+    if limits is not None and (limits.lower > 0).any():
+        kinds, leaf = len(limits.part_names), geography.levels[-1]
+        yield f"at least how many there are of {fixed(kinds)} kinds, in each area of type {leaf}"
+
+
+def _promise(release: Release, geography: Geography) -> Promise:
+    spec = release.spec
+    statements = ()
+    if spec.loss.definition == "zcdp" and spec.delta is not None:
+        deltas = dict.fromkeys((spec.delta, *_MORE_DELTAS))
+        statements = tuple(EpsilonStatement(float(d), spec.loss.epsilon(d)) for d in deltas)
+    return Promise(
+        spec.loss.definition,  # type: ignore[arg-type]
+        spec.loss.amount,
+        spec.neighbours,
+        spec.unit,
+        statements=statements,
+        exact=tuple(_exact(geography)),
+        rows_per_unit=None if spec.unit_id is None else spec.rows_per_unit,
+    )
+
+
+def _exact(geography: Geography) -> Iterator[ExactView]:
+    for each in exact_of(geography):
+        units = len(geography.spine.codes[each.level])
+        what = f"{each.margin.name} of each {each.level}" if units > 1 else each.margin.name
+        yield ExactView(what, each.reason, units * each.margin.classes)
+
+
+def _by_distance(geography: Geography, numbers: list[AreaNumbers]) -> Iterator[ClassRow]:
+    """Expected errors by the off-spine distance of areas: of entities, and of the file's units that were drawn anew."""
+    for each in numbers:
+        codes, leaf = geography.areas(each.kind)
+        names = np.array([*codes.tolist(), None], object)
+        distance = np.zeros(len(codes), np.int64)  # of areas where nobody can be
+        distance[np.unique(leaf[leaf >= 0])] = geography.spine.osed(names[leaf])
+        if each.kind not in geography.levels or (distance > 1).any():
+            yield from by_class(each, distance, DISTANCES)
+
+
+def _sample(release: Release, name: str, count: int) -> SampleView:
+    file = f"tables/{name}.parquet"
+    rows = Rows.of_parquet(release.path / file).take(ROWS_SHOWN)
+    headings = [column for column in rows.column_names if column not in _NUMBERS]
+    view = TableView(
+        name=name,
+        description="",
+        columns={heading: rows[heading].to_pylist() for heading in headings},
+        estimate=_floats(rows, "estimate"),
+        std_error=_floats(rows, "std_error"),
+        ci_low=_floats(rows, "ci_low"),
+        ci_high=_floats(rows, "ci_high"),
+        obs_status=rows["obs_status"].to_pylist(),
+        expected=ExpectedError(0.0, 0.0),
+        file=file,
+        level=release.level,
+    )
+    told = {AREA_TYPE: "type of area", AREA: "area"}
+    heads = tuple(told.get(heading) or heading for heading in headings)
+    printed = printed_rows(view, ROWS_SHOWN)
+    if GLS_ESTIMATE in rows.column_names:  # then what is published is whole
+        printed = tuple(
+            replace(row, estimate=fixed(value)) for row, value in zip(printed, view.estimate, strict=False)
+        )
+    return SampleView(name, heads, printed, count, file, "one row a count of an area")
+
+
+def _floats(rows: pa.Table, name: str) -> np.ndarray:
+    return rows[name].to_numpy().astype(float)

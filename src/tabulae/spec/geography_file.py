@@ -1,0 +1,199 @@
+"""Public files of a geography: some columns of a CSV or Parquet file, always as text.
+
+Codes such as "01001" are text, whatever they look like: a column is never read as numbers, so that no leading zero is
+lost. Empty text is None.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ..errors import Unsupported
+from .file_mistakes import FileMistakes
+from .lines import KeyPath
+from .problems import Problems, nearest, shown
+
+MOST_BYTES = 2**31
+"""The largest file that is read."""
+
+MOST_ROWS = 50_000_000
+"""The most rows of a file."""
+
+
+@dataclass(frozen=True, eq=False)
+class TextColumns:
+    """Some columns of a file, with the place of every row.
+
+    Attributes:
+        columns: name -> shape (rows,), object: text, or None where the cell is empty.
+        line: shape (rows,): the line of a text file, or the row of a Parquet file, counted from 1.
+        mistakes: where more mistakes of the file are told.
+        content: the file.
+        ending: "csv" or "parquet".
+    """
+
+    columns: Mapping[str, np.ndarray]
+    line: np.ndarray
+    mistakes: FileMistakes
+    content: bytes
+    ending: str
+
+
+def read_text_columns(
+    base: Path,
+    name: str,
+    path: KeyPath,
+    problems: Problems,
+    needed: Mapping[str, KeyPath],
+    optional: Sequence[str] = (),
+) -> TextColumns | None:
+    """Columns of the file ``name``; None, with the mistakes recorded, where it cannot be read.
+
+    Args:
+        base: the folder that ``name`` is relative to.
+        name: the file, as the document writes it.
+        path: the key that names the file.
+        problems: where mistakes are recorded.
+        needed: column -> the key that asks for it.
+        optional: columns that are read where the file has them.
+    """
+    parquet = name.lower().endswith((".parquet", ".pq"))
+    mistakes = FileMistakes(name, "row" if parquet else "line", path, problems)
+    try:
+        content = _content(base / name)
+        header = (_parquet_header if parquet else _csv_header)(content)
+        if not _has_columns(header, needed, mistakes):
+            return None
+        wanted = [column for column in header if column in needed or column in optional]
+        table, line = (
+            _parquet(content, wanted, mistakes) if parquet else _csv(content, header, wanted, mistakes)
+        )
+    except (OSError, UnicodeDecodeError, csv.Error, pa.ArrowException, Unsupported) as error:
+        reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
+        problems.add(path, f"cannot read {shown(name)} as a {'Parquet' if parquet else 'CSV'} file: {reason}")
+        return None
+    if not line.size and not mistakes.told:
+        mistakes.tell(None, "the file has no row below its header")
+    if mistakes.told:
+        return None
+    columns = {column: _text(table[column]) for column in wanted}
+    return TextColumns(columns, line, mistakes, content, "parquet" if parquet else "csv")
+
+
+def _content(path: Path) -> bytes:
+    if (size := path.stat().st_size) > MOST_BYTES:
+        raise Unsupported(
+            f"it has {size:,} bytes, and at most {MOST_BYTES:,} are read: leave out columns and rows that are not used"
+        )
+    return path.read_bytes()
+
+
+def _has_columns(header: Sequence[str], needed: Mapping[str, KeyPath], mistakes: FileMistakes) -> bool:
+    """Whether the header names each column once, and all that are needed."""
+    twice = {column for column in header if header.count(column) > 1} & needed.keys()
+    for column in sorted(twice):
+        mistakes.tell(1, f"column {shown(column)} stands there twice")
+    absent = [column for column in needed if column not in header]
+    for column in absent:
+        told = f"{mistakes.name} has no column {shown(column)}; {nearest(column, header)}"
+        mistakes.problems.add(needed[column], told)
+    return not (twice or absent)
+
+
+def _csv_header(content: bytes) -> list[str]:
+    first = content.split(b"\n", 1)[0].decode("utf-8-sig")
+    rows = list(csv.reader(io.StringIO(first, newline=""), strict=True))
+    if not rows or not any(rows[0]):
+        raise Unsupported("its first line is empty, and should name the columns")
+    return [column.strip() for column in rows[0]]
+
+
+def _csv(
+    content: bytes, header: list[str], wanted: list[str], mistakes: FileMistakes
+) -> tuple[pa.Table, np.ndarray]:
+    """The columns of a CSV file as text, and the line of each row."""
+    import pyarrow.csv as pcsv
+
+    filled = _filled_lines(content)
+    skipped: list[int] = []
+
+    def skip(row: Any) -> str:
+        skipped.append(row.number - 1)
+        fields = f"{row.actual_columns} field{'s' if row.actual_columns > 1 else ''}"
+        line = int(filled[row.number - 1])
+        mistakes.tell(line, f"has {fields} and the header has {row.expected_columns}")
+        return "skip"
+
+    table = pcsv.read_csv(
+        io.BytesIO(content),
+        # One thread: only then are the numbers of rows known.
+        read_options=pcsv.ReadOptions(use_threads=False, column_names=header, skip_rows=1),
+        parse_options=pcsv.ParseOptions(invalid_row_handler=skip),
+        convert_options=pcsv.ConvertOptions(
+            column_types=dict.fromkeys(wanted, pa.string()), include_columns=wanted
+        ),
+    )
+    _check_rows(table.num_rows)
+    return table, np.delete(filled, [0, *skipped])[: table.num_rows]
+
+
+def _filled_lines(content: bytes) -> np.ndarray:
+    """The numbers of the lines where something stands, the header's being 1."""
+    ends = np.flatnonzero(np.frombuffer(content, np.uint8) == ord("\n"))
+    if not content.endswith(b"\n"):
+        ends = np.append(ends, len(content))
+    starts = np.concatenate([[0], ends[:-1] + 1])
+    blank = ends == starts
+    lone = np.flatnonzero(ends == starts + 1)
+    blank[lone] = [content[i : i + 1] == b"\r" for i in starts[lone].tolist()]
+    return np.flatnonzero(~blank) + 1
+
+
+def _parquet_header(content: bytes) -> list[str]:
+    import pyarrow.parquet as pq
+
+    metadata = pq.ParquetFile(io.BytesIO(content)).metadata
+    _check_rows(metadata.num_rows)
+    return pq.read_schema(io.BytesIO(content)).names
+
+
+def _parquet(content: bytes, wanted: list[str], mistakes: FileMistakes) -> tuple[pa.Table, np.ndarray]:
+    """The columns of a Parquet file as text, and the number of each row."""
+    import pyarrow.parquet as pq
+
+    table = pq.read_table(io.BytesIO(content), columns=wanted)
+    for position, column in enumerate(wanted):
+        kind = table.schema.field(column).type
+        kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+        if not (pa.types.is_integer(kind) or pa.types.is_string(kind) or pa.types.is_large_string(kind)):
+            mistakes.tell(
+                None,
+                f"column {shown(column)} has type {kind}: write codes as text, and limits as whole numbers",
+            )
+            continue
+        table = table.set_column(position, column, table[column].cast(pa.string()))
+    return table, np.arange(1, table.num_rows + 1)
+
+
+def _check_rows(rows: int) -> None:
+    if rows > MOST_ROWS:
+        raise Unsupported(f"it has {rows:,} rows, and at most {MOST_ROWS:,} are read")
+
+
+def _text(column: pa.ChunkedArray) -> np.ndarray:
+    """Object array of text, None where a cell is empty; equal cells are one object."""
+    encoded = pc.call_function("utf8_trim_whitespace", [column.combine_chunks()]).dictionary_encode(
+        null_encoding="encode"
+    )
+    encoded = encoded.combine_chunks() if isinstance(encoded, pa.ChunkedArray) else encoded
+    values = np.array([*(text or None for text in encoded.dictionary.to_pylist()), None], object)
+    return values[encoded.indices.to_numpy()]

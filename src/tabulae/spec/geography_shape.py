@@ -1,0 +1,106 @@
+"""``[geography]``, ``[[bound]]`` and ``[[structural_zero]]``: which keys they have, and of what type.
+
+What joins them with each other, with their files and with the domain is checked in `geography_read`.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field, field_validator
+
+from ..errors import InvalidArgument
+from ..privacy import exact
+from .problems import shown
+from .shape import Filled, Name, StrictSection, exact_text, problem
+
+
+def _part(value: str) -> str:
+    try:
+        part = exact(value, "the share")
+    except InvalidArgument as error:
+        raise problem(str(error)) from None
+    if not 0 <= part <= 1:
+        raise problem(f'is {value}: a share is from 0 to 1, such as "1440/4099"')
+    return value
+
+
+Part = Annotated[str, BeforeValidator(exact_text), AfterValidator(_part)]
+"""An exact share of a whole, 0 and 1 included."""
+
+
+class OptimiseEntry(StrictSection):
+    """``optimise = { ... }``: groups of leaves drawn anew, so that entities come closer to the spine."""
+
+    fanout_cutoff: Annotated[int, Field(ge=0)] = 12
+    entities: Annotated[list[str], Field(min_length=1)] | None = None
+    levels: Annotated[list[str], Field(min_length=1)] | None = None
+
+
+class GeographySection(StrictSection):
+    """``[geography]``: the areas in which records are counted, and the budget's shares of their levels."""
+
+    column: Filled | None = Field(
+        description='the column of the records with the leaf code: column = "block"'
+    )
+    file: Filled | None = Field(description='the public file with one row a leaf: file = "spine.csv"')
+    levels: list[Name] | None = Field(
+        description='the columns of the file that are levels, the leaf last: levels = ["county", "tract", "block"]'
+    )
+    split: Filled | None = None
+    optimise: OptimiseEntry | None = None
+    bypass: Literal["exact", "paper", "off"] = "exact"
+    entities: list[str] = Field(default_factory=list)
+    outside: dict[str, Filled] = Field(default_factory=dict)
+    shares: dict[str, Part] | None = Field(
+        description='the budget\'s share of each level, summing to 1: shares = { county = "1/3", block = "2/3" }'
+    )
+
+    @field_validator("levels")
+    @classmethod
+    def _distinct_levels(cls, value: list[str] | None) -> list[str] | None:
+        if value is not None and not value:
+            raise problem('names no level: write levels = ["county", "tract", "block"]')
+        folded = [name.casefold() for name in value or ()]
+        if len(set(folded)) < len(set(value or ())):
+            raise problem("has names that differ by capitals only, and levels name files: rename one")
+        return _distinct(value)
+
+    @field_validator("entities")
+    @classmethod
+    def _distinct_entities(cls, value: list[str]) -> list[str] | None:
+        return _distinct(value)
+
+
+def _distinct(names: list[str] | None) -> list[str] | None:
+    repeated = [name for i, name in enumerate(names or ()) if name in (names or ())[:i]]
+    if repeated:
+        raise problem(f"lists {shown(repeated[0])} twice")
+    return names
+
+
+class QueryEntry(StrictSection):
+    """One ``[[geography.query]]``: a marginal that areas are asked, and its share at each level."""
+
+    attributes: list[str] | None = Field(
+        description='what is asked for: attributes = [] is the total, attributes = ["sex", "age"] a marginal'
+    )
+    shares: dict[str, Part] | None = Field(
+        description='its share of each level that asks it: shares = { county = "1/2", block = "1/10" }'
+    )
+
+
+class BoundEntry(StrictSection):
+    """One ``[[bound]]``: limits on counts of leaves, from a public file."""
+
+    attributes: list[str] | None = Field(description='what is bounded: attributes = ["hhgq"]')
+    file: Filled | None = Field(description='the public file of limits: file = "facilities.csv"')
+    unlisted: Literal["zero", "free"] = "free"
+
+
+class ZeroEntry(StrictSection):
+    """One ``[[structural_zero]]``: combinations that cannot occur anywhere."""
+
+    where: Filled | None = Field(
+        description="the condition of what cannot occur: where = \"hhgq = 'nursing' AND age = 'minor'\""
+    )

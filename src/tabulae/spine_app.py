@@ -1,0 +1,180 @@
+"""A run of a spec with [geography]: count records by leaf, charge, measure every level, estimate, publish in one step.
+
+The folder appears under its name only when it is complete, as of :mod:`tabulae.app`, and an interrupted run is resumed
+in the same way: measurements that were stored as a whole are published without a second draw, for which the records
+are not needed; noise that was lost before it was stored makes its charge void, and that stays spent. Estimation keeps
+its finished stages in the partial folder, so that a killed run goes on from the last of them; they are removed before
+the folder is sealed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+from .errors import LedgerError, ReleaseError, Unsupported
+from .geography.constraints import ExactMargin
+from .geography.spine_plan import SpinePlan
+from .pipeline import records_of, row_key
+from .planning import LEVEL
+from .privacy import Ledger
+from .release import Release, seal
+from .release.charged import check_space, finish, opened, told
+from .release.folder import MEASUREMENT, REPORT, read_json, sync_folder, write_bytes, write_json
+from .release.place import PLAN, disk, finished, put_in_place, run_name, unmark, void_lost, workplace
+from .release.spine_document import plan_document
+from .release.spine_estimates import SpineRelease, exact_of
+from .release.spine_measurements import SpineMeasurementWriter, most_bytes
+from .release.write_spine import write_spine
+from .report import report_of
+from .spec import Spec, geography_of
+from .spine_pipeline import tabulate_spine
+from .tabulate import ColumnRule, UnitRule
+from .tabulate.spine_records import LeafColumn, open_spine_records
+
+Say = Callable[[str], None]
+
+WORK = "estimate"
+"""The folder, within the partial one, of finished stages of estimation."""
+
+_WORK_ARRAYS = 5  # of one number a cell of every unit: what two estimates keep on the disk
+_LEAST_VARIANCE = 1e-12
+
+
+def run_spine(spec: Spec, out: Path, *, resume: bool, say: Say) -> Release:
+    """Make a release of areas: count the records, spend the budget once, publish.
+
+    Arguments:
+        spec: a release document with ``[geography]``.
+        out: the folder to write; it must not exist.
+        resume: finish a run that was interrupted, without drawing noise a second time.
+        say: called with a line of progress at each step.
+
+    Raises:
+        SpecError, DataError: the document or the records are wrong; nothing was spent.
+        ReleaseError: ``out`` exists, cannot be written, or an unfinished run stands in the way.
+        BudgetRefused, LedgerError: the ledger refuses, is missing or altered; nothing was published.
+
+    Privacy:
+        The published folder is the measurements (:func:`tabulae.spine_pipeline.tabulate_spine`, charged to the ledger
+        before noise is drawn) and post-processing of them and of public files; of the source only its kind is
+        published.
+    """
+    spec.check_spendable()
+    with workplace(out, resume=resume) as partial:
+        if (release := finished(out, spec, resume=resume)) is not None:
+            return release
+        if spec.ledger is None:
+            raise LedgerError('this spec names no ledger: add ledger = "ledger.db" under [privacy]')
+        ledger = Ledger.open(spec.ledger)
+        say("planning")
+        geography = geography_of(spec)
+        plan, exact = geography.plan(), exact_of(geography)
+        _check_noise(plan)
+        digest = _digest(spec, out)
+        release_id = _stored(partial, ledger, digest, exact) if resume else None
+        if release_id is None:
+            with disk(partial):
+                check_space(partial, most_bytes(plan, exact) + _WORK_ARRAYS * 8 * int(plan.offsets[-1]))
+                write_json(partial / PLAN, plan_document(plan, exact))
+                sync_folder(partial)
+            release_id = _measured(spec, plan, exact, partial, ledger, digest, say)
+        say("estimating")
+        with disk(partial):
+            made = SpineRelease.of(partial, spec, LEVEL, partial / WORK, say)
+            say("writing tables")
+            write_spine(partial, made, ledger.entries(release_id), release_id)
+            del made
+            shutil.rmtree(partial / WORK)
+            unmark(partial)
+            seal(partial)
+            write_bytes(partial / REPORT, report_of(Release.read(partial)).encode())
+            seal(partial)
+            put_in_place(partial, out)
+        ledger.settle(release_id, "published")
+    return Release.read(out)
+
+
+def _check_noise(plan: SpinePlan) -> None:
+    """Refuse, before anything is charged, noise that is so seldom drawn that its weight is beyond floating point."""
+    variances = [
+        law.variance_of_law
+        for kind in range(len(plan.classes[0]))
+        for law in plan.laws(kind)
+        if law is not None
+    ]
+    if min(variances) < _LEAST_VARIANCE:
+        raise Unsupported(
+            "some answers of this plan would have next to no noise, so nothing was charged: the budget, or a share of "
+            "it, is too large for estimates to be computed from it"
+        )
+
+
+def _digest(spec: Spec, out: Path) -> bytes:
+    """What makes two runs the same release: the spec and where it is published. Goes to a keyed hash only."""
+    parts = (b"areas", bytes.fromhex(spec.digest()), run_name(out))
+    return hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in parts)).digest()
+
+
+def _stored(partial: Path, ledger: Ledger, digest: bytes, exact: tuple[ExactMargin, ...]) -> str | None:
+    """The release id of measurements that an interrupted run stored; a charge without them becomes void."""
+    if (partial / MEASUREMENT).exists():
+        release_id = str(read_json(partial, MEASUREMENT)["release_id"])
+        if release_id not in {charge.release_id for charge in ledger.find(digest)}:
+            raise ReleaseError(
+                f"the measurements in {partial} were not charged to this ledger for this spec; resume with the same "
+                "spec and ledger"
+            )
+        return release_id
+    kept = ", and its exact counts, which may have been read, stay in the ledger as disclosed"
+    void_lost(partial, ledger, digest, kept if exact else "")
+    return None
+
+
+def _measured(
+    spec: Spec,
+    plan: SpinePlan,
+    exact: tuple[ExactMargin, ...],
+    partial: Path,
+    ledger: Ledger,
+    digest: bytes,
+    say: Say,
+) -> str:
+    """Count, charge and measure into the folder; what fails leaves nothing behind to resume."""
+    geography = geography_of(spec)
+    try:
+        say("counting the records")
+        counts = open_spine_records(
+            records_of(spec),
+            {name: ColumnRule(c.name, c.unknown, c.null) for name, c in spec.columns.items()},
+            plan,
+            LeafColumn(geography.column, geography.leaf_codes.tolist(), geography.dropped.tolist()),
+            constraints=geography.constraints,
+            unit=_unit_rule(spec, ledger),
+        )
+        with opened(SpineMeasurementWriter(partial, plan, exact)) as writer:
+            say("charging the ledger and drawing noise")
+            done = tabulate_spine(
+                counts,
+                plan,
+                exact,
+                [told(writer)],
+                ledger=ledger,
+                unit=spec.unit,
+                title=spec.title or "release",
+                digest=digest,
+            )
+            finish(writer, done, ledger)
+    except BaseException:
+        (partial / PLAN).unlink(missing_ok=True)  # nothing was charged, or the charge is void
+        raise
+    return str(done.release_id)
+
+
+def _unit_rule(spec: Spec, ledger: Ledger) -> UnitRule | None:
+    """Which rows of a unit are counted, where it has more than the spec allows."""
+    if spec.unit_id is None:
+        return None
+    return UnitRule(spec.unit_id, spec.rows_per_unit, row_key(spec, ledger))

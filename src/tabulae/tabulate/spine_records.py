@@ -1,0 +1,201 @@
+"""Records of any source to counts of areas: leaf codes are looked up as text, other values by their columns' rules."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tabulae.counts.spine_counts import SpineCounts
+from tabulae.errors import DataError, InvalidArgument
+from tabulae.geography.constraints import AreaConstraints
+from tabulae.geography.spine_plan import SpinePlan
+from tabulae.tables import Attribute
+
+from .engine import LEAF, open_records
+from .failures import redacted
+from .mapping import coded
+from .refusals import check_counted, misfits, nameless, refusal
+from .rules import BLANKS, NULL_CODE, UNKNOWN_CODE, ColumnRule
+from .source import Source
+from .spine_refusals import Placed, leaf_faults, limit_faults, place_faults, refused
+from .units import ID, UnitRule, bounded, identified, most_counted
+
+if TYPE_CHECKING:
+    import ibis.expr.types as ir
+
+AT = "at"
+
+
+@dataclass(frozen=True)
+class LeafColumn:
+    """The column of the records that says in which leaf each lies.
+
+    Codes are compared letter by letter, blanks around them left out: "0101" is not "101". Whole numbers in the
+    records are read as the digits that write them.
+
+    Args:
+        column: the column.
+        codes: of the plan's leaves, in the plan's order.
+        dropped: of further leaves of the public file, where nothing can be counted.
+        file: what messages call that file.
+
+    Raises:
+        InvalidArgument: two leaves of one code.
+    """
+
+    column: str
+    codes: Sequence[str] = field(repr=False)
+    dropped: Sequence[str] = field(default=(), repr=False)
+    file: str = "the file under [geography]"
+
+    def __post_init__(self) -> None:
+        every = [str(code).strip(BLANKS) for code in (*self.codes, *self.dropped)]
+        if len(set(every)) != len(every):
+            raise InvalidArgument(
+                f"{self.file} has two leaves of one code, or codes that differ by blanks alone"
+            )
+        object.__setattr__(self, "codes", tuple(every[: len(self.codes)]))
+        object.__setattr__(self, "dropped", tuple(every[len(self.codes) :]))
+
+    @property
+    def known(self) -> tuple[str, ...]:
+        """All codes, those of the plan first."""
+        return (*self.codes, *self.dropped)
+
+
+def open_spine_records(
+    source: Source,
+    rules: Mapping[str, ColumnRule],
+    plan: SpinePlan,
+    leaf: LeafColumn,
+    *,
+    constraints: AreaConstraints | None = None,
+    unit: UnitRule | None = None,
+    memory: str | None = None,
+) -> SpineCounts:
+    """Count the records of a source by leaf and cell, in one grouping by the engine.
+
+    Every record falls in one leaf of the plan and in one cell that can occur there, or nothing is counted.
+
+    Args:
+        source: where the records are, one row a record.
+        rules: attribute name -> the rule of its column; one for each attribute of the plan's domain.
+        plan: the leaves, the cells, and which cells can occur in which leaf.
+        leaf: the column of leaf codes.
+        constraints: limits that the counts must meet, so that estimates that meet them can be right.
+        unit: which records belong to one unit, and how many of them are counted; None counts every record.
+        memory: the most that the engine takes, such as "4GB"; None is its default.
+
+    Returns:
+        The counts, which are confidential.
+
+    Raises:
+        DataError: the source cannot be read, is empty, or holds values, leaves or combinations that are refused. The
+            message names columns, files and kinds of fault; values and numbers are in ``confidential``.
+        InvalidArgument: rules or leaf codes that do not fit the plan.
+
+    Privacy:
+        What is refused depends on the records, and only their holder sees it; nothing is published by a refusal, and
+        it comes before anything is charged. A record is counted in one leaf and one cell. With ``unit``, one unit more
+        or less changes the counts by at most ``unit.rows`` records (see `tabulae.tabulate.units`).
+    """
+    attributes = plan.layout.domain.attributes
+    if absent := [a.name for a in attributes if a.name not in rules]:
+        raise InvalidArgument(f"there is no rule for attribute {absent[0]!r}: give one for each attribute")
+    if len(leaf.codes) != plan.spine.leaves:
+        raise InvalidArgument(f"{len(leaf.codes)} leaf codes for a plan of {plan.spine.leaves} leaves")
+    wanted = [(a.name, rules[a.name].column) for a in attributes]
+    with open_records(source, wanted, unit and unit.column, leaf.column, memory=memory) as records:
+        records: Any = records.mutate(**{LEAF: _as_text(records, leaf)})
+        if unit is not None:
+            records = identified(records, unit)
+        found = _Coded(source, attributes, rules, leaf, records)
+        every = found.counted(found.table(), records.count())
+        _check(found, every, plan, nameless(source, records, unit) if unit else [])
+        if unit is not None:
+            of_units = found.table(beside=[ID])
+            every = found.counted(bounded(of_units, found.keys, unit), most_counted(of_units, unit))
+    placed = _placed(every, plan)
+    if constraints is not None and (faults := limit_faults(placed, plan, constraints, leaf.codes)):
+        raise refused(source, faults)
+    return SpineCounts(plan, placed.leaf, placed.place, placed.people)
+
+
+def _as_text(records: ir.Table, leaf: LeafColumn) -> Any:
+    """The leaf's code as plain text, NULL where there is none."""
+    raw: Any = records[LEAF]
+    kind, column = raw.type(), f"column {leaf.column!r} ([geography] column)"
+    if kind.is_string() or kind.is_null():
+        return raw.cast("string").strip().nullif("")
+    if not (kind.is_integer() or (kind.is_decimal() and kind.scale == 0)):
+        named = "a type that is not read" if kind.is_unknown() else f"type {kind}"
+        raise DataError(f"{column} has {named}: leaf codes are text or whole numbers; convert it to text")
+    if any(code.startswith("0") and len(code) > 1 for code in leaf.known):
+        raise DataError(
+            f"{column} holds numbers, and codes of {leaf.file} begin with 0: the leading zeros are lost. Write it as "
+            "text, with all digits of each code"
+        )
+    return raw.cast("string")
+
+
+@dataclass(frozen=True, eq=False)
+class _Coded:
+    """Records with codes in place of values: k0, k1, ... for the attributes, ``at`` for the leaf."""
+
+    source: Source
+    attributes: Sequence[Attribute]
+    rules: Mapping[str, ColumnRule]
+    leaf: LeafColumn
+    records: Any
+
+    @property
+    def keys(self) -> list[str]:
+        """The columns of codes, the leaf's first."""
+        return [AT, *(f"k{i}" for i in range(len(self.attributes)))]
+
+    def table(self, beside: Sequence[str] = ()) -> Any:
+        """Alike records and their number; a leaf that is unknown or missing has a code below 0, as values have."""
+        import ibis
+        import pyarrow as pa
+
+        table: Any = coded(self.records, self.attributes, self.rules, beside=[*beside, LEAF])
+        known = pa.array(self.leaf.known, pa.string())
+        numbered = pa.table({"code": known, "number": pa.array(range(len(known)), pa.int64())})
+        lookup = ibis.memtable(numbered)
+        table = table.left_join(lookup, table[LEAF] == lookup["code"])
+        number = ibis.coalesce(table["number"], UNKNOWN_CODE)
+        at = ibis.ifelse(table[LEAF].isnull(), NULL_CODE, number).cast("int64")
+        return table.mutate(**{AT: at}).drop("code", "number")
+
+    def counted(self, table: Any, expected: Any) -> dict[str, np.ndarray]:
+        """The columns of codes and the number of records with them, each combination once."""
+        grouped = table.group_by(self.keys).aggregate(people=table.people.sum().cast("int64"))
+        found = redacted(self.source.name, lambda: grouped.to_pyarrow())
+        rows = redacted(self.source.name, lambda: int(expected.to_pyarrow().as_py() or 0))
+        every = {name: found.column(name).to_numpy().astype(np.int64) for name in (*self.keys, "people")}
+        check_counted(self.source, rows, int(every["people"].sum()))
+        return every
+
+
+def _check(
+    found: _Coded, every: Mapping[str, np.ndarray], plan: SpinePlan, faults: Sequence[tuple[str, str]]
+) -> None:
+    """Raise what is refused of the values, of the leaves, and of the two together."""
+    source, table = found.source, found.table()
+    of_leaves = leaf_faults(source, table, found.leaf, every)
+    if faults or any((every[key] < 0).any() for key in found.keys[1:]):
+        told = misfits(source, found.attributes, found.rules, table)
+        raise refusal(source, [*told, *faults, *of_leaves])
+    if not of_leaves:
+        of_leaves = place_faults(_placed(every, plan), plan, found.leaf.codes)
+    if of_leaves:
+        raise refused(source, of_leaves)
+
+
+def _placed(every: Mapping[str, np.ndarray], plan: SpinePlan) -> Placed:
+    codes = [every[f"k{i}"] for i in range(len(plan.layout.domain.shape))]
+    cell = np.ravel_multi_index(tuple(codes), plan.layout.domain.shape)
+    return Placed(every[AT], cell, plan.layout.place[cell], every["people"])

@@ -1,0 +1,330 @@
+"""Whole runs of a spec with [geography]: complete or nothing, paid once, verified from the folder alone."""
+
+from __future__ import annotations
+
+import errno
+import json
+import shutil
+import signal
+import subprocess
+import sys
+from collections import Counter
+from fractions import Fraction
+from pathlib import Path
+
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+from tests.duchy import houses, people, plots
+
+import tabulae as tb
+from tabulae.audit import audit
+from tabulae.errors import BudgetRefused, DataError, InvalidArgument, LedgerError, ReleaseError, Unsupported
+from tabulae.spec import read_spec
+
+LOSS = Fraction(2)
+
+# Where a run can be killed: what is replaced, in which call of it, whether it has charged, and lost the noise.
+PHASES = {
+    "before reading": ("tabulae.spine_app.open_spine_records", 1, False, False),
+    "before charging": ("tabulae.privacy.ledger.Ledger.charge", 1, False, False),
+    "before noise": ("tabulae._measure_spine._pieces", 1, True, True),
+    "while storing": ("tabulae.release.spine_measurements.SpineMeasurementWriter.__call__", 3, True, True),
+    "before it is said": ("tabulae.release.spine_measurements.SpineMeasurementWriter.finish", 1, True, True),
+    "before estimating": ("tabulae.topdown.estimate.estimate_spine", 1, True, False),
+    "after gls": ("tabulae.topdown.estimate.up_pass", 1, True, False),
+    "at the third depth": ("tabulae.topdown.estimate.descend", 3, True, False),
+    "at the leaves": ("tabulae.topdown.estimate.descend", 5, True, False),
+    "before writing tables": ("tabulae.spine_app.write_spine", 1, True, False),
+    "while writing tables": ("tabulae.release.table_files.TableWriter.write", 4, True, False),
+    "before microdata": ("tabulae.release.write_spine.write_microdata", 1, True, False),
+    "before sealing": ("tabulae.spine_app.seal", 1, True, False),
+    "before renaming": ("tabulae.spine_app.put_in_place", 1, True, False),
+    "before settling": ("tabulae.privacy.ledger.Ledger.settle", 1, True, False),
+}
+OFTEN = ("before charging", "while storing", "at the third depth")
+
+_KILLED = """
+import importlib, os, signal, sys
+import tabulae.app, tabulae.spine_app
+target, call, spec, out = sys.argv[1:]
+parts = target.split(".")
+for cut in range(len(parts) - 1, 0, -1):
+    try:
+        owner = importlib.import_module(".".join(parts[:cut])); break
+    except ImportError:
+        continue
+for name in parts[cut:-1]:
+    owner = getattr(owner, name)
+left, real = [int(call)], getattr(owner, parts[-1])
+def killed(*a, **k):
+    left[0] -= 1
+    if not left[0]:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return real(*a, **k)
+setattr(owner, parts[-1], killed)
+if target == "tabulae.topdown.estimate.estimate_spine":
+    importlib.import_module("tabulae.release.spine_estimates").estimate_spine = killed
+tabulae.app.run(spec, out)
+"""
+
+
+def _kill_in(phase: str, spec: Path, out: Path) -> None:
+    target, call, *_ = PHASES[phase]
+    command = [sys.executable, "-c", _KILLED, target, str(call), str(spec), str(out)]
+    assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
+
+
+def _ledger(duchy: Path) -> tb.Ledger:
+    return tb.Ledger.open(duchy.parent / "ledger.db")
+
+
+def _edit(spec: Path, *changes: tuple[str, str]) -> None:
+    text = spec.read_text()
+    for old, new in changes:
+        assert old in text, old
+        text = text.replace(old, new)
+    spec.write_text(text)
+
+
+@pytest.mark.parametrize("method", ["bluedown", "topdown", "gls"])
+def test_a_release_is_complete_verified_and_paid_once(duchy: Path, method: str) -> None:
+    microdata = "" if method == "gls" else "microdata = true"
+    _edit(duchy, ("[release]\nmicrodata = true", f'[method]\nestimate = "{method}"\n[release]\n{microdata}'))
+    out = duchy.parent / "release"
+    release = tb.run(duchy, out)
+    assert release.verify() == []
+    assert _ledger(duchy).spent == LOSS
+    assert [charge.state for charge in _ledger(duchy).charges()] == ["published"]
+    names = {path.relative_to(out).as_posix() for path in out.rglob("*") if path.is_file()}
+    assert {"datapackage.json", "report.html", "README.md", "SHA256SUMS", "spec.toml", "ledger.json"} <= names
+    assert {f"measurements/{level}.parquet" for level in release.geography.spine.levels} <= names
+    assert {"tables/total.csv", "tables/total.parquet", "geography/spine.csv"} <= names
+    assert ("microdata.parquet" in names) == (method != "gls")
+    assert not [name for name in names if name.startswith("estimate")]
+    assert not [path for path in duchy.parent.iterdir() if path.name.endswith(".partial")]
+    descriptor = json.loads((out / "datapackage.json").read_text())
+    for resource in descriptor["resources"]:
+        written = pyarrow.csv.read_csv(out / resource["path"]).column_names
+        assert written == [field["name"] for field in resource["schema"]["fields"]]
+    assert len(list(release.area_measurements())) == len(release.geography.pieces)
+
+
+def _truth() -> Counter[tuple[str, ...]]:
+    """People by (type of area, area, kind, grown, faith)."""
+    where, found = {plot["plot"]: plot for plot in plots()}, Counter()
+    for plot, kind, age, faith in people():
+        grown = "young" if age == "child" else "grown"
+        for area_type in ("duchy", "shire", "parish", "hamlet", "plot", "market", "forest"):
+            area = where[plot][area_type]
+            if area not in ("", "none"):
+                found[area_type, area, kind, grown, faith] += 1
+    return found
+
+
+def test_estimates_are_of_the_people_who_are_there(duchy: Path) -> None:
+    """At a large budget noise is 0, so that every published count is the true one, for every method's estimate.
+
+    Each of about 1,500 answers has discrete Gaussian noise of parameter 15 / 750 = 0.02: some answer is not the
+    true one with probability below 1500 * 2.1 * exp(-1 / 0.04) < 1e-7.
+    """
+    _edit(duchy, ('budget = "2"', 'budget = "750"'), ("outside =", 'bypass = "off"\noutside ='))
+    _edit(duchy, ("1/4", "1/3"), ("1/2", "1/3"))
+    _new_ledger(duchy, 750, "zcdp")
+    release = tb.run(duchy, duchy.parent / "release")
+    truth = _truth()
+
+    def counted(**wanted: str) -> int:
+        names = ("area_type", "area", "kind", "grown", "faith")
+        keys = [(names.index(name), value) for name, value in wanted.items()]
+        return sum(count for key, count in truth.items() if all(key[i] == value for i, value in keys))
+
+    for name, columns in (("total", ()), ("kind_by_grown", ("kind", "grown")), ("faith", ("faith",))):
+        for row in release.tables[name].to_pylist():
+            expected = counted(**{c: row[c] for c in ("area_type", "area", *columns)})
+            assert row["estimate"] == expected, row
+            assert row["gls_estimate"] == pytest.approx(expected, abs=1e-6)
+    rows = pq.read_table(release.path / "microdata.parquet").to_pylist()
+    assert sorted((r["plot"], r["kind"], r["age"], r["faith"]) for r in rows) == sorted(people())
+    assert all(r["duchy"] == "D" and r["parish"] == f"p{int(r['plot']) // 6}" for r in rows)
+
+
+def test_published_counts_agree_with_each_other_and_with_what_is_known(duchy: Path) -> None:
+    release = tb.run(duchy, duchy.parent / "release")
+    total = {(r["area_type"], r["area"]): r for r in release.tables["total"].to_pylist()}
+    assert total["duchy", "D"]["estimate"] == total["duchy", "D"]["gls_estimate"] == 500
+    assert [kind for kind, row in total.items() if row["obs_status"] == "E"] == [
+        ("duchy", "D"), ("hamlet", "h15"), *(("plot", f"{i:03}") for i in (45, 46, 47))
+    ]  # fmt: skip
+    where, sums = {plot["plot"]: plot for plot in plots()}, Counter()
+    for (kind, area), row in total.items():
+        if kind == "plot":
+            sums.update(
+                {(k, where[area][k]): row["estimate"] for k in ("shire", "parish", "market", "forest")}
+            )
+    for key, count in sums.items():
+        if key[1] not in ("", "none"):
+            assert total[key]["estimate"] == count
+    counts: Counter[tuple[str, str]] = Counter()
+    for row in pq.read_table(release.path / "microdata.parquet").to_pylist():
+        assert (row["kind"], row["age"]) != ("abbey", "child")
+        counts[row["plot"], row["kind"]] += 1
+    assert set(counts) <= set(houses())
+    assert all(counts[where] >= least for where, least in houses().items())
+
+
+def test_nothing_of_the_source_is_published(duchy: Path) -> None:
+    out = duchy.parent / "release"
+    tb.run(duchy, out)
+    for path in out.rglob("*"):
+        if path.is_file():
+            content = path.read_bytes()
+            for word in (b"people.csv", str(duchy.parent).encode(), b"ledger.db"):
+                assert word not in content
+
+
+@pytest.mark.parametrize(
+    "phase", [pytest.param(p, marks=[] if p in OFTEN else [pytest.mark.slow]) for p in PHASES]
+)
+def test_killed_in_any_phase_leaves_no_half_release_and_no_second_draw(duchy: Path, phase: str) -> None:
+    """What a resumed run publishes is what an estimate in one go gives: ``verify`` makes it anew and compares."""
+    out, partial = duchy.parent / "release", duchy.parent / ".release.partial"
+    _kill_in(phase, duchy, out)
+    _, _, charged, lost = PHASES[phase]
+    assert _ledger(duchy).spent == (LOSS if charged else 0)
+    assert out.exists() == (phase == "before settling")
+    if not out.exists():
+        with pytest.raises(ReleaseError, match="--resume"):
+            tb.run(duchy, out)
+    if lost:
+        with pytest.raises(ReleaseError, match="void and stays spent, and its exact counts"):
+            tb.run(duchy, out, resume=True)
+        assert [charge.state for charge in _ledger(duchy).charges()] == ["void"]
+        assert not out.exists()
+        tb.run(duchy, out)
+        assert [charge.state for charge in _ledger(duchy).charges()] == ["void", "published"]
+        return
+    stored = (
+        {path.name: path.read_bytes() for path in (partial / "measurements").glob("*")} if charged else {}
+    )
+    if charged:
+        (duchy.parent / "people.csv").unlink()  # they are not needed any more
+    assert tb.run(duchy, out, resume=True).verify() == []
+    assert all((out / "measurements" / name).read_bytes() == content for name, content in stored.items())
+    assert _ledger(duchy).spent == LOSS
+    assert [charge.state for charge in _ledger(duchy).charges()] == ["published"]
+
+
+def test_a_resumed_estimate_goes_on_from_its_last_stage(duchy: Path) -> None:
+    out = duchy.parent / "release"
+    _kill_in("at the third depth", duchy, out)
+    work = duchy.parent / ".release.partial/estimate"
+    assert {path.name for path in (work / "bluedown").glob("down-*")} == {"down-00.npz", "down-01.npz"}
+    told: list[str] = []
+    tb.run(duchy, out, resume=True, say=told.append)
+    depths = [line.split()[-1] for line in told if "dividing counts" in line]
+    assert depths == ["2", "3", "4"]
+
+
+def test_a_full_disk_publishes_nothing_and_says_so(duchy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = duchy.parent / "release"
+
+    def full(*arguments: object, **named: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as broken:
+        broken.setattr("tabulae.spine_app.write_spine", full)
+        with pytest.raises(ReleaseError, match=r"the disk is full.*--resume"):
+            tb.run(duchy, out)
+    assert tb.run(duchy, out, resume=True).verify() == []
+    with monkeypatch.context() as broken:
+        broken.setattr("pyarrow.parquet.ParquetWriter.write_table", full)
+        with pytest.raises(
+            ReleaseError, match=r"the disk is full. Nothing was published; the charge .* is void"
+        ):
+            tb.run(duchy, duchy.parent / "another")
+    with monkeypatch.context() as broken:
+        broken.setattr("shutil.disk_usage", lambda path: shutil._ntuple_diskusage(10**12, 0, 1000))
+        with pytest.raises(ReleaseError, match=r"may take .* on disk.* Nothing was charged"):
+            tb.run(duchy, duchy.parent / "third")
+    assert [charge.state for charge in _ledger(duchy).charges()] == ["published", "void"]
+    assert sorted(path.name for path in duchy.parent.glob(".*partial")) == []
+
+
+def test_what_is_refused_costs_nothing(duchy: Path) -> None:
+    out = duchy.parent / "release"
+    out.mkdir()
+    with pytest.raises(ReleaseError, match="exists"):
+        tb.run(duchy, out)
+    out.rmdir()
+    lines = (duchy.parent / "people.csv").read_text()
+    for row in ("999,home,old,a", "047,home,old,a", "000,abbey,child,a", "001,inn,old,a"):
+        (duchy.parent / "people.csv").write_text(f"{lines}{row}\n")
+        with pytest.raises(DataError) as refused:
+            tb.run(duchy, out)
+        assert row.split(",")[0] not in str(refused.value)
+    (duchy.parent / "people.csv").write_text(lines)
+    with pytest.raises(InvalidArgument, match="without --plan"):
+        tb.run(duchy, out, plan_file=duchy)
+    spec = read_spec(duchy)
+    published = duchy.parent / "published.toml"
+    published.write_text(spec.published_text())
+    for name, content in spec.files.items():
+        (duchy.parent / name).parent.mkdir(exist_ok=True)
+        (duchy.parent / name).write_bytes(content)
+    with pytest.raises(LedgerError, match="names no ledger"):
+        tb.run(published, out)
+    assert _ledger(duchy).spent == 0
+    tb.run(duchy, out)
+    tb.run(duchy, duchy.parent / "second")
+    with pytest.raises(BudgetRefused):
+        tb.run(duchy, duchy.parent / "third")
+    assert sorted(path.name for path in duchy.parent.glob(".*partial")) == []
+
+
+def test_the_release_says_what_it_cannot_answer(duchy: Path) -> None:
+    release = tb.run(duchy, duchy.parent / "release")
+    with pytest.raises(Unsupported, match="by area"):
+        release.query("SELECT COUNT(*) FROM people")
+    with pytest.raises(Unsupported, match="area_measurements"):
+        _ = release.measurements
+    assert set(release.tables) == {"total", "kind_by_grown", "faith"}
+
+
+def _new_ledger(duchy: Path, budget: int, definition: str) -> None:
+    for leftover in duchy.parent.glob("ledger.db*"):
+        shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink()
+    tb.Ledger.create(duchy.parent / "ledger.db", budget, definition, neighbours="replace")
+
+
+def test_an_audit_says_what_to_do_instead(duchy: Path) -> None:
+    with pytest.raises(Unsupported, match="tabulae plan"):
+        audit(duchy)
+
+
+def test_a_split_spine_has_the_forest_on_it(duchy: Path) -> None:
+    _edit(duchy, ('optimise = { fanout_cutoff = 2, entities = ["market"] }', "split = \"forest = 'oak'\""))
+    release = tb.run(duchy, duchy.parent / "release")
+    assert release.verify() == []
+    geography = read_spec(duchy).geography
+    assert geography is not None
+    assert geography.spine.osed(geography.entities["forest"]).tolist() == [
+        2
+    ]  # a branch in each of two shires
+
+
+def test_pure_promises_run_too(duchy: Path) -> None:
+    _edit(duchy, ('definition = "zcdp"', 'definition = "pure"'), ('delta = "1e-10"\n', ""))
+    _new_ledger(duchy, 4, "pure")
+    release = tb.run(duchy, duchy.parent / "release")
+    assert release.verify() == []
+    assert "ε-differential privacy with ε = 2" in (release.path / "report.html").read_text()
+
+
+def test_a_budget_that_leaves_no_noise_is_refused_before_it_is_paid(duchy: Path) -> None:
+    _edit(duchy, ('budget = "2"', 'budget = "20000"'))
+    _new_ledger(duchy, 20000, "zcdp")
+    with pytest.raises(Unsupported, match="nothing was charged"):
+        tb.run(duchy, duchy.parent / "release")
+    assert _ledger(duchy).spent == 0
+    assert not (duchy.parent / ".release.partial").exists()

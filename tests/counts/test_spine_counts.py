@@ -1,0 +1,96 @@
+"""Counts of areas: sums over leaves as by definition, and nothing of them told."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.measure.spines import counts, plan, records, table
+
+from tabulae.counts.spine_counts import SpineCounts
+from tabulae.errors import InvalidArgument, Unsupported
+from tabulae.geography.constraints import ExactMargin
+
+
+@given(seed=st.integers(0, 10**6))
+def test_a_piece_has_the_counts_of_its_nodes(seed: int) -> None:
+    """Cell by cell, levels asked for in the plan's order and against it."""
+    made = plan(seed)
+    people = records(made, 50, seed)
+    found, whole = counts(made, people), made.layout.margin(made.layout.domain.names)
+    for piece in (*made.pieces, *reversed(made.pieces)):
+        x = found.piece(piece, made)
+        cells = made.layout.cell[made.dense_cells[piece.pattern]]
+        assert x.shape == (piece.nodes.size, *cells.shape)
+        for node, given_counts in zip(piece.nodes, x, strict=True):
+            truth = table(made, whole, piece.level, int(made.tree.unit[node]), people)
+            assert (given_counts == truth[cells]).all()
+            assert given_counts.sum() == truth.sum()
+
+
+@given(seed=st.integers(0, 10**6), names=st.sampled_from([[], ["group"], ["quarters"]]))
+def test_exact_counts_are_those_of_every_unit(seed: int, names: list[str]) -> None:
+    made = plan(seed)
+    people = records(made, 50, seed)
+    margin = made.layout.margin(names)
+    for position, level in enumerate(made.spine.levels):
+        found = counts(made, people).exact(made, ExactMargin(level, margin))
+        truth = [
+            table(made, margin, position, unit, people)[margin.order[:, 0]]
+            for unit in range(made.spine.codes[level].size)
+        ]
+        assert (found == np.array(truth)).all()
+
+
+def test_a_margin_over_symmetric_attributes_cannot_be_exact() -> None:
+    made = plan(1)
+    with pytest.raises(InvalidArgument, match="make them dense"):
+        counts(made, []).exact(made, ExactMargin("root", made.layout.margin(["race"])))
+
+
+def test_entries_of_one_place_are_added_in_any_order() -> None:
+    made = plan(3)
+    people = records(made, 60)
+    one, two = counts(made, people), counts(made, people[::-1])
+    leaf = np.array([p[0] for p in people])
+    place = made.layout.place[[p[1] for p in people]]
+    twice = SpineCounts(made, np.tile(leaf, 2), np.tile(place, 2), np.repeat([3, 0], leaf.size))
+    assert one.fingerprint() == two.fingerprint() != twice.fingerprint()
+    assert (one.records, twice.records) == (60, 180)
+    for piece in made.pieces:
+        assert (3 * one.piece(piece, made) == twice.piece(piece, made)).all()
+
+
+def test_nothing_of_them_is_told() -> None:
+    found = counts(plan(1), records(plan(1), 7))
+    assert repr(found) == "SpineCounts(confidential)"
+    with pytest.raises(Unsupported, match="confidential"):
+        pickle.dumps(found)
+
+
+def test_counts_where_the_plan_has_none_are_refused() -> None:
+    made = plan(1)
+    leaf, dense = np.argwhere(~made.support)[0]
+    inner = made.layout.algebra.cells
+    one = np.ones(1, np.int64)
+    with pytest.raises(InvalidArgument, match="cannot occur in their leaves"):
+        SpineCounts(made, np.array([leaf]), np.array([dense * inner]), one)
+    for leaves, places in (([made.spine.leaves], [0]), ([0], [-1]), ([0], [made.layout.cell.size])):
+        with pytest.raises(InvalidArgument, match="outside the plan"):
+            SpineCounts(made, np.array(leaves), np.array(places), one)
+
+
+def test_a_plan_with_other_leaves_or_supports_is_another() -> None:
+    made, other = plan(1), plan(1)
+    everywhere = records(made, 500)
+    counts(made, everywhere).check(other)
+    narrow = other.support.copy()
+    narrow[everywhere[0][0]] = False
+    object.__setattr__(other, "support", narrow)
+    with pytest.raises(InvalidArgument, match="other supports"):
+        counts(made, everywhere).check(other)
+    with pytest.raises(InvalidArgument, match="other leaves or cells"):
+        counts(made, everywhere).check(plan(2))

@@ -1,0 +1,224 @@
+"""The report of a release of areas: one page from the folder alone, the same each time, with nothing that runs."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.duchy import plots, write_duchy, write_plots
+
+import tabulae as tb
+from tabulae.app import write_report
+from tabulae.report import report_of
+from tabulae.report.geography import geography_view
+from tabulae.report.geography_errors import SIZES, AreaNumbers, area_numbers, by_class
+from tabulae.report.geography_picture import COLOURS, GroupsMap, GroupsStrip, colours_of
+from tabulae.report.geography_spine import drawing_of, fans
+
+HOSTILE = '<script>alert("x")</script>'
+
+
+class _Page(HTMLParser):
+    """Tags that are open at the end, every tag there was, ids and links."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: set[str] = set()
+        self.ids: list[str] = []
+        self.links: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        named = dict(attrs)
+        if named.get("id"):
+            self.ids.append(str(named["id"]))
+        if tag == "a":
+            self.links.append(str(named.get("href")))
+        if tag not in ("meta", "br", "wbr", "path", "link"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag in self.open:
+            assert self.open.pop() == tag
+
+
+def _page(folder: Path) -> str:
+    return re.sub(r"\s+", " ", (folder / "report.html").read_text())
+
+
+def test_the_page_is_whole_and_the_same_each_time(duchy_release: Path, tmp_path: Path) -> None:
+    shutil.copytree(duchy_release, tmp_path / "copy")
+    stored = (duchy_release / "report.html").read_text()
+    sums = (duchy_release / "SHA256SUMS").read_bytes()
+    copy = tb.Release.read(tmp_path / "copy")
+    assert report_of(copy) == stored
+    assert write_report(copy).read_text() == stored
+    assert (copy.path / "SHA256SUMS").read_bytes() == sums
+    page = _Page(stored)
+    assert page.open == []
+    assert "script" not in page.tags
+    assert len(set(page.ids)) == len(page.ids)
+    assert {link[1:] for link in page.links if link.startswith("#")} <= set(page.ids)
+    assert not [link for link in page.links if not link.startswith("#")]
+    assert "http://" not in stored
+    assert len(stored.encode()) < 2_000_000
+
+
+def test_the_page_says_what_was_promised_and_what_is_exact(duchy_release: Path) -> None:
+    text, release = _page(duchy_release), tb.Release.read(duchy_release)
+    view = geography_view(release)
+    assert "zero-concentrated differential privacy with ρ = 2" in text
+    assert "the duke counts heads" in text
+    assert view.promise.statements[0].epsilon == pytest.approx(release.spec.loss.epsilon("1e-10"))  # type: ignore[union-attr]
+    assert (view.areas, view.counts, view.people) == (78, 78 + 78 + 204, 500)
+    assert [level.name for level in view.levels] == ["duchy", "shire", "parish", "hamlet", "plot"]
+    assert [row.entity_type for row in view.distances if row.entity_type in ("market", "forest")] == [
+        "market", "forest",
+    ]  # fmt: skip
+    assert all(row.mean <= row.conventional_mean for row in view.distances if row.entity_type == "market")
+    assert "Nobody can be in 3 areas of type plot" in text
+    assert "the errors and intervals of <code>gls</code> are not theirs" in text
+    assert "Bias by size" in text
+    assert '<td class="n strong">500</td>' in text
+
+
+def test_expected_errors_are_those_of_the_tables(duchy_release: Path) -> None:
+    release = tb.Release.read(duchy_release)
+    view = geography_view(release)
+    for row in view.errors:
+        table = release.tables[row.table].to_pylist()
+        told = [r for r in table if r["area_type"] == row.kind]
+        errors = [r["std_error"] for r in told if r["obs_status"] == "A"]
+        assert len(told) == row.areas * row.cells
+        if errors:
+            assert row.rmse == pytest.approx(np.sqrt(np.mean(np.square(errors))))
+        else:
+            assert np.isnan(row.rmse)
+    sized = [row for row in view.by_size if row.kind == "plot"]
+    assert sum(row.areas for row in sized) == 48
+    total = [r for r in release.tables["total"].to_pylist() if r["area_type"] == "plot"]
+    apart = sum(r["estimate"] - r["gls_estimate"] for r in total)
+    assert sum(row.areas * row.bias for row in sized) == pytest.approx(apart)
+    assert {row.kind for row in view.by_distance} == {"hamlet", "market", "forest"}
+
+
+def test_tables_are_read_in_any_step(duchy_release: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kinds = [("shire", 2), ("plot", 48), ("forest", 1)]
+    whole = area_numbers(duchy_release, "faith", kinds, 4)
+    monkeypatch.setattr("tabulae.report.geography_errors._ROWS", 9)
+    for a, b in zip(whole, area_numbers(duchy_release, "faith", kinds, 4), strict=True):
+        assert (a.kind, a.codes, a.rmse) == (b.kind, b.codes, pytest.approx(b.rmse))
+        assert np.allclose(a.published, b.published)
+
+
+def test_classes_hold_every_area_once() -> None:
+    people = np.array([0.0, 0, 1, 9, 10, 99, 1e6, 5e7])
+    none = np.zeros(8)
+    numbers = AreaNumbers(
+        "town", tuple("abcdefgh"), 1, people, people - 1, none + 4, none + 1, none, none, none
+    )
+    rows = list(by_class(numbers, people, SIZES))
+    assert [(row.label, row.areas) for row in rows] == [
+        ("0", 2), ("1 to 9", 2), ("10 to 99", 2), ("1,000,000 or more", 2),
+    ]  # fmt: skip
+    assert all((row.rmse, row.bias, row.bias_error) == (2, 1, 0) for row in rows)
+    assert all(np.isnan(row.raised) for row in rows)
+
+
+def test_names_are_escaped_wherever_they_stand(tmp_path: Path) -> None:
+    spec = write_duchy(tmp_path)
+    rows = [{**plot, "parish": f"{plot['parish']}{HOSTILE.replace(',', '')}"} for plot in plots()]
+    for row in rows:
+        row["market"] = row["market"].replace("M1", HOSTILE)
+        row["duchy"] = HOSTILE
+    write_plots(tmp_path / "plots.csv", [{k: _quoted(v) for k, v in row.items()} for row in rows])
+    text = spec.read_text()
+    for old, new in (
+        ('title = "Duchy"', f"title = '{HOSTILE}'"),
+        ('reason = "the duke counts heads"', f"reason = '{HOSTILE}'"),
+    ):
+        text = text.replace(old, new)
+    spec.write_text(text)
+    release = tb.run(spec, tmp_path / "release")
+    page = (release.path / "report.html").read_text()
+    assert HOSTILE not in page
+    assert "script" not in _Page(page).tags
+    assert "&lt;script&gt;" in page
+
+
+def _quoted(text: str) -> str:
+    return '"' + text.replace('"', '""') + '"'
+
+
+def test_a_release_of_gls_alone_says_so(tmp_path: Path) -> None:
+    """And a file without places is drawn as a strip."""
+    spec = write_duchy(tmp_path)
+    write_plots(tmp_path / "plots.csv", [{k: v for k, v in p.items() if k not in "xy"} for p in plots()])
+    spec.write_text(spec.read_text().replace("[release]\nmicrodata = true", '[method]\nestimate = "gls"'))
+    release = tb.run(spec, tmp_path / "release")
+    text = _page(release.path)
+    assert "Bias by size" not in text
+    assert "gls_estimate" not in text
+    assert "microdata" not in text
+    assert "Squares that stand together are one hamlet" in text
+    assert _Page(text).open == []
+
+
+def test_every_leaf_of_the_area_is_drawn_once(duchy_release: Path) -> None:
+    geography = tb.Release.read(duchy_release).spec.geography
+    assert geography is not None
+    entities = {"market": geography.entities["market"]}
+    for place in (None, np.argwhere(np.ones((9, 5))).astype(float)):
+        drawing = drawing_of(geography.conventional, geography.spine, entities, place)
+        assert drawing is not None
+        assert (drawing.area, drawing.group, drawing.leaves) == ("duchy D", "hamlet", 45)
+        for picture in (drawing.given, drawing.measured):
+            squares = re.findall(r'class="m(\d)" d="([^"]*)"', str(picture.svg()))
+            counts = {int(colour): path.count("z") for colour, path in squares}
+            assert sum(counts.values()) == 45
+            assert counts[0] == sum(one is None for one in entities["market"])
+
+
+def test_pictures_keep_their_width() -> None:
+    rng = np.random.default_rng(2)
+    group = np.sort(rng.integers(0, 150, 2000))
+    group = np.unique(group, return_inverse=True)[1]
+    colour = rng.integers(0, COLOURS + 1, 2000)
+    strip = str(GroupsStrip(group // 10, group, colour, "many").svg())
+    places = [tuple(map(int, one)) for one in re.findall(r"M(\d+) (\d+)h6", strip)]
+    assert len(set(places)) == 2000
+    assert max(x for x, _ in places) + 6 <= 620
+    drawn = str(GroupsMap(rng.random((2000, 2)), group, colour, "many").svg())
+    assert drawn.count("L") == 2000
+    assert len(drawn) < 120_000
+    one = GroupsMap(np.zeros((1, 2)), np.zeros(1, int), np.zeros(1, int), "one").svg()
+    assert "nan" not in str(one)
+
+
+def test_entities_beyond_the_colours_share_one() -> None:
+    entity = [None, *"aaabbccddeeffgghh"]
+    colour, named = colours_of(entity)
+    assert named == tuple("abcde")
+    assert set(colour.tolist()) == set(range(COLOURS + 1))
+    assert colours_of([None])[1] == ()
+
+
+def test_fans_count_measured_units() -> None:
+    codes = {"town": list("AAAB"), "street": ["A1", "A1", "A2", "B1"], "house": list("wxyz")}
+    spine = tb.Spine.from_codes(codes, levels=["town", "street", "house"])
+    assert {name: (f.units, f.mean, f.most) for name, f in fans(spine).items()} == {
+        "root": (1, 2, 2), "town": (2, 1.5, 2), "street": (3, 4 / 3, 2), "house": (4, None, None),
+    }  # fmt: skip
+    measured = spine.bypass({"root": "0", "town": "1/3", "street": "1/3", "house": "1/3"})
+    assert {name: f.units for name, f in fans(measured).items()} == {
+        "root": 1,
+        "town": 2,
+        "street": 2,
+        "house": 2,
+    }

@@ -1,0 +1,249 @@
+"""Counts of areas from records of any source: as by definition, or refused before anything is counted."""
+
+from __future__ import annotations
+
+import tempfile
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.measure.spines import QUARTERS, Record, counts, plan, records
+
+from tabulae.counts.spine_counts import SpineCounts
+from tabulae.errors import DataError, InvalidArgument
+from tabulae.geography.constraints import AreaConstraints
+from tabulae.geography.spine_plan import SpinePlan
+from tabulae.tabulate import ColumnRule, Source, UnitRule
+from tabulae.tabulate.spine_records import LeafColumn, open_spine_records
+
+Writer = Callable[..., Source]
+
+RULES = {name: ColumnRule(name.upper()) for name in ("quarters", "age", "race")}
+PLAN = plan(3)
+NO_LIMIT = 2**62
+
+
+def leaves(of: SpinePlan, dropped: Sequence[str] = ()) -> LeafColumn:
+    return LeafColumn("BLOCK", of.spine.codes["block"].tolist(), dropped, "spine.csv")
+
+
+def columns_of(of: SpinePlan, people: list[Record]) -> dict[str, list[Any]]:
+    codes = [np.unravel_index(cell, of.layout.domain.shape) for _, cell in people]
+    return {
+        "ID": [f"n{i % 4}" for i in range(len(people))],
+        "RACE": [int(code[2]) for code in codes],
+        "BLOCK": [of.spine.codes["block"][leaf] for leaf, _ in people],
+        "AGE": [int(code[1]) for code in codes],
+        "QUARTERS": [QUARTERS.labels[code[0]] for code in codes],
+    }
+
+
+def refused(source: Source, of: SpinePlan, leaf: LeafColumn | None = None, **options: Any) -> DataError:
+    with pytest.raises(DataError) as caught:
+        open_spine_records(source, RULES, of, leaf or leaves(of), **options)
+    return caught.value
+
+
+def same(one: SpineCounts, two: SpineCounts) -> bool:
+    return one.fingerprint() == two.fingerprint()
+
+
+@settings(max_examples=15)
+@given(seed=st.integers(0, 10**6), people=st.integers(1, 40))
+def test_counts_are_those_of_the_definition(seed: int, people: int, write_source: Writer) -> None:
+    of = plan(seed)
+    crowd = records(of, people, seed)
+    with tempfile.TemporaryDirectory() as folder:
+        source = write_source(Path(folder), "csv", columns_of(of, crowd))
+        assert same(open_spine_records(source, RULES, of, leaves(of)), counts(of, crowd))
+
+
+def test_every_kind_of_source_gives_the_same(write: Writer, kind: str) -> None:
+    crowd = records(PLAN, 30)
+    source = write(kind, columns_of(PLAN, crowd))
+    found = open_spine_records(source, RULES, PLAN, leaves(PLAN))
+    assert found.records == 30
+    assert same(found, counts(PLAN, crowd))
+
+
+def test_blanks_around_codes_do_not_count(write: Writer) -> None:
+    crowd = records(PLAN, 10)
+    columns = columns_of(PLAN, crowd)
+    columns["BLOCK"] = [f" {code}\t" for code in columns["BLOCK"]]
+    found = open_spine_records(write("csv", columns), RULES, PLAN, leaves(PLAN))
+    assert same(found, counts(PLAN, crowd))
+
+
+def test_values_are_coded_by_the_rules_of_their_columns(write: Writer) -> None:
+    crowd = records(PLAN, 10)
+    columns = columns_of(PLAN, crowd)
+    columns["QUARTERS"] = [{"home": "1", "hall": "2", "ward": "3"}[label] for label in columns["QUARTERS"]]
+    rules = RULES | {"quarters": ColumnRule("QUARTERS", values={"1": 0, "2": 1, "3": 2})}
+    assert same(open_spine_records(write("csv", columns), rules, PLAN, leaves(PLAN)), counts(PLAN, crowd))
+
+
+# leaf codes ---------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("number", ["parquet", "duckdb"])
+def test_whole_numbers_are_read_as_their_digits(write: Writer, number: str) -> None:
+    crowd = records(PLAN, 10)
+    columns = columns_of(PLAN, crowd) | {"BLOCK": [100 + leaf for leaf, _ in crowd]}
+    named = LeafColumn("BLOCK", [str(100 + i) for i in range(PLAN.spine.leaves)])
+    assert same(open_spine_records(write(number, columns), RULES, PLAN, named), counts(PLAN, crowd))
+
+
+def test_numbers_that_lost_their_zeros_are_refused(write: Writer) -> None:
+    """Whatever the records hold: "05" and "5" could both be meant."""
+    crowd = records(PLAN, 10)
+    columns = columns_of(PLAN, crowd) | {"BLOCK": [1] * 10}
+    error = refused(write("parquet", columns), PLAN)
+    assert "begin with 0: the leading zeros are lost" in str(error)
+    assert "'BLOCK'" in str(error)
+    assert "spine.csv" in str(error)
+
+
+def test_text_that_lost_its_zeros_is_refused_with_a_hint(write: Writer) -> None:
+    columns = columns_of(PLAN, records(PLAN, 10))
+    columns["BLOCK"] = [code.lstrip("0") or "0" for code in columns["BLOCK"]]
+    error = refused(write("csv", columns), PLAN)
+    assert "codes that are not in spine.csv: leading zeros are lost in them" in str(error)
+
+
+@pytest.mark.parametrize("bad", [1.5, True])
+def test_other_types_are_no_codes(write: Writer, bad: Any) -> None:
+    columns = columns_of(PLAN, records(PLAN, 10)) | {"BLOCK": [bad] * 10}
+    assert "leaf codes are text or whole numbers" in str(refused(write("parquet", columns), PLAN))
+
+
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [
+        (
+            "SECRET",
+            "column 'BLOCK' ([geography] column): codes that are not in spine.csv: correct the records",
+        ),
+        (None, "column 'BLOCK' ([geography] column): NULL values"),
+        (" ", "column 'BLOCK' ([geography] column): NULL values"),
+        ("EMPTY", "codes of leaves where nothing can be counted"),
+    ],
+)
+def test_leaves_that_are_refused(write: Writer, code: str | None, told: str) -> None:
+    columns = columns_of(PLAN, records(PLAN, 10))
+    columns["BLOCK"][3] = columns["BLOCK"][7] = code
+    error = refused(write("csv", columns), PLAN, leaves(PLAN, dropped=["EMPTY"]))
+    assert told in str(error)
+    shown = "".join(traceback.format_exception(error))
+    assert "SECRET" not in shown
+    assert "EMPTY" not in shown
+    assert "in 2 records" in str(error.confidential)
+    if code and code.strip():
+        assert f"such as '{code}' (2)" in str(error.confidential)
+
+
+def test_all_faults_are_told_at_once(write: Writer) -> None:
+    columns = columns_of(PLAN, records(PLAN, 10))
+    columns["BLOCK"][0], columns["QUARTERS"][1], columns["ID"][2] = "SECRET", "SECRET", None
+    error = refused(write("csv", columns), PLAN, unit=UnitRule("ID", 1, bytes(32)))
+    for told in ("not in spine.csv", "outside the declared categories", "the id of its unit"):
+        assert told in str(error)
+    assert "SECRET" not in "".join(traceback.format_exception(error))
+
+
+def test_a_column_that_is_not_there(write: Writer) -> None:
+    error = refused(
+        write("csv", columns_of(PLAN, records(PLAN, 4))),
+        PLAN,
+        replace(leaves(PLAN), column="block"),
+    )
+    assert "no column 'block' ([geography] column), but one that is written 'BLOCK'" in str(error)
+
+
+def test_two_leaves_of_one_code() -> None:
+    with pytest.raises(InvalidArgument, match="two leaves of one code"):
+        LeafColumn("BLOCK", ["a", "b"], dropped=[" a"])
+
+
+def test_codes_and_rules_that_do_not_fit_the_plan(write: Writer) -> None:
+    source = write("csv", columns_of(PLAN, records(PLAN, 4)))
+    with pytest.raises(InvalidArgument, match="2 leaf codes for a plan of 10 leaves"):
+        open_spine_records(source, RULES, PLAN, LeafColumn("BLOCK", ["a", "b"]))
+    with pytest.raises(InvalidArgument, match="no rule for attribute 'race'"):
+        open_spine_records(source, {name: RULES[name] for name in ("quarters", "age")}, PLAN, leaves(PLAN))
+
+
+def test_no_records(write: Writer) -> None:
+    assert "no records" in str(refused(write("csv", columns_of(PLAN, [])), PLAN))
+
+
+# cells that cannot occur, and limits ---------------------------------------------------------------------
+def test_a_cell_that_bounds_exclude_from_its_leaf(write: Writer) -> None:
+    leaf, dense = np.argwhere(~PLAN.support)[0]
+    crowd = [*records(PLAN, 10), (int(leaf), int(PLAN.layout.cell[dense, 0]))]
+    error = refused(write("csv", columns_of(PLAN, crowd)), PLAN)
+    assert "cannot occur in their leaf, by the file of a [[bound]]" in str(error)
+    code = str(PLAN.spine.codes["block"][leaf])
+    assert code in str(error.confidential)
+    assert code not in str(error)
+
+
+def test_a_structural_zero(write: Writer) -> None:
+    (zero, *_) = np.flatnonzero(PLAN.layout.place < 0)
+    error = refused(write("csv", columns_of(PLAN, [*records(PLAN, 10), (0, int(zero))])), PLAN)
+    assert "combinations of quarters by age that [[structural_zero]] says cannot occur" in str(error)
+    assert "ward, 0' (1)" in str(error.confidential)
+
+
+def test_limits_are_met_by_what_is_counted(write: Writer) -> None:
+    crowd = records(PLAN, 60)
+    names = QUARTERS.labels
+    part = PLAN.layout.codes[:, 0]
+    sums = np.zeros((PLAN.spine.leaves, 3), np.int64)
+    for leaf, cell in crowd:
+        sums[leaf, part[PLAN.layout.place[cell] // PLAN.layout.algebra.cells]] += 1
+    source = write("csv", columns_of(PLAN, crowd))
+
+    def limits(lower: np.ndarray, upper: np.ndarray) -> AreaConstraints:
+        return AreaConstraints(PLAN.layout, part, names, lower, upper)
+
+    fine = limits(sums, np.where(sums == 0, NO_LIMIT, sums))
+    assert same(open_spine_records(source, RULES, PLAN, leaves(PLAN), constraints=fine), counts(PLAN, crowd))
+    for tight, word in (
+        (limits(sums + (sums == sums.max()), np.full_like(sums, NO_LIMIT)), "fewer records than at_least"),
+        (limits(0 * sums, sums - (sums == sums.max())), "more records than at_most"),
+    ):
+        error = refused(source, PLAN, constraints=tight)
+        assert word in str(error)
+        assert f"({sums.max()})" in str(error.confidential)
+        assert not set(str(error)) & set("0123456789")
+
+
+# units --------------------------------------------------------------------------------------------------
+def test_a_unit_is_counted_up_to_its_bound(write: Writer) -> None:
+    source = write("csv", columns_of(PLAN, records(PLAN, 30)))
+    for rows, expected in ((1, 4), (3, 12), (7, 28), (8, 30)):
+        found = open_spine_records(source, RULES, PLAN, leaves(PLAN), unit=UnitRule("ID", rows, bytes(32)))
+        assert found.records == expected
+
+
+def test_the_rows_kept_do_not_depend_on_the_order(write: Writer) -> None:
+    columns = columns_of(PLAN, records(PLAN, 30))
+    turned = {name: values[::-1] for name, values in columns.items()}
+    rule = UnitRule("ID", 2, bytes(32))
+    one, two = (
+        open_spine_records(write("parquet", given, name), RULES, PLAN, leaves(PLAN), unit=rule)
+        for given, name in ((columns, "one"), (turned, "two"))
+    )
+    assert same(one, two)
+    assert not same(one, open_spine_records(write("csv", columns), RULES, PLAN, leaves(PLAN)))
+
+
+def test_records_without_a_unit_are_refused(write: Writer) -> None:
+    columns = columns_of(PLAN, records(PLAN, 10))
+    columns["ID"][5] = None
+    error = refused(write("csv", columns), PLAN, unit=UnitRule("ID", 1, bytes(32)))
+    assert "every record needs the id of its unit" in str(error)
