@@ -147,6 +147,19 @@ def test_a_split_puts_its_area_on_the_spine(spine, data):
         assert found.osed(mask).tolist() == [1]
 
 
+@given(spine=spines(leaves=(3, 20), depth=(3, 5)), data=st.data())
+def test_levels_above_a_split_stay_whole(spine, data):
+    mask = np.array(data.draw(st.lists(st.booleans(), min_size=spine.leaves, max_size=spine.leaves)))
+    below = data.draw(st.sampled_from(spine.levels[:-2]))
+    found, whole = spine.split(mask, below), spine.levels.index(below) + 1
+    for level in spine.levels[:whole]:
+        assert found.codes[level].tolist() == spine.codes[level].tolist()
+        assert found.units[level].tolist() == spine.units[level].tolist()
+    for level in spine.levels[whole:-1]:
+        parts = set(zip(spine.units[level].tolist(), mask.tolist(), strict=True))
+        assert len(found.codes[level]) == len(parts)
+
+
 def test_split_and_optimise_teach():
     codes = {"tract": list("AAB"), "group": list("123"), "block": list("abc")}
     spine = Spine.from_codes(codes, levels=["tract", "group", "block"])
@@ -157,6 +170,8 @@ def test_split_and_optimise_teach():
         (lambda: spine.split(mask[:2]), r"3 leaves, not bool of shape \(2,\)"),
         (lambda: spine.split(np.ones(3)), "not float64"),
         (lambda: flat.split(mask), "no unit to split"),
+        (lambda: spine.split(mask, "group"), "between level 'group' and the leaves"),
+        (lambda: spine.split(mask, "grop"), "'grop' is no level"),
         (lambda: shared.split(mask), "split before shares"),
         (lambda: flat.optimise([mask]), "no level of groups"),
         (lambda: shared.optimise([mask]), "optimise before shares"),

@@ -159,25 +159,28 @@ class Spine:
         measured = None if self.shares is None else self.shares.measured
         return osed(self.hierarchy, self.entities(entity), measured)
 
-    def split(self, mask: np.ndarray) -> Spine:
-        """Every unit below the root as its part inside a mask and its part outside: a branch of its own for each.
+    def split(self, mask: np.ndarray, below: str | None = None) -> Spine:
+        """Every unit below a level as its part inside a mask and its part outside: a branch of its own for each.
 
         The 2020 census put tribal areas on its spine like this. A unit that is cut gives two, named with "|in" and
-        "|out"; others keep their names. The root stays whole, so that a level above the states is
-        needed to have each state's areas together.
+        "|out"; others keep their names. The root stays whole, so that a level above the states is needed to have each
+        state's areas together; or the states stay whole, too, with ``below="state"``, so that their own counts can be
+        exact.
 
         Args:
             mask: shape (leaves,), boolean.
+            below: the last level whose units stay whole; the root where None.
 
         Raises:
-            InvalidArgument: another shape or type, a spine without a level to split, or one that has shares already.
+            InvalidArgument: another shape or type, an unknown level, a spine without a level to split, or one that has
+                shares already.
 
         >>> spine = Spine.from_codes({"tract": list("AAAB"), "block": list("abcd")}, levels=["tract", "block"])
         >>> spine.split(np.array([False, True, True, False])).codes["tract"].tolist()
         ['A|in', 'A|out', 'B']
         """
         self._without_shares("split")
-        return Spine(split(self.hierarchy, mask))
+        return Spine(split(self.hierarchy, mask, below))
 
     def optimise(
         self, entities: Sequence[Any], fanout_cutoff: int = 12, levels: Sequence[str] | None = None

@@ -1,4 +1,4 @@
-"""A branch of its own for the area inside a mask, at every level below the root."""
+"""A branch of its own for the area inside a mask, at every level below the root or below a level that stays whole."""
 
 from __future__ import annotations
 
@@ -8,19 +8,21 @@ from ..errors import InvalidArgument
 from .hierarchy import Hierarchy
 
 
-def split(h: Hierarchy, mask: np.ndarray) -> Hierarchy:
-    """Every unit below the root as its part inside the mask and its part outside; see ``Spine.split``."""
+def split(h: Hierarchy, mask: np.ndarray, below: str | None = None) -> Hierarchy:
+    """Every unit below a level as its part inside the mask and its part outside; see ``Spine.split``."""
     inside = np.asarray(mask)
     if inside.dtype != bool or inside.shape != (h.leaves,):
         raise InvalidArgument(
             f"split takes one boolean for each of the {h.leaves} leaves, not {inside.dtype} of shape {inside.shape}"
         )
-    if h.depth == 2:
-        raise InvalidArgument(
-            "nothing lies between the root and the leaves, so that there is no unit to split"
-        )
-    units, codes = [h.units[0]], [h.codes[0]]
-    for unit, code in zip(h.units[1:-1], h.codes[1:-1], strict=True):
+    if below is not None and below not in h.levels:
+        raise InvalidArgument(f"{below!r} is no level of this spine: {', '.join(h.levels)}")
+    whole_levels = 1 if below is None else h.levels.index(below) + 1
+    if whole_levels >= h.depth - 1:
+        top = "the root" if below is None else f"level {below!r}"
+        raise InvalidArgument(f"nothing lies between {top} and the leaves, so that there is no unit to split")
+    units, codes = list(h.units[:whole_levels]), list(h.codes[:whole_levels])
+    for unit, code in zip(h.units[whole_levels:-1], h.codes[whole_levels:-1], strict=True):
         part, first, place = np.unique(2 * unit + ~inside, return_index=True, return_inverse=True)
         whole = unit[first]
         cut = np.bincount(whole, minlength=code.size) > 1

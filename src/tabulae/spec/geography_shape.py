@@ -48,6 +48,7 @@ class GeographySection(StrictSection):
         description='the columns of the file that are levels, the leaf last: levels = ["county", "tract", "block"]'
     )
     split: Filled | None = None
+    split_below: Filled | None = None
     optimise: OptimiseEntry | None = None
     bypass: Literal["exact", "paper", "off"] = "exact"
     entities: list[str] = Field(default_factory=list)

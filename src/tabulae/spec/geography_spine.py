@@ -41,7 +41,9 @@ def read_spines(
     except InvalidArgument as error:
         problems.add(("geography", "levels"), str(error))
         return None
-    spine = plain if leaves.inside is None else plain.split(leaves.inside[kept])
+    spine = _split(section, plain, leaves.inside, kept, problems)
+    if spine is None:
+        return None
     if section.optimise is None:
         return Spines(plain, spine)
     names = section.entities if section.optimise.entities is None else section.optimise.entities
@@ -55,6 +57,26 @@ def read_spines(
         problems.add(("geography", "optimise"), str(error))
         return None
     return Spines(plain, drawn)
+
+
+def _split(
+    section: GeographySection, plain: Spine, inside: np.ndarray | None, kept: np.ndarray, problems: Problems
+) -> Spine | None:
+    """The spine with its branches; None, with the mistake recorded, where no unit can be split."""
+    path = ("geography", "split" if section.split_below is None else "split_below")
+    if inside is None:
+        if section.split_below is not None and section.split is None:
+            problems.add(path, "says where a split begins, and there is none: remove it, or add split")
+        return plain
+    if section.split_below is not None and section.split_below not in plain.levels:
+        told = f"there is no level {shown(section.split_below)}; {nearest(section.split_below, plain.levels)}"
+        problems.add(path, told)
+        return None
+    try:
+        return plain.split(inside[kept], section.split_below)
+    except InvalidArgument as error:
+        problems.add(path, str(error))
+        return None
 
 
 def _can_optimise(entry: OptimiseEntry, names: list[str], spine: Spine, problems: Problems) -> bool:
