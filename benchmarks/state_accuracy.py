@@ -34,7 +34,7 @@ from tabulae.spec.geography import Geography
 from tabulae.topdown.areas import area_covariances, margin_variance
 from tabulae.topdown.covariances import Covariances
 from tabulae.topdown.estimate import Method, SpineEstimate, estimate_spine
-from tabulae.topdown.intervals import interval_factor
+from tabulae.topdown.intervals import area_half_widths
 
 RESULTS = Path(__file__).parent / "results/state_accuracy.csv"
 FIELDS = ("part", "area", "areas", "measure", "method", "mean", "standard_error", "runs")
@@ -131,7 +131,7 @@ class Study:
         deviation = self.deviations[name]
         some = deviation > 1e-6  # what is exact has none
         z = error[some] / deviation[some]
-        inside = np.abs(z) <= interval_factor(0.95, self.plan.all_laws)
+        inside = np.abs(error[some]) <= area_half_widths(deviation[some] ** 2, self.plan.all_laws, 0.95)
         self._keep("coverage", name, error.shape[0], "95 % interval", "gls", inside.mean())
         self._keep("coverage", name, error.shape[0], "error over standard error", "gls", (z**2).mean() ** 0.5)
 

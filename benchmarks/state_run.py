@@ -82,11 +82,17 @@ def measured(spec: Spec, geography: Geography, work: Path) -> tuple:
             {name: ColumnRule(c.name, c.unknown, c.null) for name, c in spec.columns.items()},
             plan,
             LeafColumn(geography.column, geography.leaf_codes.tolist(), geography.dropped.tolist()),
-            constraints=geography.constraints,
         )
     with stage("measure"), SpineMeasurementWriter(work, plan, margins) as writer:
         done = tabulate_spine(
-            counts, plan, margins, [writer], ledger=Ledger.open(spec.ledger), unit=spec.unit, title=spec.title
+            counts,
+            plan,
+            margins,
+            [writer],
+            ledger=Ledger.open(spec.ledger),
+            constraints=geography.constraints,
+            unit=spec.unit,
+            title=spec.title,
         )
         writer.finish(done)
     return done.exact

@@ -15,6 +15,7 @@ from .geography.disclosure import disclosure_of
 from .geography.measured import SpineMeasurements
 from .geography.spine_plan import SpinePieceValues, SpinePlan
 from .privacy import Ledger, Source, SystemSource
+from .privacy.lost import lost
 
 
 def measure_spine(
@@ -32,7 +33,8 @@ def measure_spine(
 
     ``y_{u,i} = Q_i x_u + e_{u,i}`` for each measured unit u and query i of its level, over the cells that can occur in
     the unit, with the entries of ``e_{u,i}`` drawn independently from ``plan.law``. The ledger is charged before any
-    noise is drawn or an exact count is read; a refused charge draws nothing.
+    noise is drawn or an exact count is read; a refused charge draws nothing. Where exact counts cannot be read then,
+    the charge is marked void and stays spent.
 
     Arguments:
         counts: confidential counts over the plan's leaves.
@@ -77,7 +79,12 @@ def measure_spine(
     if ledger is not None:
         paid = digest or hashlib.sha256(counts.fingerprint() + os.urandom(32)).digest()
         charge = ledger.charge(plan.loss, plan.neighbours, unit or ledger.unit, title, paid, disclosures)
-    stated = tuple(counts.exact(plan, margin) for margin in exact)
+    try:
+        stated = tuple(counts.exact(plan, margin) for margin in exact)
+    except BaseException as error:
+        if ledger is None or charge is None:
+            raise
+        raise lost(ledger, charge.release_id, error) from None
     release_id = None if charge is None else charge.release_id
     return SpineMeasurements(plan, stated, charge is None, release_id, _pieces(counts, plan, source))
 

@@ -44,6 +44,7 @@ from .release.place import put_in_place as _put_in_place
 from .release.place import run_name as _run_name
 from .release.place import unmark, void_lost
 from .release.place import workplace as _workplace
+from .release.verify_texts import same_version, text_faults
 from .report import report_of
 from .spec import Spec, read_spec
 
@@ -115,7 +116,7 @@ def run(
         if done is None:
             check_joint_promise(made, ledger.disclosures())
             say("charging the ledger and drawing noise")
-            with _disk(partial):
+            with _disk(partial, charged=False):
                 _save_plan(ready, partial)
             done = _measured(partial, prepared, ledger)
             with _disk(partial):
@@ -139,6 +140,31 @@ def write_report(release: Release) -> Path:
         require_others(release.path, REPORT)
         replace_listed(release.path, REPORT, report_of(release).encode())
     return release.path / REPORT
+
+
+def check_release(release: Release) -> list[str]:
+    """What is wrong with a release: one sentence a fault, none if it is as it was published.
+
+    Beside all that :meth:`Release.verify` checks, texts are made again and compared: titles, and those of the report
+    and of other pages where this version of tabulae wrote them (:func:`pages_are_compared`).
+
+    Raises:
+        ReleaseError: the folder cannot be read.
+    """
+    if faults := release.verify():
+        return faults
+    if faults := list(text_faults(release.path, release.spec, release.descriptor)):
+        return faults
+    if pages_are_compared(release) and (release.path / REPORT).read_bytes() != report_of(release).encode():
+        return [
+            f"{REPORT}: differs from the one that is made from this folder here; tabulae report makes it again"
+        ]
+    return []
+
+
+def pages_are_compared(release: Release) -> bool:
+    """Whether pages can be made again as they were: another version of tabulae may word them differently."""
+    return same_version(release.descriptor)
 
 
 def _spec(spec: Spec | str | PathLike[str], source: str | PathLike[str] | None) -> Spec:

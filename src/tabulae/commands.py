@@ -276,9 +276,11 @@ def report(folder: Path, json: bool) -> None:
 def check(path: Path, json: bool) -> None:
     """Validate a spec or verify a release."""
     if path.is_dir():
-        faults = Release.read(path).verify()
+        release = Release.read(path)
+        faults = app.check_release(release)
         if json:
-            emit({"release": str(path), "faults": faults})
+            pages = app.pages_are_compared(release)
+            emit({"release": str(path), "faults": faults, "pages_compared": pages})
             if faults:
                 raise typer.Exit(1)
         elif faults:
@@ -287,9 +289,10 @@ def check(path: Path, json: bool) -> None:
             )
         else:
             words = "every number follows from the measurements"
-            published = Release.read(path).spec
-            if published.invariants or published.geography:
+            if release.spec.invariants or release.spec.geography:
                 words += ", and every sum that is exact holds exactly"
+            if not app.pages_are_compared(release):
+                words += f"; pages are of tabulae {release.about['version']}, and were not made again to compare them"
             typer.echo(f"{path}: every file is as published, and {words}")
         return
     spec = read_spec(path)

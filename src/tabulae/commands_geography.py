@@ -71,7 +71,8 @@ def print_plan(console: Console, made: GeographyPlan, promise: str) -> None:
     console.print(_errors_table(made))
     console.print(
         "RMSE and margin are in counts, of generalised least squares (gls), whose errors are known before any\n"
-        "data: means over the areas, and the largest RMSE of one area." + _method_words(made),
+        "data: over all counts of all areas but exact ones, and the largest RMSE of one area."
+        + _method_words(made),
         markup=False,
         soft_wrap=True,
     )
@@ -126,7 +127,9 @@ def _noise_table(made: GeographyPlan) -> RichTable:
 
 
 def _errors_table(made: GeographyPlan) -> RichTable:
-    table = _table(None, "table", "areas of", "areas", "cells", "RMSE", "largest", f"{made.level:.0%} margin")
+    table = _table(
+        None, "table", "areas of", "areas", "cells", "RMSE", "largest RMSE", f"{made.level:.0%} margin"
+    )
     before = None
     for row in made.table_errors:
         name = "" if row.table == before else row.table

@@ -18,12 +18,13 @@ from .planning import DetailedPlan, detailed_of, plan_detailed
 from .privacy import Ledger
 from .release import Release, seal
 from .release.charged import check_space, finish, opened, told
-from .release.folder import MEASUREMENT, REPORT, read_json, sync_folder, write_bytes, write_json
+from .release.folder import MEASUREMENT, REPORT, read_json, write_bytes
 from .release.group_measurements import GroupMeasurementWriter, most_bytes, plan_document
 from .release.place import (
     PLAN,
     disk,
     finished,
+    mark,
     put_in_place,
     run_name,
     unmark,
@@ -66,14 +67,12 @@ def run_detailed(spec: Spec, out: Path, *, resume: bool, say: Say) -> Release:
         ledger = Ledger.open(spec.ledger)
         say("proving how many groups one record can belong to")
         ready = plan_detailed(spec)
-        document = plan_document(ready.adaptive)
         digest = _digest(spec, out)
         release_id = _stored(partial, ledger, digest) if resume else None
         if release_id is None:
-            with disk(partial):
+            with disk(partial, charged=False):
                 check_space(partial, most_bytes(ready.adaptive))
-                write_json(partial / PLAN, document)
-                sync_folder(partial)
+                mark(partial, spec, plan_document(ready.adaptive))
             release_id = _measured(ready, partial, ledger, digest, say)
         say("estimating and writing tables")
         with disk(partial):

@@ -8,7 +8,7 @@ from ._measure_groups import measure_groups
 from .adaptive import AdaptivePlan, GroupMeasurement, GroupMeasurements
 from .counts.group_counts import GroupCounts
 from .privacy import Ledger, Source
-from .release.lost import poured
+from .release.charged import poured
 
 Sink = Callable[[GroupMeasurement], None]
 

@@ -22,17 +22,20 @@ from .planning import LEVEL
 from .privacy import Ledger
 from .release import Release, seal
 from .release.charged import check_space, finish, opened, told
-from .release.folder import MEASUREMENT, REPORT, read_json, sync_folder, write_bytes, write_json
-from .release.place import PLAN, disk, finished, put_in_place, run_name, unmark, void_lost, workplace
+from .release.folder import MEASUREMENT, REPORT, read_json, write_bytes
+from .release.place import PLAN, disk, finished, mark, put_in_place, run_name, unmark, void_lost, workplace
 from .release.spine_document import plan_document
 from .release.spine_estimates import SpineRelease, exact_of
 from .release.spine_measurements import SpineMeasurementWriter, most_bytes
+from .release.spine_tables import UNBIASED
 from .release.write_spine import write_spine
 from .report import report_of
 from .spec import Spec, geography_of
 from .spine_pipeline import tabulate_spine
 from .tabulate import ColumnRule, UnitRule
 from .tabulate.spine_records import LeafColumn, open_spine_records
+from .tabulate.spine_refusals import LeafBound
+from .topdown.magnitude import MOST_PEOPLE, largest_error
 
 Say = Callable[[str], None]
 
@@ -73,13 +76,14 @@ def run_spine(spec: Spec, out: Path, *, resume: bool, say: Say) -> Release:
         geography = geography_of(spec)
         plan, exact = geography.plan(), exact_of(geography)
         _check_noise(plan)
+        if geography.estimate != UNBIASED:
+            _check_magnitude(plan)
         digest = _digest(spec, out)
         release_id = _stored(partial, ledger, digest, exact) if resume else None
         if release_id is None:
-            with disk(partial):
+            with disk(partial, charged=False):
                 check_space(partial, most_bytes(plan, exact) + _WORK_ARRAYS * 8 * int(plan.offsets[-1]))
-                write_json(partial / PLAN, plan_document(plan, exact))
-                sync_folder(partial)
+                mark(partial, spec, plan_document(plan, exact))
             release_id = _measured(spec, plan, exact, partial, ledger, digest, say)
         say("estimating")
         with disk(partial):
@@ -109,6 +113,16 @@ def _check_noise(plan: SpinePlan) -> None:
         raise Unsupported(
             "some answers of this plan would have next to no noise, so nothing was charged: the budget, or a share of "
             "it, is too large for estimates to be computed from it"
+        )
+
+
+def _check_magnitude(plan: SpinePlan) -> None:
+    """Refuse, before anything is charged, noise so large that whole counts could be too large to be rounded."""
+    if (error := largest_error(plan)) > MOST_PEOPLE:
+        raise Unsupported(
+            f"counts of this plan could be wrong by {error:.1g} people, more than {MOST_PEOPLE:,}, which cannot be "
+            "rounded, so nothing was charged: give it a larger budget, or the levels with small shares larger ones; "
+            f'or ask for estimate = "{UNBIASED}", which does not round'
         )
 
 
@@ -151,7 +165,10 @@ def _measured(
             {name: ColumnRule(c.name, c.unknown, c.null) for name, c in spec.columns.items()},
             plan,
             LeafColumn(geography.column, geography.leaf_codes.tolist(), geography.dropped.tolist()),
-            constraints=geography.constraints,
+            bounds=[
+                LeafBound(f"[[bound]] {bound.file}", bound.margin.label, bound.upper[geography.kept] > 0)
+                for bound in geography.bounds
+            ],
             unit=_unit_rule(spec, ledger),
         )
         with opened(SpineMeasurementWriter(partial, plan, exact)) as writer:
@@ -162,6 +179,7 @@ def _measured(
                 exact,
                 [told(writer)],
                 ledger=ledger,
+                constraints=None if geography.estimate == UNBIASED else geography.constraints,
                 unit=spec.unit,
                 title=spec.title or "release",
                 digest=digest,

@@ -170,6 +170,20 @@ def test_killed_in_any_phase_leaves_no_half_release_and_no_second_draw(guild: Pa
         assert [charge.state for charge in _ledger(guild).charges()] == ["published"]
 
 
+def test_a_run_is_not_resumed_by_an_edited_spec(guild: Path) -> None:
+    """It would find no charge of its own, and so charge a second time."""
+    out, right = guild.parent / "release", guild.read_text()
+    _kill_in("before noise", guild, out)
+    assert right.count('title = "') == 1
+    guild.write_text(right.replace('title = "', 'title = "Another '))
+    with pytest.raises(ReleaseError, match=r"the spec was edited since.* resume with the spec as it was"):
+        tb.run(guild, out, resume=True)
+    assert [charge.state for charge in _ledger(guild).charges()] == ["charged"]
+    guild.write_text(right)
+    with pytest.raises(ReleaseError, match="void"):
+        tb.run(guild, out, resume=True)
+
+
 def test_resuming_publishes_the_very_measurements_that_were_stored(guild: Path) -> None:
     out = guild.parent / "release"
     _kill_in("before writing tables", guild, out)
@@ -229,13 +243,16 @@ def test_files_that_cannot_be_opened_cost_nothing(guild: Path, monkeypatch: pyte
     assert not (guild.parent / ".release.partial").exists()
 
 
-def test_resuming_with_other_levels_leaves_no_file_of_the_former(guild: Path) -> None:
+def test_a_run_with_other_levels_leaves_no_file_of_the_former(guild: Path) -> None:
     out = guild.parent / "release"
     _kill_in("before charging", guild, out)
     assert (guild.parent / ".release.partial/measurements/03-town-2.parquet").exists()
     text = guild.read_text()
     guild.write_text(text[: text.rindex("[[detailed.level]]")])
-    assert tb.run(guild, out, resume=True).verify() == []
+    with pytest.raises(ReleaseError, match="remove that folder"):
+        tb.run(guild, out, resume=True)
+    (guild.parent / ".release.partial/plan.json").unlink()  # then nothing says that it may have charged
+    assert tb.run(guild, out).verify() == []
     assert not list((out / "measurements").glob("03-*"))
 
 

@@ -143,6 +143,26 @@ def test_an_unfinished_run_is_neither_overwritten_nor_blurred(village: Path) -> 
     assert not out.exists()
 
 
+@pytest.mark.parametrize("kind", ["village", "guild", "duchy"])
+def test_a_folder_that_cannot_be_written_in_costs_nothing(
+    kind: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec: Path = request.getfixturevalue(kind)
+
+    def full(*arguments: object, **named: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.raises(ReleaseError, match=r"none does not exist: make it first. Nothing was charged"):
+        tb.run(spec, spec.parent / "none/release")
+    for where in ("pathlib.Path.mkdir", "tabulae.release.folder.os.fsync"):
+        with monkeypatch.context() as broken:
+            broken.setattr(where, full)
+            with pytest.raises(ReleaseError, match=r"the disk is full.* and nothing was charged"):
+                tb.run(spec, spec.parent / "release")
+    assert tb.Ledger.open(spec.parent / "ledger.db").charges() == []
+    assert not list(spec.parent.glob(".*partial"))
+
+
 def test_resuming_nothing_is_refused(village: Path) -> None:
     with pytest.raises(ReleaseError, match="resume"):
         tb.run(village, village.parent / "release", resume=True)

@@ -215,6 +215,25 @@ def test_killed_in_any_phase_leaves_no_half_release_and_no_second_draw(duchy: Pa
     assert [charge.state for charge in _ledger(duchy).charges()] == ["published"]
 
 
+@pytest.mark.parametrize("phase", ["before charging", "before noise"])
+def test_a_run_is_not_resumed_by_an_edited_spec(duchy: Path, phase: str) -> None:
+    """It would find no charge of its own, and so charge a second time."""
+    out, right = duchy.parent / "release", duchy.read_text()
+    _kill_in(phase, duchy, out)
+    _edit(duchy, ("Duchy", "County"))
+    for _ in range(2):
+        with pytest.raises(ReleaseError, match=r"the spec was edited since.* resume with the spec as it was"):
+            tb.run(duchy, out, resume=True)
+    _, _, charged, lost = PHASES[phase]
+    assert [charge.state for charge in _ledger(duchy).charges()] == ["charged"] * charged
+    duchy.write_text(right)
+    if lost:
+        with pytest.raises(ReleaseError, match="void and stays spent"):
+            tb.run(duchy, out, resume=True)
+    else:
+        assert tb.run(duchy, out, resume=True).verify() == []
+
+
 def test_a_resumed_estimate_goes_on_from_its_last_stage(duchy: Path) -> None:
     out = duchy.parent / "release"
     _kill_in("at the third depth", duchy, out)
@@ -328,3 +347,18 @@ def test_a_budget_that_leaves_no_noise_is_refused_before_it_is_paid(duchy: Path)
         tb.run(duchy, duchy.parent / "release")
     assert _ledger(duchy).spent == 0
     assert not (duchy.parent / ".release.partial").exists()
+
+
+@pytest.mark.parametrize("budget", ["1e-14", "1e-20"])
+def test_a_budget_that_leaves_nothing_but_noise_is_refused(duchy: Path, budget: str) -> None:
+    """Whole counts could come out at more people than rounding takes."""
+    _edit(duchy, ('budget = "2"', f'budget = "{budget}"'))
+    with pytest.raises(Unsupported, match="give it a larger budget"):
+        tb.run(duchy, duchy.parent / "release")
+    assert _ledger(duchy).spent == 0
+    assert not (duchy.parent / ".release.partial").exists()
+
+
+def test_small_budgets_are_run(duchy: Path) -> None:
+    _edit(duchy, ('budget = "2"', 'budget = "1e-12"'))
+    assert tb.run(duchy, duchy.parent / "release").verify() == []

@@ -106,11 +106,10 @@ def test_records_that_break_a_rule_end_with_1(duchy: Path) -> None:
     for row in ("999,home,old,a", "000,abbey,child,a", "000,castle,old,a"):
         records.write_text(f"{lines}{row}\n")
         _ran("run", duchy, "--out", duchy.parent / "release", code=1)
-    kept = [line for line in lines.splitlines() if ",inn," not in line]
-    records.write_text(
-        "\n".join(kept) + "\n"
-    )  # an inn without guests, of which the file says that it has some
-    assert "inn" in _ran("run", duchy, "--out", duchy.parent / "release", "--show-confidential", code=1)
+    records.write_text(f"{lines}001,inn,old,a\n")  # where the file of houses has no inn
+    told = _ran("run", duchy, "--out", duchy.parent / "release", code=1)
+    assert "cannot occur in their leaf, by [[bound]] houses.csv: correct" in told
+    assert "001 inn" in _ran("run", duchy, "--out", duchy.parent / "release", "--show-confidential", code=1)
     assert not (duchy.parent / "release").exists()
     assert not list(duchy.parent.glob(".*partial"))
 

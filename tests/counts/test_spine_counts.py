@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -10,9 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.measure.spines import counts, plan, records, table
 
+import tabulae as tb
 from tabulae.counts.spine_counts import SpineCounts
 from tabulae.errors import InvalidArgument, Unsupported
 from tabulae.geography.constraints import ExactMargin
+from tabulae.geography.layout import Layout
+from tabulae.geography.spine_plan import SpinePlan
+from tabulae.privacy import ZCDP
+from tabulae.tables import Domain
 
 
 @given(seed=st.integers(0, 10**6))
@@ -94,3 +100,23 @@ def test_a_plan_with_other_leaves_or_supports_is_another() -> None:
         counts(made, everywhere).check(other)
     with pytest.raises(InvalidArgument, match="other leaves or cells"):
         counts(made, everywhere).check(plan(2))
+
+
+def test_plans_that_nest_the_same_leaves_otherwise_may_be_asked_in_turn() -> None:
+    layout = Layout.of(Domain({"x": 2}))
+
+    def nested(county: str) -> SpinePlan:
+        codes = {"county": list(county), "block": list("abcdef")}
+        made = tb.Spine.from_codes(codes, levels=list(codes))
+        shares = {level: Fraction(1, 3) for level in made.levels}
+        whole = dict.fromkeys(made.levels, (Fraction(1),))
+        support = np.ones((6, 1), bool)
+        return SpinePlan(made.with_shares(shares), layout, (layout.margin(["x"]),), whole, ZCDP(1), support)
+
+    plans = [nested("AAABBB"), nested("ABBBBB")]
+    one = SpineCounts(plans[0], np.arange(6), np.zeros(6, np.int64), 10 ** np.arange(6))
+    for first, second in zip(plans[0].pieces, plans[1].pieces, strict=True):
+        for made, piece in ((plans[0], first), (plans[1], second), (plans[0], first)):
+            unit = made.spine.hierarchy.units[piece.level]
+            wanted = [int((10 ** np.arange(6))[unit == u].sum()) for u in made.tree.unit[piece.nodes]]
+            assert one.piece(piece, made)[:, 0, 0].tolist() == wanted

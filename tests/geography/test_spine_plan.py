@@ -13,6 +13,7 @@ from tabulae import ZCDP, ApproxDP, Domain, PureDP
 from tabulae.errors import InvalidArgument
 from tabulae.geography import Spine, spine_plan
 from tabulae.geography.layout import Layout
+from tabulae.geography.shares import Shares
 from tabulae.geography.spine_plan import SpinePieceValues, SpinePlan
 
 HALF = Fraction(1, 2)
@@ -141,6 +142,7 @@ def test_answers_that_are_not_asked_say_nothing():
             "tells apart",
         ),
         ({"neighbours": "friends"}, "friends"),
+        ({"neighbours": "replace-within-invariants"}, "add-remove"),
     ],
 )
 def test_refusals(changes, message):
@@ -161,3 +163,14 @@ def test_a_spine_without_shares_and_a_recode_of_a_symmetric_attribute_are_refuse
 def test_pure_budget_is_taken():
     plan = small_plan(budget=PureDP(1))
     assert {law.name for law in plan.laws(0) if law is not None} == {"discrete-laplace"}
+
+
+@pytest.mark.parametrize("leaf", ["1/3", "2/3"])
+def test_shares_that_do_not_add_up_on_some_path_are_refused(leaf):
+    """Made by hand, and wrong for the third leaf alone: too little, and too much."""
+    spine = small_plan().spine
+    values = (Fraction(0), Fraction(1, 2), Fraction(leaf))
+    index = (np.array([1]), np.array([0, 0]), np.array([1, 1, 2]))
+    with pytest.raises(InvalidArgument, match="some path from the root to a leaf do not add up to 1"):
+        small_plan(spine=replace(spine, shares=Shares(spine.levels, values, index)))
+    small_plan(spine=replace(spine, shares=Shares(spine.levels, values, (*index[:2], np.array([1, 1, 1])))))

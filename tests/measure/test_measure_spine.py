@@ -16,8 +16,8 @@ from tests.measure.spines import DOMAIN, counts, plan, records, table
 import tabulae as tb
 from tabulae._measure_spine import disclosure_of, measure_spine
 from tabulae.counts.spine_counts import SpineCounts
-from tabulae.errors import BudgetRefused, InvalidArgument, ReleaseError
-from tabulae.geography.constraints import ExactMargin
+from tabulae.errors import BudgetRefused, DataError, InvalidArgument, ReleaseError
+from tabulae.geography.constraints import AreaConstraints, ExactMargin
 from tabulae.geography.layout import Layout
 from tabulae.geography.spine_plan import SpinePieceValues, SpinePlan
 from tabulae.privacy import ZCDP, DiscreteGaussian, DiscreteLaplace, NoiseLaw, PureDP, SystemSource
@@ -289,3 +289,61 @@ def test_counts_of_another_plan_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidArgument, match="another plan"):
         measure_spine(counts(made, []), other, ledger=ledger)
     assert not ledger.spent
+
+
+def test_a_charge_whose_exact_counts_cannot_be_read_is_void(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = plan(1, ZCDP(2))
+    ledger = tb.Ledger.create(tmp_path / "ledger.db", 9, "zcdp", neighbours="replace")
+    for error, raised in (
+        (OSError(5, "no memory left"), ReleaseError),
+        (MemoryError("broken"), MemoryError),
+    ):
+
+        def broken(*_: object, error: Exception = error) -> None:
+            raise error
+
+        monkeypatch.setattr(SpineCounts, "exact", broken)
+        with pytest.raises(raised) as caught:
+            measure_spine(counts(made, []), made, _exact(made), ledger=ledger)
+        if raised is ReleaseError:
+            assert "no memory left. Nothing was published; the charge" in str(caught.value)
+            assert "is void and stays spent" in str(caught.value)
+    assert [charge.state for charge in ledger.charges()] == ["void", "void"]
+    assert ledger.spent == 4
+    with pytest.raises(MemoryError):
+        measure_spine(counts(made, []), made, _exact(made))
+
+
+def _limited(made: SpinePlan, exact: list[ExactMargin], most: int) -> AreaConstraints:
+    """At most so many people of each kind of quarters in each leaf."""
+    parts = made.layout.codes[:, 0]
+    upper = np.full((made.spine.leaves, 3), most)
+    return AreaConstraints(made.layout, parts, ("home", "hall", "ward"), 0 * upper, upper, tuple(exact))
+
+
+def test_exact_counts_are_compared_with_limits_before_the_charge_and_nothing_else_is(tmp_path: Path) -> None:
+    """30 people in one cell of one leaf: one leaf's limit is broken, and the total of all leaves' limits is not."""
+    made = plan(1, ZCDP(2))
+    ledger = tb.Ledger.create(tmp_path / "ledger.db", 9, "zcdp", neighbours="replace")
+    people, total = records(made, 1) * 30, [_exact(made)[1]]
+
+    def run(most: int, exact: list[ExactMargin]) -> None:
+        limits = _limited(made, exact, most)
+        tabulate_spine(counts(made, people), made, exact, [], ledger=ledger, constraints=limits)
+
+    run(29, total)
+    run(0, [])
+    assert ledger.spent == 4
+    with pytest.raises(DataError) as caught:
+        run(0, total)
+    assert "root" in str(caught.value)
+    assert "home, hall, ward" in str(caught.value)
+    assert "Nothing was charged" in str(caught.value)
+    assert not set("123456789") & set(str(caught.value))
+    assert ledger.spent == 4
+    with pytest.raises(InvalidArgument, match="other exact counts"):
+        tabulate_spine(
+            counts(made, people), made, _exact(made), [], ledger=ledger, constraints=_limited(made, total, 9)
+        )

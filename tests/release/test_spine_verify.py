@@ -145,10 +145,15 @@ def test_people_are_those_of_the_published_counts(release: Path) -> None:
     assert _faults(release) == ["microdata.parquet: its people are not those of the published counts"]
 
 
-def test_a_file_that_is_missing_or_cut_short_is_said_plainly(release: Path) -> None:
+def test_a_file_that_is_missing_or_cut_short_is_said_plainly(release: Path, duchy_release: Path) -> None:
     (release / "measurements/plot.parquet").write_bytes(b"PAR1")
     (fault,) = _faults(release)
     assert "plot.parquet" in fault
+    shutil.copy(duchy_release / "measurements/plot.parquet", release / "measurements/plot.parquet")
+    for name in ("tables/total.csv", "tables/total.parquet", "microdata.parquet"):
+        (release / name).rename(release / "aside")
+        assert _faults(release) == [f"{release / name} is missing"]
+        (release / "aside").rename(release / name)
     (release / "microdata.parquet").unlink()
     (release / "measurements/measurement.json").unlink()
     with pytest.raises(ReleaseError, match="is not a complete release"):

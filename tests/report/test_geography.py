@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import re
 import shutil
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.duchy import plots, write_duchy, write_plots
+from tests.duchy import houses, plots, write_duchy, write_plots
 
 import tabulae as tb
 from tabulae.app import write_report
+from tabulae.planning import GeographyPlan
 from tabulae.report import report_of
 from tabulae.report.geography import geography_view
 from tabulae.report.geography_errors import SIZES, AreaNumbers, area_numbers, by_class
+from tabulae.report.geography_limits import LimitsView, limits_of
 from tabulae.report.geography_picture import COLOURS, GroupsMap, GroupsStrip, colours_of
 from tabulae.report.geography_spine import drawing_of, fans
+from tabulae.spec import geography_of, read_spec
+from tabulae.topdown import admm, projected_gradient
 
 HOSTILE = '<script>alert("x")</script>'
 
@@ -100,12 +105,29 @@ def test_expected_errors_are_those_of_the_tables(duchy_release: Path) -> None:
             assert row.rmse == pytest.approx(np.sqrt(np.mean(np.square(errors))))
         else:
             assert np.isnan(row.rmse)
+    planned = {(row.table, row.area_type): row.rmse for row in GeographyPlan(release.spec).table_errors}
+    for row in view.errors:
+        assert planned[row.table, row.kind] == pytest.approx(0 if np.isnan(row.rmse) else row.rmse)
     sized = [row for row in view.by_size if row.kind == "plot"]
-    assert sum(row.areas for row in sized) == 48
+    assert sum(row.areas for row in sized) == 45  # those of three plots are exactly 0
+    for row in sized:
+        if row.label in ("0", "1 to 9"):
+            assert row.bias == pytest.approx(row.raised, abs=1e-9)
     total = [r for r in release.tables["total"].to_pylist() if r["area_type"] == "plot"]
     apart = sum(r["estimate"] - r["gls_estimate"] for r in total)
     assert sum(row.areas * row.bias for row in sized) == pytest.approx(apart)
     assert {row.kind for row in view.by_distance} == {"hamlet", "market", "forest"}
+
+
+def test_many_expected_errors_are_folded(duchy_release: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    release = tb.Release.read(duchy_release)
+    whole, rows = report_of(release), len(geography_view(release).errors)
+    monkeypatch.setattr("tabulae.report.geography._ERRORS_SHOWN", 3)
+    folded = report_of(release)
+    assert "<details>" not in whole
+    assert f"<summary>{rows - 3} more rows</summary>" in folded
+    assert _Page(folded).open == []
+    assert folded.count("<tr>") == whole.count("<tr>") + 1  # a second heading
 
 
 def test_tables_are_read_in_any_step(duchy_release: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,6 +151,10 @@ def test_classes_hold_every_area_once() -> None:
     ]  # fmt: skip
     assert all((row.rmse, row.bias, row.bias_error) == (2, 1, 0) for row in rows)
     assert all(np.isnan(row.raised) for row in rows)
+    exact = replace(numbers, noisy=np.array([0.0, 1, 1, 1, 0, 0, 1, 1]))
+    assert [(row.label, row.areas) for row in by_class(exact, people, SIZES)] == [
+        ("0", 1), ("1 to 9", 2), ("1,000,000 or more", 2),
+    ]  # fmt: skip
 
 
 def test_names_are_escaped_wherever_they_stand(tmp_path: Path) -> None:
@@ -168,6 +194,17 @@ def test_a_release_of_gls_alone_says_so(tmp_path: Path) -> None:
     assert "microdata" not in text
     assert "Squares that stand together are one hamlet" in text
     assert _Page(text).open == []
+
+
+def test_searches_that_stopped_early_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(admm, "STEPS", 1)
+    monkeypatch.setattr(projected_gradient, "STEEPEST", 0.0)
+    release = tb.run(write_duchy(tmp_path), tmp_path / "release")
+    assert release.about["unconverged"] > 1
+    assert f"For {release.about['unconverged']} areas the search" in _page(release.path)
+    assert release.verify() == []
+    converged = {**release.descriptor, "tabulae": {**release.about, "unconverged": 0}}
+    assert "stopped early" not in report_of(replace(release, descriptor=converged))
 
 
 def test_every_leaf_of_the_area_is_drawn_once(duchy_release: Path) -> None:
@@ -222,3 +259,20 @@ def test_fans_count_measured_units() -> None:
         "street": 2,
         "house": 2,
     }
+
+
+def test_limits_of_public_files_are_told(duchy_release: Path, tmp_path: Path) -> None:
+    text, spec = _page(duchy_release), write_duchy(tmp_path)
+    assert geography_view(tb.Release.read(duchy_release)).limits == LimitsView("plot", 3, 7, 0, 0)
+    assert "limit counts of 3 kinds in areas of type plot: 7 from below and 0 from above" in text
+    assert "whatever the records say" in text
+    assert "no news about anybody" not in text
+    assert "one limit from below and from above" not in text
+    lines = [f"{plot},{kind},{least},{least or 30}" for (plot, kind), least in houses().items()]
+    (tmp_path / "houses.csv").write_text("plot,kind,at_least,at_most\n" + "\n".join(lines) + "\n")
+    tb.run(spec, tmp_path / "release")
+    text = _page(tmp_path / "release")
+    assert "7 from below and 52 from above" in text
+    assert "7 of these counts have one limit from below and from above" in text
+    spec.write_text(spec.read_text().replace("[release]\nmicrodata = true", '[method]\nestimate = "gls"'))
+    assert limits_of(geography_of(read_spec(spec))) is None

@@ -139,6 +139,25 @@ def test_a_root_is_added_above_several_units(state: State) -> None:
     assert geography.levels == ("county", "tract", "block")
 
 
+def test_the_levels_are_those_of_the_leaves_on_the_spine(state: State) -> None:
+    """A leaf in another state, where nobody can be, needs no root; one where somebody can be does."""
+    state.file("spine.csv", SPINE.replace("01,01003,01003B,0008", "02,01009,01003B,0008"))
+    assert state.geography().spine.levels == ("state", "county", "tract", "block")
+    state.file("facilities.csv", FACILITIES + "0008,household,,\n")
+    [problem] = state.problems()
+    assert 'level "root", which is added above "state" with its several units, has no' in problem.message
+
+
+@pytest.mark.parametrize("rows", [4, 8])
+def test_a_root_is_added_above_leaves_of_no_unit(state: State, rows: int) -> None:
+    lines = SPINE.splitlines()
+    lines[-rows:] = [line.replace("01,", ",", 1) for line in lines[-rows:]]
+    state.file("spine.csv", "\n".join(lines) + "\n")
+    state.file("facilities.csv", FACILITIES + "0008,household,,\n")
+    words = f'added above "state", which is empty on line {10 - rows} of its file, has no share'
+    assert [problem.path for problem in state.problems() if words in problem.message] == ["geography.shares"]
+
+
 def test_split_makes_a_branch_and_optimise_draws_anew(state: State) -> None:
     optimise = 'optimise = { fanout_cutoff = 0, entities = ["place"] }\n'
     geography = state.geography(
@@ -213,7 +232,11 @@ def test_leading_zeros_and_blanks(state: State) -> None:
 def test_the_published_copy_reads_back(state: State, tmp_path: Path) -> None:
     spec = state.spec(("[[table]]", '[release]\nmicrodata = true\n[method]\nestimate = "topdown"\n[[table]]'))
     assert set(spec.files) == {"maps/group.csv", "geography/spine.csv", "geography/bound0.csv"}
-    assert spec.files["geography/spine.csv"] == SPINE.encode()
+    lines = SPINE.splitlines()
+    assert spec.files["geography/spine.csv"].decode().splitlines() == [
+        line.rsplit(",", 1)[0] for line in lines
+    ]
+    assert spec.files["geography/bound0.csv"] == FACILITIES.encode()
     folder = tmp_path / "published"
     for name, content in spec.files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -244,3 +267,30 @@ def test_what_a_spec_of_areas_has_not(state: State) -> None:
     assert spec.method.estimate == "bluedown"
     with pytest.raises(Unsupported, match=r"\[geography\]"):
         _ = spec.workload
+
+
+@pytest.mark.parametrize(("neighbours", "moved"), [("add-remove", 1), ("replace", 2)])
+def test_the_noise_is_for_all_rows_of_a_unit(state: State, neighbours: str, moved: int) -> None:
+    """zCDP: k rows multiply the variance by k^2."""
+    unit = ('path = "people.parquet"', 'path = "people.parquet"\nunit_id = "id"\nrows_per_unit = 3')
+    plan = state.geography(unit, ('neighbours = "replace"', f'neighbours = "{neighbours}"')).plan()
+    assert plan.rows_per_unit == 3
+    assert plan.neighbours == neighbours
+    law = plan.law("county", Fraction(1, 4), 2)  # its query has half of the county's share
+    assert law is not None
+    assert law.parameter == Fraction(moved * 3**2) / (2 * 2 * Fraction(1, 4) * Fraction(1, 2))
+
+
+@pytest.mark.parametrize(("neighbours", "moved"), [("add-remove", 1), ("replace", 2)])
+def test_laplace_noise_is_for_all_rows_of_a_unit(state: State, neighbours: str, moved: int) -> None:
+    """Pure DP: k rows multiply the scale by k."""
+    plan = state.geography(
+        ('path = "people.parquet"', 'path = "people.parquet"\nunit_id = "id"\nrows_per_unit = 3'),
+        ('neighbours = "replace"', f'neighbours = "{neighbours}"'),
+        ('definition = "zcdp"', 'definition = "pure"'),
+        ('delta = "1e-10"\n', ""),
+        ("entities =", 'bypass = "off"\nentities ='),
+    ).plan()
+    law = plan.law("county", Fraction(1, 4), 2)
+    assert isinstance(law, DiscreteLaplace)
+    assert law.parameter == Fraction(moved * 3) / (2 * Fraction(1, 4) * Fraction(1, 2))

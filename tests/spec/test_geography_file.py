@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from tabulae.spec.geography_file import TextColumns, read_text_columns
+from tabulae.spec.geography_file import TextColumns, encoded, read_text_columns
 from tabulae.spec.lines import KeyLines
 from tabulae.spec.problems import Problems
+
+DIRECTIONS = (*range(0x202A, 0x202F), *range(0x2066, 0x206A))
+CELLS = st.none() | st.text(
+    st.characters(
+        codec="utf-8", exclude_categories=["Cc", "Zl", "Zp"], exclude_characters=[chr(c) for c in DIRECTIONS]
+    ),
+    min_size=1,
+    max_size=4,
+).filter(lambda text: text.strip() == text)
 
 
 def read(
@@ -78,3 +91,69 @@ def test_parquet_of_other_types(tmp_path: Path, column: list[object]) -> None:
     pq.write_table(pa.table({"a": column}), tmp_path / "f.parquet")
     [told] = read(tmp_path, "f.parquet", "a")[1]
     assert 'column "a" has type' in told
+
+
+@given(
+    columns=st.integers(1, 3).flatmap(
+        lambda width: st.lists(st.lists(CELLS, min_size=width, max_size=width), min_size=1, max_size=6)
+    )
+)
+def test_columns_read_back_as_they_were_written(columns: list[list[str | None]]) -> None:
+    names = ["a,b", 'c"', "d"][: len(columns[0])]
+    given_columns = {
+        name: np.array([*cells, "last"], object)
+        for name, cells in zip(names, zip(*columns, strict=True), strict=True)
+    }
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "f.csv").write_bytes(encoded(given_columns))
+        found, told = read(Path(folder), "f.csv", *names)
+    assert not told
+    assert found is not None
+    assert list(found.columns) == names
+    for name, cells in given_columns.items():
+        assert found.columns[name].tolist() == cells.tolist()
+    assert encoded(found.columns) == encoded(given_columns)
+
+
+def test_names_and_codes_that_no_text_file_can_hold_are_mistakes(tmp_path: Path) -> None:
+    for bad, told in (
+        ("a\nb", "a line break"),
+        ("a\rb", "a line break"),
+        ("a\u2028b", "a line break"),
+        ("a\0b", "the control character U+0000"),
+        ("a\tb", "the control character U+0009"),
+        ("a\x9fb", "the control character U+009F"),
+        *((f"a{chr(c)}b", f"the direction character U+{c:04X}") for c in DIRECTIONS),
+    ):
+        pq.write_table(pa.table({"a": ["x", bad], "b": ["y", "z"]}), tmp_path / "f.parquet")
+        assert read(tmp_path, "f.parquet", "a")[1] == [
+            f'f.parquet, row 2: the code in column "a" holds {told}: remove it'
+        ]
+        assert not read(tmp_path, "f.parquet", "b")[1]
+        if told != "a line break":
+            (tmp_path / "f.csv").write_text(f"a,b\n\nx,y\n{bad},z\n")
+            assert read(tmp_path, "f.csv", "a")[1] == [
+                f'f.csv, line 4: the code in column "a" holds {told}: remove it'
+            ]
+    pq.write_table(pa.table({"a\u202eb": ["x"]}), tmp_path / "f.parquet")
+    [told] = read(tmp_path, "f.parquet", "a\u202eb")[1]
+    assert told.endswith("holds the direction character U+202E: rename it")
+    pq.write_table(pa.table({" a": ["x"]}), tmp_path / "f.parquet")
+    assert read(tmp_path, "f.parquet", " a")[1] == [
+        'f.parquet: column " a" has blanks around its name: rename it'
+    ]
+
+
+def test_numbers_are_read_where_they_are(tmp_path: Path) -> None:
+    def axes(name: str) -> list[str]:
+        found = read_text_columns(
+            tmp_path, name, ("file",), Problems(KeyLines("")), {"a": ("file",)}, (), ("x", "y")
+        )
+        assert found is not None
+        return list(found.columns)
+
+    (tmp_path / "f.csv").write_text("x,a,y,y\n1,2,3,4\n")
+    assert axes("f.csv") == ["x", "a"]
+    table = {"a": ["1"], "x": pa.array([0.1], pa.float32()), "y": pa.array([True])}
+    pq.write_table(pa.table(table), tmp_path / "f.parquet")
+    assert axes("f.parquet") == ["a", "x"]

@@ -118,6 +118,7 @@ MISTAKES = {
     "a table of queries": ([('name = "total"\nattributes = []', 'name = "total"\nqueries = { age = "prefix" }')],
         "table[0].queries", "with recodes for ranges"),
     "a table for unknown areas": ([('["county", "place"]', '["county", "palce"]')], "table[1].areas[1]", '"place"?'),
+    "a table for no areas": ([('["county", "place"]', "[]")], "table[1].areas", "name at least one, or leave"),
     "a table for areas twice": ([('["county", "place"]', '["county", "county"]')], "table[1].areas[1]", "twice"),
     "a table name twice": ([('"race by adult"', '"Total"')], "table[1].name", "table[0] is named"),
     "an attribute like a column": ([("race = {", "area = {"), ('"age", "race"]', '"age", "area"]'),
@@ -134,6 +135,9 @@ MISTAKES = {
     "noise": ([("[[table]]", '[method]\nnoise = "laplace"\n[[table]]')], "method.noise", "does not keep the promise"),
     "microdata of gls": ([("[[table]]", '[method]\nestimate = "gls"\n[release]\nmicrodata = true\n[[table]]')],
         "release.microdata", "fractions"),
+    "microdata with an attribute like a level": ([("race = {", "Tract = {"), ('"age", "race"]', '"age", "Tract"]'),
+        ('["race", "adult"]', '["Tract", "adult"]'), ("[[table]]", "[release]\nmicrodata = true\n[[table]]")],
+        "release.microdata", "two columns"),
     "no query": ([(TEXT[TEXT.index("[[geography.query]]") : TEXT.index("[[bound]]")], "")],
         "geography.query", "nothing is measured"),
 }  # fmt: skip

@@ -59,6 +59,22 @@ def random_division(
     return found, hidden
 
 
+def nearly_totals_alone(seed: int, children: int = 18) -> Division:
+    """A few people in many cells, the total of each child known 100 times as well as its cells."""
+    rng, algebra, ratio, spread = np.random.default_rng(seed), BlockAlgebra((2, 10)), 1e4, 30.0
+    shape = (children, 2, algebra.cells)
+    hidden = rng.multinomial(30, rng.dirichlet(np.full(np.prod(shape), 0.1))).reshape(shape)
+    seen = hidden + spread * rng.standard_normal(shape)
+    totals = hidden.sum(axis=(1, 2)) + spread / np.sqrt(ratio) * rng.standard_normal(children)
+    precision = algebra.term(np.eye(2), algebra.kinds - 1) + ratio * algebra.term(np.ones((2, 2)), 0)
+    none, one = np.zeros((children, 1), np.int64), np.zeros(2, np.int64)
+    return Division(
+        algebra, hidden.sum(axis=0), precision[None] / spread**2, none[:, 0],
+        (seen + ratio * totals[:, None, None]) / spread**2, np.ones((children, 2), bool), one,
+        none, none + NO_LIMIT, none, none + FREE,
+    )  # fmt: skip
+
+
 def random_precision(
     rng: np.random.Generator, algebra: BlockAlgebra, dense: int, heavy: tuple[float, ...]
 ) -> np.ndarray:

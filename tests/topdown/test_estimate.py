@@ -10,6 +10,7 @@ from tests.topdown.descent_cases import Case, random_case
 
 from tabulae.errors import InvalidArgument, ReleaseError
 from tabulae.geography.constraints import AreaConstraints, ExactMargin
+from tabulae.topdown import admm
 from tabulae.topdown.covariances import Covariances
 from tabulae.topdown.division import NO_LIMIT
 from tabulae.topdown.estimate import SpineEstimate, estimate_spine
@@ -215,6 +216,26 @@ def test_an_interrupted_estimate_goes_on(tmp_path):
         done = estimate_spine(case.plan, case.values(4), method, work=work, say=finished.append)
         assert finished == lines[:1]
         assert (done.vectors.flat == whole.vectors.flat).all()
+
+
+def test_divisions_that_stopped_early_are_counted(tmp_path, monkeypatch):
+    """An interrupted estimate counts those of the stages that it found, too."""
+    monkeypatch.setattr(admm, "STEPS", 1)
+    case = random_case(np.random.default_rng(4), 30, 4)
+    lines: list[str] = []
+    whole = estimate_spine(case.plan, case.values(4), "topdown", say=lines.append)
+    told = [int(line.split()[0]) for line in lines if "stopped early" in line]
+    assert whole.unconverged == sum(told) > 1
+
+    def say(line: str) -> None:
+        if "depth 3" in line:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        estimate_spine(case.plan, case.values(4), "topdown", work=tmp_path, say=say)
+    for _ in range(2):
+        done = estimate_spine(case.plan, case.values(4), "topdown", work=tmp_path)
+        assert done.unconverged == whole.unconverged
 
 
 def test_a_folder_of_other_measurements_is_refused(tmp_path):

@@ -50,7 +50,11 @@ def case():
 
 
 def run(work: Path, out: Path, where: str, count: int) -> int:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OPENBLAS_NUM_THREADS": "1"}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)]),
+        "OPENBLAS_NUM_THREADS": "1",
+    }
     command = [sys.executable, "-c", SCRIPT, str(work), str(out), where, str(count)]
     return subprocess.run(command, env=environment, check=False, timeout=300).returncode
 

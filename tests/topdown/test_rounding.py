@@ -146,6 +146,17 @@ def test_large_counts_stay_exact():
     assert (np.abs(z - x) < 1 + FINE).all()
 
 
+@pytest.mark.parametrize("compiled", [True, False])
+@pytest.mark.parametrize("total", [[3, 0, 7], [10**8, 5, 0]])
+def test_far_more_people_than_there_are(compiled, total):
+    """What lies far above the column's count is cut off, so that sums of many children stay in 64 bits."""
+    total = np.array([total])
+    x = np.full((3000, 1, 3), 1e8)
+    z = round_division(plain(total, 3000), x, compiled=compiled)
+    assert (z >= 0).all()
+    assert (z.sum(axis=0) == total).all()
+
+
 def test_parts_that_no_cell_is_in():
     """A node's support may leave out parts, and then its part numbers have gaps."""
     division, x = random_division(np.random.default_rng(11), n=3, k=2, symmetric=(3,), tight=0, exact=0)

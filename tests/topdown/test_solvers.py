@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.topdown.solver_cases import (
     divisions,
+    nearly_totals_alone,
     oracle,
     possible,
     random_division,
@@ -105,6 +106,14 @@ def test_the_same_bits_on_any_thread():
         together = list(pool.map(solve, cases * 3))
     for at, found in enumerate(together):
         assert found.x.tobytes() == alone[at % 12].tobytes()
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_totals_known_far_better_than_cells(seed):
+    """The penalty that suits changes late: one that is kept from some step on takes thousands of steps."""
+    division = nearly_totals_alone(seed)
+    check(division, oracle(division))
+    assert solve(division).iterations < admm.STEPS / 2
 
 
 @pytest.mark.parametrize("compiled", [True, False])

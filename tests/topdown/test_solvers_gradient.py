@@ -63,6 +63,22 @@ def test_it_ends_with_a_small_gap_and_exact_sums(case, compiled):
     assert excess <= division.children * projected_gradient.GAP + 1e-6
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_it_ends_near_the_least_objective(seed):
+    """A bound on the gap that is 100 times as large lets it end 100 times as far away."""
+    pytest.importorskip("piqp")
+    from tests.topdown.solver_cases import oracle
+
+    rng = np.random.default_rng(seed)
+    division, _ = random_division(rng, 6, 3, (2, 4), limited=False, heavy=(0.02,))
+    assert division.total is not None
+    found = compiled_gradient(division, division.allowed & division.total.any(axis=1))
+    assert found is not None
+    excess = division.objective(found[0]) - division.objective(oracle(division))
+    assert -1e-6 <= excess <= found[2] * division.children
+    assert excess <= 1e-6 * division.children
+
+
 def test_children_of_different_precision():
     """Two precisions that no one matrix serves, against the plain path."""
     division, _ = random_division(

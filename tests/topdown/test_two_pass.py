@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 from tests.topdown.two_pass_cases import DenseSpine, kind_matrix, measured, random_exact, random_plan
 
-from tabulae import Domain, PureDP
+from tabulae import ZCDP, Domain, PureDP
 from tabulae.errors import InvalidArgument
 from tabulae.geography import Spine
 from tabulae.geography.constraints import ExactMargin
 from tabulae.geography.layout import Layout
 from tabulae.geography.spine_plan import SpinePlan
 from tabulae.topdown import node_groups
+from tabulae.topdown.areas import unit_covariance
 from tabulae.topdown.covariances import Covariances
 from tabulae.topdown.store import NodeVectors
 from tabulae.topdown.two_pass import gls, up_pass
@@ -77,6 +78,25 @@ def test_variances_equal_dense_least_squares(seed):
             if left != right:
                 wanted = dense.node(left) @ variance @ dense.node(right).T
                 assert close(kind_matrix(plan, cov.sibling_covariance(left, right)), wanted, scale)
+
+
+@pytest.mark.parametrize("exact", [False, True])
+@pytest.mark.parametrize("share", ["1/100", "1/1000000000000"])
+def test_an_only_child_is_as_well_known_as_its_parent(share, exact):
+    """Its own measurement may be 10^12 times as noisy: what is left of its variance is not lost in a difference."""
+    codes = {"county": list("AAB"), "tract": list("abc"), "block": list("abc")}
+    shares = {"root": "1/4", "county": "1/4", "tract": Fraction("1/2") - Fraction(share), "block": share}
+    spine = Spine.from_codes(codes, levels=list(codes)).with_shares(shares)
+    layout = Layout.of(Domain({"type": 3, "race": 2}), ["type"])
+    queries = layout.margin([]), layout.margin(["type", "race"])
+    asked = dict.fromkeys(spine.levels, (Fraction(1, 2), Fraction(1, 2)))
+    plan = SpinePlan(spine, layout, queries, asked, ZCDP(1), np.ones((3, 3), bool))
+    cov = Covariances.of(plan, [ExactMargin("county", queries[0])] if exact else [])
+    for node in plan.tree.leaf.tolist():
+        own, above = cov.variance(node), cov.variance(int(plan.tree.parent[node]))
+        np.testing.assert_array_equal(own, above)
+        np.testing.assert_array_equal(unit_covariance(cov, np.flatnonzero(plan.tree.leaf == node)), own)
+        assert (np.linalg.eigvalsh(own)[1:] > 0.1).all()
 
 
 @pytest.mark.parametrize("seed", range(0, 60, 4))

@@ -15,9 +15,12 @@ from tabulae.geography.spine_plan import Piece, SpinePlan
 
 @dataclass(frozen=True, eq=False, repr=False)
 class _Level:
-    """The leaves of a level's units, unit by unit: those of unit u are leaves[first[u] : first[u + 1]]."""
+    """The leaves of a level's units, unit by unit: those of unit u are leaves[first[u] : first[u + 1]].
 
-    level: int
+    ``of`` says in which unit each leaf lies, as the hierarchy has it that this was made for.
+    """
+
+    of: np.ndarray
     leaves: np.ndarray
     first: np.ndarray
 
@@ -107,10 +110,11 @@ class SpineCounts:
 
     def _leaves_of(self, level: int, units: np.ndarray, plan: SpinePlan) -> tuple[np.ndarray, np.ndarray]:
         """The leaves of some units, one unit after the other, and the position of each one's unit."""
-        if self._under is None or self._under.level != level:
-            of = plan.spine.hierarchy.units[level]
+        of = plan.spine.hierarchy.units[level]
+        # another plan of as many leaves may put them in other units
+        if self._under is None or self._under.of is not of:
             first = np.searchsorted(np.sort(of), np.arange(plan.spine.hierarchy.codes[level].size + 1))
-            self._under = _Level(level, np.argsort(of, kind="stable"), first)
+            self._under = _Level(of, np.argsort(of, kind="stable"), first)
         at, row = _joined(self._under.first[units], self._under.first[units + 1])
         return self._under.leaves[at], row
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from ..errors import InvalidArgument
 from ..privacy import ZCDP, DiscreteGaussian, DiscreteLaplace, NoiseLaw, PureDP
-from ..privacy.definitions import check_neighbours
+from ..privacy.definitions import WITHIN, check_neighbours
 from .layout import Layout, Margin
 from .spine import Spine
 from .tree import Tree
@@ -85,7 +85,7 @@ class SpinePlan:
         query_shares: for each level that is measured, one share a query, 0 or more, which add up to 1.
         budget: pure or zero-concentrated.
         support: shape (leaves, layout.size): which dense cells can occur in each leaf; at least one in each.
-        neighbours: as the spec has it.
+        neighbours: "add-remove" or "replace".
         rows_per_unit: the most records of one unit.
 
     Raises:
@@ -110,7 +110,10 @@ class SpinePlan:
     rows_per_unit: int = 1
 
     def __post_init__(self) -> None:
-        check_neighbours(self.neighbours)
+        if check_neighbours(self.neighbours) == WITHIN:
+            raise InvalidArgument(
+                'the noise of a spine is for neighbours of "add-remove" or "replace", not "replace-within-invariants"'
+            )
         if not isinstance(self.budget, PureDP | ZCDP):
             raise InvalidArgument("the budget of a spine is pure or zero-concentrated: PureDP or ZCDP")
         if self.rows_per_unit < 1:

@@ -103,8 +103,8 @@ class GeographyPlan:
     def errors(self) -> pa.Table:
         """Expected error by table and kind of area: ``table, level, rmse, margin, bound``, in counts, of ``gls``.
 
-        ``level`` is a level or a type of entity. ``rmse`` is the mean over its areas, ``margin`` at 95 %. ``bound`` is
-        null.
+        ``level`` is a level or a type of entity. ``rmse`` is over all counts of all its areas but exact ones,
+        ``margin`` at 95 %. ``bound`` is null.
         """
         rows = self.table_errors
         return pa.table(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from math import sqrt
 
 import numpy as np
 
@@ -11,7 +12,7 @@ from ..geography.layout import Margin
 from ..spec import AreaTable, Geography
 from ..topdown.areas import area_covariances
 from ..topdown.covariances import Covariances
-from ..topdown.intervals import interval_factor
+from ..topdown.intervals import area_half_widths
 
 _CHUNK = 512  # areas whose matrices are kept at a time
 _CANCELLED = 1e-9  # of the terms of a variance: below it they cancel, and the counts are exact
@@ -26,9 +27,9 @@ class AreaTableError:
         area_type: the level, or type of entity.
         areas: how many there are.
         cells: of the table, in one area.
-        rmse: root of the mean squared error of the cells that can occur, mean over areas.
-        largest: the largest of them.
-        margin: what a single count is off by at most, at 95 %: the mean over areas.
+        rmse: root of the mean squared error of all counts that can occur, in all areas but those where all are exact.
+        largest: the largest root mean squared error of the counts of one area.
+        margin: what a count of that ``rmse`` is off by at most, at 95 %.
     """
 
     table: str
@@ -67,18 +68,23 @@ class AreaErrors:
         found: dict[tuple[str, str], AreaTableError] = {}
         for kind in kinds:
             asked = [table for table in tables if kind in table.areas]
-            for table, errors in zip(asked, self.of_areas(kind, asked), strict=True):
-                found[table.name, kind] = self._row(table, kind, errors)
+            for table, squares in zip(asked, self.of_areas(kind, asked), strict=True):
+                found[table.name, kind] = self._row(table, kind, squares)
         return tuple(found[table.name, kind] for table in tables for kind in table.areas)
 
-    def _row(self, table: AreaTable, kind: str, errors: np.ndarray) -> AreaTableError:
+    def _row(self, table: AreaTable, kind: str, squares: np.ndarray) -> AreaTableError:
         areas, size = self.geography.areas(kind)[0].size, table.margin.size
-        mean, largest = (float(errors.mean()), float(errors.max())) if errors.size else (0.0, 0.0)
-        wide = interval_factor(self.level, self.covariances.plan.all_laws)
-        return AreaTableError(table.name, kind, areas, size, mean, largest, wide * mean)
+        total, cells = squares[:, squares[0] > 0]
+        variance = float(total.sum() / cells.sum()) if cells.size else 0.0
+        largest = float(np.sqrt((total / cells).max(initial=0)))
+        margin = area_half_widths(np.array([variance]), self.covariances.plan.all_laws, self.level)
+        return AreaTableError(table.name, kind, areas, size, sqrt(variance), largest, float(margin[0]))
 
     def of_areas(self, kind: str, tables: Sequence[AreaTable]) -> list[np.ndarray]:
-        """For each table, shape (areas where something can occur,): the RMSE of its cells that can occur."""
+        """For each table, shape (2, areas where something can occur): its squared errors added up, and their number.
+
+        The number is that of cells that can occur in the area; the sum is 0 where all of them are exact.
+        """
         weights = [table.margin.squares.sum(axis=0) for table in tables]
         grams = [_gram(table.margin) for table in tables]
         found: list[list[np.ndarray]] = [[] for _ in tables]
@@ -87,8 +93,8 @@ class AreaErrors:
                 total = np.einsum("askl,kl,s->a", variances, gram, weight)
                 terms = np.einsum("askl,kl,s->a", np.abs(variances), gram, weight)
                 total[total <= _CANCELLED * terms] = 0
-                out.append(np.sqrt(total / _possible(table.margin, present)))
-        return [np.concatenate(out) if out else np.empty(0) for out in found]
+                out.append(np.stack([total, _possible(table.margin, present)]))
+        return [np.concatenate([np.empty((2, 0)), *out], axis=1) for out in found]
 
     def _batches(self, kind: str) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """V, shape (areas, kinds, D, D), and which dense cells can occur, shape (areas, D), for areas with leaves."""

@@ -1,15 +1,16 @@
-"""Noise that is paid for, on its way to the disk: what becomes of its charge where the disk fails."""
+"""Noise that is paid for, on its way to the disk: what becomes of its charge where something fails."""
 
 from __future__ import annotations
 
 import contextlib
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol, Self, TypeVar
 
 from ..errors import ReleaseError
 from ..privacy import Ledger
+from ..privacy.lost import lost
 from .folder import MEASUREMENT
 from .place import disk_reason
 
@@ -43,6 +44,7 @@ class Writer(Protocol):
 
 
 W = TypeVar("W", bound=Writer)
+Piece = TypeVar("Piece")
 
 
 def check_space(folder: Path, needed: int) -> None:
@@ -88,6 +90,33 @@ def told(writer: Writer) -> Callable[[Any], None]:
     return write
 
 
+def poured(
+    stream: Iterable[Piece],
+    release_id: str | None,
+    sinks: Sequence[Callable[[Piece], None]],
+    ledger: Ledger | None,
+) -> None:
+    """Hand each piece to every sink. Where one fails the noise is lost: its charge is marked void and stays spent.
+
+    Args:
+        stream: public measurements, drawn as they are read.
+        release_id: their charge; None where nothing was charged.
+        sinks: what writes them.
+        ledger: where they were charged.
+
+    Raises:
+        ReleaseError: a sink failed, and says why.
+    """
+    try:
+        for piece in stream:
+            for sink in sinks:
+                sink(piece)
+    except BaseException as error:
+        if ledger is not None and release_id is not None:
+            raise lost(ledger, release_id, error) from None
+        raise
+
+
 def finish(writer: Writer, done: Marks, ledger: Ledger) -> None:
     """Complete the measurement on disk; where that fails its charge is void, for the noise cannot be published."""
     try:
@@ -95,10 +124,6 @@ def finish(writer: Writer, done: Marks, ledger: Ledger) -> None:
     except BaseException as error:
         if (writer.folder / MEASUREMENT).exists():  # it is complete: to be resumed
             raise
-        ledger.settle(str(done.release_id), "void")
         if isinstance(error, OSError):
-            raise ReleaseError(
-                f"cannot write in {writer.folder}: {disk_reason(error)}. Nothing was published; the charge "
-                f"{done.release_id} is void and stays spent"
-            ) from None
-        raise
+            error = ReleaseError(f"cannot write in {writer.folder}: {disk_reason(error)}")
+        raise lost(ledger, str(done.release_id), error) from None

@@ -7,13 +7,14 @@ import errno
 import fcntl
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from ..errors import ReleaseError, TabulaeError
 from ..privacy import Ledger
 from ..spec import Spec
-from .folder import MEASUREMENT, sync_folder
+from .folder import MEASUREMENT, read_json, sync_folder, write_json
 from .read import Release
 
 PLAN = "plan.json"
@@ -35,7 +36,9 @@ def workplace(out: Path, *, resume: bool) -> Iterator[Path]:
     if out.exists() and not partial.exists():
         yield partial
         return
-    with disk(out.parent):
+    if not out.parent.is_dir():
+        raise ReleaseError(f"the folder {out.parent} does not exist: make it first. Nothing was charged")
+    with disk(out.parent, charged=resume):
         partial.mkdir(exist_ok=True)
         held = os.open(partial, os.O_RDONLY)
     try:
@@ -91,9 +94,12 @@ def finished(out: Path, spec: Spec, *, resume: bool) -> Release | None:
     """On resuming: a release that is already in place, settled in the ledger if the crash came between.
 
     Raises:
-        ReleaseError: what stands there is a release of another spec.
+        ReleaseError: what stands there is a release of another spec, or the unfinished run is of one.
     """
-    if not (resume and out.exists()):
+    if not resume:
+        return None
+    if not out.exists():
+        _check_same(partial_folder(out), spec)
         return None
     release = Release.read(out)
     if release.spec.digest() != spec.digest():
@@ -101,6 +107,27 @@ def finished(out: Path, spec: Spec, *, resume: bool) -> Release | None:
     if spec.ledger is not None:
         Ledger.open(spec.ledger).settle(release.about["release_id"], "published")
     return release
+
+
+def _check_same(partial: Path, spec: Spec) -> None:
+    """A run that may have charged for another spec must not be taken up as one that charged nothing.
+
+    Measurements that are stored say themselves which charge they are of.
+    """
+    if (partial / MEASUREMENT).exists() or not (partial / PLAN).exists():
+        return
+    if read_json(partial, PLAN).get("spec") != spec.digest():
+        raise ReleaseError(
+            f"the unfinished run in {partial} is of another spec, or the spec was edited since, and its budget may "
+            "have been spent; resume with the spec as it was, or remove that folder to give the run up, and run "
+            "without --resume"
+        )
+
+
+def mark(partial: Path, spec: Spec, document: Mapping[str, Any]) -> None:
+    """Say in the folder, before anything is charged, what is made there: a plan, and the spec that it is of."""
+    write_json(partial / PLAN, {"spec": spec.digest(), **document})
+    sync_folder(partial)
 
 
 def void_lost(partial: Path, ledger: Ledger, digest: bytes, told: str = "") -> None:
@@ -153,16 +180,17 @@ def put_in_place(partial: Path, out: Path) -> None:
 
 
 @contextlib.contextmanager
-def disk(folder: Path) -> Iterator[None]:
-    """Trouble with the file system, said plainly."""
+def disk(folder: Path, *, charged: bool = True) -> Iterator[None]:
+    """Trouble with the file system, said plainly; ``charged`` where the run may have charged by then."""
     try:
         yield
     except TabulaeError:
         raise
     except OSError as error:
+        told = "what was charged stays charged, and --resume finishes the run once this is put right"
         raise ReleaseError(
-            f"cannot write in {folder}: {disk_reason(error)}. Nothing was published; what was charged stays charged, "
-            "and --resume finishes the run once this is put right"
+            f"cannot write in {folder}: {disk_reason(error)}. Nothing was published"
+            f"{'; ' + told if charged else ', and nothing was charged'}"
         ) from None
 
 

@@ -56,6 +56,8 @@ class _Tables(Mapping[str, pa.Table]):
             raise KeyError(name)
         try:
             return pq.read_table(self._folder / "tables" / f"{name}.parquet")
+        except FileNotFoundError:
+            raise ReleaseError(f"table {name!r} of {self._folder} is missing") from None
         except (OSError, pa.ArrowException) as error:
             raise ReleaseError(f"table {name!r} of {self._folder} cannot be read: {error}") from None
 

@@ -32,6 +32,8 @@ class Rows:
             file = pq.ParquetFile(path)
             schema = pa.schema([_plain(field) for field in file.schema_arrow])
             return cls(path, file.iter_batches(), schema)
+        except FileNotFoundError:
+            raise ReleaseError(f"{path} is missing") from None
         except (OSError, pa.ArrowException) as error:
             raise ReleaseError(f"{path} cannot be read: {error}") from None
 
@@ -42,6 +44,8 @@ class Rows:
             options = pyarrow.csv.ConvertOptions(column_types=schema, strings_can_be_null=False)
             file = pyarrow.csv.open_csv(path, convert_options=options)
             return cls(path, iter(file), schema)
+        except FileNotFoundError:
+            raise ReleaseError(f"{path} is missing") from None
         except (OSError, pa.ArrowException) as error:
             raise ReleaseError(f"{path} cannot be read: {error}") from None
 

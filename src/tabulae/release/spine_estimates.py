@@ -15,7 +15,7 @@ from ..spec import Spec, geography_of
 from ..spec.geography import Geography
 from ..topdown.areas import area_covariances
 from ..topdown.estimate import SpineEstimate, estimate_spine
-from ..topdown.intervals import interval_factor
+from ..topdown.intervals import area_half_widths
 from .microdata import Microdata
 from .spine_exact import read_exact
 from .spine_measurements import read_spine_measurements
@@ -51,7 +51,7 @@ class GlsVariances:
 
     def half_widths(self, variance: np.ndarray, level: float) -> np.ndarray:
         """Half the width of an interval for each variance."""
-        return interval_factor(level, self.estimate.plan.all_laws) * np.sqrt(variance)
+        return area_half_widths(variance, self.estimate.plan.all_laws, level)
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from .._version import VERSION
-from ..spec import Spec
+from ..spec import Geography, Spec, geography_of
 from . import folder as f
 from .microdata import write_microdata
 from .spine_estimates import SpineRelease, areas_of
@@ -52,13 +53,36 @@ def write_spine(folder: Path, made: SpineRelease, ledger: list[dict[str, Any]], 
         "interval_level": made.level,
         "obs_status": _STATUS,
         "method": made.published.method,
-        "areas": {each.kind: len(each.codes) for each in areas},
-        "rows": dict(writer.rows),
+        **_sizes(made.geography),
         "microdata": people,
+        "unconverged": made.published.unconverged,
         "made_with": made_with(),
     }
     f.write_json(folder / f.DESCRIPTOR, _descriptor(spec, writer.schemas, about))
     f.write_bytes(folder / README, _readme(spec, made.published.method, people).encode())
+
+
+def _sizes(geography: Geography) -> dict[str, dict[str, int]]:
+    """How many areas there are of each type, and how many rows in each table."""
+    return {
+        "areas": {each.kind: len(each.codes) for each in areas_of(geography)},
+        "rows": {table.name: sum(geography.rows(table).values()) for table in geography.tables},
+    }
+
+
+def spine_text_faults(folder: Path, spec: Spec, descriptor: Mapping[str, Any]) -> Iterator[str]:
+    """Whether what describes the folder follows from the spec and the counts, one sentence a fault."""
+    geography, about = geography_of(spec), descriptor["tabulae"]
+    schemas = table_schemas(geography.tables, geography.estimate)
+    sizes = {"method": geography.estimate, "obs_status": _STATUS, **_sizes(geography)}
+    whole = _descriptor(spec, schemas, {**about, **sizes}) | {"created": descriptor.get("created")}
+    if whole != descriptor:
+        yield f"{f.DESCRIPTOR}: does not describe the tables of {f.SPEC}"
+    readme = _readme(spec, geography.estimate, about.get("microdata"))
+    if not (folder / README).is_file():
+        yield f"{README} is missing"
+    elif (folder / README).read_bytes() != readme.encode():
+        yield f"{README}: is not the one that was published"
 
 
 def made_with() -> dict[str, str]:

@@ -24,7 +24,7 @@ from tabulae.report.geography_errors import (
     area_numbers,
     by_class,
 )
-from tabulae.report.geography_places import places_of
+from tabulae.report.geography_limits import LimitsView, impossible_words, limits_of
 from tabulae.report.geography_spine import (
     Drawing,
     FanRow,
@@ -47,9 +47,10 @@ from tabulae.report.view import (
 )
 from tabulae.spec import geography_of
 from tabulae.spec.geography import AREA_TYPE, AreaTable, Geography
-from tabulae.topdown.intervals import interval_factor
+from tabulae.topdown.intervals import costs_half_step, interval_factor
 
 _TABLES_SHOWN = 8
+_ERRORS_SHOWN = 20  # rows that are seen at once; a few more are not worth folding
 _MORE_DELTAS = (Fraction(1, 10**9), Fraction(1, 10**6))
 _NUMBERS = ("estimate", GLS_ESTIMATE, "std_error", "ci_low", "ci_high", "obs_status")
 
@@ -70,8 +71,10 @@ class GeographyView:
     """Everything that the report of a release of areas shows.
 
     ``whole`` says that published counts are whole numbers by another method than the one that intervals are of.
-    ``known`` are sentences on what public files and rules say. ``by_size`` and ``by_distance`` are of table ``shown``.
-    ``factor`` is half the width of an interval in standard errors.
+    ``unconverged`` is in how many divisions among areas the solver stopped early.
+    ``known`` are sentences on what cannot occur, ``limits`` what public files say beside it. ``by_size`` and
+    ``by_distance`` are of table ``shown``.
+    ``factor`` is half the width of an interval in standard errors, to which ``half_step`` adds half a count.
     """
 
     title: str
@@ -79,9 +82,11 @@ class GeographyView:
     ledger: tuple[LedgerLine, ...]
     method: str
     whole: bool
+    unconverged: int
     areas: int
     counts: int
     known: tuple[str, ...]
+    limits: LimitsView | None
     levels: tuple[FanRow, ...]
     distances: tuple[EntityDistance, ...]
     drawing: Drawing | None
@@ -100,6 +105,7 @@ class GeographyView:
     version: str
     interval: float
     factor: float
+    half_step: bool
 
 
 def geography_report(release: Release) -> str:
@@ -113,6 +119,7 @@ def geography_report(release: Release) -> str:
         .get_template("geography.html")
         .render(
             release=view,
+            errors_shown=_ERRORS_SHOWN,
             promise=view.promise,
             detection=[(a, detection_bound(view.promise, a)) for a in FALSE_ALARMS],
             spent=sum((line.amount for line in view.ledger), start=Fraction(0)),
@@ -145,12 +152,14 @@ def geography_view(release: Release) -> GeographyView:
         ledger=ledger_lines(release.ledger),
         method=str(about["method"]),
         whole=about["method"] != UNBIASED,
+        unconverged=int(about["unconverged"]),
         areas=sum(about["areas"].values()),
         counts=sum(about["rows"].values()),
-        known=tuple(_known(geography)),
+        known=tuple(impossible_words(geography)),
+        limits=limits_of(geography),
         levels=tuple(fan_rows(geography.conventional, measured, _shares(measured))),
         distances=distances,
-        drawing=drawing_of(geography.conventional, measured, entities, places_of(release.spec)),
+        drawing=drawing_of(geography.conventional, measured, entities, geography.places),
         redrawn=redrawn,
         dropped_words=_dropped_words(geography),
         errors=tuple(
@@ -172,6 +181,7 @@ def geography_view(release: Release) -> GeographyView:
         version=str(about["version"]),
         interval=release.level,
         factor=interval_factor(release.level, release.geography.all_laws),
+        half_step=costs_half_step(release.geography.all_laws),
     )
 
 
@@ -204,20 +214,6 @@ def _dropped_words(geography: Geography) -> str:
     return (
         f"Nobody can be in {fixed(count)} areas of type {leaf}: they are not measured, and count exactly 0."
     )
-
-
-def _known(geography: Geography) -> Iterator[str]:
-    """What is known beforehand, in words."""
-    layout, limits = geography.layout, geography.constraints
-    whole = int(np.prod([layout.domain[name].size for name in layout.dense], dtype=np.int64))
-    if layout.size < whole:
-        yield f"{fixed(whole - layout.size)} of {fixed(whole)} combinations of {' by '.join(layout.dense)} cannot occur"
-    support = geography.plan().support
-    if not support.all():
-        yield f"in which areas of type {geography.levels[-1]} which {' by '.join(layout.dense)} can occur"
-    if limits is not None and (limits.lower > 0).any():
-        kinds, leaf = len(limits.part_names), geography.levels[-1]
-        yield f"at least how many there are of {fixed(kinds)} kinds, in each area of type {leaf}"
 
 
 def _promise(release: Release, geography: Geography) -> Promise:

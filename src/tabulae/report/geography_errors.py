@@ -114,7 +114,7 @@ class ClassRow:
     Attributes:
         kind: the type of area.
         label: of the class.
-        areas: how many.
+        areas: how many, without those whose counts are all exact.
         rmse: expected root mean squared error of the unbiased counts of these areas.
         bias: mean of published minus unbiased people of an area.
         bias_error: its standard error, from how much it differs between these areas; NaN for a single one.
@@ -131,10 +131,13 @@ class ClassRow:
 
 
 def by_class(numbers: AreaNumbers, value: np.ndarray, edges: Sequence[int]) -> Iterator[ClassRow]:
-    """Rows of the classes of areas by a number; areas below the first class and empty classes are left out."""
+    """Rows of the classes of areas by a number.
+
+    Areas below the first class are left out, and those whose counts are all exact; and classes without any area.
+    """
     place = np.searchsorted(np.array(edges), np.floor(value), side="right") - 1
     for i, low in enumerate(edges):
-        chosen = place == i
+        chosen = (place == i) & (numbers.noisy > 0)
         count = int(chosen.sum())
         if not count:
             continue

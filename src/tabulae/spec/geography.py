@@ -13,6 +13,7 @@ from ..geography.constraints import AreaConstraints
 from ..geography.layout import Layout, Margin
 from ..geography.spine import Spine
 from ..geography.spine_plan import SpinePlan
+from .geography_bounds import Bound
 from .geography_leaves import Leaves, numbered
 
 AREA_TYPE, AREA = "area_type", "area"
@@ -51,6 +52,8 @@ class Geography:
         tables: what is published.
         estimate: "bluedown", "topdown" or "gls".
         microdata: whether one row a person is published.
+        bounds: what public files say of leaves, over all of the file.
+        places: shape (leaves, 2): where each leaf of the universe is on a map; None where the file does not say it.
     """
 
     column: str
@@ -61,6 +64,8 @@ class Geography:
     tables: tuple[AreaTable, ...]
     estimate: str
     microdata: bool
+    bounds: tuple[Bound, ...]
+    places: np.ndarray | None
     _plan: SpinePlan
     _leaves: Leaves
     _kept: np.ndarray
@@ -93,6 +98,11 @@ class Geography:
     def dropped(self) -> np.ndarray:
         """Codes, as text, of the leaves outside the universe: nothing can occur there."""
         return self._leaves.codes[~self._kept].astype(np.str_)
+
+    @property
+    def kept(self) -> np.ndarray:
+        """Shape (leaves of the file,), boolean: which of them are in the universe."""
+        return self._kept
 
     @property
     def entities(self) -> dict[str, np.ndarray]:

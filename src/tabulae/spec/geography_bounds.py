@@ -10,7 +10,7 @@ import numpy as np
 from ..geography.constraints import NO_LIMIT
 from ..geography.layout import Layout, Margin
 from ..tables import Domain
-from .geography_file import TextColumns, read_text_columns
+from .geography_file import TextColumns, encoded, read_text_columns
 from .geography_leaves import Leaves
 from .geography_shape import BoundEntry
 from .problems import Problems, shown
@@ -27,18 +27,18 @@ class Bound:
 
     Attributes:
         at: position of the entry in the document.
+        file: as the document names it.
         margin: over dense attributes: what is limited.
         lower, upper: shape (leaves of the file, classes), int64; ``NO_LIMIT`` where there is none.
-        content: the file.
-        ending: "csv" or "parquet".
+        content: the columns of the file that are read, written anew.
     """
 
     at: int
+    file: str
     margin: Margin
     lower: np.ndarray
     upper: np.ndarray
     content: bytes
-    ending: str
 
     @property
     def is_limiting(self) -> bool:
@@ -87,7 +87,7 @@ def read_bound(
     lower[row, group], upper[row, group] = least, most
     if found.mistakes.told:
         return None
-    return Bound(at, margin, lower, upper, found.content, found.ending)
+    return Bound(at, entry.file, margin, lower, upper, encoded(found.columns))
 
 
 def _leaf_of(found: TextColumns, leaves: Leaves) -> np.ndarray:

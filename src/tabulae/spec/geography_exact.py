@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from ..geography.constraints import ExactMargin
-from ..geography.layout import Layout
+from ..geography.layout import Layout, Margin
 from ..geography.spine import Spine
 from .geography_leaves import Leaves
 from .problems import Problems, nearest, shown, written
@@ -13,7 +15,13 @@ from .sections import Document
 
 
 def read_exact(
-    document: Document, leaves: Leaves, kept: np.ndarray, spine: Spine, layout: Layout, problems: Problems
+    document: Document,
+    leaves: Leaves,
+    kept: np.ndarray,
+    spine: Spine,
+    layout: Layout,
+    support: np.ndarray,
+    problems: Problems,
 ) -> list[tuple[int, ExactMargin]] | None:
     """The position of each invariant and what it makes exact; None, with the mistakes recorded, where one is wrong.
 
@@ -23,6 +31,7 @@ def read_exact(
         kept: shape (leaves,): which of them are on the spine.
         spine: as it is measured.
         layout: of the cells; what invariants count by is dense.
+        support: shape (leaves of the spine, dense cells): what can occur.
         problems: where mistakes are recorded.
     """
     before = len(problems.found)
@@ -40,13 +49,35 @@ def read_exact(
         if earlier != at:
             told = f"makes the same counts exact as {written(('invariant', earlier))}: keep one"
             problems.add(("invariant", at), told)
-        if level == spine.levels[-1] and margin.size == layout.domain.size:
-            told = (
-                f"makes every count of every {level} exact: nothing is left to be released under a guarantee"
-            )
-            problems.add(("invariant", at), told)
         found.append((at, ExactMargin(level, margin, entry.reason or "")))
+    at_leaves = [(at, exact) for at, exact in found if spine.codes[exact.level].size == spine.leaves]
+    if _leaves_nothing([exact.margin for _, exact in at_leaves], layout, support):
+        also = " with the others" if len(at_leaves) > 1 else ""
+        told = (
+            f"makes every count of every {spine.levels[-1]} exact{also}: nothing is left to be released under a "
+            "guarantee"
+        )
+        problems.add(("invariant", at_leaves[-1][0]), told)
     return found if len(problems.found) == before else None
+
+
+def _leaves_nothing(margins: Sequence[Margin], layout: Layout, support: np.ndarray) -> bool:
+    """Whether exact margins of a leaf determine every count that it can have.
+
+    They do when their rows span those of all cells, in every leaf: cells that differ in a symmetric attribute are in
+    one class of each margin.
+    """
+    if not margins or layout.algebra.cells > 1:
+        return False
+    labels = np.stack([margin.label for margin in margins])
+    for pattern in np.unique(support, axis=0):
+        here = labels[:, pattern]
+        if np.unique(here, axis=1).shape[1] < here.shape[1]:
+            return False
+        rows = np.concatenate([label == np.unique(label)[:, None] for label in here])
+        if np.linalg.matrix_rank(rows.astype(float)) < here.shape[1]:
+            return False
+    return True
 
 
 def _level(

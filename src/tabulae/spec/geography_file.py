@@ -1,13 +1,14 @@
 """Public files of a geography: some columns of a CSV or Parquet file, always as text.
 
 Codes such as "01001" are text, whatever they look like: a column is never read as numbers, so that no leading zero is
-lost. Empty text is None.
+lost. Empty text is None. What is published of them is the columns that are used, written anew.
 """
 
 from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +29,8 @@ MOST_BYTES = 2**31
 MOST_ROWS = 50_000_000
 """The most rows of a file."""
 
+_UNSEEN = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
+
 
 @dataclass(frozen=True, eq=False)
 class TextColumns:
@@ -37,15 +40,11 @@ class TextColumns:
         columns: name -> shape (rows,), object: text, or None where the cell is empty.
         line: shape (rows,): the line of a text file, or the row of a Parquet file, counted from 1.
         mistakes: where more mistakes of the file are told.
-        content: the file.
-        ending: "csv" or "parquet".
     """
 
     columns: Mapping[str, np.ndarray]
     line: np.ndarray
     mistakes: FileMistakes
-    content: bytes
-    ending: str
 
 
 def read_text_columns(
@@ -55,6 +54,7 @@ def read_text_columns(
     problems: Problems,
     needed: Mapping[str, KeyPath],
     optional: Sequence[str] = (),
+    numbers: Sequence[str] = (),
 ) -> TextColumns | None:
     """Columns of the file ``name``; None, with the mistakes recorded, where it cannot be read.
 
@@ -65,17 +65,19 @@ def read_text_columns(
         problems: where mistakes are recorded.
         needed: column -> the key that asks for it.
         optional: columns that are read where the file has them.
+        numbers: columns that are read where the file has them once, as text or as numbers of any type.
     """
     parquet = name.lower().endswith((".parquet", ".pq"))
     mistakes = FileMistakes(name, "row" if parquet else "line", path, problems)
     try:
         content = _content(base / name)
         header = (_parquet_header if parquet else _csv_header)(content)
-        if not _has_columns(header, needed, mistakes):
+        if not _has_columns(header, needed, optional, mistakes):
             return None
-        wanted = [column for column in header if column in needed or column in optional]
+        axes = [name for name in numbers if header.count(name) == 1 and name not in needed]
+        wanted = [column for column in header if column in needed or column in optional or column in axes]
         table, line = (
-            _parquet(content, wanted, mistakes) if parquet else _csv(content, header, wanted, mistakes)
+            _parquet(content, wanted, axes, mistakes) if parquet else _csv(content, header, wanted, mistakes)
         )
     except (OSError, UnicodeDecodeError, csv.Error, pa.ArrowException, Unsupported) as error:
         reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
@@ -85,8 +87,42 @@ def read_text_columns(
         mistakes.tell(None, "the file has no row below its header")
     if mistakes.told:
         return None
-    columns = {column: _text(table[column]) for column in wanted}
-    return TextColumns(columns, line, mistakes, content, "parquet" if parquet else "csv")
+    columns = {column: _text(table[column]) for column in table.column_names}
+    for column, cells in columns.items():
+        if column != column.strip():
+            mistakes.tell(None, f"column {shown(column)} has blanks around its name: rename it")
+        _check_printable(column, cells, line, mistakes)
+    return None if mistakes.told else TextColumns(columns, line, mistakes)
+
+
+def _check_printable(column: str, cells: np.ndarray, line: np.ndarray, mistakes: FileMistakes) -> None:
+    """Tell of characters that no reader sees, or that turn what others read around."""
+    if bad := _UNSEEN.search(column):
+        mistakes.tell(None, f"the name of column {shown(column)} holds {_named(bad)}: rename it")
+    stray = {text for text in set(cells.tolist()) if text and _UNSEEN.search(text)}
+    for row in np.flatnonzero([text in stray for text in cells.tolist()]) if stray else ():
+        bad = _UNSEEN.search(cells[row])
+        assert bad is not None
+        mistakes.tell(int(line[row]), f"the code in column {shown(column)} holds {_named(bad)}: remove it")
+
+
+def _named(character: re.Match[str]) -> str:
+    point = ord(character.group())
+    breaks = "a line break" if point in (0x0A, 0x0D, 0x85, 0x2028, 0x2029) else None
+    return breaks or f"{'the control' if point < 0xA0 else 'the direction'} character U+{point:04X}"
+
+
+def encoded(columns: Mapping[str, np.ndarray]) -> bytes:
+    """Columns of text as a CSV file, from which the same columns are read.
+
+    >>> encoded({"block": np.array(["01", "02"], object), "place": np.array([None, "a,b"], object)})
+    b'block,place\\n01,\\n02,"a,b"\\n'
+    """
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(zip(*(cells.tolist() for cells in columns.values()), strict=True))
+    return text.getvalue().encode()
 
 
 def _content(path: Path) -> bytes:
@@ -97,9 +133,11 @@ def _content(path: Path) -> bytes:
     return path.read_bytes()
 
 
-def _has_columns(header: Sequence[str], needed: Mapping[str, KeyPath], mistakes: FileMistakes) -> bool:
+def _has_columns(
+    header: Sequence[str], needed: Mapping[str, KeyPath], optional: Sequence[str], mistakes: FileMistakes
+) -> bool:
     """Whether the header names each column once, and all that are needed."""
-    twice = {column for column in header if header.count(column) > 1} & needed.keys()
+    twice = {column for column in header if header.count(column) > 1} & {*needed, *optional}
     for column in sorted(twice):
         mistakes.tell(1, f"column {shown(column)} stands there twice")
     absent = [column for column in needed if column not in header]
@@ -166,20 +204,25 @@ def _parquet_header(content: bytes) -> list[str]:
     return pq.read_schema(io.BytesIO(content)).names
 
 
-def _parquet(content: bytes, wanted: list[str], mistakes: FileMistakes) -> tuple[pa.Table, np.ndarray]:
-    """The columns of a Parquet file as text, and the number of each row."""
+def _parquet(
+    content: bytes, wanted: list[str], numbers: Sequence[str], mistakes: FileMistakes
+) -> tuple[pa.Table, np.ndarray]:
+    """The columns of a Parquet file as text, and the number of each row; ``numbers`` of other types are left out."""
     import pyarrow.parquet as pq
 
     table = pq.read_table(io.BytesIO(content), columns=wanted)
-    for position, column in enumerate(wanted):
+    for column in wanted:
         kind = table.schema.field(column).type
         kind = kind.value_type if pa.types.is_dictionary(kind) else kind
-        if not (pa.types.is_integer(kind) or pa.types.is_string(kind) or pa.types.is_large_string(kind)):
-            mistakes.tell(
-                None,
-                f"column {shown(column)} has type {kind}: write codes as text, and limits as whole numbers",
-            )
+        is_axis = column in numbers
+        is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
+        if not (is_text or pa.types.is_integer(kind) or (is_axis and pa.types.is_floating(kind))):
+            if not is_axis:
+                told = f"has type {kind}: write codes as text, and limits as whole numbers"
+                mistakes.tell(None, f"column {shown(column)} {told}")
+            table = table.drop_columns([column])
             continue
+        position = table.column_names.index(column)
         table = table.set_column(position, column, table[column].cast(pa.string()))
     return table, np.arange(1, table.num_rows + 1)
 

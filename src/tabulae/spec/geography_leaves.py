@@ -13,6 +13,7 @@ import pyarrow as pa
 from ..errors import InvalidArgument
 from .geography_condition import LeafCondition
 from .geography_file import TextColumns, read_text_columns
+from .geography_places import AXES
 from .geography_shape import GeographySection
 from .lines import KeyPath
 from .problems import Problems, nearest, shown
@@ -26,15 +27,23 @@ class Leaves:
         levels: names of the levels, the leaf last.
         columns: level or entity -> shape (leaves,), object: the code of the unit or entity; None where there is none.
         inside: shape (leaves,), boolean: which leaves ``split`` puts in a branch of their own; None without one.
-        content: the file.
-        ending: "csv" or "parquet".
+        text: column -> shape (leaves,), object: the columns of the file that are used, as it has them; and those of a
+            map, where it has them.
+        row: shape (leaves,): the line of each leaf in the file, or its row, as ``unit`` says.
+        unit: "line" or "row".
     """
 
     levels: tuple[str, ...]
     columns: Mapping[str, np.ndarray]
     inside: np.ndarray | None
-    content: bytes
-    ending: str
+    text: Mapping[str, np.ndarray]
+    row: np.ndarray
+    unit: str
+
+    @property
+    def used(self) -> frozenset[str]:
+        """The columns that the section asks for."""
+        return frozenset(self.columns)
 
     @property
     def codes(self) -> np.ndarray:
@@ -55,7 +64,7 @@ def read_leaves(section: GeographySection, base: Path, problems: Problems) -> Le
     needed = _needed(section, split, problems)
     if section.file is None or not section.levels or len(problems.found) > before:
         return None
-    found = read_text_columns(base, section.file, ("geography", "file"), problems, needed)
+    found = read_text_columns(base, section.file, ("geography", "file"), problems, needed, numbers=AXES)
     if found is None:
         return None
     _check_units(tuple(section.levels), found)
@@ -71,7 +80,7 @@ def read_leaves(section: GeographySection, base: Path, problems: Problems) -> Le
             )
     if len(problems.found) > before:
         return None
-    return Leaves(tuple(section.levels), columns, inside, found.content, found.ending)
+    return Leaves(tuple(section.levels), columns, inside, found.columns, found.line, found.mistakes.unit)
 
 
 def numbered(column: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

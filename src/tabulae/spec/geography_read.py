@@ -15,11 +15,13 @@ from ..privacy import ZCDP, PureDP
 from .geography import AreaTable, Geography
 from .geography_cells import Cells, read_cells
 from .geography_exact import read_exact
-from .geography_leaves import read_leaves
+from .geography_file import encoded
+from .geography_leaves import Leaves, read_leaves
 from .geography_limits import join_constraints, read_universe
+from .geography_places import AXES, only_numbers, read_places
 from .geography_shares import LevelShares, levels_of, read_level_shares
 from .geography_spine import read_spines, with_shares
-from .geography_tables import check_size, read_area_tables
+from .geography_tables import check_people, check_size, read_area_tables
 from .problems import Problems
 from .promise import Method, Promise
 from .published import BOUND, SPINE
@@ -29,7 +31,7 @@ from .sections import Document
 
 @dataclass(frozen=True)
 class ReadGeography:
-    """The section as it was understood, and its files with their published names."""
+    """The section as it was understood, and what is published of its files, by name."""
 
     geography: Geography
     files: dict[str, bytes]
@@ -55,18 +57,18 @@ def read_geography(
     """
     section = document.geography
     leaves = section and read_leaves(section, base, problems)
-    levels = levels_of(leaves) if leaves else None
-    shares = section and read_level_shares(document, section, levels, problems)
     cells = schema.domain and read_cells(document, schema, schema.domain, problems)
     asked = schema.domain and read_area_tables(document, schema, schema.domain, problems)
-    if not (section and leaves and cells):
-        return None
-    universe = read_universe(document, leaves, cells, base, problems)
-    if universe is None:
+    universe = leaves and cells and read_universe(document, leaves, cells, base, problems)
+    levels = levels_of(leaves, universe.kept if universe else None) if leaves else None
+    shares = section and read_level_shares(document, section, levels, problems)
+    if not (section and leaves and cells and universe):
         return None
     kept = universe.kept
     spines = read_spines(section, leaves, kept, problems)
-    exact = spines and read_exact(document, leaves, kept, spines.drawn, cells.layout, problems)
+    exact = spines and read_exact(
+        document, leaves, kept, spines.drawn, cells.layout, universe.support[kept], problems
+    )
     if spines is None or exact is None or not (shares and promise and method and asked is not None):
         return None
     plan = _plan(document, spines.drawn, shares, cells, universe.support[kept], promise, problems)
@@ -83,14 +85,24 @@ def read_geography(
         tables=tuple(AreaTable(t.name, cells.layout.margin(t.attributes), t.areas) for t in asked),
         estimate=method.estimate,
         microdata=bool(document.release and document.release.microdata),
+        bounds=universe.bounds,
+        places=read_places(leaves.text, kept),
         _plan=plan,
         _leaves=leaves,
         _kept=kept,
     )
     check_size(document, geography, problems)
-    files = {SPINE.format(ending=leaves.ending): leaves.content}
-    files |= {BOUND.format(at=bound.at, ending=bound.ending): bound.content for bound in universe.bounds}
+    check_people(geography, problems)
+    files = {SPINE: encoded(_published(leaves, has_places=geography.places is not None))}
+    files |= {BOUND.format(at=bound.at): bound.content for bound in universe.bounds}
     return ReadGeography(geography, files)
+
+
+def _published(leaves: Leaves, *, has_places: bool) -> dict[str, np.ndarray]:
+    """The columns of the file of leaves that may be seen by everybody: those that are used, and no other."""
+    axes = [axis for axis in AXES if axis not in leaves.used]
+    found = {name: cells for name, cells in leaves.text.items() if has_places or name not in axes}
+    return {name: only_numbers(cells) if name in axes else cells for name, cells in found.items()}
 
 
 def _plan(
@@ -104,6 +116,8 @@ def _plan(
 ) -> SpinePlan | None:
     """What is measured of every unit."""
     section, source, budget = document.geography, document.source, promise.loss
+    if problems.told(("privacy", "neighbours")):
+        return None
     if section is None or source is None or not isinstance(budget, PureDP | ZCDP):
         return None
     try:

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
+import numpy as np
+
 from ..geography.from_codes import ROOT
 from ..privacy import exact
 from .geography_leaves import Leaves, numbered
@@ -27,14 +29,39 @@ class LevelShares:
     queries: Mapping[str, tuple[Fraction, ...]]
 
 
-def levels_of(leaves: Leaves) -> tuple[str, ...]:
-    """The levels of the spine: those of the file, below a root where the first has several units."""
-    units = numbered(leaves.columns[leaves.levels[0]])[1].size
-    return (ROOT, *leaves.levels) if units > 1 or len(leaves.levels) == 1 else leaves.levels
+_OFF = -2  # in place of a unit, of a leaf that is not on the spine
+
+
+@dataclass(frozen=True)
+class SpineLevels:
+    """The levels of the spine, those of the file, and why a root is added above them; empty where none is."""
+
+    names: tuple[str, ...]
+    why_root: str = ""
+
+
+def levels_of(leaves: Leaves, kept: np.ndarray | None) -> SpineLevels:
+    """The levels of the spine: below a root where the first of the file has several units, or leaves outside them.
+
+    Args:
+        leaves: of the file.
+        kept: shape (leaves,), boolean: which of them are on the spine; None for all.
+    """
+    first = leaves.levels[0]
+    number = np.where(True if kept is None else kept, numbered(leaves.columns[first])[0], _OFF)
+    used = np.unique(number[number > _OFF])
+    outside = leaves.row[number == -1]
+    if used.size < 2 and not outside.size and len(leaves.levels) > 1:
+        return SpineLevels(leaves.levels)
+    if used.size <= 2 and outside.size:
+        why = f"{shown(first)}, which is empty on {leaves.unit} {outside[0]} of its file,"
+    else:
+        why = f"{shown(first)} with its several units,"
+    return SpineLevels((ROOT, *leaves.levels), why)
 
 
 def read_level_shares(
-    document: Document, section: GeographySection, levels: Sequence[str] | None, problems: Problems
+    document: Document, section: GeographySection, levels: SpineLevels | None, problems: Problems
 ) -> LevelShares | None:
     """The shares as written; None, with the mistakes recorded, where they do not add up.
 
@@ -47,11 +74,11 @@ def read_level_shares(
     before = len(problems.found)
     given = {level: exact(share) for level, share in (section.shares or {}).items()}
     if levels is not None:
-        _check_levels(given, levels, section, problems)
+        _check_levels(given, levels, problems)
     if section.shares is not None and len(problems.found) == before and sum(given.values()) != 1:
         told = f"the shares of the levels add up to {sum(given.values())}, and not to 1"
         problems.add(("geography", "shares"), told)
-    within = _within(document, levels, problems)
+    within = _within(document, levels and levels.names, problems)
     if not problems.told(("geography", "query")) and not problems.told(("geography", "shares")):
         _check_within(given, within, problems)
     whole = section.shares is not None and all(
@@ -61,20 +88,18 @@ def read_level_shares(
     return LevelShares(given, within) if right and not problems.told(("geography", "shares")) else None
 
 
-def _check_levels(
-    given: Mapping[str, Fraction], levels: Sequence[str], section: GeographySection, problems: Problems
-) -> None:
+def _check_levels(given: Mapping[str, Fraction], levels: SpineLevels, problems: Problems) -> None:
     """Every level of the spine has a share, and nothing else has."""
-    path, first = ("geography", "shares"), (section.levels or [""])[0]
+    path, names = ("geography", "shares"), levels.names
     for level in given:
-        if level not in levels:
-            problems.add((*path, level), f"there is no level {shown(level)}; {nearest(level, levels)}")
-    for level in levels:
+        if level not in names:
+            problems.add((*path, level), f"there is no level {shown(level)}; {nearest(level, names)}")
+    for at, level in enumerate(names):
         if given and level not in given:
-            added = f", which is added above {shown(first)} with its several units," if level == ROOT else ""
+            added = f", which is added above {levels.why_root}" if levels.why_root and not at else ""
             problems.add(path, f'level {shown(level)}{added} has no share: write {level} = "0" for none')
-    if given and given.get(levels[-1]) == 0:
-        problems.add((*path, levels[-1]), "is 0: leaves need a share, or nothing tells them apart")
+    if given and given.get(names[-1]) == 0:
+        problems.add((*path, names[-1]), "is 0: leaves need a share, or nothing tells them apart")
 
 
 def _within(

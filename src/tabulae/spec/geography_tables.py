@@ -68,6 +68,17 @@ def read_area_tables(
     return found if len(problems.found) == before else None
 
 
+def check_people(geography: Geography, problems: Problems) -> None:
+    """Refuse microdata in which a level and an attribute would head two columns of one name."""
+    names = {name.casefold() for name in geography.levels}
+    for name in geography.layout.domain.names if geography.microdata else ():
+        if name.casefold() in names:
+            told = (
+                f"{shown(name)} is a level and an attribute, and would head two columns: rename the attribute"
+            )
+            problems.add(("release", "microdata"), told)
+
+
 def check_size(document: Document, geography: Geography, problems: Problems) -> None:
     """Refuse to publish more rows than the limit."""
     rows = {table.name: sum(geography.rows(table).values()) for table in geography.tables}

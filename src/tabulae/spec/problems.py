@@ -200,6 +200,8 @@ def _sentence(detail: ErrorDetails, model: type[BaseModel]) -> str:
     if kind in ("greater_than", "greater_than_equal"):
         bound = f"greater than {context['gt']}" if "gt" in context else f"{context['ge']} or more"
         return f"must be {bound}, not {shown(value)}"
+    if kind == "too_short" and context.get("actual_length") == 0:
+        return "is empty: name at least one, or leave the key out"
     if kind == "less_than":
         return f"must be less than {context['lt']}, not {shown(value)}"
     return detail["msg"]

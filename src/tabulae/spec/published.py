@@ -20,8 +20,8 @@ from .shape import AttributeEntry, CountedEntry, InvariantEntry, Kind, RecodeEnt
 CODES = "codes/{attribute}.csv"
 MAPS = "maps/{recode}.csv"
 MATRICES = "queries/{table}/{attribute}.npy"
-SPINE = "geography/spine.{ending}"
-BOUND = "geography/bound{at}.{ending}"
+SPINE = "geography/spine.csv"
+BOUND = "geography/bound{at}.csv"
 
 Record = Mapping[str, Any]
 """What a document promises and counts, as TOML would be parsed; ``[source]`` lacks the kind."""

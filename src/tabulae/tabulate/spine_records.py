@@ -10,7 +10,6 @@ import numpy as np
 
 from tabulae.counts.spine_counts import SpineCounts
 from tabulae.errors import DataError, InvalidArgument
-from tabulae.geography.constraints import AreaConstraints
 from tabulae.geography.spine_plan import SpinePlan
 from tabulae.tables import Attribute
 
@@ -20,7 +19,7 @@ from .mapping import coded
 from .refusals import check_counted, misfits, nameless, refusal
 from .rules import BLANKS, NULL_CODE, UNKNOWN_CODE, ColumnRule
 from .source import Source
-from .spine_refusals import Placed, leaf_faults, limit_faults, place_faults, refused
+from .spine_refusals import LeafBound, Placed, leaf_faults, place_faults, refused
 from .units import ID, UnitRule, bounded, identified, most_counted
 
 if TYPE_CHECKING:
@@ -72,20 +71,21 @@ def open_spine_records(
     plan: SpinePlan,
     leaf: LeafColumn,
     *,
-    constraints: AreaConstraints | None = None,
+    bounds: Sequence[LeafBound] = (),
     unit: UnitRule | None = None,
     memory: str | None = None,
 ) -> SpineCounts:
     """Count the records of a source by leaf and cell, in one grouping by the engine.
 
-    Every record falls in one leaf of the plan and in one cell that can occur there, or nothing is counted.
+    Every record falls in one leaf of the plan and in one cell that can occur there, or nothing is counted. Limits that
+    public files set on counts are not compared with the records.
 
     Args:
         source: where the records are, one row a record.
         rules: attribute name -> the rule of its column; one for each attribute of the plan's domain.
         plan: the leaves, the cells, and which cells can occur in which leaf.
         leaf: the column of leaf codes.
-        constraints: limits that the counts must meet, so that estimates that meet them can be right.
+        bounds: the public files that say which cells can occur in which leaf of the plan, to be named in messages.
         unit: which records belong to one unit, and how many of them are counted; None counts every record.
         memory: the most that the engine takes, such as "4GB"; None is its default.
 
@@ -99,8 +99,9 @@ def open_spine_records(
 
     Privacy:
         What is refused depends on the records, and only their holder sees it; nothing is published by a refusal, and
-        it comes before anything is charged. A record is counted in one leaf and one cell. With ``unit``, one unit more
-        or less changes the counts by at most ``unit.rows`` records (see `tabulae.tabulate.units`).
+        it comes before anything is charged. A record is refused for what it says itself, whatever the others say, and
+        no number of records is compared with a limit. A record is counted in one leaf and one cell. With ``unit``, one
+        unit more or less changes the counts by at most ``unit.rows`` records (see `tabulae.tabulate.units`).
     """
     attributes = plan.layout.domain.attributes
     if absent := [a.name for a in attributes if a.name not in rules]:
@@ -114,13 +115,11 @@ def open_spine_records(
             records = identified(records, unit)
         found = _Coded(source, attributes, rules, leaf, records)
         every = found.counted(found.table(), records.count())
-        _check(found, every, plan, nameless(source, records, unit) if unit else [])
+        _check(found, every, plan, nameless(source, records, unit) if unit else [], bounds)
         if unit is not None:
             of_units = found.table(beside=[ID])
             every = found.counted(bounded(of_units, found.keys, unit), most_counted(of_units, unit))
     placed = _placed(every, plan)
-    if constraints is not None and (faults := limit_faults(placed, plan, constraints, leaf.codes)):
-        raise refused(source, faults)
     return SpineCounts(plan, placed.leaf, placed.place, placed.people)
 
 
@@ -181,7 +180,11 @@ class _Coded:
 
 
 def _check(
-    found: _Coded, every: Mapping[str, np.ndarray], plan: SpinePlan, faults: Sequence[tuple[str, str]]
+    found: _Coded,
+    every: Mapping[str, np.ndarray],
+    plan: SpinePlan,
+    faults: Sequence[tuple[str, str]],
+    bounds: Sequence[LeafBound],
 ) -> None:
     """Raise what is refused of the values, of the leaves, and of the two together."""
     source, table = found.source, found.table()
@@ -190,7 +193,7 @@ def _check(
         told = misfits(source, found.attributes, found.rules, table)
         raise refusal(source, [*told, *faults, *of_leaves])
     if not of_leaves:
-        of_leaves = place_faults(_placed(every, plan), plan, found.leaf.codes)
+        of_leaves = place_faults(_placed(every, plan), plan, found.leaf.codes, bounds)
     if of_leaves:
         raise refused(source, of_leaves)
 

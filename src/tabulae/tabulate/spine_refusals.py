@@ -1,4 +1,4 @@
-"""What is refused of records in areas: unknown leaves, cells that cannot occur in them, limits that are not met."""
+"""What is refused of records in areas: unknown leaves, and cells that cannot occur in them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tabulae.errors import DataError
-from tabulae.geography.constraints import AreaConstraints
 from tabulae.geography.spine_plan import SpinePlan
 
 from .engine import LEAF
@@ -23,8 +22,6 @@ if TYPE_CHECKING:
 Fault = tuple[str, str]
 """What is told, and the same with numbers and values, which is confidential."""
 
-_LEAVES_AT_ONCE = 1 << 20
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Placed:
@@ -37,6 +34,21 @@ class Placed:
     cell: np.ndarray = field(repr=False)
     place: np.ndarray = field(repr=False)
     people: np.ndarray = field(repr=False)
+
+
+@dataclass(frozen=True, eq=False)
+class LeafBound:
+    """What a public file lets occur in each leaf.
+
+    Args:
+        name: of the file in messages.
+        label: shape (D,): the class of each dense cell.
+        possible: shape (leaves, classes), boolean.
+    """
+
+    name: str
+    label: np.ndarray
+    possible: np.ndarray
 
 
 def leaf_faults(source: Source, table: Any, leaf: LeafColumn, every: Mapping[str, np.ndarray]) -> list[Fault]:
@@ -75,18 +87,26 @@ def _remedy(codes: Sequence[str], leaf: LeafColumn) -> str:
     return "correct the records, or add a row for each such leaf"
 
 
-def place_faults(placed: Placed, plan: SpinePlan, codes: Sequence[str]) -> list[Fault]:
+def place_faults(
+    placed: Placed, plan: SpinePlan, codes: Sequence[str], bounds: Sequence[LeafBound] = ()
+) -> list[Fault]:
     """Records in cells that cannot occur, anywhere or in their leaf; ``codes`` are the leaves'."""
     dense = placed.place // plan.layout.algebra.cells
     nowhere = placed.place < 0
     names = " by ".join(plan.layout.dense)
     faults = []
-    for wrong, told in (
-        (nowhere, f"combinations of {names} that [[structural_zero]] says cannot occur"),
+    inside = ~nowhere & ~plan.support[placed.leaf, dense]
+    cells = f"combinations of {names} that"
+    named = [
         (
-            ~nowhere & ~plan.support[placed.leaf, dense],
-            f"combinations of {names} that cannot occur in their leaf, by the file of a [[bound]]",
-        ),
+            inside & ~bound.possible[placed.leaf, bound.label[dense]],
+            f"{cells} cannot occur in their leaf, by {bound.name}",
+        )
+        for bound in bounds
+    ]
+    for wrong, told in (
+        (nowhere, f"{cells} [[structural_zero]] says cannot occur"),
+        *(named or [(inside, f"{cells} cannot occur in their leaf, by the file of a [[bound]]")]),
     ):
         if wrong.any():
             told = f"{told}: correct the records, or what the spec says of them"
@@ -103,33 +123,6 @@ def _labels(cell: int, plan: SpinePlan) -> str:
     domain = plan.layout.domain
     codes = dict(zip(domain.names, np.unravel_index(int(cell), domain.shape), strict=True))
     return ", ".join(domain[name].labels[codes[name]] for name in plan.layout.dense)
-
-
-def limit_faults(
-    placed: Placed, plan: SpinePlan, constraints: AreaConstraints, codes: Sequence[str]
-) -> list[Fault]:
-    """Leaves whose counts do not meet the limits; ``codes`` are the leaves'."""
-    part = constraints.part[placed.place // plan.layout.algebra.cells]
-    parts, below, above = constraints.lower.shape[1], [], []
-    order = np.argsort(placed.leaf, kind="stable")
-    rising = placed.leaf[order]
-    for first in range(0, plan.spine.leaves, _LEAVES_AT_ONCE):
-        last = min(first + _LEAVES_AT_ONCE, plan.spine.leaves)
-        here = order[np.searchsorted(rising, first) : np.searchsorted(rising, last)]
-        sums = np.zeros((last - first, parts), np.int64)
-        np.add.at(sums, (placed.leaf[here] - first, part[here]), placed.people[here])
-        for wrong, found in (
-            (sums < constraints.lower[first:last], below),
-            (sums > constraints.upper[first:last], above),
-        ):
-            for leaf, j in np.argwhere(wrong).tolist():
-                found.append((f"{codes[first + leaf]} {constraints.part_names[j]}", int(sums[leaf, j])))
-    faults = []
-    for found, word in ((below, "fewer records than at_least"), (above, "more records than at_most")):
-        if found:
-            told = f"leaves with {word} of a [[bound]] says: correct the records, or the bound's file"
-            faults.append((told, f"{told}: in {len(found)} leaves, such as {listed(found[:EXAMPLES])}"))
-    return faults
 
 
 def _with_examples(told: str, values: Sequence[str], people: np.ndarray) -> str:

@@ -18,8 +18,10 @@ RELAXATION = 1.6
 STEPS = 4000
 """The most iterations."""
 
-TOLERANCE = 1e-3
-"""Persons: the two halves agree, and the last step moved no cell further."""
+TOLERANCE = 1e-4
+"""Persons: the two halves agree in every cell, and the last step moved no cell further. This is not the distance from
+the nearest point, which is larger where H is steep: under the shares of the 2020 census, in areas above blocks, a cell
+was 0.001 from it in the median division and 0.03 at most, a child's total 0.01 and 0.03."""
 
 PENALTY = 2.0
 """The first penalty, as a multiple of the least eigenvalue of H, the mean over children."""
@@ -28,7 +30,7 @@ RETUNE = 10
 """Iterations between changes of the penalty."""
 
 RETUNED = 400
-"""The iteration after which the penalty stays, so that the method converges."""
+"""The iterations after which intervals between changes grow, in proportion to the iterations so far: it settles."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,7 +108,7 @@ def plain_admm(
     some = allowed.any(axis=1)
     penalty = PENALTY * float(least_curvature(division)[division.which][some].mean())
     resolvents, coupling = _factors(classes, penalty)
-    residual = np.inf
+    residual, wait, retuned = np.inf, RETUNE, 0
     for step in range(1, STEPS + 1):
         w = algebra.rotate(division.linear + penalty * (z - u))
         x = algebra.apply(resolvents[classes.of], w)
@@ -123,7 +125,10 @@ def plain_admm(
         residual = float(max(primal, dual))
         if residual < TOLERANCE:
             return z, step, residual, True
-        if step % RETUNE == 0 and step <= RETUNED and max(primal, dual) > 4 * min(primal, dual):
+        if step < retuned + wait:
+            continue
+        retuned, wait = step, RETUNE * max(1, step // RETUNED)
+        if max(primal, dual) > 4 * min(primal, dual):
             change = 2.0 if primal > dual else 0.5
             penalty *= change
             u /= change

@@ -223,7 +223,7 @@ def divide(
     w, flat, edges = np.empty((k, N)), np.empty(k * N), np.empty(lower.shape[1] + 1, np.int64)
     common, own, shift = np.zeros(target.shape), np.zeros(lower.shape), np.zeros(lower.shape[1])
     apart, moved = np.empty(N), np.empty(N)
-    step, residual = 0, np.inf
+    step, residual, wait, last = 0, np.inf, retune, 0
     while step < most and not residual < tolerance:
         step += 1
         pull_of(rotated, starts, cells, of, resolvents, b, z, u, penalty, sizes, kind, runs, w, room, y, pull)
@@ -243,7 +243,10 @@ def divide(
                 put_half(w[r - s], z[r], u[r], shift[part[d]] if limited else 0.0, opened[d], apart, moved)
         primal, dual = apart.max(), moved.max()
         residual = max(primal, dual)
-        if step % retune == 0 and step <= retuned and residual > 4.0 * min(primal, dual):
+        if step < last + wait:
+            continue
+        last, wait = step, retune * max(1, step // retuned)
+        if residual > 4.0 * min(primal, dual):
             change = 2.0 if primal > dual else 0.5
             penalty *= change
             for r in range(cells.size):

@@ -186,7 +186,10 @@ class Covariances:
         return self.variances.take(group.nodes) if own is None else own
 
     def variances_of(self, group: NodeGroup) -> tuple[np.ndarray, np.ndarray]:
-        """The distinct V of nodes of one kind, and which of them each node has."""
+        """The distinct V of nodes of one kind, and which of them each node has.
+
+        An only child has its parent's V. Its own S may be larger by so much that V is lost in the difference.
+        """
         own, parent = self.upward(group), self.plan.tree.parent[group.nodes]
         if parent[0] < 0:
             return own, np.zeros(1, np.int64)
@@ -194,7 +197,12 @@ class Covariances:
         if group.leaf:
             parent, which = np.unique(parent, return_inverse=True)
         found = own - own @ self.weights.take_on(parent, group.cells) @ own
-        return (found + found.swapaxes(-1, -2)) / 2, which.reshape(-1)
+        found = (found + found.swapaxes(-1, -2)) / 2
+        alone = np.flatnonzero(self.plan.children[parent + 1] - self.plan.children[parent] == 1)
+        for above in self.kinds.groups(parent[alone]):
+            variance, index = self.variances_of(above)
+            found[alone[np.searchsorted(parent[alone], above.nodes)]] = variance[index]
+        return found, which.reshape(-1)
 
     def variance(self, node: int) -> np.ndarray:
         """V: the variance of a node's estimated counts, shape (kinds, k, k) over its support."""

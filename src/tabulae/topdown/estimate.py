@@ -42,12 +42,15 @@ class SpineEstimate:
         method: "gls", "topdown" or "bluedown".
         vectors: the counts of every node, float64 for "gls", int64 otherwise.
         constraints: what the estimate took as known besides the measurements.
+        unconverged: in how many divisions the solver stopped early: their counts meet every constraint, and others may
+            be nearer to the measurements.
     """
 
     plan: SpinePlan
     method: Method
     vectors: NodeVectors
     constraints: AreaConstraints | None = None
+    unconverged: int = 0
 
     @cached_property
     def covariances(self) -> Covariances:
@@ -159,17 +162,25 @@ def estimate_spine(
         totals = MeasuredTotals.none(plan.tree.size)
     descent = Descent(plan, weights, root, part, limits, totals)
     counts = _vectors(plan, np.int64, checkpoint, "counts", made=checkpoint.found("down-00") is not None)
-    for depth, nodes in enumerate(plan.depths):
-        stage = f"down-{depth:02}"
-        if checkpoint.found(stage) is None:
-            say(f"dividing counts among {nodes.stop - nodes.start:,} units of depth {depth}")
-            if missed := descend(descent, counts, depth, workers):
-                say(
-                    f"{missed} divisions stopped early: all limits are met, by counts that may not be the nearest"
-                )
-            counts.flush()
-            checkpoint.finish(stage)
-    return SpineEstimate(plan, method, counts, constraints)
+    unconverged = sum(
+        _divided(descent, counts, depth, workers, checkpoint, say) for depth in range(len(plan.depths))
+    )
+    return SpineEstimate(plan, method, counts, constraints, unconverged)
+
+
+def _divided(
+    descent: Descent, counts: NodeVectors, depth: int, workers: int | None, checkpoint: Checkpoint, say: Say
+) -> int:
+    """Divide counts among the units of a depth, as one stage: in how many divisions the solver stopped early."""
+    stage, nodes = f"down-{depth:02}", descent.plan.depths[depth]
+    if (stored := checkpoint.found(stage)) is not None:
+        return int(stored["missed"])
+    say(f"dividing counts among {nodes.stop - nodes.start:,} units of depth {depth}")
+    if missed := descend(descent, counts, depth, workers):
+        say(f"{missed} divisions stopped early: all limits are met, by counts that may not be the nearest")
+    counts.flush()
+    checkpoint.finish(stage, missed=np.array(missed))
+    return missed
 
 
 def _same_piece(one: Piece, other: Piece) -> bool:

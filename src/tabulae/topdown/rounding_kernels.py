@@ -22,11 +22,12 @@ MOST = 1 << 31
 def to_fixed_point(x, allowed, total, rooted, inner, q):  # noqa: C901
     """Write x (n, cells) into q, which is 0, times ONE, and make columns add up to their totals.
 
+    A column that holds twice its total takes no more, so that no sum leaves 64 bits, whatever x is.
     What is missing or over goes to the largest counts of the column, first of all to those that are not whole.
     Returns 0, or 1 where a column cannot be divided, or 2 where x is not finite or there are too many people.
     """
     n, cells = x.shape
-    left = np.zeros(cells, np.int64)
+    left, people = np.zeros(cells, np.int64), 0.0
     if not rooted:
         for c in range(cells):
             left[c] = total[c] * ONE
@@ -39,10 +40,13 @@ def to_fixed_point(x, allowed, total, rooted, inner, q):  # noqa: C901
                 if not abs(here) < MOST:
                     return 2
                 if here > 0:
+                    people += here
                     q[v, c] = np.int64(np.rint(here * ONE))
+                    if not rooted:
+                        q[v, c] = min(q[v, c], left[c] + total[c] * ONE)
                     left[c] -= q[v, c]
     if rooted:
-        return 0
+        return 0 if people < MOST else 2
     for c in range(cells):
         while left[c] != 0:
             best, whole = -1, True

@@ -11,7 +11,11 @@ from .division import FREE, NO_LIMIT, Division
 from .rounding import round_division
 from .solve import solve
 
-_RIDGE = 1e-2  # of a total's weight: how strongly cells are drawn to their proportional shares, whichever give a total
+_RIDGE = (
+    0.1  # of the least weight of a total: how strongly cells are drawn to a centre, whichever give a total
+)
+_STILL = 0.01  # people: totals that move no further are those that are drawn nowhere
+_CENTRES = 20
 
 
 def divide_totals(
@@ -26,6 +30,10 @@ def divide_totals(
     allow or not alike and that no limit tells apart are one cell, and combinations of symmetric attributes are added
     up. The totals are rounded within that problem, whose whole points are those of the division.
 
+    Many cells have the same total. A small ridge chooses among them, and where a limit is in the way of its centre it
+    draws totals too. So the problem is solved again with the last solution as the centre, until totals stay: the
+    proximal point method, whose limit is a solution without the ridge.
+
     Args:
         division: with a total.
         measured: shape (n,): the measured totals.
@@ -35,18 +43,32 @@ def divide_totals(
     Returns:
         Shape (n,), int64, adding up to the parent's total.
 
-    Reference: Abowd et al., "The 2020 Census Disclosure Avoidance System TopDown Algorithm", section 5 (multi-pass).
+    References: Abowd et al., "The 2020 Census Disclosure Avoidance System TopDown Algorithm", section 5 (multi-pass);
+    Rockafellar, "Monotone Operators and the Proximal Point Algorithm" (1976).
     """
     reduced = reduce_to_sums(division, measured, weight)
-    x = solve(reduced, compiled=compiled).x
+    x = nearest_sums(reduced, measured, weight, compiled=compiled)
     return round_division(reduced, x, compiled=compiled).sum(axis=(1, 2))
 
 
-def reduce_to_sums(division: Division, measured: np.ndarray, weight: np.ndarray) -> Division:
-    """The division of sums, one a sort of dense cell: H_v = w_v (11' + ridge I), b_v = w_v (y_v 1 + ridge c_v).
+def nearest_sums(
+    reduced: Division, measured: np.ndarray, weight: np.ndarray, *, compiled: bool = True
+) -> np.ndarray:
+    """A solution of the division of sums that its ridge draws nowhere: shape (n, k, 1)."""
+    x, moved = solve(reduced, compiled=compiled).x, np.inf
+    ridge, centres = _ridge(weight, x.shape[1]), 0
+    while ridge and centres < _CENTRES and moved > _STILL:
+        linear = ((weight * measured)[:, None, None] + ridge * x) * reduced.allowed[:, :, None]
+        before, x = x, solve(replace(reduced, linear=linear), compiled=compiled).x
+        moved, centres = np.abs((x - before).sum(axis=(1, 2))).max(), centres + 1
+    return x
 
-    Many cells have the same total, and the ridge chooses among them. Its centre c_v is the child's proportional share
-    of the parent's cells, scaled to the measured total, so that it draws totals nowhere.
+
+def reduce_to_sums(division: Division, measured: np.ndarray, weight: np.ndarray) -> Division:
+    """The division of sums, one a sort of dense cell: H_v = w_v 11' + ridge I, b_v = w_v y_v 1 + ridge c_v.
+
+    The first centre c_v is the child's proportional share of the parent's cells, scaled to the measured total, so that
+    it draws totals nowhere unless a limit is in the way.
     """
     assert division.total is not None
     cells, part = _sorts(division)
@@ -56,12 +78,10 @@ def reduce_to_sums(division: Division, measured: np.ndarray, weight: np.ndarray)
     np.add.at(total[:, 0], cells, division.total.sum(axis=1))
     allowed = division.allowed[:, first]
     told, which = np.unique(np.concatenate([weight[:, None], allowed], axis=1), axis=0, return_inverse=True)
-    ridge = _RIDGE if k > 1 else 0.0
-    shape = np.ones((k, k)) + ridge * np.eye(k)
-    on = told[:, 1:]
-    precision = (told[:, :1, None] * on[:, :, None] * on[:, None, :] * shape)[:, None]
+    ridge, on = _ridge(weight, k), told[:, 1:]
+    precision = ((told[:, :1, None] + ridge * np.eye(k)) * on[:, :, None] * on[:, None, :])[:, None]
     centre = _proportional(total[:, 0], allowed, measured)
-    linear = weight[:, None] * (measured[:, None] + ridge * centre) * allowed
+    linear = ((weight * measured)[:, None] + ridge * centre) * allowed
     parts, renamed = np.unique(part[first], return_inverse=True)
     return replace(
         division,
@@ -76,6 +96,11 @@ def reduce_to_sums(division: Division, measured: np.ndarray, weight: np.ndarray)
         upper=division.upper[:, parts],
         group=division.group[:, parts],
     )
+
+
+def _ridge(weight: np.ndarray, cells: int) -> float:
+    """What is added to the weights of cells: nothing where there is one sort of cell."""
+    return _RIDGE * float(weight.min()) if cells > 1 else 0.0
 
 
 def _proportional(total: np.ndarray, allowed: np.ndarray, measured: np.ndarray) -> np.ndarray:
