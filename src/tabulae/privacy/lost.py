@@ -13,6 +13,10 @@ def lost(ledger: Ledger, release_id: str, error: BaseException) -> BaseException
         ledger: where it was charged.
         release_id: the charge.
         error: why its noise, or the counts that it was to be added to, are lost.
+
+    Privacy:
+        What was charged stays spent, whether anybody saw the noise or not: sequential composition then holds for
+        whatever is charged next.
     """
     try:
         ledger.settle(release_id, "void")
