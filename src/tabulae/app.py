@@ -32,7 +32,6 @@ from .release import (
     publish,
     publish_exact,
     read_measurement,
-    seal,
     write_contents,
     write_measurement,
 )
@@ -42,10 +41,10 @@ from .release.place import disk as _disk
 from .release.place import finished as _finished
 from .release.place import put_in_place as _put_in_place
 from .release.place import run_name as _run_name
-from .release.place import unmark, void_lost
+from .release.place import void_lost
 from .release.place import workplace as _workplace
 from .release.verify_texts import same_version, text_faults
-from .report import report_of
+from .report import report_of, seal_with_report
 from .spec import Spec, read_spec
 
 Say = Callable[[str], None]
@@ -250,10 +249,7 @@ def _write(partial: Path, ready: Plan, done: Measurement, ledger: Ledger) -> Non
     exact = exactness(ready.spec, _disclosed_before(ledger, str(done.release_id)))
     told = None if exact is None else exact.document()
     write_contents(partial, ready.spec, tables, expected, entries, str(done.release_id), ready.level, told)
-    unmark(partial)
-    seal(partial)
-    write_bytes(partial / REPORT, report_of(Release.read(partial)).encode())
-    seal(partial)
+    seal_with_report(partial)
 
 
 def _disclosed_before(ledger: Ledger, release_id: str) -> list[tuple[Charge, Disclosure]]:

@@ -16,7 +16,7 @@ from rich.text import Text
 from . import app, commands_geography, commands_groups
 from .audit import Audit
 from .audit import audit as make_audit
-from .commands_output import emit, loss_words, number, open_console, print_reach, progress
+from .commands_output import emit, loss_words, number, open_console, print_reach, progress, promise_document
 from .demo import write_demo
 from .errors import ReleaseError, Unsupported
 from .planning import DetailedPlan, Exactness, GeographyPlan, Plan, TableError
@@ -186,14 +186,7 @@ def _plan_document(made: Plan, save: Path | None) -> dict[str, Any]:
     spec = made.spec
     return {
         "title": spec.title,
-        "promise": {
-            "definition": spec.loss.definition,
-            **{name: str(value) for name, value in spec.loss.parameters.items()},
-            "neighbours": spec.neighbours,
-            "unit": spec.unit,
-            "rows_per_unit": spec.rows_per_unit,
-            "found_from_targets": spec.open_budget,
-        },
+        "promise": promise_document(spec),
         "strategy": {
             "method": made.strategy.method,
             "noise": made.strategy.noise,

@@ -9,6 +9,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table as RichTable
 
+from .commands_output import promise_document
 from .planning import GeographyPlan
 from .release import Release
 from .report.numbers import decimal, fixed
@@ -28,13 +29,7 @@ def plan_document(made: GeographyPlan) -> dict[str, Any]:
     limits = geography.constraints
     return {
         "title": spec.title,
-        "promise": {
-            "definition": made.loss.definition,
-            **{name: str(value) for name, value in made.loss.parameters.items()},
-            "neighbours": spec.neighbours,
-            "unit": spec.unit,
-            "rows_per_unit": spec.rows_per_unit,
-        },
+        "promise": promise_document(spec),
         "epsilon": None if made.epsilon is None else {"epsilon": made.epsilon, "delta": str(spec.delta)},
         "estimate": geography.estimate,
         "noise": spec.method.noise,

@@ -11,6 +11,7 @@ from rich.table import Table as RichTable
 
 from .adaptive import PopulationLevel
 from .adaptive.rehearsal import SizeRow
+from .commands_output import promise_document
 from .planning import DetailedPlan, GroupTableError, detailed_of
 from .privacy.conversions import rounded_up
 from .release import Release
@@ -26,14 +27,7 @@ def plan_document(made: DetailedPlan) -> dict[str, Any]:
     spec = made.spec
     return {
         "title": spec.title,
-        "promise": {
-            "definition": made.loss.definition,
-            **{name: str(value) for name, value in made.loss.parameters.items()},
-            "neighbours": spec.neighbours,
-            "unit": spec.unit,
-            "rows_per_unit": spec.rows_per_unit,
-            "found_from_targets": spec.open_budget,
-        },
+        "promise": promise_document(spec),
         "epsilon": _epsilon_document(made),
         "level": made.level,
         "levels": [_level_document(made, i, level) for i, level in enumerate(made.adaptive.levels)],

@@ -62,6 +62,18 @@ def loss_words(spec: Spec) -> str:
     return words
 
 
+def promise_document(spec: Spec) -> dict[str, Any]:
+    """What a spec promises, for machines."""
+    return {
+        "definition": spec.loss.definition,
+        **{name: str(value) for name, value in spec.loss.parameters.items()},
+        "neighbours": spec.neighbours,
+        "unit": spec.unit,
+        "rows_per_unit": spec.rows_per_unit,
+        "found_from_targets": spec.open_budget,
+    }
+
+
 def print_reach(console: Console, spec: Spec) -> None:
     """What the promise is about, where some counts are exact."""
     if not spec.invariants:

@@ -7,34 +7,21 @@ are not needed; noise that was lost before it was stored makes its charge void, 
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 from pathlib import Path
 
 from .detailed_pipeline import tabulate_groups
-from .errors import LedgerError, ReleaseError
-from .pipeline import records_of, row_key
+from .errors import LedgerError
+from .pipeline import records_of, row_key, rules_of, unit_rule
 from .planning import DetailedPlan, detailed_of, plan_detailed
 from .privacy import Ledger
-from .release import Release, seal
+from .release import Release
 from .release.charged import check_space, finish, opened, told
-from .release.folder import MEASUREMENT, REPORT, read_json, write_bytes
 from .release.group_measurements import GroupMeasurementWriter, most_bytes, plan_document
-from .release.place import (
-    PLAN,
-    disk,
-    finished,
-    mark,
-    put_in_place,
-    run_name,
-    unmark,
-    void_lost,
-    workplace,
-)
+from .release.place import PLAN, disk, finished, mark, put_in_place, run_digest, stored_release, workplace
 from .release.write_groups import write_groups
-from .report import report_of
+from .report import seal_with_report
 from .spec import Spec
-from .tabulate import ColumnRule, UnitRule
 from .tabulate.group_records import RecordShape, open_group_records
 
 Say = Callable[[str], None]
@@ -67,8 +54,8 @@ def run_detailed(spec: Spec, out: Path, *, resume: bool, say: Say) -> Release:
         ledger = Ledger.open(spec.ledger)
         say("proving how many groups one record can belong to")
         ready = plan_detailed(spec)
-        digest = _digest(spec, out)
-        release_id = _stored(partial, ledger, digest) if resume else None
+        digest = run_digest(b"groups", spec, out)
+        release_id = stored_release(partial, ledger, digest) if resume else None
         if release_id is None:
             with disk(partial, charged=False):
                 check_space(partial, most_bytes(ready.adaptive))
@@ -78,33 +65,10 @@ def run_detailed(spec: Spec, out: Path, *, resume: bool, say: Say) -> Release:
         with disk(partial):
             entries = ledger.entries(release_id)
             write_groups(partial, spec, ready.adaptive, entries, release_id, ready.level)
-            unmark(partial)
-            seal(partial)
-            write_bytes(partial / REPORT, report_of(Release.read(partial)).encode())
-            seal(partial)
+            seal_with_report(partial)
             put_in_place(partial, out)
         ledger.settle(release_id, "published")
     return Release.read(out)
-
-
-def _digest(spec: Spec, out: Path) -> bytes:
-    """What makes two runs the same release: the spec and where it is published. Goes to a keyed hash only."""
-    parts = (b"groups", bytes.fromhex(spec.digest()), run_name(out))
-    return hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in parts)).digest()
-
-
-def _stored(partial: Path, ledger: Ledger, digest: bytes) -> str | None:
-    """The release id of measurements that an interrupted run stored; a charge without them becomes void."""
-    if (partial / MEASUREMENT).exists():
-        release_id = str(read_json(partial, MEASUREMENT)["release_id"])
-        if release_id not in {charge.release_id for charge in ledger.find(digest)}:
-            raise ReleaseError(
-                f"the measurements in {partial} were not charged to this ledger for this spec; resume with the same "
-                "spec and ledger"
-            )
-        return release_id
-    void_lost(partial, ledger, digest)
-    return None
 
 
 def _measured(ready: DetailedPlan, partial: Path, ledger: Ledger, digest: bytes, say: Say) -> str:
@@ -116,10 +80,10 @@ def _measured(ready: DetailedPlan, partial: Path, ledger: Ledger, digest: bytes,
             open_group_records(
                 records_of(spec),
                 spec.domain.attributes,
-                {name: ColumnRule(c.name, c.unknown, c.null) for name, c in spec.columns.items()},
+                rules_of(spec),
                 RecordShape(detailed.place, detailed.codes, detailed.cell),
                 ready.adaptive,
-                unit=_unit_rule(spec, ledger),
+                unit=unit_rule(spec, row_key(spec, ledger)),
             ) as counts,
             opened(GroupMeasurementWriter(partial, ready.adaptive)) as writer,
         ):
@@ -133,10 +97,3 @@ def _measured(ready: DetailedPlan, partial: Path, ledger: Ledger, digest: bytes,
         (partial / PLAN).unlink(missing_ok=True)  # nothing was charged, or the charge is void
         raise
     return str(done.release_id)
-
-
-def _unit_rule(spec: Spec, ledger: Ledger) -> UnitRule | None:
-    """Which rows of a unit are counted, where it has more than the spec allows."""
-    if spec.unit_id is None:
-        return None
-    return UnitRule(spec.unit_id, spec.rows_per_unit, row_key(spec, ledger))

@@ -94,6 +94,20 @@ def row_key(spec: Spec, ledger: Ledger) -> bytes:
     return ledger.derive(b"rows of a unit\n" + bytes.fromhex(spec.digest()))
 
 
+def unit_rule(spec: Spec, key: bytes) -> UnitRule | None:
+    """Which rows of a unit are counted, where it has more than the spec allows; None where each row is a unit.
+
+    Privacy:
+        As :func:`row_key` says, for every key.
+    """
+    return None if spec.unit_id is None else UnitRule(spec.unit_id, spec.rows_per_unit, key)
+
+
+def rules_of(spec: Spec) -> dict[str, ColumnRule]:
+    """Attribute -> the column that it is read from, as counting takes it."""
+    return {name: ColumnRule(c.name, c.unknown, c.null) for name, c in spec.columns.items()}
+
+
 def prepare(plan: Plan, key: bytes | None = None, run: bytes = b"") -> Prepared:
     """Count the spec's records by cell of its public domain, at most ``rows_per_unit`` of each unit.
 
@@ -108,11 +122,8 @@ def prepare(plan: Plan, key: bytes | None = None, run: bytes = b"") -> Prepared:
     """
     spec = plan.spec
     records = records_of(spec)
-    rules = {name: ColumnRule(c.name, c.unknown, c.null) for name, c in spec.columns.items()}
-    unit = None
-    if spec.unit_id is not None:
-        unit = UnitRule(spec.unit_id, spec.rows_per_unit, key or os.urandom(32))
-    counts = tabulate(records, spec.domain, rules, unit)
+    unit = unit_rule(spec, key or os.urandom(32))
+    counts = tabulate(records, spec.domain, rules_of(spec), unit)
     parts = (bytes.fromhex(spec.digest()), strategy_digest(plan.strategy), counts.fingerprint(), run)
     digest = hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in parts)).digest()
     return Prepared(plan, digest, counts)

@@ -9,30 +9,27 @@ the folder is sealed.
 
 from __future__ import annotations
 
-import hashlib
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-from .errors import LedgerError, ReleaseError, Unsupported
+from .errors import LedgerError, Unsupported
 from .geography.constraints import ExactMargin
 from .geography.spine_plan import SpinePlan
-from .pipeline import records_of, row_key
+from .pipeline import records_of, row_key, rules_of, unit_rule
 from .planning import LEVEL
 from .privacy import Ledger
-from .release import Release, seal
+from .release import Release
 from .release.charged import check_space, finish, opened, told
-from .release.folder import MEASUREMENT, REPORT, read_json, write_bytes
-from .release.place import PLAN, disk, finished, mark, put_in_place, run_name, unmark, void_lost, workplace
+from .release.place import PLAN, disk, finished, mark, put_in_place, run_digest, stored_release, workplace
 from .release.spine_document import plan_document
 from .release.spine_estimates import SpineRelease, exact_of
 from .release.spine_measurements import SpineMeasurementWriter, most_bytes
 from .release.spine_tables import UNBIASED
 from .release.write_spine import write_spine
-from .report import report_of
+from .report import seal_with_report
 from .spec import Spec, geography_of
 from .spine_pipeline import tabulate_spine
-from .tabulate import ColumnRule, UnitRule
 from .tabulate.spine_records import LeafColumn, open_spine_records
 from .tabulate.spine_refusals import LeafBound
 from .topdown.magnitude import MOST_PEOPLE, largest_error
@@ -78,8 +75,13 @@ def run_spine(spec: Spec, out: Path, *, resume: bool, say: Say) -> Release:
         _check_noise(plan)
         if geography.estimate != UNBIASED:
             _check_magnitude(plan)
-        digest = _digest(spec, out)
-        release_id = _stored(partial, ledger, digest, exact) if resume else None
+        digest = run_digest(b"areas", spec, out)
+        kept = (
+            ", and its exact counts, which may have been read, stay in the ledger as disclosed"
+            if exact
+            else ""
+        )
+        release_id = stored_release(partial, ledger, digest, kept) if resume else None
         if release_id is None:
             with disk(partial, charged=False):
                 check_space(partial, most_bytes(plan, exact) + _WORK_ARRAYS * 8 * int(plan.offsets[-1]))
@@ -92,10 +94,7 @@ def run_spine(spec: Spec, out: Path, *, resume: bool, say: Say) -> Release:
             write_spine(partial, made, ledger.entries(release_id), release_id)
             del made
             shutil.rmtree(partial / WORK)
-            unmark(partial)
-            seal(partial)
-            write_bytes(partial / REPORT, report_of(Release.read(partial)).encode())
-            seal(partial)
+            seal_with_report(partial)
             put_in_place(partial, out)
         ledger.settle(release_id, "published")
     return Release.read(out)
@@ -103,13 +102,7 @@ def run_spine(spec: Spec, out: Path, *, resume: bool, say: Say) -> Release:
 
 def _check_noise(plan: SpinePlan) -> None:
     """Refuse, before anything is charged, noise that is so seldom drawn that its weight is beyond floating point."""
-    variances = [
-        law.variance_of_law
-        for kind in range(len(plan.classes[0]))
-        for law in plan.laws(kind)
-        if law is not None
-    ]
-    if min(variances) < _LEAST_VARIANCE:
+    if min(law.variance_of_law for law in plan.all_laws) < _LEAST_VARIANCE:
         raise Unsupported(
             "some answers of this plan would have next to no noise, so nothing was charged: the budget, or a share of "
             "it, is too large for estimates to be computed from it"
@@ -124,27 +117,6 @@ def _check_magnitude(plan: SpinePlan) -> None:
             "rounded, so nothing was charged: give it a larger budget, or the levels with small shares larger ones; "
             f'or ask for estimate = "{UNBIASED}", which does not round'
         )
-
-
-def _digest(spec: Spec, out: Path) -> bytes:
-    """What makes two runs the same release: the spec and where it is published. Goes to a keyed hash only."""
-    parts = (b"areas", bytes.fromhex(spec.digest()), run_name(out))
-    return hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in parts)).digest()
-
-
-def _stored(partial: Path, ledger: Ledger, digest: bytes, exact: tuple[ExactMargin, ...]) -> str | None:
-    """The release id of measurements that an interrupted run stored; a charge without them becomes void."""
-    if (partial / MEASUREMENT).exists():
-        release_id = str(read_json(partial, MEASUREMENT)["release_id"])
-        if release_id not in {charge.release_id for charge in ledger.find(digest)}:
-            raise ReleaseError(
-                f"the measurements in {partial} were not charged to this ledger for this spec; resume with the same "
-                "spec and ledger"
-            )
-        return release_id
-    kept = ", and its exact counts, which may have been read, stay in the ledger as disclosed"
-    void_lost(partial, ledger, digest, kept if exact else "")
-    return None
 
 
 def _measured(
@@ -162,14 +134,14 @@ def _measured(
         say("counting the records")
         counts = open_spine_records(
             records_of(spec),
-            {name: ColumnRule(c.name, c.unknown, c.null) for name, c in spec.columns.items()},
+            rules_of(spec),
             plan,
             LeafColumn(geography.column, geography.leaf_codes.tolist(), geography.dropped.tolist()),
             bounds=[
                 LeafBound(f"[[bound]] {bound.file}", bound.margin.label, bound.upper[geography.kept] > 0)
                 for bound in geography.bounds
             ],
-            unit=_unit_rule(spec, ledger),
+            unit=unit_rule(spec, row_key(spec, ledger)),
         )
         with opened(SpineMeasurementWriter(partial, plan, exact)) as writer:
             say("charging the ledger and drawing noise")
@@ -189,10 +161,3 @@ def _measured(
         (partial / PLAN).unlink(missing_ok=True)  # nothing was charged, or the charge is void
         raise
     return str(done.release_id)
-
-
-def _unit_rule(spec: Spec, ledger: Ledger) -> UnitRule | None:
-    """Which rows of a unit are counted, where it has more than the spec allows."""
-    if spec.unit_id is None:
-        return None
-    return UnitRule(spec.unit_id, spec.rows_per_unit, row_key(spec, ledger))

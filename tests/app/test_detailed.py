@@ -38,7 +38,7 @@ PHASES = {
         True,
     ),
     "before writing tables": ("tabulae.detailed_app.write_groups", True, False),
-    "before sealing": ("tabulae.detailed_app.seal", True, False),
+    "before sealing": ("tabulae.detailed_app.seal_with_report", True, False),
     "before renaming": ("tabulae.detailed_app.put_in_place", True, False),
     "before settling": ("tabulae.privacy.ledger.Ledger.settle", True, False),
 }

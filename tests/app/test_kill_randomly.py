@@ -96,7 +96,12 @@ def test_a_run_with_a_saved_plan_resumes_without_it(village: Path, monkeypatch: 
     out, saved = village.parent / "release", village.parent / "plan.json"
     village.write_text(village.read_text() + '\n[method]\nselect = "identity"\n')
     tb.plan(village).save(saved)
-    _killed("app.seal = die\napp.run(sys.argv[1], sys.argv[2], plan_file=sys.argv[3])", village, out, saved)
+    _killed(
+        "app.seal_with_report = die\napp.run(sys.argv[1], sys.argv[2], plan_file=sys.argv[3])",
+        village,
+        out,
+        saved,
+    )
     saved.unlink()
     monkeypatch.setattr("tabulae.app.plan", lambda spec: pytest.fail("the strategy was chosen again"))
     release = tb.run(village, out, resume=True)

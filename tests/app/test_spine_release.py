@@ -38,7 +38,7 @@ PHASES = {
     "before writing tables": ("tabulae.spine_app.write_spine", 1, True, False),
     "while writing tables": ("tabulae.release.table_files.TableWriter.write", 4, True, False),
     "before microdata": ("tabulae.release.write_spine.write_microdata", 1, True, False),
-    "before sealing": ("tabulae.spine_app.seal", 1, True, False),
+    "before sealing": ("tabulae.spine_app.seal_with_report", 1, True, False),
     "before renaming": ("tabulae.spine_app.put_in_place", 1, True, False),
     "before settling": ("tabulae.privacy.ledger.Ledger.settle", 1, True, False),
 }

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from tests.report.page import Page
 
 import tabulae as tb
 from tabulae.app import write_report
@@ -16,32 +16,6 @@ from tabulae.report.groups import groups_view
 from tabulae.report.numbers import decimal
 
 HOSTILE = '<script>alert("x")</script>'
-
-
-class _Page(HTMLParser):
-    """Tags that are open at the end, every tag there was, and the ids."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.tags: set[str] = set()
-        self.ids: list[str] = []
-        self.links: list[str] = []
-        self.feed(text)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.add(tag)
-        named = dict(attrs)
-        if named.get("id"):
-            self.ids.append(str(named["id"]))
-        if tag == "a":
-            self.links.append(str(named.get("href")))
-        if tag not in ("meta", "br", "wbr", "path", "link"):
-            self.open.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        if tag in self.open:
-            assert self.open.pop() == tag
 
 
 @pytest.fixture
@@ -56,7 +30,7 @@ def test_the_page_is_whole_and_the_same_each_time(release: tb.Release) -> None:
     assert report_of(tb.Release.read(release.path)) == stored
     assert write_report(release).read_text() == stored
     assert (release.path / "SHA256SUMS").read_bytes() == sums
-    page = _Page(stored)
+    page = Page(stored)
     assert page.open == []
     assert "script" not in page.tags
     assert len(set(page.ids)) == len(page.ids)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 import shutil
 from dataclasses import replace
-from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
 import pytest
 from tests.duchy import houses, plots, write_duchy, write_plots
+from tests.report.page import Page
 
 import tabulae as tb
 from tabulae.app import write_report
@@ -27,32 +27,6 @@ from tabulae.topdown import admm, projected_gradient
 HOSTILE = '<script>alert("x")</script>'
 
 
-class _Page(HTMLParser):
-    """Tags that are open at the end, every tag there was, ids and links."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.tags: set[str] = set()
-        self.ids: list[str] = []
-        self.links: list[str] = []
-        self.feed(text)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.add(tag)
-        named = dict(attrs)
-        if named.get("id"):
-            self.ids.append(str(named["id"]))
-        if tag == "a":
-            self.links.append(str(named.get("href")))
-        if tag not in ("meta", "br", "wbr", "path", "link"):
-            self.open.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        if tag in self.open:
-            assert self.open.pop() == tag
-
-
 def _page(folder: Path) -> str:
     return re.sub(r"\s+", " ", (folder / "report.html").read_text())
 
@@ -65,7 +39,7 @@ def test_the_page_is_whole_and_the_same_each_time(duchy_release: Path, tmp_path:
     assert report_of(copy) == stored
     assert write_report(copy).read_text() == stored
     assert (copy.path / "SHA256SUMS").read_bytes() == sums
-    page = _Page(stored)
+    page = Page(stored)
     assert page.open == []
     assert "script" not in page.tags
     assert len(set(page.ids)) == len(page.ids)
@@ -126,7 +100,7 @@ def test_many_expected_errors_are_folded(duchy_release: Path, monkeypatch: pytes
     folded = report_of(release)
     assert "<details>" not in whole
     assert f"<summary>{rows - 3} more rows</summary>" in folded
-    assert _Page(folded).open == []
+    assert Page(folded).open == []
     assert folded.count("<tr>") == whole.count("<tr>") + 1  # a second heading
 
 
@@ -174,7 +148,7 @@ def test_names_are_escaped_wherever_they_stand(tmp_path: Path) -> None:
     release = tb.run(spec, tmp_path / "release")
     page = (release.path / "report.html").read_text()
     assert HOSTILE not in page
-    assert "script" not in _Page(page).tags
+    assert "script" not in Page(page).tags
     assert "&lt;script&gt;" in page
 
 
@@ -193,7 +167,7 @@ def test_a_release_of_gls_alone_says_so(tmp_path: Path) -> None:
     assert "gls_estimate" not in text
     assert "microdata" not in text
     assert "Squares that stand together are one hamlet" in text
-    assert _Page(text).open == []
+    assert Page(text).open == []
 
 
 def test_searches_that_stopped_early_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

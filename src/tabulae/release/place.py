@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import hashlib
 import os
 import shutil
 from collections.abc import Iterator, Mapping
@@ -126,7 +127,7 @@ def _check_same(partial: Path, spec: Spec) -> None:
 
 def mark(partial: Path, spec: Spec, document: Mapping[str, Any]) -> None:
     """Say in the folder, before anything is charged, what is made there: a plan, and the spec that it is of."""
-    write_json(partial / PLAN, {"spec": spec.digest(), **document})
+    write_json(partial / PLAN, {**document, "spec": spec.digest()})
     sync_folder(partial)
 
 
@@ -152,6 +153,33 @@ def void_lost(partial: Path, ledger: Ledger, digest: bytes, told: str = "") -> N
             "the interrupted run had charged the ledger and lost its noise before it was stored; that charge is void "
             f"and stays spent{told}. Run again without --resume to spend anew"
         )
+
+
+def run_digest(kind: bytes, spec: Spec, out: Path) -> bytes:
+    """What makes two runs the same release: the spec and where it is published. Goes to a keyed hash only."""
+    parts = (kind, bytes.fromhex(spec.digest()), run_name(out))
+    return hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in parts)).digest()
+
+
+def stored_release(partial: Path, ledger: Ledger, digest: bytes, told: str = "") -> str | None:
+    """The release id of measurements that an interrupted run stored; a charge without them becomes void.
+
+    Args:
+        partial, ledger, digest, told: as for :func:`void_lost`.
+
+    Raises:
+        ReleaseError: the measurements were charged elsewhere, or the run had charged and stored none.
+    """
+    if (partial / MEASUREMENT).exists():
+        release_id = str(read_json(partial, MEASUREMENT)["release_id"])
+        if release_id not in {charge.release_id for charge in ledger.find(digest)}:
+            raise ReleaseError(
+                f"the measurements in {partial} were not charged to this ledger for this spec; resume with the same "
+                "spec and ledger"
+            )
+        return release_id
+    void_lost(partial, ledger, digest, told)
+    return None
 
 
 def run_name(out: Path) -> bytes:

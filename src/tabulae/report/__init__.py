@@ -3,6 +3,7 @@
 from tabulae.report.fill import report_of, view_of
 from tabulae.report.pictures import picture_of
 from tabulae.report.render import render_report
+from tabulae.report.sealed import seal_with_report
 from tabulae.report.view import (
     BlockView,
     Consequences,
@@ -32,5 +33,6 @@ __all__ = [
     "picture_of",
     "render_report",
     "report_of",
+    "seal_with_report",
     "view_of",
 ]
