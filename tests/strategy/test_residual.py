@@ -17,7 +17,7 @@ from tabulae.errors import InvalidArgument, Unsupported
 from tabulae.linalg import Dense, LinearOperator, Partition, Stack
 from tabulae.strategy import Block, describe_strategy, read_strategy, strategy_digest
 from tabulae.strategy.bound import unit_bound
-from tabulae.strategy.hdmm import explicit_gram
+from tabulae.strategy.explicit_strategy import explicit_gram
 from tabulae.strategy.loss import unit_rmse
 from tabulae.strategy.opt0_gaussian import opt0_gaussian
 from tabulae.strategy.residual_sets import MOST_SETS, closure

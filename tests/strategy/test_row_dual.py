@@ -17,7 +17,7 @@ from benchmarks import workloads
 from tabulae.errors import NotEstimable, Unsupported
 from tabulae.strategy import describe_strategy, read_strategy, row_strategy, strategy_digest
 from tabulae.strategy.bounds import svd_bound
-from tabulae.strategy.hdmm import explicit_gram
+from tabulae.strategy.explicit_strategy import explicit_gram
 from tabulae.strategy.independent_rows import independent_rows
 from tabulae.strategy.information import information
 from tabulae.strategy.loss import unit_rmse

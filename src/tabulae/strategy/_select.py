@@ -6,7 +6,10 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from ..errors import InvalidArgument, NotEstimable, Unsupported
+from ..linalg import LinearOperator
 from ..privacy import check_neighbours
 from ..tables import Table, Workload
 from .bound import unit_bound
@@ -18,7 +21,7 @@ from .objective import Objective, Targets, minimax
 from .optimised_marginals import optimised_marginals_strategy
 from .residual import residual_strategy
 from .restriction import Restriction, restrict
-from .settings import Settings, check_groups, check_rows
+from .settings import Settings, check_count, check_design, check_groups, check_options, check_rows
 from .strategy import Candidate, NoiseKind, Strategy
 from .threads import threads_for
 from .union import union_strategy
@@ -62,6 +65,9 @@ def select(
     restarts: int | None = None,
     groups: Sequence[Sequence[str]] | None = None,
     rows: int | Mapping[str, int] | None = None,
+    design: str | np.ndarray | LinearOperator | None = None,
+    group_size: int | None = None,
+    vectors: int | None = None,
 ) -> Strategy:
     """Choose the noisy counting queries that answer ``workload`` with least expected error.
 
@@ -87,6 +93,10 @@ def select(
         restarts: random starts of the non-convex (Laplace) optimisers.
         groups: names of the tables that "union" measures together, every table once; None finds them.
         rows: rows of a p-Identity strategy beside the identity (HDMM's p), for all attributes or by name.
+        design: what "eigen" weighs: "eigen-queries", "wavelet", "fourier", "hierarchical", "workload", or any matrix of
+            one row a query over the cells that the tables tell apart.
+        group_size: how many eigenvectors "eigen-separation" weighs at once.
+        vectors: how many eigenvectors "principal-vectors" gives a weight of their own.
 
     Returns a :class:`~tabulae.strategy.Strategy`; ``.certificate`` is its proven relative gap to the best
     possible squared error where one is known, ``.candidates`` what each method reached.
@@ -128,7 +138,11 @@ def select(
         None if time_limit is None else time.monotonic() + time_limit,
         check_groups(groups, workload),
         rows=check_rows(rows, workload),
+        design=check_design(design),
+        group_size=check_count("group_size", group_size),
+        vectors=check_count("vectors", vectors),
     )
+    check_options(method, design=design, group_size=group_size, vectors=vectors)
     if not invariants:
         return _select(workload, method, objective, settings)
     return _select_restricted(restrict(workload, invariants), method, objective, settings)

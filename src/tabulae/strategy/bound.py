@@ -12,7 +12,7 @@ from ..linalg import Total
 from ..privacy import PrivacyLoss, calibrate, check_neighbours
 from ..tables import Workload
 from .bounds import svd_bound, svd_bound_kron
-from .hdmm import EXPLICIT_CELLS, dense_grams, explicit_gram
+from .explicit_strategy import EXPLICIT_CELLS, dense_grams, explicit_gram
 from .independent_rows import independent_rows
 from .information import EXPLICIT
 from .opt0_gaussian import opt0_gaussian

@@ -1,4 +1,4 @@
-"""Ascent on the dual of the optimal strategy problem, whatever form the eigendecomposition takes.
+"""Ascent on the dual of the optimal strategy problem, whatever form the evaluation of a point takes.
 
     max_{mu >= 0}  t(mu)^2 / sum mu,        t(mu) = tr (D^1/2 V D^1/2)^1/2,        D = diag(mu),
 
@@ -6,6 +6,9 @@ has the gradient ``X_jj / t - 1 / sum mu`` of its logarithm (halved), with X(mu)
 the optimum is the X(mu) whose diagonal is 1 wherever mu > 0. Hence the method: a few multiplicative steps
 ``mu <- mu * X_jj^2`` (one is enough for diagonal V), then L-BFGS on sqrt(mu), which unlike log mu lets
 multipliers vanish and come back.
+
+The weighting of given queries (:mod:`.eigen.query_weighting`) has a dual of the same kind, ``t^(1+a) / (sum mu)^a``
+with ``a = 1`` for Gaussian and ``a = 2`` for Laplace noise; its gradient differs by a factor alone.
 """
 
 from __future__ import annotations
@@ -29,11 +32,14 @@ class DualSearch(ABC):
 
     ``tolerance`` is the relative gap at which the search stops; ``time_limit`` is in seconds; ``most`` limits the
     number of evaluations. ``evaluate`` may leave the eigenvalues it met in ``spectrum``; those of the best lower
-    bound are kept.
+    bound are kept. ``power`` is a, the exponent of the norm in the loss.
     """
 
-    def __init__(self, tolerance: float, time_limit: float | None, most: int | None = None) -> None:
+    def __init__(
+        self, tolerance: float, time_limit: float | None, most: int | None = None, power: int = 1
+    ) -> None:
         self.tolerance = tolerance
+        self._power = power
         self._deadline = None if time_limit is None else time.monotonic() + time_limit
         self._most = most
         self.evaluations = 0
@@ -44,7 +50,7 @@ class DualSearch(ABC):
 
     @abstractmethod
     def evaluate(self, mu: np.ndarray) -> tuple[float, np.ndarray]:
-        """t(mu) and the diagonal of X(mu); lowers ``upper`` where X(mu), made feasible, does."""
+        """t(mu) and the diagonal of X(mu) (its columns' norms); lowers ``upper`` where X(mu), made feasible, does."""
 
     @property
     def gap(self) -> float:
@@ -75,15 +81,17 @@ class DualSearch(ABC):
         return mu * np.maximum(excess, 0.01) ** 2
 
     def _objective(self, w: np.ndarray) -> tuple[float, np.ndarray]:
-        """``-log(t^2 / sum mu)`` at mu = w^2, and its gradient in w."""
+        """``-log(t^(1+a) / (sum mu)^a)`` at mu = w^2, and its gradient in w."""
         mu = np.maximum(w * w, FLOOR * np.square(w).max())
         trace, diagonal = self._visit(mu)
-        return np.log(mu.sum()) - 2 * np.log(trace), -2 * w * (diagonal / trace - 1 / mu.sum())
+        a = self._power
+        value = a * np.log(mu.sum()) - (1 + a) * np.log(trace)
+        return value, -2 * a * w * (diagonal / trace - 1 / mu.sum())
 
     def _visit(self, mu: np.ndarray) -> tuple[float, np.ndarray]:
         trace, diagonal = self.evaluate(mu)
         self.evaluations += 1
-        lower = trace**2 / float(mu.sum())
+        lower = trace * (trace / float(mu.sum())) ** self._power
         if lower > self.lower:
             self.lower, self.multipliers, self.best_spectrum = lower, mu, self.spectrum
         late = self._deadline is not None and time.monotonic() > self._deadline

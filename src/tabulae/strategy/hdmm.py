@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..errors import InvalidArgument, Unsupported
-from ..linalg import Dense, Identity, Kron, LinearOperator, Partition, Product, Total
+from ..linalg import Dense, Kron, Total
 from ..tables import Workload
+from .explicit_strategy import EXPLICIT_CELLS, GramTerms, dense_grams, explicit_gram, explicit_query, lifted
 from .opt0_gaussian import opt0_gaussian
 from .opt_kron import KnownFactors, KronOptimum, opt_kron
 from .p_identity import opt0_laplace
@@ -27,45 +28,6 @@ from .symmetry import WIDEST, symmetry_pays
 
 if TYPE_CHECKING:
     from .settings import Settings
-
-EXPLICIT_CELLS = 2048
-"""Largest merged domain that OPT_0 treats as one explicit matrix (several attributes together)."""
-
-GramTerms = list[tuple[float, list[np.ndarray]]]
-
-
-def dense_grams(workload: Workload) -> GramTerms:
-    """``W'W = sum_l c_l (x)_i V_li`` with dense V_li, equal matrices shared between terms."""
-    shared: dict[LinearOperator, np.ndarray] = {}
-    terms = []
-    for coefficient, factors in workload.gram_terms():
-        for factor in factors:
-            if factor not in shared:
-                shared[factor] = np.asarray(factor.dense(), dtype=float)
-        terms.append((float(coefficient), [shared[f] for f in factors]))
-    return terms
-
-
-def explicit_gram(workload: Workload) -> np.ndarray:
-    """V = W'W over all cells of a (merged) domain as one dense matrix."""
-    total = np.zeros((workload.domain.size, workload.domain.size))
-    for coefficient, grams in dense_grams(workload):
-        product = np.ones((1, 1))
-        for gram in grams:
-            product = np.kron(product, gram)
-        total += coefficient * product
-    return total
-
-
-def lifted(matrix: LinearOperator, merge: Partition) -> LinearOperator:
-    """A strategy on merged cells as a matrix on the cells themselves: matrix @ merge, in its plainest form."""
-    if merge.shape[0] == merge.shape[1]:
-        return matrix
-    if isinstance(matrix, Total):
-        return Total(merge.shape[1])
-    if isinstance(matrix, Identity):
-        return merge
-    return Product(matrix, merge)
 
 
 def opt0_strategy(workload: Workload, settings: Settings) -> Strategy:
@@ -98,7 +60,7 @@ def opt0_strategy(workload: Workload, settings: Settings) -> Strategy:
         options = {} if settings.restarts is None else {"restarts": settings.restarts}
         matrix = opt0_laplace(gram, seed=settings.seed, time_limit=settings.remaining(), **options).strategy
     rounded = to_grid(matrix, gram, settings.norm, FINEST)
-    query = _explicit_query(rounded, merges)
+    query = explicit_query(rounded, merges)
     block = Block("opt0", query, rounded.exponent)
     return Strategy(workload.domain, (block,), settings.noise, "opt0", lower=lower)
 
@@ -116,19 +78,9 @@ def _pair_strategy(workload: Workload, settings: Settings, name: str) -> Strateg
     if sum(n > 1 for n in merged.domain.shape) == 1:
         query = Kron([lifted(matrix if m.shape[0] > 1 else Total(1), m) for m in merges])
     else:
-        query = _explicit_query(Rounded(matrix, FINEST, optimum.loss), merges)
+        query = explicit_query(Rounded(matrix, FINEST, optimum.loss), merges)
     block = Block(name, query, FINEST)
     return Strategy(workload.domain, (block,), "gaussian", name, lower=optimum.lower)
-
-
-def _explicit_query(rounded: Rounded, merges: Sequence[Partition]) -> LinearOperator:
-    if len(merges) == 1:
-        return Kron([lifted(rounded.matrix, merges[0])])
-    if isinstance(rounded.matrix, Identity):
-        return Kron([lifted(Identity(m.shape[0]), m) for m in merges])
-    if isinstance(rounded.matrix, Total):
-        return Kron([Total(m.shape[1]) for m in merges])
-    return Product(rounded.matrix, Kron([lifted(Identity(m.shape[0]), m) for m in merges]))
 
 
 def kron_strategy(workload: Workload, settings: Settings) -> Strategy:

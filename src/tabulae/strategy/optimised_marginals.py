@@ -31,8 +31,9 @@ from ..errors import Unsupported
 from ..linalg import Dense, Identity, Kron, LinearOperator, Partition, Total
 from ..tables import Workload
 from .bounds import identity_and_ones
+from .explicit_strategy import WIDEST, dense_grams, lifted
 from .gram import is_definite
-from .hdmm import WIDEST, dense_grams, lifted, rows_of
+from .hdmm import rows_of
 from .marginal_problem import MarginalProblem
 from .opt_marginals import opt_marginals_gaussian, opt_marginals_laplace
 from .p_identity import full_optimum

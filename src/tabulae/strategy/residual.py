@@ -21,7 +21,7 @@ from ..linalg import Centring, Dense, Identity, Kron, LinearOperator, Product, T
 from ..tables import Workload
 from .bound import unit_bound
 from .bounds import identity_and_ones
-from .hdmm import dense_grams, lifted
+from .explicit_strategy import dense_grams, lifted
 from .opt0_gaussian import opt0_gaussian
 from .product_bound import product_bound
 from .residual_basis import Basis, basis_of, is_flat

@@ -5,9 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from ..errors import InvalidArgument
+from ..linalg import LinearOperator
 from ..tables import Table, Workload
 
 if TYPE_CHECKING:
@@ -20,7 +23,9 @@ class Settings:
 
     ``groups`` are names of tables measured together (``union``), None to cluster by what is cheapest; ``rows`` is
     the number of rows of a p-Identity strategy beside the identity (HDMM's p), an int for every attribute or
-    a dict by attribute, None for its convention. ``invariants`` are the exact tables that the workload was restricted
+    a dict by attribute, None for its convention. ``design`` is the set of design queries that "eigen" weighs, by name or
+    as a matrix, None for the workload's eigenvectors; ``group_size`` is the size of the groups of "eigen-separation" and
+    ``vectors`` how many "principal-vectors" have weights of their own. ``invariants`` are the exact tables that the workload was restricted
     by: they decide who is a neighbour under "replace-within-invariants". ``deadline`` is on
     :func:`time.monotonic`'s clock.
     """
@@ -34,6 +39,9 @@ class Settings:
     groups: tuple[tuple[str, ...], ...] | None = None
     invariants: tuple[Table, ...] = ()
     rows: int | dict[str, int] | None = None
+    design: str | np.ndarray | LinearOperator | None = None
+    group_size: int | None = None
+    vectors: int | None = None
 
     @property
     def norm(self) -> int:
@@ -78,3 +86,45 @@ def check_rows(rows: int | Mapping[str, int] | None, workload: Workload) -> int 
         if name:
             workload.domain.axis(name)
     return given if isinstance(rows, Mapping) else rows
+
+
+DESIGN_SETS = ("eigen-queries", "wavelet", "fourier", "hierarchical", "workload")
+"""The design sets that "eigen" knows by name."""
+
+_OPTIONS = {"design": "eigen", "group_size": "eigen-separation", "vectors": "principal-vectors"}
+
+
+def check_design(design: Any) -> str | np.ndarray | LinearOperator | None:
+    """The name of a design set, or a matrix of one row a query; InvalidArgument otherwise."""
+    if (
+        design is None
+        or isinstance(design, LinearOperator)
+        or (isinstance(design, str) and design in DESIGN_SETS)
+    ):
+        return design
+    if isinstance(design, str):
+        raise InvalidArgument(
+            f"unknown design set {design!r}: {', '.join(DESIGN_SETS)}, or a matrix with one row a query"
+        )
+    try:
+        return np.asarray(design, dtype=float)
+    except (TypeError, ValueError):
+        raise InvalidArgument(
+            f"design is {type(design).__name__}: give {', '.join(DESIGN_SETS)}, or a matrix of numbers"
+        ) from None
+
+
+def check_count(name: str, count: Any) -> int | None:
+    """A whole number of at least 1, or None; InvalidArgument otherwise."""
+    if count is None:
+        return None
+    if isinstance(count, bool) or not isinstance(count, (int, np.integer)) or count < 1:
+        raise InvalidArgument(f"{name} must be a whole number of at least 1, not {count!r}")
+    return int(count)
+
+
+def check_options(method: str, **given: Any) -> None:
+    """Refuse an option that the method does not have."""
+    for name, value in given.items():
+        if value is not None and _OPTIONS[name] != method:
+            raise InvalidArgument(f'{name} is an option of method "{_OPTIONS[name]}", not of "{method}"')

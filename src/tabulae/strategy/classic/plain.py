@@ -5,13 +5,13 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from ..errors import Unsupported
-from ..linalg import Identity, Kron
-from ..tables import Table, Workload
-from .strategy import Block, Strategy
+from ...errors import Unsupported
+from ...linalg import Identity, Kron
+from ...tables import Table, Workload
+from ..strategy import Block, Strategy
 
 if TYPE_CHECKING:
-    from .settings import Settings
+    from ..settings import Settings
 
 
 def identity_strategy(workload: Workload, settings: Settings) -> Strategy:

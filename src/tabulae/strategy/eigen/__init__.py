@@ -1,0 +1,14 @@
+"""The Eigen-Design mechanism: optimal weights for a set of design queries, and the sets to choose from."""
+
+from .eigen_design import Design, completed, eigen_design, eigen_queries, eigen_ratio
+from .query_weighting import QueryWeights, query_weighting
+
+__all__ = [
+    "Design",
+    "QueryWeights",
+    "completed",
+    "eigen_design",
+    "eigen_queries",
+    "eigen_ratio",
+    "query_weighting",
+]
