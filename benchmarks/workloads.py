@@ -45,7 +45,7 @@ def width_32(n: int) -> tb.Workload:
 def permuted(n: int) -> tb.Workload:
     """All ranges over shuffled cells."""
     order = np.random.RandomState(0).permutation(n)  # the generator of the published experiment
-    return tb.Workload.of(tb.Permuted(tb.AllRange(n), order))
+    return tb.Workload.of(tb.Permuted(tb.AllRange(n), np.argsort(order)))
 
 
 # several attributes ---------------------------------------------------------------------------------------

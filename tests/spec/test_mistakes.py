@@ -9,7 +9,7 @@ import pytest
 
 from tabulae.errors import SpecError
 from tabulae.spec import Spec, read_spec
-from tabulae.spec.promise import LATER_METHODS, METHODS
+from tabulae.spec.promise import METHODS
 
 FIVE = """\
 title = "Five mistakes"
@@ -301,12 +301,6 @@ def test_a_budget_that_promises_nothing(desk, value: str, definition: str) -> No
     text = desk.changed(('"1/2"', f'"{value}"'), ('"zcdp"', f'"{definition}"'))
     [problem] = desk.problems(text)
     assert (problem.path, problem.line) == ("privacy.budget", 18)
-
-
-@pytest.mark.parametrize("name", LATER_METHODS)
-def test_names_of_later_versions_are_refused(desk, name: str) -> None:
-    [problem] = desk.problems(f'{desk.good}\n[method]\nselect = "{name}"\n')
-    assert "not supported by this version" in problem.message
 
 
 @pytest.mark.parametrize("name", METHODS)

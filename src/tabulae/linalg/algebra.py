@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tabulae.errors import InvalidArgument
-from tabulae.linalg.numbers import Coefficient, bound_product, bound_sum
+from tabulae.linalg.numbers import Coefficient, bound_product, bound_sum, check_power
 from tabulae.linalg.operator import AxisOperator, LinearOperator, check_operators, refuse_large_entries
 from tabulae.linalg.scaled import check_coefficient
 
@@ -117,6 +117,13 @@ class Product(AxisOperator):
     def along_T(self, y: np.ndarray) -> np.ndarray:
         return self.T.along(y)
 
+    def columns(self, index: np.ndarray) -> np.ndarray:
+        from tabulae.linalg.simple import Partition
+
+        if isinstance(self.right, Partition) and self.right.classes.min() >= 0:
+            return self.left.columns(self.right.classes[index])
+        return super().columns(index)
+
     def _few_columns(self, index: np.ndarray) -> np.ndarray:
         return self.left.matmat(self.right.columns(index))
 
@@ -125,6 +132,13 @@ class Product(AxisOperator):
 
     def abs_entry_max(self) -> int | float:
         return bound_product(self.left.abs_row_sum_max(), self.right.abs_entry_max())
+
+    def column_norms(self, p: int) -> np.ndarray:
+        from tabulae.linalg.weighted_rows import weighted_column_sums
+
+        check_power(p)
+        known = weighted_column_sums(self, p)
+        return super().column_norms(p) if known is None else known
 
     def _check_entries(self) -> None:
         refuse_large_entries(self)

@@ -100,7 +100,8 @@ def _gram_rows(
             (len(first), len(part)), dtype=np.int64 if isinstance(weights[0], int) else np.float64
         )
         for gram, weight in zip(grams, weights, strict=True):
-            units = np.zeros((n, len(part)), dtype=np.int64 if gram.integer else np.float64)
+            whole = gram.integer and isinstance(weight, int)
+            units = np.zeros((n, len(part)), dtype=np.int64 if whole else np.float64)
             units[part, np.arange(len(part))] = 1
             total += gram.matmat(units)[first] * weight
         yield slice(start, start + len(part)), total.T
@@ -155,6 +156,8 @@ def _far_pair(blocks: Blocks, first: np.ndarray) -> Found:
     if 4 * int(norms.max()) >= INT64_LIMIT:
         norms = norms.astype(object)
     bound = _two_largest(blocks, 2)
+    if any(op.gram().abs_entry_max() >= INT64_LIMIT for op, _ in blocks):  # inner products may not fit
+        return bound, False
     here, best = int(first[np.argmax(norms[first])]), Fraction(0)
     for _ in range(8):
         distances = norms[here] + norms

@@ -14,7 +14,7 @@ from tabulae.linalg.blas import SMALL_MATRIX, small_matmul
 from tabulae.linalg.digest import digest, frozen
 from tabulae.linalg.exact import integer_matmul, largest_abs
 from tabulae.linalg.numbers import INT64_LIMIT, check_power, power_sums, upper_bound
-from tabulae.linalg.operator import AxisOperator, LinearOperator
+from tabulae.linalg.operator import DENSE_LIMIT, AxisOperator, LinearOperator
 
 
 def _whole(values: np.ndarray, name: str) -> np.ndarray:
@@ -210,7 +210,7 @@ class Sparse(AxisOperator):
         return _sparse_along(self._transpose if y.dtype == np.int64 else self._transposed_floats, y)
 
     def dense(self) -> np.ndarray:
-        return self.matrix.toarray() if self.shape[0] * self.shape[1] <= 2**22 else super().dense()
+        return self.matrix.toarray() if self.shape[0] * self.shape[1] <= DENSE_LIMIT else super().dense()
 
     def columns(self, index: np.ndarray) -> np.ndarray:
         return self.matrix[:, index].toarray()

@@ -75,6 +75,7 @@ def weighted_sensitivity(
     from tabulae.linalg.contrast_pairs import largest_in_contrasts
     from tabulae.linalg.kron_sensitivity import largest_in_products
     from tabulae.linalg.signed_sums import without_sums
+    from tabulae.linalg.weighted_rows import largest_in_weighted_rows
 
     check_power(p)
     if neighbours not in NEIGHBOURS:
@@ -91,6 +92,8 @@ def weighted_sensitivity(
     if not parts:
         return Sensitivity(0, p, is_exact=True)
     found = largest_in_contrasts(parts, replace=replace) if p == 2 else None
+    if found is None:
+        found = largest_in_weighted_rows(parts, p, replace=replace)
     if found is None:
         found = largest_in_products(parts, p, replace=replace)
     if found is None:

@@ -9,19 +9,15 @@ from typing import Literal
 
 from ..privacy import WITHIN, ZCDP, ApproxDP, Neighbours, PrivacyLoss, PureDP, exact
 from .problems import Problems, listed, nearest, shown
-from .sections import NOT_YET, Document
+from .sections import Document
 from .shape import TARGETS, MethodSection, PrivacySection
 
 METHODS = (
-    "identity", "workload", "opt0", "kron", "union", "marginals", "optimised-marginals", "residual", "hdmm", "auto",
+    "identity", "workload", "hierarchical", "hb", "wavelet", "greedy-h", "fourier", "datacube", "low-rank", "coa",
+    "opt0", "kron", "union", "marginals", "optimised-marginals", "eigen", "eigen-separation", "principal-vectors",
+    "residual", "hdmm", "auto",
 )  # fmt: skip
 """The names that ``method.select`` accepts."""
-
-LATER_METHODS = (
-    "hierarchical", "hb", "wavelet", "greedy-h", "fourier", "datacube", "eigen",
-    "eigen-separation", "principal-vectors",
-)  # fmt: skip
-"""Names that the document has for ``method.select`` and this version cannot honour."""
 
 ESTIMATORS = ("least-squares", "non-negative", "pgm")
 """The names that ``method.estimate`` accepts."""
@@ -53,7 +49,7 @@ class Method:
     estimate: str = "least-squares"
     time_limit: float = 60.0
     seed: int = 0
-    objective: Literal["total", "max"] = "total"
+    objective: Literal["total", "relative", "max"] = "total"
 
 
 @dataclass(frozen=True)
@@ -182,12 +178,12 @@ def read_method(document: Document, problems: Problems) -> Method | None:
         return None
     if document.is_geography:
         return _area_method(document, section, problems)
-    _accept(section, "select", METHODS, LATER_METHODS, problems)
+    _accept(section, "select", METHODS, problems)
     if section.estimate in AREA_ESTIMATORS:
         told = f"{shown(section.estimate)} is for areas, and there is no [geography]: known here: {listed(ESTIMATORS)}"
         problems.add(("method", "estimate"), told)
     else:
-        _accept(section, "estimate", ESTIMATORS, (), problems)
+        _accept(section, "estimate", ESTIMATORS, problems)
     if section.estimate == "pgm" and document.invariants:
         remedy = 'write estimate = "least-squares" or "non-negative", or remove the invariants'
         problems.add(("method", "estimate"), f'"pgm" cannot keep counts exact: {remedy}')
@@ -236,11 +232,7 @@ def _fitting_noise(
     return noise
 
 
-def _accept(
-    section: MethodSection, key: str, names: tuple[str, ...], later: tuple[str, ...], problems: Problems
-) -> None:
+def _accept(section: MethodSection, key: str, names: tuple[str, ...], problems: Problems) -> None:
     value = getattr(section, key)
-    if value in later:
-        problems.add(("method", key), f"{shown(value)} {NOT_YET}; known here: {listed(names)}")
-    elif value not in names:
+    if value not in names:
         problems.add(("method", key), f"{shown(value)} is no method of this kind; {nearest(value, names)}")

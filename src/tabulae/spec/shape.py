@@ -277,7 +277,7 @@ class MethodSection(StrictSection):
     select: str = "auto"
     noise: Literal["gaussian", "laplace"] | None = None
     estimate: str = "least-squares"
-    objective: Literal["total", "max"] | None = None
+    objective: Literal["total", "relative", "max"] | None = None
     time_limit: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 60
     seed: Annotated[int, Field(ge=0)] = 0
 

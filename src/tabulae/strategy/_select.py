@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import Literal
 
 import numpy as np
 
@@ -13,12 +14,26 @@ from ..linalg import LinearOperator
 from ..privacy import check_neighbours
 from ..tables import Table, Workload
 from .bound import unit_bound
-from .classic import identity_strategy, workload_strategy
+from .classic import (
+    coa_strategy,
+    data_cube_strategy,
+    fourier_strategy,
+    greedy_h_strategy,
+    hb_strategy,
+    hierarchical_strategy,
+    identity_strategy,
+    low_rank_strategy,
+    wavelet_strategy,
+    workload_strategy,
+)
+from .eigen import eigen_separation_strategy, eigen_strategy, principal_vectors_strategy
+from .explicit_strategy import explicit_gram
 from .hdmm import kron_strategy, opt0_strategy
 from .loss import unit_rmse
 from .marginals import marginals_strategy
 from .objective import Objective, Targets, minimax
 from .optimised_marginals import optimised_marginals_strategy
+from .relative import relative_workload
 from .residual import residual_strategy
 from .restriction import Restriction, restrict
 from .settings import Settings, check_count, check_design, check_groups, check_options, check_rows
@@ -32,21 +47,35 @@ Method = Callable[[Workload, Settings], Strategy]
 SINGLE: dict[str, Method] = {
     "identity": identity_strategy,
     "workload": workload_strategy,
+    "hierarchical": hierarchical_strategy,
+    "hb": hb_strategy,
+    "wavelet": wavelet_strategy,
+    "greedy-h": greedy_h_strategy,
+    "fourier": fourier_strategy,
+    "datacube": data_cube_strategy,
+    "low-rank": low_rank_strategy,
+    "coa": coa_strategy,
     "opt0": opt0_strategy,
     "kron": kron_strategy,
     "union": union_strategy,
     "marginals": marginals_strategy,
-    "residual": residual_strategy,
     "optimised-marginals": optimised_marginals_strategy,
+    "eigen": eigen_strategy,
+    "eigen-separation": eigen_separation_strategy,
+    "principal-vectors": principal_vectors_strategy,
+    "residual": residual_strategy,
 }
 FAMILIES: dict[str, tuple[str, ...]] = {
     "hdmm": ("identity", "kron", "marginals", "opt0", "union"),
-    "auto": ("identity", "residual", "kron", "marginals", "optimised-marginals", "opt0", "union", "workload"),
-}
+    "auto": (
+        "identity", "residual", "kron", "marginals", "optimised-marginals", "opt0", "union", "workload", "low-rank",
+    ),
+}  # fmt: skip
 """The methods that a family tries, in this order: what is cheap first, so that little time still finds much."""
 
 METHODS: tuple[str, ...] = (*SINGLE, *FAMILIES)
 
+_FEW_CELLS = 128  # merged cells up to which the low-rank mechanism takes a few seconds
 _PROVEN = 1e-7  # relative gap to a proven bound at which no other method is worth a try
 _SETTLED = 1e-4  # the same for the strategy that was chosen without the invariants, which takes long to score
 
@@ -58,7 +87,7 @@ def select(
     method: str = "hdmm",
     neighbours: str = "add-remove",
     invariants: Sequence[Table] = (),
-    objective: Objective = "total",
+    objective: Objective | Literal["relative"] = "total",
     time_limit: float | None = None,
     seed: int = 0,
     tolerance: float = 1e-3,
@@ -79,14 +108,17 @@ def select(
         noise: "gaussian" (zCDP, approximate DP) or "laplace" (pure DP).
         method: "identity", "workload", "opt0" (the tables as a whole), "kron" (one Kronecker product), "union"
             (one product for each group of tables), "marginals" (weighted marginals), "residual" (the residual
-            planner), "optimised-marginals" (marginals of optimised queries, Laplace noise), "hdmm" (best of
-            HDMM's operators) or "auto" (best of all that finish).
+            planner), "optimised-marginals" (marginals of optimised queries, Laplace noise), "eigen" (weighted design
+            queries; "eigen-separation" and "principal-vectors" with fewer unknowns), "hdmm" (best of HDMM's operators)
+            or "auto" (best of these that finish). To compare with, from the literature: "hierarchical", "hb",
+            "wavelet", "greedy-h" (trees of ranges), "fourier", "datacube" (marginals), "low-rank", "coa".
         neighbours: "add-remove", "replace" or "replace-within-invariants"; sensitivities follow it.
         invariants: tables that are published exactly; the strategy is chosen for what they leave open, the workload
             restricted to the null space of their matrices. It never errs more than the one chosen without them and
             projected (within a proven relative gap of 1e-4, and of what a time limit allows).
-        objective: "total" (weighted squared error), "max" (the largest variance of a query, times its table's
-            squared weight), or :class:`Targets` (what meets all of them at the smallest budget).
+        objective: "total" (weighted squared error), "relative" (the same of queries scaled to L2 norm 1, see
+            :func:`relative_workload`), "max" (the largest variance of a query, times its table's squared weight), or
+            :class:`Targets` (what meets all of them at the smallest budget).
         time_limit: seconds after which no further method is started; those that run stop early.
         seed: of the optimisers' starting points; it has nothing to do with noise.
         tolerance: certified relative gap at which the Gaussian optimiser stops.
@@ -124,8 +156,10 @@ def select(
         raise InvalidArgument(f"unknown method {method!r}; this version has {', '.join(METHODS)}")
     if time_limit is not None and not time_limit > 0:
         raise InvalidArgument(f"time_limit must be a positive number of seconds, not {time_limit!r}")
-    if not isinstance(objective, Targets) and objective not in ("total", "max"):
-        raise InvalidArgument(f"objective must be 'total', 'max' or Targets(...), not {objective!r}")
+    if not isinstance(objective, Targets) and objective not in ("total", "relative", "max"):
+        raise InvalidArgument(
+            f"objective must be 'total', 'relative', 'max' or Targets(...), not {objective!r}"
+        )
     for table in workload.tables:
         if table.counts_nothing(workload.domain):
             raise InvalidArgument(f"table {table.name!r} counts nobody, whatever the records: leave it out")
@@ -143,6 +177,8 @@ def select(
         vectors=check_count("vectors", vectors),
     )
     check_options(method, design=design, group_size=group_size, vectors=vectors)
+    if objective == "relative":
+        workload, objective = relative_workload(workload), "total"
     if not invariants:
         return _select(workload, method, objective, settings)
     return _select_restricted(restrict(workload, invariants), method, objective, settings)
@@ -150,7 +186,7 @@ def select(
 
 def _select(workload: Workload, method: str, objective: Objective, settings: Settings) -> Strategy:
     """The best strategy of a method or family for an objective, with its certificate."""
-    names = _fitting(method, workload)
+    names = _fitting(method, workload, settings)
     if objective == "total":
         best = _best_of(names, workload, settings)
         return replace(best, certificate=_certificate(best, workload, settings))
@@ -218,15 +254,27 @@ def _unrestricted(neighbours: str) -> str:
     return "replace" if neighbours == WITHIN else neighbours
 
 
-def _fitting(method: str, workload: Workload) -> tuple[str, ...]:
-    """The methods of a family, less those that would solve the same problem again."""
+def _fitting(method: str, workload: Workload, settings: Settings) -> tuple[str, ...]:
+    """The methods of a family, less those that would solve the same problem again, or one they are not good at."""
     names = FAMILIES.get(method, (method,))
+    if len(names) == 1:
+        return names
     needless = set()
     if len(workload.domain.attributes) == 1:
         needless.add("kron")  # one factor: the same problem as opt0
     if len(workload.tables) == 1:
         needless.add("union")  # one group: the same problem as kron
-    return tuple(name for name in names if len(names) == 1 or name not in needless)
+    if settings.noise == "gaussian" or not _few_queries(workload):
+        needless.add("low-rank")
+    return tuple(name for name in names if name not in needless)
+
+
+def _few_queries(workload: Workload) -> bool:
+    """Whether the tables leave some combination of their few cells open: then p-Identity asks more than they need."""
+    merged, _ = workload.merge()
+    if merged.domain.size > _FEW_CELLS:
+        return False
+    return int(np.linalg.matrix_rank(explicit_gram(merged), hermitian=True)) < merged.domain.size
 
 
 def baseline(workload: Workload, method: str, noise: NoiseKind, neighbours: str) -> Strategy:

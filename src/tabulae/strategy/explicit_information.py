@@ -64,8 +64,9 @@ def merged_cells(strategy: Strategy) -> int:
 
 
 def reduced_count(strategy: Strategy) -> int:
-    """How many rows its blocks have once tall factors are reduced to their rank."""
-    return sum(row_count(block.terms) for block in strategy.blocks)
+    """How many rows its blocks have once tall factors are reduced to their rank, and what is mixed of them."""
+    mixed = [b.query.shape[0] if isinstance(b.query, Product) else 0 for b in strategy.blocks]
+    return sum(max(row_count(b.terms), m) for b, m in zip(strategy.blocks, mixed, strict=True))
 
 
 def whitening(variances: Sequence[float]) -> tuple[float, list[float]]:
@@ -246,23 +247,29 @@ class DenseInformation(_Explicit):
 
 
 class RowsInformation(_Explicit):
-    """A A' over independent rows, decomposed as one matrix; the cells are never listed."""
+    """A A' over independent rows, decomposed as one matrix; the cells are never listed.
+
+    A block may be combinations ``T (x)_i A_i`` of a product's rows: its own rows are the coordinates then.
+    """
 
     route = "rows"
 
     def __init__(self, strategy: Strategy, variances: Sequence[float]) -> None:
         super().__init__()
         self._rows: list[ReducedRows] = []
+        self._mixes: list[np.ndarray | None] = []
         self._inward = []
         self._place = []
         start = 0
         for block, variance in zip(strategy.blocks, variances, strict=True):
             scale = 1 / math.sqrt(variance)
             group = reduce_rows(block.terms, scale * 2.0**-block.exponent)
+            mix = _mix_of(block, group)
             self._rows.append(group)
-            self._inward.append(Scaled(group.carry, scale))
-            self._place.append(slice(start, start := start + group.count))
-        values, vectors, _ = spectrum(outer(self._rows))
+            self._mixes.append(mix)
+            self._inward.append(Scaled(group.carry if mix is None else Identity(len(mix)), scale))
+            self._place.append(slice(start, start := start + self._inward[-1].shape[1]))
+        values, vectors, _ = spectrum(self._mixed(self._mixed(outer(self._rows)).T))
         self._pseudo = (vectors / values) @ vectors.T
         self._root = self._pseudo
 
@@ -277,7 +284,14 @@ class RowsInformation(_Explicit):
         return _Lifted(group.carry, small)
 
     def _against(self, group: ReducedRows) -> np.ndarray:
-        return np.hstack([rows_against(group, rows) for rows in self._rows])
+        return self._mixed(np.hstack([rows_against(group, rows) for rows in self._rows]))
+
+    def _mixed(self, columns: np.ndarray) -> np.ndarray:
+        """Columns for the product's rows, block by block, brought to the rows that are measured: ``x T'``."""
+        if all(mix is None for mix in self._mixes):
+            return columns
+        parts = np.split(columns, np.cumsum([group.count for group in self._rows])[:-1], axis=1)
+        return np.hstack([p if m is None else p @ m.T for p, m in zip(parts, self._mixes, strict=True)])
 
     def _determined(self, group: ReducedRows, tolerance: float) -> bool:
         """Whether the rows lie in the measured row space: only then diag(L G L') recovers their squared norms.
@@ -288,6 +302,13 @@ class RowsInformation(_Explicit):
         small, norms = self._against(group), row_norms2(group)
         missing = np.abs(norms - np.einsum("ij,ij->i", small @ self._pseudo, small)).sum()
         return bool(missing <= tolerance * max(float(norms.sum()), 1.0))
+
+
+def _mix_of(block: Block, group: ReducedRows) -> np.ndarray | None:
+    """T of a block ``T (x)_i A_i`` over the product's reduced rows; None for a block that is the product itself."""
+    if not isinstance(block.query, Product):
+        return None
+    return np.asarray(group.carry.T @ np.asarray(block.query.left.T.dense(), dtype=float)).T
 
 
 def _check_size(group: ReducedRows, coordinates: int) -> None:

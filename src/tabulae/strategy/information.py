@@ -4,17 +4,18 @@ With blocks ``(A_i, v_i)`` the information operator is ``P = sum_i A_i' A_i / v_
 least squares answers a table W by ``Z y`` with ``Z = W P^+ A' S^-1``; its covariance is ``W P^+ W'``.
 :func:`information` picks by structure, and ``.route`` says which it took:
 
-=============  ===========================================  ======================================
-route          structure                                    cost
-=============  ===========================================  ======================================
-``kron``       one block that is a Kronecker product        one pseudo-inverse per attribute
-``lattice``    every block is a marginal                    closed form by set of attributes
-``classes``    contrasts over common classes                one inverse for each piece
-``residual``   groups beside the totals, one for each set   closed form by set of attributes
-``dense``      at most ``EXPLICIT`` merged cells            one eigendecomposition of P
-``rows``       at most ``EXPLICIT`` independent query rows  one eigendecomposition of A A'
-``iterative``  several blocks that are products             conjugate gradients; variances bounded
-=============  ===========================================  ======================================
+=================  ===========================================  ======================================
+route              structure                                    cost
+=================  ===========================================  ======================================
+``kron``           one block that is a Kronecker product        one pseudo-inverse per attribute
+``weighted-kron``  one block, a product with weighted rows      one inverse per attribute
+``lattice``        every block is a marginal                    closed form by set of attributes
+``classes``        contrasts over common classes                one inverse for each piece
+``residual``       groups beside the totals, one for each set   closed form by set of attributes
+``dense``          at most ``EXPLICIT`` merged cells            one eigendecomposition of P
+``rows``           at most ``EXPLICIT`` independent query rows  one eigendecomposition of A A'
+``iterative``      several blocks that are products             conjugate gradients; variances bounded
+=================  ===========================================  ======================================
 
 Everything here is planning and post-processing: public numbers only.
 """
@@ -109,6 +110,7 @@ def information(strategy: Strategy, variances: tuple[float, ...]) -> Information
     from .lattice_information import LatticeInformation, is_lattice
     from .residual_information import ResidualInformation, structure_of
     from .row_information import ClassInformation, contrasts_of
+    from .weighted_kron_information import WeightedKronInformation, weighted_kron
 
     if strategy.exact is not None and strategy.exact.structure != "product":
         if merged_cells(strategy) <= EXPLICIT:
@@ -119,6 +121,8 @@ def information(strategy: Strategy, variances: tuple[float, ...]) -> Information
         )
     if len(strategy.blocks) == 1 and isinstance(strategy.blocks[0].query, Kron):
         return KronInformation(strategy.blocks[0], variances[0])
+    if len(strategy.blocks) == 1 and weighted_kron(strategy.blocks[0].query) is not None:
+        return WeightedKronInformation(strategy.blocks[0], variances[0])
     if contrasts_of(strategy) is not None:
         return ClassInformation(strategy, variances)
     if is_lattice(strategy):
@@ -130,7 +134,7 @@ def information(strategy: Strategy, variances: tuple[float, ...]) -> Information
     explicit = any(isinstance(block.query, Product) for block in strategy.blocks)
     if cells <= EXPLICIT and (explicit or cells <= rows or rows > EXPLICIT):
         return DenseInformation(strategy, variances)
-    if rows <= EXPLICIT and not explicit:
+    if rows <= EXPLICIT:
         return RowsInformation(strategy, variances)
     if len(strategy.blocks) > 1 and not explicit:
         return IterativeInformation(strategy, variances)

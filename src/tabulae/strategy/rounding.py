@@ -22,8 +22,10 @@ from .partition_stack import partition_stacks
 FINEST = 20
 """Bits of the finest grid: rounding to it costs about 1e-6 of the error."""
 
+TOGETHER = 34
+"""Bits of the grids of all factors of a product together: k + log2(count) < 63 leaves room for 2^28 records."""
+
 _COARSEST = 3
-_TOGETHER = 34  # bits of all factors together: k + log2(count) < 63 leaves room for 2^28 records
 _NEGLIGIBLE = 1e-5  # relative loss at which finer grids no longer pay
 _MULTIPLIER_BITS = 6
 _RECIPROCAL = 1e-14
@@ -156,12 +158,12 @@ def share_bits(matrices: Sequence[np.ndarray], grams: Sequence[np.ndarray], p: i
             for rounded in ladder:
                 total = spent + rounded.exponent
                 reached = loss + float(np.log(rounded.loss))
-                if total <= _TOGETHER and reached < further.get(total, (np.inf,))[0]:
+                if total <= TOGETHER and reached < further.get(total, (np.inf,))[0]:
                     further[total] = reached, (*chosen, rounded)
         shares = further
     if not shares:
         raise Unsupported(
-            f"{len(real)} attributes need real-valued strategies, and a grid of 2^-{_TOGETHER} is too coarse for their "
+            f"{len(real)} attributes need real-valued strategies, and a grid of 2^-{TOGETHER} is too coarse for their "
             'product: choose "union", "marginals" or "residual"'
         )
     _, chosen = min(shares.values(), key=lambda found: found[0])

@@ -23,11 +23,11 @@ class Settings:
 
     ``groups`` are names of tables measured together (``union``), None to cluster by what is cheapest; ``rows`` is
     the number of rows of a p-Identity strategy beside the identity (HDMM's p), an int for every attribute or
-    a dict by attribute, None for its convention. ``design`` is the set of design queries that "eigen" weighs, by name or
-    as a matrix, None for the workload's eigenvectors; ``group_size`` is the size of the groups of "eigen-separation" and
-    ``vectors`` how many "principal-vectors" have weights of their own. ``invariants`` are the exact tables that the workload was restricted
-    by: they decide who is a neighbour under "replace-within-invariants". ``deadline`` is on
-    :func:`time.monotonic`'s clock.
+    a dict by attribute, None for its convention. ``design`` is the set of design queries that "eigen" weighs, by name
+    or as a matrix, None for the workload's eigenvectors; ``group_size`` is the size of the groups of
+    "eigen-separation" and ``vectors`` how many "principal-vectors" have weights of their own. ``invariants`` are the
+    exact tables that the workload was restricted by: they decide who is a neighbour under
+    "replace-within-invariants". ``deadline`` is on :func:`time.monotonic`'s clock.
     """
 
     noise: NoiseKind

@@ -19,6 +19,7 @@ from ..bounds import svd_bound
 from ..gram import checked_gram
 from .query_weighting import QueryWeights, query_weighting
 
+_FULL = 1e-9  # share of the largest column norm, below which what a column lacks is rounding
 _NOTHING = 1e-13  # share of the largest eigenvalue, times n, below which an eigenvalue is rounding
 
 
@@ -103,7 +104,9 @@ def completed(queries: np.ndarray, weights: QueryWeights, p: int) -> Design:
     Column j of Lp norm m_j gets a query of cell j alone with weight ``(max_i m_i^p - m_j^p)^(1/p)``.
     """
     norms = (np.abs(queries) ** p).T @ weights.weights**p
-    return Design(queries, weights, np.maximum(norms.max() - norms, 0.0) ** (1 / p), p)
+    spare = 1 - norms / norms.max()
+    spare[spare < _FULL] = 0.0
+    return Design(queries, weights, (norms.max() * spare) ** (1 / p), p)
 
 
 def eigen_ratio(gram: np.ndarray) -> float:

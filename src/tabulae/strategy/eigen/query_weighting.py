@@ -42,7 +42,7 @@ class QueryWeights:
 
     @property
     def gap(self) -> float:
-        return self.loss / self.lower - 1.0
+        return self.loss / self.lower - 1.0 if self.lower else np.inf
 
 
 def query_weighting(
@@ -75,13 +75,29 @@ def query_weighting(
     >>> np.round(best.weights**2, 4).tolist(), round(best.loss, 4)
     ([0.6667, 0.3333], 9.0)
     """
+    check_options(p, tolerance)
+    norms, costs = _checked(design, costs, p)
+    return norm_weighting(norms, costs, p=p, tolerance=tolerance, time_limit=time_limit)
+
+
+def check_options(p: int, tolerance: float) -> None:
+    """Refuse a norm that no noise pays for, and a gap that cannot be reached."""
     if p not in (1, 2):
         raise InvalidArgument(f"p is {p!r}: 2 for Gaussian noise or 1 for Laplace noise")
     if not tolerance > 0:
         raise InvalidArgument(f"tolerance is {tolerance}: the gap cannot be asked to reach zero; try 1e-6")
-    norms, costs = _checked(design, costs, p)
+
+
+def norm_weighting(
+    norms: np.ndarray, costs: np.ndarray, *, p: int, tolerance: float, time_limit: float | None = None
+) -> QueryWeights:
+    """:func:`query_weighting` of queries, or groups of queries, known by ``B = |Q|^p`` (k, n) alone.
+
+    ``norms`` is B; row i of a group of queries holds what the group, at weight 1, adds to every column. All is taken
+    to be in order: no query without a norm has a cost.
+    """
     asked = costs > 0
-    search = _Weighting(norms[asked], costs[asked], 2 // p, tolerance, time_limit)
+    search = _Weighting(norms if asked.all() else norms[asked], costs[asked], 2 // p, tolerance, time_limit)
     search.run(np.ones(norms.shape[1]))
     weights = np.zeros(len(costs))
     weights[asked] = search.best ** (1 / p)
@@ -91,20 +107,23 @@ def query_weighting(
     )
 
 
+def checked_design(design: np.ndarray) -> np.ndarray:
+    """Design queries as a finite float64 matrix, or InvalidArgument."""
+    array = np.asarray(design, dtype=float)
+    if array.ndim != 2 or 0 in array.shape:
+        raise InvalidArgument(f"the design set has shape {array.shape}: give a matrix, one row a query")
+    _check_finite("design set", array)
+    return array
+
+
 def _checked(design: np.ndarray, costs: np.ndarray, p: int) -> tuple[np.ndarray, np.ndarray]:
     """``|Q|^p`` and the costs as float64, or InvalidArgument."""
-    design, costs = np.asarray(design, dtype=float), np.asarray(costs, dtype=float)
-    if design.ndim != 2 or 0 in design.shape:
-        raise InvalidArgument(f"the design set has shape {design.shape}: give a matrix, one row a query")
+    design, costs = checked_design(design), np.asarray(costs, dtype=float)
     if costs.shape != design.shape[:1]:
         raise InvalidArgument(
             f"{design.shape[0]} design queries need as many costs, not an array of shape {costs.shape}"
         )
-    for what, array in (("design set", design), ("costs", costs)):
-        if not np.isfinite(array).all():
-            raise InvalidArgument(
-                f"the {what} hold missing or infinite numbers (first at {_first(~np.isfinite(array))})"
-            )
+    _check_finite("costs", costs)
     if (costs < 0).any():
         raise InvalidArgument(f"costs are squared errors, at least 0; number {_first(costs < 0)[0]} is not")
     if not costs.any():
@@ -113,6 +132,12 @@ def _checked(design: np.ndarray, costs: np.ndarray, p: int) -> tuple[np.ndarray,
     if empty.any():
         raise InvalidArgument(f"design query {_first(empty)[0]} is zero in every cell: leave it out")
     return (np.square(design) if p == 2 else np.abs(design)), costs
+
+
+def _check_finite(what: str, array: np.ndarray) -> None:
+    bad = ~np.isfinite(array)
+    if bad.any():
+        raise InvalidArgument(f"the {what} hold missing or infinite numbers (first at {_first(bad)})")
 
 
 def _first(where: np.ndarray) -> list[int]:

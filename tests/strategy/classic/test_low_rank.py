@@ -1,0 +1,192 @@
+"""The low-rank mechanism: exact factorisations, feasible columns, and errors beside those in print."""
+
+from __future__ import annotations
+
+import cvxpy as cp
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+import tabulae as tb
+from tabulae.errors import InvalidArgument, Unsupported
+from tabulae.strategy.bounds import svd_bound
+from tabulae.strategy.classic.low_rank import low_rank, low_rank_strategy, project_columns
+from tabulae.strategy.loss import unit_rmse
+from tabulae.strategy.opt0_gaussian import opt0_gaussian
+from tabulae.strategy.settings import Settings
+
+SIGMA = 4.224678889326836  # analytic Gaussian mechanism at (1, 1e-6), sensitivity 1
+
+
+def prefix(n):
+    return np.tril(np.ones((n, n)))
+
+
+def all_range(n):
+    return np.array([[float(i <= k <= j) for k in range(n)] for i in range(n) for j in range(i, n)])
+
+
+def width_range(n, width=32):
+    return np.array([[float(i <= k < i + width) for k in range(n)] for i in range(n - width + 1)])
+
+
+def normal(k, n, seed=0):
+    return np.random.default_rng([k, n, seed]).standard_normal((k, n))
+
+
+def column_norm(A, p):
+    return (np.abs(A) ** p).sum(axis=0).max() ** (1 / p)
+
+
+WORKLOADS = {
+    "prefix": prefix(16),
+    "ranges": all_range(10),
+    "windows": width_range(24, 9),
+    "few queries": normal(3, 20),
+    "one query": np.array([[1.0, 2.0, 0.0, -1.0]]),
+    "identity": np.eye(5),
+    "weights": np.diag([1.0, 10.0, 100.0]),
+    "one cell": np.array([[2.0]]),
+}
+
+
+@given(arrays(np.float64, (4, 3), elements=st.floats(-3, 3)), st.sampled_from([1, 2]))
+def test_projection_is_the_nearest_feasible_point(matrix, p):
+    """Feasible, and no feasible point is nearer: <M - P, Y - P> <= 0 for all feasible Y."""
+    projected = project_columns(matrix, p)
+    assert column_norm(projected, p) <= 1 + 1e-12
+    step = matrix - projected
+    size = np.abs(step)
+    support = size.max(axis=0) if p == 1 else np.sqrt(np.square(size).sum(axis=0))  # the largest of <step, Y>
+    np.testing.assert_array_less(support - (step * projected).sum(axis=0), 1e-9)
+
+
+def test_projection_agrees_with_a_convex_solver():
+    matrix = normal(5, 3)
+    for p in (1, 2):
+        nearest = cp.Variable(matrix.shape)
+        cp.Problem(
+            cp.Minimize(cp.sum_squares(nearest - matrix)), [cp.norm(nearest[:, j], p) <= 1 for j in range(3)]
+        ).solve(solver="CLARABEL")
+        np.testing.assert_allclose(project_columns(matrix, p), nearest.value, atol=1e-5)
+
+
+@pytest.mark.parametrize("p", [1, 2])
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_a_factorisation_is_feasible_and_answers_the_workload_exactly(name, p):
+    W = WORKLOADS[name]
+    found = low_rank(W.T @ W, p=p)
+    L = found.queries
+    assert column_norm(L, p) == pytest.approx(1.0, abs=1e-12)
+    assert len(L) <= np.ceil(1.2 * np.linalg.matrix_rank(W))
+    answers = W @ np.linalg.pinv(L, rcond=1e-10)
+    np.testing.assert_allclose(answers @ L, W, atol=1e-8 * np.abs(W).max())
+    assert found.loss == pytest.approx(np.square(answers).sum(), rel=1e-6)
+    assert found.loss >= svd_bound(W.T @ W) * (1 - 1e-9)
+
+
+@pytest.mark.parametrize("p", [1, 2])
+@pytest.mark.parametrize("name", ["prefix", "ranges", "windows", "few queries"])
+def test_the_outer_residual_falls_to_its_tolerance(name, p):
+    """Not at each iteration (multipliers overshoot), but from each twenty to the next, until the search ends."""
+    W = WORKLOADS[name]
+    residuals = np.array(low_rank(W.T @ W, p=p).residuals)
+    assert residuals[-1] <= 1e-5 < residuals[:-1].min()
+    largest = [residuals[i : i + 20].max() for i in range(0, len(residuals), 20)]
+    assert np.all(np.diff(largest) < 0)
+
+
+@pytest.mark.parametrize(("k", "n"), [(2, 20), (3, 40), (5, 64)])
+def test_few_queries_cost_less_than_cells_or_the_queries_themselves(k, n):
+    W = normal(k, n)
+    for p in (1, 2):
+        loss = low_rank(W.T @ W, p=p).loss
+        assert loss < np.square(W).sum()
+        assert loss < column_norm(W, p) ** 2 * k
+
+
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_under_gaussian_noise_the_optimum_is_reached(name):
+    V = WORKLOADS[name].T @ WORKLOADS[name]
+    assert low_rank(V, p=2).loss == pytest.approx(opt0_gaussian(V, tolerance=1e-5).loss, rel=2e-3)
+
+
+@pytest.mark.parametrize(
+    ("W", "printed", "ours"),
+    [(all_range(64), 7.02, 5.65), (prefix(64), 7.67, 5.45), (width_range(64), 9.44, 5.6)],
+)
+def test_hdmm_table_4_is_an_upper_limit(W, printed, ours):
+    """Laplace noise, epsilon = 1: the LRM column at n = 64; the printed values are those of a worse local optimum."""
+    rmse = np.sqrt(2 * low_rank(W.T @ W, p=1).loss / len(W))
+    assert rmse <= ours < printed
+
+
+@pytest.mark.parametrize(("W", "coa"), [(all_range(64), 9.73), (prefix(64), 8.87), (width_range(64), 8.79)])
+def test_hdmm_table_5_is_an_upper_limit(W, coa):
+    """(1, 1e-6), Gaussian noise: no LRM in print; the COA column, to its digits."""
+    assert SIGMA * np.sqrt(low_rank(W.T @ W, p=2).loss / len(W)) <= coa + 0.005
+
+
+def test_the_seed_decides():
+    V = prefix(12).T @ prefix(12)
+    first, again, other = (low_rank(V, p=1, seed=seed) for seed in (3, 3, 4))
+    np.testing.assert_array_equal(first.queries, again.queries)
+    assert first.residuals == again.residuals
+    assert not np.array_equal(first.queries, other.queries)
+
+
+def test_the_workload_enters_through_its_gram_matrix_and_its_scale_does_not_matter():
+    W = prefix(10)
+    rotated = np.linalg.qr(normal(15, 15))[0][:, :10] @ W
+    found = low_rank(W.T @ W, p=1)
+    assert low_rank(rotated.T @ rotated, p=1).loss == pytest.approx(found.loss, rel=5e-2)
+    assert low_rank(1e6 * W.T @ W, p=1).loss == pytest.approx(1e6 * found.loss, rel=1e-6)
+
+
+@pytest.mark.parametrize("p", [1, 2])
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_when_time_is_up_what_is_there_is_a_factorisation(name, p):
+    W = WORKLOADS[name]
+    found = low_rank(W.T @ W, p=p, time_limit=0.0)
+    np.testing.assert_allclose(
+        W @ np.linalg.pinv(found.queries, rcond=1e-10) @ found.queries, W, atol=1e-7 * np.abs(W).max()
+    )
+    assert np.isfinite(found.loss)
+
+
+@pytest.mark.parametrize("noise", ["gaussian", "laplace"])
+def test_as_a_strategy_of_one_attribute_and_of_several(noise):
+    settings = Settings(noise)
+    windows = tb.Workload.of(tb.WidthRange(24, 9))
+    W = WORKLOADS["windows"]
+    found = low_rank(W.T @ W, p=settings.norm).loss
+    strategy = low_rank_strategy(windows, settings)
+    assert unit_rmse(strategy, windows, "add-remove") ** 2 * len(W) == pytest.approx(found, rel=1e-3)
+    two = tb.Workload.marginals(tb.Domain({"a": range(3), "b": range(4)}), ways=[1, 2])
+    strategy = low_rank_strategy(two, settings)
+    assert strategy.method == "low-rank"
+    assert unit_rmse(strategy, two, "add-remove") <= np.sqrt(12 * 3 / 19) * (1 + 1e-3)  # cells
+
+
+@pytest.mark.parametrize(
+    ("gram", "message"),
+    [
+        (np.zeros((3, 3)), "gram is zero"),
+        (np.ones((2, 3)), "shape"),
+        (np.array([[1.0, np.nan], [np.nan, 1.0]]), "missing"),
+        (np.array([[1.0, 2.0], [2.0, 1.0]]), "not positive semi-definite"),
+    ],
+)
+def test_what_is_no_gram_matrix(gram, message):
+    with pytest.raises(InvalidArgument, match=message):
+        low_rank(gram)
+
+
+def test_bad_norms_and_a_million_cells_are_refused():
+    with pytest.raises(InvalidArgument, match="p is 3"):
+        low_rank(np.eye(2), p=3)
+    wide = tb.Workload.marginals(tb.Domain({"a": range(1000), "b": range(1000)}), ways=[2])
+    with pytest.raises(Unsupported, match="1,000,000 cells"):
+        low_rank_strategy(wide, Settings("laplace"))
