@@ -10,6 +10,7 @@ from .iterative_information import IterativeInformation
 from .left_open import LeftOpen
 from .local_information import LocalInformation
 from .objective import Targets
+from .relative import relative_workload
 from .restriction import restrict, restricted_strategy
 from .serial import describe_strategy, read_strategy, strategy_digest
 from .strategy import Block, Candidate, NoiseKind, Strategy, law_variances, nominal_variances, products
@@ -42,6 +43,7 @@ __all__ = [
     "nominal_variances",
     "products",
     "read_strategy",
+    "relative_workload",
     "restrict",
     "restricted_strategy",
     "select",

@@ -33,8 +33,8 @@ def eigen_strategy(workload: Workload, settings: Settings) -> Strategy:
     """Program 2 on the eigenvectors of W'W, or on the design set that ``settings.design`` names or holds.
 
     By structure where the workload has one: products of attributes (:mod:`.products`), few queries over many cells
-    (:mod:`.low_rank_gram`). Over few cells the explicit matrix is made as well, and the better of the two is taken: joint
-    eigenvectors of several attributes need not be products, and only there are all columns completed.
+    (:mod:`.low_rank_gram`). Over few cells the explicit matrix is made as well, and the better of the two is taken:
+    joint eigenvectors of several attributes need not be products, and only there are all columns completed.
     """
     found = _by_structure(workload, settings) if settings.design is None else None
     if found is None:
