@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...tables import Workload
-from ..explicit_strategy import explicit_strategy
+from ..explicit_strategy import EXPLICIT_CELLS, explicit_strategy
 from ..loss import unit_rmse
 from ..strategy import Strategy
+from ..weighted_kron_information import weighted_kron
 from .dependent_queries import design_weighting
 from .design_sets import design_rows
 from .eigen_design import completed, eigen_design
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from ..settings import Settings
 
 _GAP = 1e-6  # the weighting is cheap beside the decomposition
-_FEW_CELLS = 512  # up to which an explicit design costs a second at most
 _MANY_CELLS, _FEWER = (
     2048,
     4,
@@ -33,13 +33,14 @@ def eigen_strategy(workload: Workload, settings: Settings) -> Strategy:
     """Program 2 on the eigenvectors of W'W, or on the design set that ``settings.design`` names or holds.
 
     By structure where the workload has one: products of attributes (:mod:`.products`), few queries over many cells
-    (:mod:`.low_rank_gram`). Over few cells the explicit matrix is made as well, and the better of the two is taken:
-    joint eigenvectors of several attributes need not be products, and only there are all columns completed.
+    (:mod:`.low_rank_gram`). Sums of products over few cells are tried as one explicit matrix as well, and the better of
+    the two is taken: joint eigenvectors of several attributes need not be products, and only there are columns
+    completed.
     """
     found = _by_structure(workload, settings) if settings.design is None else None
     if found is None:
         return _explicit(workload, settings)
-    if workload.merge()[0].domain.size > _FEW_CELLS:
+    if weighted_kron(found.blocks[0].query) is None or workload.merge()[0].domain.size > EXPLICIT_CELLS:
         return found
     both = (found, _explicit(workload, settings))
     return min(both, key=lambda strategy: unit_rmse(strategy, workload, settings.neighbours))
