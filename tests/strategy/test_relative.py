@@ -82,6 +82,15 @@ def test_gram_terms_add_up_to_the_gram_of_the_scaled_rows(workload: tb.Workload)
     np.testing.assert_allclose(total, rows.T @ rows, atol=1e-10)
 
 
+@pytest.mark.parametrize("coefficient", [3, -2])
+@pytest.mark.parametrize("operator", [tb.Identity(4), tb.Prefix(4), tb.Dense([[2, 2, 0, 0], [0, 1, 0, 3]])])
+def test_a_coefficient_is_scaled_away_and_its_sign_kept(operator: tb.LinearOperator, coefficient: int) -> None:
+    term = Term(coefficient, {"a": operator})
+    scaled = matrix(relative_workload(tb.Workload(tb.Domain({"a": 4}), [tb.Table.of_terms("t", [term])])))
+    rows = np.sign(coefficient) * np.asarray(operator.dense(), dtype=float)
+    np.testing.assert_allclose(scaled, rows / np.linalg.norm(rows, axis=1)[:, None], rtol=1e-6)
+
+
 def test_a_marginal_stays_a_marginal() -> None:
     workload = tb.Workload.marginals(DOMAIN, ways=[1, 2])
     for table, scaled in zip(workload.tables, relative_workload(workload).tables, strict=True):

@@ -48,7 +48,7 @@ def _scaled(table: Table, domain: Domain) -> Table:
     term, *others = table.terms
     if others:
         return _scaled_sum(table, domain)
-    shared, factors = float(abs(term.coefficient)), {}
+    shared, factors = 1.0, {}  # the coefficient is left out, but for its sign: it scales all rows alike
     for name, factor in term.factors.items():
         common = common_value(row_norms(factor))
         factors[name] = factor if common else normalised(factor)

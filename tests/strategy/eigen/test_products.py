@@ -300,6 +300,22 @@ def test_a_million_cells_take_no_matrix_over_them() -> None:
     )
 
 
+@pytest.mark.parametrize("noise", ["gaussian", "laplace"])
+def test_products_of_a_sum_that_share_no_cell(noise: str) -> None:
+    """Their cross product is zero: no direction to take eigenvectors of."""
+    sql = (
+        "SELECT a, COUNT(*) FROM t WHERE (a = 0 AND b = 1) OR (a = 1 AND c = 1) GROUP BY a; "
+        "SELECT b, COUNT(*) FROM t WHERE c < 2 GROUP BY b"
+    )
+    workload = tb.Workload.from_sql(tb.Domain({"a": 3, "b": 4, "c": 4}), sql)
+    strategy = product_design(workload, Settings(noise))  # type: ignore[arg-type]
+    assert strategy is not None
+    dense = np.vstack([b.query.dense() * 2.0**-b.exponent for b in strategy.blocks])
+    W = np.vstack([np.asarray(t.operator(workload.domain).dense(), dtype=float) for t in workload.tables])
+    left = W - W @ np.linalg.pinv(dense) @ dense
+    assert np.abs(left).max() < 1e-8
+
+
 def test_what_is_too_large_is_left_to_others() -> None:
     wide = tb.Domain({"a": 8193, "b": 2})
     assert (

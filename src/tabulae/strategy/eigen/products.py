@@ -233,6 +233,7 @@ def eigen_rows(family: Sequence[np.ndarray], surrogate: np.ndarray, bits: int) -
     Where one of them is a multiple of J the first row counts all cells alike, exactly.
     """
     n = len(surrogate)
+    family = [V for V in family if V.any()]  # two products of a sum may have no cell in common
     split = any(not np.ptp(V) for V in family)
     rest = np.eye(n)
     if split:  # an orthonormal basis beside the constant
