@@ -176,9 +176,9 @@ def _strategy_words(made: Plan) -> str:
     strategy = made.strategy
     words = f"{strategy.method}, {strategy.rows:,} noisy answers"
     if strategy.certificate is not None:
-        words += (
-            f"; its RMSE is proven within {(1 + strategy.certificate) ** 0.5 - 1:.2%} of the best possible"
-        )
+        times = (1 + strategy.certificate) ** 0.5
+        near = f"within {times - 1:.2%} of" if times < 2 else f"at most {times:.1f} times"
+        words += f"; its RMSE is proven {near} the best possible"
     return words
 
 

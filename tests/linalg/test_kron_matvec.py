@@ -180,3 +180,21 @@ def test_two_vectors_at_most(ops: list[LinearOperator]) -> None:
     tracemalloc.stop()
     vector = max(x.nbytes, answer.nbytes)
     assert peak <= 2 * vector + 24 * 2**20  # blocks of every thread, and 16 MiB that are never touched
+
+
+@pytest.mark.parametrize(
+    "ops",
+    [[Prefix(1296)], [Total(6)] * 4, [Prefix(36), AllRange(36)], [Identity(3), Total(432)]],
+    ids=str,
+)
+@pytest.mark.parametrize("columns", [None, 3])
+def test_sums_beyond_exact_floats_of_entries_below_are_exact(
+    ops: list[LinearOperator], columns: int | None
+) -> None:
+    """Each entry fits a float and their sums do not: what counts is the sum along the matrix."""
+    op = Kron(ops)
+    n = op.shape[1]
+    x = np.random.default_rng(7).integers(2**52, 2**53, size=(n,) if columns is None else (n, columns))
+    x = x // 36**2 * 600 + 1  # 36^2 of them stay below 2^63
+    dense = op.dense().astype(object)
+    assert (op @ x).tolist() == (dense @ x.astype(object)).tolist()

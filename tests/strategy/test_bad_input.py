@@ -129,3 +129,85 @@ def test_a_workload_that_a_method_cannot_serve_is_refused_with_what_can() -> Non
     wl = tb.Workload(domain, [tb.Table("t", {"a": tb.Identity(5000), "b": tb.AllRange(5000)})])
     with pytest.raises(Unsupported, match="kron"):
         tb.select(wl, method="opt0")
+
+
+RANGES = tb.Workload.of(tb.AllRange(8))
+LACKING = np.vstack([np.eye(8)[:7], np.zeros((1, 8))])
+
+
+@pytest.mark.parametrize(
+    ("design", "told"),
+    [
+        ("haar", "unknown design set 'haar'"),
+        (np.eye(8)[:5], "span"),
+        (LACKING, "zero in every cell|span"),
+        (np.full((8, 8), np.nan), "missing or infinite"),
+        (np.diag([1.0] * 7 + [np.inf]), "missing or infinite"),
+        (np.eye(7), "7|8"),
+        (np.eye(8)[None], "shape"),
+        (np.eye(8) * 1j, "complex128"),
+        (np.full((8, 8), "1"), "real numbers"),
+        ([[1, 2], [3]], "different lengths"),
+        (np.ma.array(np.eye(8)), "masked"),
+        (tb.Prefix(9), "9|8"),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("noise", BUDGETS)
+def test_a_design_set_that_does_not_serve_is_refused(design: object, told: str, noise: str) -> None:
+    with pytest.raises(InvalidArgument, match=told):
+        tb.select(RANGES, method="eigen", noise=noise, design=design)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("method", "options", "told"),
+    [
+        ("kron", {"design": "wavelet"}, '"eigen"'),
+        ("eigen", {"group_size": 3}, '"eigen-separation"'),
+        ("auto", {"vectors": 3}, '"principal-vectors"'),
+        ("eigen-separation", {"group_size": 0}, "at least 1"),
+        ("principal-vectors", {"vectors": True}, "at least 1"),
+        ("principal-vectors", {"vectors": 1.5}, "at least 1"),
+        ("eigen", {"tolerance": "x"}, "tolerance must be a number"),
+        ("eigen", {"time_limit": "x"}, "time_limit must be a number"),
+        ("eigen", {"seed": -1}, "seed must be a whole number"),
+        ("eigen", {"objective": np.ones(2)}, "objective must be"),
+    ],
+)
+def test_options_that_do_not_fit_are_refused(method: str, options: dict[str, object], told: str) -> None:
+    with pytest.raises(InvalidArgument, match=told):
+        tb.select(RANGES, method=method, **options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("method", ["hierarchical", "hb", "wavelet", "greedy-h", "coa", "low-rank", "eigen"])
+def test_a_million_cells_of_one_attribute_are_refused_with_what_to_do(method: str) -> None:
+    with pytest.raises(Unsupported, match="fewer categories"):
+        tb.select(tb.Workload.of(tb.Prefix(10**6)), method=method)
+
+
+def test_a_million_cells_of_three_attributes_as_one_matrix_are_refused_with_what_to_use() -> None:
+    domain = tb.Domain({"a": 100, "b": 100, "c": 100})
+    workload = tb.Workload(domain, [tb.Table("t", {n: tb.Prefix(100) for n in "abc"})])
+    for method in ("coa", "low-rank", "eigen-separation", "principal-vectors"):
+        with pytest.raises(Unsupported, match='"residual", "kron" or "hdmm"'):
+            tb.select(workload, method=method)
+    assert tb.select(workload, method="eigen").rows == 10**6
+
+
+def test_datacube_and_relative_say_what_they_do_not_serve() -> None:
+    marginals = tb.Workload.marginals(tb.Domain({"a": 3, "b": 2}), ways=[1])
+    for objective in ("max", "relative"):
+        with pytest.raises(Unsupported, match="marginals"):
+            tb.select(marginals, method="datacube", objective=objective)  # type: ignore[arg-type]
+    with pytest.raises(Unsupported, match="invariants"):
+        tb.select(marginals, objective="relative", invariants=[tb.Table("n", {})])
+
+
+def test_few_queries_over_many_cells_make_nothing_of_cells_squared() -> None:
+    asked = np.random.default_rng(0).integers(0, 2, size=(12, 50_000))
+    workload = tb.Workload.of(tb.Dense(asked))
+    strategy = tb.select(workload, method="eigen")
+    assert strategy.certificate is not None
+    measured = tb.measure(np.ones(50_000, dtype=int), strategy, tb.ZCDP(1), source=tb.noise.Insecure(1))
+    low, high = tb.estimate(measured).interval(workload, level=0.999999)["x"]
+    assert ((low <= asked.sum(axis=1)) & (asked.sum(axis=1) <= high)).all()

@@ -84,7 +84,9 @@ def test_gram_terms_add_up_to_the_gram_of_the_scaled_rows(workload: tb.Workload)
 
 @pytest.mark.parametrize("coefficient", [3, -2])
 @pytest.mark.parametrize("operator", [tb.Identity(4), tb.Prefix(4), tb.Dense([[2, 2, 0, 0], [0, 1, 0, 3]])])
-def test_a_coefficient_is_scaled_away_and_its_sign_kept(operator: tb.LinearOperator, coefficient: int) -> None:
+def test_a_coefficient_is_scaled_away_and_its_sign_kept(
+    operator: tb.LinearOperator, coefficient: int
+) -> None:
     term = Term(coefficient, {"a": operator})
     scaled = matrix(relative_workload(tb.Workload(tb.Domain({"a": 4}), [tb.Table.of_terms("t", [term])])))
     rows = np.sign(coefficient) * np.asarray(operator.dense(), dtype=float)

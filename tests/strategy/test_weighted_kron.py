@@ -7,13 +7,26 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+import scipy.linalg
+import scipy.sparse
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.strategy.instances import dense_strategy
 
 import tabulae as tb
 from tabulae.errors import InvalidArgument, NotEstimable, Unsupported
-from tabulae.linalg import Centring, Dense, Identity, Kron, LinearOperator, Partition, Product, Stack, Total
+from tabulae.linalg import (
+    Centring,
+    Dense,
+    Identity,
+    Kron,
+    LinearOperator,
+    Partition,
+    Product,
+    Sparse,
+    Stack,
+    Total,
+)
 from tabulae.linalg.weighted_rows import exact_product, weigh_rows, weighted_rows
 from tabulae.strategy import Block, information
 from tabulae.strategy.serial import describe_strategy, read_strategy
@@ -206,3 +219,50 @@ def test_a_strategy_is_read_back_as_it_was_written(noise: str) -> None:
     assert again == strategy
     assert again.sensitivity().power == strategy.sensitivity().power != Fraction(0)
     assert information(again, (1.0,)).route == "weighted-kron"
+
+
+def test_negative_weights_count_by_their_size() -> None:
+    query = weigh_rows(np.array([-3, 2]), [Dense([[1, 1], [1, -1]])])
+    assert query.sensitivity(1).power == 5
+    assert query.sensitivity(1, neighbours="replace").power == 4
+    assert query.sensitivity(2).power == 13
+
+
+def test_a_row_that_is_weighed_twice_counts_twice() -> None:
+    twice = Product(Sparse(scipy.sparse.csr_array([[1, 0], [2, 0]])), Kron([Identity(2)]))
+    assert weighted_rows(twice) is None
+    assert (twice.sensitivity(1).power, twice.sensitivity(2).power) == (3, 5)
+
+
+def test_cells_that_a_merge_leaves_out() -> None:
+    merge = Partition([0, -1, 1, 1])
+    left = Product(Dense([[1, 2], [3, -5]]), merge)
+    assert left.columns(np.arange(4)).tolist() == [[1, 0, 2, 2], [3, 0, -5, -5]]
+    query = weigh_rows(np.array([[2], [7]]), [left, Total(1)])
+    dense = query.dense()
+    assert query.sensitivity(2).power == np.square(dense).sum(axis=0).max()
+    distances = [np.square(a - b).sum() for a in dense.T for b in dense.T]
+    assert query.sensitivity(2, neighbours="replace").power == max(distances)
+
+
+def test_sensitivity_of_entries_that_fill_64_bits() -> None:
+    rng = np.random.default_rng(1)
+    A = scipy.linalg.hadamard(256) * (2**18 + rng.integers(0, 2**10, (256, 256)))
+    w = rng.integers(2**15, 2**16, 256)
+    whole = ((w[:, None] * A).astype(object) ** 2).sum(axis=0)
+    assert weigh_rows(w, [Dense(A)]).sensitivity(2).power == whole.max()
+    large = weigh_rows(np.ones(4, int), [Dense(np.full((4, 2), 2**31 - 1))])
+    assert large.sensitivity(2).power == 4 * (2**31 - 1) ** 2
+
+
+def test_a_bound_in_floating_point_is_above_the_truth() -> None:
+    """More pairs than are compared in whole numbers: the bound has room for rounding, and says that it is one."""
+    rng = np.random.default_rng(5)
+    factors = [Dense(rng.integers(-1000, 1000, (50, 50))) for _ in range(2)]
+    query = weigh_rows(rng.integers(1, 1000, (50, 50)), factors)
+    found = query.sensitivity(2, neighbours="replace")
+    dense = query.dense().astype(float)
+    gram = dense.T @ dense
+    largest = (gram.diagonal()[:, None] + gram.diagonal() - 2 * gram).max()
+    assert not found.is_exact
+    assert largest + 0.9e-9 * gram.diagonal().max() <= float(found.power) <= largest * (1 + 1e-8)

@@ -67,7 +67,7 @@ class Kron(AxisOperator):
 
     def along(self, x: np.ndarray) -> np.ndarray:
         exact = self.integer and x.dtype == np.int64
-        return multiply(list(self.flat()), x, bound=self.bound(x) if exact else None)
+        return multiply(list(self.flat()), x, bound=self.bound(np.moveaxis(x, 1, 0)) if exact else None)
 
     def along_T(self, y: np.ndarray) -> np.ndarray:
         return self.T.along(y)

@@ -122,7 +122,10 @@ class LinearOperator(ABC):
         return whole
 
     def bound(self, x: np.ndarray) -> int:
-        """An upper bound of ``|A x|``, and of what any order of summation passes through, for integers."""
+        """An upper bound of ``|A x|``, and of what any order of summation passes through, for integers.
+
+        The first axis of ``x`` is the one that A runs along.
+        """
         if x.size == 0:
             return 0
         largest = max(int(x.max()), -int(x.min()))

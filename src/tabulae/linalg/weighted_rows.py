@@ -170,7 +170,7 @@ def exact_product(matrices: Sequence[np.ndarray], vector: np.ndarray) -> np.ndar
     >>> exact_product([np.array([[1, -1]]), np.array([[2], [3]])], np.array([2**70, 1], dtype=object)).tolist()
     [2361183241434822606846, 3541774862152233910269]
     """
-    gain = math.prod(int(np.abs(m).sum(axis=1).max()) for m in matrices)
+    gain = math.prod(int(np.abs(m).sum(axis=1, dtype=object).max()) for m in matrices)
     bits = (EXACT_FLOAT_LIMIT // max(gain, 1)).bit_length() - 1
     if bits < _LEAST_BITS:
         bits = (INT64_LIMIT // (2 * max(gain, 1))).bit_length() - 1

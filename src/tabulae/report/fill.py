@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from tabulae.linalg import Contrasts, Identity, LinearOperator, Product, Stack, Total
+from tabulae.linalg.weighted_rows import weighted_rows
 from tabulae.planning import described
 from tabulae.privacy import NoiseLaw
 from tabulae.release import Release
@@ -211,7 +212,7 @@ def _strategy(release: Release) -> StrategyView:
 
 
 def _block(block: Block, law: NoiseLaw, domain: Domain) -> BlockView:
-    explicit = isinstance(block.query, Product)
+    explicit = isinstance(block.query, Product) and weighted_rows(block.query) is None
     pictures: list[MatrixPicture] = []
     undrawn: list[str] = []
     asked: list[str] = []

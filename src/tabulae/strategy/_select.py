@@ -36,7 +36,15 @@ from .optimised_marginals import optimised_marginals_strategy
 from .relative import relative_workload
 from .residual import residual_strategy
 from .restriction import Restriction, restrict
-from .settings import Settings, check_count, check_design, check_groups, check_options, check_rows
+from .settings import (
+    Settings,
+    check_count,
+    check_design,
+    check_groups,
+    check_number,
+    check_options,
+    check_rows,
+)
 from .strategy import Candidate, NoiseKind, Strategy
 from .threads import threads_for
 from .union import union_strategy
@@ -154,9 +162,14 @@ def select(
         raise InvalidArgument(f"noise must be 'gaussian' or 'laplace', not {noise!r}")
     if method not in METHODS:
         raise InvalidArgument(f"unknown method {method!r}; this version has {', '.join(METHODS)}")
+    check_number("seed", seed, whole=True)
+    check_number("tolerance", tolerance)
+    if time_limit is not None:
+        check_number("time_limit", time_limit)
     if time_limit is not None and not time_limit > 0:
         raise InvalidArgument(f"time_limit must be a positive number of seconds, not {time_limit!r}")
-    if not isinstance(objective, Targets) and objective not in ("total", "relative", "max"):
+    plain = isinstance(objective, str) and objective in ("total", "relative", "max")
+    if not isinstance(objective, Targets) and not plain:
         raise InvalidArgument(
             f"objective must be 'total', 'relative', 'max' or Targets(...), not {objective!r}"
         )
@@ -177,7 +190,17 @@ def select(
         vectors=check_count("vectors", vectors),
     )
     check_options(method, design=design, group_size=group_size, vectors=vectors)
+    if method == "datacube" and objective != "total":
+        raise Unsupported(
+            '"datacube" measures whole marginals and weighs nothing, so it serves no other objective than "total": '
+            'choose "marginals" or "residual"'
+        )
     if objective == "relative":
+        if invariants:
+            raise Unsupported(
+                'objective = "relative" scales queries, and scaled ones are not restricted exactly by invariants: '
+                'choose "total" or "max", or weights for the tables'
+            )
         workload, objective = relative_workload(workload), "total"
     if not invariants:
         return _select(workload, method, objective, settings)

@@ -28,7 +28,7 @@ from .reduced_rows import outer, reduce_rows, row_count, rows_against
 from .row_dual import PieceRows, row_optimum, row_svd_bound
 from .row_strategy import rows_svd_bound, workload_rows
 from .strategy import NoiseKind, products
-from .symmetry import symmetry, symmetry_pays
+from .symmetry import WIDEST, symmetry, symmetry_pays
 from .threads import threads_for
 from .volume_bound import hull_volume_bound, volume_bound
 from .within import WITHIN
@@ -108,6 +108,8 @@ def unit_bound(workload: Workload, kind: Kind, neighbours: str = "add-remove") -
 
 def _unit_bound(workload: Workload, kind: Kind) -> float | None:
     merged, _ = workload.merge()
+    if max(merged.domain.shape) > WIDEST:  # no matrix over the attribute's cells is formed
+        return _row_space_bound(merged)
     terms = dense_grams(merged)
     if kind == "dual":
         if len(terms) == 1:

@@ -76,18 +76,23 @@ def explicit_strategy(
     settings: Settings,
     name: str,
     matrix_of: Callable[[np.ndarray], np.ndarray],
-    instead: str = '"residual", "kron" or "hdmm", which work attribute by attribute',
 ) -> Strategy:
     """The strategy of a method that makes a real A (r, n) from the Gram matrix V = W'W (n, n) of merged cells.
 
-    Raises :class:`~tabulae.errors.Unsupported` beyond 4,096 merged cells (8,192 of one attribute), naming ``instead``.
+    Raises :class:`~tabulae.errors.Unsupported` beyond 4,096 merged cells (8,192 of one attribute).
     """
     merged, merges = workload.merge()
-    most = DENSE_CELLS if sum(n > 1 for n in merged.domain.shape) > 1 else WIDEST
+    several = sum(n > 1 for n in merged.domain.shape) > 1
+    most = DENSE_CELLS if several else WIDEST
     if merged.domain.size > most:
+        instead = (
+            'Choose "residual", "kron" or "hdmm", which work attribute by attribute'
+            if several
+            else "Give the attribute fewer categories (a recode), or write it as two attributes"
+        )
         raise Unsupported(
             f"{name} makes one explicit matrix over the {merged.domain.size:,} cells that the tables tell apart, and "
-            f"goes up to {most:,}. Choose {instead}"
+            f"goes up to {most:,}. {instead}"
         )
     gram = explicit_gram(merged)
     rounded = to_grid(matrix_of(gram), gram, settings.norm, FINEST)

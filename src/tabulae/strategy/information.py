@@ -37,6 +37,11 @@ from .strategy import Strategy
 EXPLICIT = 4096
 """Largest order of a matrix that is decomposed as a whole (about a minute on one core)."""
 
+_FEW, _FEWER = (
+    1024,
+    8,
+)  # cells beyond which, with as many times fewer rows, an explicit matrix is worked out by rows
+
 
 @dataclass(frozen=True)
 class Profile:
@@ -132,7 +137,8 @@ def information(strategy: Strategy, variances: tuple[float, ...]) -> Information
         return ResidualInformation(strategy, variances, structure)
     cells, rows = merged_cells(strategy), reduced_count(strategy)
     explicit = any(isinstance(block.query, Product) for block in strategy.blocks)
-    if cells <= EXPLICIT and (explicit or cells <= rows or rows > EXPLICIT):
+    few = explicit and cells > _FEW and rows * _FEWER <= cells
+    if cells <= EXPLICIT and not few and (explicit or cells <= rows or rows > EXPLICIT):
         return DenseInformation(strategy, variances)
     if rows <= EXPLICIT:
         return RowsInformation(strategy, variances)

@@ -29,7 +29,10 @@ class _Factor:
         self.operator = operator
         self.identity = isinstance(operator, Identity)
         if not self.identity and max(operator.shape) > 4 * _DENSE:
-            raise Unsupported(f"no pseudo-inverse is formed for a measured matrix of shape {operator.shape}")
+            raise Unsupported(
+                f"no pseudo-inverse is formed for a measured matrix of shape {operator.shape}: give the attribute "
+                "fewer categories (a recode), or write it as two attributes"
+            )
 
     @cached_property
     def dense(self) -> np.ndarray:
@@ -65,8 +68,10 @@ class _Factor:
         """Whether query = query A^+ A, that is rowspace(query) in rowspace(A)."""
         if self.full_rank:
             return True
-        kernel = np.eye(self.operator.shape[1]) - self.pinv @ self.dense
-        rest = query @ kernel
+        if query.shape[0] < self.operator.shape[1]:  # few queries over many cells: nothing of cells squared
+            rest = query.dense() - (query @ self.pinv) @ self.dense
+        else:
+            rest = query @ (np.eye(self.operator.shape[1]) - self.pinv @ self.dense)
         return bool(np.abs(rest).max(initial=0.0) <= 1e-8 * query.abs_row_sum_max())
 
     def composed(self, query: LinearOperator) -> LinearOperator:
@@ -177,7 +182,13 @@ class KronInformation:
         return self._statistics[key]
 
     def total(self, workload: Workload) -> float:
-        """Total weighted variance ``tr(P^+ W'W) = v sum_l c_l prod_i tr((A_i'A_i)^+ V_li)``; nothing per query."""
+        """Total weighted variance ``tr(P^+ W'W) = v sum_l c_l prod_i tr((A_i'A_i)^+ V_li)``; nothing per query.
+
+        Fewer queries than cells of one attribute are summed instead: their V would be much larger than they are.
+        """
+        if len(self._factors) == 1 and workload.queries < workload.domain.size:
+            tables = ((t.weight, t.operator(workload.domain)) for t in workload.tables)
+            return sum(float(weight) ** 2 * float(self.variance(op).sum()) for weight, op in tables)
         for table in workload.tables:
             self._terms(table.operator(workload.domain))
         traces: dict[tuple[int, LinearOperator], float] = {}

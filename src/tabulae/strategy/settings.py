@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import numbers
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import scipy.sparse
 
 from ..errors import InvalidArgument
 from ..linalg import LinearOperator
@@ -106,12 +108,24 @@ def check_design(design: Any) -> str | np.ndarray | LinearOperator | None:
         raise InvalidArgument(
             f"unknown design set {design!r}: {', '.join(DESIGN_SETS)}, or a matrix with one row a query"
         )
+    known = f"give {', '.join(DESIGN_SETS)}, or a matrix of real numbers"
+    if isinstance(design, np.ma.MaskedArray):
+        raise InvalidArgument(f"design is a masked array: {known}")
     try:
-        return np.asarray(design, dtype=float)
-    except (TypeError, ValueError):
-        raise InvalidArgument(
-            f"design is {type(design).__name__}: give {', '.join(DESIGN_SETS)}, or a matrix of numbers"
-        ) from None
+        array = np.asarray(design.toarray() if scipy.sparse.issparse(design) else design)
+    except ValueError:
+        raise InvalidArgument(f"design has rows of different lengths: {known}") from None
+    if array.dtype.kind not in "biuf":
+        raise InvalidArgument(f"design is an array of {array.dtype}: {known}")
+    return array.astype(float)
+
+
+def check_number(name: str, value: Any, *, whole: bool = False) -> None:
+    """A real number (a whole one, not below 0), or InvalidArgument."""
+    kind = numbers.Integral if whole else numbers.Real
+    if isinstance(value, bool) or not isinstance(value, kind) or (whole and not value >= 0):
+        what = "a whole number of at least 0" if whole else "a number"
+        raise InvalidArgument(f"{name} must be {what}, not {value!r}")
 
 
 def check_count(name: str, count: Any) -> int | None:

@@ -235,7 +235,7 @@ def test_made_for_its_noise(noise: NoiseKind) -> None:
 
 
 def test_refuses_what_it_cannot_hold_and_what_is_no_gram() -> None:
-    with pytest.raises(tb.errors.Unsupported, match="hierarchical"):
+    with pytest.raises(tb.errors.Unsupported, match="fewer categories"):
         greedy_h_strategy(tb.Workload.of(tb.Identity(9000)), Settings("gaussian"))
     with pytest.raises(tb.errors.InvalidArgument, match="counts no cell"):
         greedy_weights(np.zeros((3, 3)), 2)

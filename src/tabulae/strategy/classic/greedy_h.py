@@ -80,7 +80,7 @@ def greedy_h_strategy(workload: Workload, settings: Settings) -> Strategy:
     if max(merged.domain.shape) > WIDEST:
         raise Unsupported(
             f"greedy-h weighs the tree of an attribute by an explicit matrix of its {max(merged.domain.shape):,} "
-            f'categories, and goes up to {WIDEST:,}. Choose "hierarchical" or "hb", which do not look at the workload'
+            f"categories, and goes up to {WIDEST:,}: give it fewer categories (a recode), or write it as two attributes"
         )
     trees = [greedy_weights(v, settings.norm) for v in surrogate_grams(merged)]
     bits = min(FINEST, TOGETHER // max(sum(_above_cells(weights) for weights in trees), 1))

@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ...errors import Unsupported
 from ...linalg import Kron, LinearOperator, Partition, Total
 from ...tables import Workload
 from ..explicit_strategy import dense_grams, lifted
 from ..strategy import Block, Strategy
+from ..symmetry import WIDEST
 
 if TYPE_CHECKING:
     from ..settings import Settings
@@ -24,8 +26,17 @@ if TYPE_CHECKING:
 def per_attribute(
     workload: Workload, settings: Settings, name: str, matrix_of: Callable[[int], LinearOperator]
 ) -> Strategy:
-    """The product of ``matrix_of(n_i)`` over attributes of n_i merged categories, n_i > 1; totals of the others."""
+    """The product of ``matrix_of(n_i)`` over attributes of n_i merged categories, n_i > 1; totals of the others.
+
+    Raises :class:`~tabulae.errors.Unsupported` for more than 8,192 merged categories: least squares takes no more.
+    """
     merged, merges = workload.merge()
+    widest = max(merged.domain.shape)
+    if widest > WIDEST:
+        raise Unsupported(
+            f"an attribute has {widest:,} categories that tables tell apart; {name} goes up to {WIDEST:,}: give it "
+            "fewer categories (a recode), or write it as two attributes"
+        )
     return product_strategy(workload, settings, name, merges, [matrix_of(n) for n in merged.domain.shape])
 
 
