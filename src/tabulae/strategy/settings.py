@@ -122,10 +122,10 @@ def check_design(design: Any) -> str | np.ndarray | LinearOperator | None:
 
 def check_number(name: str, value: Any, *, whole: bool = False) -> None:
     """A real number (a whole one, not below 0), or InvalidArgument."""
-    kind = numbers.Integral if whole else numbers.Real
-    if isinstance(value, bool) or not isinstance(value, kind) or (whole and not value >= 0):
-        what = "a whole number of at least 0" if whole else "a number"
-        raise InvalidArgument(f"{name} must be {what}, not {value!r}")
+    if whole and (isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 0):
+        raise InvalidArgument(f"{name} must be a whole number of at least 0, not {value!r}")
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        raise InvalidArgument(f"{name} must be a number, not {value!r}")
 
 
 def check_count(name: str, count: Any) -> int | None:
