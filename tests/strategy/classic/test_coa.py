@@ -168,3 +168,12 @@ def test_laplace_noise_and_a_million_cells_are_refused_with_what_to_use():
     with pytest.raises(Unsupported, match="1,000,000 cells"):
         coa_strategy(wide, Settings("gaussian"))
     assert time.monotonic() - started < 5
+
+
+@pytest.mark.parametrize("scale", [1e-300, 1e300])
+def test_units_at_the_ends_of_the_range_of_numbers(scale):
+    V = prefix(5).T @ prefix(5)
+    plain, best = coa(V), coa(scale * V)
+    assert best.loss == pytest.approx(scale * plain.loss, rel=1e-9)
+    assert best.lower == pytest.approx(scale * plain.lower, rel=1e-9)
+    assert best.gap >= 0

@@ -190,3 +190,12 @@ def test_bad_norms_and_a_million_cells_are_refused():
     wide = tb.Workload.marginals(tb.Domain({"a": range(1000), "b": range(1000)}), ways=[2])
     with pytest.raises(Unsupported, match="1,000,000 cells"):
         low_rank_strategy(wide, Settings("laplace"))
+
+
+def test_without_time_no_factorisation_is_begun(monkeypatch):
+    def begun(*arguments):
+        raise AssertionError
+
+    monkeypatch.setattr("tabulae.strategy.classic.low_rank._factorised", begun)
+    V = prefix(12).T @ prefix(12)
+    assert low_rank(V, time_limit=0.0).penalty == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -23,7 +24,7 @@ from tests.strategy.eigen.design_cases import (
 )
 
 from tabulae.errors import InvalidArgument, Unsupported
-from tabulae.strategy.eigen import query_weighting
+from tabulae.strategy.eigen import dependent_queries, query_weighting
 from tabulae.strategy.eigen.dependent_queries import design_weighting, outside, row_space
 
 NORMS = pytest.mark.parametrize("p", [1, 2])
@@ -241,3 +242,85 @@ def test_too_many_dependent_queries_are_refused():
         Unsupported, match=r'6,216 design queries depend on each other.*"wavelet" or "eigen-queries"'
     ):
         design_weighting(design, np.eye(112))
+
+
+def exact_costs(design):
+    """Squared lengths of the columns of Q^-1 for a square Q, in rational numbers: costs for V = I."""
+    n = len(design)
+    rows = [
+        [Fraction(float(x)) for x in row] + [Fraction(int(i == j)) for j in range(n)]
+        for i, row in enumerate(design)
+    ]
+    for i in range(n):
+        pivot = next(r for r in range(i, n) if rows[r][i])
+        rows[i], rows[pivot] = rows[pivot], rows[i]
+        rows[i] = [x / rows[i][i] for x in rows[i]]
+        for r in range(n):
+            if r != i and rows[r][i]:
+                rows[r] = [x - rows[r][i] * y for x, y in zip(rows[r], rows[i], strict=True)]
+    inverse = [row[n:] for row in rows]
+    return np.array([float(sum(inverse[i][j] ** 2 for i in range(n))) for j in range(n)])
+
+
+NEAR = [
+    np.array([[1.0, 1.0], [1.0, 1.0 + apart]]) for apart in (1e-3, 1e-5, 1e-7, 1e-9)
+] + [  # condition numbers up to 1e9
+    np.ones((5, 5)) + apart * np.random.default_rng(seed).normal(size=(5, 5))
+    for apart, seed in ((1e-2, 0), (1e-4, 1), (1e-4, 2), (1e-6, 3))
+]
+
+
+@NORMS
+@pytest.mark.parametrize("design", NEAR, ids=[f"condition {np.linalg.cond(Q):.0e}" for Q in NEAR])
+def test_bounds_of_nearly_dependent_rows_are_true_in_rational_numbers(design, p):
+    found = design_weighting(design, np.eye(len(design)), p=p)
+    costs = exact_costs(design)
+    best = query_weighting(design, costs, p=p, tolerance=1e-10)
+    assert found.lower <= best.loss
+    assert found.loss >= best.lower * (1 - 1e-15 * np.linalg.cond(design))
+    assert (costs / found.weights**2).sum() == pytest.approx(found.loss, rel=1e-6)
+    assert 0 <= found.gap <= max(1e-6, 1e-13 * np.linalg.cond(design))
+
+
+@pytest.mark.parametrize("apart", [1e-3, 1e-5, 1e-7, 1e-9])
+def test_bounds_of_nearly_dependent_rows_that_are_more_than_the_cells(apart):
+    design = np.array([[1.0, 1.0], [1.0, 1.0 + apart], [1.0, 1.0 - apart]])
+    found = design_weighting(design, np.eye(2))
+    u = [Fraction(float(x)) ** 2 for x in found.weights]
+    q = [[Fraction(float(x)) for x in row] for row in design]
+    a, b, d = (sum(x * r[i] * r[j] for x, r in zip(u, q, strict=True)) for i, j in ((0, 0), (0, 1), (1, 1)))
+    exact = float((a + d) / (a * d - b * b))  # tr X^-1
+    assert exact == pytest.approx(found.loss, rel=1e-6)
+    assert found.lower <= exact
+    assert 0 <= found.gap <= max(1e-6, 3e-14 / apart)
+
+
+def test_rows_that_differ_by_rounding_alone_are_refused_as_such():
+    design = np.array([[1.0, 1.0], [1.0, 1.0 + 4e-14]])
+    with pytest.raises(InvalidArgument, match="some of which depend on each other to rounding"):
+        design_weighting(design, np.eye(2))
+
+
+@NORMS
+@pytest.mark.parametrize("extra", [0, 1], ids=["independent", "dependent"])
+def test_rows_whose_squares_are_no_numbers(p, extra):
+    design = np.vstack([[[1.0, 1.0], [1.0, -1.0]], np.eye(2)[:extra]])
+    lengths = np.array([1e-200, 1e200, 1e160])[: len(design)]
+    plain = design_weighting(design, np.eye(2), p=p)
+    found = design_weighting(lengths[:, None] * design, np.eye(2), p=p)
+    assert found.loss == pytest.approx(plain.loss, rel=1e-4)
+    assert column_norms((found.weights * lengths)[:, None] * design, p).max() == pytest.approx(1, abs=1e-9)
+
+
+def test_the_clock_is_looked_at_between_starts(monkeypatch):
+    """Laplace noise, no time: the weights given are improved once, and no other start is tried."""
+    calls = []
+    rounds = dependent_queries._Alternation._rounds
+
+    def counted(self, w, most):
+        calls.append(most)
+        return rounds(self, w, most)
+
+    monkeypatch.setattr(dependent_queries._Alternation, "_rounds", counted)
+    design_weighting(binary_tree(16), prefix(16), p=1, time_limit=0.0)
+    assert len(calls) == 1

@@ -224,5 +224,14 @@ def test_what_is_no_gram_matrix_is_refused(gram, says):
 
 def test_a_domain_too_large_for_one_matrix_is_refused():
     workload = tb.Workload.of(tb.Prefix(1_000_000))
-    with pytest.raises(Unsupported, match=r'1,000,000 cells.*"residual", "kron" or "hdmm"'):
+    with pytest.raises(Unsupported, match=r"1,000,000 cells.*fewer categories"):
         eigen_strategy(workload, Settings("gaussian"))
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_columns_that_are_full_but_for_the_tolerance_are_not_completed(seed):
+    """Laplace noise, three queries over seven cells: what remains to fill is a share, or nothing."""
+    W = random_workload(seed, 3, 7)
+    design = eigen_design(W.T @ W, p=1)
+    assert design.completion[design.completion > 0].min() > 1e-5
+    assert len(design.strategy) == 3 + np.count_nonzero(design.completion)

@@ -165,3 +165,45 @@ def test_bad_options_are_refused():
         query_weighting(np.eye(2), np.ones(2), p=3)
     with pytest.raises(InvalidArgument, match="try 1e-6"):
         query_weighting(np.eye(2), np.ones(2), tolerance=0.0)
+
+
+@NORMS
+def test_rows_whose_squares_are_no_numbers(p):
+    lengths = np.array([1e-200, 1.0, 1e150])
+    design, costs = random_workload(4, 3, 5), np.array([1.0, 2.0, 3.0])
+    plain = query_weighting(design, costs, p=p)
+    with np.errstate(all="raise", under="ignore"):
+        tiny = query_weighting(np.array([[1e-200, 0.0], [0.0, 1.0]]), np.ones(2), p=p)
+        long = query_weighting(lengths[2] * design, costs * 1e-100, p=p)
+    assert tiny.loss == pytest.approx(1, rel=1e-6)
+    assert np.isfinite(tiny.weights).all()
+    assert long.loss == pytest.approx(plain.loss * 1e200, rel=1e-9)
+    np.testing.assert_allclose(long.weights * lengths[2], plain.weights, rtol=1e-6)
+
+
+def test_costs_far_beyond_each_other():
+    with np.errstate(all="raise", under="ignore"):
+        found = query_weighting(np.eye(3), np.array([1e-300, 1.0, 1e300]))
+    assert found.loss == pytest.approx(1e300, rel=1e-6)
+    assert found.gap <= 1e-6
+
+
+@pytest.mark.parametrize(
+    ("design", "costs", "says"),
+    [
+        (np.diag([1e200, 1.0]), np.ones(2), "design query 0 at length 1 costs more than numbers hold"),
+        (np.eye(2), np.array([1e308, 1e308]), "leave the range of numbers"),
+    ],
+)
+def test_what_no_number_holds_is_refused(design, costs, says):
+    with pytest.raises(InvalidArgument, match=says):
+        query_weighting(design, costs)
+
+
+@NORMS
+@given(seed=st.integers(0, 2**32 - 1))
+def test_gaps_are_never_negative(p, seed):
+    design, costs = random_problem(seed)
+    for tolerance in (1e-6, 1e-15):
+        assert query_weighting(design, costs, p=p, tolerance=tolerance, time_limit=0.1).gap >= 0
+        assert weigh_few(np.abs(design) ** p, costs, p=p, tolerance=tolerance).gap >= 0

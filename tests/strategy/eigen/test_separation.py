@@ -20,7 +20,7 @@ from tests.strategy.instances import WORKLOADS
 import tabulae as tb
 from tabulae.errors import InvalidArgument
 from tabulae.strategy.bounds import svd_bound
-from tabulae.strategy.eigen import eigen_design, eigen_queries
+from tabulae.strategy.eigen import eigen_design, eigen_queries, separation
 from tabulae.strategy.eigen.eigen_strategy import eigen_separation_strategy
 from tabulae.strategy.eigen.separation import eigen_separation, separated_weights
 from tabulae.strategy.loss import unit_rmse
@@ -141,3 +141,38 @@ def test_bad_numbers_are_refused():
         eigen_separation(np.diag([1.0, np.nan]))
     with pytest.raises(InvalidArgument, match="p is 4"):
         eigen_separation(prefix(4), p=4)
+
+
+@NORMS
+def test_one_group_is_weighed_to_the_tolerance_asked(p):
+    W = (np.random.default_rng(1).random((8, 8)) < 0.3).astype(float)
+    found = eigen_separation(W.T @ W, group_size=8, p=p).weights
+    assert found.gap <= 1e-6
+    assert found.loss == pytest.approx(eigen_design(W.T @ W, p=p).weights.loss, rel=1e-5)
+
+
+@pytest.mark.parametrize("size", [2, 3, 4, 5, 6])
+def test_the_gap_of_large_groups_says_how_far_the_weights_are(size):
+    W = (np.random.default_rng(1).random((8, 8)) < 0.3).astype(float)
+    found = eigen_separation(W.T @ W, group_size=size).weights
+    excess = found.loss / eigen_design(W.T @ W).weights.loss - 1
+    assert excess - 1e-6 <= found.gap <= excess + 0.08
+
+
+def test_groups_leave_half_of_the_time_for_their_comparison(monkeypatch):
+    limits = []
+    weigh, compare = separation.norm_weighting, separation.weigh_few
+
+    def inside(*arguments, time_limit, **options):
+        limits.append(time_limit)
+        return weigh(*arguments, time_limit=time_limit, **options)
+
+    def between(*arguments, time_limit, **options):
+        limits.append(time_limit)
+        return compare(*arguments, time_limit=time_limit, **options)
+
+    monkeypatch.setattr(separation, "norm_weighting", inside)
+    monkeypatch.setattr(separation, "weigh_few", between)
+    queries, values = eigen_queries(prefix(12))
+    separated_weights(queries, values, group_size=4, time_limit=60.0)
+    assert max(limits[:3]) <= 30 < limits[3] <= 60

@@ -20,7 +20,7 @@ the search.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -96,20 +96,22 @@ def coa(
         )
     if not V.any():
         raise InvalidArgument("gram is zero: the workload counts no cell. Leave out tables of weight zero")
-    if not is_definite(V):
+    largest = float(V.diagonal().max())
+    if not (largest > 0 and is_definite(V / largest)):
         raise InvalidArgument("gram is not positive semi-definite, so it is no Gram matrix W'W")
     cells = DistinctCells.of([V])
-    merged = cells.merge(V)
-    scale = float(np.trace(merged)) / cells.count
-    newton = _Newton(merged / scale, iterations, time_limit)
+    merged = cells.merge(V) / largest
+    mean = float(merged.diagonal().mean())
+    merged, scale = merged / mean, mean * largest
+    newton = _Newton(merged, iterations, time_limit)
     converged = all(newton.run(theta, _BETWEEN) for theta in _THETAS[:-1]) and newton.run(
         _THETAS[-1], tolerance
     )
     gradient = newton.gradient
     return CoaOptimum(
         strategy=cells.lift(scipy.linalg.cholesky(newton.X, check_finite=False)),
-        loss=float(np.vdot(newton.inverse, merged)),
-        lower=dual_bound(merged, gradient.diagonal()),
+        loss=float(np.vdot(newton.inverse, merged)) * scale,
+        lower=dual_bound(merged, gradient.diagonal()) * scale,
         residual=float(np.linalg.norm(_off_diagonal(gradient)) / np.linalg.norm(gradient)),
         objectives=tuple(newton.objectives),
         products=newton.products,
@@ -128,10 +130,15 @@ def coa_strategy(workload: Workload, settings: Settings) -> Strategy:
             '"opt0" or "low-rank", which bound the L1 norm'
         )
 
-    def matrix(gram: np.ndarray) -> np.ndarray:
-        return coa(gram, tolerance=settings.tolerance / 100, time_limit=settings.remaining()).strategy
+    found: list[CoaOptimum] = []
 
-    return explicit_strategy(workload, settings, "coa", matrix)
+    def matrix(gram: np.ndarray) -> np.ndarray:
+        found.append(coa(gram, tolerance=settings.tolerance / 100, time_limit=settings.remaining()))
+        return found[0].strategy
+
+    strategy = explicit_strategy(workload, settings, "coa", matrix)
+    proven = settings.neighbours == "add-remove"  # the bound is about columns, not about pairs
+    return replace(strategy, lower=found[0].lower if proven else None)
 
 
 class _Newton:

@@ -87,10 +87,12 @@ def low_rank(gram: np.ndarray, *, p: int = 2, seed: int = 0, time_limit: float |
     singular = np.diag(np.sqrt(values / scale))
     best = _finished(root, singular, basis, p, (), 0.0)
     for penalty in _PENALTIES[p]:
+        if time.monotonic() > deadline:
+            break
         found, done = _factorised(root, _start(basis, p, seed), p, penalty, deadline)
         if found.loss < best.loss * (1 - _RESIDUAL):
             best = found
-        if done or time.monotonic() > deadline:
+        if done:
             break
     return LowRank(best.queries, float(best.loss * scale), best.residuals, best.penalty)
 

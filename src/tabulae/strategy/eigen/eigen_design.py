@@ -19,7 +19,7 @@ from ..bounds import svd_bound
 from ..gram import checked_gram
 from .query_weighting import QueryWeights, query_weighting
 
-_FULL = 1e-9  # share of the largest column norm, below which what a column lacks is rounding
+_FULL = 1e-5  # share of the largest column norm below which a column is full
 _NOTHING = 1e-13  # share of the largest eigenvalue, times n, below which an eigenvalue is rounding
 
 
@@ -101,7 +101,9 @@ def eigen_design(
 def completed(queries: np.ndarray, weights: QueryWeights, p: int) -> Design:
     """Steps 4 and 5 of Program 2: what each cell can be asked beside the weighted queries at no cost.
 
-    Column j of Lp norm m_j gets a query of cell j alone with weight ``(max_i m_i^p - m_j^p)^(1/p)``.
+    Column j of Lp norm m_j gets a query of cell j alone with weight ``(max_i m_i^p - m_j^p)^(1/p)``. Columns that lack
+    less than 1e-5 are left as they are: weights are known no better than Program 1's tolerance of 1e-6, and queries so
+    weak would add rows, and cells that a workload of low rank does not tell apart, for no gain in error.
     """
     norms = (np.abs(queries) ** p).T @ weights.weights**p
     spare = 1 - norms / norms.max()

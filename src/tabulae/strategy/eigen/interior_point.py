@@ -39,12 +39,16 @@ _ENOUGH = 0.01  # decrease of the residual that is asked for, relative to the st
 
 @dataclass(frozen=True)
 class InteriorPoint:
-    """The best w (k,) met, with ``max B'w = 1``, its loss, and the best bound with its multipliers (n,)."""
+    """The best w (k,) met, with ``max B'w = 1``, its loss, and the best bound with its multipliers (n,).
+
+    ``proven_at`` is the w whose gradient the multipliers exceed.
+    """
 
     w: np.ndarray
     loss: float
     lower: float
     multipliers: np.ndarray
+    proven_at: np.ndarray
     steps: int
 
 
@@ -74,7 +78,8 @@ def interior_point(
         if not path.step():
             break
         steps += 1
-    return InteriorPoint(path.best, path.upper, path.lower, path.proof, steps)
+    lower = min(path.lower, path.upper)  # equal but for rounding at the optimum
+    return InteriorPoint(path.best, path.upper, lower, path.proof, path.proven_at, steps)
 
 
 def weigh_few(
@@ -112,7 +117,7 @@ class _Path:
         offered = norms @ self._mu
         self._z = np.maximum(offered - self._g, 0.1 * offered.mean())
         self.upper, self.lower = np.inf, 0.0
-        self.best, self.proof = self._w, self._mu
+        self.best, self.proof, self.proven_at = self._w, self._mu, self._w
         self._keep()
 
     def _keep(self) -> None:
@@ -123,7 +128,7 @@ class _Path:
         mu = self._mu * float((self._g / (self._norms @ self._mu)).max())
         lower = self._value * (a * self._value / float(mu.sum())) ** a
         if lower > self.lower:
-            self.lower, self.proof = lower, mu
+            self.lower, self.proof, self.proven_at = lower, mu, self._w
 
     def step(self) -> bool:
         """One step; False where the numbers allow none."""

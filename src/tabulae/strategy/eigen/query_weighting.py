@@ -17,12 +17,14 @@ semi-definite program of the paper nor a second-order cone is formed.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from ...errors import InvalidArgument
 from ..dual_search import DualSearch
+
+_LEAST = 1e-290  # smallest cost of a query that is asked, relative to the largest: its root is a number still
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,17 @@ class QueryWeights:
     @property
     def gap(self) -> float:
         return self.loss / self.lower - 1.0 if self.lower else np.inf
+
+    def rescaled(self, size: np.ndarray) -> QueryWeights:
+        """The same weighting where the queries (k,) are ``size`` times as long; InvalidArgument beyond float64."""
+        with np.errstate(over="ignore"):
+            weights = self.weights / size
+        if not (np.isfinite(weights).all() and np.isfinite(self.loss)):
+            raise InvalidArgument(
+                "weights or loss leave the range of numbers (1e308): scale the design queries, and the costs or the "
+                "workload, towards 1"
+            )
+        return replace(self, weights=weights)
 
 
 def query_weighting(
@@ -76,8 +89,42 @@ def query_weighting(
     ([0.6667, 0.3333], 9.0)
     """
     check_options(p, tolerance)
-    norms, costs = _checked(design, costs, p)
-    return norm_weighting(norms, costs, p=p, tolerance=tolerance, time_limit=time_limit)
+    design, costs = _checked(design, costs)
+    unit, size = scaled_rows(design)
+    with np.errstate(over="ignore"):
+        costs = np.where(costs > 0, np.maximum(costs * size * size, np.finfo(float).tiny), 0.0)
+    if not np.isfinite(costs).all():
+        number = _first(~np.isfinite(costs))[0]
+        raise InvalidArgument(
+            f"design query {number} at length 1 costs more than numbers hold (1e308): divide the query, or its cost"
+        )
+    norms = np.square(unit) if p == 2 else np.abs(unit)
+    found = norm_weighting(norms, costs, p=p, tolerance=tolerance, time_limit=time_limit)
+    return found.rescaled(size)
+
+
+def scaled_rows(design: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of Q (k, n) whose largest entries are 1 to 2, so that squares are numbers, and what was divided out (k,).
+
+    The divisors are powers of two: nothing is rounded.
+
+    >>> scaled_rows(np.array([[3.0, 6.0], [0.0, 0.0]]))[1].tolist()
+    [4.0, 1.0]
+    """
+    largest = np.abs(design).max(axis=1)
+    size = np.where(largest > 0, np.ldexp(1.0, np.frexp(largest)[1] - 1), 1.0)
+    return design / size[:, None], size
+
+
+def weighting_bound(norms: np.ndarray, costs: np.ndarray, mu: np.ndarray, p: int) -> float:
+    """The dual of Program 1 at mu (n,), ``S(mu)^(1+a) / (sum mu)^a``: no weights have a smaller loss.
+
+    >>> weighting_bound(np.eye(2), np.array([4.0, 4.0]), np.ones(2), 2)
+    8.0
+    """
+    a = 2 // p
+    total = float((costs ** (1 / (1 + a)) * (norms @ mu) ** (a / (1 + a))).sum())
+    return total * (total / float(mu.sum())) ** a
 
 
 def check_options(p: int, tolerance: float) -> None:
@@ -103,7 +150,11 @@ def norm_weighting(
     weights[asked] = search.best ** (1 / p)
     scale = float(costs.max())
     return QueryWeights(
-        weights, search.upper * scale, search.lower * scale, search.multipliers, search.evaluations
+        weights,
+        search.upper * scale,
+        min(search.lower, search.upper) * scale,  # equal but for rounding at the optimum
+        search.multipliers,
+        search.evaluations,
     )
 
 
@@ -116,8 +167,8 @@ def checked_design(design: np.ndarray) -> np.ndarray:
     return array
 
 
-def _checked(design: np.ndarray, costs: np.ndarray, p: int) -> tuple[np.ndarray, np.ndarray]:
-    """``|Q|^p`` and the costs as float64, or InvalidArgument."""
+def _checked(design: np.ndarray, costs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Q and the costs as float64, or InvalidArgument."""
     design, costs = checked_design(design), np.asarray(costs, dtype=float)
     if costs.shape != design.shape[:1]:
         raise InvalidArgument(
@@ -131,7 +182,7 @@ def _checked(design: np.ndarray, costs: np.ndarray, p: int) -> tuple[np.ndarray,
     empty = (costs > 0) & ~design.any(axis=1)
     if empty.any():
         raise InvalidArgument(f"design query {_first(empty)[0]} is zero in every cell: leave it out")
-    return (np.square(design) if p == 2 else np.abs(design)), costs
+    return design, costs
 
 
 def _check_finite(what: str, array: np.ndarray) -> None:
@@ -153,7 +204,7 @@ class _Weighting(DualSearch):
     ) -> None:
         super().__init__(tolerance, time_limit, power=power)
         self._norms = norms
-        self._costs = costs / costs.max()
+        self._costs = np.maximum(costs / costs.max(), _LEAST)
         self.best = np.ones(len(costs))
 
     def evaluate(self, mu: np.ndarray) -> tuple[float, np.ndarray]:

@@ -4,7 +4,9 @@ The eigen-queries, largest eigenvalue first, are cut into groups. Program 1 insi
 set, decides how its queries compare; a group G at these weights costs ``loss_G`` and adds ``N_Gj`` to column j, and
 Program 1 again, with groups for queries, decides how they compare: minimise ``sum_G loss_G t_G^-a`` over ``N't <= 1``.
 Weights inside a group matter little beside those of groups, so they are settled to a per cent alone. The multipliers of
-the last problem are multipliers of the whole one too: one product with B makes them a bound on all weights.
+the last problem are multipliers of the whole one too, and so are those of the groups, added up by what each group costs
+in the end: one product with B makes either a bound on all weights, and the better is kept. A single group is the whole
+problem, and is solved as such.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ import numpy as np
 from ...errors import InvalidArgument
 from .eigen_design import Design, completed, eigen_queries
 from .interior_point import weigh_few
-from .query_weighting import QueryWeights, check_options, norm_weighting
+from .query_weighting import QueryWeights, check_options, norm_weighting, weighting_bound
 
 _WITHIN = 1e-2  # relative gap inside a group
 _FEW = 1024  # groups that Newton's method compares
@@ -76,31 +78,31 @@ def separated_weights(
     size = max(1, round(queries.shape[1] ** (1 / 3))) if group_size is None else group_size
     if size < 1:
         raise InvalidArgument(f"group_size is {group_size}: a group has at least one query")
-    deadline = None if time_limit is None else time.monotonic() + time_limit
     norms = np.square(queries) if p == 2 else np.abs(queries)
+    if size >= len(costs):
+        return norm_weighting(norms, costs, p=p, tolerance=tolerance, time_limit=time_limit)
+    deadline = None if time_limit is None else time.monotonic() + time_limit
+    half = None if time_limit is None else time.monotonic() + time_limit / 2  # the rest compares the groups
     members = [slice(start, start + size) for start in range(0, len(costs), size)]
     inside = [
-        norm_weighting(norms[m], costs[m], p=p, tolerance=_WITHIN, time_limit=_left(deadline))
-        for m in members
+        norm_weighting(norms[m], costs[m], p=p, tolerance=_WITHIN, time_limit=_left(half)) for m in members
     ]
     columns = np.array([group.weights**p @ norms[m] for group, m in zip(inside, members, strict=True)])
     losses = np.array([group.loss for group in inside])
     compare = weigh_few if len(inside) <= _FEW else norm_weighting
     between = compare(columns, losses, p=p, tolerance=tolerance, time_limit=_left(deadline))
     weights = np.concatenate([t * group.weights for t, group in zip(between.weights, inside, strict=True)])
+    spent = losses * between.weights**-2
+    added = (spent / spent.sum()) @ np.array([g.multipliers / g.multipliers.sum() for g in inside])
+    proofs = [(weighting_bound(norms, costs, mu, p), mu) for mu in (between.multipliers, added)]
+    lower, multipliers = max(proofs, key=lambda proof: proof[0])
     return QueryWeights(
         weights,
         between.loss,
-        _bound(norms, costs, between.multipliers, 2 // p),
-        between.multipliers,
+        min(lower, between.loss),
+        multipliers,
         between.evaluations + sum(group.evaluations for group in inside),
     )
-
-
-def _bound(norms: np.ndarray, costs: np.ndarray, mu: np.ndarray, a: int) -> float:
-    """The dual of Program 1 at mu, ``S(mu)^(1+a) / (sum mu)^a`` with S as :mod:`.query_weighting` has it."""
-    total = float((costs ** (1 / (1 + a)) * (norms @ mu) ** (a / (1 + a))).sum())
-    return total * (total / float(mu.sum())) ** a
 
 
 def _left(deadline: float | None) -> float | None:
