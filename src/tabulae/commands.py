@@ -172,13 +172,22 @@ def _target_words(row: TableError) -> str:
     return f"{kind} {number(row.target)}: {'met' if row.met else 'missed'}"
 
 
+_AIMS = {
+    "total": "its RMSE",
+    "relative": "its RMSE over queries scaled to norm 1",
+    "max": "its largest standard error",
+    "targets": "its largest error beside a target",
+}
+
+
 def _strategy_words(made: Plan) -> str:
     strategy = made.strategy
     words = f"{strategy.method}, {strategy.rows:,} noisy answers"
     if strategy.certificate is not None:
         times = (1 + strategy.certificate) ** 0.5
         near = f"within {times - 1:.2%} of" if times < 2 else f"at most {times:.1f} times"
-        words += f"; its RMSE is proven {near} the best possible"
+        aim = "targets" if made.spec.targets is not None else made.spec.method.objective
+        words += f"; {_AIMS[aim]} is proven {near} the best possible"
     return words
 
 

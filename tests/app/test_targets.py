@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -72,3 +73,21 @@ def test_an_objective_beside_targets_is_refused(village: Path) -> None:
     spec.write_text(spec.read_text() + '\n[method]\nobjective = "max"\n')
     with pytest.raises(SpecError, match="tables have targets"):
         tb.plan(spec)
+
+
+@pytest.mark.parametrize(
+    ("objective", "words"),
+    [
+        ("total", "its RMSE is proven"),
+        ("relative", "its RMSE over queries scaled to norm 1 is proven"),
+        ("max", "its largest standard error is proven"),
+    ],
+)
+def test_a_proof_is_told_of_what_it_is_about(village: Path, objective: str, words: str) -> None:
+    """The certificate belongs to the objective: the report's sentence on the total squared error is kept for that."""
+    village.write_text(village.read_text() + f'\n[method]\nselect = "opt0"\nobjective = "{objective}"\n')
+    told = CliRunner().invoke(app, ["plan", str(village)])
+    assert words in re.sub(r"\s+", " ", told.output)
+    tb.run(village, village.parent / "out")
+    page = (village.parent / "out/report.html").read_text()
+    assert ("No strategy whatever" in page) == (objective == "total")

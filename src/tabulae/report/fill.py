@@ -197,8 +197,9 @@ def _statements(text: str) -> dict[str, str]:
 
 
 def _strategy(release: Release) -> StrategyView:
-    measurement = release.measurements[0]
+    measurement, spec = release.measurements[0], release.spec
     strategy = measurement.strategy
+    in_total = spec.targets is None and spec.method.objective == "total"  # what the certificate is about
     blocks = tuple(
         _block(block, law, release.domain)
         for block, law in zip(strategy.blocks, measurement.laws, strict=True)
@@ -206,8 +207,8 @@ def _strategy(release: Release) -> StrategyView:
     return StrategyView(
         _METHODS.get(strategy.method, strategy.method),
         blocks,
-        strategy.certificate,
-        (_WITH_EXACT if release.spec.invariants else _ESTIMATES)[release.spec.method.estimate],
+        strategy.certificate if in_total else None,
+        (_WITH_EXACT if spec.invariants else _ESTIMATES)[spec.method.estimate],
     )
 
 
