@@ -24,7 +24,6 @@ from tabulae.strategy import (
     law_variances,
     read_strategy,
 )
-from tabulae.strategy._select import SINGLE
 from tabulae.strategy.bound import unit_bound
 from tabulae.strategy.lattice_information import LatticeInformation, is_lattice
 from tabulae.strategy.loss import unit_rmse
@@ -36,6 +35,7 @@ from tabulae.strategy.marginal_algebra import (
     subset_sum,
 )
 from tabulae.strategy.marginals import marginals_strategy
+from tabulae.strategy.methods import SINGLE
 from tabulae.strategy.opt_marginals import opt_marginals_gaussian, opt_marginals_laplace
 from tabulae.strategy.settings import Settings
 

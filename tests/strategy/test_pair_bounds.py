@@ -16,9 +16,9 @@ from tests.strategy.instances import BUDGETS, WORKLOADS
 
 import tabulae as tb
 from tabulae.errors import InvalidArgument, Unsupported
-from tabulae.strategy._select import SINGLE
 from tabulae.strategy.bound import unit_bound
 from tabulae.strategy.loss import unit_rmse
+from tabulae.strategy.methods import SINGLE
 from tabulae.strategy.pair_bounds import (
     lattice_pair_bound,
     pair_bound,

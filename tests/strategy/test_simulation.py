@@ -19,7 +19,7 @@ from tests.strategy.instances import BUDGETS, WORKLOADS
 import tabulae as tb
 from tabulae.errors import Unsupported
 from tabulae.strategy import information, law_variances
-from tabulae.strategy._select import SINGLE
+from tabulae.strategy.methods import SINGLE
 
 DRAWS, LIMIT = 800, 6.0
 

@@ -12,9 +12,9 @@ from scipy.spatial import ConvexHull
 
 import tabulae as tb
 from tabulae.errors import Unsupported
-from tabulae.strategy._select import SINGLE
 from tabulae.strategy.bound import unit_bound
 from tabulae.strategy.explicit_strategy import dense_grams
+from tabulae.strategy.methods import SINGLE
 from tabulae.strategy.opt0_gaussian import opt0_gaussian
 from tabulae.strategy.volume_bound import hull_volume_bound, volume_bound
 

@@ -1,6 +1,6 @@
 """Select: workload in, strategy out; never data. One method per file, named as in its paper."""
 
-from ._select import METHODS, baseline, select
+from ._select import baseline, select
 from .bound import lower_bound
 from .constrained_information import ConstrainedInformation
 from .error import ExpectedError, error_under, expected_error
@@ -9,6 +9,7 @@ from .information import Information, Profile, VarianceBound, information
 from .iterative_information import IterativeInformation
 from .left_open import LeftOpen
 from .local_information import LocalInformation
+from .methods import METHODS
 from .objective import Targets
 from .relative import relative_workload
 from .restriction import restrict, restricted_strategy

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -36,6 +37,19 @@ def dense_grams(workload: Workload) -> GramTerms:
                 shared[factor] = np.asarray(factor.dense(), dtype=float)
         terms.append((float(coefficient), [shared[f] for f in factors]))
     return terms
+
+
+def surrogate_gram(terms: GramTerms, axis: int) -> np.ndarray:
+    """What a workload asks of one attribute: ``sum_l c_l (prod_{j != i} tr V_lj) V_li``, (n_i, n_i), symmetric.
+
+    Each product counts as much as it costs when the other attributes are counted category by category.
+
+    Reference: HDMM, equation 5, with the identity for the other attributes.
+    """
+    total = np.zeros(terms[0][1][axis].shape)
+    for c, grams in terms:
+        total += c * math.prod(float(np.trace(V)) for j, V in enumerate(grams) if j != axis) * grams[axis]
+    return (total + total.T) / 2
 
 
 def explicit_gram(workload: Workload) -> np.ndarray:

@@ -14,9 +14,8 @@ from tests.strategy.instances import WORKLOADS, dense
 import tabulae as tb
 from tabulae.strategy.classic.greedy_h import greedy_h_strategy, greedy_weights, rounded_tree
 from tabulae.strategy.classic.hierarchical import Node, hierarchical_strategy, tree
-from tabulae.strategy.classic.per_attribute import surrogate_grams
 from tabulae.strategy.classic.wavelet import wavelet_strategy
-from tabulae.strategy.explicit_strategy import explicit_gram
+from tabulae.strategy.explicit_strategy import dense_grams, explicit_gram, surrogate_gram
 from tabulae.strategy.loss import unit_rmse
 from tabulae.strategy.settings import Settings
 from tabulae.strategy.strategy import NoiseKind
@@ -211,7 +210,9 @@ def test_surrogate_is_the_partial_trace(name: str) -> None:
     shape = merged.domain.shape
     whole = explicit_gram(merged).reshape(shape + shape)
     d = len(shape)
-    for i, found in enumerate(surrogate_grams(merged)):
+    for i, found in enumerate(
+        surrogate_gram(dense_grams(merged), axis) for axis in range(len(merged.domain.shape))
+    ):
         labels = list(range(d)), [j if j != i else d for j in range(d)]
         assert np.allclose(np.einsum(whole, labels[0] + labels[1], [i, d]), found)
 

@@ -33,12 +33,13 @@ from ...errors import InvalidArgument, Unsupported
 from ...linalg import Identity, LinearOperator, Sparse
 from ...linalg.numbers import check_power
 from ...tables import Workload
+from ..explicit_strategy import dense_grams, surrogate_gram
 from ..gram import checked_gram
 from ..rounding import FINEST, TOGETHER
 from ..strategy import Strategy
 from ..symmetry import WIDEST
 from .hierarchical import Node, parts, tree
-from .per_attribute import product_strategy, surrogate_grams
+from .per_attribute import product_strategy
 
 if TYPE_CHECKING:
     from ..settings import Settings
@@ -82,7 +83,8 @@ def greedy_h_strategy(workload: Workload, settings: Settings) -> Strategy:
             f"greedy-h weighs the tree of an attribute by an explicit matrix of its {max(merged.domain.shape):,} "
             f"categories, and goes up to {WIDEST:,}: give it fewer categories (a recode), or write it as two attributes"
         )
-    trees = [greedy_weights(v, settings.norm) for v in surrogate_grams(merged)]
+    terms = dense_grams(merged)
+    trees = [greedy_weights(surrogate_gram(terms, i), settings.norm) for i in range(len(merges))]
     bits = min(FINEST, TOGETHER // max(sum(_above_cells(weights) for weights in trees), 1))
     matrices = [rounded_tree(weights, settings.norm, bits) for weights in trees]
     exponent = sum(bits for matrix in matrices if not isinstance(matrix, Identity))

@@ -6,16 +6,13 @@ as a single block, so that sensitivity, least squares and error all factor over 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
-
-import numpy as np
 
 from ...errors import Unsupported
 from ...linalg import Kron, LinearOperator, Partition, Total
 from ...tables import Workload
-from ..explicit_strategy import dense_grams, lifted
+from ..explicit_strategy import lifted
 from ..strategy import Block, Strategy
 from ..symmetry import WIDEST
 
@@ -54,21 +51,3 @@ def product_strategy(
         for matrix, merge in zip(matrices, merges, strict=True)
     ]
     return Strategy(workload.domain, (Block(name, Kron(factors), exponent),), settings.noise, name)
-
-
-def surrogate_grams(merged: Workload) -> list[np.ndarray]:
-    """One Gram matrix (n_i, n_i) for each attribute of a workload: what it asks of that attribute.
-
-    Of ``W'W = sum_l c_l (x)_i V_li`` attribute i sees ``sum_l c_l (prod_{j != i} tr V_lj) V_li``: each product counts
-    as much as it costs when the other attributes are counted category by category.
-
-    Reference: HDMM, equation 5, with the identity for the other attributes.
-    """
-    terms = [(c, [(v + v.T) / 2 for v in factors]) for c, factors in dense_grams(merged)]
-    grams = []
-    for i, n in enumerate(merged.domain.shape):
-        total = np.zeros((n, n))
-        for c, factors in terms:
-            total += c * math.prod(float(np.trace(v)) for j, v in enumerate(factors) if j != i) * factors[i]
-        grams.append(total)
-    return grams

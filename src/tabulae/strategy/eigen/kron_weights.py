@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...errors import InvalidArgument
-from ..dual_search import DualSearch
+from .query_weighting import Weighting
 
 
 @dataclass(frozen=True)
@@ -69,10 +69,27 @@ def kron_weighting(
         raise InvalidArgument(
             f"costs of shape {costs.shape} do not fit {[len(n) for n in norms]} classes of rows"
         )
-    search = _KronWeighting(norms, costs, 2 // p, tolerance, time_limit)
-    search.run(np.ones(int(np.prod([n.shape[1] for n in norms]))))
+    forward = [np.asarray(n, dtype=float) for n in norms]
+    backward = [np.ascontiguousarray(n.T) for n in forward]
+    asked, cells = costs > 0, tuple(n.shape[1] for n in norms)
+    weights = np.zeros(costs.shape)
+
+    def columns(w: np.ndarray) -> np.ndarray:
+        weights[asked] = w
+        return apply_factors(backward, weights).ravel()
+
+    search = Weighting(
+        lambda mu: apply_factors(forward, mu.reshape(cells))[asked],
+        columns,
+        costs[asked],
+        2 // p,
+        tolerance,
+        time_limit,
+    )
+    search.run(np.ones(int(np.prod(cells))))
+    weights[asked] = search.best ** (1 / p)
     scale = float(costs.max())
-    return KronWeights(search.best ** (1 / p), search.upper * scale, search.lower * scale, search.evaluations)
+    return KronWeights(weights, search.upper * scale, search.lower * scale, search.evaluations)
 
 
 def apply_factors(factors: Sequence[np.ndarray], x: np.ndarray) -> np.ndarray:
@@ -80,35 +97,3 @@ def apply_factors(factors: Sequence[np.ndarray], x: np.ndarray) -> np.ndarray:
     for i, factor in enumerate(factors):
         x = np.moveaxis(np.tensordot(factor, x, axes=(1, i)), 0, i)
     return x
-
-
-class _KronWeighting(DualSearch):
-    """The dual over cells; remembers the best ``w = lambda^p``, in units of the largest cost."""
-
-    def __init__(
-        self,
-        norms: Sequence[np.ndarray],
-        costs: np.ndarray,
-        power: int,
-        tolerance: float,
-        time_limit: float | None,
-    ) -> None:
-        super().__init__(tolerance, time_limit, power=power)
-        self._forward = [np.asarray(n, dtype=float) for n in norms]
-        self._backward = [np.ascontiguousarray(n.T) for n in self._forward]
-        self._costs = costs / costs.max()
-        self._asked = costs > 0
-        self._shape = tuple(n.shape[1] for n in norms)
-        self.best = np.zeros(costs.shape)
-
-    def evaluate(self, mu: np.ndarray) -> tuple[float, np.ndarray]:
-        a = self._power
-        priced = apply_factors(self._forward, mu.reshape(self._shape))
-        w = np.zeros(self._costs.shape)
-        w[self._asked] = (self._costs[self._asked] / priced[self._asked]) ** (1 / (1 + a))
-        columns = apply_factors(self._backward, w).ravel()
-        largest = float(columns.max())
-        loss = float((self._costs[self._asked] / w[self._asked] ** a).sum())
-        if loss * largest**a < self.upper:
-            self.upper, self.best = loss * largest**a, w / largest
-        return loss, columns

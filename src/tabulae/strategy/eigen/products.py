@@ -31,7 +31,7 @@ from ...linalg import Centring, Dense, Identity, Kron, LinearOperator, Stack, To
 from ...linalg.weighted_rows import weigh_rows
 from ...tables import Workload
 from ..bounds import identity_and_ones
-from ..explicit_strategy import GramTerms, dense_grams, lifted
+from ..explicit_strategy import GramTerms, dense_grams, lifted, surrogate_gram
 from ..residual import residual_strategy
 from ..rounding import share_bits
 from ..strategy import Block, Strategy
@@ -194,7 +194,7 @@ def design_rows(terms: GramTerms, *, halves: bool = False) -> list[LinearOperato
             'products of them: choose "residual" or "kron"'
         )
     for i in real:
-        rows[i] = Dense(eigen_rows(families[i], _surrogate(terms, i), bits))
+        rows[i] = Dense(eigen_rows(families[i], surrogate_gram(terms, i), bits))
     return [row for row in rows if row is not None]
 
 
@@ -256,14 +256,6 @@ def _diagonal(vectors: np.ndarray, family: Sequence[np.ndarray]) -> bool:
         if np.linalg.norm(inside - np.diag(np.diag(inside))) > _COMMUTE * np.linalg.norm(V):
             return False
     return True
-
-
-def _surrogate(terms: GramTerms, i: int) -> np.ndarray:
-    """What W'W asks of one attribute: ``sum_l c_l prod_{j != i} tr(V_lj) V_li``."""
-    total = np.zeros(terms[0][1][i].shape)
-    for c, grams in terms:
-        total += c * math.prod(float(np.trace(V)) for j, V in enumerate(grams) if j != i) * grams[i]
-    return total
 
 
 def _needed(axes: Sequence[AxisRows], terms: GramTerms) -> np.ndarray:

@@ -17,6 +17,7 @@ semi-definite program of the paper nor a second-order cone is formed.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -144,7 +145,8 @@ def norm_weighting(
     to be in order: no query without a norm has a cost.
     """
     asked = costs > 0
-    search = _Weighting(norms if asked.all() else norms[asked], costs[asked], 2 // p, tolerance, time_limit)
+    B = norms if asked.all() else norms[asked]
+    search = Weighting(lambda mu: B @ mu, lambda w: w @ B, costs[asked], 2 // p, tolerance, time_limit)
     search.run(np.ones(norms.shape[1]))
     weights = np.zeros(len(costs))
     weights[asked] = search.best ** (1 / p)
@@ -196,21 +198,30 @@ def _first(where: np.ndarray) -> list[int]:
     return [int(i) for i in np.argwhere(where)[0]]
 
 
-class _Weighting(DualSearch):
-    """The dual over cells; remembers the best weights ``w = lambda^p`` that were met, in units of the largest cost."""
+class Weighting(DualSearch):
+    """The dual over cells; remembers the best weights ``w = lambda^p`` that were met, in units of the largest cost.
+
+    ``price(mu) = B mu`` (k,) and ``columns(w) = B'w`` (n,) are all that is known of the queries; every cost is above 0.
+    """
 
     def __init__(
-        self, norms: np.ndarray, costs: np.ndarray, power: int, tolerance: float, time_limit: float | None
+        self,
+        price: Callable[[np.ndarray], np.ndarray],
+        columns: Callable[[np.ndarray], np.ndarray],
+        costs: np.ndarray,
+        power: int,
+        tolerance: float,
+        time_limit: float | None,
     ) -> None:
         super().__init__(tolerance, time_limit, power=power)
-        self._norms = norms
+        self._price, self._columns = price, columns
         self._costs = np.maximum(costs / costs.max(), _LEAST)
         self.best = np.ones(len(costs))
 
     def evaluate(self, mu: np.ndarray) -> tuple[float, np.ndarray]:
         a = self._power
-        w = (self._costs / (self._norms @ mu)) ** (1 / (1 + a))
-        columns = w @ self._norms
+        w = (self._costs / self._price(mu)) ** (1 / (1 + a))
+        columns = self._columns(w)
         largest = float(columns.max())
         loss = float((self._costs / w**a).sum())
         if loss * largest**a < self.upper:
