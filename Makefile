@@ -13,6 +13,8 @@ demo: $(VENV)/.installed
 	$(BIN)/tabulae demo --out demo
 
 test: $(VENV)/.installed-dev
+	@tests/browser/chromium.sh
+	@tests/engines/servers.sh
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 
 lint: $(VENV)/.installed-dev
@@ -22,6 +24,9 @@ lint: $(VENV)/.installed-dev
 	$(BIN)/lint-imports
 
 docs: $(VENV)/.installed-dev
+	$(BIN)/python docs/information.py
+	$(BIN)/python docs/pictures.py
+	$(BIN)/python docs/tutorials/execute.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 bench: $(VENV)/.installed-bench

@@ -37,11 +37,11 @@ def stage(name: str) -> Iterator[None]:
     wall, cpu = time.perf_counter(), time.process_time()
     yield
     spent = (time.perf_counter() - wall, time.process_time() - cpu)
-    found = {"stage": name, "wall_s": round(spent[0], 2), "cpu_s": round(spent[1], 2), "peak_mb": _peak()}
+    found = {"stage": name, "wall_s": round(spent[0], 2), "cpu_s": round(spent[1], 2), "peak_mb": peak_mb()}
     print(json.dumps(found), flush=True)
 
 
-def _peak() -> int:
+def peak_mb() -> int:
     """Megabytes: the largest resident set since it was forgotten."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(round(int(line.split()[1]) / 1024) for line in lines if line.startswith("VmHWM"))

@@ -16,7 +16,7 @@ settings.register_profile(
 )
 # HYPOTHESIS_PROFILE=explore looks for new examples: run it by hand after changing an algorithm.
 settings.register_profile("explore", deadline=None, max_examples=2000, print_blob=True)
-# The small releases, of tables, of groups and of areas, that app and command-line tests share.
-pytest_plugins = ["tests.village", "tests.guild", "tests.duchy"]
+# The small releases, of tables, of groups and of areas, that app and command-line tests share; and one Spark session.
+pytest_plugins = ["tests.village", "tests.guild", "tests.duchy", "tests.local_spark"]
 
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))

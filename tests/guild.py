@@ -109,13 +109,18 @@ def counted(rows: list[Row]) -> Counter[tuple[str, str, str]]:
     return found
 
 
+def write_guild(folder: Path) -> Path:
+    """Write records, public files, spec.toml and a ledger with budget for two releases; returns the spec."""
+    lines = [",".join(map(str, row)) for row in people(400)]
+    (folder / "people.csv").write_text("TOWN,SEX,AGE,ONE,TWO\n" + "\n".join(lines) + "\n")
+    for name, content in (("trades", TRADES), ("shires", SHIRES), ("groups", GROUPS)):
+        (folder / f"{name}.csv").write_text(content)
+    (folder / "spec.toml").write_text(SPEC)
+    tb.Ledger.create(folder / "ledger.db", 5, "zcdp")
+    return folder / "spec.toml"
+
+
 @pytest.fixture
 def guild(tmp_path: Path) -> Path:
     """A folder with records, public files, spec.toml and a ledger with budget for two releases; returns the spec."""
-    lines = [",".join(map(str, row)) for row in people(400)]
-    (tmp_path / "people.csv").write_text("TOWN,SEX,AGE,ONE,TWO\n" + "\n".join(lines) + "\n")
-    for name, content in (("trades", TRADES), ("shires", SHIRES), ("groups", GROUPS)):
-        (tmp_path / f"{name}.csv").write_text(content)
-    (tmp_path / "spec.toml").write_text(SPEC)
-    tb.Ledger.create(tmp_path / "ledger.db", 5, "zcdp")
-    return tmp_path / "spec.toml"
+    return write_guild(tmp_path)

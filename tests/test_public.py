@@ -36,6 +36,12 @@ def test_every_public_name_has_a_docstring(name: str) -> None:
     assert (getattr(tb, name).__doc__ or "").strip()
 
 
+@pytest.mark.parametrize("name", sorted(set(tb.__all__) - {"__version__"}))
+def test_every_public_name_has_an_example(name: str) -> None:
+    """Which --doctest-modules runs."""
+    assert ">>> " in (getattr(tb, name).__doc__ or "")
+
+
 @pytest.mark.parametrize(
     "function",
     [

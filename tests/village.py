@@ -48,15 +48,20 @@ sql = "SELECT sex, COUNT(*) FROM people WHERE age < 5 OR race = 'b' GROUP BY sex
 """
 
 
-@pytest.fixture
-def village(tmp_path: Path) -> Path:
-    """A folder with people.csv, spec.toml and a ledger with budget for two releases; returns the spec."""
+def write_village(folder: Path) -> Path:
+    """Write records, spec.toml and a ledger with budget for two releases; returns the spec."""
     rng = np.random.default_rng(7)
     rows = [
         f"{'FM'[rng.integers(2)]},{rng.integers(20)},{'abc'[rng.choice(3, p=[0.7, 0.25, 0.05])]}"
         for _ in range(400)
     ]
-    (tmp_path / "people.csv").write_text("SEX,AGE,RACE\n" + "\n".join(rows) + "\n")
-    (tmp_path / "spec.toml").write_text(SPEC)
-    tb.Ledger.create(tmp_path / "ledger.db", 1, "zcdp")
-    return tmp_path / "spec.toml"
+    (folder / "people.csv").write_text("SEX,AGE,RACE\n" + "\n".join(rows) + "\n")
+    (folder / "spec.toml").write_text(SPEC)
+    tb.Ledger.create(folder / "ledger.db", 1, "zcdp")
+    return folder / "spec.toml"
+
+
+@pytest.fixture
+def village(tmp_path: Path) -> Path:
+    """A folder with people.csv, spec.toml and a ledger with budget for two releases; returns the spec."""
+    return write_village(tmp_path)

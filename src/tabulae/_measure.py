@@ -14,10 +14,11 @@ from .counts import Counts
 from .errors import InvalidArgument, Unsupported
 from .linalg import Kron, Total
 from .measurement import Measurement
-from .privacy import Disclosure, Ledger, PrivacyLoss, Source, SystemSource
+from .privacy import Disclosure, Ledger, NoiseLaw, PrivacyLoss, Source, SystemSource
 from .strategy import Strategy, strategy_digest
 from .tables.row_space import describe
 
+_TOGETHER = 2**24  # answers that noise is drawn for at once
 _HEADROOM = 2**62  # values and noise each stay below this, so that their sum fits int64
 
 
@@ -91,7 +92,7 @@ def measure(
     laws = strategy.laws(budget, neighbours, stability)
     disclosures = _disclosures(strategy, reasons)
     _check_exact(strategy, counts)
-    truth = [_checked(counts.answer(block.query), block.name) for block in strategy.blocks]
+    truth = [_own(_checked(counts.answer(block.query), block.name)) for block in strategy.blocks]
     charge = None
     if ledger is not None:
         paid = digest or _digest(strategy, counts, stability)
@@ -100,7 +101,7 @@ def measure(
     values = [_noisy(answer, law, source) for answer, law in zip(truth, laws, strict=True)]
     return Measurement(
         strategy,
-        np.concatenate(values),
+        values[0] if len(values) == 1 else np.concatenate(values),
         laws,
         budget,
         neighbours,
@@ -134,21 +135,34 @@ def _disclosures(strategy: Strategy, reasons: Sequence[str]) -> list[Disclosure]
     ]
 
 
+def _own(answer: np.ndarray) -> np.ndarray:
+    """An array that noise may be added to where it lies: what belongs to the counts cannot be written to."""
+    return answer if answer.flags.writeable and answer.flags.c_contiguous else answer.copy()
+
+
+def _large(numbers: np.ndarray) -> bool:
+    return bool(numbers.size) and max(int(numbers.max()), -int(numbers.min())) >= _HEADROOM
+
+
 def _checked(answer: np.ndarray, name: str) -> np.ndarray:
-    if answer.size and int(np.abs(answer).max()) >= _HEADROOM:
+    if _large(answer):
         raise Unsupported(
             f"block {name!r}: answers on its grid need more than 62 bits; select with fewer real-valued factors"
         )
     return answer
 
 
-def _noisy(answer: np.ndarray, law, source: Source) -> np.ndarray:
-    noise = law.sample(answer.shape[0], source)
-    if noise.size and int(np.abs(noise).max()) >= _HEADROOM:
-        raise Unsupported(
-            "the noise that this budget asks for needs more than 62 bits; raise the budget or coarsen the grid"
-        )
-    return answer + noise
+def _noisy(answer: np.ndarray, law: NoiseLaw, source: Source) -> np.ndarray:
+    """Add the law's noise to the answers where they lie, some at a time: each entry is drawn for once."""
+    for start in range(0, answer.size, _TOGETHER):
+        part = answer[start : start + _TOGETHER]
+        noise = law.sample(part.size, source)
+        if _large(noise):
+            raise Unsupported(
+                "the noise that this budget asks for needs more than 62 bits; raise the budget or coarsen the grid"
+            )
+        part += noise
+    return answer
 
 
 def _digest(strategy: Strategy, counts: Counts, stability: int) -> bytes:

@@ -23,10 +23,12 @@ import numpy as np
 
 from .errors import InvalidArgument, LedgerError, ReleaseError, TabulaeError, Unsupported
 from .measurement import Measurement
-from .pipeline import Prepared, prepare, reconstruct, rehearse, row_key
-from .planning import Plan, check_joint_promise, exactness
+from .memory import engine_memory, read_memory
+from .pipeline import Prepared, prepare, reconstruct, rehearse, row_key, vector_memory
+from .planning import Plan, check_derived, check_joint_promise, exactness
 from .planning import plan_tables as plan
 from .privacy import Charge, Disclosure, Ledger
+from .privacy.lost import lost
 from .release import (
     Release,
     publish,
@@ -35,14 +37,18 @@ from .release import (
     write_contents,
     write_measurement,
 )
+from .release.derived import publish_derived, write_derived
 from .release.folder import MEASUREMENT, REPORT, replace_listed, require_others, sync_folder, write_bytes
 from .release.place import PLAN as _PLAN
 from .release.place import disk as _disk
+from .release.place import disk_reason, settle_published, void_lost
 from .release.place import finished as _finished
 from .release.place import put_in_place as _put_in_place
 from .release.place import run_name as _run_name
-from .release.place import void_lost
 from .release.place import workplace as _workplace
+from .release.predecessor import Followed, check_followed
+from .release.series import series_faults
+from .release.standing import record_standing, standing_faults
 from .release.verify_texts import same_version, text_faults
 from .report import report_of, seal_with_report
 from .spec import Spec, read_spec
@@ -61,6 +67,7 @@ def run(
     plan_file: str | PathLike[str] | None = None,
     source: str | PathLike[str] | None = None,
     resume: bool = False,
+    memory: str | None = None,
     say: Say = _quiet,
 ) -> Release:
     """Make a release: count the records, spend the budget once, publish the tables.
@@ -69,22 +76,42 @@ def run(
         spec: the release document, or its path.
         out: the folder to write; it must not exist.
         plan_file: a plan saved for this spec; its strategy is used as it is.
-        source: another file to read the records from.
+        source: another place to read the records from: a file, or the url of a PostgreSQL database.
         resume: finish a run that was interrupted, without drawing noise a second time.
+        memory: the most that the run may take, such as "8GB": the engine that counts gets what the rest leaves. It
+            changes no number.
         say: called with a line of progress at each step.
 
     Raises:
         SpecError, DataError: the document or the records are wrong; nothing was spent.
+        Unsupported: ``memory`` is too little; nothing was spent.
         ReleaseError: ``out`` exists, cannot be written, or an unfinished run stands in the way.
         BudgetRefused, LedgerError: the ledger refuses, is missing or altered; nothing was published.
 
     Privacy:
         The published folder is the measurements (:func:`tabulae.measure`, charged to the ledger before
         noise is drawn) and post-processing of them; of the source only its kind is published.
+
+    >>> import pathlib, shutil, tempfile
+    >>> import tabulae as tb
+    >>> folder = pathlib.Path(tempfile.mkdtemp())
+    >>> _ = (folder / "spec.toml").write_text('''
+    ... title = "Sexes"
+    ... source = { path = "people.csv" }
+    ... attributes = { sex = { column = "sex", categories = ["F", "M"] } }
+    ... privacy = { definition = "zcdp", budget = "1/2", neighbours = "add-remove", ledger = "ledger.db" }
+    ... table = [{ name = "sexes", attributes = ["sex"] }]
+    ... ''')
+    >>> _ = (folder / "people.csv").write_text("sex\\nF\\nM\\nF\\n")
+    >>> _ = tb.Ledger.create(folder / "ledger.db", tb.ZCDP("1"))
+    >>> release = tb.run(folder / "spec.toml", folder / "release")
+    >>> release.tables["sexes"].column_names
+    ['sex', 'estimate', 'std_error', 'ci_low', 'ci_high', 'obs_status']
+    >>> shutil.rmtree(folder)
     """
     made = _spec(spec, source)
     made.check_spendable()
-    out = Path(out)
+    out, bound = Path(out), None if memory is None else read_memory(memory)
     if made.detailed is not None:
         if plan_file is not None:
             raise InvalidArgument(
@@ -92,7 +119,7 @@ def run(
             )
         from .detailed_app import run_detailed
 
-        return run_detailed(made, out, resume=resume, say=say)
+        return run_detailed(made, out, resume=resume, say=say, memory=bound)
     if made.geography is not None:
         if plan_file is not None:
             raise InvalidArgument(
@@ -100,17 +127,21 @@ def run(
             )
         from .spine_app import run_spine
 
-        return run_spine(made, out, resume=resume, say=say)
+        handed = [made]
+        del made, spec  # a run lets go of its areas before it reads them back; its caller must not hold them
+        return run_spine(handed.pop(), out, resume=resume, say=say, memory=bound)
     with _workplace(out, resume=resume) as partial:
         if (release := _finished(out, made, resume=resume)) is not None:
             return release
         if made.ledger is None:
             raise LedgerError('this spec names no ledger: add ledger = "ledger.db" under [privacy]')
         ledger = Ledger.open(made.ledger)
+        followed = check_followed(made, ledger)
         ready = _plan(made, partial, plan_file, say)
         _check_publishable(ready)
         say("counting the records")
-        prepared = prepare(ready, row_key(made, ledger), _run_name(out))
+        engine = engine_memory(bound, vector_memory(ready))
+        prepared = prepare(ready, row_key(made, ledger), _run_name(out), engine)
         done = _stored(partial, prepared, ledger) if resume else None
         if done is None:
             check_joint_promise(made, ledger.disclosures())
@@ -119,13 +150,13 @@ def run(
                 _save_plan(ready, partial)
             done = _measured(partial, prepared, ledger)
             with _disk(partial):
-                write_measurement(partial, done)
+                _store(partial, done, ledger)
         del prepared
         say("estimating and writing tables")
         with _disk(partial):
-            _write(partial, ready, done, ledger)
+            _write(partial, ready, done, ledger, followed)
             _put_in_place(partial, out)
-        ledger.settle(str(done.release_id), "published")
+        settle_published(ledger, str(done.release_id), out)
     return Release.read(out)
 
 
@@ -133,10 +164,14 @@ def write_report(release: Release) -> Path:
     """Rebuild a release's report from its folder alone, and the report's own checksum with it.
 
     Raises:
-        ReleaseError: another file of the folder is not as it was published, all of them named, or it cannot be written.
+        ReleaseError: another file of the folder is not as it was published, all of them named, or it cannot be written;
+            or series, ledger entries and what the ledger had spent contradict each other.
     """
     with _disk(release.path):
         require_others(release.path, REPORT)
+        faults = list(series_faults(release.spec, release.descriptor, release.ledger))
+        if faults := faults or list(standing_faults(release.spec, release.about)):
+            raise ReleaseError("\n".join(f"{release.path}: {fault}" for fault in faults))
         replace_listed(release.path, REPORT, report_of(release).encode())
     return release.path / REPORT
 
@@ -192,9 +227,12 @@ def _check_publishable(ready: Plan) -> None:
     """Compute all that will be published once, on made-up answers: what cannot be computed must not be paid for."""
     _ = ready.exact
     expected = {row.table: asdict(row) for row in ready.table_errors}
-    tables = publish(rehearse(ready), ready.spec.workload, ready.level)
+    check_derived(ready)
+    rehearsed = rehearse(ready)
+    tables = publish(rehearsed, ready.spec.workload, ready.level)
     numbers = [np.concatenate([t.estimate, t.std_error, t.half_width]) for t in tables]
     numbers += [np.array([v for v in row.values() if isinstance(v, float)]) for row in expected.values()]
+    publish_derived(rehearsed, ready.spec, ready.level)
     if not all(np.isfinite(part).all() for part in numbers):
         raise Unsupported(
             "some errors or intervals of this plan are not finite, so nothing was charged: the budget or the weights "
@@ -221,6 +259,18 @@ def _measured(partial: Path, prepared: Prepared, ledger: Ledger) -> Measurement:
         raise
 
 
+def _store(partial: Path, done: Measurement, ledger: Ledger) -> None:
+    """Write the measurement; where that fails its noise is lost, and its charge is void."""
+    try:
+        write_measurement(partial, done)
+    except OSError as error:
+        if (partial / MEASUREMENT).exists():  # it is complete: to be resumed
+            raise
+        (partial / _PLAN).unlink(missing_ok=True)
+        told = ReleaseError(f"cannot write in {partial}: {disk_reason(error)}")
+        raise lost(ledger, str(done.release_id), told) from None
+
+
 def _stored(partial: Path, prepared: Prepared, ledger: Ledger) -> Measurement | None:
     """Measurements of an interrupted run, if they were stored; a charge without them becomes void."""
     if (partial / MEASUREMENT).exists():
@@ -242,13 +292,16 @@ def _still_told(plan: Plan) -> str:
     return ", and its exact counts, which may have been read, stay in the ledger as disclosed"
 
 
-def _write(partial: Path, ready: Plan, done: Measurement, ledger: Ledger) -> None:
-    tables = publish(reconstruct(ready, (done,)), ready.spec.workload, ready.level) + publish_exact(done)
+def _write(partial: Path, ready: Plan, done: Measurement, ledger: Ledger, followed: Followed | None) -> None:
+    estimated = reconstruct(ready, (done,))
+    tables = publish(estimated, ready.spec.workload, ready.level) + publish_exact(done)
     expected = {row.table: asdict(row) for row in ready.table_errors}
     entries = ledger.entries(str(done.release_id))
     exact = exactness(ready.spec, _disclosed_before(ledger, str(done.release_id)))
     told = None if exact is None else exact.document()
     write_contents(partial, ready.spec, tables, expected, entries, str(done.release_id), ready.level, told)
+    write_derived(partial, ready.spec, publish_derived(estimated, ready.spec, ready.level))
+    record_standing(partial, ready.spec, ledger, str(done.release_id), followed)
     seal_with_report(partial)
 
 

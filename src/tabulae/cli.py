@@ -1,4 +1,4 @@
-"""The command line: plan | run | report | check | query | ledger | detailed | audit | demo.
+"""The command line: demo | init | plan | run | report | check | query | convert | audit | ledger | detailed.
 
 Results go to stdout (``--json`` for machines), progress and trouble to stderr. Exit codes: 0 done, 1 bad spec,
 data, release or file system, 2 usage, 3 budget refused.
@@ -7,19 +7,18 @@ data, release or file system, 2 usage, 3 budget refused.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from .errors import TabulaeError
+from .errors import Problem, TabulaeError
 
 app = typer.Typer(
     name="tabulae",
     help="Publish statistical tables from confidential records under differential privacy.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
 ledger_app = typer.Typer(help="Create a ledger, or show what was spent of it.", no_args_is_help=True)
@@ -30,6 +29,16 @@ detailed_app = typer.Typer(
 )
 app.add_typer(detailed_app, name="detailed")
 
+
+def _words(*words: str) -> Callable[[str], list[str]]:
+    """Completes an option that takes one of some words."""
+    return lambda incomplete: [word for word in words if word.startswith(incomplete)]
+
+
+Memory = Annotated[
+    str | None,
+    typer.Option(help="The most memory that the run may take, such as 8GB.", metavar="SIZE"),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 Confidential = Annotated[
     bool,
@@ -46,10 +55,18 @@ Data = Annotated[
 Stability = Annotated[
     str,
     typer.Option(
-        help="Size the noise for the `proven` most groups of a person, or by the formula of `production`."
+        help="Size the noise for the `proven` most groups of a person, or by the formula of `production`.",
+        autocompletion=_words("proven", "production"),
     ),
 ]
 Delta = Annotated[str, typer.Option(help="Say which epsilon holds at this delta.")]
+_CURES = (
+    (FileNotFoundError, ": check the path"),
+    (PermissionError, ": ask its owner for the right to, or name another place"),
+    (IsADirectoryError, ": name a file in it"),
+    (NotADirectoryError, ": a part of the path is a file; name a folder"),
+)
+
 SpecPath = Annotated[Path, typer.Argument(help="The release document (TOML).", show_default=False)]
 
 
@@ -75,9 +92,7 @@ def _guard(action: Callable[[], None], *, json: bool, show_confidential: bool = 
     try:
         action()
     except TabulaeError as error:
-        if json:
-            typer.echo(_error_document(error))
-        typer.echo(f"tabulae: {error}", err=True)
+        _say(str(error), error.exit_code, getattr(error, "problems", []), json=json)
         if show_confidential and error.confidential:
             typer.echo(f"confidential: {error.confidential}", err=True)
         elif error.confidential:
@@ -87,22 +102,23 @@ def _guard(action: Callable[[], None], *, json: bool, show_confidential: bool = 
         raise typer.Exit(1) from None
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
-        typer.echo(f"tabulae: {where}{error.strerror or error}", err=True)
+        cure = next((words for kind, words in _CURES if isinstance(error, kind)), "")
+        _say(f"{where}{error.strerror or error}{cure}", 1, [], json=json)
         raise typer.Exit(1) from None
     except KeyboardInterrupt:
         typer.echo("tabulae: interrupted", err=True)
         raise typer.Exit(1) from None
 
 
-def _error_document(error: TabulaeError) -> str:
-    import json
+def _say(message: str, code: int, problems: Sequence[Problem], *, json: bool) -> None:
+    """What went wrong: on stderr for people, under --json also on stdout for machines."""
+    if json:
+        from json import dumps
 
-    problems = [
-        {"path": p.path, "line": p.line, "column": p.column, "message": p.message}
-        for p in getattr(error, "problems", [])
-    ]
-    document = {"error": str(error), "exit_code": error.exit_code}
-    return json.dumps({**document, "problems": problems} if problems else document, indent=1)
+        told = [{"path": p.path, "line": p.line, "column": p.column, "message": p.message} for p in problems]
+        document = {"error": message, "exit_code": code, **({"problems": told} if told else {})}
+        typer.echo(dumps(document, indent=1))
+    typer.echo(f"tabulae: {message}", err=True)
 
 
 @app.command()
@@ -118,15 +134,41 @@ def demo(
 
 
 @app.command()
+def init(
+    file: Annotated[
+        Path, typer.Argument(help="The records: a CSV, Parquet or DuckDB file.", show_default=False)
+    ],
+    out: Annotated[Path, typer.Option(help="The spec to write; it must not exist.")] = Path("spec.toml"),
+    peek: Annotated[
+        bool, typer.Option("--peek", help="Read the records, too, and draft domains from their values.")
+    ] = False,
+    table: Annotated[str | None, typer.Option(help="The table, in a DuckDB file of several.")] = None,
+    json: Json = False,
+    show_confidential: Confidential = False,
+) -> None:
+    """Draft a spec from what a file declares of its columns; reads no record unless asked to."""
+    from . import commands_init
+
+    _guard(
+        lambda: commands_init.init(file, out, peek, table, json),
+        json=json,
+        show_confidential=show_confidential,
+    )
+
+
+@app.command()
 def plan(
     spec: SpecPath,
     save: Annotated[Path | None, typer.Option(help="Write the chosen strategy, for `run --plan`.")] = None,
+    html: Annotated[
+        Path | None, typer.Option(help="Write a page on which the budget can be moved, for a browser.")
+    ] = None,
     json: Json = False,
 ) -> None:
     """Show every table's expected error and margin before any data is opened."""
-    from . import commands
+    from . import commands_plan
 
-    _guard(lambda: commands.plan(spec, save, json), json=json)
+    _guard(lambda: commands_plan.plan(spec, save, json, html), json=json)
 
 
 @app.command()
@@ -138,10 +180,14 @@ def run(
     plan_file: Annotated[
         Path | None, typer.Option("--plan", help="Use the strategy of a saved plan.")
     ] = None,
-    source: Annotated[Path | None, typer.Option(help="Read the records from this file instead.")] = None,
+    source: Annotated[
+        str | None,
+        typer.Option(help="Read the records from this file, or postgresql:// url, instead.", metavar="PLACE"),
+    ] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Finish an interrupted run, without a second draw.")
     ] = False,
+    memory: Memory = None,
     json: Json = False,
     show_confidential: Confidential = False,
 ) -> None:
@@ -149,7 +195,7 @@ def run(
     from . import commands
 
     _guard(
-        lambda: commands.run(spec, out, plan_file, source, resume, json),
+        lambda: commands.run(spec, out, plan_file, source, resume, memory, json),
         json=json,
         show_confidential=show_confidential,
     )
@@ -191,6 +237,29 @@ def query(
 
 
 @app.command()
+def convert(
+    folder: Annotated[Path, typer.Argument(help="A release folder.", show_default=False)],
+    to: Annotated[
+        str,
+        typer.Option(
+            help="csv, sdmx-csv or json-stat.",
+            show_default=False,
+            autocompletion=_words("csv", "sdmx-csv", "json-stat"),
+        ),
+    ],
+    out: Annotated[
+        Path | None,
+        typer.Option(help="The folder to write; it must not exist. By default RELEASE-FORMAT, beside it."),
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Write a release's tables in another format, into a folder of their own."""
+    from . import commands_convert
+
+    _guard(lambda: commands_convert.convert(folder, to, out, json), json=json)
+
+
+@app.command()
 def audit(
     spec: SpecPath,
     seconds: Annotated[
@@ -210,9 +279,18 @@ def ledger_init(
     budget: Annotated[
         str, typer.Option(help='The cap: epsilon or rho, exact ("3", "1/2").', show_default=False)
     ],
-    definition: Annotated[str, typer.Option(help="pure, approx or zcdp.", show_default=False)],
+    definition: Annotated[
+        str,
+        typer.Option(
+            help="pure, approx or zcdp.", show_default=False, autocompletion=_words("pure", "approx", "zcdp")
+        ),
+    ],
     neighbours: Annotated[
-        str, typer.Option(help="add-remove, replace or replace-within-invariants.")
+        str,
+        typer.Option(
+            help="add-remove, replace or replace-within-invariants.",
+            autocompletion=_words("add-remove", "replace", "replace-within-invariants"),
+        ),
     ] = "add-remove",
     unit: Annotated[str, typer.Option(help="What one neighbour differs by.")] = "person",
     delta: Annotated[str | None, typer.Option(help="The cap on delta (approx only).")] = None,
@@ -263,6 +341,7 @@ def detailed_run(
     ledger: Annotated[Path, typer.Option(help="The ledger that pays for it.", show_default=False)],
     stability: Stability = "proven",
     delta: Delta = "1e-10",
+    memory: Memory = None,
     json: Json = False,
     show_confidential: Confidential = False,
 ) -> None:
@@ -270,7 +349,7 @@ def detailed_run(
     from . import commands_detailed
 
     _guard(
-        lambda: commands_detailed.run(params, data, out, ledger, stability, delta, json=json),
+        lambda: commands_detailed.run(params, data, out, ledger, stability, delta, memory, json=json),
         json=json,
         show_confidential=show_confidential,
     )

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any, get_args
 
 import typer
-from rich.console import Console
 from rich.table import Table as RichTable
 
 from . import safetab
-from .commands_output import emit, progress
+from .commands_output import emit, open_console, print_table, progress
 from .errors import InvalidArgument, Problem
 from .privacy import exact
 from .privacy.conversions import rounded_up
@@ -39,7 +37,17 @@ def check(params: Path, data: Path, stability: str, delta: str, *, json: bool) -
     _print_levels(inputs)
 
 
-def run(params: Path, data: Path, out: Path, ledger: Path, stability: str, delta: str, *, json: bool) -> None:
+def run(
+    params: Path,
+    data: Path,
+    out: Path,
+    ledger: Path,
+    stability: str,
+    delta: str,
+    memory: str | None,
+    *,
+    json: bool,
+) -> None:
     """Publish the tables, and say what was published."""
     rule = _rule(stability)
     _delta(delta)
@@ -50,7 +58,9 @@ def run(params: Path, data: Path, out: Path, ledger: Path, stability: str, delta
         typer.echo(f"warning: {problem}", err=True)
 
     with progress() as say:
-        done = safetab.run(params, data, out, ledger, rule=rule, delta=delta, say=say, warn=warn)
+        done = safetab.run(
+            params, data, out, ledger, rule=rule, delta=delta, say=say, warn=warn, memory=memory
+        )
     if json:
         document = safetab.promise_document(done.inputs.tabulation, done.epsilon)
         for level, found in zip(document["levels"], done.summary.document(), strict=True):
@@ -132,9 +142,8 @@ def _print_levels(inputs: Inputs, done: Done | None = None) -> None:
             tables = found[i]["groups_by_table"]
             row += [f"{found[i]['t1_rows']:,}", ", ".join(f"{n} {k:,}" for n, k in tables.items() if k)]
         table.add_row(*row)
-    width = None if sys.stdout.isatty() else _WIDTH
-    console = Console(width=width, soft_wrap=False, highlight=False)
-    console.print(table)
+    console = open_console(_WIDTH)
+    print_table(console, table)
     console.print(
         "stability: the most groups of a level that one person belongs to, as the noise is sized for"
         " (in brackets: the formula of production).\nsd, margin: of the counts of stage one and two; below"

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table as RichTable
 
-from .commands_output import promise_document
+from . import commands_smallest
+from .commands_output import print_table, promise_document
+from .memory import size_words
 from .planning import GeographyPlan
 from .release import Release
 from .report.numbers import decimal, fixed
@@ -49,6 +52,8 @@ def plan_document(made: GeographyPlan) -> dict[str, Any]:
         "level": made.level,
         "tables": [vars(row) for row in made.table_errors],
         "distances": [vars(row) for row in made.distances],
+        "needs": asdict(made.needs),
+        "smallest": None if made.smallest is None else made.smallest.document(),
     }
 
 
@@ -56,14 +61,14 @@ def print_plan(console: Console, made: GeographyPlan, promise: str) -> None:
     """A plan for people."""
     for line in (f"Promise   {promise}", *_reach(made), *_noted(made)):
         console.print(line, markup=False, soft_wrap=True)
-    console.print(_levels_table(made))
-    console.print(_noise_table(made))
+    print_table(console, _levels_table(made))
+    print_table(console, _noise_table(made))
     console.print(
         "Standard deviation of one answer as it is drawn, in a unit with the share of its level.",
         markup=False,
         soft_wrap=True,
     )
-    console.print(_errors_table(made))
+    print_table(console, _errors_table(made))
     console.print(
         "RMSE and margin are in counts, of generalised least squares (gls), whose errors are known before any\n"
         "data: over all counts of all areas but exact ones, and the largest RMSE of one area."
@@ -71,8 +76,9 @@ def print_plan(console: Console, made: GeographyPlan, promise: str) -> None:
         markup=False,
         soft_wrap=True,
     )
+    commands_smallest.print_smallest(console, made)
     if made.distances:
-        console.print(_distances_table(made))
+        print_table(console, _distances_table(made))
         console.print(
             "How many units are added and subtracted to get one area: on the spine as the file has it, and as it\n"
             "is measured.",
@@ -102,6 +108,10 @@ def _noted(made: GeographyPlan) -> Iterator[str]:
     names = geography.layout.domain.names
     yield f"Cells     {geography.layout.cell.size:,} in each at most, by {', '.join(names)}"
     yield f"Estimate  {geography.estimate}, from discrete {made.spec.method.noise.capitalize()} noise"
+    needs = made.needs
+    parts = (f"{what} {size_words(size)}" for what, size in asdict(needs).items() if what != "memory")
+    yield f"Disk      at most about {size_words(needs.disk)}: {', '.join(parts)}"
+    yield f"Memory    about {size_words(needs.memory)} and, with --memory SIZE, the rest of it for counting"
 
 
 def _levels_table(made: GeographyPlan) -> RichTable:
@@ -195,7 +205,7 @@ def print_summary(console: Console, release: Release, promise: str) -> None:
         table.add_column(heading, justify="right" if heading == "rows" else "left", overflow="fold")
     for each in geography_of(release.spec).tables:
         table.add_row(each.name, ", ".join(each.areas), f"{about['rows'][each.name]:,}")
-    console.print(table)
+    print_table(console, table)
     if about["microdata"] is not None:
         console.print(f"  microdata.parquet   {about['microdata']:,} rows, one a person", markup=False)
     for what in _exact(release.spec):
@@ -218,4 +228,6 @@ def check_document(path: Path, spec: Spec) -> dict[str, Any]:
 def check_words(spec: Spec) -> str:
     """The same, for people."""
     told = check_document(Path(), spec)
-    return f"{told['tables']} tables of areas, {told['cells']:,} cells in each of {told['leaves']:,} leaves"
+    figures = len(spec.derived)
+    more = f", {figures} derived {'figure' if figures == 1 else 'figures'}" if figures else ""
+    return f"{told['tables']} tables of areas{more}, {told['cells']:,} cells in each of {told['leaves']:,} leaves"

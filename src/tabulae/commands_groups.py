@@ -9,9 +9,10 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table as RichTable
 
+from . import commands_smallest
 from .adaptive import PopulationLevel
 from .adaptive.rehearsal import SizeRow
-from .commands_output import promise_document
+from .commands_output import print_table, promise_document
 from .planning import DetailedPlan, GroupTableError, detailed_of
 from .privacy.conversions import rounded_up
 from .release import Release
@@ -32,6 +33,7 @@ def plan_document(made: DetailedPlan) -> dict[str, Any]:
         "level": made.level,
         "levels": [_level_document(made, i, level) for i, level in enumerate(made.adaptive.levels)],
         "tables": [vars(row) for row in made.table_errors],
+        "smallest": None if made.smallest is None else made.smallest.document(),
     }
 
 
@@ -70,23 +72,24 @@ def print_plan(console: Console, made: DetailedPlan, promise: str) -> None:
     """A plan for people."""
     for line in (f"Promise   {promise}", *_epsilon_words(made), *_noted(made)):
         console.print(line, markup=False, soft_wrap=True)
-    console.print(_levels_table(made))
+    print_table(console, _levels_table(made))
     for line in _stability_words(made):
         console.print(line, markup=False, soft_wrap=True)
-    console.print(_errors_table(made))
+    print_table(console, _errors_table(made))
     console.print(
         "RMSE and margin are in counts, of each count of the second stage as it is drawn; what is published\n"
         "joins both stages, with smaller errors for most groups.",
         markup=False,
         soft_wrap=True,
     )
-    console.print(_rehearsal_table(made))
+    print_table(console, _rehearsal_table(made))
     console.print(
         "Which table a group of so many gets, before any data is opened. A line is the average over the sizes of its\n"
         "decade, spread evenly on a logarithmic scale: as many groups of 1,000 to 2,000 as of 2,000 to 4,000.",
         markup=False,
         soft_wrap=True,
     )
+    commands_smallest.print_smallest(console, made)
     for line in _budget_lines(made):
         console.print(line, markup=False, soft_wrap=True)
 
@@ -222,7 +225,7 @@ def print_summary(console: Console, release: Release, promise: str) -> None:
         table.add_column(heading, justify="left" if heading == "level" else "right", overflow="fold")
     for told in release.about["levels"]:
         table.add_row(told["level"], *(f"{told['groups_by_table'].get(name, 0):,}" for name in names))
-    console.print(table)
+    print_table(console, table)
     for name, rows in release.about["rows"].items():
         console.print(f"  tables/{name}.csv   {rows:,} rows", markup=False)
 

@@ -8,7 +8,7 @@ import typer
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from .commands_output import open_console
+from .commands_output import open_console, print_table
 from .privacy import WITHIN, Ledger
 
 
@@ -36,11 +36,17 @@ def show(path: Path, *, json: bool) -> None:
     console.print(f"spent {ledger.spent}, remaining {ledger.remaining}", markup=False)
     table = RichTable()
     for heading in ("#", "time (UTC)", "title", "loss", "state", "release id"):
-        table.add_column(heading, overflow="fold")
-    for c in ledger.charges():
+        table.add_column(heading, overflow="fold", no_wrap=heading in ("#", "time (UTC)", "loss"))
+    charges = ledger.charges()
+    for c in charges:
         losses = ", ".join(str(v) for v in c.loss.parameters.values())
         table.add_row(str(c.sequence), c.time, Text(c.title), losses, c.state, c.release_id)
-    console.print(table)
+    print_table(console, table)
+    places = {c.release_id: c.sequence for c in charges}
+    for c in charges:
+        if c.follows is not None:
+            told = "corrects" if c.relation == "correction" else "follows"
+            console.print(f"Release {c.sequence} {told} release {places[c.follows]}", markup=False)
     if disclosures := ledger.disclosures():
         exact = RichTable(title="Stated exactly, outside the promise", title_justify="left")
         for heading in ("#", "counts", "of", "reason"):
@@ -48,9 +54,9 @@ def show(path: Path, *, json: bool) -> None:
         for charge, told in disclosures:
             words = (told.table, " by ".join(told.attributes) or "all records", told.reason)
             exact.add_row(str(charge.sequence), *map(Text, words))
-        console.print(exact)
+        print_table(console, exact)
         words = "Together they may determine more than any one of them says."
         if ledger.neighbours == WITHIN:
             words += f" The losses are for one {ledger.unit} replaced such that none of these counts changes."
         console.print(words, markup=False)
-    console.print(f"head {ledger.head}", markup=False)
+    console.print(f"head {ledger.head}", markup=False, soft_wrap=True)

@@ -10,23 +10,33 @@ from typing import Any
 
 import typer
 from rich.console import Console
+from rich.measure import Measurement
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Column, Table
+from rich.text import Text
 
 from .privacy import WITHIN
 from .privacy.conversions import rounded_up
 from .spec import Spec
 
 _NARROW = 100
+_LEAST_WORDS = 16  # characters that a column of words may shrink to
 
 
 @contextmanager
 def progress() -> Iterator[Callable[[str], None]]:
-    """A line on stderr while a step lasts; nothing where nobody watches."""
+    """On stderr the step that is under way and how long it has taken; nothing where nobody watches.
+
+    Asked of the stream itself: FORCE_COLOR, which notebooks set, is about colours, and a pipe stays a pipe.
+    """
     console = Console(stderr=True)
-    if not console.is_terminal:
+    if not sys.stderr.isatty() or console.is_dumb_terminal:
         yield lambda message: None
         return
-    with console.status("starting") as status:
-        yield lambda message: status.update(message)
+    columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True) as shown:
+        task = shown.add_task("starting", total=None)
+        yield lambda message: shown.reset(task, description=message)
 
 
 def emit(document: Any) -> None:
@@ -34,10 +44,55 @@ def emit(document: Any) -> None:
     typer.echo(json_module.dumps(document, indent=1, ensure_ascii=False))
 
 
-def open_console() -> Console:
+def open_console(filed: int = _NARROW) -> Console:
     """Where tables for people are printed: as wide as the terminal, and of one width into a file."""
-    width = None if sys.stdout.isatty() else _NARROW
-    return Console(width=width, soft_wrap=False, highlight=False)
+    width = None if sys.stdout.isatty() else filed
+    return Console(width=width, soft_wrap=False, highlight=False, markup=False, emoji=False)
+
+
+def print_table(console: Console, table: Table) -> None:
+    """Print a table; where numbers would not fit beside each other, row by row, each number with its heading.
+
+    Columns at the right hold numbers, which are never broken; those at the left hold words, which may be.
+    """
+    for column in table.columns:
+        column.no_wrap = column.no_wrap or column.justify == "right"
+        column.overflow = "fold"
+    widths = [_least_width(console, column) for column in table.columns]
+    if sum(widths) + 3 * len(widths) + 1 <= console.width:
+        console.print(table)
+        return
+    if table.title:
+        console.print(table.title, markup=False, soft_wrap=True, style="italic")
+    first, *others = table.columns
+    before = ""
+    for name, *cells in zip(*(column.cells for column in table.columns), strict=True):
+        before = str(name) or before
+        head = f"{first.header} {before}," if first.justify == "right" else f"{before}:"
+        told = [f"{column.header} {cell}," for column, cell in zip(others, cells, strict=True) if str(cell)]
+        for line in _filled([head, *told], console.width):
+            console.print(line, markup=False, soft_wrap=True)
+
+
+def _least_width(console: Console, column: Column) -> int:
+    """How narrow a column may be."""
+    cells = [Measurement.get(console, console.options, Text(str(cell))) for cell in column.cells]
+    heading = Measurement.get(console, console.options, Text(str(column.header))).minimum
+    if column.no_wrap:
+        return max([heading, *(cell.maximum for cell in cells)])
+    return min(_LEAST_WORDS, max([heading, *(cell.minimum for cell in cells)]))
+
+
+def _filled(parts: list[str], width: int) -> Iterator[str]:
+    """Parts one after the other, in lines of at most a width unless one part is longer; later lines are set in."""
+    line = parts[0]
+    for part in parts[1:]:
+        if len(line) + 1 + len(part) > width:
+            yield line
+            line = f"  {part}"
+        else:
+            line = f"{line} {part}"
+    yield line.rstrip(",")
 
 
 def number(value: float | None) -> str:

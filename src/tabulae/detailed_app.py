@@ -12,22 +12,38 @@ from pathlib import Path
 
 from .detailed_pipeline import tabulate_groups
 from .errors import LedgerError
+from .memory import engine_memory
 from .pipeline import records_of, row_key, rules_of, unit_rule
 from .planning import DetailedPlan, detailed_of, plan_detailed
 from .privacy import Ledger
 from .release import Release
 from .release.charged import check_space, finish, opened, told
 from .release.group_measurements import GroupMeasurementWriter, most_bytes, plan_document
-from .release.place import PLAN, disk, finished, mark, put_in_place, run_digest, stored_release, workplace
+from .release.place import (
+    PLAN,
+    disk,
+    finished,
+    mark,
+    put_in_place,
+    run_digest,
+    settle_published,
+    stored_release,
+    workplace,
+)
+from .release.predecessor import check_followed
+from .release.standing import record_standing
 from .release.write_groups import write_groups
 from .report import seal_with_report
 from .spec import Spec
-from .tabulate.group_records import RecordShape, open_group_records
+from .tabulate.group_places import RecordShape
+from .tabulate.group_records import open_group_records
 
 Say = Callable[[str], None]
 
+_PROGRAM = 600 * 10**6  # bytes: libraries, the plan, and the groups of one area
 
-def run_detailed(spec: Spec, out: Path, *, resume: bool, say: Say) -> Release:
+
+def run_detailed(spec: Spec, out: Path, *, resume: bool, say: Say, memory: int | None = None) -> Release:
     """Make a release of groups: count the records, spend the budget once, publish.
 
     Arguments:
@@ -35,9 +51,11 @@ def run_detailed(spec: Spec, out: Path, *, resume: bool, say: Say) -> Release:
         out: the folder to write; it must not exist.
         resume: finish a run that was interrupted, without drawing noise a second time.
         say: called with a line of progress at each step.
+        memory: bytes that the run may take; None leaves it to the engine that counts.
 
     Raises:
         SpecError, DataError: the document or the records are wrong; nothing was spent.
+        Unsupported: ``memory`` is too little; nothing was spent.
         ReleaseError: ``out`` exists, cannot be written, or an unfinished run stands in the way.
         BudgetRefused, LedgerError: the ledger refuses, is missing or altered; nothing was published.
 
@@ -52,26 +70,31 @@ def run_detailed(spec: Spec, out: Path, *, resume: bool, say: Say) -> Release:
         if spec.ledger is None:
             raise LedgerError('this spec names no ledger: add ledger = "ledger.db" under [privacy]')
         ledger = Ledger.open(spec.ledger)
+        followed = check_followed(spec, ledger)
         say("proving how many groups one record can belong to")
         ready = plan_detailed(spec)
         digest = run_digest(b"groups", spec, out)
         release_id = stored_release(partial, ledger, digest) if resume else None
         if release_id is None:
+            engine = engine_memory(memory, _PROGRAM)
             with disk(partial, charged=False):
                 check_space(partial, most_bytes(ready.adaptive))
                 mark(partial, spec, plan_document(ready.adaptive))
-            release_id = _measured(ready, partial, ledger, digest, say)
+            release_id = _measured(ready, partial, ledger, digest, say, engine)
         say("estimating and writing tables")
         with disk(partial):
             entries = ledger.entries(release_id)
             write_groups(partial, spec, ready.adaptive, entries, release_id, ready.level)
+            record_standing(partial, spec, ledger, release_id, followed)
             seal_with_report(partial)
             put_in_place(partial, out)
-        ledger.settle(release_id, "published")
+        settle_published(ledger, release_id, out)
     return Release.read(out)
 
 
-def _measured(ready: DetailedPlan, partial: Path, ledger: Ledger, digest: bytes, say: Say) -> str:
+def _measured(
+    ready: DetailedPlan, partial: Path, ledger: Ledger, digest: bytes, say: Say, memory: str | None
+) -> str:
     """Count, charge and measure into the folder; what fails leaves nothing behind to resume."""
     spec, detailed = ready.spec, detailed_of(ready.spec)
     try:
@@ -84,6 +107,7 @@ def _measured(ready: DetailedPlan, partial: Path, ledger: Ledger, digest: bytes,
                 RecordShape(detailed.place, detailed.codes, detailed.cell),
                 ready.adaptive,
                 unit=unit_rule(spec, row_key(spec, ledger)),
+                memory=memory,
             ) as counts,
             opened(GroupMeasurementWriter(partial, ready.adaptive)) as writer,
         ):

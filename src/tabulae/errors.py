@@ -29,6 +29,13 @@ class TabulaeError(Exception):
 
     ``confidential`` holds details drawn from the records themselves (values, counts). It is not part
     of ``str(error)``; the command line prints it, on stderr, only under ``--show-confidential``.
+
+    >>> import tabulae as tb
+    >>> try:
+    ...     tb.ZCDP("-1")
+    ... except tb.TabulaeError as error:
+    ...     print(type(error).__name__, error.exit_code)
+    InvalidArgument 1
     """
 
     exit_code = 1

@@ -22,6 +22,11 @@ class Measurement:
     that no ledger paid for or that an insecure source drew: a release refuses them. ``exact`` (int64, one array an
     invariant of the strategy, one entry a row) are counts stated exactly, outside the guarantee. They are true
     counts in a rehearsal, too: a rehearsal with confidential counts is confidential.
+
+    >>> import numpy as np, tabulae as tb
+    >>> m = tb.measure(np.array([5, 0, 2, 9]), tb.select(tb.Workload.of(tb.Identity(4))), tb.ZCDP("1/2"))
+    >>> m.values.shape, m.variance.round(3).tolist(), m.budget.amount
+    ((4,), [1.0, 1.0, 1.0, 1.0], Fraction(1, 2))
     """
 
     strategy: Strategy
@@ -68,6 +73,5 @@ class Measurement:
     def answers(self) -> list[np.ndarray]:
         """The noisy answers of each block, in counts."""
         return [
-            np.ldexp(v.astype(float), -b.exponent)
-            for v, b in zip(self.block_values(), self.strategy.blocks, strict=True)
+            np.ldexp(v, -b.exponent) for v, b in zip(self.block_values(), self.strategy.blocks, strict=True)
         ]

@@ -11,6 +11,7 @@ import numpy as np
 
 from ._measure import measure
 from .counts import Counts
+from .counts.integers import VECTOR_LIMIT
 from .errors import Problem, SpecError
 from .estimation import Estimate, estimate
 from .measurement import Measurement
@@ -20,6 +21,8 @@ from .spec import Spec
 from .strategy import Strategy, strategy_digest
 from .tabulate import ColumnRule, UnitRule, tabulate
 from .tabulate import Source as Records
+
+_PROGRAM, _VECTORS = 350 * 10**6, 6  # bytes of libraries; how many vectors are held at once
 
 
 @dataclass(frozen=True)
@@ -108,12 +111,13 @@ def rules_of(spec: Spec) -> dict[str, ColumnRule]:
     return {name: ColumnRule(c.name, c.unknown, c.null) for name, c in spec.columns.items()}
 
 
-def prepare(plan: Plan, key: bytes | None = None, run: bytes = b"") -> Prepared:
+def prepare(plan: Plan, key: bytes | None = None, run: bytes = b"", memory: str | None = None) -> Prepared:
     """Count the spec's records by cell of its public domain, at most ``rows_per_unit`` of each unit.
 
     ``key`` (32 bytes, secret; see :func:`row_key`) decides which rows of a unit are counted where there are
     more; None draws a fresh one, so that another call counts other rows. It is used for specs with a ``unit_id``.
     ``run`` tells apart runs of the same spec over the same records, so that none resumes another's charge.
+    ``memory`` is the most that an engine of our own takes, such as "4GB".
 
     Raises :class:`~tabulae.errors.DataError` where the records do not fit the domain.
 
@@ -123,20 +127,30 @@ def prepare(plan: Plan, key: bytes | None = None, run: bytes = b"") -> Prepared:
     spec = plan.spec
     records = records_of(spec)
     unit = unit_rule(spec, key or os.urandom(32))
-    counts = tabulate(records, spec.domain, rules_of(spec), unit)
+    counts = tabulate(records, spec.domain, rules_of(spec), unit, memory=memory)
     parts = (bytes.fromhex(spec.digest()), strategy_digest(plan.strategy), counts.fingerprint(), run)
     digest = hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in parts)).digest()
     return Prepared(plan, digest, counts)
 
 
+def vector_memory(plan: Plan) -> int:
+    """About how many bytes a run over the domain's cells takes besides the engine that counts its records.
+
+    Counts, answers and estimates are vectors of 8 bytes a cell or row, of which some are held together.
+    """
+    cells = min(plan.spec.domain.size, VECTOR_LIMIT)
+    return _PROGRAM + 8 * _VECTORS * max(cells, plan.strategy.rows)
+
+
 def records_of(spec: Spec) -> Records:
     """Where the records of a spec are; a published copy names none, and is refused."""
-    if spec.source.path is None:
+    given = spec.source
+    if given.path is None and given.url is None:
         problem = Problem(
             "source.path", "is missing: this is a published copy; say where the records are with --source"
         )
         raise SpecError([problem], str(spec.path or "spec"))
-    return Records(spec.source.path, spec.source.kind, spec.source.table)
+    return Records(given.path, given.kind, given.table, given.engine, given.url)
 
 
 def rehearse(plan: Plan) -> Estimate:
@@ -147,7 +161,8 @@ def rehearse(plan: Plan) -> Estimate:
     """
     strategy, spec = plan.strategy, plan.spec
     laws = strategy.laws(spec.loss, spec.neighbours, spec.rows_per_unit)
-    values = np.resize(np.array([1, 0, -1, 0, 0], dtype=np.int64), strategy.rows)
+    values = np.zeros(strategy.rows, dtype=np.int64)
+    values[::5], values[2::5] = 1, -1
     nobody = _made_up(plan)
     exact = tuple(nobody.answer(table.operator(spec.domain)) for table in strategy.invariants)
     done = Measurement(strategy, values, laws, spec.loss, spec.neighbours, rehearsal=True, exact=exact)

@@ -10,40 +10,57 @@ the folder is sealed.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from .errors import LedgerError, Unsupported
 from .geography.constraints import ExactMargin
 from .geography.spine_plan import SpinePlan
+from .memory import engine_memory
 from .pipeline import records_of, row_key, rules_of, unit_rule
 from .planning import LEVEL
 from .privacy import Ledger
 from .release import Release
 from .release.charged import check_space, finish, opened, told
-from .release.place import PLAN, disk, finished, mark, put_in_place, run_digest, stored_release, workplace
+from .release.needs import needs_of
+from .release.place import (
+    PLAN,
+    disk,
+    finished,
+    mark,
+    put_in_place,
+    run_digest,
+    settle_published,
+    stored_release,
+    workplace,
+)
+from .release.predecessor import check_followed
 from .release.spine_document import plan_document
 from .release.spine_estimates import SpineRelease, exact_of
-from .release.spine_measurements import SpineMeasurementWriter, most_bytes
+from .release.spine_measurements import SpineMeasurementWriter
 from .release.spine_tables import UNBIASED
+from .release.standing import record_standing
 from .release.write_spine import write_spine
 from .report import seal_with_report
+from .spark import spark_session
 from .spec import Spec, geography_of
 from .spine_pipeline import tabulate_spine
 from .tabulate.spine_records import LeafColumn, open_spine_records
 from .tabulate.spine_refusals import LeafBound
 from .topdown.magnitude import MOST_PEOPLE, largest_error
+from .topdown.part_measured import Runner
+from .topdown.spark_steps import on_spark
 
 Say = Callable[[str], None]
 
 WORK = "estimate"
 """The folder, within the partial one, of finished stages of estimation."""
 
-_WORK_ARRAYS = 5  # of one number a cell of every unit: what two estimates keep on the disk
 _LEAST_VARIANCE = 1e-12
 
 
-def run_spine(spec: Spec, out: Path, *, resume: bool, say: Say) -> Release:
+def run_spine(spec: Spec, out: Path, *, resume: bool, say: Say, memory: int | None = None) -> Release:
     """Make a release of areas: count the records, spend the budget once, publish.
 
     Arguments:
@@ -51,9 +68,11 @@ def run_spine(spec: Spec, out: Path, *, resume: bool, say: Say) -> Release:
         out: the folder to write; it must not exist.
         resume: finish a run that was interrupted, without drawing noise a second time.
         say: called with a line of progress at each step.
+        memory: bytes that the run may take; None leaves it to the engine that counts.
 
     Raises:
         SpecError, DataError: the document or the records are wrong; nothing was spent.
+        Unsupported: ``memory`` is too little; nothing was spent.
         ReleaseError: ``out`` exists, cannot be written, or an unfinished run stands in the way.
         BudgetRefused, LedgerError: the ledger refuses, is missing or altered; nothing was published.
 
@@ -63,12 +82,13 @@ def run_spine(spec: Spec, out: Path, *, resume: bool, say: Say) -> Release:
         published.
     """
     spec.check_spendable()
-    with workplace(out, resume=resume) as partial:
+    with workplace(out, resume=resume) as partial, ExitStack() as engines:
         if (release := finished(out, spec, resume=resume)) is not None:
             return release
         if spec.ledger is None:
             raise LedgerError('this spec names no ledger: add ledger = "ledger.db" under [privacy]')
         ledger = Ledger.open(spec.ledger)
+        followed = check_followed(spec, ledger)
         say("planning")
         geography = geography_of(spec)
         plan, exact = geography.plan(), exact_of(geography)
@@ -82,22 +102,39 @@ def run_spine(spec: Spec, out: Path, *, resume: bool, say: Say) -> Release:
             else ""
         )
         release_id = stored_release(partial, ledger, digest, kept) if resume else None
+        needs = needs_of(geography, in_parts=spec.source.engine == "spark")
+        to_count = release_id is None or spec.source.engine == "spark"  # which makes estimates, too
+        engine = engine_memory(memory if to_count else None, needs.memory)
+        run = engines.enter_context(_tasks(spec.source.engine, engine))
         if release_id is None:
             with disk(partial, charged=False):
-                check_space(partial, most_bytes(plan, exact) + _WORK_ARRAYS * 8 * int(plan.offsets[-1]))
+                check_space(partial, needs.disk)
                 mark(partial, spec, plan_document(plan, exact))
-            release_id = _measured(spec, plan, exact, partial, ledger, digest, say)
+            release_id = _measured(spec, plan, exact, partial, ledger, digest, say, engine)
         say("estimating")
         with disk(partial):
-            made = SpineRelease.of(partial, spec, LEVEL, partial / WORK, say)
+            made = SpineRelease.of(partial, spec, LEVEL, partial / WORK, say, run)
             say("writing tables")
             write_spine(partial, made, ledger.entries(release_id), release_id)
             del made
+            say("writing the report")
             shutil.rmtree(partial / WORK)
-            seal_with_report(partial)
+            record_standing(partial, spec, ledger, release_id, followed)
+            del spec, geography, plan, exact, followed  # sealing reads all of it back from the folder
+            release = seal_with_report(partial)
             put_in_place(partial, out)
-        ledger.settle(release_id, "published")
-    return Release.read(out)
+        settle_published(ledger, release_id, out)
+    return release.moved(out)
+
+
+@contextmanager
+def _tasks(engine: str | None, memory: str | None) -> Iterator[Runner | None]:
+    """Who runs the tasks of estimates: Spark where it also counts, in one session; None for this process."""
+    if engine != "spark":
+        yield None
+        return
+    with spark_session(memory) as session:
+        yield on_spark(session)
 
 
 def _check_noise(plan: SpinePlan) -> None:
@@ -127,6 +164,7 @@ def _measured(
     ledger: Ledger,
     digest: bytes,
     say: Say,
+    memory: str | None,
 ) -> str:
     """Count, charge and measure into the folder; what fails leaves nothing behind to resume."""
     geography = geography_of(spec)
@@ -142,6 +180,7 @@ def _measured(
                 for bound in geography.bounds
             ],
             unit=unit_rule(spec, row_key(spec, ledger)),
+            memory=memory,
         )
         with opened(SpineMeasurementWriter(partial, plan, exact)) as writer:
             say("charging the ledger and drawing noise")

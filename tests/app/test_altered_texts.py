@@ -42,13 +42,15 @@ def _title_of_spec(folder: Path) -> None:
 
 
 def _title_of_ledger(folder: Path) -> None:
-    """With a hash made anew, as somebody who knows how would."""
+    """With hashes made anew, as somebody who knows how would."""
     entries, own = json.loads((folder / "ledger.json").read_text()), ("sequence", "kind", "previous", "hash")
+    previous = entries[0]["previous"]
     for entry in entries:
         if entry["kind"] == "charge":
             entry["title"] = "Other"
-            content = {key: value for key, value in entry.items() if key not in own}
-            entry["hash"] = link(entry["sequence"], entry["kind"], content, entry["previous"]).hash
+        content = {key: value for key, value in entry.items() if key not in own}
+        entry["previous"] = previous
+        entry["hash"] = previous = link(entry["sequence"], entry["kind"], content, previous).hash
     (folder / "ledger.json").write_text(json.dumps(entries))
 
 

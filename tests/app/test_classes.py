@@ -66,4 +66,8 @@ def test_a_release_by_classes(released: tb.Release, tmp_path: Path):
     assert women["estimate"].to_numpy().shape == (1,)
     with pytest.raises(NotEstimable):
         again.query("SELECT COUNT(*) FROM people WHERE sex = 'F' AND age = 7")
-    assert "weighted counts over sex by age by district" in (tmp_path / "release" / "report.html").read_text()
+    page = (tmp_path / "release" / "report.html").read_text()
+    assert "What is asked together" in page
+    assert page.count(">compared</span>") == sum(
+        within is not None for op in query.ops for within in op.within
+    )

@@ -25,6 +25,8 @@ def test_plan_prints_the_spine_the_noise_the_errors_and_the_distances(duchy: Pat
         "Exact     total, of each duchy: the duke counts heads",
         "Areas     45 of level plot, and 3 where nothing can occur",
         "Estimate  bluedown, from discrete Gaussian noise",
+        "Disk      at most about",
+        "Memory    about",
         "share of the budget",
         "Standard deviation of one answer as it is drawn",
         "95% margin",
@@ -52,6 +54,7 @@ def test_plan_for_machines(duchy: Path) -> None:
     assert tables["total", "duchy"]["largest"] == 0
     assert tables["faith", "forest"]["areas"] == 1
     assert {row["entity_type"] for row in document["distances"]} >= {"market", "forest"}
+    assert min(document["needs"].values()) > 0
 
 
 def test_plan_of_gls_is_its_own_error(duchy: Path) -> None:

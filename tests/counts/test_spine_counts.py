@@ -70,6 +70,45 @@ def test_entries_of_one_place_are_added_in_any_order() -> None:
         assert (3 * one.piece(piece, made) == twice.piece(piece, made)).all()
 
 
+@pytest.mark.parametrize("entries", [1, 7])
+def test_how_many_are_looked_at_together_changes_nothing(
+    entries: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = plan(3)
+    people = records(made, 60)
+    margins = [ExactMargin(level, made.layout.margin(["quarters"])) for level in made.spine.levels]
+    whole = counts(made, people)
+    truth = [whole.exact(made, margin) for margin in margins]
+    monkeypatch.setattr("tabulae.counts.spine_counts._ENTRIES", entries)
+    found = counts(made, people)
+    assert found.records == whole.records == 60
+    for margin, expected in zip(margins, truth, strict=True):
+        assert (found.exact(made, margin) == expected).all()
+    other = counts(made, [*people[:-1], people[0]])
+    assert found.fingerprint() == counts(made, people[::-1]).fingerprint() != other.fingerprint()
+    leaf = np.array([*(leaf for leaf, _ in people), made.spine.leaves])
+    place = made.layout.place[[cell for _, cell in [*people, people[0]]]]
+    with pytest.raises(InvalidArgument, match="outside"):
+        SpineCounts(made, leaf, place, np.ones(leaf.size, np.int64))
+
+
+@pytest.mark.parametrize("cells", [255, 256, 257, 65_537])
+@pytest.mark.parametrize("people", [255, 256, 65_535, 65_536, 2**32])
+def test_cells_and_people_at_the_limits_of_small_integers(cells: int, people: int) -> None:
+    spine = tb.Spine.from_codes({"leaf": ["a", "b"]}, levels=["leaf"]).with_shares(
+        {"root": "1/2", "leaf": "1/2"}
+    )
+    layout = Layout.of(Domain({"age": cells}), [])
+    shares = dict.fromkeys(spine.levels, (Fraction(1),))
+    made = SpinePlan(spine, layout, (layout.margin(["age"]),), shares, ZCDP(1), np.ones((2, 1), bool))
+    place = np.array([0, cells - 1, cells - 1])
+    found = SpineCounts(made, np.array([0, 0, 1]), place, np.array([1, people, people]))
+    root, leaves = (found.piece(piece, made)[:, 0] for piece in made.pieces)
+    assert root[0, [0, -1]].tolist() == [1, 2 * people]
+    assert leaves[:, -1].tolist() == [people, people]
+    assert found.records == leaves.sum() == 2 * people + 1
+
+
 def test_nothing_of_them_is_told() -> None:
     found = counts(plan(1), records(plan(1), 7))
     assert repr(found) == "SpineCounts(confidential)"

@@ -99,3 +99,22 @@ def test_squares_of_many_indicators_at_once():
     found = algebra.squares([np.array([1, 2, 3]), np.array([4, 1, 2])])
     assert found.shape == (3, 4)
     assert np.allclose(found[1], algebra.squares([2, 1]))
+
+
+@pytest.mark.parametrize("k", [1, 2, 15])
+def test_a_vector_has_the_same_bits_in_any_company(k):
+    """Estimates are made in chunks, here and on other machines: what is beside a vector must not show in it."""
+    algebra, rng = BlockAlgebra((2, 63)), np.random.default_rng(4)
+    x, matrices = rng.normal(size=(40, k, 126)), rng.normal(size=(40, 4, k, k))
+    rotated = algebra.rotate(x)
+    back, shared, own = (
+        algebra.unrotate(rotated),
+        algebra.apply(matrices[0], rotated),
+        algebra.apply(matrices, rotated),
+    )
+    for some in (slice(3, 4), slice(7, 9), slice(5, 38)):
+        for copy in (np.array(rotated[some]), rotated[some]):
+            assert (algebra.unrotate(copy) == back[some]).all()
+            assert (algebra.apply(matrices[0], copy) == shared[some]).all()
+            assert (algebra.apply(matrices[some], copy) == own[some]).all()
+        assert (algebra.rotate(x[some]) == rotated[some]).all()

@@ -83,7 +83,7 @@ def blocks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
     if request.param != "as it is":
         monkeypatch.setattr(kron_matvec, "_BLOCK", 2**9)
         monkeypatch.setattr(kron_matvec, "_THREADED", 2**8)
-        monkeypatch.setattr(kron_matvec, "_threads", lambda: 2 if "two" in request.param else 1)
+        monkeypatch.setattr(kron_matvec, "cores", lambda: 2 if "two" in request.param else 1)
         monkeypatch.setattr(kron_plan, "_GROUP", 2**8)
         monkeypatch.setattr(blas, "_SINGLE_THREAD", 2**9)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from tests.strategy.instances import BUDGETS, DOMAIN, WORKLOADS
 
 import tabulae as tb
 from tabulae.errors import BudgetRefused, InvalidArgument, Unsupported
-from tabulae.privacy import SystemSource
+from tabulae.privacy import DiscreteGaussian, SystemSource
 
 WORKLOAD = WORKLOADS["union"]
 
@@ -201,3 +202,25 @@ def test_exact_counts_beyond_62_bits_are_refused_before_they_are_paid_for(tmp_pa
         tb.measure(np.array([0, 2**20]), strategy, tb.ZCDP("1/2"), ledger=ledger)
     assert ledger.spent == 0
     assert not ledger.disclosures()
+
+
+@pytest.mark.parametrize("together", [1, 3, 2**24])
+def test_every_answer_has_noise_of_its_own(together: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many are drawn for at once: values are the truth and all that was drawn, and counts stay as they were."""
+    drawn: list[np.ndarray] = []
+    sample = DiscreteGaussian.sample
+
+    def kept(self: DiscreteGaussian, *given: Any) -> np.ndarray:
+        drawn.append(sample(self, *given))
+        return drawn[-1]
+
+    monkeypatch.setattr("tabulae._measure._TOGETHER", together)
+    monkeypatch.setattr(DiscreteGaussian, "sample", kept)
+    for method in ("identity", "workload"):
+        strategy = tb.select(WORKLOAD, noise="gaussian", method=method)
+        counts = tb.Counts.from_array(DOMAIN, np.random.default_rng(1).integers(0, 9, DOMAIN.size))
+        before, truth = counts.fingerprint(), [counts.answer(block.query) for block in strategy.blocks]
+        drawn.clear()
+        values = tb.measure(counts, strategy, tb.ZCDP("1/2")).values
+        assert (values - np.concatenate(truth) == np.concatenate(drawn)).all()
+        assert counts.fingerprint() == before

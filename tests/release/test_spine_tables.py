@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -41,16 +41,20 @@ class Held:
     cells: np.ndarray
     matrices: np.ndarray
 
-    def margin(self, margin: Margin, area: np.ndarray, areas: int) -> np.ndarray:
-        found = np.zeros((areas, margin.classes, margin.inner), self.cells.dtype)
-        for leaf in range(LEAVES):
-            if area[leaf] >= 0:
-                everywhere = np.arange(LAYOUT.size)
-                found[area[leaf], margin.present(everywhere)] += margin.add_up(self.cells[leaf], everywhere)
+    def margins(
+        self, margins: Sequence[Margin], area: np.ndarray, areas: int, leaves: np.ndarray
+    ) -> list[np.ndarray]:
+        found = [np.zeros((areas, margin.classes, margin.inner), self.cells.dtype) for margin in margins]
+        everywhere = np.arange(LAYOUT.size)
+        for margin, total in zip(margins, found, strict=True):
+            for leaf, owner in zip(leaves, area, strict=True):
+                total[owner, margin.present(everywhere)] += margin.add_up(self.cells[leaf], everywhere)
         return found
 
-    def leaf_counts(self, first: int, last: int) -> np.ndarray:
-        return self.cells[first:last]
+    def leaf_cells(self, first: int, last: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        cells = self.cells[first:last].reshape(last - first, -1)
+        leaf, place = np.nonzero(cells)
+        return first + leaf, place, cells[leaf, place]
 
     def covariances(self, area: np.ndarray, areas: int) -> Iterator[np.ndarray]:
         for i in range(areas):
@@ -176,7 +180,8 @@ def test_written_tables_are_compared_number_by_number(held: Held, tmp_path: Path
 
 
 def test_people_are_as_many_as_counted(held: Held, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    codes = {"town": np.array(["n", "n", "s", "s"]), "leaf": np.array(["1", "2", "3", "4"])}
+    towns, leaves = np.array(["n", "s"]), np.array(["1", "2", "3", "4"])
+    codes = {"town": (towns, np.array([0, 0, 1, 1])), "leaf": (leaves, np.arange(4))}
     people = Microdata(LAYOUT, codes, held)
     assert write_microdata(tmp_path, people) == held.cells.sum()
     table = pq.read_table(tmp_path / FILE)
@@ -201,6 +206,6 @@ def test_people_are_as_many_as_counted(held: Held, tmp_path: Path, monkeypatch: 
 
 
 def test_nobody_is_a_file_without_rows(tmp_path: Path, held: Held) -> None:
-    nobody = Microdata(LAYOUT, {"leaf": np.arange(4)}, Held(0 * held.cells, held.matrices))
+    nobody = Microdata(LAYOUT, {"leaf": (np.arange(4), np.arange(4))}, Held(0 * held.cells, held.matrices))
     assert write_microdata(tmp_path, nobody) == 0
     assert list(microdata_faults(tmp_path, nobody)) == []

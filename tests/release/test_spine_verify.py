@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
+from tests.topdown.two_pass_cases import numbers
 
 import tabulae as tb
 from tabulae.errors import ReleaseError
@@ -174,7 +175,7 @@ def _changed(made: SpineRelease, leaf: int, cell: int, by: int) -> SpineEstimate
     """The published counts with one of them changed."""
     published = made.published
     node = int(made.plan.tree.leaf[leaf])
-    flat = published.vectors.flat.copy()
+    flat = numbers(published.vectors)
     flat[made.plan.offsets[node] + cell] += by
     return replace(published, vectors=NodeVectors(made.plan, flat))
 

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from tabulae.report.rows import printed_rows
-from tabulae.report.summary import points, published_error, reliability
+from tabulae.report.summary import points, published_error
+from tabulae.spec import ReliabilitySection
 
 
 @pytest.fixture
@@ -27,12 +28,6 @@ def table(made_up):
     )
 
 
-def test_reliability_classes(table):
-    # Margins over counts: .01 .1 | .101 | .333 1 | 1.01 negative zero, and 20/500 in the first class.
-    assert reliability(table).counts == (3, 1, 2, 3)
-    assert sum(reliability(table).shares) == pytest.approx(1)
-
-
 def test_published_error_leaves_exact_rows_out(table):
     assert published_error(table) == pytest.approx(np.sqrt((8 * 100 + 400) / 9))
     assert published_error(dataclasses.replace(table, obs_status=["E"] * 12)) is None
@@ -49,7 +44,7 @@ def test_interval_pictures_share_one_scale(table):
     """A bar's end stands on the whisker's scale: the estimate lies between the ends that the path draws."""
     import re
 
-    for row in printed_rows(table, 8):
+    for row in printed_rows(table, 8, ReliabilitySection()):
         bar = re.search(r'bar" d="M([\d.]+) 3H([\d.]+)V', row.picture)
         whisker = re.search(r'whisker" d="M([\d.]+) 3V9M[\d.]+ 6H([\d.]+)M', row.picture)
         assert bar is not None

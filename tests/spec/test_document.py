@@ -259,7 +259,7 @@ def test_a_duckdb_source(desk, ending: str) -> None:
     spec = desk.read(
         desk.changed(('path = "people.csv"', f'path = "p{ending}"\ntable = "persons"\nengine = "duckdb"'))
     )
-    assert spec.source == Source("duckdb", desk.base / f"p{ending}", "persons")
+    assert spec.source == Source("duckdb", desk.base / f"p{ending}", "persons", "duckdb")
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:

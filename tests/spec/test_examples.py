@@ -13,7 +13,10 @@ import tomli_w
 
 from tabulae.errors import SpecError
 from tabulae.spec import Spec, detailed_shape, geography_shape, promise, read_spec, shape
+from tabulae.spec.derived_shape import DerivedEntry
+from tabulae.spec.reliability import ReliabilitySection
 from tabulae.spec.sections import SECTIONS
+from tabulae.spec.series import SeriesSection
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "spec.md").read_text()
@@ -85,6 +88,9 @@ def section(name: str) -> str:
         ("`[[structural_zero]]`", geography_shape.ZeroEntry),
         ("`[method]`", shape.MethodSection),
         ("`[release]`", shape.ReleaseSection),
+        ("`[reliability]`", ReliabilitySection),
+        ("`[series]`", SeriesSection),
+        ("`[[derived]]`", DerivedEntry),
     ],
 )
 def test_the_page_has_every_key_with_its_default(heading: str, model: type[shape.BaseModel]) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import tempfile
 from pathlib import Path
 
@@ -24,6 +26,15 @@ CELLS = st.none() | st.text(
     min_size=1,
     max_size=4,
 ).filter(lambda text: text.strip() == text)
+
+
+@given(st.lists(st.tuples(CELLS, st.none() | st.text(max_size=3)), min_size=1, max_size=5))
+def test_what_is_published_is_what_pythons_csv_writes(rows: list[tuple[str | None, str | None]]) -> None:
+    """Whichever way it is written: with quotes, or the fast way without."""
+    text = io.StringIO(newline="")
+    csv.writer(text, lineterminator="\n").writerows([("a", "b,c"), *rows])
+    columns = (np.array([*column, None], object)[:-1] for column in zip(*rows, strict=True))
+    assert encoded(dict(zip(("a", "b,c"), columns, strict=True))) == text.getvalue().encode()
 
 
 def read(

@@ -103,3 +103,21 @@ def test_where_leaves_are_may_be_numbers_of_parquet(state: State, tmp_path: Path
     spec = state.spec(('"spine.csv"', '"spine.parquet"'))
     assert geography_of(spec).places is None
     assert b"SECRET" not in spec.files["geography/spine.csv"]
+
+
+def test_targets_read_back(state: State, tmp_path: Path) -> None:
+    one = ('name = "total"\n', 'name = "total"\ntarget = { margin = 5, areas = ["tract", "place"] }\n')
+    several = (
+        'areas = ["county", "place"]\n',
+        'areas = ["county", "place"]\ntarget = [{ rmse = 4 }, { margin = 9 }]\n',
+    )
+    spec = state.spec(one, several)
+    again = _again(spec, tmp_path / "again")
+    assert again.digest() == spec.digest() != state.spec(one).digest()
+    targets = [table.targets for table in geography_of(spec).tables]
+    assert targets == [table.targets for table in geography_of(again).tables]
+    assert [(t.areas, t.rmse, t.margin, t.confidence) for t in (*targets[0], *targets[1])] == [
+        (("tract", "place"), None, 5.0, 0.95),
+        (("county", "place"), 4.0, None, None),
+        (("county", "place"), None, 9.0, 0.95),
+    ]

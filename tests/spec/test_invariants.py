@@ -299,7 +299,7 @@ def test_two_invariants_of_one_name(desk) -> None:
     [problem] = desk.problems(text)
     assert (problem.path, problem.message) == (
         "invariant[0].name",
-        'invariant[1] is named "exact sex" too: rename one',
+        'invariant[1] is named "Exact sex", and names must differ in more than capitals: rename one',
     )
 
 
@@ -314,7 +314,7 @@ def test_a_default_name_that_is_taken(desk) -> None:
     [problem] = desk.problems(taken + half)
     assert (problem.path, problem.message) == (
         "invariant[0].name",
-        'table[1] is named "exact age" too: rename one',
+        'table[1] is named "Exact age", and names must differ in more than capitals: rename one',
     )
 
 

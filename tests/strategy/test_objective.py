@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 
 import cvxpy as cp
 import numpy as np
@@ -10,8 +11,11 @@ import pytest
 from tests.strategy.instances import BUDGETS, WORKLOADS
 
 import tabulae as tb
-from tabulae.errors import InvalidArgument
+from tabulae.errors import InvalidArgument, Unsupported
+from tabulae.estimation.least_met import least_met
 from tabulae.privacy.targets import budget_for_margin
+from tabulae.strategy.methods import SINGLE
+from tabulae.strategy.settings import Settings
 
 UNIT = tb.ZCDP("1/2")  # variance 1 at unit sensitivity
 
@@ -133,6 +137,29 @@ def test_a_margin_that_is_a_whole_number_of_counts_is_used_up() -> None:
     assert budget.amount == pytest.approx(float(budget_for_margin(3, "gaussian").amount), rel=1e-3)
 
 
+def test_the_least_budget_that_meets_is_the_first_of_a_grid() -> None:
+    """Half-widths need not fall where the budget grows."""
+    asked = []
+
+    def met(amount: Fraction) -> bool:
+        asked.append(amount)
+        return Fraction("0.3") <= amount < Fraction("0.4") or amount >= 2
+
+    assert least_met(lambda amount: amount > Fraction("0.01"), met) == Fraction("0.3")
+    assert Fraction("0.2999") in asked
+    assert least_met(lambda amount: amount > Fraction("0.35"), lambda amount: amount >= 2) == 2
+    assert least_met(lambda amount: True, lambda amount: True) == Fraction(1, 10**12)
+    assert least_met(lambda amount: False, lambda amount: True) is None
+
+
+def test_a_smaller_budget_that_meets_a_margin_is_not_passed_over() -> None:
+    """The half-width is 5.73 at rho 0.5631 and 7.03 at 0.58, and as small again from 0.8731 only."""
+    wl, targets = tb.Workload.of(tb.Prefix(24)), tb.Targets(margin={"x": 6})
+    budget = tb.smallest_budget(tb.select(wl, method="hierarchical"), wl, targets)
+    assert isinstance(budget, tb.ZCDP)
+    assert 0.45 < budget.rho < 0.5631
+
+
 def test_a_definition_must_fit_the_noise() -> None:
     wl, targets = tb.Workload.of(tb.Identity(4)), tb.Targets(rmse={"x": 2})
     strategy = tb.select(wl)
@@ -140,3 +167,25 @@ def test_a_definition_must_fit_the_noise() -> None:
         tb.smallest_budget(strategy, wl, targets, definition="pure")
     with pytest.raises(InvalidArgument, match="delta belongs"):
         tb.smallest_budget(strategy, wl, targets, definition="approx")
+
+
+@pytest.mark.parametrize("method", ["opt0", "hdmm"])
+def test_a_method_that_refuses_later_weights_ends_no_search(
+    method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served, opt0 = [], SINGLE["opt0"]
+
+    def flags(workload: tb.Workload, settings: Settings) -> tb.Strategy:
+        served.append(workload)
+        if len(served) > 1:
+            raise Unsupported("weights that are too far apart")
+        return opt0(workload, settings)
+
+    monkeypatch.setitem(SINGLE, "opt0", flags)
+    wl = WORKLOADS["union"]
+    targets = tb.Targets(rmse={table.name: 1 + i for i, table in enumerate(wl.tables)})
+    chosen = tb.select(wl, method=method, objective=targets)
+    assert len(served) > 1
+    assert chosen.method == "opt0" or method == "hdmm"
+    budget = tb.smallest_budget(chosen, wl, targets)
+    assert budget.amount <= tb.smallest_budget(tb.select(wl, method="identity"), wl, targets).amount  # type: ignore[union-attr]

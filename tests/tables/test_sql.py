@@ -322,6 +322,8 @@ REFUSED_CONDITIONS = {
     "CASE WHEN age < 5 THEN TRUE END": "not a comparison",
     "(age, sex) = (1, 'F')": "plain name of an attribute",
     "age = ?": "is not a literal",
+    "sex = TRUE": "`sex = TRUE`: truth values are categories, .* write 'true'",
+    "sex IN ('F', false)": "write 'false'",
     "sex = 'f'": "'f' is not a category of 'sex'; its categories are 'F', 'M'",
     "sex = 'its'": 'did you mean "it\'s"',
     "sex = 1": "take single quotes",

@@ -190,7 +190,24 @@ def test_a_database_in_use(tmp_path: Path) -> None:
     [
         ({"path": "people.txt"}, "end its name in .csv, .parquet or .duckdb"),
         ({"path": "people.csv", "kind": "xml"}, "cannot tell"),
-        ({"path": "people.csv", "engine": "spark"}, "no engine 'spark'"),
+        ({"path": "people.csv", "engine": "spark"}, "Spark reads Parquet here, and this is csv"),
+        ({"path": "people.parquet", "engine": "flink"}, "no engine 'flink'"),
+        ({"path": "people.parquet", "engine": "postgresql"}, "counted by their own server"),
+        ({"path": "people.csv", "url": "postgresql://h/d", "table": "t"}, "give a path or a url"),
+        ({}, "give a path or a url"),
+        ({"url": "mysql://h/d", "table": "t"}, "does not begin with postgresql://"),
+        ({"url": "postgresql://me:word@h/d", "table": "t"}, "holds a password"),
+        ({"url": "postgresql://[h/d", "table": "t"}, "is not a url"),
+        ({"url": "postgresql://h/d?pass%77ord=word", "table": "t"}, "holds a password"),
+        ({"url": "postgresql://me:wo#rd@h/d", "table": "t"}, "holds a password"),
+        ({"url": "postgresql://me#:word@h/d", "table": "t"}, "holds a password"),
+        ({"url": "postgresql://me:w?ord@h/d", "table": "t"}, "holds a password"),
+        ({"url": "postgresql://me:wo/rd@h/d", "table": "t"}, "holds a password"),
+        ({"url": "postgresql://h/d?user=me#&password=word", "table": "t"}, "holds a password"),
+        ({"url": "postgresql://h,h:5/d?oauth_client_secret=word", "table": "t"}, "holds a password"),
+        ({"url": "postgresql://h/d", "table": "t", "engine": "spark"}, "counted by their own server"),
+        ({"url": "postgresql://h/d", "table": "t", "kind": "csv"}, 'leave out kind = "csv"'),
+        ({"url": "postgresql://h/d"}, 'several tables: add table = "persons"'),
         ({"path": "people.csv", "table": "people"}, "leave out table"),
         ({"path": "people.duckdb"}, 'add table = "persons"'),
     ],
@@ -267,7 +284,7 @@ def test_lost_or_doubled_records_are_refused(write: Writer, monkeypatch: pytest.
     """If a join ever doubled a record, the number of rows would give it away."""
     from tabulae.tabulate import mapping
 
-    def doubled(i: int, keys: dict[object, int], key: object) -> object:
+    def doubled(alike: object, i: int, keys: dict[object, int], key: object) -> object:
         import ibis
 
         return ibis.memtable(pa.table({f"match{i}": ["F", "F"], f"code{i}": [0, 0]}))

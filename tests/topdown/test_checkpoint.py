@@ -135,20 +135,21 @@ def test_the_digest_knows_what_decides_an_estimate():
         replace(plan, spine=replace(plan.spine, shares=None).bypass(shares)),
         random_case(np.random.default_rng(2), 6, 3).plan,
     ]
-    digests = [estimate_digest(one, "topdown", None, none) for one in plans]
+    digests = [estimate_digest(one, "topdown", None, none, "a") for one in plans]
     digests += [
-        estimate_digest(plan, "bluedown", None, none),
-        estimate_digest(plan, "topdown", free, none),
-        estimate_digest(plan, "topdown", replace(free, upper=free.upper - 1), none),
-        estimate_digest(plan, "topdown", exact, [np.array([[5]])]),
-        estimate_digest(plan, "topdown", exact, [np.array([[6]])]),
+        estimate_digest(plan, "bluedown", None, none, "a"),
+        estimate_digest(plan, "topdown", None, none, "b"),
+        estimate_digest(plan, "topdown", free, none, "a"),
+        estimate_digest(plan, "topdown", replace(free, upper=free.upper - 1), none, "a"),
+        estimate_digest(plan, "topdown", exact, [np.array([[5]])], "a"),
+        estimate_digest(plan, "topdown", exact, [np.array([[6]])], "a"),
     ]
     assert len(set(digests)) == len(digests)
     same = random_case(np.random.default_rng(1), 6, 3).plan
-    assert estimate_digest(same, "topdown", None, none) == digests[0]
+    assert estimate_digest(same, "topdown", None, none, "a") == digests[0]
 
 
 def test_exact_counts_belong_to_exact_margins():
     plan = random_case(np.random.default_rng(1), 4, 2).plan
     with pytest.raises(InvalidArgument, match="one array of exact counts"):
-        estimate_digest(plan, "gls", None, [np.array([[5]])])
+        estimate_digest(plan, "gls", None, [np.array([[5]])], "a")

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests.topdown.descent_cases import random_case
+from tests.topdown.two_pass_cases import numbers
 
 from tabulae.topdown.estimate import estimate_spine
 
@@ -21,6 +22,7 @@ from pathlib import Path
 import numpy as np
 from tabulae.topdown import checkpoint, descent, estimate
 from tests.topdown.test_estimate_kill import case
+from tests.topdown.two_pass_cases import numbers
 
 work, out, where, count = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3], int(sys.argv[4])
 
@@ -40,7 +42,7 @@ if where == "sync":
     checkpoint.os.fsync = dying(os.fsync)
 one = case()
 done = estimate.estimate_spine(one.plan, one.values(6), "bluedown", work=work, workers=2, say=said)
-np.save(out, done.vectors.flat)
+np.save(out, numbers(done.vectors))
 """
 ROOT = Path(__file__).parents[2]
 
@@ -63,12 +65,12 @@ def run(work: Path, out: Path, where: str, count: int) -> int:
 def test_a_killed_estimate_goes_on_to_the_same_numbers(tmp_path):
     """At a stage's beginning, while a mark is written, and twice in the middle of a depth, one after the other."""
     one = case()
-    whole = estimate_spine(one.plan, one.values(6), "bluedown").vectors.flat
+    whole = numbers(estimate_spine(one.plan, one.values(6), "bluedown").vectors)
     work, out = tmp_path / "work", tmp_path / "out.npy"
     finished: list[set[str]] = []
     for where, count in (("stage", 1), ("sync", 3), ("parent", 3), ("parent", 9)):
         assert run(work, out, where, count) == -signal.SIGKILL
-        finished.append({path.name for path in work.glob("*.npz")})
+        finished.append({path.name for path in work.rglob("*.npz")})
         assert not out.exists()
     assert all(before <= after for before, after in pairwise(finished))
     assert len(finished[-1]) > len(finished[0])

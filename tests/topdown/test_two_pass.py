@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
 import pytest
-from tests.topdown.two_pass_cases import DenseSpine, kind_matrix, measured, random_exact, random_plan
+from tests.topdown.two_pass_cases import (
+    DenseSpine,
+    kind_matrix,
+    measured,
+    numbers,
+    random_exact,
+    random_plan,
+)
 
 from tabulae import ZCDP, Domain, PureDP
 from tabulae.errors import InvalidArgument
@@ -18,6 +24,8 @@ from tabulae.geography.spine_plan import SpinePlan
 from tabulae.topdown import node_groups
 from tabulae.topdown.areas import unit_covariance
 from tabulae.topdown.covariances import Covariances
+from tabulae.topdown.equalities import EqualityStep
+from tabulae.topdown.halves import NodeRange, end_of_parents
 from tabulae.topdown.store import NodeVectors
 from tabulae.topdown.two_pass import gls, up_pass
 
@@ -159,20 +167,33 @@ def test_chunks_and_files_change_nothing(seed, monkeypatch, tmp_path):
     truth = rng.integers(0, 20, dense.possible.sum()).astype(float)
     information, exact = measured(rng, plan, dense, truth), dense.exact_values(truth)
     cov = Covariances.of(plan, dense.exact)
-    wanted = gls(plan, information, cov, exact).flat
-    upward = up_pass(plan, information).linear.flat
+    wanted = numbers(gls(plan, information, cov, exact))
+    upward = numbers(up_pass(plan, information).linear)
     monkeypatch.setattr(node_groups, "CHUNK_CELLS", 20)
     small = Covariances.of(plan, dense.exact)
     assert close(small.variances.flat, cov.variances.flat)
     assert close(small.weights.flat, cov.weights.flat)
-    into = NodeVectors.zeros(plan, path=tmp_path / "estimate.npy")
-    assert gls(plan, information, small, exact, into=into) is into
-    into.flush()
-    assert close(NodeVectors.open(plan, tmp_path / "estimate.npy").flat, wanted)
-    again = replace(information, flat=information.flat.copy())
-    assert close(gls(plan, again, small, exact, into=again).flat, wanted)
-    again = replace(information, flat=information.flat.copy())
-    assert close(up_pass(plan, again, into=again).linear.flat, upward)
+    files = [
+        NodeRange.between(plan, 0, end_of_parents(plan), path=tmp_path / f"{name}.npy")
+        for name in ("found", "told", "linear")
+    ]
+    done = gls(plan, information, small, exact, found=files[0], told=files[1])
+    assert close(numbers(done), wanted)
+    done.release()
+    every = np.arange(plan.tree.size)
+    cells = np.arange(plan.layout.size)
+    assert close(done.take_on(every[::-1], cells)[::-1], done.take_on(every, cells))
+    assert (np.load(tmp_path / "found.npy") == files[0].flat).all()
+    assert close(numbers(up_pass(plan, information, into=files[2]).linear), upward)
+
+
+def test_exact_sums_move_a_node_alike_in_any_company():
+    """To the last bit: leaves are estimated again whenever they are asked for, with whichever others."""
+    rng = np.random.default_rng(1)
+    sums, x, exact = rng.normal(size=(5, 13)), rng.normal(size=(40, 13)), rng.normal(size=(40, 5))
+    step, _, _ = EqualityStep.of(np.eye(13), np.eye(13), sums)
+    alone = [step.move(x[[node]], exact[[node]]) for node in range(40)]
+    assert step.move(x, exact).tobytes() == np.concatenate(alone).tobytes()
 
 
 def whole_plan(dense: tuple[str, ...]) -> SpinePlan:

@@ -14,7 +14,7 @@ from tabulae.geography import Spine
 from tabulae.geography.constraints import ExactMargin
 from tabulae.geography.layout import Layout
 from tabulae.geography.spine_plan import SpinePieceValues, SpinePlan
-from tabulae.topdown.store import NodeVectors
+from tabulae.topdown.store import NodeVectors, Vectors
 
 DENSE = [(), ("type",), ("type", "age"), ("race",)]
 ASKED = [(), ("type",), ("race",), ("age", "race"), ("coarse",)]
@@ -187,6 +187,11 @@ def kind_matrix(plan: SpinePlan, matrices: np.ndarray) -> np.ndarray:
     one = np.eye(k * algebra.cells).reshape(-1, k, algebra.cells)
     found = algebra.unrotate(algebra.apply(matrices, algebra.rotate(one)))
     return found.reshape(-1, j * algebra.cells).T
+
+
+def numbers(vectors: Vectors) -> np.ndarray:
+    """All numbers of all nodes, one after the other in the order of nodes."""
+    return np.concatenate([vectors.take(np.array([node])).ravel() for node in range(vectors.plan.tree.size)])
 
 
 def measured(rng: np.random.Generator, plan: SpinePlan, dense: DenseSpine, truth: np.ndarray) -> NodeVectors:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +11,8 @@ import numpy as np
 from .. import pipeline
 from ..measurement import Measurement
 from ..planning import Plan
-from ..privacy import Source
+from ..privacy import Source as Randomness
+from ..spec import Source
 from .columns import answers, counted
 from .layout import Layout
 from .people import People, write
@@ -63,13 +64,17 @@ class Stage:
     _written: int = field(default=0, init=False)
 
     def prepare(self, people: People) -> pipeline.Prepared:
-        """Write the people as the spec's kind of source, and have the pipeline count them."""
+        """Write the people as the spec's kind of source, and have the pipeline count them.
+
+        What other processes count, a server or Spark, is counted here from Parquet: the records are invented.
+        """
         spec = self.plan.spec
-        path = self.folder / f"people-{self._written}.{spec.source.kind}"
+        kind = "parquet" if spec.source.kind == "postgresql" else spec.source.kind
+        path = self.folder / f"people-{self._written}.{kind}"
         self._written += 1
         write(people, self.layout, spec.unit_id, path, spec.source.table)
-        table = (spec.source.table or "people") if spec.source.kind == "duckdb" else None
-        moved = Plan(spec.with_source(path, table), self.plan.strategy, self.plan.level)
+        table = (spec.source.table or "people") if kind == "duckdb" else None
+        moved = Plan(replace(spec, source=Source(kind, path, table)), self.plan.strategy, self.plan.level)
         return pipeline.prepare(moved, _KEY)
 
     def run(self, people: People) -> Run:
@@ -82,7 +87,7 @@ class Stage:
         done = prepared.measure(None, source)
         return Run(done, tuple(source.requests))
 
-    def draw(self, prepared: pipeline.Prepared, source: Source) -> tuple[Measurement, ...]:
+    def draw(self, prepared: pipeline.Prepared, source: Randomness) -> tuple[Measurement, ...]:
         """Measure what is counted with other randomness; a rehearsal all the same."""
         return prepared.measure(None, source)
 

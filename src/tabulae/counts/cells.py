@@ -15,6 +15,7 @@ from tabulae.tables import Domain
 
 from .integers import BLOCK, VECTOR_LIMIT, Integers, added_up, check_bound, exact_sum
 from .keys import groups_of
+from .slices import CELL_LIMIT, answer_in_slices
 from .vector import Vector
 
 _MOST_FACTOR_ENTRIES = 2**24
@@ -76,12 +77,15 @@ class Cells:
         classes = {factor: factor.column_classes() for factor in dict.fromkeys(factors)}
         widths = [int(classes[factor].max()) + 1 for factor in factors]
         size = math.prod(widths)
-        if size > VECTOR_LIMIT:
+        if size > CELL_LIMIT:
             raise _too_large(domain, widths, size)
         index = np.zeros(self.counts.size, dtype=np.int64)
         for axis, (factor, width) in enumerate(zip(factors, widths, strict=True)):
-            index = index * width + classes[factor][self._codes(domain, axis)]
+            if width > 1:
+                index = index * width + classes[factor][self._codes(domain, axis)]
         merged = Kron(tuple(_merged(factor, classes[factor]) for factor in factors))
+        if size > VECTOR_LIMIT:
+            return answer_in_slices(merged, index, self.counts)
         return Vector(added_up(index, self.counts, size)).answer(domain, merged)
 
     def _codes(self, domain: Domain, axis: int) -> Integers:
@@ -119,6 +123,6 @@ def _too_large(domain: Domain, widths: list[int], size: int) -> Unsupported:
     told = ", ".join(f"{name} ({count} classes)" for count, name in widest[:4] if count > 1)
     return Unsupported(
         f"a query over {told} needs a vector of {size:.3g} cells, after cells that it cannot tell apart are "
-        f"merged; the limit is {VECTOR_LIMIT:.0e}. Ask for fewer of these attributes together, or choose a "
+        f"merged; the limit is {CELL_LIMIT:.2g}. Ask for fewer of these attributes together, or choose a "
         'method that measures each table by itself, such as select = "workload"'
     )

@@ -124,7 +124,7 @@ class Counts:
 
         Where the counts are a vector, any operator will do. Otherwise the domain is never written out: of
         every attribute's matrix the columns that are equal are merged, and the records counted over what is
-        left, which must not exceed 5e7 cells.
+        left, slice by slice beyond 5e7 cells of it; the answers must take less than half of the memory.
 
         Args:
             op: an integer matrix over the cells of the domain. Beyond 5e7 cells: a `Kron` with one factor an
@@ -132,7 +132,7 @@ class Counts:
 
         Raises:
             InvalidArgument: if ``op`` has entries that are not integers, or is not over this domain.
-            Unsupported: if the answers could reach 2^62, or too large a vector would be needed.
+            Unsupported: if the answers could reach 2^62, or take more memory than there is.
 
         Example:
             >>> from tabulae.linalg import Kron, Prefix, Total

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal
 
+from scipy.special import ndtri
+
 from ..errors import InvalidArgument
-from ..privacy import ZCDP, ApproxDP, PrivacyLoss, PureDP
-from ..privacy.conversions import round_digits
+from ..privacy import ZCDP, ApproxDP, NoiseLaw, PrivacyLoss, PureDP
 from ..strategy import LeftOpen, Strategy, Targets, error_under, information, law_variances
 from ..tables import Workload
+from .least_met import least_met
 from .table_widths import table_half_widths
 
-_DIGITS = 4
-_STEPS = 14  # halvings of the ratio between a budget that is enough and one that is not: to 1e-4 and below
+_FEWEST = -30  # power of ten: a smaller budget is not looked for
+_FAR = 2.0  # a margin is not looked at where the normal half-width is more than so many margins, and a count
 
 Definition = Literal["zcdp", "pure", "approx"]
 
@@ -34,7 +37,10 @@ def smallest_budget(
 
     An RMSE is met if ``sqrt(mean_q Var(q))`` over the table's queries, under the law drawn, is at most the target; a
     margin if no half-width of the table's intervals at the targets' confidence exceeds it. Both are checked
-    at the budget returned. Choose the strategy with ``select(..., objective=targets)``.
+    at the budget returned. RMSEs fall where the budget grows; half-widths need not, where noise is about one count. So
+    the least is meant as follows: no budget ``10^(k / 48)``, in steps of 4.9 %, below it meets the targets, down to one
+    whose normal half-width is more than twice a margin and a count; and a larger budget may miss again.
+    Choose the strategy with ``select(..., objective=targets)``.
 
     Arguments:
         strategy: what will be measured.
@@ -47,6 +53,7 @@ def smallest_budget(
     Raises:
         InvalidArgument: a definition that does not fit the noise, a target for a table that is not there, or none for a
             table that the invariants leave open: then no budget is the least.
+            Or no budget up to 10^8 is enough.
         NotEstimable: the strategy does not determine a table with a target.
 
     Privacy:
@@ -70,19 +77,11 @@ def smallest_budget(
         raise InvalidArgument("every table that has a target is exact by the invariants: any budget will do")
     aimed = Workload(workload.domain, tables)
 
-    def met(amount: Fraction) -> bool:
-        return _met(strategy, aimed, targets, loss(amount), neighbours, stability)
-
-    high = Fraction(1)
-    while not met(high):
-        high *= 4
-    low = high
-    while met(low):
-        low, high = low / 4, low
-    for _ in range(_STEPS):
-        middle = round_digits(Fraction(math.sqrt(float(low * high))), 17)
-        low, high = (low, middle) if met(middle) else (middle, high)
-    return loss(round_digits(high, _DIGITS, up=True))
+    need = _Need(strategy, aimed, targets, loss, neighbours, stability)
+    amount = least_met(need.possible, need.met, fewest=_FEWEST)
+    if amount is None:
+        raise InvalidArgument("no budget up to 10^8 meets these targets: allow more")
+    return loss(amount)
 
 
 def within(width: float, margin: float) -> bool:
@@ -108,23 +107,47 @@ def _losses(strategy: Strategy, definition: str, delta: object) -> Callable[[Fra
     return ZCDP if definition == "zcdp" else PureDP
 
 
-def _met(
-    strategy: Strategy,
-    workload: Workload,
-    targets: Targets,
-    loss: PrivacyLoss,
-    neighbours: str,
-    stability: int,
-) -> bool:
-    laws = strategy.laws(loss, neighbours, stability)
-    variances = law_variances(strategy, laws)
-    rmse = error_under(strategy, workload, variances).tables
-    if any(error > float(targets.rmse[name]) for name, error in rmse.items() if name in targets.rmse):
-        return False
-    info = information(strategy, variances)
-    for table in workload.tables:
-        if table.name in targets.margin:
-            widths = table_half_widths(strategy, info, laws, table, targets.level(table.name)).values
-            if not within(widths.max(), float(targets.margin[table.name])):
-                return False
-    return True
+@dataclass(frozen=True, eq=False)
+class _Need:
+    """Whether budgets are enough for a strategy's targets."""
+
+    strategy: Strategy
+    workload: Workload
+    targets: Targets
+    loss: Callable[[Fraction], PrivacyLoss]
+    neighbours: str
+    stability: int
+
+    def laws(self, amount: Fraction) -> tuple[NoiseLaw, ...]:
+        return self.strategy.laws(self.loss(amount), self.neighbours, self.stability)
+
+    def possible(self, amount: Fraction) -> bool:
+        """Whether RMSEs are met, and no standard error is too large for its margin to be looked at.
+
+        Variances fall where the budget grows, so that what is not possible is so for no smaller budget.
+        """
+        variances = law_variances(self.strategy, self.laws(amount))
+        rmse = error_under(self.strategy, self.workload, variances).tables
+        if any(error > float(self.targets.rmse[t]) for t, error in rmse.items() if t in self.targets.rmse):
+            return False
+        for table in self.workload.tables:
+            if table.name in self.targets.margin:
+                alone = Workload(self.workload.domain, [table])
+                largest = math.sqrt(error_under(self.strategy, alone, variances).max_variance)
+                quantile = float(ndtri((1 + self.targets.level(table.name)) / 2))
+                if quantile * largest > _FAR * float(self.targets.margin[table.name]) + 1:
+                    return False
+        return True
+
+    def met(self, amount: Fraction) -> bool:
+        """Whether every margin is met, of a budget that meets the RMSEs."""
+        laws = self.laws(amount)
+        info = information(self.strategy, law_variances(self.strategy, laws))
+        for table in self.workload.tables:
+            name = table.name
+            if name in self.targets.margin:
+                level = self.targets.level(name)
+                widths = table_half_widths(self.strategy, info, laws, table, level).values
+                if not within(widths.max(), float(self.targets.margin[name])):
+                    return False
+        return self.possible(amount)

@@ -26,6 +26,13 @@ class Estimate(ABC):
 
     Every method takes a workload over the measured domain and returns a dict from table name to one array
     (or pair of arrays) of the table's queries, unweighted, in counts.
+
+    >>> import numpy as np, tabulae as tb
+    >>> workload = tb.Workload.of(tb.Prefix(4))
+    >>> m = tb.measure(np.array([5, 0, 2, 9]), tb.select(workload, method="identity"), tb.ZCDP("1/2"))
+    >>> low, high = tb.estimate(m).interval(workload)["x"]
+    >>> (high - low).round(2).tolist()
+    [4.0, 6.0, 6.0, 8.0]
     """
 
     measurement: Measurement

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..strategy import IterativeInformation, LeftOpen
+from ..strategy import IterativeInformation, KronInformation, LeftOpen
 from ..tables import Table
 from .coverage import HalfWidths
 from .estimate import Estimate
@@ -32,6 +32,8 @@ class LeastSquares(Estimate):
 
     def answer_of(self, table: Table) -> np.ndarray:
         exact, left = self.exact, LeftOpen.of(self.measurement.strategy, table)
+        if exact is None and isinstance(self.information, KronInformation):
+            return self.information.answer_values(self.operator_of(table), self.measurement.values)
         if exact is None:
             return self.information.answer(self.operator_of(table), self.answers)
         answer = exact.known(table, self.measurement.exact)

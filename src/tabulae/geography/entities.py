@@ -10,7 +10,8 @@ import numpy as np
 from scipy import sparse
 
 from ..errors import InvalidArgument
-from .from_codes import code_column, is_missing
+from .codes import numbered
+from .from_codes import code_column
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,12 +31,14 @@ class Entities:
     def membership(self, leaves: int) -> np.ndarray:
         """Shape (leaves,): equal numbers for leaves that lie in the same entities."""
         first = np.searchsorted(self.leaf, np.arange(leaves + 1))
-        number: dict[bytes, int] = {}
-        found = np.empty(leaves, np.int64)
-        for leaf in range(leaves):
-            inside = self.entity[first[leaf] : first[leaf + 1]].tobytes()
-            found[leaf] = number.setdefault(inside, len(number))
-        return found
+        count, found = np.diff(first), np.zeros(leaves, np.int64)
+        for at in range(int(count.max(initial=0))):
+            # leaves that have been in the same entities so far are told apart by their next one
+            more = np.flatnonzero(count > at)
+            key = found[more] * len(self.names) + self.entity[first[more] + at]
+            found[more] = 1 + found.max() + np.unique(key, return_inverse=True)[1]
+        _, seen, place = np.unique(found, return_index=True, return_inverse=True)
+        return np.argsort(np.argsort(seen))[place]  # numbers in the order of their first leaves
 
 
 def union(several: Sequence[Entities]) -> Entities:
@@ -78,9 +81,9 @@ def _from_codes(codes: Sequence[Any] | np.ndarray, leaves: int) -> Entities:
             "order of the leaves, and None where a leaf lies in no entity"
         )
     column = code_column(codes, "entity")
-    leaf = np.flatnonzero([not is_missing(code) for code in column])
-    names, place = np.unique(column[leaf].astype(str), return_inverse=True)
-    return Entities(tuple(names.tolist()), leaf, place)
+    index, names = numbered(column)
+    leaf = np.flatnonzero(index >= 0)
+    return Entities(tuple(names.tolist()), leaf, index[leaf])
 
 
 def _from_matrix(matrix: Any, leaves: int) -> Entities:

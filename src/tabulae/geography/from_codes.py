@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import InvalidArgument
+from .codes import numbered, texts
 from .hierarchy import Hierarchy
 
 ROOT = "root"
@@ -18,18 +19,27 @@ def is_missing(code: object) -> bool:
     return code is None or code == "" or code != code
 
 
+def _is_broken(code: object) -> bool:
+    """Whether a code is text that no file can hold: half of a surrogate pair."""
+    return any("\ud800" <= letter <= "\udfff" for letter in str(code))
+
+
 def code_column(values: Sequence[Any] | np.ndarray, name: str) -> np.ndarray:
     """Codes as text, shape (rows,), None where there is none.
 
     Raises:
         InvalidArgument: a code that is neither text nor a whole number.
     """
-    given = np.asarray(values, object).tolist() if hasattr(values, "__array__") else list(values)
+    listed = np.asarray(values, object).tolist() if hasattr(values, "__array__") else list(values)
+    given = np.fromiter(listed, object, len(listed))
+    if texts(given) is not None:
+        given[given == ""] = None
+        return given
     column = np.empty(len(given), object)
-    for row, value in enumerate(given):
+    for row, value in enumerate(listed):
         if is_missing(value):
             continue
-        if isinstance(value, bool) or not isinstance(value, str | int | np.integer):
+        if isinstance(value, bool) or not isinstance(value, str | int | np.integer) or _is_broken(value):
             raise InvalidArgument(
                 f"{name}, row {row + 1}: {value!r} is no code. Codes are text ('01001') or whole numbers; a column "
                 "read as floating point has lost its leading zeros: read it as text"
@@ -97,10 +107,8 @@ def _labels(columns: list[np.ndarray], levels: Sequence[str]) -> tuple[list[np.n
     """
     numbers, names, first = [], [], 0
     for column in columns:
-        there = np.array([code is not None for code in column])
-        number = np.full(column.size, -1)
-        unique, place = np.unique(column[there].astype(str), return_inverse=True)
-        number[there] = place + first
+        number, unique = numbered(column)
+        number[number >= 0] += first
         numbers.append(number)
         names.append(unique.astype(object))
         first += unique.size
@@ -133,12 +141,13 @@ def _units(label: np.ndarray, names: np.ndarray, level: str) -> tuple[np.ndarray
 
 def _check_nested(labels: Sequence[np.ndarray], levels: Sequence[str], names: np.ndarray) -> None:
     above, below = labels
-    _, first, place = np.unique(below, return_index=True, return_inverse=True)
-    strays = above != above[first][place]
+    first = np.empty(names.size, np.int64)  # the first row of each unit below
+    first[below[::-1]] = np.arange(below.size)[::-1]
+    strays = above != above[first[below]]
     if not np.any(strays):
         return
     row = int(np.argmax(strays))
-    other = int(first[place[row]])
+    other = int(first[below[row]])
     raise InvalidArgument(
         f"{levels[1]} {names[below[row]]!r} lies in two units of {levels[0]}: in {names[above[other]]!r} by row "
         f"{other + 1} and in {names[above[row]]!r} by row {row + 1}. A unit has one parent; where codes are numbered "
@@ -147,12 +156,12 @@ def _check_nested(labels: Sequence[np.ndarray], levels: Sequence[str], names: np
 
 
 def _check_leaves(label: np.ndarray, names: np.ndarray, level: str) -> None:
-    unique, count = np.unique(label, return_counts=True)
-    if unique.size == label.size:
+    count = np.bincount(label)
+    if count.max() == 1:
         return
     twice = int(np.argmax(count > 1))
-    rows = np.flatnonzero(label == unique[twice])[:2] + 1
+    rows = np.flatnonzero(label == twice)[:2] + 1
     raise InvalidArgument(
-        f"{level} {names[unique[twice]]!r} stands in {count[twice]} rows ({rows[0]} and {rows[1]}, to begin with): a "
+        f"{level} {names[twice]!r} stands in {count[twice]} rows ({rows[0]} and {rows[1]}, to begin with): a "
         "leaf has one row. Records of people are counted over the spine, they are not what it is made from"
     )

@@ -243,9 +243,14 @@ class Margin:
         dropped = tuple(len(lead) + a for a in range(len(shape)) if not self.kept >> a & 1)
         return self._sorted(x.reshape(*lead, *shape).sum(axis=dropped).reshape(*lead, -1))
 
+    @cached_property
+    def _is_rising(self) -> bool:
+        """Whether the categories of symmetric attributes have their classes in rising order."""
+        return all(c is None or bool((np.diff(c) > 0).all()) for c in self.maps)
+
     def _sorted(self, rows: np.ndarray) -> np.ndarray:
         """Categories to classes, where a recode permutes a symmetric attribute's categories."""
-        if all(c is None or (np.diff(c) > 0).all() for c in self.maps):
+        if self._is_rising:
             return rows
         sizes = [c.size for c in self.maps if c is not None]
         at = np.zeros(1, np.int64)
@@ -254,10 +259,17 @@ class Margin:
         assert rows.shape[-1] == prod(sizes)
         return rows[..., at]
 
-    def spread(self, y: np.ndarray, support: np.ndarray) -> np.ndarray:
-        """Q'y for y of shape (..., present classes, inner): shape (..., k, N)."""
-        classes = self.present(support)
-        return y[..., np.searchsorted(classes, self.label[support]), :][..., self._column]
+    def add_spread(self, y: np.ndarray, support: np.ndarray, into: np.ndarray) -> None:
+        """Add Q'y, for y of shape (m, present classes, inner), to an array of shape (m, k, N), contiguous."""
+        rows = y[:, np.searchsorted(self.present(support), self.label[support])]
+        if self.kept is None or not self._is_rising:
+            into += rows[..., self._column]
+            return
+        sizes = [self.layout.domain[of].size for of in self.layout.symmetric]
+        kept = [n if self.kept >> a & 1 else 1 for a, n in enumerate(sizes)]
+        whole = into.view()
+        whole.shape = (*into.shape[:2], *sizes)  # refused where it would be a copy
+        whole += rows.reshape(*into.shape[:2], *kept)
 
     def dense_gram(self, support: np.ndarray) -> np.ndarray:
         """Shape (k, k): 1 where two dense cells of a support have one class."""

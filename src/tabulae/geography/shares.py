@@ -9,6 +9,7 @@ from fractions import Fraction
 import numpy as np
 
 from ..errors import InvalidArgument
+from .distinct import distinct_rows
 from .hierarchy import Hierarchy
 
 Amount = Fraction | int | str
@@ -53,8 +54,8 @@ class Shares:
             A record lies in one leaf, so it is counted once in each unit on the leaf's path and nowhere else. Where the
             sums are 1, measuring every unit with its share of a budget costs the budget (Theorem 3).
         """
-        paths = np.stack([index[unit] for index, unit in zip(self.index, h.units, strict=True)])
-        kinds = np.unique(paths, axis=1).T
+        paths = [index[unit] for index, unit in zip(self.index, h.units, strict=True)]
+        kinds, _ = distinct_rows(np.stack(paths, axis=1))
         return {sum((self.values[i] for i in kind), Fraction(0)) for kind in kinds.tolist()}
 
 

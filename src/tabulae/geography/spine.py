@@ -106,6 +106,20 @@ class Spine:
         """
         return cls(from_marks(marks, codes, levels))
 
+    def __repr__(self) -> str:
+        return f"Spine({' > '.join(self.levels)}, {self.leaves} leaves)"
+
+    def _repr_html_(self) -> str:
+        from ..notebook import Rows, card
+
+        facts = [("leaves", self.leaves), ("distinct shares", self.shares and len(self.shares.values))]
+        if self.shares is None:
+            units = zip(self.levels, map(len, self.hierarchy.codes), strict=True)
+            return card("Spine", facts, Rows(("level", "units"), units, len(self.levels)))
+        measured = (int(np.count_nonzero(units)) for units in self.shares.measured)
+        rows = zip(self.levels, map(len, self.hierarchy.codes), measured, strict=True)
+        return card("Spine", facts, Rows(("level", "units", "measured"), rows, len(self.levels)))
+
     @property
     def levels(self) -> tuple[str, ...]:
         """Names of the levels, the root's first."""

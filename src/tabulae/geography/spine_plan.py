@@ -13,6 +13,7 @@ import numpy as np
 from ..errors import InvalidArgument
 from ..privacy import ZCDP, DiscreteGaussian, DiscreteLaplace, NoiseLaw, PureDP
 from ..privacy.definitions import WITHIN, check_neighbours
+from .distinct import distinct_rows
 from .layout import Layout, Margin
 from .spine import Spine
 from .tree import Tree
@@ -22,6 +23,8 @@ PIECE_VALUES = 4_000_000
 
 LEAST_VARIANCE = 1e-4
 """Estimation takes no noise to be smaller: of integers it is next to none, and weights stay within 64-bit floats."""
+
+_NUMBERS = 1 << 15  # of nodes whose information is added up together
 
 _FULL = 1e-9  # of the largest eigenvalue: below it, queries leave something out
 
@@ -156,7 +159,8 @@ class SpinePlan:
             )
 
     def _check_level(self, level: str) -> str | None:
-        measured = max(self.spine.shares[level]) > 0  # type: ignore[index]
+        assert self.spine.shares is not None
+        measured = self.spine.shares.measured[self.spine.levels.index(level)].any()
         given = self.query_shares.get(level)
         if given is None:
             if measured:
@@ -240,7 +244,7 @@ class SpinePlan:
         np.logical_or.at(node, self.tree.leaf, self.support)
         for nodes in reversed(self.depths[1:]):
             np.logical_or.at(node, self.tree.parent[nodes], node[nodes])
-        return np.unique(node, axis=0, return_inverse=True)
+        return distinct_rows(node)
 
     @property
     def patterns(self) -> np.ndarray:
@@ -250,12 +254,17 @@ class SpinePlan:
     @property
     def pattern(self) -> np.ndarray:
         """Shape (nodes,): the support of each node, the union of its children's."""
-        return self._support[1].reshape(-1)
+        return self._support[1]
 
     @cached_property
     def dense_cells(self) -> tuple[np.ndarray, ...]:
         """For each pattern, positions of its dense cells."""
         return tuple(np.flatnonzero(pattern) for pattern in self.patterns)
+
+    @cached_property
+    def ranks(self) -> np.ndarray:
+        """Shape (patterns, layout.size): the position of each dense cell among those of a pattern that has it."""
+        return np.cumsum(self.patterns, axis=1) - 1
 
     @cached_property
     def offsets(self) -> np.ndarray:
@@ -276,9 +285,7 @@ class SpinePlan:
     @cached_property
     def classes(self) -> tuple[np.ndarray, np.ndarray]:
         """Distinct (level, share, pattern), shape (classes, 3), and shape (nodes,): the class of each node."""
-        triples = np.stack([self.tree.level, self.share, self.pattern], axis=1)
-        found, of = np.unique(triples, axis=0, return_inverse=True)
-        return found, of.reshape(-1)
+        return distinct_rows(np.stack([self.tree.level, self.share, self.pattern], axis=1))
 
     def laws(self, kind: int) -> tuple[NoiseLaw | None, ...]:
         """For a class, the noise of each query."""
@@ -298,6 +305,11 @@ class SpinePlan:
         weights = [0.0 if law is None else 1 / estimation_variance(law) for law in self.laws(kind)]
         return self.precision_of(np.array(weights), self.dense_cells[self.classes[0][kind][2]])
 
+    @cached_property
+    def precisions(self) -> tuple[np.ndarray, ...]:
+        """P of every class."""
+        return tuple(self.precision(kind) for kind in range(len(self.classes[0])))
+
     def precision_of(self, weights: np.ndarray, support: np.ndarray) -> np.ndarray:
         """sum_i weights_i Q_i'Q_i over dense cells of a support, shape (kinds, k, k)."""
         algebra = self.layout.algebra
@@ -314,11 +326,16 @@ class SpinePlan:
         kind = int(self.classes[1][piece.nodes[0]])
         support = self.dense_cells[piece.pattern]
         found = np.zeros((piece.nodes.size, support.size, self.layout.algebra.cells))
-        for query, law, values in zip(self.queries, self.laws(kind), given.values, strict=True):
-            if law is None or values is None:
-                continue
-            shaped = values.reshape(piece.nodes.size, -1, query.inner)
-            found += query.spread(shaped / estimation_variance(law), support)
+        asked = [
+            (query, estimation_variance(law), values.reshape(piece.nodes.size, -1, query.inner))
+            for query, law, values in zip(self.queries, self.laws(kind), given.values, strict=True)
+            if law is not None and values is not None
+        ]
+        step = max(1, _NUMBERS // found[0].size)  # so many that what is added to stays near the processor
+        for first in range(0, piece.nodes.size, step):
+            some = slice(first, first + step)
+            for query, variance, values in asked:
+                query.add_spread(values[some] / variance, support, into=found[some])
         return found
 
     @cached_property

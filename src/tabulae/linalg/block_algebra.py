@@ -82,7 +82,8 @@ class BlockAlgebra:
     def _reflect(self, x: np.ndarray) -> np.ndarray:
         """The Householder reflection along each attribute that takes the vector of ones to the first axis."""
         lead = x.shape[:-1]
-        y = np.array(x, float).reshape(*lead, *self.symmetric)
+        # in C order, so that sums are in one order, whatever x is a view of
+        y = np.array(x, float, order="C").reshape(*lead, *self.symmetric)
         for a, n in enumerate(self.symmetric):
             if n == 1:
                 continue

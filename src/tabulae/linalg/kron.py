@@ -11,8 +11,12 @@ from typing import Any
 import numpy as np
 
 from tabulae.linalg.kron_matvec import multiply
-from tabulae.linalg.numbers import INT64_LIMIT, bound_product
+from tabulae.linalg.numbers import EXACT_FLOAT_LIMIT, INT64_LIMIT, bound_product
 from tabulae.linalg.operator import AxisOperator, LinearOperator, check_operators, refuse_large_entries
+
+_LARGE = 2**27  # numbers in a vector, of either side, from which it is worked through in slices: 1 GiB
+_LARGE_INTEGERS = 2**24  # the same where they are integers that have to be made floats
+_LARGE_PAST_FLOATS = 2**20  # the same where integers need more than the 53 bits of floats
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -67,7 +71,26 @@ class Kron(AxisOperator):
 
     def along(self, x: np.ndarray) -> np.ndarray:
         exact = self.integer and x.dtype == np.int64
-        return multiply(list(self.flat()), x, bound=self.bound(np.moveaxis(x, 1, 0)) if exact else None)
+        bound = self.bound(np.moveaxis(x, 1, 0)) if exact else None
+        # Past what floats hold, only the head's part of a product in slices pays for it.
+        least = _LARGE if bound is None or bound < EXACT_FLOAT_LIMIT else _LARGE_PAST_FLOATS
+        if x.shape[0] == x.shape[2] == 1 and max(self.shape) >= least:
+            from tabulae.linalg.kron_slices import in_slices
+
+            done = in_slices(self, x.reshape(-1), x.dtype)
+            if done is not None:
+                return done[None, :, None]
+        return multiply(list(self.flat()), x, bound=bound)
+
+    def as_floats(self, x: np.ndarray) -> np.ndarray:
+        """``A x`` in float64 for a vector of integers, which are made floats a slice at a time."""
+        if max(self.shape) >= _LARGE_INTEGERS:
+            from tabulae.linalg.kron_slices import in_slices
+
+            done = in_slices(self, x, np.dtype(np.float64))
+            if done is not None:
+                return done
+        return self @ x.astype(np.float64)
 
     def along_T(self, y: np.ndarray) -> np.ndarray:
         return self.T.along(y)

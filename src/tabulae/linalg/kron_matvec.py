@@ -112,7 +112,7 @@ def travel(trip: Trip, source: np.ndarray, memory: Memory, work: np.dtype, resul
     target = memory.take((left, trip.after, right), result, source)
     turned = right < _run(trip) or (trip.uses_blas_threads and right < _MANY_COLUMNS)
     step = _dense_block if direct else _turned_block if turned else _plain_block
-    threads = 1 if work != np.float64 or trip.uses_blas_threads else _threads()
+    threads = 1 if work != np.float64 or trip.uses_blas_threads else cores()
     if source.size + target.size < _THREADED or threads == 1:
         _work(step, trip, source, target, work, blocks)
         return target
@@ -124,9 +124,10 @@ def travel(trip: Trip, source: np.ndarray, memory: Memory, work: np.dtype, resul
     return target
 
 
-def _threads() -> int:
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min(cores, _MOST_THREADS)
+def cores() -> int:
+    """How many threads work through blocks at once."""
+    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(allowed, _MOST_THREADS)
 
 
 def _is_for_blas(trip: Trip, right: int) -> bool:

@@ -49,7 +49,7 @@ class Trip:
     @property
     def uses_blas_threads(self) -> bool:
         """Whether a factor contains a matrix so large that BLAS may start threads."""
-        return any(_has_large_matrix(op) for op in self.ops)
+        return any(has_large_matrix(op) for op in self.ops)
 
     def apply(self, block: np.ndarray) -> np.ndarray:
         """All factors on a block ``(left, size, right)``; those that shrink it first."""
@@ -116,11 +116,12 @@ def _merge(a: LinearOperator, b: LinearOperator) -> bool:
     return max(a.shape[0] * b.shape[0], a.shape[1] * b.shape[1]) <= _MERGE
 
 
-def _has_large_matrix(op: LinearOperator) -> bool:
+def has_large_matrix(op: LinearOperator) -> bool:
+    """Whether a matrix inside is so large that BLAS may start threads of its own."""
     if isinstance(op, Dense):
         return op.shape[0] * op.shape[1] > SMALL_MATRIX
     parts = [getattr(op, field.name) for field in fields(op)] if hasattr(op, "__dataclass_fields__") else []  # type: ignore[arg-type]
-    return any(_has_large_matrix(part) for part in _operators(parts))
+    return any(has_large_matrix(part) for part in _operators(parts))
 
 
 def _operators(value: object) -> list[LinearOperator]:

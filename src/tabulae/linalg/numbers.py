@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 
 from tabulae.errors import InvalidArgument
 
+_AT_ONCE = 2**20  # numbers that are made positive, or divided, at once
 INT64_LIMIT = 2**63
 EXACT_FLOAT_LIMIT = 2**53  # integers below this are exact in float64
 
@@ -87,8 +89,10 @@ def upper_bound(sums: Any, terms: int) -> int | float:
 
 def largest_abs_sum(x: np.ndarray, largest: int) -> int:
     """``max_k sum_j |x_jk|`` of an integer block, exactly."""
+    step = max(1, _AT_ONCE // max(1, math.prod(x.shape[1:])))
+    parts = [x[start : start + step] for start in range(0, x.shape[0], step)]
     if largest * x.shape[0] < INT64_LIMIT:
-        return int(np.abs(x).sum(axis=0).max())
-    high = np.abs(x >> 32).sum(axis=0).astype(object)
-    low = (x & 0xFFFFFFFF).sum(axis=0).astype(object)
+        return int(np.max(sum(np.abs(part).sum(axis=0) for part in parts)))
+    high = sum(np.abs(part >> 32).sum(axis=0).astype(object) for part in parts)
+    low = sum((part & 0xFFFFFFFF).sum(axis=0).astype(object) for part in parts)
     return int(np.max(high * 2**32 + low))

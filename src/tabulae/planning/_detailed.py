@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 from math import sqrt
@@ -17,9 +17,10 @@ from ..adaptive.rehearsal import SizeRow, rehearse
 from ..adaptive.targets import level_budget
 from ..errors import Unsupported
 from ..privacy import NoiseLaw, PrivacyLoss
+from ..release.tables import LEVEL
 from ..spec import Detailed, LevelRule, Spec, read_spec
 from ..tables.group_stability import group_stability
-from .table_errors import LEVEL
+from .smallest import LevelNeed, Smallest, TargetRow, with_amount
 
 TOTAL_ONLY_TABLE = "total only"
 """What the groups of a level that get one count at the full budget have instead of a table."""
@@ -99,6 +100,15 @@ class DetailedPlan:
         return None if self.spec.delta is None else epsilon_of(self.adaptive, self.spec.delta)
 
     @cached_property
+    def smallest(self) -> Smallest | None:
+        """The smallest budget, by level and in all, that meets the targets of all levels; None where none has one.
+
+        Each level's own is the least of eight digits, and the loss in all grows with each: none smaller is enough.
+        Levels without a target keep their budgets.
+        """
+        return _smallest(self)
+
+    @cached_property
     def rehearsal(self) -> tuple[tuple[SizeRow, ...], ...]:
         """For each level, by size of the group: how often it gets each table, and how wrong that is. Needs no data."""
         return tuple(tuple(rehearse(level, suppress=self._left_out(level))) for level in self.adaptive.levels)
@@ -109,6 +119,27 @@ class DetailedPlan:
         if suppress is None or level.regions.name not in suppress.regions:
             return None
         return suppress.floor(level.second), suppress.floor(level.whole)
+
+    def __repr__(self) -> str:
+        return f"DetailedPlan({self.spec!r}, {len(self.adaptive.levels)} levels)"
+
+    def _repr_html_(self) -> str:
+        from ..notebook import Rows, card
+
+        facts = [
+            ("release", self.spec.title),
+            ("promise", f"{self.spec.loss!r}, {self.spec.neighbours} one {self.spec.unit}"),
+        ]
+        levels = self.adaptive.levels
+        budgets = ((a.name, a.regions.size, len(a.groups), str(a.budget.amount)) for a in levels)
+        errors = ((r.level, r.table, r.cells, r.rmse, r.margin) for r in self.table_errors)
+        headings = ("level", "table", "cells", "RMSE", f"{self.level:.0%} margin")
+        return card(
+            "Plan of groups",
+            facts,
+            Rows(("level", "regions", "groups", "budget"), budgets, len(levels)),
+            Rows(headings, errors, len(self.table_errors)),
+        )
 
     def save(self, path: str | PathLike[str]) -> None:
         """There is nothing to save.
@@ -171,6 +202,38 @@ def found_budget(detailed: Detailed, rule: LevelRule) -> Fraction:
         rows_per_unit=detailed.rows_per_unit,
     )
     return budget.amount
+
+
+def _smallest(plan: DetailedPlan) -> Smallest | None:
+    """What the targets of levels need, in all and by level."""
+    detailed = detailed_of(plan.spec)
+    found = {i: found_budget(detailed, rule) for i, rule in enumerate(detailed.levels) if rule.target}
+    if not found:
+        return None
+    every = {i: budget.amount for i, budget in enumerate(plan.budgets)} | found
+    least = replace(detailed, levels=tuple(replace(rule, budget=None) for rule in detailed.levels)).plan(
+        every
+    )
+    levels = tuple(
+        LevelNeed(level.name, level.budget, with_amount(level.budget, found[i]) if i in found else None)
+        for i, level in enumerate(plan.adaptive.levels)
+    )
+    rows = [
+        _target_row(rule, level)
+        for rule, level in zip(detailed.levels, plan.adaptive.levels, strict=True)
+        if rule.target is not None
+    ]
+    return Smallest(least.loss, None if plan.spec.open_budget else plan.loss, tuple(rows), levels=levels)
+
+
+def _target_row(rule: LevelRule, level: PopulationLevel) -> TargetRow:
+    """The target of a level, with the margin of one count of its second stage."""
+    target = rule.target
+    assert target is not None
+    assert target.margin is not None
+    reached = level.second.margin(Fraction(str(target.confidence)))
+    met = None if target.formula == "paper" else reached <= target.margin
+    return TargetRow("", level.name, "margin", target.margin, target.confidence, reached, met)
 
 
 def _errors_of(rule: LevelRule, level: PopulationLevel, at: float) -> Sequence[GroupTableError]:

@@ -8,6 +8,7 @@ from ..spec import Spec, read_spec
 from ._detailed import DetailedPlan, plan_detailed
 from ._geography import GeographyPlan, plan_geography
 from ._plan import Plan, plan_tables
+from .derived import check_derived
 
 
 def plan(spec: Spec | str | PathLike[str]) -> Plan | DetailedPlan | GeographyPlan:
@@ -33,9 +34,13 @@ def plan(spec: Spec | str | PathLike[str]) -> Plan | DetailedPlan | GeographyPla
     >>> tb.plan("missing.toml")
     Traceback (most recent call last):
     tabulae.errors.SpecError: missing.toml: 1 mistake
-      document: cannot be read: No such file or directory
+      document: cannot be read: No such file or directory; check the path
     """
     spec = spec if isinstance(spec, Spec) else read_spec(spec)
     if spec.geography is not None:
         return plan_geography(spec)
-    return plan_tables(spec) if spec.detailed is None else plan_detailed(spec)
+    if spec.detailed is not None:
+        return plan_detailed(spec)
+    made = plan_tables(spec)
+    check_derived(made)
+    return made

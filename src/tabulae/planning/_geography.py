@@ -15,10 +15,13 @@ import pyarrow as pa
 from ..errors import Unsupported
 from ..geography.spine_plan import SpinePlan
 from ..privacy import PrivacyLoss
+from ..release.needs import Needs, needs_of
+from ..release.tables import LEVEL
 from ..spec import Geography, Spec, geography_of, read_spec
 from ..topdown.covariances import Covariances
 from .area_errors import AreaErrors, AreaTableError
-from .table_errors import LEVEL
+from .smallest import Smallest
+from .smallest_areas import found_budget, smallest_of_areas
 
 
 @dataclass(frozen=True)
@@ -89,6 +92,11 @@ class GeographyPlan:
         return None if self.spec.delta is None else self.loss.epsilon(self.spec.delta)
 
     @cached_property
+    def smallest(self) -> Smallest | None:
+        """The smallest budget that meets all targets, and the shares that need least; None without a target."""
+        return smallest_of_areas(self.geography, None if self.spec.open_budget else self.loss)
+
+    @cached_property
     def covariances(self) -> Covariances:
         """Variances of ``gls`` for every unit of the spine."""
         limits = self.geography.constraints
@@ -151,6 +159,34 @@ class GeographyPlan:
                 found.append(EntityDistance(name, far.size, *numbers))
         return tuple(found)
 
+    @property
+    def needs(self) -> Needs:
+        """What the run takes of a machine: bytes of disk and of memory."""
+        return needs_of(self.geography, in_parts=self.spec.source.engine == "spark")
+
+    def __repr__(self) -> str:
+        return f"GeographyPlan({self.spec!r}, {self.geography.leaf_codes.size} leaves)"
+
+    def _repr_html_(self) -> str:
+        from ..notebook import Rows, card
+
+        facts = [
+            ("release", self.spec.title),
+            ("promise", f"{self.spec.loss!r}, {self.spec.neighbours} one {self.spec.unit}"),
+            ("estimate", self.geography.estimate),
+            ("leaves", int(self.geography.leaf_codes.size)),
+            ("cells of each", int(self.geography.layout.cell.size)),
+        ]
+        levels = ((r.level, r.units, r.measured, str(r.share)) for r in self.levels)
+        tables = [Rows(("level", "units", "measured", "share"), levels, len(self.levels))]
+        if "table_errors" in self.__dict__:
+            errors = ((r.table, r.area_type, r.areas, r.rmse, r.margin) for r in self.table_errors)
+            headings = ("table", "areas of", "areas", "RMSE", f"{self.level:.0%} margin")
+            tables.append(Rows(headings, errors, len(self.table_errors)))
+        else:
+            facts.append(("errors", "not computed yet: ask for .errors"))
+        return card("Plan of areas", facts, *tables)
+
     def save(self, path: str | PathLike[str]) -> None:
         """There is nothing to save.
 
@@ -179,4 +215,4 @@ def plan_geography(spec: Spec | str | PathLike[str]) -> GeographyPlan:
     """
     spec = spec if isinstance(spec, Spec) else read_spec(spec)
     geography_of(spec)
-    return GeographyPlan(spec)
+    return GeographyPlan(spec.with_budget(found_budget(spec)) if spec.open_budget else spec)

@@ -16,8 +16,9 @@ import numpy as np
 import pyarrow as pa
 
 from ..errors import InvalidArgument, LedgerError, Problem, ReleaseError, SpecError, Unsupported
-from ..estimation import smallest_budget
 from ..privacy import Ledger, PrivacyLoss
+from ..release.folder import write_bytes
+from ..release.tables import LEVEL
 from ..spec import Spec, read_spec
 from ..strategy import (
     ExpectedError,
@@ -30,15 +31,38 @@ from ..strategy import (
 )
 from ..tables import Invariants
 from ._exactness import WITHIN, Earlier, Exactness, exactness
-from .table_errors import LEVEL, TableError, error_bound, left_to_measure, strategy_errors, table_errors
+from .smallest import Smallest
+from .smallest_tables import budget_for, smallest_of_tables
+from .table_errors import TableError, error_bound, left_to_measure, strategy_errors, table_errors
+
+_SAVED = b'{\n "tabulae_plan": '
 
 MOST_ANSWERS = 50_000_000
 """Noisy answers that one strategy may ask for: they are drawn, kept and published."""
 
+MOST_OF_PRODUCT = 1_250_000_000
+"""The same for one product of matrices, which is measured and solved in place: 10 GB, and as much for estimates."""
+
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """What a release will ask, what that costs and how wrong its tables will be; made without data."""
+    """What a release will ask, what that costs and how wrong its tables will be; made without data.
+
+    >>> import pathlib, shutil, tempfile
+    >>> import tabulae as tb
+    >>> folder = pathlib.Path(tempfile.mkdtemp())
+    >>> _ = (folder / "spec.toml").write_text('''
+    ... title = "Sexes"
+    ... source = { path = "people.csv" }
+    ... attributes = { sex = { column = "sex", categories = ["F", "M"] } }
+    ... privacy = { definition = "zcdp", budget = "1/2", neighbours = "add-remove", ledger = "ledger.db" }
+    ... table = [{ name = "sexes", attributes = ["sex"] }]
+    ... ''')
+    >>> plan = tb.plan(folder / "spec.toml")
+    >>> plan.strategy.rows, round(plan.errors["rmse"][0].as_py(), 3)
+    (2, 1.0)
+    >>> shutil.rmtree(folder)
+    """
 
     spec: Spec
     strategy: Strategy
@@ -58,6 +82,12 @@ class Plan:
     def bound(self) -> float | None:
         """An RMSE over all tables together (weighted) that no strategy beats, where one is known."""
         return error_bound(self.spec, self.spec.workload)
+
+    @cached_property
+    def smallest(self) -> Smallest | None:
+        """The smallest budget that meets all targets; None where no table that noise is added to has one."""
+        targets = _targets_left(self.spec, _invariants(self.spec))
+        return targets and smallest_of_tables(self.spec, self.strategy, targets, self.table_errors)
 
     @property
     def rmse(self) -> float:
@@ -100,12 +130,35 @@ class Plan:
             }
         )
 
+    def __repr__(self) -> str:
+        return f"Plan({self.spec!r}, {self.strategy!r})"
+
+    def _repr_html_(self) -> str:
+        from ..notebook import Rows, card
+
+        strategy = f"{self.strategy.method}, {self.strategy.rows:,} noisy answers"
+        facts = [
+            ("release", self.spec.title),
+            ("promise", f"{self.spec.loss!r}, {self.spec.neighbours} one {self.spec.unit}"),
+            ("strategy", strategy),
+            ("RMSE, all tables", self.rmse),
+            ("exact counts", None if self.exact is None else self.exact.stated),
+        ]
+        errors = ((r.table, r.queries, r.rmse, r.margin, r.bound) for r in self.table_errors)
+        headings = ("table", "rows", "RMSE", f"{self.level:.0%} margin", "bound")
+        return card("Plan", facts, Rows(headings, errors, len(self.table_errors)))
+
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the plan as JSON: a run with it asks exactly these queries."""
+        """Write the plan as JSON, whole or not at all: a run with it asks exactly these queries.
+
+        Raises:
+            ReleaseError: the path cannot be a saved plan's; see :func:`check_saved`.
+        """
+        where = check_saved(path)
         document, arrays = describe_strategy(self.strategy)
         packed = {name: _pack(array) for name, array in arrays.items()}
         whole = {"tabulae_plan": 1, "spec": self.spec.digest(), "strategy": document, "arrays": packed}
-        Path(path).write_text(json.dumps(whole, indent=1) + "\n", encoding="utf-8")
+        write_bytes(where.resolve(), (json.dumps(whole, indent=1) + "\n").encode())
 
     @classmethod
     def load(cls, path: str | PathLike[str], spec: Spec) -> Plan:
@@ -117,12 +170,37 @@ class Plan:
             whole = json.loads(Path(path).read_text(encoding="utf-8"))
             made_for, document = whole["spec"], whole["strategy"]
             arrays = {name: _unpack(entry) for name, entry in whole["arrays"].items()}
-        except (OSError, ValueError, KeyError, TypeError, zlib.error) as error:
+        except OSError as error:
+            raise ReleaseError(
+                f"{path} cannot be read: {error.strerror}; name a file that `tabulae plan --save` wrote"
+            ) from None
+        except (ValueError, KeyError, TypeError, zlib.error) as error:
             raise ReleaseError(f"{path} is not a plan that `tabulae plan --save` wrote: {error}") from None
         if made_for != spec.digest():
             raise ReleaseError(f"{path} was made for another spec, or the spec was changed since; plan again")
         exact = [given.table for given in spec.invariants]
         return cls(spec, read_strategy(document, arrays, spec.domain, exact))
+
+
+def check_saved(path: str | PathLike[str]) -> Path:
+    """A place where a plan can be saved: an earlier one is replaced, no other file.
+
+    Raises:
+        ReleaseError: it is a folder, lies in none, or is a file that is no saved plan.
+    """
+    where = Path(path)
+    if where.is_dir():
+        raise ReleaseError(f"{where} is a folder: name the file to write, {where / 'plan.json'}, say")
+    if not where.parent.is_dir():
+        raise ReleaseError(f"{where}: there is no folder {where.parent}; make it first, or check the path")
+    if where.exists():
+        with where.open("rb") as file:
+            start = file.read(len(_SAVED))
+        if start not in (b"", _SAVED):
+            raise ReleaseError(
+                f"{where} exists and is no saved plan, so it is not replaced: name another file"
+            )
+    return where
 
 
 def _pack(array: np.ndarray) -> dict[str, Any]:
@@ -157,16 +235,24 @@ def plan_tables(spec: Spec | str | PathLike[str]) -> Plan:
         time_limit=method.time_limit,
         seed=method.seed,
     )
-    if strategy.rows > MOST_ANSWERS:
-        raise Unsupported(
-            f"strategy {strategy.method!r} asks for {strategy.rows:,} noisy answers, one for nearly every cell of the "
-            f'domain; at most {MOST_ANSWERS:,} are drawn. Choose select = "kron" or "auto", which measure what the '
-            "tables need, or declare fewer or coarser attributes"
-        )
+    _check_size(spec, strategy)
     if spec.open_budget:
         assert spec.targets is not None
-        spec = spec.with_budget(_budget(spec, strategy))
+        spec = spec.with_budget(budget_for(spec, strategy, spec.targets))
     return Plan(spec, strategy)
+
+
+def _check_size(spec: Spec, strategy: Strategy) -> None:
+    """Refuse more answers than are drawn; one product of matrices that least squares solves may ask for more."""
+    terms = [block.terms for block in strategy.blocks]
+    product = len(terms) == len(terms[0]) == 1 and not strategy.invariants
+    most = MOST_OF_PRODUCT if product and spec.method.estimate == "least-squares" else MOST_ANSWERS
+    if strategy.rows > most:
+        raise Unsupported(
+            f"strategy {strategy.method!r} asks for {strategy.rows:,} noisy answers, one for nearly every cell of the "
+            f'domain; at most {most:,} are drawn. Choose select = "auto" or "residual", which measure what the '
+            "tables need, or declare fewer or coarser attributes"
+        )
 
 
 def _invariants(spec: Spec) -> Invariants | None:
@@ -226,17 +312,3 @@ def _disclosed_before(spec: Spec) -> Earlier:
         return Ledger.open(spec.ledger).disclosures()
     except LedgerError:  # a run will say what is wrong with it, and charges nothing
         return ()
-
-
-def _budget(spec: Spec, strategy: Strategy) -> PrivacyLoss:
-    """The smallest budget that meets the spec's targets."""
-    assert spec.targets is not None
-    return smallest_budget(
-        strategy,
-        spec.workload,
-        spec.targets,
-        definition=spec.loss.definition,  # type: ignore[arg-type]
-        delta=spec.loss.parameters.get("delta"),
-        neighbours=spec.neighbours,
-        stability=spec.rows_per_unit,
-    )

@@ -88,7 +88,7 @@ class AreaErrors:
         weights = [table.margin.squares.sum(axis=0) for table in tables]
         grams = [_gram(table.margin) for table in tables]
         found: list[list[np.ndarray]] = [[] for _ in tables]
-        for variances, present in self._batches(kind):
+        for variances, present in self.batches(kind):
             for table, weight, gram, out in zip(tables, weights, grams, found, strict=True):
                 total = np.einsum("askl,kl,s->a", variances, gram, weight)
                 terms = np.einsum("askl,kl,s->a", np.abs(variances), gram, weight)
@@ -96,24 +96,32 @@ class AreaErrors:
                 out.append(np.stack([total, _possible(table.margin, present)]))
         return [np.concatenate([np.empty((2, 0)), *out], axis=1) for out in found]
 
-    def _batches(self, kind: str) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """V, shape (areas, kinds, D, D), and which dense cells can occur, shape (areas, D), for areas with leaves."""
+    def placed(self, kind: str) -> tuple[np.ndarray, np.ndarray]:
+        """The areas with leaves: which of them each leaf is in, -1 for none, and which dense cells can occur in each.
+
+        Shapes (leaves,) and (areas, D).
+        """
         codes, index = self.geography.areas(kind)
         support = self.covariances.plan.support
         present = np.zeros((codes.size, support.shape[1]), bool)
         np.logical_or.at(present, index[index >= 0], support[index >= 0])
-        batch: list[np.ndarray] = []
         used = np.flatnonzero(present.any(axis=1))
         place = np.full(codes.size + 1, -1)
         place[used] = np.arange(used.size)
+        return place[index], present[used]
+
+    def batches(self, kind: str) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """V, shape (areas, kinds, D, D), and which dense cells can occur, shape (areas, D), for areas with leaves."""
+        area, present = self.placed(kind)
+        batch: list[np.ndarray] = []
         first = 0
-        for variance in area_covariances(self.covariances, place[index], used.size):
+        for variance in area_covariances(self.covariances, area, len(present)):
             batch.append(variance)
             if len(batch) == _CHUNK:
-                yield np.stack(batch), present[used[first : first + _CHUNK]]
+                yield np.stack(batch), present[first : first + _CHUNK]
                 first, batch = first + _CHUNK, []
         if batch:
-            yield np.stack(batch), present[used[first:]]
+            yield np.stack(batch), present[first:]
 
 
 def _gram(margin: Margin) -> np.ndarray:

@@ -23,9 +23,6 @@ from ..strategy import (
 )
 from ..tables import Invariants, Table, Workload
 
-LEVEL = 0.95
-"""The level of published intervals and of planned margins."""
-
 
 @dataclass(frozen=True)
 class TableError:
@@ -35,8 +32,8 @@ class TableError:
     ``identity`` and ``workload`` the RMSE of measuring every cell, or the tables themselves, with the same budget;
     ``bound`` an RMSE of this table that no strategy beats. None: out of reach for this workload.
     ``target`` is what the spec allows the table, None where it has no target, and ``met`` whether the plan keeps to it:
-    an RMSE, or (``confidence`` not None) the widest half-width at that confidence. ``exact`` is how many of its
-    queries the invariants determine.
+    an RMSE, or (``confidence`` not None) the widest half-width at that confidence; ``reached`` is the plan's own.
+    ``exact`` is how many of its queries the invariants determine.
     """
 
     table: str
@@ -49,6 +46,7 @@ class TableError:
     target: float | None = None
     confidence: float | None = None
     met: bool | None = None
+    reached: float | None = None
     exact: int = 0
 
 
@@ -98,17 +96,17 @@ def _alternative(method: str, spec: Spec, invariants: Invariants | None) -> dict
 
 def _judged(
     spec: Spec, strategy: Strategy, table: Table, rmse: float, margins: Mapping[str, float], at: float
-) -> tuple[float | None, float | None, bool | None]:
-    """The table's target, the confidence that it is for, and whether it is met."""
+) -> tuple[float | None, float | None, bool | None, float | None]:
+    """The table's target, the confidence that it is for, whether it is met, and the error that was judged."""
     targets = spec.targets
     if targets is None or targets.squared(table.name) is None:
-        return None, None, None
+        return None, None, None, None
     if table.name in targets.rmse:
         target = float(targets.rmse[table.name])
-        return target, None, rmse <= target
+        return target, None, rmse <= target, rmse
     target, level = float(targets.margin[table.name]), targets.level(table.name)
     margin = margins[table.name] if level == at else _margins(spec, strategy, level, [table])[table.name]
-    return target, level, within(margin, target)
+    return target, level, within(margin, target), margin
 
 
 def _margins(
@@ -148,12 +146,12 @@ def error_bound(spec: Spec, workload: Workload) -> float | None:
         except (Unsupported, InvalidArgument):
             continue
         # k rows of one unit may stand in one cell: no strategy needs less than k times the noise of one row.
-        value *= share * spec.rows_per_unit * _discreteness(spec)
+        value *= share * spec.rows_per_unit * discreteness(spec)
         best = value if best is None else max(best, value)
     return best
 
 
-def _discreteness(spec: Spec) -> float:
+def discreteness(spec: Spec) -> float:
     """How far the deviation of the discrete law may lie below the nominal one, at most 1.
 
     Answers are integers on their grid and some record moves them by 1 or more, so that a law on it has at least

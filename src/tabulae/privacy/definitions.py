@@ -157,6 +157,11 @@ class PrivacyLoss(ABC):
     """A bound on what one person's record can change; each definition is a subclass.
 
     ``amount`` is the parameter by which losses of one kind add up: epsilon, or rho.
+
+    >>> import tabulae as tb
+    >>> loss = tb.ZCDP("1/2")
+    >>> isinstance(loss, tb.PrivacyLoss), loss.amount, round(loss.epsilon("1e-10"), 3)
+    (True, Fraction(1, 2), 6.839)
     """
 
     definition: ClassVar[str]

@@ -12,6 +12,7 @@ from tabulae.privacy.definitions import ZCDP, ApproxDP, Exact, PrivacyLoss, Pure
 from tabulae.privacy.disclosure import Disclosure
 
 OUTCOMES = ("published", "void")
+RELATIONS = ("next", "correction")
 KINDS: dict[str, type[PrivacyLoss]] = {"pure": PureDP, "approx": ApproxDP, "zcdp": ZCDP}
 
 
@@ -19,7 +20,8 @@ KINDS: dict[str, type[PrivacyLoss]] = {"pure": PureDP, "approx": ApproxDP, "zcdp
 class Charge:
     """What one release spent: its id, loss, place in the ledger, UTC time, title and state.
 
-    ``state`` is ``"charged"`` until the release is settled as ``"published"`` or ``"void"``.
+    ``state`` is ``"charged"`` until the release is settled as ``"published"`` or ``"void"``. ``follows`` is the release
+    that it was published to follow, if any, and ``relation`` says how: ``"next"`` or ``"correction"``.
     """
 
     release_id: str
@@ -28,6 +30,8 @@ class Charge:
     time: str
     title: str
     state: str = "charged"
+    follows: str | None = None
+    relation: str | None = None
 
 
 @dataclass(frozen=True)
@@ -65,6 +69,10 @@ def charges_of(rows: Iterable[Row]) -> dict[str, Charge]:
         elif row.kind in OUTCOMES:
             name = row.content()["release_id"]
             found[name] = replace(found[name], state=row.kind)
+        elif row.kind == "follows":
+            content = row.content()
+            name = content["release_id"]
+            found[name] = replace(found[name], follows=content["follows"], relation=content["relation"])
     return found
 
 

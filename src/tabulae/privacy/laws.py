@@ -11,6 +11,7 @@ import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import lru_cache
 from typing import ClassVar, Self
 
 import numpy as np
@@ -91,19 +92,36 @@ class NoiseLaw(ABC):
         wanted = exact(level, "level")
         if not 0 < wanted < 1:
             raise InvalidArgument(f"level is {level}; it must lie strictly between 0 and 1")
-        miss = float(1 - wanted)
-        high = 1
-        while self.tail(high) > miss:
-            high *= 2
-        low = -1
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (middle, high) if self.tail(middle) > miss else (low, middle)
-        return high
+        return _margin(self, wanted)
 
     def law_on_grid(self, exponent: int) -> Self:
         """The same law in units of 2^-exponent: noise of this size for answers multiplied by 2^exponent."""
         return type(self)(self.parameter * Fraction(self.grid_base) ** exponent)
+
+
+@lru_cache(maxsize=2**16)
+def _margin(law: NoiseLaw, level: Fraction) -> int:
+    """The least k; remembered, because every table of a plan asks it of the same laws."""
+    miss = float(1 - level)
+    high = 1
+    while law.tail(high) > miss:
+        high *= 2
+    low = -1
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if law.tail(middle) > miss else (low, middle)
+    return high
+
+
+@lru_cache(maxsize=8)
+def _gaussian_weights(variance: Fraction) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """k = 1, 2, ... and e^{-k^2 / (2 variance)}; the last few are remembered, as a margin asks for many tails."""
+    last = int(math.sqrt(2 * _UNDERFLOW * float(variance))) + 2
+    k = np.arange(1.0, last + 1)
+    weights = np.exp(-(k * k) * float(1 / (2 * variance)))
+    for array in (k, weights):
+        array.flags.writeable = False
+    return k, weights
 
 
 class DiscreteGaussian(NoiseLaw):
@@ -136,9 +154,7 @@ class DiscreteGaussian(NoiseLaw):
         return discrete_gaussian_sampler(self.parameter)
 
     def _weights(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        last = int(math.sqrt(2 * _UNDERFLOW * float(self.parameter))) + 2
-        k = np.arange(1.0, last + 1)
-        return k, np.exp(-(k * k) * float(1 / (2 * self.parameter)))
+        return _gaussian_weights(self.parameter)
 
     def _variance(self) -> float:
         if self.parameter > _SUMMED_VARIANCE:

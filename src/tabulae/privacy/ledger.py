@@ -13,19 +13,20 @@ import hmac
 import json
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from tabulae.errors import BudgetRefused, InvalidArgument, LedgerError
+from tabulae.errors import InvalidArgument, LedgerError
 from tabulae.privacy import store
 from tabulae.privacy.chain import START, Row, altered, link, verify
-from tabulae.privacy.definitions import WITHIN, Exact, PrivacyLoss, check_neighbours
+from tabulae.privacy.definitions import Exact, PrivacyLoss, check_neighbours
 from tabulae.privacy.disclosure import Disclosure
 from tabulae.privacy.history import (
     OUTCOMES,
+    RELATIONS,
     Charge,
     View,
     charges_of,
@@ -36,6 +37,7 @@ from tabulae.privacy.history import (
     read_loss,
     write_loss,
 )
+from tabulae.privacy.refusals import check_cap, check_disclosures, check_kind
 
 _ID_LENGTH = 32
 _DIGEST_BYTES = 32
@@ -210,11 +212,11 @@ class Ledger:
         """
         if not isinstance(digest, bytes) or len(digest) != _DIGEST_BYTES:
             raise InvalidArgument("digest must be the 32 bytes of a SHA-256")
-        self._check_kind(loss, neighbours, unit)
-        self._check_disclosures(disclosures)
+        check_kind(self, loss, neighbours, unit)
+        check_disclosures(self, disclosures)
         with store.connect(self.path, write=True) as connection:
             view, key = self._verified(connection)
-            self._check_cap(view, loss)
+            check_cap(self, view, loss)
             nonce = os.urandom(16)
             release_id = _release_id(key, digest, nonce)
             content = {
@@ -251,6 +253,45 @@ class Ledger:
             return charge.state == "charged"
 
         self._append(outcome, release_id, check)
+
+    def follow(self, release_id: str, follows: str, relation: str) -> None:
+        """Record which release of this ledger a charged one follows; the same said again changes nothing.
+
+        Args:
+            release_id: the release.
+            follows: the id of the one that it follows.
+            relation: ``"next"``, or ``"correction"`` of the one that it follows.
+
+        Raises:
+            InvalidArgument: another relation.
+            LedgerError: no such release, one that is settled, or follows another, or in another way; or the one that
+                it follows is not published, or was not charged before it.
+
+        Privacy: none is spent or given back.
+        """
+        if relation not in RELATIONS:
+            raise InvalidArgument(f'relation is {relation!r}; it must be "next" or "correction"')
+        before = self._one(self._rows(), follows)
+
+        def check(charge: Charge) -> bool:
+            if (charge.follows, charge.relation) == (follows, relation):
+                return False
+            if (charge.follows, charge.relation) != (None, None):
+                raise LedgerError(
+                    f"release {release_id} is the {charge.relation} of {charge.follows} already"
+                )
+            if charge.state != "charged":
+                raise LedgerError(
+                    f"release {release_id} is {charge.state}: what it follows cannot be said any more"
+                )
+            if before.sequence >= charge.sequence or before.state != "published":
+                raise LedgerError(
+                    f"release {release_id} cannot follow {follows}, which is {before.state}: a release follows one "
+                    "that was published before it"
+                )
+            return True
+
+        self._append("follows", release_id, check, {"follows": follows, "relation": relation})
 
     def state(self, release_id: str) -> str:
         """``"charged"``, ``"published"`` or ``"void"``.
@@ -377,13 +418,20 @@ class Ledger:
         store.check_seal(connection, key, rows[-1], self.path)
         return seen.advance(rows[1:]), key
 
-    def _append(self, kind: str, release_id: str, wanted: Callable[[Charge], bool]) -> None:
+    def _append(
+        self,
+        kind: str,
+        release_id: str,
+        wanted: Callable[[Charge], bool],
+        said: Mapping[str, str] | None = None,
+    ) -> None:
         """Add a row about a charged release, if its state wants one."""
         with store.connect(self.path, write=True) as connection:
             view, key = self._verified(connection)
             if not wanted(self._one(store.rows_from(connection, 0), release_id)):
                 return
-            row = link(view.sequence + 1, kind, {"release_id": release_id, "time": _now()}, view.head)
+            content = {"release_id": release_id, **(said or {}), "time": _now()}
+            row = link(view.sequence + 1, kind, content, view.head)
             store.append(connection, key, [row])
         self._view = view.advance([row])
 
@@ -394,40 +442,6 @@ class Ledger:
             raise LedgerError(
                 f"{self.path} has no release {release_id}; see `tabulae ledger show`"
             ) from error
-
-    def _check_kind(self, loss: PrivacyLoss, neighbours: str, unit: str) -> None:
-        for word, asked, kept in (
-            ("definition", loss.definition, self.definition),
-            ("neighbours", neighbours, self.neighbours),
-            ("unit", unit, self.unit),
-        ):
-            if asked != kept:
-                raise BudgetRefused(
-                    f"the release has {word} {asked!r}, the ledger {self.path} has {kept!r}; "
-                    "losses of different kinds do not add up: use a ledger of the same kind"
-                )
-
-    def _check_disclosures(self, disclosures: Sequence[Disclosure]) -> None:
-        for disclosure in disclosures:
-            if not isinstance(disclosure, Disclosure):
-                raise InvalidArgument(
-                    f"disclosures holds a {type(disclosure).__name__}: give Disclosure objects"
-                )
-        if self.neighbours == WITHIN and not disclosures:
-            raise InvalidArgument(
-                f"the ledger {self.path} promises that one {self.unit} replaced within the invariants does not show, "
-                "and this release has none: state its exact counts, or use a ledger of neighbours 'replace'"
-            )
-
-    def _check_cap(self, view: View, loss: PrivacyLoss) -> None:
-        for word, cap in self.budget.parameters.items():
-            spent = view.spent_delta if word == "delta" else view.spent
-            asked = loss.parameters[word]
-            if spent + asked > cap:
-                raise BudgetRefused(
-                    f"{word} {asked} is asked for and {cap - spent} of {cap} is left in {self.path}; "
-                    "ask for less, or have the budget decided anew and start another ledger"
-                )
 
 
 def _release_id(key: bytes, digest: bytes, nonce: bytes) -> str:

@@ -55,7 +55,9 @@ def create(path: Path, key: bytes, first: Row) -> None:
         handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
         os.close(handle)
     except OSError as error:
-        raise LedgerError(f"cannot create a ledger in {path.parent}: {error.strerror}") from error
+        raise LedgerError(
+            f"cannot create a ledger in {path.parent}: {error.strerror}; name a folder that exists and can be written"
+        ) from error
     draft = Path(name)
     try:
         with contextlib.closing(sqlite3.connect(draft, isolation_level=None)) as connection:
@@ -107,6 +109,8 @@ def connect(path: Path, *, write: bool) -> Iterator[sqlite3.Connection]:
 
     Privacy: none is spent; a writer holds the lock from its first read to its commit.
     """
+    if _look(path, Path.is_dir):
+        raise LedgerError(f"there is no ledger at {path}, which is a folder: name the ledger's file in it")
     if not _look(path, Path.is_file):
         raise LedgerError(
             f"there is no ledger at {path}; create one with Ledger.create or `tabulae ledger init {path}`"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +12,61 @@ import pyarrow as pa
 import pyarrow.csv
 
 from ..geography.disclosure import disclosure_of
-from ..privacy.chain import link
-from ..privacy.history import read_loss
+from ..privacy.chain import START, link
+from ..privacy.history import write_loss
 from ..spec import Spec
 from ..tables.row_space import canonical, describe
 from . import folder as f
 
 _CHAIN = ("sequence", "kind", "previous", "hash")
+_HASH = re.compile(f"[0-9a-f]{{{len(START)}}}")
+_SAID = {
+    "charge": {"release_id", "nonce", "definition", "loss", "title", "time"},
+    "disclosure": {"release_id", "table", "reason", "rows", "promise", "time"},
+    "follows": {"release_id", "follows", "relation", "time"},
+}
+
+
+def entry_faults(entries: object, release_id: object) -> Iterator[str]:
+    """Whether entries are those that the ledger makes of one release before it is published, one sentence a fault.
+
+    They are its charge, what it discloses as exact, in one piece with the charge, and which release it follows, if any.
+
+    Args:
+        entries: what is stored as them, of whatever form.
+        release_id: of the release.
+    """
+    if not isinstance(entries, list) or not all(map(_is_entry, entries)):
+        yield f"{f.LEDGER}: its entries are not in the form that a ledger has"
+        return
+    kinds = [entry["kind"] for entry in entries]
+    follows = kinds[-1:] == ["follows"]
+    paid = entries[: len(entries) - follows]
+    if kinds[: len(paid)] != ["charge", *["disclosure"] * (len(paid) - 1)]:
+        yield f"{f.LEDGER}: is not one charge, what it discloses, and at most one release that it follows"
+        return
+    if any(entry["release_id"] != release_id for entry in entries):
+        yield f"{f.LEDGER}: has entries of another release"
+    joined = all(
+        after["sequence"] == before["sequence"] + 1 and after["previous"] == before["hash"]
+        for before, after in pairwise(paid)
+    )
+    if not joined or (follows and entries[-1]["sequence"] <= paid[-1]["sequence"]):
+        yield f"{f.LEDGER}: its entries do not follow one another"
+
+
+def _is_entry(entry: object) -> bool:
+    """Whether a value has the keys of an entry, and what every entry has in the form that a ledger gives it."""
+    if not isinstance(entry, dict) or not isinstance(kind := entry.get("kind"), str):
+        return False
+    if entry.keys() != _SAID.get(kind, set()) | set(_CHAIN):
+        return False
+    texts = [value for key, value in entry.items() if key not in ("sequence", "loss", "rows")]
+    return (
+        type(entry["sequence"]) is int
+        and all(isinstance(text, str) for text in texts)
+        and all(_HASH.fullmatch(entry[key]) for key in ("previous", "hash"))
+    )
 
 
 def ledger_faults(entries: Sequence[Mapping[str, Any]], spec: Spec) -> Iterator[str]:
@@ -26,8 +76,8 @@ def ledger_faults(entries: Sequence[Mapping[str, Any]], spec: Spec) -> Iterator[
         whole = link(int(entry["sequence"]), str(entry["kind"]), content, str(entry["previous"]))
         if whole.hash != entry["hash"]:
             yield f"{f.LEDGER}: entry {entry['sequence']} is not what its hash was made of"
-    losses = [read_loss(e["definition"], e["loss"]) for e in entries if e["kind"] == "charge"]
-    if losses != [spec.loss]:
+    charged = [(e["definition"], e["loss"]) for e in entries if e["kind"] == "charge"]
+    if charged != [(spec.loss.definition, write_loss(spec.loss))]:
         yield f"{f.LEDGER}: what was charged is not the budget of {f.SPEC}"
     told = [(e["table"], e["reason"], canonical(e["rows"])) for e in entries if e["kind"] == "disclosure"]
     if told != _stated(spec):
@@ -46,13 +96,13 @@ def _stated(spec: Spec) -> list[tuple[str, str, Any]]:
     return [(each.table, each.reason, canonical(each.rows)) for each in stated]
 
 
-def csv_faults(folder: Path, name: str, stored: pa.Table) -> Iterator[str]:
+def csv_faults(folder: Path, name: str, stored: pa.Table, within: str = "tables") -> Iterator[str]:
     """Whether the CSV file of a table says what the Parquet file says, number for number."""
-    path = folder / "tables" / f"{name}.csv"
+    path = folder / within / f"{name}.csv"
     try:
         options = pyarrow.csv.ConvertOptions(column_types=stored.schema)
         same = pyarrow.csv.read_csv(path, convert_options=options).equals(stored)
     except (OSError, pa.ArrowException):
         same = False
     if not same:
-        yield f"tables/{name}.csv: does not say what tables/{name}.parquet says"
+        yield f"{within}/{name}.csv: does not say what {within}/{name}.parquet says"

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol, Self, TypeVar
 
 from ..errors import ReleaseError
+from ..memory import size_words
 from ..privacy import Ledger
 from ..privacy.lost import lost
 from .folder import MEASUREMENT
@@ -56,13 +57,9 @@ def check_space(folder: Path, needed: int) -> None:
     free = shutil.disk_usage(folder).free
     if free < needed:
         raise ReleaseError(
-            f"the noisy counts of this release may take {_gigabytes(needed)} on disk, and where {folder} stands "
-            f"{_gigabytes(free)} are free: free some, or write the release on another disk. Nothing was charged"
+            f"this release may take {size_words(needed)} on disk, and where {folder} stands "
+            f"{size_words(free)} are free: free some, or write the release on another disk. Nothing was charged"
         )
-
-
-def _gigabytes(size: int) -> str:
-    return f"{size / 1e9:,.2f} GB" if size >= 1e8 else f"{size / 1e6:,.2f} MB"
 
 
 @contextlib.contextmanager

@@ -5,13 +5,16 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from ..errors import ReleaseError
 
 DESCRIPTOR = "datapackage.json"
 REPORT = "report.html"
+_RESULTS = ("tables/", "derived/", REPORT)
 SUMS = "SHA256SUMS"
 SPEC = "spec.toml"
 LEDGER = "ledger.json"
@@ -22,10 +25,17 @@ INVARIANTS = "invariants"
 
 def write_bytes(path: Path, content: bytes) -> None:
     """Write a file and see it onto the disk; under its name there is never a part of it."""
+    with drafted(path) as file:
+        file.write(content)
+
+
+@contextmanager
+def drafted(path: Path) -> Iterator[BinaryIO]:
+    """A file to write to that gets its name once it is complete and on the disk."""
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = _draft(path)
     with draft.open("wb") as file:
-        file.write(content)
+        yield file
         file.flush()
         os.fsync(file.fileno())
     draft.replace(path)
@@ -47,7 +57,9 @@ def read_json(folder: Path, name: str) -> Any:
     except FileNotFoundError:
         raise ReleaseError(f"{folder} is not a complete release: {name} is missing") from None
     except (OSError, ValueError) as error:
-        raise ReleaseError(f"{folder / name} cannot be read: {error}") from None
+        raise ReleaseError(
+            f"{folder / name} cannot be read: {error}. Copy the release again from where it was published"
+        ) from None
 
 
 def sync_folder(folder: Path) -> None:
@@ -92,6 +104,20 @@ def require_others(folder: Path, name: str) -> None:
     if faults := check_sums(folder, but=name):
         told = "\n".join(f"  {fault}" for fault in faults)
         raise ReleaseError(f"{folder} is not as it was published, and nothing was written:\n{told}")
+
+
+def require_sources(folder: Path) -> None:
+    """See that the files that new answers come from are as SHA256SUMS lists them: all but tables, figures and pages.
+
+    Raises:
+        ReleaseError: some are not, all of them named.
+    """
+    expected = read_sums(folder)
+    needed = [name for name in expected if not name.startswith(_RESULTS)]
+    wrong = [n for n in needed if not (folder / n).is_file() or file_sha256(folder / n) != expected[n]]
+    if wrong:
+        told = "\n".join(f"  {name} was altered, or is missing" for name in wrong)
+        raise ReleaseError(f"{folder} is not as it was published, and answers nothing:\n{told}")
 
 
 def replace_listed(folder: Path, name: str, content: bytes) -> None:

@@ -17,14 +17,14 @@ from .rows import Rows
 from .table_files import sync_file
 
 FILE = "microdata.parquet"
-_CELLS = 1 << 22  # about how many counts are held at a time
+_CELLS = 1 << 24  # about how many counts are looked at together, most of them 0
 
 
 class LeafCounts(Protocol):
     """Whole counts of every cell of every leaf."""
 
-    def leaf_counts(self, first: int, last: int) -> np.ndarray:
-        """Shape (last - first, D, N): those of some leaves, 0 for cells that cannot occur in them."""
+    def leaf_cells(self, first: int, last: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Of some leaves the counts that are not 0: leaf, rising; cell as ``dense cell * N + combination``; count."""
         ...
 
 
@@ -34,38 +34,37 @@ class Microdata:
 
     Args:
         layout: of the cells.
-        codes: name of a level -> the code of each leaf's unit there; the leaves' own last.
+        areas: name of a level -> codes of its units, and the position there of each leaf's unit, -1 where it lies in
+            none; the leaves' own last.
         counts: of the cells.
     """
 
     layout: Layout
-    codes: Mapping[str, np.ndarray]
+    areas: Mapping[str, tuple[np.ndarray, np.ndarray]]
     counts: LeafCounts
 
     @property
     def schema(self) -> pa.Schema:
         """A column for each level and for each attribute."""
-        names = [*self.codes, *self.layout.domain.names]
+        names = [*self.areas, *self.layout.domain.names]
         return pa.schema([(name, pa.dictionary(pa.int32(), pa.string())) for name in names])
 
     def rows(self) -> Iterator[pa.Table]:
         """All rows, those of some leaves at a time."""
-        leaves = len(next(iter(self.codes.values())))
+        leaves = len(next(iter(self.areas.values()))[1])
         step = max(1, _CELLS // self.layout.cell.size)
         for first in range(0, leaves, step):
             yield self._rows(first, min(first + step, leaves))
 
     def _rows(self, first: int, last: int) -> pa.Table:
-        counts = self.counts.leaf_counts(first, last).reshape(last - first, -1)
-        counts = counts[:, np.argsort(self.layout.cell.ravel())]
-        leaf, cell = np.nonzero(counts)
-        people = counts[leaf, cell]
-        leaf, cell = np.repeat(leaf, people), np.repeat(np.sort(self.layout.cell.ravel())[cell], people)
+        leaf, place, people = self.counts.leaf_cells(first, last)
+        cell, domain = self.layout.cell.ravel()[place], self.layout.domain
+        order = np.lexsort((cell, leaf))
+        leaf, cell = (np.repeat(column[order], people[order]) for column in (leaf - first, cell))
         columns = {}
-        for name, codes in self.codes.items():
-            words, index = np.unique(codes[first:last].astype(str), return_inverse=True)
-            columns[name] = _words(index[leaf], words.tolist())
-        domain = self.layout.domain
+        for name, (codes, units) in self.areas.items():
+            here, index = np.unique(units[first:last], return_inverse=True)
+            columns[name] = _words(index[leaf], ["" if i < 0 else str(codes[i]) for i in here.tolist()])
         for attribute, index in zip(
             domain.attributes, np.unravel_index(cell, domain.shape), strict=True
         ):  # as the code lists have them

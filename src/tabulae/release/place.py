@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from ..errors import ReleaseError, TabulaeError
+from ..errors import LedgerError, ReleaseError, TabulaeError
 from ..privacy import Ledger
 from ..spec import Spec
 from .folder import MEASUREMENT, read_json, sync_folder, write_json
@@ -207,15 +207,33 @@ def put_in_place(partial: Path, out: Path) -> None:
     sync_folder(out.parent)
 
 
+def settle_published(ledger: Ledger, release_id: str, out: Path) -> None:
+    """Say in the ledger that a release is published.
+
+    Raises:
+        LedgerError: it cannot be said now; the release stands all the same.
+    """
+    try:
+        ledger.settle(release_id, "published")
+    except LedgerError as error:
+        raise LedgerError(
+            f"{error}. The release is complete in {out}; --resume tells the ledger so once this is put right"
+        ) from None
+
+
 @contextlib.contextmanager
 def disk(folder: Path, *, charged: bool = True) -> Iterator[None]:
     """Trouble with the file system, said plainly; ``charged`` where the run may have charged by then."""
+    told = "what was charged stays charged, and --resume finishes the run once this is put right"
     try:
         yield
+    except LedgerError as error:
+        if charged and type(error) is LedgerError:
+            raise LedgerError(f"{error}. Nothing was published; {told}") from None
+        raise
     except TabulaeError:
         raise
     except OSError as error:
-        told = "what was charged stays charged, and --resume finishes the run once this is put right"
         raise ReleaseError(
             f"cannot write in {folder}: {disk_reason(error)}. Nothing was published"
             f"{'; ' + told if charged else ', and nothing was charged'}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from os import PathLike
@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from .._version import VERSION
 from ..adaptive import AdaptivePlan, GroupMeasurement
 from ..errors import NotEstimable, ReleaseError, SpecError, Unsupported
 from ..estimation import Estimate, estimate
@@ -31,31 +32,37 @@ from ..privacy import (
 )
 from ..spec import Spec, read_spec
 from ..strategy import Strategy, read_strategy
-from ..tables import Domain, Invariants, Table, Workload, table_from_sql
+from ..tables import Domain, Table, Workload
 from . import folder as f
 from .agreement import csv_faults, ledger_faults
+from .derived import FOLDER, derived_faults, is_derived
+from .figures import publish_figure
 from .group_measurements import read_group_measurements
+from .series import Link, chain_of, series_faults
 from .spine_measurements import read_spine_measurements
+from .standing import standing_faults
 from .sums import meets
-from .tables import EXACT, PublishedTable, publish, publish_exact
+from .tables import LEVEL, PublishedTable, publish, publish_exact
+from .together import together
 from .verify_groups import group_faults
+from .verify_tables import contradictions, descriptor_faults, false_numbers, measurement_faults
 
+_ROWS = 2**20  # measured rows that are read together
 _LAWS: dict[str, type[NoiseLaw]] = {c.name: c for c in (DiscreteGaussian, DiscreteLaplace, RoundedGaussian)}
 _LOSSES: dict[str, type[PrivacyLoss]] = {"pure": PureDP, "approx": ApproxDP, "zcdp": ZCDP}
-_ROUNDING = 1e-5  # share of a standard error by which two machines' sums may differ
 
 
 class _Tables(Mapping[str, pa.Table]):
     """Published tables by name, read when they are asked for."""
 
-    def __init__(self, folder: Path, names: list[str]) -> None:
-        self._folder, self._names = folder, names
+    def __init__(self, folder: Path, names: list[str], within: str = "tables") -> None:
+        self._folder, self._names, self._within = folder, names, within
 
     def __getitem__(self, name: str) -> pa.Table:
         if name not in self._names:
             raise KeyError(name)
         try:
-            return pq.read_table(self._folder / "tables" / f"{name}.parquet")
+            return pq.read_table(self._folder / self._within / f"{name}.parquet")
         except FileNotFoundError:
             raise ReleaseError(f"table {name!r} of {self._folder} is missing") from None
         except (OSError, pa.ArrowException) as error:
@@ -73,7 +80,12 @@ class Release:
     """A published release: tables with intervals, the measurements behind them, and what was promised.
 
     Reads nothing but its folder. Queries are post-processing of public measurements (Dwork, Roth 2014,
-    Proposition 2.1) and cost no budget.
+    Proposition 2.1) and cost no budget. ``series`` holds the releases that it follows, each with what it spent.
+
+    >>> import tabulae as tb
+    >>> tb.Release.read("missing")
+    Traceback (most recent call last):
+    tabulae.errors.ReleaseError: missing is not a folder; a release is the folder that `tabulae run --out` writes
     """
 
     path: Path
@@ -91,9 +103,26 @@ class Release:
                 f"{folder} is not a folder; a release is the folder that `tabulae run --out` writes"
             )
         descriptor = f.read_json(folder, f.DESCRIPTOR)
-        if "tabulae" not in descriptor or not (folder / f.SUMS).exists():
-            raise ReleaseError(f"{folder} is not a complete release of tabulae")
+        if not _describes(descriptor) or not (folder / f.SUMS).exists():
+            raise ReleaseError(
+                f"{folder} is not a complete release of tabulae: copy it again, whole, from where it was published"
+            )
         return cls(folder, descriptor)
+
+    def moved(self, path: Path) -> Release:
+        """This release in the folder that its own was renamed to: a spec that was read is not read again."""
+        found = replace(self, path=path)
+        if "spec" in vars(self):
+            vars(found)["spec"] = replace(self.spec, path=path / f.SPEC)
+        return found
+
+    def __repr__(self) -> str:
+        return f"Release({str(self.path)!r}, {len(self.tables)} tables)"
+
+    def _repr_html_(self) -> str:
+        from .notebook import release_card
+
+        return release_card(self)
 
     @property
     def about(self) -> Mapping[str, Any]:
@@ -111,7 +140,9 @@ class Release:
         try:
             return read_spec(self.path / f.SPEC)
         except SpecError as error:
-            raise ReleaseError(f"the published spec does not read back: {error}") from None
+            made = self.about["version"]
+            other = "" if made == VERSION else f"\nIt was made by tabulae {made}: read it with that version"
+            raise ReleaseError(f"the published spec does not read back: {error}{other}") from None
 
     @property
     def domain(self) -> Domain:
@@ -123,10 +154,28 @@ class Release:
         """This release's entries of the ledger."""
         return f.read_json(self.path, f.LEDGER)
 
+    @property
+    def series(self) -> tuple[Link, ...]:
+        """The releases that this one follows, oldest first, and itself as the last.
+
+        Raises:
+            ReleaseError: the folder does not say it in the form that releases have.
+        """
+        try:
+            return chain_of(self.spec, self.descriptor)
+        except (KeyError, TypeError) as error:
+            raise ReleaseError(f"the series of {self.path} cannot be read: {error!r}") from None
+
     @cached_property
     def tables(self) -> Mapping[str, pa.Table]:
         """Published tables as pyarrow tables, by name; those of the invariants among them."""
-        return _Tables(self.path, [resource["title"] for resource in self.descriptor["resources"]])
+        resources = (r for r in self.descriptor["resources"] if not is_derived(r))
+        return _Tables(self.path, [resource["title"] for resource in resources])
+
+    @cached_property
+    def derived(self) -> Mapping[str, pa.Table]:
+        """Derived figures as pyarrow tables, by name, with the columns that published tables have."""
+        return _Tables(self.path, list(self.about.get("derived", ())), FOLDER)
 
     @cached_property
     def groups(self) -> AdaptivePlan:
@@ -195,17 +244,18 @@ class Release:
         return [*tables, *publish_exact(self.measurements[0])]
 
     def query(self, sql: str) -> pa.Table:
-        """Answer ``SELECT ... COUNT(*) ...`` with an interval, at no privacy cost.
+        """Answer a statement about counts with intervals, at no privacy cost.
 
         Arguments:
-            sql: one statement of the form that specs accept (WHERE, GROUP BY over the release's attributes
-                and recodes).
+            sql: one statement of the form that ``[[derived]]`` accepts: arithmetic on ``COUNT(*)``, sums, means and
+                quantiles of attributes, with FILTER, WHERE and GROUP BY over the release's attributes and recodes.
 
         Returns columns as in the published tables: labels, estimate, std_error, ci_low, ci_high, obs_status.
 
         Raises:
             InvalidArgument: the statement cannot be expressed; the clause is shown.
             NotEstimable: the measurements cannot answer it; the attributes not measured together are named.
+            ReleaseError: the files that the answer comes from are not as they were published.
             Unsupported: the release is of groups, each of which has the table that it could afford, or of areas.
         """
         if self.spec.geography is not None:
@@ -218,44 +268,35 @@ class Release:
                 f"{self.path} tabulates groups, each in the table that it could afford, and answers no other counts: "
                 f"read {self.path}/tables/totals.csv, or in Python tabulae.Release.read(...).tables"
             )
-        table = table_from_sql(self.domain, "query", sql)
-        try:
-            return publish(self.estimate, Workload(self.domain, [table]), self.level)[0].arrow()
-        except NotEstimable as error:
-            raise NotEstimable(f"{error}\n{self._together(table.attributes)}") from None
+        from ..tables.figure_sql import figure_from_sql
 
-    def _together(self, asked: tuple[str, ...]) -> str:
-        """Which of the attributes asked for were measured together, and which never were."""
-        groups = []
-        for block in self.measurements[0].strategy.blocks:
-            for _, factors in block.terms:
-                told = [
-                    a.name
-                    for a, q in zip(self.domain.attributes, factors, strict=True)
-                    if q.column_classes().max() > 0
-                ]
-                groups.append(frozenset(told))
-        missing = [name for name in asked if not any(name in g for g in groups)]
-        if missing:
-            return f"Never measured in detail: {', '.join(missing)}."
-        pairs = [
-            f"{a} with {b}"
-            for i, a in enumerate(asked)
-            for b in asked[i + 1 :]
-            if not any({a, b} <= g for g in groups)
-        ]
-        if pairs:
-            return f"Not measured together: {'; '.join(pairs)}."
-        return f"Measured together, but not in the detail asked for: {', '.join(asked)}."
+        f.require_sources(self.path)
+        figure = figure_from_sql(self.domain, "query", sql)
+        try:
+            if figure.count is None:
+                return publish_figure(self.estimate, figure, self.level).arrow()
+            return publish(self.estimate, Workload(self.domain, [figure.count]), self.level)[0].arrow()
+        except NotEstimable as error:
+            told = together(self.measurements[0].strategy, figure.attributes)
+            raise NotEstimable(f"{error}\n{told}") from None
+
+    def _false_level(self) -> list[str]:
+        if self.level == LEVEL:
+            return []
+        return [f"{f.DESCRIPTOR}: intervals are published at {LEVEL:.0%}, and it says {self.level:.9g}"]
+
+    def _false_series(self) -> list[str]:
+        faults = list(series_faults(self.spec, self.descriptor, self.ledger))
+        return faults or list(standing_faults(self.spec, self.about))
 
     def verify(self) -> list[str]:
         """What is wrong with the folder: one sentence a fault, none if it is as it was published.
 
-        Checks every file against SHA256SUMS, every published number against the measurements, the exact counts
-        against each other and against all sums of published numbers that they determine, CSV against Parquet files,
-        and the ledger's entries against their hashes and the spec.
+        Checks every file against SHA256SUMS, the series against the spec and the ledger's entries, every published
+        number against the measurements, the exact counts against each other and against all sums of published numbers
+        that they determine, CSV against Parquet files, and the ledger's entries against their hashes and the spec.
         """
-        faults = f.check_sums(self.path)
+        faults = f.check_sums(self.path) or self._false_level() or self._false_series()
         if faults:
             return faults
         if self.spec.detailed is not None:
@@ -266,42 +307,45 @@ class Release:
 
             return [*ledger_faults(self.ledger, self.spec), *spine_faults(self.path, self.spec, self.level)]
         measurement, exact = self.measurements[0], self.estimate.exact
-        if exact is not None and (faults := _contradictions(exact, measurement.exact)):
+        if exact is not None and (faults := contradictions(exact, measurement.exact)):
             return faults
         faults += ledger_faults(self.ledger, self.spec)
+        release_id = str(self.about["release_id"])
+        faults += measurement_faults(self.path, self.spec, measurement, release_id)
+        tables = self.published()
+        faults += descriptor_faults(self.spec, self.descriptor, tables)
         workload = {table.name: table for table in self.spec.workload.tables}
-        for fresh in self.published():
+        for fresh in tables:
+            if fresh.name not in self.tables:
+                faults.append(f"{f.DESCRIPTOR}: table {fresh.name!r} is not in it")
+                continue
             stored = self.tables[fresh.name]
             faults += csv_faults(self.path, fresh.name, stored)
-            faults += _false_numbers(fresh, stored, self.estimate.precision)
+            faults += false_numbers(fresh, stored, self.estimate.precision)
             if exact is not None and fresh.name in workload:
                 estimates = stored["estimate"].to_numpy()
                 if not meets(exact, workload[fresh.name], estimates, measurement.exact):
                     faults.append(
                         f"tables/{fresh.name}: its sums are not the exact counts of {f.INVARIANTS}/"
                     )
-        return faults
+        return [*faults, *derived_faults(self.path, self.spec, self.derived, self.estimate, self.level)]
 
 
-def _false_numbers(fresh: PublishedTable, stored: pa.Table, precision: float) -> list[str]:
-    """Columns of a stored table that differ from what the measurements say; exact rows may not differ at all."""
-    faults = []
-    if stored["obs_status"].to_pylist() != list(fresh.status):
-        faults.append(f"tables/{fresh.name}: obs_status does not follow from the measurements")
-    loose = max(precision, _ROUNDING) * fresh.std_error
-    for name, values, apart in (("estimate", fresh.estimate, loose), ("std_error", fresh.std_error, 0.0)):
-        allowed = np.where(fresh.status == EXACT, 0.0, 1e-6 + apart + 1e-6 * np.abs(values))
-        if not (np.abs(stored[name].to_numpy() - values) <= allowed).all():
-            faults.append(f"tables/{fresh.name}: {name} does not follow from the measurements")
-    return faults
-
-
-def _contradictions(exact: Invariants, values: Sequence[np.ndarray]) -> list[str]:
-    """Exact counts that no records have: one sentence each."""
-    return [
-        f"{f.INVARIANTS}: {exact.row_name(row)} contradicts {', '.join(map(exact.row_name, others[:4]))}"
-        for row, others in exact.contradictions(values)
-    ]
+def _describes(descriptor: object) -> bool:
+    """Whether a descriptor says what every release says of itself."""
+    if not isinstance(descriptor, dict) or not isinstance(about := descriptor.get("tabulae"), dict):
+        return False
+    if not {"version", "release_id", "interval_level"} <= about.keys():
+        return False
+    if not all(
+        isinstance(about.get(key, {}), dict) for key in ("derived", "expected", "conservative_intervals")
+    ):
+        return False
+    resources = descriptor.get("resources")
+    return isinstance(resources, list) and all(
+        isinstance(each, dict) and all(isinstance(each.get(key), str) for key in ("path", "title"))
+        for each in resources
+    )
 
 
 def read_measurement(folder: Path, domain: Domain, invariants: Sequence[Table] = ()) -> Measurement:
@@ -314,13 +358,11 @@ def read_measurement(folder: Path, domain: Domain, invariants: Sequence[Table] =
     try:
         arrays = {name: _matrix(folder, name, shape) for name, shape in document["arrays"].items()}
         strategy = read_strategy(document, arrays, domain, invariants)
-        values = [
-            pq.read_table(folder / name, columns=["value"])["value"].to_numpy() for name in about["files"]
-        ]
+        values = _values([folder / name for name in about["files"]])
         budget = dict(about["budget"])
         return Measurement(
             strategy,
-            np.concatenate(values).astype(np.int64),
+            values,
             tuple(_LAWS[b["law"]["name"]](Fraction(b["law"]["parameter"])) for b in document["blocks"]),
             _LOSSES[budget.pop("definition")](**budget),
             about["neighbours"],
@@ -330,6 +372,18 @@ def read_measurement(folder: Path, domain: Domain, invariants: Sequence[Table] =
         )
     except (KeyError, TypeError, ValueError, OSError, pa.ArrowException) as error:
         raise ReleaseError(f"the measurements in {folder} cannot be read: {error!r}") from None
+
+
+def _values(files: Sequence[Path]) -> np.ndarray:
+    """The integers of all blocks, in order, without a second copy of them."""
+    rows = [pq.read_metadata(file).num_rows for file in files]
+    values, start = np.empty(sum(rows), dtype=np.int64), 0
+    for path in files:
+        with pq.ParquetFile(path) as file:
+            for part in file.iter_batches(_ROWS, columns=["value"]):
+                values[start : start + part.num_rows] = part["value"].to_numpy()
+                start += part.num_rows
+    return values
 
 
 def _exact_values(

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -14,11 +15,14 @@ from ..geography.spine_plan import SpinePlan
 from ..spec import Spec, geography_of
 from ..spec.geography import Geography
 from ..topdown.areas import area_covariances
-from ..topdown.estimate import SpineEstimate, estimate_spine
+from ..topdown.estimate import MEASURED, SpineEstimate, estimate_spine
 from ..topdown.intervals import area_half_widths
+from ..topdown.measured import read_measured
+from ..topdown.part_estimate import estimate_in_parts
+from ..topdown.part_measured import Runner, read_in_parts
 from .microdata import Microdata
 from .spine_exact import read_exact
-from .spine_measurements import read_spine_measurements
+from .spine_measurements import StoredPieces, read_spine_measurements
 from .spine_tables import UNBIASED, AreaPublisher, Areas
 
 Say = Callable[[str], None]
@@ -76,7 +80,13 @@ class SpineRelease:
 
     @classmethod
     def of(
-        cls, folder: Path, spec: Spec, level: float, work: Path | None = None, say: Say = _quiet
+        cls,
+        folder: Path,
+        spec: Spec,
+        level: float,
+        work: Path | None = None,
+        say: Say = _quiet,
+        run: Runner | None = None,
     ) -> SpineRelease:
         """Estimate from the measurements stored in a folder.
 
@@ -86,6 +96,7 @@ class SpineRelease:
             level: of the intervals.
             work: where stages of the estimation are kept, so that a killed process goes on from the last of them.
             say: called with a line of progress at each stage.
+            run: who runs the estimates' tasks, with a ``work`` folder that they share; this process where None.
 
         Raises:
             ReleaseError: the measurements are not those of the spec, or contradict themselves.
@@ -93,21 +104,15 @@ class SpineRelease:
         geography = geography_of(spec)
         plan = geography.plan()
         exact = read_exact(folder, plan, exact_of(geography))
-
-        def estimate(method: str) -> SpineEstimate:
-            return estimate_spine(
-                plan,
-                read_spine_measurements(folder, plan),
-                method,  # type: ignore[arg-type]
-                constraints=geography.constraints,
-                exact_values=exact,
-                work=None if work is None else work / method,
-                say=lambda line: say(f"{method}: {line}"),
-            )
-
-        unbiased = estimate(UNBIASED)
+        if run is None:
+            estimate = _here(folder, plan, work, say)
+        else:
+            assert work is not None
+            estimate = _by_tasks(folder, plan, work, say, run)
+        known = {"constraints": geography.constraints, "exact_values": exact}
+        unbiased = estimate(UNBIASED, **known)
         method = spec.method.estimate
-        published = unbiased if method == UNBIASED else estimate(method)
+        published = unbiased if method == UNBIASED else estimate(method, **known)
         return cls(spec, plan, published, unbiased, exact, level)
 
     @property
@@ -132,8 +137,40 @@ class SpineRelease:
     @property
     def microdata(self) -> Microdata:
         """One row a person, of the published counts."""
-        codes = {}
-        for name in self.geography.levels:
-            units, index = self.geography.areas(name)
-            codes[name] = np.append(units, "")[index]  # -1, no unit of this level: the last
-        return Microdata(self.plan.layout, codes, self.published)
+        areas = {name: self.geography.areas(name) for name in self.geography.levels}
+        return Microdata(self.plan.layout, areas, self.published)
+
+
+def _here(folder: Path, plan: SpinePlan, work: Path | None, say: Say) -> Callable[..., SpineEstimate]:
+    """Estimates by this process, from the measurements stored in a folder."""
+    measured = read_measured(
+        plan, read_spine_measurements(folder, plan), None if work is None else work / MEASURED, say
+    )
+
+    def estimate(method: Any, **known: Any) -> SpineEstimate:
+        place = None if work is None else work / method
+        return estimate_spine(plan, measured, method, work=place, say=_named(method, say), **known)
+
+    return estimate
+
+
+def _by_tasks(
+    folder: Path, plan: SpinePlan, work: Path, say: Say, run: Runner
+) -> Callable[..., SpineEstimate]:
+    """Estimates by tasks that run elsewhere; they read the measurements themselves.
+
+    Their folder is beside that of estimates by this process: a run may be resumed in either way.
+    """
+    place = work / "by_tasks"
+    measured = read_in_parts(plan, StoredPieces(folder.resolve(), plan), run, place / MEASURED, say)
+
+    def estimate(method: Any, **known: Any) -> SpineEstimate:
+        return estimate_in_parts(
+            plan, measured, method, run, work=place / method, say=_named(method, say), **known
+        )
+
+    return estimate
+
+
+def _named(method: str, say: Say) -> Say:
+    return lambda line: say(f"{method}: {line}")

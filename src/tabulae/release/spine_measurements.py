@@ -15,12 +15,13 @@ query_name, cell, value.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from math import log2, sqrt
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -41,6 +42,12 @@ _MOST_ROWS = 1 << 26  # of one row group
 _FILE_BYTES, _GROUP_BYTES, _CODE_BYTES, _COUNT_BYTES = 1 << 16, 1 << 13, 40, 12
 _FEW, _SPREAD = 64, 10  # values: small counts, and noise within so many standard deviations in all
 _CODING, _REST_BYTES = 1.3, 0.25  # what coding adds; all columns but the values
+_WRITTEN: Mapping[str, Any] = {
+    "compression": "zstd",
+    "use_dictionary": [*_WORDS, "variance"],
+    "column_encoding": dict.fromkeys(("cell", "value", "scale_exponent"), "DELTA_BINARY_PACKED"),
+    "write_statistics": ["geocode"],  # others are noise, or the same in all row groups
+}
 _VARIANCE = 1e-9  # relative: another machine may add floating-point numbers in another order
 
 
@@ -65,10 +72,9 @@ class _Rows:
         asked = [(q, law) for q, law in zip(plan.queries, laws, strict=True) if law is not None]
         cells = [q.order[q.present(support)].ravel() for q, _ in asked]
         rows = [nodes * cell.size for cell in cells]
-        codes = plan.spine.hierarchy.codes[piece.level][plan.tree.unit[piece.nodes]]
         place = np.arange(nodes, dtype=np.int32)
         return cls(
-            [str(code) for code in codes],
+            _codes_of(plan, piece),
             [q.name for q, _ in asked],
             np.concatenate([np.repeat(place, cell.size) for cell in cells]),
             np.repeat(np.arange(len(asked), dtype=np.int32), rows),
@@ -94,6 +100,32 @@ def _words(index: np.ndarray, words: Sequence[str]) -> pa.Array:
     return pa.DictionaryArray.from_arrays(index, pa.array(words, pa.string()))
 
 
+class _PieceRows:
+    """The rows of pieces, one piece after the other: many differ in their codes alone, and share the rest.
+
+    Args:
+        plan: of the pieces.
+    """
+
+    def __init__(self, plan: SpinePlan) -> None:
+        self.plan = plan
+        self._like: tuple[int, ...] = ()
+        self._last: _Rows | None = None
+
+    def of(self, piece: Piece) -> _Rows:
+        """What the plan says of a piece's rows."""
+        kind = int(self.plan.classes[1][piece.nodes[0]])
+        like = (piece.level, piece.pattern, kind, piece.nodes.size)
+        if self._last is None or like != self._like:
+            self._like, self._last = like, _Rows.of(self.plan, piece)
+        return replace(self._last, codes=_codes_of(self.plan, piece))
+
+
+def _codes_of(plan: SpinePlan, piece: Piece) -> list[str]:
+    codes = plan.spine.hierarchy.codes[piece.level][plan.tree.unit[piece.nodes]]
+    return [str(code) for code in codes.tolist()]
+
+
 _SCHEMA = pa.schema(
     [
         *((name, pa.dictionary(pa.int32(), pa.string())) for name in _WORDS),
@@ -108,6 +140,7 @@ _SCHEMA = pa.schema(
 class SpineMeasurementWriter:
     """Writes each piece of a measured spine into its level's file; a context manager that opens and closes them.
 
+    A piece is written while the next one is drawn: what goes wrong with it is raised by the call after, or the end.
     ``measurement.json``, which says that all is there, comes last and from :meth:`finish` only.
 
     Args:
@@ -120,7 +153,10 @@ class SpineMeasurementWriter:
         self.folder = folder
         self.plan = plan
         self.exact = tuple(exact)
+        self._rows = _PieceRows(plan)
         self._open: dict[str, pq.ParquetWriter] = {}
+        self._beside: ThreadPoolExecutor | None = None
+        self._last: Future[None] | None = None
 
     def __enter__(self) -> Self:
         (self.folder / FOLDER).mkdir(parents=True, exist_ok=True)
@@ -131,22 +167,36 @@ class SpineMeasurementWriter:
             raise InvalidArgument(f"one area has more than {_MOST_ROWS:,} answers: ask for fewer cells")
         try:
             for level, name in level_files(self.plan).items():
-                self._open[level] = pq.ParquetWriter(self.folder / name, _SCHEMA, compression="zstd")
+                self._open[level] = pq.ParquetWriter(self.folder / name, _SCHEMA, **_WRITTEN)
         except BaseException as error:
             self.__exit__(type(error), error, error.__traceback__)
             raise
+        self._beside = ThreadPoolExecutor(1)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if self._beside is not None:
+            self._beside.shutdown()
         writers = list(self._open.values())
         self._open.clear()
         close_all(writers, failed=kind is not None)
 
     def __call__(self, given: SpinePieceValues) -> None:
-        """Write one piece."""
-        rows = _Rows.of(self.plan, given.piece)
+        """Write one piece, when the one before is written."""
+        self._wait()
+        assert self._beside is not None
+        self._last = self._beside.submit(self._write, given)
+
+    def _wait(self) -> None:
+        """Until the last piece is written, and raise what went wrong."""
+        last, self._last = self._last, None
+        if last is not None:
+            last.result()
+
+    def _write(self, given: SpinePieceValues) -> None:
+        rows = self._rows.of(given.piece)
         values = np.concatenate([v.ravel() for v in given.values if v is not None])
         level = self.plan.spine.levels[given.piece.level]
         self._open[level].write_table(rows.table(values), row_group_size=_MOST_ROWS)
@@ -161,6 +211,7 @@ class SpineMeasurementWriter:
             raise ReleaseError(
                 "this measurement is a rehearsal, not for publication: measure with a ledger and secure noise"
             )
+        self._wait()
         self.__exit__(None, None, None)
         for name in level_files(self.plan).values():
             sync_file(self.folder / name)
@@ -195,16 +246,53 @@ def read_spine_measurements(folder: Path, plan: SpinePlan) -> Iterator[SpinePiec
     Raises:
         ReleaseError: the files are not those of the plan; the message names file and row group.
     """
+    wanted = _PieceRows(plan)
     for level, name in level_files(plan).items():
         pieces = [piece for piece in plan.pieces if plan.spine.levels[piece.level] == level]
         file = open_parquet(folder / name, _SCHEMA)
-        with file:
+        with file, ThreadPoolExecutor(1) as ahead:
             if file.num_row_groups != len(pieces):
                 raise ReleaseError(
                     f"{folder / name} has {file.num_row_groups} row groups, and {len(pieces)} were measured"
                 )
+            where = [f"{folder / name}, row group {i + 1} of {len(pieces)}" for i in range(len(pieces))]
+            read = ahead.submit(_read, file, 0, where[0])
             for i, piece in enumerate(pieces):
-                yield _piece(plan, piece, file, i, f"{folder / name}, row group {i + 1} of {len(pieces)}")
+                rows = read.result()
+                if i + 1 < len(pieces):  # while this piece is verified and used
+                    read = ahead.submit(_read, file, i + 1, where[i + 1])
+                yield _piece(piece, rows, wanted.of(piece), where[i])
+
+
+@dataclass(frozen=True, eq=False)
+class StoredPieces:
+    """The pieces of a stored measurement by their number in ``plan.pieces``; can be pickled, and read elsewhere.
+
+    Args:
+        folder: of the release, whole from the root of the file system.
+        plan: what was measured.
+    """
+
+    folder: Path
+    plan: SpinePlan
+
+    def __call__(self, number: int) -> SpinePieceValues:
+        """One piece, verified against the plan.
+
+        Raises:
+            ReleaseError: the file is not that of the plan; the message names file and row group.
+        """
+        piece = self.plan.pieces[number]
+        alike = [i for i, other in enumerate(self.plan.pieces) if other.level == piece.level]
+        path = self.folder / level_files(self.plan)[self.plan.spine.levels[piece.level]]
+        with open_parquet(path, _SCHEMA) as file:
+            if file.num_row_groups != len(alike):
+                raise ReleaseError(
+                    f"{path} has {file.num_row_groups} row groups, and {len(alike)} were measured"
+                )
+            group = number - alike[0]
+            where = f"{path}, row group {group + 1} of {len(alike)}"
+            return _piece(piece, _read(file, group, where), _Rows.of(self.plan, piece), where)
 
 
 def _read(file: pq.ParquetFile, group: int, where: str) -> pa.Table:
@@ -218,8 +306,7 @@ def _read(file: pq.ParquetFile, group: int, where: str) -> pa.Table:
     return rows
 
 
-def _piece(plan: SpinePlan, piece: Piece, file: pq.ParquetFile, group: int, where: str) -> SpinePieceValues:
-    rows, wanted = _read(file, group, where), _Rows.of(plan, piece)
+def _piece(piece: Piece, rows: pa.Table, wanted: _Rows, where: str) -> SpinePieceValues:
     if rows.num_rows != wanted.cell.size:
         raise ReleaseError(f"{where} has {rows.num_rows} rows, and {wanted.cell.size} were measured")
     _check_words(rows, "geocode", wanted.codes, wanted.geocode, where)
@@ -227,7 +314,7 @@ def _piece(plan: SpinePlan, piece: Piece, file: pq.ParquetFile, group: int, wher
     for name, same in (
         ("cell", np.array_equal(rows["cell"].to_numpy(), wanted.cell)),
         ("scale_exponent", not rows["scale_exponent"].to_numpy().any()),
-        ("variance", np.allclose(rows["variance"].to_numpy(), wanted.variance, rtol=_VARIANCE, atol=0)),
+        ("variance", _are_close(rows["variance"].to_numpy(), wanted.variance)),
     ):
         if not same:
             raise ReleaseError(f"{where}: {name} is not as the plan has it")
@@ -239,12 +326,18 @@ def _piece(plan: SpinePlan, piece: Piece, file: pq.ParquetFile, group: int, wher
     return SpinePieceValues(piece, tuple(values))
 
 
+def _are_close(found: np.ndarray, wanted: np.ndarray) -> bool:
+    return np.array_equal(found, wanted) or np.allclose(found, wanted, rtol=_VARIANCE, atol=0)
+
+
 def _check_words(rows: pa.Table, name: str, words: Sequence[str], index: np.ndarray, where: str) -> None:
     """A column names the words at these positions, whatever the order of its dictionary."""
     column = rows[name].combine_chunks()
     if isinstance(column, pa.ChunkedArray):
         column = column.chunk(0)
-    number = {word: i for i, word in enumerate(words)}
-    found = np.array([number.get(word, -1) for word in column.dictionary.to_pylist()], np.int64)
-    if not np.array_equal(found[column.indices.to_numpy()], index):
+    given, found = column.dictionary.to_pylist(), column.indices.to_numpy()
+    if given != list(words):
+        number = {word: i for i, word in enumerate(words)}
+        found = np.array([number.get(word, -1) for word in given], np.int64)[found]
+    if not np.array_equal(found, index):
         raise ReleaseError(f"{where}: {name} is not as the plan has it")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice, pairwise
 from typing import Protocol
 
 import numpy as np
@@ -27,8 +28,10 @@ _CANCELLED = 1e-9  # of the terms of a variance: below it, they cancel
 class LeafEstimate(Protocol):
     """An estimate of every cell of every leaf, which adds up leaves."""
 
-    def margin(self, margin: Margin, area: np.ndarray, areas: int) -> np.ndarray:
-        """Shape (areas, classes, inner): a marginal of sets of leaves; ``area`` is -1 for leaves in none."""
+    def margins(
+        self, margins: Sequence[Margin], area: np.ndarray, areas: int, leaves: np.ndarray
+    ) -> list[np.ndarray]:
+        """Marginals of sets of leaves, shape (areas, classes, inner) each; ``area`` is that of each of ``leaves``."""
         ...
 
 
@@ -58,6 +61,15 @@ class Areas:
     kind: str
     codes: np.ndarray
     leaf: np.ndarray
+
+    def parts(self, step: int) -> Iterator[SomeAreas]:
+        """All areas in their order, so many at a time."""
+        leaves = np.argsort(self.leaf, kind="stable")
+        firsts = range(0, self.codes.size, step)
+        edges = np.searchsorted(self.leaf[leaves], [*firsts, self.codes.size])
+        for first, (low, high) in zip(firsts, pairwise(edges.tolist()), strict=True):
+            inside = np.sort(leaves[low:high])
+            yield SomeAreas(self.kind, self.codes[first : first + step], inside, self.leaf[inside] - first)
 
 
 def table_schemas(tables: Sequence[AreaTable], method: str) -> dict[str, pa.Schema]:
@@ -105,27 +117,36 @@ class AreaPublisher:
             asked = [table for table in tables if each.kind in table.areas]
             if not asked:
                 continue
-            step = self._step(max(table.margin.size for table in asked))
-            for first in range(0, each.codes.size, step):
-                part = _Part.of(each, first, min(step, each.codes.size - first))
-                possible = self._possible(part)
-                covariance = np.stack([*self.variances.covariances(part.leaf, part.codes.size)])
-                for table in asked:
-                    yield table.name, self._table(table, part, possible, covariance)
+            every = self.variances.covariances(each.leaf, each.codes.size)
+            for part in each.parts(self._step(max(table.margin.size for table in asked))):
+                possible = part.possible(self.support)
+                covariance = np.stack([*islice(every, part.codes.size)])
+                middle, published = self._margins([table.margin for table in asked], part)
+                for table, *numbers in zip(asked, middle, published, strict=True):
+                    yield table.name, self._table(table, part, possible, covariance, *numbers)
 
     def _step(self, cells: int) -> int:
         """How many areas are looked at together."""
         matrix = self.layout.algebra.kinds * self.layout.size**2
         return max(1, min(_ROWS // cells, _VARIANCES // matrix))
 
-    def _possible(self, part: _Part) -> np.ndarray:
-        """Shape (areas, D): which dense cells can occur somewhere in each area."""
-        found = np.zeros((part.codes.size, self.layout.size), bool)
-        inside = np.flatnonzero(part.leaf >= 0)
-        np.logical_or.at(found, part.leaf[inside], self.support[inside])
-        return found
+    def _margins(
+        self, margins: Sequence[Margin], part: SomeAreas
+    ) -> tuple[list[np.ndarray], list[np.ndarray]]:
+        """The unbiased and the published counts of tables, for some areas."""
+        where = part.owner, part.codes.size, part.leaves
+        middle = self.unbiased.margins(margins, *where)
+        return middle, middle if self.method == UNBIASED else self.published.margins(margins, *where)
 
-    def _table(self, table: AreaTable, part: _Part, possible: np.ndarray, covariance: np.ndarray) -> pa.Table:
+    def _table(
+        self,
+        table: AreaTable,
+        part: SomeAreas,
+        possible: np.ndarray,
+        covariance: np.ndarray,
+        middle: np.ndarray,
+        published: np.ndarray,
+    ) -> pa.Table:
         """The rows of some areas: numbers of shape (areas, classes, inner), put in the table's own order."""
         margin, count = table.margin, part.codes.size
         classes = np.arange(margin.classes)[:, None] == margin.label
@@ -136,12 +157,12 @@ class AreaPublisher:
             terms = margin_variance(self.layout, np.abs(covariance), margin)
             exact = exact | (variance <= _CANCELLED * terms)
         variance = np.where(exact, 0.0, np.maximum(variance, 0.0))
-        middle = np.where(empty, 0.0, self.unbiased.margin(margin, part.leaf, count))
+        middle = np.where(empty, 0.0, middle)
         middle = np.where(exact, np.rint(middle), middle)
         numbers = [middle, np.sqrt(variance), self.variances.half_widths(variance, self.level)]
         estimate = middle
         if self.method != UNBIASED:
-            estimate = np.where(empty, 0, self.published.margin(margin, part.leaf, count))
+            estimate = np.where(empty, 0, published)
         place = np.argsort(margin.order.ravel())
         ordered = [array.reshape(count, -1)[:, place].ravel() for array in (estimate, *numbers, exact)]
         return self._arrow(table, part, *ordered)
@@ -149,7 +170,7 @@ class AreaPublisher:
     def _arrow(
         self,
         table: AreaTable,
-        part: _Part,
+        part: SomeAreas,
         estimate: np.ndarray,
         middle: np.ndarray,
         deviation: np.ndarray,
@@ -160,8 +181,8 @@ class AreaPublisher:
         domain = self.layout.domain
         labels = label_columns({name: tuple(domain.resolve(name).labels) for name in table.margin.names})
         columns: dict[str, pa.Array] = {
-            AREA_TYPE: _words(np.zeros(count * cells, np.int32), [part.kind]),
-            AREA: _words(np.repeat(np.arange(count, dtype=np.int32), cells), part.codes.tolist()),
+            AREA_TYPE: words_of(np.zeros(count * cells, np.int32), [part.kind]),
+            AREA: words_of(np.repeat(np.arange(count, dtype=np.int32), cells), part.codes.tolist()),
         }
         for name, column in labels.items():
             columns[name] = pa.DictionaryArray.from_arrays(
@@ -171,23 +192,37 @@ class AreaPublisher:
         if self.method != UNBIASED:
             columns[GLS_ESTIMATE] = pa.array(middle)
         columns |= {"std_error": deviation, "ci_low": middle - half, "ci_high": middle + half}
-        columns["obs_status"] = _words(exact.astype(np.int32), [ESTIMATED, EXACT])
+        columns["obs_status"] = words_of(exact.astype(np.int32), [ESTIMATED, EXACT])
         return pa.table(columns, schema=schema)
 
 
-def _words(index: np.ndarray, words: Sequence[str]) -> pa.DictionaryArray:
+def words_of(index: np.ndarray, words: Sequence[str]) -> pa.DictionaryArray:
+    """A column of words by their positions."""
     return pa.DictionaryArray.from_arrays(index, pa.array([str(word) for word in words], pa.string()))
 
 
 @dataclass(frozen=True, eq=False)
-class _Part:
-    """Some areas of one type, side by side; ``leaf`` is the area of each leaf, counted from the first of them."""
+class SomeAreas:
+    """Some areas of one type, side by side.
+
+    Args:
+        kind: their type.
+        codes: shape (areas,).
+        leaves: shape (m,), rising: the leaves that lie in one of them.
+        owner: shape (m,): the area of each, counted from the first.
+    """
 
     kind: str
     codes: np.ndarray
-    leaf: np.ndarray
+    leaves: np.ndarray
+    owner: np.ndarray
 
-    @classmethod
-    def of(cls, areas: Areas, first: int, count: int) -> _Part:
-        inside = (areas.leaf >= first) & (areas.leaf < first + count)
-        return cls(areas.kind, areas.codes[first : first + count], np.where(inside, areas.leaf - first, -1))
+    def possible(self, support: np.ndarray) -> np.ndarray:
+        """Shape (areas, D): which dense cells can occur somewhere in each area; ``support`` has shape (leaves, D)."""
+        found = np.zeros((self.codes.size, support.shape[1]), bool)
+        order = np.argsort(self.owner, kind="stable")
+        starts = np.flatnonzero(np.diff(self.owner[order], prepend=-1))
+        if starts.size:
+            among = np.logical_or.reduceat(support[self.leaves[order]], starts)
+            found[self.owner[order[starts]]] = among
+        return found

@@ -69,11 +69,15 @@ class TableWriter:
 class PublishedRows:
     """One published table, both of its files, compared from the first row on.
 
-    Words and whole numbers are compared exactly, other numbers within a small share of their standard error.
+    Words and whole numbers are compared exactly, other numbers within a small share of their standard error, and of
+    themselves where ``loose`` says so and they have an error. ``within`` is what the folder is called in faults.
     """
 
-    def __init__(self, folder: Path, name: str, schema: pa.Schema) -> None:
-        self.name = name
+    def __init__(
+        self, folder: Path, name: str, schema: pa.Schema, *, within: str = "tables", loose: float = 0.0
+    ) -> None:
+        self.name = f"{within}/{name}"
+        self._loose = loose
         self.faults: list[str] = []
         self._parquet = Rows.of_parquet(folder / f"{name}.parquet")
         self._csv = Rows.of_csv(folder / f"{name}.csv", schema)
@@ -86,21 +90,30 @@ class PublishedRows:
         stored, same = self._parquet.take(fresh.num_rows), self._csv.take(fresh.num_rows)
         fresh = fresh.cast(self._schema)
         if stored.schema != self._schema or stored.num_rows != fresh.num_rows:
-            self.faults.append(f"tables/{self.name}.parquet: does not have the rows that were measured")
+            self.faults.append(f"{self.name}.parquet: does not have the rows that were measured")
         elif not same.equals(stored):
-            self.faults.append(f"tables/{self.name}.csv: does not say what tables/{self.name}.parquet says")
-        elif wrong := [column for column in self._schema.names if not _agree(column, stored, fresh)]:
+            self.faults.append(f"{self.name}.csv: does not say what {self.name}.parquet says")
+        elif wrong := [
+            column for column in self._schema.names if not _agree(column, stored, fresh, self._loose)
+        ]:
             told = f"{', '.join(wrong)} {'is' if len(wrong) == 1 else 'are'} not what the measurements say"
-            self.faults.append(f"tables/{self.name}.parquet: {told}")
+            self.faults.append(f"{self.name}.parquet: {told}")
 
     def end(self) -> None:
         """Nothing is left in either file."""
         if not self.faults and (self._parquet.take(1).num_rows or self._csv.take(1).num_rows):
-            self.faults.append(f"tables/{self.name}: has more rows than were measured")
+            self.faults.append(f"{self.name}: has more rows than were measured")
 
 
-def _agree(column: str, stored: pa.Table, fresh: pa.Table) -> bool:
+def _agree(column: str, stored: pa.Table, fresh: pa.Table, loose: float) -> bool:
+    """Whether a column says the same in both; numbers are empty in whole rows."""
     if not pa.types.is_floating(fresh.schema.field(column).type):
         return stored[column].combine_chunks().equals(fresh[column].combine_chunks())
-    slack = _ROUNDING * fresh["std_error"].to_numpy()
-    return bool((np.abs(stored[column].to_numpy() - fresh[column].to_numpy()) <= slack).all())
+    if not stored[column].is_null().equals(fresh[column].is_null()):
+        return False
+    error, values, found = (
+        table[name].drop_null().to_numpy()
+        for table, name in ((fresh, "std_error"), (fresh, column), (stored, column))
+    )
+    slack = _ROUNDING * error + np.where(error > 0, loose * np.abs(values), 0.0)
+    return bool((np.abs(found - values) <= slack).all())

@@ -15,6 +15,9 @@ from ..tables import Domain, Table, Workload
 
 ESTIMATED, EXACT, NOT_ESTIMABLE = "A", "E", "Q"
 
+LEVEL = 0.95
+"""The level of published intervals and of planned margins."""
+
 
 @dataclass(frozen=True, eq=False)
 class PublishedTable:
@@ -102,7 +105,7 @@ def _publish(estimate: Estimate, workload: Workload, table: Table, level: float)
     deviation = np.sqrt(estimate.variance(alone)[table.name])
     widths = estimate.half_widths(alone, level)[table.name]
     # A query that counts no cell at all is known without noise, zero; so is one that the invariants determine.
-    empty = _empty_rows(table, workload)
+    empty = empty_rows(table, workload.domain)
     exact = empty | estimate.exact_of(table)
     return PublishedTable(
         table.name,
@@ -115,10 +118,10 @@ def _publish(estimate: Estimate, workload: Workload, table: Table, level: float)
     )
 
 
-def _empty_rows(table: Table, workload: Workload) -> np.ndarray:
+def empty_rows(table: Table, domain: Domain) -> np.ndarray:
     """Rows whose matrix is zero: combinations that the query's own conditions exclude."""
-    terms = products(table.operator(workload.domain))
-    counted = np.zeros(table.rows(workload.domain), dtype=bool)
+    terms = products(table.operator(domain))
+    counted = np.zeros(table.rows(domain), dtype=bool)
     for _, factors in terms:
         row = np.ones(1, dtype=bool)
         for factor in factors:

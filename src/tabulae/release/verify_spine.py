@@ -15,6 +15,7 @@ from ..spec import Spec, geography_of
 from ..topdown.division import FREE, NO_LIMIT
 from ..topdown.estimate import SpineEstimate
 from . import folder as f
+from .area_figures import area_figure_faults
 from .microdata import microdata_faults
 from .spine_document import plan_document
 from .spine_estimates import SpineRelease, areas_of, exact_of
@@ -43,6 +44,7 @@ def spine_faults(folder: Path, spec: Spec, level: float) -> Iterator[str]:
         with tempfile.TemporaryDirectory(prefix="tabulae-") as work:
             made = SpineRelease.of(folder, spec, level, Path(work))
             yield from _table_faults(folder, made)
+            yield from area_figure_faults(folder, made)
             if made.published.method != UNBIASED:
                 yield from constraint_faults(made.plan, made.published, made.exact)
             if geography.microdata:

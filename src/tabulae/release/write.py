@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -17,12 +18,20 @@ from .._version import VERSION
 from ..errors import ReleaseError
 from ..measurement import Measurement
 from ..spec import NO_VALUE, Spec
-from ..strategy import describe_strategy
+from ..strategy import Block, describe_strategy, law_variances
 from ..tables import Attribute, Domain
 from . import folder as f
 from .tables import PublishedTable
 
+_ROWS = 2**20  # measured rows that are written together
+
 _STATUS = "A estimated, E exact, Q not estimable"
+_NUMBERS = {
+    "estimate": "count; may be fractional or negative",
+    "std_error": "standard error of the estimate, from the noise alone",
+    "ci_low": "lower end of the interval",
+    "ci_high": "upper end of the interval",
+}
 
 
 def write_measurement(folder: Path, measurement: Measurement) -> None:
@@ -37,7 +46,7 @@ def write_measurement(folder: Path, measurement: Measurement) -> None:
         )
     document, arrays = describe_strategy(measurement.strategy)
     for name, array in arrays.items():
-        f.write_bytes(folder / "strategy" / f"{name}.parquet", _parquet(_entries(array)))
+        f.write_bytes(folder / "strategy" / f"{name}.parquet", parquet_bytes(_entries(array)))
     document["arrays"] = {name: list(array.shape) for name, array in arrays.items()}
     for block, law in zip(document["blocks"], measurement.laws, strict=True):
         block["law"] = {
@@ -47,15 +56,13 @@ def write_measurement(folder: Path, measurement: Measurement) -> None:
         }
     f.write_json(folder / f.STRATEGY, document)
     files = []
-    for i, (block, values) in enumerate(
-        zip(measurement.strategy.blocks, measurement.block_values(), strict=True)
-    ):
+    for i, rows in enumerate(measured_rows(measurement)):
         files.append(f"measurements/{i + 1:03d}.parquet")
-        f.write_bytes(folder / files[-1], _parquet(_measured(measurement, i, block.name, values)))
+        rows.write(folder / files[-1])
     exact = []
     for table, values in zip(measurement.strategy.invariants, measurement.exact, strict=True):
         exact.append({"table": table.name, "file": f"{f.INVARIANTS}/{table.name}.parquet"})
-        f.write_bytes(folder / exact[-1]["file"], _parquet(_stated(values)))
+        f.write_bytes(folder / exact[-1]["file"], parquet_bytes(_stated(values)))
     f.write_json(
         folder / f.MEASUREMENT,
         {
@@ -76,19 +83,44 @@ def promise_document(measurement: Measurement) -> dict[str, str]:
     return {"definition": loss.definition, **{name: str(value) for name, value in loss.parameters.items()}}
 
 
-def _measured(measurement: Measurement, block: int, name: str, values: np.ndarray) -> pa.Table:
-    exponent = measurement.strategy.blocks[block].exponent
-    start = sum(b.rows for b in measurement.strategy.blocks[:block])
-    rows = len(values)
-    return pa.table(
-        {
-            "query_name": pa.DictionaryArray.from_arrays(np.zeros(rows, np.int32), pa.array([name])),
-            "cell": np.arange(rows, dtype=np.int64),
-            "value": values,
-            "scale_exponent": np.full(rows, exponent, dtype=np.int32),
-            "variance": measurement.variance[start : start + rows],
-        }
-    )
+@dataclass(frozen=True, eq=False)
+class MeasuredRows:
+    """The noisy answers of one block as they are published: integers (rows,), their variance in squared counts."""
+
+    block: Block
+    values: np.ndarray
+    variance: float
+
+    def part(self, start: int, stop: int) -> pa.Table:
+        """Rows ``start`` to ``stop``."""
+        part = self.values[start:stop]
+        rows = len(part)
+        return pa.table(
+            {
+                "query_name": pa.DictionaryArray.from_arrays(
+                    np.zeros(rows, np.int32), pa.array([self.block.name])
+                ),
+                "cell": np.arange(start, start + rows, dtype=np.int64),
+                "value": part,
+                "scale_exponent": np.full(rows, self.block.exponent, dtype=np.int32),
+                "variance": np.full(rows, self.variance),
+            }
+        )
+
+    def write(self, path: Path) -> None:
+        """Write them as a Parquet file, some rows at a time."""
+        with f.drafted(path) as file:
+            writer = pq.ParquetWriter(file, self.part(0, 0).schema, compression="zstd")
+            for start in range(0, len(self.values), _ROWS):
+                writer.write_table(self.part(start, start + _ROWS))
+            writer.close()
+
+
+def measured_rows(measurement: Measurement) -> list[MeasuredRows]:
+    """The noisy answers of each block as they are published."""
+    variances = law_variances(measurement.strategy, measurement.laws)
+    blocks = zip(measurement.strategy.blocks, measurement.block_values(), variances, strict=True)
+    return [MeasuredRows(block, values, float(variance)) for block, values, variance in blocks]
 
 
 def _stated(values: np.ndarray) -> pa.Table:
@@ -103,13 +135,15 @@ def _entries(array: np.ndarray) -> pa.Table:
     return pa.table({"row": row, "column": column, "value": matrix[row, column].astype(np.int64)})
 
 
-def _parquet(table: pa.Table) -> bytes:
+def parquet_bytes(table: pa.Table) -> bytes:
+    """A table as a Parquet file."""
     sink = io.BytesIO()
     pq.write_table(table, sink, compression="zstd")
     return sink.getvalue()
 
 
-def _csv(table: pa.Table) -> bytes:
+def plain_csv(table: pa.Table) -> bytes:
+    """A table as a CSV file."""
     sink = io.BytesIO()
     pyarrow.csv.write_csv(table, sink)
     return sink.getvalue()
@@ -135,8 +169,8 @@ def write_contents(
         f.write_bytes(folder / name, content)
     for table in tables:
         rows = table.arrow()
-        f.write_bytes(folder / "tables" / f"{table.name}.parquet", _parquet(rows))
-        f.write_bytes(folder / "tables" / f"{table.name}.csv", _csv(rows))
+        f.write_bytes(folder / "tables" / f"{table.name}.parquet", parquet_bytes(rows))
+        f.write_bytes(folder / "tables" / f"{table.name}.csv", plain_csv(rows))
     f.write_json(folder / f.DESCRIPTOR, _descriptor(spec, tables, expected, release_id, level, exact))
 
 
@@ -157,7 +191,7 @@ def _code_list(attribute: Attribute) -> bytes:
 
 def _csv_text(rows: list[tuple[str, ...]]) -> bytes:
     names = ("code", "label", "parent")
-    return _csv(pa.table({n: [row[i] for row in rows] for i, n in enumerate(names)}))
+    return plain_csv(pa.table({n: [row[i] for row in rows] for i, n in enumerate(names)}))
 
 
 def _descriptor(
@@ -169,13 +203,12 @@ def _descriptor(
     exact: Mapping[str, Any] | None,
 ) -> dict[str, Any]:
     """A Frictionless Data Package that names each table's columns, and what tabulae needs besides."""
-    reasons = {given.table.name: given.reason for given in spec.invariants}
     return {
         "profile": "tabular-data-package",
         "name": slug(spec.title),
         "title": spec.title,
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
-        "resources": [_resource(table, reasons.get(table.name)) for table in tables],
+        "resources": table_resources(spec, tables),
         "tabulae": {
             "version": VERSION,
             "release_id": release_id,
@@ -188,22 +221,56 @@ def _descriptor(
     }
 
 
+def table_resources(spec: Spec, tables: Sequence[PublishedTable]) -> list[dict[str, Any]]:
+    """The entries of a release's tables in the descriptor; an exact one says why it is."""
+    reasons = {given.table.name: given.reason for given in spec.invariants}
+    return named_apart([_resource(table, reasons.get(table.name)) for table in tables])
+
+
 def _resource(table: PublishedTable, reason: str | None) -> dict[str, Any]:
-    """A table's entry; an exact one says why it is."""
-    fields = [{"name": name, "type": "string"} for name in table.columns]
-    fields += [{"name": name, "type": "number"} for name in ("estimate", "std_error", "ci_low", "ci_high")]
-    fields += [{"name": "obs_status", "type": "string", "constraints": {"enum": ["A", "E", "Q"]}}]
+    told = None if reason is None else f"Published exactly, without noise: {reason}"
+    return resource_of("tables", table.name, list(table.columns), told)
+
+
+def resource_of(folder: str, name: str, headings: list[str], description: str | None) -> dict[str, Any]:
+    """The entry of one published CSV file in the descriptor."""
+    fields: list[dict[str, Any]] = [{"name": heading, "type": "string"} for heading in headings]
+    fields += [{"name": each, "type": "number", "description": told} for each, told in _NUMBERS.items()]
+    fields += [status_field(_STATUS, ["A", "E", "Q"])]
     return {
-        "name": slug(table.name),
-        "title": table.name,
-        **({} if reason is None else {"description": f"Published exactly, without noise: {reason}"}),
-        "path": f"tables/{table.name}.csv",
+        "name": slug(name),
+        "title": name,
+        **({} if description is None else {"description": description}),
+        "path": f"{folder}/{name}.csv",
         "profile": "tabular-data-resource",
         "format": "csv",
         "mediatype": "text/csv",
         "encoding": "utf-8",
-        "schema": {"fields": fields, "primaryKey": list(table.columns)},
+        "schema": {"fields": fields, "primaryKey": headings},
     }
+
+
+def status_field(meaning: str, letters: list[str]) -> dict[str, Any]:
+    """The column ``obs_status`` as descriptors have it."""
+    return {
+        "name": "obs_status",
+        "type": "string",
+        "description": meaning,
+        "constraints": {"enum": letters},
+    }
+
+
+def named_apart(resources: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The same resources, those of one name told apart by numbers: data packages ask for distinct names."""
+    names: set[str] = set()
+    apart = []
+    for resource in resources:
+        name, number = resource["name"], 2
+        while name in names:
+            name, number = f"{resource['name']}-{number}", number + 1
+        names.add(name)
+        apart.append(resource | {"name": name})
+    return apart
 
 
 def slug(text: str) -> str:

@@ -16,7 +16,7 @@ from . import folder as f
 from .group_measurements import read_group_measurements
 from .group_tables import TOTALS, group_tables
 from .table_files import TableWriter
-from .write import code_lists, slug
+from .write import code_lists, named_apart, slug, status_field
 
 
 def table_schemas(detailed: Detailed) -> dict[str, pa.Schema]:
@@ -78,7 +78,7 @@ def _descriptor(spec: Spec, schemas: dict[str, pa.Schema], about: dict[str, Any]
         "name": slug(spec.title),
         "title": spec.title,
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
-        "resources": [_resource(name, schema) for name, schema in schemas.items()],
+        "resources": named_apart([_resource(name, schema) for name, schema in schemas.items()]),
         "tabulae": about,
     }
 
@@ -86,6 +86,7 @@ def _descriptor(spec: Spec, schemas: dict[str, pa.Schema], about: dict[str, Any]
 def _resource(name: str, schema: pa.Schema) -> dict[str, Any]:
     words = [field.name for field in schema if pa.types.is_dictionary(field.type)]
     fields = [{"name": field.name, "type": "string" if field.name in words else "number"} for field in schema]
+    fields[-1] = status_field("A estimated", ["A"])
     key = [word for word in words if word not in ("label", "table", "obs_status")]
     return {
         "name": slug(name),

@@ -12,13 +12,14 @@ from typing import Any
 import pyarrow as pa
 
 from .._version import VERSION
-from ..spec import Geography, Spec, geography_of
+from ..spec import Spec, geography_of
 from . import folder as f
+from .area_figures import figure_counts, figure_resource, write_area_figures
 from .microdata import write_microdata
 from .spine_estimates import SpineRelease, areas_of
 from .spine_tables import AREA_COLUMNS, GLS_ESTIMATE, UNBIASED, table_schemas
 from .table_files import TableWriter
-from .write import code_lists, slug
+from .write import code_lists, named_apart, slug
 
 README = "README.md"
 _STATUS = "A estimated, E exact: nobody can be there, or exact counts determine it"
@@ -46,6 +47,7 @@ def write_spine(folder: Path, made: SpineRelease, ledger: list[dict[str, Any]], 
         for name, rows in made.publisher.rows(tables, areas):
             writer.write(name, rows)
     f.sync_folder(folder / "tables")
+    write_area_figures(folder, made)
     people = write_microdata(folder, made.microdata) if made.geography.microdata else None
     about = {
         "version": VERSION,
@@ -53,7 +55,7 @@ def write_spine(folder: Path, made: SpineRelease, ledger: list[dict[str, Any]], 
         "interval_level": made.level,
         "obs_status": _STATUS,
         "method": made.published.method,
-        **_sizes(made.geography),
+        **_sizes(spec),
         "microdata": people,
         "unconverged": made.published.unconverged,
         "made_with": made_with(),
@@ -62,9 +64,11 @@ def write_spine(folder: Path, made: SpineRelease, ledger: list[dict[str, Any]], 
     f.write_bytes(folder / README, _readme(spec, made.published.method, people).encode())
 
 
-def _sizes(geography: Geography) -> dict[str, dict[str, int]]:
-    """How many areas there are of each type, and how many rows in each table."""
+def _sizes(spec: Spec) -> dict[str, dict[str, int]]:
+    """How many areas there are of each type, and how many rows in each table and derived figure."""
+    geography = geography_of(spec)
     return {
+        **({"derived": figure_counts(spec)} if spec.derived else {}),
         "areas": {each.kind: len(each.codes) for each in areas_of(geography)},
         "rows": {table.name: sum(geography.rows(table).values()) for table in geography.tables},
     }
@@ -74,7 +78,7 @@ def spine_text_faults(folder: Path, spec: Spec, descriptor: Mapping[str, Any]) -
     """Whether what describes the folder follows from the spec and the counts, one sentence a fault."""
     geography, about = geography_of(spec), descriptor["tabulae"]
     schemas = table_schemas(geography.tables, geography.estimate)
-    sizes = {"method": geography.estimate, "obs_status": _STATUS, **_sizes(geography)}
+    sizes = {"method": geography.estimate, "obs_status": _STATUS, **_sizes(spec)}
     whole = _descriptor(spec, schemas, {**about, **sizes}) | {"created": descriptor.get("created")}
     if whole != descriptor:
         yield f"{f.DESCRIPTOR}: does not describe the tables of {f.SPEC}"
@@ -97,7 +101,12 @@ def _descriptor(spec: Spec, schemas: dict[str, pa.Schema], about: dict[str, Any]
         "name": slug(spec.title),
         "title": spec.title,
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
-        "resources": [_resource(name, schema, about["method"]) for name, schema in schemas.items()],
+        "resources": named_apart(
+            [
+                *(_resource(name, schema, about["method"]) for name, schema in schemas.items()),
+                *(figure_resource(each) for each in spec.derived),
+            ]
+        ),
         "tabulae": about,
     }
 
@@ -153,6 +162,11 @@ def _readme(spec: Spec, method: str, people: int | None) -> str:
             "  unbiased estimate from the same measurements; `std_error`, `ci_low` and `ci_high` are of the latter.",
         ]
     lines.append(f"* `obs_status`: {_STATUS}.")
+    if spec.derived:
+        lines += [
+            "* `derived/NAME.csv` and `derived/NAME.parquet`: ratios, means, medians and sums of the same counts, by",
+            "  area. Where `obs_status` is Q a figure is not estimable, and its numbers are empty.",
+        ]
     if people is not None:
         lines.append(
             "* `microdata.parquet`: one row for each person of the published counts; none of them is real."

@@ -10,80 +10,27 @@ from functools import lru_cache
 import numpy as np
 import pyarrow as pa
 
-from tabulae.linalg import Contrasts, Identity, LinearOperator, Product, Stack, Total
-from tabulae.linalg.weighted_rows import weighted_rows
 from tabulae.planning import described
-from tabulae.privacy import NoiseLaw
 from tabulae.release import Release
+from tabulae.report.derived import derived_views
 from tabulae.report.groups import groups_report
 from tabulae.report.ledger_lines import ledger_lines
-from tabulae.report.pictures import picture_of
 from tabulae.report.render import render_report
+from tabulae.report.series import standing_view
+from tabulae.report.strategy_fill import strategy_view
 from tabulae.report.view import (
     ROWS_SHOWN,
-    BlockView,
     Consequences,
     EpsilonStatement,
     ExactView,
     ExpectedError,
-    MatrixPicture,
     Promise,
     ReleaseView,
-    StrategyView,
     TableView,
 )
-from tabulae.strategy import Block
-from tabulae.tables import Domain, Table
+from tabulae.tables import Table
 
-_METHODS = {
-    "identity": "identity (every cell is counted)",
-    "workload": "workload (the published queries themselves)",
-    "hierarchical": "hierarchical (a binary tree of ranges for each attribute)",
-    "hb": "HB (a tree of ranges for each attribute, with as many branches as suit its size)",
-    "wavelet": "Haar wavelet (differences of neighbouring ranges, for each attribute)",
-    "greedy-h": "GreedyH (a tree of ranges for each attribute, weighted for the tables)",
-    "fourier": "Fourier (the coefficients that the tables' attributes need)",
-    "datacube": "DataCube BMAX (those marginals that keep the largest noise small)",
-    "low-rank": "low-rank mechanism (as few queries as the tables' rank allows)",
-    "coa": "COA (the convex optimum, by Newton steps)",
-    "opt0": "OPT_0 (one matrix, optimised as a whole)",
-    "kron": "OPT_kron (one product of matrices, optimised attribute by attribute)",
-    "union": "OPT_+ (a product of optimised matrices for each group of tables)",
-    "marginals": "OPT_M (weighted marginals)",
-    "optimised-marginals": "OPT_M with an optimised matrix for each attribute",
-    "eigen": "Eigen-Design (weighted eigenvectors of the tables' matrix, or another weighted set)",
-    "eigen-separation": "Eigen-Design, eigenvectors weighted in groups",
-    "principal-vectors": "Eigen-Design, the principal eigenvectors weighted one by one",
-    "residual": "residual planner (for each set of attributes, what its tables ask beyond those of its subsets)",
-}
-_ONE_SIDED = (
-    "standard errors and intervals are those of plain least squares, the intervals cut at zero and widened to be "
-    "symmetric about the estimate"
-)
-_ESTIMATES = {
-    "least-squares": "by least squares, so that all tables agree with each other",
-    "non-negative": "by least squares among counts that are nowhere below zero, so that all tables agree; "
-    + _ONE_SIDED,
-    "pgm": "through a graphical model, so that no count is below zero and all tables agree; " + _ONE_SIDED,
-}
-_WITH_EXACT = {
-    "least-squares": (
-        "and from the exact counts: by least squares for what the exact counts leave open, where nothing but the noisy "
-        "answers enters, and from the exact counts for the rest, so that all tables agree with each other and keep "
-        "every exact sum to the last digit"
-    ),
-    "non-negative": (
-        "and from the exact counts together: by least squares among counts that are nowhere below zero and keep every "
-        "exact sum. Because of the limit at zero the exact counts enter everywhere, also into what they do not "
-        "determine, so that each number is a function of both; " + _ONE_SIDED
-    ),
-}
 _MORE_DELTAS = (Fraction(1, 10**9), Fraction(1, 10**6))
-_LAW_WORDS = {
-    "discrete-gaussian": "discrete Gaussian, sigma",
-    "rounded-gaussian": "rounded Gaussian, sigma",
-    "discrete-laplace": "discrete Laplace, scale",
-}
 
 
 def report_of(release: Release) -> str:
@@ -107,8 +54,12 @@ def view_of(release: Release) -> ReleaseView:
         title=release.spec.title or "Release",
         promise=_promise(release),
         ledger=ledger_lines(release.ledger),
+        standing=standing_view(release),
         tables=tuple(_table(release, table) for table in release.spec.workload.tables),
-        strategy=_strategy(release),
+        strategy=strategy_view(release),
+        reliability=release.spec.reliability,
+        raised=release.spec.method.estimate != "least-squares",
+        derived=derived_views(release),
         release_id=str(release.about["release_id"]),
         made=str(release.descriptor["created"]),
         version=str(release.about["version"]),
@@ -194,70 +145,3 @@ def _described(table: Table, release: Release) -> str:
 def _statements(text: str) -> dict[str, str]:
     """The SQL of those tables that the published spec states in SQL."""
     return {entry["name"]: entry["sql"] for entry in tomllib.loads(text)["table"] if "sql" in entry}
-
-
-def _strategy(release: Release) -> StrategyView:
-    measurement, spec = release.measurements[0], release.spec
-    strategy = measurement.strategy
-    in_total = spec.targets is None and spec.method.objective == "total"  # what the certificate is about
-    blocks = tuple(
-        _block(block, law, release.domain)
-        for block, law in zip(strategy.blocks, measurement.laws, strict=True)
-    )
-    return StrategyView(
-        _METHODS.get(strategy.method, strategy.method),
-        blocks,
-        strategy.certificate if in_total else None,
-        (_WITH_EXACT if spec.invariants else _ESTIMATES)[spec.method.estimate],
-    )
-
-
-def _block(block: Block, law: NoiseLaw, domain: Domain) -> BlockView:
-    explicit = isinstance(block.query, Product) and weighted_rows(block.query) is None
-    pictures: list[MatrixPicture] = []
-    undrawn: list[str] = []
-    asked: list[str] = []
-    classes = isinstance(block.query, (Contrasts, Stack))  # too many matrices to draw
-    for attribute, factor in zip(domain.attributes, _finest(block), strict=True):
-        if isinstance(factor, Total) or factor.shape[0] == 1:
-            continue
-        asked.append(attribute.name)
-        picture = None if explicit or classes else picture_of(attribute.name, factor)
-        if picture is None:
-            undrawn.append(attribute.name)
-        else:
-            pictures.append(picture)
-    if explicit:
-        picture = picture_of(" x ".join(asked), block.query.left)  # type: ignore[union-attr]
-        pictures, undrawn = ([picture], []) if picture else ([], undrawn)
-    return BlockView(
-        block.name,
-        _measures(block, domain, asked),
-        block.rows,
-        _noise(block, law),
-        tuple(pictures),
-        tuple(undrawn),
-    )
-
-
-def _finest(block: Block) -> list[LinearOperator]:
-    """For each attribute the matrix with most rows among those that the block is made of."""
-    sides = zip(*(factors for _, factors in block.terms), strict=True)
-    return [max(side, key=lambda factor: factor.shape[0]) for side in sides]
-
-
-def _measures(block: Block, domain: Domain, asked: list[str]) -> str:
-    if not asked:
-        return "the total"
-    factors = dict(zip((a.name for a in domain.attributes), _finest(block), strict=True))
-    plain = all(isinstance(factors[name], Identity) for name in asked)
-    return " by ".join(asked) if plain else "weighted counts over " + " by ".join(asked)
-
-
-def _noise(block: Block, law: NoiseLaw) -> str:
-    gaussian = law.name != "discrete-laplace"
-    size = float(law.parameter) ** 0.5 if gaussian else float(law.parameter)
-    grid = "" if block.exponent == 0 else f", in steps of 2^-{block.exponent}"
-    weight = float(block.query.abs_entry_max()) * 2.0**-block.exponent
-    counts = "counts" if abs(weight - 1) < 1e-3 else f"on counts weighted up to {weight:.4g}"
-    return f"{_LAW_WORDS[law.name]} {size * 2.0**-block.exponent:.4g} {counts}{grid}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
@@ -15,6 +15,7 @@ from tabulae.release import Release
 from tabulae.release.rows import Rows
 from tabulae.release.spine_estimates import exact_of
 from tabulae.release.spine_tables import AREA, GLS_ESTIMATE, UNBIASED
+from tabulae.report.derived import DerivedView, derived_views
 from tabulae.report.detection import detection_bound
 from tabulae.report.geography_errors import (
     DISTANCES,
@@ -31,11 +32,11 @@ from tabulae.report.geography_spine import (
     drawing_of,
     fan_rows,
 )
-from tabulae.report.groups import SampleView
 from tabulae.report.ledger_lines import ledger_lines
 from tabulae.report.numbers import fixed
-from tabulae.report.render import FALSE_ALARMS, environment
-from tabulae.report.rows import printed_rows
+from tabulae.report.reliability import StoredReliability, stored_reliability
+from tabulae.report.render import FALSE_ALARMS, render_page, stored_context
+from tabulae.report.series import StandingView, standing_view
 from tabulae.report.view import (
     ROWS_SHOWN,
     EpsilonStatement,
@@ -45,7 +46,7 @@ from tabulae.report.view import (
     Promise,
     TableView,
 )
-from tabulae.spec import geography_of
+from tabulae.spec import ReliabilitySection, geography_of
 from tabulae.spec.geography import AREA_TYPE, AreaTable, Geography
 from tabulae.topdown.intervals import costs_half_step, interval_factor
 
@@ -80,6 +81,7 @@ class GeographyView:
     title: str
     promise: Promise
     ledger: tuple[LedgerLine, ...]
+    standing: StandingView | None
     method: str
     whole: bool
     unconverged: int
@@ -97,7 +99,9 @@ class GeographyView:
     shown: str
     by_distance: tuple[ClassRow, ...]
     by_size: tuple[ClassRow, ...]
-    samples: tuple[SampleView, ...]
+    samples: tuple[TableView, ...]
+    stored: tuple[StoredReliability, ...]
+    reliability: ReliabilitySection
     first_kind: str
     people: int | None
     release_id: str
@@ -106,32 +110,32 @@ class GeographyView:
     interval: float
     factor: float
     half_step: bool
+    derived: tuple[DerivedView, ...]
 
 
 def geography_report(release: Release) -> str:
     """The report of a release of areas, from its folder alone: the same text for the same release.
 
-    Every string of the release is escaped; the page loads nothing and runs nothing.
+    Every string of the release is escaped; the page loads nothing, and its one script is this project's.
     """
     view = geography_view(release)
-    text = (
-        environment()
-        .get_template("geography.html")
-        .render(
-            release=view,
-            errors_shown=_ERRORS_SHOWN,
-            promise=view.promise,
-            detection=[(a, detection_bound(view.promise, a)) for a in FALSE_ALARMS],
-            spent=sum((line.amount for line in view.ledger), start=Fraction(0)),
-        )
+    return render_page(
+        "geography.html",
+        view.samples,
+        view.reliability,
+        release=view,
+        errors_shown=_ERRORS_SHOWN,
+        promise=view.promise,
+        detection=[(a, detection_bound(view.promise, a)) for a in FALSE_ALARMS],
+        spent=sum((line.amount for line in view.ledger), start=Fraction(0)),
+        **stored_context(view.samples, view.stored),
     )
-    return text.rstrip() + "\n"
 
 
 def geography_view(release: Release) -> GeographyView:
     """What the report shows."""
     geography, about = geography_of(release.spec), release.about
-    tables = geography.tables[:_TABLES_SHOWN]
+    tables, rows = geography.tables[:_TABLES_SHOWN], {k: int(n) for k, n in about["rows"].items()}
     numbers = {table.name: _numbers(release, geography, table) for table in tables}
     shown = _most_telling(tables)
     measured = geography.spine
@@ -150,6 +154,7 @@ def geography_view(release: Release) -> GeographyView:
         title=release.spec.title or "Release",
         promise=_promise(release, geography),
         ledger=ledger_lines(release.ledger),
+        standing=standing_view(release),
         method=str(about["method"]),
         whole=about["method"] != UNBIASED,
         unconverged=int(about["unconverged"]),
@@ -173,7 +178,17 @@ def geography_view(release: Release) -> GeographyView:
         by_size=tuple(
             row for n in numbers[shown.name] for row in by_class(n, np.maximum(n.published, 0), SIZES)
         ),
-        samples=tuple(_sample(release, table.name, int(about["rows"][table.name])) for table in tables),
+        samples=tuple(_sample(release, table.name, rows[table.name]) for table in tables),
+        stored=tuple(
+            stored_reliability(
+                release.path / f"tables/{table.name}.parquet",
+                AREA_TYPE,
+                rows[table.name],
+                release.spec.reliability,
+            )
+            for table in tables
+        ),
+        reliability=release.spec.reliability,
         first_kind=shown.areas[0],
         people=about["microdata"],
         release_id=str(about["release_id"]),
@@ -182,6 +197,7 @@ def geography_view(release: Release) -> GeographyView:
         interval=release.level,
         factor=interval_factor(release.level, release.geography.all_laws),
         half_step=costs_half_step(release.geography.all_laws),
+        derived=derived_views(release),
     )
 
 
@@ -251,14 +267,15 @@ def _by_distance(geography: Geography, numbers: list[AreaNumbers]) -> Iterator[C
             yield from by_class(each, distance, DISTANCES)
 
 
-def _sample(release: Release, name: str, count: int) -> SampleView:
+def _sample(release: Release, name: str, count: int) -> TableView:
     file = f"tables/{name}.parquet"
     rows = Rows.of_parquet(release.path / file).take(ROWS_SHOWN)
     headings = [column for column in rows.column_names if column not in _NUMBERS]
-    view = TableView(
+    told = {AREA_TYPE: "type of area", AREA: "area"}
+    return TableView(
         name=name,
-        description="",
-        columns={heading: rows[heading].to_pylist() for heading in headings},
+        description="one row a count of an area",
+        columns={told.get(heading) or heading: rows[heading].to_pylist() for heading in headings},
         estimate=_floats(rows, "estimate"),
         std_error=_floats(rows, "std_error"),
         ci_low=_floats(rows, "ci_low"),
@@ -267,15 +284,9 @@ def _sample(release: Release, name: str, count: int) -> SampleView:
         expected=ExpectedError(0.0, 0.0),
         file=file,
         level=release.level,
+        count=count,
+        centre=_floats(rows, GLS_ESTIMATE) if GLS_ESTIMATE in rows.column_names else None,
     )
-    told = {AREA_TYPE: "type of area", AREA: "area"}
-    heads = tuple(told.get(heading) or heading for heading in headings)
-    printed = printed_rows(view, ROWS_SHOWN)
-    if GLS_ESTIMATE in rows.column_names:  # then what is published is whole
-        printed = tuple(
-            replace(row, estimate=fixed(value)) for row, value in zip(printed, view.estimate, strict=False)
-        )
-    return SampleView(name, heads, printed, count, file, "one row a count of an area")
 
 
 def _floats(rows: pa.Table, name: str) -> np.ndarray:

@@ -18,8 +18,9 @@ from tabulae.release.group_tables import TOTALS
 from tabulae.release.rows import Rows
 from tabulae.report.detection import detection_bound
 from tabulae.report.ledger_lines import ledger_lines
-from tabulae.report.render import FALSE_ALARMS, environment
-from tabulae.report.rows import Row, printed_rows
+from tabulae.report.reliability import StoredReliability, stored_reliability
+from tabulae.report.render import FALSE_ALARMS, render_page, stored_context
+from tabulae.report.series import StandingView, standing_view
 from tabulae.report.view import (
     ROWS_SHOWN,
     EpsilonStatement,
@@ -28,6 +29,7 @@ from tabulae.report.view import (
     Promise,
     TableView,
 )
+from tabulae.spec import ReliabilitySection
 
 _COLOURS = 6
 _NUMBERS = ("estimate", "std_error", "ci_low", "ci_high")
@@ -73,31 +75,25 @@ class LevelView:
         return sum(self.chosen.values())
 
 
-@dataclass(frozen=True)
-class SampleView:
-    """The first rows of a published table; ``what`` says what a row is."""
-
-    name: str
-    headings: tuple[str, ...]
-    rows: tuple[Row, ...]
-    count: int
-    file: str
-    what: str
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class GroupsView:
-    """Everything that the report of a release of groups shows; ``how`` says how its epsilon was proven."""
+    """Everything that the report of a release of groups shows; ``how`` says how its epsilon was proven.
+
+    ``samples`` are the first rows of each published table, ``stored`` what its file says of all of them.
+    """
 
     title: str
     promise: Promise
     how: str | None
     epsilon: EpsilonStatement | None
     ledger: tuple[LedgerLine, ...]
+    standing: StandingView | None
     levels: tuple[LevelView, ...]
     tables: tuple[str, ...]
     stage_one: Fraction
-    samples: tuple[SampleView, ...]
+    samples: tuple[TableView, ...]
+    stored: tuple[StoredReliability, ...]
+    reliability: ReliabilitySection
     release_id: str
     made: str
     version: str
@@ -107,21 +103,20 @@ class GroupsView:
 def groups_report(release: Release) -> str:
     """The report of a release of groups, from its folder alone: the same text for the same release.
 
-    Every string of the release is escaped; the page loads nothing and runs nothing.
+    Every string of the release is escaped; the page loads nothing, and its one script is this project's.
     """
     view = groups_view(release)
-    text = (
-        environment()
-        .get_template("groups.html")
-        .render(
-            release=view,
-            promise=view.promise,
-            detection=[(a, detection_bound(view.promise, a)) for a in FALSE_ALARMS],
-            stacked=stacked,
-            spent=sum((line.amount for line in view.ledger), start=Fraction(0)),
-        )
+    return render_page(
+        "groups.html",
+        view.samples,
+        view.reliability,
+        release=view,
+        promise=view.promise,
+        detection=[(a, detection_bound(view.promise, a)) for a in FALSE_ALARMS],
+        stacked=stacked,
+        spent=sum((line.amount for line in view.ledger), start=Fraction(0)),
+        **stored_context(view.samples, view.stored),
     )
-    return text.rstrip() + "\n"
 
 
 def groups_view(release: Release) -> GroupsView:
@@ -129,6 +124,7 @@ def groups_view(release: Release) -> GroupsView:
     spec, plan = release.spec, release.groups
     statement, how = _statement(release)
     told = release.about["levels"]
+    rows = {name: count for name, count in release.about["rows"].items() if count}
     tables = ("total only", "total", *(rung.name for rung in plan.levels[0].ladder.rungs))
     promise = Promise(
         plan.loss.definition,  # type: ignore[arg-type]
@@ -144,12 +140,18 @@ def groups_view(release: Release) -> GroupsView:
         how=how,
         epsilon=statement,
         ledger=ledger_lines(release.ledger),
+        standing=standing_view(release),
         levels=tuple(_level(level, told[i], release.level) for i, level in enumerate(plan.levels)),
         tables=tuple(name for name in tables if any(name in entry["groups_by_table"] for entry in told)),
         stage_one=plan.levels[0].stage_one,
-        samples=tuple(
-            _sample(release, name, count) for name, count in release.about["rows"].items() if count
+        samples=tuple(_sample(release, name, count) for name, count in rows.items()),
+        stored=tuple(
+            stored_reliability(
+                release.path / f"tables/{name}.parquet", "region_type", count, spec.reliability
+            )
+            for name, count in rows.items()
         ),
+        reliability=spec.reliability,
         release_id=str(release.about["release_id"]),
         made=str(release.descriptor["created"]),
         version=str(release.about["version"]),
@@ -185,14 +187,19 @@ def _level(level: PopulationLevel, told: Mapping[str, dict], at: float) -> Level
     )
 
 
-def _sample(release: Release, name: str, count: int) -> SampleView:
+def _sample(release: Release, name: str, count: int) -> TableView:
     file = f"tables/{name}.parquet"
     rows = Rows.of_parquet(release.path / file).take(ROWS_SHOWN)
     left_out = {*_NUMBERS, "obs_status", "region_type", *(("group",) if name == TOTALS else ())}
     headings = [column for column in rows.column_names if column not in left_out]
-    view = TableView(
+    what = (
+        "one row a group in a region"
+        if name == TOTALS
+        else "one row a cell of each group that got this table"
+    )
+    return TableView(
         name=name,
-        description="",
+        description=what,
         columns={heading: rows[heading].to_pylist() for heading in headings},
         estimate=_floats(rows, "estimate"),
         std_error=_floats(rows, "std_error"),
@@ -202,13 +209,8 @@ def _sample(release: Release, name: str, count: int) -> SampleView:
         expected=ExpectedError(0.0, 0.0),
         file=file,
         level=release.level,
+        count=count,
     )
-    what = (
-        "one row a group in a region"
-        if name == TOTALS
-        else "one row a cell of each group that got this table"
-    )
-    return SampleView(name, tuple(headings), printed_rows(view, ROWS_SHOWN), count, file, what)
 
 
 def _floats(rows: pa.Table, name: str) -> np.ndarray:

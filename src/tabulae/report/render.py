@@ -2,51 +2,43 @@
 
 from __future__ import annotations
 
-import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
+from typing import Any
 
-import jinja2
-from markupsafe import Markup, escape
+import numpy as np
+from markupsafe import Markup
+from numpy.typing import NDArray
 
 from tabulae import plots
-from tabulae.privacy.conversions import rounded_up
-from tabulae.report import numbers
 from tabulae.report.detection import detection_bound
-from tabulae.report.rows import Row, printed_rows
-from tabulae.report.summary import RELIABILITY, Reliability, points, published_error, reliability
-from tabulae.report.view import ROWS_SHOWN, BlockView, MatrixPicture, ReleaseView, TableView
+from tabulae.report.page import environment, policy, script
+from tabulae.report.printed import PAGE_BYTES, PrintedTable, printed_tables, unprinted
+from tabulae.report.reliability import ReliabilityRow, StoredReliability, named_classes, reliability_of
+from tabulae.report.strategy_view import strategy_context
+from tabulae.report.summary import points, published_error
+from tabulae.report.view import ReleaseView, TableView
+from tabulae.spec import ReliabilitySection
 
 TABLES_SHOWN = 200
-_ROWS_IN_ALL = 1500
-_BLOCKS_SHOWN = 12
-_PICTURES_SHOWN = 12
 FALSE_ALARMS = (0.01, 0.05, 0.1)
 
 
 @dataclass(frozen=True)
 class _Section:
-    """One table with what the page computes for it."""
+    """One line of the summary: a table, where it stands, and its published error."""
 
     anchor: str
     table: TableView
     published: float | None
-    reliability: Reliability
-    rows: tuple[Row, ...]
-
-
-@dataclass(frozen=True)
-class _Drawn:
-    picture: MatrixPicture
-    svg: Markup
 
 
 def render_report(release: ReleaseView) -> str:
     """Render a release as one self-contained HTML page.
 
-    The page loads nothing, runs nothing, and is the same text for the same release. Every string of the
-    release is escaped. It stays under two million bytes: long tables and long lists of tables are cut with a
-    note that names the file.
+    The page loads nothing and is the same text for the same release. Its one script sorts and filters tables; without
+    it nothing is missing. Every string of the release is escaped. The page stays under two million bytes: long tables
+    and long lists of tables are cut with a note that names the file.
 
     Args:
         release: what to show.
@@ -55,52 +47,72 @@ def render_report(release: ReleaseView) -> str:
         The page, ending in a newline.
     """
     shown = release.tables[:TABLES_SHOWN]
-    rows_each = min(ROWS_SHOWN, max(3, _ROWS_IN_ALL // max(1, len(shown))))
-    sections = tuple(_section(i, table, rows_each) for i, table in enumerate(shown))
-    page = environment().get_template("report.html")
-    text = page.render(
+    places = [printed.anchor for printed in unprinted(shown)]
+    return render_page(
+        "report.html",
+        shown,
+        release.reliability,
         release=release,
         promise=release.promise,
-        sections=sections,
+        sections=tuple(
+            _Section(anchor, table, published_error(table))
+            for anchor, table in zip(places, shown, strict=True)
+        ),
+        reliability_rows=tuple(
+            ReliabilityRow(table.name, reliability_of(table, release.reliability), None, anchor)
+            for anchor, table in zip(places, shown, strict=True)
+        ),
         counts=sum(table.rows for table in release.tables),
-        classes=[label for label, _ in RELIABILITY],
         detection=[(a, detection_bound(release.promise, a)) for a in FALSE_ALARMS],
         spent=sum((line.amount for line in release.ledger), start=release.promise.parameter * 0),
         errors_figure=_errors_figure(shown),
-        noise_figure=_noise_figure(release.tables),
-        blocks=_blocks(release.strategy.blocks),
+        noise_figure=noise_figure(*points(release.tables)),
         first=release.tables[0] if release.tables else None,
+        **strategy_context(release.strategy),
     )
-    return text.rstrip() + "\n"
 
 
-@cache
-def environment() -> jinja2.Environment:
-    """Templates and filters of all pages."""
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("tabulae.report"),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        lstrip_blocks=True,
-    )
-    environment.filters.update(
-        fixed=numbers.fixed,
-        significant=numbers.significant,
-        breakable=lambda name: escape(name).replace("_", Markup("_<wbr>")),
-        fraction=numbers.fraction,
-        decimal=numbers.decimal,
-        share=numbers.share,
-        moment=numbers.moment,
-        rounded_up=rounded_up,
-        exp=lambda value: math.exp(min(float(value), 700.0)),
-    )
-    return environment
+def render_page(name: str, tables: tuple[TableView, ...], section: ReliabilitySection, **context: Any) -> str:
+    """A page with as many rows of its tables as its size allows.
+
+    Args:
+        name: the template.
+        tables: the published tables that it shows.
+        section: the classes of reliability.
+        **context: what else the template shows.
+    """
+    template = environment().get_template(name)
+    context |= {"classes": named_classes(section), "customary": section.customary}
+    context |= {"script": script(), "policy": policy()}
+
+    def page(printed: tuple[PrintedTable, ...]) -> str:
+        return template.render(printed=printed, **context).rstrip() + "\n"
+
+    bare = page(unprinted(tables))
+    return page(printed_tables(tables, PAGE_BYTES - len(bare.encode()), section))
 
 
-def _section(index: int, table: TableView, limit: int) -> _Section:
-    return _Section(
-        f"table-{index + 1}", table, published_error(table), reliability(table), printed_rows(table, limit)
+def stored_context(tables: Sequence[TableView], stored: Sequence[StoredReliability]) -> dict[str, Any]:
+    """What stored tables of any length, of which the page has the first rows, say as a whole."""
+    anchors = [printed.anchor for printed in unprinted(tables)]
+    rows = [
+        row
+        for table, found, anchor in zip(tables, stored, anchors, strict=True)
+        for row in found.rows(table.name, anchor)
+    ]
+    estimate, margin = (
+        np.concatenate([np.empty(0), *(getattr(found, part) for found in stored)])
+        for part in ("estimate", "margin")
     )
+    return {"reliability_rows": rows, "noise_figure": noise_figure(estimate, margin)}
+
+
+def noise_figure(estimate: NDArray[np.float64], margin: NDArray[np.float64]) -> Markup | None:
+    """Margins of published counts against their size; None without any."""
+    if not estimate.size:
+        return None
+    label = "Margin of published counts against their size; the table of reliability classes has the numbers."
+    return markup(plots.noise_against_size(estimate, margin, label))
 
 
 def _errors_figure(tables: tuple[TableView, ...]) -> Markup | None:
@@ -116,33 +128,9 @@ def _errors_figure(tables: tuple[TableView, ...]) -> Markup | None:
     bound = [e.bound for e in expected]
     label = "Expected error of each table, here and under the alternatives; the table below has the numbers."
     known_bound = bound if any(b is not None for b in bound) else None
-    return _markup(plots.errors_by_method([t.name for t in tables], known, known_bound, label))
+    return markup(plots.errors_by_method([t.name for t in tables], known, known_bound, label))
 
 
-def _noise_figure(tables: tuple[TableView, ...]) -> Markup | None:
-    estimate, margin = points(tables)
-    if not estimate.size:
-        return None
-    label = "Margin of each published count against its size; the table below classes them by their ratio."
-    return _markup(plots.noise_against_size(estimate, margin, label))
-
-
-def _blocks(blocks: tuple[BlockView, ...]) -> list[tuple[BlockView, list[_Drawn]]]:
-    """The blocks shown, each with its pictures drawn, until enough pictures stand on the page."""
-    shown, left = [], _PICTURES_SHOWN
-    for i, block in enumerate(blocks[:_BLOCKS_SHOWN]):
-        drawn = [_draw(picture, f"m{i}-{j}") for j, picture in enumerate(block.pictures[:left])]
-        left -= len(drawn)
-        shown.append((block, drawn))
-    return shown
-
-
-def _draw(picture: MatrixPicture, name: str) -> _Drawn:
-    rows, columns = picture.shape
-    label = f"Strategy on {picture.attribute}: a matrix of {rows} queries by {columns} values."
-    return _Drawn(picture, _markup(plots.matrix(picture.pixels, picture.attribute, label, name)))
-
-
-def _markup(svg: str) -> Markup:
-    # matplotlib escapes text nodes and the figures escape their labels; tests feed both hostile names.
+def markup(svg: str) -> Markup:
+    """A figure of ``tabulae.plots``, which escapes the names that it shows; tests feed it hostile ones."""
     return Markup(svg)  # noqa: S704

@@ -1,4 +1,4 @@
-"""The rows of a table as the page prints them, each with its interval as a small picture."""
+"""The rows of a table as the page prints them: numbers, the interval as a small picture, and how far to trust it."""
 
 from __future__ import annotations
 
@@ -9,41 +9,60 @@ import numpy as np
 from markupsafe import Markup
 
 from tabulae.report.numbers import NOTHING, decimals_for, fixed
+from tabulae.report.reliability import named_classes
 from tabulae.report.view import TableView
+from tabulae.spec import ReliabilitySection
 
 _LABEL_LENGTH = 80
 _WIDTH, _HEIGHT = 150.0, 12.0
-_STATUS = {"A": "", "E": "exact", "Q": "not estimable"}
 
 
 @dataclass(frozen=True)
 class Row:
-    """One printed row."""
+    """One printed row; ``rank`` orders rows by how far they may be trusted, those that are exact first."""
 
     labels: tuple[str, ...]
     estimate: str
     margin: str
     interval: str
     picture: Markup
-    status: str
+    sign: str
+    trust: str
+    rank: int
 
 
-def printed_rows(table: TableView, limit: int) -> tuple[Row, ...]:
+def printed_rows(table: TableView, limit: int, section: ReliabilitySection) -> tuple[Row, ...]:
     """Print the first rows of a table, all with the same decimals and on one scale of pictures.
 
     Args:
         table: the table.
         limit: how many rows at most.
+        section: the classes of reliability.
     """
-    count = min(table.rows, limit)
+    count = min(len(table.estimate), limit)
     decimals = decimals_for(table.std_error[:count].tolist())
     scale = _scale(table, count)
-    return tuple(_row(table, i, decimals, scale) for i in range(count))
+    trust = _trust(table, count, section)
+    return tuple(_row(table, i, decimals, scale, trust[i]) for i in range(count))
 
 
-def _row(table: TableView, i: int, decimals: int, scale: tuple[float, float]) -> Row:
+def _trust(table: TableView, count: int, section: ReliabilitySection) -> list[tuple[str, str, int]]:
+    """Sign, words and rank of each row."""
+    named = named_classes(section)
+    classes = section.classes(table.about[:count], table.std_error[:count]).tolist()
+    other = {"E": ("", "exact", 0), "Q": ("", "not estimable", len(named) + 1)}
+    return [
+        other.get(status) or (named[i].sign, named[i].label, i + 1)
+        for status, i in zip(table.obs_status, classes, strict=False)
+    ]
+
+
+def _row(
+    table: TableView, i: int, decimals: int, scale: tuple[float, float], trust: tuple[str, str, int]
+) -> Row:
     status = str(table.obs_status[i])
     estimate, low, high = (float(a[i]) for a in (table.estimate, table.ci_low, table.ci_high))
+    places = decimals if table.centre is None else 0
     if not np.isfinite(estimate) or status == "Q":
         interval = margin = NOTHING
         picture = Markup("")
@@ -55,12 +74,14 @@ def _row(table: TableView, i: int, decimals: int, scale: tuple[float, float]) ->
         margin = fixed((high - low) / 2, decimals)
         picture = _picture(estimate, (low, high), scale)
     return Row(
-        labels=tuple(_shortened(str(column[i])) for column in table.columns.values()),
-        estimate=fixed(None if status == "Q" else estimate, decimals),
+        labels=tuple(shortened(str(column[i])) for column in table.columns.values()),
+        estimate=fixed(None if status == "Q" else estimate, places),
         margin=margin,
         interval=interval,
         picture=picture,
-        status=_STATUS.get(status, status),
+        sign=trust[0],
+        trust=trust[1],
+        rank=trust[2],
     )
 
 
@@ -81,7 +102,8 @@ def _picture(estimate: float, interval: tuple[float, float] | None, scale: tuple
     """A bar from zero to the estimate and a whisker over the interval; the numbers beside it say the same."""
 
     def at(value: float) -> str:
-        return f"{2 + (_root(value) - scale[0]) / (scale[1] - scale[0]) * (_WIDTH - 4):.1f}"
+        place = 2 + (_root(value) - scale[0]) / (scale[1] - scale[0]) * (_WIDTH - 4)
+        return f"{place:.1f}".removesuffix(".0")
 
     zero, end = at(0.0), at(estimate)
     left, right = sorted((zero, end), key=float)
@@ -96,5 +118,10 @@ def _picture(estimate: float, interval: tuple[float, float] | None, scale: tuple
     return Markup(f'<svg class="ci" viewBox="{box}" aria-hidden="true">{bar}{axis}{whisker}</svg>')  # noqa: S704
 
 
-def _shortened(label: str) -> str:
-    return label if len(label) <= _LABEL_LENGTH else label[: _LABEL_LENGTH - 1] + "…"
+def shortened(label: str, length: int = _LABEL_LENGTH) -> str:
+    """A label that is cut where it is long, with a sign that it is.
+
+    >>> shortened("a long label", 7)
+    'a long…'
+    """
+    return label if len(label) <= length else label[: length - 1] + "…"

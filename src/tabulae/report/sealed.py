@@ -10,9 +10,11 @@ from tabulae.release.place import unmark
 from tabulae.report.fill import report_of
 
 
-def seal_with_report(partial: Path) -> None:
-    """Seal a folder, make its report from what is sealed, and seal that with it."""
+def seal_with_report(partial: Path) -> Release:
+    """Seal a folder, make its report from what is sealed, and seal that with it; the release, as it was read for it."""
     unmark(partial)
     seal(partial)
-    write_bytes(partial / REPORT, report_of(Release.read(partial)).encode())
+    release = Release.read(partial)
+    write_bytes(partial / REPORT, report_of(release).encode())
     seal(partial)
+    return release

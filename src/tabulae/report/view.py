@@ -7,17 +7,22 @@ numbers are formatted by the page.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tabulae.errors import InvalidArgument
 from tabulae.privacy import Neighbours
+from tabulae.report.series import StandingView
+from tabulae.spec import ReliabilitySection
 
-ROWS_SHOWN = 20
+if TYPE_CHECKING:
+    from tabulae.report.derived import DerivedView
+
+ROWS_SHOWN = 500
 """A table of the report shows at most so many rows; the release folder holds them all."""
 
 Definition = Literal["pure", "approx", "zcdp"]
@@ -120,6 +125,9 @@ class TableView:
     ``columns`` maps each attribute to the labels of the rows, in order; the first ``ROWS_SHOWN`` labels are
     enough. The arrays have one entry a row. ``obs_status`` is ``"A"`` (estimated), ``"E"`` (exact) or ``"Q"``
     (not estimable). ``conservative`` intervals cover more often than their ``level``.
+
+    ``count`` is how many rows the table has where the arrays hold only the first of them. ``centre`` is the unbiased
+    estimate that errors and intervals are of, where what is published are whole numbers made from it.
     """
 
     name: str
@@ -134,6 +142,8 @@ class TableView:
     file: str
     level: float = 0.95
     conservative: bool = False
+    count: int | None = None
+    centre: NDArray[np.float64] | None = None
 
     def __post_init__(self) -> None:
         rows = len(self.estimate)
@@ -159,7 +169,12 @@ class TableView:
     @property
     def rows(self) -> int:
         """How many counts the table publishes."""
-        return len(self.estimate)
+        return len(self.estimate) if self.count is None else self.count
+
+    @property
+    def about(self) -> NDArray[np.float64]:
+        """The estimates that standard errors and intervals are of."""
+        return self.estimate if self.centre is None else self.centre
 
     @property
     def margin(self) -> NDArray[np.float64]:
@@ -178,7 +193,12 @@ class MatrixPicture:
 
 @dataclass(frozen=True)
 class BlockView:
-    """One block of a strategy: what it asks, with which noise, and its factors as pictures."""
+    """One block of a strategy: what it asks, with which noise, and its factors as pictures.
+
+    ``asked`` are the attributes that it does not sum over, ``compared`` those of them whose values it only compares
+    with each other. ``share`` is what it would cost by itself, as a share of the budget; None where there is one block
+    only. ``deviation`` is the size of its noise in counts, for a value that counts most.
+    """
 
     name: str
     measures: str
@@ -186,6 +206,10 @@ class BlockView:
     noise: str
     pictures: tuple[MatrixPicture, ...] = ()
     undrawn: tuple[str, ...] = ()
+    asked: tuple[str, ...] = ()
+    compared: tuple[str, ...] = ()
+    share: float | None = None
+    deviation: float | None = None
 
 
 @dataclass(frozen=True)
@@ -203,7 +227,7 @@ class StrategyView:
 
 @dataclass(frozen=True)
 class ReleaseView:
-    """Everything that a report shows."""
+    """Everything that a report shows; ``raised`` says that estimates are kept from falling below zero."""
 
     title: str
     promise: Promise
@@ -213,3 +237,7 @@ class ReleaseView:
     release_id: str
     made: str
     version: str
+    reliability: ReliabilitySection = field(default_factory=ReliabilitySection)
+    raised: bool = False
+    standing: StandingView | None = None
+    derived: tuple[DerivedView, ...] = ()

@@ -14,6 +14,7 @@ from ..adaptive import AdaptivePlan, GroupMeasurement
 from ..adaptive.accounting import epsilon_of
 from ..detailed_pipeline import tabulate_groups
 from ..errors import BudgetRefused, DataError, LedgerError, Problem, ReleaseError, TabulaeError
+from ..memory import engine_memory, read_memory
 from ..privacy import Ledger
 from ..release.folder import contents, sync_folder, write_bytes, write_json, write_sums
 from ..release.place import disk_reason, partial_folder, run_name, workplace
@@ -28,6 +29,7 @@ from .tables import Tables
 
 Say = Callable[[str], None]
 _TITLE = "detailed groups (T1 and T2)"
+_REST = 2_400 * 10**6  # bytes: what sorting the tables takes, and the program
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,6 +53,7 @@ def run(
     delta: str,
     say: Say,
     warn: Callable[[Problem], None],
+    memory: str | None = None,
 ) -> Done:
     """Tabulate the persons of ``data`` by the maps and budgets of ``params`` into the folder ``out``.
 
@@ -63,8 +66,10 @@ def run(
         delta: at which epsilon is stated.
         say: called with a line of progress at each step.
         warn: called at once with what the user must hear of even if the run fails: a charge that an earlier run lost.
+        memory: the most that the run may take, such as "8GB".
 
     Raises:
+        InvalidArgument, Unsupported: ``memory`` is no amount, or too little; nothing was spent.
         SpecError: mistakes in the inputs, all of them; nothing was spent.
         BudgetRefused, LedgerError: the ledger refuses, is missing or altered; nothing was spent.
         ReleaseError: ``out`` exists or cannot be written; where the ledger was charged, that charge is void.
@@ -74,6 +79,7 @@ def run(
         and post-processing of them and of public files.
     """
     _check_out(out)
+    engine = engine_memory(None if memory is None else read_memory(memory), _REST)
     say("checking the inputs")
     faults = Faults()
     inputs = check_public(params, data, rule, faults, persons=False)
@@ -92,7 +98,7 @@ def run(
             _void_lost(opened, digest, out, warn)
         try:
             with _void_on_failure(opened) as paid:
-                _tabulate(partial, inputs, opened, digest, paid, summary, say)
+                _tabulate(partial, inputs, opened, digest, paid, summary, say, engine)
                 _describe(partial, about, summary, opened, paid.release_id)
                 _rename(partial, out)
         except DataError:
@@ -142,7 +148,14 @@ def _void_lost(ledger: Ledger, digest: bytes, out: Path, warn: Callable[[Problem
 
 
 def _tabulate(
-    partial: Path, inputs: Inputs, ledger: Ledger, digest: bytes, paid: _Paid, summary: Summary, say: Say
+    partial: Path,
+    inputs: Inputs,
+    ledger: Ledger,
+    digest: bytes,
+    paid: _Paid,
+    summary: Summary,
+    say: Say,
+    memory: str | None,
 ) -> None:
     """Charge, measure and write the tables."""
     plan = inputs.tabulation.plan
@@ -151,7 +164,7 @@ def _tabulate(
         Detail(partial) as detail,
     ):
         say("counting the records")
-        with open_group_lines(inputs.persons, inputs.layout, plan) as counts:
+        with open_group_lines(inputs.persons, inputs.layout, plan, memory=memory) as counts:
             sink = _sink(inputs, tables, detail, summary, say)
             done = tabulate_groups(counts, plan, [sink], ledger=ledger, title=_TITLE, digest=digest)
             paid.release_id = str(done.release_id)

@@ -13,6 +13,8 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from ..tabulate.duckdb_engine import without_bar
+
 _MEMORY = "2GB"
 
 
@@ -60,7 +62,7 @@ class Spill:
         self._writer.close()
         scratch = self.path.with_suffix(".sort")
         with duckdb.connect(config={"memory_limit": _MEMORY, "temp_directory": str(scratch)}) as engine:
-            engine.execute("SET enable_progress_bar = false")
+            without_bar(engine)
             chosen = ", ".join(f'"{name}"' for name in self._schema.names)
             engine.read_parquet(str(self.path)).project(chosen).order(", ".join(order)).create("sorted")
             for target, options in targets.items():

@@ -12,9 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import InvalidArgument, Problem, SpecError, Unsupported
-from ..privacy import Neighbours, PrivacyLoss
+from ..privacy import ZCDP, Neighbours, PrivacyLoss, PureDP
 from ..tables import Domain, Workload
+from ..tables.server import is_url, url_mistake
 from . import published
+from .derived import Derived, read_derived
 from .detailed import Detailed, loss_of
 from .detailed_read import read_detailed
 from .geography import Geography
@@ -22,9 +24,11 @@ from .geography_read import read_geography
 from .lines import KeyLines
 from .problems import Problems
 from .promise import Method, read_method, read_promise
+from .reliability import ReliabilitySection
 from .schema import ColumnRule, read_schema
 from .sections import Document, read_sections
-from .shape import Kind, SourceSection, kind_of
+from .series import Series, read_series
+from .shape import Engine, Kind, SourceSection, kind_of
 from .workload import Invariant, read_workload
 
 if TYPE_CHECKING:
@@ -33,14 +37,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Source:
-    """Where the confidential records are: a file of a kind, and for DuckDB the table in it.
+    """Where the confidential records are: a file of a kind, or a server's database, and the table in it.
 
-    ``path`` is None in the published copy of a spec, which says the kind only.
+    ``path`` and ``url`` are None in the published copy of a spec, which says the kind only. ``engine`` is None for the
+    kind's own: DuckDB for files, the server itself for PostgreSQL.
     """
 
     kind: Kind
     path: Path | None
     table: str | None = None
+    engine: Engine | None = None
+    url: str | None = None
 
 
 @dataclass(frozen=True, repr=False)
@@ -66,6 +73,9 @@ class Spec:
         rows_per_unit: the most rows of one unit that are counted.
         method: selection, noise and estimation.
         max_rows: the most rows that the release may publish.
+        reliability: the classes that the report puts counts in.
+        series: the release that this one follows, or None.
+        derived: the figures that are computed from published counts.
         text: the document as written.
         path: the file it was read from, or None.
         files: content of the code lists and matrices that it names, under their published names.
@@ -105,6 +115,9 @@ class Spec:
     rows_per_unit: int
     method: Method
     max_rows: int
+    reliability: ReliabilitySection
+    series: Series | None
+    derived: tuple[Derived, ...]
     text: str
     path: Path | None
     files: Mapping[str, bytes] = field(compare=False)
@@ -144,6 +157,7 @@ class Spec:
         base = Path(base_dir)
         problems = Problems(KeyLines(text))
         document = read_sections(raw, problems)
+        series = read_series(raw, base, problems)
         schema = read_schema(document, base, problems)
         promise = read_promise(document, base, problems)
         method = read_method(document, problems)
@@ -154,6 +168,7 @@ class Spec:
             placed = read_geography(document, schema, promise, method, base, problems)
         else:
             counted = read_workload(document, schema, base, problems)
+        derived = read_derived(document, schema, method, placed and placed.geography, problems)
         loss = promise and (loss_of(grouped.detailed, promise.loss, problems) if grouped else promise.loss)
         problems.raise_any(name)
         section, release = document.source, document.release
@@ -179,16 +194,21 @@ class Spec:
             rows_per_unit=section.rows_per_unit,
             method=method,
             max_rows=release.max_rows,
+            reliability=document.reliability or ReliabilitySection(),
+            series=series,
+            derived=derived,
             text=text,
             path=None,
             files={**schema.files, **read.files},
             _workload=counted and counted.workload,
-            _record=published.record_of(document, method, () if counted else read.files),
+            _record=published.record_of(document, method, () if counted else read.files, series),
         )
 
     def with_budget(self, loss: PrivacyLoss) -> Spec:
         """The same spec with a loss found for its targets; still one that cannot be spent until it is written."""
-        return replace(self, loss=loss)
+        if self.geography is None or not isinstance(loss, PureDP | ZCDP):
+            return replace(self, loss=loss)
+        return replace(self, loss=loss, geography=self.geography.with_budget(loss))
 
     def check_spendable(self) -> None:
         """Refuse to spend a budget that the spec does not write.
@@ -220,21 +240,31 @@ class Spec:
         """
         return published.digest(self._record, self.files)
 
-    def with_source(self, path: str | PathLike[str], table: str | None = None) -> Spec:
-        """The same spec, with the same digest, reading its records from another file.
+    def with_source(self, place: str | PathLike[str], table: str | None = None) -> Spec:
+        """The same spec, with the same digest, reading its records from another place.
 
         Args:
-            path: the file; its ending says its kind, and where it does not, the kind stays.
-            table: the table, for a DuckDB file; by default the one that the spec names.
+            place: a file, whose ending says its kind, and where it does not, the kind stays; or the url of a
+                PostgreSQL database, as ``postgresql://user@host/database``, without a password.
+            table: the table, for a DuckDB file or a database; by default the one that the spec names.
 
         Raises:
-            InvalidArgument: a DuckDB file without a table.
+            InvalidArgument: a DuckDB file or a database without a table, a file of unknown kind, a url that is not
+                taken.
         """
-        kind = kind_of(str(path)) or self.source.kind
-        table = (table or self.source.table) if kind == "duckdb" else None
+        table = table or self.source.table
+        if is_url(str(place)):
+            return replace(self, source=_server(str(place), table))
+        kind = kind_of(str(place)) or self.source.kind
+        if kind == "postgresql":
+            raise InvalidArgument(
+                "cannot tell what kind of file is meant: end its name in .csv, .parquet or .duckdb, or give a url, "
+                "postgresql://host/database"
+            )
         if kind == "duckdb" and table is None:
-            raise InvalidArgument(f"{path} is a DuckDB file of several tables: name one in [source] table")
-        return replace(self, source=Source(kind, Path(path), table))
+            raise InvalidArgument(f"{place} is a DuckDB file of several tables: name one in [source] table")
+        engine = self.source.engine if kind == "parquet" == self.source.kind else None
+        return replace(self, source=Source(kind, Path(place), table if kind == "duckdb" else None, engine))
 
     def __repr__(self) -> str:
         if self.detailed is not None:
@@ -254,7 +284,10 @@ def read_spec(path: str | PathLike[str]) -> Spec:
     try:
         text = path.read_bytes().decode("utf-8-sig")
     except OSError as error:
-        raise SpecError([Problem("document", f"cannot be read: {error.strerror}")], str(path)) from error
+        cure = "it is a folder: name the document in it" if path.is_dir() else "check the path"
+        raise SpecError(
+            [Problem("document", f"cannot be read: {error.strerror}; {cure}")], str(path)
+        ) from error
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
         raise SpecError([Problem("document", "is not text in UTF-8: save it so", line)], str(path)) from error
@@ -273,9 +306,19 @@ def geography_of(spec: Spec) -> Geography:
 
 
 def _source(section: SourceSection, base: Path) -> Source:
+    if section.url is not None:
+        return Source("postgresql", None, section.table, section.engine, section.url)
     kind = section.kind or kind_of(section.path or "")
     assert kind  # SourceSection refuses a path whose kind cannot be told
-    return Source(kind, None if section.path is None else base / section.path, section.table)
+    return Source(kind, None if section.path is None else base / section.path, section.table, section.engine)
+
+
+def _server(url: str, table: str | None) -> Source:
+    if mistake := url_mistake(url):
+        raise InvalidArgument(f"the url of the records {mistake}")
+    if table is None:
+        raise InvalidArgument("a database has several tables: name one in [source] table")
+    return Source("postgresql", None, table, None, url)
 
 
 def _targets(document: Document) -> Targets | None:

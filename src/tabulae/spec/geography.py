@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
 from ..errors import InvalidArgument
+from ..geography.codes import numbered
 from ..geography.constraints import AreaConstraints
 from ..geography.layout import Layout, Margin
 from ..geography.spine import Spine
 from ..geography.spine_plan import SpinePlan
+from ..privacy import ZCDP, PureDP
 from .geography_bounds import Bound
-from .geography_leaves import Leaves, numbered
+from .geography_leaves import Leaves
+from .geography_shares import LevelShares
+from .geography_targets import AreaTarget
 
 AREA_TYPE, AREA = "area_type", "area"
 """The columns of a published table that say which area a row is about."""
@@ -28,11 +32,13 @@ class AreaTable:
         name: of the table.
         margin: what it counts.
         areas: the levels and entities for whose areas it is published.
+        targets: what its counts may be wrong by.
     """
 
     name: str
     margin: Margin
     areas: tuple[str, ...]
+    targets: tuple[AreaTarget, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,6 +60,8 @@ class Geography:
         microdata: whether one row a person is published.
         bounds: what public files say of leaves, over all of the file.
         places: shape (leaves, 2): where each leaf of the universe is on a map; None where the file does not say it.
+        shares: of the levels and their queries, as written.
+        rule: of the bypass: "exact", "paper", or "off" for none.
     """
 
     column: str
@@ -66,6 +74,8 @@ class Geography:
     microdata: bool
     bounds: tuple[Bound, ...]
     places: np.ndarray | None
+    shares: LevelShares
+    rule: str
     _plan: SpinePlan
     _leaves: Leaves
     _kept: np.ndarray
@@ -73,6 +83,10 @@ class Geography:
     def plan(self) -> SpinePlan:
         """What is measured of every unit, with which noise."""
         return self._plan
+
+    def with_budget(self, budget: PureDP | ZCDP) -> Geography:
+        """The same section with another budget."""
+        return replace(self, _plan=replace(self._plan, budget=budget))
 
     @property
     def spine(self) -> Spine:

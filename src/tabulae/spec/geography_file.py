@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import csv
 import io
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,14 +21,13 @@ from ..errors import Unsupported
 from .file_mistakes import FileMistakes
 from .lines import KeyPath
 from .problems import Problems, nearest, shown
+from .unseen import unseen
 
 MOST_BYTES = 2**31
 """The largest file that is read."""
 
 MOST_ROWS = 50_000_000
 """The most rows of a file."""
-
-_UNSEEN = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,19 +95,12 @@ def read_text_columns(
 
 def _check_printable(column: str, cells: np.ndarray, line: np.ndarray, mistakes: FileMistakes) -> None:
     """Tell of characters that no reader sees, or that turn what others read around."""
-    if bad := _UNSEEN.search(column):
-        mistakes.tell(None, f"the name of column {shown(column)} holds {_named(bad)}: rename it")
-    stray = {text for text in set(cells.tolist()) if text and _UNSEEN.search(text)}
-    for row in np.flatnonzero([text in stray for text in cells.tolist()]) if stray else ():
-        bad = _UNSEEN.search(cells[row])
-        assert bad is not None
-        mistakes.tell(int(line[row]), f"the code in column {shown(column)} holds {_named(bad)}: remove it")
-
-
-def _named(character: re.Match[str]) -> str:
-    point = ord(character.group())
-    breaks = "a line break" if point in (0x0A, 0x0D, 0x85, 0x2028, 0x2029) else None
-    return breaks or f"{'the control' if point < 0xA0 else 'the direction'} character U+{point:04X}"
+    if bad := unseen(column):
+        mistakes.tell(None, f"the name of column {shown(column)} holds {bad}: rename it")
+    plain = pc.call_function("ascii_is_printable", [pa.array(cells, pa.string())])
+    for row in pc.call_function("indices_nonzero", [pc.call_function("invert", [plain])]).to_pylist():
+        if bad := unseen(str(cells[row])):
+            mistakes.tell(int(line[row]), f"the code in column {shown(column)} holds {bad}: remove it")
 
 
 def encoded(columns: Mapping[str, np.ndarray]) -> bytes:
@@ -121,8 +112,25 @@ def encoded(columns: Mapping[str, np.ndarray]) -> bytes:
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(columns)
+    if (plain := _plain(columns)) is not None:
+        return text.getvalue().encode() + plain
     writer.writerows(zip(*(cells.tolist() for cells in columns.values()), strict=True))
     return text.getvalue().encode()
+
+
+def _plain(columns: Mapping[str, np.ndarray]) -> bytes | None:
+    """The rows below the header, in a fraction of the time; None where one has to be quoted."""
+    import pyarrow.csv as pcsv
+
+    if len(columns) < 2:
+        return None  # an empty cell that is alone on its line is quoted
+    rows = pa.table({str(at): pa.array(cells, pa.string()) for at, cells in enumerate(columns.values())})
+    written = io.BytesIO()
+    try:
+        pcsv.write_csv(rows, written, pcsv.WriteOptions(include_header=False, quoting_style="none"))
+    except pa.ArrowInvalid:
+        return None
+    return written.getvalue()
 
 
 def _content(path: Path) -> bytes:
@@ -238,5 +246,6 @@ def _text(column: pa.ChunkedArray) -> np.ndarray:
         null_encoding="encode"
     )
     encoded = encoded.combine_chunks() if isinstance(encoded, pa.ChunkedArray) else encoded
-    values = np.array([*(text or None for text in encoded.dictionary.to_pylist()), None], object)
+    values = encoded.dictionary.to_numpy(zero_copy_only=False).astype(object)
+    values[values == ""] = None
     return values[encoded.indices.to_numpy()]

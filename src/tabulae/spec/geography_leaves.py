@@ -8,9 +8,9 @@ from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 
 from ..errors import InvalidArgument
+from ..geography.codes import numbered
 from .geography_condition import LeafCondition
 from .geography_file import TextColumns, read_text_columns
 from .geography_places import AXES
@@ -81,21 +81,6 @@ def read_leaves(section: GeographySection, base: Path, problems: Problems) -> Le
     if len(problems.found) > before:
         return None
     return Leaves(tuple(section.levels), columns, inside, found.columns, found.line, found.mistakes.unit)
-
-
-def numbered(column: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Codes as positions in their rising order, -1 where there is none; and the codes, as an array of text.
-
-    >>> index, codes = numbered(np.array(["b", None, "a"], object))
-    >>> index.tolist(), codes.tolist()
-    ([1, -1, 0], ['a', 'b'])
-    """
-    encoded = pa.array(column, pa.string()).dictionary_encode(null_encoding="encode")
-    values = encoded.dictionary.to_pylist()
-    codes = np.array(sorted(text for text in values if text is not None), np.str_)
-    position = {text: i for i, text in enumerate(codes.tolist())}
-    place = np.array([-1 if text is None else position[text] for text in values], np.int64)
-    return place[encoded.indices.to_numpy()], codes
 
 
 def _split(section: GeographySection, problems: Problems) -> LeafCondition | None:

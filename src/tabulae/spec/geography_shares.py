@@ -8,9 +8,10 @@ from fractions import Fraction
 
 import numpy as np
 
+from ..geography.codes import numbered
 from ..geography.from_codes import ROOT
 from ..privacy import exact
-from .geography_leaves import Leaves, numbered
+from .geography_leaves import Leaves
 from .geography_shape import GeographySection
 from .problems import Problems, nearest, shown
 from .sections import Document

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from ..tables import Domain
 from .geography import AREA, AREA_TYPE, Geography
 from .geography_cells import Names
+from .geography_targets import AreaTarget, area_targets
 from .lines import KeyPath
-from .problems import Problems, nearest, shown, written
+from .problems import Problems, Taken, nearest, shown, written
 from .schema import Schema
 from .sections import Document
 
@@ -18,11 +19,12 @@ TAKEN = (AREA_TYPE, AREA, "gls_estimate")
 
 @dataclass(frozen=True)
 class AskedTable:
-    """A table as the document asks for it: what it is by, and the levels and entities it is published for."""
+    """A table as the document asks for it: what it is by, the levels and entities it is published for, its targets."""
 
     name: str
     attributes: tuple[str, ...]
     areas: tuple[str, ...]
+    targets: tuple[AreaTarget, ...]
 
 
 def read_area_tables(
@@ -43,7 +45,7 @@ def read_area_tables(
     known = section is not None and not any(
         problems.told(("geography", key)) for key in ("levels", "entities")
     )
-    first: dict[str, KeyPath] = {}
+    names_taken = Taken()
     found = []
     for at, entry in enumerate(document.tables):
         if entry is None:
@@ -61,10 +63,12 @@ def read_area_tables(
             elif area in (entry.areas or ())[:i]:
                 problems.add((*path, "areas", i), f"{shown(area)} is there twice: keep one")
         title = entry.name or written(path)
-        earlier = first.setdefault(title.casefold(), path)
-        if earlier != path:
-            problems.add((*path, "name"), f"{written(earlier)} is named {shown(title)} too: rename one")
-        found.append(AskedTable(title, tuple(entry.attributes or ()), tuple(entry.areas or every)))
+        if told := names_taken.by(title, path):
+            problems.add((*path, "name"), told)
+        areas = tuple(entry.areas or every)
+        given = document.area_targets[at] if at < len(document.area_targets) else ()
+        targets = area_targets(given, at, areas, problems) if known else ()
+        found.append(AskedTable(title, tuple(entry.attributes or ()), areas, targets))
     return found if len(problems.found) == before else None
 
 

@@ -117,6 +117,27 @@ def shown(value: object) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
+class Taken:
+    """Names of files and the entries that have them; some file systems do not tell "A" from "a".
+
+    >>> taken = Taken()
+    >>> taken.by("Ages", ("table", 0)), taken.by("ages", ("table", 1))
+    (None, 'table[0] is named "Ages", and names must differ in more than capitals: rename one')
+    """
+
+    def __init__(self) -> None:
+        self._first: dict[str, tuple[KeyPath, str]] = {}
+
+    def by(self, name: str, path: KeyPath) -> str | None:
+        """Give a name to the entry at ``path``, or say why another has it already."""
+        before, earlier = self._first.setdefault(name.casefold(), (path, name))
+        if before == path:
+            return None
+        if earlier == name:
+            return f"{written(before)} is named {shown(name)} too: rename one"
+        return f"{written(before)} is named {shown(earlier)}, and names must differ in more than capitals: rename one"
+
+
 def listed(names: Iterable[object]) -> str:
     """Names in a message.
 

@@ -79,7 +79,8 @@ def read_promise(document: Document, base: Path, problems: Problems) -> Promise 
     section = document.privacy
     if section is None:
         return None
-    published = document.source is not None and document.source.path is None
+    source = document.source
+    published = source is not None and source.path is None and source.url is None
     if section.ledger is None and not published:
         _missing("ledger", 'what the budget is charged to: ledger = "ledger.db"', problems)
     if document.is_detailed:
@@ -101,8 +102,9 @@ def read_promise(document: Document, base: Path, problems: Problems) -> Promise 
     open_budget = section.budget == TARGETS
     if (
         open_budget
-        and not (document.is_detailed or document.is_geography)
+        and not document.is_detailed
         and not any(entry and entry.target for entry in document.tables)
+        and not any(document.area_targets)
     ):
         remedy = "give a table target = { margin = 50, confidence = 0.95 }, or write the budget"
         problems.add(("privacy", "budget"), f"is to be found from targets, and no table has one: {remedy}")
@@ -130,11 +132,6 @@ def _check_geography(section: PrivacySection, problems: Problems) -> None:
             "exact counts by area leave unprotected is not worked out"
         )
         problems.add(("privacy", "neighbours"), told)
-    if section.budget == TARGETS:
-        told = (
-            "is not found from targets with [geography]: write it, and read in `tabulae plan` what it gives"
-        )
-        problems.add(("privacy", "budget"), told)
 
 
 def _check_within(document: Document, problems: Problems) -> None:

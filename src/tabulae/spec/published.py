@@ -15,6 +15,7 @@ import tomli_w
 
 from .promise import Method
 from .sections import Document
+from .series import Series
 from .shape import AttributeEntry, CountedEntry, InvariantEntry, Kind, RecodeEntry, TableEntry
 
 CODES = "codes/{attribute}.csv"
@@ -27,7 +28,9 @@ Record = Mapping[str, Any]
 """What a document promises and counts, as TOML would be parsed; ``[source]`` lacks the kind."""
 
 
-def record_of(document: Document, method: Method, files: Iterable[str] = ()) -> Record:
+def record_of(
+    document: Document, method: Method, files: Iterable[str] = (), series: Series | None = None
+) -> Record:
     """What is to be published of a document.
 
     ``[source]`` is reduced to its unit and the bound on its rows, with the column that it goes by: a public
@@ -38,6 +41,7 @@ def record_of(document: Document, method: Method, files: Iterable[str] = ()) -> 
         document: the sections, all of them read without a mistake.
         method: the method, its noise resolved.
         files: the published names of the files of ``[detailed]`` or ``[geography]``, in the order of the document.
+        series: the release that this one follows: by its mark, for no place is published.
     """
     source, privacy, release = document.source, document.privacy, document.release
     assert source is not None
@@ -46,12 +50,13 @@ def record_of(document: Document, method: Method, files: Iterable[str] = ()) -> 
     names = iter(files)
     record: dict[str, Any] = {
         "title": document.title,
+        "series": {} if series is None else series.record(),
         "source": source.model_dump(include={"unit", "unit_id", "rows_per_unit"}, exclude_none=True),
         "attributes": {"unknown": document.unknown, "null": document.null}
         | {name: _attribute(name, entry) for name, entry in document.attributes.items() if entry},
         "recodes": {name: _recode(name, entry) for name, entry in document.recodes.items() if entry},
         "privacy": privacy.model_dump(exclude={"ledger"}, exclude_none=True),
-        "table": [_table(document, entry) for entry in document.tables if entry],
+        "table": [_table(document, at, entry) for at, entry in enumerate(document.tables) if entry],
         "invariant": [_invariant(document, entry) for entry in document.invariants if entry],
         "detailed": _detailed(document, names),
         "geography": _geography(document, names),
@@ -61,8 +66,10 @@ def record_of(document: Document, method: Method, files: Iterable[str] = ()) -> 
             if entry
         ],
         "structural_zero": [entry.model_dump() for entry in document.zeros if entry],
+        "derived": [entry.model_dump(exclude_none=True) for entry in document.derived if entry],
         "method": {} if document.is_detailed else _method(document, method),
         "release": release.model_dump(exclude=set() if document.is_geography else {"microdata"}),
+        "reliability": _reliability(document),
     }
     return {key: value for key, value in record.items() if value}
 
@@ -118,6 +125,11 @@ def _geography(document: Document, names: Iterator[str]) -> dict[str, Any]:
     return section | {"query": [entry.model_dump() for entry in document.queries if entry]}
 
 
+def _reliability(document: Document) -> dict[str, Any]:
+    assert document.reliability is not None
+    return {"thresholds": document.reliability.thresholds, "labels": list(document.reliability.names)}
+
+
 def _aimed(document: Document) -> bool:
     """Whether targets of tables are the objective."""
     return any(entry and entry.target for entry in document.tables)
@@ -137,9 +149,12 @@ def _recode(name: str, entry: RecodeEntry) -> dict[str, Any]:
     return written
 
 
-def _table(document: Document, entry: TableEntry) -> dict[str, Any]:
+def _table(document: Document, at: int, entry: TableEntry) -> dict[str, Any]:
     if document.is_geography:
-        return entry.model_dump(exclude_none=True, exclude={"weight"})
+        targets = [given.model_dump(exclude_none=True) for given in document.area_targets[at] if given]
+        return entry.model_dump(exclude_none=True, exclude={"weight"}) | (
+            {"target": targets} if targets else {}
+        )
     return _counted(entry, entry.name) | {"weight": _short(entry.weight)}
 
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from .derived_shape import DerivedEntry
 from .detailed_shape import DetailedSection, LevelEntry
 from .geography_shape import BoundEntry, GeographySection, QueryEntry, ZeroEntry
+from .geography_targets import AreaTargetEntry, read_area_targets
 from .problems import Problems, Section, nearest, shown
+from .reliability import ReliabilitySection
 from .shape import (
     AttributeEntry,
     InvariantEntry,
@@ -23,6 +26,7 @@ from .shape import (
 SECTIONS = (
     "title", "source", "attributes", "recodes", "privacy", "table", "invariant", "detailed", "geography", "bound",
     "structural_zero", "method", "release",
+    "reliability", "series", "derived",
 )  # fmt: skip
 """The top level of the document."""
 
@@ -37,6 +41,7 @@ NOT_DETAILED = {
     "table": "goes in a spec of its own, under the same ledger: a spec with [detailed] publishes its groups only",
     "invariant": "nothing of [detailed] is published exactly: write these counts in a spec of tables",
     "method": "is of [[table]]s: [detailed] has one method, so remove it",
+    "derived": "is of [[table]]s: each group of [detailed] has the table that it could afford, and no other counts",
     "geography": "goes in a spec of its own, under the same ledger: the areas of [detailed] are its regions",
 }
 """Sections that do not go with ``[detailed]``, and why."""
@@ -48,7 +53,6 @@ NOT_OF_AREAS = {
     "queries": "with [geography] a table is a marginal: write attributes, with recodes for ranges",
     "sql": "with [geography] a table is a marginal: write attributes",
     "weight": "is of tables whose queries are chosen for them: with [geography] the shares decide, so remove it",
-    "target": "is of tables whose budget is found: with [geography] budget and shares are written, so remove it",
     "name": "is of counts without a geography: an exact count of areas goes by its attributes and level, so remove it",
 }
 """Keys of tables and invariants that do not go with ``[geography]``, and why."""
@@ -56,7 +60,6 @@ NOT_OF_AREAS = {
 OF_AREAS = {"areas": "table", "level": "invariant"}
 """Keys that go with ``[geography]`` alone, and whose they are."""
 
-NOT_YET = "is not supported by this version of tabulae"
 """Said of every key that the document has and this version cannot honour."""
 
 
@@ -80,6 +83,7 @@ class Document:
     invariants: tuple[InvariantEntry | None, ...]
     method: MethodSection | None
     release: ReleaseSection | None
+    reliability: ReliabilitySection | None
     is_detailed: bool
     detailed: DetailedSection | None
     levels: tuple[LevelEntry | None, ...]
@@ -88,6 +92,8 @@ class Document:
     queries: tuple[QueryEntry | None, ...]
     bounds: tuple[BoundEntry | None, ...]
     zeros: tuple[ZeroEntry | None, ...]
+    derived: tuple[DerivedEntry | None, ...]
+    area_targets: tuple[tuple[AreaTargetEntry | None, ...], ...]
 
 
 def read_sections(raw: dict[str, Any], problems: Problems) -> Document:
@@ -124,6 +130,9 @@ def read_sections(raw: dict[str, Any], problems: Problems) -> Document:
         invariants=_invariants(raw, problems),
         method=problems.check(MethodSection, _table(raw, "method", problems), ("method",)),
         release=_release(raw, problems),
+        reliability=problems.check(
+            ReliabilitySection, _table(raw, "reliability", problems), ("reliability",)
+        ),
         is_detailed="detailed" in raw,
         detailed=detailed,
         levels=levels,
@@ -132,6 +141,8 @@ def read_sections(raw: dict[str, Any], problems: Problems) -> Document:
         queries=queries,
         bounds=_all(BoundEntry, raw, "bound", problems) if "geography" in raw else (),
         zeros=_all(ZeroEntry, raw, "structural_zero", problems) if "geography" in raw else (),
+        derived=() if "detailed" in raw else _all(DerivedEntry, raw, "derived", problems),
+        area_targets=read_area_targets(raw["table"], problems) if _are_of_areas(raw) else (),
     )
 
 
@@ -152,15 +163,8 @@ def _table(raw: dict[str, Any], key: str, problems: Problems) -> dict[str, Any]:
 
 
 def _source(raw: dict[str, Any], problems: Problems) -> dict[str, Any]:
-    """``[source]`` without the keys of later versions, which are refused here; no value is echoed."""
+    """``[source]``; no value is echoed."""
     section = dict(_table(raw, "source", problems))
-    path_instead = 'name a file: path = "people.parquet" (csv, parquet or duckdb)'
-    if section.pop("url", None) is not None:
-        problems.add(("source", "url"), f"{NOT_YET}; {path_instead}")
-        section.setdefault("kind", "csv")  # one mistake, told once: the path is not also missing
-    if section.get("engine", "duckdb") != "duckdb":
-        problems.add(("source", "engine"), f'{NOT_YET} other than "duckdb": remove it')
-        del section["engine"]
     rows = section.get("rows_per_unit", 1)
     if isinstance(rows, int) and rows > 1 and "unit_id" not in section:
         problems.add(
@@ -206,6 +210,11 @@ def _tables(raw: dict[str, Any], problems: Problems) -> tuple[TableEntry | None,
     )
 
 
+def _are_of_areas(raw: dict[str, Any]) -> bool:
+    """Whether the document has tables of areas."""
+    return "geography" in raw and "detailed" not in raw and isinstance(raw.get("table"), list)
+
+
 def _fitting(entry: Any, section: str, at: int, raw: dict[str, Any], problems: Problems) -> Any:
     """An entry without the keys that do not go with the kind of document, which are refused here."""
     if not isinstance(entry, dict):
@@ -218,7 +227,11 @@ def _fitting(entry: Any, section: str, at: int, raw: dict[str, Any], problems: P
     for key in sorted(refused.keys() & entry.keys()):
         problems.add((section, at, key), refused[key])
     rest = {key: entry[key] for key in entry if key not in refused}
-    if rest.keys() != entry.keys() and "geography" in raw:
+    if section == "table" and "geography" in raw:
+        rest.pop(
+            "target", None
+        )  # it may be a list, of targets that say for which areas: see read_area_targets
+    if refused.keys() & entry.keys() and "geography" in raw:
         rest.setdefault("attributes", [])  # one mistake, told once: the entry does not also count nothing
     return rest
 
@@ -284,7 +297,9 @@ def _entries(raw: dict[str, Any], key: str, problems: Problems, *above: str) -> 
     """The elements of an array of sections; None, with the reason recorded, where it is something else."""
     entries, name = raw.get(key, []), ".".join((*above, key))
     if isinstance(entries, dict):
-        problems.add((*above, key), f"there may be many {key}s: write [[{name}]], with two brackets")
+        problems.add(
+            (*above, key), f"is one of a list, even where it is alone: write [[{name}]], with two brackets"
+        )
         return [entries]
     if isinstance(entries, list):
         return entries

@@ -17,10 +17,12 @@ from pydantic_core import PydanticCustomError
 
 from ..errors import InvalidArgument
 from ..privacy.definitions import Neighbours, positive, probability
+from ..tables.server import is_url, url_mistake
 from .problems import shown
 
 Policy = Literal["refuse", "other"]
-Kind = Literal["csv", "parquet", "duckdb"]
+Kind = Literal["csv", "parquet", "duckdb", "postgresql"]
+Engine = Literal["duckdb", "postgresql", "spark"]
 
 MOST_ROWS_PER_UNIT = 1_000_000
 """The most rows of one unit that a spec may count."""
@@ -119,7 +121,14 @@ def _rows_per_unit(value: int) -> int:
     return value
 
 
+def _address(value: str) -> str:
+    if mistake := url_mistake(value):
+        raise problem(mistake)
+    return value
+
+
 Filled = Annotated[str, AfterValidator(_filled)]
+Address = Annotated[str, AfterValidator(_filled), AfterValidator(_address)]
 Name = Annotated[str, AfterValidator(_name)]
 Budget = Annotated[str, BeforeValidator(exact_text), AfterValidator(_budget)]
 Delta = Annotated[str, BeforeValidator(exact_text), AfterValidator(_delta)]
@@ -137,25 +146,58 @@ class SourceSection(StrictSection):
 
     path: Filled | None = None
     kind: Kind | None = None
+    url: Address | None = None
     table: Filled | None = None
-    engine: Literal["duckdb"] = "duckdb"
+    engine: Engine | None = None
     unit: Filled = "person"
     unit_id: Filled | None = None
     rows_per_unit: Annotated[int, Field(ge=1), AfterValidator(_rows_per_unit)] = 1
 
     @model_validator(mode="after")
     def _one_source(self) -> SourceSection:
+        if self.url is not None:
+            return self._one_server()
+        if self.path is not None and is_url(self.path):
+            raise problem('has a url for a path: write url = "postgresql://host/database", or name a file')
         if self.path is None and self.kind is None:
-            raise problem('has no path: write path = "people.csv" (csv, parquet or duckdb)')
+            raise problem(
+                'has no path: write path = "people.csv" (csv, parquet or duckdb), or url = "postgresql://host/database"'
+            )
         kind = self.kind or kind_of(self.path or "")
         if kind is None:
             raise problem(
                 'the ending of the path does not say its kind: add kind = "csv" ("parquet", "duckdb")'
             )
+        if kind == "postgresql":
+            return self._published_server()
+        if self.engine == "postgresql":
+            raise problem(
+                'engine = "postgresql" counts tables of its own server, and this is a file: remove it'
+            )
+        if self.engine == "spark" and kind != "parquet":
+            raise problem(
+                f'engine = "spark" reads Parquet, and this is {kind}: convert the records, or remove it'
+            )
         if kind == "duckdb" and self.path is not None and self.table is None:
             raise problem('a DuckDB file holds several tables: add table = "persons"')
         if kind != "duckdb" and self.table is not None:
-            raise problem(f"table is for DuckDB files, and this is {kind}: remove it")
+            raise problem(f"table is for DuckDB files and PostgreSQL, and this is {kind}: remove it")
+        return self
+
+    def _one_server(self) -> SourceSection:
+        """Checks of a source with a url."""
+        if self.path is not None:
+            raise problem("has a path and a url: keep one of them")
+        if self.kind not in (None, "postgresql") or self.engine not in (None, "postgresql"):
+            raise problem("has a url of PostgreSQL, whose own server counts: remove kind and engine")
+        if self.table is None:
+            raise problem('has a url and no table: add table = "persons"')
+        return self
+
+    def _published_server(self) -> SourceSection:
+        """A published copy says kind = "postgresql" and nothing of where."""
+        if self.path is not None:
+            raise problem('kind = "postgresql" has a url, url = "postgresql://host/database", and no path')
         return self
 
 
@@ -168,6 +210,16 @@ class AttributeEntry(StrictSection):
     codes: Filled | None = None
     unknown: Policy | None = None
     null: Policy | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _decided(cls, raw: Any) -> Any:
+        """A line that `tabulae init` has drafted is none of a spec until somebody has finished it."""
+        if isinstance(raw, dict) and "todo" in raw:
+            ways = 'categories = ["a", "b"], range = [lowest, highest] or codes = "codes.csv"'
+            told = f"is to be finished: {raw['todo']}; write {ways}, from a public source, and remove todo; "
+            raise problem(f"{told}or delete the line")
+        return raw
 
     @model_validator(mode="after")
     def _one_domain(self) -> AttributeEntry:

@@ -13,7 +13,7 @@ from ..tables import Column, Domain, Table, View, Workload, table_from_sql
 from ..tables.labels import heading_and_labels
 from ..tables.row_space import canonical, describe
 from .lines import KeyPath
-from .problems import Problems, nearest, shown, written
+from .problems import Problems, Taken, nearest, shown, written
 from .queries import Queries
 from .schema import OTHER, Schema, without_other
 from .sections import Document
@@ -67,7 +67,7 @@ def read_workload(document: Document, schema: Schema, base: Path, problems: Prob
     return Counted(Workload(schema.domain, built), tuple(exact), reader.queries.files)
 
 
-def _invariants(document: Document, reader: _Tables, names: dict[str, KeyPath]) -> list[Invariant]:
+def _invariants(document: Document, reader: _Tables, names: Taken) -> list[Invariant]:
     """The entries that could be read; one that says the same as another is a mistake."""
     found: list[Invariant] = []
     first: dict[str, KeyPath] = {}
@@ -101,9 +101,9 @@ def _within(limit: int, rows: dict[str, int], problems: Problems) -> None:
         )
 
 
-def _distinct_names(document: Document, problems: Problems) -> dict[str, KeyPath]:
+def _distinct_names(document: Document, problems: Problems) -> Taken:
     """The names that are written, each with its entry; two that are the same are a mistake."""
-    names: dict[str, KeyPath] = {}
+    names = Taken()
     for section, entries in (("table", document.tables), ("invariant", document.invariants)):
         for at, entry in enumerate(entries):
             if entry and entry.name is not None:
@@ -116,11 +116,10 @@ def _distinct_names(document: Document, problems: Problems) -> dict[str, KeyPath
     return names
 
 
-def _take(names: dict[str, KeyPath], name: str, path: KeyPath, problems: Problems) -> None:
-    """Names become files, and some file systems do not tell "A" from "a"."""
-    before = names.setdefault(name.casefold(), path)
-    if before != path:
-        problems.add((*path, "name"), f"{written(before)} is named {shown(name)} too: rename one")
+def _take(names: Taken, name: str, path: KeyPath, problems: Problems) -> None:
+    """Names become files."""
+    if told := names.by(name, path):
+        problems.add((*path, "name"), told)
 
 
 class _Tables:

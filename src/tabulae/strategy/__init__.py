@@ -7,6 +7,7 @@ from .error import ExpectedError, error_under, expected_error
 from .explicit_information import merges
 from .information import Information, Profile, VarianceBound, information
 from .iterative_information import IterativeInformation
+from .kron_information import KronInformation
 from .left_open import LeftOpen
 from .local_information import LocalInformation
 from .methods import METHODS
@@ -25,6 +26,7 @@ __all__ = [
     "ExpectedError",
     "Information",
     "IterativeInformation",
+    "KronInformation",
     "LeftOpen",
     "LocalInformation",
     "NoiseKind",

@@ -238,7 +238,12 @@ def _select_minimax(
     first: list[tuple[str, ...]] = [names]
 
     def choose(weighted: Workload) -> Strategy:
-        best = _best_of(first[0], weighted, settings)
+        try:
+            best = _best_of(first[0], weighted, settings)
+        except Unsupported:
+            if first[0] == names:
+                raise
+            best = _best_of(names, weighted, settings)  # what served the last weights cannot serve these
         first[0] = (best.method,)
         return best
 

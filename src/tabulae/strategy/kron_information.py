@@ -130,13 +130,29 @@ class KronInformation:
         return terms
 
     def answer(self, operator: LinearOperator, answers: Sequence[np.ndarray]) -> np.ndarray:
-        terms = [
+        # The block's answers are in counts; A_i are the integer factors, so divide the grid out again.
+        terms = self._inverted(operator)
+        whole = terms[0][1] if len(terms) == 1 and terms[0][0] == 1 else Sum(terms)
+        return (whole @ np.asarray(answers[0], dtype=float)) / self._unit
+
+    def answer_values(self, operator: LinearOperator, values: np.ndarray) -> np.ndarray:
+        """``W A^+ y`` from the block's integers on its grid, (rows,); of y there is no second copy."""
+        terms = self._inverted(operator)
+        if len(terms) == 1 and terms[0][0] == 1:
+            return terms[0][1].as_floats(values)
+        total = np.zeros(operator.shape[0])
+        for c, product in terms:
+            part = product.as_floats(values)
+            part *= c
+            total += part
+        return total
+
+    def _inverted(self, operator: LinearOperator) -> list[tuple[int, Kron]]:
+        """``W A^+`` as products with their coefficients."""
+        return [
             (c, Kron([f.composed(q) for f, q in zip(self._factors, queries, strict=True)]))
             for c, queries in self._terms(operator)
         ]
-        # The block's answers are in counts; A_i are the integer factors, so divide the grid out again.
-        whole = terms[0][1] if len(terms) == 1 and terms[0][0] == 1 else Sum(terms)
-        return (whole @ np.asarray(answers[0], dtype=float)) / self._unit
 
     def variance(self, operator: LinearOperator) -> np.ndarray:
         terms = self._terms(operator)

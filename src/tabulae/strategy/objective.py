@@ -22,7 +22,7 @@ from typing import Literal
 import numpy as np
 import scipy.linalg
 
-from ..errors import InvalidArgument
+from ..errors import InvalidArgument, Unsupported
 from ..linalg import Dense, Identity, LinearOperator, Total
 from ..privacy.definitions import Exact
 from ..tables import Table, Term, Workload
@@ -277,14 +277,17 @@ def minimax(
 
     ``choose`` selects for total squared error; ``bound`` gives a lower bound on the loss of a workload, with the
     strategy chosen for it. The strategy for total squared error is where the search starts, so that the result is
-    never worse; rounds go on until the weights settle or time is up.
+    never worse; rounds go on until the weights settle, nothing can serve them, or time is up.
     """
     search = Minimax(workload, objective)
     best = choose(workload)
     value, lower, power = search.judge(best, settings.neighbours).value, 0.0, 1.0
     for _ in range(_ROUNDS):
         weighted = search.weighted()
-        strategy = choose(weighted)
+        try:
+            strategy = choose(weighted)
+        except Unsupported:  # weights that no method can serve; those before were served
+            break
         found = search.judge(strategy, settings.neighbours)
         lower = max(lower, (bound(strategy, weighted) or 0.0) if search.free.all() else 0.0)
         if found.value < value:

@@ -103,6 +103,12 @@ class Strategy:
 
     ``invariants`` are the tables that are published exactly beside the noisy answers: the strategy was chosen for
     what they leave open, and a table is estimated as ``(W Pi_N) P^+ A' S^-1 y + W C^+ c`` (:mod:`.restriction`).
+
+    >>> import tabulae as tb
+    >>> workload = tb.Workload.of(tb.Identity(4))
+    >>> strategy = tb.select(workload, noise="gaussian", method="identity")
+    >>> strategy.rows, int(strategy.sensitivity().power), strategy.error(workload, tb.ZCDP("1/2")).rmse
+    (4, 1, 1.0)
     """
 
     domain: Domain
@@ -126,6 +132,31 @@ class Strategy:
                 raise InvalidArgument(
                     f"block {block.name!r} has {block.query.shape[1]} columns; the domain has {self.domain.size} cells"
                 )
+
+    def __repr__(self) -> str:
+        asked = f"{self.rows} answers in {len(self.blocks)} blocks over {self.domain.size} cells"
+        return f"Strategy({self.method!r}, {self.noise}, {asked})"
+
+    def _repr_html_(self) -> str:
+        from ..notebook import Rows, card
+
+        proven = None if self.certificate is None else f"{self.certificate:.3g} (relative, squared error)"
+        facts = [
+            ("method", self.method),
+            ("noise", self.noise),
+            ("noisy answers", self.rows),
+            ("blocks", len(self.blocks)),
+            ("cells", self.domain.size),
+            ("proven gap to the optimum", proven),
+            ("exact beside them", ", ".join(table.name for table in self.invariants[:4]) or None),
+        ]
+        blocks = (
+            (b.name, b.rows, f"{float(b.scale):.4g}", f"2^-{b.exponent}" if b.exponent else "1")
+            for b in self.blocks
+        )
+        return card(
+            "Strategy", facts, Rows(("block", "answers", "relative scale", "grid"), blocks, len(self.blocks))
+        )
 
     @cached_property
     def exact(self) -> Invariants | None:

@@ -229,15 +229,19 @@ def _gram(
     """V_S,c, and the size of what was added up for it."""
     total, size = np.zeros((1, 1)), 0.0
     for coefficient, factors in terms:
-        product = np.full((1, 1), coefficient)
+        scale, product = coefficient, np.ones((1, 1))
         for attribute, factor, c in zip(attributes, factors, within, strict=True):
-            if c is None:
-                product = np.kron(product, attribute.means[factor])
+            means = attribute.means[factor]
+            if c is not None:
+                scale *= attribute.contrasts[factor][c]
+            elif means.size == 1:
+                scale *= means[0, 0]
             else:
-                product = product * attribute.contrasts[factor][c]
-            if not product.any():
+                product = np.kron(product, means)
+            if scale == 0:
                 break
         else:
+            product = scale * product
             total = total + product
             size += float(np.linalg.norm(product))
     return (total + total.T) / 2, size

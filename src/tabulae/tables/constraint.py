@@ -21,6 +21,11 @@ class Constraint:
 
     Made by :meth:`equal` and :meth:`bounds`. ``at_least`` and ``at_most`` are int64 arrays of one entry a row, or None
     where there is no such limit.
+
+    >>> import tabulae as tb
+    >>> nobody_lost = tb.Constraint.bounds(tb.Table("sexes", {"sex": tb.Identity(2)}), at_least=[3, 4])
+    >>> nobody_lost.at_least.tolist(), nobody_lost.at_most
+    ([3, 4], None)
     """
 
     table: Table

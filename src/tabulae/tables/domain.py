@@ -6,6 +6,7 @@ import difflib
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import NamedTuple
 
 from tabulae.errors import InvalidArgument
@@ -13,6 +14,8 @@ from tabulae.linalg import Identity, LinearOperator
 
 from .attribute import Attribute, Categories
 from .recode import Recode
+
+_SHOWN = 20  # attributes in a repr
 
 
 class View(NamedTuple):
@@ -99,11 +102,15 @@ class Domain:
     def __getitem__(self, name: str) -> Attribute:
         return self.attributes[self.axis(name)]
 
+    @cached_property
+    def _axes(self) -> dict[str, int]:
+        return {attribute.name: i for i, attribute in enumerate(self.attributes)}
+
     def axis(self, name: str) -> int:
         """The position of an attribute (not of a recode)."""
-        if name not in self.names:
+        if name not in self._axes:
             raise InvalidArgument(self._unknown(name))
-        return self.names.index(name)
+        return self._axes[name]
 
     def recode(self, name: str) -> Recode | None:
         """The recode of that name, or None."""
@@ -156,6 +163,18 @@ class Domain:
         return f"the domain has no attribute {name!r}; {hint}"
 
     def __repr__(self) -> str:
-        parts = ", ".join(f"{attribute.name}: {attribute.size}" for attribute in self.attributes)
-        recodes = "" if not self.recodes else f"; {', '.join(f'{r.name} of {r.of}' for r in self.recodes)}"
-        return f"Domain({parts}{recodes})"
+        parts = [f"{attribute.name}: {attribute.size}" for attribute in self.attributes[:_SHOWN]]
+        if len(self.attributes) > _SHOWN:
+            parts.append(f"... {len(self.attributes) - _SHOWN} more")
+        recodes = ", ".join(f"{r.name} of {r.of}" for r in self.recodes[:_SHOWN])
+        return f"Domain({', '.join(parts)}{'; ' if recodes else ''}{recodes})"
+
+    def _repr_html_(self) -> str:
+        from tabulae.notebook import Rows, card, listed
+
+        attributes = ((a.name, a.size, listed(a.labels), a.ordered) for a in self.attributes)
+        tables = [Rows(("attribute", "categories", "labels", "ordered"), attributes, len(self.attributes))]
+        if self.recodes:
+            recodes = ((r.name, r.of, len(r.labels), listed(r.labels)) for r in self.recodes)
+            tables.append(Rows(("recode", "of", "classes", "labels"), recodes, len(self.recodes)))
+        return card("Domain", [("cells", self.size)], *tables)

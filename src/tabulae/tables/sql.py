@@ -78,7 +78,7 @@ def _assemble(
 ) -> Table:
     """Terms with a row for each possible combination of groups; attributes only tested have one row."""
     grouped = {
-        view.attribute.name: _Group(heading, view, expansion.reachable) for heading, view in groups.items()
+        view.attribute.name: Group(heading, view, expansion.reachable) for heading, view in groups.items()
     }
     terms = []
     for coefficient, cells in expansion.products:
@@ -92,7 +92,7 @@ def _assemble(
     return Table.of_terms(name, terms, weight, {name: group.column for name, group in grouped.items()})
 
 
-class _Group:
+class Group:
     """One grouped column: the categories that the condition leaves possible, as rows."""
 
     def __init__(self, heading: str, view: View, reachable: Mapping[str, Mask]) -> None:

@@ -41,6 +41,9 @@ class Statement:
     Every part of the statement is either read or refused: a part that is not known is not ignored.
     """
 
+    kind = "table"
+    shape = SHAPE
+
     def __init__(self, domain: Domain, table: str, statement: Node) -> None:
         self.domain = domain
         self.table = table
@@ -57,11 +60,16 @@ class Statement:
         self.condition = "TRUE" if where is None else text(where.this)
         self.predicate = self._predicate(where)
 
+    @property
+    def whose(self) -> str:
+        """What the statement belongs to, for messages."""
+        return f"{self.kind} {self.table!r}"
+
     def refuse(self, node: Node, why: str) -> NoReturn:
         """Say which part cannot be used, and what can."""
         nodes = node if isinstance(node, list) else [node]
         shown = ", ".join(text(part) if hasattr(part, "sql") else str(part) for part in nodes)
-        raise InvalidArgument(f"table {self.table!r} cannot use `{shown}`: {why}; {SHAPE}")
+        raise InvalidArgument(f"{self.whose} cannot use `{shown}`: {why}; {self.shape}")
 
     def name_of(self, column: exp.Column) -> str:
         """The attribute or recode that a column names."""
@@ -73,15 +81,15 @@ class Statement:
             return self.domain.match(column.name)
         except InvalidArgument as error:
             hint = " (strings take single quotes)" if column.this.quoted else ""
-            raise InvalidArgument(f"table {self.table!r}, `{text(column)}`: {error}{hint}") from None
+            raise InvalidArgument(f"{self.whose}, `{text(column)}`: {error}{hint}") from None
 
     def _predicate(self, where: exp.Where | None) -> Predicate:
         if where is None:
             return True
         try:
-            return Where(self.domain, self.name_of, f"table {self.table!r}").predicate(where.this)
+            return Where(self.domain, self.name_of, self.whose).predicate(where.this)
         except RecursionError:
-            raise Unsupported(f"table {self.table!r}: the condition is nested too deeply: split it") from None
+            raise Unsupported(f"{self.whose}: the condition is nested too deeply: split it") from None
 
     def _from(self, statement: exp.Select) -> set[str]:
         clause = statement.args.get("from_") or statement.args.get("from")
@@ -122,7 +130,7 @@ class Statement:
         for item in statement.expressions:
             inner = item.this if isinstance(item, exp.Alias) else item
             if isinstance(inner, exp.Count):
-                if not _counts_rows(inner):
+                if not counts_rows(inner):
                     self.refuse(item, "the only aggregate is COUNT(*)")
                 counts += 1
             elif isinstance(item, exp.Column):
@@ -144,12 +152,13 @@ class Statement:
             other = owners.setdefault(view.attribute.name, name)
             if other != name:
                 raise InvalidArgument(
-                    f"table {self.table!r} groups by {other!r} and {name!r}, two views of "
+                    f"{self.whose} groups by {other!r} and {name!r}, two views of "
                     f"{view.attribute.name!r}: group by the finer one, or make two tables"
                 )
         return dict(sorted(views.items(), key=lambda item: self.domain.axis(item[1].attribute.name)))
 
 
-def _counts_rows(count: exp.Count) -> bool:
+def counts_rows(count: exp.Count) -> bool:
+    """Whether an aggregate is COUNT(*)."""
     star = count.this
     return isinstance(star, exp.Star) and not any(star.args.values()) and not count.expressions

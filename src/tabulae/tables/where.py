@@ -123,6 +123,9 @@ class Where:
             return -self._number(inner.this, clause)
         if isinstance(node, exp.Null):
             self.refuse(clause, _NO_NULLS)
+        if isinstance(node, exp.Boolean):
+            value = "'true'" if node.this else "'false'"
+            self.refuse(clause, f"truth values are categories, which take single quotes: write {value}")
         if isinstance(node, exp.Column):
             hint = " (strings take single quotes)" if node.this.quoted else ""
             self.refuse(

@@ -122,7 +122,7 @@ class Workload:
 
         return cls(domain, tables_from_sql(domain, sql))
 
-    @property
+    @cached_property
     def queries(self) -> int:
         """The number of rows of W, a Python int."""
         return sum(table.rows(self.domain) for table in self.tables)
@@ -205,6 +205,17 @@ class Workload:
 
     def __repr__(self) -> str:
         return f"Workload({len(self.tables)} tables, {self.queries} queries over {self.domain.size} cells)"
+
+    def _repr_html_(self) -> str:
+        from tabulae.notebook import Rows, card, listed
+
+        tables = (
+            (t.name, t.rows(self.domain), listed(t.attributes, 6) or "all records", str(t.weight))
+            for t in self.tables
+        )
+        facts = [("tables", len(self.tables)), ("queries", self.queries), ("cells", self.domain.size)]
+        headings = ("table", "queries", "of", "weight")
+        return card("Workload", facts, Rows(headings, tables, len(self.tables)))
 
 
 def _cross(

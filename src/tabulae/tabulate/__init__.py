@@ -7,11 +7,14 @@ refused, or counted in an explicit category, as the rule of its column says.
 """
 
 from ._tabulate import tabulate
+from .declared import declared_columns, only_table
 from .group_lines import open_group_lines
-from .group_records import RecordShape, open_group_records
+from .group_places import RecordShape
+from .group_records import open_group_records
 from .lines import Code, Key, LineColumn, LineLayout, Listed, Unused, WholeNumber
 from .lines_check import check_lines
 from .lines_faults import LineFault
+from .peek import peek
 from .rules import ColumnRule
 from .source import Source
 from .units import UnitRule
@@ -30,7 +33,10 @@ __all__ = [
     "Unused",
     "WholeNumber",
     "check_lines",
+    "declared_columns",
+    "only_table",
     "open_group_lines",
     "open_group_records",
+    "peek",
     "tabulate",
 ]

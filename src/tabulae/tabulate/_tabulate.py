@@ -25,7 +25,12 @@ if TYPE_CHECKING:
 
 
 def tabulate(
-    source: Source, domain: Domain, columns: Mapping[str, ColumnRule], unit: UnitRule | None = None
+    source: Source,
+    domain: Domain,
+    columns: Mapping[str, ColumnRule],
+    unit: UnitRule | None = None,
+    *,
+    memory: str | None = None,
 ) -> Counts:
     """Count the records of ``source`` by cell of ``domain``; with a rule for units, so many of each at most.
 
@@ -42,6 +47,7 @@ def tabulate(
         domain: the public domain: its attributes are the keys, and nothing else is.
         columns: attribute name -> the rule of its column; one for each attribute of the domain.
         unit: which records belong to one unit, and how many of them are counted; None counts every record.
+        memory: the most that an engine of our own takes, such as "4GB"; None is its default.
 
     Returns:
         The counts, which are confidential.
@@ -68,7 +74,7 @@ def tabulate(
     """
     rules = _rules(domain, columns)
     wanted = [(attribute.name, rules[attribute.name].column) for attribute in domain.attributes]
-    with open_records(source, wanted, unit and unit.column) as records:
+    with open_records(source, wanted, unit and unit.column, memory=memory) as records:
         if unit is not None:
             records = identified(records, unit)
         table = coded(records, domain.attributes, rules)
@@ -80,7 +86,8 @@ def tabulate(
         if unit is not None:
             of_units = coded(records, domain.attributes, rules, beside=[ID])
             cells, people = _by_cell(source, domain, of_units, unit)
-            check_counted(source, _number(source, most_counted(of_units, unit)), int(people.sum()))
+            most = _number(source, most_counted(of_units, unit))
+            check_counted(source, most, int(people.sum()), int(cells.min(initial=0)))
     return Counts.from_cells(domain, cells, people)
 
 

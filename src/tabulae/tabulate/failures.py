@@ -27,6 +27,8 @@ _KINDS = (
     ("expected after", "in the header, text follows a closing quote"),
     ("not utf-8", "it is not UTF-8 text: save it with that encoding"),
     ("codec can't decode", "it is not UTF-8 text: save it with that encoding"),
+    ("Invalid string encoding", "it is not UTF-8 text: save it with that encoding"),
+    ("INVALID_UTF8_STRING", "it is not UTF-8 text: save it with that encoding"),
     ("Maximum line size", "a line is longer than the engine reads: look for a quote that is never closed"),
     ("invalid state", "it is not a well-formed CSV file: look for mixed line endings and stray quotes"),
     (
@@ -39,9 +41,35 @@ _KINDS = (
     ("not a valid DuckDB database", "it is not a DuckDB file"),
     ("newer version", "it was written by a newer version of DuckDB: install that, or export to Parquet"),
     ("Could not set lock", "another process has it open for writing: close that one first"),
+    ("server closed the connection", "the server ended the connection: run again when it is up"),
+    ("terminating connection", "the server ended the connection: run again when it is up"),
+    ("connection is lost", "the server ended the connection: run again when it is up"),
+    ("could not receive data from server", "the server ended the connection: run again when it is up"),
+    (
+        "statement timeout",
+        "the server ended a statement by its time limit: ask for a longer statement_timeout",
+    ),
+    ("row-level security", "this user may see some of its records only: connect as one who sees them all"),
+    (
+        "permission denied to create temporary tables",
+        "keys are looked up in temporary tables, which this user may not make: GRANT TEMPORARY ON DATABASE to it",
+    ),
+    (
+        "in a read-only transaction",
+        "keys are looked up in temporary tables, and this server makes none: use another",
+    ),
     ("disabled by configuration", "it refers to other files, which are not read: export it to Parquet"),
-    ("Out of Memory", "the engine ran out of memory: close other programs, or use a larger machine"),
+    ("Out of Memory", "the engine ran out of memory: run with a larger --memory, or on a larger machine"),
+    ("OutOfMemoryError", "the engine ran out of memory: give it more, or use a larger machine"),
     ("No space left", "there is no space left for temporary files: free some"),
+    ("File too large", "a temporary file may not grow as it must: raise the limit on files (ulimit -f)"),
+    ("FAILED_READ_FILE", "one of its files is damaged, gone, or may not be read"),
+    ("ExecutorLostFailure", "Spark lost the executors that read it: run again when they are back"),
+    ("Java side is empty", "Spark's process ended before it was done: run again"),
+    ("connect to the Java server", "Spark's process ended before it was done: run again"),
+    ("Error while sending or receiving", "Spark's process ended before it was done: run again"),
+    ("does not exist in the JVM", "Spark's process ended before it was done: run again"),
+    ("Connection reset by peer", "what counts it ended before it was done: run again"),
     ("Permission denied", "this user may not read it"),
 )
 
@@ -61,16 +89,15 @@ def redacted(where: str, action: Callable[[], Result]) -> Result:
     """
     try:
         with warnings.catch_warnings():
-            # Ibis 12 calls DuckDB by a name that DuckDB 2 deprecates.
-            warnings.filterwarnings("ignore", "fetch_arrow_table", DeprecationWarning)
+            warnings.simplefilter("ignore")  # a warning of an engine's may quote values, as its errors do
             return action()
     except TabulaeError:
         raise
     except _OURS as error:
-        fault, said = _fault(error), f"{type(error).__name__}: {error}"
+        fault, said = _fault(error), _said(error)
     except Exception as error:
         fault = None
-        said = f"{type(error).__name__}: {error}"
+        said = _said(error)
     # Raised here and not above, so that it has no __context__ to print.
     raise fault or failure(where, said)
 
@@ -86,6 +113,14 @@ def _fault(error: Exception) -> Exception | None:
     return kind(
         f"an error of tabulae at {name}, line {place.lineno}, and not of the records: please report it"
     )
+
+
+def _said(error: Exception) -> str:
+    kind = type(error).__name__
+    try:
+        return f"{kind}: {error}"
+    except Exception:  # Spark's errors are told by its process, which may be what failed
+        return f"{kind}: Error while sending or receiving"
 
 
 def failure(where: str, said: str) -> DataError:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any, TypeVar
 
 import numpy as np
 
 from tabulae.tables.groups import Family
 
 _BITS = 62
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -24,6 +26,8 @@ class PackedCodes:
     >>> packed = PackedCodes((race, race))
     >>> packed.sql(["c0 + 1", "c1 + 1"])
     ['(c0 + 1)::BIGINT * 1 + (c1 + 1)::BIGINT * 4']
+    >>> packed.sums([1, 2])
+    [9]
     >>> packed.unpacked([np.array([1, 2 + 3 * 4 - 4])])["race"].tolist()
     [[0, -1], [1, 1]]
     >>> packed.packed({"race": np.array([[0, -1], [1, 1]])})[0].tolist()
@@ -51,10 +55,21 @@ class PackedCodes:
 
     def sql(self, plus_one: Sequence[str]) -> list[str]:
         """The words as SQL, from expressions for ``code + 1`` of each column."""
-        terms: list[list[str]] = [[] for _ in range(self.words)]
-        for (word, shift, _), expression in zip(self._places, plus_one, strict=True):
-            terms[word].append(f"({expression})::BIGINT * {1 << shift}")
+        terms = [
+            [f"({value})::BIGINT * {factor}" for value, factor in some] for some in self._terms(plus_one)
+        ]
         return [" + ".join(some) or "0::BIGINT" for some in terms]
+
+    def sums(self, plus_one: Sequence[Any]) -> list[Any]:
+        """The words from columns of ``code + 1`` that are multiplied by numbers and added; 0 where there are none."""
+        return [sum(value * factor for value, factor in some) for some in self._terms(plus_one)]
+
+    def _terms(self, plus_one: Sequence[T]) -> list[list[tuple[T, int]]]:
+        """For each word, what it is the sum of: values and their factors."""
+        terms: list[list[tuple[T, int]]] = [[] for _ in range(self.words)]
+        for (word, shift, _), value in zip(self._places, plus_one, strict=True):
+            terms[word].append((value, 1 << shift))
+        return terms
 
     def unpacked(self, words: Sequence[np.ndarray]) -> dict[str, np.ndarray]:
         """Family -> shape (n, columns): positions of codes, or -1."""

@@ -21,7 +21,7 @@ from tabulae.errors import DataError, InvalidArgument
 from tabulae.tables.groups import GroupSelection
 from tabulae.tables.membership import assign
 
-from .engine import SCRATCH
+from .duckdb_engine import SCRATCH
 from .failures import redacted
 from .group_areas import Areas
 from .group_codes import PackedCodes

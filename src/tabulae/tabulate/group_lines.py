@@ -17,7 +17,7 @@ from tabulae.adaptive import AdaptivePlan
 from tabulae.counts.group_counts import GroupCounts
 from tabulae.errors import DataError, InvalidArgument
 
-from .engine import SCRATCH, connected, literal, lock, restrict
+from .duckdb_engine import SCRATCH, connected, literal, lock, restrict
 from .failures import redacted
 from .group_areas import Areas, areas_of
 from .group_codes import PackedCodes

@@ -4,54 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from math import prod
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tabulae.adaptive import AdaptivePlan
 from tabulae.counts.group_counts import GroupCounts
-from tabulae.errors import DataError, InvalidArgument
+from tabulae.errors import InvalidArgument
 from tabulae.tables import Attribute
 from tabulae.tables.groups import NONE, Family
 
-from .engine import SCRATCH, open_records
-from .failures import redacted
 from .group_areas import Areas, areas_of
 from .group_codes import PackedCodes
+from .group_coding import CodedSource
 from .group_counts import EngineCounts
-from .group_engine import CODED, CodedRecords
+from .group_engine import CodedRecords
 from .group_kinds import Kinds, kinds_of
-from .mapping import coded
-from .refusals import misfits, nameless, refusal
+from .group_places import Places, RecordShape
 from .rules import OTHER, ColumnRule
 from .source import Source
-from .units import ID, UnitRule, bounded, identified, most_counted
-
-if TYPE_CHECKING:
-    import ibis.expr.types as ir
-
-
-@dataclass(frozen=True)
-class RecordShape:
-    """What the attributes of records are to a plan.
-
-    Args:
-        regions: the attributes whose combinations, in C order, are the leaves.
-        codes: family -> the attributes that hold its codes, by label.
-        cells: the attributes of the ladders, in their order.
-    """
-
-    regions: tuple[str, ...]
-    codes: Mapping[str, tuple[str, ...]]
-    cells: tuple[str, ...]
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """All attributes, each once."""
-        of_codes = (name for names in self.codes.values() for name in names)
-        return tuple(dict.fromkeys((*self.regions, *of_codes, *self.cells)))
+from .units import UnitRule
 
 
 @contextmanager
@@ -98,16 +70,12 @@ def open_group_records(
         for name in names
     }
     packed = PackedCodes(tuple(families[family] for family, names in shape.codes.items() for _ in names))
-    wanted = [(name, rules[name].column) for name in attributes]
-    with open_records(source, wanted, unit and unit.column, memory=memory, scratch=True) as records:
-        people = _code(source, records, attributes, rules, unit)
-        connection = records.get_backend().con  # type: ignore[attr-defined]
-        given = _Given(connection, source.name, attributes, shape, areas, kinds)
-        redacted(source.name, lambda: given.make(positions, packed))
-        counts = EngineCounts(
-            CodedRecords(connection, source.name, plan, areas, packed, "sum(people)"), kinds
-        )
-        _check_same(source, people, counts.records)
+    coded = CodedSource(
+        source, rules, unit, Places(attributes, shape, areas, kinds, positions, packed), memory
+    )
+    with coded.opened() as connection:
+        records = CodedRecords(connection, source.name, plan, areas, packed, "sum(people)")
+        counts = EngineCounts(records, kinds)
         yield counts
 
 
@@ -162,107 +130,3 @@ def _positions(attribute: Attribute, rule: ColumnRule, family: Family) -> np.nda
             )
         out.append(position)
     return np.array(out, np.int64)
-
-
-def _code(
-    source: Source,
-    records: Any,
-    attributes: Mapping[str, Attribute],
-    rules: Mapping[str, ColumnRule],
-    unit: UnitRule | None,
-) -> int:
-    """Make the table ``alike``: the codes k0, k1, ... of records, and people, all of whom are returned.
-
-    What the rules refuse is refused here.
-    """
-    backend, listed = records.get_backend(), list(attributes.values())
-    keys = [f"k{i}" for i in range(len(listed))]
-    if unit is not None:
-        records = identified(records, unit)
-    table: Any = coded(records, listed, rules)
-    rows, counted = records.count(), table.select(*keys, "people")
-    if unit is not None:
-        _check(source, listed, rules, table, nameless(source, records, unit))
-        of_units: Any = coded(records, listed, rules, beside=[ID])
-        rows, counted = most_counted(of_units, unit), bounded(of_units, keys, unit)
-    expected, people, least = redacted(source.name, lambda: _made(backend, counted, keys, rows))
-    if least < 0:
-        _check(source, listed, rules, table, [])
-    _check_same(source, expected, people)
-    return people
-
-
-def _check(
-    source: Source,
-    attributes: Sequence[Attribute],
-    rules: Mapping[str, ColumnRule],
-    table: ir.Table,
-    faults: list[tuple[str, str]],
-) -> None:
-    """Raise what is refused of coded records, and further faults."""
-    if faults := misfits(source, attributes, rules, table) + faults:
-        raise refusal(source, faults)
-
-
-def _made(backend: Any, counted: ir.Table, keys: Sequence[str], rows: Any) -> tuple[int, int, int]:
-    """Make the table; how many records there are, how many it stands for, and the least code in it."""
-    import ibis
-
-    made = backend.create_table("alike", counted, database=(SCRATCH, "main"))
-    found = made.aggregate(people=made.people.sum(), least=ibis.least(*[made[key].min() for key in keys]))
-    (row,) = found.to_pyarrow().to_pylist()
-    return int(rows.to_pyarrow().as_py() or 0), int(row["people"] or 0), int(row["least"] or 0)
-
-
-def _check_same(source: Source, expected: int, people: int) -> None:
-    if expected != people:
-        raise DataError(
-            f"{source.name} changed while it was read, or records were lost or doubled in counting: make a copy that "
-            "nothing writes to, and run again",
-            confidential=f"{expected} rows, {people} counted",
-        )
-
-
-@dataclass(frozen=True, eq=False)
-class _Given:
-    """The step from ``alike`` to `CODED`: categories to areas, kinds and packed codes."""
-
-    connection: Any
-    where: str
-    attributes: Mapping[str, Attribute]
-    shape: RecordShape
-    areas: Areas
-    kinds: Kinds
-
-    def make(self, positions: Mapping[str, np.ndarray], packed: PackedCodes) -> None:
-        import pyarrow as pa
-
-        column = {name: f"k{i}" for i, name in enumerate(self.attributes)}
-        tables = {
-            "areas": pa.table({"leaf": np.arange(self.areas.of_leaf.size), "area": self.areas.of_leaf}),
-            "kinds": pa.table({"cell": np.arange(self.kinds.of_cell.size), "kind": self.kinds.of_cell}),
-        }
-        for name, position in positions.items():
-            tables[f"code_{column[name]}"] = pa.table(
-                {column[name]: np.arange(position.size, dtype=np.int32), f"v_{column[name]}": position + 1}
-            )
-        for name, table in tables.items():
-            self.connection.register(name, table)
-        read = [name for names in self.shape.codes.values() for name in names]
-        words = packed.sql([f"v_{column[name]}" for name in read])
-        joins = " ".join(f"JOIN code_{column[name]} USING ({column[name]})" for name in dict.fromkeys(read))
-        self.connection.execute(
-            f"CREATE TABLE {CODED} AS SELECT area, kind, people, "  # noqa: S608
-            + ", ".join(f"{word} AS w{i}" for i, word in enumerate(words))
-            + f" FROM {SCRATCH}.main.alike {joins} JOIN areas ON leaf = {self._number(self.shape.regions, column)} "
-            f"JOIN kinds ON cell = {self._number(self.shape.cells, column)}"
-        )
-        for name in tables:
-            self.connection.unregister(name)
-        self.connection.execute(f"DROP TABLE {SCRATCH}.main.alike")
-
-    def _number(self, names: Sequence[str], column: Mapping[str, str]) -> str:
-        number = "0::BIGINT"
-        for name in names:
-            number = f"({number}) * {self.attributes[name].size} + {column[name]}"
-        return number

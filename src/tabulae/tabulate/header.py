@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tabulae.errors import DataError
 
+_LONGEST_NAME = 100_000
 _OTHER_DELIMITERS = {";": "semicolons", "\t": "tabs", "|": "vertical bars"}
 
 
@@ -19,6 +20,11 @@ def csv_header(path: Path) -> tuple[str, ...]:
     """
     with path.open(encoding="utf-8-sig", newline="") as file:
         header = next(csv.reader(file, strict=True), [])
+    # The reader has a limit of its own, which anything else in the process may have changed.
+    if max(map(len, header), default=0) > _LONGEST_NAME:
+        raise DataError(
+            f"{path.name}: its first line is not a header: it has a field of over {_LONGEST_NAME:,} letters"
+        )
     if not any(name.strip() for name in header):
         raise DataError(f"{path.name}: the first line is empty; it must name the columns")
     return tuple(header)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from tabulae.errors import DataError
 from tabulae.tables import Attribute
 
+from .given import given, held
 from .rules import (
     NULL_CODE,
     UNKNOWN_CODE,
@@ -59,8 +60,8 @@ def coded(
     for i, attribute in enumerate(attributes):
         key, keys = _keys(alike[raw[i]], attribute, rules[attribute.name])
         keyed[f"key{i}"] = key
-        lookups.append(_lookup(i, keys, key))
-    table = alike.mutate(**keyed)
+        lookups.append(_lookup(alike, i, keys, key))
+    table = held(alike.mutate(**keyed))
     for i, lookup in enumerate(lookups):
         table = table.left_join(lookup, table[f"key{i}"] == lookup[f"match{i}"])
     codes = {}
@@ -73,19 +74,12 @@ def coded(
     return table.select(*beside, *raw, "people", **codes)
 
 
-def _lookup(i: int, keys: Mapping[Any, int], key: ir.Value) -> ir.Table:
-    import ibis
+def _lookup(alike: ir.Table, i: int, keys: Mapping[Any, int], key: ir.Value) -> ir.Table:
     import pyarrow as pa
 
     of_type = {"string": pa.string(), "float64": pa.float64()}.get(str(key.type()).lstrip("!"), pa.int64())
-    return ibis.memtable(
-        pa.table(
-            {
-                f"match{i}": pa.array(list(keys), of_type),
-                f"code{i}": pa.array(list(keys.values()), pa.int32()),
-            }
-        )
-    )
+    codes = pa.array(list(keys.values()), pa.int32())
+    return given(alike, pa.table({f"match{i}": pa.array(list(keys), of_type), f"code{i}": codes}))
 
 
 def _keys(raw: Any, attribute: Attribute, rule: ColumnRule) -> tuple[Any, Mapping[Any, int]]:
@@ -96,7 +90,7 @@ def _keys(raw: Any, attribute: Attribute, rule: ColumnRule) -> tuple[Any, Mappin
     numeric = all(isinstance(value, int) for value in codes)
     kind = raw.type()
     if kind.is_boolean():
-        return raw.cast("int64"), truth_keys(attribute, codes)
+        return ibis.cases((raw, 1), (~raw, 0)).cast("int64"), truth_keys(attribute, codes)
     if kind.is_integer():
         return raw, integer_keys(attribute, codes)
     if kind.is_floating():
@@ -121,9 +115,11 @@ def _plain_number(text: Any) -> Any:
 
     digits = text.re_extract(WHOLE_NUMBER, 1)
     negative = text.startswith("-") & (digits != "0")
+    # In some engines "$" also stands before a line's end, of which there are many kinds.
+    whole = text.re_search(WHOLE_NUMBER) & (text.re_extract(WHOLE_NUMBER, 0) == text)
     return ibis.cases(
         (text.isnull(), ibis.null("string")),
-        (~text.re_search(WHOLE_NUMBER), "?"),
+        (~whole, "?"),
         (negative, ibis.literal("-") + digits),
         else_=digits,
     )

@@ -76,6 +76,8 @@ def unknown(source: Source, table: Any, raw: str, key: str) -> list[tuple[Any, i
     """
     import ibis
 
+    if table[raw].type().is_decimal():
+        table = table.mutate(**{raw: table[raw].cast("string")})  # all its digits, and as many as there are
     commonest = (
         table.filter(table[key] == UNKNOWN_CODE)
         .group_by(raw)
@@ -92,11 +94,17 @@ def listed(examples: Iterable[tuple[Any, int]]) -> str:
     return ", ".join(f"{value!r} ({people})" for value, people in examples)
 
 
-def check_counted(source: Source, rows: int, counted: int) -> None:
-    """Raise a `DataError` where there are no records, or other records were counted than there are."""
+def check_counted(source: Source, rows: int, counted: int, least: int = 0) -> None:
+    """Raise a `DataError` where there are no records, or other records were counted than there are.
+
+    Args:
+        source: what messages name.
+        rows, counted: how many there must be, and are.
+        least: the smallest code among records that were found to fit before.
+    """
     if rows == 0:
         raise DataError(f"{source.name} has no records: there is nothing to publish")
-    if counted != rows:
+    if counted != rows or least < 0:
         raise DataError(
             f"{source.name} changed while it was read, or records were lost or doubled in counting: make a "
             "copy that nothing writes to, and run again",

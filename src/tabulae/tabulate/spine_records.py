@@ -15,6 +15,8 @@ from tabulae.tables import Attribute
 
 from .engine import LEAF, open_records
 from .failures import redacted
+from .given import given
+from .group_transfer import batches
 from .mapping import coded
 from .refusals import check_counted, misfits, nameless, refusal
 from .rules import BLANKS, NULL_CODE, UNKNOWN_CODE, ColumnRule
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     import ibis.expr.types as ir
 
 AT = "at"
+_ROWS = 1 << 20  # how many counts are placed together
 
 
 @dataclass(frozen=True)
@@ -118,7 +121,7 @@ def open_spine_records(
         _check(found, every, plan, nameless(source, records, unit) if unit else [], bounds)
         if unit is not None:
             of_units = found.table(beside=[ID])
-            every = found.counted(bounded(of_units, found.keys, unit), most_counted(of_units, unit))
+            every = found.counted(bounded(of_units, found.keys, unit), most_counted(of_units, unit), fit=True)
     placed = _placed(every, plan)
     return SpineCounts(plan, placed.leaf, placed.place, placed.people)
 
@@ -163,20 +166,36 @@ class _Coded:
         table: Any = coded(self.records, self.attributes, self.rules, beside=[*beside, LEAF])
         known = pa.array(self.leaf.known, pa.string())
         numbered = pa.table({"code": known, "number": pa.array(range(len(known)), pa.int64())})
-        lookup = ibis.memtable(numbered)
+        lookup = given(table, numbered)
         table = table.left_join(lookup, table[LEAF] == lookup["code"])
         number = ibis.coalesce(table["number"], UNKNOWN_CODE)
         at = ibis.ifelse(table[LEAF].isnull(), NULL_CODE, number).cast("int64")
         return table.mutate(**{AT: at}).drop("code", "number")
 
-    def counted(self, table: Any, expected: Any) -> dict[str, np.ndarray]:
-        """The columns of codes and the number of records with them, each combination once."""
+    def counted(self, table: Any, expected: Any, *, fit: bool = False) -> dict[str, np.ndarray]:
+        """The columns of codes and the number of records with them, each combination once.
+
+        Args:
+            table: alike records and their number.
+            expected: how many there must be.
+            fit: whether all records were found to fit before.
+        """
         grouped = table.group_by(self.keys).aggregate(people=table.people.sum().cast("int64"))
-        found = redacted(self.source.name, lambda: grouped.to_pyarrow())
+        every = redacted(self.source.name, lambda: self._columns(grouped))
         rows = redacted(self.source.name, lambda: int(expected.to_pyarrow().as_py() or 0))
-        every = {name: found.column(name).to_numpy().astype(np.int64) for name in (*self.keys, "people")}
-        check_counted(self.source, rows, int(every["people"].sum()))
+        least = min(int(every[key].min(initial=0)) for key in self.keys) if fit else 0
+        check_counted(self.source, rows, int(every["people"].sum()), least)
         return every
+
+    def _columns(self, grouped: Any) -> dict[str, np.ndarray]:
+        """The counts, batch by batch, in the few bytes that codes take."""
+        kinds = {AT: np.dtype(np.int32), "people": np.dtype(np.int64)}
+        kinds |= {f"k{i}": np.min_scalar_type(-a.size) for i, a in enumerate(self.attributes)}
+        parts: dict[str, list[np.ndarray]] = {name: [np.zeros(0, kind)] for name, kind in kinds.items()}
+        for batch in batches(grouped):
+            for name, kind in kinds.items():
+                parts[name].append(batch.column(name).to_numpy(zero_copy_only=False).astype(kind))
+        return {name: np.concatenate(parts.pop(name)) for name in kinds}
 
 
 def _check(
@@ -199,6 +218,12 @@ def _check(
 
 
 def _placed(every: Mapping[str, np.ndarray], plan: SpinePlan) -> Placed:
-    codes = [every[f"k{i}"] for i in range(len(plan.layout.domain.shape))]
-    cell = np.ravel_multi_index(tuple(codes), plan.layout.domain.shape)
-    return Placed(every[AT], cell, plan.layout.place[cell], every["people"])
+    """The cells of counts, some at a time: positions take more room than the codes that they are made from."""
+    shape, size = plan.layout.domain.shape, every[AT].size
+    cell, place = (np.empty(size, np.min_scalar_type(-plan.layout.domain.size)) for _ in range(2))
+    for first in range(0, size, _ROWS):
+        some = slice(first, first + _ROWS)
+        codes = tuple(every[f"k{i}"][some].astype(np.int64) for i in range(len(shape)))
+        cell[some] = np.ravel_multi_index(codes, shape)
+        place[some] = plan.layout.place[cell[some]]
+    return Placed(every[AT], cell, place, every["people"])

@@ -24,6 +24,8 @@ from typing import TYPE_CHECKING, Any
 
 from tabulae.errors import DataError, InvalidArgument
 
+from .given import given, sha256
+
 if TYPE_CHECKING:
     import ibis.expr.types as ir
 
@@ -104,7 +106,7 @@ def bounded(table: ir.Table, cell: Sequence[str], rule: UnitRule) -> ir.Table:
     large: Any = sized.filter(sized.rows > rule.rows).select(ID, *cell, "people")
     # DuckDB adds up in 128 bits, of which it makes no range; 2^31 records of one unit in one cell are refused.
     each: Any = large.select(ID, *cell, which=ibis.range(0, large.people.cast("int32")).unnest())
-    ticketed = each.mutate(ticket=_ticket(each, cell, rule.key))
+    ticketed = _ticketed(each, cell, rule.key)
     place = ibis.row_number().over(ibis.window(group_by=ID, order_by="ticket"))
     ranked: Any = ticketed.mutate(place=place)
     chosen = ranked.filter(ranked.place < rule.rows).select(*cell, people=ibis.literal(1, "int64"))
@@ -129,10 +131,16 @@ def _sum(table: Any) -> Any:
     return table.people.sum().cast("int64")
 
 
-def _ticket(each: Any, cell: Sequence[str], key: bytes) -> Any:
-    """A keyed hash, one to one on (cell, which, unit): numbers first, and the free text last."""
-    import ibis
+def _ticketed(each: Any, cell: Sequence[str], key: bytes) -> Any:
+    """With a keyed hash, one to one on (cell, which, unit): numbers first, and the free text last.
 
+    The key is handed over as a table, so that no statement holds it.
+    """
+    import ibis
+    import pyarrow as pa
+
+    keyed: Any = each.cross_join(given(each, pa.table({"secret": [key.hex()]})))
     comma: Any = ibis.literal(",")
-    numbers = comma.join([each[name].cast("string") for name in (*cell, "which")])
-    return (ibis.literal(key.hex() + ":") + numbers + ":" + each[ID]).hexdigest("sha256")
+    numbers = comma.join([keyed[name].cast("string") for name in (*cell, "which")])
+    ticket = sha256(keyed.secret + ":" + numbers + ":" + keyed[ID])
+    return keyed.mutate(ticket=ticket).drop("secret")

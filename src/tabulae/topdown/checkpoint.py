@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -67,6 +69,20 @@ class Checkpoint:
             with np.load(path, allow_pickle=False) as stored:
                 return dict(stored)
         except (OSError, ValueError, EOFError) as error:
+            raise ReleaseError(
+                f"{path} cannot be read: {error}. Remove {self.folder} and begin anew"
+            ) from None
+
+    @contextmanager
+    def reading(self, path: Path) -> Iterator[None]:
+        """Opening a large array that a finished stage has made: what fails is said with what to do.
+
+        Raises:
+            ReleaseError: the file is missing or cut short.
+        """
+        try:
+            yield
+        except (OSError, ValueError) as error:
             raise ReleaseError(
                 f"{path} cannot be read: {error}. Remove {self.folder} and begin anew"
             ) from None

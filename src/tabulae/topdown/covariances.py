@@ -71,8 +71,15 @@ class Covariances:
     steps: dict[int, tuple[np.ndarray, EqualityStep]]
 
     @classmethod
-    def of(cls, plan: SpinePlan, exact: Sequence[ExactMargin] = ()) -> Covariances:
+    def of(
+        cls, plan: SpinePlan, exact: Sequence[ExactMargin] = (), weights: np.ndarray | None = None
+    ) -> Covariances:
         """The pass up the tree.
+
+        Args:
+            plan: the spine and its queries.
+            exact: the margins that are exact.
+            weights: shape (classes of the plan, queries): 1 over the variance of each answer, in place of the plan's.
 
         Raises:
             InvalidArgument: an exact margin that cannot be used; see :class:`Equalities`.
@@ -80,7 +87,11 @@ class Covariances:
         equalities = Equalities(plan, tuple(exact))
         kinds = NodeKinds(plan, equalities.sets)
         free = _Free.of(plan, kinds) if exact else None
-        precisions = tuple(plan.precision(class_) for class_ in kinds.kinds[:, 0].tolist())
+        classes = kinds.kinds[:, 0].tolist()
+        precisions = tuple(
+            plan.precision(one) if weights is None else plan.precision_of(weights[one], kinds.cells(kind))
+            for kind, one in enumerate(classes)
+        )
         leaf: list[np.ndarray | None] = []
         steps: dict[int, tuple[np.ndarray, EqualityStep]] = {}
         for kind, (_, is_leaf, margins) in enumerate(kinds.kinds.tolist()):
@@ -163,6 +174,14 @@ class Covariances:
                     above = found.take_on(self.plan.tree.parent[group.nodes], group.cells)
                     own = own + move @ above @ move.swapaxes(-1, -2)
                 found.put(group.nodes, (own + own.swapaxes(-1, -2)) / 2)
+        return found
+
+    @cached_property
+    def inverses(self) -> NodeMatrices:
+        """S^-1 of the nodes with children; without exact margins, with which S is singular."""
+        found = NodeMatrices.zeros(self.plan, self.plan.layout.algebra.kinds)
+        for group in self.kinds.groups(np.flatnonzero(~self.kinds.is_leaf)):
+            found.put(group.nodes, np.linalg.inv(self.variances.take(group.nodes)))
         return found
 
     def descent(self, kind: int, nodes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

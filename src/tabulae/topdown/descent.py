@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import pairwise
 from typing import Protocol
 
@@ -17,7 +16,7 @@ from .division import FREE, NO_LIMIT, Division
 from .limits import NodeLimits
 from .rounding import round_division
 from .solve import solve
-from .store import NodeVectors
+from .store import Vectors, WritableVectors
 from .totals import divide_totals
 from .two_pass import Upward
 
@@ -28,7 +27,7 @@ class Weights(Protocol):
     """The quadratic form of each unit: what is near to its measurements."""
 
     @property
-    def linear(self) -> NodeVectors:
+    def linear(self) -> Vectors:
         """b of every node, in natural coordinates."""
         ...
 
@@ -51,15 +50,11 @@ class OwnWeights:
     """
 
     plan: SpinePlan
-    linear: NodeVectors
-
-    @cached_property
-    def _classes(self) -> list[np.ndarray]:
-        return [self.plan.precision(kind) for kind in range(len(self.plan.classes[0]))]
+    linear: Vectors
 
     def precision(self, node: int) -> np.ndarray:
         """P of a node's class."""
-        return self._classes[self.plan.classes[1][node]]
+        return self.plan.precisions[self.plan.classes[1][node]]
 
     def is_shared(self, nodes: np.ndarray) -> np.ndarray:
         """All are."""
@@ -79,7 +74,7 @@ class UpWeights:
     upward: Upward
 
     @property
-    def linear(self) -> NodeVectors:
+    def linear(self) -> Vectors:
         """b of every node."""
         return self.upward.linear
 
@@ -106,11 +101,17 @@ class MeasuredTotals:
 
     def take_in(self, plan: SpinePlan, given: SpinePieceValues) -> None:
         """Note the totals among a piece's answers."""
-        laws = plan.laws(int(plan.classes[1][given.piece.nodes[0]]))
-        for query, law, values in zip(plan.queries, laws, given.values, strict=True):
-            if query.size == 1 and law is not None and values is not None:
-                self.value[given.piece.nodes] = values[:, 0]
-                self.variance[given.piece.nodes] = estimation_variance(law)
+        if (found := totals_of(plan, given)) is not None:
+            self.value[given.piece.nodes], self.variance[given.piece.nodes] = found
+
+
+def totals_of(plan: SpinePlan, given: SpinePieceValues) -> tuple[np.ndarray, float] | None:
+    """A piece's answers to the query of the total, shape (m,), and their variance; None where it is not asked."""
+    laws = plan.laws(int(plan.classes[1][given.piece.nodes[0]]))
+    for query, law, values in zip(plan.queries, laws, given.values, strict=True):
+        if query.size == 1 and law is not None and values is not None:
+            return values[:, 0], estimation_variance(law)
+    return None
 
 
 @dataclass(frozen=True, eq=False)
@@ -215,10 +216,12 @@ class Descent:
         key = np.where(weights.is_shared(nodes), plan.classes[1][nodes], -1 - nodes)
         _, first, which = np.unique(key, return_index=True, return_inverse=True)
         found = np.zeros((first.size, plan.layout.algebra.kinds, support.size, support.size))
+        place_of = np.full(plan.layout.size, -1)
+        place_of[support] = np.arange(support.size)
         for row, node in zip(found, nodes[first].tolist(), strict=True):
             cells = plan.dense_cells[plan.pattern[node]]
-            inside = np.flatnonzero(np.isin(cells, support))
-            place = np.searchsorted(support, cells[inside])
+            at = place_of[cells]
+            inside, place = np.flatnonzero(at >= 0), at[at >= 0]
             row[:, place[:, None], place] = weights.precision(node)[:, inside[:, None], inside]
         return found, which.reshape(-1)
 
@@ -229,12 +232,12 @@ def no_limits(plan: SpinePlan) -> NodeLimits:
     return NodeLimits(lower, np.full_like(lower, NO_LIMIT), lower, np.full_like(lower, FREE))
 
 
-def descend(descent: Descent, counts: NodeVectors, depth: int, workers: int | None = None) -> int:
+def descend(descent: Descent, counts: WritableVectors, depth: int, workers: int | None = None) -> int:
     """Fill in the counts of all nodes of a depth, given those of the depth above.
 
     Args:
         descent: the problems.
-        counts: int64; nodes of the depth are written, whatever they held.
+        counts: of whole numbers; nodes of the depth are written, whatever they held.
         depth: 0 for the root.
         workers: threads; as many as there are cores where None. The counts do not depend on it.
 
@@ -245,29 +248,31 @@ def descend(descent: Descent, counts: NodeVectors, depth: int, workers: int | No
         root = descent.divide_root()
         counts.put(np.zeros(1, np.int64), root.counts)
         return int(not root.converged)
-    tasks = list(_chunks(descent.plan, depth))
+    tasks = list(runs_of_parents(descent.plan, depth))
 
     def run(parents: range) -> int:
-        return sum(not _divide_into(descent, counts, parent) for parent in parents)
+        missed = sum(not divide_into(descent, counts, parent) for parent in parents)
+        counts.release()
+        descent.weights.linear.release()
+        return missed
 
     with ThreadPoolExecutor(min(workers or os.cpu_count() or 1, len(tasks))) as pool:
         return sum(pool.map(run, tasks))
 
 
-def _divide_into(descent: Descent, counts: NodeVectors, parent: int) -> bool:
+def divide_into(descent: Descent, counts: WritableVectors, parent: int) -> bool:
     """Write the counts of a parent's children; whether the solver converged."""
     plan = descent.plan
     nodes = np.arange(plan.children[parent], plan.children[parent + 1])
     if not nodes.size:
         return True
     found = descent.divide(parent, counts.take(np.array([parent]))[0])
-    first, last = plan.offsets[nodes[0]], plan.offsets[nodes[-1] + 1]
-    counts.flat[first:last] = 0
+    counts.clear(int(nodes[0]), int(nodes[-1]) + 1)
     counts.put_on(nodes, found.support, found.counts)
     return found.converged
 
 
-def _chunks(plan: SpinePlan, depth: int) -> Iterator[range]:
+def runs_of_parents(plan: SpinePlan, depth: int) -> Iterator[range]:
     """The parents of a depth's nodes in runs whose children have some number of cells, or more by one parent's."""
     above = plan.depths[depth - 1]
     before = plan.offsets[plan.children[above.start : above.stop + 1]]

@@ -55,8 +55,9 @@ class EqualityStep:
 
     def move(self, x: np.ndarray, exact: np.ndarray) -> np.ndarray:
         """Phi R (c - Q x): what is missing, weighted. x of shape (m, k), exact (m, rows)."""
-        missing = exact - x @ self.sums.T
-        return (self.weight @ (self.pull @ missing[..., None]))[..., 0]
+        # node by node, so that none's numbers depend on which others there are
+        missing = exact[..., None] - self.sums @ x[..., None]
+        return (self.weight @ (self.pull @ missing))[..., 0]
 
     def at(self, rows: np.ndarray) -> EqualityStep:
         """The step of some of the nodes."""

@@ -6,25 +6,32 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 from scipy import sparse
 
-from ..errors import InvalidArgument, ReleaseError
+from ..errors import InvalidArgument
 from ..geography.constraints import AreaConstraints
 from ..geography.layout import Margin
-from ..geography.spine_plan import Piece, SpinePieceValues, SpinePlan
+from ..geography.spine_plan import SpinePieceValues, SpinePlan
 from .checkpoint import Checkpoint
 from .covariances import Covariances
+from .cover import covers, leaves_held
 from .descent import Descent, MeasuredTotals, OwnWeights, UpWeights, Weights, descend, no_limits
-from .fingerprint import Fingerprint, estimate_digest
+from .fingerprint import estimate_digest
+from .halves import Halves, NodeRange, end_of_parents, largest_cell
+from .leaf_cells import leaf_cells
 from .limits import NodeLimits
-from .store import NodeVectors
-from .two_pass import Upward, gls, up_pass
+from .measured import Measured, read_measured
+from .store import NodeVectors, Vectors
+from .two_pass import LeastSquares, Passes, Upward, gls, up_pass
 
 Method = Literal["gls", "topdown", "bluedown"]
 Say = Callable[[str], None]
+
+MEASURED = "measured"
+"""The folder, within that of an estimate, of what is read of the measurements."""
 
 _CELLS = 1 << 21  # about how many cells of leaves are added up at a time
 
@@ -48,7 +55,7 @@ class SpineEstimate:
 
     plan: SpinePlan
     method: Method
-    vectors: NodeVectors
+    vectors: Vectors
     constraints: AreaConstraints | None = None
     unconverged: int = 0
 
@@ -61,10 +68,12 @@ class SpineEstimate:
         """
         if self.method != "gls":
             raise InvalidArgument(f"the errors of {self.method!r} have no known law: use those of 'gls'")
+        if isinstance(self.vectors, LeastSquares):
+            return self.vectors.cov
         return Covariances.of(self.plan, () if self.constraints is None else self.constraints.exact)
 
     def margin(self, margin: Margin, area: np.ndarray, areas: int) -> np.ndarray:
-        """A marginal table of any areas, sums of leaves.
+        """A marginal table of any areas that are sums of leaves, and do not overlap.
 
         Args:
             margin: over the plan's layout.
@@ -75,32 +84,62 @@ class SpineEstimate:
             Shape (areas, margin.classes, margin.inner).
         """
         inside = np.flatnonzero(area >= 0)
-        node = self.plan.tree.leaf[inside]
-        found = np.zeros((areas, margin.classes, margin.inner), self.vectors.flat.dtype)
+        return self.margins([margin], area[inside], areas, inside)[0]
+
+    def margins(
+        self, margins: Sequence[Margin], area: np.ndarray, areas: int, leaves: np.ndarray
+    ) -> list[np.ndarray]:
+        """Several marginal tables of the same areas: the leaves are looked at once.
+
+        Args:
+            margins: over the plan's layout.
+            area: shape (m,): the area of each of the leaves.
+            areas: their number.
+            leaves: shape (m,): those that lie in some area.
+
+        Returns:
+            For each margin shape (areas, margin.classes, margin.inner).
+        """
+        node, owner = covers(self.plan, self._held, leaves, area)
+        found = [np.zeros((areas, each.classes, each.inner), self.vectors.dtype) for each in margins]
         pattern = self.plan.pattern[node]
         for one in np.unique(pattern).tolist():
             support = self.plan.dense_cells[one]
-            present = margin.present(support)
             here = np.flatnonzero(pattern == one)
-            here = here[np.argsort(node[here], kind="stable")]
             step = max(1, _CELLS // (support.size * self.plan.layout.algebra.cells))
             for first in range(0, here.size, step):
                 some = here[first : first + step]
-                x = margin.add_up(self.vectors.take(node[some]), support).reshape(some.size, -1)
-                rows, place = np.unique(area[inside[some]], return_inverse=True)
-                sums = sparse.csr_array((np.ones(some.size, x.dtype), (place, np.arange(some.size)))) @ x
-                found[rows[:, None], present] += sums.reshape(rows.size, present.size, margin.inner)
+                x = self.vectors.take(node[some])
+                rows, place = np.unique(owner[some], return_inverse=True)
+                ones = sparse.csr_array((np.ones(some.size, x.dtype), (place, np.arange(some.size))))
+                for margin, total in zip(margins, found, strict=True):
+                    present = margin.present(support)
+                    sums = ones @ margin.add_up(x, support).reshape(some.size, -1)
+                    total[rows[:, None], present] += sums.reshape(rows.size, present.size, margin.inner)
+                self.vectors.release()
         return found
+
+    @cached_property
+    def _held(self) -> np.ndarray:
+        return leaves_held(self.plan)
+
+    def leaf_cells(self, first: int, last: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The cells of leaves first to last - 1 that are not 0: leaf, place in the layout, and count, as
+        :func:`~.leaf_cells.leaf_cells` has them.
+        """
+        return leaf_cells(self.plan, self.vectors, first, last)
 
     def leaf_counts(self, first: int, last: int) -> np.ndarray:
         """The cells of leaves first to last - 1: shape (last - first, D, N), 0 where a cell cannot occur."""
         nodes = self.plan.tree.leaf[first:last]
-        return self.vectors.take_on(nodes, np.arange(self.plan.layout.size))
+        found = self.vectors.take_on(nodes, np.arange(self.plan.layout.size))
+        self.vectors.release()
+        return found
 
 
 def estimate_spine(
     plan: SpinePlan,
-    stream: Iterable[SpinePieceValues],
+    stream: Iterable[SpinePieceValues] | Measured,
     method: Method = "bluedown",
     *,
     constraints: AreaConstraints | None = None,
@@ -118,7 +157,7 @@ def estimate_spine(
 
     Args:
         plan: what was measured.
-        stream: the measurements, all of ``plan.pieces`` in their order.
+        stream: the measurements, all of ``plan.pieces`` in their order; or what :func:`read_measured` made of them.
         method: "gls", "topdown" or "bluedown".
         constraints: limits and exact margins; "gls" uses the exact margins alone.
         exact_values: for each exact margin of the constraints shape (units of its level, classes), int64.
@@ -150,26 +189,44 @@ def estimate_spine(
         raise InvalidArgument(f"method is {method!r}; it must be one of {', '.join(get_args(Method))}")
     if constraints is not None:
         constraints.check(plan, method)
-    checkpoint = Checkpoint(work, estimate_digest(plan, method, constraints, exact_values))
-    measured, totals = _information(plan, stream, checkpoint, say)
+    measured = (
+        stream
+        if isinstance(stream, Measured)
+        else read_measured(plan, stream, None if work is None else work / MEASURED, say)
+    )
+    checkpoint = Checkpoint(work, estimate_digest(plan, method, constraints, exact_values, measured.digest))
     if method == "gls":
         vectors = _least_squares(plan, measured, constraints, exact_values, checkpoint, say)
         return SpineEstimate(plan, method, vectors, constraints)
     limits = no_limits(plan) if constraints is None else NodeLimits.of(plan, constraints, exact_values)
     part = np.zeros(plan.layout.size, np.int64) if constraints is None else constraints.part
-    weights, root = _weights(plan, measured, method, checkpoint, say)
-    if method == "bluedown":
-        totals = MeasuredTotals.none(plan.tree.size)
+    weights, root = _weights(plan, measured.information, method, checkpoint, say)
+    totals = MeasuredTotals.none(plan.tree.size) if method == "bluedown" else measured.totals
     descent = Descent(plan, weights, root, part, limits, totals)
-    counts = _vectors(plan, np.int64, checkpoint, "counts", made=checkpoint.found("down-00") is not None)
-    unconverged = sum(
-        _divided(descent, counts, depth, workers, checkpoint, say) for depth in range(len(plan.depths))
-    )
+    counts, unconverged = _descended(descent, workers, checkpoint, say)
     return SpineEstimate(plan, method, counts, constraints, unconverged)
 
 
+def _descended(descent: Descent, workers: int | None, checkpoint: Checkpoint, say: Say) -> tuple[Halves, int]:
+    """The counts of all nodes, and in how many divisions the solver stopped early.
+
+    No cell of a node has more people than the same cell of its parent: the largest cell of a depth says how many bytes
+    are enough for the leaves below it.
+    """
+    plan, end = descent.plan, end_of_parents(descent.plan)
+    above = _above(plan, np.int64, checkpoint, "counts", made=checkpoint.found("down-00") is not None)
+    counts, unconverged = Halves(above, NodeRange.between(plan, end, end)), 0
+    for depth, nodes in enumerate(plan.depths):
+        if nodes.stop > end >= nodes.start:  # leaves begin here that no node with children follows
+            kind = np.min_scalar_type(largest_cell(above, plan.depths[depth - 1]))
+            made = checkpoint.found(f"down-{depth:02}") is not None
+            counts = Halves(above, _range(plan, end, plan.tree.size, kind, checkpoint, "leaves", made=made))
+        unconverged += _divided(descent, counts, depth, workers, checkpoint, say)
+    return counts, unconverged
+
+
 def _divided(
-    descent: Descent, counts: NodeVectors, depth: int, workers: int | None, checkpoint: Checkpoint, say: Say
+    descent: Descent, counts: Halves, depth: int, workers: int | None, checkpoint: Checkpoint, say: Say
 ) -> int:
     """Divide counts among the units of a depth, as one stage: in how many divisions the solver stopped early."""
     stage, nodes = f"down-{depth:02}", descent.plan.depths[depth]
@@ -183,30 +240,27 @@ def _divided(
     return missed
 
 
-def _same_piece(one: Piece, other: Piece) -> bool:
-    return np.array_equal(one.nodes, other.nodes) and all(
-        getattr(one, name) == getattr(other, name) for name in ("level", "share", "pattern", "rows")
-    )
-
-
 def _least_squares(
     plan: SpinePlan,
-    information: NodeVectors,
+    measured: Measured,
     constraints: AreaConstraints | None,
     exact_values: Sequence[np.ndarray],
     checkpoint: Checkpoint,
     say: Say,
-) -> NodeVectors:
+) -> LeastSquares:
     """The two passes, as one stage."""
     made = checkpoint.found("gls") is not None
-    found = _vectors(plan, np.float64, checkpoint, "estimate", made=made)
-    if not made:
-        say("least squares, up the spine and down")
-        exact = () if constraints is None else constraints.exact
-        gls(plan, information, Covariances.of(plan, exact), exact_values, into=found)
-        found.flush()
-        checkpoint.finish("gls")
-    return found
+    found, told = (_above(plan, np.float64, checkpoint, name, made=made) for name in ("estimate", "told"))
+    exact = () if constraints is None else constraints.exact
+    cov = Covariances.of(plan, exact)
+    if made:
+        return LeastSquares(Passes(plan, cov, measured.information, found, told, exact_values))
+    say("least squares, up the spine and down")
+    done = gls(plan, measured.information, cov, exact_values, found=found, told=told)
+    found.flush()
+    told.flush()
+    checkpoint.finish("gls")
+    return done
 
 
 def _weights(
@@ -218,64 +272,32 @@ def _weights(
     if method == "topdown" and root_measured:
         return own, own
     made = checkpoint.found("up") is not None
-    linear, covariances = _vectors(plan, np.float64, checkpoint, "linear", made=made), Covariances.of(plan)
+    above, covariances = _above(plan, np.float64, checkpoint, "linear", made=made), Covariances.of(plan)
+    upward = Upward(covariances, Halves(above, information))
     if not made:
         say("least squares up the spine")
-        up_pass(plan, information, covariances, into=linear)
-        linear.flush()
+        upward = up_pass(plan, information, covariances, into=above)
+        above.flush()
         checkpoint.finish("up")
-    up = UpWeights(plan, Upward(covariances, linear))
+    up = UpWeights(plan, upward)
     return (own if method == "topdown" else up), up
 
 
-def _vectors(plan: SpinePlan, dtype: type, checkpoint: Checkpoint, name: str, *, made: bool) -> NodeVectors:
-    """New vectors, or those that a finished stage has made.
+def _above(plan: SpinePlan, dtype: Any, checkpoint: Checkpoint, name: str, *, made: bool) -> NodeRange:
+    """Vectors of the nodes that may have children."""
+    return _range(plan, 0, end_of_parents(plan), dtype, checkpoint, name, made=made)
+
+
+def _range(
+    plan: SpinePlan, first: int, last: int, dtype: Any, checkpoint: Checkpoint, name: str, *, made: bool
+) -> NodeRange:
+    """New vectors of some nodes, or those that a finished stage has made.
 
     Raises:
         ReleaseError: their file is missing or cut short.
     """
     path = checkpoint.place(f"{name}.npy")
     if path is None or not made:
-        return NodeVectors.zeros(plan, dtype, path)
-    try:
-        NodeVectors.open(plan, path)  # where it is too short, opening it for writing would make it longer
-        return NodeVectors.open(plan, path, write=True)
-    except (OSError, ValueError) as error:
-        raise ReleaseError(
-            f"{path} cannot be read: {error}. Remove {checkpoint.folder} and begin anew"
-        ) from None
-
-
-def _information(
-    plan: SpinePlan, stream: Iterable[SpinePieceValues], checkpoint: Checkpoint, say: Say
-) -> tuple[NodeVectors, MeasuredTotals]:
-    """m of every node and the measured totals. Measurements are read to their end in any case, to see which they are.
-
-    Raises:
-        InvalidArgument: the measurements do not fit the plan.
-        ReleaseError: the finished stages are of other measurements.
-    """
-    say("reading the measurements")
-    stored = checkpoint.found("information")
-    found = _vectors(plan, np.float64, checkpoint, "information", made=stored is not None)
-    totals, which, seen = MeasuredTotals.none(plan.tree.size), Fingerprint(), 0
-    for given in stream:
-        if seen == len(plan.pieces) or not _same_piece(given.piece, plan.pieces[seen]):
-            raise InvalidArgument("these measurements are of another plan: their pieces are not this plan's")
-        seen += 1
-        which.add(given.values)
-        totals.take_in(plan, given)
-        if stored is None:
-            found.put(given.piece.nodes, plan.information(given))
-    if seen < len(plan.pieces):
-        raise InvalidArgument(f"the measurements end after {seen} of {len(plan.pieces)} pieces")
-    digest = np.array(which.hex())
-    if stored is None:
-        found.flush()
-        checkpoint.finish("information", measurements=digest)
-    elif stored["measurements"] != digest:
-        raise ReleaseError(
-            f"{checkpoint.folder} holds the work of an estimate from other measurements: use another folder, or remove "
-            "this one"
-        )
-    return found, totals
+        return NodeRange.between(plan, first, last, dtype, path)
+    with checkpoint.reading(path):
+        return NodeRange.stored(plan, first, last, path)

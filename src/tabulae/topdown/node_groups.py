@@ -9,6 +9,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from ..geography.distinct import distinct_rows
 from ..geography.spine_plan import SpinePlan
 
 CHUNK_CELLS = 500_000
@@ -48,9 +49,7 @@ class NodeKinds:
 
     @cached_property
     def _kinds(self) -> tuple[np.ndarray, np.ndarray]:
-        rows = np.stack([self.plan.classes[1], self.is_leaf, self.exact], axis=1)
-        found, of = np.unique(rows, axis=0, return_inverse=True)
-        return found, of.reshape(-1)
+        return distinct_rows(np.stack([self.plan.classes[1], self.is_leaf, self.exact], axis=1))
 
     @property
     def kinds(self) -> np.ndarray:

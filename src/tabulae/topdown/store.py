@@ -2,14 +2,58 @@
 
 from __future__ import annotations
 
+import mmap
+import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from ..errors import InvalidArgument
 from ..geography.spine_plan import SpinePlan
+
+
+class Vectors(Protocol):
+    """Cells (k, N) of every node on the node's own support, wherever they are."""
+
+    @property
+    def plan(self) -> SpinePlan:
+        """Of the nodes."""
+        ...
+
+    @property
+    def dtype(self) -> np.dtype:
+        """Of what is taken."""
+        ...
+
+    def take(self, nodes: np.ndarray) -> np.ndarray:
+        """The vectors of nodes (rising) of one support: shape (m, k, N), a copy."""
+        ...
+
+    def take_on(self, nodes: np.ndarray, cells: np.ndarray) -> np.ndarray:
+        """Vectors of nodes of any supports on chosen dense cells, 0 off their support: shape (m, cells, N)."""
+        ...
+
+    def release(self) -> None:
+        """Let go of what is in memory of a file."""
+        ...
+
+
+class WritableVectors(Vectors, Protocol):
+    """Vectors that are filled in."""
+
+    def put(self, nodes: np.ndarray, x: np.ndarray) -> None:
+        """Set the vectors of nodes (rising) of one support: x of shape (m, k, N)."""
+        ...
+
+    def put_on(self, nodes: np.ndarray, cells: np.ndarray, x: np.ndarray) -> None:
+        """Set the cells of nodes of any supports from x of shape (m, cells, N); what is off a support is left out."""
+        ...
+
+    def clear(self, first: int, last: int) -> None:
+        """Set the cells of nodes first to last - 1 to 0."""
+        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +85,7 @@ class NodeVectors:
         size = (int(plan.offsets[-1]),)
         if path is None:
             return cls(plan, np.zeros(size, dtype))
-        return cls(plan, np.lib.format.open_memmap(path, mode="w+", dtype=np.dtype(dtype), shape=size))
+        return cls(plan, new_file(path, dtype, size[0]))
 
     @classmethod
     def open(cls, plan: SpinePlan, path: Path, *, write: bool = False) -> NodeVectors:
@@ -57,6 +101,20 @@ class NodeVectors:
         if isinstance(self.flat, np.memmap):
             self.flat.flush()
 
+    def release(self) -> None:
+        """Let go of the pages of its file that are in memory: the file keeps them, and they are read again when needed.
+
+        Other threads may be at work on them.
+        """
+        held = self.flat.base
+        if isinstance(held, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
+            held.madvise(mmap.MADV_DONTNEED)
+
+    @property
+    def dtype(self) -> np.dtype:
+        """Of the numbers."""
+        return self.flat.dtype
+
     def take(self, nodes: np.ndarray) -> np.ndarray:
         """A copy of the vectors of nodes of one support: shape (m, k, N)."""
         if not nodes.size:
@@ -64,8 +122,10 @@ class NodeVectors:
         k = self._width(nodes)
         first, last = int(nodes[0]), int(nodes[-1])
         if last - first + 1 == nodes.size:
-            low, high = self.plan.offsets[first], self.plan.offsets[last + 1]
-            return np.array(self.flat[low:high]).reshape(nodes.size, k, self._cells)
+            low = int(self._begin(nodes[:1])[0])
+            return np.array(self.flat[low : low + nodes.size * k * self._cells]).reshape(
+                nodes.size, k, self._cells
+            )
         rows = (self._first_row(nodes)[:, None] + np.arange(k)).ravel()
         return self._rows[rows].reshape(nodes.size, k, self._cells)
 
@@ -76,8 +136,8 @@ class NodeVectors:
         k = self._width(nodes)
         first, last = int(nodes[0]), int(nodes[-1])
         if last - first + 1 == nodes.size:
-            low, high = self.plan.offsets[first], self.plan.offsets[last + 1]
-            self.flat[low:high] = x.reshape(-1)
+            low = int(self._begin(nodes[:1])[0])
+            self.flat[low : low + x.size] = x.reshape(-1)
             return
         rows = (self._first_row(nodes)[:, None] + np.arange(k)).ravel()
         self._rows[rows] = x.reshape(-1, self._cells)
@@ -103,8 +163,18 @@ class NodeVectors:
         """A view of shape (rows, N): one row a dense cell of a node."""
         return self.flat.reshape(-1, self._cells)
 
+    def clear(self, first: int, last: int) -> None:
+        """Set the cells of nodes first to last - 1 to 0."""
+        if first < last:
+            low = int(self._begin(np.array([first]))[0])
+            self.flat[low : low + int(self.plan.offsets[last] - self.plan.offsets[first])] = 0
+
+    def _begin(self, nodes: np.ndarray) -> np.ndarray:
+        """Where the cells of each node begin in ``flat``."""
+        return self.plan.offsets[nodes]
+
     def _first_row(self, nodes: np.ndarray) -> np.ndarray:
-        return self.plan.offsets[nodes] // self._cells
+        return self._begin(nodes) // self._cells
 
     def _width(self, nodes: np.ndarray) -> int:
         pattern = self.plan.pattern[nodes]
@@ -113,7 +183,21 @@ class NodeVectors:
 
     def _embedded(self, nodes: np.ndarray, cells: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The row of each node and dense cell, and which of them exist: shape (m, cells), twice."""
-        rank = np.cumsum(self.plan.patterns, axis=1) - 1
         pattern = self.plan.pattern[nodes]
-        rows = self._first_row(nodes)[:, None] + rank[pattern][:, cells]
+        rows = self._first_row(nodes)[:, None] + self.plan.ranks[pattern][:, cells]
         return rows, self.plan.patterns[pattern][:, cells]
+
+
+def new_file(path: Path, dtype: Any, size: int) -> np.ndarray:
+    """Zeros in a new ``.npy`` file that is mapped into memory; its room on the disk is taken at once.
+
+    Where the disk filled up later, writing into the map would end the process without a word.
+
+    Raises:
+        OSError: the disk has no room for it.
+    """
+    flat = np.lib.format.open_memmap(path, mode="w+", dtype=np.dtype(dtype), shape=(size,))
+    if hasattr(os, "posix_fallocate"):
+        with path.open("r+b") as file:
+            os.posix_fallocate(file.fileno(), 0, os.fstat(file.fileno()).st_size)
+    return flat

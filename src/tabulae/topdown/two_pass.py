@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
 from ..errors import InvalidArgument
 from ..geography.spine_plan import SpinePlan
 from .covariances import Covariances
-from .node_groups import NodeGroup, sums_by
-from .node_matrices import NodeMatrices
-from .store import NodeVectors
+from .halves import Halves, NodeRange, end_of_parents
+from .node_groups import CHUNK_CELLS, NodeGroup, sums_by
+from .store import NodeVectors, WritableVectors
 
 
 def gls(
@@ -22,8 +21,9 @@ def gls(
     cov: Covariances,
     exact_values: Sequence[np.ndarray] = (),
     *,
-    into: NodeVectors | None = None,
-) -> NodeVectors:
+    found: NodeVectors | None = None,
+    told: NodeVectors | None = None,
+) -> LeastSquares:
     """The generalised least-squares estimate of every node's counts, from the measurements of all nodes.
 
     Up the tree, with m_u the node's own information, s_u the sum of its children's mu and the matrices of
@@ -38,17 +38,18 @@ def gls(
         x^_u = mu'_u + S'_u z_u,  and u's own children get  t_u + A_u z_u
 
     Estimates are unbiased, add up exactly as the spine does, meet exact counts, and may be negative. Nodes are
-    worked on in chunks: vectors may lie in files.
+    worked on in chunks, and vectors may lie in files. Of leaves nothing is kept: their x^ follows from their own m and
+    from what their parents tell them, and is made when it is asked for.
 
     Args:
         plan: the spine and its queries.
         information: m, in natural coordinates.
         cov: the matrices, with the margins that are exact.
         exact_values: for each of ``cov.equalities.margins`` its counts, shape (units of its level, classes).
-        into: where the estimate is written; may be ``information`` itself.
+        found, told: where x^ of nodes with children, and what they tell these, are written; in memory where None.
 
     Returns:
-        The estimates x^, in natural coordinates.
+        The estimates x^, in natural coordinates. They read ``information`` from then on.
 
     Raises:
         InvalidArgument: values for another number of margins, or of another shape.
@@ -64,7 +65,7 @@ def gls(
     >>> shares = {level: (1,) for level in spine.levels}
     >>> plan = SpinePlan(spine, layout, (layout.margin(["sex"]),), shares, ZCDP(1), np.ones((2, 1), bool))
     >>> information = NodeVectors(plan, np.array([12.0, 5.0, 4.0]) / 2)
-    >>> gls(plan, information, Covariances.of(plan)).flat.round(6).tolist()
+    >>> gls(plan, information, Covariances.of(plan)).take(np.arange(3)).ravel().round(6).tolist()
     [11.0, 6.0, 5.0]
     """
     for one, values in zip(cov.equalities.margins, exact_values, strict=False):
@@ -74,22 +75,26 @@ def gls(
                 f"the exact counts of {one.margin.name!r} have shape {np.shape(values)}; level {one.level!r} needs "
                 f"({units}, {one.margin.classes})"
             )
-    found = NodeVectors.zeros(plan) if into is None else into
-    passes = _Passes(plan, cov, information, found, NodeVectors.zeros(plan), exact_values)
+    above, told = (
+        NodeRange.between(plan, 0, end_of_parents(plan)) if given is None else given
+        for given in (found, told)
+    )
+    passes = Passes(plan, cov, information, above, told, exact_values)
     passes.rise()
     passes.descend()
-    return found
+    return LeastSquares(passes)
 
 
 @dataclass(frozen=True, eq=False)
-class _Passes:
+class Passes:
     """What the two passes of ``gls`` work on.
 
     Args:
         plan, cov: the spine and its matrices.
         information: m.
-        found: mu on the way up, in rotated coordinates; x^ on the way down, in natural ones.
-        told: t on the way up, and what the children get on the way down; of nodes with children alone.
+        found: mu on the way up, in rotated coordinates; x^ on the way down, in natural ones. Of nodes with children
+            alone.
+        told: t on the way up, and what the children get on the way down; of the same nodes.
         exact: the exact counts.
     """
 
@@ -105,18 +110,19 @@ class _Passes:
         plan, kinds = self.plan, self.cov.kinds
         for depth in reversed(range(len(plan.depths) - 1)):
             for first, last in kinds.families(depth, plan.layout.size * plan.layout.algebra.cells):
-                sums = child_sums(self.cov, first, last, self._means)
-                for group in kinds.groups(np.arange(first, last)):
-                    if not group.leaf:
-                        self._rise_group(group, sums[np.ix_(group.nodes - first, group.cells)])
+                self.rise_family(first, last)
+                self._release()
 
-    def _means(self, group: NodeGroup) -> np.ndarray:
+    def rise_family(self, first: int, last: int) -> None:
+        """mu and t of those nodes of one depth from first to last that have children."""
+        sums = child_sums(self.cov, first, last, self.means)
+        for group in self.cov.kinds.groups(np.arange(first, last)):
+            if not group.leaf:
+                self._rise_group(group, sums[np.ix_(group.nodes - first, group.cells)])
+
+    def means(self, group: NodeGroup) -> np.ndarray:
         """mu of some nodes, rotated; those of leaves are made here."""
-        if not group.leaf:
-            return self.found.take(group.nodes)
-        mean = self._leaf_means(group)
-        self.found.put(group.nodes, mean)
-        return mean
+        return self._leaf_means(group) if group.leaf else self.found.take(group.nodes)
 
     def _leaf_means(self, group: NodeGroup) -> np.ndarray:
         algebra, own = self.plan.layout.algebra, self.cov.leaf[group.kind]
@@ -125,9 +131,15 @@ class _Passes:
         mean = algebra.apply(own, told)
         if group.kind in self.cov.steps:
             step = self.cov.step(group.kind, group.nodes)
-            before = told[..., 0] @ step.before
-            mean[..., 0] = before + self._missing(group, before) @ step.before
+            before = _times(step.before, told[..., 0])
+            mean[..., 0] = before + _times(step.before, self._missing(group, before))
         return mean
+
+    def leaf_estimates(self, group: NodeGroup) -> np.ndarray:
+        """x^ of leaves of one kind, in natural coordinates, once their parents were told: the same in any company."""
+        algebra = self.plan.layout.algebra
+        above = self.told.take_on(self.plan.tree.parent[group.nodes], group.cells)
+        return algebra.unrotate(self._leaf_means(group) + algebra.apply(self.cov.upward(group), above))
 
     def _rise_group(self, group: NodeGroup, s: np.ndarray) -> None:
         algebra, cov = self.plan.layout.algebra, self.cov
@@ -149,12 +161,19 @@ class _Passes:
         return self.cov.step(group.kind, group.nodes).move(mean, exact)
 
     def descend(self) -> None:
-        """From the root to the leaves."""
-        for nodes in self.plan.depths:
-            for group in self.cov.kinds.pieces(np.arange(nodes.start, nodes.stop)):
-                self._descend_group(group)
+        """From the root to the last nodes with children."""
+        for nodes in self.plan.depths[:-1]:
+            inner = nodes.start + np.flatnonzero(~self.cov.kinds.is_leaf[nodes])
+            for group in self.cov.kinds.pieces(inner):
+                self.descend_group(group)
+                self._release()
 
-    def _descend_group(self, group: NodeGroup) -> None:
+    def _release(self) -> None:
+        for vectors in (self.information, self.found, self.told):
+            vectors.release()
+
+    def descend_group(self, group: NodeGroup) -> None:
+        """x^ of nodes of one kind that have children, and what these get."""
         algebra, nodes = self.plan.layout.algebra, group.nodes
         x = self.found.take(nodes)
         above = None
@@ -162,9 +181,65 @@ class _Passes:
             above = self.told.take_on(self.plan.tree.parent[nodes], group.cells)
             x += algebra.apply(self.cov.upward(group), above)
         self.found.put(nodes, algebra.unrotate(x))
-        if above is not None and not group.leaf:
+        if above is not None:
             move, _ = self.cov.descent(group.kind, nodes)
             self.told.put(nodes, self.told.take(nodes) + algebra.apply(move, above))
+
+
+@dataclass(frozen=True, eq=False)
+class LeastSquares:
+    """x^ of all nodes: of those with children as the two passes left it, of leaves made when it is taken.
+
+    Args:
+        passes: that are done.
+    """
+
+    passes: Passes
+
+    @property
+    def plan(self) -> SpinePlan:
+        """Of the nodes."""
+        return self.passes.plan
+
+    @property
+    def cov(self) -> Covariances:
+        """The matrices."""
+        return self.passes.cov
+
+    @property
+    def dtype(self) -> np.dtype:
+        """Of the estimates."""
+        return self.passes.found.dtype
+
+    def take(self, nodes: np.ndarray) -> np.ndarray:
+        """x^ of nodes (rising) of one support: shape (m, k, N)."""
+        algebra, found = self.plan.layout.algebra, None
+        for group in self.cov.kinds.groups(nodes):
+            x = self._of(group)
+            if group.nodes.size == nodes.size:
+                return x
+            found = np.empty((nodes.size, *x.shape[1:])) if found is None else found
+            found[np.searchsorted(nodes, group.nodes)] = x
+        return np.zeros((0, 0, algebra.cells)) if found is None else found
+
+    def take_on(self, nodes: np.ndarray, cells: np.ndarray) -> np.ndarray:
+        """x^ of nodes of any supports on chosen dense cells, 0 off their support: shape (m, cells, N)."""
+        order = np.argsort(nodes, kind="stable")
+        found = np.zeros((nodes.size, cells.size, self.plan.layout.algebra.cells))
+        for group in self.cov.kinds.groups(nodes[order]):
+            there = np.flatnonzero(np.isin(cells, group.cells))
+            rows = order[np.searchsorted(nodes[order], group.nodes)]
+            x = self._of(group)[:, np.searchsorted(group.cells, cells[there])]
+            found[rows[:, None], there] = x
+        return found
+
+    def release(self) -> None:
+        """Let go of what is in memory of files."""
+        for vectors in (self.passes.information, self.passes.found, self.passes.told):
+            vectors.release()
+
+    def _of(self, group: NodeGroup) -> np.ndarray:
+        return self.passes.leaf_estimates(group) if group.leaf else self.passes.found.take(group.nodes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -178,18 +253,11 @@ class Upward:
     """
 
     cov: Covariances
-    linear: NodeVectors
-
-    @cached_property
-    def _precision(self) -> NodeMatrices:
-        found = NodeMatrices.zeros(self.cov.plan, self.cov.plan.layout.algebra.kinds)
-        for group in self.cov.kinds.groups(np.flatnonzero(~self.cov.kinds.is_leaf)):
-            found.put(group.nodes, np.linalg.inv(self.cov.variances.take(group.nodes)))
-        return found
+    linear: WritableVectors
 
     def precisions(self, nodes: np.ndarray) -> np.ndarray:
         """H = S^-1 of nodes of one support that have children: shape (m, kinds, k, k)."""
-        return self._precision.take(nodes)
+        return self.cov.inverses.take(nodes)
 
     def precision(self, node: int) -> np.ndarray:
         """H of any node, shape (kinds, k, k) over its support."""
@@ -214,7 +282,8 @@ def up_pass(
         plan: the spine and its queries.
         information: m, in natural coordinates.
         cov: matrices without exact margins; made here where None.
-        into: where b is written; may be ``information`` itself.
+        into: where b of the nodes before ``end_of_parents`` is written; in memory where None. Leaves' b is their m,
+            and is read from ``information``.
 
     Raises:
         InvalidArgument: matrices with exact margins.
@@ -222,24 +291,41 @@ def up_pass(
     cov = Covariances.of(plan) if cov is None else cov
     if cov.equalities.margins:
         raise InvalidArgument("the pass up the tree takes no exact margins: they hold in the descent")
-    found = NodeVectors.zeros(plan) if into is None else into
-    if found.flat is not information.flat:
-        found.flat[:] = information.flat
-    upward = Upward(cov, found)
-    algebra = plan.layout.algebra
+    upward = Upward(cov, Halves(_copied(information, into), information))
+    for depth in reversed(range(len(plan.depths) - 1)):
+        for first, last in cov.kinds.families(depth, plan.layout.size * plan.layout.algebra.cells):
+            up_family(upward, first, last)
+            upward.linear.release()
+    return upward
+
+
+def _copied(information: NodeVectors, into: NodeVectors | None) -> NodeVectors:
+    """m of the nodes before ``end_of_parents``, some at a time."""
+    plan = information.plan
+    end = end_of_parents(plan)
+    above = NodeRange.between(plan, 0, end) if into is None else into
+    every = np.arange(plan.layout.size)
+    step = max(1, CHUNK_CELLS // plan.layout.cell.size)
+    for first in range(0, end, step):
+        nodes = np.arange(first, min(first + step, end))
+        above.put_on(nodes, every, information.take_on(nodes, every))
+    return above
+
+
+def up_family(upward: Upward, first: int, last: int) -> None:
+    """b of nodes of one depth from first to last, whose ``linear`` is m until then, from b of their children."""
+    cov, found = upward.cov, upward.linear
+    algebra = cov.plan.layout.algebra
 
     def means(group: NodeGroup) -> np.ndarray:
         return algebra.apply(cov.upward(group), algebra.rotate(found.take(group.nodes)))
 
-    for depth in reversed(range(len(plan.depths) - 1)):
-        for first, last in cov.kinds.families(depth, plan.layout.size * algebra.cells):
-            sums = child_sums(cov, first, last, means)
-            for group in cov.kinds.groups(np.arange(first, last)):
-                if not group.leaf:
-                    below = upward.precisions(group.nodes) - cov.precisions[group.kind]
-                    told = algebra.apply(below, sums[np.ix_(group.nodes - first, group.cells)])
-                    found.put(group.nodes, found.take(group.nodes) + algebra.unrotate(told))
-    return upward
+    sums = child_sums(cov, first, last, means)
+    for group in cov.kinds.groups(np.arange(first, last)):
+        if not group.leaf:
+            below = upward.precisions(group.nodes) - cov.precisions[group.kind]
+            told = algebra.apply(below, sums[np.ix_(group.nodes - first, group.cells)])
+            found.put(group.nodes, found.take(group.nodes) + algebra.unrotate(told))
 
 
 def child_sums(

@@ -1,0 +1,311 @@
+"""Fitted exponents, the extrapolation to the nation, and docs/methods/scale.md, from what benchmarks.scale measured."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from benchmarks.nation import BLOCKS, PEOPLE
+
+ROOT = Path(__file__).parents[1]
+FITS = ROOT / "benchmarks/results/scale_fit.csv"
+PAGE = ROOT / "docs/methods/scale.md"
+FIGURE = ROOT / "docs/methods/scale.svg"
+GROUPS = ROOT / "benchmarks/results/detailed.csv"
+NATION = BLOCKS + BLOCKS // 25
+GOAL = 45
+ELASTIC = ("count", "read measurements")
+PARALLEL = ("count", "bluedown, down")
+TOTAL = "all"
+NUMBERS = ("wall_s", "cpu_s", "peak_mb", "disk_gb")
+FITTED = ("sweep", "size", "stage", "number", "exponent", "points", "from", "to", "command")
+SIZES = {"nation": "blocks", "people": "people", "cells": "cells", "queries": "queries", "cores": "cores"}
+STAGES = {
+    "read the spec": "#9aa5b1",
+    "plan": "#6b7280",
+    "count": "#3c7a3f",
+    "measure": "#b4552d",
+    "read measurements": "#c98a4b",
+    "gls": "#1f5673",
+    "bluedown, up": "#4b86a8",
+    "bluedown, down": "#2e3f7f",
+    "write": "#7d3c7a",
+    "report": "#000000",
+}
+
+Row = Mapping[str, str]
+
+
+def exponent(points: Sequence[tuple[float, float]]) -> float:
+    """b of the least-squares fit log y = log c + b log x."""
+    x, y = np.log(np.array(points)).T
+    return float(np.polyfit(x, y, 1)[0])
+
+
+def series(rows: Sequence[Row], sweep: str, stage: str, number: str) -> list[tuple[float, float]]:
+    """The sizes of a sweep, rising, and a number of one stage."""
+    chosen = (row for row in rows if (row["sweep"], row["stage"]) == (sweep, stage))
+    return sorted((float(row[SIZES[sweep]]), float(row[number])) for row in chosen)
+
+
+def largest(rows: Sequence[Row], sweep: str, stage: str, number: str) -> list[tuple[float, float]]:
+    """A series; of the nation the three largest shares, for smaller ones are mostly what every run has."""
+    return series(rows, sweep, stage, number)[-3 if sweep == "nation" else 0 :]
+
+
+def fits(rows: Sequence[Row]) -> Iterator[dict[str, object]]:
+    """b of each number of each stage over each sweep; none where a number was 0, or there is one size."""
+    for sweep, size in SIZES.items():
+        for stage in (*STAGES, TOTAL):
+            for number in NUMBERS:
+                points = largest(rows, sweep, stage, number)
+                if len(points) < 2 or min(value for _, value in points) <= 0:
+                    continue
+                told = (sweep, size, stage, number, f"{exponent(points):.3f}", len(points))
+                ends = (f"{points[0][0]:.0f}", f"{points[-1][0]:.0f}", "python -m benchmarks.scale SCRATCH")
+                yield dict(zip(FITTED, (*told, *ends), strict=True))
+
+
+@dataclass(frozen=True)
+class Growth:
+    """A number at the largest share, and what it would be for the nation.
+
+    Attributes:
+        size, value: of the largest share.
+        b: of the fit over the three largest.
+        nation: the value, and for each block beyond what one more block cost between the two largest shares; or as b
+            has it, where b is above 1 and that is more.
+    """
+
+    size: float
+    value: float
+    b: float
+    nation: float
+
+    @classmethod
+    def of(cls, points: Sequence[tuple[float, float]]) -> Growth:
+        """From sizes and values, sizes rising."""
+        (fewer, less), (size, value) = points[-2:]
+        b = exponent([(x, max(y, 1e-3)) for x, y in points])
+        straight = value + max(0.0, (value - less) / (size - fewer)) * (NATION - size)
+        return cls(size, value, b, max(straight, value * (NATION / size) ** b if b > 1 else 0.0))
+
+
+def growth_table(rows: Sequence[Row]) -> str:
+    """A line a stage: seconds of CPU, exponent, the nation's; and peaks."""
+    lines = [
+        "| stage | CPU s | wall s | peak MB | disk GB | b | nation, CPU s | nation, peak GB |",
+        "|---|--:|--:|--:|--:|--:|--:|--:|",
+    ]
+    total = 0.0
+    for stage in STAGES:
+        found = Growth.of(largest(rows, "nation", stage, "cpu_s"))
+        wall, peak, disk = (
+            series(rows, "nation", stage, name)[-1][1] for name in ("wall_s", "peak_mb", "disk_gb")
+        )
+        total += found.nation
+        told = f"{found.value:.1f} | {wall:.1f} | {peak:,.0f} | {disk:.2f} | {found.b:.2f}"
+        most = Growth.of(largest(rows, "nation", stage, "peak_mb")).nation / 1000
+        lines.append(f"| {stage} | {told} | {found.nation:,.0f} | {most:.1f} |")
+    cpu, wall, peak, disk = (
+        series(rows, "nation", TOTAL, name)[-1][1] for name in ("cpu_s", "wall_s", *NUMBERS[2:])
+    )
+    b = exponent(largest(rows, "nation", TOTAL, "cpu_s"))
+    told = f"{cpu:.1f} | {wall:.1f} | {peak:,.0f} | {disk:.2f} | {b:.2f}"
+    lines.append(f"| **together** | {told} | **{total:,.0f}** | **{nation_memory(rows):.1f}** |")
+    return "\n".join(lines)
+
+
+def nation_seconds(rows: Sequence[Row], stages: Iterable[str] = STAGES) -> float:
+    """Seconds of CPU that the nation would take."""
+    return sum(Growth.of(largest(rows, "nation", stage, "cpu_s")).nation for stage in stages)
+
+
+def nation_memory(rows: Sequence[Row], without: Iterable[str] = ()) -> float:
+    """GB: the largest peak of any stage that the nation would have."""
+    stages = [stage for stage in STAGES if stage not in without]
+    return max(Growth.of(largest(rows, "nation", stage, "peak_mb")).nation for stage in stages) / 1000
+
+
+def sweep_table(rows: Sequence[Row]) -> str:
+    """A line a sweep: sizes, seconds of CPU, peaks and disk of the whole run, with the exponents."""
+    lines = [
+        "| what varies | sizes | CPU s | b | peak MB | b | disk GB | b |",
+        "|---|---|---|--:|---|--:|---|--:|",
+    ]
+    for sweep, size in SIZES.items():
+        sizes = [f"{x:,.0f}" for x, _ in series(rows, sweep, TOTAL, "cpu_s")]
+        if len(sizes) < 2:
+            continue
+        cells = []
+        for number, digits in (("cpu_s", 1), ("peak_mb", 0), ("disk_gb", 2)):
+            points = series(rows, sweep, TOTAL, number)
+            cells.append(", ".join(f"{y:,.{digits}f}" for _, y in points))
+            cells.append(f"{exponent(largest(rows, sweep, TOTAL, number)):.2f}")
+        lines.append(f"| {size} | {', '.join(sizes)} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def groups_sentence() -> str:
+    """How detailed groups grow, from the rows of ``benchmarks.detailed``."""
+    with GROUPS.open(newline="") as file:
+        rows = [row for row in csv.DictReader(file) if row["geography"] == "nation" and row["t1_rows"]]
+    people = [(float(row["people"]), float(row["after_start_cpu_s"])) for row in rows][-3:]
+    groups = [(float(row["t1_rows"]), float(row["after_start_cpu_s"])) for row in rows][-3:]
+    return (
+        f"Detailed groups are counted by another path ([Detailed groups](detailed.md)): over its three largest nations "
+        f"the CPU time of `tabulae detailed run` grows as people^{exponent(people):.2f}, and as published "
+        f"groups^{exponent(groups):.2f} (`benchmarks/results/detailed.csv`). People grow tenfold there "
+        "while the groups published hardly do, so that the second exponent is mostly of people."
+    )
+
+
+def page(rows: Sequence[Row]) -> str:
+    """The page, as Markdown."""
+    last = max((row for row in rows if row["sweep"] == "nation"), key=lambda row: int(row["blocks"]))
+    seconds = nation_seconds(rows)
+    memory, own = nation_memory(rows), nation_memory(rows, ELASTIC)
+    disk = _nation_disk(rows)
+    share = float(last["share"])
+    wall = series(rows, "nation", TOTAL, "wall_s")[-1][1]
+    minutes = (seconds - nation_seconds(rows, PARALLEL) / 2) / 60
+    verdict = "below" if minutes < GOAL else "above"
+    return f"""# Scale
+
+How long a release of areas takes, how much memory and disk, and what grows with what. Every run below is the whole of
+`tabulae run`: read the spec and its public files, plan, count, charge, draw, estimate by `gls` and `bluedown`, write
+tables and microdata, make the report.
+
+## The nation
+
+`benchmarks/nation.py` draws people state by state, each state from a seed of its own, and never holds more than one:
+{PEOPLE:,} people in {BLOCKS:,} blocks with living quarters and {BLOCKS // 25:,} without, 51 states, 3,143 counties, and
+the 2020 schema of 2,016 cells with its eleven query groups, bounds, tribal areas split off and each state's total
+exact: `examples/redistricting.toml`, for more than one state. No record is of anybody. What is published of a block is
+its total and its microdata, which hold every count; the table of 28 cells goes down to block groups, for one of blocks
+would have 230 million rows.
+
+`python -m benchmarks.scale SCRATCH --share {share:g}` runs {share:g} of it whole, {int(last["people"]):,} people in
+{int(last["blocks"]):,} blocks; `python -m benchmarks.scale SCRATCH` runs smaller shares and the other sweeps. Each is a
+process of its own on two cores; CPU seconds are of all threads. The largest share ran alone, smaller ones beside other
+work: wall clocks of sweeps mean little.
+
+{growth_table(rows)}
+
+*b* is the exponent of CPU seconds against blocks over the three largest shares: below 1 where a fixed part still
+shows, 1 where time is linear. The last column is the extrapolation to all {NATION:,} blocks: what the largest share
+took, and for each further block what one more block cost between the two largest shares; where *b* is above 1 and gives
+more, what *b* gives. Peaks are of the resident set, with pages of mapped files, which the system takes back when it
+needs them, and while counting with what DuckDB takes of free memory, which `--memory` bounds.
+
+**The nation: {seconds:,.0f} CPU seconds, about {minutes:.0f} minutes on two cores**, {verdict} the goal of {GOAL}: only
+counting and dividing counts, which use all cores, are taken to be twice as fast as on one; that answers are drawn and
+read beside what is done with them is left out. By the same rule the resident set has {memory:.1f} GB at most, and
+{own:.1f} GB without the stages in which DuckDB takes what is free and files are mapped. A machine of 24 GB
+therefore needs `--memory`, with which counting goes to disk: that has been run for a tenth, not for a nation. The wall
+clock of a nation has not been measured either: the largest share, alone on the machine, took {wall:,.0f} s, in
+proportion {wall / share / 60:.0f} minutes for all. The disk beside the input has {disk:.0f} GB at its peak, of which
+{disk - _released(rows):.0f} GB are given back when the tables are written.
+
+What this assumes:
+
+* states are alike, so that what one more state costs is what it cost between the two largest shares; nothing in a run
+  is known to grow faster than its blocks but sorting, by a logarithm;
+* the machine has memory for what grows with blocks: the codes, limits and shares of areas, and what is made of them, up
+  to 1.7 kB a block, by which `tabulae plan` states 15 GB for the nation besides counting; `--memory` bounds counting by
+  what is left, and pages of mapped files are given back;
+* the disk writes what is measured and estimated as fast as it did in these runs, {disk:.0f} GB in all.
+
+![CPU time by stage, peak memory and disk against blocks](scale.svg)
+
+## What grows with what
+
+{sweep_table(rows)}
+
+The row of cores is CPU time, which should not depend on them. People cost counting and microdata alone: measuring and
+estimating do not see how many there are. Cells cost measuring, the estimates and disk; queries cost measuring and the
+reading of measurements. Exponents of every stage are in `benchmarks/results/scale_fit.csv`, measured numbers in
+`benchmarks/results/scale.csv`.
+
+{groups_sentence()}
+
+## Where the time goes
+
+* **Counting** is DuckDB's: values become codes and alike records one row with a count, with all cores, out of core.
+* **Measuring** is one stream: exact noise for about 830 answers a block, written as Parquet in a thread beside it
+  (whole numbers by differences, names and variances by dictionaries: 1 byte an answer).
+* **Measurements are read once** for both estimates, every row verified against the plan, the next row group while
+  this one is used.
+* **Leaves of `gls` are not stored**: they follow from their parents' estimates and their own measurements, and are
+  made again where a table needs them.
+* **Tables** of an area add up the fewest units of the spine that make it; all tables of one type of area are made from
+  one look at them.
+* **The published spec is read back** before a release has its name, so that a folder that no reader could open is never
+  published. Codes are hashed and sorted as Arrow strings: about 6 microseconds a block.
+
+## Where to find it
+
+* Code: `tabulae.spine_app`, `tabulae.geography.codes`, `tabulae.counts.spine_counts`, `tabulae.release.needs`,
+  `tabulae.memory`; [the estimators](topdown.md#memory-and-disk).
+* Numbers: `python -m benchmarks.scale SCRATCH`, `python -m benchmarks.scale SCRATCH --share 0.1`; `pytest
+  tests/benchmarks/test_scale.py`.
+* Papers: Abowd et al., *The 2020 Census Disclosure Avoidance System TopDown Algorithm* (2022), whose run has
+  this size.
+"""
+
+
+def _nation_disk(rows: Sequence[Row]) -> float:
+    """GB beside the input that the nation would have at its peak."""
+    return Growth.of(largest(rows, "nation", TOTAL, "disk_gb")).nation
+
+
+def _released(rows: Sequence[Row]) -> float:
+    """GB of the release of a nation: what lies on the disk while the report is made."""
+    return Growth.of(largest(rows, "nation", "report", "disk_gb")).nation
+
+
+def draw(rows: Sequence[Row], path: Path) -> None:
+    """Seconds of CPU by stage against blocks, and the peak memory and disk of the whole."""
+    import matplotlib as mpl
+
+    mpl.use("svg")
+    mpl.rcParams["svg.hashsalt"] = "tabulae"
+    from matplotlib import pyplot as plt
+
+    figure, (left, right) = plt.subplots(1, 2, figsize=(9.5, 4.2), layout="constrained")
+    for stage, colour in STAGES.items():
+        points = np.array(series(rows, "nation", stage, "cpu_s"))
+        left.loglog(*points.T, color=colour, marker="o", ms=3, lw=1.2, label=stage)
+    left.loglog(*np.array(series(rows, "nation", TOTAL, "cpu_s")).T, color="black", ls="--", label="all")
+    left.loglog(
+        [NATION], [nation_seconds(rows)], color="black", marker="x", ls="", label="nation, extrapolated"
+    )
+    left.set_ylabel("CPU seconds")
+    left.legend(frameon=False, fontsize=7, ncols=2)
+    for number, unit, colour, name, nation in (
+        ("peak_mb", 1e-3, "#1f5673", "peak memory", nation_memory(rows)),
+        ("disk_gb", 1.0, "#b4552d", "disk beside the input", _nation_disk(rows)),
+    ):
+        blocks, values = np.array(series(rows, "nation", TOTAL, number)).T
+        right.loglog(blocks, unit * values, color=colour, marker="o", ms=3, label=name)
+        right.loglog([NATION], [nation], color=colour, marker="x", ls="")
+    right.set_ylabel("GB")
+    right.legend(frameon=False, fontsize=8)
+    for axes in (left, right):
+        axes.set_xlabel("blocks")
+    figure.savefig(path, metadata={"Date": None})
+    plt.close(figure)
+
+
+def write_page(rows: Sequence[Row]) -> None:
+    """Write the fits, the figure and the page."""
+    with FITS.open("w", newline="") as file:
+        writer: csv.DictWriter[str] = csv.DictWriter(file, FITTED, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(fits(rows))
+    draw(rows, FIGURE)
+    PAGE.write_text(page(rows), encoding="utf-8")
+    print(growth_table(rows), sweep_table(rows), sep="\n\n")

@@ -1,0 +1,148 @@
+"""The release that a new one follows, looked at before anything is charged for the new one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+from ..errors import ReleaseError, TabulaeError
+from ..privacy import Charge, Ledger
+from ..privacy.history import write_loss
+from ..spec import Series, Spec
+from ..spec.marks import Mark, mark_of
+from . import folder as f
+from .series import Link
+from .verify_texts import text_faults
+
+if TYPE_CHECKING:
+    from .read import Release
+
+_WORDS = ("definition", "neighbours", "unit")
+_CLOCK = timedelta(days=1)  # by which the clocks of two runs may differ
+
+
+@dataclass(frozen=True)
+class Followed:
+    """A release that may be followed: its mark, how it is, and the chain that ends with it."""
+
+    mark: Mark
+    kind: str
+    chain: tuple[Link, ...]
+
+
+def check_followed(spec: Spec, ledger: Ledger) -> Followed | None:
+    """See that the release which a spec follows is whole, published, and charged to the same ledger.
+
+    Args:
+        spec: of the new release.
+        ledger: that the new release will be charged to.
+
+    Returns:
+        What the new release says of it; None where the spec has no ``[series]``.
+
+    Raises:
+        ReleaseError: it cannot be followed; the message says why, and what to do. Every published number is verified.
+
+    Privacy:
+        None is spent: reads a published folder and the ledger.
+    """
+    series = spec.series
+    if series is None:
+        return None
+    from .read import Release
+
+    if series.folder is None:
+        raise ReleaseError(
+            "this is a published copy, which names the release that it follows by its id: write where that stands, "
+            'follows = "FOLDER" under [series]'
+        )
+    previous = Release.read(series.folder)
+    if faults := [*_folder_faults(previous, series), *_kind_faults(previous, spec)]:
+        raise _refusal(series, faults)
+    if faults := list(_ledger_faults(previous, ledger)):
+        raise _refusal(series, faults)
+    return Followed(series.follows, series.kind, previous.series)
+
+
+def _refusal(series: Series, faults: list[str]) -> ReleaseError:
+    told = "\n".join(f"  {fault}" for fault in faults)
+    return ReleaseError(f"{series.folder} cannot be followed:\n{told}")
+
+
+def _folder_faults(previous: Release, series: Series) -> Iterator[str]:
+    """Whether the folder is the one that the spec was read with, and as it was published."""
+    try:
+        same = mark_of(previous.path) == series.follows
+    except ValueError:
+        same = False
+    if not same:
+        yield "it was changed since the spec was read: read the spec again"
+        return
+    try:
+        faults = previous.verify() or list(text_faults(previous.path, previous.spec, previous.descriptor))
+    except TabulaeError as error:
+        faults = [str(error)]
+    for fault in faults:
+        yield f"{fault}: restore it as it was published"
+
+
+def _kind_faults(previous: Release, spec: Spec) -> Iterator[str]:
+    """Whether both promise the same kind of thing, so that their losses add up."""
+    before, now = previous.spec, spec
+    pairs = (
+        (before.loss.definition, now.loss.definition),
+        (before.neighbours, now.neighbours),
+        (before.unit, now.unit),
+    )
+    for word, (was, is_now) in zip(_WORDS, pairs, strict=True):
+        if was != is_now:
+            yield f"its {word} is {was!r}, and that of this spec {is_now!r}: losses of different kinds do not add up"
+
+
+def _ledger_faults(previous: Release, ledger: Ledger) -> Iterator[str]:
+    """Whether every release of its chain is in the ledger as it says, and it is published."""
+    charges = {charge.release_id: charge for charge in ledger.charges()}
+    last = previous.series[-1].release_id
+    if last not in charges:
+        yield f"it is not in the ledger {ledger.path}: name the ledger that it was charged to, under [privacy]"
+        return
+    state = charges[last].state
+    if state != "published":
+        told = (
+            "its own `tabulae run --resume` settles it" if state == "charged" else "nothing of it is public"
+        )
+        yield f"the ledger says that it is {state}, not published: {told}"
+    entered = ledger.entries(last)
+    told = [entry for entry in entered if entry["kind"] in ("charge", "disclosure", "follows")]
+    if previous.ledger != told:
+        yield f"its {f.LEDGER} is not what the ledger {ledger.path} says of it: restore it as it was published"
+    for before, link in zip((None, *previous.series), previous.series, strict=False):
+        times = {e["kind"]: e["time"] for e in ledger.entries(link.release_id)}
+        if not _is_entered(link, before, charges.get(link.release_id), times):
+            yield f"its series says of {link.release_id} what the ledger {ledger.path} does not"
+
+
+def _is_entered(link: Link, before: Link | None, charge: Charge | None, times: Mapping[str, str]) -> bool:
+    """Whether a link of a chain is what the ledger says of that release; ``times`` are those of its entries by kind."""
+    if charge is None or (link.title or "release", link.definition, dict(link.loss)) != (
+        charge.title,
+        charge.loss.definition,
+        write_loss(charge.loss),
+    ):
+        return False
+    if not _is_between(link.created, charge.time, times.get("published")):
+        return False
+    follows = None if before is None else before.release_id
+    return charge.state == "published" and (charge.follows, charge.relation) == (follows, link.kind)
+
+
+def _is_between(created: str, charged: str, published: str | None) -> bool:
+    """Whether a release was written between its charge and its publication, as far as clocks can tell."""
+    try:
+        when, first = datetime.fromisoformat(created), datetime.fromisoformat(charged)
+        last = when if published is None else datetime.fromisoformat(published)
+        return first - _CLOCK <= when <= last + _CLOCK
+    except (ValueError, TypeError, OverflowError):
+        return False

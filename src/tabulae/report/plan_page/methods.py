@@ -1,0 +1,125 @@
+"""Methods side by side: what was tried, what else could be done, and what is proven of the one chosen."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+
+from markupsafe import Markup
+
+from tabulae import plots
+from tabulae.planning import Plan
+from tabulae.report.plan_page.view import MethodRow, Methods, ShareTable
+from tabulae.report.strategy_parts import Part, parts_of
+
+_PARTS_COMPARED, _PARTS_SHOWN = 400, 40
+_TABLES_DRAWN = 60
+_AIMS = {
+    "total": "weighted RMSE over all tables",
+    "relative": "RMSE over queries scaled to norm 1",
+    "max": "largest standard error",
+    "targets": "largest error beside a target",
+}
+
+
+def methods_of(plan: Plan) -> Methods:
+    """Every method that was tried, scaled to the plan's budget, with counting every cell and asking the tables."""
+    aim = "targets" if plan.spec.targets is not None else plan.spec.method.objective
+    rows = tuple(sorted(_rows(plan, aim), key=lambda row: (row.rmse is None, row.rmse or 0.0, row.name)))
+    return Methods(rows, plan.bound, _proven(plan, aim), _figure(plan), _AIMS[aim])
+
+
+def _figure(plan: Plan) -> Markup:
+    rows = plan.table_errors[:_TABLES_DRAWN]
+    errors = {
+        "this plan": [row.rmse for row in rows],
+        "every cell": [row.identity for row in rows],
+        "every query": [row.workload for row in rows],
+    }
+    known = {method: each for method, each in errors.items() if any(each)}
+    bound = [row.bound for row in rows]
+    label = "Expected error of each table under this plan and the alternatives, at the budget of the spec."
+    svg = plots.errors_by_method([row.table for row in rows], known, bound if any(bound) else None, label)
+    # matplotlib escapes text nodes and the figure escapes its label; tests feed both hostile names.
+    return Markup(svg)  # noqa: S704
+
+
+def _rows(plan: Plan, aim: str) -> Iterator[MethodRow]:
+    """The candidates of the search: their measure is its aim, the chosen one's put at the plan's RMSE."""
+    strategy = plan.strategy
+    tried = {candidate.method: candidate for candidate in strategy.candidates}
+    known = [c.rmse for c in tried.values() if c.rmse is not None]
+    least = min(known, default=None)
+    scale = plan.rmse / least if least else 1.0
+    yield MethodRow(strategy.method, plan.rmse, "", chosen=True)
+    for candidate in tried.values():
+        if candidate.rmse is None:
+            yield MethodRow(candidate.method, None, candidate.note)
+        elif candidate.method.removesuffix(", projected") != strategy.method:
+            yield MethodRow(candidate.method, scale * candidate.rmse, candidate.note)
+    if aim == "total":
+        for name, which in (("identity", "identity"), ("workload", "workload")):
+            rmse = _together(plan, [getattr(row, which) for row in plan.table_errors])
+            if rmse is not None and name not in tried and name != strategy.method:
+                yield MethodRow(name, rmse, "")
+
+
+def _together(plan: Plan, errors: list[float | None]) -> float | None:
+    """The RMSE over all tables, weighted as the spec weights them; None where one is not known."""
+    tables = plan.spec.workload.tables
+    known = [
+        (t, row, e) for t, row, e in zip(tables, plan.table_errors, errors, strict=True) if e is not None
+    ]
+    if len(known) < len(tables):
+        return None
+    total = sum((float(t.weight) * e) ** 2 * row.queries for t, row, e in known)
+    return math.sqrt(total / sum(row.queries for _, row, _ in known))
+
+
+def _proven(plan: Plan, aim: str) -> str:
+    gap = plan.strategy.certificate
+    if gap is None:
+        return "How far from the best possible it is, is not proven."
+    times = (1 + gap) ** 0.5
+    near = f"within {times - 1:.2%} of" if times < 2 else f"at most {times:.1f} times"
+    if times - 1 < 1e-4:
+        near = "less than 0.01% above"
+    return f"Its {_AIMS[aim]} is proven {near} the least that any strategy for this noise can have."
+
+
+def part_shares(plan: Plan) -> ShareTable | None:
+    """What each part of the strategy, all answers about the same attributes, costs by itself; None for too many parts.
+
+    For sensitivities ``Delta_p`` of a part and ``Delta`` of all, in units of the noise: ``Delta_p^2 / Delta^2``
+    under Gaussian noise (its share of rho), ``Delta_p / Delta`` under Laplace noise (of epsilon).
+    """
+    strategy, spec = plan.strategy, plan.spec
+    parts = [part for block in strategy.blocks for part in parts_of(block, spec.domain)]
+    if not 1 <= len(parts) <= _PARTS_COMPARED:
+        return None
+    whole = strategy.sensitivity(spec.neighbours, spec.rows_per_unit).power
+    costs = [
+        replace(strategy, blocks=(part.block,)).sensitivity(spec.neighbours, spec.rows_per_unit).power
+        for part in parts
+    ]
+    rows = [(_asked(part), float(cost / whole)) for part, cost in zip(parts, costs, strict=True)]
+    rows.sort(key=lambda row: -row[1])
+    in_all = sum(share for _, share in rows)
+    note = (
+        "Every record meets every part alike: the shares add up to the budget."
+        if abs(in_all - 1) < 1e-6
+        else f"What a part would cost by itself. No record meets all parts in full, so that they come to {in_all:.0%}."
+    )
+    if len(rows) == 1:
+        note = "The strategy is one part, which answers everything that is asked together."
+    shown = tuple((name, (share,)) for name, share in rows[:_PARTS_SHOWN])
+    return ShareTable(
+        "Asked about", "Share of the budget by what is asked", ("Share",), shown, note, len(rows) - len(shown)
+    )
+
+
+def _asked(part: Part) -> str:
+    """What a part asks about, in words."""
+    names = (f"differences in {name}" if name in part.compared else name for name in part.asked)
+    return " by ".join(names) or "the total"

@@ -1,0 +1,111 @@
+"""``[[derived]]``: figures that are computed from published counts, at no privacy cost."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ..errors import InvalidArgument, Unsupported
+from .derived_areas import areas_of_figures, check_figure
+from .geography import Geography
+from .lines import KeyPath
+from .problems import Problems, Taken, written
+from .promise import Method
+from .schema import Schema
+from .sections import Document
+
+if TYPE_CHECKING:
+    from ..tables.figure import Figure
+
+
+@dataclass(frozen=True)
+class Derived:
+    """A derived figure, what the report calls it, and the levels and entities for whose areas it is published."""
+
+    figure: Figure
+    title: str
+    areas: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """Names its file."""
+        return self.figure.name
+
+
+def read_derived(
+    document: Document,
+    schema: Schema,
+    method: Method | None,
+    geography: Geography | None,
+    problems: Problems,
+) -> tuple[Derived, ...]:
+    """The derived figures of a document, over the domain that it declares.
+
+    Args:
+        document: its sections as read.
+        schema: the domain, and the names that could not be read.
+        method: how estimates are made.
+        geography: the areas, where the document has them and they could be read.
+        problems: where mistakes are recorded.
+    """
+    entries = document.derived
+    areas = areas_of_figures(document, method, problems)
+    names = _taken(document)
+    found: list[Derived] = []
+    for at, entry in enumerate(entries):
+        path: KeyPath = ("derived", at)
+        if entry is None:
+            continue
+        if entry.name is not None and (told := names.by(entry.name, path)):
+            problems.add((*path, "name"), told)
+        if entry.sql is None or schema.domain is None or _is_broken(entry.sql, schema):
+            continue
+        try:
+            from ..tables.figure_sql import figure_from_sql
+
+            figure = figure_from_sql(schema.domain, entry.name or written(path), entry.sql)
+            if document.is_geography and geography is not None:
+                check_figure(figure, geography)
+            found.append(Derived(figure, entry.title or figure.name, areas[at]))
+        except (InvalidArgument, Unsupported) as error:
+            problems.add((*path, "sql"), str(error))
+    return tuple(_within(found, document, geography, problems))
+
+
+def _within(
+    found: list[Derived], document: Document, geography: Geography | None, problems: Problems
+) -> list[Derived]:
+    """Those that may be written: each has at most as many rows as the release may publish."""
+    limit = document.release.max_rows if document.release else 0
+    if document.release and (rows := sum(_rows(each, geography) for each in found)) > limit:
+        problems.add(
+            ("release", "max_rows"),
+            f"the derived figures have {rows:,} rows, and at most {limit:,} are published: group by less, or write "
+            f"max_rows = {rows} under [release]",
+        )
+    return found
+
+
+def _rows(each: Derived, geography: Geography | None) -> int:
+    """How many rows a figure has in all."""
+    if geography is None:
+        return each.figure.rows
+    return each.figure.rows * sum(geography.areas(kind)[0].size for kind in each.areas)
+
+
+def _taken(document: Document) -> Taken:
+    """The names of tables and exact counts, which are files beside those of the figures."""
+    names = Taken()
+    for at, entry in enumerate(document.tables):
+        if entry and entry.name is not None:
+            names.by(entry.name, ("table", at))
+    for at, given in enumerate(document.invariants):
+        if given and given.title is not None:
+            names.by(given.title, ("invariant", at))
+    return names
+
+
+def _is_broken(sql: str, schema: Schema) -> bool:
+    """Whether it uses a name that could not be read: it is judged once that can be."""
+    return any(re.search(rf"(?<!\w){re.escape(name)}(?!\w)", sql, re.IGNORECASE) for name in schema.broken)

@@ -1,0 +1,207 @@
+"""The draft of a spec, from what a file declares of its columns: a document to finish by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import tomli_w
+
+from ..tables.attribute import RESULT_COLUMNS
+from ..tables.declared import DeclaredColumn
+
+_POLICIES = ("unknown", "null")  # keys of [attributes] that are no attributes
+_NOT_IN_NAMES = '/\\*?:"<>|'
+_TODO = "list the values that it may hold"
+_FOUND = "put public values in place of these, which were found in the records"
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A drafted spec.
+
+    Args:
+        text: the document.
+        columns: how many columns the source has.
+        declared: attributes whose domain is declared.
+        found: attributes whose domain was found in the records.
+        todo: attributes that have none yet.
+        left_out: how many columns cannot be attributes.
+    """
+
+    text: str
+    columns: int
+    declared: tuple[str, ...]
+    found: tuple[str, ...]
+    todo: tuple[str, ...]
+    left_out: int
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether nothing is left to fill in."""
+        return not self.found and not self.todo and bool(self.declared)
+
+
+def draft_spec(
+    title: str,
+    path: str,
+    columns: Sequence[DeclaredColumn],
+    *,
+    table: str | None = None,
+    peeked: bool = False,
+) -> Draft:
+    """Draft a spec that counts the records of one file.
+
+    Attributes with a declared domain are complete. The others have a key ``todo``, which no spec may have: reading
+    the document tells, for each of them, what is to be filled in.
+
+    Arguments:
+        title: of the release.
+        path: of the records, relative to the spec.
+        columns: of the records, as they are declared.
+        table: in a DuckDB file.
+        peeked: whether records were looked at.
+
+    >>> columns = [DeclaredColumn("SEX", "enum", "text", ("F", "M"), by="ENUM"), DeclaredColumn("AGE", "INTEGER",
+    ...     "whole numbers")]
+    >>> draft = draft_spec("People", "people.duckdb", columns, table="people")
+    >>> draft.declared, draft.todo, draft.is_finished
+    (('SEX',), ('AGE',), False)
+    """
+    names = _attribute_names(column.name for column in columns)
+    counted = [(name, column) for name, column in zip(names, columns, strict=True) if column.can_be_counted]
+    declared = tuple(name for name, column in counted if column.has_domain and not column.found)
+    found = tuple(name for name, column in counted if column.found)
+    todo = tuple(name for name, column in counted if not column.has_domain)
+    first = (*declared, *found, *todo)[:2]
+    lines = [
+        *_opening(peeked=peeked, named_by_line=path.lower().endswith(".csv")),
+        f"title = {_text(title)}",
+        "",
+        *_source(path, table),
+        "",
+        *_attributes(list(zip(names, columns, strict=True))),
+        "",
+        *_PRIVACY,
+        "",
+        *_table(first),
+    ]
+    text = "\n".join(lines) + "\n"
+    return Draft(text, len(columns), declared, found, todo, len(columns) - len(counted))
+
+
+def _opening(*, peeked: bool, named_by_line: bool) -> list[str]:
+    if not peeked:
+        line = "# The first line of the file was taken for names. If it is a record, delete this draft."
+        return [
+            *([line] if named_by_line else []),
+            "# Drafted from names, types and declared domains; no record was read. Each line with a `todo` is to be",
+            "# finished, or deleted; `tabulae check` names them.",
+            "",
+        ]
+    return [
+        "# Drafted with --peek: THE RECORDS WERE READ. Lines with values that were found in them say so. These values",
+        "# are confidential (one person alone may have one of them) until public ones are in their place.",
+        "# `tabulae check` refuses every line that has a `todo`.",
+        "",
+    ]
+
+
+def _source(path: str, table: str | None) -> list[str]:
+    return [
+        "[source]                          # where the records are; published is its kind only",
+        f"path = {_text(path)}",
+        *([] if table is None else [f"table = {_text(table)}"]),
+        'unit = "person"                   # what the promise protects: one of them more or less, or replaced',
+        '# unit_id = "..."                 # the column that says whose record it is, where one has several,',
+        "# rows_per_unit = 3               # and how many of them are counted at most",
+    ]
+
+
+def _attributes(columns: Sequence[tuple[str, DeclaredColumn]]) -> list[str]:
+    """The section of the public domain, a line for each column."""
+    lines = [
+        "[attributes]                      # what is counted, and every value that it may hold, from public sources:",
+        "                                  # tables have rows for these, whoever is in the records",
+        'unknown = "refuse"                # a value that is not listed stops the run; "other" counts it apart',
+        'null = "refuse"                   # the same for a missing one',
+    ]
+    for name, column in columns:
+        lines += _attribute(name, column)
+    return lines
+
+
+def _attribute(name: str, column: DeclaredColumn) -> list[str]:
+    told = f"{_key(column.name)}{f' ({_text(column.type)[1:-1]})' if column.type else ''}"
+    if column.key:
+        return [f"# {told}: differs from record to record, so that it is nothing to count"]
+    if not column.can_be_counted:
+        return [f"# {told}: values of this type are no categories; code them in the records first"]
+    pairs = [f"column = {_text(column.name)}", *_domain(column)]
+    if column.found:
+        above = f"# FOUND IN THE RECORDS, not public: {column.by}"
+        pairs.append(f"todo = {_text(_FOUND)}")
+    elif column.has_domain:
+        above = f"# declared by {column.by}: {told}"
+    else:
+        above = f"# no domain declared: {told}" + (f"; looked at {column.by}" if column.by else "")
+        pairs.append(f"todo = {_text(_TODO)}")
+    return [above, f"{_key(name)} = {{ {', '.join(pairs)} }}"]
+
+
+def _domain(column: DeclaredColumn) -> list[str]:
+    if column.bounds is not None:
+        return [f"range = [{column.bounds[0]}, {column.bounds[1]}]"]
+    if column.categories is not None:
+        return [f"categories = [{', '.join(map(_value, column.categories))}]"]
+    return []
+
+
+_PRIVACY = (
+    "[privacy]                         # what is promised; decide it before the records are opened",
+    'definition = "zcdp"               # or "pure" with epsilon, "approx" with epsilon and delta',
+    'budget = "1/2"                    # rho, exact; `tabulae plan` prints the errors that it buys',
+    'delta = "1e-10"                   # for the statement in (epsilon, delta)',
+    'neighbours = "add-remove"         # or "replace"',
+    'ledger = "ledger.db"              # makes sure that no more is spent; once, with the most that may ever be spent:',
+    "#   tabulae ledger init ledger.db --budget 3 --definition zcdp --neighbours add-remove --unit person",
+)
+
+
+def _table(attributes: Sequence[str]) -> list[str]:
+    return [
+        "[[table]]                         # what is published: one section a table; attributes = [] is the total",
+        'name = "first_table"',
+        f"attributes = [{', '.join(map(_text, attributes))}]",
+        '# target = { margin = 50 }        # what it may be wrong by; with it, budget = "targets" asks the plan',
+    ]
+
+
+def _attribute_names(columns: Iterable[str]) -> list[str]:
+    """A name for each column: its own where that can name an attribute, and all different."""
+    taken = {*RESULT_COLUMNS, *_POLICIES}
+    names = []
+    for column in columns:
+        kept = "".join("_" if ord(c) < 32 or ord(c) == 127 or c in _NOT_IN_NAMES else c for c in column)
+        name = whole = kept.strip().lstrip(".")[:60].strip() or "column"
+        number = 1
+        while name in taken:
+            number += 1
+            name = f"{whole}_{number}"
+        taken.add(name)
+        names.append(name)
+    return names
+
+
+def _key(name: str) -> str:
+    """A key as TOML writes it; fit for a comment, too."""
+    return tomli_w.dumps({name: 0}).removesuffix(" = 0\n")
+
+
+def _text(text: str) -> str:
+    """Text as TOML writes it, on one line."""
+    return tomli_w.dumps({"k": text}).removeprefix("k = ").removesuffix("\n")
+
+
+def _value(value: int | str) -> str:
+    return str(value) if isinstance(value, int) else _text(value)

@@ -1,0 +1,120 @@
+"""``[series]``: which release this one follows, how, and why."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field
+
+from .marks import Mark, is_release_id, mark_of
+from .problems import Problems, shown
+from .shape import Filled, StrictSection, problem
+
+Relation = Literal["next", "correction"]
+"""How a release follows another: as the next of a series, or in its place."""
+
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+_PATH = 'follows = "release-2025"'
+
+
+def _release_id(value: str) -> str:
+    if not is_release_id(value):
+        raise problem(f"must be the 32 hexadecimal digits of a release id, not {shown(value)}")
+    return value
+
+
+def _digest(value: str) -> str:
+    if not _DIGEST.fullmatch(value):
+        raise problem(f"must be the 64 hexadecimal digits of a SHA-256, not {shown(value)}")
+    return value
+
+
+class MarkEntry(StrictSection):
+    """What the published copy has in place of a path: ``follows = { release_id = "...", sha256sums = "..." }``."""
+
+    release_id: Annotated[str, AfterValidator(_release_id)] | None = Field(
+        description="the release that this one follows, by the id in its datapackage.json"
+    )
+    sha256sums: Annotated[str, AfterValidator(_digest)] | None = Field(
+        description="the digest of the checksums of the release that this one follows"
+    )
+
+
+class SeriesSection(StrictSection):
+    """``[series]``: the release that this one follows."""
+
+    follows: Any = Field(description=f"the folder of the release that this one follows: {_PATH}")
+    kind: Relation | None = Field(
+        description='how it follows: kind = "next" (next year\'s, say), or "correction" (in its place)'
+    )
+    reason: Filled | None = None
+
+
+@dataclass(frozen=True)
+class Series:
+    """Which release a spec follows: its mark, how, and why.
+
+    ``folder`` is where that release stands; None in a published copy, which names no place.
+    """
+
+    follows: Mark
+    kind: Relation
+    reason: str | None = None
+    folder: Path | None = None
+
+    def record(self) -> dict[str, Any]:
+        """What the published copy says: the same wherever the predecessor stands."""
+        why = {} if self.reason is None else {"reason": self.reason}
+        return {"follows": vars(self.follows), "kind": self.kind, **why}
+
+
+def read_series(raw: Mapping[str, Any], base: Path, problems: Problems) -> Series | None:
+    """The ``[series]`` of a document as parsed by ``tomllib``; None without one, or with mistakes, which are recorded.
+
+    Args:
+        raw: the document.
+        base: the folder that paths are relative to.
+        problems: where mistakes are recorded.
+    """
+    if "series" not in raw:
+        return None
+    given = raw["series"]
+    if not isinstance(given, dict):
+        problems.add(
+            ("series",), "must be a section: write [series] on a line of its own, and its keys below"
+        )
+        return None
+    section = problems.check(SeriesSection, given, ("series",))
+    if section is None:
+        return None
+    if section.kind == "correction" and section.reason is None and not problems.told(("series", "reason")):
+        told = 'is missing: the report says why figures were corrected: reason = "two files were read twice"'
+        problems.add(("series", "reason"), told)
+    if section.follows is None or section.kind is None:
+        return None
+    if isinstance(section.follows, dict):
+        entry = problems.check(MarkEntry, section.follows, ("series", "follows"))
+        if entry is None or entry.release_id is None or entry.sha256sums is None:
+            return None
+        return Series(Mark(entry.release_id, entry.sha256sums), section.kind, section.reason)
+    return _followed(section, section.follows, base, problems)
+
+
+def _followed(section: SeriesSection, path: object, base: Path, problems: Problems) -> Series | None:
+    """The series of a section that names a folder."""
+    at = ("series", "follows")
+    if not isinstance(path, str) or not path.strip():
+        problems.add(at, f"must be the folder of a release, {_PATH}, not {shown(path)}")
+        return None
+    try:
+        mark = mark_of(base / path)
+    except ValueError as error:
+        told = f"{shown(path)} {error}: name the folder that `tabulae run --out` wrote, relative to this document"
+        problems.add(at, told)
+        return None
+    assert section.kind is not None
+    return Series(mark, section.kind, section.reason, base / path)

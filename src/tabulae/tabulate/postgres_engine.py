@@ -1,0 +1,205 @@
+"""A PostgreSQL server that counts its own tables: one transaction, one snapshot, and no record leaves it.
+
+All counts are of the records as they were when the transaction began, whoever writes meanwhile. What it makes are a
+view of the columns wanted and tables of public keys, all temporary and gone with the transaction, which is never
+committed. Names of functions are looked up in the server's own catalogue only, so that nothing in the database can
+stand in for them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, LiteralString, cast
+
+from tabulae.errors import DataError, require
+
+from .failures import redacted
+from .header import positions
+from .postgres_copy import copying
+from .source import Source, WantedColumn
+
+if TYPE_CHECKING:
+    import ibis.expr.types as ir
+    import psycopg
+    from psycopg import sql
+
+VIEW = "records"
+_OLDEST = 15
+_SETTINGS = (
+    "SET LOCAL search_path = pg_catalog, pg_temp",
+    "SET LOCAL standard_conforming_strings = on",
+    # A user who may see some of the records only is refused by the server, and does not count a part for the whole.
+    "SET LOCAL row_security = off",
+)
+_COLUMNS = """
+WITH RECURSIVE declared AS (
+    SELECT attnum, attname, atttypid AS type, atttypmod AS modifier
+    FROM pg_catalog.pg_attribute WHERE attrelid = %s AND attnum > 0 AND NOT attisdropped
+    UNION ALL
+    SELECT attnum, attname, t.typbasetype, t.typtypmod
+    FROM declared JOIN pg_catalog.pg_type t ON t.oid = type WHERE t.typtype = 'd')
+SELECT attname, pg_catalog.format_type(type, modifier),
+    CASE WHEN t.typcategory = 'S' OR t.typtype = 'e' THEN 'text' ELSE t.typname::text END
+FROM declared JOIN pg_catalog.pg_type t ON t.oid = type WHERE t.typtype <> 'd' ORDER BY attnum"""
+_TABLES = """
+SELECT c.oid, n.nspname, c.relname
+FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND n.nspname !~ '^pg_' AND n.nspname <> 'information_schema'
+ORDER BY 2, 3"""
+# What a server, or the library that speaks with it, says of a connection that is not made.
+_UNCONNECTED = (
+    (
+        "password authentication failed|no password supplied",
+        "the password is missing or wrong: set PGPASSWORD, or use a password file (PGPASSFILE)",
+    ),
+    ("no pg_hba.conf entry", "it lets this user in from elsewhere only, or not so: ask its administrator"),
+    ('role ".*" does not exist|authentication failed', "check the user in [source] url, or PGUSER"),
+    ('database ".*" does not exist', "check the database in [source] url"),
+    ("permission denied for database", "this user may not connect to that database"),
+    ("certificate|SSL", "check sslmode and sslrootcert in [source] url, or PGSSLMODE and PGSSLROOTCERT"),
+    (
+        "connection slots|too many clients|starting up|shutting down",
+        "it takes no connections now: run again later",
+    ),
+    ('invalid URI|invalid connection option|missing "="', "[source] url is not one that libpq reads"),
+    (
+        "refused|No such file|resolve|translate|timeout|timed out|unreachable|No route|closed the connection",
+        "check host and port in [source] url, and that it runs",
+    ),
+)
+_READ = {"bool", "int2", "int4", "int8", "float4", "float8", "uuid", "date", "bytea"}
+
+
+@contextmanager
+def opened_server(source: Source, columns: Sequence[WantedColumn]) -> Iterator[ir.Table]:
+    """The wanted columns of a table of a PostgreSQL server: see `tabulae.tabulate.engine.open_records`.
+
+    Raises:
+        DataError: the server does not answer or refuses, or has no such table or columns. The message quotes nothing
+            of what it says.
+        MissingDependency: without Psycopg or Ibis.
+
+    Privacy:
+        The server groups and counts, and counts are all that is fetched. The key that chooses records of a unit, and
+        all public keys, are sent as data, which servers do not log, and never stand in a statement.
+    """
+    require("psycopg", None, "counting on PostgreSQL")
+    require("ibis", None, "counting on PostgreSQL")
+    connection = redacted(source.name, lambda: _connected(source))
+    try:
+        yield redacted(source.name, lambda: _open(connection, source, columns))
+    finally:
+        connection.close()
+
+
+def _connected(source: Source) -> psycopg.Connection[Any]:
+    import psycopg
+
+    try:
+        connection = psycopg.connect(
+            str(source.url),
+            client_encoding="utf8",
+            fallback_application_name="tabulae",
+            prepare_threshold=None,
+        )
+    except psycopg.Error as error:
+        said = str(error)
+    else:
+        # The transaction begins with the first statement, and ends unfinished when the connection is closed.
+        connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+        connection.read_only = (
+            False  # where users may only read by default, temporary tables would be refused
+        )
+        return connection
+    meaning = next((meaning for sign, meaning in _UNCONNECTED if re.search(sign, said)), None)
+    raise DataError(
+        f"{source.name}: there is no connection to the server"
+        + (f": {meaning}" if meaning else "; what it says is shown with --show-confidential"),
+        confidential=said,
+    )
+
+
+def _open(connection: psycopg.Connection[Any], source: Source, columns: Sequence[WantedColumn]) -> Any:
+    from psycopg import sql
+
+    _check_server(connection, source)
+    # The path is asked for before it is set, without an operator, for which something in it could stand in.
+    ((path,),) = connection.execute("SELECT pg_catalog.current_schemas(false)").fetchall()
+    for setting in _SETTINGS:
+        connection.execute(setting)
+    schema, name, oid = _found(connection, source, path)
+    declared = connection.execute(_COLUMNS, [oid]).fetchall()
+    names = tuple(row[0] for row in declared)
+    at = positions(source.name, names, [(column.name, column.purpose) for column in columns])
+    selected = [
+        sql.SQL("{} AS {}").format(
+            _plain(column, *declared[at[column.name]][1:]), sql.Identifier(column.alias)
+        )
+        for column in columns
+    ]
+    connection.execute(
+        sql.SQL("CREATE TEMPORARY VIEW {} AS SELECT {} FROM {}").format(
+            sql.Identifier(VIEW), sql.SQL(", ").join(selected), sql.Identifier(schema, name)
+        )
+    )
+    return copying(connection, source.name).table(VIEW)
+
+
+def _check_server(connection: psycopg.Connection[Any], source: Source) -> None:
+    if connection.info.server_version < _OLDEST * 10_000:
+        raise DataError(
+            f"{source.name}: the server is older than PostgreSQL {_OLDEST}, which is the oldest read here"
+        )
+    encoding = connection.info.parameter_status("server_encoding")
+    if encoding != "UTF8":
+        raise DataError(
+            f"{source.name}: the database has the encoding {encoding}, and UTF8 is read: copy the records into a "
+            "database with that encoding"
+        )
+
+
+def _found(connection: psycopg.Connection[Any], source: Source, path: list[str]) -> tuple[str, str, int]:
+    """Schema, name and number of the table; without a schema it is looked for in the schemas of the search path."""
+    asked, _, name = ("." + str(source.table)).rpartition(".")
+    asked = asked.lstrip(".")
+    present = connection.execute(_TABLES).fetchall()
+    numbers = {(schema, table): oid for oid, schema, table in present}
+    for schema in [asked] if asked else path:
+        if (schema, name) in numbers:
+            return schema, name, numbers[schema, name]
+    raise DataError(
+        f"{source.name}: there is no such table or view: check [source] table, which is written as in the database "
+        "(schema.table outside the search path)",
+        confidential="its tables are " + ", ".join(f"{schema}.{table}" for _, schema, table in present),
+    )
+
+
+def _plain(wanted: WantedColumn, declared: str, kind: str) -> sql.Composed:
+    """The column without what would make equal records count differently, or differently from other engines.
+
+    Args:
+        wanted: the column.
+        declared: its type in full, and of a domain the type beneath.
+        kind: the name of that type, which is "text" for all that holds text, as enumerated types do, too.
+    """
+    from psycopg import sql
+
+    column = sql.Identifier(wanted.name)
+    if kind == "text":
+        return sql.SQL('CAST({} AS text) COLLATE "C"').format(column)
+    if kind == "numeric":
+        return sql.SQL("NULLIF(CAST({} AS {}), 'NaN')").format(column, _raw(declared))
+    if kind in _READ:
+        return sql.SQL("CAST({} AS {})").format(column, _raw(declared))
+    raise DataError(
+        f"column {wanted.name!r} ({wanted.purpose}) has type {declared}, which is not read: convert it to text"
+    )
+
+
+def _raw(declared: str) -> sql.SQL:
+    """A type in the server's own words, which are SQL already."""
+    from psycopg import sql
+
+    return sql.SQL(cast("LiteralString", declared))

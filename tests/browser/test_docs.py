@@ -1,0 +1,76 @@
+"""The main pages of the documentation, at the widths of a desk and of a phone."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, Page
+from tests.site_pages import build
+
+MAIN = (
+    "index.html",
+    "getting-started.html",
+    "concepts.html",
+    "errata.html",
+    "guide/index.html",
+    "methods/topdown.html",
+    "reference/measuring.html",
+)
+MORE = ("tutorials/first-release.html", "methods/relative-error.html", "privacy-promise.html", "spec.html")
+"""Looked at for their width alone."""
+
+
+class _Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, *_: object) -> None:
+        """Nothing is said of requests."""
+
+
+@pytest.fixture(scope="module")
+def address(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Where the built site can be read; built only where there is a browser."""
+    site = build(tmp_path_factory.mktemp("built") / "site")
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=str(site)))
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_pages_fit(page: Page, width: int, address: str) -> None:
+    page.set_viewport_size({"width": width, "height": 900})
+    for name in (*MAIN, *MORE):
+        page.goto(f"{address}/{name}", wait_until="load")
+        wide = page.evaluate("document.documentElement.scrollWidth")
+        assert wide <= width, f"{name} is {wide} px wide"
+
+
+def test_pages_are_accessible(page: Page, address: str) -> None:
+    """But for the theme's buttons that copy code, which all have one name."""
+    where = {"include": [["article"]], "exclude": [[".md-code__nav"]]}
+    for name in MAIN:
+        page.goto(f"{address}/{name}", wait_until="load")
+        found = Axe().run(page, context=where, options={"resultTypes": ["violations"]})
+        told = [f"{v['id']}: {v['nodes'][0]['html'][:200]}" for v in found.response["violations"]]
+        assert not told, "\n".join([name, *told])
+
+
+def test_no_table_is_cut_at_a_desk(page: Page, address: str) -> None:
+    for name in ("methods/relative-error.html", "methods/strategies.html", "errata.html"):
+        page.goto(f"{address}/{name}", wait_until="load")
+        page.wait_for_selector(".md-typeset__scrollwrap")
+        cut = "wraps => wraps.filter(w => w.scrollWidth > w.clientWidth).length"
+        assert page.eval_on_selector_all(".md-typeset__scrollwrap", cut) == 0, name
+
+
+def test_links_of_the_front_page_open(page: Page, address: str) -> None:
+    page.goto(f"{address}/index.html")
+    page.locator("article").get_by_role("link", name="Getting started").first.click()
+    page.wait_for_url("**/getting-started.html")
+    assert page.locator("h1").inner_text().startswith("Getting started")

@@ -1,0 +1,163 @@
+"""Derived figures from end to end: spec, plan, run, check, report and query."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from tests.cli.test_cli import _call, _fails, _json
+from tests.village import write_village
+
+import tabulae as tb
+from tabulae.release.folder import write_sums
+
+DERIVED = """
+[[derived]]
+name = "minors"
+title = "Under 15 <by> sex"
+sql = "SELECT sex, 100.0 * COUNT(*) FILTER (WHERE age < 15) / COUNT(*) AS percent FROM people GROUP BY sex"
+
+[[derived]]
+name = "median_age"
+sql = "SELECT MEDIAN(age) FROM people"
+
+[[derived]]
+name = "nobody"
+sql = "SELECT race, COUNT(*) / COUNT(*) FILTER (WHERE young = '15-19') FROM people GROUP BY race"
+"""
+RESIDUAL = '\n[method]\nselect = "residual"\n'
+
+
+def without_some(spec: Path) -> str:
+    """The village's spec without the table that counts by race and age together."""
+    return spec.read_text().split('[[table]]\nname = "some"')[0]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A release with derived figures, beside its spec."""
+    spec = write_village(tmp_path_factory.mktemp("derived"))
+    spec.write_text(without_some(spec).replace('"1/2"', '"1/20"') + DERIVED + RESIDUAL)
+    out = spec.parent / "release"
+    assert "Published" in _call("run", spec, "--out", out).stdout
+    return out
+
+
+@pytest.fixture
+def release(made: Path, tmp_path: Path) -> Path:
+    """A copy of it that a test may alter."""
+    return Path(shutil.copytree(made, tmp_path / "release"))
+
+
+def test_from_spec_to_report(made: Path, release: Path) -> None:
+    assert _call("plan", made.parent / "spec.toml").exit_code == 0
+    assert ", 3 derived figures, zcdp" in _call("check", made.parent / "spec.toml").stdout
+    assert "every number follows" in _call("check", release).stdout
+    found = tb.Release.read(release)
+    assert list(found.derived) == ["minors", "median_age", "nobody"]
+    assert not set(found.derived) & set(found.tables)
+    with (release / "derived" / "minors.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    names = ["sex", "estimate", "std_error", "ci_low", "ci_high", "obs_status"]
+    assert list(rows[0]) == names == found.derived["minors"].column_names
+    for row in rows:
+        assert 0 < float(row["ci_low"]) < float(row["estimate"]) < float(row["ci_high"]) < 100
+    entries = {e["path"]: e for e in json.loads((release / "datapackage.json").read_text())["resources"]}
+    entry = entries["derived/minors.csv"]
+    assert (entry["title"], entry["schema"]["primaryKey"]) == ("Under 15 <by> sex", ["sex"])
+    assert entry["description"] == found.spec.derived[0].figure.sql
+    page = (release / "report.html").read_text()
+    assert 'href="#derived"' in page
+    assert "Under 15 &lt;by&gt; sex" in page
+    assert "<by>" not in page
+    assert "Fieller" in page
+    assert "Woodruff" in page
+    before = page.encode()
+    assert _call("report", release).exit_code == 0
+    assert (release / "report.html").read_bytes() == before
+
+
+def test_a_query_says_what_the_spec_said(release: Path) -> None:
+    found = tb.Release.read(release)
+    for derived in found.spec.derived:
+        assert (
+            _json(_call("query", release, derived.figure.sql, "--json"))
+            == found.derived[derived.name].to_pylist()
+        )
+    count = found.query("SELECT sex, COUNT(*) FROM people GROUP BY sex")
+    double = found.query("SELECT sex, COUNT(*) + COUNT(*) FROM people GROUP BY sex")
+    assert double["estimate"].to_pylist() == [2 * value for value in count["estimate"].to_pylist()]
+    shown = _call("query", release, "SELECT AVG(age) FROM people").stdout
+    assert re.search(r"\d\.\d{2,} to \d+\.\d{2,}", shown)
+    assert "not estimable" in _call("query", release, "SELECT COUNT(*) / (COUNT(*) - 400) FROM people").stdout
+
+
+def test_a_release_without_figures_has_no_folder_and_no_section(village: Path) -> None:
+    out = village.parent / "plain"
+    _call("run", village, "--out", out)
+    assert not (out / "derived").exists()
+    assert 'id="derived"' not in (out / "report.html").read_text()
+    assert dict(tb.Release.read(out).derived) == {}
+
+
+@pytest.mark.parametrize("column", ["estimate", "std_error", "ci_low", "ci_high", "obs_status", "sex"])
+def test_a_tampered_figure_is_found_even_where_the_sums_are_made_again(release: Path, column: str) -> None:
+    path = release / "derived" / "minors"
+    table = pq.read_table(f"{path}.parquet")
+    values = table[column].to_pylist()
+    values[0] = values[0] + 0.01 if isinstance(values[0], float) else {"A": "E", "F": "M"}[values[0]]
+    altered = table.set_column(table.column_names.index(column), column, [values])
+    pq.write_table(altered, f"{path}.parquet")
+    _fails(_call("check", release), 1, "derived/minors.parquet was altered")
+    write_sums(release)
+    _fails(_call("check", release), 1, "derived/minors")
+
+
+@pytest.mark.parametrize("name", ["minors.csv", "minors.parquet"])
+def test_a_missing_or_broken_figure_is_found(release: Path, name: str) -> None:
+    (release / "derived" / name).write_text("nothing")
+    write_sums(release)
+    _fails(_call("check", release), 1, "derived/minors" if name.endswith("csv") else "cannot be read")
+    (release / "derived" / name).unlink()
+    write_sums(release)
+    _fails(_call("check", release), 1, "minors")
+
+
+def test_what_is_not_measured_is_refused_before_anything_is_charged(village: Path) -> None:
+    sql = "SELECT race, COUNT(*) FILTER (WHERE sex = 'F') / COUNT(*) FROM people GROUP BY race"
+    wrong = f'\n[[derived]]\nname = "a"\nsql = "{sql}"\n'
+    village.write_text(without_some(village) + RESIDUAL + wrong + wrong.replace('"a"', '"b"'))
+    out = village.parent / "release"
+    for result in (_call("plan", village), _call("run", village, "--out", out)):
+        _fails(result, 1, "derived[0].sql", "derived[1].sql", "sex with race", "add a [[table]]")
+    assert not out.exists()
+    assert tb.Ledger.open(village.parent / "ledger.db").charges() == []
+
+
+def test_mistakes_of_a_statement_are_told_by_check(village: Path) -> None:
+    village.write_text(
+        village.read_text() + '\n[[derived]]\nname = "a"\nsql = "SELECT AVG(race) FROM people"\n'
+    )
+    _fails(_call("check", village), 1, "derived[0].sql (line", "are no numbers")
+
+
+@pytest.mark.parametrize(
+    ("sql", "words"),
+    [
+        ("SELECT COUNT(*) / 0 FROM t", "divides by 0"),
+        ("SELECT AVG(COUNT(*)) FROM t", "none stands within another"),
+        ("SELECT AVG(race) FROM t", "are no numbers"),
+        ("SELECT AVG(height) FROM t", "no attribute"),
+        (
+            "SELECT race, AVG(age) FROM t WHERE sex = 'F' GROUP BY race",
+            "Not measured together: sex with race",
+        ),
+    ],
+)
+def test_queries_that_are_no_figures_are_refused(release: Path, sql: str, words: str) -> None:
+    _fails(_call("query", release, sql), 1, words)

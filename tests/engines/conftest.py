@@ -1,0 +1,160 @@
+"""The engines, each started once for all tests of a worker, and the same records on each of them.
+
+Tests are skipped, and say so, where there is no PostgreSQL or no Java: `tests/engines/servers.sh` installs both where
+it may.
+"""
+
+from __future__ import annotations
+
+import csv
+import itertools
+from collections.abc import Callable, Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, LiteralString, cast
+
+import duckdb
+import psycopg
+import pyarrow as pa
+import pytest
+from psycopg import sql
+from pyarrow import parquet
+from tests.engines.server import Server, programs
+
+from tabulae.tabulate import Source
+
+ENGINES = ("duckdb-csv", "duckdb-parquet", "duckdb-file", "postgresql", "spark-parquet")
+TYPED = ENGINES[1:]
+"""Those whose columns have types; in a CSV file all is text."""
+
+Store = Callable[[str, pa.Table], Source]
+
+
+@pytest.fixture(scope="session")
+def postgresql() -> Iterator[Server]:
+    """A PostgreSQL server."""
+    where = programs()
+    if where is None:
+        pytest.skip("needs PostgreSQL: tests/engines/servers.sh installs it where it may")
+    server = Server(where)
+    yield server
+    server.remove()
+
+
+def _marked(name: str) -> Any:
+    return pytest.param(name, marks=[pytest.mark.spark] if name.startswith("spark") else [])
+
+
+@pytest.fixture(scope="session", params=[_marked(name) for name in ENGINES])
+def engine(request: pytest.FixtureRequest) -> str:
+    """The name of an engine and of what it reads, for `store`."""
+    return request.param
+
+
+@pytest.fixture(scope="session", params=[_marked(name) for name in TYPED])
+def typed(request: pytest.FixtureRequest) -> str:
+    """Likewise, without CSV files."""
+    return request.param
+
+
+@pytest.fixture(scope="session")
+def store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Store:
+    """store(engine, table) -> Source: records where that engine reads them, under a name of their own."""
+    folder, number = tmp_path_factory.mktemp("records"), itertools.count()
+
+    def stored(engine: str, table: pa.Table) -> Source:
+        name = f"people{next(number)}"
+        if engine == "postgresql":
+            return on_server(request.getfixturevalue("postgresql"), name, table)
+        if engine == "spark-parquet":
+            request.getfixturevalue("spark")
+        return _WRITE[engine](folder, name, table)
+
+    return stored
+
+
+def on_server(server: Server, name: str, table: pa.Table) -> Source:
+    """The records as a table of a PostgreSQL server."""
+    columns = [
+        sql.SQL("{} {}").format(
+            sql.Identifier(field.name), sql.SQL(cast("LiteralString", _server_type(field.type)))
+        )
+        for field in table.schema
+    ]
+    with psycopg.connect(server.url()) as connection:
+        made = sql.SQL("CREATE TABLE {} ({})").format(sql.Identifier(name), sql.SQL(", ").join(columns))
+        connection.execute(made)
+        into = sql.SQL("COPY {} FROM STDIN").format(sql.Identifier(name))
+        with connection.cursor() as cursor, cursor.copy(into) as copy:
+            for row in table.to_pylist():
+                copy.write_row(tuple(row.values()))
+    return Source(url=server.url(), table=name)
+
+
+def _server_type(kind: pa.DataType) -> str:
+    if pa.types.is_decimal(kind):
+        return f"numeric({kind.precision}, {kind.scale})"
+    if pa.types.is_dictionary(kind):
+        return "text"
+    if pa.types.is_list(kind):
+        return "bigint[]"
+    return {
+        pa.bool_(): "boolean",
+        pa.int8(): "smallint",
+        pa.int16(): "smallint",
+        pa.int32(): "integer",
+        pa.int64(): "bigint",
+        pa.uint8(): "smallint",
+        pa.uint64(): "numeric(20, 0)",
+        pa.float32(): "real",
+        pa.float64(): "double precision",
+        pa.date32(): "date",
+        pa.binary(): "bytea",
+        pa.string(): "text",
+        pa.large_string(): "text",
+        pa.null(): "text",
+    }[kind]
+
+
+def _as_csv(folder: Path, name: str, table: pa.Table) -> Source:
+    path = folder / f"{name}.csv"
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n", quoting=csv.QUOTE_ALL)
+        writer.writerow(table.column_names)
+        # Nothing between quotes is text without letters, and NULL in a table: both mean the same to a rule.
+        writer.writerows([_field(value) for value in row.values()] for row in table.to_pylist())
+    return Source(path)
+
+
+def _field(value: Any) -> str:
+    if value is None:
+        return ""
+    return f"{value:f}" if isinstance(value, Decimal) else str(value)
+
+
+def _as_parquet(folder: Path, name: str, table: pa.Table) -> Source:
+    path = folder / f"{name}.parquet"
+    parquet.write_table(table, path)
+    return Source(path)
+
+
+def _as_database(folder: Path, name: str, table: pa.Table) -> Source:
+    path = folder / f"{name}.duckdb"
+    with duckdb.connect(str(path)) as connection:
+        connection.register("given", table)
+        connection.execute("CREATE TABLE people AS SELECT * FROM given")
+    return Source(path, table="people")
+
+
+def _for_spark(folder: Path, name: str, table: pa.Table) -> Source:
+    path = folder / f"{name}.parquet"
+    parquet.write_table(table, path)
+    return Source(path, engine="spark")
+
+
+_WRITE = {
+    "duckdb-csv": _as_csv,
+    "duckdb-parquet": _as_parquet,
+    "duckdb-file": _as_database,
+    "spark-parquet": _for_spark,
+}

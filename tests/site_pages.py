@@ -1,0 +1,47 @@
+"""The documentation as it is built: its pages, and what they link to."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from html.parser import HTMLParser
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+
+
+def build(folder: Path) -> Path:
+    """The site in a folder, built strictly (with --quiet warnings would not be counted)."""
+    done = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)],
+        cwd=ROOT,
+        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+@dataclass
+class Page(HTMLParser):
+    """One page: where it leads to, and which places in it have a name."""
+
+    text: str
+    links: list[str] = field(default_factory=list)
+    names: set[str] = field(default_factory=set)
+    pictures: list[dict[str, str | None]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        super().__init__()
+        self.feed(self.text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        found = dict(attrs)
+        self.names.update(value for key in ("id", "name") if (value := found.get(key)))
+        if tag == "img":
+            self.pictures.append(found)
+        self.links += [value for key in ("href", "src") if (value := found.get(key)) is not None]

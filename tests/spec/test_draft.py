@@ -1,0 +1,103 @@
+"""The draft of a spec: one document for every file, which says of itself what is left to do."""
+
+from __future__ import annotations
+
+import tomllib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tabulae.errors import SpecError
+from tabulae.spec import Spec
+from tabulae.spec.draft import draft_spec
+from tabulae.tables.declared import DeclaredColumn
+
+NAMES = st.text(st.characters(codec="utf-8"), min_size=1, max_size=12) | st.sampled_from(
+    ["unknown", "null", "estimate", "obs_status", 'a"b', "a\nb", "..", "a = 1 # b", "[table]", "\x7f", "Ünï"]
+)
+WORDS = st.text(st.characters(codec="utf-8", min_codepoint=32), min_size=1, max_size=6)
+LISTS = st.lists(WORDS, min_size=1, max_size=4, unique=True).map(tuple)
+
+
+def _columns(names: list[str], lists: list[tuple[str, ...]]) -> list[DeclaredColumn]:
+    kinds = ("unknown", "text", "other", "key", "range", "numbers", "found", "empty")
+    made = []
+    for i, (name, words) in enumerate(zip(names, lists, strict=True)):
+        kind = kinds[i % len(kinds)]
+        column = {
+            "unknown": DeclaredColumn(name, "", "unknown"),
+            "text": DeclaredColumn(name, "enum", "text", words, by="ENUM"),
+            "other": DeclaredColumn(name, f"STRUCT({name})", "other"),
+            "key": DeclaredColumn(name, "INTEGER", "other", key=True),
+            "range": DeclaredColumn(name, "INTEGER", "whole numbers", bounds=(-3, 9), by="CHECK"),
+            "numbers": DeclaredColumn(name, "INTEGER", "whole numbers", (3, -1), by="CHECK"),
+            "found": DeclaredColumn(name, "", "unknown", words, by="values of all records", found=True),
+            "empty": DeclaredColumn(name, "", "unknown", by="values of all records"),
+        }[kind]
+        made.append(column)
+    return made
+
+
+@given(st.data(), st.lists(NAMES, min_size=1, max_size=9, unique=True), NAMES, st.booleans())
+def test_any_name_is_written_as_it_is(data: st.DataObject, names: list[str], path: str, peeked: bool) -> None:
+    """The draft is TOML, its columns are those of the file, and each has its own line."""
+    lists = data.draw(st.lists(LISTS, min_size=len(names), max_size=len(names)))
+    columns = _columns(names, lists)
+    drafted = draft_spec(path, path, columns, table=path, peeked=peeked)
+    raw = tomllib.loads(drafted.text)
+    assert (raw["title"], raw["source"]["path"], raw["source"]["table"]) == (path, path, path)
+    entries = {key: entry for key, entry in raw["attributes"].items() if isinstance(entry, dict)}
+    counted = [column for column in columns if column.can_be_counted]
+    assert [entry["column"] for entry in entries.values()] == [column.name for column in counted]
+    assert [tuple(entry["categories"]) if "categories" in entry else None for entry in entries.values()] == [
+        column.categories for column in counted
+    ]
+    unfinished = {name for name, entry in entries.items() if "todo" in entry}
+    assert unfinished == {*drafted.todo, *drafted.found}
+    assert set(raw["table"][0]["attributes"]) <= set(entries)
+
+
+@given(st.data(), st.lists(NAMES, min_size=1, max_size=8, unique=True))
+def test_reading_a_draft_names_each_line_that_is_left(data: st.DataObject, names: list[str]) -> None:
+    """And no other attribute, unless a declared list cannot be published."""
+    lists = data.draw(st.lists(LISTS, min_size=len(names), max_size=len(names)))
+    drafted = draft_spec("t", "people.duckdb", _columns(names, lists), table="t")
+    with pytest.raises(SpecError) as caught:
+        Spec.from_text(drafted.text)
+    told = [problem for problem in caught.value.problems if "is to be finished" in problem.message]
+    assert len(told) == len(drafted.todo) + len(drafted.found)
+    lines = drafted.text.split("\n")
+    assert all("todo = " in lines[problem.line - 1] for problem in told)
+
+
+def test_a_finished_draft_is_a_spec() -> None:
+    columns = [
+        DeclaredColumn("SEX", "enum", "text", ("F", "M"), by="ENUM"),
+        DeclaredColumn("unknown", "SMALLINT", "whole numbers", bounds=(0, 9), by="CHECK"),
+        DeclaredColumn("estimate", "BOOLEAN", "truth values", ("false", "true"), by="the type"),
+    ]
+    drafted = draft_spec("People", "people.duckdb", columns, table="people")
+    assert drafted.is_finished
+    spec = Spec.from_text(drafted.text)
+    assert spec.domain.names == ("SEX", "unknown_2", "estimate_2")
+    assert [rule.name for rule in spec.columns.values()] == ["SEX", "unknown", "estimate"]
+    assert spec.workload.queries == 20
+
+
+def test_what_was_found_is_marked_line_by_line() -> None:
+    column = DeclaredColumn("SEX", "", "unknown", ("F", "X"), by="the values of all records", found=True)
+    drafted = draft_spec("People", "people.csv", [column], peeked=True)
+    lines = drafted.text.split("\n")
+    at = next(i for i, line in enumerate(lines) if line.startswith("SEX"))
+    assert lines[at - 1].startswith("# FOUND IN THE RECORDS")
+    assert "THE RECORDS WERE READ" in lines[0]
+    with pytest.raises(SpecError, match="put public values in place of these"):
+        Spec.from_text(drafted.text)
+
+
+def test_a_file_of_keys_alone_is_a_total() -> None:
+    drafted = draft_spec("t", "people.parquet", [DeclaredColumn("id", "int64", "other", key=True)])
+    assert not drafted.is_finished
+    with pytest.raises(SpecError, match="attributes"):
+        Spec.from_text(drafted.text)
