@@ -48,6 +48,7 @@ CHANGES = {
     'attributes = ["votingage", "hispanic", "race"]\n': (
         f'attributes = ["votingage", "hispanic", "race"]\nareas = {LIST}\n'
     ),
+    "[release]\n": "[release]\nmax_rows = 40_000_000\n",
 }
 
 

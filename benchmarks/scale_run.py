@@ -1,6 +1,6 @@
 """One release of areas by what `tabulae run` calls, in a process of its own: time, memory and disk of each stage.
 
-python -m benchmarks.scale_run SPEC OUT            prints one JSON object a stage
+python -m benchmarks.scale_run SPEC OUT [--memory 20GB]       prints one JSON object a stage
 
 A stage begins with the line that the run says of it. A peak is the largest resident set of the process during a stage,
 with what it kept from earlier ones; disk is the most that lay in the folder of OUT, the input not counted. Seconds of
@@ -80,11 +80,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("spec", type=Path)
     parser.add_argument("out", type=Path)
+    parser.add_argument("--memory", default=None, help="as of tabulae run")
     given = parser.parse_args()
     stages = Stages(given.out.parent)
     stages.begin()
-    app.run(given.spec, given.out, say=stages.said)
-    stages.end()
+    try:
+        app.run(given.spec, given.out, say=stages.said, memory=given.memory)
+    finally:
+        stages.end()
     for name, row in stages.found.items():
         print(json.dumps({"stage": name, **{key: round(value, 3) for key, value in row.items()}}))
     return 0

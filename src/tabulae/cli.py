@@ -228,12 +228,18 @@ def query(
     sql: Annotated[
         str, typer.Argument(help="SELECT COUNT(*) FROM t WHERE ... GROUP BY ...", show_default=False)
     ],
+    areas: Annotated[
+        list[str] | None, typer.Option(help="Of a release of areas: a level or an entity; again for more.")
+    ] = None,
+    code: Annotated[
+        list[str] | None, typer.Option(help="Of one area; again for more.", show_default=False)
+    ] = None,
     json: Json = False,
 ) -> None:
     """Answer a count with its interval from a release, at no privacy cost."""
     from . import commands
 
-    _guard(lambda: commands.query(folder, sql, json), json=json)
+    _guard(lambda: commands.query(folder, sql, areas or [], code or [], json), json=json)
 
 
 @app.command()

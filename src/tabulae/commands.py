@@ -176,14 +176,16 @@ def _check_spec(path: Path, *, json: bool) -> None:
         typer.echo(f"{path}: no mistakes; {words}, {loss_words(spec)}{follows}")
 
 
-def query(folder: Path, sql: str, json: bool) -> None:
+def query(folder: Path, sql: str, areas: list[str], codes: list[str], json: bool) -> None:
     """Answer a statement about counts from a release."""
     release = Release.read(folder)
-    rows = release.query(sql)
+    rows = release.query(sql, areas=areas, codes=codes)
     if json:
         emit(rows.to_pylist())
         return
     print_answer(rows, release.level)
+    if release.spec.geography is not None and (method := release.spec.method.estimate) != "gls":
+        typer.echo(f"Estimated by gls, which has intervals; the whole numbers of tables/ are of {method}.")
 
 
 def audit(spec: Path, seconds: float, json: bool) -> None:

@@ -133,7 +133,14 @@ def test_plan_run_check_report_and_query(duchy: Path) -> None:
     assert summary["exact"] == ["total of each duchy"]
     assert "every number follows from the measurements" in _ran("check", out)
     assert "report.html" in _ran("report", out)
-    assert "tables" in _ran("query", out, "SELECT COUNT(*) FROM people", code=1)
+    percent = "SELECT 100 * COUNT(*) FILTER (WHERE faith = 'a') / COUNT(*) FROM people"
+    assert "D" in _ran("query", out, percent)
+    rows = json.loads(
+        _ran("query", out, percent, "--areas", "parish", "--code", "p3", "--areas", "forest", "--json")
+    )
+    assert [(row["area_type"], row["area"]) for row in rows] == [("parish", "p3")]
+    told = _ran("query", out, "SELECT COUNT(*) FROM people", "--areas", "plots", code=1)
+    assert 'no level or entity "plots"; did you mean "plot"?' in told
     assert "exists" in _ran("run", duchy, "--out", out, code=1)
     assert "without --plan" in _ran("run", duchy, "--out", out, "--plan", duchy, code=1)
     printed = _ran("run", duchy, "--out", duchy.parent / "second")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -29,6 +30,8 @@ from tabulae.release.area_figures import _numbers
 from tabulae.release.folder import write_sums
 
 CELLS = int(np.prod(SHAPE))
+FIGURE = "SELECT COUNT(*) FILTER (WHERE sex = 'F' OR age = 1) - 2 * COUNT(*) FILTER (WHERE faith = 'b') FROM people"
+NUMBERS = ("estimate", "std_error", "ci_low", "ci_high")
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,6 +117,46 @@ def test_estimates_errors_and_ends_are_those_of_dense_least_squares(made: tuple[
                     test = abs(a - end * b if below.any() else a - end) / np.sqrt(away @ moments @ away)
                     assert 1.95 < test < 2.8
     assert seen > 30
+
+
+def test_a_query_gives_the_figures_that_the_spec_would_have(made: tuple[Path, DenseModel]) -> None:
+    folder, _ = made
+    release = tb.Release.read(folder)
+    for each in release.spec.derived:
+        answer = release.query(each.figure.sql, areas=each.areas)
+        assert answer.to_pylist() == release.derived[each.name].to_pylist()
+    stored = release.derived["apart"].to_pylist()
+    some = release.query(FIGURE, areas=["lake", "parish"], codes=["p2", "p0"]).to_pylist()
+    wanted = [row for row in stored if row["area"] in ("p0", "p2")]
+    assert [row["area"] for row in some] == ["p0", "p2"]
+    for row, other in zip(some, wanted, strict=True):
+        assert [row[name] for name in NUMBERS] == pytest.approx([other[name] for name in NUMBERS], rel=1e-9)
+    assert [row["area"] for row in release.query("SELECT COUNT(*) FROM people").to_pylist()] == ["I"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ({"areas": ["pairsh"]}, 'no level or entity "pairsh"; did you mean "parish"?'),
+        (
+            {"areas": ["parish", "lake"], "codes": ["p0", "07"]},
+            'no area of "parish" or "lake" has the code "07"',
+        ),
+        ({"codes": ["p0"]}, 'no area of "isle" has the code "p0"'),
+    ],
+)
+def test_areas_that_a_release_does_not_have(made: tuple[Path, DenseModel], asked: dict, words: str) -> None:
+    with pytest.raises(tb.errors.InvalidArgument, match=re.escape(words)):
+        tb.Release.read(made[0]).query(FIGURE, **asked)
+
+
+def test_an_answer_with_more_rows_than_a_release_may_publish(tmp_path: Path) -> None:
+    spec = write_isles(tmp_path, "\n[release]\nmax_rows = 16\n")
+    tb.run(spec, tmp_path / "release")
+    release = tb.Release.read(tmp_path / "release")
+    assert release.query("SELECT COUNT(*) FROM people", areas=["plot", "parish"]).num_rows == 15
+    with pytest.raises(tb.errors.InvalidArgument, match="has 24 rows, and a release of this spec at most 16"):
+        release.query("SELECT sex, COUNT(*) FROM people GROUP BY sex", areas=["plot"])
 
 
 def test_medians_are_those_of_dense_least_squares(made: tuple[Path, DenseModel]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,13 +18,22 @@ from tests.measure.spines import QUARTERS, Record, counts, plan, records
 from tabulae.counts.spine_counts import SpineCounts
 from tabulae.errors import DataError, InvalidArgument
 from tabulae.geography.spine_plan import SpinePlan
-from tabulae.tabulate import ColumnRule, Source, UnitRule
+from tabulae.tabulate import ColumnRule, Source, UnitRule, spine_records
+from tabulae.tabulate.engine import open_records
 from tabulae.tabulate.spine_records import LeafColumn, open_spine_records
 
 Writer = Callable[..., Source]
 
 RULES = {name: ColumnRule(name.upper()) for name in ("quarters", "age", "race")}
 PLAN = plan(3)
+
+
+@pytest.fixture(params=[1 << 25, 4], ids=["whole", "in parts"], scope="module", autouse=True)
+def part(request: pytest.FixtureRequest) -> Iterator[int]:
+    """How many records are grouped together: all of them, or a few."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(spine_records, "_PART", request.param)
+        yield request.param
 
 
 def leaves(of: SpinePlan, dropped: Sequence[str] = ()) -> LeafColumn:
@@ -68,6 +77,21 @@ def test_every_kind_of_source_gives_the_same(write: Writer, kind: str) -> None:
     found = open_spine_records(source, RULES, PLAN, leaves(PLAN))
     assert found.records == 30
     assert same(found, counts(PLAN, crowd))
+
+
+@pytest.mark.parametrize("rows", [1, 5, 40, 4000])
+def test_every_record_is_in_one_part(write: Writer, kind: str, part: int, rows: int) -> None:
+    """However many parts there are; with codes that nobody knows, and none at all, too."""
+    columns = columns_of(PLAN, records(PLAN, 40))
+    columns["BLOCK"][:6] = ["", "!", "zz", " ", "\u00e9", PLAN.spine.codes["block"][0] + "0"]
+    source = write(kind, columns)
+    with open_records(source, [], leaf="BLOCK") as table:
+        for memory in (None, "1KB"):
+            parts = spine_records._parts(table, leaves(PLAN), rows, source, memory)
+            found = [value for some in parts for value in some.to_pyarrow()["leaf"].to_pylist()]
+            assert sorted(map(str, found)) == sorted(map(str, table.to_pyarrow()["leaf"].to_pylist()))
+            room = part if memory is None else min(part, 1000 // 128)
+            assert 1 < len(parts) <= -(-rows // room) if rows > room else len(parts) == 1
 
 
 def test_blanks_around_codes_do_not_count(write: Writer) -> None:

@@ -20,8 +20,8 @@ def is_missing(code: object) -> bool:
 
 
 def _is_broken(code: object) -> bool:
-    """Whether a code is text that no file can hold: half of a surrogate pair."""
-    return any("\ud800" <= letter <= "\udfff" for letter in str(code))
+    """Whether a code is text that no file or array can hold: with half of a surrogate pair, or a null character."""
+    return any("\ud800" <= letter <= "\udfff" or letter == "\0" for letter in str(code))
 
 
 def code_column(values: Sequence[Any] | np.ndarray, name: str) -> np.ndarray:
@@ -32,7 +32,7 @@ def code_column(values: Sequence[Any] | np.ndarray, name: str) -> np.ndarray:
     """
     listed = np.asarray(values, object).tolist() if hasattr(values, "__array__") else list(values)
     given = np.fromiter(listed, object, len(listed))
-    if texts(given) is not None:
+    if texts(given) is not None and "\0" not in "".join(code for code in listed if code):
         given[given == ""] = None
         return given
     column = np.empty(len(given), object)

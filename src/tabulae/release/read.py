@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from .._version import VERSION
 from ..adaptive import AdaptivePlan, GroupMeasurement
-from ..errors import NotEstimable, ReleaseError, SpecError, Unsupported
+from ..errors import InvalidArgument, NotEstimable, ReleaseError, SpecError, Unsupported
 from ..estimation import Estimate, estimate
 from ..geography.spine_plan import SpinePieceValues, SpinePlan
 from ..measurement import Measurement
@@ -243,26 +243,34 @@ class Release:
         tables = publish(self.estimate, self.spec.workload, self.level)
         return [*tables, *publish_exact(self.measurements[0])]
 
-    def query(self, sql: str) -> pa.Table:
+    def query(self, sql: str, *, areas: Sequence[str] = (), codes: Sequence[str] = ()) -> pa.Table:
         """Answer a statement about counts with intervals, at no privacy cost.
 
         Arguments:
             sql: one statement of the form that ``[[derived]]`` accepts: arithmetic on ``COUNT(*)``, sums, means and
                 quantiles of attributes, with FILTER, WHERE and GROUP BY over the release's attributes and recodes.
+            areas: of a release of areas: the levels and entities to answer for; the first level where there are none.
+                Whatever method the tables have, answers are the least-squares estimates, which have intervals.
+            codes: of the areas that are wanted; all of those types where there are none.
 
-        Returns columns as in the published tables: labels, estimate, std_error, ci_low, ci_high, obs_status.
+        Returns columns as in the published tables: labels, estimate, std_error, ci_low, ci_high, obs_status; of a
+        release of areas the first labels are the type and the code of the area.
 
         Raises:
             InvalidArgument: the statement cannot be expressed; the clause is shown.
             NotEstimable: the measurements cannot answer it; the attributes not measured together are named.
             ReleaseError: the files that the answer comes from are not as they were published.
-            Unsupported: the release is of groups, each of which has the table that it could afford, or of areas.
+            Unsupported: the release is of groups, each of which has the table that it could afford.
         """
-        if self.spec.geography is not None:
-            raise Unsupported(
-                f"{self.path} publishes its counts by area, and answers no others: read {self.path}/tables/, or in "
-                "Python tabulae.Release.read(...).tables"
+        if (areas or codes) and self.spec.geography is None:
+            raise InvalidArgument(
+                f"{self.path} has no areas: its tables are of the whole; ask without areas and codes"
             )
+        if self.spec.geography is not None:
+            from .area_query import query_areas
+
+            f.require_sources(self.path)
+            return query_areas(self.path, self.spec, self.level, sql, areas, codes)
         if self.spec.detailed is not None:
             raise Unsupported(
                 f"{self.path} tabulates groups, each in the table that it could afford, and answers no other counts: "

@@ -87,6 +87,7 @@ class SpineRelease:
         work: Path | None = None,
         say: Say = _quiet,
         run: Runner | None = None,
+        method: str | None = None,
     ) -> SpineRelease:
         """Estimate from the measurements stored in a folder.
 
@@ -97,6 +98,7 @@ class SpineRelease:
             work: where stages of the estimation are kept, so that a killed process goes on from the last of them.
             say: called with a line of progress at each stage.
             run: who runs the estimates' tasks, with a ``work`` folder that they share; this process where None.
+            method: of ``published``; that of the spec where None.
 
         Raises:
             ReleaseError: the measurements are not those of the spec, or contradict themselves.
@@ -111,7 +113,7 @@ class SpineRelease:
             estimate = _by_tasks(folder, plan, work, say, run)
         known = {"constraints": geography.constraints, "exact_values": exact}
         unbiased = estimate(UNBIASED, **known)
-        method = spec.method.estimate
+        method = method or spec.method.estimate
         published = unbiased if method == UNBIASED else estimate(method, **known)
         return cls(spec, plan, published, unbiased, exact, level)
 
