@@ -2,6 +2,7 @@
 
 python -m benchmarks.scale SCRATCH                  the sweeps below; writes benchmarks/results/scale.csv and the page
 python -m benchmarks.scale SCRATCH --share 0.1      a tenth of the nation, whole; writes its rows beside the others
+python -m benchmarks.scale SCRATCH --share 1 --memory 20GB      the nation, which needs 80 GB of SCRATCH
 python -m benchmarks.scale SCRATCH --draw           fits, figure and page (``benchmarks.scale_page``) from the CSV
 
 Each run is the whole of `tabulae run` on a part of the nation of ``benchmarks.nation``, in a process of its own
@@ -38,7 +39,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import tomli_w
 from benchmarks.nation import FOLDER, PEOPLE, populate
-from benchmarks.scale_page import NUMBERS, TOTAL, write_page
+from benchmarks.scale_page import NUMBERS, TOTAL, WHOLE, write_page
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks/results/scale.csv"
@@ -59,6 +60,7 @@ class Case:
         races: combinations of races, of 63.
         queries: what areas are asked, of 11.
         cores: that the process may use; all where None.
+        memory: as of ``tabulae run``.
     """
 
     sweep: str
@@ -67,6 +69,14 @@ class Case:
     races: int = max(RACES)
     queries: int = max(QUERIES)
     cores: int | None = None
+    memory: str | None = None
+
+    @property
+    def command(self) -> str:
+        """That runs it."""
+        options = [f"--share {self.share:g}"] if self.share > max(SHARES) else []
+        options += [f"--memory {self.memory}"] if self.memory else []
+        return " ".join(["python -m benchmarks.scale SCRATCH", *options])
 
     @classmethod
     def sweeps(cls) -> list[Case]:
@@ -94,6 +104,7 @@ def rows_of(case: Case, scratch: Path) -> Iterator[dict[str, object]]:
     out = scratch / "case/out"
     out.mkdir()
     command = [sys.executable, "-m", "benchmarks.scale_run", str(spec), str(out / "release")]
+    command += ["--memory", case.memory] if case.memory else []
     if case.cores is not None:
         command = ["taskset", "--cpu-list", f"0-{case.cores - 1}", *command]
     settings = {"OPENBLAS_NUM_THREADS": "1", "TMPDIR": str(out)}
@@ -101,22 +112,26 @@ def rows_of(case: Case, scratch: Path) -> Iterator[dict[str, object]]:
         command, check=True, stdout=subprocess.PIPE, text=True, env={**os.environ, **settings}
     )
     found = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    yield from labelled(case, scratch / "case" / FOLDER, found)
+    shutil.rmtree(scratch / "case")
+
+
+def labelled(case: Case, records: Path, found: list[dict[str, Any]]) -> Iterator[dict[str, object]]:
+    """What ``benchmarks.scale_run`` printed, with the sizes of its case, and a row for all stages."""
     sizes = {
         "sweep": case.sweep,
         "share": case.share,
-        "people": pq.read_metadata(scratch / f"case/{FOLDER}/people.parquet").num_rows,
-        "blocks": pq.read_metadata(scratch / f"case/{FOLDER}/spine.parquet").num_rows,
+        "people": pq.read_metadata(records / "people.parquet").num_rows,
+        "blocks": pq.read_metadata(records / "spine.parquet").num_rows,
         "cells": 8 * 2 * 2 * case.races,
         "queries": case.queries,
         "cores": case.cores or os.cpu_count() or 1,
-        "command": "python -m benchmarks.scale SCRATCH"
-        + (f" --share {case.share}" if case.sweep == "nation" and case.share > max(SHARES) else ""),
+        "command": case.command,
     }
     total = {name: sum(row[name] for row in found) for name in ("wall_s", "cpu_s")}
     total |= {name: max(row[name] for row in found) for name in ("peak_mb", "disk_gb")}
     for row in [*found, {"stage": TOTAL, **total}]:
         yield {**sizes, "stage": row["stage"], **{name: f"{row[name]:.3f}" for name in NUMBERS}}
-    shutil.rmtree(scratch / "case")
 
 
 def fewer_races(folder: Path, count: int) -> None:
@@ -179,11 +194,13 @@ def main() -> int:
     )
     parser.add_argument("scratch", type=Path)
     parser.add_argument("--share", type=float, default=None, help="one run of this share of the nation")
+    parser.add_argument("--memory", default=None, help="of the run with --share, as of tabulae run")
     parser.add_argument("--draw", action="store_true")
     given = parser.parse_args()
     if not given.draw:
         given.scratch.mkdir(parents=True, exist_ok=True)
-        for case in Case.sweeps() if given.share is None else [Case("nation", given.share)]:
+        one = Case(WHOLE if given.share == 1 else "nation", given.share or 1.0, memory=given.memory)
+        for case in Case.sweeps() if given.share is None else [one]:
             print(case, flush=True)
             record(list(rows_of(case, given.scratch)))
     write_page(record([]))

@@ -229,10 +229,12 @@ def query(
         str, typer.Argument(help="SELECT COUNT(*) FROM t WHERE ... GROUP BY ...", show_default=False)
     ],
     areas: Annotated[
-        list[str] | None, typer.Option(help="Of a release of areas: a level or an entity; again for more.")
+        list[str] | None,
+        typer.Option(help="Of a release of areas: a level or an entity to answer for; again for more."),
     ] = None,
     code: Annotated[
-        list[str] | None, typer.Option(help="Of one area; again for more.", show_default=False)
+        list[str] | None,
+        typer.Option(help="The code of one area that is wanted; again for more.", show_default=False),
     ] = None,
     json: Json = False,
 ) -> None:

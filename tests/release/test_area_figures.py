@@ -150,12 +150,17 @@ def test_areas_that_a_release_does_not_have(made: tuple[Path, DenseModel], asked
         tb.Release.read(made[0]).query(FIGURE, **asked)
 
 
+def test_areas_are_no_attributes(made: tuple[Path, DenseModel]) -> None:
+    with pytest.raises(tb.errors.InvalidArgument, match="ask with --areas parish"):
+        tb.Release.read(made[0]).query("SELECT parish, COUNT(*) FROM people GROUP BY parish")
+
+
 def test_an_answer_with_more_rows_than_a_release_may_publish(tmp_path: Path) -> None:
-    spec = write_isles(tmp_path, "\n[release]\nmax_rows = 16\n")
+    spec = write_isles(tmp_path, "\n[release]\nmax_rows = 17\n")
     tb.run(spec, tmp_path / "release")
     release = tb.Release.read(tmp_path / "release")
     assert release.query("SELECT COUNT(*) FROM people", areas=["plot", "parish"]).num_rows == 15
-    with pytest.raises(tb.errors.InvalidArgument, match="has 24 rows, and a release of this spec at most 16"):
+    with pytest.raises(tb.errors.InvalidArgument, match="has 24 rows, and a release of this spec at most 17"):
         release.query("SELECT sex, COUNT(*) FROM people GROUP BY sex", areas=["plot"])
 
 

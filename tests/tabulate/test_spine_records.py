@@ -79,19 +79,34 @@ def test_every_kind_of_source_gives_the_same(write: Writer, kind: str) -> None:
     assert same(found, counts(PLAN, crowd))
 
 
-@pytest.mark.parametrize("rows", [1, 5, 40, 4000])
-def test_every_record_is_in_one_part(write: Writer, kind: str, part: int, rows: int) -> None:
+@pytest.mark.parametrize("count", [1, 2, 7, 1000])
+def test_every_record_is_in_one_part_and_so_is_every_unit(write: Writer, kind: str, count: int) -> None:
     """However many parts there are; with codes that nobody knows, and none at all, too."""
     columns = columns_of(PLAN, records(PLAN, 40))
     columns["BLOCK"][:6] = ["", "!", "zz", " ", "\u00e9", PLAN.spine.codes["block"][0] + "0"]
-    source = write(kind, columns)
-    with open_records(source, [], leaf="BLOCK") as table:
-        for memory in (None, "1KB"):
-            parts = spine_records._parts(table, leaves(PLAN), rows, source, memory)
-            found = [value for some in parts for value in some.to_pyarrow()["leaf"].to_pylist()]
-            assert sorted(map(str, found)) == sorted(map(str, table.to_pyarrow()["leaf"].to_pylist()))
-            room = part if memory is None else min(part, 1000 // 128)
-            assert 1 < len(parts) <= -(-rows // room) if rows > room else len(parts) == 1
+    with open_records(write(kind, columns), [], "ID", "BLOCK") as table:
+        every = sorted(map(str, table.to_pyarrow()["leaf"].to_pylist()))
+        ranges = [part.to_pyarrow() for part in spine_records._ranges(table, leaves(PLAN), count)]
+        assert sorted(str(code) for part in ranges for code in part["leaf"].to_pylist()) == every
+        assert min(count, 2) <= len(ranges) <= count
+        units = [part.to_pyarrow() for part in spine_records._whole_units(table, min(count, 7))]
+        assert sorted(str(code) for part in units for code in part["leaf"].to_pylist()) == every
+        assert sorted(unit for part in units for unit in set(part["unit"].to_pylist())) == [
+            "n0",
+            "n1",
+            "n2",
+            "n3",
+        ]
+
+
+@pytest.mark.parametrize(
+    ("engine", "memory", "parts"), [("duckdb", None, 3), ("duckdb", "1KB", 6), ("spark", "1KB", 1)]
+)
+def test_parts_are_as_small_as_memory_asks(engine: Any, memory: str | None, parts: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(spine_records, "_PART", 16)
+        source = Source("people.parquet", engine=engine)
+        assert spine_records._part_count(source, 40, memory) == parts
 
 
 def test_blanks_around_codes_do_not_count(write: Writer) -> None:
@@ -271,6 +286,17 @@ def test_the_rows_kept_do_not_depend_on_the_order(write: Writer) -> None:
     )
     assert same(one, two)
     assert not same(one, open_spine_records(write("csv", columns), RULES, PLAN, leaves(PLAN)))
+
+
+def test_the_rows_kept_do_not_depend_on_the_parts(write: Writer, kind: str) -> None:
+    source, rule = write(kind, columns_of(PLAN, records(PLAN, 60))), UnitRule("ID", 5, bytes(32))
+    found = []
+    for size in (1, 7, 23, 60):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(spine_records, "_PART", size)
+            found.append(open_spine_records(source, RULES, PLAN, leaves(PLAN), unit=rule))
+    assert found[0].records == 4 * 5
+    assert all(same(each, found[0]) for each in found)
 
 
 def test_records_without_a_unit_are_refused(write: Writer) -> None:

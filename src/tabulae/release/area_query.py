@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,6 +16,7 @@ from ..spec.derived import Derived
 from ..spec.derived_areas import check_figure
 from ..spec.geography import Geography
 from ..spec.problems import nearest, shown
+from ..tables.figure import Figure
 from ..tables.figure_sql import figure_from_sql
 from .area_figures import AreaFigures, figure_schema
 from .spine_estimates import SpineRelease
@@ -44,7 +46,7 @@ def query_areas(
     """
     geography = geography_of(spec)
     wanted = _areas(geography, areas or geography.levels[:1], codes)
-    figure = figure_from_sql(spec.domain, _NAME, sql)
+    figure = _figure(spec, geography, sql)
     check_figure(figure, geography)
     rows = figure.rows * sum(each.codes.size for each in wanted)
     if rows > spec.max_rows:
@@ -57,6 +59,20 @@ def query_areas(
         made = SpineRelease.of(folder, spec, level, Path(work), method=UNBIASED)
         pieces = AreaFigures(made.publisher, made.plan.all_laws).rows([asked], wanted)
         return pa.concat_tables([figure_schema(asked).empty_table(), *(piece for _, piece in pieces)])
+
+
+def _figure(spec: Spec, geography: Geography, sql: str) -> Figure:
+    """The statement, over the attributes of the spec; a statement about areas is told how to ask for them."""
+    try:
+        return figure_from_sql(spec.domain, _NAME, sql)
+    except InvalidArgument as error:
+        named = [kind for kind in geography.area_types if re.search(rf"(?<!\w){re.escape(kind)}(?!\w)", sql)]
+        if not named:
+            raise
+        raise InvalidArgument(
+            f"{error}\nareas are no attributes: leave {shown(named[0])} out of the statement, and ask with --areas "
+            f"{named[0]} (in Python areas=[{named[0]!r}])"
+        ) from None
 
 
 def _areas(geography: Geography, kinds: Sequence[str], codes: Sequence[str]) -> list[Areas]:

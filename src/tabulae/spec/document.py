@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from ..errors import InvalidArgument, Problem, SpecError, Unsupported
 from ..privacy import ZCDP, Neighbours, PrivacyLoss, PureDP
 from ..tables import Domain, Workload
-from ..tables.server import is_url, url_mistake
+from ..tables.server import SCHEMES, is_url, url_mistake
 from . import published
 from .derived import Derived, read_derived
 from .detailed import Detailed, loss_of
@@ -284,14 +284,22 @@ def read_spec(path: str | PathLike[str]) -> Spec:
     try:
         text = path.read_bytes().decode("utf-8-sig")
     except OSError as error:
-        cure = "it is a folder: name the document in it" if path.is_dir() else "check the path"
         raise SpecError(
-            [Problem("document", f"cannot be read: {error.strerror}; {cure}")], str(path)
+            [Problem("document", f"cannot be read: {error.strerror}; {_cure(path)}")], str(path)
         ) from error
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
         raise SpecError([Problem("document", "is not text in UTF-8: save it so", line)], str(path)) from error
     return replace(Spec.from_text(text, path.parent, str(path)), path=path)
+
+
+def _cure(path: Path) -> str:
+    """What to do where no document can be read."""
+    if path.is_dir():
+        return "it is a folder: name the document in it"
+    if path.parts and path.parts[0].removesuffix(":") in SCHEMES:
+        return "it is the address of a server: name a document, in which url under [source] has that address"
+    return "check the path"
 
 
 def geography_of(spec: Spec) -> Geography:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 AT = "at"
 _ROWS = 1 << 20  # how many counts are placed together
-_PART = 1 << 25  # how many records are grouped together at most
+_PART = 1 << 24  # how many records are grouped together at most
 _RECORD = 128  # bytes of an engine that a record takes in grouping: measured 90 where nearly all differ
 
 
@@ -119,16 +119,15 @@ def open_spine_records(
     with open_records(source, wanted, unit and unit.column, leaf.column, memory=memory) as records:
         read = _Coded(source, attributes, rules, leaf, _readable(records, leaf, unit))
         rows = read.rows(read.records.count())
-        some = [
-            replace(read, records=_readable(part, leaf, unit))
-            for part in _parts(records, leaf, rows, source, memory)
-        ]
-        every = read.counted([part.table() for part in some], rows)
+        count = _part_count(source, rows, memory)
+        ranges = (_readable(part, leaf, unit) for part in _ranges(records, leaf, count))
+        every = read.counted([replace(read, records=part).table() for part in ranges], rows)
         _check(read, every, plan, nameless(source, read.records, unit) if unit else [], bounds)
         if unit is not None:
-            of_units = read.table(beside=[ID])
-            kept = read.rows(most_counted(of_units, unit))
-            every = read.counted([bounded(of_units, read.keys, unit)], kept, fit=True)
+            shares = _whole_units(read.records, count)
+            of_units = [replace(read, records=part).table(beside=[ID]) for part in shares]
+            kept = sum(read.rows(most_counted(table, unit)) for table in of_units)
+            every = read.counted([bounded(table, read.keys, unit) for table in of_units], kept, fit=True)
     placed = _placed(every, plan)
     return SpineCounts(plan, placed.leaf, placed.place, placed.people)
 
@@ -139,25 +138,38 @@ def _readable(records: ir.Table, leaf: LeafColumn, unit: UnitRule | None) -> Any
     return found if unit is None else identified(found, unit)
 
 
-def _parts(
-    records: ir.Table, leaf: LeafColumn, rows: int, source: Source, memory: str | None
-) -> list[ir.Table]:
-    """The records in parts, each record in one, that our own engine can group one after the other.
+def _part_count(source: Source, rows: int, memory: str | None) -> int:
+    """In how many parts records are grouped, one after the other; servers and Spark see to their memory themselves.
 
     Grouping takes memory for each combination of a leaf and values, of which there are nearly as many as records, and
-    an engine that spills them can still run out. Parts are ranges of codes as the records write them: in a file that
-    is sorted by leaf, or nearly, the engine reads little more than each part's own.
+    an engine that spills them can still run out.
     """
+    if source.engine in ("postgresql", "spark"):
+        return 1
     room = _PART if memory is None else min(_PART, read_memory(memory) // _RECORD)
-    count = -(-rows // room)
-    if count < 2 or source.engine in ("postgresql", "spark"):
-        return [records]
-    raw: Any = records[LEAF] if records[LEAF].type().is_string() else records[LEAF].cast("string")
+    return max(1, -(-rows // room))
+
+
+def _ranges(records: ir.Table, leaf: LeafColumn, count: int) -> list[ir.Table]:
+    """The records in at most so many parts, each record in one: ranges of codes as the records write them.
+
+    In a file that is sorted by leaf, or nearly, the engine reads little more than each part's own.
+    """
     codes = sorted(leaf.known)
     edges = sorted({codes[i * len(codes) // count] for i in range(1, count)})
-    found = [records.filter(raw.isnull() | (raw < edges[0]))] if edges else [records]
-    found += [records.filter((raw >= low) & (raw < high)) for low, high in pairwise(edges)]
-    return [*found, *(records.filter(raw >= edge) for edge in edges[-1:])]
+    if not edges:
+        return [records]
+    raw: Any = records[LEAF] if records[LEAF].type().is_string() else records[LEAF].cast("string")
+    between = [(raw >= low) & (raw < high) for low, high in pairwise(edges)]
+    return [records.filter(which) for which in (raw.isnull() | (raw < edges[0]), *between, raw >= edges[-1])]
+
+
+def _whole_units(records: Any, count: int) -> list[ir.Table]:
+    """The records in parts, all records of a unit in one."""
+    if count == 1:
+        return [records]
+    digest = records[ID].hash() % count  # of the sign of the hash
+    return [records.filter((digest == i) | (digest == i - count)) for i in range(count)]
 
 
 def _as_text(records: ir.Table, leaf: LeafColumn) -> Any:
