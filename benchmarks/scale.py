@@ -2,7 +2,7 @@
 
 python -m benchmarks.scale SCRATCH                  the sweeps below; writes benchmarks/results/scale.csv and the page
 python -m benchmarks.scale SCRATCH --share 0.1      a tenth of the nation, whole; writes its rows beside the others
-python -m benchmarks.scale SCRATCH --share 1 --memory 20GB      the nation, which needs 80 GB of SCRATCH
+python -m benchmarks.scale SCRATCH --share 1 --memory 20GB      the nation; 46 GB in SCRATCH
 python -m benchmarks.scale SCRATCH --draw           fits, figure and page (``benchmarks.scale_page``) from the CSV
 
 Each run is the whole of `tabulae run` on a part of the nation of ``benchmarks.nation``, in a process of its own

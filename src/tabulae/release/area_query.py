@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -45,6 +44,11 @@ def query_areas(
         ReleaseError: the measurements are not those of the spec.
     """
     geography = geography_of(spec)
+    if codes and not areas:
+        first = geography.area_types[0]
+        raise InvalidArgument(
+            f"codes are of areas of some type: name it, as in --areas {first} (in Python areas=[{first!r}])"
+        )
     wanted = _areas(geography, areas or geography.levels[:1], codes)
     figure = _figure(spec, geography, sql)
     check_figure(figure, geography)
@@ -66,7 +70,8 @@ def _figure(spec: Spec, geography: Geography, sql: str) -> Figure:
     try:
         return figure_from_sql(spec.domain, _NAME, sql)
     except InvalidArgument as error:
-        named = [kind for kind in geography.area_types if re.search(rf"(?<!\w){re.escape(kind)}(?!\w)", sql)]
+        said = str(error).casefold()
+        named = [kind for kind in geography.area_types if f"no attribute {kind!r}".casefold() in said]
         if not named:
             raise
         raise InvalidArgument(

@@ -28,6 +28,7 @@ from .units import ID, UnitRule, bounded, identified, most_counted
 
 if TYPE_CHECKING:
     import ibis.expr.types as ir
+    import pyarrow as pa
 
 AT = "at"
 _ROWS = 1 << 20  # how many counts are placed together
@@ -70,6 +71,14 @@ class LeafColumn:
     def known(self) -> tuple[str, ...]:
         """All codes, those of the plan first."""
         return (*self.codes, *self.dropped)
+
+    @property
+    def numbered(self) -> pa.Table:
+        """The codes, each with its number among them."""
+        import pyarrow as pa
+
+        known = pa.array(self.known, pa.string())
+        return pa.table({"code": known, "number": pa.array(np.arange(len(known)))})
 
 
 def open_spine_records(
@@ -117,7 +126,8 @@ def open_spine_records(
         raise InvalidArgument(f"{len(leaf.codes)} leaf codes for a plan of {plan.spine.leaves} leaves")
     wanted = [(a.name, rules[a.name].column) for a in attributes]
     with open_records(source, wanted, unit and unit.column, leaf.column, memory=memory) as records:
-        read = _Coded(source, attributes, rules, leaf, _readable(records, leaf, unit))
+        readable = _readable(records, leaf, unit)
+        read = _Coded(source, attributes, rules, leaf, readable, given(readable, leaf.numbered))
         rows = read.rows(read.records.count())
         count = _part_count(source, rows, memory)
         ranges = (_readable(part, leaf, unit) for part in _ranges(records, leaf, count))
@@ -191,13 +201,17 @@ def _as_text(records: ir.Table, leaf: LeafColumn) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class _Coded:
-    """Records with codes in place of values: k0, k1, ... for the attributes, ``at`` for the leaf."""
+    """Records with codes in place of values: k0, k1, ... for the attributes, ``at`` for the leaf.
+
+    ``numbered`` has the codes of leaves and their numbers, where the records are: one table for all parts.
+    """
 
     source: Source
     attributes: Sequence[Attribute]
     rules: Mapping[str, ColumnRule]
     leaf: LeafColumn
     records: Any
+    numbered: Any
 
     @property
     def keys(self) -> list[str]:
@@ -207,13 +221,9 @@ class _Coded:
     def table(self, beside: Sequence[str] = ()) -> Any:
         """Alike records and their number; a leaf that is unknown or missing has a code below 0, as values have."""
         import ibis
-        import pyarrow as pa
 
         table: Any = coded(self.records, self.attributes, self.rules, beside=[*beside, LEAF])
-        known = pa.array(self.leaf.known, pa.string())
-        numbered = pa.table({"code": known, "number": pa.array(range(len(known)), pa.int64())})
-        lookup = given(table, numbered)
-        table = table.left_join(lookup, table[LEAF] == lookup["code"])
+        table = table.left_join(self.numbered, table[LEAF] == self.numbered["code"])
         number = ibis.coalesce(table["number"], UNKNOWN_CODE)
         at = ibis.ifelse(table[LEAF].isnull(), NULL_CODE, number).cast("int64")
         return table.mutate(**{AT: at}).drop("code", "number")
