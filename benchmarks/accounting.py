@@ -16,7 +16,12 @@ from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
-from tabulae.privacy import ZCDP, DiscreteGaussian, DiscreteLaplace, PureDP
+from tabulae.privacy import (
+    ZCDP,
+    DiscreteGaussian,
+    DiscreteLaplace,
+    PureDP,
+)
 from tabulae.privacy.composition import generalised_parallel, sequential
 from tabulae.privacy.loss_distribution import NoiseComposition, Use
 from tabulae.privacy.rdp import RDP

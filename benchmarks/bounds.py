@@ -39,8 +39,8 @@ from threadpoolctl import threadpool_limits
 
 import tabulae as tb
 from tabulae.privacy import SystemSource
+from tabulae.research import optimal_gaussian
 from tabulae.strategy import baseline
-from tabulae.subspace import optimal_gaussian
 from tabulae.topdown.estimate import estimate_spine
 
 ROOT = Path(__file__).parents[1]
@@ -241,7 +241,11 @@ def records(scratch: Path) -> Iterator[Case]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from tabulae.tabulate import ColumnRule, Source, tabulate
+    from tabulae.tabulate import (
+        ColumnRule,
+        Source,
+        tabulate,
+    )
 
     people = 5_000_000
     domain = tb.Domain(

@@ -10,7 +10,7 @@ import time
 import numpy as np
 
 import tabulae as tb
-from tabulae.tables import Constraint
+from tabulae.domain import Constraint
 
 CASES = [
     ((14, 24, 20), [(0, 2), (1, 2)], 3.0, False),

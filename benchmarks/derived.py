@@ -15,10 +15,10 @@ from pathlib import Path
 import numpy as np
 
 import tabulae as tb
+from tabulae.domain.figure import Figure
+from tabulae.domain.figure_sql import figure_from_sql
 from tabulae.privacy import PrivacyLoss
 from tabulae.release.figures import publish_figure
-from tabulae.tables.figure import Figure
-from tabulae.tables.figure_sql import figure_from_sql
 
 RESULTS = Path(__file__).parent / "results"
 TOWNS, AGES, DRAWS, LEVEL = 200, 20, 40, 0.95

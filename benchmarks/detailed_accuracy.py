@@ -35,9 +35,16 @@ from benchmarks.detailed_population import MAPS
 
 import tabulae as tb
 from tabulae._measure_groups import measure_groups
-from tabulae.adaptive import TOTAL, TOTAL_ONLY, AdaptivePlan, GroupMeasurement, PopulationLevel
+from tabulae.adaptive import (
+    TOTAL,
+    TOTAL_ONLY,
+    AdaptivePlan,
+    GroupMeasurement,
+    PopulationLevel,
+)
 from tabulae.adaptive.rehearsal import expected_rungs
 from tabulae.counts.group_counts import GroupChunk, GroupCounts
+from tabulae.domain.regions import Regions
 from tabulae.estimation.two_stage import cell_estimates, total_estimates
 from tabulae.privacy import ZCDP, NoiseLaw
 from tabulae.safetab.config import Config, read_draft
@@ -46,7 +53,6 @@ from tabulae.safetab.layout import group_map, ladder
 from tabulae.safetab.maps import read_maps
 from tabulae.safetab.region_types import WIDE
 from tabulae.safetab.suppression import suppression_threshold
-from tabulae.tables.regions import Regions
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks/results/detailed_accuracy.csv"

@@ -24,7 +24,7 @@ from scipy import stats
 from threadpoolctl import threadpool_limits
 
 import tabulae as tb
-from tabulae.tables import Invariants
+from tabulae.domain import Invariants
 
 RESULTS = Path(__file__).parent / "results/margins.csv"
 COLUMNS = ("case", "what", "value", "expected")

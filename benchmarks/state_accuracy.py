@@ -33,7 +33,11 @@ from tabulae.spec import read_spec
 from tabulae.spec.geography import Geography
 from tabulae.topdown.areas import area_covariances, margin_variance
 from tabulae.topdown.covariances import Covariances
-from tabulae.topdown.estimate import Method, SpineEstimate, estimate_spine
+from tabulae.topdown.estimate import (
+    Method,
+    SpineEstimate,
+    estimate_spine,
+)
 from tabulae.topdown.intervals import area_half_widths
 
 RESULTS = Path(__file__).parent / "results/state_accuracy.csv"

@@ -27,7 +27,11 @@ from tabulae.strategy.eigen import eigen_design, eigen_queries
 from tabulae.strategy.eigen.dependent_queries import design_weighting
 from tabulae.strategy.eigen.interior_point import weigh_few
 from tabulae.strategy.eigen.low_rank_gram import eigen_queries_of_rows
-from tabulae.strategy.eigen.query_weighting import QueryWeights, norm_weighting, query_weighting
+from tabulae.strategy.eigen.query_weighting import (
+    QueryWeights,
+    norm_weighting,
+    query_weighting,
+)
 from tabulae.strategy.eigen.separation import separated_weights
 from tabulae.strategy.explicit_strategy import explicit_gram
 from tabulae.strategy.loss import unit_rmse

@@ -25,7 +25,7 @@ import numpy as np
 
 import tabulae as tb
 from tabulae.errors import Unsupported
-from tabulae.subspace import ConstrainedQuery, compare
+from tabulae.research import ConstrainedQuery, compare
 
 RESULTS = Path(__file__).parent / "results"
 COMMAND = "python benchmarks/subspace.py"

@@ -9,7 +9,12 @@ import sys
 import pytest
 
 import tabulae as tb
-from tabulae import _measure, app, pipeline, planning
+from tabulae import (
+    _measure,
+    app,
+    pipeline,
+    planning,
+)
 from tabulae.release import Release
 from tabulae.strategy import Strategy
 

@@ -19,8 +19,21 @@ if TYPE_CHECKING:
     from ._measure import measure
     from .app import run
     from .counts import Counts
+    from .domain import (
+        Attribute,
+        Constraint,
+        Domain,
+        Invariants,
+        Recode,
+        Table,
+        Workload,
+    )
     from .errors import TabulaeError
-    from .estimation import Estimate, estimate, smallest_budget
+    from .estimation import (
+        Estimate,
+        estimate,
+        smallest_budget,
+    )
     from .geography import Spine
     from .linalg import (
         AllRange,
@@ -38,10 +51,21 @@ if TYPE_CHECKING:
     )
     from .measurement import Measurement
     from .planning import Plan, plan
-    from .privacy import ZCDP, ApproxDP, Ledger, PrivacyLoss, PureDP, noise
+    from .privacy import (
+        ZCDP,
+        ApproxDP,
+        Ledger,
+        PrivacyLoss,
+        PureDP,
+        noise,
+    )
     from .release import Release
-    from .strategy import Strategy, Targets, lower_bound, select
-    from .tables import Attribute, Constraint, Domain, Invariants, Recode, Table, Workload
+    from .strategy import (
+        Strategy,
+        Targets,
+        lower_bound,
+        select,
+    )
 
 __version__ = _version.VERSION
 
@@ -72,7 +96,7 @@ _HOME = {
     "privacy": ["ApproxDP", "Ledger", "PrivacyLoss", "PureDP", "ZCDP", "noise"],
     "release": ["Release"],
     "strategy": ["Strategy", "Targets", "lower_bound", "select"],
-    "tables": ["Attribute", "Constraint", "Domain", "Invariants", "Recode", "Table", "Workload"],
+    "domain": ["Attribute", "Constraint", "Domain", "Invariants", "Recode", "Table", "Workload"],
 }
 _ROOM = {name: room for room, names in _HOME.items() for name in names}
 

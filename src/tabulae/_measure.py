@@ -11,12 +11,19 @@ from collections.abc import Sequence
 import numpy as np
 
 from .counts import Counts
+from .domain.row_space import describe
 from .errors import InvalidArgument, Unsupported
 from .linalg import Kron, Total
 from .measurement import Measurement
-from .privacy import Disclosure, Ledger, NoiseLaw, PrivacyLoss, Source, SystemSource
+from .privacy import (
+    Disclosure,
+    Ledger,
+    NoiseLaw,
+    PrivacyLoss,
+    Source,
+    SystemSource,
+)
 from .strategy import Strategy, strategy_digest
-from .tables.row_space import describe
 
 _TOGETHER = 2**24  # answers that noise is drawn for at once
 _HEADROOM = 2**62  # values and noise each stay below this, so that their sum fits int64

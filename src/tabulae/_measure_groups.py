@@ -8,10 +8,21 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from .adaptive import TOTAL, TOTAL_ONLY, AdaptivePlan, GroupMeasurement, GroupMeasurements, PopulationLevel
+from .adaptive import (
+    TOTAL,
+    TOTAL_ONLY,
+    AdaptivePlan,
+    GroupMeasurement,
+    GroupMeasurements,
+    PopulationLevel,
+)
 from .counts.group_counts import GroupChunk, GroupCounts
 from .errors import InvalidArgument
-from .privacy import Ledger, Source, SystemSource
+from .privacy import (
+    Ledger,
+    Source,
+    SystemSource,
+)
 
 
 def measure_groups(

@@ -14,7 +14,11 @@ from .geography.constraints import ExactMargin
 from .geography.disclosure import disclosure_of
 from .geography.measured import SpineMeasurements
 from .geography.spine_plan import SpinePieceValues, SpinePlan
-from .privacy import Ledger, Source, SystemSource
+from .privacy import (
+    Ledger,
+    Source,
+    SystemSource,
+)
 from .privacy.lost import lost
 
 

@@ -21,13 +21,35 @@ from pathlib import Path
 
 import numpy as np
 
-from .errors import InvalidArgument, LedgerError, ReleaseError, TabulaeError, Unsupported
+from .errors import (
+    InvalidArgument,
+    LedgerError,
+    ReleaseError,
+    TabulaeError,
+    Unsupported,
+)
 from .measurement import Measurement
 from .memory import engine_memory, read_memory
-from .pipeline import Prepared, prepare, reconstruct, rehearse, row_key, vector_memory
-from .planning import Plan, check_derived, check_joint_promise, exactness
+from .pipeline import (
+    Prepared,
+    prepare,
+    reconstruct,
+    rehearse,
+    row_key,
+    vector_memory,
+)
+from .planning import (
+    Plan,
+    check_derived,
+    check_joint_promise,
+    exactness,
+)
 from .planning import plan_tables as plan
-from .privacy import Charge, Disclosure, Ledger
+from .privacy import (
+    Charge,
+    Disclosure,
+    Ledger,
+)
 from .privacy.lost import lost
 from .release import (
     Release,
@@ -38,10 +60,21 @@ from .release import (
     write_measurement,
 )
 from .release.derived import publish_derived, write_derived
-from .release.folder import MEASUREMENT, REPORT, replace_listed, require_others, sync_folder, write_bytes
+from .release.folder import (
+    MEASUREMENT,
+    REPORT,
+    replace_listed,
+    require_others,
+    sync_folder,
+    write_bytes,
+)
 from .release.place import PLAN as _PLAN
 from .release.place import disk as _disk
-from .release.place import disk_reason, settle_published, void_lost
+from .release.place import (
+    disk_reason,
+    settle_published,
+    void_lost,
+)
 from .release.place import finished as _finished
 from .release.place import put_in_place as _put_in_place
 from .release.place import run_name as _run_name

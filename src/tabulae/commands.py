@@ -10,10 +10,23 @@ import typer
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from . import app, commands_geography, commands_groups, commands_series
+from . import (
+    app,
+    commands_geography,
+    commands_groups,
+    commands_series,
+)
 from .audit import Audit
 from .audit import audit as make_audit
-from .commands_output import emit, loss_words, number, open_console, print_reach, print_table, progress
+from .commands_output import (
+    emit,
+    loss_words,
+    number,
+    open_console,
+    print_reach,
+    print_table,
+    progress,
+)
 from .commands_plan import strategy_words
 from .commands_query import print_answer
 from .demo import write_demo

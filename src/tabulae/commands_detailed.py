@@ -9,11 +9,21 @@ import typer
 from rich.table import Table as RichTable
 
 from . import safetab
-from .commands_output import emit, open_console, print_table, progress
+from .commands_output import (
+    emit,
+    open_console,
+    print_table,
+    progress,
+)
 from .errors import InvalidArgument, Problem
 from .privacy import exact
 from .privacy.conversions import rounded_up
-from .safetab import Done, Epsilon, Inputs, StabilityRule
+from .safetab import (
+    Done,
+    Epsilon,
+    Inputs,
+    StabilityRule,
+)
 
 _WIDTH = 140
 

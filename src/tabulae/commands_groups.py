@@ -13,7 +13,11 @@ from . import commands_smallest
 from .adaptive import PopulationLevel
 from .adaptive.rehearsal import SizeRow
 from .commands_output import print_table, promise_document
-from .planning import DetailedPlan, GroupTableError, detailed_of
+from .planning import (
+    DetailedPlan,
+    GroupTableError,
+    detailed_of,
+)
 from .privacy.conversions import rounded_up
 from .release import Release
 from .release.group_tables import rung_name

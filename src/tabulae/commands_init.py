@@ -9,13 +9,21 @@ from pathlib import Path
 import typer
 
 from .commands_output import emit, progress
-from .errors import DataError, ReleaseError, Unsupported
+from .domain.declared import DeclaredColumn
+from .domain.server import SCHEMES
+from .errors import (
+    DataError,
+    ReleaseError,
+    Unsupported,
+)
 from .release.folder import write_bytes
 from .spec.draft import Draft, draft_spec
 from .spec.shape import kind_of
-from .tables.declared import DeclaredColumn
-from .tables.server import SCHEMES
-from .tabulate import Source, declared_columns, only_table
+from .tabulate import (
+    Source,
+    declared_columns,
+    only_table,
+)
 from .tabulate import peek as peek_values
 
 

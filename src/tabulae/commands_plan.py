@@ -10,7 +10,12 @@ import typer
 from rich.console import Console
 from rich.table import Table as RichTable
 
-from . import commands_geography, commands_groups, commands_series, commands_smallest
+from . import (
+    commands_geography,
+    commands_groups,
+    commands_series,
+    commands_smallest,
+)
 from .commands_output import (
     emit,
     loss_words,
@@ -22,7 +27,14 @@ from .commands_output import (
     promise_document,
 )
 from .errors import ReleaseError, Unsupported
-from .planning import DetailedPlan, Exactness, GeographyPlan, Plan, TableError, check_saved
+from .planning import (
+    DetailedPlan,
+    Exactness,
+    GeographyPlan,
+    Plan,
+    TableError,
+    check_saved,
+)
 from .planning import plan as make_plan
 from .report.plan_page import check_target, write_plan_page
 from .spec import read_spec

@@ -16,7 +16,11 @@ from .privacy.conversions import rounded_up
 from .privacy.history import read_loss
 from .release import Release
 from .release.outlook import Outlook, outlook
-from .release.series import Found, beside, spent_over
+from .release.series import (
+    Found,
+    beside,
+    spent_over,
+)
 from .release.standing import Standing
 from .spec import Series, Spec
 

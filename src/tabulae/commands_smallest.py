@@ -8,7 +8,13 @@ from rich.console import Console
 from rich.table import Table as RichTable
 
 from .commands_output import number, print_table
-from .planning import BestShares, DetailedPlan, GeographyPlan, Plan, Smallest
+from .planning import (
+    BestShares,
+    DetailedPlan,
+    GeographyPlan,
+    Plan,
+    Smallest,
+)
 from .report.numbers import decimal
 from .spec import Geography
 

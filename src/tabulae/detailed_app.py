@@ -13,12 +13,30 @@ from pathlib import Path
 from .detailed_pipeline import tabulate_groups
 from .errors import LedgerError
 from .memory import engine_memory
-from .pipeline import records_of, row_key, rules_of, unit_rule
-from .planning import DetailedPlan, detailed_of, plan_detailed
+from .pipeline import (
+    records_of,
+    row_key,
+    rules_of,
+    unit_rule,
+)
+from .planning import (
+    DetailedPlan,
+    detailed_of,
+    plan_detailed,
+)
 from .privacy import Ledger
 from .release import Release
-from .release.charged import check_space, finish, opened, told
-from .release.group_measurements import GroupMeasurementWriter, most_bytes, plan_document
+from .release.charged import (
+    check_space,
+    finish,
+    opened,
+    told,
+)
+from .release.group_measurements import (
+    GroupMeasurementWriter,
+    most_bytes,
+    plan_document,
+)
 from .release.place import (
     PLAN,
     disk,

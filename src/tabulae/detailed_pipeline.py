@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ._measure_groups import measure_groups
-from .adaptive import AdaptivePlan, GroupMeasurement, GroupMeasurements
+from .adaptive import (
+    AdaptivePlan,
+    GroupMeasurement,
+    GroupMeasurements,
+)
 from .counts.group_counts import GroupCounts
 from .privacy import Ledger, Source
 from .release.charged import poured

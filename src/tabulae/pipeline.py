@@ -16,10 +16,18 @@ from .errors import Problem, SpecError
 from .estimation import Estimate, estimate
 from .measurement import Measurement
 from .planning import Plan
-from .privacy import Ledger, PrivacyLoss, Source
+from .privacy import (
+    Ledger,
+    PrivacyLoss,
+    Source,
+)
 from .spec import Spec
 from .strategy import Strategy, strategy_digest
-from .tabulate import ColumnRule, UnitRule, tabulate
+from .tabulate import (
+    ColumnRule,
+    UnitRule,
+    tabulate,
+)
 from .tabulate import Source as Records
 
 _PROGRAM, _VECTORS = 350 * 10**6, 6  # bytes of libraries; how many vectors are held at once

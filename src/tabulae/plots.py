@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tabulae.errors import InvalidArgument
+from .errors import InvalidArgument
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -18,11 +18,21 @@ from .errors import LedgerError, Unsupported
 from .geography.constraints import ExactMargin
 from .geography.spine_plan import SpinePlan
 from .memory import engine_memory
-from .pipeline import records_of, row_key, rules_of, unit_rule
+from .pipeline import (
+    records_of,
+    row_key,
+    rules_of,
+    unit_rule,
+)
 from .planning import LEVEL
 from .privacy import Ledger
 from .release import Release
-from .release.charged import check_space, finish, opened, told
+from .release.charged import (
+    check_space,
+    finish,
+    opened,
+    told,
+)
 from .release.needs import needs_of
 from .release.place import (
     PLAN,

@@ -5,10 +5,14 @@ from fractions import Fraction
 import numpy as np
 
 from tabulae.adaptive import AdaptivePlan, PopulationLevel
+from tabulae.domain.groups import (
+    Family,
+    Group,
+    GroupMap,
+)
+from tabulae.domain.ladder import Ladder
+from tabulae.domain.regions import Regions
 from tabulae.privacy import ZCDP
-from tabulae.tables.groups import Family, Group, GroupMap
-from tabulae.tables.ladder import Ladder
-from tabulae.tables.regions import Regions
 
 AGES = Ladder.of(
     {"sex": 2, "age": 4},

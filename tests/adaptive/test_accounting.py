@@ -9,12 +9,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.adaptive.plans import either, level, plan, touching
-from tests.tables.toy_maps import REAL, needs_maps, read_map
+from tests.domain.toy_maps import REAL, needs_maps, read_map
 
 from tabulae.adaptive import accounting
 from tabulae.adaptive.accounting import epsilon_of
 from tabulae.errors import InvalidArgument
-from tabulae.privacy import ZCDP, DiscreteGaussian, DiscreteLaplace, NoiseComposition, PureDP, Use
+from tabulae.privacy import (
+    ZCDP,
+    DiscreteGaussian,
+    DiscreteLaplace,
+    NoiseComposition,
+    PureDP,
+    Use,
+)
 
 DELTA = "1e-10"
 MARGINS = (6, 6, 11, 11, 50, 50, 50)

@@ -8,9 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.adaptive.plans import AGES, either, level, touching
 
+from tabulae.domain.group_stability import group_stability
 from tabulae.errors import InvalidArgument
-from tabulae.privacy import ZCDP, ApproxDP, DiscreteGaussian, DiscreteLaplace, PureDP
-from tabulae.tables.group_stability import group_stability
+from tabulae.privacy import (
+    ZCDP,
+    ApproxDP,
+    DiscreteGaussian,
+    DiscreteLaplace,
+    PureDP,
+)
 
 AMOUNTS = st.fractions("1/100", 10)
 

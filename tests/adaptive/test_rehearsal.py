@@ -8,10 +8,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.adaptive.plans import level, touching
 
-from tabulae.adaptive.rehearsal import expected_rungs, reach, rehearse
+from tabulae.adaptive.rehearsal import (
+    expected_rungs,
+    reach,
+    rehearse,
+)
+from tabulae.domain.ladder import Ladder
 from tabulae.errors import InvalidArgument
-from tabulae.privacy import ZCDP, DiscreteGaussian, DiscreteLaplace, Insecure, PureDP
-from tabulae.tables.ladder import Ladder
+from tabulae.privacy import (
+    ZCDP,
+    DiscreteGaussian,
+    DiscreteLaplace,
+    Insecure,
+    PureDP,
+)
 
 LAWS = st.one_of(
     st.builds(DiscreteGaussian, st.fractions("1/10", 300)),

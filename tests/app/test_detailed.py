@@ -19,10 +19,17 @@ import pytest
 from tests.guild import counted, people
 
 import tabulae as tb
-from tabulae.errors import BudgetRefused, DataError, InvalidArgument, LedgerError, ReleaseError, Unsupported
+from tabulae.domain.regions import Regions
+from tabulae.errors import (
+    BudgetRefused,
+    DataError,
+    InvalidArgument,
+    LedgerError,
+    ReleaseError,
+    Unsupported,
+)
 from tabulae.release.group_measurements import most_bytes
 from tabulae.spec import read_spec
-from tabulae.tables.regions import Regions
 
 LOSS = Fraction(5, 2)
 

@@ -16,7 +16,11 @@ from tests.app.exact import ADULTS, TABLES, TOTAL, YOUNG, hamlet, text
 from tests.app.test_run import _kill_in
 
 import tabulae as tb
-from tabulae.errors import InvalidArgument, ReleaseError, SpecError
+from tabulae.errors import (
+    InvalidArgument,
+    ReleaseError,
+    SpecError,
+)
 from tabulae.pipeline import prepare, reconstruct
 from tabulae.release import seal
 from tabulae.spec import Spec

@@ -17,7 +17,12 @@ import pyarrow.parquet as pq
 import pytest
 
 import tabulae as tb
-from tabulae.errors import BudgetRefused, DataError, LedgerError, ReleaseError
+from tabulae.errors import (
+    BudgetRefused,
+    DataError,
+    LedgerError,
+    ReleaseError,
+)
 
 # Where a run can be killed: (module attribute to break, what must be true afterwards).
 PHASES = {

@@ -19,7 +19,14 @@ from tests.duchy import houses, people, plots
 
 import tabulae as tb
 from tabulae.audit import audit
-from tabulae.errors import BudgetRefused, DataError, InvalidArgument, LedgerError, ReleaseError, Unsupported
+from tabulae.errors import (
+    BudgetRefused,
+    DataError,
+    InvalidArgument,
+    LedgerError,
+    ReleaseError,
+    Unsupported,
+)
 from tabulae.spec import read_spec
 
 LOSS = Fraction(2)

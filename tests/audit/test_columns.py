@@ -11,9 +11,20 @@ from tests.strategy.instances import BUDGETS, WORKLOADS
 
 import tabulae as tb
 from tabulae.audit import largest
-from tabulae.audit.columns import answers, block_weight, columns, norm_of, power_sums, weighted_power
+from tabulae.audit.columns import (
+    answers,
+    block_weight,
+    columns,
+    norm_of,
+    power_sums,
+    weighted_power,
+)
 from tabulae.audit.largest import largest_change
-from tabulae.audit.promise import gaussian_delta, spent, wasteful
+from tabulae.audit.promise import (
+    gaussian_delta,
+    spent,
+    wasteful,
+)
 from tabulae.errors import InvalidArgument
 from tabulae.privacy.gaussian import analytic_gaussian_variance
 from tabulae.strategy import Strategy

@@ -18,8 +18,16 @@ from tabulae.audit import Audit, audit
 from tabulae.linalg import Dense, Sensitivity
 from tabulae.measurement import Measurement
 from tabulae.planning import Plan
-from tabulae.privacy import DiscreteGaussian, DiscreteLaplace, SystemSource
-from tabulae.strategy import Block, Strategy, strategy
+from tabulae.privacy import (
+    DiscreteGaussian,
+    DiscreteLaplace,
+    SystemSource,
+)
+from tabulae.strategy import (
+    Block,
+    Strategy,
+    strategy,
+)
 from tabulae.tabulate import Source
 
 Rows = list[list[str]]

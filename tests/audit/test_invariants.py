@@ -188,7 +188,7 @@ def test_neighbours_bound_by_more_than_is_exact(
     real = strategy.within_invariants
 
     def narrower(blocks: Any, p: int, domain: Any, exact: Any) -> Sensitivity:
-        from tabulae.tables import Invariants
+        from tabulae.domain import Invariants
 
         return real(blocks, p, domain, Invariants(domain, [*exact.tables, by_sex]))
 

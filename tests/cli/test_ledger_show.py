@@ -9,9 +9,13 @@ import pytest
 from typer.testing import CliRunner
 
 from tabulae.cli import app
-from tabulae.privacy import ZCDP, Disclosure, Ledger
-from tabulae.tables import Domain, Table
-from tabulae.tables.row_space import describe
+from tabulae.domain import Domain, Table
+from tabulae.domain.row_space import describe
+from tabulae.privacy import (
+    ZCDP,
+    Disclosure,
+    Ledger,
+)
 
 
 @pytest.fixture

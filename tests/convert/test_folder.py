@@ -15,7 +15,11 @@ from tests.convert.stored import lines, with_table
 
 import tabulae as tb
 from tabulae.convert import FORMATS, convert_release
-from tabulae.convert.categories import as_code, as_name, unique
+from tabulae.convert.categories import (
+    as_code,
+    as_name,
+    unique,
+)
 from tabulae.errors import InvalidArgument, ReleaseError
 from tabulae.release.folder import check_sums, write_sums
 

@@ -13,8 +13,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tabulae.counts import Counts, cells, counts
-from tabulae.errors import InvalidArgument, TabulaeError, Unsupported
+from tabulae.counts import (
+    Counts,
+    cells,
+    counts,
+)
+from tabulae.domain import Domain, Workload
+from tabulae.errors import (
+    InvalidArgument,
+    TabulaeError,
+    Unsupported,
+)
 from tabulae.linalg import (
     AllRange,
     Dense,
@@ -30,7 +39,6 @@ from tabulae.linalg import (
     Total,
     WidthRange,
 )
-from tabulae.tables import Domain, Workload
 
 
 def as_cells(domain: Domain, codes: Any, people: Any = None) -> Counts:

@@ -9,9 +9,22 @@ import pytest
 
 import tabulae as tb
 from tabulae import _measure
-from tabulae.counts import Counts, cells, memory
+from tabulae.counts import (
+    Counts,
+    cells,
+    memory,
+)
 from tabulae.errors import Unsupported
-from tabulae.linalg import Dense, Identity, Kron, LinearOperator, Partition, Prefix, Total, kron_slices
+from tabulae.linalg import (
+    Dense,
+    Identity,
+    Kron,
+    LinearOperator,
+    Partition,
+    Prefix,
+    Total,
+    kron_slices,
+)
 
 RNG = np.random.default_rng(3)
 DOMAIN = tb.Domain({"a": 12, "b": 15, "c": 20})

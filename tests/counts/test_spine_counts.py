@@ -13,12 +13,12 @@ from tests.measure.spines import counts, plan, records, table
 
 import tabulae as tb
 from tabulae.counts.spine_counts import SpineCounts
+from tabulae.domain import Domain
 from tabulae.errors import InvalidArgument, Unsupported
 from tabulae.geography.constraints import ExactMargin
 from tabulae.geography.layout import Layout
 from tabulae.geography.spine_plan import SpinePlan
 from tabulae.privacy import ZCDP
-from tabulae.tables import Domain
 
 
 @given(seed=st.integers(0, 10**6))

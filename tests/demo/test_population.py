@@ -13,11 +13,20 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from tabulae.demo import population, shares, write_demo, write_population
+from tabulae.demo import (
+    population,
+    shares,
+    write_demo,
+    write_population,
+)
+from tabulae.domain import Domain
 from tabulae.errors import InvalidArgument, ReleaseError
 from tabulae.spec import read_spec
-from tabulae.tables import Domain
-from tabulae.tabulate import ColumnRule, Source, tabulate
+from tabulae.tabulate import (
+    ColumnRule,
+    Source,
+    tabulate,
+)
 
 NAMES = ["county", "age", "sex", "race", "ethnicity", "relationship", "quarters"]
 

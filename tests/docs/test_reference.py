@@ -14,8 +14,8 @@ NAMED = re.compile(
     r"^::: (tabulae\.[\w.]+)\n(?:    options:\n(?:      .*\n)*?      members: \[([^\]]*)\])?", re.MULTILINE
 )
 ROOMS = """
-    adaptive audit convert demo estimation geography linalg planning privacy release report safetab spec strategy
-    subspace tables tabulate topdown
+    adaptive audit convert demo domain estimation geography linalg planning privacy release report research safetab
+    spec strategy tabulate topdown
 """
 
 

@@ -15,10 +15,18 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from tabulae.counts import Counts
+from tabulae.domain import Attribute, Domain
 from tabulae.errors import DataError
-from tabulae.linalg import Identity, Kron, Total
-from tabulae.tables import Attribute, Domain
-from tabulae.tabulate import ColumnRule, Source, tabulate
+from tabulae.linalg import (
+    Identity,
+    Kron,
+    Total,
+)
+from tabulae.tabulate import (
+    ColumnRule,
+    Source,
+    tabulate,
+)
 
 Policy = Literal["refuse", "other"]
 Store = Callable[[str, pa.Table], Source]

@@ -16,11 +16,17 @@ from tests.tabulate.test_group_records import ATTRIBUTES, ETHNICITY, LEAVES, RAC
 
 import tabulae as tb
 from tabulae.adaptive import AdaptivePlan
+from tabulae.domain.groups import Group, GroupMap
+from tabulae.domain.ladder import Ladder
+from tabulae.domain.regions import Regions
 from tabulae.errors import DataError
-from tabulae.tables.groups import Group, GroupMap
-from tabulae.tables.ladder import Ladder
-from tabulae.tables.regions import Regions
-from tabulae.tabulate import Source, UnitRule, group_coding, open_group_records, postgres_copy
+from tabulae.tabulate import (
+    Source,
+    UnitRule,
+    group_coding,
+    open_group_records,
+    postgres_copy,
+)
 from tabulae.tabulate.group_transfer import batches
 
 Store = Callable[[str, pa.Table], Source]

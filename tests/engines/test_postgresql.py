@@ -12,9 +12,14 @@ from psycopg import sql
 from tests.engines.server import GUARDED, Server
 from tests.tabulate.test_units import KEY, vector
 
+from tabulae.domain import Domain
 from tabulae.errors import DataError
-from tabulae.tables import Domain
-from tabulae.tabulate import ColumnRule, Source, UnitRule, tabulate
+from tabulae.tabulate import (
+    ColumnRule,
+    Source,
+    UnitRule,
+    tabulate,
+)
 from tabulae.tabulate.engine import open_records
 
 SECRET = "SECRET-7781"

@@ -11,7 +11,11 @@ import pytest
 from tests.tabulate.test_units import DOMAIN, KEY, RULES
 
 from tabulae.errors import DataError
-from tabulae.tabulate import Source, UnitRule, tabulate
+from tabulae.tabulate import (
+    Source,
+    UnitRule,
+    tabulate,
+)
 
 Store = Callable[[str, pa.Table], Source]
 

@@ -14,12 +14,22 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tabulae.errors import DataError, InvalidArgument, MissingDependency, Unsupported
+from tabulae.domain import Domain
+from tabulae.errors import (
+    DataError,
+    InvalidArgument,
+    MissingDependency,
+    Unsupported,
+)
 from tabulae.linalg import Identity
 from tabulae.spark import java, spark_session
 from tabulae.spark.session import heap
-from tabulae.tables import Domain
-from tabulae.tabulate import ColumnRule, Source, UnitRule, tabulate
+from tabulae.tabulate import (
+    ColumnRule,
+    Source,
+    UnitRule,
+    tabulate,
+)
 from tabulae.tabulate.engine import open_records
 from tabulae.tabulate.failures import redacted
 

@@ -7,10 +7,19 @@ from fractions import Fraction
 import numpy as np
 
 from tabulae.adaptive import PopulationLevel
-from tabulae.privacy import ZCDP, DiscreteGaussian, NoiseLaw, PureDP
-from tabulae.tables.groups import Family, Group, GroupMap
-from tabulae.tables.ladder import Ladder
-from tabulae.tables.regions import Regions
+from tabulae.domain.groups import (
+    Family,
+    Group,
+    GroupMap,
+)
+from tabulae.domain.ladder import Ladder
+from tabulae.domain.regions import Regions
+from tabulae.privacy import (
+    ZCDP,
+    DiscreteGaussian,
+    NoiseLaw,
+    PureDP,
+)
 
 LADDER = Ladder.of(
     {"sex": 2, "age": 23},

@@ -11,6 +11,11 @@ from tests.estimation.overlapping import measured
 from tests.strategy.instances import BUDGETS, DOMAIN, WORKLOADS, dense_strategy
 
 import tabulae as tb
+from tabulae.domain import (
+    Constraint,
+    Domain,
+    Term,
+)
 from tabulae.errors import InvalidArgument
 from tabulae.estimation import whole_cells
 from tabulae.estimation.cone import GAP
@@ -18,7 +23,6 @@ from tabulae.estimation.limits import Limits
 from tabulae.estimation.merged_cells import MergedCells
 from tabulae.estimation.non_negative import NonNegative
 from tabulae.strategy import law_variances
-from tabulae.tables import Constraint, Domain, Term
 
 TRUTH = np.random.default_rng(5).poisson(1.0, DOMAIN.size)
 TABLES = {

@@ -11,7 +11,11 @@ from scipy import stats
 from tabulae.estimation.coverage import half_widths
 from tabulae.estimation.iid_sum import smallest_half_width
 from tabulae.estimation.minorant import _gaussian
-from tabulae.privacy import DiscreteGaussian, DiscreteLaplace, RoundedGaussian
+from tabulae.privacy import (
+    DiscreteGaussian,
+    DiscreteLaplace,
+    RoundedGaussian,
+)
 from tabulae.strategy import Profile
 
 LAWS = [

@@ -9,10 +9,10 @@ import pytest
 from tests.strategy.instances import BUDGETS, DOMAIN, WORKLOADS, dense, dense_strategy
 
 import tabulae as tb
+from tabulae.domain import Term
 from tabulae.errors import NotEstimable
 from tabulae.strategy import information
 from tabulae.strategy.loss import unit_variances
-from tabulae.tables import Term
 
 CASES = list(itertools.product(WORKLOADS, BUDGETS, ("identity", "workload", "opt0", "kron")))
 CASES += list(itertools.product(("union", "recodes", "disjunction", "marginals"), BUDGETS, ("union",)))

@@ -7,7 +7,7 @@ import pytest
 import scipy.linalg
 import scipy.stats
 from tests.strategy.instances import dense_strategy
-from tests.tables.exact_instances import (
+from tests.domain.exact_instances import (
     DOMAIN,
     GENERAL,
     NESTED,
@@ -20,7 +20,11 @@ from tests.tables.exact_instances import (
 
 import tabulae as tb
 from tabulae.errors import InvalidArgument, Unsupported
-from tabulae.linalg import Dense, Identity, Prefix
+from tabulae.linalg import (
+    Dense,
+    Identity,
+    Prefix,
+)
 from tabulae.privacy.noise import Insecure
 
 EXACT = {**NESTED, **GENERAL}

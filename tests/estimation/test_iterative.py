@@ -14,8 +14,16 @@ from tests.strategy.instances import BUDGETS, WORKLOADS, dense_strategy
 import tabulae as tb
 from tabulae.errors import NotEstimable
 from tabulae.estimation.bounded import bounded_half_widths
-from tabulae.privacy import DiscreteGaussian, DiscreteLaplace, RoundedGaussian
-from tabulae.strategy import IterativeInformation, information, law_variances
+from tabulae.privacy import (
+    DiscreteGaussian,
+    DiscreteLaplace,
+    RoundedGaussian,
+)
+from tabulae.strategy import (
+    IterativeInformation,
+    information,
+    law_variances,
+)
 
 CASES = list(itertools.product(("union", "recodes", "marginals"), BUDGETS))
 

@@ -11,7 +11,11 @@ from tests.estimation.groups_of_one_level import Oracle, level
 from tabulae.adaptive import PopulationLevel
 from tabulae.estimation.two_stage import total_estimates
 from tabulae.estimation.two_stage_interval import plain_margin
-from tabulae.privacy import ZCDP, DiscreteLaplace, PureDP
+from tabulae.privacy import (
+    ZCDP,
+    DiscreteLaplace,
+    PureDP,
+)
 from tabulae.privacy.source import Insecure
 
 NATION = (471, 971, 6971)

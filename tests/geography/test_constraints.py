@@ -9,7 +9,12 @@ from tests.topdown.limit_cases import plan_of, reachable, tables, type_layout, w
 import tabulae as tb
 from tabulae.errors import InvalidArgument
 from tabulae.geography import Spine
-from tabulae.geography.constraints import NO_LIMIT, AreaConstraints, ExactMargin, nodes_of_units
+from tabulae.geography.constraints import (
+    NO_LIMIT,
+    AreaConstraints,
+    ExactMargin,
+    nodes_of_units,
+)
 from tabulae.geography.layout import Layout
 from tabulae.topdown.limits import NodeLimits
 

@@ -9,7 +9,12 @@ import numpy as np
 import pytest
 from tests.topdown.two_pass_cases import DenseSpine, kind_matrix, measured, random_plan
 
-from tabulae import ZCDP, ApproxDP, Domain, PureDP
+from tabulae import (
+    ZCDP,
+    ApproxDP,
+    Domain,
+    PureDP,
+)
 from tabulae.errors import InvalidArgument
 from tabulae.geography import Spine, spine_plan
 from tabulae.geography.layout import Layout

@@ -9,7 +9,17 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from tabulae.linalg import AllRange, Kron, LinearOperator, Permuted, Prefix, Scaled, Stack, Total, WidthRange
+from tabulae.linalg import (
+    AllRange,
+    Kron,
+    LinearOperator,
+    Permuted,
+    Prefix,
+    Scaled,
+    Stack,
+    Total,
+    WidthRange,
+)
 
 RNG = np.random.default_rng(7)
 

@@ -6,7 +6,12 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tabulae.linalg import Dense, Kron, Prefix, Total
+from tabulae.linalg import (
+    Dense,
+    Kron,
+    Prefix,
+    Total,
+)
 from tabulae.linalg.exact import integer_matmul
 
 

@@ -7,8 +7,23 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from tabulae.linalg import AllRange, Dense, Diagonal, Identity, Kron, Prefix, Stack, Total, kron, kron_slices
-from tabulae.linalg.kron_slices import divided, in_slices, multiply_slices
+from tabulae.linalg import (
+    AllRange,
+    Dense,
+    Diagonal,
+    Identity,
+    Kron,
+    Prefix,
+    Stack,
+    Total,
+    kron,
+    kron_slices,
+)
+from tabulae.linalg.kron_slices import (
+    divided,
+    in_slices,
+    multiply_slices,
+)
 
 RNG = np.random.default_rng(10)
 

@@ -10,7 +10,11 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from tabulae.errors import InvalidArgument, TabulaeError, Unsupported
+from tabulae.errors import (
+    InvalidArgument,
+    TabulaeError,
+    Unsupported,
+)
 from tabulae.linalg import (
     AllRange,
     Dense,

@@ -30,7 +30,12 @@ from tabulae.linalg import (
     WidthRange,
     merge_columns,
 )
-from tabulae.linalg.normalised import RowScaled, common_value, normalised, row_norms
+from tabulae.linalg.normalised import (
+    RowScaled,
+    common_value,
+    normalised,
+    row_norms,
+)
 from tabulae.linalg.weighted_gram import weighted_gram
 
 RNG = np.random.default_rng(20261121)

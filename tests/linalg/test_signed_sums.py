@@ -9,7 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tabulae.linalg import Dense, Identity, Kron, Sum, Total, signed_sums, weighted_sensitivity
+from tabulae.linalg import (
+    Dense,
+    Identity,
+    Kron,
+    Sum,
+    Total,
+    signed_sums,
+    weighted_sensitivity,
+)
 
 SIZES = (3, 2, 4)
 OTHER = Kron([Identity(3), Total(2), Total(4)])

@@ -10,10 +10,14 @@ import numpy as np
 
 from tabulae.adaptive import AdaptivePlan, PopulationLevel
 from tabulae.counts.group_counts import GroupChunk, GroupCounts
+from tabulae.domain.groups import (
+    Family,
+    Group,
+    GroupMap,
+)
+from tabulae.domain.ladder import Ladder
+from tabulae.domain.regions import Regions
 from tabulae.privacy import ZCDP, PureDP
-from tabulae.tables.groups import Family, Group, GroupMap
-from tabulae.tables.ladder import Ladder
-from tabulae.tables.regions import Regions
 
 FAMILY = Family("origin", ("a", "b", "c", "d"), most=2)
 GROUPS = GroupMap(

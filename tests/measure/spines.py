@@ -9,10 +9,14 @@ import numpy as np
 
 import tabulae as tb
 from tabulae.counts.spine_counts import SpineCounts
+from tabulae.domain import (
+    Attribute,
+    Domain,
+    Recode,
+)
 from tabulae.geography.layout import Layout, Margin
 from tabulae.geography.spine_plan import SpinePlan
 from tabulae.privacy import ZCDP, PureDP
-from tabulae.tables import Attribute, Domain, Recode
 
 QUARTERS = Attribute.of("quarters", ["home", "hall", "ward"])
 DOMAIN = Domain(

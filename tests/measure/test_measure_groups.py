@@ -23,12 +23,29 @@ from tests.measure.groups import (
 
 import tabulae as tb
 from tabulae._measure_groups import measure_groups
-from tabulae.adaptive import TOTAL, TOTAL_ONLY, AdaptivePlan, GroupMeasurement, PopulationLevel
+from tabulae.adaptive import (
+    TOTAL,
+    TOTAL_ONLY,
+    AdaptivePlan,
+    GroupMeasurement,
+    PopulationLevel,
+)
 from tabulae.detailed_pipeline import tabulate_groups
-from tabulae.errors import BudgetRefused, InvalidArgument, ReleaseError
-from tabulae.privacy import ZCDP, DiscreteGaussian, DiscreteLaplace, NoiseLaw, PureDP, SystemSource
-from tabulae.tables.ladder import Ladder
-from tabulae.tables.regions import Regions
+from tabulae.domain.ladder import Ladder
+from tabulae.domain.regions import Regions
+from tabulae.errors import (
+    BudgetRefused,
+    InvalidArgument,
+    ReleaseError,
+)
+from tabulae.privacy import (
+    ZCDP,
+    DiscreteGaussian,
+    DiscreteLaplace,
+    NoiseLaw,
+    PureDP,
+    SystemSource,
+)
 
 BUDGETS = {"zcdp": ZCDP(2), "pure": PureDP(4)}
 

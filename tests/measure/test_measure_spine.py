@@ -16,14 +16,26 @@ from tests.measure.spines import DOMAIN, counts, plan, records, table
 import tabulae as tb
 from tabulae._measure_spine import disclosure_of, measure_spine
 from tabulae.counts.spine_counts import SpineCounts
-from tabulae.errors import BudgetRefused, DataError, InvalidArgument, ReleaseError
+from tabulae.domain import Domain
+from tabulae.domain.row_space import read
+from tabulae.errors import (
+    BudgetRefused,
+    DataError,
+    InvalidArgument,
+    ReleaseError,
+)
 from tabulae.geography.constraints import AreaConstraints, ExactMargin
 from tabulae.geography.layout import Layout
 from tabulae.geography.spine_plan import SpinePieceValues, SpinePlan
-from tabulae.privacy import ZCDP, DiscreteGaussian, DiscreteLaplace, NoiseLaw, PureDP, SystemSource
+from tabulae.privacy import (
+    ZCDP,
+    DiscreteGaussian,
+    DiscreteLaplace,
+    NoiseLaw,
+    PureDP,
+    SystemSource,
+)
 from tabulae.spine_pipeline import tabulate_spine
-from tabulae.tables import Domain
-from tabulae.tables.row_space import read
 
 BUDGETS = {"zcdp": ZCDP(2), "pure": PureDP(4)}
 kinds = pytest.mark.parametrize("kind", BUDGETS)

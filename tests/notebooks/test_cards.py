@@ -17,7 +17,11 @@ from hypothesis import strategies as st
 
 import tabulae as tb
 from tabulae import pipeline
-from tabulae.notebook import Rows, card, written
+from tabulae.notebook import (
+    Rows,
+    card,
+    written,
+)
 from tabulae.planning import DetailedPlan, GeographyPlan
 from tabulae.strategy import Block, Strategy
 

@@ -14,7 +14,11 @@ from tests.spec.states import State, write_state
 import tabulae as tb
 from tabulae.errors import SpecError
 from tabulae.geography.spine_plan import SpinePlan
-from tabulae.planning import GeographyPlan, TargetRow, plan_geography
+from tabulae.planning import (
+    GeographyPlan,
+    TargetRow,
+    plan_geography,
+)
 from tabulae.planning.area_aims import AreaAims
 from tabulae.planning.area_design import Design
 from tabulae.planning.area_shares import ShareSearch

@@ -11,7 +11,11 @@ from tests.spec.states import State, write_state
 
 import tabulae as tb
 from tabulae.errors import Unsupported
-from tabulae.planning import GeographyPlan, LevelRow, plan_geography
+from tabulae.planning import (
+    GeographyPlan,
+    LevelRow,
+    plan_geography,
+)
 from tabulae.spec import Geography
 from tabulae.topdown.intervals import area_half_widths
 

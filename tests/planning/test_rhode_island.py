@@ -7,7 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tabulae.planning import EntityDistance, GeographyPlan, plan_geography
+from tabulae.planning import (
+    EntityDistance,
+    GeographyPlan,
+    plan_geography,
+)
 
 BLOCKS = Path(__file__).parents[3] / "shared" / "data" / "ri_2020_blocks.csv"
 LEVELS = ("nation", "state", "county", "tract", "block_group", "block")

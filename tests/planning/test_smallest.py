@@ -9,7 +9,13 @@ import pytest
 from tests.guild import write_guild
 
 import tabulae as tb
-from tabulae.planning import DetailedPlan, Plan, Smallest, plan_detailed, plan_tables
+from tabulae.planning import (
+    DetailedPlan,
+    Plan,
+    Smallest,
+    plan_detailed,
+    plan_tables,
+)
 from tabulae.spec import Spec
 
 TABLES = """

@@ -8,8 +8,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tabulae.errors import InvalidArgument
-from tabulae.privacy import ZCDP, ApproxDP, PureDP
-from tabulae.privacy.composition import generalised_parallel, group, parallel, sequential
+from tabulae.privacy import (
+    ZCDP,
+    ApproxDP,
+    PureDP,
+)
+from tabulae.privacy.composition import (
+    generalised_parallel,
+    group,
+    parallel,
+    sequential,
+)
 from tabulae.privacy.rdp import RDP
 
 AMOUNTS = st.lists(st.fractions("1/20", 3), min_size=1, max_size=6)

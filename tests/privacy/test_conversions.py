@@ -9,8 +9,17 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize_scalar
 
 from tabulae.errors import InvalidArgument
-from tabulae.privacy import ZCDP, ApproxDP, calibrate
-from tabulae.privacy.conversions import round_digits, zcdp_budget, zcdp_delta, zcdp_epsilon
+from tabulae.privacy import (
+    ZCDP,
+    ApproxDP,
+    calibrate,
+)
+from tabulae.privacy.conversions import (
+    round_digits,
+    zcdp_budget,
+    zcdp_delta,
+    zcdp_epsilon,
+)
 from tabulae.privacy.gaussian import analytic_gaussian_variance, enclose_delta
 
 RHOS = st.fractions("1/10000", 1000)

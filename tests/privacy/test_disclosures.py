@@ -16,8 +16,16 @@ from multiprocessing import get_context
 import numpy as np
 import pytest
 
-from tabulae.errors import BudgetRefused, InvalidArgument, LedgerError
-from tabulae.privacy import ZCDP, Disclosure, Ledger
+from tabulae.errors import (
+    BudgetRefused,
+    InvalidArgument,
+    LedgerError,
+)
+from tabulae.privacy import (
+    ZCDP,
+    Disclosure,
+    Ledger,
+)
 from tabulae.privacy.chain import Row, link
 
 TOTAL = Disclosure(

@@ -8,7 +8,11 @@ from pathlib import Path
 import pytest
 
 from tabulae.errors import InvalidArgument, LedgerError
-from tabulae.privacy import ZCDP, Charge, Ledger
+from tabulae.privacy import (
+    ZCDP,
+    Charge,
+    Ledger,
+)
 
 
 @pytest.fixture

@@ -12,7 +12,14 @@ import pytest
 from scipy import stats
 
 from tabulae.errors import InvalidArgument
-from tabulae.privacy import DiscreteGaussian, DiscreteLaplace, Insecure, RoundedGaussian, SystemSource, noise
+from tabulae.privacy import (
+    DiscreteGaussian,
+    DiscreteLaplace,
+    Insecure,
+    RoundedGaussian,
+    SystemSource,
+    noise,
+)
 
 LAWS = [DiscreteGaussian, DiscreteLaplace, RoundedGaussian]
 SCALES = ["3/10", "1", "10", "100", "257", "1024", "1500", "10000"]

@@ -8,9 +8,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tabulae.errors import InvalidArgument
-from tabulae.privacy import ZCDP, ApproxDP, PureDP
+from tabulae.privacy import (
+    ZCDP,
+    ApproxDP,
+    PureDP,
+)
 from tabulae.privacy.conversions import zcdp_delta, zcdp_epsilon
-from tabulae.privacy.rdp import RDP, GroupCurve, LargestCurve
+from tabulae.privacy.rdp import (
+    RDP,
+    GroupCurve,
+    LargestCurve,
+)
 
 ORDERS = ["1.01", "1.1", "1.5", "2", "3.7", "10", "64"]
 EPSILONS = ["0.05", "0.4569", "1", "3"]

@@ -12,7 +12,11 @@ from tabulae.privacy import Insecure
 from tabulae.privacy.digit_sampler import DigitSampler
 from tabulae.privacy.enclosure import GaussianWeights, GeometricWeights
 from tabulae.privacy.filtered_sampler import FilteredSampler
-from tabulae.privacy.samplers import discrete_gaussian_sampler, discrete_laplace_sampler, draw
+from tabulae.privacy.samplers import (
+    discrete_gaussian_sampler,
+    discrete_laplace_sampler,
+    draw,
+)
 from tabulae.privacy.table_sampler import TableSampler
 
 ONES = (1 << 64) - 1

@@ -12,7 +12,13 @@ import numpy as np
 import pytest
 
 from tabulae.errors import InvalidArgument
-from tabulae.privacy import Insecure, KeyedSource, Source, SystemSource, noise
+from tabulae.privacy import (
+    Insecure,
+    KeyedSource,
+    Source,
+    SystemSource,
+    noise,
+)
 from tabulae.privacy import source as module
 
 

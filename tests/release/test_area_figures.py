@@ -25,7 +25,11 @@ from tests.release.area_figure_cases import (
 )
 
 import tabulae as tb
-from tabulae.release.area_figure_parts import AreaSource, FigureForms, FormNumbers
+from tabulae.release.area_figure_parts import (
+    AreaSource,
+    FigureForms,
+    FormNumbers,
+)
 from tabulae.release.area_figures import _numbers
 from tabulae.release.folder import write_sums
 

@@ -15,8 +15,21 @@ import pyarrow.parquet as pq
 import pytest
 
 import tabulae as tb
-from tabulae.adaptive import TOTAL_ONLY, AdaptivePlan, GroupMeasurement, GroupMeasurements, PopulationLevel
+from tabulae.adaptive import (
+    TOTAL_ONLY,
+    AdaptivePlan,
+    GroupMeasurement,
+    GroupMeasurements,
+    PopulationLevel,
+)
 from tabulae.app import write_report
+from tabulae.domain.groups import (
+    Family,
+    Group,
+    GroupMap,
+)
+from tabulae.domain.ladder import Ladder
+from tabulae.domain.regions import Regions
 from tabulae.errors import ReleaseError, Unsupported
 from tabulae.privacy import ZCDP
 from tabulae.release import Release
@@ -28,9 +41,6 @@ from tabulae.release.group_measurements import (
 )
 from tabulae.release.rows import Rows
 from tabulae.spec import read_spec
-from tabulae.tables.groups import Family, Group, GroupMap
-from tabulae.tables.ladder import Ladder
-from tabulae.tables.regions import Regions
 
 
 @pytest.fixture

@@ -9,17 +9,17 @@ import numpy as np
 import pytest
 from scipy import stats
 from tests.estimation.overlapping import large
-from tests.tables.test_figure_sql import exact_value
+from tests.domain.test_figure_sql import exact_value
 
 import tabulae as tb
+from tabulae.domain import Domain
+from tabulae.domain.figure import minus
+from tabulae.domain.figure_sql import figure_from_sql
 from tabulae.errors import NotEstimable, Unsupported
 from tabulae.estimation import Estimate
 from tabulae.estimation.fieller import box_ratios, fieller
 from tabulae.estimation.woodruff import crossing, woodruff
 from tabulae.release.figures import PublishedFigure, publish_figure
-from tabulae.tables import Domain
-from tabulae.tables.figure import minus
-from tabulae.tables.figure_sql import figure_from_sql
 
 FALSE_ALARM = 1e-6
 GROUPS, AGES = 120, 12

@@ -31,7 +31,11 @@ from tabulae.privacy import ZCDP, PureDP
 from tabulae.release.folder import MEASUREMENT
 from tabulae.release.spine_document import level_file, plan_document
 from tabulae.release.spine_exact import EXACT, read_exact
-from tabulae.release.spine_measurements import SpineMeasurementWriter, most_bytes, read_spine_measurements
+from tabulae.release.spine_measurements import (
+    SpineMeasurementWriter,
+    most_bytes,
+    read_spine_measurements,
+)
 from tabulae.spine_pipeline import tabulate_spine
 
 PLAN = plan(3)

@@ -13,17 +13,26 @@ import pyarrow.parquet as pq
 import pytest
 
 import tabulae as tb
+from tabulae.domain import Recode
 from tabulae.errors import ReleaseError
 from tabulae.geography.layout import Layout, Margin
-from tabulae.release.microdata import FILE, Microdata, microdata_faults, write_microdata
+from tabulae.release.microdata import (
+    FILE,
+    Microdata,
+    microdata_faults,
+    write_microdata,
+)
 from tabulae.release.spine_tables import (
     AreaPublisher,
     Areas,
     table_schemas,
 )
-from tabulae.release.table_files import PublishedRows, TableWriter, plain
+from tabulae.release.table_files import (
+    PublishedRows,
+    TableWriter,
+    plain,
+)
 from tabulae.spec.geography import AreaTable
-from tabulae.tables import Recode
 
 DOMAIN = tb.Domain(
     {"kind": ["a", "b", "c"], "age": range(4), "race": ["x", "y"]},

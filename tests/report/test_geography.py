@@ -17,9 +17,19 @@ from tabulae.app import write_report
 from tabulae.planning import GeographyPlan
 from tabulae.report import report_of
 from tabulae.report.geography import geography_view
-from tabulae.report.geography_errors import SIZES, AreaNumbers, area_numbers, by_class
+from tabulae.report.geography_errors import (
+    SIZES,
+    AreaNumbers,
+    area_numbers,
+    by_class,
+)
 from tabulae.report.geography_limits import LimitsView, limits_of
-from tabulae.report.geography_picture import COLOURS, GroupsMap, GroupsStrip, colours_of
+from tabulae.report.geography_picture import (
+    COLOURS,
+    GroupsMap,
+    GroupsStrip,
+    colours_of,
+)
 from tabulae.report.geography_spine import drawing_of, fans
 from tabulae.spec import geography_of, read_spec
 from tabulae.topdown import admm, projected_gradient

@@ -16,14 +16,33 @@ from tests.village import SPEC
 
 import tabulae as tb
 from tabulae.estimation import table_half_widths
-from tabulae.planning import DetailedPlan, GeographyPlan, Plan, plan_detailed, plan_geography, plan_tables
-from tabulae.report.plan_page import live, plan_page, plan_view
+from tabulae.planning import (
+    DetailedPlan,
+    GeographyPlan,
+    Plan,
+    plan_detailed,
+    plan_geography,
+    plan_tables,
+)
+from tabulae.report.plan_page import (
+    live,
+    plan_page,
+    plan_view,
+)
 from tabulae.report.plan_page.fill import with_amount
 from tabulae.report.plan_page.groups import plan_at
 from tabulae.report.plan_page.render import render_plan
-from tabulae.report.plan_page.stops import REACH, amounts_around, round_amounts
+from tabulae.report.plan_page.stops import (
+    REACH,
+    amounts_around,
+    round_amounts,
+)
 from tabulae.report.plan_page.tables import table_errors_at
-from tabulae.report.plan_page.view import OWN, PlanView, Stop
+from tabulae.report.plan_page.view import (
+    OWN,
+    PlanView,
+    Stop,
+)
 from tabulae.strategy import information, law_variances
 
 _AIMS = {

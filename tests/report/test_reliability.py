@@ -14,7 +14,11 @@ import tabulae as tb
 from tabulae.report import TableView, render_report
 from tabulae.report.geography import geography_view
 from tabulae.report.groups import groups_view
-from tabulae.report.reliability import named_classes, reliability_of, stored_reliability
+from tabulae.report.reliability import (
+    named_classes,
+    reliability_of,
+    stored_reliability,
+)
 from tabulae.report.rows import printed_rows
 from tabulae.spec import ReliabilitySection
 

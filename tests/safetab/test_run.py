@@ -13,7 +13,13 @@ import duckdb
 import pytest
 from tests.safetab.world import PERSONS, World, config
 
-from tabulae.errors import BudgetRefused, LedgerError, Problem, ReleaseError, SpecError
+from tabulae.errors import (
+    BudgetRefused,
+    LedgerError,
+    Problem,
+    ReleaseError,
+    SpecError,
+)
 from tabulae.privacy import ZCDP, Ledger
 from tabulae.release.place import workplace
 from tabulae.safetab import Done, run

@@ -13,7 +13,11 @@ import pytest
 from tests.safetab.oracle import truth
 from tests.safetab.world import GRF, PERSONS, TOY, World, config, needs_shared, persons, thresholds
 
-from tabulae.privacy import DiscreteGaussian, DiscreteLaplace, Ledger
+from tabulae.privacy import (
+    DiscreteGaussian,
+    DiscreteLaplace,
+    Ledger,
+)
 from tabulae.safetab import run
 
 T1 = "REGION_ID|REGION_TYPE|ITERATION_CODE|COUNT"

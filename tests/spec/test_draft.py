@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tabulae.domain.declared import DeclaredColumn
 from tabulae.errors import SpecError
 from tabulae.spec import Spec
 from tabulae.spec.draft import draft_spec
-from tabulae.tables.declared import DeclaredColumn
 
 NAMES = st.text(st.characters(codec="utf-8"), min_size=1, max_size=12) | st.sampled_from(
     ["unknown", "null", "estimate", "obs_status", 'a"b', "a\nb", "..", "a = 1 # b", "[table]", "\x7f", "Ünï"]

@@ -12,7 +12,14 @@ import pytest
 import tomli_w
 
 from tabulae.errors import SpecError
-from tabulae.spec import Spec, detailed_shape, geography_shape, promise, read_spec, shape
+from tabulae.spec import (
+    Spec,
+    detailed_shape,
+    geography_shape,
+    promise,
+    read_spec,
+    shape,
+)
 from tabulae.spec.derived_shape import DerivedEntry
 from tabulae.spec.reliability import ReliabilitySection
 from tabulae.spec.sections import SECTIONS

@@ -14,7 +14,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tabulae.spec.geography_file import TextColumns, encoded, read_text_columns
+from tabulae.spec.geography_file import (
+    TextColumns,
+    encoded,
+    read_text_columns,
+)
 from tabulae.spec.lines import KeyLines
 from tabulae.spec.problems import Problems
 

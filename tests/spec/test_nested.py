@@ -10,7 +10,12 @@ from pydantic import BaseModel
 
 from tabulae.errors import SpecError
 from tabulae.spec import Spec
-from tabulae.spec.detailed_shape import DetailedSection, LevelEntry, LevelTarget, SuppressEntry
+from tabulae.spec.detailed_shape import (
+    DetailedSection,
+    LevelEntry,
+    LevelTarget,
+    SuppressEntry,
+)
 from tabulae.spec.shape import (
     AttributeEntry,
     InvariantEntry,

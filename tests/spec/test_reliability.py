@@ -13,7 +13,11 @@ from hypothesis import strategies as st
 
 from tabulae.errors import SpecError
 from tabulae.spec import Spec
-from tabulae.spec.reliability import LABELS, THRESHOLDS, ReliabilitySection
+from tabulae.spec.reliability import (
+    LABELS,
+    THRESHOLDS,
+    ReliabilitySection,
+)
 
 SPEC = """
 [source]

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import tabulae as tb
+from tabulae.domain import Term
 from tabulae.errors import InvalidArgument, Unsupported
 from tabulae.linalg import Partition
 from tabulae.strategy import METHODS
-from tabulae.tables import Term
 
 BUDGETS = {"gaussian": tb.ZCDP("1/2"), "laplace": tb.PureDP(1)}
 NEIGHBOURS = ("add-remove", "replace")

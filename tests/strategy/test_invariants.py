@@ -9,16 +9,20 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from tests.strategy.instances import dense_strategy
-from tests.tables.exact_instances import DOMAIN, GENERAL, NESTED, margin, projectors, stacked
+from tests.domain.exact_instances import DOMAIN, GENERAL, NESTED, margin, projectors, stacked
 
 import tabulae as tb
+from tabulae.domain import Invariants
 from tabulae.errors import InvalidArgument, Unsupported
-from tabulae.linalg import AllRange, Identity, Prefix
+from tabulae.linalg import (
+    AllRange,
+    Identity,
+    Prefix,
+)
 from tabulae.strategy import restricted_strategy
 from tabulae.strategy.loss import unit_rmse
 from tabulae.strategy.restriction import restrict
 from tabulae.strategy.within import between_classes, within_invariants
-from tabulae.tables import Invariants
 
 WITHIN = "replace-within-invariants"
 EXACT = {**NESTED, **GENERAL}

@@ -9,8 +9,22 @@ import pytest
 
 import tabulae as tb
 from tabulae.errors import NotEstimable
-from tabulae.linalg import Dense, Identity, Kron, LinearOperator, Partition, Prefix, Product, Sum, Total
-from tabulae.strategy import Block, Strategy, information
+from tabulae.linalg import (
+    Dense,
+    Identity,
+    Kron,
+    LinearOperator,
+    Partition,
+    Prefix,
+    Product,
+    Sum,
+    Total,
+)
+from tabulae.strategy import (
+    Block,
+    Strategy,
+    information,
+)
 from tabulae.strategy.explicit_information import DenseInformation
 from tabulae.strategy.lattice_information import LatticeInformation, is_lattice
 

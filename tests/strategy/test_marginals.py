@@ -14,7 +14,13 @@ from tests.strategy.instances import BUDGETS, WORKLOADS, dense, dense_strategy
 
 import tabulae as tb
 from tabulae.errors import Unsupported
-from tabulae.linalg import Dense, Identity, Kron, Partition, Total
+from tabulae.linalg import (
+    Dense,
+    Identity,
+    Kron,
+    Partition,
+    Total,
+)
 from tabulae.strategy import (
     Block,
     Strategy,

@@ -11,12 +11,26 @@ import pytest
 from tests.strategy.instances import WORKLOADS, dense_strategy
 
 import tabulae as tb
+from tabulae.domain.table import Term
 from tabulae.errors import NotEstimable
-from tabulae.linalg import Centring, Dense, Kron, LinearOperator, Partition, Product, Stack, Total
-from tabulae.strategy import Block, Profile, information, nominal_variances
+from tabulae.linalg import (
+    Centring,
+    Dense,
+    Kron,
+    LinearOperator,
+    Partition,
+    Product,
+    Stack,
+    Total,
+)
+from tabulae.strategy import (
+    Block,
+    Profile,
+    information,
+    nominal_variances,
+)
 from tabulae.strategy.residual_basis import Basis
 from tabulae.strategy.residual_information import structure_of
-from tabulae.tables.table import Term
 
 RNG = np.random.default_rng(20)
 DOMAIN = tb.Domain({"a": 4, "b": 5, "c": 3})

@@ -15,14 +15,24 @@ from tests.strategy.instances import WORKLOADS, dense, dense_strategy
 import tabulae as tb
 from benchmarks import workloads
 from tabulae.errors import NotEstimable, Unsupported
-from tabulae.strategy import describe_strategy, read_strategy, row_strategy, strategy_digest
+from tabulae.strategy import (
+    describe_strategy,
+    read_strategy,
+    row_strategy,
+    strategy_digest,
+)
 from tabulae.strategy.bounds import svd_bound
 from tabulae.strategy.explicit_strategy import explicit_gram
 from tabulae.strategy.independent_rows import independent_rows
 from tabulae.strategy.information import information
 from tabulae.strategy.loss import unit_rmse
 from tabulae.strategy.opt0_gaussian import opt0_gaussian
-from tabulae.strategy.row_dual import PieceRows, SparseRows, row_optimum, row_svd_bound
+from tabulae.strategy.row_dual import (
+    PieceRows,
+    SparseRows,
+    row_optimum,
+    row_svd_bound,
+)
 from tabulae.strategy.settings import Settings
 from tabulae.strategy.symmetry import exchangeable, symmetry
 

@@ -11,7 +11,13 @@ from tests.strategy.instances import BUDGETS, WORKLOADS, dense, dense_strategy
 
 import tabulae as tb
 from tabulae.errors import InvalidArgument, Unsupported
-from tabulae.strategy import describe_strategy, information, nominal_variances, read_strategy, strategy_digest
+from tabulae.strategy import (
+    describe_strategy,
+    information,
+    nominal_variances,
+    read_strategy,
+    strategy_digest,
+)
 
 METHODS = ("identity", "workload", "opt0", "kron", "union", "hdmm", "auto")
 SINGLE_TABLE = ("one attribute", "rank deficient", "one product")

@@ -14,7 +14,12 @@ from hypothesis import strategies as st
 from tests.strategy.instances import dense_strategy
 
 import tabulae as tb
-from tabulae.errors import InvalidArgument, NotEstimable, Unsupported
+from tabulae.domain.table import Term
+from tabulae.errors import (
+    InvalidArgument,
+    NotEstimable,
+    Unsupported,
+)
 from tabulae.linalg import (
     Centring,
     Dense,
@@ -27,10 +32,13 @@ from tabulae.linalg import (
     Stack,
     Total,
 )
-from tabulae.linalg.weighted_rows import exact_product, weigh_rows, weighted_rows
+from tabulae.linalg.weighted_rows import (
+    exact_product,
+    weigh_rows,
+    weighted_rows,
+)
 from tabulae.strategy import Block, information
 from tabulae.strategy.serial import describe_strategy, read_strategy
-from tabulae.tables.table import Term
 
 RNG = np.random.default_rng(7)
 GROUPS = Partition([0, 1, 1, 2, 0])

@@ -12,10 +12,14 @@ from hypothesis import strategies as st
 
 from tabulae.adaptive import AdaptivePlan, PopulationLevel
 from tabulae.counts.group_counts import GroupCounts
+from tabulae.domain.groups import (
+    Family,
+    Group,
+    GroupMap,
+)
+from tabulae.domain.ladder import Ladder
+from tabulae.domain.regions import Regions
 from tabulae.privacy import ZCDP
-from tabulae.tables.groups import Family, Group, GroupMap
-from tabulae.tables.ladder import Ladder
-from tabulae.tables.regions import Regions
 
 Entries = dict[tuple[int, int, int], int]
 """(region, group, class) -> people, where there are any."""

@@ -14,9 +14,14 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
+from tabulae.domain import Domain
 from tabulae.errors import DataError, InvalidArgument
-from tabulae.tables import Domain
-from tabulae.tabulate import ColumnRule, Source, failures, tabulate
+from tabulae.tabulate import (
+    ColumnRule,
+    Source,
+    failures,
+    tabulate,
+)
 from tabulae.tabulate.engine import open_records
 from tabulae.tabulate.failures import redacted
 

@@ -18,9 +18,13 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 
 from tabulae.counts import Counts
+from tabulae.domain import Domain
 from tabulae.linalg import Identity, Kron
-from tabulae.tables import Domain
-from tabulae.tabulate import ColumnRule, Source, tabulate
+from tabulae.tabulate import (
+    ColumnRule,
+    Source,
+    tabulate,
+)
 
 Writer = Callable[..., Source]
 KINDS = ("csv", "parquet", "duckdb")

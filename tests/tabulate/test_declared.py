@@ -9,9 +9,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tabulae.domain.declared import DeclaredColumn
 from tabulae.errors import DataError, InvalidArgument
-from tabulae.tables.declared import DeclaredColumn
-from tabulae.tabulate import Source, declared_columns, only_table, peek
+from tabulae.tabulate import (
+    Source,
+    declared_columns,
+    only_table,
+    peek,
+)
 
 TABLE = '''
 CREATE TYPE sexes AS ENUM ('F', 'M');

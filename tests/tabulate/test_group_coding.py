@@ -14,7 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tabulae.errors import DataError
-from tabulae.tabulate import Source, UnitRule, group_coding
+from tabulae.tabulate import (
+    Source,
+    UnitRule,
+    group_coding,
+)
 from tabulae.tabulate.engine import open_records
 from tabulae.tabulate.group_transfer import batches
 

@@ -15,11 +15,23 @@ import tabulae.tabulate.group_counts
 import tabulae.tabulate.group_engine
 import tabulae.tabulate.group_lines
 from tabulae.adaptive import AdaptivePlan
+from tabulae.domain.groups import (
+    Family,
+    Group,
+    GroupMap,
+)
+from tabulae.domain.regions import Regions
 from tabulae.errors import DataError, InvalidArgument
-from tabulae.tables.groups import Family, Group, GroupMap
-from tabulae.tables.regions import Regions
 from tabulae.tabulate.group_lines import open_group_lines
-from tabulae.tabulate.lines import Code, Key, LineColumn, LineLayout, Listed, Unused, WholeNumber
+from tabulae.tabulate.lines import (
+    Code,
+    Key,
+    LineColumn,
+    LineLayout,
+    Listed,
+    Unused,
+    WholeNumber,
+)
 from tabulae.tabulate.lines_check import check_lines
 
 from .group_oracle import (

@@ -12,12 +12,16 @@ from hypothesis import strategies as st
 
 from tabulae.adaptive import AdaptivePlan, PopulationLevel
 from tabulae.counts.group_counts import GroupChunk
+from tabulae.domain.groups import (
+    Family,
+    Group,
+    GroupMap,
+)
+from tabulae.domain.ladder import Ladder
+from tabulae.domain.membership import assign
+from tabulae.domain.regions import Regions
 from tabulae.errors import InvalidArgument, Unsupported
 from tabulae.privacy import ZCDP
-from tabulae.tables.groups import Family, Group, GroupMap
-from tabulae.tables.ladder import Ladder
-from tabulae.tables.membership import assign
-from tabulae.tables.regions import Regions
 from tabulae.tabulate import group_areas
 from tabulae.tabulate.group_areas import areas_of
 from tabulae.tabulate.group_codes import PackedCodes

@@ -14,11 +14,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tabulae.adaptive import AdaptivePlan
+from tabulae.domain import Attribute
+from tabulae.domain.groups import Group, GroupMap
+from tabulae.domain.regions import Regions
 from tabulae.errors import DataError, InvalidArgument
-from tabulae.tables import Attribute
-from tabulae.tables.groups import Group, GroupMap
-from tabulae.tables.regions import Regions
-from tabulae.tabulate import ColumnRule, Source, UnitRule
+from tabulae.tabulate import (
+    ColumnRule,
+    Source,
+    UnitRule,
+)
 from tabulae.tabulate.group_records import RecordShape, open_group_records
 
 from .group_oracle import (

@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.tables.toy_maps import DATA, TOY, needs_maps, read_map, rows
+from tests.domain.toy_maps import DATA, TOY, needs_maps, read_map, rows
 
 from tabulae.adaptive import AdaptivePlan
+from tabulae.domain.ladder import Ladder
+from tabulae.domain.regions import Regions
 from tabulae.errors import DataError
-from tabulae.tables.ladder import Ladder
-from tabulae.tables.regions import Regions
-from tabulae.tabulate import Code, Key, LineColumn, LineLayout, Listed, Unused, WholeNumber, open_group_lines
+from tabulae.tabulate import (
+    Code,
+    Key,
+    LineColumn,
+    LineLayout,
+    Listed,
+    Unused,
+    WholeNumber,
+    open_group_lines,
+)
 
 from .group_oracle import Person, by_definition, entries_of, level
 

@@ -6,9 +6,17 @@ from pathlib import Path
 
 import pytest
 
+from tabulae.domain.groups import Family
 from tabulae.errors import DataError, InvalidArgument
-from tabulae.tables.groups import Family
-from tabulae.tabulate.lines import Code, Key, LineColumn, LineLayout, Listed, Unused, WholeNumber
+from tabulae.tabulate.lines import (
+    Code,
+    Key,
+    LineColumn,
+    LineLayout,
+    Listed,
+    Unused,
+    WholeNumber,
+)
 from tabulae.tabulate.lines_bytes import LONGEST, line_count
 from tabulae.tabulate.lines_check import check_lines
 from tabulae.tabulate.lines_faults import LineFault

@@ -9,9 +9,17 @@ import numpy as np
 import pytest
 
 from tabulae.counts import Counts
-from tabulae.linalg import Identity, Kron, Total
-from tabulae.tables import Domain
-from tabulae.tabulate import ColumnRule, Source, tabulate
+from tabulae.domain import Domain
+from tabulae.linalg import (
+    Identity,
+    Kron,
+    Total,
+)
+from tabulae.tabulate import (
+    ColumnRule,
+    Source,
+    tabulate,
+)
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
 

@@ -14,10 +14,18 @@ import pytest
 from pyarrow import parquet
 
 from tabulae.counts import Counts
+from tabulae.domain import Attribute, Domain
 from tabulae.errors import DataError, InvalidArgument
-from tabulae.linalg import Identity, Kron, Total
-from tabulae.tables import Attribute, Domain
-from tabulae.tabulate import ColumnRule, Source, tabulate
+from tabulae.linalg import (
+    Identity,
+    Kron,
+    Total,
+)
+from tabulae.tabulate import (
+    ColumnRule,
+    Source,
+    tabulate,
+)
 
 Writer = Callable[..., Source]
 

@@ -18,7 +18,12 @@ from tests.measure.spines import QUARTERS, Record, counts, plan, records
 from tabulae.counts.spine_counts import SpineCounts
 from tabulae.errors import DataError, InvalidArgument
 from tabulae.geography.spine_plan import SpinePlan
-from tabulae.tabulate import ColumnRule, Source, UnitRule, spine_records
+from tabulae.tabulate import (
+    ColumnRule,
+    Source,
+    UnitRule,
+    spine_records,
+)
 from tabulae.tabulate.engine import open_records
 from tabulae.tabulate.spine_records import LeafColumn, open_spine_records
 

@@ -21,10 +21,15 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 
 from tabulae.counts import Counts
+from tabulae.domain import Domain
 from tabulae.errors import DataError, InvalidArgument
 from tabulae.linalg import Identity, Kron
-from tabulae.tables import Domain
-from tabulae.tabulate import ColumnRule, Source, UnitRule, tabulate
+from tabulae.tabulate import (
+    ColumnRule,
+    Source,
+    UnitRule,
+    tabulate,
+)
 
 Writer = Callable[..., Source]
 Row = tuple[str, str, int]  # unit, sex, age

@@ -9,10 +9,18 @@ import numpy as np
 from tests.geography.trees import random_shares, random_spine
 
 import tabulae as tb
-from tabulae.geography.constraints import NO_LIMIT, AreaConstraints, ExactMargin
+from tabulae.domain import (
+    Attribute,
+    Domain,
+    Recode,
+)
+from tabulae.geography.constraints import (
+    NO_LIMIT,
+    AreaConstraints,
+    ExactMargin,
+)
 from tabulae.geography.layout import Layout
 from tabulae.geography.spine_plan import SpinePlan
-from tabulae.tables import Attribute, Domain, Recode
 from tabulae.topdown.division import FREE
 
 

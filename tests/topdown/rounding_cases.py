@@ -7,7 +7,11 @@ from scipy.optimize import linprog
 from scipy.sparse import csr_array, hstack, identity, vstack
 
 from tabulae.linalg.block_algebra import BlockAlgebra
-from tabulae.topdown.division import FREE, NO_LIMIT, Division
+from tabulae.topdown.division import (
+    FREE,
+    NO_LIMIT,
+    Division,
+)
 
 
 def random_division(rng, *, n=None, symmetric=None, k=None, people=3.0, tight=0.5, exact=0.5, rooted=False):

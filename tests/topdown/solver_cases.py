@@ -6,7 +6,11 @@ import numpy as np
 from hypothesis import strategies as st
 
 from tabulae.linalg.block_algebra import BlockAlgebra
-from tabulae.topdown.division import FREE, NO_LIMIT, Division
+from tabulae.topdown.division import (
+    FREE,
+    NO_LIMIT,
+    Division,
+)
 
 
 def random_division(

@@ -8,7 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.topdown.descent_cases import Case, random_case
 
-from tabulae.topdown.descent import Descent, MeasuredTotals, OwnWeights, descend, no_limits
+from tabulae.topdown.descent import (
+    Descent,
+    MeasuredTotals,
+    OwnWeights,
+    descend,
+    no_limits,
+)
 from tabulae.topdown.store import NodeVectors
 
 

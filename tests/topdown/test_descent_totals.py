@@ -8,9 +8,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tabulae.linalg.block_algebra import BlockAlgebra
-from tabulae.topdown.division import FREE, NO_LIMIT, Division
+from tabulae.topdown.division import (
+    FREE,
+    NO_LIMIT,
+    Division,
+)
 from tabulae.topdown.solve import solve
-from tabulae.topdown.totals import divide_totals, nearest_sums, reduce_to_sums
+from tabulae.topdown.totals import (
+    divide_totals,
+    nearest_sums,
+    reduce_to_sums,
+)
 
 
 def division(total, allowed, part, lower, upper, group=None, exact=None) -> Division:

@@ -9,15 +9,19 @@ from hypothesis import strategies as st
 from scipy.special import ndtri
 
 from tabulae import Domain
+from tabulae.domain import Table, Term
 from tabulae.errors import Unsupported
 from tabulae.estimation.fieller import ratio_variance
 from tabulae.estimation.ratio_factor import uniform_factor
 from tabulae.geography.layout import Layout
 from tabulae.linalg import Dense
 from tabulae.privacy import DiscreteGaussian, DiscreteLaplace
-from tabulae.tables import Table, Term
 from tabulae.topdown.areas import margin_variance
-from tabulae.topdown.form_intervals import area_ratios, extreme_pairs, form_half_widths
+from tabulae.topdown.form_intervals import (
+    area_ratios,
+    extreme_pairs,
+    form_half_widths,
+)
 from tabulae.topdown.forms import AreaForms
 from tabulae.topdown.intervals import area_half_widths
 

@@ -11,9 +11,20 @@ from tests.topdown.two_pass_cases import numbers, random_plan
 
 from tabulae.errors import InvalidArgument
 from tabulae.geography.spine_plan import SpinePlan
-from tabulae.topdown import areas, descent, node_groups, two_pass
+from tabulae.topdown import (
+    areas,
+    descent,
+    node_groups,
+    two_pass,
+)
 from tabulae.topdown.estimate import estimate_spine
-from tabulae.topdown.halves import Halves, NodeRange, cells_of, end_of_parents, largest_cell
+from tabulae.topdown.halves import (
+    Halves,
+    NodeRange,
+    cells_of,
+    end_of_parents,
+    largest_cell,
+)
 from tabulae.topdown.store import NodeVectors
 
 METHODS = ("gls", "topdown", "bluedown")

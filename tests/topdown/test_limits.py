@@ -21,7 +21,11 @@ from tests.topdown.limit_cases import (
 
 from tabulae.errors import InvalidArgument
 from tabulae.geography import Spine
-from tabulae.geography.constraints import NO_LIMIT, AreaConstraints, ExactMargin
+from tabulae.geography.constraints import (
+    NO_LIMIT,
+    AreaConstraints,
+    ExactMargin,
+)
 from tabulae.topdown.division import FREE
 from tabulae.topdown.limits import NodeLimits
 

@@ -25,7 +25,11 @@ from tabulae.release.spine_estimates import SpineRelease
 from tabulae.topdown.estimate import SpineEstimate, estimate_spine
 from tabulae.topdown.measured import read_measured
 from tabulae.topdown.part_estimate import estimate_in_parts
-from tabulae.topdown.part_measured import Numbers, Runner, read_in_parts
+from tabulae.topdown.part_measured import (
+    Numbers,
+    Runner,
+    read_in_parts,
+)
 from tabulae.topdown.part_tasks import Done, Task
 from tabulae.topdown.parts import Parts, lists_of
 from tabulae.topdown.store import NodeVectors

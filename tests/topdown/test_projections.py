@@ -86,7 +86,13 @@ def _steepest(y, z, mask, part, lower, upper, group, exact, totals) -> float:
 
 @given(st.integers(0, 2**32 - 1), st.booleans())
 def test_compiled_shifts_give_the_same(seed, held):
-    from tabulae.topdown.projection_kernels import bundles_of, ceilings_of, gather, has_limits, shifts_of
+    from tabulae.topdown.projection_kernels import (
+        bundles_of,
+        ceilings_of,
+        gather,
+        has_limits,
+        shifts_of,
+    )
 
     rng = np.random.default_rng(seed)
     y, mask, _, (part, lower, upper, group, exact, totals) = random_limits(rng, held)

@@ -18,7 +18,11 @@ from tests.topdown.rounding_cases import (
 )
 
 from tabulae.linalg.block_algebra import BlockAlgebra
-from tabulae.topdown.division import FREE, NO_LIMIT, Division
+from tabulae.topdown.division import (
+    FREE,
+    NO_LIMIT,
+    Division,
+)
 from tabulae.topdown.rounding import round_division
 
 seeds = st.integers(0, 2**32 - 1)

@@ -21,7 +21,11 @@ from tests.topdown.solver_cases import (
 
 from tabulae.linalg.block_algebra import BlockAlgebra
 from tabulae.topdown import admm
-from tabulae.topdown.division import FREE, NO_LIMIT, Division
+from tabulae.topdown.division import (
+    FREE,
+    NO_LIMIT,
+    Division,
+)
 from tabulae.topdown.solve import solve
 
 KINDS = {

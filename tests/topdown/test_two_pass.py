@@ -15,7 +15,11 @@ from tests.topdown.two_pass_cases import (
     random_plan,
 )
 
-from tabulae import ZCDP, Domain, PureDP
+from tabulae import (
+    ZCDP,
+    Domain,
+    PureDP,
+)
 from tabulae.errors import InvalidArgument
 from tabulae.geography import Spine
 from tabulae.geography.constraints import ExactMargin

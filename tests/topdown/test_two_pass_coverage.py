@@ -12,7 +12,11 @@ import numpy as np
 import pytest
 from scipy.special import ndtri
 
-from tabulae import ZCDP, Domain, PureDP
+from tabulae import (
+    ZCDP,
+    Domain,
+    PureDP,
+)
 from tabulae.estimation.bounded import bounded_half_widths
 from tabulae.geography import Spine
 from tabulae.geography.layout import Layout

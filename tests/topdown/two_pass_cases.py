@@ -9,7 +9,12 @@ from functools import cached_property
 import numpy as np
 from tests.geography.trees import random_shares, random_spine
 
-from tabulae import ZCDP, Domain, PureDP, Recode
+from tabulae import (
+    ZCDP,
+    Domain,
+    PureDP,
+    Recode,
+)
 from tabulae.geography import Spine
 from tabulae.geography.constraints import ExactMargin
 from tabulae.geography.layout import Layout

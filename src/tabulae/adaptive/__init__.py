@@ -1,6 +1,10 @@
 """Adaptive tabulation of very many small groups: levels, plans and what they measured."""
 
-from .level import TOTAL, TOTAL_ONLY, PopulationLevel
+from .level import (
+    TOTAL,
+    TOTAL_ONLY,
+    PopulationLevel,
+)
 from .measured import GroupMeasurement, GroupMeasurements
 from .plan import AdaptivePlan
 

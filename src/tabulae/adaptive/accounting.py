@@ -9,10 +9,16 @@ from functools import lru_cache
 from itertools import combinations_with_replacement, product
 from math import prod
 
+from ..domain.group_stability import group_stability
+from ..domain.groups import GroupSelection
 from ..errors import Unsupported
-from ..privacy import Exact, NoiseComposition, NoiseLaw, PureDP, Use
-from ..tables.group_stability import group_stability
-from ..tables.groups import GroupSelection
+from ..privacy import (
+    Exact,
+    NoiseComposition,
+    NoiseLaw,
+    PureDP,
+    Use,
+)
 from .level import PopulationLevel
 from .plan import AdaptivePlan
 
@@ -59,9 +65,9 @@ def epsilon_of(plan: AdaptivePlan, delta: Exact) -> tuple[float, str]:
 
     >>> from fractions import Fraction
     >>> from tabulae.privacy import ZCDP
-    >>> from tabulae.tables.groups import Family, Group, GroupMap
-    >>> from tabulae.tables.ladder import Ladder
-    >>> from tabulae.tables.regions import Regions
+    >>> from tabulae.domain.groups import Family, Group, GroupMap
+    >>> from tabulae.domain.ladder import Ladder
+    >>> from tabulae.domain.regions import Regions
     >>> race = Family("race", ("1010",))
     >>> groups = GroupMap((race,), (Group("a", "1", "race", "any"),), [("a", "1010")]).at("1", "nation")
     >>> plan = AdaptivePlan(

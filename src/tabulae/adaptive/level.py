@@ -8,13 +8,19 @@ from functools import cached_property
 
 import numpy as np
 
+from ..domain.group_stability import Stability, group_stability
+from ..domain.groups import GroupSelection
+from ..domain.ladder import Ladder
+from ..domain.regions import Regions
 from ..errors import InvalidArgument
-from ..privacy import ZCDP, DiscreteGaussian, DiscreteLaplace, NoiseLaw, PureDP
+from ..privacy import (
+    ZCDP,
+    DiscreteGaussian,
+    DiscreteLaplace,
+    NoiseLaw,
+    PureDP,
+)
 from ..privacy.definitions import check_neighbours
-from ..tables.group_stability import Stability, group_stability
-from ..tables.groups import GroupSelection
-from ..tables.ladder import Ladder
-from ..tables.regions import Regions
 
 TOTAL_ONLY = -1
 """The rung of a group that gets one count at the full budget."""

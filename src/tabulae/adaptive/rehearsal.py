@@ -50,9 +50,9 @@ def expected_rungs(level: PopulationLevel, sizes: np.ndarray) -> np.ndarray:
         Shape (n, rungs + 1): from the total up; each row sums to 1.
 
     >>> from tabulae.privacy import ZCDP
-    >>> from tabulae.tables.groups import Family, Group, GroupMap
-    >>> from tabulae.tables.ladder import Ladder
-    >>> from tabulae.tables.regions import Regions
+    >>> from tabulae.domain.groups import Family, Group, GroupMap
+    >>> from tabulae.domain.ladder import Ladder
+    >>> from tabulae.domain.regions import Regions
     >>> ladder = Ladder.of({"sex": 2}, [("sex", {"sex": (["F", "M"], [0, 1])})])
     >>> groups = GroupMap((Family("f", ("x",)),), (Group("a", "1", "f", "any"),), [("a", "x")]).at("1", "nation")
     >>> level = PopulationLevel(Regions.nation(1), "1", groups, ladder, (20,), ZCDP(1), Fraction(1, 10))

@@ -8,7 +8,12 @@ from statistics import NormalDist
 from typing import Literal
 
 from ..errors import InvalidArgument
-from ..privacy import ZCDP, Exact, PureDP, budget_for_margin
+from ..privacy import (
+    ZCDP,
+    Exact,
+    PureDP,
+    budget_for_margin,
+)
 from ..privacy.conversions import round_digits
 from ..privacy.definitions import check_neighbours, probability
 

@@ -16,7 +16,11 @@ from ..privacy import WITHIN, SystemSource
 from ..spec import Spec, read_spec
 from .check import Check, guarded
 from .derived import derived_checks
-from .experiment import collect, log_ratio, lower_bound
+from .experiment import (
+    collect,
+    log_ratio,
+    lower_bound,
+)
 from .largest import largest_change
 from .layout import Layout
 from .people import People

@@ -13,9 +13,9 @@ from math import lcm
 
 import numpy as np
 
+from ..domain import Workload
 from ..linalg import Kron
 from ..strategy import Block, Strategy
-from ..tables import Workload
 from .columns import (
     block_weight,
     cells_of,

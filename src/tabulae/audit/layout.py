@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..domain import Attribute
 from ..errors import Unsupported
 from ..spec import Spec
-from ..tables import Attribute
 
 Raw = int | str | None
 

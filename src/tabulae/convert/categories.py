@@ -11,8 +11,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.csv
 
+from ..domain.attribute import TOTAL_LABEL
 from ..errors import ReleaseError
-from ..tables.attribute import TOTAL_LABEL
 from .stored import LABEL, StoredTable
 
 _NOT_IN_CODES = re.compile(r"[^A-Za-z0-9_@$-]+")  # the IDType of SDMX

@@ -10,7 +10,12 @@ from pathlib import Path
 
 from ..errors import InvalidArgument, ReleaseError
 from ..release import Release
-from ..release.folder import DESCRIPTOR, check_sums, sync_folder, write_sums
+from ..release.folder import (
+    DESCRIPTOR,
+    check_sums,
+    sync_folder,
+    write_sums,
+)
 from ..release.place import disk_reason
 from .categories import CodeLists, code_lists
 from .json_stat import write_json_stat

@@ -16,10 +16,18 @@ from ..release.folder import write_bytes, write_json
 from ..release.rows import close_all
 from ..release.table_files import sync_file
 from ..release.write import named_apart, slug
-from .categories import Category, CodeLists, unique
+from .categories import (
+    Category,
+    CodeLists,
+    unique,
+)
 from .readme import csv_readme
 from .statuses import STATUSES
-from .stored import STATUS, StoredTable, translated
+from .stored import (
+    STATUS,
+    StoredTable,
+    translated,
+)
 
 DESCRIPTOR = "datapackage.json"
 _CODES = "codes"

@@ -9,11 +9,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 
+from ..domain.attribute import TOTAL_LABEL
 from ..release import Release
 from ..release.folder import write_bytes, write_json
 from ..release.rows import close_all
 from ..release.table_files import sync_file
-from ..tables.attribute import TOTAL_LABEL
 from .categories import CodeLists
 from .readme import sdmx_readme
 from .sdmx_structure import (
@@ -28,7 +28,11 @@ from .sdmx_structure import (
     structures,
 )
 from .statuses import STATUSES
-from .stored import STATUS, StoredTable, translated
+from .stored import (
+    STATUS,
+    StoredTable,
+    translated,
+)
 
 _INFORMATION = "I"  # the action of data that are neither appended nor replaced
 

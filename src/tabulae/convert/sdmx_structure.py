@@ -9,9 +9,13 @@ from typing import Any
 
 import pyarrow as pa
 
+from ..domain.attribute import TOTAL_LABEL
 from ..release import Release
-from ..tables.attribute import TOTAL_LABEL
-from .categories import CodeLists, as_name, unique
+from .categories import (
+    CodeLists,
+    as_name,
+    unique,
+)
 from .statuses import SDMX_STATUSES, STATUSES
 from .stored import StoredTable
 

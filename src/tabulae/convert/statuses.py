@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..release.tables import ESTIMATED, EXACT, NOT_ESTIMABLE
+from ..release.tables import (
+    ESTIMATED,
+    EXACT,
+    NOT_ESTIMABLE,
+)
 
 
 @dataclass(frozen=True)

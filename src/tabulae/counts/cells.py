@@ -8,12 +8,28 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tabulae.errors import Unsupported
-from tabulae.linalg import Contrasts, Dense, Kron, LinearOperator, Partition, Product, Scaled, Stack, Sum
-from tabulae.linalg.merge import representatives
-from tabulae.tables import Domain
-
-from .integers import BLOCK, VECTOR_LIMIT, Integers, added_up, check_bound, exact_sum
+from ..domain import Domain
+from ..errors import Unsupported
+from ..linalg import (
+    Contrasts,
+    Dense,
+    Kron,
+    LinearOperator,
+    Partition,
+    Product,
+    Scaled,
+    Stack,
+    Sum,
+)
+from ..linalg.merge import representatives
+from .integers import (
+    BLOCK,
+    VECTOR_LIMIT,
+    Integers,
+    added_up,
+    check_bound,
+    exact_sum,
+)
 from .keys import groups_of
 from .slices import CELL_LIMIT, answer_in_slices
 from .vector import Vector

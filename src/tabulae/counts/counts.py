@@ -8,12 +8,17 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import ArrayLike
 
-from tabulae.errors import InvalidArgument, Unsupported
-from tabulae.linalg import LinearOperator
-from tabulae.tables import Domain
-
+from ..domain import Domain
+from ..errors import InvalidArgument, Unsupported
+from ..linalg import LinearOperator
 from .cells import Cells
-from .integers import VECTOR_LIMIT, Integers, added_up, check_codes, check_whole
+from .integers import (
+    VECTOR_LIMIT,
+    Integers,
+    added_up,
+    check_codes,
+    check_whole,
+)
 from .keys import keys_of
 from .vector import Vector
 

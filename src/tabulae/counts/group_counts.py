@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from tabulae.errors import Unsupported
+from ..errors import Unsupported
 
 
 @dataclass(frozen=True, eq=False, repr=False)

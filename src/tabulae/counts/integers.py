@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tabulae.errors import InvalidArgument, Unsupported
-from tabulae.linalg import LinearOperator
-from tabulae.tables import Domain
+from ..domain import Domain
+from ..errors import InvalidArgument, Unsupported
+from ..linalg import LinearOperator
 
 Integers = NDArray[np.int64]
 

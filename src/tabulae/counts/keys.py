@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tabulae.tables import Domain
-
+from ..domain import Domain
 from .integers import Integers
 
 

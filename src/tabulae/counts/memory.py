@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from tabulae.errors import Unsupported
+from ..errors import Unsupported
 
 
 def check_room(size: int, what: str) -> None:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from tabulae.errors import Unsupported
-from tabulae.linalg import Kron, LinearOperator
-from tabulae.linalg.kron_slices import divided, multiply_slices
-
-from .integers import Integers, added_up, check_bound, exact_sum
+from ..errors import Unsupported
+from ..linalg import Kron, LinearOperator
+from ..linalg.kron_slices import divided, multiply_slices
+from .integers import (
+    Integers,
+    added_up,
+    check_bound,
+    exact_sum,
+)
 from .memory import check_room
 
 CELL_LIMIT = 2**32

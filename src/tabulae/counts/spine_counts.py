@@ -9,9 +9,9 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from tabulae.errors import InvalidArgument, Unsupported
-from tabulae.geography.constraints import ExactMargin
-from tabulae.geography.spine_plan import Piece, SpinePlan
+from ..errors import InvalidArgument, Unsupported
+from ..geography.constraints import ExactMargin
+from ..geography.spine_plan import Piece, SpinePlan
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -7,10 +7,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tabulae.linalg import LinearOperator
-from tabulae.tables import Domain
-
-from .integers import BLOCK, Integers, check_bound, exact_sum
+from ..domain import Domain
+from ..linalg import LinearOperator
+from .integers import (
+    BLOCK,
+    Integers,
+    check_bound,
+    exact_sum,
+)
 
 
 @dataclass(frozen=True, repr=False, eq=False)

@@ -7,8 +7,7 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import BinaryIO
 
-from tabulae.errors import InvalidArgument, ReleaseError
-
+from ..errors import InvalidArgument, ReleaseError
 from .people import population
 
 

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from tabulae.errors import InvalidArgument
-
+from ..errors import InvalidArgument
 from .shares import (
     CHILD,
     CHILDREN,

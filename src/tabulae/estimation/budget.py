@@ -10,10 +10,23 @@ from typing import Literal
 
 from scipy.special import ndtri
 
+from ..domain import Workload
 from ..errors import InvalidArgument
-from ..privacy import ZCDP, ApproxDP, NoiseLaw, PrivacyLoss, PureDP
-from ..strategy import LeftOpen, Strategy, Targets, error_under, information, law_variances
-from ..tables import Workload
+from ..privacy import (
+    ZCDP,
+    ApproxDP,
+    NoiseLaw,
+    PrivacyLoss,
+    PureDP,
+)
+from ..strategy import (
+    LeftOpen,
+    Strategy,
+    Targets,
+    error_under,
+    information,
+    law_variances,
+)
 from .least_met import least_met
 from .table_widths import table_half_widths
 

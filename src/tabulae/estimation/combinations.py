@@ -7,8 +7,8 @@ from itertools import combinations
 
 import numpy as np
 
-from ..tables import Table
-from ..tables.figure import minus
+from ..domain import Table
+from ..domain.figure import minus
 
 Variance = Callable[[Table], np.ndarray]
 

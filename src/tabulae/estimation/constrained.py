@@ -8,12 +8,25 @@ from functools import cached_property
 
 import numpy as np
 
+from ..domain import (
+    Constraint,
+    Invariants,
+    Table,
+)
 from ..errors import InvalidArgument
 from ..linalg import Sensitivity
 from ..measurement import Measurement
-from ..strategy import ConstrainedInformation, Information, law_variances, restricted_strategy
-from ..tables import Constraint, Invariants, Table
-from .coverage import EXACT, HalfWidths, half_widths
+from ..strategy import (
+    ConstrainedInformation,
+    Information,
+    law_variances,
+    restricted_strategy,
+)
+from .coverage import (
+    EXACT,
+    HalfWidths,
+    half_widths,
+)
 from .exactly import exactly
 from .least_squares import LeastSquares
 

@@ -35,7 +35,12 @@ import numpy as np
 import scipy.linalg
 
 from ..linalg import Dense, LinearOperator
-from .cone import GAP, Certificate, Solution, largest_ratio
+from .cone import (
+    GAP,
+    Certificate,
+    Solution,
+    largest_ratio,
+)
 from .limits import Limits, Rows
 from .merged_cells import MergedCells
 

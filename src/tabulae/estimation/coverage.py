@@ -24,7 +24,11 @@ from ..errors import InvalidArgument
 from ..privacy import DiscreteLaplace, NoiseLaw
 from ..strategy import Profile, VarianceBound
 from .bounded import bounded_half_widths
-from .chernoff import gaussian_bound, laplace_bound, tail_bound
+from .chernoff import (
+    gaussian_bound,
+    laplace_bound,
+    tail_bound,
+)
 from .iid_sum import smallest_half_width
 from .minorant import gaussian_half_width, laplace_half_width
 from .spread import Spread

@@ -9,11 +9,21 @@ from functools import cached_property
 
 import numpy as np
 
+from ..domain import (
+    Constraint,
+    Domain,
+    Invariants,
+    Table,
+    Workload,
+)
 from ..errors import InvalidArgument
 from ..linalg import LinearOperator
 from ..measurement import Measurement
-from ..strategy import Information, information, law_variances
-from ..tables import Constraint, Domain, Invariants, Table, Workload
+from ..strategy import (
+    Information,
+    information,
+    law_variances,
+)
 from .coverage import HalfWidths
 
 METHODS = ("least-squares", "local-least-squares", "non-negative", "pgm")

@@ -14,8 +14,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ..domain import Invariants, Table
 from ..errors import Unsupported
-from ..tables import Invariants, Table
 
 _FINEST = 30
 _BITS = 52
@@ -37,7 +37,7 @@ def exactly(
     others once it is known that all are whole.
 
     >>> from tabulae.linalg import Identity
-    >>> from tabulae.tables import Domain
+    >>> from tabulae.domain import Domain
     >>> domain = Domain({"x": 3})
     >>> exact = Invariants(domain, [Table("total", {})])
     >>> cells = exactly(exact, Table("x", {"x": Identity(3)}), np.array([0.1, 0.2, 5.7]), [np.array([6])])

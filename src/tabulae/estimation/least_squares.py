@@ -6,8 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..strategy import IterativeInformation, KronInformation, LeftOpen
-from ..tables import Table
+from ..domain import Table
+from ..strategy import (
+    IterativeInformation,
+    KronInformation,
+    LeftOpen,
+)
 from .coverage import HalfWidths
 from .estimate import Estimate
 from .exactly import exactly

@@ -10,11 +10,16 @@ import numpy as np
 import scipy.sparse
 import scipy.sparse.linalg
 
+from ..domain import (
+    Constraint,
+    Domain,
+    Invariants,
+    Table,
+)
+from ..domain.merge import merged_factor
+from ..domain.table import Term
 from ..errors import InvalidArgument, Unsupported
 from ..linalg import LinearOperator
-from ..tables import Constraint, Domain, Invariants, Table
-from ..tables.merge import merged_factor
-from ..tables.table import Term
 from .merged_cells import MergedCells
 from .one_sided import non_negative_rows
 

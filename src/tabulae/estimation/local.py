@@ -5,7 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from ..strategy import Information, LocalInformation, law_variances
+from ..strategy import (
+    Information,
+    LocalInformation,
+    law_variances,
+)
 from .least_squares import LeastSquares
 
 

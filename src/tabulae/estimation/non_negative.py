@@ -8,11 +8,24 @@ from functools import cached_property
 
 import numpy as np
 
-from ..errors import InvalidArgument, NotEstimable, Unsupported
-from ..linalg import Kron, LinearOperator, Partition, Total
+from ..domain import Constraint, Table
+from ..errors import (
+    InvalidArgument,
+    NotEstimable,
+    Unsupported,
+)
+from ..linalg import (
+    Kron,
+    LinearOperator,
+    Partition,
+    Total,
+)
 from ..strategy import law_variances
-from ..tables import Constraint, Table
-from .cone import Certificate, Solution, solve
+from .cone import (
+    Certificate,
+    Solution,
+    solve,
+)
 from .constrained import ConstrainedLeastSquares
 from .constrained_cone import ConstrainedCone, WholeSolution
 from .least_squares import LeastSquares

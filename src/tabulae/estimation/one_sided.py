@@ -8,9 +8,9 @@ from functools import cached_property
 
 import numpy as np
 
+from ..domain import Table
 from ..linalg import LinearOperator
 from ..strategy import products
-from ..tables import Table
 from .coverage import CONSERVATIVE, HalfWidths
 from .estimate import Estimate
 from .least_squares import LeastSquares

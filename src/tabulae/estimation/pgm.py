@@ -12,10 +12,24 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import NotEstimable, Unsupported, require
-from ..linalg import Dense, Kron, LinearOperator, Product
-from ..strategy import Block, law_variances, merges, products
-from ..tables import Table
+from ..domain import Table
+from ..errors import (
+    NotEstimable,
+    Unsupported,
+    require,
+)
+from ..linalg import (
+    Dense,
+    Kron,
+    LinearOperator,
+    Product,
+)
+from ..strategy import (
+    Block,
+    law_variances,
+    merges,
+    products,
+)
 from .merged_cells import over_classes
 from .one_sided import OneSided
 

@@ -17,14 +17,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..domain import Table
+from ..domain.figure import minus
 from ..privacy import DiscreteLaplace, NoiseLaw
 from ..strategy import LeftOpen, Profile
-from ..tables import Table
-from ..tables.figure import minus
 from .bounded import bounded_half_widths
 from .chernoff import laplace_bound
 from .coverage import CONSERVATIVE, LIMIT
-from .fieller import RatioSet, fieller, ratio_variance
+from .fieller import (
+    RatioSet,
+    fieller,
+    ratio_variance,
+)
 from .least_squares import LeastSquares
 from .minorant import gaussian_half_width, laplace_half_width
 from .spread import Spread

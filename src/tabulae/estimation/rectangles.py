@@ -10,9 +10,9 @@ import itertools
 
 import numpy as np
 
+from ..domain import Invariants
 from ..errors import Unsupported
 from ..linalg import LinearOperator, Total
-from ..tables import Invariants
 
 _BOXES = 4096  # looked at for a cell
 

@@ -6,10 +6,18 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ..domain import Table
 from ..privacy import NoiseLaw
-from ..strategy import Information, LeftOpen, Strategy
-from ..tables import Table
-from .coverage import EXACT, HalfWidths, half_widths
+from ..strategy import (
+    Information,
+    LeftOpen,
+    Strategy,
+)
+from .coverage import (
+    EXACT,
+    HalfWidths,
+    half_widths,
+)
 
 
 def table_half_widths(
@@ -20,7 +28,7 @@ def table_half_widths(
     >>> from tabulae.linalg import Identity, Total
     >>> from tabulae.privacy import ZCDP
     >>> from tabulae.strategy import Block, information, law_variances
-    >>> from tabulae.tables import Domain
+    >>> from tabulae.domain import Domain
     >>> domain, everybody = Domain({"sex": 2}), Table("total", {"sex": Total(2)})
     >>> plain = Strategy(domain, (Block("cells", Identity(2)),), "gaussian", "identity", invariants=(everybody,))
     >>> laws = plain.laws(ZCDP("1/2"))

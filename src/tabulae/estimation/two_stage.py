@@ -7,7 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..adaptive import TOTAL, TOTAL_ONLY, PopulationLevel
+from ..adaptive import (
+    TOTAL,
+    TOTAL_ONLY,
+    PopulationLevel,
+)
 from ..errors import InvalidArgument
 from .two_stage_fitted import fitted_selection
 from .two_stage_gaussian import selected_gaussian
@@ -59,9 +63,9 @@ def total_estimates(
 
     >>> from fractions import Fraction
     >>> from tabulae.privacy import ZCDP
-    >>> from tabulae.tables.groups import Family, Group, GroupMap
-    >>> from tabulae.tables.ladder import Ladder
-    >>> from tabulae.tables.regions import Regions
+    >>> from tabulae.domain.groups import Family, Group, GroupMap
+    >>> from tabulae.domain.ladder import Ladder
+    >>> from tabulae.domain.regions import Regions
     >>> groups = GroupMap((Family("origin", ("a",)),), (Group("A", "1", "origin", "any"),), [("A", "a")])
     >>> ladder = Ladder.of({"sex": 2}, [("sex", {"sex": (["F", "M"], [0, 1])})])
     >>> states = Regions("state", ("s",), np.array([0]))

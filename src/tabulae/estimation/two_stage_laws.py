@@ -9,7 +9,11 @@ from fractions import Fraction
 import numpy as np
 
 from ..errors import InvalidArgument
-from ..privacy import DiscreteGaussian, DiscreteLaplace, NoiseLaw
+from ..privacy import (
+    DiscreteGaussian,
+    DiscreteLaplace,
+    NoiseLaw,
+)
 
 _SURE = 1e-9  # the chance with which noise of stage one exceeds `reach`
 _WEIGHT = (

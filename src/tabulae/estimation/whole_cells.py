@@ -14,7 +14,7 @@ the largest of them, at least n/2 steps, and the flow is not more. (What u misse
 the flow.)
 
 **Other tables over at most 4,096 open cells**: an integer echelon form whose pivots are large cells.
-**Others whose groups nest**: their corner coordinates (:class:`tabulae.tables.Invariants`), and moves that keep all
+**Others whose groups nest**: their corner coordinates (:class:`tabulae.domain.Invariants`), and moves that keep all
 sums and empty the cells that must be 0 (:mod:`.rectangles`).
 
 Whatever the route, the result is checked. Where a cell is negative, which takes cells of a few steps, or a pivot that
@@ -33,13 +33,26 @@ import numpy as np
 import scipy.sparse
 from scipy.sparse.csgraph import breadth_first_order, connected_components, minimum_spanning_tree
 
+from ..domain import (
+    Domain,
+    Invariants,
+    Table,
+)
+from ..domain.table import Term
 from ..errors import Unsupported
-from ..linalg import Dense, LinearOperator, Total
+from ..linalg import (
+    Dense,
+    LinearOperator,
+    Total,
+)
 from ..linalg.integer_system import IntegerSystem
 from ..linalg.merge import joint_classes
-from ..tables import Domain, Invariants, Table
-from ..tables.table import Term
-from .interior import Clearance, inside, mixed, scaled
+from .interior import (
+    Clearance,
+    inside,
+    mixed,
+    scaled,
+)
 from .limits import Limits, Rows
 from .rectangles import emptied
 

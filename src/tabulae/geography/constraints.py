@@ -42,7 +42,7 @@ class AreaConstraints:
         lower, upper: shape (leaves, J), int64, by leaf of the spine; ``NO_LIMIT`` where there is none.
         exact: the margins that are exact; each a coarsening of the parts.
 
-    >>> from tabulae.tables import Domain
+    >>> from tabulae.domain import Domain
     >>> layout = Layout.of(Domain({"type": 3, "age": 2}), ["type"])
     >>> free = np.full((4, 3), NO_LIMIT)
     >>> margins = (ExactMargin("county", layout.margin([])), ExactMargin("root", layout.margin(["type"])))

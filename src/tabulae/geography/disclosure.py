@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from ..domain import (
+    Attribute,
+    Domain,
+    Table,
+)
+from ..domain.row_space import describe
 from ..errors import InvalidArgument
-from ..linalg import Identity, LinearOperator, Partition
+from ..linalg import (
+    Identity,
+    LinearOperator,
+    Partition,
+)
 from ..privacy import Disclosure
-from ..tables import Attribute, Domain, Table
-from ..tables.row_space import describe
 from .constraints import ExactMargin
 from .spine_plan import SpinePlan
 

@@ -5,7 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from ..errors import InvalidArgument
-from .constraints import NO_LIMIT, AreaConstraints, supported_parts
+from .constraints import (
+    NO_LIMIT,
+    AreaConstraints,
+    supported_parts,
+)
 from .spine_plan import SpinePlan
 
 _MANY = 4  # parts with room in one group: from here on limits on single parts may not be enough

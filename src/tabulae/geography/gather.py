@@ -13,7 +13,11 @@ import numpy as np
 
 from .entities import Entities
 from .hierarchy import Hierarchy
-from .osed import Distances, distances, least
+from .osed import (
+    Distances,
+    distances,
+    least,
+)
 
 
 def gather(h: Hierarchy, level: int, entities: Entities, fanout_cutoff: int) -> Hierarchy:

@@ -9,9 +9,9 @@ from math import prod
 
 import numpy as np
 
+from ..domain import Domain
 from ..errors import InvalidArgument
 from ..linalg.block_algebra import BlockAlgebra
-from ..tables import Domain
 
 MOST_DENSE = 256
 """The most dense cells: matrices of this many rows are inverted for every area."""

@@ -17,7 +17,11 @@ from .from_parents import from_marks, from_parent_column
 from .hierarchy import Hierarchy
 from .optimise import optimise
 from .osed import osed
-from .shares import Amount, Shares, read_shares
+from .shares import (
+    Amount,
+    Shares,
+    read_shares,
+)
 from .split import split
 from .tree import Tree
 

@@ -11,7 +11,13 @@ from itertools import pairwise
 import numpy as np
 
 from ..errors import InvalidArgument
-from ..privacy import ZCDP, DiscreteGaussian, DiscreteLaplace, NoiseLaw, PureDP
+from ..privacy import (
+    ZCDP,
+    DiscreteGaussian,
+    DiscreteLaplace,
+    NoiseLaw,
+    PureDP,
+)
 from ..privacy.definitions import WITHIN, check_neighbours
 from .distinct import distinct_rows
 from .layout import Layout, Margin

@@ -1,18 +1,27 @@
 """Numbers only: implicit matrices, their algebra, and solving by structure."""
 
-from tabulae.linalg.algebra import Product, Sum
-from tabulae.linalg.centring import Centring
-from tabulae.linalg.contrasts import Contrasts
-from tabulae.linalg.explicit import Dense, Sparse
-from tabulae.linalg.kron import Kron
-from tabulae.linalg.merge import merge_columns
-from tabulae.linalg.operator import LinearOperator
-from tabulae.linalg.permuted import Permuted
-from tabulae.linalg.ranges import AllRange, Prefix, WidthRange
-from tabulae.linalg.scaled import Scaled
-from tabulae.linalg.sensitivity import Sensitivity, weighted_sensitivity
-from tabulae.linalg.simple import Diagonal, Identity, Partition, Total
-from tabulae.linalg.stack import Stack
+from .algebra import Product, Sum
+from .centring import Centring
+from .contrasts import Contrasts
+from .explicit import Dense, Sparse
+from .kron import Kron
+from .merge import merge_columns
+from .operator import LinearOperator
+from .permuted import Permuted
+from .ranges import (
+    AllRange,
+    Prefix,
+    WidthRange,
+)
+from .scaled import Scaled
+from .sensitivity import Sensitivity, weighted_sensitivity
+from .simple import (
+    Diagonal,
+    Identity,
+    Partition,
+    Total,
+)
+from .stack import Stack
 
 __all__ = [
     "AllRange",

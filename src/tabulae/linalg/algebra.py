@@ -8,10 +8,20 @@ from typing import Any
 
 import numpy as np
 
-from tabulae.errors import InvalidArgument
-from tabulae.linalg.numbers import Coefficient, bound_product, bound_sum, check_power
-from tabulae.linalg.operator import AxisOperator, LinearOperator, check_operators, refuse_large_entries
-from tabulae.linalg.scaled import check_coefficient
+from ..errors import InvalidArgument
+from .numbers import (
+    Coefficient,
+    bound_product,
+    bound_sum,
+    check_power,
+)
+from .operator import (
+    AxisOperator,
+    LinearOperator,
+    check_operators,
+    refuse_large_entries,
+)
+from .scaled import check_coefficient
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -118,7 +128,7 @@ class Product(AxisOperator):
         return self.T.along(y)
 
     def columns(self, index: np.ndarray) -> np.ndarray:
-        from tabulae.linalg.simple import Partition
+        from .simple import Partition
 
         if isinstance(self.right, Partition) and self.right.classes.min() >= 0:
             return self.left.columns(self.right.classes[index])
@@ -134,7 +144,7 @@ class Product(AxisOperator):
         return bound_product(self.left.abs_row_sum_max(), self.right.abs_entry_max())
 
     def column_norms(self, p: int) -> np.ndarray:
-        from tabulae.linalg.weighted_rows import weighted_column_sums
+        from .weighted_rows import weighted_column_sums
 
         check_power(p)
         known = weighted_column_sums(self, p)

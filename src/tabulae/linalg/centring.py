@@ -7,8 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from tabulae.linalg.numbers import INT64_LIMIT, check_power, check_size
-from tabulae.linalg.operator import AxisOperator, LinearOperator
+from .numbers import (
+    INT64_LIMIT,
+    check_power,
+    check_size,
+)
+from .operator import AxisOperator, LinearOperator
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -50,12 +54,12 @@ class Centring(AxisOperator):
         return self.along(y)
 
     def gram(self) -> LinearOperator:
-        from tabulae.linalg.scaled import Scaled
+        from .scaled import Scaled
 
         return Scaled(self, self.n)
 
     def pinv(self) -> LinearOperator:
-        from tabulae.linalg.scaled import reciprocal
+        from .scaled import reciprocal
 
         return reciprocal(self, self.n**2)
 

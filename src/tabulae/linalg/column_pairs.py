@@ -14,12 +14,12 @@ from math import gcd, lcm
 
 import numpy as np
 
-from tabulae.errors import Unsupported
-from tabulae.linalg.explicit import Dense, Sparse
-from tabulae.linalg.merge import joint_classes, representatives
-from tabulae.linalg.numbers import INT64_LIMIT
-from tabulae.linalg.operator import LinearOperator
-from tabulae.linalg.permuted import Permuted
+from ..errors import Unsupported
+from .explicit import Dense, Sparse
+from .merge import joint_classes, representatives
+from .numbers import INT64_LIMIT
+from .operator import LinearOperator
+from .permuted import Permuted
 
 Blocks = Sequence[tuple[LinearOperator, Fraction]]
 Found = tuple[Fraction, bool]

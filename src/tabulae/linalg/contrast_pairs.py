@@ -16,10 +16,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tabulae.linalg.column_pairs import Blocks, Found, whole_weights
-from tabulae.linalg.contrasts import Contrasts
-from tabulae.linalg.exact import integer_matmul
-from tabulae.linalg.numbers import INT64_LIMIT
+from .column_pairs import (
+    Blocks,
+    Found,
+    whole_weights,
+)
+from .contrasts import Contrasts
+from .exact import integer_matmul
+from .numbers import INT64_LIMIT
 
 _PAIRS = 2**26  # inner products that may be held
 

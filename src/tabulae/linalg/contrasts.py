@@ -10,15 +10,20 @@ from typing import Any
 
 import numpy as np
 
-from tabulae.errors import InvalidArgument
-from tabulae.linalg.algebra import Product
-from tabulae.linalg.centring import Centring
-from tabulae.linalg.kron import Kron
-from tabulae.linalg.merge import renumber
-from tabulae.linalg.numbers import bound_product
-from tabulae.linalg.operator import AxisOperator, LinearOperator, check_operators, refuse_large_entries
-from tabulae.linalg.permuted import Permuted
-from tabulae.linalg.simple import Partition
+from ..errors import InvalidArgument
+from .algebra import Product
+from .centring import Centring
+from .kron import Kron
+from .merge import renumber
+from .numbers import bound_product
+from .operator import (
+    AxisOperator,
+    LinearOperator,
+    check_operators,
+    refuse_large_entries,
+)
+from .permuted import Permuted
+from .simple import Partition
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -13,10 +13,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tabulae.errors import Unsupported
-from tabulae.linalg.merge import classes_of_rows, joint_classes, renumber, representatives
-from tabulae.linalg.numbers import INT64_LIMIT
-from tabulae.linalg.operator import LinearOperator
+from ..errors import Unsupported
+from .merge import (
+    classes_of_rows,
+    joint_classes,
+    renumber,
+    representatives,
+)
+from .numbers import INT64_LIMIT
+from .operator import LinearOperator
 
 _LABEL_LIMIT = 2**28  # columns that a label each can be given to
 _ENTRY_LIMIT = 2**26  # entries of a factor that may be written out to find common multiples

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tabulae.linalg.numbers import EXACT_FLOAT_LIMIT
+from .numbers import EXACT_FLOAT_LIMIT
 
 
 def largest_abs(x: np.ndarray) -> int:

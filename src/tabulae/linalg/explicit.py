@@ -9,12 +9,21 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 
-from tabulae.errors import InvalidArgument
-from tabulae.linalg.blas import SMALL_MATRIX, small_matmul
-from tabulae.linalg.digest import digest, frozen
-from tabulae.linalg.exact import integer_matmul, largest_abs
-from tabulae.linalg.numbers import INT64_LIMIT, check_power, power_sums, upper_bound
-from tabulae.linalg.operator import DENSE_LIMIT, AxisOperator, LinearOperator
+from ..errors import InvalidArgument
+from .blas import SMALL_MATRIX, small_matmul
+from .digest import digest, frozen
+from .exact import integer_matmul, largest_abs
+from .numbers import (
+    INT64_LIMIT,
+    check_power,
+    power_sums,
+    upper_bound,
+)
+from .operator import (
+    DENSE_LIMIT,
+    AxisOperator,
+    LinearOperator,
+)
 
 
 def _whole(values: np.ndarray, name: str) -> np.ndarray:
@@ -135,7 +144,7 @@ class Dense(AxisOperator):
         return power_sums(self.array, p)
 
     def column_classes(self) -> np.ndarray:
-        from tabulae.linalg.merge import classes_of_rows
+        from .merge import classes_of_rows
 
         return classes_of_rows(self.array.T)
 
@@ -242,7 +251,7 @@ class Sparse(AxisOperator):
         return sums
 
     def column_classes(self) -> np.ndarray:
-        from tabulae.linalg.merge import renumber
+        from .merge import renumber
 
         transpose = self._transpose
         transpose.sort_indices()

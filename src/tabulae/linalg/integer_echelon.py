@@ -16,7 +16,14 @@ import math
 
 import numpy as np
 
-from tabulae.linalg.integers import IntegerRows, SparseRows, content, narrow, product, times
+from .integers import (
+    IntegerRows,
+    SparseRows,
+    content,
+    narrow,
+    product,
+    times,
+)
 
 _BLOCK = 128  # rows that are reduced together
 

@@ -11,11 +11,15 @@ from functools import cached_property
 import numpy as np
 import scipy.sparse
 
-from tabulae.errors import Unsupported
-from tabulae.linalg.exact import largest_abs
-from tabulae.linalg.integer_echelon import IntegerEchelon
-from tabulae.linalg.integers import SparseRows, narrow, product
-from tabulae.linalg.short_vectors import ShortKernel
+from ..errors import Unsupported
+from .exact import largest_abs
+from .integer_echelon import IntegerEchelon
+from .integers import (
+    SparseRows,
+    narrow,
+    product,
+)
+from .short_vectors import ShortKernel
 
 _LARGEST_ENTRY = 8  # of the eliminated form: how far a cell may answer to a free one
 _MOST_HARD_ROWS = 96

@@ -9,11 +9,16 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse
 
-from tabulae.errors import InvalidArgument
-from tabulae.linalg.exact import largest_abs
-from tabulae.linalg.integer_echelon import IntegerEchelon
-from tabulae.linalg.integer_steps import IntegerSteps
-from tabulae.linalg.integers import SparseRows, content, narrow, product
+from ..errors import InvalidArgument
+from .exact import largest_abs
+from .integer_echelon import IntegerEchelon
+from .integer_steps import IntegerSteps
+from .integers import (
+    SparseRows,
+    content,
+    narrow,
+    product,
+)
 
 _BLOCK = 256  # dependent rows that are expressed together
 _LARGEST = 2**62

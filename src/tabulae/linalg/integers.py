@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tabulae.linalg.exact import integer_matmul, largest_abs
+from .exact import integer_matmul, largest_abs
 
 SparseRows = Any
 """A scipy.sparse.csr_array of int64."""

@@ -10,9 +10,18 @@ from typing import Any
 
 import numpy as np
 
-from tabulae.linalg.kron_matvec import multiply
-from tabulae.linalg.numbers import EXACT_FLOAT_LIMIT, INT64_LIMIT, bound_product
-from tabulae.linalg.operator import AxisOperator, LinearOperator, check_operators, refuse_large_entries
+from .kron_matvec import multiply
+from .numbers import (
+    EXACT_FLOAT_LIMIT,
+    INT64_LIMIT,
+    bound_product,
+)
+from .operator import (
+    AxisOperator,
+    LinearOperator,
+    check_operators,
+    refuse_large_entries,
+)
 
 _LARGE = 2**27  # numbers in a vector, of either side, from which it is worked through in slices: 1 GiB
 _LARGE_INTEGERS = 2**24  # the same where they are integers that have to be made floats
@@ -75,7 +84,7 @@ class Kron(AxisOperator):
         # Past what floats hold, only the head's part of a product in slices pays for it.
         least = _LARGE if bound is None or bound < EXACT_FLOAT_LIMIT else _LARGE_PAST_FLOATS
         if x.shape[0] == x.shape[2] == 1 and max(self.shape) >= least:
-            from tabulae.linalg.kron_slices import in_slices
+            from .kron_slices import in_slices
 
             done = in_slices(self, x.reshape(-1), x.dtype)
             if done is not None:
@@ -85,7 +94,7 @@ class Kron(AxisOperator):
     def as_floats(self, x: np.ndarray) -> np.ndarray:
         """``A x`` in float64 for a vector of integers, which are made floats a slice at a time."""
         if max(self.shape) >= _LARGE_INTEGERS:
-            from tabulae.linalg.kron_slices import in_slices
+            from .kron_slices import in_slices
 
             done = in_slices(self, x, np.dtype(np.float64))
             if done is not None:
@@ -115,7 +124,7 @@ class Kron(AxisOperator):
 
     def column_classes(self) -> np.ndarray:
         """Labels of the columns; for factors that hold fractions, those of the factors' classes."""
-        from tabulae.linalg.directions import kron_classes
+        from .directions import kron_classes
 
         return kron_classes(self.ops)
 

@@ -18,11 +18,15 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-from tabulae.linalg.blas import columns_on_one_thread
-from tabulae.linalg.explicit import Dense
-from tabulae.linalg.kron_plan import RUN, Trip, plan
-from tabulae.linalg.numbers import EXACT_FLOAT_LIMIT
-from tabulae.linalg.operator import LinearOperator, write
+from .blas import columns_on_one_thread
+from .explicit import Dense
+from .kron_plan import (
+    RUN,
+    Trip,
+    plan,
+)
+from .numbers import EXACT_FLOAT_LIMIT
+from .operator import LinearOperator, write
 
 _BLOCK = 2**16  # numbers in a block: half a megabyte
 _THREADED = 2**19  # numbers from which several threads pay

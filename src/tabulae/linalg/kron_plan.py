@@ -8,10 +8,10 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from tabulae.linalg.blas import SMALL_MATRIX
-from tabulae.linalg.explicit import Dense
-from tabulae.linalg.operator import LinearOperator
-from tabulae.linalg.simple import Identity
+from .blas import SMALL_MATRIX
+from .explicit import Dense
+from .operator import LinearOperator
+from .simple import Identity
 
 RUN = 64  # numbers that lie together in memory in a block, at least
 LARGE = 32  # above this a dense factor is a product of matrices of its own

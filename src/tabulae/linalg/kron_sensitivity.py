@@ -25,18 +25,39 @@ from functools import cached_property
 
 import numpy as np
 
-from tabulae.linalg.algebra import Product
-from tabulae.linalg.centring import Centring
-from tabulae.linalg.column_pairs import Blocks, Found, largest_pair, too_many_columns, whole_weights
-from tabulae.linalg.exact import integer_matmul
-from tabulae.linalg.explicit import Dense, Sparse
-from tabulae.linalg.kron import Kron
-from tabulae.linalg.merge import joint_classes, representatives
-from tabulae.linalg.numbers import INT64_LIMIT
-from tabulae.linalg.operator import LinearOperator
-from tabulae.linalg.signed_pairs import CORNERS, corners, count_corners, largest_corner
-from tabulae.linalg.simple import Identity, Partition, Total
-from tabulae.linalg.sums_of_products import Choices, Maximum, extreme, maximise, undominated
+from .algebra import Product
+from .centring import Centring
+from .column_pairs import (
+    Blocks,
+    Found,
+    largest_pair,
+    too_many_columns,
+    whole_weights,
+)
+from .exact import integer_matmul
+from .explicit import Dense, Sparse
+from .kron import Kron
+from .merge import joint_classes, representatives
+from .numbers import INT64_LIMIT
+from .operator import LinearOperator
+from .signed_pairs import (
+    CORNERS,
+    corners,
+    count_corners,
+    largest_corner,
+)
+from .simple import (
+    Identity,
+    Partition,
+    Total,
+)
+from .sums_of_products import (
+    Choices,
+    Maximum,
+    extreme,
+    maximise,
+    undominated,
+)
 
 _VECTOR_LIMIT = 2**26  # cells for which a number each may be held
 _PAIR_CLASSES = 512  # classes of an attribute up to which all its pairs are listed

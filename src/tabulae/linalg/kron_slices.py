@@ -20,12 +20,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-from tabulae.linalg.explicit import Dense
-from tabulae.linalg.kron import Kron
-from tabulae.linalg.kron_matvec import cores
-from tabulae.linalg.kron_plan import has_large_matrix
-from tabulae.linalg.operator import LinearOperator
-from tabulae.linalg.simple import Identity
+from .explicit import Dense
+from .kron import Kron
+from .kron_matvec import cores
+from .kron_plan import has_large_matrix
+from .operator import LinearOperator
+from .simple import Identity
 
 _SLICE = 2**24  # numbers that the tail is applied to at once
 _BLOCK = 2**17  # numbers that the head is applied to at once, on each thread

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tabulae.errors import InvalidArgument
-from tabulae.linalg.operator import LinearOperator, check_operators
-from tabulae.linalg.simple import Partition
+from ..errors import InvalidArgument
+from .operator import LinearOperator, check_operators
+from .simple import Partition
 
 
 def merge_columns(ops: Sequence[LinearOperator]) -> Partition:

@@ -8,16 +8,20 @@ from typing import Any
 
 import numpy as np
 
-from tabulae.errors import InvalidArgument, Unsupported
-from tabulae.linalg.digest import digest, frozen
-from tabulae.linalg.explicit import Dense
-from tabulae.linalg.kron import Kron
-from tabulae.linalg.numbers import bound_product, check_power
-from tabulae.linalg.operator import AxisOperator, LinearOperator, check_operators
-from tabulae.linalg.permuted import Permuted
-from tabulae.linalg.scaled import Scaled
-from tabulae.linalg.stack import Stack
-from tabulae.linalg.weighted_gram import weighted_gram
+from ..errors import InvalidArgument, Unsupported
+from .digest import digest, frozen
+from .explicit import Dense
+from .kron import Kron
+from .numbers import bound_product, check_power
+from .operator import (
+    AxisOperator,
+    LinearOperator,
+    check_operators,
+)
+from .permuted import Permuted
+from .scaled import Scaled
+from .stack import Stack
+from .weighted_gram import weighted_gram
 
 _LONGEST = 2**28  # rows whose norms are listed
 _SLICE = 2**22

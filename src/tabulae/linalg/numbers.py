@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tabulae.errors import InvalidArgument
+from ..errors import InvalidArgument
 
 _AT_ONCE = 2**20  # numbers that are made positive, or divided, at once
 INT64_LIMIT = 2**63

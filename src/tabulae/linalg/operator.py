@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tabulae.errors import InvalidArgument, Unsupported
-from tabulae.linalg.numbers import (
+from ..errors import InvalidArgument, Unsupported
+from .numbers import (
     EXACT_FLOAT_LIMIT,
     INT64_LIMIT,
     check_power,
@@ -29,7 +29,7 @@ from tabulae.linalg.numbers import (
 )
 
 if TYPE_CHECKING:
-    from tabulae.linalg.sensitivity import Sensitivity
+    from .sensitivity import Sensitivity
 
 DENSE_LIMIT = 2**29  # entries: 4 GiB
 _UNIT_ENTRIES = 2**24  # of the unit vectors that pick columns, at once
@@ -163,13 +163,13 @@ class LinearOperator(ABC):
 
     def gram(self) -> LinearOperator:
         """``A'A``, ``n x n``."""
-        from tabulae.linalg.algebra import Product
+        from .algebra import Product
 
         return Product(self.T, self)
 
     def pinv(self) -> LinearOperator:
         """The Moore-Penrose inverse ``A^+``, ``n x m``: by structure, densely, or iteratively."""
-        from tabulae.linalg.pseudo_inverse import pseudo_inverse
+        from .pseudo_inverse import pseudo_inverse
 
         return pseudo_inverse(self)
 
@@ -193,7 +193,7 @@ class LinearOperator(ABC):
 
     def column_classes(self) -> np.ndarray:
         """A label for every column, equal exactly where columns are equal, numbered by first appearance."""
-        from tabulae.linalg.merge import classes_of_rows
+        from .merge import classes_of_rows
 
         rows = np.concatenate([np.ascontiguousarray(part.T) for _, part in self._slices()])
         return classes_of_rows(rows)
@@ -214,7 +214,7 @@ class LinearOperator(ABC):
         Raises:
             InvalidArgument: for another ``p`` or another name of neighbours.
         """
-        from tabulae.linalg.sensitivity import weighted_sensitivity
+        from .sensitivity import weighted_sensitivity
 
         return weighted_sensitivity([(self, 1)], p, neighbours)
 

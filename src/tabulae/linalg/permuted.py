@@ -8,9 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from tabulae.errors import InvalidArgument
-from tabulae.linalg.digest import digest, frozen
-from tabulae.linalg.operator import AxisOperator, LinearOperator, check_operators
+from ..errors import InvalidArgument
+from .digest import digest, frozen
+from .operator import (
+    AxisOperator,
+    LinearOperator,
+    check_operators,
+)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -86,7 +90,7 @@ class Permuted(AxisOperator):
         return self.op.pair_distance_max(p)
 
     def column_classes(self) -> np.ndarray:
-        from tabulae.linalg.merge import renumber
+        from .merge import renumber
 
         return renumber(self.op.column_classes()[self._inverse])
 

@@ -9,8 +9,8 @@ import numpy as np
 import scipy.linalg
 import scipy.sparse.linalg
 
-from tabulae.errors import Unsupported
-from tabulae.linalg.operator import LinearOperator
+from ..errors import Unsupported
+from .operator import LinearOperator
 
 DENSE_CELLS = 4096  # columns (or rows) up to which a dense inverse is formed
 _DENSE_ENTRIES = 2**25  # 256 MiB
@@ -25,8 +25,8 @@ def pseudo_inverse(op: LinearOperator) -> LinearOperator:
     A matrix with many rows and few columns goes through its Gram matrix, ``A^+ = (A'A)^+ A'``, which never
     forms ``A``.
     """
-    from tabulae.linalg.algebra import Product
-    from tabulae.linalg.explicit import Dense
+    from .algebra import Product
+    from .explicit import Dense
 
     m, n = op.shape
     if min(m, n) > DENSE_CELLS:

@@ -7,11 +7,20 @@ from functools import cached_property
 import numpy as np
 import scipy.sparse
 
-from tabulae.errors import InvalidArgument
-from tabulae.linalg.exact import largest_abs
-from tabulae.linalg.integer_echelon import IntegerEchelon
-from tabulae.linalg.integer_system import IntegerSystem, Relation, multiply, relations
-from tabulae.linalg.integers import SparseRows, narrow, product
+from ..errors import InvalidArgument
+from .exact import largest_abs
+from .integer_echelon import IntegerEchelon
+from .integer_system import (
+    IntegerSystem,
+    Relation,
+    multiply,
+    relations,
+)
+from .integers import (
+    SparseRows,
+    narrow,
+    product,
+)
 
 _BLOCK = 256
 _LARGEST = 2**16  # of a coefficient for which whole steps are looked for among the answers themselves

@@ -12,9 +12,13 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 
-from tabulae.errors import InvalidArgument
-from tabulae.linalg.numbers import INT64_LIMIT, check_power, check_size
-from tabulae.linalg.operator import AxisOperator, LinearOperator
+from ..errors import InvalidArgument
+from .numbers import (
+    INT64_LIMIT,
+    check_power,
+    check_size,
+)
+from .operator import AxisOperator, LinearOperator
 
 _LONG_SLICE = 512  # numbers from which adding a slice costs more than calling numpy to do it
 _STRETCH = 32
@@ -130,7 +134,7 @@ class AllRange(OrderedQueries):
         return AllRangeGram(self.n)
 
     def pinv(self) -> LinearOperator:
-        from tabulae.linalg.algebra import Product
+        from .algebra import Product
 
         return Product(AllRangeGram(self.n).pinv(), self.T)
 
@@ -179,7 +183,7 @@ class AllRangeGram(AxisOperator):
         return self.along(y)
 
     def pinv(self) -> LinearOperator:
-        from tabulae.linalg.scaled import Scaled
+        from .scaled import Scaled
 
         return Scaled(_banded(self.n, {-1: -1, 0: 2, 1: -1}), Fraction(1, self.n + 1))
 
@@ -245,7 +249,7 @@ class WidthRange(OrderedQueries):
         return running_sum(steps)
 
     def pinv(self) -> LinearOperator:
-        from tabulae.linalg.windows import window_pinv
+        from .windows import window_pinv
 
         return window_pinv(self.n, self.width)
 
@@ -279,7 +283,7 @@ class WidthRange(OrderedQueries):
 
 def _banded(n: int, bands: dict[int, int]) -> LinearOperator:
     """The ``n x n`` matrix with a constant on each of some diagonals."""
-    from tabulae.linalg.explicit import Sparse
+    from .explicit import Sparse
 
     row = np.concatenate([np.arange(max(0, -offset), min(n, n - offset)) for offset in bands])
     column = np.concatenate([np.arange(max(0, offset), min(n, n + offset)) for offset in bands])

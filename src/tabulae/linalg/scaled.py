@@ -9,9 +9,19 @@ from typing import Any
 
 import numpy as np
 
-from tabulae.errors import InvalidArgument
-from tabulae.linalg.numbers import Coefficient, bound_product, scaled_norms
-from tabulae.linalg.operator import AxisOperator, LinearOperator, check_operators, refuse_large_entries, write
+from ..errors import InvalidArgument
+from .numbers import (
+    Coefficient,
+    bound_product,
+    scaled_norms,
+)
+from .operator import (
+    AxisOperator,
+    LinearOperator,
+    check_operators,
+    refuse_large_entries,
+    write,
+)
 
 
 def check_coefficient(value: Any, name: str) -> Coefficient:

@@ -18,9 +18,9 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
-from tabulae.errors import InvalidArgument
-from tabulae.linalg.numbers import check_power
-from tabulae.linalg.operator import LinearOperator, check_operators
+from ..errors import InvalidArgument
+from .numbers import check_power
+from .operator import LinearOperator, check_operators
 
 NEIGHBOURS = ("add-remove", "replace")
 
@@ -71,11 +71,11 @@ def weighted_sensitivity(
     >>> weighted_sensitivity([(Identity(3), Fraction(1, 2)), (Total(3), Fraction(1, 3))], 2).power
     Fraction(5, 6)
     """
-    from tabulae.linalg.column_pairs import largest_column, largest_pair
-    from tabulae.linalg.contrast_pairs import largest_in_contrasts
-    from tabulae.linalg.kron_sensitivity import largest_in_products
-    from tabulae.linalg.signed_sums import without_sums
-    from tabulae.linalg.weighted_rows import largest_in_weighted_rows
+    from .column_pairs import largest_column, largest_pair
+    from .contrast_pairs import largest_in_contrasts
+    from .kron_sensitivity import largest_in_products
+    from .signed_sums import without_sums
+    from .weighted_rows import largest_in_weighted_rows
 
     check_power(p)
     if neighbours not in NEIGHBOURS:
@@ -112,11 +112,11 @@ def take_apart(op: LinearOperator, weight: Fraction, p: int) -> list[tuple[Linea
 
 
 def _parts(op: LinearOperator, weight: Fraction, p: int) -> list[tuple[LinearOperator, Fraction]]:
-    from tabulae.linalg.explicit import Dense
-    from tabulae.linalg.kron import Kron
-    from tabulae.linalg.permuted import Permuted
-    from tabulae.linalg.scaled import Scaled
-    from tabulae.linalg.stack import Stack
+    from .explicit import Dense
+    from .kron import Kron
+    from .permuted import Permuted
+    from .scaled import Scaled
+    from .stack import Stack
 
     if isinstance(op, Dense):
         whole, exponent = op.on_grid()

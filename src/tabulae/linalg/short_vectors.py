@@ -11,8 +11,12 @@ from functools import cached_property
 
 import numpy as np
 
-from tabulae.linalg.exact import largest_abs
-from tabulae.linalg.integers import narrow, product, times
+from .exact import largest_abs
+from .integers import (
+    narrow,
+    product,
+    times,
+)
 
 _WEIGHT = 2**10  # of the value that is to vanish, against the length of a vector
 _LOVASZ = 0.99

@@ -18,8 +18,8 @@ from itertools import product
 
 import numpy as np
 
-from tabulae.linalg.numbers import INT64_LIMIT
-from tabulae.linalg.sums_of_products import Choices, Maximum
+from .numbers import INT64_LIMIT
+from .sums_of_products import Choices, Maximum
 
 CORNERS = 2**18  # corners of all attributes together that are summed
 

@@ -20,10 +20,10 @@ from itertools import combinations
 
 import numpy as np
 
-from tabulae.linalg.algebra import Sum
-from tabulae.linalg.kron import Kron
-from tabulae.linalg.operator import LinearOperator
-from tabulae.linalg.simple import Identity
+from .algebra import Sum
+from .kron import Kron
+from .operator import LinearOperator
+from .simple import Identity
 
 _LISTED_CELLS = 2**12  # sums over so few cells are written out and need no bound
 _ENTRIES = 2**22  # entries of a factor that are compared one by one

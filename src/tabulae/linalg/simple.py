@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import scipy.sparse
 
-from tabulae.errors import InvalidArgument
-from tabulae.linalg.digest import digest, frozen
-from tabulae.linalg.numbers import check_power, check_size
-from tabulae.linalg.operator import AxisOperator, LinearOperator
+from ..errors import InvalidArgument
+from .digest import digest, frozen
+from .numbers import check_power, check_size
+from .operator import AxisOperator, LinearOperator
 
 if TYPE_CHECKING:
-    from tabulae.linalg.explicit import Sparse
+    from .explicit import Sparse
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -123,7 +123,7 @@ class Total(AxisOperator):
         return np.repeat(y, self.n, axis=1)
 
     def pinv(self) -> LinearOperator:
-        from tabulae.linalg.scaled import reciprocal
+        from .scaled import reciprocal
 
         return reciprocal(self.T, self.n)
 
@@ -207,7 +207,7 @@ class Partition(AxisOperator):
 
     @cached_property
     def _rows(self) -> Sparse:
-        from tabulae.linalg.explicit import Sparse
+        from .explicit import Sparse
 
         cells = np.flatnonzero(self.classes >= 0)
         ones = np.ones(len(cells), dtype=np.int64)
@@ -223,7 +223,7 @@ class Partition(AxisOperator):
         return out
 
     def pinv(self) -> LinearOperator:
-        from tabulae.linalg.algebra import Product
+        from .algebra import Product
 
         inverse = np.divide(1.0, self.sizes, out=np.zeros(self.shape[0]), where=self.sizes > 0)
         return Product(self.T, Diagonal(inverse))
@@ -244,7 +244,7 @@ class Partition(AxisOperator):
         return 2 if present > 1 else int(present == 1 and bool((self.classes < 0).any()))
 
     def column_classes(self) -> np.ndarray:
-        from tabulae.linalg.merge import renumber
+        from .merge import renumber
 
         return renumber(self.classes)
 
@@ -305,7 +305,7 @@ class Diagonal(AxisOperator):
         return np.abs(self.values).max().item()
 
     def column_norms(self, p: int) -> np.ndarray:
-        from tabulae.linalg.numbers import power_sums
+        from .numbers import power_sums
 
         check_power(p)
         return power_sums(self.values[None], p)

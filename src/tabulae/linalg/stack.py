@@ -8,10 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from tabulae.errors import InvalidArgument
-from tabulae.linalg.algebra import Sum
-from tabulae.linalg.numbers import add_norms
-from tabulae.linalg.operator import AxisOperator, LinearOperator, check_operators, write
+from ..errors import InvalidArgument
+from .algebra import Sum
+from .numbers import add_norms
+from .operator import (
+    AxisOperator,
+    LinearOperator,
+    check_operators,
+    write,
+)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -86,7 +91,7 @@ class Stack(AxisOperator):
         return add_norms([op.column_norms(p) for op in self.ops])
 
     def column_classes(self) -> np.ndarray:
-        from tabulae.linalg.merge import joint_classes
+        from .merge import joint_classes
 
         return joint_classes([op.column_classes() for op in dict.fromkeys(self.ops)])
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tabulae.linalg.merge import joint_classes, representatives
+from .merge import joint_classes, representatives
 
 Number = int | float
 Evaluate = Callable[[np.ndarray], "int | None"]

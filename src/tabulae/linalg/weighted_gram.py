@@ -9,14 +9,22 @@ from __future__ import annotations
 import numpy as np
 import scipy.sparse
 
-from tabulae.errors import InvalidArgument, Unsupported
-from tabulae.linalg.explicit import Dense, Sparse
-from tabulae.linalg.operator import DENSE_LIMIT, LinearOperator
-from tabulae.linalg.permuted import Permuted
-from tabulae.linalg.ranges import AllRange, Prefix, WidthRange
-from tabulae.linalg.scaled import Scaled
-from tabulae.linalg.simple import Identity, Partition, Total
-from tabulae.linalg.stack import Stack
+from ..errors import InvalidArgument, Unsupported
+from .explicit import Dense, Sparse
+from .operator import DENSE_LIMIT, LinearOperator
+from .permuted import Permuted
+from .ranges import (
+    AllRange,
+    Prefix,
+    WidthRange,
+)
+from .scaled import Scaled
+from .simple import (
+    Identity,
+    Partition,
+    Total,
+)
+from .stack import Stack
 
 _SLICE = 2**22  # entries of the matrix written out at a time
 _SCAN_LIMIT = 2**36  # multiplications beyond which a matrix without a closed form is refused

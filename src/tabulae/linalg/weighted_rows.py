@@ -21,17 +21,17 @@ from fractions import Fraction
 import numpy as np
 import scipy.sparse
 
-from tabulae.errors import InvalidArgument
-from tabulae.linalg.algebra import Product
-from tabulae.linalg.centring import Centring
-from tabulae.linalg.column_pairs import Blocks, Found
-from tabulae.linalg.explicit import Dense, Sparse
-from tabulae.linalg.kron import Kron
-from tabulae.linalg.merge import representatives
-from tabulae.linalg.numbers import EXACT_FLOAT_LIMIT, INT64_LIMIT
-from tabulae.linalg.operator import LinearOperator
-from tabulae.linalg.simple import Partition, Total
-from tabulae.linalg.stack import Stack
+from ..errors import InvalidArgument
+from .algebra import Product
+from .centring import Centring
+from .column_pairs import Blocks, Found
+from .explicit import Dense, Sparse
+from .kron import Kron
+from .merge import representatives
+from .numbers import EXACT_FLOAT_LIMIT, INT64_LIMIT
+from .operator import LinearOperator
+from .simple import Partition, Total
+from .stack import Stack
 
 _WHOLE_PAIRS = 2**22  # pairs of cells that are compared as Python integers
 _PAIRS = 2**28  # pairs that are compared in floating point, some at a time

@@ -15,20 +15,20 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 
-from tabulae.linalg.operator import AxisOperator, LinearOperator
-from tabulae.linalg.ranges import running_sum
+from .operator import AxisOperator, LinearOperator
+from .ranges import running_sum
 
 
 def window_pinv(n: int, width: int) -> LinearOperator:
     """``WidthRange(n, width)^+``, ``n x (n - width + 1)``."""
-    from tabulae.linalg.algebra import Product
+    from .algebra import Product
 
     return Product(PeriodicComplement(n, width), Product(StridedSum(n, width), _steps(n, width)))
 
 
 def _steps(n: int, width: int) -> LinearOperator:
     """The start of each stride (the first window shared evenly), then what each later cell adds to it."""
-    from tabulae.linalg.explicit import Sparse
+    from .explicit import Sparse
 
     rows = n - width + 1
     later = np.arange(width, n)

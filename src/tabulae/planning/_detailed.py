@@ -15,12 +15,22 @@ from ..adaptive import AdaptivePlan, PopulationLevel
 from ..adaptive.accounting import epsilon_of
 from ..adaptive.rehearsal import SizeRow, rehearse
 from ..adaptive.targets import level_budget
+from ..domain.group_stability import group_stability
 from ..errors import Unsupported
 from ..privacy import NoiseLaw, PrivacyLoss
 from ..release.tables import LEVEL
-from ..spec import Detailed, LevelRule, Spec, read_spec
-from ..tables.group_stability import group_stability
-from .smallest import LevelNeed, Smallest, TargetRow, with_amount
+from ..spec import (
+    Detailed,
+    LevelRule,
+    Spec,
+    read_spec,
+)
+from .smallest import (
+    LevelNeed,
+    Smallest,
+    TargetRow,
+    with_amount,
+)
 
 TOTAL_ONLY_TABLE = "total only"
 """What the groups of a level that get one count at the full budget have instead of a table."""

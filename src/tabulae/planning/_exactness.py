@@ -10,14 +10,31 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import Problem, SpecError, Unsupported
-from ..linalg import Identity, Partition, Stack
+from ..domain import (
+    Domain,
+    Invariants,
+    Table,
+    Workload,
+)
+from ..domain.row_space import describe, joint
+from ..errors import (
+    Problem,
+    SpecError,
+    Unsupported,
+)
+from ..linalg import (
+    Identity,
+    Partition,
+    Stack,
+)
 from ..linalg.integer_system import IntegerSystem
-from ..privacy import WITHIN, Charge, Disclosure
+from ..privacy import (
+    WITHIN,
+    Charge,
+    Disclosure,
+)
 from ..spec import Spec
 from ..strategy import has_neighbours
-from ..tables import Domain, Invariants, Table, Workload
-from ..tables.row_space import describe, joint
 
 _MOST_CELLS = 2**22  # single cells that are looked at one by one
 _MOST_ENTRIES = 2**22  # of C written out, to name the rows that follow from others

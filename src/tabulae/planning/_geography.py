@@ -17,7 +17,12 @@ from ..geography.spine_plan import SpinePlan
 from ..privacy import PrivacyLoss
 from ..release.needs import Needs, needs_of
 from ..release.tables import LEVEL
-from ..spec import Geography, Spec, geography_of, read_spec
+from ..spec import (
+    Geography,
+    Spec,
+    geography_of,
+    read_spec,
+)
 from ..topdown.covariances import Covariances
 from .area_errors import AreaErrors, AreaTableError
 from .smallest import Smallest

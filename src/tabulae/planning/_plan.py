@@ -15,7 +15,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from ..errors import InvalidArgument, LedgerError, Problem, ReleaseError, SpecError, Unsupported
+from ..domain import Invariants
+from ..errors import (
+    InvalidArgument,
+    LedgerError,
+    Problem,
+    ReleaseError,
+    SpecError,
+    Unsupported,
+)
 from ..privacy import Ledger, PrivacyLoss
 from ..release.folder import write_bytes
 from ..release.tables import LEVEL
@@ -29,11 +37,21 @@ from ..strategy import (
     read_strategy,
     select,
 )
-from ..tables import Invariants
-from ._exactness import WITHIN, Earlier, Exactness, exactness
+from ._exactness import (
+    WITHIN,
+    Earlier,
+    Exactness,
+    exactness,
+)
 from .smallest import Smallest
 from .smallest_tables import budget_for, smallest_of_tables
-from .table_errors import TableError, error_bound, left_to_measure, strategy_errors, table_errors
+from .table_errors import (
+    TableError,
+    error_bound,
+    left_to_measure,
+    strategy_errors,
+    table_errors,
+)
 
 _SAVED = b'{\n "tabulae_plan": '
 

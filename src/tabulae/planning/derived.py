@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from ..errors import NotEstimable, Problem, SpecError
+from ..errors import (
+    NotEstimable,
+    Problem,
+    SpecError,
+)
 from ..release.together import together
 from ..strategy import LeftOpen, information
 from ._plan import Plan

@@ -13,14 +13,37 @@ import numpy as np
 from ..errors import Problem, SpecError
 from ..estimation.least_met import least_met, next_up
 from ..geography.spine_plan import SpinePlan, estimation_variance
-from ..privacy import ZCDP, DiscreteGaussian, NoiseLaw, PrivacyLoss, PureDP
+from ..privacy import (
+    ZCDP,
+    DiscreteGaussian,
+    NoiseLaw,
+    PrivacyLoss,
+    PureDP,
+)
 from ..privacy.conversions import round_digits
-from ..spec import Geography, Spec, geography_of
+from ..spec import (
+    Geography,
+    Spec,
+    geography_of,
+)
 from ..topdown.sensitivities import MOST_NUMBERS, Sensitivities
 from .area_aims import AreaAims
-from .area_design import Design, is_gaussian, shared
-from .area_shares import MOST_WORK, ShareSearch, rounded, work_of
-from .smallest import BestShares, Smallest, TargetRow
+from .area_design import (
+    Design,
+    is_gaussian,
+    shared,
+)
+from .area_shares import (
+    MOST_WORK,
+    ShareSearch,
+    rounded,
+    work_of,
+)
+from .smallest import (
+    BestShares,
+    Smallest,
+    TargetRow,
+)
 
 _DIGITS = 4
 _FEWEST = Fraction(1, 10**12)  # a smaller budget is not looked for

@@ -7,15 +7,23 @@ from dataclasses import replace
 from fractions import Fraction
 from math import sqrt
 
+from ..domain import Table, Workload
 from ..estimation import smallest_budget
 from ..privacy import PrivacyLoss, calibrate
 from ..privacy.conversions import round_digits
 from ..spec import Spec
 from ..strategy import Strategy, Targets
 from ..strategy.objective import Minimax
-from ..tables import Table, Workload
-from .smallest import Smallest, TargetRow, with_amount
-from .table_errors import TableError, discreteness, error_bound
+from .smallest import (
+    Smallest,
+    TargetRow,
+    with_amount,
+)
+from .table_errors import (
+    TableError,
+    discreteness,
+    error_bound,
+)
 
 _DIGITS = 4
 _STEPS = 50  # halvings of the ratio between two budgets

@@ -7,9 +7,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from ..errors import InvalidArgument, NotEstimable, Unsupported
+from ..domain import (
+    Invariants,
+    Table,
+    Workload,
+)
+from ..errors import (
+    InvalidArgument,
+    NotEstimable,
+    Unsupported,
+)
 from ..estimation import table_half_widths, within
-from ..privacy import WITHIN, calibrate, law_type
+from ..privacy import (
+    WITHIN,
+    calibrate,
+    law_type,
+)
 from ..spec import Spec
 from ..strategy import (
     ExpectedError,
@@ -21,7 +34,6 @@ from ..strategy import (
     lower_bound,
     restrict,
 )
-from ..tables import Invariants, Table, Workload
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,15 @@
 """How much may be learnt: definitions of privacy, their conversion, exact noise, and the ledger."""
 
-from tabulae.privacy import noise
-from tabulae.privacy.calibrate import calibrate, law_type
-from tabulae.privacy.composition import Composed, generalised_parallel, group, parallel, sequential
-from tabulae.privacy.definitions import (
+from . import noise
+from .calibrate import calibrate, law_type
+from .composition import (
+    Composed,
+    generalised_parallel,
+    group,
+    parallel,
+    sequential,
+)
+from .definitions import (
     WITHIN,
     ZCDP,
     ApproxDP,
@@ -14,15 +20,25 @@ from tabulae.privacy.definitions import (
     check_neighbours,
     exact,
 )
-from tabulae.privacy.disclosure import Disclosure
-from tabulae.privacy.history import Charge
-from tabulae.privacy.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw, RoundedGaussian
-from tabulae.privacy.ledger import Ledger
-from tabulae.privacy.loss_distribution import NoiseComposition, Use
-from tabulae.privacy.rdp import RDP
-from tabulae.privacy.shared_key import SharedKey
-from tabulae.privacy.source import Insecure, KeyedSource, Source, SystemSource
-from tabulae.privacy.targets import budget_for_margin
+from .disclosure import Disclosure
+from .history import Charge
+from .laws import (
+    DiscreteGaussian,
+    DiscreteLaplace,
+    NoiseLaw,
+    RoundedGaussian,
+)
+from .ledger import Ledger
+from .loss_distribution import NoiseComposition, Use
+from .rdp import RDP
+from .shared_key import SharedKey
+from .source import (
+    Insecure,
+    KeyedSource,
+    Source,
+    SystemSource,
+)
+from .targets import budget_for_margin
 
 __all__ = [
     "RDP",

@@ -4,10 +4,21 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from tabulae.errors import InvalidArgument
-from tabulae.privacy.definitions import ZCDP, ApproxDP, PrivacyLoss, PureDP, positive
-from tabulae.privacy.gaussian import analytic_gaussian_variance
-from tabulae.privacy.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw, RoundedGaussian
+from ..errors import InvalidArgument
+from .definitions import (
+    ZCDP,
+    ApproxDP,
+    PrivacyLoss,
+    PureDP,
+    positive,
+)
+from .gaussian import analytic_gaussian_variance
+from .laws import (
+    DiscreteGaussian,
+    DiscreteLaplace,
+    NoiseLaw,
+    RoundedGaussian,
+)
 
 
 def law_type(budget: PrivacyLoss, noise: str) -> type[NoiseLaw]:

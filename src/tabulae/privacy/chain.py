@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tabulae.errors import LedgerError
+from ..errors import LedgerError
 
 START = "0" * 64
 

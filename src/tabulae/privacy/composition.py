@@ -13,10 +13,23 @@ from fractions import Fraction
 from functools import reduce
 from typing import Generic, TypeVar, cast
 
-from tabulae.errors import InvalidArgument
-from tabulae.privacy.conversions import reals, to_real, upwards
-from tabulae.privacy.definitions import ZCDP, ApproxDP, PureDP, check_neighbours
-from tabulae.privacy.rdp import RDP, GroupCurve, LargestCurve
+from ..errors import InvalidArgument
+from .conversions import (
+    reals,
+    to_real,
+    upwards,
+)
+from .definitions import (
+    ZCDP,
+    ApproxDP,
+    PureDP,
+    check_neighbours,
+)
+from .rdp import (
+    RDP,
+    GroupCurve,
+    LargestCurve,
+)
 
 Loss = TypeVar("Loss", PureDP, ApproxDP, ZCDP, RDP)
 

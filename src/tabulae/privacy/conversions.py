@@ -18,8 +18,12 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
-from tabulae.errors import InvalidArgument
-from tabulae.privacy.definitions import Exact, positive, probability
+from ..errors import InvalidArgument
+from .definitions import (
+    Exact,
+    positive,
+    probability,
+)
 
 _DIGITS = 40
 _HALVINGS = 400

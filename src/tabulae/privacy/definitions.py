@@ -17,7 +17,7 @@ from fractions import Fraction
 from numbers import Integral, Rational
 from typing import ClassVar, Literal, Self, cast, get_args
 
-from tabulae.errors import InvalidArgument
+from ..errors import InvalidArgument
 
 Exact = Fraction | int | str | float
 """What a caller may write where an exact number is meant."""
@@ -343,7 +343,7 @@ class ZCDP(PrivacyLoss):
         >>> round(ZCDP("2.5562").epsilon("1e-10"), 3)
         17.143
         """
-        from tabulae.privacy.conversions import zcdp_epsilon
+        from .conversions import zcdp_epsilon
 
         return zcdp_epsilon(self.amount, delta)
 

@@ -19,10 +19,14 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from tabulae.errors import Unsupported
-from tabulae.privacy.enclosure import DigitWeights, GeometricWeights, Weights
-from tabulae.privacy.source import Source
-from tabulae.privacy.table_sampler import TableSampler
+from ..errors import Unsupported
+from .enclosure import (
+    DigitWeights,
+    GeometricWeights,
+    Weights,
+)
+from .source import Source
+from .table_sampler import TableSampler
 
 _GROUP_BITS = 11  # tables of up to 2^12 symbols, which the slots of a table decide for 98 % of draws
 _WORD, _RESULT_BITS = 64, 62

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tabulae.errors import InvalidArgument
+from ..errors import InvalidArgument
 
 PROMISE = "exact, outside the guarantee"
 """What the ledger says of every disclosure."""
@@ -61,7 +61,7 @@ class Disclosure:
         if not isinstance(rows, dict) or set(rows) != {"attributes", "terms"} or not rows["terms"]:
             raise InvalidArgument(
                 f"the rows of disclosure {self.table!r} must say their attributes and terms: "
-                "use tabulae.tables.row_space.describe(table, domain)"
+                "use tabulae.domain.row_space.describe(table, domain)"
             )
         object.__setattr__(self, "rows", rows)
 

@@ -24,10 +24,10 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from tabulae.errors import Unsupported
-from tabulae.privacy.enclosure import GaussianWeights, enclose_exp
-from tabulae.privacy.source import Source
-from tabulae.privacy.table_sampler import TableSampler
+from ..errors import Unsupported
+from .enclosure import GaussianWeights, enclose_exp
+from .source import Source
+from .table_sampler import TableSampler
 
 _WORD, _U_BITS = 64, 32
 _UNIT = float(1 << _U_BITS)

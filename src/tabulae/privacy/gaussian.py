@@ -15,8 +15,12 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
-from tabulae.privacy.conversions import round_digits
-from tabulae.privacy.definitions import Exact, positive, probability
+from .conversions import round_digits
+from .definitions import (
+    Exact,
+    positive,
+    probability,
+)
 
 _DIGITS = 60
 _RESULT_DIGITS = 16

@@ -6,10 +6,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from tabulae.errors import InvalidArgument
-from tabulae.privacy.chain import START, Row
-from tabulae.privacy.definitions import ZCDP, ApproxDP, Exact, PrivacyLoss, PureDP
-from tabulae.privacy.disclosure import Disclosure
+from ..errors import InvalidArgument
+from .chain import START, Row
+from .definitions import (
+    ZCDP,
+    ApproxDP,
+    Exact,
+    PrivacyLoss,
+    PureDP,
+)
+from .disclosure import Disclosure
 
 OUTCOMES = ("published", "void")
 RELATIONS = ("next", "correction")

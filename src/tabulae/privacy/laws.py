@@ -17,16 +17,21 @@ from typing import ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tabulae.errors import InvalidArgument
-from tabulae.privacy.definitions import ABSURD, Exact, exact, positive
-from tabulae.privacy.samplers import (
+from ..errors import InvalidArgument
+from .definitions import (
+    ABSURD,
+    Exact,
+    exact,
+    positive,
+)
+from .samplers import (
     Sampler,
     discrete_gaussian_sampler,
     discrete_laplace_sampler,
     draw,
     rounded_gaussian_sampler,
 )
-from tabulae.privacy.source import Source
+from .source import Source
 
 _SMALLEST = Fraction(1, 10**30)
 _UPWARDS = 1 + 5e-13  # covers the float error of every tail below

@@ -19,12 +19,22 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from tabulae.errors import InvalidArgument, LedgerError
-from tabulae.privacy import store
-from tabulae.privacy.chain import START, Row, altered, link, verify
-from tabulae.privacy.definitions import Exact, PrivacyLoss, check_neighbours
-from tabulae.privacy.disclosure import Disclosure
-from tabulae.privacy.history import (
+from ..errors import InvalidArgument, LedgerError
+from . import store
+from .chain import (
+    START,
+    Row,
+    altered,
+    link,
+    verify,
+)
+from .definitions import (
+    Exact,
+    PrivacyLoss,
+    check_neighbours,
+)
+from .disclosure import Disclosure
+from .history import (
     OUTCOMES,
     RELATIONS,
     Charge,
@@ -37,7 +47,11 @@ from tabulae.privacy.history import (
     read_loss,
     write_loss,
 )
-from tabulae.privacy.refusals import check_cap, check_disclosures, check_kind
+from .refusals import (
+    check_cap,
+    check_disclosures,
+    check_kind,
+)
 
 _ID_LENGTH = 32
 _DIGEST_BYTES = 32
@@ -319,7 +333,7 @@ class Ledger:
             LedgerError: the ledger cannot be read, or was altered.
 
         Privacy: none is spent. Exact together is whatever the rows of all of them span, which may be more than any
-        one says (Subspace Differential Privacy, Proposition 2.9; :func:`tabulae.tables.row_space.joint`).
+        one says (Subspace Differential Privacy, Proposition 2.9; :func:`tabulae.domain.row_space.joint`).
         """
         return disclosures_of(self._rows())
 

@@ -22,10 +22,26 @@ from fractions import Fraction
 
 import numpy as np
 
-from tabulae.errors import InvalidArgument, Unsupported
-from tabulae.privacy.convolution import Floats, Part, Total, log_sum, total_loss
-from tabulae.privacy.definitions import Exact, float_up, positive, probability
-from tabulae.privacy.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw, RoundedGaussian
+from ..errors import InvalidArgument, Unsupported
+from .convolution import (
+    Floats,
+    Part,
+    Total,
+    log_sum,
+    total_loss,
+)
+from .definitions import (
+    Exact,
+    float_up,
+    positive,
+    probability,
+)
+from .laws import (
+    DiscreteGaussian,
+    DiscreteLaplace,
+    NoiseLaw,
+    RoundedGaussian,
+)
 
 _LOG_TILTS = np.linspace(math.log(1e-2), math.log(60.0), 37)  # times the deviation of the total loss
 _DEVIATIONS = 14.0  # of the noise on either side: what lies beyond weighs less than 1e-40

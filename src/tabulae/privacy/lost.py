@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from ..errors import LedgerError, ReleaseError, TabulaeError
+from ..errors import (
+    LedgerError,
+    ReleaseError,
+    TabulaeError,
+)
 from .ledger import Ledger
 
 

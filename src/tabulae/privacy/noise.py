@@ -9,9 +9,18 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from tabulae.privacy.definitions import Exact
-from tabulae.privacy.laws import DiscreteGaussian, DiscreteLaplace, RoundedGaussian
-from tabulae.privacy.source import Insecure, KeyedSource, Source, SystemSource
+from .definitions import Exact
+from .laws import (
+    DiscreteGaussian,
+    DiscreteLaplace,
+    RoundedGaussian,
+)
+from .source import (
+    Insecure,
+    KeyedSource,
+    Source,
+    SystemSource,
+)
 
 __all__ = [
     "Insecure",

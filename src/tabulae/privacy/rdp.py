@@ -22,9 +22,19 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from tabulae.errors import InvalidArgument
-from tabulae.privacy.conversions import reals, to_real, upwards
-from tabulae.privacy.definitions import ZCDP, Exact, PureDP, positive, probability
+from ..errors import InvalidArgument
+from .conversions import (
+    reals,
+    to_real,
+    upwards,
+)
+from .definitions import (
+    ZCDP,
+    Exact,
+    PureDP,
+    positive,
+    probability,
+)
 
 _LOG_ORDERS = np.linspace(-12.0, 60.0, 1441)  # of a - 1: from 6e-6 to 1e26
 _REFINEMENTS = 120

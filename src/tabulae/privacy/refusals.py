@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from tabulae.errors import BudgetRefused, InvalidArgument
-from tabulae.privacy.definitions import WITHIN, PrivacyLoss
-from tabulae.privacy.disclosure import Disclosure
-from tabulae.privacy.history import View
+from ..errors import BudgetRefused, InvalidArgument
+from .definitions import WITHIN, PrivacyLoss
+from .disclosure import Disclosure
+from .history import View
 
 if TYPE_CHECKING:
-    from tabulae.privacy.ledger import Ledger
+    from .ledger import Ledger
 
 
 def check_kind(ledger: Ledger, loss: PrivacyLoss, neighbours: str, unit: str) -> None:

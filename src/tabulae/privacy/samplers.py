@@ -14,12 +14,12 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from tabulae.errors import InvalidArgument
-from tabulae.privacy.digit_sampler import DigitSampler
-from tabulae.privacy.enclosure import GaussianWeights, GeometricWeights
-from tabulae.privacy.filtered_sampler import FilteredSampler
-from tabulae.privacy.source import Source, SystemSource
-from tabulae.privacy.table_sampler import TableSampler
+from ..errors import InvalidArgument
+from .digit_sampler import DigitSampler
+from .enclosure import GaussianWeights, GeometricWeights
+from .filtered_sampler import FilteredSampler
+from .source import Source, SystemSource
+from .table_sampler import TableSampler
 
 CHUNK = 1 << 17
 _TABLES = 64

@@ -14,8 +14,8 @@ import stat
 from pathlib import Path
 from typing import NoReturn
 
-from tabulae.errors import InvalidArgument
-from tabulae.privacy.source import KEY_BYTES, KeyedSource
+from ..errors import InvalidArgument
+from .source import KEY_BYTES, KeyedSource
 
 _HEADING = "tabulae shared key"
 

@@ -18,7 +18,7 @@ import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algorithms, modes
 from numpy.typing import NDArray
 
-from tabulae.errors import InvalidArgument
+from ..errors import InvalidArgument
 
 KEY_BYTES = 32
 _BLOCK = 16

@@ -17,8 +17,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from urllib.parse import quote
 
-from tabulae.errors import LedgerError
-from tabulae.privacy.chain import Row, altered
+from ..errors import LedgerError
+from .chain import Row, altered
 
 FORMAT = 1
 _APPLICATION = 0x7461624C  # "tabL"

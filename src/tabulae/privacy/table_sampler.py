@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from tabulae.privacy.enclosure import Weights, enclose_distribution
-from tabulae.privacy.source import Source
+from .enclosure import Weights, enclose_distribution
+from .source import Source
 
 _WORD = 64
 _OPEN = np.iinfo(np.int64).min

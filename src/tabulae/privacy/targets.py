@@ -10,10 +10,19 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from tabulae.errors import InvalidArgument
-from tabulae.privacy.conversions import round_digits
-from tabulae.privacy.definitions import ZCDP, Exact, PureDP, probability
-from tabulae.privacy.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw
+from ..errors import InvalidArgument
+from .conversions import round_digits
+from .definitions import (
+    ZCDP,
+    Exact,
+    PureDP,
+    probability,
+)
+from .laws import (
+    DiscreteGaussian,
+    DiscreteLaplace,
+    NoiseLaw,
+)
 
 _DIGITS = 12
 _HALVINGS = 60

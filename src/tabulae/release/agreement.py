@@ -11,11 +11,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.csv
 
+from ..domain.row_space import canonical, describe
 from ..geography.disclosure import disclosure_of
 from ..privacy.chain import START, link
 from ..privacy.history import write_loss
 from ..spec import Spec
-from ..tables.row_space import canonical, describe
 from . import folder as f
 
 _CHAIN = ("sequence", "kind", "previous", "hash")

@@ -9,12 +9,21 @@ from statistics import NormalDist
 
 import numpy as np
 
+from ..domain.figure import (
+    Figure,
+    Linear,
+    Quantile,
+    Ratio,
+)
 from ..estimation.fieller import RatioSet, ratio_variance
 from ..estimation.woodruff import woodruff
 from ..geography.layout import Layout
 from ..privacy import NoiseLaw
-from ..tables.figure import Figure, Linear, Quantile, Ratio
-from ..topdown.form_intervals import area_ratios, extreme_pairs, form_half_widths
+from ..topdown.form_intervals import (
+    area_ratios,
+    extreme_pairs,
+    form_half_widths,
+)
 from ..topdown.forms import AreaForms
 
 _CANCELLED = 1e-9  # of the terms of a variance: below it, they cancel, and exact counts determine the form

@@ -15,12 +15,31 @@ from ..privacy import NoiseLaw
 from ..spec import Spec
 from ..spec.derived import Derived
 from . import folder as f
-from .area_figure_parts import AreaSource, FigureForms, FormNumbers
+from .area_figure_parts import (
+    AreaSource,
+    FigureForms,
+    FormNumbers,
+)
 from .derived import FOLDER
 from .spine_estimates import SpineRelease
-from .spine_tables import AREA_COLUMNS, AreaPublisher, Areas, SomeAreas, words_of
-from .table_files import PublishedRows, TableWriter, plain
-from .tables import ESTIMATED, EXACT, NOT_ESTIMABLE, label_columns
+from .spine_tables import (
+    AREA_COLUMNS,
+    AreaPublisher,
+    Areas,
+    SomeAreas,
+    words_of,
+)
+from .table_files import (
+    PublishedRows,
+    TableWriter,
+    plain,
+)
+from .tables import (
+    ESTIMATED,
+    EXACT,
+    NOT_ESTIMABLE,
+    label_columns,
+)
 from .write import resource_of
 
 _NUMBERS = ("estimate", "std_error", "ci_low", "ci_high")

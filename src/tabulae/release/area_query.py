@@ -9,14 +9,14 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from ..domain.figure import Figure
+from ..domain.figure_sql import figure_from_sql
 from ..errors import InvalidArgument
 from ..spec import Spec, geography_of
 from ..spec.derived import Derived
 from ..spec.derived_areas import check_figure
 from ..spec.geography import Geography
 from ..spec.problems import nearest, shown
-from ..tables.figure import Figure
-from ..tables.figure_sql import figure_from_sql
 from .area_figures import AreaFigures, figure_schema
 from .spine_estimates import SpineRelease
 from .spine_tables import UNBIASED, Areas

@@ -15,7 +15,12 @@ from . import folder as f
 from .agreement import csv_faults
 from .figures import PublishedFigure, publish_figure
 from .tables import EXACT, NOT_ESTIMABLE
-from .write import named_apart, parquet_bytes, plain_csv, resource_of
+from .write import (
+    named_apart,
+    parquet_bytes,
+    plain_csv,
+    resource_of,
+)
 
 FOLDER = "derived"
 _ROUNDING = 1e-5  # share of a standard error by which two machines' sums may differ

@@ -8,17 +8,30 @@ from statistics import NormalDist
 
 import numpy as np
 
+from ..domain import Table
+from ..domain.figure import (
+    Figure,
+    Linear,
+    Quantile,
+    Ratio,
+)
 from ..estimation import Estimate
 from ..estimation.combinations import covariances
 from ..estimation.coverage import CONSERVATIVE
-from ..estimation.fieller import RatioSet, box_ratios, ratio_variance
+from ..estimation.fieller import (
+    RatioSet,
+    box_ratios,
+    ratio_variance,
+)
 from ..estimation.least_squares import LeastSquares
 from ..estimation.one_sided import OneSided, non_negative_rows
-from ..estimation.ratio_factor import PairProfile, ratio_set, uniform_factor
+from ..estimation.ratio_factor import (
+    PairProfile,
+    ratio_set,
+    uniform_factor,
+)
 from ..estimation.woodruff import crossing, woodruff
 from ..strategy import IterativeInformation
-from ..tables import Table
-from ..tables.figure import Figure, Linear, Quantile, Ratio
 from .tables import empty_rows
 
 _WIDEST = 50.0  # standard deviations: beyond, the factor of a test is of no use

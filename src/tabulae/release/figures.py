@@ -8,12 +8,17 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from ..domain.figure import Figure, Quantile
 from ..errors import Unsupported
 from ..estimation import Estimate
 from ..estimation.local import LocalLeastSquares
-from ..tables.figure import Figure, Quantile
 from .figure_parts import Source
-from .tables import ESTIMATED, EXACT, NOT_ESTIMABLE, label_columns
+from .tables import (
+    ESTIMATED,
+    EXACT,
+    NOT_ESTIMABLE,
+    label_columns,
+)
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,7 +11,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ..adaptive import TOTAL_ONLY, AdaptivePlan, GroupMeasurement, GroupMeasurements, PopulationLevel
+from ..adaptive import (
+    TOTAL_ONLY,
+    AdaptivePlan,
+    GroupMeasurement,
+    GroupMeasurements,
+    PopulationLevel,
+)
 from ..errors import ReleaseError
 from ..privacy import NoiseLaw
 from . import folder as f

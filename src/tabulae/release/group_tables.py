@@ -8,8 +8,17 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from ..adaptive import TOTAL, TOTAL_ONLY, GroupMeasurement, PopulationLevel
-from ..estimation.two_stage import GroupEstimates, cell_estimates, total_estimates
+from ..adaptive import (
+    TOTAL,
+    TOTAL_ONLY,
+    GroupMeasurement,
+    PopulationLevel,
+)
+from ..estimation.two_stage import (
+    GroupEstimates,
+    cell_estimates,
+    total_estimates,
+)
 from ..spec import Suppression
 from .group_measurements import group_rows
 from .tables import ESTIMATED, label_columns

@@ -12,10 +12,19 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from ..errors import LedgerError, ReleaseError, TabulaeError
+from ..errors import (
+    LedgerError,
+    ReleaseError,
+    TabulaeError,
+)
 from ..privacy import Ledger
 from ..spec import Spec
-from .folder import MEASUREMENT, read_json, sync_folder, write_json
+from .folder import (
+    MEASUREMENT,
+    read_json,
+    sync_folder,
+    write_json,
+)
 from .read import Release
 
 PLAN = "plan.json"

@@ -16,7 +16,18 @@ import pyarrow.parquet as pq
 
 from .._version import VERSION
 from ..adaptive import AdaptivePlan, GroupMeasurement
-from ..errors import InvalidArgument, NotEstimable, ReleaseError, SpecError, Unsupported
+from ..domain import (
+    Domain,
+    Table,
+    Workload,
+)
+from ..errors import (
+    InvalidArgument,
+    NotEstimable,
+    ReleaseError,
+    SpecError,
+    Unsupported,
+)
 from ..estimation import Estimate, estimate
 from ..geography.spine_plan import SpinePieceValues, SpinePlan
 from ..measurement import Measurement
@@ -32,20 +43,37 @@ from ..privacy import (
 )
 from ..spec import Spec, read_spec
 from ..strategy import Strategy, read_strategy
-from ..tables import Domain, Table, Workload
 from . import folder as f
 from .agreement import csv_faults, ledger_faults
-from .derived import FOLDER, derived_faults, is_derived
+from .derived import (
+    FOLDER,
+    derived_faults,
+    is_derived,
+)
 from .figures import publish_figure
 from .group_measurements import read_group_measurements
-from .series import Link, chain_of, series_faults
+from .series import (
+    Link,
+    chain_of,
+    series_faults,
+)
 from .spine_measurements import read_spine_measurements
 from .standing import standing_faults
 from .sums import meets
-from .tables import LEVEL, PublishedTable, publish, publish_exact
+from .tables import (
+    LEVEL,
+    PublishedTable,
+    publish,
+    publish_exact,
+)
 from .together import together
 from .verify_groups import group_faults
-from .verify_tables import contradictions, descriptor_faults, false_numbers, measurement_faults
+from .verify_tables import (
+    contradictions,
+    descriptor_faults,
+    false_numbers,
+    measurement_faults,
+)
 
 _ROWS = 2**20  # measured rows that are read together
 _LAWS: dict[str, type[NoiseLaw]] = {c.name: c for c in (DiscreteGaussian, DiscreteLaplace, RoundedGaussian)}
@@ -276,7 +304,7 @@ class Release:
                 f"{self.path} tabulates groups, each in the table that it could afford, and answers no other counts: "
                 f"read {self.path}/tables/totals.csv, or in Python tabulae.Release.read(...).tables"
             )
-        from ..tables.figure_sql import figure_from_sql
+        from ..domain.figure_sql import figure_from_sql
 
         f.require_sources(self.path)
         figure = figure_from_sql(self.domain, "query", sql)

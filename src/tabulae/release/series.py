@@ -9,7 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from ..privacy import PrivacyLoss, sequential
-from ..privacy.history import RELATIONS, read_loss, write_loss
+from ..privacy.history import (
+    RELATIONS,
+    read_loss,
+    write_loss,
+)
 from ..spec import Spec
 from ..spec.marks import Mark, mark_of
 from . import folder as f

@@ -15,7 +15,11 @@ from ..geography.spine_plan import SpinePlan
 from ..spec import Spec, geography_of
 from ..spec.geography import Geography
 from ..topdown.areas import area_covariances
-from ..topdown.estimate import MEASURED, SpineEstimate, estimate_spine
+from ..topdown.estimate import (
+    MEASURED,
+    SpineEstimate,
+    estimate_spine,
+)
 from ..topdown.intervals import area_half_widths
 from ..topdown.measured import read_measured
 from ..topdown.part_estimate import estimate_in_parts
@@ -23,7 +27,11 @@ from ..topdown.part_measured import Runner, read_in_parts
 from .microdata import Microdata
 from .spine_exact import read_exact
 from .spine_measurements import StoredPieces, read_spine_measurements
-from .spine_tables import UNBIASED, AreaPublisher, Areas
+from .spine_tables import (
+    UNBIASED,
+    AreaPublisher,
+    Areas,
+)
 
 Say = Callable[[str], None]
 

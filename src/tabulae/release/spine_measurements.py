@@ -30,10 +30,18 @@ import pyarrow.parquet as pq
 from ..errors import InvalidArgument, ReleaseError
 from ..geography.constraints import ExactMargin
 from ..geography.measured import SpineMeasurements
-from ..geography.spine_plan import Piece, SpinePieceValues, SpinePlan
+from ..geography.spine_plan import (
+    Piece,
+    SpinePieceValues,
+    SpinePlan,
+)
 from . import folder as f
 from .rows import close_all, open_parquet
-from .spine_document import FOLDER, level_files, plan_document
+from .spine_document import (
+    FOLDER,
+    level_files,
+    plan_document,
+)
 from .spine_exact import EXACT, write_exact
 from .table_files import sync_file
 

@@ -11,9 +11,17 @@ import numpy as np
 import pyarrow as pa
 
 from ..geography.layout import Layout, Margin
-from ..spec.geography import AREA, AREA_TYPE, AreaTable
+from ..spec.geography import (
+    AREA,
+    AREA_TYPE,
+    AreaTable,
+)
 from ..topdown.areas import margin_variance
-from .tables import ESTIMATED, EXACT, label_columns
+from .tables import (
+    ESTIMATED,
+    EXACT,
+    label_columns,
+)
 
 AREA_COLUMNS = (AREA_TYPE, AREA)
 GLS_ESTIMATE = "gls_estimate"

@@ -15,13 +15,27 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import LedgerError, ReleaseError
-from ..privacy import Ledger, PrivacyLoss, sequential
+from ..privacy import (
+    Ledger,
+    PrivacyLoss,
+    sequential,
+)
 from ..privacy.history import read_loss, write_loss
 from ..spec import Series, Spec
 from . import folder as f
 from .predecessor import Followed
-from .rivals import Rival, matters, rivals_of
-from .series import SERIES, chain_document, check_loss, continued, own_link
+from .rivals import (
+    Rival,
+    matters,
+    rivals_of,
+)
+from .series import (
+    SERIES,
+    chain_document,
+    check_loss,
+    continued,
+    own_link,
+)
 
 STANDING = "ledger"
 """Where the descriptor keeps what the ledger had spent, under "tabulae"."""

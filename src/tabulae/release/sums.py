@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..tables import Invariants, Table
+from ..domain import Invariants, Table
 
 _FINEST = 52
 _LARGEST = 2.0**53
@@ -19,7 +19,7 @@ def meets(exact: Invariants, table: Table, estimates: np.ndarray, values: Sequen
     settling them must change none.
 
     >>> from tabulae.linalg import Identity
-    >>> from tabulae.tables import Domain
+    >>> from tabulae.domain import Domain
     >>> exact = Invariants(Domain({"x": 3}), [Table("total", {})])
     >>> table = Table("x", {"x": Identity(3)})
     >>> [meets(exact, table, np.array([1.5, last, 2.25]), [np.array([6])]) for last in (2.25, 2.26, 3.25)]

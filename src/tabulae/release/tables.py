@@ -8,10 +8,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from ..domain import (
+    Domain,
+    Table,
+    Workload,
+)
 from ..estimation import Estimate
 from ..measurement import Measurement
 from ..strategy import products
-from ..tables import Domain, Table, Workload
 
 ESTIMATED, EXACT, NOT_ESTIMABLE = "A", "E", "Q"
 

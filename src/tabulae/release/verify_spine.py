@@ -18,7 +18,11 @@ from . import folder as f
 from .area_figures import area_figure_faults
 from .microdata import microdata_faults
 from .spine_document import plan_document
-from .spine_estimates import SpineRelease, areas_of, exact_of
+from .spine_estimates import (
+    SpineRelease,
+    areas_of,
+    exact_of,
+)
 from .spine_tables import UNBIASED, table_schemas
 from .table_files import PublishedRows, plain
 from .write_spine import made_with

@@ -10,13 +10,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from ..domain import Invariants
 from ..errors import ReleaseError
 from ..measurement import Measurement
 from ..spec import Spec
-from ..tables import Invariants
 from . import folder as f
 from .tables import EXACT, PublishedTable
-from .write import MeasuredRows, measured_rows, table_resources
+from .write import (
+    MeasuredRows,
+    measured_rows,
+    table_resources,
+)
 
 _ROUNDING = 1e-5  # share of a standard error by which two machines' sums may differ
 _WORDS = {

@@ -15,11 +15,15 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 from .._version import VERSION
+from ..domain import Attribute, Domain
 from ..errors import ReleaseError
 from ..measurement import Measurement
 from ..spec import NO_VALUE, Spec
-from ..strategy import Block, describe_strategy, law_variances
-from ..tables import Attribute, Domain
+from ..strategy import (
+    Block,
+    describe_strategy,
+    law_variances,
+)
 from . import folder as f
 from .tables import PublishedTable
 

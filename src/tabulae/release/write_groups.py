@@ -16,7 +16,12 @@ from . import folder as f
 from .group_measurements import read_group_measurements
 from .group_tables import TOTALS, group_tables
 from .table_files import TableWriter
-from .write import code_lists, named_apart, slug, status_field
+from .write import (
+    code_lists,
+    named_apart,
+    slug,
+    status_field,
+)
 
 
 def table_schemas(detailed: Detailed) -> dict[str, pa.Schema]:

@@ -14,12 +14,25 @@ import pyarrow as pa
 from .._version import VERSION
 from ..spec import Spec, geography_of
 from . import folder as f
-from .area_figures import figure_counts, figure_resource, write_area_figures
+from .area_figures import (
+    figure_counts,
+    figure_resource,
+    write_area_figures,
+)
 from .microdata import write_microdata
 from .spine_estimates import SpineRelease, areas_of
-from .spine_tables import AREA_COLUMNS, GLS_ESTIMATE, UNBIASED, table_schemas
+from .spine_tables import (
+    AREA_COLUMNS,
+    GLS_ESTIMATE,
+    UNBIASED,
+    table_schemas,
+)
 from .table_files import TableWriter
-from .write import code_lists, named_apart, slug
+from .write import (
+    code_lists,
+    named_apart,
+    slug,
+)
 
 README = "README.md"
 _STATUS = "A estimated, E exact: nobody can be there, or exact counts determine it"

@@ -1,10 +1,10 @@
 """The report of a release: one self-contained page, made from the release folder's public content alone."""
 
-from tabulae.report.fill import report_of, view_of
-from tabulae.report.pictures import picture_of
-from tabulae.report.render import render_report
-from tabulae.report.sealed import seal_with_report
-from tabulae.report.view import (
+from .fill import report_of, view_of
+from .pictures import picture_of
+from .render import render_report
+from .sealed import seal_with_report
+from .view import (
     BlockView,
     Consequences,
     EpsilonStatement,

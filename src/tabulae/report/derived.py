@@ -6,13 +6,17 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from tabulae.release import Release
-from tabulae.release.derived import FOLDER
-from tabulae.release.rows import Rows
-from tabulae.release.spine_tables import AREA_COLUMNS
-from tabulae.report.numbers import NOTHING, decimals_for, fixed
-from tabulae.report.rows import shortened
-from tabulae.spec import Derived
+from ..release import Release
+from ..release.derived import FOLDER
+from ..release.rows import Rows
+from ..release.spine_tables import AREA_COLUMNS
+from ..spec import Derived
+from .numbers import (
+    NOTHING,
+    decimals_for,
+    fixed,
+)
+from .rows import shortened
 
 ROWS_SHOWN = 60
 """So many rows of a figure are printed; its files hold them all."""

@@ -7,8 +7,8 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from tabulae.errors import InvalidArgument
-from tabulae.report.view import Promise
+from ..errors import InvalidArgument
+from .view import Promise
 
 _ORDERS = 1.0 + np.geomspace(1e-3, 1e4, 400)
 

@@ -10,15 +10,16 @@ from functools import lru_cache
 import numpy as np
 import pyarrow as pa
 
-from tabulae.planning import described
-from tabulae.release import Release
-from tabulae.report.derived import derived_views
-from tabulae.report.groups import groups_report
-from tabulae.report.ledger_lines import ledger_lines
-from tabulae.report.render import render_report
-from tabulae.report.series import standing_view
-from tabulae.report.strategy_fill import strategy_view
-from tabulae.report.view import (
+from ..domain import Table
+from ..planning import described
+from ..release import Release
+from .derived import derived_views
+from .groups import groups_report
+from .ledger_lines import ledger_lines
+from .render import render_report
+from .series import standing_view
+from .strategy_fill import strategy_view
+from .view import (
     ROWS_SHOWN,
     Consequences,
     EpsilonStatement,
@@ -28,7 +29,6 @@ from tabulae.report.view import (
     ReleaseView,
     TableView,
 )
-from tabulae.tables import Table
 
 _MORE_DELTAS = (Fraction(1, 10**9), Fraction(1, 10**6))
 
@@ -42,7 +42,7 @@ def report_of(release: Release) -> str:
     if release.spec.detailed is not None:
         return groups_report(release)
     if release.spec.geography is not None:
-        from tabulae.report.geography import geography_report
+        from .geography import geography_report
 
         return geography_report(release)
     return render_report(view_of(release))

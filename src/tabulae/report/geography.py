@@ -9,15 +9,26 @@ from fractions import Fraction
 import numpy as np
 import pyarrow as pa
 
-from tabulae.geography import Spine
-from tabulae.planning import EntityDistance, GeographyPlan
-from tabulae.release import Release
-from tabulae.release.rows import Rows
-from tabulae.release.spine_estimates import exact_of
-from tabulae.release.spine_tables import AREA, GLS_ESTIMATE, UNBIASED
-from tabulae.report.derived import DerivedView, derived_views
-from tabulae.report.detection import detection_bound
-from tabulae.report.geography_errors import (
+from ..geography import Spine
+from ..planning import EntityDistance, GeographyPlan
+from ..release import Release
+from ..release.rows import Rows
+from ..release.spine_estimates import exact_of
+from ..release.spine_tables import (
+    AREA,
+    GLS_ESTIMATE,
+    UNBIASED,
+)
+from ..spec import ReliabilitySection, geography_of
+from ..spec.geography import (
+    AREA_TYPE,
+    AreaTable,
+    Geography,
+)
+from ..topdown.intervals import costs_half_step, interval_factor
+from .derived import DerivedView, derived_views
+from .detection import detection_bound
+from .geography_errors import (
     DISTANCES,
     SIZES,
     AreaNumbers,
@@ -25,19 +36,27 @@ from tabulae.report.geography_errors import (
     area_numbers,
     by_class,
 )
-from tabulae.report.geography_limits import LimitsView, impossible_words, limits_of
-from tabulae.report.geography_spine import (
+from .geography_limits import (
+    LimitsView,
+    impossible_words,
+    limits_of,
+)
+from .geography_spine import (
     Drawing,
     FanRow,
     drawing_of,
     fan_rows,
 )
-from tabulae.report.ledger_lines import ledger_lines
-from tabulae.report.numbers import fixed
-from tabulae.report.reliability import StoredReliability, stored_reliability
-from tabulae.report.render import FALSE_ALARMS, render_page, stored_context
-from tabulae.report.series import StandingView, standing_view
-from tabulae.report.view import (
+from .ledger_lines import ledger_lines
+from .numbers import fixed
+from .reliability import StoredReliability, stored_reliability
+from .render import (
+    FALSE_ALARMS,
+    render_page,
+    stored_context,
+)
+from .series import StandingView, standing_view
+from .view import (
     ROWS_SHOWN,
     EpsilonStatement,
     ExactView,
@@ -46,9 +65,6 @@ from tabulae.report.view import (
     Promise,
     TableView,
 )
-from tabulae.spec import ReliabilitySection, geography_of
-from tabulae.spec.geography import AREA_TYPE, AreaTable, Geography
-from tabulae.topdown.intervals import costs_half_step, interval_factor
 
 _TABLES_SHOWN = 8
 _ERRORS_SHOWN = 20  # rows that are seen at once; a few more are not worth folding

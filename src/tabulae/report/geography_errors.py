@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from tabulae.release.rows import Rows
-from tabulae.release.spine_tables import GLS_ESTIMATE
-from tabulae.release.tables import ESTIMATED
+from ..release.rows import Rows
+from ..release.spine_tables import GLS_ESTIMATE
+from ..release.tables import ESTIMATED
 
 _ROWS = 1 << 19  # rows of a table that are read at a time
 SIZES = (0, 1, 10, 100, 1_000, 10_000, 100_000, 1_000_000)

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tabulae.geography.constraints import NO_LIMIT, supported_parts
-from tabulae.release.spine_tables import UNBIASED
-from tabulae.report.numbers import fixed
-from tabulae.spec.geography import Geography
+from ..geography.constraints import NO_LIMIT, supported_parts
+from ..release.spine_tables import UNBIASED
+from ..spec.geography import Geography
+from .numbers import fixed
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tabulae.geography import Spine
-from tabulae.report.geography_picture import GroupsMap, GroupsStrip, colours_of
+from ..geography import Spine
+from .geography_picture import (
+    GroupsMap,
+    GroupsStrip,
+    colours_of,
+)
 
 _MOST_DRAWN = 6_000
 

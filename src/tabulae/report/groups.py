@@ -10,18 +10,23 @@ from math import sqrt
 import numpy as np
 import pyarrow as pa
 
-from tabulae.adaptive import PopulationLevel
-from tabulae.adaptive.accounting import epsilon_of
-from tabulae.privacy import NoiseLaw
-from tabulae.release import Release
-from tabulae.release.group_tables import TOTALS
-from tabulae.release.rows import Rows
-from tabulae.report.detection import detection_bound
-from tabulae.report.ledger_lines import ledger_lines
-from tabulae.report.reliability import StoredReliability, stored_reliability
-from tabulae.report.render import FALSE_ALARMS, render_page, stored_context
-from tabulae.report.series import StandingView, standing_view
-from tabulae.report.view import (
+from ..adaptive import PopulationLevel
+from ..adaptive.accounting import epsilon_of
+from ..privacy import NoiseLaw
+from ..release import Release
+from ..release.group_tables import TOTALS
+from ..release.rows import Rows
+from ..spec import ReliabilitySection
+from .detection import detection_bound
+from .ledger_lines import ledger_lines
+from .reliability import StoredReliability, stored_reliability
+from .render import (
+    FALSE_ALARMS,
+    render_page,
+    stored_context,
+)
+from .series import StandingView, standing_view
+from .view import (
     ROWS_SHOWN,
     EpsilonStatement,
     ExpectedError,
@@ -29,7 +34,6 @@ from tabulae.report.view import (
     Promise,
     TableView,
 )
-from tabulae.spec import ReliabilitySection
 
 _COLOURS = 6
 _NUMBERS = ("estimate", "std_error", "ci_low", "ci_high")

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
-from tabulae.report.view import LedgerLine
+from .view import LedgerLine
 
 
 def ledger_lines(entries: Sequence[Mapping[str, Any]]) -> tuple[LedgerLine, ...]:

@@ -10,9 +10,9 @@ from functools import cache
 import jinja2
 from markupsafe import Markup, escape
 
-from tabulae.privacy.conversions import rounded_up
-from tabulae.report import numbers
-from tabulae.report.rows import shortened
+from ..privacy.conversions import rounded_up
+from . import numbers
+from .rows import shortened
 
 _SCRIPT = "tables.js"
 _DESCRIPTION = 400  # characters of a table in words; SQL may be longer

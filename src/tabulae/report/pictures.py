@@ -8,7 +8,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from tabulae.report.view import MatrixPicture
+from .view import MatrixPicture
 
 PIXELS = 160
 """Neither side of a picture has more pixels."""

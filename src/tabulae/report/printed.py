@@ -10,10 +10,10 @@ import numpy as np
 from markupsafe import Markup
 from numpy.typing import NDArray
 
-from tabulae.report.page import environment
-from tabulae.report.rows import printed_rows, shortened
-from tabulae.report.view import ROWS_SHOWN, TableView
-from tabulae.spec import ReliabilitySection
+from ..spec import ReliabilitySection
+from .page import environment
+from .rows import printed_rows, shortened
+from .view import ROWS_SHOWN, TableView
 
 PAGE_BYTES = 1_900_000
 """What a page aims at; it is under two million bytes however long its tables are."""

@@ -10,11 +10,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tabulae.release.rows import Rows
-from tabulae.release.spine_tables import GLS_ESTIMATE
-from tabulae.release.tables import ESTIMATED, EXACT
-from tabulae.report.view import TableView
-from tabulae.spec import ReliabilitySection
+from ..release.rows import Rows
+from ..release.spine_tables import GLS_ESTIMATE
+from ..release.tables import ESTIMATED, EXACT
+from ..spec import ReliabilitySection
+from .view import TableView
 
 _ROWS = 1 << 19  # of a file, read at a time
 _TONES, _LAST = (1, 2, 5, 6, 3), 4  # colours of the classes, and of the last

@@ -10,15 +10,29 @@ import numpy as np
 from markupsafe import Markup
 from numpy.typing import NDArray
 
-from tabulae import plots
-from tabulae.report.detection import detection_bound
-from tabulae.report.page import environment, policy, script
-from tabulae.report.printed import PAGE_BYTES, PrintedTable, printed_tables, unprinted
-from tabulae.report.reliability import ReliabilityRow, StoredReliability, named_classes, reliability_of
-from tabulae.report.strategy_view import strategy_context
-from tabulae.report.summary import points, published_error
-from tabulae.report.view import ReleaseView, TableView
-from tabulae.spec import ReliabilitySection
+from .. import plots
+from ..spec import ReliabilitySection
+from .detection import detection_bound
+from .page import (
+    environment,
+    policy,
+    script,
+)
+from .printed import (
+    PAGE_BYTES,
+    PrintedTable,
+    printed_tables,
+    unprinted,
+)
+from .reliability import (
+    ReliabilityRow,
+    StoredReliability,
+    named_classes,
+    reliability_of,
+)
+from .strategy_view import strategy_context
+from .summary import points, published_error
+from .view import ReleaseView, TableView
 
 TABLES_SHOWN = 200
 FALSE_ALARMS = (0.01, 0.05, 0.1)

@@ -8,10 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 from markupsafe import Markup
 
-from tabulae.report.numbers import NOTHING, decimals_for, fixed
-from tabulae.report.reliability import named_classes
-from tabulae.report.view import TableView
-from tabulae.spec import ReliabilitySection
+from ..spec import ReliabilitySection
+from .numbers import (
+    NOTHING,
+    decimals_for,
+    fixed,
+)
+from .reliability import named_classes
+from .view import TableView
 
 _LABEL_LENGTH = 80
 _WIDTH, _HEIGHT = 150.0, 12.0

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tabulae.release import Release, seal
-from tabulae.release.folder import REPORT, write_bytes
-from tabulae.release.place import unmark
-from tabulae.report.fill import report_of
+from ..release import Release, seal
+from ..release.folder import REPORT, write_bytes
+from ..release.place import unmark
+from .fill import report_of
 
 
 def seal_with_report(partial: Path) -> Release:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
-from tabulae.privacy import PrivacyLoss
-from tabulae.release import Release
-from tabulae.release.series import Link, spent_over
-from tabulae.release.standing import Standing
+from ..privacy import PrivacyLoss
+from ..release import Release
+from ..release.series import Link, spent_over
+from ..release.standing import Standing
 
 
 @dataclass(frozen=True)

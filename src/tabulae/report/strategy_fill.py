@@ -4,16 +4,29 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tabulae.linalg import Contrasts, Identity, LinearOperator, Product
-from tabulae.linalg.weighted_rows import weighted_rows
-from tabulae.privacy import NoiseLaw
-from tabulae.release import Release
-from tabulae.report.pictures import picture_of
-from tabulae.report.strategy_parts import Part, largest_entry, parts_of
-from tabulae.report.strategy_view import BLOCKS_SHOWN
-from tabulae.report.view import BlockView, MatrixPicture, StrategyView
-from tabulae.strategy import Block, Strategy
-from tabulae.tables import Domain
+from ..domain import Domain
+from ..linalg import (
+    Contrasts,
+    Identity,
+    LinearOperator,
+    Product,
+)
+from ..linalg.weighted_rows import weighted_rows
+from ..privacy import NoiseLaw
+from ..release import Release
+from ..strategy import Block, Strategy
+from .pictures import picture_of
+from .strategy_parts import (
+    Part,
+    largest_entry,
+    parts_of,
+)
+from .strategy_view import BLOCKS_SHOWN
+from .view import (
+    BlockView,
+    MatrixPicture,
+    StrategyView,
+)
 
 _METHODS = {
     "identity": "identity (every cell is counted)",

@@ -10,7 +10,8 @@ from functools import reduce
 import numpy as np
 from numpy.typing import NDArray
 
-from tabulae.linalg import (
+from ..domain import Domain
+from ..linalg import (
     Centring,
     Contrasts,
     Identity,
@@ -21,9 +22,13 @@ from tabulae.linalg import (
     Stack,
     Total,
 )
-from tabulae.linalg.weighted_rows import WeightedRows, unlifted, weigh_rows, weighted_rows
-from tabulae.strategy import Block
-from tabulae.tables import Domain
+from ..linalg.weighted_rows import (
+    WeightedRows,
+    unlifted,
+    weigh_rows,
+    weighted_rows,
+)
+from ..strategy import Block
 
 _MOST_WEIGHTS = 1 << 24  # of all parts together, above which a block stays whole
 

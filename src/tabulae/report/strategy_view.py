@@ -7,8 +7,12 @@ from typing import Any
 
 from markupsafe import Markup
 
-from tabulae import plots
-from tabulae.report.view import BlockView, MatrixPicture, StrategyView
+from .. import plots
+from .view import (
+    BlockView,
+    MatrixPicture,
+    StrategyView,
+)
 
 BLOCKS_SHOWN = 60
 """The page shows at most so many blocks, or parts of them."""

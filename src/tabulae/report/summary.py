@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from tabulae.report.view import TableView
+from .view import TableView
 
 
 def published_error(table: TableView) -> float | None:

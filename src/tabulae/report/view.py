@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from tabulae.errors import InvalidArgument
-from tabulae.privacy import Neighbours
-from tabulae.report.series import StandingView
-from tabulae.spec import ReliabilitySection
+from ..errors import InvalidArgument
+from ..privacy import Neighbours
+from ..spec import ReliabilitySection
+from .series import StandingView
 
 if TYPE_CHECKING:
-    from tabulae.report.derived import DerivedView
+    from .derived import DerivedView
 
 ROWS_SHOWN = 500
 """A table of the report shows at most so many rows; the release folder holds them all."""

@@ -4,8 +4,17 @@ The engine underneath takes any records, regions and groups; what is peculiar to
 """
 
 from ._check import Inputs, check
-from ._run import Done, epsilon_at, run
-from .documents import Epsilon, Summary, level_documents, promise_document
+from ._run import (
+    Done,
+    epsilon_at,
+    run,
+)
+from .documents import (
+    Epsilon,
+    Summary,
+    level_documents,
+    promise_document,
+)
 from .plan import StabilityRule
 
 __all__ = [

@@ -8,13 +8,32 @@ from pathlib import Path
 from ..errors import Problem
 from ..tabulate.lines import LineLayout
 from ..tabulate.lines_check import check_lines
-from .config import CONFIG, MOST_CODES, Config, read_draft
+from .config import (
+    CONFIG,
+    MOST_CODES,
+    Config,
+    read_draft,
+)
 from .delimited import can_read
 from .faults import Faults
-from .geography import GRF, check_states, read_geography
+from .geography import (
+    GRF,
+    check_states,
+    read_geography,
+)
 from .layout import PERSONS, person_layout
-from .maps import CODES, ETHNICITY, MEMBERS, RACE, read_maps
-from .plan import StabilityRule, Tabulation, tabulation
+from .maps import (
+    CODES,
+    ETHNICITY,
+    MEMBERS,
+    RACE,
+    read_maps,
+)
+from .plan import (
+    StabilityRule,
+    Tabulation,
+    tabulation,
+)
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,15 +13,44 @@ from typing import Any
 from ..adaptive import AdaptivePlan, GroupMeasurement
 from ..adaptive.accounting import epsilon_of
 from ..detailed_pipeline import tabulate_groups
-from ..errors import BudgetRefused, DataError, LedgerError, Problem, ReleaseError, TabulaeError
+from ..errors import (
+    BudgetRefused,
+    DataError,
+    LedgerError,
+    Problem,
+    ReleaseError,
+    TabulaeError,
+)
 from ..memory import engine_memory, read_memory
 from ..privacy import Ledger
-from ..release.folder import contents, sync_folder, write_bytes, write_json, write_sums
-from ..release.place import disk_reason, partial_folder, run_name, workplace
+from ..release.folder import (
+    contents,
+    sync_folder,
+    write_bytes,
+    write_json,
+    write_sums,
+)
+from ..release.place import (
+    disk_reason,
+    partial_folder,
+    run_name,
+    workplace,
+)
 from ..tabulate.group_lines import open_group_lines
-from ._check import Inputs, check_persons, check_public, source
+from ._check import (
+    Inputs,
+    check_persons,
+    check_public,
+    source,
+)
 from .detail import Detail
-from .documents import Epsilon, Summary, inputs_document, promise_document, readme
+from .documents import (
+    Epsilon,
+    Summary,
+    inputs_document,
+    promise_document,
+    readme,
+)
 from .faults import Faults
 from .plan import StabilityRule
 from .published import Published

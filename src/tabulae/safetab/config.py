@@ -11,9 +11,22 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from .delimited import read_text
-from .exact_json import Object, Unfit, fraction, line_of, parse, shown, whole
+from .exact_json import (
+    Object,
+    Unfit,
+    fraction,
+    line_of,
+    parse,
+    shown,
+    whole,
+)
 from .faults import Faults
-from .region_types import LEVELS, PUERTO_RICO, STATES, US
+from .region_types import (
+    LEVELS,
+    PUERTO_RICO,
+    STATES,
+    US,
+)
 
 CONFIG = "config.json"
 STAGE_ONE = "privacy_budget_p_stage_1_fraction"

@@ -8,7 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from .._version import VERSION
-from ..adaptive import TOTAL, TOTAL_ONLY, AdaptivePlan, PopulationLevel
+from ..adaptive import (
+    TOTAL,
+    TOTAL_ONLY,
+    AdaptivePlan,
+    PopulationLevel,
+)
 from ..privacy import NoiseLaw
 from ..privacy.conversions import rounded_up
 from ..release.folder import file_sha256

@@ -9,11 +9,19 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from ..tables.regions import Regions
+from ..domain.regions import Regions
 from .config import CONFIG, Draft
-from .delimited import Layout, Rows, read_rows
+from .delimited import (
+    Layout,
+    Rows,
+    read_rows,
+)
 from .faults import Faults
-from .region_types import PR_CODE, PUERTO_RICO, STATES
+from .region_types import (
+    PR_CODE,
+    PUERTO_RICO,
+    STATES,
+)
 
 GRF = "GRF-C.txt"
 BLOCK = {"TABBLKST": 2, "TABBLKCOU": 3, "TABTRACTCE": 6, "TABBLK": 4}

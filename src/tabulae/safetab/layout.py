@@ -8,13 +8,31 @@ from typing import overload
 
 import numpy as np
 
-from ..tables.groups import Family, Group, GroupMap, GroupSelection, Kind
-from ..tables.ladder import Ladder
-from ..tabulate.lines import Code, Key, LineColumn, LineLayout, Listed, Unused, WholeNumber
+from ..domain.groups import (
+    Family,
+    Group,
+    GroupMap,
+    GroupSelection,
+    Kind,
+)
+from ..domain.ladder import Ladder
+from ..tabulate.lines import (
+    Code,
+    Key,
+    LineColumn,
+    LineLayout,
+    Listed,
+    Unused,
+    WholeNumber,
+)
 from .config import MOST_CODES
 from .geography import BLOCK, Geography
 from .maps import Maps
-from .region_types import PUERTO_RICO, US, WIDE
+from .region_types import (
+    PUERTO_RICO,
+    US,
+    WIDE,
+)
 
 PERSONS = "person-records.txt"
 SEXES = ("1", "2")

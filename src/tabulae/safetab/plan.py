@@ -8,13 +8,22 @@ from fractions import Fraction
 from typing import Literal
 
 from ..adaptive import AdaptivePlan, PopulationLevel
+from ..domain.groups import GroupMap, GroupSelection
 from ..errors import InvalidArgument
 from ..privacy import ZCDP, PureDP
-from ..tables.groups import GroupMap, GroupSelection
-from .config import CONFIG, STAGE_ONE, Config, budget_key
+from .config import (
+    CONFIG,
+    STAGE_ONE,
+    Config,
+    budget_key,
+)
 from .faults import Faults
 from .geography import Geography
-from .layout import group_map, ladder, production_stability
+from .layout import (
+    group_map,
+    ladder,
+    production_stability,
+)
 from .maps import MEMBERS, Maps
 from .region_types import LEVELS, WIDE
 from .suppression import suppression_threshold

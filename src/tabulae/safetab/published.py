@@ -7,7 +7,12 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
-from ..adaptive import TOTAL, TOTAL_ONLY, GroupMeasurement, PopulationLevel
+from ..adaptive import (
+    TOTAL,
+    TOTAL_ONLY,
+    GroupMeasurement,
+    PopulationLevel,
+)
 from .plan import Suppression, Tabulation
 
 TABLE_OF_TOTAL = {TOTAL_ONLY: "total only", TOTAL: "total"}

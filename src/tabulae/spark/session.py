@@ -19,7 +19,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-from ..errors import InvalidArgument, MissingDependency, Unsupported, require
+from ..errors import (
+    InvalidArgument,
+    MissingDependency,
+    Unsupported,
+    require,
+)
 from ..memory import read_memory
 from .java import java_home
 

@@ -1,8 +1,17 @@
 """The release document: one TOML file that says what is counted, what is promised, and by which method."""
 
 from .derived import Derived
-from .detailed import Detailed, LevelRule, Suppression
-from .document import Source, Spec, geography_of, read_spec
+from .detailed import (
+    Detailed,
+    LevelRule,
+    Suppression,
+)
+from .document import (
+    Source,
+    Spec,
+    geography_of,
+    read_spec,
+)
 from .geography import AreaTable, Geography
 from .promise import Method
 from .reliability import ReliabilitySection

@@ -12,7 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .lines import KeyPath
-from .problems import Problems, listed, shown
+from .problems import (
+    Problems,
+    listed,
+    shown,
+)
 
 _TOLD = 5  # mistakes told of one file: the rest are likely the same one
 

@@ -10,13 +10,17 @@ from ..errors import InvalidArgument, Unsupported
 from .derived_areas import areas_of_figures, check_figure
 from .geography import Geography
 from .lines import KeyPath
-from .problems import Problems, Taken, written
+from .problems import (
+    Problems,
+    Taken,
+    written,
+)
 from .promise import Method
 from .schema import Schema
 from .sections import Document
 
 if TYPE_CHECKING:
-    from ..tables.figure import Figure
+    from ..domain.figure import Figure
 
 
 @dataclass(frozen=True)
@@ -62,7 +66,7 @@ def read_derived(
         if entry.sql is None or schema.domain is None or _is_broken(entry.sql, schema):
             continue
         try:
-            from ..tables.figure_sql import figure_from_sql
+            from ..domain.figure_sql import figure_from_sql
 
             figure = figure_from_sql(schema.domain, entry.name or written(path), entry.sql)
             if document.is_geography and geography is not None:

@@ -8,12 +8,16 @@ from ..errors import InvalidArgument
 from .geography import Geography
 from .geography_tables import TAKEN
 from .lines import KeyPath
-from .problems import Problems, nearest, shown
+from .problems import (
+    Problems,
+    nearest,
+    shown,
+)
 from .promise import Method
 from .sections import Document
 
 if TYPE_CHECKING:
-    from ..tables.figure import Figure
+    from ..domain.figure import Figure
 
 _WHOLE_NUMBERS = (
     "takes estimates that have intervals: those of {estimate} are whole numbers, whose errors have no known law, and "

@@ -6,7 +6,11 @@ from typing import Annotated
 
 from pydantic import Field
 
-from .shape import Filled, Name, StrictSection
+from .shape import (
+    Filled,
+    Name,
+    StrictSection,
+)
 
 
 class DerivedEntry(StrictSection):

@@ -7,11 +7,16 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from ..adaptive import AdaptivePlan, PopulationLevel
+from ..domain.groups import GroupMap
+from ..domain.ladder import Ladder
+from ..domain.regions import Regions
 from ..errors import InvalidArgument
-from ..privacy import ZCDP, NoiseLaw, PrivacyLoss, PureDP
-from ..tables.groups import GroupMap
-from ..tables.ladder import Ladder
-from ..tables.regions import Regions
+from ..privacy import (
+    ZCDP,
+    NoiseLaw,
+    PrivacyLoss,
+    PureDP,
+)
 from .detailed_shape import LevelTarget
 from .problems import Problems
 

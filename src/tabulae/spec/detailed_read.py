@@ -9,15 +9,29 @@ from pathlib import Path
 
 import numpy as np
 
+from ..domain import Attribute, Domain
+from ..domain.ladder import Ladder
+from ..domain.regions import Regions
 from ..privacy import exact
-from ..tables import Attribute, Domain
-from ..tables.ladder import Ladder
-from ..tables.regions import Regions
-from .detailed import Detailed, LevelRule, Suppression
-from .detailed_shape import NATION, TOTAL, DetailedSection, LevelEntry
+from .detailed import (
+    Detailed,
+    LevelRule,
+    Suppression,
+)
+from .detailed_shape import (
+    NATION,
+    TOTAL,
+    DetailedSection,
+    LevelEntry,
+)
 from .group_file import GroupFile, read_groups
 from .lines import KeyPath
-from .problems import Problems, listed, nearest, shown
+from .problems import (
+    Problems,
+    listed,
+    nearest,
+    shown,
+)
 from .schema import Schema, without_other
 from .sections import Document
 from .shape import TARGETS

@@ -10,7 +10,14 @@ from pydantic import AfterValidator, BeforeValidator, Field, field_validator
 
 from ..privacy import exact
 from .problems import shown
-from .shape import TARGETS, Budget, Filled, Share, StrictSection, problem
+from .shape import (
+    TARGETS,
+    Budget,
+    Filled,
+    Share,
+    StrictSection,
+    problem,
+)
 
 NATION = "nation"
 """The region type that is all records together; no attribute needs to say it."""

@@ -11,10 +11,24 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..errors import InvalidArgument, Problem, SpecError, Unsupported
-from ..privacy import ZCDP, Neighbours, PrivacyLoss, PureDP
-from ..tables import Domain, Workload
-from ..tables.server import SCHEMES, is_url, url_mistake
+from ..domain import Domain, Workload
+from ..domain.server import (
+    SCHEMES,
+    is_url,
+    url_mistake,
+)
+from ..errors import (
+    InvalidArgument,
+    Problem,
+    SpecError,
+    Unsupported,
+)
+from ..privacy import (
+    ZCDP,
+    Neighbours,
+    PrivacyLoss,
+    PureDP,
+)
 from . import published
 from .derived import Derived, read_derived
 from .detailed import Detailed, loss_of
@@ -23,12 +37,21 @@ from .geography import Geography
 from .geography_read import read_geography
 from .lines import KeyLines
 from .problems import Problems
-from .promise import Method, read_method, read_promise
+from .promise import (
+    Method,
+    read_method,
+    read_promise,
+)
 from .reliability import ReliabilitySection
 from .schema import ColumnRule, read_schema
 from .sections import Document, read_sections
 from .series import Series, read_series
-from .shape import Engine, Kind, SourceSection, kind_of
+from .shape import (
+    Engine,
+    Kind,
+    SourceSection,
+    kind_of,
+)
 from .workload import Invariant, read_workload
 
 if TYPE_CHECKING:

@@ -7,10 +7,14 @@ from pathlib import Path
 
 import numpy as np
 
+from ..domain import Domain
 from ..geography.constraints import NO_LIMIT
 from ..geography.layout import Layout, Margin
-from ..tables import Domain
-from .geography_file import TextColumns, encoded, read_text_columns
+from .geography_file import (
+    TextColumns,
+    encoded,
+    read_text_columns,
+)
 from .geography_leaves import Leaves
 from .geography_shape import BoundEntry
 from .problems import Problems, shown

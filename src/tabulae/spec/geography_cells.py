@@ -10,13 +10,25 @@ from typing import Any
 import numpy as np
 from sqlglot import errors, exp, parse_one
 
+from ..domain import Domain
+from ..domain.predicate import (
+    All,
+    Predicate,
+    Some,
+    Test,
+    tests,
+)
+from ..domain.where import DIALECT, Where
 from ..errors import InvalidArgument
 from ..geography.layout import Layout, Margin
-from ..tables import Domain
-from ..tables.predicate import All, Predicate, Some, Test, tests
-from ..tables.where import DIALECT, Where
 from .lines import KeyPath
-from .problems import Problems, listed, nearest, shown, written
+from .problems import (
+    Problems,
+    listed,
+    nearest,
+    shown,
+    written,
+)
 from .schema import Schema
 from .sections import Document
 

@@ -10,7 +10,12 @@ from ..geography.constraints import ExactMargin
 from ..geography.layout import Layout, Margin
 from ..geography.spine import Spine
 from .geography_leaves import Leaves
-from .problems import Problems, nearest, shown, written
+from .problems import (
+    Problems,
+    nearest,
+    shown,
+    written,
+)
 from .sections import Document
 
 

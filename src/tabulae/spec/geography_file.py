@@ -20,7 +20,11 @@ import pyarrow.compute as pc
 from ..errors import Unsupported
 from .file_mistakes import FileMistakes
 from .lines import KeyPath
-from .problems import Problems, nearest, shown
+from .problems import (
+    Problems,
+    nearest,
+    shown,
+)
 from .unseen import unseen
 
 MOST_BYTES = 2**31

@@ -16,7 +16,11 @@ from .geography_file import TextColumns, read_text_columns
 from .geography_places import AXES
 from .geography_shape import GeographySection
 from .lines import KeyPath
-from .problems import Problems, nearest, shown
+from .problems import (
+    Problems,
+    nearest,
+    shown,
+)
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,12 +9,20 @@ from pathlib import Path
 
 import numpy as np
 
-from ..geography.constraints import NO_LIMIT, AreaConstraints, ExactMargin
+from ..geography.constraints import (
+    NO_LIMIT,
+    AreaConstraints,
+    ExactMargin,
+)
 from ..geography.layout import Layout, Margin
 from .geography_bounds import Bound, read_bound
 from .geography_cells import Cells
 from .geography_leaves import Leaves
-from .problems import Problems, shown, written
+from .problems import (
+    Problems,
+    shown,
+    written,
+)
 from .sections import Document
 
 
@@ -80,7 +88,7 @@ def support_of(bounds: Sequence[Bound], layout: Layout, leaves: Leaves, problems
 def class_name(margin: Margin, group: int) -> str:
     """What a class of a margin over dense attributes is called in messages.
 
-    >>> from tabulae.tables import Domain
+    >>> from tabulae.domain import Domain
     >>> layout = Layout.of(Domain({"type": ["home", "jail"], "age": 3}), ["type"])
     >>> class_name(layout.margin(["type"]), 1)
     'type jail'

@@ -18,10 +18,22 @@ from .geography_exact import read_exact
 from .geography_file import encoded
 from .geography_leaves import Leaves, read_leaves
 from .geography_limits import join_constraints, read_universe
-from .geography_places import AXES, only_numbers, read_places
-from .geography_shares import LevelShares, levels_of, read_level_shares
+from .geography_places import (
+    AXES,
+    only_numbers,
+    read_places,
+)
+from .geography_shares import (
+    LevelShares,
+    levels_of,
+    read_level_shares,
+)
 from .geography_spine import read_spines, with_shares
-from .geography_tables import check_people, check_size, read_area_tables
+from .geography_tables import (
+    check_people,
+    check_size,
+    read_area_tables,
+)
 from .problems import Problems
 from .promise import Method, Promise
 from .published import BOUND, SPINE

@@ -12,7 +12,13 @@ from pydantic import AfterValidator, BeforeValidator, Field, field_validator
 from ..errors import InvalidArgument
 from ..privacy import exact
 from .problems import shown
-from .shape import Filled, Name, StrictSection, exact_text, problem
+from .shape import (
+    Filled,
+    Name,
+    StrictSection,
+    exact_text,
+    problem,
+)
 
 
 def _part(value: str) -> str:

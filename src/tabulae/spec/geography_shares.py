@@ -13,7 +13,11 @@ from ..geography.from_codes import ROOT
 from ..privacy import exact
 from .geography_leaves import Leaves
 from .geography_shape import GeographySection
-from .problems import Problems, nearest, shown
+from .problems import (
+    Problems,
+    nearest,
+    shown,
+)
 from .sections import Document
 
 

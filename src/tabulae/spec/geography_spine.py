@@ -13,7 +13,11 @@ from .geography_cells import Cells
 from .geography_leaves import Leaves
 from .geography_shape import GeographySection, OptimiseEntry
 from .geography_shares import LevelShares
-from .problems import Problems, nearest, shown
+from .problems import (
+    Problems,
+    nearest,
+    shown,
+)
 
 
 @dataclass(frozen=True, eq=False)

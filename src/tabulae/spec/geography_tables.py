@@ -4,12 +4,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..tables import Domain
-from .geography import AREA, AREA_TYPE, Geography
+from ..domain import Domain
+from .geography import (
+    AREA,
+    AREA_TYPE,
+    Geography,
+)
 from .geography_cells import Names
 from .geography_targets import AreaTarget, area_targets
 from .lines import KeyPath
-from .problems import Problems, Taken, nearest, shown, written
+from .problems import (
+    Problems,
+    Taken,
+    nearest,
+    shown,
+    written,
+)
 from .schema import Schema
 from .sections import Document
 

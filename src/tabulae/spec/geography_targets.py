@@ -8,7 +8,12 @@ from typing import Annotated, Any
 
 from pydantic import Field, model_validator
 
-from .problems import Problems, listed, nearest, shown
+from .problems import (
+    Problems,
+    listed,
+    nearest,
+    shown,
+)
 from .shape import TargetEntry, problem
 
 _LEAST, _MOST = 1e-9, 1e15  # counts: what a target may ask

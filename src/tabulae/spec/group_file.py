@@ -13,12 +13,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import get_args
 
+from ..domain import Attribute
+from ..domain.groups import (
+    Family,
+    Group,
+    GroupMap,
+    Kind,
+)
 from ..errors import Unsupported
-from ..tables import Attribute
-from ..tables.groups import Family, Group, GroupMap, Kind
 from .file_mistakes import FileMistakes
 from .lines import KeyPath
-from .problems import Problems, listed, nearest, shown
+from .problems import (
+    Problems,
+    listed,
+    nearest,
+    shown,
+)
 
 REQUIRED = ("value", "group", "level", "kind")
 OPTIONAL = ("family", "label", "total_only", "regions")

@@ -7,10 +7,27 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Literal
 
-from ..privacy import WITHIN, ZCDP, ApproxDP, Neighbours, PrivacyLoss, PureDP, exact
-from .problems import Problems, listed, nearest, shown
+from ..privacy import (
+    WITHIN,
+    ZCDP,
+    ApproxDP,
+    Neighbours,
+    PrivacyLoss,
+    PureDP,
+    exact,
+)
+from .problems import (
+    Problems,
+    listed,
+    nearest,
+    shown,
+)
 from .sections import Document
-from .shape import TARGETS, MethodSection, PrivacySection
+from .shape import (
+    TARGETS,
+    MethodSection,
+    PrivacySection,
+)
 
 METHODS = (
     "identity", "workload", "hierarchical", "hb", "wavelet", "greedy-h", "fourier", "datacube", "low-rank", "coa",

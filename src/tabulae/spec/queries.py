@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from ..domain import View
 from ..linalg import (
     AllRange,
     Dense,
@@ -19,9 +20,12 @@ from ..linalg import (
     Total,
     WidthRange,
 )
-from ..tables import View
 from .lines import KeyPath
-from .problems import Problems, nearest, shown
+from .problems import (
+    Problems,
+    nearest,
+    shown,
+)
 from .published import MATRICES
 from .schema import OTHER, Schema
 

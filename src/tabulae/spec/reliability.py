@@ -11,7 +11,11 @@ from numpy.typing import ArrayLike, NDArray
 from pydantic import AfterValidator, Field, model_validator
 
 from .problems import shown
-from .shape import Filled, StrictSection, problem
+from .shape import (
+    Filled,
+    StrictSection,
+    problem,
+)
 from .unseen import unseen
 
 THRESHOLDS = (0.25, 0.5)

@@ -8,14 +8,26 @@ from pathlib import Path
 
 import numpy as np
 
+from ..domain import (
+    Attribute,
+    Domain,
+    Recode,
+)
 from ..errors import InvalidArgument
-from ..tables import Attribute, Domain, Recode
 from .codes import read_code_list, read_code_map
 from .lines import KeyPath
-from .problems import Problems, nearest, shown
+from .problems import (
+    Problems,
+    nearest,
+    shown,
+)
 from .published import CODES, MAPS
 from .sections import Document
-from .shape import AttributeEntry, Policy, RecodeEntry
+from .shape import (
+    AttributeEntry,
+    Policy,
+    RecodeEntry,
+)
 
 OTHER = "other"
 """Label of the category that takes what the others do not, where the policy asks for one: always the last."""

@@ -7,9 +7,19 @@ from typing import Any
 
 from .derived_shape import DerivedEntry
 from .detailed_shape import DetailedSection, LevelEntry
-from .geography_shape import BoundEntry, GeographySection, QueryEntry, ZeroEntry
+from .geography_shape import (
+    BoundEntry,
+    GeographySection,
+    QueryEntry,
+    ZeroEntry,
+)
 from .geography_targets import AreaTargetEntry, read_area_targets
-from .problems import Problems, Section, nearest, shown
+from .problems import (
+    Problems,
+    Section,
+    nearest,
+    shown,
+)
 from .reliability import ReliabilitySection
 from .shape import (
     AttributeEntry,

@@ -10,9 +10,17 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
 
-from .marks import Mark, is_release_id, mark_of
+from .marks import (
+    Mark,
+    is_release_id,
+    mark_of,
+)
 from .problems import Problems, shown
-from .shape import Filled, StrictSection, problem
+from .shape import (
+    Filled,
+    StrictSection,
+    problem,
+)
 
 Relation = Literal["next", "correction"]
 """How a release follows another: as the next of a series, or in its place."""

@@ -7,15 +7,37 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..domain import (
+    Column,
+    Domain,
+    Table,
+    View,
+    Workload,
+    table_from_sql,
+)
+from ..domain.labels import heading_and_labels
+from ..domain.row_space import canonical, describe
 from ..errors import InvalidArgument, Unsupported
-from ..linalg import LinearOperator, Partition, Product, Stack
-from ..tables import Column, Domain, Table, View, Workload, table_from_sql
-from ..tables.labels import heading_and_labels
-from ..tables.row_space import canonical, describe
+from ..linalg import (
+    LinearOperator,
+    Partition,
+    Product,
+    Stack,
+)
 from .lines import KeyPath
-from .problems import Problems, Taken, nearest, shown, written
+from .problems import (
+    Problems,
+    Taken,
+    nearest,
+    shown,
+    written,
+)
 from .queries import Queries
-from .schema import OTHER, Schema, without_other
+from .schema import (
+    OTHER,
+    Schema,
+    without_other,
+)
 from .sections import Document
 from .shape import CountedEntry
 

@@ -3,9 +3,18 @@
 from ._select import baseline, select
 from .bound import lower_bound
 from .constrained_information import ConstrainedInformation
-from .error import ExpectedError, error_under, expected_error
+from .error import (
+    ExpectedError,
+    error_under,
+    expected_error,
+)
 from .explicit_information import merges
-from .information import Information, Profile, VarianceBound, information
+from .information import (
+    Information,
+    Profile,
+    VarianceBound,
+    information,
+)
 from .iterative_information import IterativeInformation
 from .kron_information import KronInformation
 from .left_open import LeftOpen
@@ -14,8 +23,20 @@ from .methods import METHODS
 from .objective import Targets
 from .relative import relative_workload
 from .restriction import restrict, restricted_strategy
-from .serial import describe_strategy, read_strategy, strategy_digest
-from .strategy import Block, Candidate, NoiseKind, Strategy, law_variances, nominal_variances, products
+from .serial import (
+    describe_strategy,
+    read_strategy,
+    strategy_digest,
+)
+from .strategy import (
+    Block,
+    Candidate,
+    NoiseKind,
+    Strategy,
+    law_variances,
+    nominal_variances,
+    products,
+)
 from .within import has_neighbours
 
 __all__ = [

@@ -9,14 +9,26 @@ from typing import Literal
 
 import numpy as np
 
-from ..errors import InvalidArgument, NotEstimable, Unsupported
+from ..domain import Table, Workload
+from ..errors import (
+    InvalidArgument,
+    NotEstimable,
+    Unsupported,
+)
 from ..linalg import LinearOperator
 from ..privacy import check_neighbours
-from ..tables import Table, Workload
 from .bound import unit_bound
 from .loss import unit_rmse
-from .methods import METHODS, SINGLE, fitting
-from .objective import Objective, Targets, minimax
+from .methods import (
+    METHODS,
+    SINGLE,
+    fitting,
+)
+from .objective import (
+    Objective,
+    Targets,
+    minimax,
+)
 from .relative import relative_workload
 from .restriction import Restriction, restrict
 from .settings import (
@@ -28,7 +40,11 @@ from .settings import (
     check_options,
     check_rows,
 )
-from .strategy import Candidate, NoiseKind, Strategy
+from .strategy import (
+    Candidate,
+    NoiseKind,
+    Strategy,
+)
 from .threads import threads_for
 from .within import WITHIN
 

@@ -7,12 +7,20 @@ from typing import Literal
 
 import numpy as np
 
+from ..domain import Workload
 from ..errors import InvalidArgument, Unsupported
 from ..linalg import Total
-from ..privacy import PrivacyLoss, calibrate, check_neighbours
-from ..tables import Workload
+from ..privacy import (
+    PrivacyLoss,
+    calibrate,
+    check_neighbours,
+)
 from .bounds import svd_bound, svd_bound_kron
-from .explicit_strategy import EXPLICIT_CELLS, dense_grams, explicit_gram
+from .explicit_strategy import (
+    EXPLICIT_CELLS,
+    dense_grams,
+    explicit_gram,
+)
 from .independent_rows import independent_rows
 from .information import EXPLICIT
 from .opt0_gaussian import opt0_gaussian
@@ -24,11 +32,24 @@ from .pair_bounds import (
     product_pair_svd_bound,
 )
 from .pair_dual import distinct_cells, opt0_pairs
-from .reduced_rows import outer, reduce_rows, row_count, rows_against
-from .row_dual import PieceRows, row_optimum, row_svd_bound
+from .reduced_rows import (
+    outer,
+    reduce_rows,
+    row_count,
+    rows_against,
+)
+from .row_dual import (
+    PieceRows,
+    row_optimum,
+    row_svd_bound,
+)
 from .row_strategy import rows_svd_bound, workload_rows
 from .strategy import NoiseKind, products
-from .symmetry import WIDEST, symmetry, symmetry_pays
+from .symmetry import (
+    WIDEST,
+    symmetry,
+    symmetry_pays,
+)
 from .threads import threads_for
 from .volume_bound import hull_volume_bound, volume_bound
 from .within import WITHIN

@@ -22,8 +22,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import scipy.linalg as sl
 
-from ..linalg import Identity, LinearOperator, Total
-from ..tables import Table, Workload
+from ..domain import Table, Workload
+from ..linalg import (
+    Identity,
+    LinearOperator,
+    Total,
+)
 from .bounds import identity_and_ones
 from .gram import DistinctCells, is_definite
 from .opt0_gaussian import nonsingular_optimum
@@ -49,7 +53,7 @@ def clusters(workload: Workload, settings: Settings) -> list[list[Table]]:
 
     >>> from tabulae.linalg import Prefix
     >>> from tabulae.strategy.settings import Settings
-    >>> from tabulae.tables import Domain
+    >>> from tabulae.domain import Domain
     >>> tables = [Table(n, {"a": Prefix(9)}) for n in ("once", "again")] + [Table("other", {"b": Prefix(9)})]
     >>> found = clusters(Workload(Domain({"a": 9, "b": 9}), tables), Settings("gaussian"))
     >>> sorted([table.name for table in cluster] for cluster in found)

@@ -17,10 +17,19 @@ from collections.abc import Sequence
 import numpy as np
 import scipy.linalg
 
+from ..domain import Invariants
 from ..errors import Unsupported
-from ..linalg import Dense, LinearOperator, Product
-from ..tables import Invariants
-from .explicit_information import DenseInformation, joint_merges, representatives_of, whitening
+from ..linalg import (
+    Dense,
+    LinearOperator,
+    Product,
+)
+from .explicit_information import (
+    DenseInformation,
+    joint_merges,
+    representatives_of,
+    whitening,
+)
 from .information import EXPLICIT, refuse_not_estimable
 from .restriction import over_merged
 from .strategy import Strategy

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from ..domain import Workload
 from ..privacy import PrivacyLoss
-from ..tables import Workload
 from .information import information
 from .left_open import LeftOpen
 from .strategy import Strategy, nominal_variances

@@ -19,12 +19,38 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..domain import Invariants, Workload
 from ..errors import Unsupported
-from ..linalg import Dense, Identity, LinearOperator, Partition, Product, Scaled, merge_columns
-from ..tables import Invariants, Workload
-from .information import Profile, coefficient_statistics, kron_vectors, merge_statistics, refuse_not_estimable
-from .reduced_rows import ReducedRows, Terms, outer, reduce_rows, row_count, rows_against, spectrum
-from .strategy import Block, Strategy, products
+from ..linalg import (
+    Dense,
+    Identity,
+    LinearOperator,
+    Partition,
+    Product,
+    Scaled,
+    merge_columns,
+)
+from .information import (
+    Profile,
+    coefficient_statistics,
+    kron_vectors,
+    merge_statistics,
+    refuse_not_estimable,
+)
+from .reduced_rows import (
+    ReducedRows,
+    Terms,
+    outer,
+    reduce_rows,
+    row_count,
+    rows_against,
+    spectrum,
+)
+from .strategy import (
+    Block,
+    Strategy,
+    products,
+)
 
 _CHUNK = 2**24  # entries held at once while a table's rows are multiplied by groups of columns
 _PRODUCT = 1e-10  # share of a product's squared norm that may be missing from the row space, by rounding

@@ -8,10 +8,21 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ..domain import Workload
 from ..errors import Unsupported
-from ..linalg import Identity, Kron, LinearOperator, Partition, Product, Total
-from ..tables import Workload
-from .rounding import FINEST, Rounded, to_grid
+from ..linalg import (
+    Identity,
+    Kron,
+    LinearOperator,
+    Partition,
+    Product,
+    Total,
+)
+from .rounding import (
+    FINEST,
+    Rounded,
+    to_grid,
+)
 from .strategy import Block, Strategy
 from .symmetry import WIDEST
 

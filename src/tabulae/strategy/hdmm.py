@@ -13,15 +13,36 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ..domain import Workload
 from ..errors import InvalidArgument, Unsupported
-from ..linalg import Dense, Kron, Total
-from ..tables import Workload
-from .explicit_strategy import EXPLICIT_CELLS, GramTerms, dense_grams, explicit_gram, explicit_query, lifted
+from ..linalg import (
+    Dense,
+    Kron,
+    Total,
+)
+from .explicit_strategy import (
+    EXPLICIT_CELLS,
+    GramTerms,
+    dense_grams,
+    explicit_gram,
+    explicit_query,
+    lifted,
+)
 from .opt0_gaussian import opt0_gaussian
-from .opt_kron import KnownFactors, KronOptimum, opt_kron
+from .opt_kron import (
+    KnownFactors,
+    KronOptimum,
+    opt_kron,
+)
 from .p_identity import opt0_laplace
 from .pair_dual import PAIR_CELLS, opt0_pairs
-from .rounding import FINEST, Rounded, gram_inverse, share_bits, to_grid
+from .rounding import (
+    FINEST,
+    Rounded,
+    gram_inverse,
+    share_bits,
+    to_grid,
+)
 from .row_strategy import row_strategy
 from .strategy import Block, Strategy
 from .symmetry import WIDEST, symmetry_pays

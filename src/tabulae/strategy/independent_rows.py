@@ -12,12 +12,21 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from ..domain import Table, Workload
 from ..errors import Unsupported
-from ..linalg import LinearOperator, Partition, Sparse
+from ..linalg import (
+    LinearOperator,
+    Partition,
+    Sparse,
+)
 from ..linalg.merge import representatives
-from ..tables import Table, Workload
 from .reduced_rows import row_count
-from .symmetry import WIDEST, class_means, exchangeable, within_class
+from .symmetry import (
+    WIDEST,
+    class_means,
+    exchangeable,
+    within_class,
+)
 
 MOST_ROWS = 4500
 """Largest number of distinct rows of a piece that are optimised together."""

@@ -29,9 +29,13 @@ from typing import Protocol
 
 import numpy as np
 
+from ..domain import Workload
 from ..errors import NotEstimable, Unsupported
-from ..linalg import Kron, LinearOperator, Product
-from ..tables import Workload
+from ..linalg import (
+    Kron,
+    LinearOperator,
+    Product,
+)
 from .strategy import Strategy
 
 EXPLICIT = 4096
@@ -109,7 +113,12 @@ def information(strategy: Strategy, variances: tuple[float, ...]) -> Information
 
     Raises :class:`~tabulae.errors.Unsupported` where neither structure nor size allows it.
     """
-    from .explicit_information import DenseInformation, RowsInformation, merged_cells, reduced_count
+    from .explicit_information import (
+        DenseInformation,
+        RowsInformation,
+        merged_cells,
+        reduced_count,
+    )
     from .iterative_information import IterativeInformation
     from .kron_information import KronInformation
     from .lattice_information import LatticeInformation, is_lattice

@@ -26,7 +26,15 @@ import numpy as np
 import scipy.linalg
 
 from ..errors import Unsupported
-from ..linalg import Centring, Dense, Identity, Kron, LinearOperator, Product, Sum
+from ..linalg import (
+    Centring,
+    Dense,
+    Identity,
+    Kron,
+    LinearOperator,
+    Product,
+    Sum,
+)
 from .explicit_information import merges
 from .information import VarianceBound
 from .local_information import LocalInformation

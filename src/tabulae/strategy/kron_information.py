@@ -9,10 +9,23 @@ from functools import cached_property
 import numpy as np
 import scipy.linalg
 
+from ..domain import Workload
 from ..errors import Unsupported
-from ..linalg import Dense, Identity, Kron, LinearOperator, Product, Sum
-from ..tables import Workload
-from .information import Profile, coefficient_statistics, kron_vectors, merge_statistics, refuse_not_estimable
+from ..linalg import (
+    Dense,
+    Identity,
+    Kron,
+    LinearOperator,
+    Product,
+    Sum,
+)
+from .information import (
+    Profile,
+    coefficient_statistics,
+    kron_vectors,
+    merge_statistics,
+    refuse_not_estimable,
+)
 from .range_variance import range_variance
 from .strategy import Block, products
 

@@ -8,8 +8,13 @@ from functools import cached_property
 
 import numpy as np
 
-from ..linalg import Identity, LinearOperator, Partition, merge_columns
-from ..tables.merge import merged_factor
+from ..domain.merge import merged_factor
+from ..linalg import (
+    Identity,
+    LinearOperator,
+    Partition,
+    merge_columns,
+)
 from .explicit_information import row_dots
 from .information import refuse_not_estimable
 from .rounding import gram_inverse

@@ -25,13 +25,23 @@ from functools import lru_cache
 
 import numpy as np
 
-from ..linalg import Dense, Identity, Kron, LinearOperator, Total
-from ..tables import Workload
+from ..domain import Workload
+from ..linalg import (
+    Dense,
+    Identity,
+    Kron,
+    LinearOperator,
+    Total,
+)
 from .information import Profile, refuse_not_estimable
 from .lattice_axis import Axis
 from .lattice_profile import Part, TableTypes
 from .marginal_algebra import superset_sum
-from .strategy import Block, Strategy, products
+from .strategy import (
+    Block,
+    Strategy,
+    products,
+)
 
 _SETS = 2**18  # subsets of crossed sets that are listed one by one
 _ATTRIBUTES = 16  # attributes of which all sets are listed instead

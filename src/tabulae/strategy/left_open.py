@@ -11,9 +11,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..domain import Table
 from ..linalg import LinearOperator
-from ..tables import Table
-from .information import Information, Profile, VarianceBound
+from .information import (
+    Information,
+    Profile,
+    VarianceBound,
+)
 from .strategy import Strategy
 
 

@@ -14,10 +14,19 @@ from functools import lru_cache
 
 import numpy as np
 
+from ..domain import Workload
 from ..errors import NotEstimable, Unsupported
-from ..linalg import Kron, LinearOperator, Sum
-from ..tables import Workload
-from .information import Information, Profile, information, refuse_not_estimable
+from ..linalg import (
+    Kron,
+    LinearOperator,
+    Sum,
+)
+from .information import (
+    Information,
+    Profile,
+    information,
+    refuse_not_estimable,
+)
 from .strategy import Strategy, products
 
 Term = tuple[int, tuple[LinearOperator, ...]]

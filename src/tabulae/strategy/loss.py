@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
+from ..domain import Workload
 from ..errors import Unsupported
-from ..tables import Workload
 from .information import information
 from .strategy import Strategy
 

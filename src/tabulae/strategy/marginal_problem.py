@@ -16,7 +16,11 @@ import numpy as np
 import scipy.optimize
 import scipy.sparse
 
-from .marginal_algebra import characteristic, subset_sum, superset_sum
+from .marginal_algebra import (
+    characteristic,
+    subset_sum,
+    superset_sum,
+)
 
 _NEGLIGIBLE = 1e-9  # relative rise of the loss that dropping sets may cost
 _LISTED = 2**22  # entries of the incidence of needed sets and pool up to which it is listed

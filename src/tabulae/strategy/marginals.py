@@ -20,11 +20,21 @@ from fractions import Fraction
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from ..domain import Workload
 from ..errors import Unsupported
-from ..linalg import Identity, Kron, LinearOperator, Partition, Total
-from ..tables import Workload
+from ..linalg import (
+    Identity,
+    Kron,
+    LinearOperator,
+    Partition,
+    Total,
+)
 from .bounds import svd_bound_kron
-from .explicit_strategy import WIDEST, dense_grams, lifted
+from .explicit_strategy import (
+    WIDEST,
+    dense_grams,
+    lifted,
+)
 from .lattice_axis import Axis
 from .marginal_algebra import eigenvalues, squared_error
 from .opt_marginals import opt_marginals_gaussian, opt_marginals_laplace

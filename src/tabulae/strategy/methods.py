@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ..tables import Workload
+from ..domain import Workload
 from .classic import (
     coa_strategy,
     data_cube_strategy,
@@ -19,7 +19,11 @@ from .classic import (
     wavelet_strategy,
     workload_strategy,
 )
-from .eigen import eigen_separation_strategy, eigen_strategy, principal_vectors_strategy
+from .eigen import (
+    eigen_separation_strategy,
+    eigen_strategy,
+    principal_vectors_strategy,
+)
 from .explicit_strategy import explicit_gram
 from .hdmm import kron_strategy, opt0_strategy
 from .marginals import marginals_strategy

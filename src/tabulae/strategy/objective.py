@@ -22,11 +22,20 @@ from typing import Literal
 import numpy as np
 import scipy.linalg
 
+from ..domain import (
+    Table,
+    Term,
+    Workload,
+)
+from ..domain.table import positive_fraction
 from ..errors import InvalidArgument, Unsupported
-from ..linalg import Dense, Identity, LinearOperator, Total
+from ..linalg import (
+    Dense,
+    Identity,
+    LinearOperator,
+    Total,
+)
 from ..privacy.definitions import Exact
-from ..tables import Table, Term, Workload
-from ..tables.table import positive_fraction
 from .information import information
 from .loss import unit_variances
 from .settings import Settings

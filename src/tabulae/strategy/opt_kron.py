@@ -29,7 +29,11 @@ import numpy as np
 import scipy.linalg as sl
 
 from ..errors import InvalidArgument, Unsupported
-from .bounds import Terms, kron_sizes, svd_bound_kron
+from .bounds import (
+    Terms,
+    kron_sizes,
+    svd_bound_kron,
+)
 from .gram import DistinctCells
 from .opt0_gaussian import nonsingular_optimum, opt0_gaussian
 from .p_identity import full_optimum

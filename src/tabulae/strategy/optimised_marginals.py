@@ -27,11 +27,22 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ..domain import Workload
 from ..errors import Unsupported
-from ..linalg import Dense, Identity, Kron, LinearOperator, Partition, Total
-from ..tables import Workload
+from ..linalg import (
+    Dense,
+    Identity,
+    Kron,
+    LinearOperator,
+    Partition,
+    Total,
+)
 from .bounds import identity_and_ones
-from .explicit_strategy import WIDEST, dense_grams, lifted
+from .explicit_strategy import (
+    WIDEST,
+    dense_grams,
+    lifted,
+)
 from .gram import is_definite
 from .hdmm import rows_of
 from .marginal_problem import MarginalProblem
@@ -149,7 +160,7 @@ def optimised_marginals_strategy(workload: Workload, settings: Settings) -> Stra
 
     >>> from tabulae.linalg import Identity, Prefix
     >>> from tabulae.strategy.settings import Settings
-    >>> from tabulae.tables import Domain, Table
+    >>> from tabulae.domain import Domain, Table
     >>> tables = [Table("age", {"age": Prefix(20)}), Table("sex", {"sex": Identity(2)})]
     >>> strategy = optimised_marginals_strategy(Workload(Domain({"sex": 2, "age": 20}), tables), Settings("laplace"))
     >>> [block.name for block in strategy.blocks]

@@ -21,7 +21,12 @@ import scipy.linalg as sl
 from scipy.optimize import minimize
 
 from ..errors import InvalidArgument
-from .bounds import Terms, kron_sizes, lattice_spectrum, svd_bound
+from .bounds import (
+    Terms,
+    kron_sizes,
+    lattice_spectrum,
+    svd_bound,
+)
 from .gram import checked_gram
 
 _EPS = float(np.finfo(np.float64).eps)

@@ -16,7 +16,14 @@ import numpy as np
 import scipy.cluster.hierarchy
 import scipy.spatial.distance
 
-from ..linalg import Identity, LinearOperator, Partition, Scaled, Stack, Total
+from ..linalg import (
+    Identity,
+    LinearOperator,
+    Partition,
+    Scaled,
+    Stack,
+    Total,
+)
 
 _ALIKE = 0.02  # entries of X this close, relative to its diagonal, are one level
 _LARGEST = 256  # attributes with more categories are left to general matrices

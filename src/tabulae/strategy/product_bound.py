@@ -32,7 +32,11 @@ import numpy as np
 import scipy.linalg
 from scipy.optimize import minimize
 
-from .residual_search import ROOT, Asked, loss_of
+from .residual_search import (
+    ROOT,
+    Asked,
+    loss_of,
+)
 
 _SWEEPS, _ITERATIONS = 4, 40
 _SETTLED = 1e-4  # relative gain of a sweep at which the ascent ends

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..linalg import AllRange, LinearOperator, Prefix, WidthRange
+from ..linalg import (
+    AllRange,
+    LinearOperator,
+    Prefix,
+    WidthRange,
+)
 
 
 def range_variance(query: LinearOperator, covariance: np.ndarray) -> np.ndarray | None:

@@ -14,7 +14,12 @@ from functools import lru_cache
 
 import numpy as np
 
-from ..linalg import Dense, Identity, Kron, LinearOperator
+from ..linalg import (
+    Dense,
+    Identity,
+    Kron,
+    LinearOperator,
+)
 
 Terms = list[tuple[int, tuple[LinearOperator, ...]]]
 

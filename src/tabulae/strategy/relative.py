@@ -13,10 +13,20 @@ from fractions import Fraction
 
 import numpy as np
 
+from ..domain import (
+    Domain,
+    Table,
+    Term,
+    Workload,
+)
 from ..errors import Unsupported
 from ..linalg import LinearOperator
-from ..linalg.normalised import RowScaled, common_value, normalised, row_norms
-from ..tables import Domain, Table, Term, Workload
+from ..linalg.normalised import (
+    RowScaled,
+    common_value,
+    normalised,
+    row_norms,
+)
 
 _READ = 2**26  # entries of two matrices whose rows are multiplied
 _PRODUCT = 1e-12  # relative difference at which norms are a product of norms

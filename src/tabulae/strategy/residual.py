@@ -16,19 +16,43 @@ from fractions import Fraction
 
 import numpy as np
 
+from ..domain import Workload
 from ..errors import InvalidArgument
-from ..linalg import Centring, Dense, Identity, Kron, LinearOperator, Product, Total
-from ..tables import Workload
+from ..linalg import (
+    Centring,
+    Dense,
+    Identity,
+    Kron,
+    LinearOperator,
+    Product,
+    Total,
+)
 from .bound import unit_bound
 from .bounds import identity_and_ones
 from .explicit_strategy import dense_grams, lifted
 from .opt0_gaussian import opt0_gaussian
 from .product_bound import product_bound
-from .residual_basis import Basis, basis_of, is_flat
+from .residual_basis import (
+    Basis,
+    basis_of,
+    is_flat,
+)
 from .residual_information import set_shares
 from .residual_rounding import Weights, share_grids
-from .residual_search import LEAST, ROOT, WIDEST, Asked, basis_traces, mixtures, search
-from .residual_sets import Set, SetSums, closure
+from .residual_search import (
+    LEAST,
+    ROOT,
+    WIDEST,
+    Asked,
+    basis_traces,
+    mixtures,
+    search,
+)
+from .residual_sets import (
+    Set,
+    SetSums,
+    closure,
+)
 from .residual_split import split
 from .settings import Settings
 from .strategy import Block, Strategy

@@ -19,10 +19,24 @@ from functools import cached_property, lru_cache
 import numpy as np
 import scipy.linalg
 
-from ..linalg import AllRange, Centring, Identity, LinearOperator, Partition, Prefix, Product, Total
+from ..domain.merge import merged_factor
+from ..linalg import (
+    AllRange,
+    Centring,
+    Identity,
+    LinearOperator,
+    Partition,
+    Prefix,
+    Product,
+    Total,
+)
 from ..linalg.merge import representatives
-from ..tables.merge import merged_factor
-from .information import EXPLICIT, coefficient_statistics, merge_statistics, refuse_not_estimable
+from .information import (
+    EXPLICIT,
+    coefficient_statistics,
+    merge_statistics,
+    refuse_not_estimable,
+)
 from .range_variance import range_variance
 from .rounding import gram_inverse
 

@@ -17,11 +17,29 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..linalg import Kron, LinearOperator, Total
-from ..tables import Workload
-from .information import Profile, coefficient_statistics, kron_vectors, refuse_not_estimable
-from .residual_basis import CANCELLED, Basis, basis_of, is_flat
-from .residual_sets import Set, SetSums, subsets
+from ..domain import Workload
+from ..linalg import (
+    Kron,
+    LinearOperator,
+    Total,
+)
+from .information import (
+    Profile,
+    coefficient_statistics,
+    kron_vectors,
+    refuse_not_estimable,
+)
+from .residual_basis import (
+    CANCELLED,
+    Basis,
+    basis_of,
+    is_flat,
+)
+from .residual_sets import (
+    Set,
+    SetSums,
+    subsets,
+)
 from .strategy import Strategy, products
 
 _EXPAND = 2**24  # coefficients of a sum of products that are written out for exact statistics

@@ -17,10 +17,21 @@ from fractions import Fraction
 
 import numpy as np
 
+from ..domain import (
+    Domain,
+    Invariants,
+    Table,
+    Workload,
+)
 from ..errors import InvalidArgument, Unsupported
-from ..linalg import Dense, Kron, LinearOperator, Partition, Product
+from ..linalg import (
+    Dense,
+    Kron,
+    LinearOperator,
+    Partition,
+    Product,
+)
 from ..linalg.merge import representatives
-from ..tables import Domain, Invariants, Table, Workload
 from .error import error_under
 from .explicit_information import joint_merges
 from .information import information

@@ -16,7 +16,12 @@ import numpy as np
 import scipy.linalg
 
 from ..errors import Unsupported
-from ..linalg import Dense, Identity, LinearOperator, Total
+from ..linalg import (
+    Dense,
+    Identity,
+    LinearOperator,
+    Total,
+)
 from .partition_stack import partition_stacks
 
 FINEST = 20

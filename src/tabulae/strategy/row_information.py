@@ -23,10 +23,25 @@ import numpy as np
 import scipy.linalg as sl
 import scipy.sparse as sp
 
-from ..linalg import Contrasts, Dense, Kron, LinearOperator, Partition, Product, Sparse, Stack
+from ..domain import Workload
+from ..linalg import (
+    Contrasts,
+    Dense,
+    Kron,
+    LinearOperator,
+    Partition,
+    Product,
+    Sparse,
+    Stack,
+)
 from ..linalg.merge import representatives
-from ..tables import Workload
-from .information import Profile, coefficient_statistics, kron_vectors, merge_statistics, refuse_not_estimable
+from .information import (
+    Profile,
+    coefficient_statistics,
+    kron_vectors,
+    merge_statistics,
+    refuse_not_estimable,
+)
 from .strategy import Strategy, products
 
 _CHUNK = 2**24  # entries held at once

@@ -22,14 +22,38 @@ import numpy as np
 import scipy.linalg as sl
 import scipy.sparse as sp
 
+from ..domain import Workload
 from ..errors import Unsupported
-from ..linalg import Contrasts, Dense, LinearOperator, Partition, Product, Sparse, Stack
-from ..tables import Workload
+from ..linalg import (
+    Contrasts,
+    Dense,
+    LinearOperator,
+    Partition,
+    Product,
+    Sparse,
+    Stack,
+)
 from .bounds import lowered_trace
-from .independent_rows import RowPiece, RowPieces, independent_rows
-from .row_dual import PieceRows, RowOptimum, Rows, SparseRows, row_optimum, square_root
+from .independent_rows import (
+    RowPiece,
+    RowPieces,
+    independent_rows,
+)
+from .row_dual import (
+    PieceRows,
+    RowOptimum,
+    Rows,
+    SparseRows,
+    row_optimum,
+    square_root,
+)
 from .strategy import Block, Strategy
-from .symmetry import Piece, Symmetry, class_means, symmetry
+from .symmetry import (
+    Piece,
+    Symmetry,
+    class_means,
+    symmetry,
+)
 
 if TYPE_CHECKING:
     from .settings import Settings

@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 
+from ..domain import Domain, Table
+from ..domain.row_space import canonical, describe
 from ..errors import InvalidArgument, ReleaseError
 from ..linalg import (
     AllRange,
@@ -35,8 +37,6 @@ from ..linalg import (
     Total,
     WidthRange,
 )
-from ..tables import Domain, Table
-from ..tables.row_space import canonical, describe
 from .strategy import Block, Strategy
 
 Arrays = dict[str, np.ndarray]

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import scipy.sparse
 
+from ..domain import Table, Workload
 from ..errors import InvalidArgument
 from ..linalg import LinearOperator
-from ..tables import Table, Workload
 
 if TYPE_CHECKING:
     from .strategy import NoiseKind

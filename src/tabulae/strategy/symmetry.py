@@ -24,9 +24,9 @@ from functools import cached_property, reduce
 
 import numpy as np
 
+from ..domain import Workload
 from ..errors import Unsupported
 from ..linalg import LinearOperator, Partition
-from ..tables import Workload
 
 MOST_COMBINATIONS = 2048
 """Largest number of combinations of classes: the order of the largest piece."""

@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager
 
 from threadpoolctl import threadpool_limits
 
-from ..tables import Workload
+from ..domain import Workload
 
 _SMALL = 512  # widest attribute whose matrices are best multiplied on one thread
 

@@ -18,12 +18,16 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
+from ..domain import Table, Workload
 from ..errors import Unsupported
-from ..tables import Table, Workload
 from .clustering import clusters
 from .hdmm import kron_block
 from .opt_kron import KnownFactors
-from .strategy import Block, NoiseKind, Strategy
+from .strategy import (
+    Block,
+    NoiseKind,
+    Strategy,
+)
 
 if TYPE_CHECKING:
     from .settings import Settings
@@ -58,7 +62,7 @@ def union_strategy(workload: Workload, settings: Settings) -> Strategy:
 
     >>> from tabulae.linalg import Prefix
     >>> from tabulae.strategy.settings import Settings
-    >>> from tabulae.tables import Domain
+    >>> from tabulae.domain import Domain
     >>> domain = Domain({"a": 100, "b": 100})
     >>> workload = Workload(domain, [Table(name, {name: Prefix(100)}) for name in ("a", "b")])  # Example 13
     >>> [block.name for block in union_strategy(workload, Settings("gaussian")).blocks]

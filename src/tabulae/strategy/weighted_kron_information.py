@@ -17,12 +17,27 @@ from functools import cached_property
 
 import numpy as np
 
+from ..domain import Workload
 from ..errors import Unsupported
-from ..linalg import Dense, Identity, Kron, LinearOperator, Total
+from ..linalg import (
+    Dense,
+    Identity,
+    Kron,
+    LinearOperator,
+    Total,
+)
 from ..linalg.merge import representatives
-from ..linalg.weighted_rows import WeightedRows, total_and_rest, unlifted, weighted_rows
-from ..tables import Workload
-from .information import Profile, coefficient_statistics, refuse_not_estimable
+from ..linalg.weighted_rows import (
+    WeightedRows,
+    total_and_rest,
+    unlifted,
+    weighted_rows,
+)
+from .information import (
+    Profile,
+    coefficient_statistics,
+    refuse_not_estimable,
+)
 from .strategy import Block, products
 
 WIDEST = 8192

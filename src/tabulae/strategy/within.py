@@ -19,6 +19,7 @@ from fractions import Fraction
 
 import numpy as np
 
+from ..domain import Domain, Invariants
 from ..errors import InvalidArgument
 from ..linalg import (
     Contrasts,
@@ -32,9 +33,12 @@ from ..linalg import (
     Sum,
     weighted_sensitivity,
 )
-from ..linalg.merge import joint_classes, merge_columns, representatives
+from ..linalg.merge import (
+    joint_classes,
+    merge_columns,
+    representatives,
+)
 from ..privacy import WITHIN
-from ..tables import Domain, Invariants
 
 _CELLS = 4096
 _ENTRIES = 2**27
@@ -108,7 +112,7 @@ def has_neighbours(invariants: Invariants) -> bool | None:
     """Whether two cells have equal columns of C: then a record can be replaced and move no invariant. None: too many.
 
     >>> from tabulae.linalg import Identity
-    >>> from tabulae.tables import Table
+    >>> from tabulae.domain import Table
     >>> has_neighbours(Invariants(Domain({"a": 2, "b": 2}), [Table("a", {"a": Identity(2)})]))
     True
     """

@@ -11,7 +11,15 @@ from .declared import declared_columns, only_table
 from .group_lines import open_group_lines
 from .group_places import RecordShape
 from .group_records import open_group_records
-from .lines import Code, Key, LineColumn, LineLayout, Listed, Unused, WholeNumber
+from .lines import (
+    Code,
+    Key,
+    LineColumn,
+    LineLayout,
+    Listed,
+    Unused,
+    WholeNumber,
+)
 from .lines_check import check_lines
 from .lines_faults import LineFault
 from .peek import peek

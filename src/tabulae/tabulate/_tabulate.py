@@ -7,17 +7,27 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tabulae.counts import Counts
-from tabulae.errors import InvalidArgument
-from tabulae.tables import Domain
-
+from ..counts import Counts
+from ..domain import Domain
+from ..errors import InvalidArgument
 from .engine import open_records
 from .failures import redacted
 from .mapping import coded
-from .refusals import check_counted, misfits, nameless, refusal
+from .refusals import (
+    check_counted,
+    misfits,
+    nameless,
+    refusal,
+)
 from .rules import ColumnRule
 from .source import Source
-from .units import ID, UnitRule, bounded, identified, most_counted
+from .units import (
+    ID,
+    UnitRule,
+    bounded,
+    identified,
+    most_counted,
+)
 
 if TYPE_CHECKING:
     import ibis.expr.types as ir

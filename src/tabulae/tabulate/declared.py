@@ -7,12 +7,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tabulae.errors import DataError, InvalidArgument
-from tabulae.tables.attribute import TOTAL_LABEL
-from tabulae.tables.declared import Content, DeclaredColumn
-
+from ..domain.attribute import TOTAL_LABEL
+from ..domain.declared import Content, DeclaredColumn
+from ..errors import DataError, InvalidArgument
 from .checks import Checked, domains_by_checks
-from .duckdb_engine import DATABASE, attached, connected, schema_and_name, stored_table
+from .duckdb_engine import (
+    DATABASE,
+    attached,
+    connected,
+    schema_and_name,
+    stored_table,
+)
 from .failures import redacted
 from .header import csv_header
 from .source import Source

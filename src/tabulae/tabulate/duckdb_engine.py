@@ -15,8 +15,7 @@ from os import sysconf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tabulae.errors import DataError, require
-
+from ..errors import DataError, require
 from .failures import redacted
 from .header import csv_header, positions
 from .source import Source, WantedColumn

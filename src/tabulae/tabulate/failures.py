@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from tabulae.errors import DataError, TabulaeError
+from ..errors import DataError, TabulaeError
 
 Result = TypeVar("Result")
 

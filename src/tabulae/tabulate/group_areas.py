@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tabulae.adaptive import AdaptivePlan
-from tabulae.tables.regions import Regions
+from ..adaptive import AdaptivePlan
+from ..domain.regions import Regions
 
 _MOST_KEYS = 2**62
 
@@ -37,8 +37,8 @@ def areas_of(plan: AdaptivePlan) -> Areas:
     >>> from fractions import Fraction
     >>> from tabulae.adaptive import PopulationLevel
     >>> from tabulae.privacy import ZCDP
-    >>> from tabulae.tables.groups import Family, GroupMap
-    >>> from tabulae.tables.ladder import Ladder
+    >>> from tabulae.domain.groups import Family, GroupMap
+    >>> from tabulae.domain.ladder import Ladder
     >>> groups = GroupMap((Family("race", ("10",)),), (), []).at("1", "state")
     >>> state = Regions("state", ("a", "b"), np.array([0, 0, 1, -1]))
     >>> level = PopulationLevel(state, "1", groups, Ladder.of({}, []), (), ZCDP(1), Fraction(1, 10))

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from tabulae.tables.groups import Family
+from ..domain.groups import Family
 
 _BITS = 62
 T = TypeVar("T")

@@ -11,20 +11,34 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tabulae.errors import DataError
-from tabulae.tables import Attribute
-
-from .duckdb_engine import SCRATCH, connected, lock, restrict
+from ..domain import Attribute
+from ..errors import DataError
+from .duckdb_engine import (
+    SCRATCH,
+    connected,
+    lock,
+    restrict,
+)
 from .engine import open_records
 from .failures import redacted
 from .group_engine import CODED
 from .group_places import Places
 from .group_transfer import batches
 from .mapping import coded
-from .refusals import misfits, nameless, refusal
+from .refusals import (
+    misfits,
+    nameless,
+    refusal,
+)
 from .rules import ColumnRule
 from .source import Source
-from .units import ID, UnitRule, bounded, identified, most_counted
+from .units import (
+    ID,
+    UnitRule,
+    bounded,
+    identified,
+    most_counted,
+)
 
 if TYPE_CHECKING:
     import duckdb

@@ -6,9 +6,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from tabulae.counts.group_counts import GroupChunk, GroupCounts
-from tabulae.errors import DataError
-
+from ..counts.group_counts import GroupChunk, GroupCounts
+from ..errors import DataError
 from .group_engine import CodedRecords
 from .group_kinds import Kinds
 

@@ -16,11 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tabulae.adaptive import AdaptivePlan
-from tabulae.errors import DataError, InvalidArgument
-from tabulae.tables.groups import GroupSelection
-from tabulae.tables.membership import assign
-
+from ..adaptive import AdaptivePlan
+from ..domain.groups import GroupSelection
+from ..domain.membership import assign
+from ..errors import DataError, InvalidArgument
 from .duckdb_engine import SCRATCH
 from .failures import redacted
 from .group_areas import Areas

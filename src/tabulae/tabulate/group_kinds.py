@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tabulae.adaptive import AdaptivePlan
-from tabulae.errors import InvalidArgument
+from ..adaptive import AdaptivePlan
+from ..errors import InvalidArgument
 
 
 @dataclass(frozen=True, eq=False)

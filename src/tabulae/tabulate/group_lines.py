@@ -13,18 +13,28 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tabulae.adaptive import AdaptivePlan
-from tabulae.counts.group_counts import GroupCounts
-from tabulae.errors import DataError, InvalidArgument
-
-from .duckdb_engine import SCRATCH, connected, literal, lock, restrict
+from ..adaptive import AdaptivePlan
+from ..counts.group_counts import GroupCounts
+from ..errors import DataError, InvalidArgument
+from .duckdb_engine import (
+    SCRATCH,
+    connected,
+    literal,
+    lock,
+    restrict,
+)
 from .failures import redacted
 from .group_areas import Areas, areas_of
 from .group_codes import PackedCodes
 from .group_counts import EngineCounts
 from .group_engine import CODED, CodedRecords
 from .group_kinds import Kinds, kinds_of
-from .lines import Code, LineLayout, Listed, WholeNumber
+from .lines import (
+    Code,
+    LineLayout,
+    Listed,
+    WholeNumber,
+)
 from .lines_bytes import line_count
 from .lines_check import check_lines
 from .lines_faults import told

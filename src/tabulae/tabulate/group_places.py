@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tabulae.tables import Attribute
-
+from ..domain import Attribute
 from .given import given
 from .group_areas import Areas
 from .group_codes import PackedCodes

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tabulae.tables.groups import NONE, GroupSelection
+from ..domain.groups import NONE, GroupSelection
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,7 +21,7 @@ class Profiles:
     Args:
         first_alike: family -> shape (codes,): the code that stands for each code.
 
-    >>> from tabulae.tables.groups import Family, Group, GroupMap
+    >>> from tabulae.domain.groups import Family, Group, GroupMap
     >>> race = Family("race", ("10", "11", "20"), most=3)
     >>> europe = Group("E", "1", "race", "alone")
     >>> groups = GroupMap((race,), (europe,), [("E", "10"), ("E", "11")])

@@ -8,12 +8,11 @@ from math import prod
 
 import numpy as np
 
-from tabulae.adaptive import AdaptivePlan
-from tabulae.counts.group_counts import GroupCounts
-from tabulae.errors import InvalidArgument
-from tabulae.tables import Attribute
-from tabulae.tables.groups import NONE, Family
-
+from ..adaptive import AdaptivePlan
+from ..counts.group_counts import GroupCounts
+from ..domain import Attribute
+from ..domain.groups import NONE, Family
+from ..errors import InvalidArgument
 from .group_areas import Areas, areas_of
 from .group_codes import PackedCodes
 from .group_coding import CodedSource

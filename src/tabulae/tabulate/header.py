@@ -6,7 +6,7 @@ import csv
 from collections.abc import Iterable
 from pathlib import Path
 
-from tabulae.errors import DataError
+from ..errors import DataError
 
 _LONGEST_NAME = 100_000
 _OTHER_DELIMITERS = {";": "semicolons", "\t": "tabs", "|": "vertical bars"}

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
 
-from tabulae.errors import InvalidArgument
-from tabulae.tables.groups import Family
+from ..domain.groups import Family
+from ..errors import InvalidArgument
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,7 @@ import codecs
 from collections.abc import Iterator
 from pathlib import Path
 
-from tabulae.errors import DataError
-
+from ..errors import DataError
 from .lines import LineLayout
 
 _BLOCK = 1 << 22

@@ -8,7 +8,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from .lines import LineLayout
-from .lines_bytes import LONGEST, check_file, header_of, lines_of
+from .lines_bytes import (
+    LONGEST,
+    check_file,
+    header_of,
+    lines_of,
+)
 from .lines_faults import Found, LineFault
 from .lines_rows import Rows
 

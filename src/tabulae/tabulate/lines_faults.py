@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tabulae.errors import DataError
+from ..errors import DataError
 
 _LISTED = 1000
 _SHOWN = 20

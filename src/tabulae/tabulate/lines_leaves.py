@@ -5,8 +5,7 @@ from __future__ import annotations
 from itertools import islice
 from typing import Any
 
-from tabulae.errors import InvalidArgument
-
+from ..errors import InvalidArgument
 from .lines import LineLayout
 
 _AT_ONCE = 1 << 20

@@ -6,7 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from .lines import Code, Key, LineLayout, Unused
+from .lines import (
+    Code,
+    Key,
+    LineLayout,
+    Unused,
+)
 from .lines_faults import Found
 from .lines_leaves import joined, leaf_keys
 

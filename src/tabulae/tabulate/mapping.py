@@ -11,9 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tabulae.errors import DataError
-from tabulae.tables import Attribute
-
+from ..domain import Attribute
+from ..errors import DataError
 from .given import given, held
 from .rules import (
     NULL_CODE,

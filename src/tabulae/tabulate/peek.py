@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from tabulae.tables.declared import DeclaredColumn
-
+from ..domain.declared import DeclaredColumn
 from .engine import open_records
 from .failures import redacted
 from .rules import WHOLE_NUMBER

@@ -13,8 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, LiteralString, cast
 
-from tabulae.errors import DataError, require
-
+from ..errors import DataError, require
 from .failures import redacted
 from .header import positions
 from .postgres_copy import copying

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from tabulae.errors import DataError
-from tabulae.tables import Attribute
-
+from ..domain import Attribute
+from ..errors import DataError
 from .failures import redacted
-from .rules import NULL_CODE, UNKNOWN_CODE, ColumnRule
+from .rules import (
+    NULL_CODE,
+    UNKNOWN_CODE,
+    ColumnRule,
+)
 from .source import Source
 from .units import ID, UnitRule
 

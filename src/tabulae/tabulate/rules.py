@@ -20,9 +20,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeVar
 
-from tabulae.errors import InvalidArgument
-from tabulae.tables import Attribute
-from tabulae.tables.attribute import Value
+from ..domain import Attribute
+from ..domain.attribute import Value
+from ..errors import InvalidArgument
 
 Policy = Literal["refuse", "other"]
 Key = TypeVar("Key", int, str)

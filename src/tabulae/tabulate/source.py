@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Literal, get_args
 from urllib.parse import urlsplit
 
-from tabulae.errors import DataError, InvalidArgument
-from tabulae.tables.server import url_mistake
+from ..domain.server import url_mistake
+from ..errors import DataError, InvalidArgument
 
 Kind = Literal["csv", "parquet", "duckdb", "postgresql"]
 Engine = Literal["duckdb", "postgresql", "spark"]

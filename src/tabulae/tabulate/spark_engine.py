@@ -15,9 +15,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tabulae.errors import DataError, require
-from tabulae.spark import spark_session
-
+from ..errors import DataError, require
+from ..spark import spark_session
 from .failures import redacted
 from .header import positions
 from .source import Source, WantedColumn

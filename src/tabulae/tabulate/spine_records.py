@@ -9,22 +9,43 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tabulae.counts.spine_counts import SpineCounts
-from tabulae.errors import DataError, InvalidArgument
-from tabulae.geography.spine_plan import SpinePlan
-from tabulae.memory import read_memory
-from tabulae.tables import Attribute
-
+from ..counts.spine_counts import SpineCounts
+from ..domain import Attribute
+from ..errors import DataError, InvalidArgument
+from ..geography.spine_plan import SpinePlan
+from ..memory import read_memory
 from .engine import LEAF, open_records
 from .failures import redacted
 from .given import given
 from .group_transfer import batches
 from .mapping import coded
-from .refusals import check_counted, misfits, nameless, refusal
-from .rules import BLANKS, NULL_CODE, UNKNOWN_CODE, ColumnRule
+from .refusals import (
+    check_counted,
+    misfits,
+    nameless,
+    refusal,
+)
+from .rules import (
+    BLANKS,
+    NULL_CODE,
+    UNKNOWN_CODE,
+    ColumnRule,
+)
 from .source import Source
-from .spine_refusals import LeafBound, Placed, leaf_faults, place_faults, refused
-from .units import ID, UnitRule, bounded, identified, most_counted
+from .spine_refusals import (
+    LeafBound,
+    Placed,
+    leaf_faults,
+    place_faults,
+    refused,
+)
+from .units import (
+    ID,
+    UnitRule,
+    bounded,
+    identified,
+    most_counted,
+)
 
 if TYPE_CHECKING:
     import ibis.expr.types as ir

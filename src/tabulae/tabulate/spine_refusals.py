@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tabulae.errors import DataError
-from tabulae.geography.spine_plan import SpinePlan
-
+from ..errors import DataError
+from ..geography.spine_plan import SpinePlan
 from .engine import LEAF
-from .refusals import EXAMPLES, listed, unknown
+from .refusals import (
+    EXAMPLES,
+    listed,
+    unknown,
+)
 from .rules import NULL_CODE, UNKNOWN_CODE
 from .source import Source
 

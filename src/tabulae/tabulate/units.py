@@ -22,8 +22,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from tabulae.errors import DataError, InvalidArgument
-
+from ..errors import DataError, InvalidArgument
 from .given import given, sha256
 
 if TYPE_CHECKING:

@@ -4,8 +4,21 @@ from __future__ import annotations
 
 import numpy as np
 
-from .algebra_kernels import invert, kernel, least_curvature, multiply, reflect, runs_of
-from .projection_kernels import bundles_of, ceilings_of, gather, has_limits, shifts_of
+from .algebra_kernels import (
+    invert,
+    kernel,
+    least_curvature,
+    multiply,
+    reflect,
+    runs_of,
+)
+from .projection_kernels import (
+    bundles_of,
+    ceilings_of,
+    gather,
+    has_limits,
+    shifts_of,
+)
 
 
 @kernel

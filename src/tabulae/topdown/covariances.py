@@ -10,8 +10,16 @@ import numpy as np
 
 from ..geography.constraints import ExactMargin
 from ..geography.spine_plan import SpinePlan
-from .equalities import Equalities, EqualityStep, free_parts
-from .node_groups import NodeGroup, NodeKinds, sums_by
+from .equalities import (
+    Equalities,
+    EqualityStep,
+    free_parts,
+)
+from .node_groups import (
+    NodeGroup,
+    NodeKinds,
+    sums_by,
+)
 from .node_matrices import NodeMatrices
 
 

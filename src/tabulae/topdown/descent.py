@@ -11,8 +11,16 @@ from typing import Protocol
 
 import numpy as np
 
-from ..geography.spine_plan import SpinePieceValues, SpinePlan, estimation_variance
-from .division import FREE, NO_LIMIT, Division
+from ..geography.spine_plan import (
+    SpinePieceValues,
+    SpinePlan,
+    estimation_variance,
+)
+from .division import (
+    FREE,
+    NO_LIMIT,
+    Division,
+)
 from .limits import NodeLimits
 from .rounding import round_division
 from .solve import solve

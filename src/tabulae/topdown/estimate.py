@@ -18,14 +18,33 @@ from ..geography.spine_plan import SpinePieceValues, SpinePlan
 from .checkpoint import Checkpoint
 from .covariances import Covariances
 from .cover import covers, leaves_held
-from .descent import Descent, MeasuredTotals, OwnWeights, UpWeights, Weights, descend, no_limits
+from .descent import (
+    Descent,
+    MeasuredTotals,
+    OwnWeights,
+    UpWeights,
+    Weights,
+    descend,
+    no_limits,
+)
 from .fingerprint import estimate_digest
-from .halves import Halves, NodeRange, end_of_parents, largest_cell
+from .halves import (
+    Halves,
+    NodeRange,
+    end_of_parents,
+    largest_cell,
+)
 from .leaf_cells import leaf_cells
 from .limits import NodeLimits
 from .measured import Measured, read_measured
 from .store import NodeVectors, Vectors
-from .two_pass import LeastSquares, Passes, Upward, gls, up_pass
+from .two_pass import (
+    LeastSquares,
+    Passes,
+    Upward,
+    gls,
+    up_pass,
+)
 
 Method = Literal["gls", "topdown", "bluedown"]
 Say = Callable[[str], None]

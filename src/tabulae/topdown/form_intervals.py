@@ -7,10 +7,18 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.special import ndtri
 
-from ..estimation.fieller import RatioSet, fieller, ratio_variance
+from ..estimation.fieller import (
+    RatioSet,
+    fieller,
+    ratio_variance,
+)
 from ..estimation.ratio_factor import uniform_factor
 from ..privacy import NoiseLaw
-from .intervals import HALF_STEP, area_half_widths, costs_half_step
+from .intervals import (
+    HALF_STEP,
+    area_half_widths,
+    costs_half_step,
+)
 
 _ROUNDS = 4
 _LARGEST = 1e9  # a factor that stands for none

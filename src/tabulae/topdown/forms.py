@@ -9,9 +9,9 @@ from math import prod
 
 import numpy as np
 
+from ..domain import Table
 from ..errors import Unsupported
 from ..geography.layout import Layout, Margin
-from ..tables import Table
 
 MOST_NUMBERS = 1 << 24
 """The most numbers that the coefficients of one figure's forms take, and the squares of them."""

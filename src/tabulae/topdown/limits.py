@@ -8,7 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..errors import InvalidArgument
-from ..geography.constraints import NO_LIMIT, AreaConstraints, nodes_of_units, supported_parts
+from ..geography.constraints import (
+    NO_LIMIT,
+    AreaConstraints,
+    nodes_of_units,
+    supported_parts,
+)
 from ..geography.spine_plan import SpinePlan
 from .division import FREE
 

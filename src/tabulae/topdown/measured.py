@@ -9,7 +9,11 @@ from pathlib import Path
 import numpy as np
 
 from ..errors import InvalidArgument, ReleaseError
-from ..geography.spine_plan import Piece, SpinePieceValues, SpinePlan
+from ..geography.spine_plan import (
+    Piece,
+    SpinePieceValues,
+    SpinePlan,
+)
 from .checkpoint import Checkpoint
 from .descent import MeasuredTotals
 from .fingerprint import Fingerprint, plan_digest

@@ -15,13 +15,33 @@ from ..geography.constraints import AreaConstraints
 from ..geography.spine_plan import SpinePlan
 from .checkpoint import Checkpoint
 from .covariances import Covariances
-from .descent import MeasuredTotals, no_limits, runs_of_parents
-from .estimate import Method, Say, SpineEstimate
+from .descent import (
+    MeasuredTotals,
+    no_limits,
+    runs_of_parents,
+)
+from .estimate import (
+    Method,
+    Say,
+    SpineEstimate,
+)
 from .fingerprint import estimate_digest
-from .halves import Halves, NodeRange, end_of_parents, largest_cell
+from .halves import (
+    Halves,
+    NodeRange,
+    end_of_parents,
+    largest_cell,
+)
 from .limits import NodeLimits
 from .part_measured import PartedMeasured, Runner
-from .part_tasks import DivideTask, FallTask, Ranges, RiseTask, UpTask, children_of
+from .part_tasks import (
+    DivideTask,
+    FallTask,
+    Ranges,
+    RiseTask,
+    UpTask,
+    children_of,
+)
 from .parts import Parts
 from .store import Vectors
 from .window import NodeWindow

@@ -10,7 +10,11 @@ from pathlib import Path
 import numpy as np
 
 from ..errors import ReleaseError
-from ..geography.spine_plan import SpinePieceValues, SpinePlan, estimation_variance
+from ..geography.spine_plan import (
+    SpinePieceValues,
+    SpinePlan,
+    estimation_variance,
+)
 from .checkpoint import Checkpoint
 from .descent import MeasuredTotals, totals_of
 from .fingerprint import Fingerprint, plan_digest

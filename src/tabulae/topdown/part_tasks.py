@@ -15,10 +15,21 @@ import numpy as np
 
 from ..geography.spine_plan import SpinePlan
 from .covariances import Covariances
-from .descent import Descent, MeasuredTotals, OwnWeights, UpWeights, Weights, divide_into
+from .descent import (
+    Descent,
+    MeasuredTotals,
+    OwnWeights,
+    UpWeights,
+    Weights,
+    divide_into,
+)
 from .limits import NodeLimits
 from .parts import Parts, lists_of
-from .two_pass import Passes, Upward, up_family
+from .two_pass import (
+    Passes,
+    Upward,
+    up_family,
+)
 from .window import NodeWindow
 
 Ranges = tuple[tuple[int, int], ...]

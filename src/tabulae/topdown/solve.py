@@ -7,8 +7,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from .admm import compiled_admm, plain_admm
-from .division import FREE, NO_LIMIT, Division
-from .projected_gradient import GAP, compiled_gradient, plain_gradient
+from .division import (
+    FREE,
+    NO_LIMIT,
+    Division,
+)
+from .projected_gradient import (
+    GAP,
+    compiled_gradient,
+    plain_gradient,
+)
 
 
 @dataclass(frozen=True, eq=False)

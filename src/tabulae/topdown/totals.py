@@ -7,7 +7,11 @@ from dataclasses import replace
 import numpy as np
 
 from ..linalg.block_algebra import BlockAlgebra
-from .division import FREE, NO_LIMIT, Division
+from .division import (
+    FREE,
+    NO_LIMIT,
+    Division,
+)
 from .rounding import round_division
 from .solve import solve
 

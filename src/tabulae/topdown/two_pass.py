@@ -10,8 +10,16 @@ import numpy as np
 from ..errors import InvalidArgument
 from ..geography.spine_plan import SpinePlan
 from .covariances import Covariances
-from .halves import Halves, NodeRange, end_of_parents
-from .node_groups import CHUNK_CELLS, NodeGroup, sums_by
+from .halves import (
+    Halves,
+    NodeRange,
+    end_of_parents,
+)
+from .node_groups import (
+    CHUNK_CELLS,
+    NodeGroup,
+    sums_by,
+)
 from .store import NodeVectors, WritableVectors
 
 

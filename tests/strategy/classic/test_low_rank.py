@@ -12,7 +12,11 @@ from hypothesis.extra.numpy import arrays
 import tabulae as tb
 from tabulae.errors import InvalidArgument, Unsupported
 from tabulae.strategy.bounds import svd_bound
-from tabulae.strategy.classic.low_rank import low_rank, low_rank_strategy, project_columns
+from tabulae.strategy.classic.low_rank import (
+    low_rank,
+    low_rank_strategy,
+    project_columns,
+)
 from tabulae.strategy.loss import unit_rmse
 from tabulae.strategy.opt0_gaussian import opt0_gaussian
 from tabulae.strategy.settings import Settings

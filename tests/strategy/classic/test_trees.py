@@ -13,7 +13,12 @@ from tests.strategy.instances import WORKLOADS, dense
 
 import tabulae as tb
 from tabulae.strategy.classic.hb import branching, hb_strategy
-from tabulae.strategy.classic.hierarchical import hierarchical_strategy, level_counts, parts, tree
+from tabulae.strategy.classic.hierarchical import (
+    hierarchical_strategy,
+    level_counts,
+    parts,
+    tree,
+)
 from tabulae.strategy.loss import unit_rmse
 from tabulae.strategy.settings import Settings
 from tabulae.strategy.strategy import NoiseKind

@@ -20,7 +20,11 @@ from tests.strategy.instances import WORKLOADS
 import tabulae as tb
 from tabulae.errors import InvalidArgument
 from tabulae.strategy.bounds import svd_bound
-from tabulae.strategy.eigen import eigen_design, eigen_queries, separation
+from tabulae.strategy.eigen import (
+    eigen_design,
+    eigen_queries,
+    separation,
+)
 from tabulae.strategy.eigen.eigen_strategy import eigen_separation_strategy
 from tabulae.strategy.eigen.separation import eigen_separation, separated_weights
 from tabulae.strategy.loss import unit_rmse

@@ -7,9 +7,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tabulae.planning import TargetRow
-from tabulae.privacy import NoiseLaw
-from tabulae.topdown.intervals import HALF_STEP, area_half_widths, costs_half_step, interval_factor
+from ...planning import TargetRow
+from ...privacy import NoiseLaw
+from ...topdown.intervals import (
+    HALF_STEP,
+    area_half_widths,
+    costs_half_step,
+    interval_factor,
+)
 
 
 def met_at(

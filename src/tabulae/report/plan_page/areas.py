@@ -9,17 +9,30 @@ from functools import cached_property
 
 import numpy as np
 
-from tabulae.geography.spine_plan import estimation_variance
-from tabulae.planning import AreaTableError, GeographyPlan, TargetRow
-from tabulae.planning.area_errors import AreaErrors
-from tabulae.privacy import NoiseLaw
-from tabulae.report.plan_page.area_targets import met_at
-from tabulae.report.plan_page.live import target_words
-from tabulae.report.plan_page.stops import kept, knots
-from tabulae.report.plan_page.view import OWN, SMALLEST, Areas, ErrorRow, Errors, ErrorTable, ShareTable, Stop
-from tabulae.report.view import ExactView
-from tabulae.topdown.covariances import Covariances
-from tabulae.topdown.intervals import area_half_widths
+from ...geography.spine_plan import estimation_variance
+from ...planning import (
+    AreaTableError,
+    GeographyPlan,
+    TargetRow,
+)
+from ...planning.area_errors import AreaErrors
+from ...privacy import NoiseLaw
+from ...topdown.covariances import Covariances
+from ...topdown.intervals import area_half_widths
+from ..view import ExactView
+from .area_targets import met_at
+from .live import target_words
+from .stops import kept, knots
+from .view import (
+    OWN,
+    SMALLEST,
+    Areas,
+    ErrorRow,
+    Errors,
+    ErrorTable,
+    ShareTable,
+    Stop,
+)
 
 _ALIKE = 1e-6  # variances that scale alike: then least squares is the same at both budgets
 _KNOTS = 4

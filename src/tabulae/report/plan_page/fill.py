@@ -6,19 +6,42 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 
-from tabulae._version import VERSION
-from tabulae.errors import TabulaeError
-from tabulae.planning import DetailedPlan, Exactness, GeographyPlan, Plan, Smallest
-from tabulae.privacy import ApproxDP, PrivacyLoss
-from tabulae.privacy.conversions import rounded_up
-from tabulae.report.numbers import decimal, significant
-from tabulae.report.plan_page.areas import area_errors_at, area_exact, area_shares, areas_of, laws_at
-from tabulae.report.plan_page.groups import group_errors_at, level_shares
-from tabulae.report.plan_page.methods import methods_of, part_shares
-from tabulae.report.plan_page.reach import ALARMS, deltas_of, ledger_of, reaches_at
-from tabulae.report.plan_page.stops import amounts_around, kind_of
-from tabulae.report.plan_page.tables import table_errors_at
-from tabulae.report.plan_page.view import (
+from ..._version import VERSION
+from ...errors import TabulaeError
+from ...planning import (
+    DetailedPlan,
+    Exactness,
+    GeographyPlan,
+    Plan,
+    Smallest,
+)
+from ...privacy import ApproxDP, PrivacyLoss
+from ...privacy.conversions import rounded_up
+from ...spec import Spec
+from ..numbers import decimal, significant
+from ..view import (
+    Consequences,
+    ExactView,
+    Promise,
+)
+from .areas import (
+    area_errors_at,
+    area_exact,
+    area_shares,
+    areas_of,
+    laws_at,
+)
+from .groups import group_errors_at, level_shares
+from .methods import methods_of, part_shares
+from .reach import (
+    ALARMS,
+    deltas_of,
+    ledger_of,
+    reaches_at,
+)
+from .stops import amounts_around, kind_of
+from .tables import table_errors_at
+from .view import (
     Aim,
     Areas,
     ErrorRow,
@@ -29,8 +52,6 @@ from tabulae.report.plan_page.view import (
     Stop,
     TargetLine,
 )
-from tabulae.report.view import Consequences, ExactView, Promise
-from tabulae.spec import Spec
 
 AnyPlan = Plan | DetailedPlan | GeographyPlan
 

@@ -5,11 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tabulae.adaptive import AdaptivePlan
-from tabulae.planning import DetailedPlan
-from tabulae.report.plan_page.live import target_words
-from tabulae.report.plan_page.stops import kept
-from tabulae.report.plan_page.view import ErrorRow, Errors, ErrorTable, ShareTable, Stop
+from ...adaptive import AdaptivePlan
+from ...planning import DetailedPlan
+from .live import target_words
+from .stops import kept
+from .view import (
+    ErrorRow,
+    Errors,
+    ErrorTable,
+    ShareTable,
+    Stop,
+)
 
 _ROWS_SHOWN = 300
 

@@ -8,9 +8,18 @@ from typing import Any
 
 from markupsafe import Markup
 
-from tabulae.privacy.conversions import rounded_up
-from tabulae.report.numbers import decimal, share, significant
-from tabulae.report.plan_page.view import ErrorRow, Errors, PlanView, Stop
+from ...privacy.conversions import rounded_up
+from ..numbers import (
+    decimal,
+    share,
+    significant,
+)
+from .view import (
+    ErrorRow,
+    Errors,
+    PlanView,
+    Stop,
+)
 
 MET = {True: "✓ met", False: "✗ missed", None: "? not told"}
 _STATES = {True: 1, False: 0, None: 2}

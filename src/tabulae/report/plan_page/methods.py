@@ -8,10 +8,14 @@ from dataclasses import replace
 
 from markupsafe import Markup
 
-from tabulae import plots
-from tabulae.planning import Plan
-from tabulae.report.plan_page.view import MethodRow, Methods, ShareTable
-from tabulae.report.strategy_parts import Part, parts_of
+from ... import plots
+from ...planning import Plan
+from ..strategy_parts import Part, parts_of
+from .view import (
+    MethodRow,
+    Methods,
+    ShareTable,
+)
 
 _PARTS_COMPARED, _PARTS_SHOWN = 400, 40
 _TABLES_DRAWN = 60

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 
-from tabulae.errors import LedgerError
-from tabulae.privacy import Ledger, PrivacyLoss
-from tabulae.report.detection import detection_bound
-from tabulae.report.plan_page.view import Reach, Stop
-from tabulae.report.view import Promise
-from tabulae.spec import Spec
+from ...errors import LedgerError
+from ...privacy import Ledger, PrivacyLoss
+from ...spec import Spec
+from ..detection import detection_bound
+from ..view import Promise
+from .view import Reach, Stop
 
 ALARMS = (0.01, 0.05, 0.1)
 _MORE_DELTAS = (Fraction(1, 10**9), Fraction(1, 10**6))

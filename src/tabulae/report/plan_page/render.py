@@ -11,12 +11,12 @@ from pathlib import Path
 
 from markupsafe import Markup
 
-from tabulae.errors import ReleaseError
-from tabulae.release.folder import write_bytes
-from tabulae.report.page import environment
-from tabulae.report.plan_page import live
-from tabulae.report.plan_page.fill import AnyPlan, plan_view
-from tabulae.report.plan_page.view import PlanView
+from ...errors import ReleaseError
+from ...release.folder import write_bytes
+from ..page import environment
+from . import live
+from .fill import AnyPlan, plan_view
+from .view import PlanView
 
 _BEGINNING = 1 << 16
 _MARK = b": plan of a release</title>"

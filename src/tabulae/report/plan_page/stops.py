@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
 
-from tabulae.report.plan_page.view import OWN, SMALLEST
+from .view import OWN, SMALLEST
 
 _MANTISSAS = (*range(10, 20), *range(20, 50, 2), *range(50, 100, 5))
 REACH = 30

@@ -10,15 +10,12 @@ from itertools import pairwise
 
 import numpy as np
 
-from tabulae.estimation import within
-from tabulae.estimation.coverage import EXACT, half_widths
-from tabulae.planning import Plan
-from tabulae.privacy import NoiseLaw
-from tabulae.report.plan_page.live import target_words
-from tabulae.report.plan_page.stops import kept, knots
-from tabulae.report.plan_page.view import OWN, ErrorRow, Errors, ErrorTable, Stop
-from tabulae.report.render import TABLES_SHOWN
-from tabulae.strategy import (
+from ...domain import Table, Workload
+from ...estimation import within
+from ...estimation.coverage import EXACT, half_widths
+from ...planning import Plan
+from ...privacy import NoiseLaw
+from ...strategy import (
     Information,
     LeftOpen,
     Profile,
@@ -27,7 +24,16 @@ from tabulae.strategy import (
     information,
     law_variances,
 )
-from tabulae.tables import Table, Workload
+from ..render import TABLES_SHOWN
+from .live import target_words
+from .stops import kept, knots
+from .view import (
+    OWN,
+    ErrorRow,
+    Errors,
+    ErrorTable,
+    Stop,
+)
 
 _ALIKE = 1e-6  # block variances that scale alike: what least squares makes of the answers is then the same
 _KNOTS = 32

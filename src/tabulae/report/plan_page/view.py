@@ -7,8 +7,8 @@ from fractions import Fraction
 
 from markupsafe import Markup
 
-from tabulae.privacy import PrivacyLoss
-from tabulae.report.view import Promise
+from ...privacy import PrivacyLoss
+from ..view import Promise
 
 OWN, SMALLEST = "own", "smallest"
 

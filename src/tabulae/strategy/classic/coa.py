@@ -26,11 +26,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 import scipy.linalg
 
+from ...domain import Workload
 from ...errors import InvalidArgument, Unsupported
-from ...tables import Workload
 from ..bounds import dual_bound
 from ..explicit_strategy import explicit_strategy
-from ..gram import DistinctCells, checked_gram, is_definite
+from ..gram import (
+    DistinctCells,
+    checked_gram,
+    is_definite,
+)
 from ..strategy import Strategy
 
 if TYPE_CHECKING:

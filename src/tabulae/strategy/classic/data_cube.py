@@ -14,9 +14,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ...domain import Table, Workload
 from ...errors import Unsupported
-from ...linalg import Identity, Kron, LinearOperator, Partition, Total
-from ...tables import Table, Workload
+from ...linalg import (
+    Identity,
+    Kron,
+    LinearOperator,
+    Partition,
+    Total,
+)
 from ..explicit_strategy import lifted
 from ..residual_sets import Set
 from ..strategy import Block, Strategy

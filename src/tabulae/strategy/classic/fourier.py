@@ -15,14 +15,24 @@ from typing import TYPE_CHECKING
 import numpy as np
 import scipy.linalg
 
+from ...domain import Workload
 from ...errors import Unsupported
-from ...linalg import Dense, Kron, LinearOperator, Partition, Total
-from ...tables import Workload
+from ...linalg import (
+    Dense,
+    Kron,
+    LinearOperator,
+    Partition,
+    Total,
+)
 from ..explicit_strategy import lifted
 from ..information import EXPLICIT
 from ..residual_basis import is_flat
 from ..residual_rounding import TOGETHER
-from ..residual_sets import MOST_SETS, Set, closure
+from ..residual_sets import (
+    MOST_SETS,
+    Set,
+    closure,
+)
 from ..strategy import Block, Strategy
 
 if TYPE_CHECKING:

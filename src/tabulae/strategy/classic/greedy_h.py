@@ -29,16 +29,24 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import scipy.sparse
 
+from ...domain import Workload
 from ...errors import InvalidArgument, Unsupported
-from ...linalg import Identity, LinearOperator, Sparse
+from ...linalg import (
+    Identity,
+    LinearOperator,
+    Sparse,
+)
 from ...linalg.numbers import check_power
-from ...tables import Workload
 from ..explicit_strategy import dense_grams, surrogate_gram
 from ..gram import checked_gram
 from ..rounding import FINEST, TOGETHER
 from ..strategy import Strategy
 from ..symmetry import WIDEST
-from .hierarchical import Node, parts, tree
+from .hierarchical import (
+    Node,
+    parts,
+    tree,
+)
 from .per_attribute import product_strategy
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ...domain import Workload
 from ...linalg import LinearOperator
 from ...linalg.numbers import check_power, check_size
-from ...tables import Workload
 from ..strategy import Strategy
 from .hierarchical import level_counts, tree
 from .per_attribute import per_attribute

@@ -12,10 +12,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ...domain import Workload
 from ...errors import InvalidArgument
-from ...linalg import Identity, LinearOperator, Partition, Stack, Total
+from ...linalg import (
+    Identity,
+    LinearOperator,
+    Partition,
+    Stack,
+    Total,
+)
 from ...linalg.numbers import check_size
-from ...tables import Workload
 from ..strategy import Strategy
 from .per_attribute import per_attribute
 

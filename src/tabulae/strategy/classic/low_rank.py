@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import scipy.linalg
 
+from ...domain import Workload
 from ...errors import InvalidArgument
-from ...tables import Workload
 from ..eigen.eigen_design import eigen_queries
 from ..explicit_strategy import explicit_strategy
 from ..strategy import Strategy

@@ -9,9 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from ...domain import Workload
 from ...errors import Unsupported
-from ...linalg import Kron, LinearOperator, Partition, Total
-from ...tables import Workload
+from ...linalg import (
+    Kron,
+    LinearOperator,
+    Partition,
+    Total,
+)
 from ..explicit_strategy import lifted
 from ..strategy import Block, Strategy
 from ..symmetry import WIDEST

@@ -5,9 +5,9 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
+from ...domain import Table, Workload
 from ...errors import Unsupported
 from ...linalg import Identity, Kron
-from ...tables import Table, Workload
 from ..strategy import Block, Strategy
 
 if TYPE_CHECKING:

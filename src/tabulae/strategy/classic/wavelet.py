@@ -12,8 +12,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import scipy.sparse
 
-from ...linalg import LinearOperator, Sparse, Total
-from ...tables import Workload
+from ...domain import Workload
+from ...linalg import (
+    LinearOperator,
+    Sparse,
+    Total,
+)
 from ..strategy import Strategy
 from .hierarchical import parts, tree
 from .per_attribute import per_attribute

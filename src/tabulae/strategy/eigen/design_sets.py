@@ -11,9 +11,9 @@ from functools import reduce
 
 import numpy as np
 
+from ...domain import Workload
 from ...errors import InvalidArgument, Unsupported
 from ...linalg import LinearOperator
-from ...tables import Workload
 from ..classic.fourier import fourier_basis
 from ..classic.hierarchical import level_counts, tree
 from ..classic.wavelet import haar

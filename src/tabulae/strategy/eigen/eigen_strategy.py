@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...tables import Workload
+from ...domain import Workload
 from ..explicit_strategy import EXPLICIT_CELLS, explicit_strategy
 from ..loss import unit_rmse
 from ..strategy import Strategy

@@ -13,10 +13,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 import scipy.linalg
 
+from ...domain import Workload
 from ...errors import InvalidArgument, Unsupported
-from ...linalg import Dense, Partition, Product
+from ...linalg import (
+    Dense,
+    Partition,
+    Product,
+)
 from ...linalg.merge import joint_classes, representatives
-from ...tables import Workload
 from ..explicit_strategy import lifted
 from ..strategy import Block, Strategy
 from .query_weighting import query_weighting

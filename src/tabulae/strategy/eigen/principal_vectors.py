@@ -16,9 +16,17 @@ import scipy.linalg
 
 from ...errors import InvalidArgument
 from ..gram import checked_gram
-from .eigen_design import Design, completed, eigen_queries
+from .eigen_design import (
+    Design,
+    completed,
+    eigen_queries,
+)
 from .interior_point import weigh_few
-from .query_weighting import QueryWeights, check_options, norm_weighting
+from .query_weighting import (
+    QueryWeights,
+    check_options,
+    norm_weighting,
+)
 
 _SHARE, _FEWEST = 0.06, 8  # of the cells: principal vectors by default
 _FEW = 1024  # weights that Newton's method settles

@@ -26,16 +26,34 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ...domain import Workload
 from ...errors import Unsupported
-from ...linalg import Centring, Dense, Identity, Kron, LinearOperator, Stack, Total
+from ...linalg import (
+    Centring,
+    Dense,
+    Identity,
+    Kron,
+    LinearOperator,
+    Stack,
+    Total,
+)
 from ...linalg.weighted_rows import weigh_rows
-from ...tables import Workload
 from ..bounds import identity_and_ones
-from ..explicit_strategy import GramTerms, dense_grams, lifted, surrogate_gram
+from ..explicit_strategy import (
+    GramTerms,
+    dense_grams,
+    lifted,
+    surrogate_gram,
+)
 from ..residual import residual_strategy
 from ..rounding import share_bits
 from ..strategy import Block, Strategy
-from ..weighted_kron_information import WIDEST, AxisRows, by_row, kron_costs
+from ..weighted_kron_information import (
+    WIDEST,
+    AxisRows,
+    by_row,
+    kron_costs,
+)
 from .eigen_design import eigen_design
 from .kron_weights import apply_factors, kron_weighting
 

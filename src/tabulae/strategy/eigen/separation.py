@@ -16,9 +16,18 @@ import time
 import numpy as np
 
 from ...errors import InvalidArgument
-from .eigen_design import Design, completed, eigen_queries
+from .eigen_design import (
+    Design,
+    completed,
+    eigen_queries,
+)
 from .interior_point import weigh_few
-from .query_weighting import QueryWeights, check_options, norm_weighting, weighting_bound
+from .query_weighting import (
+    QueryWeights,
+    check_options,
+    norm_weighting,
+    weighting_bound,
+)
 
 _WITHIN = 1e-2  # relative gap inside a group
 _FEW = 1024  # groups that Newton's method compares

@@ -1,0 +1,183 @@
+"""The domain: every combination of categories that a record could have, known before any data is read."""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import NamedTuple
+
+from ..errors import InvalidArgument
+from ..linalg import Identity, LinearOperator
+from .attribute import Attribute, Categories
+from .recode import Recode
+
+_SHOWN = 20  # attributes in a repr
+
+
+class View(NamedTuple):
+    """What a name stands for: the base attribute, the 0/1 matrix (rows x its size), and the row labels."""
+
+    attribute: Attribute
+    operator: LinearOperator
+    labels: tuple[str, ...]
+
+
+@dataclass(frozen=True, init=False, repr=False)
+class Domain:
+    """The public domain: attributes in order, and the recodes that give coarser views of them.
+
+    Cells are the combinations of categories in C order (the last attribute changes fastest); there are
+    ``size`` of them, a Python int that may be far beyond memory. Two domains are equal when they have the
+    same cells: recodes are names for views, and do not count.
+
+    Arguments:
+        attributes: name -> labels, a range, the number of categories (codes 0..n-1), or an `Attribute`.
+        recodes: `Recode` objects of these attributes.
+
+    Raises:
+        InvalidArgument: no attributes, bad names or categories, a recode that does not fit.
+
+    >>> domain = Domain({"sex": ["F", "M"], "age": range(115), "race": 64})
+    >>> domain.shape, domain.size, domain.axis("age"), domain["sex"].labels
+    ((2, 115, 64), 14720, 1, ('F', 'M'))
+    """
+
+    attributes: tuple[Attribute, ...]
+    recodes: tuple[Recode, ...] = field(compare=False)
+
+    def __init__(
+        self, attributes: Mapping[str, Categories | Attribute], recodes: Iterable[Recode] = ()
+    ) -> None:
+        if not isinstance(attributes, Mapping) or not attributes:
+            raise InvalidArgument(
+                "a domain needs at least one attribute: Domain({'sex': ['F', 'M'], 'age': range(115)})"
+            )
+        built = tuple(Attribute.of(name, categories) for name, categories in attributes.items())
+        object.__setattr__(self, "attributes", built)
+        object.__setattr__(self, "recodes", tuple(recodes))
+        self._check_recodes()
+
+    def _check_recodes(self) -> None:
+        taken = set(self.names)
+        for recode in self.recodes:
+            if not isinstance(recode, Recode):
+                raise InvalidArgument(
+                    f"{recode!r} is not a recode: build it with Recode.from_edges or Recode.from_map"
+                )
+            if recode.name in taken:
+                raise InvalidArgument(f"recode {recode.name!r} takes a name that is in use: give it another")
+            if recode.of not in self.names:
+                raise InvalidArgument(
+                    f"recode {recode.name!r} is of {recode.of!r}: {self._unknown(recode.of)}"
+                )
+            if len(recode.classes) != self[recode.of].size:
+                raise InvalidArgument(
+                    f"recode {recode.name!r} has {len(recode.classes)} classes for the "
+                    f"{self[recode.of].size} categories of {recode.of!r}: give one a category"
+                )
+            taken.add(recode.name)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The attributes' names, in order."""
+        return tuple(attribute.name for attribute in self.attributes)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The attributes' sizes, in order."""
+        return tuple(attribute.size for attribute in self.attributes)
+
+    @property
+    def size(self) -> int:
+        """The number of cells."""
+        return math.prod(self.shape)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.names
+
+    def __getitem__(self, name: str) -> Attribute:
+        return self.attributes[self.axis(name)]
+
+    @cached_property
+    def _axes(self) -> dict[str, int]:
+        return {attribute.name: i for i, attribute in enumerate(self.attributes)}
+
+    def axis(self, name: str) -> int:
+        """The position of an attribute (not of a recode)."""
+        if name not in self._axes:
+            raise InvalidArgument(self._unknown(name))
+        return self._axes[name]
+
+    def recode(self, name: str) -> Recode | None:
+        """The recode of that name, or None."""
+        return next((recode for recode in self.recodes if recode.name == name), None)
+
+    def with_recodes(self, *recodes: Recode) -> Domain:
+        """The same cells with more recodes.
+
+        >>> domain = Domain({"age": range(115)})
+        >>> domain = domain.with_recodes(Recode.from_edges("adult", domain["age"], [18]))
+        >>> domain.resolve("adult").labels
+        ('0-17', '18-114')
+        """
+        return Domain({attribute.name: attribute for attribute in self.attributes}, (*self.recodes, *recodes))
+
+    def resolve(self, name: str) -> View:
+        """What an attribute's or a recode's name stands for: base attribute, matrix and row labels.
+
+        >>> Domain({"sex": ["F", "M"]}).resolve("sex").operator.shape
+        (2, 2)
+        """
+        recode = self.recode(name)
+        if recode is not None:
+            return View(self[recode.of], recode.operator, recode.labels)
+        attribute = self[name]
+        return View(attribute, Identity(attribute.size), attribute.labels)
+
+    def match(self, name: str) -> str:
+        """The attribute or recode that a name in SQL means: exactly, or else but for case where one fits."""
+        known = (*self.names, *(recode.name for recode in self.recodes))
+        if name in known:
+            return name
+        alike = [other for other in known if other.casefold() == name.casefold()]
+        if len(alike) == 1:
+            return alike[0]
+        if alike:
+            raise InvalidArgument(f"{name!r} could be {' or '.join(map(repr, alike))}: write it exactly")
+        raise InvalidArgument(self._unknown(name))
+
+    def _unknown(self, name: object) -> str:
+        known = [*self.names, *(recode.name for recode in self.recodes)]
+        recode = self.recode(name) if isinstance(name, str) else None
+        if recode is not None:
+            return (
+                f"{name!r} is a recode of {recode.of!r}, not an attribute: "
+                f"domain.resolve({name!r}) gives its matrix over {recode.of!r}"
+            )
+        near = difflib.get_close_matches(str(name), known, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(map(repr, known[:20]))}"
+        return f"the domain has no attribute {name!r}; {hint}"
+
+    def __repr__(self) -> str:
+        parts = [f"{attribute.name}: {attribute.size}" for attribute in self.attributes[:_SHOWN]]
+        if len(self.attributes) > _SHOWN:
+            parts.append(f"... {len(self.attributes) - _SHOWN} more")
+        recodes = ", ".join(f"{r.name} of {r.of}" for r in self.recodes[:_SHOWN])
+        return f"Domain({', '.join(parts)}{'; ' if recodes else ''}{recodes})"
+
+    def _repr_html_(self) -> str:
+        from ..notebook import (
+            Rows,
+            card,
+            listed,
+        )
+
+        attributes = ((a.name, a.size, listed(a.labels), a.ordered) for a in self.attributes)
+        tables = [Rows(("attribute", "categories", "labels", "ordered"), attributes, len(self.attributes))]
+        if self.recodes:
+            recodes = ((r.name, r.of, len(r.labels), listed(r.labels)) for r in self.recodes)
+            tables.append(Rows(("recode", "of", "classes", "labels"), recodes, len(self.recodes)))
+        return card("Domain", [("cells", self.size)], *tables)

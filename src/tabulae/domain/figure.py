@@ -1,0 +1,231 @@
+"""Derived figures: sums, ratios and quantiles of counts, as tables whose answers they are made from."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+from ..errors import InvalidArgument
+from ..linalg import LinearOperator
+from .table import (
+    Column,
+    Table,
+    Term,
+)
+
+Product = tuple[tuple[str, LinearOperator], ...]
+"""Attribute and matrix, always in the same order of attributes."""
+
+
+@dataclass(frozen=True)
+class Form:
+    """A linear function of the counts, row by row: ``sum_t c_t kron_i A_ti x + constant`` with exact numbers.
+
+    >>> (Form(constant=Fraction(2)) - Form(constant=Fraction(1, 2))).constant
+    Fraction(3, 2)
+    """
+
+    products: Mapping[Product, Fraction] = field(default_factory=dict)
+    constant: Fraction = Fraction(0)
+
+    @property
+    def fixed(self) -> bool:
+        """Whether no count is in it."""
+        return not self.products
+
+    def __add__(self, other: Form) -> Form:
+        sums = dict(self.products)
+        for product, coefficient in other.products.items():
+            sums[product] = sums.get(product, Fraction(0)) + coefficient
+        kept = {product: total for product, total in sums.items() if total}
+        return Form(kept, self.constant + other.constant)
+
+    def __mul__(self, factor: Fraction) -> Form:
+        if not factor:
+            return Form()
+        products = {product: factor * coefficient for product, coefficient in self.products.items()}
+        return Form(products, factor * self.constant)
+
+    def __sub__(self, other: Form) -> Form:
+        return self + other * Fraction(-1)
+
+    def linear(self, name: str, columns: Mapping[str, Column]) -> Linear:
+        """As a table of whole numbers, what to multiply its answers by, and what to add."""
+        if self.fixed:
+            return Linear(None, Fraction(1), self.constant)
+        below = math.lcm(*(c.denominator for c in self.products.values()))
+        above = math.gcd(*((c * below).numerator for c in self.products.values()))
+        unit = Fraction(above, below)
+        terms = [Term((c / unit).numerator, dict(product)) for product, c in self.products.items()]
+        return Linear(Table.of_terms(name, terms, 1, columns), unit, self.constant)
+
+
+def minus(table: Table, other: Table) -> Table | None:
+    """The differences of two tables' answers, row by row; None where they are the same.
+
+    >>> from tabulae.linalg import Identity
+    >>> sexes = Table("sexes", {"sex": Identity(2)})
+    >>> minus(sexes, sexes) is None
+    True
+    """
+    sums = Form()
+    for sign, terms in ((1, table.terms), (-1, other.terms)):
+        for term in terms:
+            product = tuple(sorted(term.factors.items(), key=lambda factor: factor[0]))
+            sums = sums + Form({product: Fraction(sign * term.coefficient)})
+    terms = [Term(c.numerator, dict(product)) for product, c in sums.products.items()]
+    return Table.of_terms(table.name, terms, 1, {}) if terms else None
+
+
+@dataclass(frozen=True)
+class Linear:
+    """``scale`` times the answers of ``table``, plus ``constant``; no table: the constant alone."""
+
+    table: Table | None
+    scale: Fraction
+    constant: Fraction
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """``numerator / denominator``, row by row."""
+
+    numerator: Linear
+    denominator: Linear
+
+    @property
+    def tables(self) -> tuple[Table, ...]:
+        """The tables that it is made from."""
+        return tuple(linear.table for linear in (self.numerator, self.denominator) if linear.table)
+
+
+@dataclass(frozen=True)
+class Quantile:
+    """``coefficient`` times the smallest value v of an attribute with ``N(<= v) >= share * N``, in each group.
+
+    ``table`` counts ``d N(<= v) - n N`` with ``share = n / d`` for each group and each of the rising ``values``, which
+    are the rows of ``attribute``.
+    """
+
+    coefficient: Fraction
+    share: Fraction
+    table: Table
+    attribute: str
+    values: tuple[int, ...]
+
+    @property
+    def tables(self) -> tuple[Table, ...]:
+        """The table that it is made from."""
+        return (self.table,)
+
+
+Part = Linear | Ratio | Quantile
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A derived figure: one number for each combination of its columns' labels, in C order.
+
+    It is the sum of ``linear``, the ratios and the quantiles. ``sql`` is the statement that asked for it.
+    """
+
+    name: str
+    sql: str
+    columns: Mapping[str, Column]
+    linear: Linear
+    ratios: tuple[Ratio, ...]
+    quantiles: tuple[Quantile, ...]
+
+    @property
+    def count(self) -> Table | None:
+        """The table of plain counts that the figure is; None where it is anything else."""
+        plain = (
+            not self.ratios and not self.quantiles and self.linear.constant == 0 and self.linear.scale == 1
+        )
+        return self.linear.table if plain else None
+
+    @property
+    def headings(self) -> dict[str, tuple[str, ...]]:
+        """Heading -> labels, in the order of the rows' axes."""
+        return {column.name: column.labels for column in self.columns.values()}
+
+    @property
+    def rows(self) -> int:
+        """The number of figures."""
+        return math.prod(len(column.labels) for column in self.columns.values())
+
+    @property
+    def tables(self) -> tuple[Table, ...]:
+        """Every table that it is made from."""
+        parts = [table for part in (*self.ratios, *self.quantiles) for table in part.tables]
+        return (*((self.linear.table,) if self.linear.table else ()), *parts)
+
+    @property
+    def attributes(self) -> tuple[str, ...]:
+        """The attributes that it mentions."""
+        return tuple(dict.fromkeys(name for table in self.tables for name in table.attributes))
+
+
+@dataclass(frozen=True)
+class Expression:
+    """What arithmetic makes of counts: a form, plus multiples of ratios of forms, plus quantiles.
+
+    Ratios of the same denominator are one ratio. What is no such sum is refused by :class:`InvalidArgument`.
+    """
+
+    form: Form = field(default_factory=Form)
+    ratios: tuple[tuple[Form, Form], ...] = ()
+    quantiles: tuple[tuple[Fraction, Quantile], ...] = ()
+
+    @property
+    def fixed(self) -> bool:
+        """Whether it is a number."""
+        return self.form.fixed and not self.ratios and not self.quantiles
+
+    @property
+    def parts(self) -> int:
+        """How many numbers with intervals of their own it is the sum of."""
+        return (not self.form.fixed) + len(self.ratios) + len(self.quantiles)
+
+    def __add__(self, other: Expression) -> Expression:
+        ratios: list[tuple[Form, Form]] = []
+        for above, below in (*self.ratios, *other.ratios):
+            same = next((i for i, (_, known) in enumerate(ratios) if known == below), None)
+            if same is None:
+                ratios.append((above, below))
+            else:
+                ratios[same] = (ratios[same][0] + above, below)
+        kept = tuple((above, below) for above, below in ratios if above != Form())
+        return Expression(self.form + other.form, kept, (*self.quantiles, *other.quantiles))
+
+    def __mul__(self, other: Expression) -> Expression:
+        number, rest = (self, other) if self.fixed else (other, self)
+        if not number.fixed:
+            raise InvalidArgument("a product of two figures: one side of * must be a number")
+        factor = number.form.constant
+        if not factor:
+            return Expression()
+        return Expression(
+            rest.form * factor,
+            tuple((above * factor, below) for above, below in rest.ratios),
+            tuple((factor * coefficient, quantile) for coefficient, quantile in rest.quantiles),
+        )
+
+    def __truediv__(self, other: Expression) -> Expression:
+        if other.ratios or other.quantiles:
+            raise InvalidArgument(
+                "it divides by a ratio, a mean or a quantile: divide by counts or by a number"
+            )
+        if other.fixed:
+            if not other.form.constant:
+                raise InvalidArgument("it divides by 0: divide by counts or by another number")
+            return self * Expression(Form(constant=1 / other.form.constant))
+        if self.ratios or self.quantiles:
+            raise InvalidArgument(
+                "it divides a ratio, a mean or a quantile by counts: only sums and differences of counts can be divided"
+            )
+        if self.form == other.form:
+            raise InvalidArgument("it divides a count by itself, which is 1 whatever the counts are")
+        return Expression(ratios=((self.form, other.form),))

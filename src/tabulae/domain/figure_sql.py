@@ -1,0 +1,295 @@
+"""Derived figures from SQL: arithmetic on counts, means and quantiles within groups, exactly or not at all."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
+
+from sqlglot import exp
+
+from ..errors import InvalidArgument, Unsupported
+from .attribute import Attribute
+from .domain import Domain
+from .figure import (
+    Expression,
+    Figure,
+    Form,
+    Quantile,
+    Ratio,
+)
+from .figure_counts import Groups
+from .predicate import Predicate, conjunction
+from .statement import (
+    Statement,
+    counts_rows,
+    parsed,
+)
+from .where import (
+    Node,
+    Where,
+    text,
+)
+
+SHAPE = (
+    "a figure is SELECT [columns,] arithmetic on COUNT(*), SUM(attribute), AVG(attribute), MEDIAN(attribute) and "
+    "QUANTILE(attribute, share), each with FILTER (WHERE condition) if need be, FROM name [WHERE condition] "
+    "[GROUP BY the same columns]"
+)
+MOST_PARTS = 8
+"""The most ratios and quantiles that one figure may add up."""
+
+_NUMBER = re.compile(r"(\d{1,40}(\.\d{0,40})?|\.\d{1,40})([eE][+-]?\d{1,2})?")
+_CONT = (
+    "it interpolates between two values, and counts tell whole values only: write PERCENTILE_DISC, MEDIAN or QUANTILE, "
+    "the smallest value with at least that share at or below it"
+)
+_ARITHMETIC = (exp.Add, exp.Sub, exp.Mul, exp.Div)
+
+
+def figure_from_sql(domain: Domain, name: str, sql: str, whose: str = "figure") -> Figure:
+    """The figure that one SELECT statement asks for, or a refusal that shows the clause.
+
+    ``SELECT [columns,] expression [AS alias] FROM name [WHERE condition] [GROUP BY columns]``, conditions as
+    :func:`~tabulae.domain.table_from_sql` takes them. An expression joins by ``+ - * /`` numbers and
+
+    ============================================  =========================================================
+    ``COUNT(*)``                                  records
+    ``SUM(a)``, ``AVG(a)``                        sum and mean of a numeric attribute
+    ``MEDIAN(a)``, ``QUANTILE(a, p)``,            the smallest value v with ``N(a <= v) >= p N``, p = 1/2 for
+    ``PERCENTILE_DISC(p) WITHIN GROUP (ORDER      the median
+    BY a)``
+    ``... FILTER (WHERE condition)``              any of them, over some records
+    ``SUM(COUNT(*)) OVER ([PARTITION BY b])``     the sum over the groups, or over those with the same b
+    ============================================  =========================================================
+
+    Only counts divide and are divided; a figure is a sum of at most 8 counts, ratios and quantiles.
+
+    Arguments:
+        domain: what is counted.
+        name: names the figure in messages and files.
+        sql: the statement.
+        whose: what it is called in messages before its name.
+
+    Raises:
+        InvalidArgument: not such a statement, or a name or value outside the domain.
+        Unsupported: a condition that takes more than 64 products, or a matrix too large to be written out.
+
+    >>> domain = Domain({"sex": ["F", "M"], "age": range(115)})
+    >>> sql = "SELECT sex, 100 * COUNT(*) FILTER (WHERE age < 18) / COUNT(*) FROM people GROUP BY sex"
+    >>> figure = figure_from_sql(domain, "minors", sql)
+    >>> figure.headings, len(figure.ratios), figure.ratios[0].numerator.scale
+    ({'sex': ('F', 'M')}, 1, Fraction(100, 1))
+    """
+    statements = parsed(sql)
+    if len(statements) != 1:
+        raise InvalidArgument(f"{whose} {name!r} takes one statement, not {len(statements)}: {SHAPE}")
+    statement = _FigureStatement(domain, name, statements[0], whose)
+    try:
+        return statement.figure(sql)
+    except RecursionError:
+        raise Unsupported(f"{whose} {name!r}: the expression is nested too deeply: split it") from None
+
+
+class _FigureStatement(Statement):
+    """A statement whose one column beside the grouped ones is arithmetic."""
+
+    shape = SHAPE
+
+    def __init__(self, domain: Domain, name: str, statement: Node, kind: str) -> None:
+        self.kind = kind
+        super().__init__(domain, name, statement)
+
+    def figure(self, sql: str) -> Figure:
+        """The figure, its columns in domain order."""
+        try:
+            self._over = Groups.of(self.domain, self.groups, self.predicate)
+        except Unsupported as error:
+            raise Unsupported(f"{self.whose}, `{self.condition}`: {error}") from None
+        value = self._value(self._asked)
+        if value.fixed:
+            self.refuse(self._asked, "it is the same whatever is counted")
+        if value.parts > MOST_PARTS:
+            self.refuse(
+                self._asked,
+                f"it adds up {value.parts} ratios and quantiles, more than {MOST_PARTS}: split it",
+            )
+        columns = self._over.columns
+        return Figure(
+            self.table,
+            sql,
+            columns,
+            value.form.linear(self.table, columns),
+            tuple(
+                Ratio(above.linear(self.table, columns), below.linear(self.table, columns))
+                for above, below in value.ratios
+            ),
+            tuple(replace(quantile, coefficient=factor) for factor, quantile in value.quantiles),
+        )
+
+    def _select(self, statement: exp.Select, grouped: Sequence[str]) -> None:
+        names: list[str] = []
+        asked: list[Node] = []
+        for item in statement.expressions:
+            inner = item.this if isinstance(item, exp.Alias) else item
+            if isinstance(item, exp.Column):
+                names.append(self.name_of(item))
+            elif isinstance(inner, exp.Column):
+                self.refuse(item, "grouped columns keep their names; leave out AS")
+            else:
+                asked.append(inner)
+        if len(asked) != 1:
+            self.refuse(statement.expressions, f"it has {len(asked)} figures, and one is needed")
+        if sorted(names) != sorted(grouped):
+            wrong = f"SELECT names {names or 'no columns'}, but GROUP BY {list(grouped) or 'none'}"
+            self.refuse(statement, f"{wrong}: they must name the same columns")
+        (self._asked,) = asked
+
+    def _value(self, node: Node) -> Expression:
+        """What an expression means."""
+        node = node.unnest()
+        try:
+            if isinstance(node, _ARITHMETIC):
+                return self._arithmetic(node)
+            if isinstance(node, exp.Neg):
+                return self._value(node.this) * Expression(Form(constant=Fraction(-1)))
+            if isinstance(node, exp.Literal) and not node.is_string:
+                return self._number(node)
+            if isinstance(node, exp.Window):
+                return self._window(node)
+            if isinstance(node, exp.Filter):
+                return self._aggregate(node.this, self._condition(node))
+            return self._aggregate(node, self.predicate)
+        except (InvalidArgument, Unsupported) as error:
+            if str(error).startswith(self.whose):
+                raise
+            shown = f"{self.whose}, `{text(node)}`: {error}"
+            raise type(error)(shown) from None
+
+    def _arithmetic(self, node: Node) -> Expression:
+        left, right = self._value(node.this), self._value(node.expression)
+        if isinstance(node, exp.Add):
+            return left + right
+        if isinstance(node, exp.Sub):
+            return left + right * Expression(Form(constant=Fraction(-1)))
+        return left * right if isinstance(node, exp.Mul) else left / right
+
+    def _number(self, node: Node) -> Expression:
+        if not _NUMBER.fullmatch(node.this):
+            self.refuse(node, "it is not a decimal number of reasonable length")
+        return Expression(Form(constant=Fraction(node.this)))
+
+    def _condition(self, node: exp.Filter) -> Predicate:
+        where = node.expression
+        if not isinstance(where, exp.Where):
+            self.refuse(node, "FILTER takes (WHERE condition)")
+        return conjunction(
+            [self.predicate, Where(self.domain, self.name_of, self.whose).predicate(where.this)]
+        )
+
+    def _aggregate(self, node: Node, predicate: Predicate) -> Expression:
+        node = node.unnest()
+        if isinstance(node, exp.Count):
+            if not counts_rows(node):
+                self.refuse(node, "records are counted by COUNT(*), some of them by FILTER (WHERE condition)")
+            return Expression(self._some(node, self._over.count(predicate)))
+        if isinstance(node, exp.Sum | exp.Avg):
+            attribute = self._attribute(node, node.this)
+            if isinstance(node, exp.Sum):
+                return Expression(self._some(node, self._over.total(attribute, predicate)))
+            count = self._some(node, self._over.count(predicate))
+            return Expression(self._over.total(attribute, predicate)) / Expression(count)
+        if (asked := self._quantile(node)) is not None:
+            return self._quantiles(node, *asked, predicate)
+        if isinstance(node, exp.Filter | exp.Window):
+            self.refuse(
+                node, "FILTER and OVER stand behind an aggregate, once, and OVER behind SUM(COUNT(*))"
+            )
+        if isinstance(node, exp.Column):
+            self.refuse(
+                node, "a column stands by itself, and only one that is grouped by; or within an aggregate"
+            )
+        return self.refuse(node, "it is none of the parts of a figure")
+
+    def _some(self, node: Node, form: Form) -> Form:
+        if form.fixed:
+            self.refuse(
+                node, "no cell of the domain is counted, so it is always 0: correct the condition, or drop it"
+            )
+        return form
+
+    def _attribute(self, node: Node, column: Node) -> Attribute:
+        """The attribute that an aggregate is of."""
+        column = column.unnest() if column is not None else column
+        if not isinstance(column, exp.Column):
+            self.refuse(
+                node, "an aggregate is of one attribute by its plain name, and none stands within another"
+            )
+        name = self.name_of(column)
+        if (recode := self.domain.recode(name)) is not None:
+            self.refuse(node, f"the classes of the recode {name!r} are no numbers: use {recode.of!r}")
+        return self.domain[name]
+
+    def _quantile(self, node: Node) -> tuple[Node, Fraction] | None:
+        """The column and the share that a quantile is asked for with; None for something else."""
+        if isinstance(node, exp.Median):
+            return node.this, Fraction(1, 2)
+        if isinstance(node, exp.WithinGroup):
+            inner = node.this
+            self._discrete(inner)
+            ordered = node.expression.expressions
+            if len(ordered) != 1 or ordered[0].args.get("desc"):
+                self.refuse(node, "WITHIN GROUP takes (ORDER BY attribute), rising")
+            return ordered[0].this, self._share(node, inner.this)
+        if isinstance(node, exp.Quantile):
+            return node.this, self._share(node, node.args.get("quantile"))
+        if isinstance(node, exp.PercentileDisc | exp.PercentileCont):
+            self._discrete(node)
+            return node.this, self._share(node, node.args.get("expression"))
+        return None
+
+    def _discrete(self, node: Node) -> None:
+        if isinstance(node, exp.PercentileCont):
+            self.refuse(node, _CONT)
+        if not isinstance(node, exp.PercentileDisc):
+            self.refuse(node, "WITHIN GROUP goes with PERCENTILE_DISC(share)")
+
+    def _share(self, node: Node, share: Node) -> Fraction:
+        if isinstance(share, exp.Literal) and not share.is_string and _NUMBER.fullmatch(share.this):
+            value = Fraction(share.this)
+            if 0 < value < 1 and value.denominator <= 10**6:
+                return value
+        return self.refuse(
+            node, "the share is a number between 0 and 1 with at most 6 decimals, such as 0.25"
+        )
+
+    def _quantiles(self, node: Node, column: Node, share: Fraction, predicate: Predicate) -> Expression:
+        attribute = self._attribute(node, column)
+        if attribute.name in self._over.groups:
+            self.refuse(
+                node, f"it is of {attribute.name!r}, which the groups are made of: group by something else"
+            )
+        self._some(node, self._over.count(predicate))
+        form, values = self._over.below(attribute, predicate, share)
+        terms = form.linear(self.table, {}).table
+        assert terms is not None
+        found = Quantile(Fraction(1), share, terms, attribute.name, values)
+        return Expression(quantiles=((Fraction(1), found),))
+
+    def _window(self, node: exp.Window) -> Expression:
+        """``SUM(COUNT(*)) OVER ([PARTITION BY columns])``."""
+        extra = [k for k, v in node.args.items() if v and k not in ("this", "partition_by", "over")]
+        inner = node.this.this.unnest() if isinstance(node.this, exp.Sum) else None
+        aggregate = inner.this if isinstance(inner, exp.Filter) else inner
+        if extra or not isinstance(aggregate, exp.Count) or not counts_rows(aggregate):
+            self.refuse(
+                node, "OVER sums counts over groups: SUM(COUNT(*)) OVER () or OVER (PARTITION BY columns)"
+            )
+        kept = {self.name_of(column) for column in node.args.get("partition_by") or ()}
+        if wrong := sorted(kept - set(self.groups)):
+            self.refuse(node, f"PARTITION BY takes columns that are grouped by, and {wrong[0]!r} is none")
+        bases = {self.groups[name].attribute.name for name in kept}
+        predicate = self._condition(inner) if isinstance(inner, exp.Filter) else self.predicate
+        over = replace(self._over, summed=frozenset(self._over.groups) - bases)
+        return Expression(self._some(node, over.count(predicate)))

@@ -1,0 +1,379 @@
+"""Exact tables whose row spaces are nested attribute by attribute: projectors as short sums of products.
+
+With a chain of partitions for each attribute (:mod:`.levels`) let ``P_l`` be the projector onto the vectors that are
+constant on the classes at levels ``l = (l_1, ..., l_d)``, a product over attributes. All of them commute, so the
+projector onto the joint row space R of tables at levels ``l_1, ..., l_T`` is, by inclusion and exclusion,
+
+    Pi_R = sum_l mu_l P_l,
+
+over the lowest common levels of any of the tables, with ``sum over l' >= l of mu_l' = 1`` for each of them. For margins
+these are the margins over intersections. Nothing here forms a matrix over the cells.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import cached_property
+
+import numpy as np
+
+from ..errors import Unsupported
+from ..linalg import (
+    Dense,
+    Identity,
+    Kron,
+    LinearOperator,
+    Partition,
+)
+from ..linalg.merge import representatives
+from .boxes import (
+    Interval,
+    between,
+    boxes,
+)
+from .domain import Domain
+from .levels import (
+    Group,
+    Level,
+    Levels,
+    refines,
+)
+from .restricted import Restricted
+from .settling import Settling, summed
+from .table import Table, Term
+
+_MOST_LEVELS = 4096
+_PRIMES = (2**31 - 1, 2**31 - 19)  # a row of non-zeros that one divides, the other does not
+_TRIALS = 4  # independent random products; a row of non-zeros passes all with probability below 2^-60
+_DRAW = 2**20
+
+Values = Sequence[np.ndarray]
+
+
+class ProductInvariants:
+    """Exact tables with nested row spaces over one domain; see the module for the formulas."""
+
+    def __init__(self, domain: Domain, tables: Sequence[Table], levels: Levels) -> None:
+        self.domain, self.tables, self._levels = domain, tuple(tables), levels
+        self._sides: dict[tuple[LinearOperator, int, Interval], tuple[LinearOperator, int] | None] = {}
+        self._zeros: dict[LinearOperator, np.ndarray] = {}
+        self._shapes = [tuple(f.shape[0] for f in table.terms[0].over(domain)) for table in tables]
+
+    # the row space -------------------------------------------------------------------------------
+    @cached_property
+    def _maximal(self) -> tuple[Level, ...]:
+        """The levels of the tables that no other table contains."""
+        every = dict.fromkeys(group.level for group in self._levels.groups)
+        return tuple(
+            a
+            for a in every
+            if not any(a != b and all(x <= y for x, y in zip(a, b, strict=True)) for b in every)
+        )
+
+    @cached_property
+    def coefficients(self) -> dict[Level, int]:
+        """mu by level: ``Pi_R = sum_l mu_l P_l``."""
+        meets: set[Level] = set()
+        for level in self._maximal:
+            meets |= {level} | {tuple(map(min, level, other)) for other in meets}
+            if len(meets) > _MOST_LEVELS:
+                raise Unsupported(
+                    f"the exact tables cross in more than {_MOST_LEVELS} ways: publish fewer of them exactly"
+                )
+        mu: dict[Level, int] = {}
+        for level in sorted(meets, key=lambda place: (-sum(place), place)):
+            above = sum(
+                m for other, m in mu.items() if all(x <= y for x, y in zip(level, other, strict=True))
+            )
+            mu[level] = 1 - above
+        return {level: m for level, m in mu.items() if m}
+
+    def _partition(self, axis: int, level: Level) -> Partition:
+        return self._levels.chains[axis][level[axis]]
+
+    @cached_property
+    def rank(self) -> int:
+        """Dimension of the row space: how many independent counts are exact."""
+        return sum(
+            m * math.prod(self._partition(i, level).shape[0] for i in range(len(level)))
+            for level, m in self.coefficients.items()
+        )
+
+    @cached_property
+    def finest(self) -> tuple[Partition, ...]:
+        """Per attribute the finest grouping of any exact table: records there move nothing when they trade places."""
+        return tuple(chain[-1] for chain in self._levels.chains)
+
+    # what is left to measure ------------------------------------------------------------------------
+    def restricted_table(self, table: Table) -> tuple[Table | None, int]:
+        """(divisor * W Pi_N as signed products with whole coefficients, divisor); None where all rows are exact."""
+        joined: dict[tuple[LinearOperator, ...], list[tuple[int, int]]] = {}
+        for term in table.terms:
+            factors = term.over(self.domain)
+            for box in self._boxes:
+                sides = self._within_box(factors, box)
+                if sides is not None:
+                    divisor = math.prod(d for _, d in sides)
+                    joined.setdefault(tuple(f for f, _ in sides), []).append((term.coefficient, divisor))
+        common = math.lcm(*(d for entries in joined.values() for _, d in entries))
+        sums = {f: sum(c * (common // d) for c, d in entries) for f, entries in joined.items()}
+        shared = math.gcd(common, *sums.values())
+        terms = [Term(c // shared, self._named(table, factors)) for factors, c in sums.items() if c]
+        if not terms:
+            return None, 1
+        return Table.of_terms(table.name, terms, table.weight, table.labels), common // shared
+
+    def _within_box(
+        self, factors: Sequence[LinearOperator], box: Sequence[Interval]
+    ) -> list[tuple[LinearOperator, int]] | None:
+        """Each factor between the projectors of a box, None where one of them is zero."""
+        found = []
+        for axis, (factor, interval) in enumerate(zip(factors, box, strict=True)):
+            key = (factor, axis, interval)
+            if key not in self._sides:
+                self._sides[key] = between(factor, self._levels.chains[axis], interval)
+            side = self._sides[key]
+            if side is None:
+                return None
+            found.append(side)
+        return found
+
+    @cached_property
+    def _boxes(self) -> list[tuple[Interval, ...]]:
+        """What the exact tables leave open."""
+        last = [len(c) - 1 if c[-1].shape[0] == c[-1].shape[1] else len(c) for c in self._levels.chains]
+        return boxes(self._maximal, last)
+
+    def _named(self, table: Table, factors: tuple[LinearOperator, ...]) -> dict[str, LinearOperator]:
+        mentioned = set(table.attributes)
+        return {name: f for name, f in zip(self.domain.names, factors, strict=True) if name in mentioned}
+
+    def restricted(self, table: Table) -> Restricted:
+        """``divisor * W Pi_N``, None as operator where every row is exact."""
+        left, divisor = self.restricted_table(table)
+        if left is None or bool(self.determined(table).all()):
+            return Restricted(None, 1)
+        return Restricted(left.operator(self.domain), divisor)
+
+    def determined(self, table: Table) -> np.ndarray:
+        """Which rows of W lie in the row space: those where W Pi_N is zero, (m,).
+
+        The parts of one product are orthogonal to each other: a row is zero where all of them are, and a part where
+        one of its factors is. Rows of sums of products are compared with zero on random products of whole numbers,
+        modulo two primes: a row that is not zero passes with probability below 2^-60; one that is zero always does.
+        """
+        left, _ = self.restricted_table(table)
+        exact = np.ones(table.rows(self.domain), dtype=bool)
+        if left is None:
+            return exact
+        if len(table.terms) == 1:
+            for part in left.terms:
+                zero = np.zeros(1, dtype=bool)
+                for factor in part.over(self.domain):
+                    zero = np.logical_or.outer(zero, self._zero_rows(factor)).ravel()
+                exact &= zero
+                if not exact.any():
+                    break
+            return exact
+        draw = np.random.default_rng(20)
+        for _ in range(_TRIALS):
+            vectors = [draw.integers(1, _DRAW, n) for n in self.domain.shape]
+            for prime in _PRIMES:
+                exact &= _modular(left, self.domain, vectors, prime) == 0
+        return exact
+
+    def _zero_rows(self, factor: LinearOperator) -> np.ndarray:
+        if factor not in self._zeros:
+            self._zeros[factor] = np.asarray(factor.T.column_norms(1)) == 0
+        return self._zeros[factor]
+
+    # the exact part ------------------------------------------------------------------------------
+    def known(self, table: Table, values: Values) -> np.ndarray:
+        """``W C^+ c = W Pi_R x`` from the exact values alone, (m,) floats."""
+        sums = self._sums(values)
+        total = np.zeros(table.rows(self.domain))
+        for term in table.terms:
+            factors = term.over(self.domain)
+            for level, mu in self.coefficients.items():
+                means = [self._means(f, self._partition(i, level)) for i, f in enumerate(factors)]
+                part = Kron(means) @ self._at(level, sums).astype(float).ravel()
+                total += mu * term.coefficient * part
+        return total
+
+    @staticmethod
+    def _means(factor: LinearOperator, partition: Partition) -> LinearOperator:
+        """F M' diag(1/size), (m x classes): a factor of vectors that are constant on the classes."""
+        if partition.shape[0] == partition.shape[1]:
+            return factor
+        if refines(partition.classes, factor.column_classes()):
+            return Dense(factor.columns(representatives(partition.classes)))
+        return Dense(np.asarray(factor @ partition.T.dense(), dtype=float) / partition.sizes)
+
+    def _sums(self, values: Values) -> dict[Level, np.ndarray]:
+        """The sums of cells by class that each group of tables states, at its level."""
+        return {group.level: self._class_sums(group, values)[0] for group in self._levels.groups}
+
+    def _class_sums(self, group: Group, values: Values) -> tuple[np.ndarray, np.ndarray]:
+        """Class sums u with ``(x) G_i u = values``, and the values that u gives back (equal where consistent)."""
+        arrays = [np.asarray(values[i], dtype=np.int64).reshape(self._shapes[i]) for i in group.members]
+        stated = arrays[0] if group.axis is None else np.concatenate(arrays, axis=group.axis)
+        sums = stated
+        for axis, factor in enumerate(group.factors):
+            small = _over_classes(factor, self._partition(axis, group.level))
+            sums = _solved(small, sums, axis)
+        back = sums
+        for axis, factor in enumerate(group.factors):
+            small = _over_classes(factor, self._partition(axis, group.level))
+            back = np.moveaxis(np.tensordot(small, back, axes=(1, axis)), 0, axis)
+        return sums, back - stated
+
+    def _at(self, level: Level, sums: dict[Level, np.ndarray]) -> np.ndarray:
+        """The class sums at a level, from a table that states finer ones."""
+        source = next(s for s in sums if all(x <= y for x, y in zip(level, s, strict=True)))
+        return self._coarsened(sums[source], source, level)
+
+    def _coarsened(self, array: np.ndarray, source: Level, level: Level) -> np.ndarray:
+        for axis, (fine, coarse) in enumerate(zip(source, level, strict=True)):
+            if fine != coarse:
+                labels = _labels_between(self._levels.chains[axis][fine], self._levels.chains[axis][coarse])
+                array = summed(array, labels, axis)
+        return array
+
+    def contradictions(self, values: Values) -> tuple[tuple[int, tuple[int, ...]], ...]:
+        """Rows of the stacked tables whose values cannot stand with earlier rows, and those rows; () if all can."""
+        starts = np.cumsum([0, *(math.prod(shape) for shape in self._shapes)])
+        found: list[tuple[int, tuple[int, ...]]] = []
+        sums: dict[Level, np.ndarray] = {}
+        for group in self._levels.groups:
+            mine, wrong = self._class_sums(group, values)
+            rows = self._row_numbers(group, starts)
+            if np.any(wrong):
+                at = int(np.flatnonzero(wrong)[-1])
+                line = tuple(int(r) for r in np.ravel(rows) if r != rows.flat[at])
+                found.append((int(rows.flat[at]), line[:8]))
+                continue
+            for other in self._levels.groups:
+                if other.level in sums:
+                    found += self._disagreement(group, mine, other, sums[other.level], starts)
+            sums[group.level] = mine
+        return tuple(found)
+
+    def _row_numbers(self, group: Group, starts: np.ndarray) -> np.ndarray:
+        arrays = [np.arange(starts[i], starts[i + 1]).reshape(self._shapes[i]) for i in group.members]
+        return arrays[0] if group.axis is None else np.concatenate(arrays, axis=group.axis)
+
+    def _disagreement(
+        self, group: Group, mine: np.ndarray, other: Group, theirs: np.ndarray, starts: np.ndarray
+    ) -> list[tuple[int, tuple[int, ...]]]:
+        meet = tuple(map(min, group.level, other.level))
+        apart = self._coarsened(mine, group.level, meet) != self._coarsened(theirs, other.level, meet)
+        if not apart.any():
+            return []
+        place = np.unravel_index(int(np.flatnonzero(apart)[0]), apart.shape)
+        lines = []
+        for side in (group, other):
+            inside = np.ones((1,), dtype=bool)
+            for axis, factor in enumerate(side.factors):
+                first = self._levels.chains[axis][meet[axis]].classes == place[axis]
+                hit = np.abs(np.asarray(factor.dense())) @ first.astype(np.int64) > 0
+                inside = np.multiply.outer(inside, hit)
+            lines.append(np.ravel(self._row_numbers(side, starts))[np.ravel(inside)])
+        return [(int(lines[0][-1]), tuple(int(r) for r in lines[1][:8]))]
+
+    # exactness --------------------------------------------------------------------------------------
+    def nearest(self, cells: np.ndarray, values: Values) -> np.ndarray:
+        """The vector of all cells nearest to ``cells`` that has the exact sums, (N,)."""
+        sums = self._sums(values)
+        shaped = np.asarray(cells, dtype=float).reshape(self.domain.shape)
+        out = shaped.copy()
+        for level, mu in self.coefficients.items():
+            apart = self._at(level, sums).astype(float)
+            here = shaped
+            for axis in range(len(level)):
+                partition = self._partition(axis, level)
+                if partition.shape[0] < partition.shape[1]:
+                    here = summed(here, partition.classes, axis)
+            apart = apart - here
+            for axis in range(len(level)):
+                partition = self._partition(axis, level)
+                if partition.shape[0] < partition.shape[1]:
+                    sizes = partition.sizes.reshape([-1 if i == axis else 1 for i in range(len(level))])
+                    apart = np.take(apart / sizes, partition.classes, axis=axis)
+            out += mu * apart
+        return out.ravel()
+
+    def settle_cells(self, scaled: np.ndarray, values: Values, exponent: int) -> np.ndarray:
+        """A vector of all cells on the grid ``2^-exponent``, moved so that every exact sum holds, (N,) int64."""
+        every = zip(self.domain.names, self.domain.shape, strict=True)
+        return self.settle(Table("cells", {name: Identity(n) for name, n in every}), scaled, values, exponent)
+
+    def nests(self, table: Table) -> bool:
+        """Whether the table's cells are groups that nest with those of the exact tables, attribute by attribute."""
+        return self._settling(table) is not None
+
+    def _settling(self, table: Table) -> Settling | None:
+        return Settling.of(self.domain, table, self._levels.chains)
+
+    def settle(self, table: Table, scaled: np.ndarray, values: Values, exponent: int) -> np.ndarray:
+        """The table's counts on the grid ``2^-exponent``, moved so that every sum fixed by the exact tables holds.
+
+        In corner coordinates (:mod:`.corner`) the fixed sums are coordinates: they are put in place, the others stay.
+        Whole numbers throughout.
+
+        Raises :class:`~tabulae.errors.Unsupported` where the table's groups do not nest with the exact ones.
+        """
+        settling = self._settling(table)
+        if settling is None:
+            raise Unsupported(
+                f"table {table.name!r} groups its attributes in a way that does not nest with the exact tables"
+            )
+        sums = self._sums(values)
+        return settling.settle(scaled, [(level, sums[level]) for level in self._maximal], exponent)
+
+
+def _over_classes(factor: LinearOperator, partition: Partition) -> np.ndarray:
+    """A factor that is constant on the classes as a small matrix of whole numbers, one column a class."""
+    return np.asarray(factor.columns(representatives(partition.classes)))
+
+
+def _solved(matrix: np.ndarray, values: np.ndarray, axis: int) -> np.ndarray:
+    """Whole numbers u nearest to solving ``matrix u = values`` along an axis; exact where there is a solution."""
+    m, k = matrix.shape
+    if m == k and np.array_equal(matrix, np.eye(k)):
+        return values
+    moved = np.moveaxis(values, axis, 0)
+    flat = moved.reshape(m, -1)
+    if set(np.unique(matrix)) <= {0, 1} and np.all(matrix.sum(axis=0) == 1):
+        out = flat[np.argmax(matrix, axis=0)]  # each class is counted by one row of its own
+        if int(matrix.sum()) == k and not np.all(matrix.sum(axis=1) <= 1):
+            raise AssertionError("classes of one row were not merged")
+    else:
+        out = np.rint(np.linalg.lstsq(matrix.astype(float), flat.astype(float), rcond=None)[0]).astype(
+            np.int64
+        )
+    return np.moveaxis(out.reshape(k, *moved.shape[1:]), 0, axis)
+
+
+def _modular(table: Table, domain: Domain, vectors: Sequence[np.ndarray], prime: int) -> np.ndarray:
+    """``W (v_1 x ... x v_d)`` modulo a prime, (m,)."""
+    total = np.zeros(table.rows(domain), dtype=np.int64)
+    for term in table.terms:
+        part = np.full(1, term.coefficient % prime, dtype=np.int64)
+        for factor, vector in zip(term.over(domain), vectors, strict=True):
+            entries = np.asarray(factor @ vector)
+            if entries.dtype != np.int64:
+                raise Unsupported("a table of queries with fractional entries has no exact rows: scale it up")
+            part = np.multiply.outer(part, entries % prime).ravel() % prime
+        total = (total + part) % prime
+    return total
+
+
+def _labels_between(fine: Partition, coarse: Partition) -> np.ndarray:
+    """The coarse class of each fine class."""
+    return _map(fine.classes, coarse.classes)
+
+
+def _map(fine: np.ndarray, coarse: np.ndarray) -> np.ndarray:
+    """The coarse label of each fine class, in the order of the fine labels."""
+    return coarse[representatives(fine)]

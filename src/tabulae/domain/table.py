@@ -1,0 +1,316 @@
+"""Tables: a named set of counting queries, as one Kronecker product over the domain or a sum of a few."""
+
+from __future__ import annotations
+
+import math
+import numbers
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from ..errors import InvalidArgument
+from ..linalg import (
+    Kron,
+    LinearOperator,
+    Sum,
+    Total,
+)
+from .attribute import check_name
+from .domain import Domain
+from .labels import heading_and_labels
+
+_SMALLEST = Fraction(1, 10**100)
+_NUMBER = re.compile(r"[0-9]{1,120}(\.[0-9]{0,120})?([eE][+-]?[0-9]{1,3})?|[0-9]{1,120}/0*[1-9][0-9]{0,120}")
+
+
+class Column(NamedTuple):
+    """One column of a published table: its heading, and the label of each row of the attribute's factor."""
+
+    name: str
+    labels: tuple[str, ...]
+
+
+@dataclass(frozen=True, init=False)
+class Term:
+    """A whole number times one Kronecker product: a matrix for each attribute named, Total for the others.
+
+    >>> from tabulae.linalg import Identity
+    >>> Term(-1, {"sex": Identity(2)}).rows
+    2
+    """
+
+    coefficient: int
+    factors: Mapping[str, LinearOperator]
+
+    def __init__(self, coefficient: int, factors: Mapping[str, LinearOperator]) -> None:
+        if isinstance(coefficient, bool) or not isinstance(coefficient, int) or coefficient == 0:
+            raise InvalidArgument(
+                f"the coefficient of a term must be a whole number other than 0, not {coefficient!r}"
+            )
+        object.__setattr__(self, "coefficient", coefficient)
+        object.__setattr__(self, "factors", dict(factors))
+
+    def __hash__(self) -> int:
+        return hash((self.coefficient, frozenset(self.factors.items())))
+
+    @property
+    def rows(self) -> int:
+        """The number of rows of the product."""
+        return math.prod(factor.shape[0] for factor in self.factors.values())
+
+    def over(self, domain: Domain) -> tuple[LinearOperator, ...]:
+        """One matrix for every attribute of the domain, in its order."""
+        return tuple(
+            self.factors[attribute.name] if attribute.name in self.factors else Total(attribute.size)
+            for attribute in domain.attributes
+        )
+
+
+@dataclass(frozen=True, init=False)
+class Table:
+    """A table to publish: counts for every combination of one row from each attribute's matrix.
+
+    As a matrix over the domain's N cells it is ``sum_t c_t kron_i A_ti`` with one term, c = 1, unless it was
+    made from a disjunction; rows stand in C order, attributes in domain order. The weight says how much the
+    table matters: it multiplies the matrix where methods are selected, never the published answers.
+
+    Arguments:
+        name: heads the published files.
+        factors: attribute -> matrix with one column a category; attributes left out are summed over.
+        weight: positive; kept as a Fraction (a float means its shortest decimal).
+        labels: attribute -> row labels or a `Column`; by default derived from the matrix. Where given, an
+            attribute with a single row has a column only if it is named here ({}: none has).
+
+    Raises:
+        InvalidArgument: a bad name, weight or label, or something that is not a matrix.
+
+    Reference: HDMM, sections 5 and Appendix A (products, and differences of products).
+
+    >>> from tabulae.linalg import AllRange, Identity
+    >>> table = Table("P12", {"sex": Identity(2), "age": AllRange(3)}, weight=0.5)
+    >>> domain = Domain({"sex": ["F", "M"], "age": range(3), "race": 64})
+    >>> table.rows(domain), table.weight, table.columns(domain)["age"]
+    (12, Fraction(1, 2), ('0', '0-1', '0-2', '1', '1-2', '2'))
+    """
+
+    name: str
+    terms: tuple[Term, ...]
+    weight: Fraction
+    labels: Mapping[str, Column] | None
+
+    def __init__(
+        self,
+        name: str,
+        factors: Mapping[str, LinearOperator],
+        weight: object = 1,
+        labels: Mapping[str, Sequence[str] | Column] | None = None,
+    ) -> None:
+        if not isinstance(factors, Mapping):
+            raise InvalidArgument(
+                f"table {name!r}: factors must map attribute names to matrices, not {factors!r}"
+            )
+        self._set(name, (Term(1, factors),), weight, labels)
+
+    @classmethod
+    def of_terms(
+        cls,
+        name: str,
+        terms: Iterable[Term],
+        weight: object = 1,
+        labels: Mapping[str, Sequence[str] | Column] | None = None,
+    ) -> Table:
+        """A table that is a signed sum of products; terms agree on the number of rows of each attribute.
+
+        Terms with the same product become one.
+
+        >>> len(Table.of_terms("all but", [Term(2, {}), Term(-1, {"sex": Total(2)})]).terms)
+        1
+        """
+        terms = tuple(terms)
+        table = cls.__new__(cls)
+        table._set(name, terms if len(terms) == 1 else _collected(terms), weight, labels)
+        return table
+
+    def _set(self, name: str, terms: tuple[Term, ...], weight: object, labels: object) -> None:
+        check_name(name, "a table")
+        if not terms:
+            raise InvalidArgument(f"table {name!r} has no terms, or terms that cancel: it counts nothing")
+        object.__setattr__(self, "name", name)
+        object.__setattr__(self, "terms", terms)
+        object.__setattr__(self, "weight", positive_fraction(weight, f"the weight of table {name!r}"))
+        object.__setattr__(self, "labels", _checked_columns(name, self._rows, labels))
+
+    def __hash__(self) -> int:
+        return hash((self.name, self.terms, self.weight, frozenset((self.labels or {}).items())))
+
+    @cached_property
+    def _rows(self) -> dict[str, int]:
+        return _rows_by_attribute(self.name, self.terms)
+
+    @property
+    def attributes(self) -> tuple[str, ...]:
+        """The attributes that the table mentions, in the order in which it mentions them."""
+        return tuple(dict.fromkeys(name for term in self.terms for name in term.factors))
+
+    def check(self, domain: Domain) -> None:
+        """Refuse a domain that lacks one of the table's attributes or has it at another size."""
+        for term in self.terms:
+            for name, factor in term.factors.items():
+                try:
+                    size = domain[name].size
+                except InvalidArgument as error:
+                    raise InvalidArgument(f"table {self.name!r}: {error}") from None
+                if factor.shape[1] != size:
+                    raise InvalidArgument(
+                        f"table {self.name!r}: the matrix of {name!r} has {factor.shape[1]} columns, but the "
+                        f"domain has {size} categories of {name!r}: give it one column a category"
+                    )
+
+    def rows(self, domain: Domain) -> int:
+        """The number of queries."""
+        self.check(domain)
+        return math.prod(self._rows.values())
+
+    def row_counts(self, domain: Domain) -> dict[str, int]:
+        """The number of rows of each attribute that the table mentions, in domain order: the shape of its answers."""
+        self.check(domain)
+        return {a.name: self._rows[a.name] for a in domain.attributes if a.name in self._rows}
+
+    def operator(self, domain: Domain) -> LinearOperator:
+        """The table's matrix (rows x cells) without its weight: a Kron, or a Sum of Krons."""
+        self.check(domain)
+        if len(self.terms) == 1 and self.terms[0].coefficient == 1:
+            return Kron(self.terms[0].over(domain))
+        return Sum([(term.coefficient, Kron(term.over(domain))) for term in self.terms])
+
+    def counts_nothing(self, domain: Domain) -> bool:
+        """Whether the matrix is zero: no cell is asked for, or the terms cancel.
+
+        Terms are compared on a product of random vectors, which no other matrix maps to zero (but with probability 0).
+
+        >>> from tabulae.linalg import Dense, Identity
+        >>> both = [Term(1, {"a": Identity(2)}), Term(-1, {"a": Dense([[1, 0], [0, 1]])})]
+        >>> Table.of_terms("nobody", both).counts_nothing(Domain({"a": 2}))
+        True
+        """
+        self.check(domain)
+        products = [term.over(domain) for term in self.terms]
+        if len(products) == 1:
+            return not all(np.any(factor.column_norms(2)) for factor in products[0])
+        draw = np.random.default_rng(0)
+        vectors = [draw.uniform(1, 2, attribute.size) for attribute in domain.attributes]
+        total, size = np.zeros(1), 0.0
+        for term, factors in zip(self.terms, products, strict=True):
+            part = np.full(1, float(term.coefficient))
+            for factor, vector in zip(factors, vectors, strict=True):
+                part = np.multiply.outer(part, factor @ vector).ravel()
+            total, size = total + part, max(size, float(np.abs(part).max()))
+        return bool(np.abs(total).max() <= 1e-12 * size)
+
+    def columns(self, domain: Domain) -> dict[str, tuple[str, ...]]:
+        """Heading -> row labels, for each attribute with several rows or mentioned, in domain order.
+
+        The table's rows are the combinations of these labels in C order. A matrix that is a recode of the
+        domain takes the recode's name as heading.
+        """
+        self.check(domain)
+        rows = self._rows
+        hidden = self.labels is not None or len(self.terms) > 1
+        columns: dict[str, tuple[str, ...]] = {}
+        for attribute in domain.attributes:
+            column = (self.labels or {}).get(attribute.name)
+            if attribute.name not in rows or (column is None and hidden and rows[attribute.name] == 1):
+                continue
+            if column is None:
+                column = self._derived_column(domain, attribute.name)
+            if column.name in columns:
+                raise InvalidArgument(
+                    f"table {self.name!r} has two columns named {column.name!r}: rename one"
+                )
+            columns[column.name] = column.labels
+        return columns
+
+    def _derived_column(self, domain: Domain, name: str) -> Column:
+        factors = {term.over(domain)[domain.axis(name)] for term in self.terms}
+        if len(factors) == 1:
+            return Column(*heading_and_labels(domain, name, factors.pop()))
+        # The terms of a sum ask different things of the attribute: no label would be true of its rows.
+        return Column(name, tuple(f"row {k + 1}" for k in range(self._rows[name])))
+
+
+def positive_fraction(value: object, what: str) -> Fraction:
+    """A positive number kept exactly; a float means its shortest decimal.
+
+    >>> positive_fraction(0.1, "a weight")
+    Fraction(1, 10)
+    """
+    number = Fraction(0)
+    if isinstance(value, numbers.Rational) and not isinstance(value, bool):
+        number = Fraction(int(value.numerator), int(value.denominator))
+    elif isinstance(value, (str, numbers.Real)) and _NUMBER.fullmatch(str(value)):
+        number = Fraction(str(value))
+    if not _SMALLEST <= number <= 1 / _SMALLEST:
+        raise InvalidArgument(f"{what} must be a positive number between 1e-100 and 1e100, not {value!r}")
+    return number
+
+
+def _collected(terms: Sequence[Term]) -> tuple[Term, ...]:
+    totals: dict[frozenset[tuple[str, LinearOperator]], int] = {}
+    first: dict[frozenset[tuple[str, LinearOperator]], Term] = {}
+    for term in terms:
+        product = frozenset(item for item in term.factors.items() if not isinstance(item[1], Total))
+        totals[product] = totals.get(product, 0) + term.coefficient
+        first.setdefault(product, term)
+    return tuple(Term(total, first[product].factors) for product, total in totals.items() if total)
+
+
+def _rows_by_attribute(name: str, terms: Sequence[Term]) -> dict[str, int]:
+    rows: dict[str, int] = {}
+    for term in terms:
+        for attribute, factor in term.factors.items():
+            if not isinstance(factor, LinearOperator):
+                raise InvalidArgument(
+                    f"table {name!r}: the factor of {attribute!r} is {factor!r}, not a matrix: "
+                    "use Identity, Prefix, ... or Dense(array)"
+                )
+            rows.setdefault(attribute, factor.shape[0])
+    for attribute, count in rows.items():
+        for term in terms:
+            factor = term.factors.get(attribute)
+            if (1 if factor is None else factor.shape[0]) != count:
+                raise InvalidArgument(
+                    f"table {name!r}: its terms disagree on the number of rows of {attribute!r}"
+                )
+    return rows
+
+
+def _checked_columns(name: str, rows: Mapping[str, int], labels: object) -> dict[str, Column] | None:
+    if labels is None:
+        return None
+    if not isinstance(labels, Mapping):
+        raise InvalidArgument(
+            f"table {name!r}: labels must map attribute names to row labels, not {labels!r}"
+        )
+    columns: dict[str, Column] = {}
+    for attribute, given in labels.items():
+        if attribute not in rows:
+            raise InvalidArgument(
+                f"table {name!r}: labels for {attribute!r}, which the table does not mention"
+            )
+        if isinstance(given, str):
+            raise InvalidArgument(
+                f"table {name!r}: the labels of {attribute!r} must be a list, not the string {given!r}"
+            )
+        column = given if isinstance(given, Column) else Column(attribute, tuple(given))
+        if len(column.labels) != rows[attribute] or len(set(column.labels)) != len(column.labels):
+            raise InvalidArgument(
+                f"table {name!r}: give {attribute!r} one label a row, all different: "
+                f"{len(set(column.labels))} distinct labels for {rows[attribute]} rows"
+            )
+        columns[attribute] = Column(check_name(column.name, "a column", columns=True), tuple(column.labels))
+    return columns

@@ -1,0 +1,250 @@
+"""Laplace mechanisms and the K-norm mechanism: formulas, costs, and the law of what is released."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from scipy import stats
+from scipy.spatial import ConvexHull
+from tests.research.instances import (
+    LAPLACE,
+    NEIGHBOURS,
+    PAIRS,
+    differences,
+    measured_cost,
+    random_problem,
+)
+
+import tabulae as tb
+from tabulae.errors import Unsupported
+from tabulae.research import (
+    HitAndRun,
+    compare,
+    dissected_basis,
+    extended_laplace,
+    generic_basis,
+    k_norm,
+    projected_laplace,
+)
+
+EPSILON = tb.PureDP("1/2")
+FALSE_ALARM = 1e-6
+
+
+@pytest.mark.parametrize("neighbours", NEIGHBOURS)
+@pytest.mark.parametrize("seed", range(6))
+def test_errors_by_formula(seed: int, neighbours: str) -> None:
+    """(n - n_c) 2 b^2 with b = Delta_1 / eps, for A and for Q'A in the basis that was chosen."""
+    A, C = random_problem(600 + seed, neighbours=neighbours)
+    projected = projected_laplace(A, C, EPSILON, neighbours=neighbours)
+    freedom = projected.n - projected.n_c
+    b = np.abs(differences(A, neighbours)).sum(axis=0).max() / 0.5
+    assert projected.squared_error == pytest.approx(freedom * 2 * b**2)
+    for name, basis in (("generic", generic_basis), ("dissected", dissected_basis)):
+        Q = basis(projected.target.kept.astype(float))
+        b = np.abs(differences(Q.T @ A, neighbours)).sum(axis=0).max() / 0.5
+        for given in (name, Q):
+            extended = extended_laplace(A, C, EPSILON, neighbours=neighbours, basis=given)
+            assert extended.squared_error == pytest.approx(freedom * 2 * b**2)
+        best = extended_laplace(A, C, EPSILON, neighbours=neighbours)
+        assert best.squared_error <= extended.squared_error * (1 + 1e-12)
+    assert ("better here" in best.note) == (best.squared_error > projected.squared_error)
+
+
+@pytest.mark.parametrize("neighbours", NEIGHBOURS)
+@pytest.mark.parametrize("seed", range(6))
+def test_what_is_measured_costs_the_budget_and_no_more(seed: int, neighbours: str) -> None:
+    A, C = random_problem(700 + seed, neighbours=neighbours)
+    for make in LAPLACE.values():
+        mechanism = make(A, C, EPSILON, neighbours=neighbours)
+        assert np.trace(mechanism.covariance) == pytest.approx(mechanism.squared_error, rel=1e-9)
+        if mechanism.releasable:
+            assert measured_cost(mechanism) == Fraction(1, 2)
+
+
+def test_a_basis_matters_and_a_local_one_is_near_the_best() -> None:
+    """One total over 50 cells, "replace": twelve times the projected variance in a generic basis, 5 in a local."""
+    A, C = np.eye(50), np.ones((1, 50))
+    projected = projected_laplace(A, C, EPSILON, neighbours="replace").squared_error
+    generic, dissected = (
+        extended_laplace(A, C, EPSILON, neighbours="replace", basis=basis).squared_error / projected
+        for basis in ("generic", "dissected")
+    )
+    assert generic == pytest.approx(12.5, rel=0.05)
+    assert dissected < 5
+    found = extended_laplace(A, C, EPSILON, neighbours="replace")
+    assert found.squared_error == pytest.approx(dissected * projected)
+    assert "better here" in found.note
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_bases_are_orthonormal_bases_of_the_null_space(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    C = rng.integers(-1, 2, (3, 11)).astype(float)
+    C[2] = C[0] - C[1]
+    for make in (generic_basis, dissected_basis):
+        Q = make(C)
+        assert Q.shape == (11, 11 - np.linalg.matrix_rank(C))
+        assert np.allclose(Q.T @ Q, np.eye(Q.shape[1]))
+        assert np.abs(C @ Q).max() < 1e-12
+        assert make(np.zeros((2, 4))).shape == (4, 4)
+
+
+def test_county_populations_of_illinois() -> None:
+    """102 counties under the state total, eps = 0.192, replace-one: every error has the standard deviation 14.66."""
+    mechanism = projected_laplace(np.eye(102), np.ones((1, 102)), tb.PureDP("0.192"), neighbours="replace")
+    assert np.allclose(np.sqrt(mechanism.covariance.diagonal()), 14.66, atol=0.005)
+
+
+# the K-norm mechanism -----------------------------------------------------------------------------------------
+EXACT: dict[str, tuple[np.ndarray, np.ndarray, float]] = {
+    "pairs": (np.eye(6), PAIRS, 3.0),
+    "odd of four": (np.eye(4), np.array([[1, 0, 1, 0]]), 5.0),
+    "invertible": (np.array([[1, 1, 0], [0, 1, 1], [0, 0, 2]]), np.zeros((0, 3), int), 2.0 * 8),
+    "inside": (np.array([[2, 0, 1], [0, 2, 1]]), np.zeros((0, 2), int), 16.0),
+    "thirds": (np.array([[3, 0, 1], [0, 3, 1], [0, 0, 0]]), np.zeros((0, 3), int), 36.0),
+}
+
+
+@pytest.mark.parametrize("name", EXACT)
+def test_images_of_the_cross_polytope_are_released(name: str) -> None:
+    """E = 2 / eps^2 times the squared lengths of the axes; other columns lie within."""
+    A, C, expected = EXACT[name]
+    mechanism = k_norm(A, C, tb.PureDP(1))
+    assert mechanism.releasable
+    assert mechanism.squared_error == pytest.approx(expected)
+    walk = HitAndRun(mechanism.target.steps, 1.0)
+    assert np.trace(walk.noise_covariance()) == pytest.approx(expected)
+    projected = projected_laplace(A, C, tb.PureDP(1))
+    assert mechanism.squared_error <= projected.squared_error * (1 + 1e-12)
+    assert measured_cost(mechanism) == 1
+    x = np.arange(A.shape[1])
+    quiet = k_norm(A, C, tb.PureDP(10**7))
+    assert np.allclose(quiet.answers(tb.measure(x, quiet.strategy, quiet.budget)).values, A @ x, atol=1e-5)
+
+
+def test_under_replace_the_hull_is_of_differences() -> None:
+    """Three cells and their total: differences of a triangle, no cross-polytope; two cells: one axis."""
+    assert not k_norm(np.eye(3), np.ones((1, 3)), EPSILON, neighbours="replace").releasable
+    two = k_norm(np.eye(2), np.ones((1, 2)), tb.PureDP(1), neighbours="replace")
+    assert two.releasable
+    assert two.squared_error == pytest.approx(2 * 2)  # the axis (1, -1)
+    assert measured_cost(two) == 1
+
+
+def chi_square(draws: np.ndarray, law: tb.privacy.DiscreteLaplace, reach: int) -> float:
+    """The p-value of integers against a law, in cells -reach..reach and the rest."""
+    tails = np.array([law.tail(k) for k in range(reach + 1)])
+    positive = -np.diff(tails) / 2
+    mass = np.concatenate([positive[::-1], [1 - tails[0]], positive, [tails[reach]]])
+    clipped = np.where(np.abs(draws) > reach, reach + 1, draws) + reach
+    return float(stats.chisquare(np.bincount(clipped, minlength=2 * reach + 2), mass * len(draws)).pvalue)
+
+
+def test_the_noise_released_is_laplace_along_the_axes() -> None:
+    """The coordinates of the error along the axes, read off the answers: the discrete Laplace law; false alarm 1e-6.
+
+    The same test rejects laws of 0.9 and 1.1 times the scale, and coordinates are uncorrelated.
+    """
+    mechanism = k_norm(np.eye(6), PAIRS, tb.PureDP("1/2"))
+    x = np.array([5, 0, 2, 9, 1, 1])
+    rows = []
+    for seed in range(8000):
+        m = tb.measure(x, mechanism.strategy, mechanism.budget, source=tb.noise.Insecure(seed))
+        error = mechanism.answers(m).values - x
+        rows.append(error[::2] - error[1::2])  # along (1, -1) / 2: twice the first entry
+    draws = np.rint(np.array(rows)).astype(int)
+    assert np.allclose(draws, np.array(rows))
+    assert chi_square(draws.ravel(), tb.privacy.DiscreteLaplace(2), 8) > FALSE_ALARM
+    for factor in ("9/10", "11/10"):
+        assert chi_square(draws.ravel(), tb.privacy.DiscreteLaplace(2 * Fraction(factor)), 8) < FALSE_ALARM
+    correlations = np.corrcoef(draws.T)[np.triu_indices(3, 1)]
+    assert np.abs(correlations).max() < 5 / np.sqrt(len(draws))
+
+
+def test_other_hulls_are_research() -> None:
+    mechanism = k_norm(np.eye(4), np.ones((1, 4)), EPSILON)
+    assert not mechanism.releasable
+    other = projected_laplace(np.eye(4), np.ones((1, 4)), EPSILON)
+    m = tb.measure(np.zeros(4, int), other.strategy, EPSILON)
+    with pytest.raises(Unsupported, match="random walk proves no privacy"):
+        mechanism.answers(m)
+    with pytest.raises(Unsupported, match="has 11 dimensions"):
+        k_norm(np.eye(12), np.ones((1, 12)), EPSILON)
+    found = compare(np.eye(12), np.ones((1, 12)), EPSILON)
+    assert found.best.name == "projected Laplace"
+    assert found.refused[0][0] == "K-norm"
+    assert "11 dimensions" in str(found)
+
+
+# the hull -----------------------------------------------------------------------------------------------------
+HULL = np.array([[2.0, 0.3, -1.0, 0.1], [0.0, 1.0, 1.5, 0.2]])
+HULL3 = np.random.default_rng(3).normal(size=(3, 6))
+
+
+def inside(points: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
+    """Membership in conv{+-points} from its facets."""
+    equations = ConvexHull(np.hstack([points, -points]).T).equations
+    return lambda u: (u @ equations[:, :-1].T + equations[:, -1]).max(axis=1) <= 1e-9
+
+
+@pytest.mark.parametrize("points", [HULL, HULL3])
+def test_the_gauge_and_the_chord_against_facets(points: np.ndarray) -> None:
+    walk, member = HitAndRun(points, 1.0), inside(points)
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        z = rng.normal(size=len(points))
+        size = walk.gauge(z)
+        assert member(z[None] / size * (1 - 1e-7))[0]
+        assert not member(z[None] / size * (1 + 1e-6))[0]
+        u, direction = z / size * rng.uniform(0, 0.95), rng.normal(size=len(points))
+        low, high = walk.chord(u, direction)
+        assert low < 0 < high
+        for end in (low, high):
+            assert walk.gauge(u + end * direction) == pytest.approx(1, abs=1e-7)
+
+
+@pytest.mark.parametrize("points", [HULL, HULL3])
+def test_second_moments_against_rejection(points: np.ndarray) -> None:
+    """Points uniform in a box, those within kept; each entry within 5 standard errors (false alarm below 1e-5)."""
+    box = np.abs(points).max(axis=1)
+    u = np.random.default_rng(1).uniform(-box, box, (400_000, len(points)))
+    u = u[inside(points)(u)]
+    exact = HitAndRun(points, 1.0).second_moment()
+    products = np.einsum("ij,ik->ijk", u, u)
+    error = products.std(axis=0) / np.sqrt(len(u))
+    assert (np.abs(products.mean(axis=0) - exact) < 5 * error).all()
+    assert not (np.abs(products.mean(axis=0) - 1.1 * exact) < 5 * error).all()
+
+
+def test_the_walk_comes_near_uniform() -> None:
+    """||u||_K^d is uniform on (0, 1) for u uniform in K: Kolmogorov's test at 1e-6, on points taken as independent.
+
+    Points pulled inwards by 30 % fail it. The noise has the gauge of a Gamma(d, 1/eps) variable.
+    """
+    walk, rng = HitAndRun(HULL, 2.0), np.random.default_rng(5)
+    u = walk.uniform(150, rng, steps=8)
+    gauges = np.array([walk.gauge(point) for point in u])
+    assert gauges.max() <= 1 + 1e-9
+    assert stats.kstest(gauges**2, "uniform").pvalue > FALSE_ALARM
+    assert stats.kstest((0.7 * gauges) ** 2, "uniform").pvalue < FALSE_ALARM
+    radius = rng.gamma(3, 0.5, len(gauges))
+    assert stats.kstest(radius * gauges, stats.gamma(2, scale=0.5).cdf).pvalue > FALSE_ALARM
+
+
+def test_research_draws_have_the_covariance_that_is_stated() -> None:
+    """Continuous draws, each entry of the covariance within 6 standard errors (false alarm below 1e-7)."""
+    A, C = random_problem(8, n=5)
+    for mechanism in (projected_laplace(A, C, EPSILON), extended_laplace(A, C, EPSILON)):
+        errors = mechanism.research_errors(40_000, np.random.default_rng(2))
+        assert np.abs(C @ errors.T).max() < 1e-9 * np.abs(errors).max()
+        products = np.einsum("ij,ik->ijk", errors, errors)
+        spread = products.std(axis=0) / np.sqrt(len(errors))
+        assert (np.abs(products.mean(axis=0) - mechanism.covariance) <= 6 * spread + 1e-9).all()
+        assert not (np.abs(products.mean(axis=0) - 1.1 * mechanism.covariance) <= 6 * spread + 1e-9).all()
+    walked = k_norm(np.eye(3), np.ones((1, 3)), EPSILON)
+    assert walked.research_errors(3, np.random.default_rng(0)).shape == (3, 3)
+    assert np.abs(walked.research_errors(2, np.random.default_rng(0)).sum(axis=1)).max() < 1e-9
