@@ -1,11 +1,11 @@
-# make demo | test | lint | docs | bench | clean. The first of each sets up what it needs; after that nothing is downloaded.
+# make demo | test | test-long | lint | docs | bench | clean. The first of each sets up what it needs; after that nothing is downloaded.
 
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: demo test lint docs bench clean
+.PHONY: demo test test-long lint docs bench clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.installed
@@ -15,7 +15,12 @@ demo: $(VENV)/.installed
 test: $(VENV)/.installed-dev
 	@tests/browser/chromium.sh
 	@tests/engines/servers.sh
-	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m "not long"
+
+# Statistical sweeps and exhaustive matrices: each has a short version in `make test`.
+test-long: $(VENV)/.installed-dev
+	@tests/engines/servers.sh
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m long
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .

@@ -153,7 +153,7 @@ def test_nothing_of_the_source_is_published(guild: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "phase", [pytest.param(p, marks=[pytest.mark.slow] if p in SELDOM else []) for p in PHASES]
+    "phase", [pytest.param(p, marks=[pytest.mark.long] if p in SELDOM else []) for p in PHASES]
 )
 def test_killed_in_any_phase_leaves_no_half_release_and_no_second_draw(guild: Path, phase: str) -> None:
     out = guild.parent / "release"

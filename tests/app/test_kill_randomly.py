@@ -29,7 +29,7 @@ def kill() -> ModuleType:
     return module
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_twenty_kills_leave_a_whole_release_or_none(kill: ModuleType, tmp_path: Path) -> None:
     """Complete, resumed without a second draw or charge, or charged and void: nothing else."""
     rows = kill.study(tmp_path, kills=20)

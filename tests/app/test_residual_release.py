@@ -77,7 +77,7 @@ def _check_release(release: tb.Release, codes: np.ndarray, sizes: dict[str, int]
 
 
 @pytest.mark.skipif(not RECORDS.exists(), reason="needs the UCI Adult records in ../shared/data/adult.csv")
-@pytest.mark.slow
+@pytest.mark.long
 def test_all_of_adults_attributes(tmp_path: Path) -> None:
     """6e17 cells: every attribute by itself, and pairs and triples of up to 1,000 cells."""
     sizes_of = json.loads(RECORDS.with_name("adult-domain.json").read_text())

@@ -191,7 +191,7 @@ def test_nothing_of_the_source_is_published(duchy: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "phase", [pytest.param(p, marks=[] if p in OFTEN else [pytest.mark.slow]) for p in PHASES]
+    "phase", [pytest.param(p, marks=[] if p in OFTEN else [pytest.mark.long]) for p in PHASES]
 )
 def test_killed_in_any_phase_leaves_no_half_release_and_no_second_draw(duchy: Path, phase: str) -> None:
     """What a resumed run publishes is what an estimate in one go gives: ``verify`` makes it anew and compares."""

@@ -69,7 +69,7 @@ def test_adult_passes() -> None:
     _assert_clean(audit(EXAMPLES / "adult.toml", seconds=0.05))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_demo_passes(tmp_path: Path) -> None:
     _assert_clean(audit(write_demo(tmp_path / "demo", people=10), seconds=0.05))
 

@@ -14,7 +14,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 FORMATS = (DOCS / "formats.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["convert", "init"])
 def test_a_page_shows_what_its_commands_print(name: str, tmp_path: Path) -> None:
     page = (DOCS / "guide" / f"{name}.md").read_text(encoding="utf-8")

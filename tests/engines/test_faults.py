@@ -232,7 +232,7 @@ spark.sql.execution.arrow.maxRecordsPerBatch 20
 """
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.spark
 def test_a_cluster_of_which_parts_are_killed(tmp_path: Path) -> None:
     """What a lost executor had counted is counted again, to the same number; without its driver nothing is."""

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import scipy.linalg
 import scipy.stats
-from tests.strategy.instances import dense_strategy
 from tests.domain.exact_instances import (
     DOMAIN,
     GENERAL,
@@ -17,6 +16,7 @@ from tests.domain.exact_instances import (
     projectors,
     stacked,
 )
+from tests.strategy.instances import dense_strategy
 
 import tabulae as tb
 from tabulae.errors import InvalidArgument, Unsupported

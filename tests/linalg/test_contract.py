@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import FrozenInstanceError
 from fractions import Fraction
+from functools import partial
+from typing import ClassVar
 
 import numpy as np
 import pytest
 import scipy.sparse
+from tests.each import each
 
 from tabulae.errors import InvalidArgument
 from tabulae.linalg import (
@@ -147,12 +150,22 @@ def dense_sensitivity(matrix: np.ndarray, p: int, neighbours: str) -> float:
     return max(np.linalg.norm(one - other, p) for one in columns for other in columns)
 
 
-@pytest.fixture(params=list(ALL), ids=list(ALL))
-def op(request: pytest.FixtureRequest) -> LinearOperator:
-    return ALL[request.param]()
+def every(law: Callable) -> Callable:
+    """The law for each operator of the class it stands in, in one test that names those that break it."""
+
+    def run(self: TestEveryOperator) -> None:
+        __tracebackhide__ = True
+        ops = {name: build() for name, build in self.OPERATORS.items()}
+        each("op", ops.values(), ids=list(ops))(partial(law, self))()
+
+    run.__name__, run.__doc__ = law.__name__, law.__doc__
+    return run
 
 
 class TestEveryOperator:
+    OPERATORS: ClassVar[Mapping[str, Callable[[], LinearOperator]]] = ALL
+
+    @every
     def test_dense_has_the_shape_and_the_type(self, op: LinearOperator) -> None:
         matrix = op.dense()
         assert matrix.shape == op.shape
@@ -160,6 +173,7 @@ class TestEveryOperator:
         if op.binary:
             assert set(np.unique(matrix)) <= {0, 1}
 
+    @every
     def test_vectors_and_blocks(self, op: LinearOperator) -> None:
         matrix, n = op.dense(), op.shape[1]
         for shape in ((n,), (n, 1), (n, 3), (n, 70)):
@@ -168,6 +182,7 @@ class TestEveryOperator:
             assert answer.dtype == np.float64
             np.testing.assert_allclose(answer, matrix @ x, rtol=1e-10, atol=1e-10)
 
+    @every
     def test_the_input_is_left_alone(self, op: LinearOperator) -> None:
         x = RNG.normal(size=(op.shape[1], 2))
         before = x.copy()
@@ -175,12 +190,14 @@ class TestEveryOperator:
         answer += 1
         np.testing.assert_array_equal(x, before)
 
+    @every
     def test_arrays_in_other_layouts(self, op: LinearOperator) -> None:
         n = op.shape[1]
         x = RNG.normal(size=(3, 2 * n))
         np.testing.assert_allclose(op @ x.T[::2], op.dense() @ x.T[::2], rtol=1e-10, atol=1e-10)
         np.testing.assert_allclose(op @ np.float32([1] * n), op.dense().sum(axis=1), rtol=1e-9, atol=1e-9)
 
+    @every
     def test_along_the_middle_axis(self, op: LinearOperator) -> None:
         for left, right in ((1, 1), (3, 1), (2, 5), (2, 80)):
             x = RNG.normal(size=(left, op.shape[1], right))
@@ -191,6 +208,7 @@ class TestEveryOperator:
                 op.along_to(x, out)
                 np.testing.assert_allclose(out, expected, rtol=1e-10, atol=1e-10)
 
+    @every
     def test_adjoint(self, op: LinearOperator) -> None:
         x, y = RNG.normal(size=op.shape[1]), RNG.normal(size=op.shape[0])
         assert op.T.shape == op.shape[::-1]
@@ -198,6 +216,7 @@ class TestEveryOperator:
         np.testing.assert_allclose(op.T.T.dense(), op.dense(), atol=1e-12)
         np.testing.assert_allclose(op.T.dense(), op.dense().T, atol=1e-12)
 
+    @every
     def test_gram(self, op: LinearOperator) -> None:
         gram, matrix = op.gram(), op.dense()
         assert gram.shape == (op.shape[1], op.shape[1])
@@ -206,6 +225,7 @@ class TestEveryOperator:
         x = RNG.normal(size=op.shape[1])
         np.testing.assert_allclose(gram @ x, matrix.T @ (matrix @ x), rtol=1e-9, atol=1e-9)
 
+    @every
     def test_pinv_meets_the_four_conditions(self, op: LinearOperator) -> None:
         inverse, a = op.pinv(), op.dense().astype(np.float64)
         assert inverse.shape == op.shape[::-1]
@@ -217,7 +237,8 @@ class TestEveryOperator:
         np.testing.assert_allclose((b @ a).T, b @ a, atol=1e-9 * scale)
         np.testing.assert_allclose(inverse.T.dense(), b.T, atol=1e-12 * scale)
 
-    @pytest.mark.parametrize("p", [1, 2])
+    @every
+    @each("p", [1, 2])
     def test_column_norms(self, op: LinearOperator, p: int) -> None:
         norms = op.column_norms(p)
         expected = dense_norms(op.dense(), p)
@@ -227,8 +248,9 @@ class TestEveryOperator:
         else:
             np.testing.assert_allclose(norms.astype(float), np.array(expected, dtype=float), rtol=1e-12)
 
-    @pytest.mark.parametrize("p", [1, 2])
-    @pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
+    @every
+    @each("p", [1, 2])
+    @each("neighbours", ["add-remove", "replace"])
     def test_sensitivity(self, op: LinearOperator, p: int, neighbours: str) -> None:
         found = op.sensitivity(p, neighbours=neighbours)
         expected = dense_sensitivity(op.dense(), p, neighbours)
@@ -243,6 +265,7 @@ class TestEveryOperator:
         else:
             assert float(found) <= 2 * expected + 1e-9
 
+    @every
     def test_column_classes(self, op: LinearOperator) -> None:
         labels, matrix = op.column_classes(), op.dense()
         assert labels.dtype == np.int64
@@ -250,12 +273,14 @@ class TestEveryOperator:
         numbered: dict[tuple[float, ...], int] = {}
         assert labels.tolist() == [numbered.setdefault(column, len(numbered)) for column in columns]
 
+    @every
     def test_bounds(self, op: LinearOperator) -> None:
         magnitude = np.abs(op.dense())
         assert op.abs_row_sum_max() >= magnitude.sum(axis=1).max()
         assert op.abs_entry_max() >= magnitude.max()
         assert isinstance(op.abs_row_sum_max(), int) or not op.integer
 
+    @every
     def test_large_integers_are_exact(self, op: LinearOperator) -> None:
         if not op.integer:
             x = np.arange(op.shape[1])
@@ -268,29 +293,35 @@ class TestEveryOperator:
             exact = op.dense().astype(object) @ x.astype(object)
             assert answer.tolist() == exact.tolist()
 
+    @every
     def test_small_and_unsigned_integers_are_widened(self, op: LinearOperator) -> None:
         x = np.full(op.shape[1], 200, dtype=np.uint8)
         expected = op.dense() @ np.full(op.shape[1], 200)
         np.testing.assert_allclose(op @ x, expected)
         np.testing.assert_allclose(op @ (x > 0), op.dense().sum(axis=1), atol=1e-12)
 
+    @every
     def test_columns(self, op: LinearOperator) -> None:
         index = RNG.integers(0, op.shape[1], 3)
         np.testing.assert_allclose(op.columns(index), op.dense()[:, index], atol=1e-15)
 
+    @every
     def test_short_representation(self, op: LinearOperator) -> None:
         assert len(repr(op)) < 200
         assert "array" not in repr(op)
 
+    @every
     def test_survives_pickling(self, op: LinearOperator) -> None:
         again = pickle.loads(pickle.dumps(op))
         assert again == op
 
-    @pytest.mark.parametrize("bad", [np.zeros(3000), np.zeros((2, 2, 2)), np.float64(1.0)])
+    @every
+    @each("bad", [np.zeros(3000), np.zeros((2, 2, 2)), np.float64(1.0)])
     def test_wrong_shapes_are_refused_with_the_right_one(self, op: LinearOperator, bad: np.ndarray) -> None:
         with pytest.raises(InvalidArgument, match=rf"pass shape \({op.shape[1]},\) or \({op.shape[1]}, k\)"):
             _ = op @ bad
 
+    @every
     def test_what_is_not_a_number_is_refused(self, op: LinearOperator) -> None:
         for bad in (np.full(op.shape[1], "1"), np.full(op.shape[1], 1j)):
             with pytest.raises(InvalidArgument, match="real numbers"):
@@ -299,7 +330,7 @@ class TestEveryOperator:
             _ = np.ones(op.shape[0]) @ op
 
 
-@pytest.mark.parametrize("name", list(BUILDERS))
+@each("name", BUILDERS)
 def test_equal_when_built_alike(name: str) -> None:
     one, other = BUILDERS[name](), BUILDERS[name]()
     assert one == other
@@ -315,7 +346,7 @@ def test_different_operators_differ() -> None:
     assert Identity(3) != "Identity(3)"
 
 
-@pytest.mark.parametrize("name", list(BUILDERS))
+@each("name", BUILDERS)
 def test_operators_do_not_change(name: str) -> None:
     op = BUILDERS[name]()
     if isinstance(op, Halves):

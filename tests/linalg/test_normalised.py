@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import ClassVar
 
 import numpy as np
 import pytest
 import scipy.sparse
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.each import each
 from tests.linalg import test_contract
 
 from tabulae.errors import InvalidArgument, Unsupported
@@ -68,39 +70,31 @@ INSTANCES: dict[str, Callable[[], LinearOperator]] = {
 }
 
 
-@pytest.fixture(params=list(INSTANCES), ids=list(INSTANCES))
-def instance(request: pytest.FixtureRequest) -> LinearOperator:
-    return INSTANCES[request.param]()
+every_instance = each("instance", [build() for build in INSTANCES.values()], ids=list(INSTANCES))
+SOME = ("all ranges", "prefix", "partition", "permuted ranges", "stack", "dense", "negative multiple", "kron")
+
+
+def row_scaled(name: str) -> LinearOperator:
+    inner = INSTANCES[name]()
+    return RowScaled(inner, np.random.default_rng(4).uniform(0.1, 3.0, inner.shape[0]))
 
 
 class TestNormalisedOperators(test_contract.TestEveryOperator):
     """What holds for every operator holds for normalised ones and their transposes."""
 
-    SOME = (
-        "all ranges",
-        "prefix",
-        "partition",
-        "permuted ranges",
-        "stack",
-        "dense",
-        "negative multiple",
-        "kron",
-    )
-
-    @pytest.fixture(params=[f"{name}{t}" for name in SOME for t in ("", ".T")])
-    def op(self, request: pytest.FixtureRequest) -> LinearOperator:
-        name = request.param.removesuffix(".T")
-        found = normalised(INSTANCES[name]())
-        return found.T if request.param.endswith(".T") else found
+    OPERATORS: ClassVar = {
+        **{name: lambda name=name: normalised(INSTANCES[name]()) for name in SOME},
+        **{f"{name}.T": lambda name=name: normalised(INSTANCES[name]()).T for name in SOME},
+    }
 
 
 class TestRowScaled(test_contract.TestEveryOperator):
     """And for a matrix whose rows are multiplied by any numbers."""
 
-    @pytest.fixture(params=["all ranges", "windows", "dense integers", "sparse"])
-    def op(self, request: pytest.FixtureRequest) -> LinearOperator:
-        inner = INSTANCES[request.param]()
-        return RowScaled(inner, np.random.default_rng(4).uniform(0.1, 3.0, inner.shape[0]))
+    OPERATORS: ClassVar = {
+        name: lambda name=name: row_scaled(name)
+        for name in ("all ranges", "windows", "dense integers", "sparse")
+    }
 
 
 def by_hand(matrix: np.ndarray) -> np.ndarray:
@@ -108,22 +102,26 @@ def by_hand(matrix: np.ndarray) -> np.ndarray:
     return matrix / np.where(norms > 0, norms, 1.0)[:, None]
 
 
+@every_instance
 def test_rows_have_norm_one(instance: LinearOperator) -> None:
     np.testing.assert_allclose(row_norms(instance), np.linalg.norm(instance.dense().astype(float), axis=1))
     np.testing.assert_allclose(normalised(instance).dense(), by_hand(instance.dense()), atol=1e-14)
 
 
+@every_instance
 def test_gram_of_the_normalised_matrix(instance: LinearOperator) -> None:
     rows = by_hand(instance.dense())
     np.testing.assert_allclose(normalised(instance).gram().dense(), rows.T @ rows, atol=1e-12)
 
 
+@every_instance
 def test_cells_are_told_apart_as_before(instance: LinearOperator) -> None:
     found = normalised(instance)
     np.testing.assert_array_equal(found.column_classes(), instance.column_classes())
     assert merge_columns([found]) == merge_columns([instance])
 
 
+@every_instance
 def test_normalising_again_changes_nothing(instance: LinearOperator) -> None:
     once = normalised(instance)
     np.testing.assert_allclose(normalised(once).dense(), once.dense(), atol=1e-14)

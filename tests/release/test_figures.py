@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy import stats
-from tests.estimation.overlapping import large
 from tests.domain.test_figure_sql import exact_value
+from tests.estimation.overlapping import large
 
 import tabulae as tb
 from tabulae.domain import Domain

@@ -8,8 +8,8 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from tests.strategy.instances import dense_strategy
 from tests.domain.exact_instances import DOMAIN, GENERAL, NESTED, margin, projectors, stacked
+from tests.strategy.instances import dense_strategy
 
 import tabulae as tb
 from tabulae.domain import Invariants

@@ -65,7 +65,7 @@ def test_marginals_are_those_of_cells():
     assert rmse[0] == pytest.approx(rmse[1], rel=1e-6)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("make", "printed"), [(workloads.loans_small_prefix, 276.10), (workloads.adult_2d_prefix, 484.07)]
 )

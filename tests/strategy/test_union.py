@@ -139,7 +139,7 @@ CORRECTED = [  # HDMM, Table 7 with the right split: one product for each table,
 ]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(("make", "figure"), CORRECTED)
 def test_the_corrected_table_7(make, figure):
     workload = make()
