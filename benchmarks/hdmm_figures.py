@@ -31,9 +31,8 @@ from threadpoolctl import threadpool_limits
 import tabulae as tb
 from tabulae.errors import NotEstimable, Unsupported
 from tabulae.strategy import baseline
+from tabulae.strategy.hdmm.opt0 import opt0_gaussian, opt0_laplace
 from tabulae.strategy.loss import unit_rmse
-from tabulae.strategy.opt0_gaussian import opt0_gaussian
-from tabulae.strategy.p_identity import opt0_laplace
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks/results/hdmm_growth.csv"

@@ -20,9 +20,12 @@ from threadpoolctl import threadpool_limits
 
 import tabulae as tb
 from benchmarks import workloads
-from tabulae.strategy.marginal_problem import MarginalProblem
-from tabulae.strategy.marginals import components_of
-from tabulae.strategy.opt_marginals import opt_marginals_gaussian, opt_marginals_laplace
+from tabulae.strategy.hdmm.marginals import (
+    MarginalProblem,
+    components_of,
+    opt_marginals_gaussian,
+    opt_marginals_laplace,
+)
 
 RESULTS = Path(__file__).parent / "results/marginals.csv"
 COLUMNS = ("workload", "how", "runs", "best", "median", "worst", "least", "cpu_s")

@@ -20,8 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tabulae.strategy.opt0_gaussian import opt0_gaussian
-from tabulae.strategy.p_identity import opt0_laplace
+from tabulae.strategy.hdmm.opt0 import opt0_gaussian, opt0_laplace
 
 RESULTS = Path(__file__).parent / "results"
 SIGMA = 4.224678889326836  # analytic Gaussian mechanism at (1, 1e-6), sensitivity 1

@@ -32,12 +32,12 @@ from tabulae.linalg import LinearOperator, Permuted
 from tabulae.privacy import calibrate
 from tabulae.strategy import baseline
 from tabulae.strategy.eigen import eigen_design
-from tabulae.strategy.explicit_strategy import explicit_gram
+from tabulae.strategy.gram import explicit_gram
+from tabulae.strategy.hdmm.opt0 import opt0_gaussian
 from tabulae.strategy.information import information, kron_vectors
 from tabulae.strategy.loss import unit_variances
-from tabulae.strategy.opt0_gaussian import opt0_gaussian
+from tabulae.strategy.objective import relative_workload
 from tabulae.strategy.range_variance import range_variance
-from tabulae.strategy.relative import relative_workload
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks/results/relative_error.csv"

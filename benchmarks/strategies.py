@@ -40,7 +40,7 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks import hdmm
 from tabulae.errors import NotEstimable, Unsupported
-from tabulae.strategy.bound import unit_bound
+from tabulae.strategy.bounds.lower import unit_bound
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks/results/strategies.csv"

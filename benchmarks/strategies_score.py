@@ -20,20 +20,19 @@ from benchmarks.strategies_workloads import Case, ranges
 import tabulae as tb
 from tabulae.errors import NotEstimable
 from tabulae.strategy import baseline
-from tabulae.strategy.classic.data_cube import covering_strategy
-from tabulae.strategy.classic.fourier import fourier_basis
-from tabulae.strategy.classic.wavelet import haar
+from tabulae.strategy.classic.cubes import covering_strategy, fourier_basis
+from tabulae.strategy.classic.trees import haar
 from tabulae.strategy.eigen import eigen_design, eigen_queries
-from tabulae.strategy.eigen.dependent_queries import design_weighting
-from tabulae.strategy.eigen.interior_point import weigh_few
-from tabulae.strategy.eigen.low_rank_gram import eigen_queries_of_rows
-from tabulae.strategy.eigen.query_weighting import (
+from tabulae.strategy.eigen.design import separated_weights
+from tabulae.strategy.eigen.strategies import eigen_queries_of_rows
+from tabulae.strategy.eigen.weighting import (
     QueryWeights,
+    design_weighting,
     norm_weighting,
     query_weighting,
+    weigh_few,
 )
-from tabulae.strategy.eigen.separation import separated_weights
-from tabulae.strategy.explicit_strategy import explicit_gram
+from tabulae.strategy.gram import explicit_gram
 from tabulae.strategy.loss import unit_rmse
 from tabulae.strategy.settings import Settings
 from tabulae.strategy.strategy import Strategy

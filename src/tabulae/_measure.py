@@ -72,7 +72,7 @@ def measure(
     Privacy:
         Satisfies ``budget`` under ``neighbours`` for units of at most ``stability`` rows: the answers are
         integers, the noise is exact (no floating point), its parameter is derived in Fractions from the exact
-        sensitivity of the integer matrices, for several rows by :func:`tabulae.strategy.stability.of_units`
+        sensitivity of the integer matrices, for several rows by :func:`tabulae.strategy.strategy.of_units`
         (zCDP: Canonne, Kamath, Steinke 2020, Theorem 14; pure DP: the discrete Laplace mechanism; approximate
         DP: the analytic Gaussian mechanism of Balle and Wang 2018, rounded, by post-processing).
         ``exact`` stands outside that guarantee: C x is read and published as it is, after the ledger has recorded its

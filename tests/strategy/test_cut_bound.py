@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import tabulae as tb
-from tabulae.strategy.opt0_gaussian import opt0_gaussian
+from tabulae.strategy.hdmm.opt0 import opt0_gaussian
 
 
 def cut_bound(W: np.ndarray) -> tuple[float, float]:

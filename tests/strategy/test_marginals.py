@@ -14,13 +14,7 @@ from tests.strategy.instances import BUDGETS, WORKLOADS, dense, dense_strategy
 
 import tabulae as tb
 from tabulae.errors import Unsupported
-from tabulae.linalg import (
-    Dense,
-    Identity,
-    Kron,
-    Partition,
-    Total,
-)
+from tabulae.linalg import Dense, Identity, Kron, Partition, Total
 from tabulae.strategy import (
     Block,
     Strategy,
@@ -30,7 +24,8 @@ from tabulae.strategy import (
     law_variances,
     read_strategy,
 )
-from tabulae.strategy.bound import unit_bound
+from tabulae.strategy.bounds.lower import unit_bound
+from tabulae.strategy.hdmm.marginals import marginals_strategy, opt_marginals_gaussian, opt_marginals_laplace
 from tabulae.strategy.lattice_information import LatticeInformation, is_lattice
 from tabulae.strategy.loss import unit_rmse
 from tabulae.strategy.marginal_algebra import (
@@ -40,9 +35,7 @@ from tabulae.strategy.marginal_algebra import (
     squared_error,
     subset_sum,
 )
-from tabulae.strategy.marginals import marginals_strategy
 from tabulae.strategy.methods import SINGLE
-from tabulae.strategy.opt_marginals import opt_marginals_gaussian, opt_marginals_laplace
 from tabulae.strategy.settings import Settings
 
 NOISES = ("gaussian", "laplace")

@@ -16,18 +16,18 @@ from tests.strategy.instances import BUDGETS, WORKLOADS
 
 import tabulae as tb
 from tabulae.errors import InvalidArgument, Unsupported
-from tabulae.strategy.bound import unit_bound
-from tabulae.strategy.loss import unit_rmse
-from tabulae.strategy.methods import SINGLE
-from tabulae.strategy.pair_bounds import (
+from tabulae.strategy.bounds.lower import unit_bound
+from tabulae.strategy.bounds.pairs import (
     lattice_pair_bound,
+    opt0_pairs,
     pair_bound,
     pair_rows_bound,
     pair_svd_bound,
     product_pair_bound,
     product_pair_svd_bound,
 )
-from tabulae.strategy.pair_dual import opt0_pairs
+from tabulae.strategy.loss import unit_rmse
+from tabulae.strategy.methods import SINGLE
 
 workloads = st.integers(2, 6).flatmap(
     lambda n: st.integers(1, 7).flatmap(lambda m: arrays(np.float64, (m, n), elements=st.integers(-3, 3)))

@@ -14,9 +14,8 @@ from tests.strategy.instances import BUDGETS, WORKLOADS, dense, dense_strategy
 
 import tabulae as tb
 from tabulae.errors import InvalidArgument, Unsupported
-from tabulae.strategy.opt0_gaussian import opt0_gaussian
-from tabulae.strategy.pair_bounds import pair_svd_bound
-from tabulae.strategy.pair_dual import opt0_pairs
+from tabulae.strategy.bounds.pairs import opt0_pairs, pair_svd_bound
+from tabulae.strategy.hdmm.opt0 import opt0_gaussian
 
 workloads = st.integers(2, 7).flatmap(
     lambda n: st.integers(1, 8).flatmap(lambda m: arrays(np.float64, (m, n), elements=st.integers(-3, 3)))

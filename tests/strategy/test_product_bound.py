@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 import tabulae as tb
 from benchmarks import workloads
 from tabulae.domain import Term
-from tabulae.strategy.bound import unit_bound
-from tabulae.strategy.explicit_strategy import explicit_gram
-from tabulae.strategy.opt0_gaussian import opt0_gaussian
-from tabulae.strategy.product_bound import product_bound
-from tabulae.strategy.residual import asked_for, planner_bound
+from tabulae.strategy.bounds.lower import unit_bound
+from tabulae.strategy.gram import explicit_gram
+from tabulae.strategy.hdmm.opt0 import opt0_gaussian
+from tabulae.strategy.residual.planner import asked_for, planner_bound
+from tabulae.strategy.residual.search import product_bound
 
 UNIT = tb.ApproxDP(1, "1e-6")
 

@@ -15,22 +15,12 @@ from tests.strategy.instances import BUDGETS, WORKLOADS, dense, dense_strategy
 import tabulae as tb
 from tabulae.domain.table import Term
 from tabulae.errors import InvalidArgument, Unsupported
-from tabulae.linalg import (
-    Dense,
-    LinearOperator,
-    Partition,
-    Stack,
-)
-from tabulae.strategy import (
-    Block,
-    describe_strategy,
-    read_strategy,
-    strategy_digest,
-)
-from tabulae.strategy.bound import unit_bound
-from tabulae.strategy.explicit_strategy import explicit_gram
+from tabulae.linalg import Dense, LinearOperator, Partition, Stack
+from tabulae.strategy import Block, describe_strategy, read_strategy, strategy_digest
+from tabulae.strategy.bounds.lower import unit_bound
+from tabulae.strategy.gram import explicit_gram
+from tabulae.strategy.hdmm.opt0 import opt0_gaussian
 from tabulae.strategy.loss import unit_rmse
-from tabulae.strategy.opt0_gaussian import opt0_gaussian
 from tabulae.strategy.residual_sets import MOST_SETS, closure
 
 NEIGHBOURS = ("add-remove", "replace")

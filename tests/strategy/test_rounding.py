@@ -6,13 +6,8 @@ import numpy as np
 import pytest
 
 from tabulae.errors import Unsupported
-from tabulae.strategy.opt0_gaussian import opt0_gaussian
-from tabulae.strategy.p_identity import opt0_laplace
-from tabulae.strategy.rounding import (
-    share_bits,
-    to_grid,
-    unit_loss,
-)
+from tabulae.strategy.hdmm.opt0 import opt0_gaussian, opt0_laplace
+from tabulae.strategy.rounding import share_bits, to_grid, unit_loss
 
 
 def prefix(n):

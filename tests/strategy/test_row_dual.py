@@ -15,24 +15,14 @@ from tests.strategy.instances import WORKLOADS, dense, dense_strategy
 import tabulae as tb
 from benchmarks import workloads
 from tabulae.errors import NotEstimable, Unsupported
-from tabulae.strategy import (
-    describe_strategy,
-    read_strategy,
-    row_strategy,
-    strategy_digest,
-)
-from tabulae.strategy.bounds import svd_bound
-from tabulae.strategy.explicit_strategy import explicit_gram
-from tabulae.strategy.independent_rows import independent_rows
+from tabulae.strategy import describe_strategy, read_strategy, strategy_digest
+from tabulae.strategy.bounds.svd import svd_bound
+from tabulae.strategy.gram import explicit_gram
+from tabulae.strategy.hdmm import rows as row_strategy
+from tabulae.strategy.hdmm.opt0 import opt0_gaussian
+from tabulae.strategy.hdmm.rows import PieceRows, SparseRows, independent_rows, row_optimum, row_svd_bound
 from tabulae.strategy.information import information
 from tabulae.strategy.loss import unit_rmse
-from tabulae.strategy.opt0_gaussian import opt0_gaussian
-from tabulae.strategy.row_dual import (
-    PieceRows,
-    SparseRows,
-    row_optimum,
-    row_svd_bound,
-)
 from tabulae.strategy.settings import Settings
 from tabulae.strategy.symmetry import exchangeable, symmetry
 
@@ -155,7 +145,7 @@ def test_sf1_has_the_published_structure(monkeypatch):
     assert (
         sum(p.copies * SparseRows.of(p.rows, p.gram).count for p in independent_rows(merged).pieces) == 3112
     )
-    monkeypatch.setattr("tabulae.strategy.independent_rows._MOST_PIECES", 0)
+    monkeypatch.setattr("tabulae.strategy.hdmm.rows._MOST_PIECES", 0)
     (piece,) = independent_rows(merged).pieces
     assert piece.rows.shape[0] == 4039
     assert piece.distinct_columns().shape[1] == 26_368

@@ -12,11 +12,10 @@ from scipy.spatial import ConvexHull
 
 import tabulae as tb
 from tabulae.errors import Unsupported
-from tabulae.strategy.bound import unit_bound
-from tabulae.strategy.explicit_strategy import dense_grams
+from tabulae.strategy.bounds.lower import hull_volume_bound, unit_bound, volume_bound
+from tabulae.strategy.gram import dense_grams
+from tabulae.strategy.hdmm.opt0 import opt0_gaussian
 from tabulae.strategy.methods import SINGLE
-from tabulae.strategy.opt0_gaussian import opt0_gaussian
-from tabulae.strategy.volume_bound import hull_volume_bound, volume_bound
 
 NEIGHBOURS = ("add-remove", "replace")
 

@@ -7,8 +7,8 @@ import scipy.linalg as sl
 import scipy.sparse as sp
 
 from ..privacy import PrivacyLoss
-from ..strategy.pair_dual import opt0_pairs
-from ..strategy.row_dual import SparseRows, row_optimum
+from ..strategy.bounds.pairs import opt0_pairs
+from ..strategy.hdmm.rows import SparseRows, row_optimum
 from .additive import Matrix
 from .mechanism import (
     Calibration,

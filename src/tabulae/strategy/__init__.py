@@ -1,42 +1,20 @@
 """Select: workload in, strategy out; never data. One method per file, named as in its paper."""
 
 from ._select import baseline, select
-from .bound import lower_bound
+from .bounds.lower import lower_bound
 from .constrained_information import ConstrainedInformation
-from .error import (
-    ExpectedError,
-    error_under,
-    expected_error,
-)
+from .error import ExpectedError, error_under, expected_error
 from .explicit_information import merges
-from .information import (
-    Information,
-    Profile,
-    VarianceBound,
-    information,
-)
+from .information import Information, Profile, VarianceBound, information
 from .iterative_information import IterativeInformation
 from .kron_information import KronInformation
 from .left_open import LeftOpen
 from .local_information import LocalInformation
 from .methods import METHODS
-from .objective import Targets
-from .relative import relative_workload
+from .objective import Targets, relative_workload
 from .restriction import restrict, restricted_strategy
-from .serial import (
-    describe_strategy,
-    read_strategy,
-    strategy_digest,
-)
-from .strategy import (
-    Block,
-    Candidate,
-    NoiseKind,
-    Strategy,
-    law_variances,
-    nominal_variances,
-    products,
-)
+from .serial import describe_strategy, read_strategy, strategy_digest
+from .strategy import Block, Candidate, NoiseKind, Strategy, law_variances, nominal_variances, products
 from .within import has_neighbours
 
 __all__ = [

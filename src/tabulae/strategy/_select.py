@@ -10,26 +10,14 @@ from typing import Literal
 import numpy as np
 
 from ..domain import Table, Workload
-from ..errors import (
-    InvalidArgument,
-    NotEstimable,
-    Unsupported,
-)
+from ..errors import InvalidArgument, NotEstimable, Unsupported
 from ..linalg import LinearOperator
 from ..privacy import check_neighbours
-from .bound import unit_bound
+from .bounds.lower import unit_bound
+from .gram import threads_for
 from .loss import unit_rmse
-from .methods import (
-    METHODS,
-    SINGLE,
-    fitting,
-)
-from .objective import (
-    Objective,
-    Targets,
-    minimax,
-)
-from .relative import relative_workload
+from .methods import METHODS, SINGLE, fitting
+from .objective import Objective, Targets, minimax, relative_workload
 from .restriction import Restriction, restrict
 from .settings import (
     Settings,
@@ -40,12 +28,7 @@ from .settings import (
     check_options,
     check_rows,
 )
-from .strategy import (
-    Candidate,
-    NoiseKind,
-    Strategy,
-)
-from .threads import threads_for
+from .strategy import Candidate, NoiseKind, Strategy
 from .within import WITHIN
 
 _PROVEN = 1e-7  # relative gap to a proven bound at which no other method is worth a try

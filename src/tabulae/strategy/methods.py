@@ -19,19 +19,15 @@ from .classic import (
     wavelet_strategy,
     workload_strategy,
 )
-from .eigen import (
-    eigen_separation_strategy,
-    eigen_strategy,
-    principal_vectors_strategy,
-)
-from .explicit_strategy import explicit_gram
-from .hdmm import kron_strategy, opt0_strategy
-from .marginals import marginals_strategy
-from .optimised_marginals import optimised_marginals_strategy
-from .residual import residual_strategy
+from .eigen import eigen_separation_strategy, eigen_strategy, principal_vectors_strategy
+from .gram import explicit_gram
+from .hdmm.kron import kron_strategy, opt0_strategy
+from .hdmm.marginals import marginals_strategy
+from .hdmm.optimised_marginals import optimised_marginals_strategy
+from .hdmm.union import union_strategy
+from .residual.planner import residual_strategy
 from .settings import Settings
 from .strategy import Strategy
-from .union import union_strategy
 
 Method = Callable[[Workload, Settings], Strategy]
 

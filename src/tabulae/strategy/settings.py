@@ -6,7 +6,7 @@ import numbers
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import scipy.sparse
@@ -14,9 +14,7 @@ import scipy.sparse
 from ..domain import Table, Workload
 from ..errors import InvalidArgument
 from ..linalg import LinearOperator
-
-if TYPE_CHECKING:
-    from .strategy import NoiseKind
+from .strategy import NoiseKind
 
 
 @dataclass(frozen=True)

@@ -42,7 +42,7 @@ _RELATIVE = 1e-12  # eigenvalues below this share of what was added up for them 
 
 
 @dataclass(frozen=True)
-class Piece:
+class SymmetricPiece:
     """One piece of W'W: ``gram`` (n x n) over ``places``, n combinations of classes, occurring ``copies`` times.
 
     ``within`` names for every attribute the class whose contrasts the piece is about, or None; ``columns`` (n,) are
@@ -67,7 +67,7 @@ class Symmetry:
 
     classes: tuple[Partition, ...]
     sizes: np.ndarray
-    pieces: tuple[Piece, ...]
+    pieces: tuple[SymmetricPiece, ...]
 
 
 def exchangeable(grams: Sequence[np.ndarray]) -> np.ndarray:
@@ -249,7 +249,7 @@ def _gram(
 
 def _piece(
     within: tuple[int | None, ...], places: np.ndarray, copies: int, gram: np.ndarray, size: float
-) -> Iterator[Piece]:
+) -> Iterator[SymmetricPiece]:
     """The piece without the combinations that no query counts; nothing if there is none left."""
     if size == 0:
         return
@@ -260,7 +260,7 @@ def _piece(
     values, vectors = np.linalg.eigh(gram)
     kept = values > _RELATIVE * size
     rows = (vectors[:, kept] * np.sqrt(values[kept])).T
-    yield Piece(within, places[live], live, copies, gram, rows)
+    yield SymmetricPiece(within, places[live], live, copies, gram, rows)
 
 
 def class_means(matrix: np.ndarray, classes: Partition) -> tuple[np.ndarray, int]:

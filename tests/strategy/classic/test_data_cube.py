@@ -15,7 +15,7 @@ import tabulae as tb
 from benchmarks import workloads as published
 from tabulae.errors import Unsupported
 from tabulae.linalg import Partition
-from tabulae.strategy.classic.data_cube import (
+from tabulae.strategy.classic.cubes import (
     bound_max_variance,
     covering_strategy,
     data_cube_strategy,

@@ -12,22 +12,16 @@ from hypothesis import strategies as st
 from tests.strategy.instances import WORKLOADS, dense
 
 import tabulae as tb
-from tabulae.strategy.classic.greedy_h import (
+from tabulae.strategy.classic.trees import (
+    Node,
     greedy_h_strategy,
     greedy_weights,
-    rounded_tree,
-)
-from tabulae.strategy.classic.hierarchical import (
-    Node,
     hierarchical_strategy,
+    rounded_tree,
     tree,
+    wavelet_strategy,
 )
-from tabulae.strategy.classic.wavelet import wavelet_strategy
-from tabulae.strategy.explicit_strategy import (
-    dense_grams,
-    explicit_gram,
-    surrogate_gram,
-)
+from tabulae.strategy.gram import dense_grams, explicit_gram, surrogate_gram
 from tabulae.strategy.loss import unit_rmse
 from tabulae.strategy.settings import Settings
 from tabulae.strategy.strategy import NoiseKind

@@ -11,14 +11,10 @@ from hypothesis.extra.numpy import arrays
 
 import tabulae as tb
 from tabulae.errors import InvalidArgument, Unsupported
-from tabulae.strategy.bounds import svd_bound
-from tabulae.strategy.classic.low_rank import (
-    low_rank,
-    low_rank_strategy,
-    project_columns,
-)
+from tabulae.strategy.bounds.svd import svd_bound
+from tabulae.strategy.classic.explicit import low_rank, low_rank_strategy, project_columns
+from tabulae.strategy.hdmm.opt0 import opt0_gaussian
 from tabulae.strategy.loss import unit_rmse
-from tabulae.strategy.opt0_gaussian import opt0_gaussian
 from tabulae.strategy.settings import Settings
 
 SIGMA = 4.224678889326836  # analytic Gaussian mechanism at (1, 1e-6), sensitivity 1
@@ -200,6 +196,6 @@ def test_without_time_no_factorisation_is_begun(monkeypatch):
     def begun(*arguments):
         raise AssertionError
 
-    monkeypatch.setattr("tabulae.strategy.classic.low_rank._factorised", begun)
+    monkeypatch.setattr("tabulae.strategy.classic.explicit._factorised", begun)
     V = prefix(12).T @ prefix(12)
     assert low_rank(V, time_limit=0.0).penalty == 0

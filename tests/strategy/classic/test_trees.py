@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from tests.strategy.instances import WORKLOADS, dense
 
 import tabulae as tb
-from tabulae.strategy.classic.hb import branching, hb_strategy
-from tabulae.strategy.classic.hierarchical import (
+from tabulae.strategy.classic.trees import (
+    branching,
+    hb_strategy,
     hierarchical_strategy,
     level_counts,
     parts,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.strategy.instances import WORKLOADS, dense
 
 import tabulae as tb
-from tabulae.strategy.classic.wavelet import haar, wavelet_strategy
+from tabulae.strategy.classic.trees import haar, wavelet_strategy
 from tabulae.strategy.loss import unit_rmse
 from tabulae.strategy.settings import Settings
 from tabulae.strategy.strategy import NoiseKind

@@ -24,12 +24,8 @@ from tests.strategy.eigen.design_cases import (
 )
 
 from tabulae.errors import InvalidArgument, Unsupported
-from tabulae.strategy.eigen import dependent_queries, query_weighting
-from tabulae.strategy.eigen.dependent_queries import (
-    design_weighting,
-    outside,
-    row_space,
-)
+from tabulae.strategy.eigen import query_weighting, weighting
+from tabulae.strategy.eigen.weighting import design_weighting, outside, row_space
 
 NORMS = pytest.mark.parametrize("p", [1, 2])
 PREFIXES = np.tril(np.ones((8, 8)))
@@ -319,12 +315,12 @@ def test_rows_whose_squares_are_no_numbers(p, extra):
 def test_the_clock_is_looked_at_between_starts(monkeypatch):
     """Laplace noise, no time: the weights given are improved once, and no other start is tried."""
     calls = []
-    rounds = dependent_queries._Alternation._rounds
+    rounds = weighting._Alternation._rounds
 
     def counted(self, w, most):
         calls.append(most)
         return rounds(self, w, most)
 
-    monkeypatch.setattr(dependent_queries._Alternation, "_rounds", counted)
+    monkeypatch.setattr(weighting._Alternation, "_rounds", counted)
     design_weighting(binary_tree(16), prefix(16), p=1, time_limit=0.0)
     assert len(calls) == 1

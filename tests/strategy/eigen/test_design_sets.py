@@ -12,12 +12,12 @@ from tests.strategy.instances import DOMAIN, TABLES, WORKLOADS
 import tabulae as tb
 from tabulae.errors import InvalidArgument, Unsupported
 from tabulae.linalg import Dense, Identity
-from tabulae.strategy.bounds import svd_bound
+from tabulae.strategy.bounds.svd import svd_bound
 from tabulae.strategy.eigen import eigen_design
-from tabulae.strategy.eigen.dependent_queries import design_weighting
-from tabulae.strategy.eigen.design_sets import design_rows
-from tabulae.strategy.eigen.eigen_strategy import eigen_strategy
-from tabulae.strategy.explicit_strategy import explicit_gram
+from tabulae.strategy.eigen.design import design_rows
+from tabulae.strategy.eigen.strategies import eigen_strategy
+from tabulae.strategy.eigen.weighting import design_weighting
+from tabulae.strategy.gram import explicit_gram
 from tabulae.strategy.loss import unit_rmse
 from tabulae.strategy.settings import Settings
 

@@ -21,16 +21,10 @@ from tests.strategy.instances import WORKLOADS
 
 import tabulae as tb
 from tabulae.errors import InvalidArgument, Unsupported
-from tabulae.strategy.bounds import svd_bound
-from tabulae.strategy.eigen import (
-    completed,
-    eigen_design,
-    eigen_queries,
-    eigen_ratio,
-    query_weighting,
-)
-from tabulae.strategy.eigen.eigen_strategy import eigen_strategy
-from tabulae.strategy.explicit_strategy import explicit_gram
+from tabulae.strategy.bounds.svd import svd_bound
+from tabulae.strategy.eigen import completed, eigen_design, eigen_queries, eigen_ratio, query_weighting
+from tabulae.strategy.eigen.strategies import eigen_strategy
+from tabulae.strategy.gram import explicit_gram
 from tabulae.strategy.loss import unit_rmse
 from tabulae.strategy.settings import Settings
 

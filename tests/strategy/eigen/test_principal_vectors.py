@@ -19,10 +19,10 @@ from tests.strategy.eigen.design_cases import (
 from tests.strategy.instances import WORKLOADS
 
 from tabulae.errors import InvalidArgument
-from tabulae.strategy.bounds import svd_bound
+from tabulae.strategy.bounds.svd import svd_bound
 from tabulae.strategy.eigen import eigen_design, eigen_queries
-from tabulae.strategy.eigen.eigen_strategy import principal_vectors_strategy
-from tabulae.strategy.eigen.principal_vectors import principal_vectors
+from tabulae.strategy.eigen.design import principal_vectors
+from tabulae.strategy.eigen.strategies import principal_vectors_strategy
 from tabulae.strategy.loss import unit_rmse
 from tabulae.strategy.settings import Settings
 
@@ -83,7 +83,7 @@ def test_more_vectors_never_cost():
 
 def test_only_the_principal_vectors_of_a_full_rank_are_computed(monkeypatch):
     """The others are the rows of a projection, whichever basis of their space an eigensolver would return."""
-    monkeypatch.setattr("tabulae.strategy.eigen.principal_vectors.eigen_queries", None)
+    monkeypatch.setattr("tabulae.strategy.eigen.design.eigen_queries", None)
     found = principal_vectors(all_range(40), vectors=6)
     queries, _ = eigen_queries(all_range(40))
     np.testing.assert_allclose(found.queries[6:], np.eye(40) - queries[:6].T @ queries[:6], atol=1e-9)

@@ -19,14 +19,10 @@ from tests.strategy.instances import WORKLOADS
 
 import tabulae as tb
 from tabulae.errors import InvalidArgument
-from tabulae.strategy.bounds import svd_bound
-from tabulae.strategy.eigen import (
-    eigen_design,
-    eigen_queries,
-    separation,
-)
-from tabulae.strategy.eigen.eigen_strategy import eigen_separation_strategy
-from tabulae.strategy.eigen.separation import eigen_separation, separated_weights
+from tabulae.strategy.bounds.svd import svd_bound
+from tabulae.strategy.eigen import design, eigen_design, eigen_queries
+from tabulae.strategy.eigen.design import eigen_separation, separated_weights
+from tabulae.strategy.eigen.strategies import eigen_separation_strategy
 from tabulae.strategy.loss import unit_rmse
 from tabulae.strategy.settings import Settings
 
@@ -165,7 +161,7 @@ def test_the_gap_of_large_groups_says_how_far_the_weights_are(size):
 
 def test_groups_leave_half_of_the_time_for_their_comparison(monkeypatch):
     limits = []
-    weigh, compare = separation.norm_weighting, separation.weigh_few
+    weigh, compare = design.norm_weighting, design.weigh_few
 
     def inside(*arguments, time_limit, **options):
         limits.append(time_limit)
@@ -175,8 +171,8 @@ def test_groups_leave_half_of_the_time_for_their_comparison(monkeypatch):
         limits.append(time_limit)
         return compare(*arguments, time_limit=time_limit, **options)
 
-    monkeypatch.setattr(separation, "norm_weighting", inside)
-    monkeypatch.setattr(separation, "weigh_few", between)
+    monkeypatch.setattr(design, "norm_weighting", inside)
+    monkeypatch.setattr(design, "weigh_few", between)
     queries, values = eigen_queries(prefix(12))
     separated_weights(queries, values, group_size=4, time_limit=60.0)
     assert max(limits[:3]) <= 30 < limits[3] <= 60

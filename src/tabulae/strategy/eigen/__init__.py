@@ -1,23 +1,12 @@
 """The Eigen-Design mechanism: optimal weights for a set of design queries, and the sets to choose from."""
 
-from .dependent_queries import design_weighting
-from .eigen_design import (
-    Design,
-    completed,
-    eigen_design,
-    eigen_queries,
-    eigen_ratio,
-)
-from .eigen_strategy import (
-    eigen_separation_strategy,
-    eigen_strategy,
-    principal_vectors_strategy,
-)
-from .query_weighting import QueryWeights, query_weighting
+from .design import WeightedDesign, completed, eigen_design, eigen_queries, eigen_ratio
+from .strategies import eigen_separation_strategy, eigen_strategy, principal_vectors_strategy
+from .weighting import QueryWeights, design_weighting, query_weighting
 
 __all__ = [
-    "Design",
     "QueryWeights",
+    "WeightedDesign",
     "completed",
     "design_weighting",
     "eigen_design",

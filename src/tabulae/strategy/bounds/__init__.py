@@ -1,0 +1,1 @@
+"""Errors that no strategy can beat."""

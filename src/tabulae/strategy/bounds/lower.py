@@ -1,0 +1,429 @@
+"""Lower bounds of workloads: an error that no strategy beats.
+
+A lower bound for Laplace noise from volumes, for tables over attributes of their own.
+
+Let a strategy's noise be Laplace of scale 1 and its columns have L1 norms of at most 1, and let f be the density of
+the error of K linear functions F x that it determines. Moving the noise by t times the j-th column moves that error
+by ``t F e_j``, so log f falls by at most t: with C the convex hull of all ``+-F e_j`` and its gauge ``||.||_C``,
+
+    f(y) >= f(z) exp(-||y - z||_C)   for all y, z.
+
+So level sets grow, ``{f >= M e^-s-t}`` contains ``{f >= M e^-s} + t C``, and by Brunn and Minkowski's inequality the
+radii r(s) of balls of the level sets' volumes obey ``r(s + t) >= r(s) + t R``, R that of C. Rearranged around
+the origin, f has the same level volumes, no larger mean square, and falls by at most 1/R in log per unit of
+radius; integrating ``rho^m f`` by parts twice gives ``E ||error||^2 >= K (K + 1) R^2``. This holds in any coordinates.
+With ``W'W = F' G F``, w_K the volume of the K-ball, and a variance of 2 for Laplace noise of scale 1,
+
+    loss >= K (K + 1)/2 (sqrt(det G) vol(C) / w_K)^(2/K).
+
+With the eigenvalues of W'W split in two, one part for this bound and one for the SVD bound, the sum bounds the loss
+too, and the best split is a one-dimensional search.
+
+L2 sensitivity knows only an ellipsoid around C. That is no loss where C is a cross-polytope, as for one attribute;
+for tables over d attributes, or d groups of attributes that no table crosses, C is the hull of a product P of
+simplices and its mirror image, far from any; so it is for a few queries over many cells.
+Under replace-one neighbours the total is known and C the product of the simplices' difference bodies.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+import scipy.linalg as sl
+from scipy.spatial import ConvexHull, QhullError
+from scipy.special import gammaln
+
+from ...domain import Workload
+from ...errors import InvalidArgument, Unsupported
+from ...linalg import Total
+from ...privacy import PrivacyLoss, calibrate, check_neighbours
+from ..gram import EXPLICIT_CELLS, checked_gram, dense_grams, explicit_gram, threads_for
+from ..hdmm.opt0 import opt0_gaussian
+from ..hdmm.rows import PieceRows, independent_rows, row_optimum, row_svd_bound, rows_svd_bound, workload_rows
+from ..information import EXPLICIT
+from ..reduced_rows import outer, reduce_rows, row_count, rows_against
+from ..strategy import NoiseKind, products
+from ..symmetry import WIDEST, symmetry, symmetry_pays
+from ..within import WITHIN
+from .pairs import (
+    distinct_cells,
+    grounded,
+    lattice_pair_bound,
+    opt0_pairs,
+    pair_rows_bound,
+    pair_svd_bound,
+    product_pair_bound,
+    product_pair_svd_bound,
+)
+from .svd import Terms, kron_sizes, svd_bound, svd_bound_kron
+
+_EPS = float(np.finfo(np.float64).eps)
+_DIMENSIONS = 4096
+_HEIGHTS, _SPLITS = 1024, 200
+_MOST_DIMENSIONS, _POINTS = 6, 2**17  # a hull of p points has about p^(K/2) facets
+_RANK = 1e-6  # eigenvalues below this share of the largest are left out, which is safe
+_ROUNDING = 1e-9  # relative; sums of logarithms of factorials are good to 1e-12
+
+
+def volume_bound(terms: Terms, neighbours: str = "add-remove") -> float | None:
+    """Lower bound on ``||A||_1^2 ||W A^+||_F^2``; None where groups that no table crosses have too many cells.
+
+    ``terms`` are pairs (coefficient, [V_1, ..., V_d]) that add up to W'W, in squared queries. Attributes whose V_i in
+    one term are no multiples of the all-ones matrix form a group. The bound is 0 where the tables leave cells of a
+    group undetermined, so it is of use where each attribute, or few together, have their table.
+    ``neighbours`` is "add-remove" or "replace".
+
+    Reference: the argument above; Hardt and Talwar, "On the geometry of differential privacy" (2010), for volumes
+    as bounds on the error of any mechanism.
+
+    >>> eye, ones = np.eye(2), np.ones((2, 2))
+    >>> questions = [(1.0, [eye if i == j else ones for j in range(6)]) for i in range(6)]  # six times yes or no
+    >>> round(volume_bound(questions), 2)  # the SVD bound alone: 35.70
+    46.42
+    """
+    groups = _by_group(terms, kron_sizes(terms))
+    if groups is None:
+        return None
+    sizes = [len(V) for V in groups if len(V) > 1]
+    if not sizes:
+        return None
+    gram, outer = _with_total(groups, sizes)
+    spread = [n - 1 for n in sizes]
+    if neighbours == "replace":
+        outer = (outer - np.outer(outer[0], outer[0]))[1:, 1:]  # centred: singular values beside the total
+        gram = gram[1:, 1:]
+        log_volume = sum(float(gammaln(2 * m + 1) - 3 * gammaln(m + 1)) for m in spread)
+        share = 2.0  # 2/(N - 1) for equal weights of pairs, times N and rounded down
+    else:
+        log_volume, share = _log_hull(spread), 1.0
+    root = sl.cholesky(outer, lower=True)
+    log_volume -= float(np.log(root.diagonal()).sum())
+    return _best_split(_spectrum(root, gram), log_volume, share) * (1 - _ROUNDING)
+
+
+def hull_volume_bound(gram: np.ndarray, neighbours: str = "add-remove") -> float | None:
+    """The volume bound of an explicit workload of few independent queries, its hull found by Qhull.
+
+    ``gram`` is V = W'W (n x n), in squared queries. None for more than six dimensions, or more cells than a hull is
+    found of. Qhull's volume is lowered by 1e-6, far more than its rounding.
+
+    >>> signs = np.array([[1, 1, 1, 1, -1, -1, -1, -1], [1, 1, -1, -1, 1, 1, -1, -1], [1, -1, 1, -1, 1, -1, 1, -1]])
+    >>> round(hull_volume_bound(signs.T @ signs), 3)  # L2 sensitivity alone: 9
+    9.236
+    """
+    V, n = checked_gram(gram), len(gram)
+    by_pairs = neighbours == "replace"
+    if by_pairs:
+        V = V - V.mean(axis=0) - V.mean(axis=1)[:, None] + V.mean()
+    values, vectors = np.linalg.eigh(V)
+    told = values > _RANK * max(values[-1], 0.0)
+    k = int(told.sum())
+    if not 1 < k <= _MOST_DIMENSIONS:
+        return None
+    # orthonormal coordinates of the row space, times sqrt(n) as the eigenvalues are divided by n
+    points = np.unique((vectors[:, told] * math.sqrt(n)).round(12), axis=0)
+    if len(points) ** 2 > _POINTS or (len(points) ** (1 + by_pairs)) ** (k // 2) > _POINTS:
+        return None
+    if by_pairs:
+        points = (points[:, None] - points[None]).reshape(-1, k)
+    try:
+        hull = ConvexHull(np.vstack([points, -points]))
+    except QhullError:
+        return None
+    margin = (n + 4) * _EPS * float(np.linalg.norm(gram)) * 4
+    spectrum = (values[told] - margin) / n
+    return _best_split(spectrum, math.log(hull.volume * (1 - 1e-6)), 2.0 if by_pairs else 1.0) * (1 - 1e-9)
+
+
+def _best_split(spectrum: np.ndarray, log_volume: float, share: float) -> float:
+    """The most of ``share (sum sqrt(lambda - part))^2 + K (K + 1)/2 (sqrt(prod part) vol / w_K)^(2/K)``.
+
+    Over 0 <= part <= lambda. Where both derivatives agree, ``part = r sqrt(lambda - part)`` with one r for all, and
+    that is searched on a grid. 0 where an eigenvalue may be zero.
+    """
+    if spectrum[0] <= 0:
+        return 0.0
+    k = len(spectrum)
+    log_ball = k / 2 * math.log(math.pi) - float(gammaln(k / 2 + 1))
+    best = 0.0
+    for r in np.sqrt(spectrum[-1]) * np.append(np.geomspace(1e-6, 1e6, _SPLITS), np.inf):
+        # part solves part^2 + r^2 part - r^2 lambda = 0
+        part = spectrum if r == np.inf else 2 * spectrum / (1 + np.sqrt(1 + 4 * spectrum / r**2))
+        rest = float(np.sqrt(np.maximum(spectrum - part, 0.0)).sum())
+        radius2 = math.exp((float(np.log(part).sum()) + 2 * (log_volume - log_ball)) / k)
+        best = max(best, share * rest**2 + k * (k + 1) / 2 * radius2)
+    return best
+
+
+def _spectrum(root: np.ndarray, gram: np.ndarray) -> np.ndarray:
+    """Eigenvalues of ``root' gram root``, each rounded down."""
+    S = root.T @ gram @ root
+    error = np.abs(root).T @ np.abs(gram) @ np.abs(root)
+    margin = (len(S) + 4) * _EPS * (float(np.linalg.norm(S)) + float(np.linalg.norm(error)))
+    return np.linalg.eigvalsh((S + S.T) / 2) - margin
+
+
+def _by_group(terms: Terms, sizes: Sequence[int]) -> list[np.ndarray] | None:
+    """V_g with ``W'W = sum_g V_g (x) J`` over groups g of attributes that no table crosses, J all ones over the others.
+
+    None where a group has too many cells.
+    """
+    told_apart = [[i for i, V in enumerate(factors) if np.ptp(V)] for _, factors in terms]
+    groups = [{i} for i in range(len(sizes))]
+    for together in told_apart:
+        joined = set().union(*(g for g in groups if g & set(together)))
+        groups = [g for g in groups if not g & joined] + ([joined] if joined else [])
+    members = [sorted(g) for g in groups]
+    cells = [math.prod(sizes[i] for i in g) for g in members]
+    if sum(cells) > _DIMENSIONS:
+        return None
+    grams = [np.zeros((n, n)) for n in cells]
+    for (coefficient, factors), together in zip(terms, told_apart, strict=True):
+        at = next((k for k, g in enumerate(members) if together and together[0] in g), 0)
+        level = math.prod(float(V[0, 0]) for i, V in enumerate(factors) if i not in members[at])
+        product = np.full((1, 1), coefficient * level)
+        for i in members[at]:
+            product = np.kron(product, factors[i])
+        grams[at] += (product + product.T) / 2
+    return grams
+
+
+def _with_total(groups: Sequence[np.ndarray], sizes: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
+    """G, and F F'/N, for F x = the total, and of each group the counts of all cells but the last."""
+    size = 1 + sum(n - 1 for n in sizes)
+    gram, start = np.zeros((size, size)), 1
+    means = np.ones(size)
+    blocks = []
+    for V in groups:
+        part = slice(start, start := start + len(V) - 1)
+        gram[0, 0] += V[-1, -1]
+        gram[part, part] = grounded(V, len(V) - 1)
+        gram[0, part] = gram[part, 0] = V[-1, :-1] - V[-1, -1]
+        means[part] = 1 / len(V)
+        blocks.append(part)
+    outer = np.outer(means, means)
+    for part in blocks:
+        outer[part, part] = np.diag(means[part])
+    return gram, outer
+
+
+def _log_hull(spread: Sequence[int]) -> float:
+    """Log of the volume of the hull of ``{1} x P`` and its mirror image, P a product of simplices.
+
+    The section at height h is the product of ``a T - (1 - a) T`` at a = (1 + h)/2, T the hull of 0 and e_1, ..., e_m,
+    of volume ``p_m(a)/m!`` with ``p_m(a) = sum_j binom(m, j)^2 a^j (1 - a)^(m-j)`` (mixed volumes of a simplex and its
+    mirror image). It falls with |h|, so that a lower sum is safe; its error is raised to the power 2/K.
+    """
+    heights = np.linspace(0.0, 1.0, _HEIGHTS + 1) ** 2
+    a = (1 + heights[1:-1]) / 2  # at height 1 it is 1 and adds next to nothing
+    logs = np.zeros(len(a))
+    for m in set(spread):
+        j = np.arange(m + 1)
+        squares = 2 * (gammaln(m + 1) - gammaln(j + 1) - gammaln(m - j + 1))
+        terms = squares[:, None] + j[:, None] * np.log(a) + (m - j)[:, None] * np.log1p(-a)
+        logs += spread.count(m) * np.logaddexp.reduce(terms, axis=0)
+    logs = np.append(logs, 0.0) + np.log(np.diff(heights))
+    hull = math.log(2.0) + float(np.logaddexp.reduce(logs))
+    return hull - sum(float(gammaln(m + 1)) for m in spread)
+
+
+Kind = Literal["svd", "dual"]
+
+_HULL_CELLS = 512  # cells of which a hull is looked for
+_PAIRS = 1024  # cells whose pairs are weighed one by one for a bound: ten seconds
+
+
+def lower_bound(
+    workload: Workload,
+    noise: NoiseKind = "gaussian",
+    *,
+    budget: PrivacyLoss,
+    kind: Kind = "svd",
+    neighbours: str = "add-remove",
+) -> float:
+    """An RMSE, in weighted counts, that no matrix-mechanism strategy beats at this budget.
+
+    ``kind="svd"``: ``(sum of singular values of W)^2 / N`` over merged cells, for explicit workloads and
+    Kronecker products, unions included where they have at most a few thousand independent rows.
+    ``kind="dual"``: the optimum of the convex dual, for one product, at most 2,048 merged cells (or combinations of
+    classes of them that all tables treat alike), or a few thousand distinct rows; for other tables of one product each,
+    the best dual value found with multipliers that are a product (:mod:`.product_bound`). Never below the SVD bound.
+    Both bound L2 sensitivity, and so L1 sensitivity (Laplace noise) as well. Under replace-one neighbours both are
+    about pairs of cells instead of cells (:mod:`.pair_bounds`), and for marginals at any size the dual is in closed
+    form. Under Laplace noise ``kind="dual"`` also knows the volume bound (:mod:`.volume_bound`), which is about L1
+    sensitivity itself: it is the higher one where several attributes, or groups of them, have tables of their own, and
+    for a few queries over many cells.
+
+    Raises :class:`~tabulae.errors.Unsupported` where the bound cannot be computed for this workload.
+
+    Reference: HDMM, Theorems 5 and 12; Li and Miklau, "Optimal error of query sets under differentially
+    private matrix mechanism" (2013).
+
+    >>> import tabulae as tb
+    >>> round(lower_bound(tb.Workload.of(tb.AllRange(64)), budget=tb.ApproxDP(1, "1e-6"), kind="dual"), 2)
+    9.73
+    """
+    if kind not in ("svd", "dual"):
+        raise InvalidArgument(f"kind must be 'svd' or 'dual', not {kind!r}")
+    total = unit_bound(workload, kind, neighbours)
+    if noise == "laplace" and kind == "dual":
+        total = max((b for b in (total, *_volumes(workload, neighbours)) if b is not None), default=None)
+    if total is None:
+        raise Unsupported(
+            f"no {kind} bound for {workload.domain.size:,} cells and {workload.queries:,} queries"
+        )
+    parameter = float(calibrate(budget, noise, 1))  # type: ignore[arg-type]
+    deviation = math.sqrt(parameter) if noise == "gaussian" else math.sqrt(2) * parameter
+    return deviation * math.sqrt(total / workload.queries)
+
+
+def _volumes(workload: Workload, neighbours: str) -> list[float | None]:
+    """What volumes say under Laplace noise, at unit noise."""
+    merged, _ = workload.merge()
+    bounds = [volume_bound(dense_grams(merged), neighbours)]
+    if merged.domain.size <= _HULL_CELLS:
+        bounds.append(hull_volume_bound(explicit_gram(merged), neighbours))
+    return bounds
+
+
+def unit_bound(workload: Workload, kind: Kind, neighbours: str = "add-remove") -> float | None:
+    """Lower bound on ``||A||_2^2 ||W A^+||_F^2``, or None where it is out of reach.
+
+    ``||A||_2`` is the sensitivity that ``neighbours`` asks for: the largest column, or difference of two columns.
+    """
+    if check_neighbours(neighbours) == WITHIN:
+        raise Unsupported(
+            f'no bound is known for neighbours = "{WITHIN}": ask for "replace", which promises more'
+        )
+    by_pairs = neighbours == "replace"
+    with threads_for(workload):
+        return _unit_pair_bound(workload, kind) if by_pairs else _unit_bound(workload, kind)
+
+
+def _unit_bound(workload: Workload, kind: Kind) -> float | None:
+    merged, _ = workload.merge()
+    if max(merged.domain.shape) > WIDEST:  # no matrix over the attribute's cells is formed
+        return _row_space_bound(merged)
+    terms = dense_grams(merged)
+    if kind == "dual":
+        if len(terms) == 1:
+            return terms[0][0] * math.prod(opt0_gaussian(v, tolerance=1e-6).lower for v in terms[0][1])
+        if merged.domain.size <= EXPLICIT_CELLS and not symmetry_pays(merged):
+            return opt0_gaussian(explicit_gram(merged), tolerance=1e-6).lower
+        found = _row_dual(merged)
+        return _best(_planner_bound(merged), _svd_bound(merged)) if found is None else found
+    return _svd_bound(merged)
+
+
+def _best(*bounds: float | None) -> float | None:
+    return max((b for b in bounds if b is not None), default=None)
+
+
+def _svd_bound(merged: Workload) -> float | None:
+    """Equal multipliers: by closed form, over cells, or over rows."""
+    try:
+        return svd_bound_kron(dense_grams(merged))
+    except Unsupported:
+        pass
+    if merged.domain.size <= EXPLICIT_CELLS and not symmetry_pays(merged):
+        return svd_bound(explicit_gram(merged))
+    try:
+        split = symmetry(merged)
+        return row_svd_bound([PieceRows(p) for p in split.pieces], split.sizes)
+    except Unsupported:
+        return _row_space_bound(merged)
+
+
+def _row_dual(workload: Workload) -> float | None:
+    """The dual's optimum for a union of products, by classes or by rows."""
+    try:
+        return row_optimum(*workload_rows(workload)[:2], tolerance=1e-6).lower
+    except Unsupported:
+        return None
+
+
+def _planner_bound(workload: Workload) -> float | None:
+    """The dual with multipliers that are a product over attributes, where the tables' sets can be listed."""
+    from ..residual.planner import planner_bound  # residual takes its own bounds from here
+
+    if max(workload.domain.shape) > EXPLICIT_CELLS:
+        return None
+    try:
+        return planner_bound(workload)
+    except Unsupported:
+        return None
+
+
+def _unit_pair_bound(workload: Workload, kind: Kind) -> float | None:
+    """As :func:`_unit_bound`, under replace-one neighbours."""
+    merged, _ = workload.merge()
+    terms = dense_grams(merged)
+    size = merged.domain.size
+    if size == 1:
+        return 0.0  # the number of records is public
+    if len(terms) > 1 or kind == "dual":
+        try:
+            return lattice_pair_bound(terms)
+        except Unsupported:
+            pass
+    if len(terms) == 1:
+        coefficient, factors = terms[0]
+        if kind == "svd":
+            return coefficient * product_pair_svd_bound(factors)
+        columns = [opt0_gaussian(v, tolerance=1e-6).lower for v in factors]
+        pairs = [_pair_dual(v) for v in factors]
+        bound = max(product_pair_bound(columns, pairs), product_pair_svd_bound(factors))
+        bound *= coefficient
+        return bound if size > _PAIRS else max(bound, _pair_dual(explicit_gram(merged)))  # weighted already
+    if kind == "dual" and size <= _PAIRS:
+        return _pair_dual(explicit_gram(merged))
+    return pair_svd_bound(explicit_gram(merged)) if size <= EXPLICIT_CELLS else _row_space_pair_bound(merged)
+
+
+def _pair_dual(gram: np.ndarray) -> float:
+    """The pair dual's optimum of an explicit workload; 0 where it asks for the total only."""
+    if len(gram) > _PAIRS:
+        return pair_svd_bound(gram)
+    return 0.0 if distinct_cells(gram).count == 1 else opt0_pairs(gram).lower
+
+
+def _row_space_pair_bound(workload: Workload) -> float | None:
+    """The SVD bound under replace from W's independent rows, cells never listed.
+
+    With many rows the total is not projected out: W has one singular value more, and that is at most the largest.
+    """
+    groups = [(products(t.operator(workload.domain)), float(t.weight)) for t in workload.tables]
+    if sum(row_count(terms) for terms, _ in groups) <= EXPLICIT:
+        reduced = [reduce_rows(terms, weight) for terms, weight in groups]
+        total = reduce_rows([(1, tuple(Total(n) for n in workload.domain.shape))], 1.0)
+        sums = np.concatenate([rows_against(group, total)[:, 0] for group in reduced])
+        return pair_rows_bound(outer(reduced), sums, workload.domain.size)
+    try:
+        pieces, sizes, _ = workload_rows(workload)
+    except Unsupported:
+        return None
+    cells = float(sizes.sum())
+    nuclear = math.sqrt(row_svd_bound(pieces, sizes) * cells)
+    grams = [piece.outer(np.ones(len(piece.places))) for piece in pieces]
+    error = max(len(g) * float(np.linalg.norm(g)) for g in grams) * 4 * np.finfo(float).eps
+    largest = math.sqrt(max(float(np.linalg.eigvalsh(g)[-1]) for g in grams) + error)
+    return 2.0 / cells * max(0.0, nuclear - largest) ** 2 * (1 - 1e-12)
+
+
+def _row_space_bound(workload: Workload) -> float | None:
+    """The SVD bound from the singular values of W's independent rows, cells never listed."""
+    try:
+        return rows_svd_bound(independent_rows(workload))
+    except Unsupported:  # real-valued queries
+        pass
+    groups = [(products(t.operator(workload.domain)), float(t.weight)) for t in workload.tables]
+    if sum(row_count(terms) for terms, _ in groups) > EXPLICIT:
+        return None
+    gram = outer([reduce_rows(terms, weight) for terms, weight in groups])
+    values = np.linalg.eigvalsh(gram)
+    rounding = len(gram) * np.finfo(float).eps * float(values[-1])
+    singular = np.sqrt(np.maximum(values - rounding, 0.0)).sum()
+    return float(singular**2 / workload.domain.size)

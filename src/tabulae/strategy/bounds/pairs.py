@@ -1,0 +1,458 @@
+"""Bounds and the optimum for neighbours who replace one record: the sensitivity is that of a pair of cells.
+
+Lower bounds under replace-one neighbours: what no strategy beats when pairs of columns count.
+
+All bounds are on ``loss = max_{j,k} ||A (e_j - e_k)||_2^2 ||W A^+||_F^2``, the total squared error of the workload W at
+unit noise. For weights ``mu_jk >= 0`` of pairs and the Laplacian ``L = sum mu_jk d d'``, d = e_j - e_k,
+
+    loss >= (tr (L^1/2 V L^1/2)^1/2)^2 / sum mu,        V = W'W:
+
+with X = A'A and all pairs at most 1 apart ``<L, X> <= sum mu``, and by the Cauchy-Schwarz inequality of singular
+values ``||V^1/2 L^1/2||_*^2 <= ||V^1/2 X^-1/2||_F^2 ||X^1/2 L^1/2||_F^2 = tr[X^-1 V] <L, X>``. They hold for L1
+sensitivity (Laplace noise) too, because no difference's L1 norm is below its L2 norm. Every number returned has had
+its rounding errors taken off.
+
+OPT_0 for Gaussian noise under replace-one neighbours: the pair constraint instead of the column constraint.
+
+Replacing one record by another moves the answers by a difference of two columns, so the problem is
+
+    min tr[X^-1 V]   subject to   d'X d <= 1   for all d = e_j - e_k,
+
+with V = W'W and X = A'A. No pair sees the direction 1: the number of records is public, and X may be as large
+there as one likes. What is left lives on one dimension less. With D (n-1 x n) the rows ``e_j - e_o`` for one
+cell o, the origin, every pair distance is one of the matrix ``Y = D X D'``, and in the limit of a known total
+
+    tr[X^-1 V] = tr[Y^-1 D V D'],
+
+because counts x of a known total are ``D'x_(without o)`` beside a constant. The dual has one multiplier per
+pair, that is one graph Laplacian ``L = sum mu_jk d d'`` (below: without row and column o):
+
+    max_{mu >= 0}  t(mu)^2 / sum mu,      t(mu) = tr (L^1/2 D V D' L^1/2)^1/2,
+
+and one eigendecomposition gives t and ``Y(mu) = F'(F L F')^-1/2 F`` with ``D V D' = F'F``; the derivative of t by
+mu_jk is half the pair distance in Y(mu). So all pairs are seen at once, in O(n^2) beside the decomposition. The
+method: multiplicative steps ``mu <- mu * distance^3`` from equal weights, then L-BFGS on sqrt(mu) over the pairs
+that still matter; pairs left out are taken in again where they come out too far apart. Y(mu), divided by its
+largest pair distance, is the strategy.
+
+The strategy that is returned measures Y, and the total with a row so large that its noise does not matter.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.linalg as sl
+from scipy.optimize import minimize
+
+from ...errors import InvalidArgument, Unsupported
+from ..gram import DistinctCells, checked_gram
+from .svd import Terms, kron_sizes, lattice_spectrum, svd_bound
+
+_EPS = float(np.finfo(np.float64).eps)
+_STEPS = 2**25  # numbers that the weights of sets of attributes may pass through while they are improved
+
+
+def grounded(gram: np.ndarray, origin: int) -> np.ndarray:
+    """``D V D'`` for D (n-1 x n) with rows ``e_j - e_o``: the workload's Gram matrix when the total is known.
+
+    >>> grounded(np.eye(3), 2).tolist()
+    [[2.0, 1.0], [1.0, 2.0]]
+    """
+    V = np.delete(np.delete(gram, origin, axis=0), origin, axis=1)
+    border = np.delete(gram[origin], origin)
+    return V - border - border[:, None] + gram[origin, origin]
+
+
+def pair_bound(gram: np.ndarray, weights: np.ndarray) -> float:
+    """Lower bound on the loss of any strategy under replace-one neighbours, certified by weights of pairs.
+
+    ``(tr (L^1/2 V L^1/2)^1/2)^2 / sum mu`` for the Laplacian L of ``weights``, rounded down: the roots are taken
+    of ``G' D V D' G`` with ``D' G G' D = L`` up to an error that is paid for in ``sum mu``, and each eigenvalue is
+    lowered by what rounding may have added to it. A share of 1e-9 of equal weights is mixed in, so that G exists.
+
+    ``gram`` is V = W'W (n x n), in squared queries; ``weights`` (n, n) are symmetric, non-negative, not all zero
+    beside the diagonal, which does not matter.
+
+    Raises :class:`~tabulae.errors.InvalidArgument` for other weights.
+
+    >>> round(pair_bound(np.eye(3), np.ones((3, 3))), 6)  # three cells that add up to a public total
+    4.0
+    >>> pair_bound(np.ones((3, 3)), np.ones((3, 3)))  # the total itself is public
+    0.0
+    """
+    V, n = checked_gram(gram), np.shape(gram)[0]
+    mu = np.array(weights, dtype=np.float64)
+    if mu.shape != (n, n) or not (np.isfinite(mu).all() and (mu >= 0).all() and np.array_equal(mu, mu.T)):
+        raise InvalidArgument(f"weights must be a symmetric {n} x {n} matrix of non-negative numbers.")
+    np.fill_diagonal(mu, 0.0)
+    if not mu.any():
+        raise InvalidArgument("weights are all zero: weigh at least one pair of cells.")
+    mu = mu / mu.max() + 1e-9 * mu.mean() / mu.max()
+    np.fill_diagonal(mu, 0.0)
+    L = (np.diag(mu.sum(axis=0)) - mu)[:-1, :-1]
+    G = sl.cholesky(L, lower=True, check_finite=False)
+    inner = grounded(V, n - 1)
+    size = float(np.abs(V).max())
+    exact = size < 2.0**50 and np.array_equal(V, np.rint(V))
+    error = np.abs(G).T @ (np.abs(inner) + (0.0 if exact else 4 * size / n)) @ np.abs(G)
+    S = G.T @ inner @ G
+    margin = (n + 4) * _EPS * (float(np.linalg.norm(S)) + float(np.linalg.norm(error)))
+    values = sl.eigvalsh((S + S.T) / 2, overwrite_a=True, check_finite=False)
+    trace = float(np.sqrt(np.maximum(values - margin, 0.0)).sum())
+    total = float(mu.sum()) / 2 * (1 + 2 * (n + 2) ** 2 * _EPS)
+    return trace**2 / total * (1 - (4 * n + 8) * _EPS)
+
+
+def pair_svd_bound(gram: np.ndarray) -> float:
+    """The SVD bound of an explicit workload under replace-one neighbours: all pairs weigh the same.
+
+    ``2 / (n - 1) (sum of singular values of W (I - J/n))^2``; ``gram`` is V = W'W (n x n), in squared queries.
+
+    >>> round(pair_svd_bound(np.eye(5)), 6)
+    8.0
+    """
+    n = np.shape(gram)[0]
+    return pair_bound(gram, np.ones((n, n))) if n > 1 else 0.0
+
+
+def product_pair_bound(columns: Sequence[float], pairs: Sequence[float]) -> float:
+    """Lower bound for one Kronecker product from bounds on its factors.
+
+    Weigh only pairs that differ in attribute i and agree in all others, by ``mu_i`` of the pair times the
+    multipliers of the cells they agree in: L is the Kronecker product of L_i and diagonal matrices, and the
+    bound is the product of the others' bounds for add-remove (``columns``) and the i-th's for replace (``pairs``).
+    The largest over i is returned.
+
+    >>> round(product_pair_bound([3.0, 4.0], [4.0, 6.0]), 9)  # cells of a 3 x 4 table
+    18.0
+    """
+    return max(
+        pair * math.prod(other for j, other in enumerate(columns) if j != i) * (1 - 4 * len(columns) * _EPS)
+        for i, pair in enumerate(pairs)
+    )
+
+
+def product_pair_svd_bound(factors: Sequence[np.ndarray]) -> float:
+    """SVD bound under replace for one Kronecker product with Gram matrices V_i (n_i x n_i).
+
+    The larger of :func:`product_pair_bound` of the factors' SVD bounds, and of equal weights for all pairs:
+    ``W (I - J/N)`` has all but the largest of W's singular values or larger ones (they interlace).
+
+    >>> round(product_pair_svd_bound([np.eye(3), np.eye(4)]), 6)
+    22.0
+    """
+    columns = [svd_bound(V) for V in factors]
+    single = product_pair_bound(columns, [pair_svd_bound(V) for V in factors])
+    nuclear = math.prod(math.sqrt(b * len(V)) for b, V in zip(columns, factors, strict=True))
+    largest = math.prod(
+        math.sqrt(float(np.linalg.eigvalsh(V)[-1]) + (len(V) + 4) * _EPS * float(np.linalg.norm(V)))
+        for V in factors
+    )
+    cells = math.prod(len(V) for V in factors)
+    if cells == 1:
+        return 0.0
+    rest = max(0.0, nuclear * (1 - 8 * len(factors) * _EPS) - largest * (1 + 8 * len(factors) * _EPS))
+    return max(single, 2.0 / (cells - 1) * rest**2 * (1 - 8 * _EPS))
+
+
+def lattice_pair_bound(terms: Terms) -> float:
+    """The best dual bound of a union of marginals under replace-one neighbours, in closed form.
+
+    Pairs weigh by the set D of attributes in which they differ. With N cells and ``nu_D >= 0``, ``sum nu = 1``, the
+    Laplacian has the eigenspaces of the marginals, S again a set of attributes, and the eigenvalues
+
+        (2/N) h_S,      h_S = sum_D nu_D (1 - prod_{i in D and S} -1/(n_i - 1)),
+
+    so that ``loss >= (sum_S m_S sqrt(2/N kappa_S h_S))^2``, with kappa and m as in HDMM, Theorem 12. The right hand
+    side is concave in nu; a step of its maximisation takes O(d 2^d). Relabelling categories changes
+    neither workload nor neighbours, so no other weights of pairs do better: the maximum is the least loss of
+    any strategy under Gaussian noise.
+
+    Raises :class:`~tabulae.errors.Unsupported` for a union that is not of marginals, or of more than 20 attributes.
+
+    >>> round(lattice_pair_bound([(1.0, [np.eye(3), np.eye(4)])]), 6)
+    22.0
+    """
+    sizes = kron_sizes(terms)
+    kappa, multiplicity = lattice_spectrum(terms)
+    shape = (2,) * len(sizes)
+    keep = tuple(slice(None) if n > 1 else 0 for n in sizes)  # one category has nothing to contrast
+    spread = [n for n in sizes if n > 1]
+    if not spread:
+        return 0.0
+    kappa, multiplicity = kappa.reshape(shape)[keep], multiplicity.reshape(shape)[keep]
+    roots = multiplicity * np.sqrt(kappa * (2.0 / math.prod(sizes)))
+    roots.flat[0] = 0.0  # the total is public
+    if not roots.any():
+        return 0.0
+    best, margin = 0.0, (8 * len(spread) + 8) * _EPS
+
+    def objective(w: np.ndarray) -> tuple[float, np.ndarray]:
+        """``-log (sum_S roots sqrt h_S)^2`` at nu = w^2 / sum w^2, and its gradient in w."""
+        nonlocal best
+        w = w.reshape(roots.shape)
+        total = float(np.vdot(w, w))
+        h = np.maximum(1.0 - _alternating(w * w / total, spread), margin)
+        best = max(best, float((roots * np.sqrt(h - margin)).sum()))
+        slope, value = roots / np.sqrt(h), float((roots * np.sqrt(h)).sum())
+        ratio = (slope.sum() - _alternating(slope, spread)) / value
+        return -2 * math.log(value), (2 * w * (1 - ratio) / total).ravel()
+
+    start = np.ones(roots.shape)
+    start.flat[0] = 0.0  # a cell is no neighbour of itself
+    minimize(
+        objective, start.ravel(), jac=True, method="L-BFGS-B",
+        options={"maxiter": min(400, max(10, _STEPS // (roots.size * len(spread)))), "ftol": 1e-13, "gtol": 1e-9},
+    )  # fmt: skip
+    return best**2 * (1 - (8 * roots.size + 16) * _EPS)
+
+
+def _alternating(values: np.ndarray, sizes: Sequence[int]) -> np.ndarray:
+    """Along every axis i multiply by ``[[1, 1], [1, -1/(n_i - 1)]]``."""
+    for i, n in enumerate(sizes):
+        first, second = np.take(values, 0, axis=i), np.take(values, 1, axis=i)
+        values = np.stack([first + second, first - second / (n - 1)], axis=i)
+    return values
+
+
+def pair_rows_bound(gram: np.ndarray, sums: np.ndarray, cells: int) -> float:
+    """The SVD bound under replace from independent rows R of the workload, W'W = R'R; cells are never listed.
+
+    ``gram`` is R R' (r x r) and ``sums`` R 1 (r,), over ``cells`` cells. The singular values of ``R (I - J/N)`` are the
+    roots of the eigenvalues of ``R R' - (R 1)(R 1)'/N``.
+
+    >>> R = np.eye(3)[:2]
+    >>> round(pair_rows_bound(R @ R.T, R.sum(axis=1), 3), 6), round(pair_svd_bound(R.T @ R), 6)
+    (2.488034, 2.488034)
+    """
+    if cells == 1:
+        return 0.0
+    centred = gram - np.outer(sums, sums) / cells
+    values = np.linalg.eigvalsh(centred)
+    rounding = (len(gram) + 4) * _EPS * (float(np.linalg.norm(gram)) + float(sums @ sums) / cells)
+    nuclear = float(np.sqrt(np.maximum(values - rounding, 0.0)).sum())
+    return 2.0 / (cells - 1) * nuclear**2 * (1 - (4 * len(gram) + 8) * _EPS)
+
+
+PAIR_CELLS = 2048
+"""Most distinct cells whose pairs are weighed one by one."""
+
+_FILL = 1e-5  # share of the identity mixed into a singular Y
+_TOTAL = 1e-7  # share of the error that the noise of the total may add
+_LARGEST_TOTAL = 1024.0  # rows beyond would no longer fit into 64 bits once squared on the finest grid
+_MULTIPLICATIVE, _ITERATIONS, _ROUNDS = 6, 60, 8
+_KEPT = 1e-6  # pairs of less weight than this, relative to the largest, leave the search ...
+_NEAR = 1e-3  # ... unless their distance comes so near to the largest
+_SMALL, _FINE = 512, 1e-5  # up to this many cells the search goes on to this gap
+
+
+@dataclass(frozen=True)
+class PairOptimum:
+    """A strategy for Gaussian noise under replace-one neighbours, and the proof of how good it is.
+
+    ``strategy`` is A (n rows at most, n columns), largest distance of two columns at most 1; its last row is a
+    multiple of the total. ``loss = tr[(A'A)^+ V]`` is the workload's total squared error at unit noise; no
+    strategy has less than ``lower`` under replace-one neighbours. ``gap = loss / lower - 1``; ``evaluations``
+    counts eigendecompositions.
+    """
+
+    strategy: np.ndarray
+    loss: float
+    lower: float
+    gap: float
+    evaluations: int
+
+
+def opt0_pairs(gram: np.ndarray, *, tolerance: float = 1e-3, time_limit: float | None = None) -> PairOptimum:
+    """The strategy of least total squared error under Gaussian noise and replace-one neighbours.
+
+    Minimises ``tr[(A'A)^+ V]`` over all A whose columns are at most 1 apart in L2 norm.
+
+    ``gram`` is V = W'W (n x n, positive semi-definite, any rank), in squared queries. The search stops at a gap of
+    ``tolerance`` (up to 512 distinct cells: of 1e-5, if that is less), when it cannot improve, or after
+    ``time_limit`` seconds; the gap reported is true in each case.
+
+    Raises:
+        InvalidArgument: ``gram`` is no Gram matrix or is zero.
+        Unsupported: the workload asks for nothing but the total, or has more than 2,048 distinct cells.
+
+    Reference: the convex problem of HDMM, Definition 12, with the pair constraint of replace-one neighbours;
+    ``docs`` under How good could it be.
+
+    >>> best = opt0_pairs(np.eye(3), tolerance=1e-6)  # three cells that add up to a public total
+    >>> round(best.loss, 5), best.gap < 1e-5
+    (4.0, True)
+    """
+    V = checked_gram(gram)
+    if not tolerance > 0:
+        raise InvalidArgument(f"tolerance is {tolerance}: the gap cannot be asked to reach zero; try 1e-6.")
+    if not V.any():
+        raise InvalidArgument("gram is zero: the workload counts no cell. Leave out tables of weight zero.")
+    cells = distinct_cells(V)
+    if cells.count == 1:
+        raise Unsupported(
+            "under 'replace' no neighbour changes these answers (the number of records is public then), so "
+            'there is nothing to protect by noise: choose neighbours = "add-remove", or ask for more than the total'
+        )
+    if cells.count > PAIR_CELLS:
+        raise Unsupported(
+            f"{cells.count:,} distinct cells; pairs are weighed one by one up to {PAIR_CELLS:,}"
+        )
+    merged = cells.merge(V)
+    aim = min(tolerance, _FINE) if cells.count <= _SMALL else tolerance
+    search = _Search(merged, aim, None if time_limit is None else time.monotonic() + time_limit)
+    search.run()
+    A, loss = search.strategy()
+    lower = pair_bound(merged, search.weights)
+    return PairOptimum(cells.lift(A), loss, lower, loss / lower - 1.0, search.evaluations)
+
+
+def distinct_cells(gram: np.ndarray) -> DistinctCells:
+    """Cells that the workload tells apart; those that it does not count are one class among them.
+
+    A record may be replaced by one that no query counts, so that class takes part in pairs.
+    """
+    return DistinctCells.of([gram, np.ones_like(gram)])
+
+
+class _Reached(Exception):
+    """The gap is within tolerance, or time is up."""
+
+
+class _Search:
+    """The dual over pair weights; keeps the best bound and the best strategy on the way.
+
+    Cells are in an order with the origin last. ``weights`` (n, n) are symmetric.
+    """
+
+    def __init__(self, gram: np.ndarray, tolerance: float, deadline: float | None) -> None:
+        n = gram.shape[0]
+        self.gram, self.origin = gram, int(np.argmin(gram.diagonal()))
+        self._order = np.append(np.delete(np.arange(n), self.origin), self.origin)
+        inner = grounded(gram, self.origin)
+        self.scale = float(np.trace(inner)) / n
+        self.root = _root(inner / self.scale)
+        self.tolerance, self.deadline = tolerance, deadline
+        self.fill = 0.0
+        if self.root.shape[0] < n - 1:
+            self.fill = min(_FILL, max(tolerance / 10, 1e-9))
+        self.evaluations = 0
+        self._lower, self._upper = 0.0, np.inf
+        self._best = self._weights = np.ones((n, n)) - np.eye(n)
+
+    @property
+    def gap(self) -> float:
+        return self._upper / self._lower - 1.0 if self._lower else np.inf
+
+    @property
+    def weights(self) -> np.ndarray:
+        """The best pair weights, cells in the order of ``gram``."""
+        back = np.argsort(self._order)
+        return self._weights[np.ix_(back, back)]
+
+    def run(self) -> None:
+        """Search until the gap is small enough, time is up, or rounds gain little."""
+        weights = self._weights
+        try:
+            for _ in range(_MULTIPLICATIVE):
+                excess = self.visit(weights)
+                weights = weights * np.maximum(excess, 0.01) ** 3
+                weights /= weights.max()
+            excess = self.visit(weights)
+            for _ in range(_ROUNDS):
+                before = self.gap
+                weights, excess = self._descend(weights, excess)
+                if self.gap > 0.9 * before:
+                    break
+        except _Reached:
+            pass
+
+    def _descend(self, weights: np.ndarray, excess: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """L-BFGS over the pairs that matter; the weights reached and their pairs' relative distances."""
+        rows, columns = np.triu_indices(weights.shape[0], 1)
+        active = (weights[rows, columns] > _KEPT * weights.max()) | (excess[rows, columns] > 1 - _NEAR)
+        rows, columns = rows[active], columns[active]
+        last = weights, excess
+
+        def objective(w: np.ndarray) -> tuple[float, np.ndarray]:
+            """``-log(t^2 / sum mu)`` at mu = w^2, and its gradient in w."""
+            nonlocal last
+            pairs = np.zeros_like(weights)
+            pairs[rows, columns] = w * w
+            pairs += pairs.T
+            excess = self.visit(pairs)
+            last = pairs, excess
+            total = float(w @ w)
+            return np.log(total) - 2 * np.log(self._trace), 2 * w * (1 - excess[rows, columns]) / total
+
+        start = np.sqrt(np.maximum(weights[rows, columns] / weights.max(), 1e-4))
+        minimize(
+            objective, start, jac=True, method="L-BFGS-B",
+            options={"maxiter": _ITERATIONS, "maxcor": 10, "ftol": 1e-15, "gtol": 1e-12},
+        )  # fmt: skip
+        return last
+
+    def visit(self, weights: np.ndarray) -> np.ndarray:
+        """All pair distances of Y(mu), relative to their mean under mu; (n, n)."""
+        laplacian = np.diag(weights.sum(axis=0)) - weights
+        values, vectors = sl.eigh(
+            self.root @ laplacian[:-1, :-1] @ self.root.T, check_finite=False, overwrite_a=True
+        )
+        values = np.maximum(values, values[-1] * 1e-15)
+        half = (vectors / values**0.25).T @ self.root
+        self._trace = float(np.sqrt(values).sum())
+        self.evaluations += 1
+        distances = _distances(half.T @ half)
+        total, largest = float(weights.sum()) / 2, float(distances.max())
+        if self._trace**2 / total > self._lower:
+            self._lower, self._weights = self._trace**2 / total, weights
+        upper = self._trace * largest / (1 - self.fill)
+        if upper < self._upper:
+            self._upper, self._best = upper, half / np.sqrt(largest)
+        if self.gap <= self.tolerance or (self.deadline is not None and time.monotonic() > self.deadline):
+            raise _Reached
+        return distances * (total / self._trace)
+
+    def strategy(self) -> tuple[np.ndarray, float]:
+        """The best strategy found, A over all cells with its last row the total, and its loss.
+
+        Y = R'R with R triangular stands on the cells other than the origin, whose column is zero.
+        """
+        n = self.gram.shape[0]
+        Y = (1 - self.fill) * (self._best.T @ self._best)
+        Y += self.fill / 2 * (np.eye(n - 1) + 1)  # the identity seen from the origin, pairs at most 1 apart
+        R = sl.cholesky(Y, check_finite=False)
+        R /= np.sqrt(_distances(R.T @ R).max())
+        inner = grounded(self.gram, self.origin)
+        loss = float(np.trace(sl.cho_solve((R, False), inner, check_finite=False)))
+        at_origin = float(self.gram[self.origin, self.origin])
+        total = min(max(1.0, np.sqrt(at_origin / (_TOTAL * loss))), _LARGEST_TOTAL)
+        A = np.zeros((n, n))
+        A[:-1, self._order[:-1]] = R
+        A[-1] = total
+        return A, float(loss + at_origin / total**2)
+
+
+def _distances(Y: np.ndarray) -> np.ndarray:
+    """Squared distances of all pairs of cells from their Gram matrix around the origin, which comes last."""
+    around = np.zeros((len(Y) + 1, len(Y) + 1))
+    around[:-1, :-1] = Y
+    size = around.diagonal()
+    return size[:, None] + size - 2 * around
+
+
+def _root(gram: np.ndarray) -> np.ndarray:
+    """F (r x n) of full row rank with F'F = gram."""
+    values, vectors = sl.eigh(gram, check_finite=False)
+    if values[0] < -1e-7 * values[-1]:
+        raise InvalidArgument(
+            f"gram is not positive semi-definite (eigenvalues {values[0]:.3g} to {values[-1]:.3g}), "
+            "so it is no Gram matrix W'W."
+        )
+    kept = values > values[-1] * 1e-13 * max(10, values.size)
+    return (vectors[:, kept] * np.sqrt(values[kept])).T

@@ -1,0 +1,1 @@
+"""HDMM: the best strategy without structure, as a product, as a union of products, of marginals."""

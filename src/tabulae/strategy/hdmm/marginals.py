@@ -1,0 +1,717 @@
+"""OPT_M: weighted marginals.
+
+The loss of measuring marginals, its slopes, and descent on it: what OPT_M is made of.
+
+With precision v_a for the marginal over a (inverse variance at unit noise; ``theta_a^2`` under Laplace noise) and
+f_S the workload's components (:mod:`.marginal_algebra`), the loss is
+
+    cost(v) * sum_S f_S / kappa_S(v),    cost = sum_a v_a  (L2)   or   (sum_a sqrt(v_a))^2  (L1).
+
+Weights are v under L2 and ``theta = sqrt(v)`` under L1, so that ``cost = (sum of weights)^(2/p)``.
+
+Moves between sets of marginals: open one, close those within it.
+
+Under L1 sensitivity the gradient never opens a set, and tables are best read off a common larger marginal now and
+then. A move opens a set c with weight h and closes sets within it: all of them, or those of one attribute less.
+Only the eigenvalues of subsets of c change, so that the loss after a move is known from ``2^|c|`` numbers, and all
+moves are scanned together.
+
+OPT_M: the weights of a strategy that measures marginals, for both noises.
+
+L2 is convex. For any ``y >= 0`` Cauchy's inequality gives ``sum_S f_S / kappa_S >= (sum_S sqrt(f_S y_S))^2 /
+sum_S y_S kappa_S``, so no marginal strategy has a loss below
+
+    (sum_S sqrt(f_S y_S))^2 / max_a c_a sum_{S within a} y_S,
+
+and ``y = f / kappa^2`` makes that tight at the optimum: the certificate here. Multiplicative steps over all 2^d sets
+say which are worth measuring; descent goes on with those, and takes others up where they violate the certificate.
+
+L1 is not convex. A set that is left out is never missed by the gradient, so that descent alone depends
+on its start (62,886 to 87,671 on the published example). What decides is which tables are read off a common
+larger marginal: the search opens a set, closes those within it, and lets descent settle the weights again.
+
+Reference: HDMM, Definition 22; the loss and its slopes are in below.
+
+HDMM's OPT_M as a strategy: one block for each set of attributes that is worth measuring.
+
+Cells that no table tells apart are merged first, attribute by attribute. Nothing is lost: restricting any set of
+marginals to one cell of each class leaves marginals over merged cells with the same weights, no larger sensitivity and
+no larger error. A block is then ``(x)_i [partition into merged cells, or the total]``, a 0/1 matrix with exactly one
+1 in every column for each attribute set, and least squares stays in closed form (:mod:`.lattice_information`).
+
+Under replace-one neighbours a pair of cells that differ in all attributes moves every marginal but the total by
+two counts, and no pair moves more: the sensitivity is that of add-remove without the total, times 2 (L1) or sqrt 2
+(L2). The total itself is public then. It is measured all the same, as its noise is never zero, with as much precision
+as makes its share of the error negligible.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+import scipy.optimize
+import scipy.sparse
+from threadpoolctl import threadpool_limits
+
+from ...domain import Workload
+from ...errors import Unsupported
+from ...linalg import Identity, Kron, LinearOperator, Partition, Total
+from ..bounds.svd import svd_bound_kron
+from ..gram import WIDEST, dense_grams, lifted
+from ..lattice_axis import Axis
+from ..marginal_algebra import (
+    characteristic,
+    closed_form,
+    eigenvalues,
+    squared_error,
+    subset_sum,
+    superset_sum,
+)
+from ..settings import Settings
+from ..strategy import Block, Strategy
+
+_NEGLIGIBLE = 1e-9  # relative rise of the loss that dropping sets may cost
+_LISTED = 2**22  # entries of the incidence of needed sets and pool up to which it is listed
+
+
+class MarginalProblem:
+    """Loss and gradient over a pool of sets: ``kappa = K v`` for the sets that the workload has a component in."""
+
+    def __init__(self, sizes: Sequence[int], components: np.ndarray) -> None:
+        self.share = characteristic(sizes) / np.prod(np.asarray(sizes, dtype=float))  # c_a / N
+        self.f = components / components.max()
+        self.needed = np.flatnonzero(self.f > 0)
+        self.scale = float(components.max()) / float(np.prod(np.asarray(sizes, dtype=float)))
+
+    def kappa(self, v: np.ndarray) -> np.ndarray:
+        """Eigenvalues over N, of the needed sets."""
+        return superset_sum(v * self.share)[self.needed]
+
+    def error(self, v: np.ndarray) -> float:
+        """sum f / kappa, infinite where the workload is not determined."""
+        with np.errstate(divide="ignore"):
+            return float((self.f[self.needed] / self.kappa(v)).sum())
+
+    def slopes(self, v: np.ndarray) -> np.ndarray:
+        """``-d error / d v_a`` for every set, (2^d,)."""
+        y = np.zeros(self.f.size)
+        y[self.needed] = self.f[self.needed] / self.kappa(v) ** 2
+        return subset_sum(y) * self.share
+
+    def incidence(self, pool: np.ndarray) -> scipy.sparse.csr_array | None:
+        """K (needed sets x pool); None where it is better not listed."""
+        if self.needed.size * pool.size > _LISTED:
+            return None
+        within = (self.needed[:, None] & ~pool[None, :]) == 0
+        return scipy.sparse.csr_array(np.where(within, self.share[pool], 0.0))
+
+    def descend(
+        self, weights: np.ndarray, p: int, iterations: int = 500, precision: float = 1e-10
+    ) -> np.ndarray:
+        """L-BFGS-B from positive weights (2^d,), which alone may change; v = weights^(2/p)."""
+        pool = np.flatnonzero(weights > 0)
+        K = self.incidence(pool)
+        transposed = None if K is None else K.T.tocsr()
+        power, start = 2 / p, weights[pool]
+        whole = np.zeros(self.f.size)
+        f = self.f[self.needed]
+
+        def log_loss(x: np.ndarray) -> tuple[float, np.ndarray]:
+            scaled = np.maximum(x, 0.0) * start
+            v = scaled**power
+            if K is None:
+                whole[pool] = v
+                kappa = self.kappa(whole)
+            else:
+                kappa = K @ v
+            total = scaled.sum()
+            with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+                q = f / kappa
+                error = q.sum()
+                if not np.isfinite(error) or total <= 0:
+                    return 1e300, np.zeros_like(x)
+                slopes = self.slopes(whole)[pool] if transposed is None else transposed @ (q / kappa)
+            gradient = power / total - power * scaled ** (power - 1) * slopes / error
+            return float(power * np.log(total) + np.log(error)), gradient * start
+
+        options = {
+            "maxiter": iterations,
+            "maxfun": 2 * iterations,
+            "maxcor": 10,
+            "ftol": precision,
+            "gtol": 1e-9,
+        }
+        bounds = [(0.0, None)] * pool.size
+        found = scipy.optimize.minimize(
+            log_loss, np.ones(pool.size), jac=True, method="L-BFGS-B", bounds=bounds, options=options
+        )
+        out = np.zeros(self.f.size)
+        out[pool] = np.maximum(found.x, 0.0) * start
+        return out
+
+    def loss(self, weights: np.ndarray, p: int) -> float:
+        """The loss of weights, in units of ``scale``."""
+        return float(weights.sum() ** (2 / p)) * self.error(weights ** (2 / p))
+
+    def pruned(self, weights: np.ndarray, p: int) -> np.ndarray:
+        """Without the weights that the loss is no better for."""
+        loss = self.loss(weights, p)
+        for share in (1e-3, 1e-4, 1e-5, 1e-6, 1e-8, 1e-10, 1e-13, 1e-16):
+            fewer = np.where(weights >= share * weights.max(), weights, 0.0)
+            if self.loss(fewer, p) <= loss * (1 + _NEGLIGIBLE):
+                return fewer
+        return weights
+
+
+_WORK = 2**18  # subsets of all sets that may be opened
+_FACTORS = (0.5, 0.7, 0.85, 1.0, 1.2, 1.5)  # of the cube root of the sum of the closed weights' cubes
+_RELATIVE = 1e-9  # rounding of an eigenvalue that a move empties
+
+
+@dataclass(frozen=True)
+class Move:
+    """Open the set ``opened`` with weight ``weight``, close ``closed``; ``loss`` before the others adapt."""
+
+    loss: float
+    opened: int
+    weight: float
+    closed: np.ndarray
+
+    def applied(self, weights: np.ndarray) -> np.ndarray:
+        """The weights after the move."""
+        out = weights.copy()
+        out[self.closed] = 0.0
+        out[self.opened] = self.weight
+        return out
+
+
+@dataclass(frozen=True)
+class _Group:
+    """The sets of k attributes and their subsets, (sets, 2^k), the last one the set itself."""
+
+    sets: np.ndarray
+    subsets: np.ndarray
+    smaller: np.ndarray  # (2^k,), the subsets of k - 1 attributes
+
+
+class Moves:
+    """All moves of a problem, by the number of attributes of the set that is opened."""
+
+    def __init__(self, problem: MarginalProblem) -> None:
+        self._problem = problem
+        self._groups: list[_Group] = []
+        every = np.arange(problem.f.size)
+        counts = np.bitwise_count(every)
+        work = 0
+        for k in range(1, int(counts[-1]) + 1):
+            sets = every[counts == k]
+            work += sets.size << k
+            if work > _WORK:
+                break
+            self._groups.append(_group(sets, k))
+
+    def improving(self, theta: np.ndarray, most: int) -> list[Move]:
+        """Moves that lower the loss as they stand, best first."""
+        problem = self._problem
+        kappa = np.zeros(theta.size)
+        kappa[problem.needed] = problem.kappa(theta**2)
+        terms = np.zeros(theta.size)
+        terms[problem.needed] = problem.f[problem.needed] / kappa[problem.needed]
+        loss = theta.sum() ** 2 * terms.sum()
+        found: list[tuple[float, _Group, int, float, np.ndarray]] = []
+        for group in self._groups:
+            for closing in (np.ones(group.smaller.size, dtype=bool), group.smaller):
+                losses, weights = self._losses(group, theta, kappa, terms, closing)
+                rows = np.flatnonzero(losses < loss * (1 - 1e-9)).tolist()
+                found += [(float(losses[row]), group, row, float(weights[row]), closing) for row in rows]
+        found.sort(key=lambda move: move[0])
+        return [
+            Move(value, int(group.sets[row]), weight, group.subsets[row][closing])
+            for value, group, row, weight, closing in found[:most]
+        ]
+
+    def _losses(
+        self, group: _Group, theta: np.ndarray, kappa: np.ndarray, terms: np.ndarray, closing: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Least loss over some weights of each opened set, and that weight, (sets,) each."""
+        problem, subsets = self._problem, group.subsets
+        closed = np.where(closing, theta[subsets], 0.0)
+        closed[:, -1] = theta[group.sets]  # opened anew
+        before = kappa[subsets]
+        left = before - superset_sum(closed**2 * problem.share[subsets])
+        left[left < _RELATIVE * before] = 0.0
+        total = theta.sum() - closed.sum(axis=1)
+        rest = terms.sum() - terms[subsets].sum(axis=1)
+        f, share = problem.f[subsets], problem.share[group.sets]
+        usual = np.maximum(np.cbrt((closed**3).sum(axis=1)), 1e-3 * theta.sum() / len(theta))
+        best, weights = np.full(len(usual), np.inf), usual.copy()
+        for factor in _FACTORS:
+            h = factor * usual
+            after = (total + h) ** 2 * (rest + (f / (left + (h**2 * share)[:, None])).sum(axis=1))
+            weights = np.where(after < best, h, weights)
+            best = np.minimum(best, after)
+        return best, weights
+
+
+def _group(sets: np.ndarray, k: int) -> _Group:
+    subsets, rest = np.zeros((sets.size, 1), dtype=np.int64), sets.copy()
+    for _ in range(k):
+        lowest = rest & -rest
+        rest ^= lowest
+        subsets = np.concatenate([subsets, subsets | lowest[:, None]], axis=1)
+    return _Group(sets, subsets, np.bitwise_count(np.arange(1 << k)) == k - 1)
+
+
+def apart(moves: Sequence[Move], most: int) -> Iterator[Move]:
+    """The first moves whose opened sets are not within one another and that close different sets."""
+    touched: set[int] = set()
+    taken = 0
+    for move in moves:
+        sets = {move.opened, *move.closed.tolist()}
+        sets.discard(0)
+        if taken < most and not sets & touched:
+            touched |= sets
+            taken += 1
+            yield move
+
+
+_STEPS = 200  # multiplicative steps before the quasi-Newton method
+_EVERYWHERE = 0.2  # share of the weight that is spread over all sets before them
+_BETWEEN = 50  # the same between descents
+_ROUNDS = 12  # quasi-Newton descents, each over the sets that the certificate before it asks for
+_GAIN = 1e-8  # relative gain of a round below which it was the last
+_RESTARTS = 64  # changes of the best weights from which the search starts again, where sets are many
+_MOST_RESTARTS = 100  # the same where they are few: four times their number, up to this
+_TOGETHER = 8  # moves made at once, while that helps
+_TRIED = 10  # single moves tried before the search ends
+_SAME = 1e-7  # relative difference of losses below which two descents ended in one place
+_FRESH = 1024  # sets of attributes up to which weights are drawn afresh as well
+
+
+@dataclass(frozen=True)
+class MarginalOptimum:
+    """Weights (2^d,) found, of sum 1: precisions v (L2) or ``theta = sqrt(v)`` (L1).
+
+    ``loss`` is their squared error at unit noise and sensitivity; ``least`` a proven lower bound on the loss of
+    every marginal strategy (L2; None for L1); ``losses`` where each start ended.
+    """
+
+    weights: np.ndarray
+    loss: float
+    least: float | None
+    losses: tuple[float, ...]
+
+
+def opt_marginals_gaussian(
+    sizes: Sequence[int], components: np.ndarray, *, tolerance: float = 1e-6, deadline: float | None = None
+) -> MarginalOptimum:
+    """Precisions of the marginals with least loss under L2 sensitivity; certified.
+
+    Theorem 13's closed form where it is real. Otherwise multiplicative steps, which never raise the loss, then
+    L-BFGS-B over the sets that they leave, until the certificate holds, nothing is gained or the deadline passes.
+
+    Arguments:
+        sizes: attribute sizes, all above 1.
+        components: ``f_S = tr[E(S) W'W]``, (2^d,), not negative and not all zero.
+        tolerance: relative gap between the loss and its lower bound at which to stop.
+        deadline: on :func:`time.monotonic`'s clock.
+
+    Reference: HDMM, Definition 22 and Theorem 13.
+
+    >>> from tabulae.strategy.marginal_algebra import multiplicities
+    >>> round(opt_marginals_gaussian([2, 5], multiplicities([2, 5])).loss, 6)  # the identity on itself
+    10.0
+    """
+    problem = MarginalProblem(sizes, components)
+    v = closed_form(sizes, components)
+    if (v >= -1e-9 * v.max()).all():
+        v = np.maximum(v, 0.0)
+        loss, least = _certified(problem, v)
+        if loss <= least * (1 + tolerance):
+            return _optimum(problem, problem.pruned(v, 2), least)
+    v = np.where(problem.f > 0, np.maximum(v, 1e-3 * v.max()), 0.0)
+    v = _multiplied(problem, v / v.sum() + _EVERYWHERE / v.size, _STEPS)
+    best, (loss, least) = v, _certified(problem, v)
+    v = _open(problem, v)
+    for _ in range(_ROUNDS):
+        if late(deadline) or loss <= least * (1 + tolerance):
+            break
+        before, descended = loss, problem.descend(v, 2, precision=1e-13)
+        # The loss settles long before its certificate does, for the sake of few sets of little weight.
+        v = _multiplied(problem, _reopened(problem, descended, tolerance), _BETWEEN)
+        for trial in (descended, v):
+            reached, bound = _certified(problem, trial)
+            least = max(least, bound)
+            if reached < loss:
+                best, loss = trial, reached
+        if before - loss <= _GAIN * loss:
+            break
+    return _optimum(problem, problem.pruned(best, 2), least)
+
+
+def _optimum(problem: MarginalProblem, v: np.ndarray, least: float) -> MarginalOptimum:
+    loss, bound = _certified(problem, v)
+    loss, least = loss * problem.scale, max(least, bound) * problem.scale
+    return MarginalOptimum(v / v.sum(), loss, min(least, loss), (loss,))
+
+
+def _certified(problem: MarginalProblem, v: np.ndarray) -> tuple[float, float]:
+    """The loss of v, and the lower bound that its own multipliers ``f / kappa^2`` prove."""
+    v = v / v.sum()
+    error = problem.error(v)
+    return (error, error**2 / float(problem.slopes(v).max())) if np.isfinite(error) else (np.inf, 0.0)
+
+
+def _multiplied(problem: MarginalProblem, v: np.ndarray, steps: int) -> np.ndarray:
+    """``v_a <- v_a sqrt(slope_a / error)`` at sum 1: descends from any start, through all scales at once."""
+    for _ in range(steps):
+        v = v / v.sum()
+        v = v * np.sqrt(problem.slopes(v) / problem.error(v))
+    return v
+
+
+def _open(problem: MarginalProblem, v: np.ndarray) -> np.ndarray:
+    """v without the sets that multiplicative steps were closing, where the rest determines the workload."""
+    v = v / v.sum()
+    rising = problem.slopes(v) > 0.9 * problem.error(v)
+    kept = (v > 1e-7 * v.max()) & (rising | (v > 1e-4 * v.max()))
+    fewer = np.where(kept, v, 0.0)
+    return fewer if np.isfinite(problem.error(fewer)) else v
+
+
+def _reopened(problem: MarginalProblem, v: np.ndarray, tolerance: float) -> np.ndarray:
+    """v with the sets that the certificate misses opened wide enough for the next descent to see them."""
+    v = v / v.sum()
+    missing = problem.slopes(v) > problem.error(v) * (1 + tolerance / 2)
+    return np.where(missing, np.maximum(v, 1e-3 * v.max()), v)
+
+
+def opt_marginals_laplace(
+    sizes: Sequence[int],
+    components: np.ndarray,
+    asked: np.ndarray,
+    *,
+    restarts: int | None = None,
+    seed: int = 0,
+    deadline: float | None = None,
+) -> MarginalOptimum:
+    """Weights theta of the marginals with least loss found under L1 sensitivity.
+
+    Starts: every needed set, the workload as asked, the whole domain, the L2 optimum. Each is descended, then
+    improved by opening and closing sets; then the best is changed at random and improved again, ``restarts``
+    times. The first start always runs.
+
+    Arguments:
+        sizes, components, deadline: as for :func:`opt_marginals_gaussian`.
+        asked: theta of the workload measured as it is, (2^d,); one start, so that the result is not worse.
+        restarts: random changes of the best weights.
+        seed: of those changes.
+
+    Reference: HDMM, Definition 22.
+
+    >>> from tabulae.strategy.marginal_algebra import multiplicities
+    >>> asked = np.array([0.0, 0, 0, 1])
+    >>> round(opt_marginals_laplace([2, 5], multiplicities([2, 5]), asked).loss, 6)
+    10.0
+    """
+    problem = MarginalProblem(sizes, components)
+    precisions = opt_marginals_gaussian(sizes, components, tolerance=1e-3, deadline=deadline).weights
+    usual = precisions ** (2 / 3)  # the optimum for tables with nothing in common
+    needed = np.where(problem.f > 0, np.maximum(usual, 1e-2 * usual.max()), 0.0)
+    random = np.random.default_rng(seed)
+    search = _Search(problem, deadline)
+    for start in (needed, asked, _whole(problem), usual):
+        search.start(start)
+    few = problem.f.size <= _FRESH
+    usually = min(4 * problem.f.size, _MOST_RESTARTS) if few else _RESTARTS
+    for turn in range(usually if restarts is None else restarts):
+        search.start(_changed(problem, search.best, needed, random, turn))
+        if late(deadline):
+            break
+    # Where time was short the plain strategies may still be better than what descent had reached.
+    best = min((search.best, asked, _whole(problem)), key=lambda theta: problem.loss(theta, 1))
+    best = problem.pruned(best, 1)
+    losses = tuple(loss * problem.scale for loss in search.losses)
+    return MarginalOptimum(best / best.sum(), problem.loss(best, 1) * problem.scale, None, losses)
+
+
+class _Search:
+    """The best weights so far, and where descent led before: from there the search would end where it did."""
+
+    def __init__(self, problem: MarginalProblem, deadline: float | None) -> None:
+        self._problem, self._deadline = problem, deadline
+        self._moves = Moves(problem)
+        self._settled: list[float] = []
+        self.losses: list[float] = []
+        self.best = np.zeros(0)
+
+    def start(self, theta: np.ndarray) -> None:
+        """Descend and search from theta, unless time is up (the first start always runs) or it is known."""
+        if self.losses and late(self._deadline):
+            return
+        theta = _settled(self._problem, theta)
+        loss = self._problem.loss(theta, 1)
+        if any(abs(loss - known) <= _SAME * known for known in self._settled):
+            return
+        self._settled.append(loss)
+        theta = _searched(self._problem, self._moves, theta, self._deadline)
+        self.losses.append(self._problem.loss(theta, 1))
+        if self.losses[-1] == min(self.losses):
+            self.best = theta
+
+
+def _whole(problem: MarginalProblem) -> np.ndarray:
+    out = np.zeros(problem.f.size)
+    out[-1] = 1.0
+    return out
+
+
+def _changed(
+    problem: MarginalProblem, theta: np.ndarray, needed: np.ndarray, random: np.random.Generator, turn: int
+) -> np.ndarray:
+    """A new start near the best: some open sets closed, the needed ones a little open, so that all is determined.
+
+    In turn: a tenth of the open sets, three tenths, three tenths of the merged ones (open, but not needed) with
+    half of the needed sets wide open, and where there are few sets, weights drawn afresh.
+    """
+    usual = needed * (theta.max() / needed.max())
+    kind = turn % (4 if theta.size <= _FRESH else 3)
+    if kind == 3:
+        return 1e-3 * usual + random.random(theta.size)
+    closable = (theta > 0) & (problem.f <= 0) if kind == 2 else theta > 0
+    closed = closable & (random.random(theta.size) < (0.1 if kind == 0 else 0.3))
+    start = np.maximum(np.where(closed, 0.0, theta), (0.01 if kind == 2 else 0.05) * usual)
+    wide = random.random(theta.size) < 0.5
+    return np.where(wide, np.maximum(start, 0.3 * usual), start) if kind == 2 else start
+
+
+def _settled(problem: MarginalProblem, theta: np.ndarray) -> np.ndarray:
+    """Descent from far: multiplicative steps (``theta_a slope_a`` are equal at an optimum), then L-BFGS-B."""
+    for _ in range(20):
+        theta = theta / theta.sum()
+        theta = theta * (theta * problem.slopes(theta**2) / problem.error(theta**2)) ** (1 / 4)
+    return problem.pruned(problem.descend(theta, 1), 1)
+
+
+def _searched(
+    problem: MarginalProblem, moves: Moves, theta: np.ndarray, deadline: float | None
+) -> np.ndarray:
+    """Moves, several at once while that helps, each followed by descent, until none helps or time is up."""
+    loss, together = problem.loss(theta, 1), _TOGETHER
+    while not late(deadline):
+        improving = moves.improving(theta, 4096)
+        trials = [list(apart(improving, together))] if together > 1 else [[m] for m in improving[:_TRIED]]
+        for trial in trials:
+            changed = theta
+            for move in trial:
+                changed = move.applied(changed)
+            changed = problem.pruned(problem.descend(changed, 1, 200, 1e-9), 1)
+            reached = problem.loss(changed, 1)
+            if reached < loss * (1 - 1e-8):
+                theta, loss = changed, reached
+                break
+            if late(deadline):
+                return theta
+        else:
+            if together == 1:
+                return theta
+            together = 1
+    return theta
+
+
+def late(deadline: float | None) -> bool:
+    """Whether the deadline has passed."""
+    return deadline is not None and time.monotonic() >= deadline
+
+
+_ATTRIBUTES = 16
+_BITS = 20  # of the mantissa of a weight
+_CANCELLED = 1e-12  # share of the terms' absolute sum that a component is taken to have, where they cancel
+_CERTIFIED = 1e-4  # relative gap at which the convex optimiser stops, or the tolerance asked for if smaller
+_TOTAL = 1e-3  # share of the error that the total may keep where it is public
+
+
+def marginals_strategy(workload: Workload, settings: Settings) -> Strategy:
+    """OPT_M: the best weighted marginals for any workload of products and sums of products.
+
+    Minimises ``||A||^2 ||W A^+||_F^2`` over sets of attributes and their weights: to a certified gap under Gaussian
+    noise, by search under Laplace noise.
+
+    Arguments:
+        workload: any tables; what counts of them is ``f_S = tr[E(S) W'W]`` for all 2^d sets S of attributes.
+        settings: noise, neighbours, tolerance, restarts, seed and deadline are used.
+
+    Raises :class:`~tabulae.errors.Unsupported` for more than 16 attributes that tables tell categories apart by,
+    and under replace-one neighbours for tables of the number of records alone.
+
+    Reference: HDMM, section 8.
+
+    >>> import tabulae as tb
+    >>> workload = tb.Workload.marginals(tb.Domain({"sex": 2, "age": 5, "race": 3}), ways=[1, 2])
+    >>> [b.name for b in marginals_strategy(workload, Settings("gaussian")).blocks]
+    ['sex', 'age', 'race', 'sex*age', 'sex*race', 'age*race']
+    """
+    merged, merges = workload.merge()
+    active = _active(merged)
+    if not active and settings.neighbours == "replace":
+        raise Unsupported('no table changes when one record is replaced by another: choose "identity"')
+    sizes, components, asked = _components(merged, active)
+    with threadpool_limits(limits=1, user_api="blas"):  # short products: threads would wait for each other
+        weights = _weights(sizes, components, asked, settings)
+    names = workload.domain.names
+    blocks = []
+    for index in sorted(np.flatnonzero(weights).tolist(), key=lambda a: (a.bit_count(), -a)):
+        crossed = [i for p, i in enumerate(active) if index >> (len(active) - 1 - p) & 1]
+        query = _marginal(crossed, merges)
+        scale = 1 / _dyadic(float(weights[index]))
+        blocks.append(Block("*".join(names[i] for i in crossed) or "total", query, 0, scale))
+    lower = _lower(merged) if settings.noise == "gaussian" and settings.neighbours == "add-remove" else None
+    return Strategy(workload.domain, tuple(blocks), settings.noise, "marginals", lower=lower)
+
+
+def components_of(workload: Workload) -> tuple[list[int], np.ndarray, np.ndarray]:
+    """What OPT_M sees of a workload: sizes of the attributes over merged cells, those of one cell left out,
+    ``f_S = tr[E(S) W'W]`` and the weights of the workload measured as it is, both (2^d,).
+
+    Raises :class:`~tabulae.errors.Unsupported` for more than 16 attributes.
+
+    >>> import tabulae as tb
+    >>> sizes, components, asked = components_of(tb.Workload.marginals(tb.Domain({"a": 2, "b": 5}), ways=[1]))
+    >>> sizes, components.tolist(), asked.tolist()
+    ([2, 5], [7.0, 8.0, 5.0, 0.0], [0.0, 1.0, 1.0, 0.0])
+    """
+    merged, _ = workload.merge()
+    return _components(merged, _active(merged))
+
+
+def _active(merged: Workload) -> list[int]:
+    """The attributes that tables tell categories of apart."""
+    active = [i for i, n in enumerate(merged.domain.shape) if n > 1]
+    if len(active) > _ATTRIBUTES:
+        raise Unsupported(
+            f"marginals weighs all sets of attributes; the tables tell categories of {len(active)} attributes apart "
+            f'and it takes {_ATTRIBUTES}. Choose "residual" or "union", which work on the tables\' own sets'
+        )
+    return active
+
+
+def _weights(
+    sizes: Sequence[int], components: np.ndarray, asked: np.ndarray, settings: Settings
+) -> np.ndarray:
+    """Weights (2^d,): precisions under Gaussian noise, inverse scales under Laplace noise."""
+    if not sizes:
+        return np.ones(1)
+    total = components[0]
+    if settings.neighbours == "replace":
+        components, asked = components.copy(), asked.copy()
+        components[0] = asked[0] = 0.0  # costs nothing
+    if settings.noise == "gaussian":
+        tolerance = min(settings.tolerance, _CERTIFIED)
+        optimum = opt_marginals_gaussian(sizes, components, tolerance=tolerance, deadline=settings.deadline)
+    else:
+        optimum = opt_marginals_laplace(
+            sizes,
+            components,
+            asked,
+            restarts=settings.restarts,
+            seed=settings.seed,
+            deadline=settings.deadline,
+        )
+    weights = optimum.weights
+    if settings.neighbours == "replace" and total > 0:
+        weights[0] = _public_total(sizes, weights, components, float(total), settings.norm)
+    return weights
+
+
+def _public_total(
+    sizes: Sequence[int], weights: np.ndarray, components: np.ndarray, total: float, p: int
+) -> float:
+    """The total's weight where it is public: all the others' (an added record then moves the answers no more than a
+    replaced one), or more where its share of the error would not be negligible otherwise.
+    """
+    v = weights ** (2 / p)
+    others = squared_error(sizes, v, components)
+    wanted = total / (_TOTAL * others) - float(eigenvalues(sizes, v)[0])
+    precision = max(wanted, 0.0) / math.prod(map(float, sizes))
+    return max(float(weights.sum()), precision ** (p / 2))
+
+
+def _components(merged: Workload, active: Sequence[int]) -> tuple[list[int], np.ndarray, np.ndarray]:
+    """:func:`components_of` a workload over merged cells."""
+    axes = [Axis(Identity(n)) for n in merged.domain.shape]
+    bits = {i: 1 << (len(active) - 1 - p) for p, i in enumerate(active)}
+    asked = np.zeros(1 << len(active))
+    terms: dict[tuple[tuple[float, float], ...], float] = {}
+    for table in merged.tables:
+        sides = [(term.coefficient, term.over(merged.domain)) for term in table.terms]
+        varies = [[i for i in active if axes[i].varies(factors[i])] for _, factors in sides]
+        for mask in {sum(bits[i] for i in crossed) for crossed in varies}:
+            asked[mask] += float(table.weight)
+        for c, left in sides:
+            for d, right in sides:
+                pairs = [_traces(axes[i], left[i], right[i]) for i in range(len(axes))]
+                weight = float(table.weight) ** 2 * c * d
+                weight *= math.prod(mean for i, (mean, _) in enumerate(pairs) if i not in bits)
+                key = tuple(pairs[i] for i in active)
+                terms[key] = terms.get(key, 0.0) + weight
+    signed, absolute = _folded(terms, len(active))
+    sizes = [merged.domain.shape[i] for i in active]
+    return sizes, np.maximum(signed, _CANCELLED * absolute), asked
+
+
+def _traces(axis: Axis, left: LinearOperator, right: LinearOperator) -> tuple[float, float]:
+    """``1'V1/n`` and ``tr V - 1'V1/n`` of ``V = left'right``: the latter is 0 where either has constant rows."""
+    mean, beside = axis.sums(left, right).tolist()
+    return mean, beside if axis.varies(left) and axis.varies(right) else 0.0
+
+
+def _folded(terms: dict[tuple[tuple[float, float], ...], float], d: int) -> tuple[np.ndarray, np.ndarray]:
+    """``sum_l c_l prod_{i not in S} mean_li prod_{i in S} beside_li`` for all S, and the same of absolute values.
+
+    Attributes are folded in one at a time, and terms that agree on the attributes left are added up first:
+    those of many different factors go first, so that few arrays are left when arrays are long.
+    """
+    order = sorted(range(d), key=lambda i: len({key[i] for key in terms}))
+    folded: dict[tuple[tuple[float, float], ...], np.ndarray] = {}
+    for key, c in terms.items():
+        ordered = tuple(key[i] for i in order)
+        folded[ordered] = folded.get(ordered, np.zeros(2)) + np.array([c, abs(c)])
+    for _ in range(d):
+        shorter: dict[tuple[tuple[float, float], ...], np.ndarray] = {}
+        for key, values in folded.items():
+            mean, beside = key[-1]
+            own = np.array([[mean, beside], [abs(mean), abs(beside)]])
+            both = own.reshape(2, 2, *[1] * (values.ndim - 1)) * values[:, None]
+            known = shorter.get(key[:-1])
+            shorter[key[:-1]] = both if known is None else known + both
+        folded = shorter
+    signed, absolute = (np.transpose(part, np.argsort(order)).ravel() for part in folded[()])
+    return signed, absolute
+
+
+def _marginal(crossed: Sequence[int], merges: Sequence[Partition]) -> Kron:
+    """Counts by the merged cells of some attributes."""
+    return Kron(
+        [lifted(Identity(m.shape[0]) if i in crossed else Total(m.shape[0]), m) for i, m in enumerate(merges)]
+    )
+
+
+def _dyadic(weight: float) -> Fraction:
+    """The weight to 20 bits: sums of thousands of weights keep a small denominator, a power of 2."""
+    mantissa, exponent = math.frexp(weight)
+    return Fraction(round(mantissa * 2**_BITS)) * Fraction(2) ** (exponent - _BITS)
+
+
+def _lower(merged: Workload) -> float | None:
+    """The SVD bound, where it is known in closed form: marginals, and single products."""
+    if max(merged.domain.shape) > WIDEST:
+        return None
+    try:
+        return svd_bound_kron(dense_grams(merged))
+    except Unsupported:
+        return None

@@ -1,0 +1,655 @@
+"""OPT_0, the best strategy without structure: the convex optimum for Gaussian noise, p-Identity for Laplace noise.
+
+Ascent on the dual of the optimal strategy problem, whatever form the evaluation of a point takes.
+
+    max_{mu >= 0}  t(mu)^2 / sum mu,        t(mu) = tr (D^1/2 V D^1/2)^1/2,        D = diag(mu),
+
+has the gradient ``X_jj / t - 1 / sum mu`` of its logarithm (halved), with X(mu) the strategy's Gram matrix at mu;
+the optimum is the X(mu) whose diagonal is 1 wherever mu > 0. Hence the method: a few multiplicative steps
+``mu <- mu * X_jj^2`` (one is enough for diagonal V), then L-BFGS on sqrt(mu), which unlike log mu lets
+multipliers vanish and come back.
+
+The weighting of given queries (:mod:`..eigen.weighting`) has a dual of the same kind, ``t^(1+a) / (sum mu)^a``
+with ``a = 1`` for Gaussian and ``a = 2`` for Laplace noise; its gradient differs by a factor alone.
+
+OPT_0 for Gaussian noise: the optimal strategy of an explicit workload, with proof of its optimality.
+
+The problem is convex: ``min tr[X^-1 V]`` subject to ``diag X <= 1``, where V = W'W is the workload's Gram
+matrix and X = A'A the strategy's. Its dual has one multiplier per cell, D = diag(mu) (see below), and
+one eigendecomposition gives its value, its gradient and ``X(mu) = D^-1/2 (D^1/2 V D^1/2)^1/2 D^-1/2``.
+
+Two ways lead from X(mu) to a strategy that may be used:
+
+* V non-singular: scale rows and columns to unit diagonal. The error is of second order in mu.
+* V singular: scaling columns would move the row space off the workload's. Divide by the largest diagonal
+  entry instead and fill the diagonal up to 1, which only adds queries; a share of at least ``_FILL`` is
+  filled in everywhere, so that X stays non-singular and every workload row is supported. Here
+  ``X(mu) = F' (F D F')^-1/2 F`` with V = F'F and F of full row rank, and mu may touch zero.
+
+The factor returned is the upper triangular Cholesky factor A. All square roots of X have the same errors,
+and rounding their entries to a grid of step q costs the same to first order: column j's squared norm moves by
+``d_j = 2 a_j'e_j`` of standard deviation q/sqrt(3), the loss by ``-sum_j mu_j d_j``, whatever the root. The
+triangular one is safer to round: its zeros stay exact, so half the entries carry no error, and it cannot
+become singular, because its determinant is the product of its pivots and each is at least sqrt(_FILL), far
+above any q in use.
+
+OPT_0 for Laplace noise: p-Identity strategies, with O(p n^2) objective and gradient.
+
+Theta (p x n, non-negative) adds p queries to the n single cells; each column is divided by its sum, so that
+every column has L1 norm 1:
+
+    A(Theta) = [I; Theta] D,    D = diag(1/s),    s = 1 + column sums of Theta.
+
+With ``C = diag(s) V diag(s)`` and ``R = (I_p + Theta Theta')^-1`` (p x p) the identity
+``(I + Theta'Theta)^-1 = I - Theta' R Theta =: M`` gives
+
+    loss      = tr[(A'A)^-1 V] = tr[M C] = tr C - tr[Theta Z'],              Z = R Theta C   (p x n)
+    d / ds_j  = 2 (M C)_jj / s_j,              (M C)_jj = s_j^2 V_jj - sum_k Theta_kj Z_kj
+    d / dTheta = -2 Theta M C M = -2 (Z - Z Theta' R Theta)        at fixed s, as Theta M = R Theta
+
+and the gradient is ``-2 (Z - (Z Theta') (R Theta))`` plus the row of d/ds in every row. No n x n matrix is
+inverted; the one costly product is Theta (diag(s) V).
+
+The problem is not convex, so where it starts decides where it ends. Rows as overlapping triangles along an
+order of the cells, fine ones over coarse ones, lead to strategies that random starts seldom find; after that
+single rows die and are born at random as long as it helps. No certificate is known beyond
+:func:`~tabulae.strategy.bounds.svd.dual_bound`, which is for L2 sensitivity.
+"""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.linalg as sl
+from scipy.optimize import Bounds, minimize
+
+from ...errors import InvalidArgument
+from ..bounds.svd import dual_bound, identity_and_ones, lowered_roots
+from ..gram import DistinctCells, checked_gram
+
+FLOOR = 1e-13  # smallest multiplier, relative to the largest
+_MULTIPLICATIVE, _ITERATIONS, _ROUNDS = 3, 150, 4
+
+
+class _Reached(Exception):
+    """The gap is within tolerance, or time is up."""
+
+
+class DualSearch(ABC):
+    """Keeps the best lower and upper bound that were met on the way; a subclass evaluates a point.
+
+    ``tolerance`` is the relative gap at which the search stops; ``time_limit`` is in seconds; ``most`` limits the
+    number of evaluations. ``evaluate`` may leave the eigenvalues it met in ``spectrum``; those of the best lower
+    bound are kept. ``power`` is a, the exponent of the norm in the loss.
+    """
+
+    def __init__(
+        self, tolerance: float, time_limit: float | None, most: int | None = None, power: int = 1
+    ) -> None:
+        self.tolerance = tolerance
+        self._power = power
+        self._deadline = None if time_limit is None else time.monotonic() + time_limit
+        self._most = most
+        self.evaluations = 0
+        self.lower, self.upper = 0.0, np.inf
+        self.multipliers = np.ones(0)
+        self.spectrum: np.ndarray | None = None
+        self.best_spectrum: np.ndarray | None = None
+
+    @abstractmethod
+    def evaluate(self, mu: np.ndarray) -> tuple[float, np.ndarray]:
+        """t(mu) and the diagonal of X(mu) (its columns' norms); lowers ``upper`` where X(mu), made feasible, does."""
+
+    @property
+    def gap(self) -> float:
+        return self.upper / self.lower - 1.0 if self.lower else np.inf
+
+    def run(self, mu: np.ndarray) -> None:
+        """Search from ``mu`` until the gap is reached, time is up, or nothing improves."""
+        try:
+            for _ in range(_ROUNDS):
+                before = self.gap
+                for _ in range(_MULTIPLICATIVE):
+                    mu = self._multiply(mu)
+                result = minimize(
+                    self._objective, np.sqrt(mu), jac=True, method="L-BFGS-B",
+                    options={"maxiter": _ITERATIONS, "maxcor": 20, "ftol": 1e-15, "gtol": 1e-12},
+                )  # fmt: skip
+                mu = result.x**2
+                if self.gap > 0.9 * before:
+                    break
+        except _Reached:
+            pass
+
+    def _multiply(self, mu: np.ndarray) -> np.ndarray:
+        """One multiplicative step ``mu <- mu * X_jj^2``: towards unit diagonals."""
+        mu = np.maximum(mu / mu.max(), FLOOR)
+        _, diagonal = self._visit(mu)
+        excess = diagonal * mu.sum() / (diagonal @ mu)
+        return mu * np.maximum(excess, 0.01) ** 2
+
+    def _objective(self, w: np.ndarray) -> tuple[float, np.ndarray]:
+        """``-log(t^(1+a) / (sum mu)^a)`` at mu = w^2, and its gradient in w."""
+        mu = np.maximum(w * w, FLOOR * np.square(w).max())
+        trace, diagonal = self._visit(mu)
+        a = self._power
+        value = a * np.log(mu.sum()) - (1 + a) * np.log(trace)
+        return value, -2 * a * w * (diagonal / trace - 1 / mu.sum())
+
+    def _visit(self, mu: np.ndarray) -> tuple[float, np.ndarray]:
+        trace, diagonal = self.evaluate(mu)
+        self.evaluations += 1
+        lower = trace * (trace / float(mu.sum())) ** self._power
+        if lower > self.lower:
+            self.lower, self.multipliers, self.best_spectrum = lower, mu, self.spectrum
+        late = self._deadline is not None and time.monotonic() > self._deadline
+        if self.gap <= self.tolerance or late or self.evaluations == self._most:
+            raise _Reached
+        return trace, diagonal
+
+
+_FILL = 1e-5  # share of the identity mixed into a singular X
+_SMALL, _FINE = 512, 1e-5  # up to this many cells the search goes on to this gap: it takes a second at most
+
+
+@dataclass(frozen=True)
+class GaussianOptimum:
+    """A strategy for Gaussian noise and the proof of how good it is.
+
+    ``strategy`` is A (r x n), largest column norm at most 1. ``loss = tr[(A'A)^+ V]`` is the workload's total
+    squared error at unit noise; no strategy has less than ``lower``, proven by ``multipliers`` (n,) through
+    :func:`~tabulae.strategy.bounds.svd.dual_bound`. ``gap = loss / lower - 1``; ``evaluations`` counts
+    eigendecompositions.
+    """
+
+    strategy: np.ndarray
+    loss: float
+    lower: float
+    gap: float
+    evaluations: int
+    multipliers: np.ndarray
+
+
+def opt0_gaussian(
+    gram: np.ndarray, *, tolerance: float = 1e-3, time_limit: float | None = None, xp: Any = None
+) -> GaussianOptimum:
+    """The strategy of least total squared error under Gaussian noise, within a proven ``tolerance``.
+
+    Minimises ``tr[(A'A)^+ V]`` over all A whose columns have L2 norm at most 1 (add/remove neighbours).
+
+    ``gram`` is V = W'W (n x n, positive semi-definite, any rank), in squared queries. The search stops at a
+    gap of ``tolerance`` (up to 512 cells: of 1e-5, if that is less), when it cannot improve, or after
+    ``time_limit`` seconds; the gap reported is true in each case. ``xp`` is a namespace of the array API (that of
+    torch or cupy, through ``array_api_compat``) whose arrays carry the decompositions; numpy where it is None.
+
+    Raises :class:`~tabulae.errors.InvalidArgument` if ``gram`` is no Gram matrix or is zero.
+
+    Reference: HDMM, Definition 12 and section 4.2; the dual in ``docs`` under Strategies.
+
+    >>> W = np.tril(np.ones((3, 3)))  # prefix sums of three cells
+    >>> best = opt0_gaussian(W.T @ W, tolerance=1e-6)
+    >>> round(best.loss, 4), best.gap <= 1e-6
+    (4.6079, True)
+    >>> opt0_gaussian(np.ones((4, 4))).strategy.tolist()  # the total: one query
+    [[1.0, 1.0, 1.0, 1.0]]
+    """
+    V = checked_gram(gram)
+    if not tolerance > 0:
+        raise InvalidArgument(f"tolerance is {tolerance}: the gap cannot be asked to reach zero; try 1e-6.")
+    cells = DistinctCells.of([V])
+    if cells.count == 0:
+        raise InvalidArgument("gram is zero: the workload counts no cell. Leave out tables of weight zero.")
+    merged = cells.merge(V)
+    aim = min(tolerance, _FINE) if cells.count <= _SMALL else tolerance
+    search = _searched(merged, aim, time_limit, np.ones(cells.count), xp)
+    A, loss = search.best()
+    lower = search.proven(merged)
+    return GaussianOptimum(
+        strategy=cells.lift(A),
+        loss=loss,
+        lower=lower,
+        gap=loss / lower - 1.0,
+        evaluations=search.evaluations,
+        multipliers=cells.share(search.multipliers),
+    )
+
+
+def nonsingular_optimum(
+    gram: np.ndarray,
+    *,
+    tolerance: float,
+    time_limit: float | None = None,
+    start: np.ndarray | None = None,
+) -> GaussianOptimum:
+    """As :func:`opt0_gaussian`, but A is always square and non-singular, and ``lower`` is not rounded down.
+
+    For callers that hold several workloads over the same cells and may lose the row space of none.
+    ``start`` (n,) are multipliers to begin from.
+    """
+    search = _searched(gram, tolerance, time_limit, np.ones(gram.shape[0]) if start is None else start, None)
+    A, loss = search.best()
+    lower = search.lower * search.scale
+    return GaussianOptimum(A, loss, lower, loss / lower - 1.0, search.evaluations, search.multipliers)
+
+
+def _searched(
+    gram: np.ndarray, tolerance: float, time_limit: float | None, start: np.ndarray, xp: Any
+) -> _Search:
+    search = _Search(gram, tolerance, time_limit, xp)
+    search.run(start)
+    return search
+
+
+class _Search(DualSearch):
+    """The dual of an explicit Gram matrix; remembers where the best strategy was met."""
+
+    def __init__(self, gram: np.ndarray, tolerance: float, time_limit: float | None, xp: Any) -> None:
+        super().__init__(0.9 * tolerance, time_limit)  # the rest is for what _factor may add
+        self.scale = float(np.trace(gram)) / gram.shape[0]
+        self._gram = gram / self.scale
+        self._arrays = _Arrays(xp, self._gram)
+        self._root: np.ndarray | None = None  # F with V = F'F, once V is known to be singular
+        self._fill = min(_FILL, max(tolerance / 10, 1e-9))
+        self._loss = np.inf
+        self._best: Any = None  # where V is not singular: what X(mu) is made of
+        self._strategy = np.eye(gram.shape[0])
+
+    def best(self) -> tuple[np.ndarray, float]:
+        """The best strategy met, and its loss."""
+        if self._best is not None:
+            vectors, values, h, diagonal = self._best
+            scale = 1 / (h * np.sqrt(diagonal))
+            half = (_numpy(vectors) * values**0.25).T * scale
+            X = half.T @ half
+            np.fill_diagonal(X, 1.0)
+            self._keep(X)
+        return self._strategy, self._loss * self.scale
+
+    def proven(self, gram: np.ndarray) -> float:
+        """The lower bound, rounded down: from the eigenvalues that it came from where they are those of V itself."""
+        if self.best_spectrum is None:
+            return dual_bound(gram, self.multipliers)
+        n = gram.shape[0]
+        trace = lowered_roots(self.best_spectrum)
+        slack = (4 * n + 16) * float(np.finfo(np.float64).eps)
+        return trace**2 / float(self.multipliers.sum()) * self.scale * (1 - slack)
+
+    def evaluate(self, mu: np.ndarray) -> tuple[float, np.ndarray]:
+        if self._root is None:
+            h = np.sqrt(mu)
+            values, vectors = self._arrays.decompose(h)
+            if values[0] > values[-1] * _singular(h.size):
+                self.spectrum = values
+                return self._scaled(values, vectors, h)
+            self._root = _root(self._gram)
+        return self._filled(mu)
+
+    def _scaled(self, values: np.ndarray, vectors: Any, h: np.ndarray) -> tuple[float, np.ndarray]:
+        """V non-singular: X(mu) with rows and columns scaled to unit diagonal, its loss without forming it."""
+        roots = np.sqrt(values)
+        diagonal = self._arrays.squares(vectors, roots) / (h * h)
+        loss = float((self._arrays.quadratics(vectors, h * np.sqrt(diagonal)) / roots).sum())
+        if loss < self.upper:
+            self.upper, self._best = loss, (vectors, values, h, diagonal)
+        return float(roots.sum()), diagonal
+
+    def _filled(self, mu: np.ndarray) -> tuple[float, np.ndarray]:
+        """V singular: X(mu) over its largest diagonal entry, filled up to unit diagonal."""
+        assert self._root is not None
+        values, vectors = sl.eigh((self._root * mu) @ self._root.T, check_finite=False, overwrite_a=True)
+        values = np.maximum(values, values[-1] * 1e-15)
+        half = (vectors / values**0.25).T @ self._root
+        diagonal = np.square(half).sum(axis=0)
+        X = half.T @ half
+        X *= (1 - self._fill) / diagonal.max()
+        np.fill_diagonal(X, 1.0)
+        loss = self._keep(X)
+        if loss < self.upper:
+            self.upper, self._best = loss, None
+        self.spectrum = None
+        return float(np.sqrt(values).sum()), diagonal
+
+    def _keep(self, X: np.ndarray) -> float:
+        """The loss of X's factor, which is kept if it is the best so far."""
+        A = _factor(X, self._fill)
+        loss = float(np.trace(sl.cho_solve((A, False), self._gram, check_finite=False)))
+        if loss < self._loss:
+            self._loss, self._strategy = loss, A
+        return loss
+
+
+class _Arrays:
+    """V and its decompositions, in the arrays of a namespace: numpy's own, or those of an accelerator."""
+
+    def __init__(self, xp: Any, gram: np.ndarray) -> None:
+        self._xp = np if xp is None else xp
+        self._gram = self._xp.asarray(gram)
+
+    def decompose(self, h: np.ndarray) -> tuple[np.ndarray, Any]:
+        """Eigenvalues and vectors of ``D^1/2 V D^1/2``, ``h = sqrt(mu)``."""
+        scale = self._xp.asarray(h)
+        matrix = self._gram * scale * scale[:, None]
+        if self._xp is np:
+            return sl.eigh(matrix, check_finite=False, overwrite_a=True)
+        values, vectors = self._xp.linalg.eigh(matrix)
+        return _numpy(values), vectors
+
+    def squares(self, vectors: Any, weights: np.ndarray) -> np.ndarray:
+        """``sum_k weights_k U_jk^2``, (n,)."""
+        return _numpy((vectors * vectors) @ self._xp.asarray(weights))
+
+    def quadratics(self, vectors: Any, scale: np.ndarray) -> np.ndarray:
+        """``u_k' G V G u_k`` with G = diag(scale), (n,)."""
+        scaled = vectors * self._xp.asarray(scale)[:, None]
+        return _numpy(self._xp.sum(scaled * (self._gram @ scaled), axis=0))
+
+
+def _numpy(array: Any) -> np.ndarray:
+    """An array of any namespace, in main memory."""
+    if isinstance(array, np.ndarray):
+        return array
+    try:
+        return np.from_dlpack(array, device="cpu")
+    except (TypeError, BufferError, AttributeError):
+        return np.asarray(array)
+
+
+def _singular(n: int) -> float:
+    """Eigenvalues below this share of the largest cannot be told from zero."""
+    return 1e-13 * max(10, n)
+
+
+def _root(gram: np.ndarray) -> np.ndarray:
+    """F (r x n) of full row rank with F'F = V."""
+    values, vectors = sl.eigh(gram, check_finite=False)
+    if values[0] < -1e-7 * values[-1]:
+        raise InvalidArgument(
+            f"gram is not positive semi-definite (eigenvalues {values[0]:.3g} to {values[-1]:.3g}), "
+            "so it is no Gram matrix W'W."
+        )
+    kept = values > values[-1] * _singular(values.size)
+    return (vectors[:, kept] * np.sqrt(values[kept])).T
+
+
+def _factor(X: np.ndarray, fill: float) -> np.ndarray:
+    """Upper triangular A, A'A = X up to a mixture with the identity that keeps pivots above sqrt(fill)."""
+    for share in (0.0, fill, 1e-3, 1.0):
+        try:
+            A = sl.cholesky((1 - share) * X + share * np.eye(X.shape[0]), check_finite=False)
+        except sl.LinAlgError:
+            continue
+        if share or A.diagonal().min() ** 2 >= fill:
+            break
+    return A / np.sqrt(np.square(A).sum(axis=0).max())
+
+
+_PILOT, _REFINE, _POLISH = 80, 150, 1500  # L-BFGS iterations: from a start, after a change, of the best
+_LARGE, _FEW = 512, 6  # above this many cells only the first few starts are tried
+_HUGE = 2048  # above this many only the first, and no row is replaced: each step takes a second
+_DECISIVE = 0.3  # a total row that leaves less than this share of the cells' loss goes into every start
+_LARGEST = 1e4  # of an entry: beyond it the cells are hardly measured and the Woodbury identity cancels
+_DEAD = 1e-4  # a row with no larger entry is dropped, an entry this much below its row's largest is zero
+
+
+@dataclass(frozen=True)
+class LaplaceOptimum:
+    """A p-Identity strategy for Laplace noise.
+
+    ``strategy`` is A ((c + p) x n): the c distinct cells, then the p rows of ``theta`` (p x c), every column
+    of L1 norm 1 (or 0 for a cell that the workload never counts). ``loss = tr[(A'A)^+ V]`` is the total
+    squared error at unit noise variance and L1 sensitivity 1; ``evaluations`` counts gradients.
+    """
+
+    theta: np.ndarray
+    strategy: np.ndarray
+    loss: float
+    evaluations: int
+
+
+def opt0_laplace(
+    gram: np.ndarray,
+    *,
+    rows: int | None = None,
+    restarts: int = 3,
+    seed: int = 0,
+    time_limit: float | None = None,
+) -> LaplaceOptimum:
+    """The best p-Identity strategy found for Laplace noise.
+
+    Minimises ``tr[(A'A)^-1 V]`` over Theta >= 0 from structured and ``restarts`` random starts, then replaces
+    rows ``4 * restarts`` times (fewer above 512 cells, never above 2,048). Never worse than measuring the distinct
+    cells one by one.
+
+    ``gram`` is V = W'W (n x n, positive semi-definite, any rank), in squared queries; ``rows`` bounds p
+    (default: as many as help). The result depends on ``seed`` alone unless ``time_limit`` (seconds) is set.
+
+    Raises :class:`~tabulae.errors.InvalidArgument` for a gram that is zero or no Gram matrix, and for
+    ``rows`` or ``restarts`` below 0.
+
+    Reference: HDMM, Definitions 13 and 14.
+
+    >>> best = opt0_laplace(np.eye(4) + 100 * np.ones((4, 4)))  # four cells, and their total at weight 10
+    >>> best.theta.shape, np.abs(best.strategy).sum(axis=0).round(9).tolist()
+    ((1, 4), [1.0, 1.0, 1.0, 1.0])
+    >>> opt0_laplace(np.ones((4, 4))).strategy.tolist()  # the total alone: one query
+    [[1.0, 1.0, 1.0, 1.0]]
+    """
+    V = checked_gram(gram)
+    if restarts < 0 or (rows is not None and rows < 0):
+        raise InvalidArgument(f"rows={rows}, restarts={restarts}: both count something, so they start at 0.")
+    cells = DistinctCells.of([V])
+    if cells.count == 0:
+        raise InvalidArgument("gram is zero: the workload counts no cell. Leave out tables of weight zero.")
+    found = full_optimum(
+        cells.merge(V), rows=rows, restarts=restarts, seed=seed,
+        deadline=None if time_limit is None else time.monotonic() + time_limit,
+    )  # fmt: skip
+    return LaplaceOptimum(found.theta, cells.lift(found.strategy), found.loss, found.evaluations)
+
+
+def full_optimum(
+    gram: np.ndarray,
+    *,
+    rows: int | None = None,
+    restarts: int = 3,
+    seed: int = 0,
+    deadline: float | None = None,
+    start: np.ndarray | None = None,
+    free: float = 0.0,
+) -> LaplaceOptimum:
+    """As :func:`opt0_laplace` over cells that are all kept apart; A always has full column rank.
+
+    ``start`` (p x n) is a Theta to continue from: then nothing else is tried. ``free`` is the precision (inverse
+    variance) of a total that is measured elsewhere, at no cost here.
+    """
+    search = _FactorSearch(gram, deadline, free)
+    n = gram.shape[0]
+    if start is not None:
+        search.descend(start, _REFINE)
+        return search.result()
+    if n == 1 or rows == 0:
+        return search.result()
+    total = _total_row(gram)
+    search.descend(total, _PILOT)
+    decisive = search.loss < _DECISIVE  # strategies without a total are far off
+    if identity_and_ones(gram) is None:
+        rng = np.random.default_rng(seed)
+        order = _order(gram)
+        for theta in _starts(n, rows, restarts, order, rng):
+            with_total = np.vstack([total, theta])[:rows]
+            search.descend(with_total if decisive else theta, _PILOT)
+        search.descend(search.theta, _REFINE)
+        for _ in range(restarts * (4 if n <= _LARGE else 1 if n <= _HUGE else 0)):
+            search.descend(_replace_rows(search.theta, rows, order, rng), _REFINE)
+    search.descend(search.theta, _POLISH if restarts and n <= _HUGE else _REFINE, precision=1e-12)
+    return search.result()
+
+
+def overlapping_rows(gram: np.ndarray) -> np.ndarray:
+    """A Theta to start from where a rough strategy will do: the best total row over n/8 overlapping triangles."""
+    n = gram.shape[0]
+    theta = np.empty((max(1, round(n / 8)), n))
+    theta[:, _order(gram)] = _even(n, len(theta), 0.5)
+    return np.vstack([_total_row(gram), theta])
+
+
+def p_identity(theta: np.ndarray) -> np.ndarray:
+    """A(Theta) = [I; Theta] D as a dense ((n + p) x n) array; every column has L1 norm 1.
+
+    >>> p_identity(np.array([[1.0, 3.0]])).tolist()
+    [[0.5, 0.0], [0.0, 0.25], [0.5, 0.75]]
+    """
+    return np.vstack([np.eye(theta.shape[1]), theta]) / (1.0 + theta.sum(axis=0))
+
+
+def p_identity_loss(theta: np.ndarray, gram: np.ndarray, free: float = 0.0) -> tuple[float, np.ndarray]:
+    """``tr[(A'A + t 1 1')^-1 V]`` of A = A(Theta), t = ``free``, and its gradient in Theta (p x n), in O(p n^2).
+
+    ``theta`` (p x n) is non-negative; ``gram`` is V (n x n). A total of precision t that costs nothing is a row
+    ``sqrt(t) s'`` under Theta, of which the columns' norms know nothing. Reference: HDMM, section 4.3.
+
+    >>> p_identity_loss(np.zeros((0, 2)), np.diag([1.0, 2.0]))[0]  # no extra row: the cells themselves
+    3.0
+    """
+    s = 1.0 + theta.sum(axis=0)
+    rows = np.vstack([theta, np.sqrt(free) * s]) if free else theta
+    C = ((rows * s) @ gram) * s
+    inner = sl.cho_factor(np.eye(rows.shape[0]) + rows @ rows.T, check_finite=False)
+    Z, R_rows = sl.cho_solve(inner, C, check_finite=False), sl.cho_solve(inner, rows, check_finite=False)
+    diagonal = s * s * gram.diagonal() - np.einsum("kj,kj->j", rows, Z)
+    by_row, by_s = -2.0 * (Z - (Z @ rows.T) @ R_rows), 2.0 * diagonal / s
+    if free:
+        by_row, by_s = by_row[:-1], by_s + np.sqrt(free) * by_row[-1]
+    return float(diagonal.sum()), by_row + by_s
+
+
+class _FactorSearch:
+    """L-BFGS descents over one Gram matrix, of which the best result is kept."""
+
+    def __init__(self, gram: np.ndarray, deadline: float | None, free: float = 0.0) -> None:
+        self.scale = float(np.trace(gram))
+        self.gram = gram / self.scale
+        self.deadline, self.free = deadline, free
+        self.theta = np.zeros((0, gram.shape[0]))
+        self.loss, _ = p_identity_loss(self.theta, self.gram, free)  # of the cells themselves
+        self.evaluations = 0
+
+    def descend(self, start: np.ndarray, iterations: int, precision: float = 1e-9) -> None:
+        if self.out_of_time() or start.shape[0] == 0:
+            return
+
+        def objective(x: np.ndarray) -> tuple[float, np.ndarray]:
+            self.evaluations += 1
+            loss, gradient = p_identity_loss(x.reshape(start.shape), self.gram, self.free)
+            return loss, gradient.ravel()
+
+        def stop(xk: np.ndarray) -> None:
+            if self.out_of_time():
+                raise StopIteration
+
+        found = minimize(
+            objective, start.ravel(), jac=True, method="L-BFGS-B", callback=stop,
+            bounds=Bounds(0.0, _LARGEST),
+            options={"maxiter": iterations, "maxfun": 2 * iterations, "ftol": precision, "gtol": 1e-10},
+        )  # fmt: skip
+        theta = _without_dust(found.x.reshape(start.shape))
+        loss, _ = p_identity_loss(theta, self.gram, self.free)
+        if loss < self.loss:
+            self.theta, self.loss = theta, loss
+
+    def out_of_time(self) -> bool:
+        return self.deadline is not None and time.monotonic() > self.deadline
+
+    def result(self) -> LaplaceOptimum:
+        A = p_identity(self.theta)
+        inverse = sl.cho_factor(A.T @ A + self.free, check_finite=False)
+        loss = float(np.trace(sl.cho_solve(inverse, self.gram, check_finite=False))) * self.scale
+        return LaplaceOptimum(self.theta, A, loss, self.evaluations)
+
+
+def _without_dust(theta: np.ndarray) -> np.ndarray:
+    """Theta without rows that died and without entries that are only rounding."""
+    theta = theta[theta.max(axis=1, initial=0.0) > _DEAD]
+    return np.where(theta > _DEAD**2 * theta.max(axis=1, keepdims=True, initial=0.0), theta, 0.0)
+
+
+def _order(gram: np.ndarray) -> np.ndarray:
+    """An order of the cells that puts similar ones side by side: their own if it does that as well.
+
+    Ranges over permuted cells are still ranges; the second eigenvector of the Laplacian of the cells'
+    correlations finds their order again wherever correlation falls with distance.
+    """
+    n = gram.shape[0]
+    own = np.arange(n)
+    norm = np.sqrt(np.maximum(gram.diagonal(), np.finfo(float).tiny))
+    similar = np.maximum(gram / norm / norm[:, None], 0.0)
+    if n < 4:
+        return own
+    laplacian = np.diag(similar.sum(axis=1)) - similar
+    _, vectors = sl.eigh(laplacian, subset_by_index=[1, 1], check_finite=False)
+    found = np.argsort(vectors[:, 0], kind="stable")
+    steps = [similar[order[:-1], order[1:]].sum() for order in (own, found)]
+    return found if steps[1] > 1.001 * steps[0] else own
+
+
+def _total_row(gram: np.ndarray) -> np.ndarray:
+    """The best constant row c 1' (1 x n): its loss is ``(1 + c)^2 (tr V - c^2 / (1 + n c^2) sum V)``."""
+    n, c = gram.shape[0], np.geomspace(1e-3, 1e3, 400)
+    loss = (1 + c) ** 2 * (np.trace(gram) - c * c / (1 + n * c * c) * gram.sum())
+    return np.full((1, n), c[np.argmin(loss)])
+
+
+def _triangles(n: int, centres: np.ndarray, widths: np.ndarray, height: float) -> np.ndarray:
+    """Rows that rise to ``height`` at each centre and vanish half a width away, (k, n)."""
+    distance = np.abs(np.arange(n) + 0.5 - centres[:, None])
+    return height * np.maximum(0.0, 1.0 - 2.0 * distance / widths[:, None])
+
+
+def _even(n: int, k: int, height: float) -> np.ndarray:
+    """k overlapping triangles, evenly spaced, each twice as wide as its share."""
+    step = n / k
+    return _triangles(n, (np.arange(k) + 0.5) * step, np.full(k, 2.0 * step), height)
+
+
+def _starts(
+    n: int, rows: int | None, restarts: int, order: np.ndarray, rng: np.random.Generator
+) -> Iterator[np.ndarray]:
+    """Thetas to descend from, the most promising first."""
+    coarse = max(2, round(n / 256))
+    shapes = [(n / 16, coarse), (n / 12, 2), (n / 20, coarse), (n / 16, 0), (n / 24, 2 * coarse), (n / 21, 0)]
+    shapes += [(n / 12, 0), (n / 8, 2), (4, 0), (3, 0), (2, 0), (n / 32, 2), (n / 8, 0)]
+    seen: set[tuple[int, int]] = set()
+    for fine, wide in shapes[: len(shapes) if n <= _LARGE else _FEW if n <= _HUGE else 1]:
+        limit = n if rows is None else min(n, rows)
+        many = max(1, min(round(fine), limit))
+        few = min(wide, limit - many, many // 2)
+        if (many, few) not in seen:
+            seen.add((many, few))
+            theta = np.empty((many + few, n))
+            theta[:, order] = np.vstack(
+                [_even(n, many, 0.5), _even(n, few, 0.3)] if few else [_even(n, many, 0.5)]
+            )
+            yield theta
+    for _ in range(restarts if n <= _HUGE else 0):
+        yield rng.random((rows if rows is not None else max(1, n // 16), n))
+
+
+def _replace_rows(
+    theta: np.ndarray, rows: int | None, order: np.ndarray, rng: np.random.Generator
+) -> np.ndarray:
+    """Theta shaken a little, with up to two rows taken out and up to a fifth put in at random."""
+    p, n = theta.shape
+    kept = theta[rng.permutation(p)[: max(0, p - int(rng.integers(0, 3)))]]
+    born = int(rng.integers(1, max(2, p // 5 + 1)))
+    if rows is not None:
+        born = min(born, rows - len(kept))
+    new = np.empty((born, n))
+    widths = np.exp(rng.uniform(np.log(min(4, n)), np.log(n), born))
+    new[:, order] = _triangles(n, rng.random(born) * n, widths, 0.3)
+    shaken = np.maximum(kept * (1.0 + 0.1 * rng.standard_normal(kept.shape)), 0.0)
+    return np.vstack([shaken, new]) + 0.005 * rng.random((len(kept) + born, n))

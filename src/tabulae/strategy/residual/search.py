@@ -1,0 +1,392 @@
+"""Bases and weights of the residual planner, and what no product strategy can beat.
+
+The best bases: one small descent for each attribute, in turn.
+
+With residual groups of variance s_S^2 (Gaussian) or scale b_S (Laplace) and a basis B_i of column norm 1 for each
+attribute, a budget of 1 buys the total squared error
+
+    Gaussian   (sum_S v_S^(1/2))^2        s_S^2 proportional to v_S^(-1/2)
+    Laplace    (sum_S v_S^(1/3))^3        b_S proportional to v_S^(-1/3)
+
+with v_S as in :mod:`.residual_sets`. Both are concave in every v_S, so with slopes ``a_k, b_k`` of the objective by
+beta_k and gamma_k of attribute i, lowering
+
+    f(B) = sum_k a_k tr(Q' V_k Q) + b_k q' V_k q,       [q, Q] = [1'; B]^-1,
+
+lowers the objective at least as much. B need not be orthogonal to the total: the search is over all (n-1) x n
+matrices with columns of norm 1. It starts at the optimum of the explicit workload ``sum_k a_k V_k``: with X its
+strategy's Gram matrix and c the largest number such that ``X - c 1 1'`` is positive semi-definite, B is a root of
+``X - c 1 1'``. That is the end of the search too where there is but one attribute, or one product.
+
+A lower bound for tables over any number of attributes: the dual, with multipliers that are a product.
+
+With ``mu = (x)_i mu_i``, each summing to 1, D = diag(mu) and any Q of spectral norm at most 1 (the shape of W),
+
+    loss >= ||W D^1/2||_*^2 >= <W D^1/2, Q>^2.
+
+Q is put together from the attributes. Let ``t_i = D_i^1/2 1``, a unit vector, and for each table A and attribute i
+that it crosses ``M = W_Ai D_i^1/2``. A partial isometry P of M's shape whose row space holds t_i splits into
+``P (I - t t')`` and ``P t t'``, and has
+
+    b = <M, P (I - t t')>,    g = <M, P t t'>.
+
+Take ``Q_A = sum_{S within A} c_AS (x)_{i in S} P (I - tt') (x)_{i in A-S} P tt' (x)_{i not in A} t'``. For two
+different sets an attribute that is in one alone makes the parts orthogonal, so that ``Q'Q <= sum_S (sum_A c_AS^2)``
+times projections on orthogonal spaces, and ``sum_A c_AS^2 = 1`` for each S keeps the norm at 1. The best such c give
+
+    loss >= (sum_S sqrt(v_S))^2,    v_S = sum_A w_A^2 prod_{i in S} b_Ai^2 prod_{i in A-S} g_Ai^2,
+
+the residual planner's own objective with b^2 for beta and g^2 for gamma (below). Any mu_i and P will
+do; those here come from ascending that objective attribute by attribute: with slopes a, k of it by b and g, the best
+P is the polar factor of ``M (a (I - t t') + k t t')``, whose singular values add up to ``a b + k g``.
+
+For marginals and for one product it is the optimum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.linalg
+from scipy.optimize import minimize
+
+from ...errors import Unsupported
+from ..hdmm.opt0 import nonsingular_optimum
+from ..residual_sets import SetSums
+from ..settings import Settings
+
+WIDEST = 1024
+"""Most cells of an attribute whose basis is searched for (merged; unlimited where cells are asked alike)."""
+
+ROOT = {2: 1 / 2, 1: 1 / 3}
+"""The power of v_S that the least error at unit budget sums, by the norm that the noise pays for."""
+
+LEAST = 1e-24
+"""Of the largest v_S: a group that nothing asks for is measured with as much noise."""
+
+_RIDGE = 1e-7  # share of the identity added to what is asked, so that a basis never loses rank
+_SINGULAR = 1e100  # in place of an infinite loss
+_INDEFINITE = 1e-9  # share of the largest eigenvalue by which rounding may make the least one negative
+_SECOND = 0.1  # of a second half that is taken from the first
+_SWEEPS, _ITERATIONS = 12, {2: 200, 1: 100}  # rounds; steps of one descent, by norm: the L1 norm has corners
+_SMALL = 300  # cells up to which a descent goes on to the last digits that matter
+_SETTLED = {2: 1e-6, 1: 1e-2}  # relative gain of a sweep at which the search ends
+
+
+@dataclass(frozen=True)
+class Asked:
+    """W'W over merged cells: ``sum_l c_l (x)_i V_i,index[l, i]``.
+
+    ``grams[i]`` (k, n, n) holds the matrices of an attribute that a basis is searched for, symmetric parts; None
+    where cells are asked alike or not at all, and beta, gamma are ``closed[i]`` (k, 2), whatever the search does.
+    ``total_free`` says that the group of the total costs nothing, as under replace-one neighbours.
+    """
+
+    coefficients: np.ndarray
+    index: np.ndarray
+    grams: tuple[np.ndarray | None, ...]
+    closed: tuple[np.ndarray, ...]
+    sums: SetSums
+    total_free: bool = False
+
+    def values(self, traces: Sequence[np.ndarray]) -> np.ndarray:
+        """v_S from (beta, gamma) of each matrix of each attribute, never quite zero but for a group that is free."""
+        v = self.sums.values(self.coefficients, *self._spread(traces))
+        v = np.maximum(v, LEAST * v.max())
+        if self.total_free:
+            v[self.sums.sets.index(())] = 0.0
+        return v
+
+    def _spread(self, traces: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+        pairs = np.stack([t[self.index[:, i]] for i, t in enumerate(traces)], axis=1)
+        return pairs[:, :, 0], pairs[:, :, 1]
+
+    def slopes(self, traces: Sequence[np.ndarray], root: float) -> list[np.ndarray]:
+        """Derivatives of ``(sum v^root)^(1/root)`` by beta and gamma of every matrix, (k, 2) an attribute."""
+        v = self.values(traces)
+        outer = (v**root).sum() ** (1 / root - 1) * np.where(v > 0, v, np.inf) ** (root - 1)
+        by_beta, by_gamma = self.sums.gradient(outer, self.coefficients, *self._spread(traces))
+        return [
+            np.stack(
+                [
+                    np.bincount(self.index[:, i], weights=by[:, i], minlength=len(t))
+                    for by in (by_beta, by_gamma)
+                ],
+                axis=1,
+            )
+            for i, t in enumerate(traces)
+        ]
+
+
+def loss_of(v: np.ndarray, root: float) -> float:
+    """The least total squared error at unit budget."""
+    return float((v**root).sum() ** (1 / root))
+
+
+def search(asked: Asked, settings: Settings) -> list[np.ndarray | None]:
+    """A basis (n-1, n) of column norm 1 for each attribute that needs one, by descent in turn."""
+    wide = max((g.shape[1] for g in asked.grams if g is not None), default=0)
+    if wide > WIDEST:
+        raise Unsupported(
+            f"residual searches for a basis of {wide:,} distinguishable cells of one attribute; it goes up to "
+            f"{WIDEST:,}, "
+            'and is not limited where every cell is asked alike. Choose "kron", or recode the attribute'
+        )
+    root, p = ROOT[settings.norm], settings.norm
+    searched = [i for i, g in enumerate(asked.grams) if g is not None]
+    bases: list[np.ndarray | None] = [None] * len(asked.grams)
+    traces = list(asked.closed)
+    for i in searched:
+        traces[i] = _centred_traces(_grams(asked, i), p)
+    start = asked.slopes(traces, root)
+    for i in searched:
+        bases[i] = _start(_grams(asked, i), start[i], p)
+        traces[i] = basis_traces(bases[i], _grams(asked, i))
+    before = loss_of(asked.values(traces), root)
+    for _ in range(_SWEEPS if searched else 0):
+        for i in searched:
+            slopes = asked.slopes(traces, root)[i]
+            bases[i] = _descend(bases[i], _grams(asked, i), slopes, settings)
+            traces[i] = basis_traces(bases[i], _grams(asked, i))
+        after = loss_of(asked.values(traces), root)
+        if after > before * (1 - _SETTLED[p]) or settings.remaining() == 0.0:
+            break
+        before = after
+    return bases
+
+
+def _grams(asked: Asked, i: int) -> np.ndarray:
+    grams = asked.grams[i]
+    assert grams is not None
+    return grams
+
+
+def basis_traces(basis: np.ndarray | None, grams: np.ndarray) -> np.ndarray:
+    """(beta, gamma) of every matrix under a real basis, (k, 2)."""
+    assert basis is not None
+    inverse = np.linalg.inv(np.vstack([np.ones(basis.shape[1]), basis]))
+    q, rest = inverse[:, 0], inverse[:, 1:]
+    covariance = rest @ rest.T
+    return np.array([[np.vdot(covariance, V), q @ V @ q] for V in grams])
+
+
+def _centred_traces(grams: np.ndarray, p: int) -> np.ndarray:
+    """(beta, gamma) under the centring matrix with columns of norm 1."""
+    n = grams.shape[1]
+    size2 = n * (n - 1) if p == 2 else 4 * (n - 1) ** 2
+    whole = grams.sum(axis=(1, 2))
+    return np.stack([(np.trace(grams, axis1=1, axis2=2) - whole / n) * size2 / n**2, whole / n**2], axis=1)
+
+
+def mixtures(grams: np.ndarray, slopes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """``sum a_k V_k`` and ``sum b_k V_k``, what f sums beside the total and on it.
+
+    Residuals see no more of the former than is orthogonal to the total; what is left is positive semi-definite also
+    where single terms of a signed sum are not.
+    """
+    beside, total = (np.tensordot(slopes[:, c], grams, axes=1) for c in (0, 1))
+    values = np.linalg.eigvalsh(beside)
+    if values[0] < -_INDEFINITE * values[-1]:
+        beside = beside - beside.mean(axis=0)
+        beside = beside - beside.mean(axis=1, keepdims=True)
+    return beside, total
+
+
+def _scaled(beside: np.ndarray, total: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Both divided by the mean diagonal of the former, which gets a ridge."""
+    n = len(beside)
+    size = float(np.trace(beside)) / n
+    if size <= 0:  # tables that count nobody: any basis will do
+        return np.eye(n), np.zeros((n, n))
+    return beside / size + _RIDGE * np.eye(n), total / size
+
+
+def _start(grams: np.ndarray, slopes: np.ndarray, p: int) -> np.ndarray:
+    """A root of what the optimal strategy of the attribute alone has beside the total; for the L1 norm, halves.
+
+    The L1 norm depends on the root, and none of those that come easily is any good.
+    """
+    if p == 1:
+        return _halves(grams.shape[1])
+    beside, _ = _scaled(*mixtures(grams, slopes))
+    A = nonsingular_optimum(beside, tolerance=1e-4).strategy
+    ones = np.ones(len(beside))
+    share = 1 / float(ones @ scipy.linalg.solve(A.T @ A, ones, assume_a="pos"))
+    values, vectors = np.linalg.eigh(A.T @ A - share)
+    basis = (vectors * np.sqrt(np.maximum(values, _RIDGE * values[-1]))).T[1:]
+    return basis / _norms(basis, p)
+
+
+def _halves(n: int) -> np.ndarray:
+    """The first half of the cells less a little of the second, the same for each half, and so on, (n-1, n)."""
+    rows = []
+    pieces = [(0, n)]
+    for first, stop in pieces:  # grows while it is read
+        if stop - first > 1:
+            middle = (first + stop) // 2
+            row = np.zeros(n)
+            row[first:middle], row[middle:stop] = 1.0, -_SECOND
+            rows.append(row)
+            pieces += [(first, middle), (middle, stop)]
+    basis = np.array(rows)
+    return basis / _norms(basis, 1)
+
+
+def _norms(matrix: np.ndarray, p: int) -> np.ndarray:
+    return np.abs(matrix).sum(axis=0) if p == 1 else np.sqrt(np.square(matrix).sum(axis=0))
+
+
+def _descend(
+    basis: np.ndarray | None, grams: np.ndarray, slopes: np.ndarray, settings: Settings
+) -> np.ndarray:
+    """Lower ``f(B)`` by L-BFGS over matrices whose columns are divided by their norms."""
+    assert basis is not None
+    beside, total = _scaled(*mixtures(grams, slopes))
+    shape, p = basis.shape, settings.norm
+    scale: list[float] = []
+
+    def objective(x: np.ndarray) -> tuple[float, np.ndarray]:
+        matrix = x.reshape(shape)
+        size = _norms(matrix, p)
+        B = matrix / size
+        try:
+            Q = np.linalg.inv(np.vstack([np.ones(shape[1]), B]))
+        except np.linalg.LinAlgError:  # a step too far
+            return _SINGULAR, np.zeros(x.shape)
+        H = beside @ Q
+        H[:, 0] = total @ Q[:, 0]
+        value = float(np.vdot(Q, H))
+        if not scale:  # the total's part is known but for a constant, and may be negative
+            scale.append(float(np.vdot(Q[:, 1:], H[:, 1:])))
+        G = -2 * (Q.T @ H @ Q.T)[1:]
+        along = np.sign(B) if p == 1 else B
+        gradient = (G - along * (G * B).sum(axis=0)) / size
+        return value / scale[0], gradient.ravel() / scale[0]
+
+    def stop_in_time(_: np.ndarray) -> None:
+        if settings.remaining() == 0.0:
+            raise StopIteration
+
+    small = shape[1] <= _SMALL
+    found = minimize(
+        objective, basis.ravel(), jac=True, method="L-BFGS-B", callback=stop_in_time,
+        options={
+            "maxiter": _ITERATIONS[p], "maxcor": 20 if small else 5, "ftol": 1e-9 if small else 1e-7, "gtol": 1e-9
+        },
+    )  # fmt: skip
+    better = found.x.reshape(shape)
+    return better / _norms(better, p)
+
+
+_PRODUCT_SWEEPS, _PRODUCT_ITERATIONS = 4, 40
+_PRODUCT_SETTLED = 1e-4  # relative gain of a sweep at which the ascent ends
+_DEPENDENT = 1e-11  # eigenvalues below this share of the largest count as zero
+_BESIDE = 1e-7  # of t outside the row space, at which its part is given up
+_SMALLEST = 1e-9  # root of a multiplier, relative to the others
+_ROUNDING = 1e-9  # share taken off for the sums
+
+
+@dataclass(frozen=True)
+class _Polar:
+    """P for one matrix: b and g, their deflation for rounding, the nuclear norm and ``G = W'P`` (n x n)."""
+
+    b: float
+    g: float
+    lost: float
+    nuclear: float
+    G: np.ndarray
+
+
+def product_bound(asked: Asked) -> float:
+    """Lower bound on the loss of any strategy for tables of one product each, at non-negative coefficients.
+
+    ``asked`` is W'W over merged cells, as the residual planner sees it.
+
+    Raises nothing: every choice of multipliers bounds, and the best one visited is taken.
+
+    >>> import tabulae as tb
+    >>> from tabulae.strategy.residual.planner import asked_for
+    >>> domain = tb.Domain({"a": 3, "b": 4})
+    >>> workload = tb.Workload(domain, [tb.Table("t", {"a": tb.Prefix(3)}), tb.Table("u", {"b": tb.Identity(4)})])
+    >>> best = tb.select(workload, method="opt0")
+    >>> loss = best.error(workload, tb.ZCDP("1/2")).tse  # at unit noise
+    >>> 0.98 * loss < product_bound(asked_for(workload)) < loss
+    True
+    """
+    root = ROOT[2]
+    scales = [None if g is None else np.full(g.shape[1], g.shape[1] ** -0.5) for g in asked.grams]
+    pairs = [
+        closed if grams is None or s is None else _pairs(_polars(grams, s, np.ones((len(grams), 2))))
+        for closed, grams, s in zip(asked.closed, asked.grams, scales, strict=True)
+    ]
+    best = loss_of(asked.values(pairs), root)
+    for _ in range(_PRODUCT_SWEEPS):
+        before = best
+        for i, grams in enumerate(asked.grams):
+            if grams is None:
+                continue
+            slopes = _by_size(asked.slopes(pairs, root)[i], pairs[i])
+            scales[i], pairs[i] = _ascend(grams, scales[i], slopes)
+        best = max(best, loss_of(asked.values(pairs), root))
+        if best <= before * (1 + _PRODUCT_SETTLED):
+            break
+    return best * (1 - _ROUNDING)
+
+
+def _by_size(slopes: np.ndarray, pairs: np.ndarray) -> np.ndarray:
+    """Slopes by (b, g) from those by (b^2, g^2)."""
+    return slopes * 2 * np.sqrt(pairs)
+
+
+def _pairs(polars: Sequence[_Polar | None]) -> np.ndarray:
+    """(b^2, g^2) of each matrix, rounded down; zeros where it is not asked for."""
+    kept = [(0.0, 0.0) if p is None else (max(p.b - p.lost, 0.0), max(p.g - p.lost, 0.0)) for p in polars]
+    return np.square(np.array(kept))
+
+
+def _polars(grams: np.ndarray, s: np.ndarray, slopes: np.ndarray) -> list[_Polar | None]:
+    return [_polar(V, s, a, k) if a > 0 else None for V, (a, k) in zip(grams, slopes, strict=True)]
+
+
+def _polar(V: np.ndarray, s: np.ndarray, a: float, k: float) -> _Polar:
+    """The polar factor of ``W D^1/2 (a (I - tt') + k tt')`` from V = W'W, with D^1/2 = diag(s) and t = s."""
+    C = a * np.diag(s) + (k - a) * np.outer(s * s, s)
+    values, vectors = scipy.linalg.eigh(C.T @ V @ C)
+    kept = values > _DEPENDENT * values[-1]
+    singular, U = np.sqrt(values[kept]), vectors[:, kept]
+    beside = float(np.linalg.norm(s - U @ (U.T @ s))) if k > 0 else 0.0
+    if beside > _BESIDE:  # the total is no combination of these queries
+        return _polar(V, s, a, 0.0)
+    H = C @ (U / singular)
+    wrong = float(np.linalg.norm(H.T @ V @ H - np.eye(len(singular)))) + 4 * beside
+    G = V @ H @ U.T
+    whole, g = float(s @ np.diag(G)), float((s * s) @ G @ s)
+    lost = (wrong + 8 * len(s) * np.finfo(float).eps) * abs(whole)
+    return _Polar(whole - g, g, lost, float(singular.sum()), G)
+
+
+def _ascend(grams: np.ndarray, start: np.ndarray | None, slopes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Multipliers (their roots, a unit vector) that raise ``sum a b + k g``, and the pairs that they give."""
+    assert start is not None
+    size = float(slopes.max())
+    scaled = slopes / size
+
+    def objective(x: np.ndarray) -> tuple[float, np.ndarray]:
+        length = float(np.linalg.norm(x))
+        s = x / length
+        value, gradient = 0.0, np.zeros(x.shape)
+        for polar, (a, k) in zip(_polars(grams, s, scaled), scaled, strict=True):
+            if polar is not None:
+                value += polar.nuclear
+                G = polar.G
+                gradient += a * np.diag(G) + (k - a) * (2 * s * (G @ s) + G.T @ (s * s))
+        return -value, -(gradient - (gradient @ s) * s) / length
+
+    found = minimize(
+        objective, start, jac=True, method="L-BFGS-B", bounds=[(_SMALLEST, None)] * len(start),
+        options={"maxiter": _PRODUCT_ITERATIONS, "maxcor": 20, "ftol": 1e-9},
+    )  # fmt: skip
+    s = found.x / np.linalg.norm(found.x)
+    return s, _pairs(_polars(grams, s, scaled))
