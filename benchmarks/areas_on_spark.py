@@ -21,11 +21,11 @@ from pathlib import Path
 
 import numpy as np
 
+from tabulae.products.areas.estimate import SpineEstimate
+from tabulae.products.areas.spark_tasks import on_spark
+from tabulae.products.areas.tables import SpineRelease
 from tabulae.release import Release
-from tabulae.release.spine_estimates import SpineRelease
-from tabulae.spark import spark_session
-from tabulae.topdown.estimate import SpineEstimate
-from tabulae.topdown.spark_steps import on_spark
+from tabulae.sources.spark import spark_session
 
 RESULTS = Path(__file__).parent / "results" / "areas_on_spark.csv"
 _NODES = 5_000  # units that are compared at a time

@@ -39,9 +39,9 @@ from threadpoolctl import threadpool_limits
 
 import tabulae as tb
 from tabulae.privacy import SystemSource
+from tabulae.products.areas.estimate import estimate_spine
 from tabulae.research import optimal_gaussian
 from tabulae.strategy import baseline
-from tabulae.topdown.estimate import estimate_spine
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks/results/bounds.csv"
@@ -241,11 +241,9 @@ def records(scratch: Path) -> Iterator[Case]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from tabulae.tabulate import (
-        ColumnRule,
-        Source,
-        tabulate,
-    )
+    from tabulae.products.tables.count import tabulate
+    from tabulae.sources.coding import ColumnRule
+    from tabulae.sources.source import Source
 
     people = 5_000_000
     domain = tb.Domain(

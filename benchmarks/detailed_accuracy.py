@@ -34,19 +34,19 @@ from benchmarks.detailed_maps import write_maps
 from benchmarks.detailed_population import MAPS
 
 import tabulae as tb
-from tabulae._measure_groups import measure_groups
-from tabulae.adaptive import (
+from tabulae.domain.regions import Regions
+from tabulae.estimation.two_stage import cell_estimates, total_estimates
+from tabulae.privacy import ZCDP, NoiseLaw
+from tabulae.products.groups.count import GroupChunk, GroupCounts
+from tabulae.products.groups.levels import (
     TOTAL,
     TOTAL_ONLY,
     AdaptivePlan,
     GroupMeasurement,
     PopulationLevel,
 )
-from tabulae.adaptive.rehearsal import expected_rungs
-from tabulae.counts.group_counts import GroupChunk, GroupCounts
-from tabulae.domain.regions import Regions
-from tabulae.estimation.two_stage import cell_estimates, total_estimates
-from tabulae.privacy import ZCDP, NoiseLaw
+from tabulae.products.groups.measure import measure_groups
+from tabulae.products.groups.plan import expected_rungs
 from tabulae.safetab.config import Config, read_draft
 from tabulae.safetab.faults import Faults
 from tabulae.safetab.layout import group_map, ladder

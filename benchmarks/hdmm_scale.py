@@ -36,8 +36,8 @@ import numpy as np
 from benchmarks.hdmm_figures import ranges
 
 import tabulae as tb
-from tabulae.counts import Counts
 from tabulae.linalg import Kron
+from tabulae.products.tables.count import Counts
 from tabulae.strategy import Strategy, baseline
 
 ROOT = Path(__file__).parents[1]

@@ -266,8 +266,9 @@ reading of measurements. Exponents of every stage are in `benchmarks/results/sca
 
 ## Where to find it
 
-* Code: `tabulae.spine_app`, `tabulae.geography.codes`, `tabulae.counts.spine_counts`, `tabulae.release.needs`,
-  `tabulae.memory`; [the estimators](topdown.md#memory-and-disk).
+* Code: `tabulae.spine_app`, `tabulae.products.areas.spine.hierarchy`,
+  `tabulae.products.areas.count`, `tabulae.products.areas.needs`,
+  `tabulae.sources.memory`; [the estimators](topdown.md#memory-and-disk).
 * Numbers: `python -m benchmarks.scale SCRATCH`, the same with `--share 0.1`, and with `--share 1 --memory 20GB`;
   `pytest tests/benchmarks/test_scale.py`.
 * Papers: Abowd et al., *The 2020 Census Disclosure Avoidance System TopDown Algorithm* (2022), whose run has

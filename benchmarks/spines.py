@@ -27,7 +27,7 @@ from pathlib import Path
 import numpy as np
 from scipy import sparse
 
-from tabulae.geography import Spine
+from tabulae.products.areas.spine.spine import Spine
 
 DATA = Path(__file__).parents[2] / "shared/data"
 RESULTS = Path(__file__).parent / "results/spines.csv"

@@ -26,19 +26,19 @@ import numpy as np
 from benchmarks.state import PEOPLE_A_BLOCK, WHOLE, populate
 from examples.redistricting.state import COMBINATIONS, State
 
-from tabulae._measure_spine import measure_spine
-from tabulae.counts.spine_counts import SpineCounts
 from tabulae.privacy.noise import Insecure
-from tabulae.spec import read_spec
-from tabulae.spec.geography import Geography
-from tabulae.topdown.areas import area_covariances, margin_variance
-from tabulae.topdown.covariances import Covariances
-from tabulae.topdown.estimate import (
+from tabulae.products.areas.count import SpineCounts
+from tabulae.products.areas.estimate import (
     Method,
     SpineEstimate,
     estimate_spine,
 )
-from tabulae.topdown.intervals import area_half_widths
+from tabulae.products.areas.measure import measure_spine
+from tabulae.products.areas.passes.areas import area_covariances, margin_variance
+from tabulae.products.areas.passes.covariances import Covariances
+from tabulae.products.areas.passes.forms import area_half_widths
+from tabulae.products.areas.spec.section import Geography
+from tabulae.spec import read_spec
 
 RESULTS = Path(__file__).parent / "results/state_accuracy.csv"
 FIELDS = ("part", "area", "areas", "measure", "method", "mean", "standard_error", "runs")

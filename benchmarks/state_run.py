@@ -18,14 +18,14 @@ from pathlib import Path
 
 from tabulae.pipeline import records_of
 from tabulae.privacy import Ledger
-from tabulae.release.spine_measurements import SpineMeasurementWriter, read_spine_measurements
+from tabulae.products.areas.count import LeafColumn, open_spine_records
+from tabulae.products.areas.estimate import SpineEstimate, estimate_spine
+from tabulae.products.areas.measure import tabulate_spine
+from tabulae.products.areas.passes.areas import area_covariances
+from tabulae.products.areas.spec.section import Geography
+from tabulae.products.areas.store import SpineMeasurementWriter, read_spine_measurements
+from tabulae.sources.coding import ColumnRule
 from tabulae.spec import Spec, read_spec
-from tabulae.spec.geography import Geography
-from tabulae.spine_pipeline import tabulate_spine
-from tabulae.tabulate import ColumnRule
-from tabulae.tabulate.spine_records import LeafColumn, open_spine_records
-from tabulae.topdown.areas import area_covariances
-from tabulae.topdown.estimate import SpineEstimate, estimate_spine
 
 METHODS = ("gls", "topdown", "bluedown")
 

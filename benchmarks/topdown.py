@@ -31,10 +31,10 @@ from pathlib import Path
 import numpy as np
 
 import tabulae as tb
-from tabulae.geography.layout import Layout
-from tabulae.geography.spine_plan import SpinePieceValues, SpinePlan
 from tabulae.privacy.noise import Insecure
-from tabulae.topdown.estimate import Method, estimate_spine
+from tabulae.products.areas.estimate import Method, estimate_spine
+from tabulae.products.areas.layout import Layout
+from tabulae.products.areas.spine_plan import SpinePieceValues, SpinePlan
 
 ROOT = Path(__file__).parents[1]
 DATA = ROOT.parent / "shared/data/ri_2010_blocks.csv"

@@ -10,11 +10,11 @@ import pytest
 
 import tabulae as tb
 from tabulae import (
-    _measure,
     app,
     pipeline,
     planning,
 )
+from tabulae.products.tables import measure as _measure
 from tabulae.release import Release
 from tabulae.strategy import Strategy
 

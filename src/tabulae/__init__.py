@@ -16,9 +16,7 @@ from typing import TYPE_CHECKING
 from . import _version
 
 if TYPE_CHECKING:
-    from ._measure import measure
     from .app import run
-    from .counts import Counts
     from .domain import (
         Attribute,
         Constraint,
@@ -34,7 +32,6 @@ if TYPE_CHECKING:
         estimate,
         smallest_budget,
     )
-    from .geography import Spine
     from .linalg import (
         AllRange,
         Dense,
@@ -50,7 +47,6 @@ if TYPE_CHECKING:
         WidthRange,
     )
     from .measurement import Measurement
-    from .planning import Plan, plan
     from .privacy import (
         ZCDP,
         ApproxDP,
@@ -59,6 +55,11 @@ if TYPE_CHECKING:
         PureDP,
         noise,
     )
+    from .products.areas.spine.spine import Spine
+    from .products.planning import plan
+    from .products.tables.count import Counts
+    from .products.tables.measure import measure
+    from .products.tables.plan import Plan
     from .release import Release
     from .strategy import (
         Strategy,
@@ -71,12 +72,12 @@ __version__ = _version.VERSION
 
 # Importing tabulae costs nothing: a name brings its room with it on first use.
 _HOME = {
-    "_measure": ["measure"],
+    "products.tables.measure": ["measure"],
     "app": ["run"],
-    "counts": ["Counts"],
+    "products.tables.count": ["Counts"],
     "errors": ["TabulaeError"],
     "estimation": ["Estimate", "estimate", "smallest_budget"],
-    "geography": ["Spine"],
+    "products.areas.spine.spine": ["Spine"],
     "linalg": [
         "AllRange",
         "Dense",
@@ -92,7 +93,8 @@ _HOME = {
         "WidthRange",
     ],
     "measurement": ["Measurement"],
-    "planning": ["Plan", "plan"],
+    "products.planning": ["plan"],
+    "products.tables.plan": ["Plan"],
     "privacy": ["ApproxDP", "Ledger", "PrivacyLoss", "PureDP", "ZCDP", "noise"],
     "release": ["Release"],
     "strategy": ["Strategy", "Targets", "lower_bound", "select"],

@@ -29,7 +29,6 @@ from .errors import (
     Unsupported,
 )
 from .measurement import Measurement
-from .memory import engine_memory, read_memory
 from .pipeline import (
     Prepared,
     prepare,
@@ -38,19 +37,15 @@ from .pipeline import (
     row_key,
     vector_memory,
 )
-from .planning import (
-    Plan,
-    check_derived,
-    check_joint_promise,
-    exactness,
-)
-from .planning import plan_tables as plan
 from .privacy import (
     Charge,
     Disclosure,
     Ledger,
 )
 from .privacy.lost import lost
+from .products.tables.exactness import check_joint_promise, exactness
+from .products.tables.plan import Plan, check_derived
+from .products.tables.plan import plan_tables as plan
 from .release import (
     Release,
     publish,
@@ -84,6 +79,7 @@ from .release.series import series_faults
 from .release.standing import record_standing, standing_faults
 from .release.verify_texts import same_version, text_faults
 from .report import report_of, seal_with_report
+from .sources.memory import engine_memory, read_memory
 from .spec import Spec, read_spec
 
 Say = Callable[[str], None]

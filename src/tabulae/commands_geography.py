@@ -12,10 +12,10 @@ from rich.table import Table as RichTable
 
 from . import commands_smallest
 from .commands_output import print_table, promise_document
-from .memory import size_words
-from .planning import GeographyPlan
+from .products.areas.plan import GeographyPlan
 from .release import Release
 from .report.numbers import decimal, fixed
+from .sources.memory import size_words
 from .spec import Spec, geography_of
 
 _TEXT = ("level", "query", "table", "areas of", "off the spine")

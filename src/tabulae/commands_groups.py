@@ -10,17 +10,17 @@ from rich.console import Console
 from rich.table import Table as RichTable
 
 from . import commands_smallest
-from .adaptive import PopulationLevel
-from .adaptive.rehearsal import SizeRow
 from .commands_output import print_table, promise_document
-from .planning import (
+from .privacy.conversions import rounded_up
+from .products.groups.levels import PopulationLevel
+from .products.groups.plan import (
     DetailedPlan,
     GroupTableError,
+    SizeRow,
     detailed_of,
 )
-from .privacy.conversions import rounded_up
+from .products.groups.publish import rung_name
 from .release import Release
-from .release.group_tables import rung_name
 from .report.numbers import decimal
 from .spec import Spec
 

@@ -9,22 +9,17 @@ from pathlib import Path
 import typer
 
 from .commands_output import emit, progress
-from .domain.declared import DeclaredColumn
-from .domain.server import SCHEMES
 from .errors import (
     DataError,
     ReleaseError,
     Unsupported,
 )
 from .release.folder import write_bytes
+from .sources import declared as peek_values
+from .sources.declared import DeclaredColumn, declared_columns, only_table
+from .sources.source import SCHEMES, Source
 from .spec.draft import Draft, draft_spec
 from .spec.shape import kind_of
-from .tabulate import (
-    Source,
-    declared_columns,
-    only_table,
-)
-from .tabulate import peek as peek_values
 
 
 def init(file: Path, out: Path, peek: bool, table: str | None, json: bool) -> None:

@@ -27,15 +27,15 @@ from .commands_output import (
     promise_document,
 )
 from .errors import ReleaseError, Unsupported
-from .planning import (
-    DetailedPlan,
-    Exactness,
-    GeographyPlan,
+from .products.areas.plan import GeographyPlan
+from .products.groups.plan import DetailedPlan
+from .products.planning import plan as make_plan
+from .products.tables.exactness import Exactness
+from .products.tables.plan import (
     Plan,
     TableError,
     check_saved,
 )
-from .planning import plan as make_plan
 from .report.plan_page import check_target, write_plan_page
 from .spec import read_spec
 

@@ -8,13 +8,10 @@ from rich.console import Console
 from rich.table import Table as RichTable
 
 from .commands_output import number, print_table
-from .planning import (
-    BestShares,
-    DetailedPlan,
-    GeographyPlan,
-    Plan,
-    Smallest,
-)
+from .products.areas.plan import GeographyPlan
+from .products.groups.plan import DetailedPlan
+from .products.smallest import BestShares, Smallest
+from .products.tables.plan import Plan
 from .report.numbers import decimal
 from .spec import Geography
 

@@ -10,32 +10,33 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from .detailed_pipeline import tabulate_groups
 from .errors import LedgerError
-from .memory import engine_memory
 from .pipeline import (
     records_of,
     row_key,
     rules_of,
     unit_rule,
 )
-from .planning import (
+from .privacy import Ledger
+from .products.groups.count import RecordShape, open_group_records
+from .products.groups.measure import tabulate_groups
+from .products.groups.plan import (
     DetailedPlan,
     detailed_of,
     plan_detailed,
 )
-from .privacy import Ledger
+from .products.groups.publish import write_groups
+from .products.groups.store import (
+    GroupMeasurementWriter,
+    most_bytes,
+    plan_document,
+)
 from .release import Release
 from .release.charged import (
     check_space,
     finish,
     opened,
     told,
-)
-from .release.group_measurements import (
-    GroupMeasurementWriter,
-    most_bytes,
-    plan_document,
 )
 from .release.place import (
     PLAN,
@@ -50,11 +51,9 @@ from .release.place import (
 )
 from .release.predecessor import check_followed
 from .release.standing import record_standing
-from .release.write_groups import write_groups
 from .report import seal_with_report
+from .sources.memory import engine_memory
 from .spec import Spec
-from .tabulate.group_places import RecordShape
-from .tabulate.group_records import open_group_records
 
 Say = Callable[[str], None]
 
@@ -78,8 +77,8 @@ def run_detailed(spec: Spec, out: Path, *, resume: bool, say: Say, memory: int |
         BudgetRefused, LedgerError: the ledger refuses, is missing or altered; nothing was published.
 
     Privacy:
-        The published folder is the measurements (:func:`tabulae.detailed_pipeline.tabulate_groups`, charged to the
-        ledger before noise is drawn) and post-processing of them; of the source only its kind is published.
+        The published folder is the measurements (:func:`tabulae.products.groups.measure.tabulate_groups`, charged to
+        the ledger before noise is drawn) and post-processing of them; of the source only its kind is published.
     """
     spec.check_spendable()
     with workplace(out, resume=resume) as partial:

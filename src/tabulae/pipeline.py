@@ -9,26 +9,22 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ._measure import measure
-from .counts import Counts
-from .counts.integers import VECTOR_LIMIT
 from .errors import Problem, SpecError
 from .estimation import Estimate, estimate
 from .measurement import Measurement
-from .planning import Plan
 from .privacy import (
     Ledger,
     PrivacyLoss,
     Source,
 )
+from .products.tables.count import VECTOR_LIMIT, Counts, tabulate
+from .products.tables.measure import measure
+from .products.tables.plan import Plan
+from .sources.coding import ColumnRule
+from .sources.source import Source as Records
+from .sources.units import UnitRule
 from .spec import Spec
 from .strategy import Strategy, strategy_digest
-from .tabulate import (
-    ColumnRule,
-    UnitRule,
-    tabulate,
-)
-from .tabulate import Source as Records
 
 _PROGRAM, _VECTORS = 350 * 10**6, 6  # bytes of libraries; how many vectors are held at once
 

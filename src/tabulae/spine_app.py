@@ -15,17 +15,24 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from .errors import LedgerError, Unsupported
-from .geography.constraints import ExactMargin
-from .geography.spine_plan import SpinePlan
-from .memory import engine_memory
 from .pipeline import (
     records_of,
     row_key,
     rules_of,
     unit_rule,
 )
-from .planning import LEVEL
 from .privacy import Ledger
+from .products.areas.constraints import ExactMargin
+from .products.areas.count import LeafBound, LeafColumn, open_spine_records
+from .products.areas.measure import tabulate_spine
+from .products.areas.needs import needs_of
+from .products.areas.plan import MOST_PEOPLE, largest_error
+from .products.areas.publish import write_spine
+from .products.areas.spark_tasks import on_spark
+from .products.areas.spine_plan import SpinePlan
+from .products.areas.store import SpineMeasurementWriter, plan_document
+from .products.areas.tables import UNBIASED, SpineRelease, exact_of
+from .products.areas.tasks import Runner
 from .release import Release
 from .release.charged import (
     check_space,
@@ -33,7 +40,6 @@ from .release.charged import (
     opened,
     told,
 )
-from .release.needs import needs_of
 from .release.place import (
     PLAN,
     disk,
@@ -46,21 +52,12 @@ from .release.place import (
     workplace,
 )
 from .release.predecessor import check_followed
-from .release.spine_document import plan_document
-from .release.spine_estimates import SpineRelease, exact_of
-from .release.spine_measurements import SpineMeasurementWriter
-from .release.spine_tables import UNBIASED
 from .release.standing import record_standing
-from .release.write_spine import write_spine
+from .release.tables import LEVEL
 from .report import seal_with_report
-from .spark import spark_session
+from .sources.memory import engine_memory
+from .sources.spark import spark_session
 from .spec import Spec, geography_of
-from .spine_pipeline import tabulate_spine
-from .tabulate.spine_records import LeafColumn, open_spine_records
-from .tabulate.spine_refusals import LeafBound
-from .topdown.magnitude import MOST_PEOPLE, largest_error
-from .topdown.part_measured import Runner
-from .topdown.spark_steps import on_spark
 
 Say = Callable[[str], None]
 
@@ -87,8 +84,8 @@ def run_spine(spec: Spec, out: Path, *, resume: bool, say: Say, memory: int | No
         BudgetRefused, LedgerError: the ledger refuses, is missing or altered; nothing was published.
 
     Privacy:
-        The published folder is the measurements (:func:`tabulae.spine_pipeline.tabulate_spine`, charged to the ledger
-        before noise is drawn) and post-processing of them and of public files; of the source only its kind is
+        The published folder is the measurements (:func:`tabulae.products.areas.measure.tabulate_spine`, charged to the
+        ledger before noise is drawn) and post-processing of them and of public files; of the source only its kind is
         published.
     """
     spec.check_spendable()

@@ -4,7 +4,6 @@ from fractions import Fraction
 
 import numpy as np
 
-from tabulae.adaptive import AdaptivePlan, PopulationLevel
 from tabulae.domain.groups import (
     Family,
     Group,
@@ -13,6 +12,7 @@ from tabulae.domain.groups import (
 from tabulae.domain.ladder import Ladder
 from tabulae.domain.regions import Regions
 from tabulae.privacy import ZCDP
+from tabulae.products.groups.levels import AdaptivePlan, PopulationLevel
 
 AGES = Ladder.of(
     {"sex": 2, "age": 4},

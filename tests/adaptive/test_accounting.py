@@ -11,8 +11,6 @@ from hypothesis import strategies as st
 from tests.adaptive.plans import either, level, plan, touching
 from tests.domain.toy_maps import REAL, needs_maps, read_map
 
-from tabulae.adaptive import accounting
-from tabulae.adaptive.accounting import epsilon_of
 from tabulae.errors import InvalidArgument
 from tabulae.privacy import (
     ZCDP,
@@ -22,6 +20,8 @@ from tabulae.privacy import (
     PureDP,
     Use,
 )
+from tabulae.products.groups import levels as accounting
+from tabulae.products.groups.levels import epsilon_of
 
 DELTA = "1e-10"
 MARGINS = (6, 6, 11, 11, 50, 50, 50)

@@ -8,11 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.adaptive.plans import level, touching
 
-from tabulae.adaptive.rehearsal import (
-    expected_rungs,
-    reach,
-    rehearse,
-)
 from tabulae.domain.ladder import Ladder
 from tabulae.errors import InvalidArgument
 from tabulae.privacy import (
@@ -21,6 +16,11 @@ from tabulae.privacy import (
     DiscreteLaplace,
     Insecure,
     PureDP,
+)
+from tabulae.products.groups.plan import (
+    expected_rungs,
+    reach,
+    rehearse,
 )
 
 LAWS = st.one_of(

@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.adaptive.plans import level, touching
 
-from tabulae.adaptive.targets import level_budget
 from tabulae.errors import InvalidArgument
 from tabulae.privacy import ZCDP, PureDP
+from tabulae.products.groups.plan import level_budget
 
 PRINTED = [
     (6, (3.8517, 4.2796), (0.48, 0.53333)),

@@ -28,7 +28,7 @@ from tabulae.errors import (
     ReleaseError,
     Unsupported,
 )
-from tabulae.release.group_measurements import most_bytes
+from tabulae.products.groups.store import most_bytes
 from tabulae.spec import read_spec
 
 LOSS = Fraction(5, 2)
@@ -37,10 +37,10 @@ LOSS = Fraction(5, 2)
 PHASES = {
     "before reading": ("tabulae.detailed_app.open_group_records", False, False),
     "before charging": ("tabulae.privacy.ledger.Ledger.charge", False, False),
-    "before noise": ("tabulae._measure_groups._measured", True, True),
-    "while storing": ("tabulae.release.group_measurements.GroupMeasurementWriter.__call__", True, True),
+    "before noise": ("tabulae.products.groups.measure._measured", True, True),
+    "while storing": ("tabulae.products.groups.store.GroupMeasurementWriter.__call__", True, True),
     "before it is said": (
-        "tabulae.release.group_measurements.GroupMeasurementWriter.finish",
+        "tabulae.products.groups.store.GroupMeasurementWriter.finish",
         True,
         True,
     ),
@@ -243,7 +243,7 @@ def test_files_that_cannot_be_opened_cost_nothing(guild: Path, monkeypatch: pyte
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as broken:
-        broken.setattr("tabulae.release.group_measurements.pq.ParquetWriter", full)
+        broken.setattr("tabulae.products.groups.store.pq.ParquetWriter", full)
         with pytest.raises(ReleaseError, match=r"the disk is full. Nothing was charged"):
             tb.run(guild, guild.parent / "release")
     assert _ledger(guild).charges() == []
@@ -282,7 +282,7 @@ def test_interrupted_before_all_is_stored_leaves_a_void_charge(
     def interrupted(*arguments: object) -> None:
         raise error
 
-    monkeypatch.setattr("tabulae.release.group_measurements.sync_file", interrupted)
+    monkeypatch.setattr("tabulae.products.groups.store.sync_file", interrupted)
     with pytest.raises((KeyboardInterrupt, ReleaseError)):
         tb.run(guild, guild.parent / "release")
     assert [charge.state for charge in _ledger(guild).charges()] == ["void"]

@@ -12,11 +12,11 @@ import pytest
 
 import tabulae as tb
 from tabulae.errors import InvalidArgument, Unsupported
-from tabulae.geography.spine_plan import SpinePlan
-from tabulae.memory import read_memory
+from tabulae.products.areas.needs import needs_of
+from tabulae.products.areas.spine_plan import SpinePlan
 from tabulae.release import Release
-from tabulae.release.needs import needs_of
 from tabulae.report import seal_with_report
+from tabulae.sources.memory import read_memory
 from tabulae.spec import geography_of, read_spec
 
 
@@ -95,8 +95,8 @@ def test_estimates_are_the_same_with_little_memory(duchy: Path, monkeypatch: pyt
         shutil.copytree(folder.with_name("kept"), folder)
         with monkeypatch.context() as patch:
             if chunk is not None:
-                patch.setattr("tabulae.topdown.node_groups.CHUNK_CELLS", chunk)
-                patch.setattr("tabulae.topdown.descent._CHUNK", chunk)
+                patch.setattr("tabulae.products.areas.passes.covariances.CHUNK_CELLS", chunk)
+                patch.setattr("tabulae.products.areas.descent.descent._CHUNK", chunk)
             tb.run(duchy, out, resume=True, memory=memory)
         files = [*(out / "tables").glob("*"), out / "microdata.parquet"]
         found.append({path.name: path.read_bytes() for path in sorted(files)})

@@ -28,7 +28,7 @@ from tabulae.errors import (
 PHASES = {
     "before counting": "tabulae.app.prepare",
     "before charging": "tabulae.privacy.ledger.Ledger.charge",
-    "before noise": "tabulae._measure._noisy",
+    "before noise": "tabulae.products.tables.measure._noisy",
     "before storing": "tabulae.app.write_measurement",
     "before writing tables": "tabulae.app._write",
     "before renaming": "tabulae.app._put_in_place",

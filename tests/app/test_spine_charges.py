@@ -13,7 +13,7 @@ from tests.duchy import houses, people, write_plots
 
 import tabulae as tb
 from tabulae.errors import DataError, ReleaseError
-from tabulae.topdown.limits import NodeLimits
+from tabulae.products.areas.descent.limits import NodeLimits
 
 
 def _ledger(duchy: Path, name: str = "ledger.db") -> tb.Ledger:
@@ -132,7 +132,7 @@ def test_a_disk_that_fills_before_the_measurement_is_complete_voids_the_charge(
 ) -> None:
     out = duchy.parent / "release"
     with monkeypatch.context() as full:
-        full.setattr(f"tabulae.release.spine_measurements.{where}", _broken)
+        full.setattr(f"tabulae.products.areas.store.{where}", _broken)
         with pytest.raises(
             ReleaseError, match=r"the disk is full. Nothing was published; the charge .* is void"
         ):
@@ -148,8 +148,8 @@ def test_exact_counts_that_cannot_be_read_void_the_charge(
     duchy: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as broken:
-        broken.setattr("tabulae.spine_pipeline._check_exact", lambda *_: None)
-        broken.setattr("tabulae.counts.spine_counts.SpineCounts.exact", _broken)
+        broken.setattr("tabulae.products.areas.measure._check_exact", lambda *_: None)
+        broken.setattr("tabulae.products.areas.count.SpineCounts.exact", _broken)
         with pytest.raises(
             ReleaseError, match=r"No space left.* Nothing was published; the charge .* is void"
         ):

@@ -35,16 +35,16 @@ LOSS = Fraction(2)
 PHASES = {
     "before reading": ("tabulae.spine_app.open_spine_records", 1, False, False),
     "before charging": ("tabulae.privacy.ledger.Ledger.charge", 1, False, False),
-    "before noise": ("tabulae._measure_spine._pieces", 1, True, True),
-    "while storing": ("tabulae.release.spine_measurements.SpineMeasurementWriter.__call__", 3, True, True),
-    "before it is said": ("tabulae.release.spine_measurements.SpineMeasurementWriter.finish", 1, True, True),
-    "before estimating": ("tabulae.topdown.estimate.estimate_spine", 1, True, False),
-    "after gls": ("tabulae.topdown.estimate.up_pass", 1, True, False),
-    "at the third depth": ("tabulae.topdown.estimate.descend", 3, True, False),
-    "at the leaves": ("tabulae.topdown.estimate.descend", 5, True, False),
+    "before noise": ("tabulae.products.areas.measure._pieces", 1, True, True),
+    "while storing": ("tabulae.products.areas.store.SpineMeasurementWriter.__call__", 3, True, True),
+    "before it is said": ("tabulae.products.areas.store.SpineMeasurementWriter.finish", 1, True, True),
+    "before estimating": ("tabulae.products.areas.estimate.estimate_spine", 1, True, False),
+    "after gls": ("tabulae.products.areas.estimate.up_pass", 1, True, False),
+    "at the third depth": ("tabulae.products.areas.estimate.descend", 3, True, False),
+    "at the leaves": ("tabulae.products.areas.estimate.descend", 5, True, False),
     "before writing tables": ("tabulae.spine_app.write_spine", 1, True, False),
     "while writing tables": ("tabulae.release.table_files.TableWriter.write", 4, True, False),
-    "before microdata": ("tabulae.release.write_spine.write_microdata", 1, True, False),
+    "before microdata": ("tabulae.products.areas.publish.write_microdata", 1, True, False),
     "before sealing": ("tabulae.spine_app.seal_with_report", 1, True, False),
     "before renaming": ("tabulae.spine_app.put_in_place", 1, True, False),
     "before settling": ("tabulae.privacy.ledger.Ledger.settle", 1, True, False),
@@ -70,8 +70,8 @@ def killed(*a, **k):
         os.kill(os.getpid(), signal.SIGKILL)
     return real(*a, **k)
 setattr(owner, parts[-1], killed)
-if target == "tabulae.topdown.estimate.estimate_spine":
-    importlib.import_module("tabulae.release.spine_estimates").estimate_spine = killed
+if target == "tabulae.products.areas.estimate.estimate_spine":
+    importlib.import_module("tabulae.products.areas.tables").estimate_spine = killed
 tabulae.app.run(spec, out)
 """
 

@@ -17,7 +17,7 @@ from tests.cli.test_cli import _call, _fails, _json
 import tabulae as tb
 from tabulae.errors import ReleaseError
 from tabulae.pipeline import prepare, row_key
-from tabulae.planning import Plan
+from tabulae.products.tables.plan import Plan
 from tabulae.spec import read_spec
 
 K = 3

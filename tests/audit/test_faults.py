@@ -13,22 +13,23 @@ import pytest
 from tests.audit.specs import write_spec
 
 import tabulae as tb
-from tabulae import _measure, pipeline
+from tabulae import pipeline
 from tabulae.audit import Audit, audit
 from tabulae.linalg import Dense, Sensitivity
 from tabulae.measurement import Measurement
-from tabulae.planning import Plan
 from tabulae.privacy import (
     DiscreteGaussian,
     DiscreteLaplace,
     SystemSource,
 )
+from tabulae.products.tables import measure as _measure
+from tabulae.products.tables.plan import Plan
+from tabulae.sources.source import Source
 from tabulae.strategy import (
     Block,
     Strategy,
     strategy,
 )
-from tabulae.tabulate import Source
 
 Rows = list[list[str]]
 

@@ -11,13 +11,14 @@ import pytest
 from tests.audit.specs import write_spec
 
 import tabulae as tb
-from tabulae import _measure, pipeline
+from tabulae import pipeline
 from tabulae.audit import Audit, audit
 from tabulae.audit.columns import columns, told_apart
 from tabulae.audit.largest import largest_change
 from tabulae.linalg import Sensitivity
 from tabulae.measurement import Measurement
-from tabulae.planning import Plan
+from tabulae.products.tables import measure as _measure
+from tabulae.products.tables.plan import Plan
 from tabulae.strategy import Strategy, strategy
 
 NEIGHBOURS = ("add-remove", "replace", "replace-within-invariants")

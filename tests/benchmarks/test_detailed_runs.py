@@ -10,7 +10,7 @@ import pytest
 import tabulae.safetab
 from benchmarks import detailed, detailed_accuracy, detailed_nation
 from benchmarks import detailed_population as population
-from tabulae.adaptive import AdaptivePlan
+from tabulae.products.groups.levels import AdaptivePlan
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ from playwright.sync_api import Browser, Page, expect
 from tests.village import SPEC
 
 import tabulae as tb
-from tabulae.planning import plan_tables
+from tabulae.products.tables.plan import plan_tables
 from tabulae.report.plan_page import live, plan_view
 from tabulae.report.plan_page.render import render_plan
 from tabulae.report.plan_page.view import PlanView

@@ -13,11 +13,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tabulae.counts import (
-    Counts,
-    cells,
-    counts,
-)
 from tabulae.domain import Domain, Workload
 from tabulae.errors import (
     InvalidArgument,
@@ -39,6 +34,9 @@ from tabulae.linalg import (
     Total,
     WidthRange,
 )
+from tabulae.products.tables import count as cells
+from tabulae.products.tables import count as counts
+from tabulae.products.tables.count import Counts
 
 
 def as_cells(domain: Domain, codes: Any, people: Any = None) -> Counts:

@@ -8,12 +8,6 @@ import numpy as np
 import pytest
 
 import tabulae as tb
-from tabulae import _measure
-from tabulae.counts import (
-    Counts,
-    cells,
-    memory,
-)
 from tabulae.errors import Unsupported
 from tabulae.linalg import (
     Dense,
@@ -25,6 +19,10 @@ from tabulae.linalg import (
     Total,
     kron_slices,
 )
+from tabulae.products.tables import count as cells
+from tabulae.products.tables import count as memory
+from tabulae.products.tables import measure as _measure
+from tabulae.products.tables.count import Counts
 
 RNG = np.random.default_rng(3)
 DOMAIN = tb.Domain({"a": 12, "b": 15, "c": 20})
@@ -41,7 +39,7 @@ QUERIES: dict[str, list[LinearOperator]] = {
 def few_cells(monkeypatch: pytest.MonkeyPatch) -> None:
     """Vectors end at 200 cells, and slices hold 400."""
     monkeypatch.setattr(cells, "VECTOR_LIMIT", 200)
-    monkeypatch.setattr("tabulae.counts.counts.VECTOR_LIMIT", 200)
+    monkeypatch.setattr("tabulae.products.tables.count.VECTOR_LIMIT", 200)
     monkeypatch.setattr(kron_slices, "_SLICE", 400)
     monkeypatch.setattr(kron_slices, "_BLOCK", 128)
 
@@ -124,7 +122,7 @@ def test_noise_is_drawn_for_each_entry_once(monkeypatch: pytest.MonkeyPatch) -> 
 def test_measuring_and_estimating_hold_two_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
     """What was measured, and what is computed from it."""
     monkeypatch.setattr(cells, "VECTOR_LIMIT", 2**16)
-    monkeypatch.setattr("tabulae.counts.counts.VECTOR_LIMIT", 2**16)
+    monkeypatch.setattr("tabulae.products.tables.count.VECTOR_LIMIT", 2**16)
     monkeypatch.setattr(kron_slices, "_SLICE", 2**15)
     monkeypatch.setattr(kron_slices, "_BLOCK", 2**12)
     monkeypatch.setattr(_measure, "_TOGETHER", 2**16)

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from tests.measure.spines import counts, plan, records, table
 
 import tabulae as tb
-from tabulae.counts.spine_counts import SpineCounts
 from tabulae.domain import Domain
 from tabulae.errors import InvalidArgument, Unsupported
-from tabulae.geography.constraints import ExactMargin
-from tabulae.geography.layout import Layout
-from tabulae.geography.spine_plan import SpinePlan
 from tabulae.privacy import ZCDP
+from tabulae.products.areas.constraints import ExactMargin
+from tabulae.products.areas.count import SpineCounts
+from tabulae.products.areas.layout import Layout
+from tabulae.products.areas.spine_plan import SpinePlan
 
 
 @given(seed=st.integers(0, 10**6))
@@ -79,7 +79,7 @@ def test_how_many_are_looked_at_together_changes_nothing(
     margins = [ExactMargin(level, made.layout.margin(["quarters"])) for level in made.spine.levels]
     whole = counts(made, people)
     truth = [whole.exact(made, margin) for margin in margins]
-    monkeypatch.setattr("tabulae.counts.spine_counts._ENTRIES", entries)
+    monkeypatch.setattr("tabulae.products.areas.count._ENTRIES", entries)
     found = counts(made, people)
     assert found.records == whole.records == 60
     for margin, expected in zip(margins, truth, strict=True):

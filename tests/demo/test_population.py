@@ -21,12 +21,10 @@ from tabulae.demo import (
 )
 from tabulae.domain import Domain
 from tabulae.errors import InvalidArgument, ReleaseError
+from tabulae.products.tables.count import tabulate
+from tabulae.sources.coding import ColumnRule
+from tabulae.sources.source import Source
 from tabulae.spec import read_spec
-from tabulae.tabulate import (
-    ColumnRule,
-    Source,
-    tabulate,
-)
 
 NAMES = ["county", "age", "sex", "race", "ethnicity", "relationship", "quarters"]
 

@@ -21,8 +21,9 @@ import pyarrow as pa
 from tests.engines.test_groups import counted
 
 from tabulae.errors import TabulaeError
-from tabulae.spark import spark_session
-from tabulae.tabulate import Source, group_transfer
+from tabulae.sources import engine as group_transfer
+from tabulae.sources.source import Source
+from tabulae.sources.spark import spark_session
 
 _EXECUTOR = "CoarseGrainedExecutorBackend"
 

@@ -21,7 +21,7 @@ from psycopg import sql
 from pyarrow import parquet
 from tests.engines.server import Server, programs
 
-from tabulae.tabulate import Source
+from tabulae.sources.source import Source
 
 ENGINES = ("duckdb-csv", "duckdb-parquet", "duckdb-file", "postgresql", "spark-parquet")
 TYPED = ENGINES[1:]

@@ -9,8 +9,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from tabulae.geography.spine_plan import SpinePieceValues
-from tabulae.topdown.part_tasks import Done, Task
+from tabulae.products.areas.spine_plan import SpinePieceValues
+from tabulae.products.areas.tasks import Done, Task
 
 
 @dataclass(frozen=True, eq=False)

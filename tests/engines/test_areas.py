@@ -20,11 +20,10 @@ from tests.topdown.test_parts import Stored, in_pieces, small_chunks
 
 import tabulae as tb
 from tabulae.errors import ReleaseError
-from tabulae.topdown.estimate import estimate_spine
-from tabulae.topdown.part_estimate import estimate_in_parts
-from tabulae.topdown.part_measured import ReadTask, read_in_parts
-from tabulae.topdown.parts import Parts
-from tabulae.topdown.spark_steps import on_spark
+from tabulae.products.areas.estimate import estimate_spine
+from tabulae.products.areas.passes.vectors import Parts
+from tabulae.products.areas.spark_tasks import on_spark
+from tabulae.products.areas.tasks import ReadTask, estimate_in_parts, read_in_parts
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

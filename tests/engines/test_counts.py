@@ -14,7 +14,6 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from tabulae.counts import Counts
 from tabulae.domain import Attribute, Domain
 from tabulae.errors import DataError
 from tabulae.linalg import (
@@ -22,11 +21,9 @@ from tabulae.linalg import (
     Kron,
     Total,
 )
-from tabulae.tabulate import (
-    ColumnRule,
-    Source,
-    tabulate,
-)
+from tabulae.products.tables.count import Counts, tabulate
+from tabulae.sources.coding import ColumnRule
+from tabulae.sources.source import Source
 
 Policy = Literal["refuse", "other"]
 Store = Callable[[str, pa.Table], Source]

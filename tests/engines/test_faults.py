@@ -30,19 +30,20 @@ from tests.guild import people
 
 import tabulae as tb
 from tabulae.errors import MissingDependency
-from tabulae.spark.java import java_home
-from tabulae.tabulate import Source, group_coding
-from tabulae.tabulate.group_transfer import batches
+from tabulae.products.groups import count as group_coding
+from tabulae.sources.engine import batches
+from tabulae.sources.source import Source
+from tabulae.sources.spark import java_home
 
 ROOT = Path(__file__).parents[2]
 COUNTING, NOISE, STORED = "nothing was charged", "noise is lost", "noise is stored"
 STAGES = {
     "guild": {
         "counting": ("tabulae.detailed_app.open_group_records", COUNTING),
-        "coding": ("tabulae.tabulate.group_coding.CodedSource._code", COUNTING),
+        "coding": ("tabulae.products.groups.count.CodedSource._code", COUNTING),
         "charging": ("tabulae.privacy.ledger.Ledger.charge", COUNTING),
-        "drawing": ("tabulae._measure_groups._measured", NOISE),
-        "storing": ("tabulae.release.group_measurements.GroupMeasurementWriter.finish", NOISE),
+        "drawing": ("tabulae.products.groups.measure._measured", NOISE),
+        "storing": ("tabulae.products.groups.store.GroupMeasurementWriter.finish", NOISE),
         "estimating": ("tabulae.detailed_app.write_groups", STORED),
         "sealing": ("tabulae.detailed_app.seal_with_report", STORED),
         "settling": ("tabulae.privacy.ledger.Ledger.settle", STORED),
@@ -50,9 +51,9 @@ STAGES = {
     "duchy": {
         "counting": ("tabulae.spine_app.open_spine_records", COUNTING),
         "charging": ("tabulae.privacy.ledger.Ledger.charge", COUNTING),
-        "storing": ("tabulae.release.spine_measurements.SpineMeasurementWriter.__call__", NOISE),
-        "estimating": ("tabulae.release.spine_estimates.estimate_spine", STORED),
-        "dividing": ("tabulae.topdown.descent.Descent.divide", STORED),
+        "storing": ("tabulae.products.areas.store.SpineMeasurementWriter.__call__", NOISE),
+        "estimating": ("tabulae.products.areas.tables.estimate_spine", STORED),
+        "dividing": ("tabulae.products.areas.descent.descent.Descent.divide", STORED),
         "writing": ("tabulae.spine_app.write_spine", STORED),
         "settling": ("tabulae.privacy.ledger.Ledger.settle", STORED),
     },
@@ -216,7 +217,7 @@ def test_a_server_that_is_stopped_while_counts_are_fetched(
             yield batch
 
     with monkeypatch.context() as patched:
-        patched.setattr("tabulae.tabulate.postgres_copy._BYTES_AT_ONCE", 100)
+        patched.setattr("tabulae.sources.postgresql._BYTES_AT_ONCE", 100)
         patched.setattr(group_coding, "batches", stopped)
         refused = _call("run", guild, "--out", guild.parent / "release")
     _is_refused_and_then_made(guild, refused, postgresql)

@@ -15,19 +15,17 @@ from tests.tabulate.group_oracle import FAMILIES, Person, by_definition, entries
 from tests.tabulate.test_group_records import ATTRIBUTES, ETHNICITY, LEAVES, RACE, RULES, SHAPE, columns_of
 
 import tabulae as tb
-from tabulae.adaptive import AdaptivePlan
 from tabulae.domain.groups import Group, GroupMap
 from tabulae.domain.ladder import Ladder
 from tabulae.domain.regions import Regions
 from tabulae.errors import DataError
-from tabulae.tabulate import (
-    Source,
-    UnitRule,
-    group_coding,
-    open_group_records,
-    postgres_copy,
-)
-from tabulae.tabulate.group_transfer import batches
+from tabulae.products.groups import count as group_coding
+from tabulae.products.groups.count import open_group_records
+from tabulae.products.groups.levels import AdaptivePlan
+from tabulae.sources import postgresql as postgres_copy
+from tabulae.sources.engine import batches
+from tabulae.sources.source import Source
+from tabulae.sources.units import UnitRule
 
 Store = Callable[[str, pa.Table], Source]
 

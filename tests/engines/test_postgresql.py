@@ -14,13 +14,11 @@ from tests.tabulate.test_units import KEY, vector
 
 from tabulae.domain import Domain
 from tabulae.errors import DataError
-from tabulae.tabulate import (
-    ColumnRule,
-    Source,
-    UnitRule,
-    tabulate,
-)
-from tabulae.tabulate.engine import open_records
+from tabulae.products.tables.count import tabulate
+from tabulae.sources.coding import ColumnRule
+from tabulae.sources.engine import open_records
+from tabulae.sources.source import Source
+from tabulae.sources.units import UnitRule
 
 SECRET = "SECRET-7781"
 DOMAIN = Domain({"sex": ["F", "M", "f"]})

@@ -11,11 +11,9 @@ import pytest
 from tests.tabulate.test_units import DOMAIN, KEY, RULES
 
 from tabulae.errors import DataError
-from tabulae.tabulate import (
-    Source,
-    UnitRule,
-    tabulate,
-)
+from tabulae.products.tables.count import tabulate
+from tabulae.sources.source import Source
+from tabulae.sources.units import UnitRule
 
 Store = Callable[[str, pa.Table], Source]
 

@@ -22,7 +22,7 @@ from tests.engines.conftest import on_server
 import tabulae as tb
 from tabulae.errors import DataError
 from tabulae.pipeline import prepare
-from tabulae.planning import Plan, plan_tables
+from tabulae.products.tables.plan import Plan, plan_tables
 from tabulae.spec import read_spec
 
 pytestmark = pytest.mark.spark

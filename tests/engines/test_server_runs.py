@@ -14,8 +14,8 @@ import tabulae as tb
 from tabulae.cli import app
 from tabulae.errors import InvalidArgument
 from tabulae.pipeline import records_of, rules_of
+from tabulae.products.tables.count import tabulate
 from tabulae.spec import read_spec
-from tabulae.tabulate import tabulate
 
 RUNNER = CliRunner()
 NOWHERE = "postgresql://clerk@vault.invalid:1/registry"

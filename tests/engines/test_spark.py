@@ -22,16 +22,14 @@ from tabulae.errors import (
     Unsupported,
 )
 from tabulae.linalg import Identity
-from tabulae.spark import java, spark_session
-from tabulae.spark.session import heap
-from tabulae.tabulate import (
-    ColumnRule,
-    Source,
-    UnitRule,
-    tabulate,
-)
-from tabulae.tabulate.engine import open_records
-from tabulae.tabulate.failures import redacted
+from tabulae.products.tables.count import tabulate
+from tabulae.sources import spark as java
+from tabulae.sources.coding import ColumnRule
+from tabulae.sources.engine import open_records
+from tabulae.sources.failures import redacted
+from tabulae.sources.source import Source
+from tabulae.sources.spark import heap, spark_session
+from tabulae.sources.units import UnitRule
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -112,7 +110,7 @@ def test_files_that_spark_does_not_see_whole_are_refused(
 ) -> None:
     """As where executors have another disk than the driver: here Spark is sent to another file."""
     other = written(tmp_path / "other.parquet", sex=["F"])
-    monkeypatch.setattr("tabulae.tabulate.spark_engine._address", lambda _: str(other.file))
+    monkeypatch.setattr("tabulae.sources.spark._address", lambda _: str(other.file))
     with pytest.raises(DataError, match="executors see other files") as refused:
         counted(written(tmp_path / "people.parquet"))
     assert refused.value.confidential == "3 rows in the files, 1 read"
@@ -223,8 +221,8 @@ def test_a_failure_quotes_no_value_in_any_way(tmp_path: Path, capfd: pytest.Capt
 
 def test_the_key_of_units_is_in_no_plan(tmp_path: Path, spark: SparkSession) -> None:
     """A cluster keeps statements and plans of them, for its history."""
-    from tabulae.tabulate.mapping import coded
-    from tabulae.tabulate.units import bounded, identified
+    from tabulae.sources.coding import coded
+    from tabulae.sources.units import bounded, identified
 
     source = written(tmp_path / "people.parquet", sex=["F"] * 3, id=["x"] * 3)
     rule = UnitRule("id", 1, bytes.fromhex("abcd" * 16))

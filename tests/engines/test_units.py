@@ -14,12 +14,10 @@ from tests.tabulate.test_spine_records import columns_of as spine_columns
 from tests.tabulate.test_spine_records import leaves, same
 from tests.tabulate.test_units import DOMAIN, KEY, RULES, chosen_by_hand, columns_of, vector
 
-from tabulae.tabulate import (
-    Source,
-    UnitRule,
-    tabulate,
-)
-from tabulae.tabulate.spine_records import open_spine_records
+from tabulae.products.areas.count import open_spine_records
+from tabulae.products.tables.count import tabulate
+from tabulae.sources.source import Source
+from tabulae.sources.units import UnitRule
 
 Store = Callable[[str, pa.Table], Source]
 

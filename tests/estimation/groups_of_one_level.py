@@ -6,7 +6,6 @@ from fractions import Fraction
 
 import numpy as np
 
-from tabulae.adaptive import PopulationLevel
 from tabulae.domain.groups import (
     Family,
     Group,
@@ -20,6 +19,7 @@ from tabulae.privacy import (
     NoiseLaw,
     PureDP,
 )
+from tabulae.products.groups.levels import PopulationLevel
 
 LADDER = Ladder.of(
     {"sex": 2, "age": 23},

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from scipy import stats
 from tests.estimation.groups_of_one_level import Oracle, level
 
-from tabulae.adaptive import TOTAL_ONLY
 from tabulae.errors import InvalidArgument
 from tabulae.estimation.two_stage import cell_estimates, total_estimates
 from tabulae.privacy import ZCDP, PureDP
 from tabulae.privacy.source import Insecure
+from tabulae.products.groups.levels import TOTAL_ONLY
 
 NATION, COUNTY = (471, 971, 6971), (971, 4971, 19971)
 GAUSSIAN = [ZCDP(Fraction("2.134")), ZCDP(Fraction("0.159")), ZCDP(Fraction("0.534")), ZCDP(Fraction("4.9"))]

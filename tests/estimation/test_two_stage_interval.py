@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from tests.estimation.groups_of_one_level import Oracle, level
 
-from tabulae.adaptive import PopulationLevel
 from tabulae.estimation.two_stage import total_estimates
 from tabulae.estimation.two_stage_interval import plain_margin
 from tabulae.privacy import (
@@ -17,6 +16,7 @@ from tabulae.privacy import (
     PureDP,
 )
 from tabulae.privacy.source import Insecure
+from tabulae.products.groups.levels import PopulationLevel
 
 NATION = (471, 971, 6971)
 STEPS = (-9, -6.2, -4, -2, -1, -0.5, 0, 0.3, 0.7, 1, 1.5, 2, 3, 5, 6.2, 9)

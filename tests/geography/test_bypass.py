@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from tests.geography.trees import areas, measured_areas, nested, random_shares, random_spine, spines, weights
 
 from tabulae.errors import InvalidArgument
-from tabulae.geography import Spine
-from tabulae.geography.bypass import exact_rule, paper_rule
-from tabulae.geography.shares import read_shares
+from tabulae.products.areas.spine.shares import exact_rule, paper_rule, read_shares
+from tabulae.products.areas.spine.spine import Spine
 
 ONE = Fraction(1)
 

@@ -8,15 +8,15 @@ from tests.topdown.limit_cases import plan_of, reachable, tables, type_layout, w
 
 import tabulae as tb
 from tabulae.errors import InvalidArgument
-from tabulae.geography import Spine
-from tabulae.geography.constraints import (
+from tabulae.products.areas.constraints import (
     NO_LIMIT,
     AreaConstraints,
     ExactMargin,
     nodes_of_units,
 )
-from tabulae.geography.layout import Layout
-from tabulae.topdown.limits import NodeLimits
+from tabulae.products.areas.descent.limits import NodeLimits
+from tabulae.products.areas.layout import Layout
+from tabulae.products.areas.spine.spine import Spine
 
 TWO = {"county": list("AABB"), "block": list("abcd")}
 

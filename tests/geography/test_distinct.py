@@ -9,10 +9,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from tabulae.errors import InvalidArgument
-from tabulae.geography.codes import numbered
-from tabulae.geography.distinct import distinct_rows
-from tabulae.geography.entities import read_entities, union
-from tabulae.geography.from_codes import code_column
+from tabulae.products.areas.spine.hierarchy import code_column, numbered
+from tabulae.products.areas.spine.optimise import read_entities, union
+from tabulae.products.areas.spine.shares import distinct_rows
 
 WHOLE = st.sampled_from([0, 1, 2, 7, 2**40, 2**62])
 CODES = st.one_of(

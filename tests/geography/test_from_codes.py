@@ -9,7 +9,7 @@ from hypothesis import given
 from tests.geography.trees import columns, nested
 
 from tabulae.errors import InvalidArgument
-from tabulae.geography import Spine
+from tabulae.products.areas.spine.spine import Spine
 
 
 @given(codes=columns(leaves=(2, 20), depth=(2, 5)))

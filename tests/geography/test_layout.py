@@ -9,7 +9,7 @@ import pytest
 
 from tabulae import Domain, Recode
 from tabulae.errors import InvalidArgument
-from tabulae.geography.layout import Layout
+from tabulae.products.areas.layout import Layout
 
 PLAIN = Domain({"type": 3, "age": 2, "race": 4, "sex": 1})
 DOMAIN = PLAIN.with_recodes(

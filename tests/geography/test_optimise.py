@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.geography.trees import algorithm_1, columns, nested, random_shares, random_spine, spines
 
 from tabulae.errors import InvalidArgument
-from tabulae.geography import Spine
+from tabulae.products.areas.spine.spine import Spine
 
 
 def greedy(counties: list[list], entities: list[set[int]], cutoff: int) -> list[list[list]]:

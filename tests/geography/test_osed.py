@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy import optimize, sparse
 from tests.geography.trees import algorithm_1, areas, nested, random_shares, random_spine, spines
 
-from tabulae.geography import Spine
+from tabulae.products.areas.spine.spine import Spine
 
 
 def exhaustive(on: np.ndarray, inside: np.ndarray) -> int:

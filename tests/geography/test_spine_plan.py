@@ -16,10 +16,11 @@ from tabulae import (
     PureDP,
 )
 from tabulae.errors import InvalidArgument
-from tabulae.geography import Spine, spine_plan
-from tabulae.geography.layout import Layout
-from tabulae.geography.shares import Shares
-from tabulae.geography.spine_plan import SpinePieceValues, SpinePlan
+from tabulae.products.areas import spine_plan
+from tabulae.products.areas.layout import Layout
+from tabulae.products.areas.spine.shares import Shares
+from tabulae.products.areas.spine.spine import Spine
+from tabulae.products.areas.spine_plan import SpinePieceValues, SpinePlan
 
 HALF = Fraction(1, 2)
 

@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 from hypothesis import strategies as st
 
-from tabulae.geography import Spine
+from tabulae.products.areas.spine.spine import Spine
 
 
 @st.composite

@@ -8,8 +8,6 @@ from typing import ClassVar
 
 import numpy as np
 
-from tabulae.adaptive import AdaptivePlan, PopulationLevel
-from tabulae.counts.group_counts import GroupChunk, GroupCounts
 from tabulae.domain.groups import (
     Family,
     Group,
@@ -18,6 +16,8 @@ from tabulae.domain.groups import (
 from tabulae.domain.ladder import Ladder
 from tabulae.domain.regions import Regions
 from tabulae.privacy import ZCDP, PureDP
+from tabulae.products.groups.count import GroupChunk, GroupCounts
+from tabulae.products.groups.levels import AdaptivePlan, PopulationLevel
 
 FAMILY = Family("origin", ("a", "b", "c", "d"), most=2)
 GROUPS = GroupMap(

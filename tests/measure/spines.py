@@ -8,15 +8,15 @@ from fractions import Fraction
 import numpy as np
 
 import tabulae as tb
-from tabulae.counts.spine_counts import SpineCounts
 from tabulae.domain import (
     Attribute,
     Domain,
     Recode,
 )
-from tabulae.geography.layout import Layout, Margin
-from tabulae.geography.spine_plan import SpinePlan
 from tabulae.privacy import ZCDP, PureDP
+from tabulae.products.areas.count import SpineCounts
+from tabulae.products.areas.layout import Layout, Margin
+from tabulae.products.areas.spine_plan import SpinePlan
 
 QUARTERS = Attribute.of("quarters", ["home", "hall", "ward"])
 DOMAIN = Domain(

@@ -218,7 +218,7 @@ def test_every_answer_has_noise_of_its_own(together: int, monkeypatch: pytest.Mo
         drawn.append(sample(self, *given))
         return drawn[-1]
 
-    monkeypatch.setattr("tabulae._measure._TOGETHER", together)
+    monkeypatch.setattr("tabulae.products.tables.measure._TOGETHER", together)
     monkeypatch.setattr(DiscreteGaussian, "sample", kept)
     for method in ("identity", "workload"):
         strategy = tb.select(WORKLOAD, noise="gaussian", method=method)

@@ -22,15 +22,6 @@ from tests.measure.groups import (
 )
 
 import tabulae as tb
-from tabulae._measure_groups import measure_groups
-from tabulae.adaptive import (
-    TOTAL,
-    TOTAL_ONLY,
-    AdaptivePlan,
-    GroupMeasurement,
-    PopulationLevel,
-)
-from tabulae.detailed_pipeline import tabulate_groups
 from tabulae.domain.ladder import Ladder
 from tabulae.domain.regions import Regions
 from tabulae.errors import (
@@ -46,6 +37,14 @@ from tabulae.privacy import (
     PureDP,
     SystemSource,
 )
+from tabulae.products.groups.levels import (
+    TOTAL,
+    TOTAL_ONLY,
+    AdaptivePlan,
+    GroupMeasurement,
+    PopulationLevel,
+)
+from tabulae.products.groups.measure import measure_groups, tabulate_groups
 
 BUDGETS = {"zcdp": ZCDP(2), "pure": PureDP(4)}
 

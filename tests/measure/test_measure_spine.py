@@ -14,8 +14,6 @@ from tests.measure.groups import Quiet
 from tests.measure.spines import DOMAIN, counts, plan, records, table
 
 import tabulae as tb
-from tabulae._measure_spine import disclosure_of, measure_spine
-from tabulae.counts.spine_counts import SpineCounts
 from tabulae.domain import Domain
 from tabulae.domain.row_space import read
 from tabulae.errors import (
@@ -24,9 +22,6 @@ from tabulae.errors import (
     InvalidArgument,
     ReleaseError,
 )
-from tabulae.geography.constraints import AreaConstraints, ExactMargin
-from tabulae.geography.layout import Layout
-from tabulae.geography.spine_plan import SpinePieceValues, SpinePlan
 from tabulae.privacy import (
     ZCDP,
     DiscreteGaussian,
@@ -35,7 +30,11 @@ from tabulae.privacy import (
     PureDP,
     SystemSource,
 )
-from tabulae.spine_pipeline import tabulate_spine
+from tabulae.products.areas.constraints import AreaConstraints, ExactMargin
+from tabulae.products.areas.count import SpineCounts
+from tabulae.products.areas.layout import Layout
+from tabulae.products.areas.measure import disclosure_of, measure_spine, tabulate_spine
+from tabulae.products.areas.spine_plan import SpinePieceValues, SpinePlan
 
 BUDGETS = {"zcdp": ZCDP(2), "pure": PureDP(4)}
 kinds = pytest.mark.parametrize("kind", BUDGETS)

@@ -22,7 +22,8 @@ from tabulae.notebook import (
     card,
     written,
 )
-from tabulae.planning import DetailedPlan, GeographyPlan
+from tabulae.products.areas.plan import GeographyPlan
+from tabulae.products.groups.plan import DetailedPlan
 from tabulae.strategy import Block, Strategy
 
 SHOWN = {

@@ -13,19 +13,14 @@ from tests.spec.states import State, write_state
 
 import tabulae as tb
 from tabulae.errors import SpecError
-from tabulae.geography.spine_plan import SpinePlan
-from tabulae.planning import (
-    GeographyPlan,
-    TargetRow,
-    plan_geography,
-)
-from tabulae.planning.area_aims import AreaAims
-from tabulae.planning.area_design import Design
-from tabulae.planning.area_shares import ShareSearch
 from tabulae.privacy import DiscreteGaussian
+from tabulae.products.areas.passes.forms import area_half_widths
+from tabulae.products.areas.plan import GeographyPlan, plan_geography
+from tabulae.products.areas.spine_plan import SpinePlan
+from tabulae.products.areas.targets import AreaAims, Design, ShareSearch
+from tabulae.products.smallest import TargetRow
 from tabulae.report.plan_page.area_targets import met_at
 from tabulae.spec import Geography, Spec
-from tabulae.topdown.intervals import area_half_widths
 
 SMALL = """
 [source]

@@ -11,13 +11,13 @@ from tests.spec.states import State, write_state
 
 import tabulae as tb
 from tabulae.errors import Unsupported
-from tabulae.planning import (
+from tabulae.products.areas.passes.forms import area_half_widths
+from tabulae.products.areas.plan import (
     GeographyPlan,
     LevelRow,
     plan_geography,
 )
 from tabulae.spec import Geography
-from tabulae.topdown.intervals import area_half_widths
 
 GLS = ("[[table]]", '[method]\nestimate = "gls"\n[[table]]')
 MORE = ("[[table]]", '[[invariant]]\nattributes = ["hhgq"]\nlevel = "county"\nreason = "r"\n[[table]]')

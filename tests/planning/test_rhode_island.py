@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tabulae.planning import (
+from tabulae.products.areas.plan import (
     EntityDistance,
     GeographyPlan,
     plan_geography,

@@ -11,7 +11,7 @@ import tabulae as tb
 from tabulae.errors import Unsupported
 from tabulae.linalg import Kron, Prefix
 from tabulae.pipeline import rehearse
-from tabulae.planning import plan_tables
+from tabulae.products.tables.plan import plan_tables
 
 SPEC = """
 title = "Cube"

@@ -9,13 +9,9 @@ import pytest
 from tests.guild import write_guild
 
 import tabulae as tb
-from tabulae.planning import (
-    DetailedPlan,
-    Plan,
-    Smallest,
-    plan_detailed,
-    plan_tables,
-)
+from tabulae.products.groups.plan import DetailedPlan, plan_detailed
+from tabulae.products.smallest import Smallest
+from tabulae.products.tables.plan import Plan, plan_tables
 from tabulae.spec import Spec
 
 TABLES = """

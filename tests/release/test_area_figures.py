@@ -25,12 +25,12 @@ from tests.release.area_figure_cases import (
 )
 
 import tabulae as tb
-from tabulae.release.area_figure_parts import (
+from tabulae.products.areas.figures import (
     AreaSource,
     FigureForms,
     FormNumbers,
+    _numbers,
 )
-from tabulae.release.area_figures import _numbers
 from tabulae.release.folder import write_sums
 
 CELLS = int(np.prod(SHAPE))

@@ -15,13 +15,6 @@ import pyarrow.parquet as pq
 import pytest
 
 import tabulae as tb
-from tabulae.adaptive import (
-    TOTAL_ONLY,
-    AdaptivePlan,
-    GroupMeasurement,
-    GroupMeasurements,
-    PopulationLevel,
-)
 from tabulae.app import write_report
 from tabulae.domain.groups import (
     Family,
@@ -32,13 +25,20 @@ from tabulae.domain.ladder import Ladder
 from tabulae.domain.regions import Regions
 from tabulae.errors import ReleaseError, Unsupported
 from tabulae.privacy import ZCDP
-from tabulae.release import Release
-from tabulae.release.folder import write_sums
-from tabulae.release.group_measurements import (
+from tabulae.products.groups.levels import (
+    TOTAL_ONLY,
+    AdaptivePlan,
+    GroupMeasurement,
+    GroupMeasurements,
+    PopulationLevel,
+)
+from tabulae.products.groups.store import (
     GroupMeasurementWriter,
     most_bytes,
     read_group_measurements,
 )
+from tabulae.release import Release
+from tabulae.release.folder import write_sums
 from tabulae.release.rows import Rows
 from tabulae.spec import read_spec
 

@@ -20,23 +20,23 @@ from tests.measure.groups import Quiet
 from tests.measure.spines import counts, plan, records, table
 
 import tabulae as tb
-from tabulae._measure_spine import measure_spine
 from tabulae.errors import InvalidArgument, ReleaseError
-from tabulae.geography import spine_plan
-from tabulae.geography.constraints import ExactMargin
-from tabulae.geography.layout import Layout
-from tabulae.geography.measured import SpineMeasurements
-from tabulae.geography.spine_plan import SpinePieceValues, SpinePlan
 from tabulae.privacy import ZCDP, PureDP
-from tabulae.release.folder import MEASUREMENT
-from tabulae.release.spine_document import level_file, plan_document
-from tabulae.release.spine_exact import EXACT, read_exact
-from tabulae.release.spine_measurements import (
+from tabulae.products.areas import spine_plan
+from tabulae.products.areas.constraints import ExactMargin
+from tabulae.products.areas.layout import Layout
+from tabulae.products.areas.measure import measure_spine, tabulate_spine
+from tabulae.products.areas.spine_plan import SpineMeasurements, SpinePieceValues, SpinePlan
+from tabulae.products.areas.store import (
+    EXACT,
     SpineMeasurementWriter,
+    level_file,
     most_bytes,
+    plan_document,
+    read_exact,
     read_spine_measurements,
 )
-from tabulae.spine_pipeline import tabulate_spine
+from tabulae.release.folder import MEASUREMENT
 
 PLAN = plan(3)
 PEOPLE = records(PLAN, 80)

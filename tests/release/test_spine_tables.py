@@ -15,14 +15,15 @@ import pytest
 import tabulae as tb
 from tabulae.domain import Recode
 from tabulae.errors import ReleaseError
-from tabulae.geography.layout import Layout, Margin
-from tabulae.release.microdata import (
+from tabulae.products.areas.layout import Layout, Margin
+from tabulae.products.areas.microdata import (
     FILE,
     Microdata,
     microdata_faults,
     write_microdata,
 )
-from tabulae.release.spine_tables import (
+from tabulae.products.areas.spec.section import AreaTable
+from tabulae.products.areas.tables import (
     AreaPublisher,
     Areas,
     table_schemas,
@@ -32,7 +33,6 @@ from tabulae.release.table_files import (
     TableWriter,
     plain,
 )
-from tabulae.spec.geography import AreaTable
 
 DOMAIN = tb.Domain(
     {"kind": ["a", "b", "c"], "age": range(4), "race": ["x", "y"]},
@@ -113,7 +113,7 @@ def _rows(publisher: AreaPublisher) -> dict[str, pa.Table]:
 @pytest.mark.parametrize("small", [False, True])
 def test_every_row_is_the_sum_of_its_cells(held: Held, monkeypatch: pytest.MonkeyPatch, small: bool) -> None:
     if small:
-        monkeypatch.setattr("tabulae.release.spine_tables._ROWS", 7)
+        monkeypatch.setattr("tabulae.products.areas.tables._ROWS", 7)
     tables = _rows(_publisher(held))
     assert {name: t.num_rows for name, t in tables.items()} == ROWS
     place = {label: i for i, label in enumerate(DOMAIN.resolve("old").labels)}
@@ -200,7 +200,7 @@ def test_people_are_as_many_as_counted(held: Held, tmp_path: Path, monkeypatch: 
         assert row["town"] == "nnss"[int(row["leaf"]) - 1]
         found[int(row["leaf"]) - 1, "abc".index(row["kind"]), int(row["age"]), "xy".index(row["race"])] += 1
     assert np.array_equal(found.reshape(held.cells.shape), held.cells)
-    monkeypatch.setattr("tabulae.release.microdata._CELLS", 30)  # the comparison may go in other steps
+    monkeypatch.setattr("tabulae.products.areas.microdata._CELLS", 30)  # the comparison may go in other steps
     assert list(microdata_faults(tmp_path, people)) == []
     more = Held(held.cells + np.arange(4)[:, None, None] // 3 * SUPPORT[:, :, None], held.matrices)
     assert "not those of the published counts" in next(

@@ -17,12 +17,12 @@ from tests.topdown.two_pass_cases import numbers
 
 import tabulae as tb
 from tabulae.errors import ReleaseError
-from tabulae.geography.constraints import AreaConstraints
+from tabulae.products.areas.constraints import AreaConstraints
+from tabulae.products.areas.estimate import SpineEstimate
+from tabulae.products.areas.passes.vectors import NodeVectors
+from tabulae.products.areas.publish import constraint_faults
+from tabulae.products.areas.tables import SpineRelease
 from tabulae.release.folder import write_sums
-from tabulae.release.spine_estimates import SpineRelease
-from tabulae.release.verify_spine import constraint_faults
-from tabulae.topdown.estimate import SpineEstimate
-from tabulae.topdown.store import NodeVectors
 
 
 @pytest.fixture
@@ -164,7 +164,7 @@ def test_a_file_that_is_missing_or_cut_short_is_said_plainly(release: Path, duch
 def test_other_arithmetic_is_told_beside_numbers_that_differ(
     release: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tabulae.release.verify_spine.made_with", lambda: {"numpy": "0.1"})
+    monkeypatch.setattr("tabulae.products.areas.publish.made_with", lambda: {"numpy": "0.1"})
     assert _faults(release) == []
     _both(release, "total", _shifted("estimate"))
     (fault,) = _faults(release)

@@ -14,7 +14,8 @@ from tests.report.page import Page, check_script
 
 import tabulae as tb
 from tabulae.app import write_report
-from tabulae.planning import GeographyPlan
+from tabulae.products.areas.descent import admm, projected_gradient
+from tabulae.products.areas.plan import GeographyPlan
 from tabulae.report import report_of
 from tabulae.report.geography import geography_view
 from tabulae.report.geography_errors import (
@@ -32,7 +33,6 @@ from tabulae.report.geography_picture import (
 )
 from tabulae.report.geography_spine import drawing_of, fans
 from tabulae.spec import geography_of, read_spec
-from tabulae.topdown import admm, projected_gradient
 
 HOSTILE = '<script>alert("x")</script>'
 

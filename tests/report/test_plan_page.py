@@ -16,14 +16,9 @@ from tests.village import SPEC
 
 import tabulae as tb
 from tabulae.estimation import table_half_widths
-from tabulae.planning import (
-    DetailedPlan,
-    GeographyPlan,
-    Plan,
-    plan_detailed,
-    plan_geography,
-    plan_tables,
-)
+from tabulae.products.areas.plan import GeographyPlan, plan_geography
+from tabulae.products.groups.plan import DetailedPlan, plan_detailed
+from tabulae.products.tables.plan import Plan, plan_tables
 from tabulae.report.plan_page import (
     live,
     plan_page,

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tabulae.domain.declared import DeclaredColumn
 from tabulae.errors import SpecError
+from tabulae.sources.declared import DeclaredColumn
 from tabulae.spec import Spec
 from tabulae.spec.draft import draft_spec
 

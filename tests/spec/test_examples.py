@@ -12,10 +12,10 @@ import pytest
 import tomli_w
 
 from tabulae.errors import SpecError
+from tabulae.products.areas.spec import shape as geography_shape
+from tabulae.products.groups import shape as detailed_shape
 from tabulae.spec import (
     Spec,
-    detailed_shape,
-    geography_shape,
     promise,
     read_spec,
     shape,

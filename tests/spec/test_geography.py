@@ -13,8 +13,8 @@ import pytest
 from tests.spec.states import FACILITIES, SPINE, State
 
 from tabulae.errors import InvalidArgument, Unsupported
-from tabulae.geography.constraints import NO_LIMIT
 from tabulae.privacy import ZCDP, DiscreteLaplace
+from tabulae.products.areas.constraints import NO_LIMIT
 from tabulae.spec import Spec
 
 

@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 
 import tabulae as tb
 from tabulae.errors import InvalidArgument
-from tabulae.geography.layout import Layout
-from tabulae.spec.geography_cells import Cells
-from tabulae.spec.geography_shares import LevelShares
-from tabulae.spec.geography_spine import query_informations, with_shares
+from tabulae.products.areas.layout import Layout
+from tabulae.products.areas.spec.limits import Cells
+from tabulae.products.areas.spec.section import LevelShares, query_informations, with_shares
 
 DOMAIN = tb.Domain({"kind": 2, "age": 3, "race": 2})
 LAYOUT = Layout.of(DOMAIN, ["kind"])

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tabulae.errors import InvalidArgument
-from tabulae.spec.geography_condition import LeafCondition
+from tabulae.products.areas.spec.files import LeafCondition
 
 CELLS = [None, "1", "01", "x'y"]
 TABLE = {

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tabulae.spec.geography_file import (
+from tabulae.products.areas.spec.files import (
     TextColumns,
     encoded,
     read_text_columns,

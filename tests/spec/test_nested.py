@@ -9,13 +9,13 @@ import pytest
 from pydantic import BaseModel
 
 from tabulae.errors import SpecError
-from tabulae.spec import Spec
-from tabulae.spec.detailed_shape import (
+from tabulae.products.groups.shape import (
     DetailedSection,
     LevelEntry,
     LevelTarget,
     SuppressEntry,
 )
+from tabulae.spec import Spec
 from tabulae.spec.shape import (
     AttributeEntry,
     InvariantEntry,

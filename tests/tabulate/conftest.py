@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from tabulae.tabulate import Source
+from tabulae.sources.source import Source
 
 KINDS = ("csv", "parquet", "duckdb")
 Columns = Mapping[str, Sequence[Any]]

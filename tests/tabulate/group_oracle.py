@@ -10,8 +10,6 @@ from fractions import Fraction
 import numpy as np
 from hypothesis import strategies as st
 
-from tabulae.adaptive import AdaptivePlan, PopulationLevel
-from tabulae.counts.group_counts import GroupCounts
 from tabulae.domain.groups import (
     Family,
     Group,
@@ -20,6 +18,8 @@ from tabulae.domain.groups import (
 from tabulae.domain.ladder import Ladder
 from tabulae.domain.regions import Regions
 from tabulae.privacy import ZCDP
+from tabulae.products.groups.count import GroupCounts
+from tabulae.products.groups.levels import AdaptivePlan, PopulationLevel
 
 Entries = dict[tuple[int, int, int], int]
 """(region, group, class) -> people, where there are any."""

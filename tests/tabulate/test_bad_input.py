@@ -16,14 +16,12 @@ from pyarrow import parquet
 
 from tabulae.domain import Domain
 from tabulae.errors import DataError, InvalidArgument
-from tabulae.tabulate import (
-    ColumnRule,
-    Source,
-    failures,
-    tabulate,
-)
-from tabulae.tabulate.engine import open_records
-from tabulae.tabulate.failures import redacted
+from tabulae.products.tables.count import tabulate
+from tabulae.sources import failures
+from tabulae.sources.coding import ColumnRule
+from tabulae.sources.engine import open_records
+from tabulae.sources.failures import redacted
+from tabulae.sources.source import Source
 
 Writer = Callable[..., Source]
 
@@ -287,7 +285,7 @@ def test_an_engines_error_is_no_error_of_this_program(kind: type[Exception]) -> 
 
 def test_lost_or_doubled_records_are_refused(write: Writer, monkeypatch: pytest.MonkeyPatch) -> None:
     """If a join ever doubled a record, the number of rows would give it away."""
-    from tabulae.tabulate import mapping
+    from tabulae.sources import coding as mapping
 
     def doubled(alike: object, i: int, keys: dict[object, int], key: object) -> object:
         import ibis

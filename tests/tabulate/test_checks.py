@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tabulae.tabulate.checks import Checked, domains_by_checks
+from tabulae.sources.declared import Checked, domains_by_checks
 
 NUMBERS = range(-4, 12)
 WORDS = ("a", "b", "it's", "_T", "")

@@ -17,14 +17,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
 
-from tabulae.counts import Counts
 from tabulae.domain import Domain
 from tabulae.linalg import Identity, Kron
-from tabulae.tabulate import (
-    ColumnRule,
-    Source,
-    tabulate,
-)
+from tabulae.products.tables.count import Counts, tabulate
+from tabulae.sources.coding import ColumnRule
+from tabulae.sources.source import Source
 
 Writer = Callable[..., Source]
 KINDS = ("csv", "parquet", "duckdb")

@@ -9,14 +9,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tabulae.domain.declared import DeclaredColumn
 from tabulae.errors import DataError, InvalidArgument
-from tabulae.tabulate import (
-    Source,
-    declared_columns,
-    only_table,
-    peek,
-)
+from tabulae.sources import declared as peek
+from tabulae.sources.declared import DeclaredColumn, declared_columns, only_table
+from tabulae.sources.source import Source
 
 TABLE = '''
 CREATE TYPE sexes AS ENUM ('F', 'M');

@@ -14,13 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tabulae.errors import DataError
-from tabulae.tabulate import (
-    Source,
-    UnitRule,
-    group_coding,
-)
-from tabulae.tabulate.engine import open_records
-from tabulae.tabulate.group_transfer import batches
+from tabulae.products.groups import count as group_coding
+from tabulae.sources.engine import batches, open_records
+from tabulae.sources.source import Source
+from tabulae.sources.units import UnitRule
 
 from .group_oracle import Person, by_definition, people, plans
 from .test_group_records import CROWD, LEAVES, columns_of, counted, small_plan

@@ -11,10 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import tabulae.tabulate.group_counts
-import tabulae.tabulate.group_engine
-import tabulae.tabulate.group_lines
-from tabulae.adaptive import AdaptivePlan
+import tabulae.interop.persons
+import tabulae.products.groups.count
+import tabulae.products.groups.engine
 from tabulae.domain.groups import (
     Family,
     Group,
@@ -22,8 +21,7 @@ from tabulae.domain.groups import (
 )
 from tabulae.domain.regions import Regions
 from tabulae.errors import DataError, InvalidArgument
-from tabulae.tabulate.group_lines import open_group_lines
-from tabulae.tabulate.lines import (
+from tabulae.interop.lines import (
     Code,
     Key,
     LineColumn,
@@ -31,8 +29,10 @@ from tabulae.tabulate.lines import (
     Listed,
     Unused,
     WholeNumber,
+    check_lines,
 )
-from tabulae.tabulate.lines_check import check_lines
+from tabulae.interop.persons import open_group_lines
+from tabulae.products.groups.levels import AdaptivePlan
 
 from .group_oracle import (
     FAMILIES,
@@ -131,9 +131,9 @@ def test_many_chunks_and_many_parts_give_the_same(tmp_path: Path, monkeypatch: p
     ]
     plan = small_plan()
     path = write(tmp_path, [line_of(person) for person in crowd])
-    monkeypatch.setattr(tabulae.tabulate.group_counts, "_PLACES", 3)
-    monkeypatch.setattr(tabulae.tabulate.group_engine, "_RECORDS_AT_ONCE", 50)
-    monkeypatch.setattr(tabulae.tabulate.group_engine, "_COMBOS_AT_ONCE", 3)
+    monkeypatch.setattr(tabulae.products.groups.count, "_PLACES", 3)
+    monkeypatch.setattr(tabulae.products.groups.engine, "_RECORDS_AT_ONCE", 50)
+    monkeypatch.setattr(tabulae.products.groups.engine, "_COMBOS_AT_ONCE", 3)
     with open_group_lines(path, LAYOUT, plan) as counts:
         assert len(list(counts.chunks(1))) == 4
         assert entries_of(counts, plan) == by_definition(crowd, plan)
@@ -193,7 +193,7 @@ def test_a_fault_of_the_engine_is_not_one_of_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = write(tmp_path, ["0|F||A|1|10|Null|Null|20"])
-    monkeypatch.setattr(tabulae.tabulate.group_lines, "CODED", "SECRET.coded")
+    monkeypatch.setattr(tabulae.interop.persons, "CODED", "SECRET.coded")
     with pytest.raises(DataError, match=r"people\.txt cannot be read: the engine's own words") as caught:
         counted(path, small_plan())
     assert "SECRET" in str(caught.value.confidential)
@@ -201,7 +201,7 @@ def test_a_fault_of_the_engine_is_not_one_of_the_file(
 
 def test_a_file_that_changes_between_the_passes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write(tmp_path, ["0|F||A|1|10|Null|Null|20"])
-    monkeypatch.setattr(tabulae.tabulate.group_lines, "line_count", lambda *_: 3)
+    monkeypatch.setattr(tabulae.interop.persons, "line_count", lambda *_: 3)
     with pytest.raises(DataError, match="changed while it was read"):
         counted(path, small_plan())
 

@@ -10,8 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tabulae.adaptive import AdaptivePlan, PopulationLevel
-from tabulae.counts.group_counts import GroupChunk
 from tabulae.domain.groups import (
     Family,
     Group,
@@ -22,11 +20,10 @@ from tabulae.domain.membership import assign
 from tabulae.domain.regions import Regions
 from tabulae.errors import InvalidArgument, Unsupported
 from tabulae.privacy import ZCDP
-from tabulae.tabulate import group_areas
-from tabulae.tabulate.group_areas import areas_of
-from tabulae.tabulate.group_codes import PackedCodes
-from tabulae.tabulate.group_kinds import kinds_of
-from tabulae.tabulate.group_profiles import Profiles
+from tabulae.products.groups import engine as group_areas
+from tabulae.products.groups.count import GroupChunk
+from tabulae.products.groups.engine import PackedCodes, Profiles, areas_of, kinds_of
+from tabulae.products.groups.levels import AdaptivePlan, PopulationLevel
 
 from .group_oracle import ladder, plans
 

@@ -13,17 +13,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tabulae.adaptive import AdaptivePlan
 from tabulae.domain import Attribute
 from tabulae.domain.groups import Group, GroupMap
 from tabulae.domain.regions import Regions
 from tabulae.errors import DataError, InvalidArgument
-from tabulae.tabulate import (
-    ColumnRule,
-    Source,
-    UnitRule,
-)
-from tabulae.tabulate.group_records import RecordShape, open_group_records
+from tabulae.products.groups.count import RecordShape, open_group_records
+from tabulae.products.groups.levels import AdaptivePlan
+from tabulae.sources.coding import ColumnRule
+from tabulae.sources.source import Source
+from tabulae.sources.units import UnitRule
 
 from .group_oracle import (
     FAMILIES,

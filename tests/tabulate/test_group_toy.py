@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 from tests.domain.toy_maps import DATA, TOY, needs_maps, read_map, rows
 
-from tabulae.adaptive import AdaptivePlan
 from tabulae.domain.ladder import Ladder
 from tabulae.domain.regions import Regions
 from tabulae.errors import DataError
-from tabulae.tabulate import (
+from tabulae.interop.lines import (
     Code,
     Key,
     LineColumn,
@@ -18,8 +17,9 @@ from tabulae.tabulate import (
     Listed,
     Unused,
     WholeNumber,
-    open_group_lines,
 )
+from tabulae.interop.persons import open_group_lines
+from tabulae.products.groups.levels import AdaptivePlan
 
 from .group_oracle import Person, by_definition, entries_of, level
 

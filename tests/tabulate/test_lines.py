@@ -8,18 +8,19 @@ import pytest
 
 from tabulae.domain.groups import Family
 from tabulae.errors import DataError, InvalidArgument
-from tabulae.tabulate.lines import (
+from tabulae.interop.lines import (
+    LONGEST,
     Code,
     Key,
     LineColumn,
+    LineFault,
     LineLayout,
     Listed,
     Unused,
     WholeNumber,
+    check_lines,
+    line_count,
 )
-from tabulae.tabulate.lines_bytes import LONGEST, line_count
-from tabulae.tabulate.lines_check import check_lines
-from tabulae.tabulate.lines_faults import LineFault
 
 RACE = Family("race", ("1010", "1020", "1030"), most=3)
 LOOKS = "a code of four digits, such as 1010"
@@ -161,7 +162,7 @@ def test_a_thousand_of_a_kind_are_listed_and_the_rest_are_counted(tmp_path: Path
 
 
 def test_lines_are_numbered_across_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tabulae.tabulate.lines_bytes._BLOCK", 7)
+    monkeypatch.setattr("tabulae.interop.lines._BLOCK", 7)
     text = HEADER + GOOD * 20 + GOOD.replace("034", "é") + GOOD
     assert [(fault.line, fault.value) for fault in faults(tmp_path, text)] == [(22, "é")]
     assert faults(tmp_path, (HEADER + GOOD.replace("x", "é") * 3).replace("\n", "\r\n")) == []

@@ -8,18 +8,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tabulae.counts import Counts
 from tabulae.domain import Domain
 from tabulae.linalg import (
     Identity,
     Kron,
     Total,
 )
-from tabulae.tabulate import (
-    ColumnRule,
-    Source,
-    tabulate,
-)
+from tabulae.products.tables.count import Counts, tabulate
+from tabulae.sources.coding import ColumnRule
+from tabulae.sources.source import Source
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
 

@@ -13,7 +13,6 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from tabulae.counts import Counts
 from tabulae.domain import Attribute, Domain
 from tabulae.errors import DataError, InvalidArgument
 from tabulae.linalg import (
@@ -21,11 +20,9 @@ from tabulae.linalg import (
     Kron,
     Total,
 )
-from tabulae.tabulate import (
-    ColumnRule,
-    Source,
-    tabulate,
-)
+from tabulae.products.tables.count import Counts, tabulate
+from tabulae.sources.coding import ColumnRule
+from tabulae.sources.source import Source
 
 Writer = Callable[..., Source]
 

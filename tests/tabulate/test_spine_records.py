@@ -15,17 +15,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.measure.spines import QUARTERS, Record, counts, plan, records
 
-from tabulae.counts.spine_counts import SpineCounts
 from tabulae.errors import DataError, InvalidArgument
-from tabulae.geography.spine_plan import SpinePlan
-from tabulae.tabulate import (
-    ColumnRule,
-    Source,
-    UnitRule,
-    spine_records,
-)
-from tabulae.tabulate.engine import open_records
-from tabulae.tabulate.spine_records import LeafColumn, open_spine_records
+from tabulae.products.areas import count as spine_records
+from tabulae.products.areas.count import LeafColumn, SpineCounts, open_spine_records
+from tabulae.products.areas.spine_plan import SpinePlan
+from tabulae.sources.coding import ColumnRule
+from tabulae.sources.engine import open_records
+from tabulae.sources.source import Source
+from tabulae.sources.units import UnitRule
 
 Writer = Callable[..., Source]
 

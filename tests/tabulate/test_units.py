@@ -20,16 +20,13 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
 
-from tabulae.counts import Counts
 from tabulae.domain import Domain
 from tabulae.errors import DataError, InvalidArgument
 from tabulae.linalg import Identity, Kron
-from tabulae.tabulate import (
-    ColumnRule,
-    Source,
-    UnitRule,
-    tabulate,
-)
+from tabulae.products.tables.count import Counts, tabulate
+from tabulae.sources.coding import ColumnRule
+from tabulae.sources.source import Source
+from tabulae.sources.units import UnitRule
 
 Writer = Callable[..., Source]
 Row = tuple[str, str, int]  # unit, sex, age
@@ -256,7 +253,7 @@ def test_the_key_is_not_shown() -> None:
 
 def test_lost_or_doubled_records_are_refused(write: Writer, monkeypatch: pytest.MonkeyPatch) -> None:
     """If the choice ever kept more or fewer rows than it should, the number of rows would give it away."""
-    from tabulae.tabulate import _tabulate
+    from tabulae.products.tables import count as _tabulate
 
     bounded = _tabulate.bounded
 

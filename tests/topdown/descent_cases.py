@@ -10,9 +10,9 @@ import numpy as np
 from tests.geography.trees import random_spine
 
 import tabulae as tb
-from tabulae.geography.layout import Layout
-from tabulae.geography.spine_plan import SpinePieceValues, SpinePlan
 from tabulae.privacy.noise import Insecure
+from tabulae.products.areas.layout import Layout
+from tabulae.products.areas.spine_plan import SpinePieceValues, SpinePlan
 
 DOMAIN = tb.Domain({"type": 3, "age": 2, "race": 3})
 

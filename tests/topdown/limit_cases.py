@@ -14,14 +14,14 @@ from tabulae.domain import (
     Domain,
     Recode,
 )
-from tabulae.geography.constraints import (
+from tabulae.products.areas.constraints import (
     NO_LIMIT,
     AreaConstraints,
     ExactMargin,
 )
-from tabulae.geography.layout import Layout
-from tabulae.geography.spine_plan import SpinePlan
-from tabulae.topdown.division import FREE
+from tabulae.products.areas.descent.limits import FREE
+from tabulae.products.areas.layout import Layout
+from tabulae.products.areas.spine_plan import SpinePlan
 
 
 def plan_of(spine, layout, support, *, shares=None):

@@ -7,7 +7,7 @@ from scipy.optimize import linprog
 from scipy.sparse import csr_array, hstack, identity, vstack
 
 from tabulae.linalg.block_algebra import BlockAlgebra
-from tabulae.topdown.division import (
+from tabulae.products.areas.descent.limits import (
     FREE,
     NO_LIMIT,
     Division,

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from tabulae.linalg.block_algebra import BlockAlgebra
-from tabulae.topdown.division import (
+from tabulae.products.areas.descent.limits import (
     FREE,
     NO_LIMIT,
     Division,

@@ -8,14 +8,14 @@ from tests.topdown.test_two_pass import close, random_case, variance_scale
 from tests.topdown.two_pass_cases import kind_matrix
 
 from tabulae.errors import InvalidArgument
-from tabulae.topdown import areas
-from tabulae.topdown.areas import (
+from tabulae.products.areas.passes import areas
+from tabulae.products.areas.passes.areas import (
     area_covariances,
     margin_variance,
     unit_covariance,
     unit_variances,
 )
-from tabulae.topdown.covariances import Covariances
+from tabulae.products.areas.passes.covariances import Covariances
 
 SEEDS = range(40)
 TABLES = [(), ("race",), ("type",), ("coarse",), ("age", "type"), ("race", "age"), ("type", "age", "race")]

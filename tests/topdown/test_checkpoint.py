@@ -13,11 +13,10 @@ from tests.topdown.descent_cases import random_case
 
 import tabulae as tb
 from tabulae.errors import InvalidArgument, ReleaseError
-from tabulae.geography.constraints import AreaConstraints, ExactMargin
-from tabulae.topdown import checkpoint as rooms
-from tabulae.topdown.checkpoint import Checkpoint
-from tabulae.topdown.division import NO_LIMIT
-from tabulae.topdown.fingerprint import Fingerprint, estimate_digest
+from tabulae.products.areas import stages as rooms
+from tabulae.products.areas.constraints import AreaConstraints, ExactMargin
+from tabulae.products.areas.descent.limits import NO_LIMIT
+from tabulae.products.areas.stages import Checkpoint, Fingerprint, estimate_digest
 
 parts = st.recursive(
     st.text(max_size=3) | st.integers() | st.none() | st.fractions(),

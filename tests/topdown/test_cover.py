@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from tests.topdown.two_pass_cases import random_plan
 
-from tabulae.geography.spine_plan import SpinePlan
-from tabulae.topdown.cover import covers, leaves_held
+from tabulae.products.areas.estimate import covers, leaves_held
+from tabulae.products.areas.spine_plan import SpinePlan
 
 
 def leaves_below(plan: SpinePlan) -> list[set[int]]:

@@ -8,14 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.topdown.descent_cases import Case, random_case
 
-from tabulae.topdown.descent import (
+from tabulae.products.areas.descent.descent import (
     Descent,
     MeasuredTotals,
     OwnWeights,
     descend,
     no_limits,
 )
-from tabulae.topdown.store import NodeVectors
+from tabulae.products.areas.passes.vectors import NodeVectors
 
 
 def descent(case: Case, seed: int | None, *, totals: bool = True) -> Descent:
@@ -67,7 +67,7 @@ def test_without_noise_the_truth_comes_back(seed, leaves, depth, totals):
 
 
 def test_the_number_of_threads_does_not_matter(monkeypatch):
-    monkeypatch.setattr("tabulae.topdown.descent._CHUNK", 200)
+    monkeypatch.setattr("tabulae.products.areas.descent.descent._CHUNK", 200)
     case = random_case(np.random.default_rng(3), 60, 4)
     problem = descent(case, 3)
     one = counts(problem).flat
@@ -94,10 +94,12 @@ def test_totals_go_first_above_the_leaves_alone(monkeypatch):
     problem, plan = descent(case, 8), case.plan
     asked: list[int] = []
     monkeypatch.setattr(
-        "tabulae.topdown.descent.divide_totals",
+        "tabulae.products.areas.descent.descent.divide_totals",
         lambda given, measured, weight: asked.append(measured.size) or np.full(measured.size, -1),
     )
-    monkeypatch.setattr("tabulae.topdown.descent.solve", lambda given, totals=None: pytest.fail("not asked"))
+    monkeypatch.setattr(
+        "tabulae.products.areas.descent.descent.solve", lambda given, totals=None: pytest.fail("not asked")
+    )
     for parent in range(plan.tree.size):
         nodes = np.arange(plan.children[parent], plan.children[parent + 1])
         if nodes.size > 1:

@@ -8,16 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tabulae.linalg.block_algebra import BlockAlgebra
-from tabulae.topdown.division import (
-    FREE,
-    NO_LIMIT,
-    Division,
-)
-from tabulae.topdown.solve import solve
-from tabulae.topdown.totals import (
+from tabulae.products.areas.descent.descent import (
     divide_totals,
     nearest_sums,
     reduce_to_sums,
+    solve,
+)
+from tabulae.products.areas.descent.limits import (
+    FREE,
+    NO_LIMIT,
+    Division,
 )
 
 

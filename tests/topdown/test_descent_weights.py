@@ -11,10 +11,10 @@ from tests.topdown.descent_cases import Case, random_case
 from tests.topdown.solver_cases import dense_precision
 from tests.topdown.two_pass_cases import kind_matrix
 
-from tabulae.geography.spine_plan import SpinePlan
-from tabulae.topdown import descent
-from tabulae.topdown.division import Division
-from tabulae.topdown.estimate import Method, estimate_spine
+from tabulae.products.areas.descent import descent
+from tabulae.products.areas.descent.limits import Division
+from tabulae.products.areas.estimate import Method, estimate_spine
+from tabulae.products.areas.spine_plan import SpinePlan
 
 LEVELS = 4
 

@@ -10,13 +10,13 @@ from tests.topdown.descent_cases import Case, random_case
 from tests.topdown.two_pass_cases import numbers
 
 from tabulae.errors import InvalidArgument, ReleaseError
-from tabulae.geography.constraints import AreaConstraints, ExactMargin
-from tabulae.topdown import admm
-from tabulae.topdown.covariances import Covariances
-from tabulae.topdown.division import NO_LIMIT
-from tabulae.topdown.estimate import SpineEstimate, estimate_spine
-from tabulae.topdown.store import NodeVectors
-from tabulae.topdown.two_pass import gls
+from tabulae.products.areas.constraints import AreaConstraints, ExactMargin
+from tabulae.products.areas.descent import admm
+from tabulae.products.areas.descent.limits import NO_LIMIT
+from tabulae.products.areas.estimate import SpineEstimate, estimate_spine
+from tabulae.products.areas.passes.covariances import Covariances
+from tabulae.products.areas.passes.two_pass import gls
+from tabulae.products.areas.passes.vectors import NodeVectors
 
 METHODS = ("gls", "topdown", "bluedown")
 seeds = st.integers(0, 2**32 - 1)
@@ -172,7 +172,7 @@ def test_gls_is_the_two_passes(seed, leaves, depth):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_the_number_of_threads_and_the_folder_do_not_matter(method, tmp_path, monkeypatch):
-    monkeypatch.setattr("tabulae.topdown.descent._CHUNK", 200)
+    monkeypatch.setattr("tabulae.products.areas.descent.descent._CHUNK", 200)
     case = random_case(np.random.default_rng(4), 60, 4)
     one = estimate_spine(case.plan, case.values(4), method, workers=1)
     three = estimate_spine(case.plan, case.values(4), method, workers=3, work=tmp_path / "work")

@@ -14,7 +14,7 @@ import pytest
 from tests.topdown.descent_cases import random_case
 from tests.topdown.two_pass_cases import numbers
 
-from tabulae.topdown.estimate import estimate_spine
+from tabulae.products.areas.estimate import estimate_spine
 
 SCRIPT = """
 import os, signal, sys

@@ -13,17 +13,17 @@ from tabulae.domain import Table, Term
 from tabulae.errors import Unsupported
 from tabulae.estimation.fieller import ratio_variance
 from tabulae.estimation.ratio_factor import uniform_factor
-from tabulae.geography.layout import Layout
 from tabulae.linalg import Dense
 from tabulae.privacy import DiscreteGaussian, DiscreteLaplace
-from tabulae.topdown.areas import margin_variance
-from tabulae.topdown.form_intervals import (
+from tabulae.products.areas.layout import Layout
+from tabulae.products.areas.passes.areas import margin_variance
+from tabulae.products.areas.passes.forms import (
+    AreaForms,
+    area_half_widths,
     area_ratios,
     extreme_pairs,
     form_half_widths,
 )
-from tabulae.topdown.forms import AreaForms
-from tabulae.topdown.intervals import area_half_widths
 
 NAMES = ("a", "b", "c", "d")
 

@@ -10,22 +10,24 @@ from tests.topdown.descent_cases import random_case
 from tests.topdown.two_pass_cases import numbers, random_plan
 
 from tabulae.errors import InvalidArgument
-from tabulae.geography.spine_plan import SpinePlan
-from tabulae.topdown import (
+from tabulae.products.areas.descent import descent
+from tabulae.products.areas.estimate import estimate_spine
+from tabulae.products.areas.passes import (
     areas,
-    descent,
-    node_groups,
     two_pass,
 )
-from tabulae.topdown.estimate import estimate_spine
-from tabulae.topdown.halves import (
+from tabulae.products.areas.passes import (
+    covariances as node_groups,
+)
+from tabulae.products.areas.passes.vectors import (
     Halves,
     NodeRange,
+    NodeVectors,
     cells_of,
     end_of_parents,
     largest_cell,
 )
-from tabulae.topdown.store import NodeVectors
+from tabulae.products.areas.spine_plan import SpinePlan
 
 METHODS = ("gls", "topdown", "bluedown")
 
@@ -79,7 +81,7 @@ def test_a_range_of_other_nodes_is_refused():
 
 def test_the_largest_cell_is_found_in_any_chunk(monkeypatch):
     plan = random_plan(np.random.default_rng(2))
-    monkeypatch.setattr("tabulae.topdown.halves.CHUNK_CELLS", 3)
+    monkeypatch.setattr("tabulae.products.areas.passes.vectors.CHUNK_CELLS", 3)
     above = NodeRange.between(plan, 0, end_of_parents(plan), np.int64)
     nodes = plan.depths[-2]
     inner = slice(nodes.start, min(nodes.stop, end_of_parents(plan)))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tabulae.errors import InvalidArgument
 from tabulae.privacy import DiscreteGaussian, DiscreteLaplace
-from tabulae.topdown.intervals import area_half_widths, interval_factor
+from tabulae.products.areas.passes.forms import area_half_widths, interval_factor
 
 
 def test_gaussian_noise_has_normal_quantiles() -> None:

@@ -20,14 +20,13 @@ from tests.topdown.limit_cases import (
 )
 
 from tabulae.errors import InvalidArgument
-from tabulae.geography import Spine
-from tabulae.geography.constraints import (
+from tabulae.products.areas.constraints import (
     NO_LIMIT,
     AreaConstraints,
     ExactMargin,
 )
-from tabulae.topdown.division import FREE
-from tabulae.topdown.limits import NodeLimits
+from tabulae.products.areas.descent.limits import FREE, NodeLimits
+from tabulae.products.areas.spine.spine import Spine
 
 seeds = st.integers(0, 2**32 - 1)
 

@@ -18,22 +18,20 @@ from tests.topdown.descent_cases import Case, random_case
 from tests.topdown.test_estimate import METHODS, all_cells, exact_counts, limits
 
 from tabulae.errors import InvalidArgument, ReleaseError
-from tabulae.geography.constraints import ExactMargin
-from tabulae.geography.spine_plan import SpinePieceValues
-from tabulae.release import Release
-from tabulae.release.spine_estimates import SpineRelease
-from tabulae.topdown.estimate import SpineEstimate, estimate_spine
-from tabulae.topdown.measured import read_measured
-from tabulae.topdown.part_estimate import estimate_in_parts
-from tabulae.topdown.part_measured import (
+from tabulae.products.areas.constraints import ExactMargin
+from tabulae.products.areas.estimate import SpineEstimate, estimate_spine, read_measured
+from tabulae.products.areas.passes.vectors import NodeVectors, NodeWindow, Parts, lists_of
+from tabulae.products.areas.spine_plan import SpinePieceValues
+from tabulae.products.areas.tables import SpineRelease
+from tabulae.products.areas.tasks import (
+    Done,
     Numbers,
     Runner,
+    Task,
+    estimate_in_parts,
     read_in_parts,
 )
-from tabulae.topdown.part_tasks import Done, Task
-from tabulae.topdown.parts import Parts, lists_of
-from tabulae.topdown.store import NodeVectors
-from tabulae.topdown.window import NodeWindow
+from tabulae.release import Release
 
 seeds = st.integers(0, 2**32 - 1)
 
@@ -63,9 +61,9 @@ def elsewhere(task: Task) -> Iterator[Numbers]:
 def small_chunks() -> Iterator[None]:
     """So few cells a task that small trees have many tasks."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tabulae.topdown.node_groups.CHUNK_CELLS", 300)
-        patch.setattr("tabulae.topdown.descent._CHUNK", 200)
-        patch.setattr("tabulae.topdown.parts._ROW_GROUP", 40)
+        patch.setattr("tabulae.products.areas.passes.covariances.CHUNK_CELLS", 300)
+        patch.setattr("tabulae.products.areas.descent.descent._CHUNK", 200)
+        patch.setattr("tabulae.products.areas.passes.vectors._ROW_GROUP", 40)
         yield
 
 
@@ -73,7 +71,7 @@ def in_pieces(case: Case) -> Case:
     """The case, measured in small pieces."""
     plan = replace(case.plan)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tabulae.geography.spine_plan.PIECE_VALUES", 100)
+        patch.setattr("tabulae.products.areas.spine_plan.PIECE_VALUES", 100)
         _ = plan.pieces  # cut here, and kept
     return replace(case, plan=plan)
 
@@ -178,7 +176,7 @@ def test_what_dies_while_it_writes_leaves_no_part(tmp_path, monkeypatch):
     def full(*args: Any, **named: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("tabulae.topdown.parts.pq.write_table", full)
+    monkeypatch.setattr("tabulae.products.areas.passes.vectors.pq.write_table", full)
     with pytest.raises(OSError, match="No space"):
         parts.write(0, np.arange(1), {"cells": cells})
     assert list(tmp_path.iterdir()) == []

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tabulae.topdown.division import FREE, NO_LIMIT
-from tabulae.topdown.projections import NestedLimits
+from tabulae.products.areas.descent.limits import FREE, NO_LIMIT
+from tabulae.products.areas.descent.projections import NestedLimits
 
 
 def random_limits(rng: np.random.Generator, held: bool):
@@ -86,7 +86,7 @@ def _steepest(y, z, mask, part, lower, upper, group, exact, totals) -> float:
 
 @given(st.integers(0, 2**32 - 1), st.booleans())
 def test_compiled_shifts_give_the_same(seed, held):
-    from tabulae.topdown.projection_kernels import (
+    from tabulae.products.areas.descent.projection_kernels import (
         bundles_of,
         ceilings_of,
         gather,

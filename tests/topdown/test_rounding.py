@@ -18,12 +18,12 @@ from tests.topdown.rounding_cases import (
 )
 
 from tabulae.linalg.block_algebra import BlockAlgebra
-from tabulae.topdown.division import (
+from tabulae.products.areas.descent.limits import (
     FREE,
     NO_LIMIT,
     Division,
 )
-from tabulae.topdown.rounding import round_division
+from tabulae.products.areas.descent.rounding import round_division
 
 seeds = st.integers(0, 2**32 - 1)
 FINE = 1e-6  # of a person: 2^-30 a cell, added up

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
-from tabulae.topdown import repair
-from tabulae.topdown.rounding_kernels import MASK, ONE
+from tabulae.products.areas.descent import rounding as repair
+from tabulae.products.areas.descent.rounding import MASK, ONE
 
 seeds = st.integers(0, 2**32 - 1)
 MANY = 1000  # more than any sum here

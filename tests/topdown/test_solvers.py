@@ -20,13 +20,13 @@ from tests.topdown.solver_cases import (
 )
 
 from tabulae.linalg.block_algebra import BlockAlgebra
-from tabulae.topdown import admm
-from tabulae.topdown.division import (
+from tabulae.products.areas.descent import admm
+from tabulae.products.areas.descent.descent import solve
+from tabulae.products.areas.descent.limits import (
     FREE,
     NO_LIMIT,
     Division,
 )
-from tabulae.topdown.solve import solve
 
 KINDS = {
     "plain": {"limited": False},

@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 from tests.topdown.solver_cases import dense_precision, divisions, possible, random_division
 
 from tabulae.linalg.block_algebra import BlockAlgebra
-from tabulae.topdown import projected_gradient
-from tabulae.topdown.projected_gradient import compiled_gradient, plain_gradient
-from tabulae.topdown.solve import solve
+from tabulae.products.areas.descent import projected_gradient
+from tabulae.products.areas.descent.descent import solve
+from tabulae.products.areas.descent.projected_gradient import compiled_gradient, plain_gradient
 
 
 @given(st.integers(0, 2**32 - 1), st.sampled_from([(), (3,), (2, 3), (2, 3, 2)]))
 def test_coefficients_add_up_to_the_matrices(seed, sizes):
-    from tabulae.topdown.projected_gradient_kernels import coefficients
+    from tabulae.products.areas.descent.projected_gradient_kernels import coefficients
 
     rng, algebra = np.random.default_rng(seed), BlockAlgebra(sizes)
     dense = [rng.standard_normal((2, 2)) for _ in range(algebra.kinds)]

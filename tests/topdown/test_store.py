@@ -7,7 +7,7 @@ import pytest
 from tests.topdown.two_pass_cases import random_plan
 
 from tabulae.errors import InvalidArgument
-from tabulae.topdown.store import NodeVectors
+from tabulae.products.areas.passes.vectors import NodeVectors
 
 
 @pytest.mark.parametrize("seed", range(6))

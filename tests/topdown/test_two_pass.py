@@ -21,17 +21,15 @@ from tabulae import (
     PureDP,
 )
 from tabulae.errors import InvalidArgument
-from tabulae.geography import Spine
-from tabulae.geography.constraints import ExactMargin
-from tabulae.geography.layout import Layout
-from tabulae.geography.spine_plan import SpinePlan
-from tabulae.topdown import node_groups
-from tabulae.topdown.areas import unit_covariance
-from tabulae.topdown.covariances import Covariances
-from tabulae.topdown.equalities import EqualityStep
-from tabulae.topdown.halves import NodeRange, end_of_parents
-from tabulae.topdown.store import NodeVectors
-from tabulae.topdown.two_pass import gls, up_pass
+from tabulae.products.areas.constraints import ExactMargin
+from tabulae.products.areas.layout import Layout
+from tabulae.products.areas.passes import covariances as node_groups
+from tabulae.products.areas.passes.areas import unit_covariance
+from tabulae.products.areas.passes.covariances import Covariances, EqualityStep
+from tabulae.products.areas.passes.two_pass import gls, up_pass
+from tabulae.products.areas.passes.vectors import NodeRange, NodeVectors, end_of_parents
+from tabulae.products.areas.spine.spine import Spine
+from tabulae.products.areas.spine_plan import SpinePlan
 
 SEEDS = range(60)
 

@@ -18,13 +18,13 @@ from tabulae import (
     PureDP,
 )
 from tabulae.estimation.bounded import bounded_half_widths
-from tabulae.geography import Spine
-from tabulae.geography.layout import Layout
-from tabulae.geography.spine_plan import SpinePieceValues, SpinePlan
-from tabulae.topdown.areas import margin_variance, unit_covariance
-from tabulae.topdown.covariances import Covariances
-from tabulae.topdown.store import NodeVectors
-from tabulae.topdown.two_pass import gls
+from tabulae.products.areas.layout import Layout
+from tabulae.products.areas.passes.areas import margin_variance, unit_covariance
+from tabulae.products.areas.passes.covariances import Covariances
+from tabulae.products.areas.passes.two_pass import gls
+from tabulae.products.areas.passes.vectors import NodeVectors
+from tabulae.products.areas.spine.spine import Spine
+from tabulae.products.areas.spine_plan import SpinePieceValues, SpinePlan
 
 DRAWS, LEVEL, ERRORS = 20_000, 0.95, 5.6
 AREAS = {"all": range(6), "county": range(3), "block": [5], "place": [1, 2, 3]}

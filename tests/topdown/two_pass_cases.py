@@ -15,11 +15,11 @@ from tabulae import (
     PureDP,
     Recode,
 )
-from tabulae.geography import Spine
-from tabulae.geography.constraints import ExactMargin
-from tabulae.geography.layout import Layout
-from tabulae.geography.spine_plan import SpinePieceValues, SpinePlan
-from tabulae.topdown.store import NodeVectors, Vectors
+from tabulae.products.areas.constraints import ExactMargin
+from tabulae.products.areas.layout import Layout
+from tabulae.products.areas.passes.vectors import NodeVectors, Vectors
+from tabulae.products.areas.spine.spine import Spine
+from tabulae.products.areas.spine_plan import SpinePieceValues, SpinePlan
 
 DENSE = [(), ("type",), ("type", "age"), ("race",)]
 ASKED = [(), ("type",), ("race",), ("age", "race"), ("coarse",)]

@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 
 from ..errors import InvalidArgument, Unsupported
-from ..planning import Plan, plan_tables
 from ..privacy import WITHIN, SystemSource
+from ..products.tables.plan import Plan, plan_tables
 from ..spec import Spec, read_spec
 from .check import Check, guarded
 from .derived import derived_checks

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
 from ..measurement import Measurement
-from ..planning import Plan
+from ..products.tables.plan import Plan
 from .check import Check, guarded
 from .columns import norm_of
 from .largest import Largest

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..counts import Counts
 from ..linalg import LinearOperator
 from ..pipeline import Prepared
+from ..products.tables.count import Counts
 
 
 class Remembered(Counts):

@@ -11,8 +11,8 @@ import numpy as np
 
 from .. import pipeline
 from ..measurement import Measurement
-from ..planning import Plan
 from ..privacy import WITHIN
+from ..products.tables.plan import Plan
 from ..release import publish
 from ..strategy import strategy_digest
 from .check import Check, guarded

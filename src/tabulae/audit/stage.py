@@ -10,8 +10,8 @@ import numpy as np
 
 from .. import pipeline
 from ..measurement import Measurement
-from ..planning import Plan
 from ..privacy import Source as Randomness
+from ..products.tables.plan import Plan
 from ..spec import Source
 from .columns import answers, counted
 from .layout import Layout

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ..errors import ReleaseError
+from ..products.groups.publish import TOTALS
 from ..release import Release
-from ..release.group_tables import TOTALS
 
 STATUS = "obs_status"
 TABLES, DERIVED = "tables", "derived"

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..adaptive import (
+from ..errors import InvalidArgument
+from ..products.groups.levels import (
     TOTAL,
     TOTAL_ONLY,
     PopulationLevel,
 )
-from ..errors import InvalidArgument
 from .two_stage_fitted import fitted_selection
 from .two_stage_gaussian import selected_gaussian
 from .two_stage_interval import plain_margin, total_interval

@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.csv
 
 from ..domain.row_space import canonical, describe
-from ..geography.disclosure import disclosure_of
 from ..privacy.chain import START, link
 from ..privacy.history import write_loss
+from ..products.areas.constraints import disclosure_of
 from ..spec import Spec
 from . import folder as f
 

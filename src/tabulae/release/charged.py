@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any, Protocol, Self, TypeVar
 
 from ..errors import ReleaseError
-from ..memory import size_words
 from ..privacy import Ledger
 from ..privacy.lost import lost
+from ..sources.memory import size_words
 from .folder import MEASUREMENT
 from .place import disk_reason
 

@@ -15,7 +15,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from .._version import VERSION
-from ..adaptive import AdaptivePlan, GroupMeasurement
 from ..domain import (
     Domain,
     Table,
@@ -29,7 +28,6 @@ from ..errors import (
     Unsupported,
 )
 from ..estimation import Estimate, estimate
-from ..geography.spine_plan import SpinePieceValues, SpinePlan
 from ..measurement import Measurement
 from ..privacy import (
     ZCDP,
@@ -41,6 +39,11 @@ from ..privacy import (
     PureDP,
     RoundedGaussian,
 )
+from ..products.areas.spine_plan import SpinePieceValues, SpinePlan
+from ..products.areas.store import read_spine_measurements
+from ..products.groups.levels import AdaptivePlan, GroupMeasurement
+from ..products.groups.publish import group_faults
+from ..products.groups.store import read_group_measurements
 from ..spec import Spec, read_spec
 from ..strategy import Strategy, read_strategy
 from . import folder as f
@@ -51,13 +54,11 @@ from .derived import (
     is_derived,
 )
 from .figures import publish_figure
-from .group_measurements import read_group_measurements
 from .series import (
     Link,
     chain_of,
     series_faults,
 )
-from .spine_measurements import read_spine_measurements
 from .standing import standing_faults
 from .sums import meets
 from .tables import (
@@ -67,7 +68,6 @@ from .tables import (
     publish_exact,
 )
 from .together import together
-from .verify_groups import group_faults
 from .verify_tables import (
     contradictions,
     descriptor_faults,
@@ -295,7 +295,7 @@ class Release:
                 f"{self.path} has no areas: its tables are of the whole; ask without areas and codes"
             )
         if self.spec.geography is not None:
-            from .area_query import query_areas
+            from ..products.areas.figures import query_areas
 
             f.require_sources(self.path)
             return query_areas(self.path, self.spec, self.level, sql, areas, codes)
@@ -339,7 +339,7 @@ class Release:
             faults = list(ledger_faults(self.ledger, self.spec))
             return faults + list(group_faults(self.path, self.spec.detailed, self.groups, self.level))
         if self.spec.geography is not None:
-            from .verify_spine import spine_faults
+            from ..products.areas.publish import spine_faults
 
             return [*ledger_faults(self.ledger, self.spec), *spine_faults(self.path, self.spec, self.level)]
         measurement, exact = self.measurements[0], self.estimate.exact

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from ..products.areas.tables import AREA_COLUMNS
 from ..release import Release
 from ..release.derived import FOLDER
 from ..release.rows import Rows
-from ..release.spine_tables import AREA_COLUMNS
 from ..spec import Derived
 from .numbers import (
     NOTHING,

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from ..domain import Table
-from ..planning import described
+from ..products.tables.exactness import described
 from ..release import Release
 from .derived import derived_views
 from .groups import groups_report

@@ -9,23 +9,23 @@ from fractions import Fraction
 import numpy as np
 import pyarrow as pa
 
-from ..geography import Spine
-from ..planning import EntityDistance, GeographyPlan
-from ..release import Release
-from ..release.rows import Rows
-from ..release.spine_estimates import exact_of
-from ..release.spine_tables import (
-    AREA,
-    GLS_ESTIMATE,
-    UNBIASED,
-)
-from ..spec import ReliabilitySection, geography_of
-from ..spec.geography import (
+from ..products.areas.passes.forms import costs_half_step, interval_factor
+from ..products.areas.plan import EntityDistance, GeographyPlan
+from ..products.areas.spec.section import (
     AREA_TYPE,
     AreaTable,
     Geography,
 )
-from ..topdown.intervals import costs_half_step, interval_factor
+from ..products.areas.spine.spine import Spine
+from ..products.areas.tables import (
+    AREA,
+    GLS_ESTIMATE,
+    UNBIASED,
+    exact_of,
+)
+from ..release import Release
+from ..release.rows import Rows
+from ..spec import ReliabilitySection, geography_of
 from .derived import DerivedView, derived_views
 from .detection import detection_bound
 from .geography_errors import (

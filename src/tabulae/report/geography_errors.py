@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from ..products.areas.tables import GLS_ESTIMATE
 from ..release.rows import Rows
-from ..release.spine_tables import GLS_ESTIMATE
 from ..release.tables import ESTIMATED
 
 _ROWS = 1 << 19  # rows of a table that are read at a time

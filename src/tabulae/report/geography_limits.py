@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..geography.constraints import NO_LIMIT, supported_parts
-from ..release.spine_tables import UNBIASED
-from ..spec.geography import Geography
+from ..products.areas.constraints import NO_LIMIT, supported_parts
+from ..products.areas.spec.section import Geography
+from ..products.areas.tables import UNBIASED
 from .numbers import fixed
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..geography import Spine
+from ..products.areas.spine.spine import Spine
 from .geography_picture import (
     GroupsMap,
     GroupsStrip,

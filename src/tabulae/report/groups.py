@@ -10,11 +10,10 @@ from math import sqrt
 import numpy as np
 import pyarrow as pa
 
-from ..adaptive import PopulationLevel
-from ..adaptive.accounting import epsilon_of
 from ..privacy import NoiseLaw
+from ..products.groups.levels import PopulationLevel, epsilon_of
+from ..products.groups.publish import TOTALS
 from ..release import Release
-from ..release.group_tables import TOTALS
 from ..release.rows import Rows
 from ..spec import ReliabilitySection
 from .detection import detection_bound

@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from ..products.areas.tables import GLS_ESTIMATE
 from ..release.rows import Rows
-from ..release.spine_tables import GLS_ESTIMATE
 from ..release.tables import ESTIMATED, EXACT
 from ..spec import ReliabilitySection
 from .view import TableView

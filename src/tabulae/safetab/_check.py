@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import Problem
-from ..tabulate.lines import LineLayout
-from ..tabulate.lines_check import check_lines
+from ..interop.lines import LineLayout, check_lines
 from .config import (
     CONFIG,
     MOST_CODES,

@@ -10,9 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..adaptive import AdaptivePlan, GroupMeasurement
-from ..adaptive.accounting import epsilon_of
-from ..detailed_pipeline import tabulate_groups
 from ..errors import (
     BudgetRefused,
     DataError,
@@ -21,8 +18,10 @@ from ..errors import (
     ReleaseError,
     TabulaeError,
 )
-from ..memory import engine_memory, read_memory
+from ..interop.persons import open_group_lines
 from ..privacy import Ledger
+from ..products.groups.levels import AdaptivePlan, GroupMeasurement, epsilon_of
+from ..products.groups.measure import tabulate_groups
 from ..release.folder import (
     contents,
     sync_folder,
@@ -36,7 +35,7 @@ from ..release.place import (
     run_name,
     workplace,
 )
-from ..tabulate.group_lines import open_group_lines
+from ..sources.memory import engine_memory, read_memory
 from ._check import (
     Inputs,
     check_persons,
@@ -104,8 +103,8 @@ def run(
         ReleaseError: ``out`` exists or cannot be written; where the ledger was charged, that charge is void.
 
     Privacy:
-        The folder is the measurements (:func:`~tabulae._measure_groups.measure_groups`, charged before noise is drawn)
-        and post-processing of them and of public files.
+        The folder is the measurements (:func:`~tabulae.products.groups.measure.measure_groups`, charged before noise is
+        drawn) and post-processing of them and of public files.
     """
     _check_out(out)
     engine = engine_memory(None if memory is None else read_memory(memory), _REST)

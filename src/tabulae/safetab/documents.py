@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from .._version import VERSION
-from ..adaptive import (
+from ..privacy import NoiseLaw
+from ..privacy.conversions import rounded_up
+from ..products.groups.levels import (
     TOTAL,
     TOTAL_ONLY,
     AdaptivePlan,
     PopulationLevel,
 )
-from ..privacy import NoiseLaw
-from ..privacy.conversions import rounded_up
 from ..release.folder import file_sha256
 from .detail import CONFIDENCE
 from .plan import Suppression, Tabulation

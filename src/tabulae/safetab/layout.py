@@ -16,7 +16,7 @@ from ..domain.groups import (
     Kind,
 )
 from ..domain.ladder import Ladder
-from ..tabulate.lines import (
+from ..interop.lines import (
     Code,
     Key,
     LineColumn,

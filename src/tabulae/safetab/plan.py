@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Literal
 
-from ..adaptive import AdaptivePlan, PopulationLevel
 from ..domain.groups import GroupMap, GroupSelection
 from ..errors import InvalidArgument
 from ..privacy import ZCDP, PureDP
+from ..products.groups.levels import AdaptivePlan, PopulationLevel
 from .config import (
     CONFIG,
     STAGE_ONE,

@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
-from ..adaptive import (
+from ..products.groups.levels import (
     TOTAL,
     TOTAL_ONLY,
     GroupMeasurement,

@@ -13,7 +13,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ..tabulate.duckdb_engine import without_bar
+from ..sources.duckdb_engine import without_bar
 
 _MEMORY = "2GB"
 

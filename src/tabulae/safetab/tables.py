@@ -9,7 +9,7 @@ from typing import Self
 import numpy as np
 import pyarrow as pa
 
-from ..adaptive import TOTAL, TOTAL_ONLY
+from ..products.groups.levels import TOTAL, TOTAL_ONLY
 from .layout import SEXES, age_ranges
 from .published import Published
 from .spill import Spill

@@ -1,23 +1,23 @@
 """The release document: one TOML file that says what is counted, what is promised, and by which method."""
 
-from .derived import Derived
-from .detailed import (
+from ..products.areas.spec.section import AreaTable, Geography
+from ..products.groups.spec import (
     Detailed,
     LevelRule,
     Suppression,
 )
+from ..products.tables.spec import Invariant
+from .derived import Derived
 from .document import (
     Source,
     Spec,
     geography_of,
     read_spec,
 )
-from .geography import AreaTable, Geography
 from .promise import Method
 from .reliability import ReliabilitySection
 from .schema import NO_VALUE, ColumnRule
 from .series import Series
-from .workload import Invariant
 
 __all__ = [
     "NO_VALUE",

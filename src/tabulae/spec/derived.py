@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..errors import InvalidArgument, Unsupported
-from .derived_areas import areas_of_figures, check_figure
-from .geography import Geography
+from ..products.areas.spec.figures import areas_of_figures, check_figure
+from ..products.areas.spec.section import Geography
 from .lines import KeyPath
 from .problems import (
     Problems,

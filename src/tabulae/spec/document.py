@@ -12,11 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..domain import Domain, Workload
-from ..domain.server import (
-    SCHEMES,
-    is_url,
-    url_mistake,
-)
 from ..errors import (
     InvalidArgument,
     Problem,
@@ -29,12 +24,16 @@ from ..privacy import (
     PrivacyLoss,
     PureDP,
 )
+from ..products.areas.spec.section import Geography, read_geography
+from ..products.groups.spec import Detailed, loss_of, read_detailed
+from ..products.tables.spec import Invariant, read_workload
+from ..sources.source import (
+    SCHEMES,
+    is_url,
+    url_mistake,
+)
 from . import published
 from .derived import Derived, read_derived
-from .detailed import Detailed, loss_of
-from .detailed_read import read_detailed
-from .geography import Geography
-from .geography_read import read_geography
 from .lines import KeyLines
 from .problems import Problems
 from .promise import (
@@ -52,7 +51,6 @@ from .shape import (
     SourceSection,
     kind_of,
 )
-from .workload import Invariant, read_workload
 
 if TYPE_CHECKING:
     from ..strategy import Targets

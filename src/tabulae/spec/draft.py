@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import tomli_w
 
 from ..domain.attribute import RESULT_COLUMNS
-from ..domain.declared import DeclaredColumn
+from ..sources.declared import DeclaredColumn
 
 _POLICIES = ("unknown", "null")  # keys of [attributes] that are no attributes
 _NOT_IN_NAMES = '/\\*?:"<>|'

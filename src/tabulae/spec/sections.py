@@ -5,15 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from .derived_shape import DerivedEntry
-from .detailed_shape import DetailedSection, LevelEntry
-from .geography_shape import (
+from ..products.areas.spec.shape import (
+    AreaTargetEntry,
     BoundEntry,
     GeographySection,
     QueryEntry,
     ZeroEntry,
+    read_area_targets,
 )
-from .geography_targets import AreaTargetEntry, read_area_targets
+from ..products.groups.shape import DetailedSection, LevelEntry
+from .derived_shape import DerivedEntry
 from .problems import (
     Problems,
     Section,

@@ -15,13 +15,13 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from ..domain.server import is_url, url_mistake
 from ..errors import InvalidArgument
 from ..privacy.definitions import (
     Neighbours,
     positive,
     probability,
 )
+from ..sources.source import is_url, url_mistake
 from .problems import shown
 
 Policy = Literal["refuse", "other"]

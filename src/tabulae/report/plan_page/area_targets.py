@@ -7,14 +7,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ...planning import TargetRow
 from ...privacy import NoiseLaw
-from ...topdown.intervals import (
+from ...products.areas.passes.forms import (
     HALF_STEP,
     area_half_widths,
     costs_half_step,
     interval_factor,
 )
+from ...products.smallest import TargetRow
 
 
 def met_at(

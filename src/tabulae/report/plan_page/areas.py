@@ -9,16 +9,13 @@ from functools import cached_property
 
 import numpy as np
 
-from ...geography.spine_plan import estimation_variance
-from ...planning import (
-    AreaTableError,
-    GeographyPlan,
-    TargetRow,
-)
-from ...planning.area_errors import AreaErrors
 from ...privacy import NoiseLaw
-from ...topdown.covariances import Covariances
-from ...topdown.intervals import area_half_widths
+from ...products.areas.passes.covariances import Covariances
+from ...products.areas.passes.forms import area_half_widths
+from ...products.areas.plan import GeographyPlan
+from ...products.areas.spine_plan import estimation_variance
+from ...products.areas.targets import AreaErrors, AreaTableError
+from ...products.smallest import TargetRow
 from ..view import ExactView
 from .area_targets import met_at
 from .live import target_words

@@ -8,15 +8,13 @@ from fractions import Fraction
 
 from ..._version import VERSION
 from ...errors import TabulaeError
-from ...planning import (
-    DetailedPlan,
-    Exactness,
-    GeographyPlan,
-    Plan,
-    Smallest,
-)
 from ...privacy import ApproxDP, PrivacyLoss
 from ...privacy.conversions import rounded_up
+from ...products.areas.plan import GeographyPlan
+from ...products.groups.plan import DetailedPlan
+from ...products.smallest import Smallest
+from ...products.tables.exactness import Exactness
+from ...products.tables.plan import Plan
 from ...spec import Spec
 from ..numbers import decimal, significant
 from ..view import (

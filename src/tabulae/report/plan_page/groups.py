@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ...adaptive import AdaptivePlan
-from ...planning import DetailedPlan
+from ...products.groups.levels import AdaptivePlan
+from ...products.groups.plan import DetailedPlan
 from .live import target_words
 from .stops import kept
 from .view import (

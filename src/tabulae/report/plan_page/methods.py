@@ -9,7 +9,7 @@ from dataclasses import replace
 from markupsafe import Markup
 
 from ... import plots
-from ...planning import Plan
+from ...products.tables.plan import Plan
 from ..strategy_parts import Part, parts_of
 from .view import (
     MethodRow,

@@ -13,8 +13,8 @@ import numpy as np
 from ...domain import Table, Workload
 from ...estimation import within
 from ...estimation.coverage import EXACT, half_widths
-from ...planning import Plan
 from ...privacy import NoiseLaw
+from ...products.tables.plan import Plan
 from ...strategy import (
     Information,
     LeftOpen,

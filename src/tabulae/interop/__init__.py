@@ -1,0 +1,1 @@
+"""Other systems' files: read into runs, and written from releases."""

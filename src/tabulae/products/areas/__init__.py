@@ -1,0 +1,1 @@
+"""Areas: counts of a spine, from the nation to the block."""

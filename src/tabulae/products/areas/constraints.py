@@ -1,0 +1,374 @@
+"""What is known of areas besides noise: counts that are exact, and limits from public files."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+
+import numpy as np
+
+from ...domain import (
+    Attribute,
+    Domain,
+    Table,
+)
+from ...domain.row_space import describe
+from ...errors import InvalidArgument
+from ...linalg import (
+    Identity,
+    LinearOperator,
+    Partition,
+)
+from ...privacy import Disclosure
+from .layout import Layout, Margin
+from .spine_plan import SpinePlan
+
+NO_LIMIT = 2**62
+"""An upper limit that is none."""
+
+
+@dataclass(frozen=True, eq=False)
+class ExactMargin:
+    """A marginal over dense attributes whose counts are exact for every unit of a level, and so for those above it.
+
+    Args:
+        level: name of a level of the spine.
+        margin: over dense attributes alone.
+        reason: why it may be exact, as published.
+    """
+
+    level: str
+    margin: Margin
+    reason: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class AreaConstraints:
+    """Limits that estimates of counts meet exactly, all from public files, and the margins that are exact.
+
+    Args:
+        layout: of the cells.
+        part: shape (D,): the part 0 .. J-1 of each dense cell: the finest margin that a bound or exact count is about.
+        part_names: what messages call each part.
+        lower, upper: shape (leaves, J), int64, by leaf of the spine; ``NO_LIMIT`` where there is none.
+        exact: the margins that are exact; each a coarsening of the parts.
+
+    >>> from tabulae.domain import Domain
+    >>> layout = Layout.of(Domain({"type": 3, "age": 2}), ["type"])
+    >>> free = np.full((4, 3), NO_LIMIT)
+    >>> margins = (ExactMargin("county", layout.margin([])), ExactMargin("root", layout.margin(["type"])))
+    >>> constraints = AreaConstraints(layout, np.arange(3), ("a", "b", "c"), 0 * free, free, margins)
+    >>> [groups.tolist() for groups in constraints.groups]
+    [[0, 0, 0], [0, 1, 2]]
+    """
+
+    layout: Layout
+    part: np.ndarray
+    part_names: tuple[str, ...]
+    lower: np.ndarray
+    upper: np.ndarray
+    exact: tuple[ExactMargin, ...] = ()
+
+    @cached_property
+    def groups(self) -> tuple[np.ndarray, ...]:
+        """For each exact margin, shape (J,): the parts that it adds up, numbered from 0.
+
+        Raises:
+            InvalidArgument: a margin that is not a coarsening of the parts.
+        """
+        return tuple(self._groups(margin.margin) for margin in self.exact)
+
+    def _groups(self, margin: Margin) -> np.ndarray:
+        first = np.unique(self.part, return_index=True)[1]
+        found = np.zeros(len(self.part_names), np.int64)
+        found[self.part[first]] = np.unique(margin.label[first], return_inverse=True)[1]
+        by_part = margin.label[first][np.searchsorted(self.part[first], self.part)]
+        if (margin.label != by_part).any():
+            raise InvalidArgument(
+                f"exact counts of {margin.name!r} cut across the parts that limits are on: bounds and exact counts "
+                "must each be a coarsening of the next finer one. Bound the same attributes, or use estimate = 'gls'"
+            )
+        return found
+
+    def finest(self, plan: SpinePlan) -> np.ndarray:
+        """Shape (nodes,): position of the finest exact margin of each node of the plan's tree; -1 where it has none.
+
+        A margin that is exact at a level is exact for every node that is a union of units of that level. Children of
+        one node have the same exact margins.
+
+        Raises:
+            InvalidArgument: margins that cut across each other, or a unit that is no node.
+        """
+        found = np.full(plan.tree.size, -1, np.int64)
+        for m in sorted(range(len(self.exact)), key=lambda m: int(self.groups[m].max())):
+            above = np.zeros(plan.tree.size, bool)
+            above[nodes_of_units(plan, self.exact[m].level)] = True
+            for nodes in reversed(plan.depths[1:]):
+                np.logical_or.at(above, plan.tree.parent[nodes], above[nodes])
+            found[above] = m
+        return found
+
+    def check(self, plan: SpinePlan, method: str) -> None:
+        """Refuse, before any data, what an estimate might not be able to meet.
+
+        ``gls`` ignores limits and takes all exact margins whose units are on the spine. ``topdown`` and ``bluedown``
+        meet everything, by construction: see :func:`~.feasible.check_feasible`.
+
+        Raises:
+            InvalidArgument: margins that cut across each other, an empty interval, or limits whose sums do not say
+                whether a parent can be divided; with the level, unit and part.
+        """
+        leaves, parts = plan.spine.leaves, len(self.part_names)
+        if self.lower.shape != (leaves, parts) or self.upper.shape != (leaves, parts):
+            raise InvalidArgument(
+                f"limits have shape {self.lower.shape} and {self.upper.shape}; the spine has {leaves:,} leaves, and "
+                f"there are {parts} parts"
+            )
+        for exact in self.exact:
+            if exact.margin.inner > 1:
+                raise InvalidArgument(
+                    f"exact counts of {exact.margin.name!r}: the layout holds one of its attributes symmetric; make it "
+                    "dense"
+                )
+            nodes_of_units(plan, exact.level)
+        if method == "gls":
+            return
+
+        self._check_chain()
+        self._check_leaves(plan)
+        check_feasible(plan, self)
+
+    def _check_chain(self) -> None:
+        order = sorted(range(len(self.exact)), key=lambda m: int(self.groups[m].max()))
+        for coarse, fine in pairwise(order):
+            pairs = np.unique(np.stack([self.groups[fine], self.groups[coarse]]), axis=1)
+            if pairs.shape[1] > self.groups[fine].max() + 1:
+                a, b = self.exact[coarse], self.exact[fine]
+                raise InvalidArgument(
+                    f"exact counts of {a.margin.name!r} ({a.level}) and of {b.margin.name!r} ({b.level}) cut across "
+                    "each other: areas above both have both, and one must be a coarsening of the other. Make counts of "
+                    "their combinations exact, or use estimate = 'gls'"
+                )
+
+    def _check_leaves(self, plan: SpinePlan) -> None:
+        can = supported_parts(self, plan.support)
+        for broken, why in (
+            (self.lower < 0, "at_least is below 0"),
+            (self.upper < self.lower, "at_most is less than at_least"),
+            ((self.lower > 0) & ~can, "at_least is more than 0 where nobody can be counted"),
+        ):
+            if broken.any():
+                leaf, part = np.argwhere(broken)[0]
+                code = plan.spine.hierarchy.codes[-1][leaf]
+                raise InvalidArgument(
+                    f"{plan.spine.levels[-1]} {code!s}, {self.part_names[part]}: {why}. "
+                    f"Correct the file of bounds ({int(broken.sum()):,} such rows)"
+                )
+
+
+def supported_parts(constraints: AreaConstraints, support: np.ndarray) -> np.ndarray:
+    """Shape (..., J): whether some dense cell of each part lies in supports of shape (..., D)."""
+    found = np.zeros((len(constraints.part_names), constraints.layout.size), np.int64)
+    found[constraints.part, np.arange(constraints.part.size)] = 1
+    return support.astype(np.int64) @ found.T > 0
+
+
+def nodes_of_units(plan: SpinePlan, level: str) -> np.ndarray:
+    """Shape (units,): for each unit of a level the deepest node of the plan's tree that is the same area.
+
+    Raises:
+        InvalidArgument: no such level, or a unit that is no node: it has no share of the budget.
+    """
+    h, tree = plan.spine.hierarchy, plan.tree
+    if level not in h.levels:
+        raise InvalidArgument(f"{level!r} is no level of this spine: {', '.join(h.levels)}")
+    unit = h.units[h.levels.index(level)]
+    size, leaf = np.zeros(tree.size, np.int64), np.full(tree.size, h.leaves)
+    np.add.at(size, tree.leaf, 1)
+    np.minimum.at(leaf, tree.leaf, np.arange(h.leaves))
+    for nodes in reversed(plan.depths[1:]):
+        np.add.at(size, tree.parent[nodes], size[nodes])
+        np.minimum.at(leaf, tree.parent[nodes], leaf[nodes])
+    of = unit[leaf]  # areas nest: with a leaf in common and one size they are one area
+    same = np.flatnonzero(size == np.bincount(unit)[of])
+    found = np.full(int(unit.max()) + 1, -1, np.int64)
+    np.maximum.at(found, of[same], same)
+    if (found < 0).any():
+        code = h.codes[h.levels.index(level)][int(np.argmin(found))]
+        raise InvalidArgument(
+            f"counts of level {level!r} cannot be exact: {level} {code!s} is not on the spine, because its share of "
+            "the budget went to other levels. Give the level a share and set bypass = 'off', or make counts of another "
+            "level exact"
+        )
+    return found
+
+
+_MANY = 4  # parts with room in one group: from here on limits on single parts may not be enough
+
+
+def check_feasible(plan: SpinePlan, constraints: AreaConstraints) -> None:
+    """Refuse constraints under which a parent that meets its limits might not be divisible among its children.
+
+    Write p(A) for the people of an area in the parts A, and L, U for the tightest limits on its single parts. The
+    claim is that these, and the exact sums of its groups, describe which counts the leaves below can add up to:
+
+        F = { p whole : L_j <= p_j <= U_j for all parts j, p(g) = e_g for all exact groups g }
+
+    so that counts in F can be divided into counts in the F of each child, and so on down to the leaves.
+
+    *Proof*, from the leaves, where F is given. Within a group of the children, F of a child is the set of bases (or,
+    where it is not exact, all points) of an integral generalised polymatroid, whose upper function is
+    ``f(A) = min(U(A), e - L(g - A))``. Sums of whole points of such sets are the whole points of the one with the sum
+    of the functions (integer decomposition: Edmonds 1970; Frank and Tardos 1988). Children that are not exact: f = U
+    and the lower function L are sums over parts, and so is their sum: a box. Exact children: the parent's limits are
+    ``U_j = sum of f({j})``, ``L_j = sum of (e - f(g - j))``, and with E the sum of e, its F has the function
+    ``min(U(A), E - L(g - A))``, which must be the sum of the children's f for all A. Where A is one part, or all but
+    one, it is so by definition. Parts without room (L_j = U_j in all children) only shift. So with at most three parts
+    with room, it is always so. With more, let a child's part be *free* if it has room and U_j is implied:
+    ``U_j >= e - L(g - j)``. If A has a free part of the child then ``f(A) = e - L(g - A)``. If of the parts that have
+    room in some child all but one at most are free in each child that has any room, then every A of two parts or more
+    has a free one in every such child, and the sum of f is ``E - L(g - A)``, which is then the least of the two. A
+    parent's own exact groups, which are its children's or parts of them, cut F to a set of the same form, and make no
+    part less free.
+
+    From parts to cells: where all leaves can count either every dense cell of a part or none, what each child counts of
+    a part can be any of its cells, and a transport without forbidden pairs exists. A part of which some leaves can
+    count a few cells only must have no limits at any leaf, and must be whole, or absent, in every exact unit below
+    the root: then its cells are free below, and whole above.
+
+    Raises:
+        InvalidArgument: with the level, the unit and the reason.
+
+    References: Edmonds, "Submodular functions, matroids, and certain polyhedra" (1970); Schrijver, "Combinatorial
+    Optimization" (2003), sections 44 to 49.
+    """
+    finest = constraints.finest(plan)
+    _check_broken_parts(plan, constraints, finest >= 0)
+    tree, parts = plan.tree, len(constraints.part_names)
+    can = supported_parts(constraints, plan.support)
+    room, free = np.zeros((tree.size, parts), bool), np.zeros((tree.size, parts), bool)
+    room[tree.leaf] = can & (constraints.lower < constraints.upper)
+    free[tree.leaf] = room[tree.leaf] & (constraints.upper >= NO_LIMIT)
+    for depth in reversed(range(len(plan.depths))):
+        nodes = plan.depths[depth]
+        for m, group in enumerate(constraints.groups):
+            here = nodes.start + np.flatnonzero(finest[nodes] == m)
+            alone = _in_groups(room[here], group)[:, group] == 1
+            room[here] &= ~alone
+            free[here] &= ~alone
+        if depth:
+            _add_up(plan, constraints, finest, nodes, room, free)
+
+
+def _add_up(
+    plan: SpinePlan,
+    constraints: AreaConstraints,
+    finest: np.ndarray,
+    nodes: slice,
+    room: np.ndarray,
+    free: np.ndarray,
+) -> None:
+    """What has room, and what is free, in the parents of some nodes; refuse where F is not described by its limits."""
+    parent, is_exact = plan.tree.parent, finest >= 0
+    np.logical_or.at(room, parent[nodes], room[nodes])
+    loose = nodes.start + np.flatnonzero(~is_exact[nodes])
+    np.logical_or.at(free, parent[loose], free[loose])
+    bound = np.zeros_like(free)
+    above = np.unique(parent[nodes])
+    for m, group in enumerate(constraints.groups):
+        here = nodes.start + np.flatnonzero(finest[nodes] == m)
+        active = _in_groups(room[here], group)[:, group] > 0
+        np.logical_or.at(bound, parent[here], active & ~free[here])
+        many = _in_groups(room[parent[here]], group)
+        missing = many - _in_groups(free[here], group)
+        wrong = np.argwhere((_in_groups(room[here], group) > 0) & (many >= _MANY) & (missing > 1))
+        if wrong.size:
+            _refuse(plan, constraints, m, int(here[wrong[0, 0]]), int(wrong[0, 1]))
+        tight = np.unique(parent[here])
+        free[tight] = True
+    free[above] &= room[above] & ~bound[above]
+
+
+def _in_groups(parts: np.ndarray, group: np.ndarray) -> np.ndarray:
+    """How many of the parts of each group are marked: shape (nodes, groups)."""
+    return parts.astype(np.int64) @ (group[:, None] == np.arange(group.max() + 1)).astype(np.int64)
+
+
+def _refuse(plan: SpinePlan, constraints: AreaConstraints, m: int, node: int, group: int) -> None:
+    exact = constraints.exact[m]
+    level = int(plan.tree.level[node])
+    unit = plan.spine.hierarchy.codes[level][plan.tree.unit[node]]
+    names = [
+        name for name, g in zip(constraints.part_names, constraints.groups[m], strict=True) if g == group
+    ]
+    raise InvalidArgument(
+        f"exact counts of {exact.margin.name!r} for every {exact.level}: whether a larger area's counts can be "
+        f"divided depends on more than limits on each of {', '.join(names)}, because in {plan.spine.levels[level]} "
+        f"{unit!s} two or more of them cannot occur, have an upper limit or are fixed. Make counts by part "
+        f"exact there, join parts to at most {_MANY - 1}, drop upper limits, or use estimate = 'gls'"
+    )
+
+
+def _check_broken_parts(plan: SpinePlan, constraints: AreaConstraints, is_exact: np.ndarray) -> None:
+    """Refuse parts that some leaves can count some cells of, where limits or exact counts are about them."""
+    size = supported_parts(constraints, plan.patterns[plan.pattern[0]]).size
+    of = constraints.part[:, None] == np.arange(size)
+    cells = of & plan.patterns[plan.pattern[0]][:, None]
+    held = plan.patterns.astype(np.int64) @ cells
+    broken = (held > 0) & (held < cells.sum(axis=0))
+    leaf = plan.pattern[plan.tree.leaf]
+    parts = broken[leaf].any(axis=0)
+    limited = (held[leaf] > 0) & ((constraints.lower > 0) | (constraints.upper < NO_LIMIT)) & parts
+    split = broken[plan.pattern] & (is_exact & (np.arange(plan.tree.size) > 0))[:, None]
+    for wrong, node, what in (
+        (limited, plan.tree.leaf, "limits"),
+        (split, np.arange(plan.tree.size), "exact counts"),
+    ):
+        if wrong.any():
+            row, part = np.argwhere(wrong)[0]
+            level = int(plan.tree.level[node[row]])
+            unit = plan.spine.hierarchy.codes[level][plan.tree.unit[node[row]]]
+            raise InvalidArgument(
+                f"{plan.spine.levels[level]} {unit!s} has {what} on {constraints.part_names[part]!r}, and some leaves "
+                "can count only a few of the cells that it adds up: whether a larger area can be divided depends on "
+                "more than its sum. Bound the finer combinations, or use estimate = 'gls'"
+            )
+
+
+_NO_REASON = "no reason given"
+
+
+def disclosure_of(plan: SpinePlan, exact: ExactMargin) -> Disclosure:
+    """What the ledger is told of a margin whose counts are about to be read as they are.
+
+    The level stands among the attributes, with its units for categories, unless it is one unit: the counts are those
+    of every one of them. Levels above have the same counts exact, by addition.
+
+    Raises:
+        InvalidArgument: a level that bears the name of an attribute.
+
+    Privacy:
+        None is spent. Attributes, recodes and units are public.
+    """
+    domain, name = plan.layout.domain, exact.margin.name
+    views = {domain.resolve(view).attribute.name: view for view in exact.margin.names}
+    factors = {of: _factor(domain, of, view) for of, view in views.items()}
+    attributes = {of: domain[of] for of in views}
+    codes = plan.spine.codes[exact.level]
+    if codes.size > 1:
+        if exact.level in domain:
+            raise InvalidArgument(
+                f"level {exact.level!r} has exact counts and the name of an attribute: rename one of them"
+            )
+        name = f"{name} of each {exact.level}"
+        attributes[exact.level] = Attribute.of(exact.level, codes.tolist())
+        factors[exact.level] = Identity(codes.size)
+    # a total of one unit is over no attribute at all: any domain says so
+    rows = describe(Table(name, factors), Domain(attributes) if attributes else domain)
+    return Disclosure(name, exact.reason or _NO_REASON, rows)
+
+
+def _factor(domain: Domain, of: str, view: str) -> LinearOperator:
+    recode = domain.recode(view)
+    return Identity(domain[of].size) if recode is None else Partition(recode.classes)

@@ -1,0 +1,1 @@
+"""From the root to the leaves in whole numbers: division, limits, rounding."""

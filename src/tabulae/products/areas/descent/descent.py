@@ -1,0 +1,480 @@
+"""Solve one division: the solver that suits it, in compiled code or in plain arrays."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Protocol
+
+import numpy as np
+
+from ....linalg.block_algebra import BlockAlgebra
+from ..passes.two_pass import Upward
+from ..passes.vectors import Vectors, WritableVectors
+from ..spine_plan import (
+    SpinePieceValues,
+    SpinePlan,
+    estimation_variance,
+)
+from .admm import compiled_admm, plain_admm
+from .limits import (
+    FREE,
+    NO_LIMIT,
+    Division,
+    NodeLimits,
+)
+from .projected_gradient import (
+    GAP,
+    compiled_gradient,
+    plain_gradient,
+)
+from .rounding import round_division
+
+
+@dataclass(frozen=True, eq=False)
+class Solved:
+    """The counts of the children of one division, not yet whole.
+
+    They are 0 or more, 0 where not allowed, and within the limits of each child; the children add up to the parent's
+    counts within the solver's tolerance.
+
+    Attributes:
+        x: shape (n, k, N).
+        iterations: steps taken.
+        residual: persons for "admm"; the gap of the objective a child for "gradient".
+        converged: whether the residual is small enough; if not, x is the last point.
+        solver: "admm", "gradient", or "copied" where nothing is to be chosen.
+    """
+
+    x: np.ndarray
+    iterations: int
+    residual: float
+    converged: bool
+    solver: str
+
+
+def solve(division: Division, totals: np.ndarray | None = None, *, compiled: bool = True) -> Solved:
+    """Divide a parent's counts among its children.
+
+    Where nothing but the parent's counts is exact and H is not steep, limits of parts are first left aside: a
+    projected gradient then takes a few steps, and its answer is the answer if it lies within the limits, as it mostly
+    does in small areas. Else alternating directions take all limits together. The same division gives the same bits
+    on every thread.
+
+    Args:
+        division: the problem, which can be met.
+        totals: shape (n,): the children's totals, if they are held at what an earlier pass found.
+        compiled: whether to use compiled code; plain arrays give the same within tolerance.
+
+    >>> from ..linalg.block_algebra import BlockAlgebra
+    >>> algebra, none = BlockAlgebra((2,)), np.zeros((2, 1), np.int64)
+    >>> division = Division(
+    ...     algebra, total=np.array([[4, 2]]), precision=algebra.term(np.eye(1), 1)[None],
+    ...     which=np.zeros(2, np.int64), linear=np.array([[[3.0, 4.0]], [[2.0, -1.0]]]),
+    ...     allowed=np.ones((2, 1), bool), part=np.zeros(1, np.int64), lower=none, upper=none + NO_LIMIT,
+    ...     group=none, exact=none + FREE)
+    >>> solve(division, compiled=False).x.round(3).tolist()
+    [[[2.5, 2.0]], [[1.5, 0.0]]]
+    >>> solve(division, np.array([4.0, 2.0]), compiled=False).x.round(2).tolist()
+    [[[2.0, 2.0]], [[2.0, 0.0]]]
+    """
+    if division.total is not None:
+        if not division.total.any():
+            return Solved(np.zeros(division.linear.shape), 0, 0.0, converged=True, solver="copied")
+        if division.children == 1:
+            return Solved(division.total[None].astype(float), 0, 0.0, converged=True, solver="copied")
+    allowed = division.allowed
+    if division.total is not None:
+        allowed = allowed & division.total.any(axis=1)
+    if totals is None and division.total is not None and (division.exact == FREE).all():
+        found = (compiled_gradient if compiled else plain_gradient)(division, allowed)
+        if found is not None and found[2] <= GAP and _within(division, found[0]):
+            return Solved(*found, converged=True, solver="gradient")
+    return Solved(*(compiled_admm if compiled else plain_admm)(division, allowed, totals), solver="admm")
+
+
+def _within(division: Division, x: np.ndarray) -> bool:
+    """Whether the limits of parts hold, though they were not looked at."""
+    limited = (division.lower > 0) | (division.upper < NO_LIMIT)
+    if not limited.any():
+        return True
+    rows = x.sum(axis=2)
+    sums = np.stack([rows[:, division.part == j].sum(axis=1) for j in range(limited.shape[1])], axis=1)
+    return bool(((sums >= division.lower) & (sums <= division.upper)).all())
+
+
+_RIDGE = (
+    0.1  # of the least weight of a total: how strongly cells are drawn to a centre, whichever give a total
+)
+_STILL = 0.01  # people: totals that move no further are those that are drawn nowhere
+_CENTRES = 20
+
+
+def divide_totals(
+    division: Division, measured: np.ndarray, weight: np.ndarray, *, compiled: bool = True
+) -> np.ndarray:
+    """Children's totals nearest to measured ones, such that the parent's cells can be divided with them.
+
+        minimise  sum_v weight_v (T_v - measured_v)^2    over the totals T of the division's feasible points
+
+    Which totals are feasible depends on how the parent's counts fall into the dense cells that each child allows and
+    on the limits of parts, and on nothing else. So the problem is solved over sums: dense cells that all children
+    allow or not alike and that no limit tells apart are one cell, and combinations of symmetric attributes are added
+    up. The totals are rounded within that problem, whose whole points are those of the division.
+
+    Many cells have the same total. A small ridge chooses among them, and where a limit is in the way of its centre it
+    draws totals too. So the problem is solved again with the last solution as the centre, until totals stay: the
+    proximal point method, whose limit is a solution without the ridge.
+
+    Args:
+        division: with a total.
+        measured: shape (n,): the measured totals.
+        weight: shape (n,): positive, the inverse of their variances.
+        compiled: as for ``solve``.
+
+    Returns:
+        Shape (n,), int64, adding up to the parent's total.
+
+    References: Abowd et al., "The 2020 Census Disclosure Avoidance System TopDown Algorithm", section 5 (multi-pass);
+    Rockafellar, "Monotone Operators and the Proximal Point Algorithm" (1976).
+    """
+    reduced = reduce_to_sums(division, measured, weight)
+    x = nearest_sums(reduced, measured, weight, compiled=compiled)
+    return round_division(reduced, x, compiled=compiled).sum(axis=(1, 2))
+
+
+def nearest_sums(
+    reduced: Division, measured: np.ndarray, weight: np.ndarray, *, compiled: bool = True
+) -> np.ndarray:
+    """A solution of the division of sums that its ridge draws nowhere: shape (n, k, 1)."""
+    x, moved = solve(reduced, compiled=compiled).x, np.inf
+    ridge, centres = _ridge(weight, x.shape[1]), 0
+    while ridge and centres < _CENTRES and moved > _STILL:
+        linear = ((weight * measured)[:, None, None] + ridge * x) * reduced.allowed[:, :, None]
+        before, x = x, solve(replace(reduced, linear=linear), compiled=compiled).x
+        moved, centres = np.abs((x - before).sum(axis=(1, 2))).max(), centres + 1
+    return x
+
+
+def reduce_to_sums(division: Division, measured: np.ndarray, weight: np.ndarray) -> Division:
+    """The division of sums, one a sort of dense cell: H_v = w_v 11' + ridge I, b_v = w_v y_v 1 + ridge c_v.
+
+    The first centre c_v is the child's proportional share of the parent's cells, scaled to the measured total, so that
+    it draws totals nowhere unless a limit is in the way.
+    """
+    assert division.total is not None
+    cells, part = _sorts(division)
+    first = np.unique(cells, return_index=True)[1]
+    k = first.size
+    total = np.zeros((k, 1), np.int64)
+    np.add.at(total[:, 0], cells, division.total.sum(axis=1))
+    allowed = division.allowed[:, first]
+    told, which = np.unique(np.concatenate([weight[:, None], allowed], axis=1), axis=0, return_inverse=True)
+    ridge, on = _ridge(weight, k), told[:, 1:]
+    precision = ((told[:, :1, None] + ridge * np.eye(k)) * on[:, :, None] * on[:, None, :])[:, None]
+    centre = _proportional(total[:, 0], allowed, measured)
+    linear = ((weight * measured)[:, None] + ridge * centre) * allowed
+    parts, renamed = np.unique(part[first], return_inverse=True)
+    return replace(
+        division,
+        algebra=BlockAlgebra(()),
+        total=total,
+        precision=precision,
+        which=which.reshape(-1),
+        linear=linear[:, :, None],
+        allowed=allowed,
+        part=renamed.reshape(-1),
+        lower=division.lower[:, parts],
+        upper=division.upper[:, parts],
+        group=division.group[:, parts],
+    )
+
+
+def _ridge(weight: np.ndarray, cells: int) -> float:
+    """What is added to the weights of cells: nothing where there is one sort of cell."""
+    return _RIDGE * float(weight.min()) if cells > 1 else 0.0
+
+
+def _proportional(total: np.ndarray, allowed: np.ndarray, measured: np.ndarray) -> np.ndarray:
+    """Shape (n, k): the parent's cells in proportion to measured totals, each child's scaled to its own."""
+    share = allowed * np.maximum(measured, 0.0)[:, None]
+    cells = share / np.maximum(share.sum(axis=0), 1.0) * total
+    return cells * (measured / np.maximum(cells.sum(axis=1), 1.0))[:, None]
+
+
+def _sorts(division: Division) -> tuple[np.ndarray, np.ndarray]:
+    """Shape (k,), twice: which sort each dense cell is of, and the part that stands for the sort's."""
+    parts = np.arange(division.lower.shape[1])
+    limited = ((division.lower > 0) | (division.upper < NO_LIMIT)).any(axis=0)
+    group = division.group if (division.exact != FREE).any() else np.zeros_like(division.group)
+    keys = np.concatenate([np.where(limited, parts, -1)[None], group])
+    _, first, same = np.unique(keys, axis=1, return_index=True, return_inverse=True)
+    part = first[same.reshape(-1)][division.part]
+    signs = np.concatenate([part[None], division.allowed])
+    cells = np.unique(signs, axis=1, return_inverse=True)[1]
+    return cells.reshape(-1), part
+
+
+_CHUNK = 1 << 16  # about how many cells the children in one task have
+
+
+class Weights(Protocol):
+    """The quadratic form of each unit: what is near to its measurements."""
+
+    @property
+    def linear(self) -> Vectors:
+        """b of every node, in natural coordinates."""
+        ...
+
+    def precision(self, node: int) -> np.ndarray:
+        """H of a node, shape (kinds, k, k) over its support."""
+        ...
+
+    def is_shared(self, nodes: np.ndarray) -> np.ndarray:
+        """Shape (m,), boolean: which nodes have the H of their class."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class OwnWeights:
+    """What a unit's own measurements say alone, H = P and b = m: the weights of TopDown.
+
+    Args:
+        plan: the plan.
+        linear: m of every node.
+    """
+
+    plan: SpinePlan
+    linear: Vectors
+
+    def precision(self, node: int) -> np.ndarray:
+        """P of a node's class."""
+        return self.plan.precisions[self.plan.classes[1][node]]
+
+    def is_shared(self, nodes: np.ndarray) -> np.ndarray:
+        """All are."""
+        return np.ones(nodes.size, bool)
+
+
+@dataclass(frozen=True, eq=False)
+class UpWeights:
+    """What is measured at a unit and below it says: the weights of BlueDown.
+
+    Args:
+        plan: the plan.
+        upward: the pass up the tree.
+    """
+
+    plan: SpinePlan
+    upward: Upward
+
+    @property
+    def linear(self) -> Vectors:
+        """b of every node."""
+        return self.upward.linear
+
+    def precision(self, node: int) -> np.ndarray:
+        """S^-1 of a node; of a leaf its P."""
+        return self.upward.precision(node)
+
+    def is_shared(self, nodes: np.ndarray) -> np.ndarray:
+        """Leaves are."""
+        return self.plan.children[nodes] == self.plan.children[nodes + 1]
+
+
+@dataclass(frozen=True, eq=False)
+class MeasuredTotals:
+    """The answers to the query of the total: shape (nodes,) each, variance NaN where a node does not answer it."""
+
+    value: np.ndarray
+    variance: np.ndarray
+
+    @classmethod
+    def none(cls, nodes: int) -> MeasuredTotals:
+        """No node answers it."""
+        return cls(np.zeros(nodes), np.full(nodes, np.nan))
+
+    def take_in(self, plan: SpinePlan, given: SpinePieceValues) -> None:
+        """Note the totals among a piece's answers."""
+        if (found := totals_of(plan, given)) is not None:
+            self.value[given.piece.nodes], self.variance[given.piece.nodes] = found
+
+
+def totals_of(plan: SpinePlan, given: SpinePieceValues) -> tuple[np.ndarray, float] | None:
+    """A piece's answers to the query of the total, shape (m,), and their variance; None where it is not asked."""
+    laws = plan.laws(int(plan.classes[1][given.piece.nodes[0]]))
+    for query, law, values in zip(plan.queries, laws, given.values, strict=True):
+        if query.size == 1 and law is not None and values is not None:
+            return values[:, 0], estimation_variance(law)
+    return None
+
+
+@dataclass(frozen=True, eq=False)
+class Divided:
+    """The children's counts.
+
+    Attributes:
+        counts: shape (n, j, N), int64, over those dense cells where their parent counts anybody.
+        support: shape (j,): positions of these in the layout.
+        converged: whether the solver did; if not, the counts meet all constraints and are not quite the nearest.
+    """
+
+    counts: np.ndarray
+    support: np.ndarray
+    converged: bool = True
+
+
+@dataclass(frozen=True, eq=False)
+class Descent:
+    """The problems of one tree, and how they are solved: by depth, all parents of a depth independent of each other.
+
+    Args:
+        plan: the plan.
+        weights: of children, given their parent.
+        root: of the root.
+        part: shape (D,): the part of each dense cell.
+        limits: of every node.
+        totals: measured totals, where totals are divided first.
+    """
+
+    plan: SpinePlan
+    weights: Weights
+    root: Weights
+    part: np.ndarray
+    limits: NodeLimits
+    totals: MeasuredTotals
+
+    def divide_root(self) -> Divided:
+        """The root's counts, of shape (1, k, N)."""
+        plan, nodes = self.plan, np.zeros(1, np.int64)
+        support = plan.dense_cells[plan.pattern[0]]
+        given = self._problem(self.root, nodes, support, None)
+        solved = solve(given)
+        return Divided(round_division(given, solved.x), support, solved.converged)
+
+    def divide(self, parent: int, total: np.ndarray) -> Divided:
+        """A parent's counts divided among its children.
+
+        Args:
+            parent: a node.
+            total: its counts, shape (k, N) over its support, int64.
+        """
+        plan = self.plan
+        nodes = np.arange(plan.children[parent], plan.children[parent + 1])
+        kept = total.any(axis=1)
+        support = plan.dense_cells[plan.pattern[parent]][kept]
+        if not support.size:
+            return Divided(np.zeros((nodes.size, 0, total.shape[1]), np.int64), support)
+        if nodes.size == 1:
+            return Divided(total[kept][None], support)
+        given = self._problem(self.weights, nodes, support, total[kept])
+        solved = solve(given, self._totals(given, nodes))
+        return Divided(round_division(given, solved.x), support, solved.converged)
+
+    def _totals(self, given: Division, nodes: np.ndarray) -> np.ndarray | None:
+        """The children's totals, where they are divided first: all answer the query, and none is a leaf's."""
+        variance = self.totals.variance[nodes]
+        last = len(self.plan.spine.levels) - 1
+        if np.isnan(variance).any() or (self.plan.tree.level[nodes] == last).any():
+            return None
+        return divide_totals(given, self.totals.value[nodes], 1 / variance).astype(float)
+
+    def _problem(
+        self, weights: Weights, nodes: np.ndarray, support: np.ndarray, total: np.ndarray | None
+    ) -> Division:
+        """Some nodes over some dense cells of their parent (positions in the layout)."""
+        plan = self.plan
+        precision, which = self._precisions(weights, nodes, support)
+        parts, part = np.unique(self.part[support], return_inverse=True)
+        group = self.limits.group[nodes][:, parts]
+        exact = self.limits.exact[nodes]
+        counted = (group[:, :, None] == np.arange(exact.shape[1])).any(axis=1)
+        return Division(
+            plan.layout.algebra,
+            total,
+            precision,
+            which,
+            weights.linear.take_on(nodes, support),
+            plan.patterns[plan.pattern[nodes]][:, support],
+            part.reshape(-1),
+            self.limits.lower[nodes][:, parts],
+            self.limits.upper[nodes][:, parts],
+            group,
+            np.where(counted, exact, FREE),
+        )
+
+    def _precisions(
+        self, weights: Weights, nodes: np.ndarray, support: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The distinct H over the parent's cells, and which of them each node has."""
+        plan = self.plan
+        key = np.where(weights.is_shared(nodes), plan.classes[1][nodes], -1 - nodes)
+        _, first, which = np.unique(key, return_index=True, return_inverse=True)
+        found = np.zeros((first.size, plan.layout.algebra.kinds, support.size, support.size))
+        place_of = np.full(plan.layout.size, -1)
+        place_of[support] = np.arange(support.size)
+        for row, node in zip(found, nodes[first].tolist(), strict=True):
+            cells = plan.dense_cells[plan.pattern[node]]
+            at = place_of[cells]
+            inside, place = np.flatnonzero(at >= 0), at[at >= 0]
+            row[:, place[:, None], place] = weights.precision(node)[:, inside[:, None], inside]
+        return found, which.reshape(-1)
+
+
+def no_limits(plan: SpinePlan) -> NodeLimits:
+    """Of nodes that only their parent limits."""
+    lower = np.zeros((plan.tree.size, 1), np.int64)
+    return NodeLimits(lower, np.full_like(lower, NO_LIMIT), lower, np.full_like(lower, FREE))
+
+
+def descend(descent: Descent, counts: WritableVectors, depth: int, workers: int | None = None) -> int:
+    """Fill in the counts of all nodes of a depth, given those of the depth above.
+
+    Args:
+        descent: the problems.
+        counts: of whole numbers; nodes of the depth are written, whatever they held.
+        depth: 0 for the root.
+        workers: threads; as many as there are cores where None. The counts do not depend on it.
+
+    Returns:
+        For how many parents the solver did not converge.
+    """
+    if depth == 0:
+        root = descent.divide_root()
+        counts.put(np.zeros(1, np.int64), root.counts)
+        return int(not root.converged)
+    tasks = list(runs_of_parents(descent.plan, depth))
+
+    def run(parents: range) -> int:
+        missed = sum(not divide_into(descent, counts, parent) for parent in parents)
+        counts.release()
+        descent.weights.linear.release()
+        return missed
+
+    with ThreadPoolExecutor(min(workers or os.cpu_count() or 1, len(tasks))) as pool:
+        return sum(pool.map(run, tasks))
+
+
+def divide_into(descent: Descent, counts: WritableVectors, parent: int) -> bool:
+    """Write the counts of a parent's children; whether the solver converged."""
+    plan = descent.plan
+    nodes = np.arange(plan.children[parent], plan.children[parent + 1])
+    if not nodes.size:
+        return True
+    found = descent.divide(parent, counts.take(np.array([parent]))[0])
+    counts.clear(int(nodes[0]), int(nodes[-1]) + 1)
+    counts.put_on(nodes, found.support, found.counts)
+    return found.converged
+
+
+def runs_of_parents(plan: SpinePlan, depth: int) -> Iterator[range]:
+    """The parents of a depth's nodes in runs whose children have some number of cells, or more by one parent's."""
+    above = plan.depths[depth - 1]
+    before = plan.offsets[plan.children[above.start : above.stop + 1]]
+    run = (before[1:] - before[0]) // _CHUNK
+    edges = [0, *(np.flatnonzero(np.diff(run)) + 1).tolist(), run.size]
+    for first, last in pairwise(edges):
+        yield range(above.start + first, above.start + last)

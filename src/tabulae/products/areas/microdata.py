@@ -1,0 +1,107 @@
+"""Invented people, one row each, whose counts are exactly the published ones: written and compared piece by piece."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ...release.rows import Rows
+from ...release.table_files import sync_file
+from ...spec import NO_VALUE
+from .layout import Layout
+
+FILE = "microdata.parquet"
+_CELLS = 1 << 24  # about how many counts are looked at together, most of them 0
+
+
+class LeafCounts(Protocol):
+    """Whole counts of every cell of every leaf."""
+
+    def leaf_cells(self, first: int, last: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Of some leaves the counts that are not 0: leaf, rising; cell as ``dense cell * N + combination``; count."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Microdata:
+    """Rows of people from counts of cells: by leaf, then by cell in the order of the domain.
+
+    Args:
+        layout: of the cells.
+        areas: name of a level -> codes of its units, and the position there of each leaf's unit, -1 where it lies in
+            none; the leaves' own last.
+        counts: of the cells.
+    """
+
+    layout: Layout
+    areas: Mapping[str, tuple[np.ndarray, np.ndarray]]
+    counts: LeafCounts
+
+    @property
+    def schema(self) -> pa.Schema:
+        """A column for each level and for each attribute."""
+        names = [*self.areas, *self.layout.domain.names]
+        return pa.schema([(name, pa.dictionary(pa.int32(), pa.string())) for name in names])
+
+    def rows(self) -> Iterator[pa.Table]:
+        """All rows, those of some leaves at a time."""
+        leaves = len(next(iter(self.areas.values()))[1])
+        step = max(1, _CELLS // self.layout.cell.size)
+        for first in range(0, leaves, step):
+            yield self._rows(first, min(first + step, leaves))
+
+    def _rows(self, first: int, last: int) -> pa.Table:
+        leaf, place, people = self.counts.leaf_cells(first, last)
+        cell, domain = self.layout.cell.ravel()[place], self.layout.domain
+        order = np.lexsort((cell, leaf))
+        leaf, cell = (np.repeat(column[order], people[order]) for column in (leaf - first, cell))
+        columns = {}
+        for name, (codes, units) in self.areas.items():
+            here, index = np.unique(units[first:last], return_inverse=True)
+            columns[name] = _words(index[leaf], ["" if i < 0 else str(codes[i]) for i in here.tolist()])
+        for attribute, index in zip(
+            domain.attributes, np.unravel_index(cell, domain.shape), strict=True
+        ):  # as the code lists have them
+            values = ["" if value == NO_VALUE else str(value) for value in attribute.values]
+            columns[attribute.name] = _words(index, values)
+        return pa.table(columns, schema=self.schema)
+
+
+def _words(index: np.ndarray, words: list[str]) -> pa.DictionaryArray:
+    return pa.DictionaryArray.from_arrays(index.astype(np.int32), pa.array(words, pa.string()))
+
+
+def write_microdata(folder: Path, people: Microdata) -> int:
+    """Write one row a person; returns how many there are."""
+    count = 0
+    with pq.ParquetWriter(folder / FILE, people.schema, compression="zstd") as writer:
+        for rows in people.rows():
+            writer.write_table(rows)
+            count += rows.num_rows
+    sync_file(folder / FILE)
+    return count
+
+
+def microdata_faults(folder: Path, people: Microdata) -> Iterator[str]:
+    """Whether the stored rows are those of the counts; it stops at the first that is not.
+
+    Raises:
+        ReleaseError: the file cannot be read.
+    """
+    stored = Rows.of_parquet(folder / FILE)
+    plain = pa.schema([(name, pa.string()) for name in people.schema.names])
+    if stored.schema != plain:
+        yield f"{FILE}: its columns are not the levels and attributes of this release"
+        return
+    for rows in people.rows():
+        if not stored.take(rows.num_rows).equals(rows.cast(plain).combine_chunks()):
+            yield f"{FILE}: its people are not those of the published counts"
+            return
+    if stored.take(1).num_rows:
+        yield f"{FILE}: has more people than the published counts"

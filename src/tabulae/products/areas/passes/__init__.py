@@ -1,0 +1,1 @@
+"""Least squares on the tree: two passes, variances and forms."""

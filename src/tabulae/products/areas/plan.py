@@ -1,0 +1,262 @@
+"""Plans of [geography]: what areas are measured with, how wrong their counts will be, and how far entities lie off."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from math import sqrt
+from os import PathLike
+
+import numpy as np
+import pyarrow as pa
+
+from ...errors import Unsupported
+from ...privacy import PrivacyLoss
+from ...release.tables import LEVEL
+from ...spec import (
+    Geography,
+    Spec,
+    geography_of,
+    read_spec,
+)
+from ..smallest import Smallest
+from .needs import Needs, needs_of
+from .passes.covariances import Covariances
+from .smallest import found_budget, smallest_of_areas
+from .spine_plan import SpinePlan
+from .targets import AreaErrors, AreaTableError
+
+
+@dataclass(frozen=True)
+class LevelRow:
+    """One level of the spine as it is measured.
+
+    ``shares`` are the distinct shares of the budget that its units have, 0 for those left out; ``noise`` the standard
+    deviation of one answer of each query, by its name, in units with the level's own share.
+    """
+
+    level: str
+    units: int
+    measured: int
+    share: Fraction
+    noise: dict[str, float]
+
+
+@dataclass(frozen=True)
+class EntityDistance:
+    """Off-spine entity distances of one type of entity: on the spine of the file, and on the one that is measured."""
+
+    entity_type: str
+    entities: int
+    conventional_mean: float
+    conventional_largest: int
+    mean: float
+    largest: int
+
+
+@dataclass(frozen=True, eq=False)
+class GeographyPlan:
+    """What a release of areas will measure, what that costs, and how wrong its counts will be; made without data.
+
+    Expected errors are those of ``gls``, whose variances are known exactly beforehand. ``topdown`` and ``bluedown``
+    give whole numbers that are not negative, with errors that depend on the counts: mostly smaller ones, and biased.
+
+    Attributes:
+        spec: the spec.
+        level: of the margins.
+    """
+
+    spec: Spec
+    level: float = LEVEL
+
+    @property
+    def geography(self) -> Geography:
+        """The section of the spec."""
+        return geography_of(self.spec)
+
+    @property
+    def spine_plan(self) -> SpinePlan:
+        """What is measured of every unit."""
+        return self.geography.plan()
+
+    @property
+    def loss(self) -> PrivacyLoss:
+        """The loss of the release: the budget, exactly."""
+        return self.spec.loss
+
+    @property
+    def budgets(self) -> tuple[PrivacyLoss, ...]:
+        """The loss of the release, measured all at once."""
+        return (self.loss,)
+
+    @cached_property
+    def epsilon(self) -> float | None:
+        """The epsilon proven at the spec's delta; None where the spec gives no delta."""
+        return None if self.spec.delta is None else self.loss.epsilon(self.spec.delta)
+
+    @cached_property
+    def smallest(self) -> Smallest | None:
+        """The smallest budget that meets all targets, and the shares that need least; None without a target."""
+        return smallest_of_areas(self.geography, None if self.spec.open_budget else self.loss)
+
+    @cached_property
+    def covariances(self) -> Covariances:
+        """Variances of ``gls`` for every unit of the spine."""
+        limits = self.geography.constraints
+        return Covariances.of(self.spine_plan, () if limits is None else limits.exact)
+
+    @cached_property
+    def table_errors(self) -> tuple[AreaTableError, ...]:
+        """One row for each table and each kind of area that it is published for."""
+        return AreaErrors(self.geography, self.covariances, self.level).rows()
+
+    @property
+    def errors(self) -> pa.Table:
+        """Expected error by table and kind of area: ``table, level, rmse, margin, bound``, in counts, of ``gls``.
+
+        ``level`` is a level or a type of entity. ``rmse`` is over all counts of all its areas but exact ones,
+        ``margin`` at 95 %. ``bound`` is null.
+        """
+        rows = self.table_errors
+        return pa.table(
+            {
+                "table": pa.array([r.table for r in rows], pa.string()),
+                "level": pa.array([r.area_type for r in rows], pa.string()),
+                "rmse": pa.array([r.rmse for r in rows], pa.float64()),
+                "margin": pa.array([r.margin for r in rows], pa.float64()),
+                "bound": pa.array([None] * len(rows), pa.float64()),
+            }
+        )
+
+    @cached_property
+    def levels(self) -> tuple[LevelRow, ...]:
+        """The levels of the spine, from the root's down."""
+        return tuple(self._levels())
+
+    def _levels(self) -> Iterator[LevelRow]:
+        plan = self.spine_plan
+        shares = plan.spine.shares
+        assert shares is not None
+        for level, measured in zip(plan.spine.levels, shares.measured, strict=True):
+            index = shares.index[plan.spine.levels.index(level)][measured]
+            values, count = np.unique(index, return_counts=True)
+            usual = shares.values[values[count.argmax()]] if values.size else Fraction(0)
+            laws = [(query.name, plan.law(level, usual, i)) for i, query in enumerate(plan.queries)]
+            noise = {name: sqrt(law.variance_of_law) for name, law in laws if law is not None}
+            yield LevelRow(level, measured.size, int(measured.sum()), usual, noise)
+
+    @cached_property
+    def distances(self) -> tuple[EntityDistance, ...]:
+        """For each type of entity the units that must be added and subtracted to get one: equations 20-23.
+
+        Levels of the file whose units are split or drawn anew are off the spine, too.
+        """
+        geography, found = self.geography, []
+        before, after = geography.conventional, geography.spine
+        cut = [name for name in geography.levels if set(before.codes[name]) != set(after.codes[name])]
+        codes = {name: before.codes[name][before.units[name]] for name in cut} | geography.entities
+        for name, of_leaf in codes.items():
+            far, near = before.osed(of_leaf), after.osed(of_leaf)
+            if far.size:
+                numbers = float(far.mean()), int(far.max()), float(near.mean()), int(near.max())
+                found.append(EntityDistance(name, far.size, *numbers))
+        return tuple(found)
+
+    @property
+    def needs(self) -> Needs:
+        """What the run takes of a machine: bytes of disk and of memory."""
+        return needs_of(self.geography, in_parts=self.spec.source.engine == "spark")
+
+    def __repr__(self) -> str:
+        return f"GeographyPlan({self.spec!r}, {self.geography.leaf_codes.size} leaves)"
+
+    def _repr_html_(self) -> str:
+        from ...notebook import Rows, card
+
+        facts = [
+            ("release", self.spec.title),
+            ("promise", f"{self.spec.loss!r}, {self.spec.neighbours} one {self.spec.unit}"),
+            ("estimate", self.geography.estimate),
+            ("leaves", int(self.geography.leaf_codes.size)),
+            ("cells of each", int(self.geography.layout.cell.size)),
+        ]
+        levels = ((r.level, r.units, r.measured, str(r.share)) for r in self.levels)
+        tables = [Rows(("level", "units", "measured", "share"), levels, len(self.levels))]
+        if "table_errors" in self.__dict__:
+            errors = ((r.table, r.area_type, r.areas, r.rmse, r.margin) for r in self.table_errors)
+            headings = ("table", "areas of", "areas", "RMSE", f"{self.level:.0%} margin")
+            tables.append(Rows(headings, errors, len(self.table_errors)))
+        else:
+            facts.append(("errors", "not computed yet: ask for .errors"))
+        return card("Plan of areas", facts, *tables)
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """There is nothing to save.
+
+        Raises:
+            Unsupported: always; the plan of areas follows from the spec.
+        """
+        raise Unsupported(
+            f"the plan of a spec with [geography] follows from the spec: {path} would add nothing to it"
+        )
+
+
+def plan_geography(spec: Spec | str | PathLike[str]) -> GeographyPlan:
+    """The plan of a spec that has ``[geography]``.
+
+    Arguments:
+        spec: a spec, or the path of its TOML document.
+
+    Raises:
+        SpecError: the document has mistakes; all are listed.
+        Unsupported: the spec has no geography.
+
+    Reference: Cumings-Menon et al., "Geographic Spines in the 2020 Census Disclosure Avoidance System" (2023).
+
+    Privacy:
+        Reads no record: a plan is a function of the public spec, and costs nothing.
+    """
+    spec = spec if isinstance(spec, Spec) else read_spec(spec)
+    geography_of(spec)
+    return GeographyPlan(spec.with_budget(found_budget(spec)) if spec.open_budget else spec)
+
+
+MOST_PEOPLE = 1 << 30
+"""An error of as many people is not divided: with as many real ones, sums would leave what rounding takes."""
+
+_DEVIATIONS = 8.0  # beyond the mean of a norm of the noise: exceeded with probability e^-32
+
+
+def largest_error(plan: SpinePlan) -> float:
+    """A bound on how far the total of a unit that is divided lies from the truth, but for a negligible probability.
+
+    With x the truth and x* the nearest point to an unbiased estimate x^ in the norm of H, within limits that x meets,
+    ``|x* - x|_H <= |x^ - x|_H``, as projections do not expand, so that
+
+        |1'(x* - x)| <= |x^ - x|_H sqrt(1'H^-1 1) <= (sqrt(K) + 8) sqrt(1'H^-1 1)       K cells, noise about normal
+
+    The variance 1'H^-1 1 of a total is at most that of the unit's own measurements, and, where H holds what is below,
+    that of all leaves' together; the largest of these bounds is taken.
+
+    >>> from fractions import Fraction
+    >>> from tabulae import Domain, Spine, ZCDP
+    >>> from tabulae.products.areas.layout import Layout
+    >>> spine = Spine.from_codes({"block": ["a", "b"]}, levels=["block"]).with_shares({"root": "1/2", "block": "1/2"})
+    >>> layout = Layout.of(Domain({"age": 2}))
+    >>> shares = dict.fromkeys(spine.levels, (Fraction(1),))
+    >>> plan = SpinePlan(spine, layout, (layout.margin(["age"]),), shares, ZCDP(1), np.ones((2, 1), bool))
+    >>> round(largest_error(plan), 2)
+    26.63
+    """
+    totals = np.array([_total_variance(plan.precision(kind)) for kind in range(len(plan.classes[0]))])
+    totals *= plan.layout.algebra.cells
+    together = float(totals[plan.classes[1][plan.tree.leaf]].sum())
+    cells = plan.dense_cells[plan.pattern[0]].size * plan.layout.algebra.cells
+    return (sqrt(cells) + _DEVIATIONS) * sqrt(max(together, float(totals.max())))
+
+
+def _total_variance(precision: np.ndarray) -> float:
+    """1'P^-1 1 a cell of the algebra, for P of shape (kinds, k, k); 0 of a unit that is not measured."""
+    return float(np.linalg.inv(precision[0]).sum()) if precision.any() else 0.0

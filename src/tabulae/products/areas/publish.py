@@ -1,0 +1,324 @@
+"""Write the release of a geography from its stored measurements, some areas at a time."""
+
+from __future__ import annotations
+
+import platform
+import tempfile
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from ..._version import VERSION
+from ...errors import ReleaseError
+from ...release import folder as f
+from ...release.table_files import PublishedRows, TableWriter, plain
+from ...release.write import (
+    code_lists,
+    named_apart,
+    slug,
+)
+from ...spec import Spec, geography_of
+from .descent.limits import FREE, NO_LIMIT
+from .estimate import SpineEstimate
+from .figures import (
+    area_figure_faults,
+    figure_counts,
+    figure_resource,
+    write_area_figures,
+)
+from .microdata import microdata_faults, write_microdata
+from .spine_plan import SpinePlan
+from .store import plan_document
+from .tables import (
+    AREA_COLUMNS,
+    GLS_ESTIMATE,
+    UNBIASED,
+    SpineRelease,
+    areas_of,
+    exact_of,
+    table_schemas,
+)
+
+README = "README.md"
+_STATUS = "A estimated, E exact: nobody can be there, or exact counts determine it"
+_OWN = {
+    "area_type": "type of area: a level, or a kind of entity",
+    "area": "code of the area",
+    "obs_status": _STATUS,
+}
+_NUMBERS = {
+    "estimate": "count by gls: unbiased, may be fractional or negative",
+    "std_error": "standard error of the gls estimate, from the noise alone",
+    "ci_low": "lower end of the interval about the gls estimate",
+    "ci_high": "upper end of the interval about the gls estimate",
+}
+
+
+def write_spine(folder: Path, made: SpineRelease, ledger: list[dict[str, Any]], release_id: str) -> None:
+    """Write all but the measurement and the report: tables, codes, spec, ledger entries, descriptor, microdata."""
+    spec, tables, areas = made.spec, made.geography.tables, areas_of(made.geography)
+    f.write_bytes(folder / f.SPEC, spec.published_text().encode())
+    f.write_json(folder / f.LEDGER, ledger)
+    for name, content in {**code_lists(spec.domain), **spec.files}.items():
+        f.write_bytes(folder / name, content)
+    with TableWriter(folder / "tables", table_schemas(tables, made.published.method)) as writer:
+        for name, rows in made.publisher.rows(tables, areas):
+            writer.write(name, rows)
+    f.sync_folder(folder / "tables")
+    write_area_figures(folder, made)
+    people = write_microdata(folder, made.microdata) if made.geography.microdata else None
+    about = {
+        "version": VERSION,
+        "release_id": release_id,
+        "interval_level": made.level,
+        "obs_status": _STATUS,
+        "method": made.published.method,
+        **_sizes(spec),
+        "microdata": people,
+        "unconverged": made.published.unconverged,
+        "made_with": made_with(),
+    }
+    f.write_json(folder / f.DESCRIPTOR, _descriptor(spec, writer.schemas, about))
+    f.write_bytes(folder / README, _readme(spec, made.published.method, people).encode())
+
+
+def _sizes(spec: Spec) -> dict[str, dict[str, int]]:
+    """How many areas there are of each type, and how many rows in each table and derived figure."""
+    geography = geography_of(spec)
+    return {
+        **({"derived": figure_counts(spec)} if spec.derived else {}),
+        "areas": {each.kind: len(each.codes) for each in areas_of(geography)},
+        "rows": {table.name: sum(geography.rows(table).values()) for table in geography.tables},
+    }
+
+
+def spine_text_faults(folder: Path, spec: Spec, descriptor: Mapping[str, Any]) -> Iterator[str]:
+    """Whether what describes the folder follows from the spec and the counts, one sentence a fault."""
+    geography, about = geography_of(spec), descriptor["tabulae"]
+    schemas = table_schemas(geography.tables, geography.estimate)
+    sizes = {"method": geography.estimate, "obs_status": _STATUS, **_sizes(spec)}
+    whole = _descriptor(spec, schemas, {**about, **sizes}) | {"created": descriptor.get("created")}
+    if whole != descriptor:
+        yield f"{f.DESCRIPTOR}: does not describe the tables of {f.SPEC}"
+    readme = _readme(spec, geography.estimate, about.get("microdata"))
+    if not (folder / README).is_file():
+        yield f"{README} is missing"
+    elif (folder / README).read_bytes() != readme.encode():
+        yield f"{README}: is not the one that was published"
+
+
+def made_with() -> dict[str, str]:
+    """What decides how floating-point numbers are rounded, and so, now and then, which whole number is published."""
+    return {"numpy": version("numpy"), "numba": version("numba"), "machine": platform.machine()}
+
+
+def _descriptor(spec: Spec, schemas: dict[str, pa.Schema], about: dict[str, Any]) -> dict[str, Any]:
+    """A Frictionless Data Package that names each table's columns, and what tabulae needs besides."""
+    return {
+        "profile": "tabular-data-package",
+        "name": slug(spec.title),
+        "title": spec.title,
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "resources": named_apart(
+            [
+                *(_resource(name, schema, about["method"]) for name, schema in schemas.items()),
+                *(figure_resource(each) for each in spec.derived),
+            ]
+        ),
+        "tabulae": about,
+    }
+
+
+def _resource(name: str, schema: pa.Schema, method: str) -> dict[str, Any]:
+    words = [field.name for field in schema if pa.types.is_dictionary(field.type)]
+    return {
+        "name": slug(name),
+        "title": name,
+        "path": f"tables/{name}.csv",
+        "profile": "tabular-data-resource",
+        "format": "csv",
+        "mediatype": "text/csv",
+        "encoding": "utf-8",
+        "schema": {
+            "fields": [_field(field, method) for field in schema],
+            "primaryKey": [word for word in words if word != "obs_status"],
+        },
+    }
+
+
+def _field(field: pa.Field, method: str) -> dict[str, Any]:
+    numbers = dict(_NUMBERS)
+    if method != UNBIASED:
+        numbers[GLS_ESTIMATE] = numbers["estimate"]
+        numbers["estimate"] = f"published count by {method}: whole, 0 or more; the interval is not about it"
+    described = {**_OWN, **numbers}.get(field.name)
+    kind = "string" if pa.types.is_dictionary(field.type) else "number"
+    if pa.types.is_integer(field.type):
+        kind = "integer"
+    limits = {"constraints": {"enum": ["A", "E"]}} if field.name == "obs_status" else {}
+    return {"name": field.name, "type": kind, **({"description": described} if described else {}), **limits}
+
+
+def _readme(spec: Spec, method: str, people: int | None) -> str:
+    """How to read the folder, for somebody who finds it."""
+    columns = ", ".join(f"`{name}`" for name in AREA_COLUMNS)
+    lines = [
+        f"# {spec.title or 'Release'}",
+        "",
+        "Counts of areas, published under differential privacy. `report.html` says what that promises.",
+        "",
+        "* `tables/NAME.csv` and `tables/NAME.parquet` hold the same rows: all areas of one type, then those of",
+        f"  the next ({columns}). Add up areas of one type only.",
+    ]
+    if method == UNBIASED:
+        lines += [
+            "* `estimate` is unbiased, with its standard error and interval. It may be fractional or negative.",
+        ]
+    else:
+        lines += [
+            f"* `estimate` is the published count, whole and 0 or more, made by {method}. `{GLS_ESTIMATE}` is the",
+            "  unbiased estimate from the same measurements; `std_error`, `ci_low` and `ci_high` are of the latter.",
+        ]
+    lines.append(f"* `obs_status`: {_STATUS}.")
+    if spec.derived:
+        lines += [
+            "* `derived/NAME.csv` and `derived/NAME.parquet`: ratios, means, medians and sums of the same counts, by",
+            "  area. Where `obs_status` is Q a figure is not estimable, and its numbers are empty.",
+        ]
+    if people is not None:
+        lines.append(
+            "* `microdata.parquet`: one row for each person of the published counts; none of them is real."
+        )
+    lines += [
+        "* `measurements/`: every noisy answer as it was drawn, and in `measurement.json` with which noise.",
+        "* `datapackage.json`: the columns of each table. `codes/`: what codes mean. `spec.toml`: what was asked.",
+        "",
+        "`sha256sum --check SHA256SUMS` tells whether a file was altered, `tabulae check .` whether every number",
+        "follows from the measurements.",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+_CELLS = 1 << 22  # about how many counts of leaves are held at a time
+
+
+def spine_faults(folder: Path, spec: Spec, level: float) -> Iterator[str]:
+    """What is wrong with a release of areas, one sentence a fault.
+
+    Checks that noise, shares and queries are those of the spec; estimates anew from the measurements, and compares
+    whole numbers exactly, others within rounding; and sees that published counts are 0 or more, keep every limit and
+    exact count, and add up.
+    """
+    geography = geography_of(spec)
+    stored = f.read_json(folder, f.MEASUREMENT)
+    if {key: value for key, value in stored.items() if key != "release_id"} != plan_document(
+        geography.plan(), exact_of(geography)
+    ):
+        yield f"{f.MEASUREMENT}: levels, queries or noise are not those of {f.SPEC}"
+        return
+    try:
+        with tempfile.TemporaryDirectory(prefix="tabulae-") as work:
+            made = SpineRelease.of(folder, spec, level, Path(work))
+            yield from _table_faults(folder, made)
+            yield from area_figure_faults(folder, made)
+            if made.published.method != UNBIASED:
+                yield from constraint_faults(made.plan, made.published, made.exact)
+            if geography.microdata:
+                yield from microdata_faults(folder, made.microdata)
+    except ReleaseError as error:
+        yield str(error)
+
+
+def _table_faults(folder: Path, made: SpineRelease) -> Iterator[str]:
+    """Tables against estimates made anew."""
+    tables, method = made.geography.tables, made.published.method
+    files = {
+        name: PublishedRows(folder / "tables", name, plain(schema))
+        for name, schema in table_schemas(tables, method).items()
+    }
+    sums: dict[str, dict[str, np.ndarray]] = {table.name: {} for table in tables}
+    cells = {table.name: table.margin.size for table in tables}
+    for name, rows in made.publisher.rows(tables, areas_of(made.geography)):
+        files[name].compare(rows)
+        kind, counts = rows["area_type"][0].as_py(), _counts(rows, cells[name])
+        sums[name][kind] = sums[name].get(kind, 0) + counts
+    elsewhere = _made_elsewhere(folder)
+    for file in files.values():
+        file.end()
+        yield from (fault + elsewhere for fault in file.faults)
+    for name, by_kind in sums.items():
+        whole = {kind: by_kind[kind] for kind in made.geography.levels if kind in by_kind}
+        yield from _sum_faults(name, whole, made)
+
+
+def _made_elsewhere(folder: Path) -> str:
+    """A remark where the release was made with other arithmetic than here, by which whole numbers may differ."""
+    told = f.read_json(folder, f.DESCRIPTOR)["tabulae"].get("made_with", {})
+    if told == made_with():
+        return ""
+    words = ", ".join(f"{name} {value}" for name, value in told.items())
+    return f"; it was made with {words}, which may have rounded differently: check it there"
+
+
+def _counts(rows: pa.Table, cells: int) -> np.ndarray:
+    """The sum of some areas' counts, cell by cell."""
+    return rows["estimate"].to_numpy().reshape(-1, cells).sum(axis=0)
+
+
+def _sum_faults(name: str, sums: dict[str, np.ndarray], made: SpineRelease) -> Iterator[str]:
+    """Whether the areas of every level hold the same people, as far as every leaf lies in a unit of each."""
+    every = [kind for kind in sums if (made.geography.areas(kind)[1] >= 0).all()]
+    for kind in every[1:]:
+        apart = np.abs(sums[kind] - sums[every[0]])
+        slack = 0 if made.published.method != UNBIASED else 1e-6 * (1 + np.abs(sums[kind]))
+        if (apart > slack).any():
+            yield f"tables/{name}: the areas of {kind} do not add up to those of {every[0]}"
+
+
+def constraint_faults(
+    plan: SpinePlan, estimate: SpineEstimate, exact_values: tuple[np.ndarray, ...]
+) -> Iterator[str]:
+    """Whether the counts of leaves are 0 or more, nowhere where nobody can be, within every limit, and exact in sum.
+
+    Args:
+        plan: of the release.
+        estimate: whole counts.
+        exact_values: one array a margin, as measured.
+    """
+    limits = estimate.constraints
+    step = max(1, _CELLS // plan.layout.cell.size)
+    exact = () if limits is None else limits.exact
+    sums = [np.zeros(values.shape, np.int64) for values in exact_values]
+    below = stray = outside = False
+    for first in range(0, plan.spine.leaves, step):
+        last = min(first + step, plan.spine.leaves)
+        counts = estimate.leaf_counts(first, last)
+        dense = counts.sum(axis=2)
+        below |= bool((counts < 0).any())
+        stray |= bool(dense[~plan.support[first:last]].any())
+        if limits is not None:
+            part = _added(dense, limits.part, len(limits.part_names))
+            lower, upper = limits.lower[first:last], limits.upper[first:last]
+            outside |= bool(((part < lower) | ((part > upper) & (upper < NO_LIMIT))).any())
+        for margin, total in zip(exact, sums, strict=True):
+            unit = plan.spine.units[margin.level][first:last]
+            np.add.at(total, unit, _added(dense, margin.margin.label, margin.margin.classes))
+    if below:
+        yield "some published count is below 0"
+    if stray:
+        yield "somebody is counted where nobody can be"
+    if outside:
+        yield "a count of a leaf is outside its limits"
+    for margin, total, values in zip(exact, sums, exact_values, strict=True):
+        if ((total != values) & (values != FREE)).any():
+            yield f"counts of {margin.margin.name} by {margin.level} are not the exact ones"
+
+
+def _added(dense: np.ndarray, label: np.ndarray, size: int) -> np.ndarray:
+    """Shape (leaves, size): dense cells added up by their labels."""
+    return dense @ (label[:, None] == np.arange(size)).astype(np.int64)

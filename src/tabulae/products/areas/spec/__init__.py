@@ -1,0 +1,1 @@
+"""[geography] of a spec: its sections, its files, and what they say together."""

@@ -1,0 +1,599 @@
+"""Public files of a geography: some columns of a CSV or Parquet file, always as text.
+
+Codes such as "01001" are text, whatever they look like: a column is never read as numbers, so that no leading zero is
+lost. Empty text is None. What is published of them is the columns that are used, written anew.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from sqlglot import errors, exp, parse_one
+
+from ....errors import InvalidArgument, Unsupported
+from ....spec.file_mistakes import FileMistakes
+from ....spec.lines import KeyPath
+from ....spec.problems import (
+    Problems,
+    nearest,
+    shown,
+)
+from ....spec.unseen import unseen
+from ..spine.hierarchy import numbered
+from .shape import GeographySection
+
+MOST_BYTES = 2**31
+"""The largest file that is read."""
+
+MOST_ROWS = 50_000_000
+"""The most rows of a file."""
+
+
+@dataclass(frozen=True, eq=False)
+class TextColumns:
+    """Some columns of a file, with the place of every row.
+
+    Attributes:
+        columns: name -> shape (rows,), object: text, or None where the cell is empty.
+        line: shape (rows,): the line of a text file, or the row of a Parquet file, counted from 1.
+        mistakes: where more mistakes of the file are told.
+    """
+
+    columns: Mapping[str, np.ndarray]
+    line: np.ndarray
+    mistakes: FileMistakes
+
+
+def read_text_columns(
+    base: Path,
+    name: str,
+    path: KeyPath,
+    problems: Problems,
+    needed: Mapping[str, KeyPath],
+    optional: Sequence[str] = (),
+    numbers: Sequence[str] = (),
+) -> TextColumns | None:
+    """Columns of the file ``name``; None, with the mistakes recorded, where it cannot be read.
+
+    Args:
+        base: the folder that ``name`` is relative to.
+        name: the file, as the document writes it.
+        path: the key that names the file.
+        problems: where mistakes are recorded.
+        needed: column -> the key that asks for it.
+        optional: columns that are read where the file has them.
+        numbers: columns that are read where the file has them once, as text or as numbers of any type.
+    """
+    parquet = name.lower().endswith((".parquet", ".pq"))
+    mistakes = FileMistakes(name, "row" if parquet else "line", path, problems)
+    try:
+        content = _content(base / name)
+        header = (_parquet_header if parquet else _csv_header)(content)
+        if not _has_columns(header, needed, optional, mistakes):
+            return None
+        axes = [name for name in numbers if header.count(name) == 1 and name not in needed]
+        wanted = [column for column in header if column in needed or column in optional or column in axes]
+        table, line = (
+            _parquet(content, wanted, axes, mistakes) if parquet else _csv(content, header, wanted, mistakes)
+        )
+    except (OSError, UnicodeDecodeError, csv.Error, pa.ArrowException, Unsupported) as error:
+        reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
+        problems.add(path, f"cannot read {shown(name)} as a {'Parquet' if parquet else 'CSV'} file: {reason}")
+        return None
+    if not line.size and not mistakes.told:
+        mistakes.tell(None, "the file has no row below its header")
+    if mistakes.told:
+        return None
+    columns = {column: _text(table[column]) for column in table.column_names}
+    for column, cells in columns.items():
+        if column != column.strip():
+            mistakes.tell(None, f"column {shown(column)} has blanks around its name: rename it")
+        _check_printable(column, cells, line, mistakes)
+    return None if mistakes.told else TextColumns(columns, line, mistakes)
+
+
+def _check_printable(column: str, cells: np.ndarray, line: np.ndarray, mistakes: FileMistakes) -> None:
+    """Tell of characters that no reader sees, or that turn what others read around."""
+    if bad := unseen(column):
+        mistakes.tell(None, f"the name of column {shown(column)} holds {bad}: rename it")
+    plain = pc.call_function("ascii_is_printable", [pa.array(cells, pa.string())])
+    for row in pc.call_function("indices_nonzero", [pc.call_function("invert", [plain])]).to_pylist():
+        if bad := unseen(str(cells[row])):
+            mistakes.tell(int(line[row]), f"the code in column {shown(column)} holds {bad}: remove it")
+
+
+def encoded(columns: Mapping[str, np.ndarray]) -> bytes:
+    """Columns of text as a CSV file, from which the same columns are read.
+
+    >>> encoded({"block": np.array(["01", "02"], object), "place": np.array([None, "a,b"], object)})
+    b'block,place\\n01,\\n02,"a,b"\\n'
+    """
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns)
+    if (plain := _plain(columns)) is not None:
+        return text.getvalue().encode() + plain
+    writer.writerows(zip(*(cells.tolist() for cells in columns.values()), strict=True))
+    return text.getvalue().encode()
+
+
+def _plain(columns: Mapping[str, np.ndarray]) -> bytes | None:
+    """The rows below the header, in a fraction of the time; None where one has to be quoted."""
+    import pyarrow.csv as pcsv
+
+    if len(columns) < 2:
+        return None  # an empty cell that is alone on its line is quoted
+    rows = pa.table({str(at): pa.array(cells, pa.string()) for at, cells in enumerate(columns.values())})
+    written = io.BytesIO()
+    try:
+        pcsv.write_csv(rows, written, pcsv.WriteOptions(include_header=False, quoting_style="none"))
+    except pa.ArrowInvalid:
+        return None
+    return written.getvalue()
+
+
+def _content(path: Path) -> bytes:
+    if (size := path.stat().st_size) > MOST_BYTES:
+        raise Unsupported(
+            f"it has {size:,} bytes, and at most {MOST_BYTES:,} are read: leave out columns and rows that are not used"
+        )
+    return path.read_bytes()
+
+
+def _has_columns(
+    header: Sequence[str], needed: Mapping[str, KeyPath], optional: Sequence[str], mistakes: FileMistakes
+) -> bool:
+    """Whether the header names each column once, and all that are needed."""
+    twice = {column for column in header if header.count(column) > 1} & {*needed, *optional}
+    for column in sorted(twice):
+        mistakes.tell(1, f"column {shown(column)} stands there twice")
+    absent = [column for column in needed if column not in header]
+    for column in absent:
+        told = f"{mistakes.name} has no column {shown(column)}; {nearest(column, header)}"
+        mistakes.problems.add(needed[column], told)
+    return not (twice or absent)
+
+
+def _csv_header(content: bytes) -> list[str]:
+    first = content.split(b"\n", 1)[0].decode("utf-8-sig")
+    rows = list(csv.reader(io.StringIO(first, newline=""), strict=True))
+    if not rows or not any(rows[0]):
+        raise Unsupported("its first line is empty, and should name the columns")
+    return [column.strip() for column in rows[0]]
+
+
+def _csv(
+    content: bytes, header: list[str], wanted: list[str], mistakes: FileMistakes
+) -> tuple[pa.Table, np.ndarray]:
+    """The columns of a CSV file as text, and the line of each row."""
+    import pyarrow.csv as pcsv
+
+    filled = _filled_lines(content)
+    skipped: list[int] = []
+
+    def skip(row: Any) -> str:
+        skipped.append(row.number - 1)
+        fields = f"{row.actual_columns} field{'s' if row.actual_columns > 1 else ''}"
+        line = int(filled[row.number - 1])
+        mistakes.tell(line, f"has {fields} and the header has {row.expected_columns}")
+        return "skip"
+
+    table = pcsv.read_csv(
+        io.BytesIO(content),
+        # One thread: only then are the numbers of rows known.
+        read_options=pcsv.ReadOptions(use_threads=False, column_names=header, skip_rows=1),
+        parse_options=pcsv.ParseOptions(invalid_row_handler=skip),
+        convert_options=pcsv.ConvertOptions(
+            column_types=dict.fromkeys(wanted, pa.string()), include_columns=wanted
+        ),
+    )
+    _check_rows(table.num_rows)
+    return table, np.delete(filled, [0, *skipped])[: table.num_rows]
+
+
+def _filled_lines(content: bytes) -> np.ndarray:
+    """The numbers of the lines where something stands, the header's being 1."""
+    ends = np.flatnonzero(np.frombuffer(content, np.uint8) == ord("\n"))
+    if not content.endswith(b"\n"):
+        ends = np.append(ends, len(content))
+    starts = np.concatenate([[0], ends[:-1] + 1])
+    blank = ends == starts
+    lone = np.flatnonzero(ends == starts + 1)
+    blank[lone] = [content[i : i + 1] == b"\r" for i in starts[lone].tolist()]
+    return np.flatnonzero(~blank) + 1
+
+
+def _parquet_header(content: bytes) -> list[str]:
+    import pyarrow.parquet as pq
+
+    metadata = pq.ParquetFile(io.BytesIO(content)).metadata
+    _check_rows(metadata.num_rows)
+    return pq.read_schema(io.BytesIO(content)).names
+
+
+def _parquet(
+    content: bytes, wanted: list[str], numbers: Sequence[str], mistakes: FileMistakes
+) -> tuple[pa.Table, np.ndarray]:
+    """The columns of a Parquet file as text, and the number of each row; ``numbers`` of other types are left out."""
+    import pyarrow.parquet as pq
+
+    table = pq.read_table(io.BytesIO(content), columns=wanted)
+    for column in wanted:
+        kind = table.schema.field(column).type
+        kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+        is_axis = column in numbers
+        is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
+        if not (is_text or pa.types.is_integer(kind) or (is_axis and pa.types.is_floating(kind))):
+            if not is_axis:
+                told = f"has type {kind}: write codes as text, and limits as whole numbers"
+                mistakes.tell(None, f"column {shown(column)} {told}")
+            table = table.drop_columns([column])
+            continue
+        position = table.column_names.index(column)
+        table = table.set_column(position, column, table[column].cast(pa.string()))
+    return table, np.arange(1, table.num_rows + 1)
+
+
+def _check_rows(rows: int) -> None:
+    if rows > MOST_ROWS:
+        raise Unsupported(f"it has {rows:,} rows, and at most {MOST_ROWS:,} are read")
+
+
+def _text(column: pa.ChunkedArray) -> np.ndarray:
+    """Object array of text, None where a cell is empty; equal cells are one object."""
+    encoded = pc.call_function("utf8_trim_whitespace", [column.combine_chunks()]).dictionary_encode(
+        null_encoding="encode"
+    )
+    encoded = encoded.combine_chunks() if isinstance(encoded, pa.ChunkedArray) else encoded
+    values = encoded.dictionary.to_numpy(zero_copy_only=False).astype(object)
+    values[values == ""] = None
+    return values[encoded.indices.to_numpy()]
+
+
+DIALECT = "duckdb"
+ALLOWED = (
+    "a condition compares one column with text in single quotes (=, <>, IN, NOT IN) or tests IS NULL; join conditions "
+    "by AND, OR, NOT and parentheses"
+)
+
+Node = Any  # of sqlglot's syntax tree
+
+
+@dataclass(frozen=True, eq=False)
+class _Truth:
+    """Where something is true and where it is false: neither where a cell is empty, as in SQL."""
+
+    yes: np.ndarray
+    no: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class LeafCondition:
+    """A condition on leaves that was read, and the columns that it is about.
+
+    >>> where = LeafCondition.parse("aiannh <> '9999' AND NOT county IN ('001', '003')")
+    >>> where.columns
+    ('aiannh', 'county')
+    >>> table = {"aiannh": np.array(["9999", "0010", None], object), "county": np.array(["001", "005", "005"], object)}
+    >>> where.holds(table).tolist()
+    [False, True, False]
+    """
+
+    columns: tuple[str, ...]
+    _node: Node
+
+    @classmethod
+    def parse(cls, text: str) -> LeafCondition:
+        """Read a condition.
+
+        Raises:
+            InvalidArgument: it does not parse, or is no condition on columns of text.
+        """
+        try:
+            node = parse_one(text, dialect=DIALECT)
+            found: dict[str, None] = {}
+            _check(node, lambda name: found.setdefault(name))
+        except errors.ParseError as error:
+            first = error.errors[0] if error.errors else {}
+            place = f"column {first.get('col')}, near {first.get('highlight')!r}"
+            raise InvalidArgument(f"does not parse, {place}; {ALLOWED}") from None
+        except errors.SqlglotError as error:
+            raise InvalidArgument(f"does not parse: {str(error).splitlines()[0]}; {ALLOWED}") from None
+        except RecursionError:
+            raise InvalidArgument("is nested too deeply: write it shorter") from None
+        return cls(tuple(found), node)
+
+    def holds(self, table: Mapping[str, np.ndarray]) -> np.ndarray:
+        """Shape (rows,), boolean: where the condition is true; not where an empty cell leaves it open."""
+        return _truth(self._node, table).yes
+
+
+def _check(node: Node, use: Callable[[str], object]) -> None:
+    """Refuse what is no condition, and name every column of it."""
+    node = node.unnest()
+    if isinstance(node, exp.And | exp.Or):
+        for part in node.flatten():
+            _check(part, use)
+    elif isinstance(node, exp.Not):
+        _check(node.this, use)
+    elif isinstance(node, exp.EQ | exp.NEQ | exp.In):
+        column, _ = _compared(node)
+        use(_named(column, node))
+    elif isinstance(node, exp.Is) and isinstance(node.expression, exp.Null):
+        use(_named(node.this.unnest(), node))
+    else:
+        _refuse(node, "it is no comparison of a column with text")
+
+
+def _truth(node: Node, table: Mapping[str, np.ndarray]) -> _Truth:
+    """Kleene's three values, of a node that was checked."""
+    node = node.unnest()
+    if isinstance(node, exp.Not):
+        inner = _truth(node.this, table)
+        return _Truth(inner.no, inner.yes)
+    if isinstance(node, exp.And | exp.Or):
+        parts = [_truth(part, table) for part in node.flatten()]
+        both = isinstance(node, exp.And)
+        yes, no = (np.logical_and, np.logical_or) if both else (np.logical_or, np.logical_and)
+        return _Truth(yes.reduce([part.yes for part in parts]), no.reduce([part.no for part in parts]))
+    if isinstance(node, exp.Is):
+        empty = _is_none(table[node.this.unnest().name])
+        return _Truth(empty, ~empty)
+    column, values = _compared(node)
+    cells = table[column.name]
+    known = ~_is_none(cells)
+    equal = np.zeros(cells.size, bool)
+    for value in values:
+        equal |= np.asarray(cells == value, bool)
+    if isinstance(node, exp.NEQ):
+        return _Truth(known & ~equal, equal)
+    return _Truth(equal, known & ~equal)
+
+
+def _is_none(cells: np.ndarray) -> np.ndarray:
+    return np.array([cell is None for cell in cells.tolist()], bool)
+
+
+def _compared(node: Node) -> tuple[Node, list[str]]:
+    """The column of a comparison, and the texts that it is compared with."""
+    left = node.this.unnest()
+    if isinstance(node, exp.In):
+        extra = [key for key, value in node.args.items() if value and key not in ("this", "expressions")]
+        if extra or not node.expressions:
+            _refuse(node, "IN takes a list of texts")
+        return left, [_written(item.unnest(), node) for item in node.expressions]
+    right = node.expression.unnest()
+    if isinstance(right, exp.Column) and not isinstance(left, exp.Column):
+        left, right = right, left
+    return left, [_written(right, node)]
+
+
+def _written(item: Node, node: Node) -> str:
+    if isinstance(item, exp.Literal) and item.is_string:
+        if not item.this:
+            _refuse(node, "an empty cell equals nothing: write IS NULL")
+        return str(item.this)
+    if isinstance(item, exp.Literal):
+        _refuse(node, f"codes are text: write '{item.this}' in single quotes")
+    if isinstance(item, exp.Column):
+        hint = (
+            " (text takes single quotes)"
+            if isinstance(item.this, exp.Identifier) and item.this.quoted
+            else ""
+        )
+        _refuse(node, f"a column is compared with text, not with another column{hint}")
+    return _refuse(node, f"{_shown(item)} is no text in single quotes")
+
+
+def _named(column: Node, node: Node) -> str:
+    if not isinstance(column, exp.Column) or not isinstance(column.this, exp.Identifier) or column.table:
+        _refuse(node, "one side must be the plain name of a column")
+    return str(column.name)
+
+
+def _refuse(node: Node, why: str) -> NoReturn:
+    raise InvalidArgument(f"cannot use `{_shown(node)}`: {why}; {ALLOWED}")
+
+
+def _shown(node: Node) -> str:
+    written = node.sql(dialect=DIALECT, comments=False)
+    return written if len(written) <= 200 else f"{written[:120]} ... {written[-60:]}"
+
+
+AXES = ("x", "y")
+
+_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?")
+
+
+def read_places(columns: Mapping[str, np.ndarray], kept: np.ndarray) -> np.ndarray | None:
+    """Shape (leaves on the spine, 2): where each is; None where the file has no such columns, or a gap in them.
+
+    Args:
+        columns: of the file, as text.
+        kept: shape (leaves of the file,): which of them are on the spine.
+
+    >>> text = {"x": np.array(["1", "", "3e1"], object), "y": np.array(["-.5", None, "2"], object)}
+    >>> read_places(text, np.array([True, False, True])).tolist()
+    [[1.0, -0.5], [30.0, 2.0]]
+    >>> read_places(text, np.ones(3, bool)) is None
+    True
+    """
+    if not all(axis in columns for axis in AXES):
+        return None
+    found = np.array([[_number(text) for text in columns[axis][kept].tolist()] for axis in AXES]).T
+    return found if np.isfinite(found).all() else None
+
+
+def only_numbers(column: np.ndarray) -> np.ndarray:
+    """The cells of an axis that are numbers; None in place of the others."""
+    return np.array([text if np.isfinite(_number(text)) else None for text in column.tolist()], object)
+
+
+def _number(text: str | None) -> float:
+    return float(text) if text and _NUMBER.fullmatch(text) else np.nan
+
+
+@dataclass(frozen=True, eq=False)
+class Leaves:
+    """Every leaf of the file, in its order.
+
+    Attributes:
+        levels: names of the levels, the leaf last.
+        columns: level or entity -> shape (leaves,), object: the code of the unit or entity; None where there is none.
+        inside: shape (leaves,), boolean: which leaves ``split`` puts in a branch of their own; None without one.
+        text: column -> shape (leaves,), object: the columns of the file that are used, as it has them; and those of a
+            map, where it has them.
+        row: shape (leaves,): the line of each leaf in the file, or its row, as ``unit`` says.
+        unit: "line" or "row".
+    """
+
+    levels: tuple[str, ...]
+    columns: Mapping[str, np.ndarray]
+    inside: np.ndarray | None
+    text: Mapping[str, np.ndarray]
+    row: np.ndarray
+    unit: str
+
+    @property
+    def used(self) -> frozenset[str]:
+        """The columns that the section asks for."""
+        return frozenset(self.columns)
+
+    @property
+    def codes(self) -> np.ndarray:
+        """Shape (leaves,): the leaves' codes."""
+        return self.columns[self.levels[-1]]
+
+
+def read_leaves(section: GeographySection, base: Path, problems: Problems) -> Leaves | None:
+    """The leaves that ``[geography]`` names; None, with the mistakes recorded, where they cannot be read.
+
+    Args:
+        section: the section as read.
+        base: the folder that its file is relative to.
+        problems: where mistakes are recorded.
+    """
+    before = len(problems.found)
+    split = _split(section, problems)
+    needed = _needed(section, split, problems)
+    if section.file is None or not section.levels or len(problems.found) > before:
+        return None
+    found = read_text_columns(base, section.file, ("geography", "file"), problems, needed, numbers=AXES)
+    if found is None:
+        return None
+    _check_units(tuple(section.levels), found)
+    columns = {name: _without(found.columns[name], section.outside.get(name)) for name in needed}
+    inside = None
+    if split is not None:
+        inside = split.holds(found.columns)
+        if inside.all() or not inside.any():
+            which = "every leaf" if inside.any() else "no leaf"
+            problems.add(
+                ("geography", "split"),
+                f"holds for {which} of {section.file}, so that it splits nothing: remove it",
+            )
+    if len(problems.found) > before:
+        return None
+    return Leaves(tuple(section.levels), columns, inside, found.columns, found.line, found.mistakes.unit)
+
+
+def _split(section: GeographySection, problems: Problems) -> LeafCondition | None:
+    if section.split is None:
+        return None
+    try:
+        return LeafCondition.parse(section.split)
+    except InvalidArgument as error:
+        problems.add(("geography", "split"), str(error))
+        return None
+
+
+def _needed(section: GeographySection, split: LeafCondition | None, problems: Problems) -> dict[str, KeyPath]:
+    """Every column that the section uses, with the key that asks for it first."""
+    asked: list[tuple[str, KeyPath]] = [
+        *((name, ("geography", "levels", i)) for i, name in enumerate(section.levels or ())),
+        *((name, ("geography", "entities", i)) for i, name in enumerate(section.entities)),
+    ]
+    if section.optimise is not None:
+        for i, name in enumerate(section.optimise.entities or ()):
+            asked.append((name, ("geography", "optimise", "entities", i)))
+    for name, path in asked:
+        if "entities" in path and name in (section.levels or ()):
+            told = f"{shown(name)} is a level: entities are areas that cut across the levels"
+            problems.add(path, told)
+    known = {name for name, path in asked if "entities" in path}
+    for name in section.outside:
+        if name not in known:
+            told = f"is no entity of the section; {nearest(name, sorted(known))}"
+            problems.add(("geography", "outside", name), told)
+    asked += [(name, ("geography", "split")) for name in (split.columns if split else ())]
+    needed: dict[str, KeyPath] = {}
+    for name, path in asked:
+        needed.setdefault(name, path)
+    return needed
+
+
+def _without(column: np.ndarray, outside: str | None) -> np.ndarray:
+    """A column with None in place of the code that means none."""
+    if outside is None:
+        return column
+    found = column.copy()
+    found[np.asarray(column == outside, bool)] = None
+    return found
+
+
+def _check_units(levels: tuple[str, ...], found: TextColumns) -> None:
+    """Every leaf has a code and one row, and every unit one parent; else the lines are told."""
+    index = {name: numbered(found.columns[name]) for name in levels}
+    number, codes = index[levels[-1]]
+    for row in np.flatnonzero(number < 0).tolist():
+        found.mistakes.tell(
+            int(found.line[row]), f"{levels[-1]} is empty: each row is one leaf, with its code"
+        )
+    for above, below in pairwise(levels):
+        _check_nested(above, below, index, found)
+    first = _first(number, codes.size)
+    above = index[levels[max(len(levels) - 2, 0)]][0]
+    twice = (number >= 0) & (first[number] != np.arange(number.size))
+    same = above == above[first[number]]
+    for row in np.flatnonzero(twice & same).tolist():
+        line = int(found.line[first[number[row]]])
+        told = f"{levels[-1]} {shown(str(codes[number[row]]))} stands on {found.mistakes.unit} {line} already"
+        found.mistakes.tell(int(found.line[row]), told)
+
+
+def _check_nested(
+    above: str, below: str, index: Mapping[str, tuple[np.ndarray, np.ndarray]], found: TextColumns
+) -> None:
+    """Tell of each unit of the lower level that lies in two of the upper."""
+    (upper, upper_codes), (lower, lower_codes) = index[above], index[below]
+    both = np.flatnonzero((upper >= 0) & (lower >= 0))
+    first = np.full(lower_codes.size, -1)
+    first[lower[both[::-1]]] = both[::-1]
+    stray = both[upper[both] != upper[first[lower[both]]]]
+    _, once = np.unique(lower[stray], return_index=True)
+    for row in stray[np.sort(once)].tolist():
+        begun = int(first[lower[row]])
+        found.mistakes.tell(
+            int(found.line[row]),
+            f"{below} {shown(str(lower_codes[lower[row]]))} lies in {above} {shown(str(upper_codes[upper[row]]))}, and "
+            f"in {shown(str(upper_codes[upper[begun]]))} by {found.mistakes.unit} {found.line[begun]}: a unit has one "
+            f"parent. Where codes are numbered afresh in each {above}, write them in full",
+        )
+
+
+def _first(number: np.ndarray, size: int) -> np.ndarray:
+    """The first row of each code."""
+    first = np.zeros(max(size, 1), np.int64)
+    rows = np.flatnonzero(number >= 0)[::-1]
+    first[number[rows]] = rows
+    return first

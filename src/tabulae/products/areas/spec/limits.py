@@ -1,0 +1,636 @@
+"""The file of a ``[[bound]]``: the least and the most that each leaf can have, read with every mistake's line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sqlglot import errors, exp, parse_one
+
+from ....domain import Domain
+from ....domain.predicate import (
+    All,
+    Predicate,
+    Some,
+    Test,
+    tests,
+)
+from ....domain.where import DIALECT, Where
+from ....errors import InvalidArgument
+from ....spec.lines import KeyPath
+from ....spec.problems import (
+    Problems,
+    listed,
+    nearest,
+    shown,
+    written,
+)
+from ....spec.schema import Schema
+from ....spec.sections import Document
+from ..constraints import (
+    NO_LIMIT,
+    AreaConstraints,
+    ExactMargin,
+)
+from ..layout import Layout, Margin
+from ..spine.spine import Spine
+from .files import (
+    Leaves,
+    TextColumns,
+    encoded,
+    read_text_columns,
+)
+from .shape import BoundEntry
+
+LEAST, MOST = "at_least", "at_most"
+
+LARGEST = 10**12
+"""The largest limit that a file may give."""
+
+
+@dataclass(frozen=True, eq=False)
+class Bound:
+    """The limits of one file.
+
+    Attributes:
+        at: position of the entry in the document.
+        file: as the document names it.
+        margin: over dense attributes: what is limited.
+        lower, upper: shape (leaves of the file, classes), int64; ``NO_LIMIT`` where there is none.
+        content: the columns of the file that are read, written anew.
+    """
+
+    at: int
+    file: str
+    margin: Margin
+    lower: np.ndarray
+    upper: np.ndarray
+    content: bytes
+
+    @property
+    def is_limiting(self) -> bool:
+        """Whether it says more than what cannot occur."""
+        return bool((self.lower > 0).any() or ((self.upper > 0) & (self.upper < NO_LIMIT)).any())
+
+
+def read_bound(
+    entry: BoundEntry | None, at: int, leaves: Leaves, layout: Layout, base: Path, problems: Problems
+) -> Bound | None:
+    """The limits of an entry's file; None, with the mistakes recorded, where it has some.
+
+    Args:
+        entry: the entry as read; None where it could not be.
+        at: its position in the document.
+        leaves: of the geography.
+        layout: of the cells; the entry's attributes are dense.
+        base: the folder that the file is relative to.
+        problems: where mistakes are recorded.
+    """
+    if entry is None or entry.file is None or entry.attributes is None:
+        return None
+    path, leaf = ("bound", at, "file"), leaves.levels[-1]
+    needed = {leaf: path} | dict.fromkeys(entry.attributes, ("bound", at, "attributes"))
+    found = read_text_columns(base, entry.file, path, problems, needed, (LEAST, MOST))
+    if found is None:
+        return None
+    if not {LEAST, MOST} & found.columns.keys():
+        found.mistakes.tell(
+            1, f"has neither a column {LEAST} nor {MOST}: limits stand in one of them, or in both"
+        )
+        return None
+    margin = layout.margin(entry.attributes)
+    row, group = _leaf_of(found, leaves), _class_of(found, margin, layout.domain)
+    least, most = _limits(found, LEAST, 0), _limits(found, MOST, NO_LIMIT)
+    for i in np.flatnonzero((least > most) & (most >= 0)).tolist():
+        found.mistakes.tell(
+            int(found.line[i]), f"{LEAST} is {least[i]} and {MOST} is {most[i]}: no count is both"
+        )
+    if found.mistakes.told:
+        return None
+    _check_once(row * margin.classes + group, found)
+    shape = (leaves.codes.size, margin.classes)
+    lower = np.zeros(shape, np.int64)
+    upper = np.full(shape, 0 if entry.unlisted == "zero" else NO_LIMIT, np.int64)
+    lower[row, group], upper[row, group] = least, most
+    if found.mistakes.told:
+        return None
+    return Bound(at, entry.file, margin, lower, upper, encoded(found.columns))
+
+
+def _leaf_of(found: TextColumns, leaves: Leaves) -> np.ndarray:
+    """Shape (rows,): the leaf of each row; -1, with the mistake told, where there is none."""
+    name = leaves.levels[-1]
+    place = {code: i for i, code in enumerate(leaves.codes.tolist())}
+    codes = found.columns[name].tolist()
+    row = np.fromiter((place.get(code, -1) for code in codes), np.int64, len(codes))
+    for i in np.flatnonzero(row < 0).tolist():
+        told = (
+            f"{name} is empty"
+            if codes[i] is None
+            else f"no leaf of the geography has {name} {shown(codes[i])}"
+        )
+        found.mistakes.tell(int(found.line[i]), told)
+    return row
+
+
+def _class_of(found: TextColumns, margin: Margin, domain: Domain) -> np.ndarray:
+    """Shape (rows,): the class of the margin that each row is about."""
+    ordered = sorted(margin.names, key=lambda name: domain.axis(domain.resolve(name).attribute.name))
+    total = np.zeros(found.line.size, np.int64)
+    for name in ordered:
+        cells = found.columns[name]
+        position = {text: _position(domain, name, text) for text in set(cells.tolist())}
+        each = np.array([position[text] for text in cells.tolist()], np.int64)
+        for i in np.flatnonzero(each < 0).tolist():
+            told = f"{name} is empty" if cells[i] is None else f"there is no {name} {shown(cells[i])}"
+            found.mistakes.tell(int(found.line[i]), f"{told}; {_known(domain, name)}")
+        total = total * len(domain.resolve(name).labels) + each
+    return total
+
+
+def _position(domain: Domain, name: str, text: str | None) -> int:
+    """The category, or class of a recode, that a text names; -1 for none."""
+    if text is None:
+        return -1
+    if domain.recode(name) is not None:
+        labels = domain.resolve(name).labels
+        return labels.index(text) if text in labels else -1
+    attribute = domain[name]
+    whole = attribute.numeric and text.lstrip("+-").isdecimal()
+    position = attribute.position(int(text) if whole else text)
+    return -1 if position is None else position
+
+
+def _known(domain: Domain, name: str) -> str:
+    labels = domain.resolve(name).labels
+    return f"there are {', '.join(map(shown, labels[:8]))}{', ...' if len(labels) > 8 else ''}"
+
+
+def _limits(found: TextColumns, column: str, otherwise: int) -> np.ndarray:
+    """Shape (rows,): limits as whole numbers."""
+    if column not in found.columns:
+        return np.full(found.line.size, otherwise, np.int64)
+    cells = found.columns[column].tolist()
+    value = {text: _whole(text, otherwise) for text in set(cells)}
+    limits = np.array([value[text] for text in cells], np.int64)
+    for i in np.flatnonzero(limits < 0).tolist():
+        told = (
+            f"{column} is {shown(cells[i])}: write a whole number from 0 to {LARGEST:,}, without separators"
+        )
+        found.mistakes.tell(int(found.line[i]), told)
+    return limits
+
+
+def _whole(text: str | None, otherwise: int) -> int:
+    if text is None:
+        return otherwise
+    if not (text.isascii() and text.isdecimal()) or len(text) > 15 or int(text) > LARGEST:
+        return -1
+    return int(text)
+
+
+def _check_once(key: np.ndarray, found: TextColumns) -> None:
+    """Tell of rows about what another row is about already."""
+    order = np.argsort(key, kind="stable")
+    again = np.flatnonzero(np.diff(key[order]) == 0) + 1
+    for i in sorted(again.tolist(), key=lambda i: order[i]):
+        before = int(found.line[order[i - 1]])
+        told = f"is about the same leaf and values as {found.mistakes.unit} {before}"
+        found.mistakes.tell(int(found.line[order[i]]), told)
+
+
+def read_exact(
+    document: Document,
+    leaves: Leaves,
+    kept: np.ndarray,
+    spine: Spine,
+    layout: Layout,
+    support: np.ndarray,
+    problems: Problems,
+) -> list[tuple[int, ExactMargin]] | None:
+    """The position of each invariant and what it makes exact; None, with the mistakes recorded, where one is wrong.
+
+    Args:
+        document: the sections as read.
+        leaves: of the file.
+        kept: shape (leaves,): which of them are on the spine.
+        spine: as it is measured.
+        layout: of the cells; what invariants count by is dense.
+        support: shape (leaves of the spine, dense cells): what can occur.
+        problems: where mistakes are recorded.
+    """
+    before = len(problems.found)
+    found: list[tuple[int, ExactMargin]] = []
+    first: dict[tuple[str, bytes], int] = {}
+    for at, entry in enumerate(document.invariants):
+        if entry is None or entry.attributes is None:
+            continue
+        level = _level(entry.level, at, leaves, kept, spine, layout.domain.names, problems)
+        if level is None:
+            continue
+        margin = layout.margin(entry.attributes)
+        partition = np.unique(margin.label, return_inverse=True)[1].tobytes()
+        earlier = first.setdefault((level, partition), at)
+        if earlier != at:
+            told = f"makes the same counts exact as {written(('invariant', earlier))}: keep one"
+            problems.add(("invariant", at), told)
+        found.append((at, ExactMargin(level, margin, entry.reason or "")))
+    at_leaves = [(at, exact) for at, exact in found if spine.codes[exact.level].size == spine.leaves]
+    if _leaves_nothing([exact.margin for _, exact in at_leaves], layout, support):
+        also = " with the others" if len(at_leaves) > 1 else ""
+        told = (
+            f"makes every count of every {spine.levels[-1]} exact{also}: nothing is left to be released under a "
+            "guarantee"
+        )
+        problems.add(("invariant", at_leaves[-1][0]), told)
+    return found if len(problems.found) == before else None
+
+
+def _leaves_nothing(margins: Sequence[Margin], layout: Layout, support: np.ndarray) -> bool:
+    """Whether exact margins of a leaf determine every count that it can have.
+
+    They do when their rows span those of all cells, in every leaf: cells that differ in a symmetric attribute are in
+    one class of each margin.
+    """
+    if not margins or layout.algebra.cells > 1:
+        return False
+    labels = np.stack([margin.label for margin in margins])
+    for pattern in np.unique(support, axis=0):
+        here = labels[:, pattern]
+        if np.unique(here, axis=1).shape[1] < here.shape[1]:
+            return False
+        rows = np.concatenate([label == np.unique(label)[:, None] for label in here])
+        if np.linalg.matrix_rank(rows.astype(float)) < here.shape[1]:
+            return False
+    return True
+
+
+def _level(
+    level: str | None,
+    at: int,
+    leaves: Leaves,
+    kept: np.ndarray,
+    spine: Spine,
+    names: tuple[str, ...],
+    problems: Problems,
+) -> str | None:
+    """The level of an invariant, if its units on the spine are those of the file.
+
+    Units that are split or drawn anew are other ones than the file's: to have their counts exact would tell more than
+    the counts of the file's units.
+    """
+    path = ("invariant", at, "level")
+    if level is None:
+        problems.add(path, f'is missing: say where the counts are exact, such as level = "{spine.levels[0]}"')
+        return None
+    if level not in spine.levels:
+        problems.add(path, f"there is no level {shown(level)}; {nearest(level, spine.levels)}")
+        return None
+    if level in names and spine.codes[level].size > 1:
+        problems.add(
+            path, f"{shown(level)} is the name of an attribute, too: rename the level or the attribute"
+        )
+        return None
+    units = spine.codes[level][spine.units[level]]
+    if level in leaves.columns and (units != leaves.columns[level][kept]).any():
+        told = (
+            f"units of level {shown(level)} are split, drawn anew, or stand in for ones left out, so that more would "
+            "be exact than counts of the file's units: choose a level above"
+        )
+        problems.add(path, told)
+        return None
+    return level
+
+
+MOST_COMBINATIONS = 1_000_000
+"""The most combinations of dense attributes, those that cannot occur included."""
+
+
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """The layout of the domain's cells, and what is asked of every unit.
+
+    Attributes:
+        layout: of the cells that can occur.
+        queries: what is asked.
+    """
+
+    layout: Layout
+    queries: tuple[Margin, ...]
+
+
+def read_cells(document: Document, schema: Schema, domain: Domain, problems: Problems) -> Cells | None:
+    """Queries and structural zeros over the domain; None, with the mistakes recorded, where they do not fit it.
+
+    Args:
+        document: the sections as read.
+        schema: the domain, and the names that could not be read.
+        domain: of the schema.
+        problems: where mistakes are recorded.
+    """
+    before = len(problems.found)
+    known = Names(domain, schema, problems)
+    asked = _queries(document, known, problems)
+    zeros = [
+        (at, zero)
+        for at, entry in enumerate(document.zeros)
+        if entry and entry.where and (zero := _zero(entry.where, at, schema, domain, problems)) is not None
+    ]
+    dense = {name for _, zero in zeros for name in tests(zero)}
+    for section, entries in (("bound", document.bounds), ("invariant", document.invariants)):
+        for at, entry in enumerate(entries):
+            if entry and entry.attributes is not None:
+                dense |= known.bases(entry.attributes, (section, at, "attributes"))
+    dense |= {of for query in asked for of in _joined(query, domain)}
+    if len(problems.found) > before:
+        return None
+    impossible = _impossible(zeros, domain, sorted(dense, key=domain.names.index), problems)
+    if len(problems.found) > before:
+        return None
+    try:
+        layout = Layout.of(domain, dense, impossible)
+        queries = tuple(layout.margin(query) for query in asked)
+    except InvalidArgument as error:
+        problems.add(("geography", "query"), str(error))
+        return None
+    names = [query.name for query in queries]
+    for at, name in enumerate(names):
+        if name in names[:at]:
+            like = written(("geography", "query", names.index(name)))
+            told = f"its answers would be called {shown(name)}, like those of {like}: rename an attribute or recode"
+            problems.add(("geography", "query", at, "attributes"), told)
+    return Cells(layout, queries)
+
+
+@dataclass(frozen=True, eq=False)
+class Names:
+    """Looks names of attributes and recodes up, recording those that do not exist."""
+
+    domain: Domain
+    schema: Schema
+    problems: Problems
+
+    def bases(self, names: Sequence[str], path: KeyPath) -> set[str]:
+        """The attributes that names are views of, each of another one."""
+        found: dict[str, str] = {}
+        known = (*self.domain.names, *(recode.name for recode in self.domain.recodes))
+        for i, name in enumerate(names):
+            if name not in known:
+                if name not in self.schema.broken:
+                    told = f"there is no attribute or recode {shown(name)}; {nearest(name, known)}"
+                    self.problems.add((*path, i), told)
+                continue
+            base = self.domain.resolve(name).attribute.name
+            if base in found:
+                both = f"and {shown(found[base])} are views of one attribute"
+                told = "is there twice" if found[base] == name else both
+                self.problems.add((*path, i), f"{shown(name)} {told}: keep one")
+            found[base] = name
+        return set(found)
+
+
+def _queries(document: Document, names: Names, problems: Problems) -> list[list[str]]:
+    """The attributes of each query; one that asks the same as another is a mistake."""
+    asked: list[list[str]] = []
+    first: dict[frozenset[str], KeyPath] = {}
+    for at, entry in enumerate(document.queries):
+        if entry is None or entry.attributes is None:
+            continue
+        path: KeyPath = ("geography", "query", at)
+        names.bases(entry.attributes, (*path, "attributes"))
+        before = first.setdefault(frozenset(entry.attributes), path)
+        if before != path:
+            problems.add(path, f"asks the same as {written(before)}: keep one, with the sum of their shares")
+        asked.append(entry.attributes)
+    return asked
+
+
+def _joined(query: Iterable[str], domain: Domain) -> set[str]:
+    """The attributes of which a query joins categories."""
+    recodes = [domain.recode(name) for name in query]
+    return {
+        recode.of for recode in recodes if recode and np.unique(recode.classes).size < domain[recode.of].size
+    }
+
+
+def _zero(text: str, at: int, schema: Schema, domain: Domain, problems: Problems) -> Predicate | None:
+    """The cells that a condition says cannot occur."""
+    path: KeyPath = ("structural_zero", at, "where")
+
+    def name_of(column: Any) -> str:
+        if not isinstance(column.this, exp.Identifier) or column.table:
+            raise InvalidArgument(f"{column.sql(dialect=DIALECT)} is not the plain name of an attribute")
+        return domain.match(column.name)
+
+    try:
+        node = parse_one(text, dialect=DIALECT)
+        if any(column.name in schema.broken for column in node.find_all(exp.Column)):
+            return None
+        zero = Where(domain, name_of, "this").predicate(node)
+    except errors.SqlglotError as error:
+        told = str(error).splitlines()[0] if str(error) else "it is empty"
+        problems.add(path, f"does not parse: {told}; write a condition such as hhgq = 'nursing' AND age < 18")
+        return None
+    except RecursionError:
+        problems.add(path, "is nested too deeply: write several [[structural_zero]]")
+        return None
+    except InvalidArgument as error:
+        problems.add(path, str(error))
+        return None
+    if isinstance(zero, bool):
+        told = "everything, so that nothing could be counted" if zero else "nothing: remove it"
+        problems.add(path, f"removes {told}")
+        return None
+    return zero
+
+
+def _impossible(
+    zeros: list[tuple[int, Predicate]], domain: Domain, dense: Sequence[str], problems: Problems
+) -> np.ndarray:
+    """Which combinations of the dense attributes cannot occur, in C order."""
+    shape = tuple(domain[name].size for name in dense)
+    if prod(shape) > MOST_COMBINATIONS:
+        told = (
+            f"recodes, structural zeros, bounds and exact counts are about {listed(dense)}, with {prod(shape):,} "
+            f"combinations, and at most {MOST_COMBINATIONS:,} are looked at: use fewer or coarser attributes"
+        )
+        problems.add(("geography",), told)
+        return np.zeros((0,))
+    found = np.zeros(shape, bool)
+    for at, zero in zeros:
+        found |= _cells(zero, dense, shape)
+        if found.all():
+            told = "removes all that the others leave, so that nothing could be counted"
+            problems.add(("structural_zero", at, "where"), told)
+            break
+    return found
+
+
+def _cells(zero: Predicate, dense: Sequence[str], shape: tuple[int, ...]) -> np.ndarray:
+    """A predicate as an array over the attributes that it is about, and others."""
+    if isinstance(zero, bool):
+        return np.full(shape, zero)
+    if isinstance(zero, Test):
+        axis = dense.index(zero.attribute)
+        along = zero.cells.reshape([-1 if i == axis else 1 for i in range(len(shape))])
+        return np.broadcast_to(along, shape)
+    parts = [_cells(part, dense, shape) for part in zero.parts]
+    assert isinstance(zero, All | Some)
+    return np.logical_and.reduce(parts) if isinstance(zero, All) else np.logical_or.reduce(parts)
+
+
+@dataclass(frozen=True, eq=False)
+class Universe:
+    """The leaves where something can occur, and what limits them.
+
+    Attributes:
+        bounds: those of all files.
+        support: shape (leaves of the file, dense cells), boolean: what can occur.
+    """
+
+    bounds: tuple[Bound, ...]
+    support: np.ndarray
+
+    @cached_property
+    def kept(self) -> np.ndarray:
+        """Shape (leaves of the file,), boolean: where something can occur."""
+        return np.asarray(self.support.any(axis=1))
+
+
+def read_universe(
+    document: Document, leaves: Leaves, cells: Cells, base: Path, problems: Problems
+) -> Universe | None:
+    """The bounds of a document and what they leave possible; None, with the mistakes recorded, where one is wrong.
+
+    Args:
+        document: the sections as read.
+        leaves: of the file.
+        cells: what the bounds' attributes are dense in.
+        base: the folder that their files are relative to.
+        problems: where mistakes are recorded.
+    """
+    found = [
+        read_bound(entry, at, leaves, cells.layout, base, problems)
+        for at, entry in enumerate(document.bounds)
+    ]
+    bounds = tuple(bound for bound in found if bound)
+    if len(bounds) < len(found):
+        return None
+    return Universe(bounds, support_of(bounds, cells.layout, leaves, problems))
+
+
+def support_of(bounds: Sequence[Bound], layout: Layout, leaves: Leaves, problems: Problems) -> np.ndarray:
+    """Shape (leaves of the file, dense cells), boolean: what can occur; what must and cannot is a mistake."""
+    support = np.ones((leaves.codes.size, layout.size), bool)
+    for bound in bounds:
+        support &= bound.upper[:, bound.margin.label] > 0
+    for bound in bounds:
+        occurs = np.zeros(bound.lower.shape, bool)
+        for cell, group in enumerate(bound.margin.label.tolist()):
+            occurs[:, group] |= support[:, cell]
+        for leaf, group in np.argwhere((bound.lower > 0) & ~occurs)[:3].tolist():
+            told = (
+                f"{leaves.levels[-1]} {shown(str(leaves.codes[leaf]))} must have {bound.lower[leaf, group]} "
+                f"{class_name(bound.margin, group)} or more, and no cell of it can occur there: another bound, or a "
+                "structural zero, removes them all"
+            )
+            problems.add(("bound", bound.at), told)
+    return support
+
+
+def class_name(margin: Margin, group: int) -> str:
+    """What a class of a margin over dense attributes is called in messages.
+
+    >>> from tabulae.domain import Domain
+    >>> layout = Layout.of(Domain({"type": ["home", "jail"], "age": 3}), ["type"])
+    >>> class_name(layout.margin(["type"]), 1)
+    'type jail'
+    """
+    domain = margin.layout.domain
+    ordered = sorted(margin.names, key=lambda name: domain.axis(domain.resolve(name).attribute.name))
+    views = [domain.resolve(name).labels for name in ordered]
+    position = np.unravel_index(group, [len(labels) for labels in views] or [1])
+    words = [f"{n} {labels[int(i)]}" for n, labels, i in zip(ordered, views, position, strict=False)]
+    return ", ".join(words) or "people"
+
+
+def join_constraints(
+    bounds: Sequence[Bound],
+    exact: Sequence[tuple[int, ExactMargin]],
+    leaves: Leaves,
+    kept: np.ndarray,
+    layout: Layout,
+    problems: Problems,
+) -> AreaConstraints | None:
+    """The limits and exact counts together; None where there are none, or do not fit each other.
+
+    Limits are kept on one partition of the dense cells, the *parts*: that of the bounds that limit, or else the finest
+    of the exact counts.
+
+    Args:
+        bounds: those that the method keeps.
+        exact: the position of each invariant in the document, and what it makes exact.
+        leaves: of the file.
+        kept: shape (leaves,): which of them are on the spine.
+        layout: of the cells.
+        problems: where mistakes are recorded.
+    """
+    limiting = [bound for bound in bounds if bound.is_limiting]
+    if not limiting and not exact:
+        return None
+    margins = tuple(margin for _, margin in exact)
+    if not limiting:
+        stacked = np.stack([margin.margin.label for margin in margins])
+        groups, part = np.unique(stacked, axis=1, return_inverse=True)
+        names = [
+            ", ".join(class_name(m.margin, int(g)) for m, g in zip(margins, group, strict=True))
+            for group in groups.T
+        ]
+        lower = np.zeros((int(kept.sum()), len(names)), np.int64)
+        upper = np.full_like(lower, NO_LIMIT)
+        return AreaConstraints(layout, part.reshape(-1), tuple(names), lower, upper, margins)
+    first = limiting[0]
+    lower, upper = first.lower, first.upper
+    for other in limiting[1:]:
+        if not np.array_equal(other.margin.label, first.margin.label):
+            told = (
+                f"limits other counts than {written(('bound', first.at))}: limits other than at_most = 0 are kept on "
+                "one margin, so write them by the same attributes"
+            )
+            problems.add(("bound", other.at, "attributes"), told)
+            return None
+        lower, upper = np.maximum(lower, other.lower), np.minimum(upper, other.upper)
+    for leaf, group in np.argwhere(lower > upper)[:3].tolist():
+        told = (
+            f"together with the others it leaves no count of {class_name(first.margin, group)} to "
+            f"{shown(str(leaves.codes[leaf]))}: {lower[leaf, group]} or more, and {upper[leaf, group]} or fewer"
+        )
+        problems.add(("bound", limiting[-1].at), told)
+    present, part = np.unique(first.margin.label, return_inverse=True)
+    if not _nested(exact, part, first, problems):
+        return None
+    names = tuple(class_name(first.margin, group) for group in present.tolist())
+    return AreaConstraints(
+        layout, part.reshape(-1), names, lower[kept][:, present], upper[kept][:, present], margins
+    )
+
+
+def _nested(
+    exact: Sequence[tuple[int, ExactMargin]], part: np.ndarray, bound: Bound, problems: Problems
+) -> bool:
+    """Whether each exact count adds up whole parts."""
+    for at, margin in exact:
+        pairs = np.unique(np.stack([part.reshape(-1), margin.margin.label]), axis=1)
+        if pairs.shape[1] > part.max() + 1:
+            told = (
+                f"these counts do not add up whole counts that {written(('bound', bound.at))} limits: limits are kept "
+                "on counts at least as fine as those that are exact, so bound finer counts, or make coarser ones exact"
+            )
+            problems.add(("invariant", at, "attributes"), told)
+            return False
+    return True

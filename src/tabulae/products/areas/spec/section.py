@@ -1,0 +1,617 @@
+"""The shares of a geography: of the budget by level, and of each level's budget by query."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+from scipy import linalg
+
+from ....domain import Domain
+from ....errors import InvalidArgument
+from ....privacy import ZCDP, PureDP, exact
+from ....spec.lines import KeyPath
+from ....spec.problems import (
+    Problems,
+    Taken,
+    nearest,
+    shown,
+    written,
+)
+from ....spec.promise import Method, Promise
+from ....spec.published import BOUND, SPINE
+from ....spec.schema import Schema
+from ....spec.sections import Document
+from ..constraints import AreaConstraints
+from ..layout import Layout, Margin
+from ..spine.hierarchy import ROOT, numbered
+from ..spine.spine import Spine
+from ..spine_plan import SpinePlan
+from .files import (
+    AXES,
+    Leaves,
+    encoded,
+    only_numbers,
+    read_leaves,
+    read_places,
+)
+from .limits import Bound, Cells, Names, join_constraints, read_cells, read_exact, read_universe
+from .shape import AreaTarget, GeographySection, OptimiseEntry, area_targets
+
+
+@dataclass(frozen=True)
+class LevelShares:
+    """Shares that add up to 1, of levels and within each level that is measured.
+
+    Attributes:
+        levels: level -> its share of the budget.
+        queries: level -> the share of each query.
+    """
+
+    levels: Mapping[str, Fraction]
+    queries: Mapping[str, tuple[Fraction, ...]]
+
+
+_OFF = -2  # in place of a unit, of a leaf that is not on the spine
+
+
+@dataclass(frozen=True)
+class SpineLevels:
+    """The levels of the spine, those of the file, and why a root is added above them; empty where none is."""
+
+    names: tuple[str, ...]
+    why_root: str = ""
+
+
+def levels_of(leaves: Leaves, kept: np.ndarray | None) -> SpineLevels:
+    """The levels of the spine: below a root where the first of the file has several units, or leaves outside them.
+
+    Args:
+        leaves: of the file.
+        kept: shape (leaves,), boolean: which of them are on the spine; None for all.
+    """
+    first = leaves.levels[0]
+    number = np.where(True if kept is None else kept, numbered(leaves.columns[first])[0], _OFF)
+    used = np.unique(number[number > _OFF])
+    outside = leaves.row[number == -1]
+    if used.size < 2 and not outside.size and len(leaves.levels) > 1:
+        return SpineLevels(leaves.levels)
+    if used.size <= 2 and outside.size:
+        why = f"{shown(first)}, which is empty on {leaves.unit} {outside[0]} of its file,"
+    else:
+        why = f"{shown(first)} with its several units,"
+    return SpineLevels((ROOT, *leaves.levels), why)
+
+
+def read_level_shares(
+    document: Document, section: GeographySection, levels: SpineLevels | None, problems: Problems
+) -> LevelShares | None:
+    """The shares as written; None, with the mistakes recorded, where they do not add up.
+
+    Args:
+        document: the sections as read.
+        section: ``[geography]``.
+        levels: of the spine; None where its file could not be read.
+        problems: where mistakes are recorded.
+    """
+    before = len(problems.found)
+    given = {level: exact(share) for level, share in (section.shares or {}).items()}
+    if levels is not None:
+        _check_levels(given, levels, problems)
+    if section.shares is not None and len(problems.found) == before and sum(given.values()) != 1:
+        told = f"the shares of the levels add up to {sum(given.values())}, and not to 1"
+        problems.add(("geography", "shares"), told)
+    within = _within(document, levels and levels.names, problems)
+    if not problems.told(("geography", "query")) and not problems.told(("geography", "shares")):
+        _check_within(given, within, problems)
+    whole = section.shares is not None and all(
+        entry and entry.shares is not None for entry in document.queries
+    )
+    right = whole and bool(document.queries) and len(problems.found) == before
+    return LevelShares(given, within) if right and not problems.told(("geography", "shares")) else None
+
+
+def _check_levels(given: Mapping[str, Fraction], levels: SpineLevels, problems: Problems) -> None:
+    """Every level of the spine has a share, and nothing else has."""
+    path, names = ("geography", "shares"), levels.names
+    for level in given:
+        if level not in names:
+            problems.add((*path, level), f"there is no level {shown(level)}; {nearest(level, names)}")
+    for at, level in enumerate(names):
+        if given and level not in given:
+            added = f", which is added above {levels.why_root}" if levels.why_root and not at else ""
+            problems.add(path, f'level {shown(level)}{added} has no share: write {level} = "0" for none')
+    if given and given.get(names[-1]) == 0:
+        problems.add((*path, names[-1]), "is 0: leaves need a share, or nothing tells them apart")
+
+
+def _within(
+    document: Document, levels: Sequence[str] | None, problems: Problems
+) -> dict[str, tuple[Fraction, ...]]:
+    """For each level that is asked, the share of each query."""
+    entries = [entry.shares or {} if entry else {} for entry in document.queries]
+    for at, shares in enumerate(entries):
+        for level in shares:
+            if levels is not None and level not in levels:
+                told = f"there is no level {shown(level)}; {nearest(level, levels)}"
+                problems.add(("geography", "query", at, "shares", level), told)
+    asked = dict.fromkeys(level for shares in entries for level in shares)
+    return {level: tuple(exact(shares.get(level, "0")) for shares in entries) for level in asked}
+
+
+def _check_within(
+    given: Mapping[str, Fraction], within: Mapping[str, tuple[Fraction, ...]], problems: Problems
+) -> None:
+    """The queries of each level that is measured share all of its budget, and no other level has queries."""
+    for level, share in given.items():
+        total = sum(within.get(level, ()), Fraction(0))
+        if share and total != 1:
+            told = f"at level {shown(level)} the shares of the queries add up to {total}, and not to 1"
+            problems.add(("geography", "query"), told)
+        elif total and not share:
+            told = f"level {shown(level)} has no share of the budget, and queries have shares of it: remove theirs"
+            problems.add(("geography", "query"), told)
+
+
+AREA_TYPE, AREA = "area_type", "area"
+"""The columns of a published table that say which area a row is about."""
+
+
+@dataclass(frozen=True, eq=False)
+class AreaTable:
+    """A marginal that is published for areas.
+
+    Attributes:
+        name: of the table.
+        margin: what it counts.
+        areas: the levels and entities for whose areas it is published.
+        targets: what its counts may be wrong by.
+    """
+
+    name: str
+    margin: Margin
+    areas: tuple[str, ...]
+    targets: tuple[AreaTarget, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Geography:
+    """What ``[geography]`` asks for, over the public domain.
+
+    The *universe* is the leaves in which something can occur; the spine is over them alone. A leaf outside it counts
+    exactly 0.
+
+    Attributes:
+        column: of the records: the code of the leaf that each lies in.
+        levels: of the file, the leaf last: the areas on the spine as they are published.
+        entity_types: columns of the file with areas that cut across the levels.
+        conventional: the spine of the levels as they are in the file, without shares.
+        spine: as it is measured: split, redrawn and with its shares.
+        constraints: limits and exact counts that estimates meet; None where there are none.
+        tables: what is published.
+        estimate: "bluedown", "topdown" or "gls".
+        microdata: whether one row a person is published.
+        bounds: what public files say of leaves, over all of the file.
+        places: shape (leaves, 2): where each leaf of the universe is on a map; None where the file does not say it.
+        shares: of the levels and their queries, as written.
+        rule: of the bypass: "exact", "paper", or "off" for none.
+    """
+
+    column: str
+    levels: tuple[str, ...]
+    entity_types: tuple[str, ...]
+    conventional: Spine
+    constraints: AreaConstraints | None
+    tables: tuple[AreaTable, ...]
+    estimate: str
+    microdata: bool
+    bounds: tuple[Bound, ...]
+    places: np.ndarray | None
+    shares: LevelShares
+    rule: str
+    _plan: SpinePlan
+    _leaves: Leaves
+    _kept: np.ndarray
+
+    def plan(self) -> SpinePlan:
+        """What is measured of every unit, with which noise."""
+        return self._plan
+
+    def with_budget(self, budget: PureDP | ZCDP) -> Geography:
+        """The same section with another budget."""
+        return replace(self, _plan=replace(self._plan, budget=budget))
+
+    @property
+    def spine(self) -> Spine:
+        """The spine as it is measured, with shares, over the universe."""
+        return self._plan.spine
+
+    @property
+    def layout(self) -> Layout:
+        """How the domain's cells are arranged."""
+        return self._plan.layout
+
+    @property
+    def queries(self) -> tuple[Margin, ...]:
+        """What units are asked."""
+        return self._plan.queries
+
+    @cached_property
+    def leaf_codes(self) -> np.ndarray:
+        """Shape (leaves,), text: codes of the universe, in the order of the spine's leaves."""
+        return self._leaves.codes[self._kept].astype(np.str_)
+
+    @cached_property
+    def dropped(self) -> np.ndarray:
+        """Codes, as text, of the leaves outside the universe: nothing can occur there."""
+        return self._leaves.codes[~self._kept].astype(np.str_)
+
+    @property
+    def kept(self) -> np.ndarray:
+        """Shape (leaves of the file,), boolean: which of them are in the universe."""
+        return self._kept
+
+    @property
+    def entities(self) -> dict[str, np.ndarray]:
+        """For each entity type, shape (leaves,), object: the entity of each leaf of the universe; None for none."""
+        return {name: self._leaves.columns[name][self._kept] for name in self.entity_types}
+
+    @property
+    def area_types(self) -> tuple[str, ...]:
+        """The levels of the file and the entity types: what a table may be published for."""
+        return (*self.levels, *self.entity_types)
+
+    def areas(self, name: str) -> tuple[np.ndarray, np.ndarray]:
+        """The areas of a level or entity type, as the file has them.
+
+        Args:
+            name: one of ``area_types``.
+
+        Returns:
+            Codes of the areas as rising text, those with no leaf in the universe too; and, shape (leaves,), int64, the
+            position there of the area of each leaf of the universe, -1 where it lies in none.
+
+        Raises:
+            InvalidArgument: another name.
+        """
+        if name not in self.area_types:
+            raise InvalidArgument(f"{name!r} is no level or entity type: {', '.join(self.area_types)}")
+        if name not in self._areas:
+            index, codes = numbered(self._leaves.columns[name])
+            self._areas[name] = codes, index[self._kept]
+        return self._areas[name]
+
+    @cached_property
+    def _areas(self) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+        return {}
+
+    def rows(self, table: AreaTable) -> Mapping[str, int]:
+        """How many rows a table publishes for each of its kinds of area."""
+        return {name: self.areas(name)[0].size * table.margin.size for name in table.areas}
+
+
+@dataclass(frozen=True, eq=False)
+class Spines:
+    """The spine of the file, and the one that is measured before shares are given: both over the universe."""
+
+    conventional: Spine
+    drawn: Spine
+
+
+def read_spines(
+    section: GeographySection, leaves: Leaves, kept: np.ndarray, problems: Problems
+) -> Spines | None:
+    """The spine, split and redrawn as the section asks; None, with the mistakes recorded, where it cannot be.
+
+    Args:
+        section: ``[geography]``.
+        leaves: of the file.
+        kept: shape (leaves,): which of them are on the spine.
+        problems: where mistakes are recorded.
+    """
+    columns = {name: column[kept] for name, column in leaves.columns.items()}
+    try:
+        plain = Spine.from_codes(columns, leaves.levels)
+    except InvalidArgument as error:
+        problems.add(("geography", "levels"), str(error))
+        return None
+    spine = _split(section, plain, leaves.inside, kept, problems)
+    if spine is None:
+        return None
+    if section.optimise is None:
+        return Spines(plain, spine)
+    names = section.entities if section.optimise.entities is None else section.optimise.entities
+    if not _can_optimise(section.optimise, names, spine, problems):
+        return None
+    try:
+        drawn = spine.optimise(
+            [columns[name] for name in names], section.optimise.fanout_cutoff, section.optimise.levels
+        )
+    except InvalidArgument as error:
+        problems.add(("geography", "optimise"), str(error))
+        return None
+    return Spines(plain, drawn)
+
+
+def _split(
+    section: GeographySection, plain: Spine, inside: np.ndarray | None, kept: np.ndarray, problems: Problems
+) -> Spine | None:
+    """The spine with its branches; None, with the mistake recorded, where no unit can be split."""
+    path = ("geography", "split" if section.split_below is None else "split_below")
+    if inside is None:
+        if section.split_below is not None and section.split is None:
+            problems.add(path, "says where a split begins, and there is none: remove it, or add split")
+        return plain
+    if section.split_below is not None and section.split_below not in plain.levels:
+        told = f"there is no level {shown(section.split_below)}; {nearest(section.split_below, plain.levels)}"
+        problems.add(path, told)
+        return None
+    try:
+        return plain.split(inside[kept], section.split_below)
+    except InvalidArgument as error:
+        problems.add(path, str(error))
+        return None
+
+
+def _can_optimise(entry: OptimiseEntry, names: list[str], spine: Spine, problems: Problems) -> bool:
+    """Whether there is something to come closer to, and every level exists."""
+    if not names:
+        told = 'has no entities to come closer to: write entities = ["place"], there or in [geography]'
+        problems.add(("geography", "optimise"), told)
+    unknown = [(i, level) for i, level in enumerate(entry.levels or ()) if level not in spine.levels]
+    for i, level in unknown:
+        told = f"there is no level {shown(level)}; {nearest(level, spine.levels)}"
+        problems.add(("geography", "optimise", "levels", i), told)
+    return bool(names) and not unknown
+
+
+def with_shares(spine: Spine, shares: LevelShares, cells: Cells, rule: str, *, pure: bool) -> Spine:
+    """The spine with shares, units of no use left out.
+
+    Args:
+        spine: without shares.
+        shares: of levels and queries.
+        cells: the queries.
+        rule: of the bypass: "exact", "paper", or "off" for none.
+        pure: whether the noise is Laplace.
+
+    Raises:
+        InvalidArgument: shares that do not fit the spine, or queries that leave some cells open.
+    """
+    if rule == "off":
+        return spine.with_shares(shares.levels)
+    if not pure:
+        return spine.bypass(shares.levels, "gaussian", rule)
+    informations = query_informations(spine, shares, cells) if rule == "exact" else None
+    return spine.bypass(shares.levels, "laplace", rule, informations)
+
+
+def query_informations(spine: Spine, shares: LevelShares, cells: Cells) -> dict[str, np.ndarray]:
+    """M = sum alpha^2 Q'Q of each level, one block for each kind of contrast.
+
+    The blocks hold every eigenvalue of M, and of one M relative to another, so that what follows from them holds for
+    all cells; cells that cannot occur in a unit leave rows and columns out, which keeps the Loewner order. A level that
+    is not measured takes no part, and has the identity.
+    """
+    algebra, size = cells.layout.algebra, cells.layout.size
+    kinds = np.flatnonzero(algebra.kind_sizes)
+    found = {}
+    for level in spine.levels:
+        if not shares.levels.get(level):
+            found[level] = np.eye(kinds.size * size)
+            continue
+        blocks = np.zeros((algebra.kinds, size, size))
+        for share, query in zip(shares.queries[level], cells.queries, strict=True):
+            if share and query.kept is not None:
+                blocks += float(share) ** 2 * algebra.term(query.dense_gram(np.arange(size)), query.kept)
+        found[level] = linalg.block_diag(*blocks[kinds])
+    return found
+
+
+TAKEN = (AREA_TYPE, AREA, "gls_estimate")
+"""What no attribute of a table may be named like: other columns of the published tables."""
+
+
+@dataclass(frozen=True)
+class AskedTable:
+    """A table as the document asks for it: what it is by, the levels and entities it is published for, its targets."""
+
+    name: str
+    attributes: tuple[str, ...]
+    areas: tuple[str, ...]
+    targets: tuple[AreaTarget, ...]
+
+
+def read_area_tables(
+    document: Document, schema: Schema, domain: Domain, problems: Problems
+) -> list[AskedTable] | None:
+    """The tables that the document publishes; None, with the mistakes recorded, where one is wrong.
+
+    Args:
+        document: the sections as read.
+        schema: the domain, and the names that could not be read.
+        domain: of the schema.
+        problems: where mistakes are recorded.
+    """
+    before = len(problems.found)
+    names = Names(domain, schema, problems)
+    section = document.geography
+    every = (*(section.levels or ()), *section.entities) if section else ()
+    known = section is not None and not any(
+        problems.told(("geography", key)) for key in ("levels", "entities")
+    )
+    names_taken = Taken()
+    found = []
+    for at, entry in enumerate(document.tables):
+        if entry is None:
+            continue
+        path: KeyPath = ("table", at)
+        names.bases(entry.attributes or (), (*path, "attributes"))
+        for i, name in enumerate(entry.attributes or ()):
+            if name in TAKEN:
+                told = f"{shown(name)} heads another column of the published tables: rename it"
+                problems.add((*path, "attributes", i), told)
+        for i, area in enumerate(entry.areas or ()):
+            if known and area not in every:
+                told = f"there is no level or entity {shown(area)}; {nearest(area, every)}"
+                problems.add((*path, "areas", i), told)
+            elif area in (entry.areas or ())[:i]:
+                problems.add((*path, "areas", i), f"{shown(area)} is there twice: keep one")
+        title = entry.name or written(path)
+        if told := names_taken.by(title, path):
+            problems.add((*path, "name"), told)
+        areas = tuple(entry.areas or every)
+        given = document.area_targets[at] if at < len(document.area_targets) else ()
+        targets = area_targets(given, at, areas, problems) if known else ()
+        found.append(AskedTable(title, tuple(entry.attributes or ()), areas, targets))
+    return found if len(problems.found) == before else None
+
+
+def check_people(geography: Geography, problems: Problems) -> None:
+    """Refuse microdata in which a level and an attribute would head two columns of one name."""
+    names = {name.casefold() for name in geography.levels}
+    for name in geography.layout.domain.names if geography.microdata else ():
+        if name.casefold() in names:
+            told = (
+                f"{shown(name)} is a level and an attribute, and would head two columns: rename the attribute"
+            )
+            problems.add(("release", "microdata"), told)
+
+
+def check_size(document: Document, geography: Geography, problems: Problems) -> None:
+    """Refuse to publish more rows than the limit."""
+    rows = {table.name: sum(geography.rows(table).values()) for table in geography.tables}
+    total = sum(rows.values())
+    if document.release is None or total <= document.release.max_rows:
+        return
+    largest = max(rows, key=lambda name: rows[name])
+    problems.add(
+        ("release", "max_rows"),
+        f"the tables have {total:,} rows in all, {rows[largest]:,} of them in {shown(largest)}, and at most "
+        f"{document.release.max_rows:,} are published: give tables areas = [...] without "
+        f"{shown(geography.levels[-1])}, or write max_rows = {total} under [release]",
+    )
+
+
+@dataclass(frozen=True)
+class ReadGeography:
+    """The section as it was understood, and what is published of its files, by name."""
+
+    geography: Geography
+    files: dict[str, bytes]
+
+
+def read_geography(
+    document: Document,
+    schema: Schema,
+    promise: Promise | None,
+    method: Method | None,
+    base: Path,
+    problems: Problems,
+) -> ReadGeography | None:
+    """``[geography]`` over the domain that the document declares; None where there are mistakes.
+
+    Args:
+        document: the sections as read.
+        schema: the domain, and the names that could not be read.
+        promise: what is promised.
+        method: how estimates are made.
+        base: the folder that its files are relative to.
+        problems: where mistakes are recorded.
+    """
+    section = document.geography
+    leaves = section and read_leaves(section, base, problems)
+    cells = schema.domain and read_cells(document, schema, schema.domain, problems)
+    asked = schema.domain and read_area_tables(document, schema, schema.domain, problems)
+    universe = leaves and cells and read_universe(document, leaves, cells, base, problems)
+    levels = levels_of(leaves, universe.kept if universe else None) if leaves else None
+    shares = section and read_level_shares(document, section, levels, problems)
+    if not (section and leaves and cells and universe):
+        return None
+    kept = universe.kept
+    spines = read_spines(section, leaves, kept, problems)
+    exact = spines and read_exact(
+        document, leaves, kept, spines.drawn, cells.layout, universe.support[kept], problems
+    )
+    if spines is None or exact is None or not (shares and promise and method and asked is not None):
+        return None
+    plan = _plan(document, spines.drawn, shares, cells, universe.support[kept], promise, problems)
+    limits = universe.bounds if method.estimate != "gls" else ()
+    constraints = join_constraints(limits, exact, leaves, kept, cells.layout, problems)
+    if plan is None or problems.found or not _can_be_met(constraints, plan, method, problems):
+        return None
+    geography = Geography(
+        column=section.column or "",
+        levels=leaves.levels,
+        entity_types=tuple(section.entities),
+        conventional=spines.conventional,
+        constraints=constraints,
+        tables=tuple(AreaTable(t.name, cells.layout.margin(t.attributes), t.areas, t.targets) for t in asked),
+        estimate=method.estimate,
+        microdata=bool(document.release and document.release.microdata),
+        bounds=universe.bounds,
+        places=read_places(leaves.text, kept),
+        shares=shares,
+        rule=section.bypass,
+        _plan=plan,
+        _leaves=leaves,
+        _kept=kept,
+    )
+    check_size(document, geography, problems)
+    check_people(geography, problems)
+    files = {SPINE: encoded(_published(leaves, has_places=geography.places is not None))}
+    files |= {BOUND.format(at=bound.at): bound.content for bound in universe.bounds}
+    return ReadGeography(geography, files)
+
+
+def _published(leaves: Leaves, *, has_places: bool) -> dict[str, np.ndarray]:
+    """The columns of the file of leaves that may be seen by everybody: those that are used, and no other."""
+    axes = [axis for axis in AXES if axis not in leaves.used]
+    found = {name: cells for name, cells in leaves.text.items() if has_places or name not in axes}
+    return {name: only_numbers(cells) if name in axes else cells for name, cells in found.items()}
+
+
+def _plan(
+    document: Document,
+    spine: Spine,
+    shares: LevelShares,
+    cells: Cells,
+    support: np.ndarray,
+    promise: Promise,
+    problems: Problems,
+) -> SpinePlan | None:
+    """What is measured of every unit."""
+    section, source, budget = document.geography, document.source, promise.loss
+    if problems.told(("privacy", "neighbours")):
+        return None
+    if section is None or source is None or not isinstance(budget, PureDP | ZCDP):
+        return None
+    try:
+        shared = with_shares(spine, shares, cells, section.bypass, pure=isinstance(budget, PureDP))
+    except InvalidArgument as error:
+        problems.add(("geography", "shares"), str(error))
+        return None
+    neighbours, rows = promise.neighbours, source.rows_per_unit
+    try:
+        return SpinePlan(
+            shared, cells.layout, cells.queries, shares.queries, budget, support, neighbours, rows
+        )
+    except InvalidArgument as error:
+        problems.add(("geography", "query"), str(error))
+        return None
+
+
+def _can_be_met(limits: AreaConstraints | None, plan: SpinePlan, method: Method, problems: Problems) -> bool:
+    """Whether estimates can meet the limits and exact counts, as is known without data."""
+    if limits is None:
+        return True
+    try:
+        limits.check(plan, method.estimate)
+    except InvalidArgument as error:
+        problems.add(("invariant" if limits.exact else "bound",), str(error))
+        return False
+    return True

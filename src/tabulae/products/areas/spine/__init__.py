@@ -1,0 +1,1 @@
+"""The spine: areas within areas, and the areas that cut across them."""

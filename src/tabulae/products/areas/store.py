@@ -1,0 +1,463 @@
+"""Exact counts of areas on disk: one file of all margins, read back against the plan."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from math import log2, sqrt
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ...errors import InvalidArgument, ReleaseError
+from ...release import folder as f
+from ...release.rows import close_all, open_parquet
+from ...release.table_files import sync_file
+from .constraints import ExactMargin
+from .spine_plan import (
+    Piece,
+    SpineMeasurements,
+    SpinePieceValues,
+    SpinePlan,
+)
+
+EXACT = f"{f.INVARIANTS}/exact.parquet"
+_PLACE = pa.schema(
+    [("level", pa.string()), ("geocode", pa.string()), ("query_name", pa.string()), ("cell", pa.int64())]
+)
+_SCHEMA_spine_exact = _PLACE.append(pa.field("value", pa.int64()))
+
+
+def write_exact(
+    folder: Path, plan: SpinePlan, exact: Sequence[ExactMargin], values: Sequence[np.ndarray]
+) -> None:
+    """Write the exact counts, margin by margin and unit by unit, and see them onto the disk.
+
+    Args:
+        folder: of the release.
+        plan, exact: what was measured.
+        values: for each margin, shape (units of its level, margin.classes).
+    """
+    (folder / f.INVARIANTS).mkdir(exist_ok=True)
+    counts = np.concatenate([np.asarray(value, np.int64).ravel() for value in values])
+    rows = _places(plan, exact).append_column(_SCHEMA_spine_exact.field("value"), pa.array(counts))
+    pq.write_table(rows, folder / EXACT, compression="zstd")
+    sync_file(folder / EXACT)
+    f.sync_folder(folder / f.INVARIANTS)
+
+
+def _places(plan: SpinePlan, exact: Sequence[ExactMargin]) -> pa.Table:
+    """All columns but the values."""
+    parts: dict[str, list[np.ndarray]] = {name: [] for name in _PLACE.names}
+    for each in exact:
+        codes = plan.spine.codes[each.level].astype(str)
+        rows = codes.size * each.margin.classes
+        parts["level"].append(np.repeat(each.level, rows))
+        parts["geocode"].append(np.repeat(codes, each.margin.classes))
+        parts["query_name"].append(np.repeat(each.margin.name, rows))
+        parts["cell"].append(np.tile(each.margin.order.ravel(), codes.size))
+    return pa.table({name: np.concatenate(part) for name, part in parts.items()}).cast(_PLACE)
+
+
+def read_exact(folder: Path, plan: SpinePlan, exact: Sequence[ExactMargin]) -> tuple[np.ndarray, ...]:
+    """The exact counts of a stored measurement: for each margin, shape (units of its level, classes), int64.
+
+    Raises:
+        ReleaseError: the file is not that of the plan.
+    """
+    if not exact:
+        return ()
+    path = folder / EXACT
+    with open_parquet(path, _SCHEMA_spine_exact) as file:
+        try:
+            stored = file.read()
+        except (OSError, pa.ArrowException) as error:
+            raise ReleaseError(f"{path} cannot be read: {error}") from None
+    if not stored.select(_PLACE.names).equals(_places(plan, exact)):
+        raise ReleaseError(f"{path}: level, geocode, query_name or cell is not as the plan has it")
+    flat = stored["value"].to_numpy()
+    if stored["value"].null_count or flat.min() < 0:
+        raise ReleaseError(f"{path}: a value is missing or below 0")
+    shapes = [(plan.spine.codes[each.level].size, each.margin.classes) for each in exact]
+    edges = np.cumsum([units * classes for units, classes in shapes])[:-1]
+    return tuple(part.reshape(shape) for part, shape in zip(np.split(flat, edges), shapes, strict=True))
+
+
+FOLDER = "measurements"
+
+
+def level_file(level: str) -> str:
+    """The name of a level's file in the folder of a release.
+
+    >>> level_file("block group")
+    'measurements/block_group.parquet'
+    """
+    return f"{FOLDER}/{''.join(c if c.isalnum() or c in '_.-' else '_' for c in level)}.parquet"
+
+
+def level_files(plan: SpinePlan) -> dict[str, str]:
+    """The file of each level that is measured.
+
+    Raises:
+        InvalidArgument: two levels would have one file.
+    """
+    files = {plan.spine.levels[i]: "" for i in dict.fromkeys(piece.level for piece in plan.pieces)}
+    files = {level: level_file(level) for level in files}
+    if len({name.casefold() for name in files.values()}) < len(files):
+        raise InvalidArgument(
+            f"levels {', '.join(map(repr, files))} need names that differ as files: rename one"
+        )
+    return files
+
+
+def plan_document(plan: SpinePlan, exact: Sequence[ExactMargin] = ()) -> dict[str, Any]:
+    """What was measured and with which noise, exactly: numbers that decide privacy are strings of fractions."""
+    files = level_files(plan)
+    return {
+        "neighbours": plan.neighbours,
+        "rows_per_unit": plan.rows_per_unit,
+        "budget": {
+            "definition": plan.loss.definition,
+            **{name: str(value) for name, value in plan.loss.parameters.items()},
+        },
+        "queries": [
+            {"query_name": query.name, "attributes": list(query.names), "cells": query.size}
+            for query in plan.queries
+        ],
+        "levels": [_level(plan, level, name) for level, name in files.items()],
+        "exact": [
+            {"level": e.level, "query_name": e.margin.name, "reason": e.reason, "file": EXACT} for e in exact
+        ],
+    }
+
+
+def _level(plan: SpinePlan, level: str, name: str) -> dict[str, Any]:
+    pieces = [piece for piece in plan.pieces if plan.spine.levels[piece.level] == level]
+    assert plan.spine.shares is not None
+    shares = [plan.spine.shares.values[i] for i in sorted({piece.share for piece in pieces})]
+    queries = []
+    for i, (query, part) in enumerate(zip(plan.queries, plan.query_shares[level], strict=True)):
+        laws = [(share, law) for share in shares if (law := plan.law(level, share, i)) is not None]
+        told = [
+            {"unit_share": str(share), "law": law.name, law.word: str(law.parameter)} for share, law in laws
+        ]
+        if told:
+            queries.append({"query_name": query.name, "share": str(part), "noise": told})
+    return {
+        "level": level,
+        "file": name,
+        "units": sum(piece.nodes.size for piece in pieces),
+        "values": sum(piece.nodes.size * sum(piece.rows) for piece in pieces),
+        "queries": queries,
+    }
+
+
+_WORDS = ("geocode", "query_name")
+_MOST_ROWS = 1 << 26  # of one row group
+_FILE_BYTES, _GROUP_BYTES, _CODE_BYTES, _COUNT_BYTES = 1 << 16, 1 << 13, 40, 12
+_FEW, _SPREAD = 64, 10  # values: small counts, and noise within so many standard deviations in all
+_CODING, _REST_BYTES = 1.3, 0.25  # what coding adds; all columns but the values
+_WRITTEN: Mapping[str, Any] = {
+    "compression": "zstd",
+    "use_dictionary": [*_WORDS, "variance"],
+    "column_encoding": dict.fromkeys(("cell", "value", "scale_exponent"), "DELTA_BINARY_PACKED"),
+    "write_statistics": ["geocode"],  # others are noise, or the same in all row groups
+}
+_VARIANCE = 1e-9  # relative: another machine may add floating-point numbers in another order
+
+
+@dataclass(frozen=True, eq=False)
+class _Rows:
+    """What the plan says of a piece's rows, query by query, node by node and cell by cell: all but the values.
+
+    ``geocode`` and ``query`` are positions in ``codes`` and ``names``.
+    """
+
+    codes: list[str]
+    names: list[str]
+    geocode: np.ndarray
+    query: np.ndarray
+    cell: np.ndarray
+    variance: np.ndarray
+
+    @classmethod
+    def of(cls, plan: SpinePlan, piece: Piece) -> _Rows:
+        support, nodes = plan.dense_cells[piece.pattern], piece.nodes.size
+        laws = plan.laws(int(plan.classes[1][piece.nodes[0]]))
+        asked = [(q, law) for q, law in zip(plan.queries, laws, strict=True) if law is not None]
+        cells = [q.order[q.present(support)].ravel() for q, _ in asked]
+        rows = [nodes * cell.size for cell in cells]
+        place = np.arange(nodes, dtype=np.int32)
+        return cls(
+            _codes_of(plan, piece),
+            [q.name for q, _ in asked],
+            np.concatenate([np.repeat(place, cell.size) for cell in cells]),
+            np.repeat(np.arange(len(asked), dtype=np.int32), rows),
+            np.concatenate([np.tile(cell, nodes) for cell in cells]),
+            np.repeat([law.variance_of_law for _, law in asked], rows),
+        )
+
+    def table(self, values: np.ndarray) -> pa.Table:
+        """These rows with their values."""
+        return pa.table(
+            {
+                "geocode": _words(self.geocode, self.codes),
+                "query_name": _words(self.query, self.names),
+                "cell": self.cell,
+                "value": values,
+                "scale_exponent": np.zeros(values.size, np.int32),
+                "variance": self.variance,
+            }
+        )
+
+
+def _words(index: np.ndarray, words: Sequence[str]) -> pa.Array:
+    return pa.DictionaryArray.from_arrays(index, pa.array(words, pa.string()))
+
+
+class _PieceRows:
+    """The rows of pieces, one piece after the other: many differ in their codes alone, and share the rest.
+
+    Args:
+        plan: of the pieces.
+    """
+
+    def __init__(self, plan: SpinePlan) -> None:
+        self.plan = plan
+        self._like: tuple[int, ...] = ()
+        self._last: _Rows | None = None
+
+    def of(self, piece: Piece) -> _Rows:
+        """What the plan says of a piece's rows."""
+        kind = int(self.plan.classes[1][piece.nodes[0]])
+        like = (piece.level, piece.pattern, kind, piece.nodes.size)
+        if self._last is None or like != self._like:
+            self._like, self._last = like, _Rows.of(self.plan, piece)
+        return replace(self._last, codes=_codes_of(self.plan, piece))
+
+
+def _codes_of(plan: SpinePlan, piece: Piece) -> list[str]:
+    codes = plan.spine.hierarchy.codes[piece.level][plan.tree.unit[piece.nodes]]
+    return [str(code) for code in codes.tolist()]
+
+
+_SCHEMA = pa.schema(
+    [
+        *((name, pa.dictionary(pa.int32(), pa.string())) for name in _WORDS),
+        ("cell", pa.int64()),
+        ("value", pa.int64()),
+        ("scale_exponent", pa.int32()),
+        ("variance", pa.float64()),
+    ]
+)
+
+
+class SpineMeasurementWriter:
+    """Writes each piece of a measured spine into its level's file; a context manager that opens and closes them.
+
+    A piece is written while the next one is drawn: what goes wrong with it is raised by the call after, or the end.
+    ``measurement.json``, which says that all is there, comes last and from :meth:`finish` only.
+
+    Args:
+        folder: of the release.
+        plan: what is measured.
+        exact: the margins whose counts are exact, as they were measured.
+    """
+
+    def __init__(self, folder: Path, plan: SpinePlan, exact: Sequence[ExactMargin] = ()) -> None:
+        self.folder = folder
+        self.plan = plan
+        self.exact = tuple(exact)
+        self._rows = _PieceRows(plan)
+        self._open: dict[str, pq.ParquetWriter] = {}
+        self._beside: ThreadPoolExecutor | None = None
+        self._last: Future[None] | None = None
+
+    def __enter__(self) -> Self:
+        (self.folder / FOLDER).mkdir(parents=True, exist_ok=True)
+        for stale in (self.folder / FOLDER).glob("*.parquet"):
+            stale.unlink()  # of a process that was killed, with other levels perhaps
+        (self.folder / EXACT).unlink(missing_ok=True)
+        if max(piece.nodes.size * sum(piece.rows) for piece in self.plan.pieces) > _MOST_ROWS:
+            raise InvalidArgument(f"one area has more than {_MOST_ROWS:,} answers: ask for fewer cells")
+        try:
+            for level, name in level_files(self.plan).items():
+                self._open[level] = pq.ParquetWriter(self.folder / name, _SCHEMA, **_WRITTEN)
+        except BaseException as error:
+            self.__exit__(type(error), error, error.__traceback__)
+            raise
+        self._beside = ThreadPoolExecutor(1)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._beside is not None:
+            self._beside.shutdown()
+        writers = list(self._open.values())
+        self._open.clear()
+        close_all(writers, failed=kind is not None)
+
+    def __call__(self, given: SpinePieceValues) -> None:
+        """Write one piece, when the one before is written."""
+        self._wait()
+        assert self._beside is not None
+        self._last = self._beside.submit(self._write, given)
+
+    def _wait(self) -> None:
+        """Until the last piece is written, and raise what went wrong."""
+        last, self._last = self._last, None
+        if last is not None:
+            last.result()
+
+    def _write(self, given: SpinePieceValues) -> None:
+        rows = self._rows.of(given.piece)
+        values = np.concatenate([v.ravel() for v in given.values if v is not None])
+        level = self.plan.spine.levels[given.piece.level]
+        self._open[level].write_table(rows.table(values), row_group_size=_MOST_ROWS)
+
+    def finish(self, done: SpineMeasurements) -> None:
+        """See every file onto the disk, then say that the measurement is complete.
+
+        Raises:
+            ReleaseError: a rehearsal, which is not for publication.
+        """
+        if done.rehearsal or done.release_id is None:
+            raise ReleaseError(
+                "this measurement is a rehearsal, not for publication: measure with a ledger and secure noise"
+            )
+        self._wait()
+        self.__exit__(None, None, None)
+        for name in level_files(self.plan).values():
+            sync_file(self.folder / name)
+        if self.exact:
+            write_exact(self.folder, self.plan, self.exact, done.exact)
+        document = {"release_id": done.release_id, **plan_document(self.plan, self.exact)}
+        f.write_json(self.folder / f.MEASUREMENT, document)
+        f.sync_folder(self.folder / FOLDER)
+
+
+def most_bytes(plan: SpinePlan, exact: Sequence[ExactMargin] = ()) -> int:
+    """How large the files of a measurement become at most, about.
+
+    A leaf's answers are noise for the most part: they take the bits of the values that the widest law of their row
+    group spreads over. Other units' counts may be large, and differ. All but the values are runs and repetitions.
+    """
+    total = _FILE_BYTES * (1 + len(level_files(plan)))
+    for piece in plan.pieces:
+        total += _GROUP_BYTES + _CODE_BYTES * piece.nodes.size
+        laws = plan.laws(int(plan.classes[1][piece.nodes[0]]))
+        widest = sqrt(max(law.variance_of_law for law in laws if law is not None))
+        noise = _CODING * log2(_FEW + _SPREAD * widest) / 8 + _REST_BYTES
+        size = noise if piece.level == len(plan.spine.levels) - 1 else max(noise, _COUNT_BYTES)
+        total += int(size * piece.nodes.size * sum(piece.rows))
+    units = plan.spine.codes
+    return total + sum((_CODE_BYTES + _COUNT_BYTES * e.margin.classes) * units[e.level].size for e in exact)
+
+
+def read_spine_measurements(folder: Path, plan: SpinePlan) -> Iterator[SpinePieceValues]:
+    """The pieces of a stored measurement, in the order of ``plan.pieces``, each verified against the plan.
+
+    Raises:
+        ReleaseError: the files are not those of the plan; the message names file and row group.
+    """
+    wanted = _PieceRows(plan)
+    for level, name in level_files(plan).items():
+        pieces = [piece for piece in plan.pieces if plan.spine.levels[piece.level] == level]
+        file = open_parquet(folder / name, _SCHEMA)
+        with file, ThreadPoolExecutor(1) as ahead:
+            if file.num_row_groups != len(pieces):
+                raise ReleaseError(
+                    f"{folder / name} has {file.num_row_groups} row groups, and {len(pieces)} were measured"
+                )
+            where = [f"{folder / name}, row group {i + 1} of {len(pieces)}" for i in range(len(pieces))]
+            read = ahead.submit(_read, file, 0, where[0])
+            for i, piece in enumerate(pieces):
+                rows = read.result()
+                if i + 1 < len(pieces):  # while this piece is verified and used
+                    read = ahead.submit(_read, file, i + 1, where[i + 1])
+                yield _piece(piece, rows, wanted.of(piece), where[i])
+
+
+@dataclass(frozen=True, eq=False)
+class StoredPieces:
+    """The pieces of a stored measurement by their number in ``plan.pieces``; can be pickled, and read elsewhere.
+
+    Args:
+        folder: of the release, whole from the root of the file system.
+        plan: what was measured.
+    """
+
+    folder: Path
+    plan: SpinePlan
+
+    def __call__(self, number: int) -> SpinePieceValues:
+        """One piece, verified against the plan.
+
+        Raises:
+            ReleaseError: the file is not that of the plan; the message names file and row group.
+        """
+        piece = self.plan.pieces[number]
+        alike = [i for i, other in enumerate(self.plan.pieces) if other.level == piece.level]
+        path = self.folder / level_files(self.plan)[self.plan.spine.levels[piece.level]]
+        with open_parquet(path, _SCHEMA) as file:
+            if file.num_row_groups != len(alike):
+                raise ReleaseError(
+                    f"{path} has {file.num_row_groups} row groups, and {len(alike)} were measured"
+                )
+            group = number - alike[0]
+            where = f"{path}, row group {group + 1} of {len(alike)}"
+            return _piece(piece, _read(file, group, where), _Rows.of(self.plan, piece), where)
+
+
+def _read(file: pq.ParquetFile, group: int, where: str) -> pa.Table:
+    """A row group without missing values, words by one dictionary."""
+    try:
+        rows = file.read_row_group(group).unify_dictionaries().combine_chunks()
+    except (OSError, pa.ArrowException) as error:
+        raise ReleaseError(f"{where} cannot be read: {error}") from None
+    if missing := [name for name in rows.column_names if rows[name].null_count]:
+        raise ReleaseError(f"{where}: {missing[0]} has missing values")
+    return rows
+
+
+def _piece(piece: Piece, rows: pa.Table, wanted: _Rows, where: str) -> SpinePieceValues:
+    if rows.num_rows != wanted.cell.size:
+        raise ReleaseError(f"{where} has {rows.num_rows} rows, and {wanted.cell.size} were measured")
+    _check_words(rows, "geocode", wanted.codes, wanted.geocode, where)
+    _check_words(rows, "query_name", wanted.names, wanted.query, where)
+    for name, same in (
+        ("cell", np.array_equal(rows["cell"].to_numpy(), wanted.cell)),
+        ("scale_exponent", not rows["scale_exponent"].to_numpy().any()),
+        ("variance", _are_close(rows["variance"].to_numpy(), wanted.variance)),
+    ):
+        if not same:
+            raise ReleaseError(f"{where}: {name} is not as the plan has it")
+    flat, values, first = rows["value"].to_numpy(), [], 0
+    for each in piece.rows:
+        size = each * piece.nodes.size
+        values.append(flat[first : first + size].reshape(piece.nodes.size, each) if each else None)
+        first += size
+    return SpinePieceValues(piece, tuple(values))
+
+
+def _are_close(found: np.ndarray, wanted: np.ndarray) -> bool:
+    return np.array_equal(found, wanted) or np.allclose(found, wanted, rtol=_VARIANCE, atol=0)
+
+
+def _check_words(rows: pa.Table, name: str, words: Sequence[str], index: np.ndarray, where: str) -> None:
+    """A column names the words at these positions, whatever the order of its dictionary."""
+    column = rows[name].combine_chunks()
+    if isinstance(column, pa.ChunkedArray):
+        column = column.chunk(0)
+    given, found = column.dictionary.to_pylist(), column.indices.to_numpy()
+    if given != list(words):
+        number = {word: i for i, word in enumerate(words)}
+        found = np.array([number.get(word, -1) for word in given], np.int64)[found]
+    if not np.array_equal(found, index):
+        raise ReleaseError(f"{where}: {name} is not as the plan has it")

@@ -1,0 +1,405 @@
+"""Published counts of areas: from estimates for the leaves of a spine to rows with intervals, some areas at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice, pairwise
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from ...release.tables import (
+    ESTIMATED,
+    EXACT,
+    label_columns,
+)
+from ...spec import Spec, geography_of
+from .constraints import ExactMargin
+from .estimate import (
+    MEASURED,
+    SpineEstimate,
+    estimate_spine,
+    read_measured,
+)
+from .layout import Layout, Margin
+from .microdata import Microdata
+from .passes.areas import area_covariances, margin_variance
+from .passes.forms import area_half_widths
+from .spec.section import (
+    AREA,
+    AREA_TYPE,
+    AreaTable,
+    Geography,
+)
+from .spine_plan import SpinePlan
+from .store import StoredPieces, read_exact, read_spine_measurements
+from .tasks import Runner, estimate_in_parts, read_in_parts
+
+AREA_COLUMNS = (AREA_TYPE, AREA)
+GLS_ESTIMATE = "gls_estimate"
+UNBIASED = "gls"
+"""The method whose estimates have variances; the others' tables carry its estimates and intervals beside their own."""
+
+_ROWS = 1 << 18  # about how many rows are made at a time
+_VARIANCES = 1 << 22  # and how many numbers of covariances
+_CANCELLED = 1e-9  # of the terms of a variance: below it, they cancel
+
+
+class LeafEstimate(Protocol):
+    """An estimate of every cell of every leaf, which adds up leaves."""
+
+    def margins(
+        self, margins: Sequence[Margin], area: np.ndarray, areas: int, leaves: np.ndarray
+    ) -> list[np.ndarray]:
+        """Marginals of sets of leaves, shape (areas, classes, inner) each; ``area`` is that of each of ``leaves``."""
+        ...
+
+
+class AreaVariances(Protocol):
+    """Covariances of an unbiased estimate, for sets of leaves."""
+
+    def covariances(self, area: np.ndarray, areas: int) -> Iterator[np.ndarray]:
+        """For each set of leaves, shape (kinds, D, D); 0 for dense cells that cannot occur in it."""
+        ...
+
+    def half_widths(self, variance: np.ndarray, level: float) -> np.ndarray:
+        """Half the width of an interval for each variance."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Areas:
+    """All areas of one type.
+
+    Args:
+        kind: a level or a type of entity.
+        codes: shape (areas,).
+        leaf: shape (leaves,): the area of each leaf of the spine; -1 where it lies in none. An area without a leaf is
+            outside the universe: nobody can be there.
+    """
+
+    kind: str
+    codes: np.ndarray
+    leaf: np.ndarray
+
+    def parts(self, step: int) -> Iterator[SomeAreas]:
+        """All areas in their order, so many at a time."""
+        leaves = np.argsort(self.leaf, kind="stable")
+        firsts = range(0, self.codes.size, step)
+        edges = np.searchsorted(self.leaf[leaves], [*firsts, self.codes.size])
+        for first, (low, high) in zip(firsts, pairwise(edges.tolist()), strict=True):
+            inside = np.sort(leaves[low:high])
+            yield SomeAreas(self.kind, self.codes[first : first + step], inside, self.leaf[inside] - first)
+
+
+def table_schemas(tables: Sequence[AreaTable], method: str) -> dict[str, pa.Schema]:
+    """Columns of each published table."""
+    return {table.name: _schema(table, method) for table in tables}
+
+
+def _schema(table: AreaTable, method: str) -> pa.Schema:
+    words, number = pa.dictionary(pa.int32(), pa.string()), pa.float64()
+    numbers = [("estimate", number)]
+    if method != UNBIASED:
+        numbers = [("estimate", pa.int64()), (GLS_ESTIMATE, number)]
+    fields = [(name, words) for name in (*AREA_COLUMNS, *table.margin.names)]
+    fields += [*numbers, *((name, number) for name in ("std_error", "ci_low", "ci_high"))]
+    return pa.schema([*fields, ("obs_status", words)])
+
+
+@dataclass(frozen=True, eq=False)
+class AreaPublisher:
+    """Makes the rows of all tables, from estimates that know nothing of tables.
+
+    Args:
+        layout: of the cells.
+        support: shape (leaves, D), boolean: which dense cells can occur in each leaf.
+        method: how ``published`` was estimated.
+        published: the estimates of the tables.
+        unbiased: those of ``gls``; the same object where that is the method.
+        variances: of the latter.
+        has_exact: whether some counts are exact, so that others may follow from them.
+        level: of the intervals.
+    """
+
+    layout: Layout
+    support: np.ndarray
+    method: str
+    published: LeafEstimate
+    unbiased: LeafEstimate
+    variances: AreaVariances
+    has_exact: bool
+    level: float
+
+    def rows(self, tables: Sequence[AreaTable], areas: Sequence[Areas]) -> Iterator[tuple[str, pa.Table]]:
+        """Pieces of tables with the names of the tables; each table's in order: by type of area, area and cell."""
+        for each in areas:
+            asked = [table for table in tables if each.kind in table.areas]
+            if not asked:
+                continue
+            every = self.variances.covariances(each.leaf, each.codes.size)
+            for part in each.parts(self._step(max(table.margin.size for table in asked))):
+                possible = part.possible(self.support)
+                covariance = np.stack([*islice(every, part.codes.size)])
+                middle, published = self._margins([table.margin for table in asked], part)
+                for table, *numbers in zip(asked, middle, published, strict=True):
+                    yield table.name, self._table(table, part, possible, covariance, *numbers)
+
+    def _step(self, cells: int) -> int:
+        """How many areas are looked at together."""
+        matrix = self.layout.algebra.kinds * self.layout.size**2
+        return max(1, min(_ROWS // cells, _VARIANCES // matrix))
+
+    def _margins(
+        self, margins: Sequence[Margin], part: SomeAreas
+    ) -> tuple[list[np.ndarray], list[np.ndarray]]:
+        """The unbiased and the published counts of tables, for some areas."""
+        where = part.owner, part.codes.size, part.leaves
+        middle = self.unbiased.margins(margins, *where)
+        return middle, middle if self.method == UNBIASED else self.published.margins(margins, *where)
+
+    def _table(
+        self,
+        table: AreaTable,
+        part: SomeAreas,
+        possible: np.ndarray,
+        covariance: np.ndarray,
+        middle: np.ndarray,
+        published: np.ndarray,
+    ) -> pa.Table:
+        """The rows of some areas: numbers of shape (areas, classes, inner), put in the table's own order."""
+        margin, count = table.margin, part.codes.size
+        classes = np.arange(margin.classes)[:, None] == margin.label
+        empty = ~(possible @ classes.T)[:, :, None]
+        variance = margin_variance(self.layout, covariance, margin)
+        exact = np.broadcast_to(empty, variance.shape)
+        if self.has_exact:
+            terms = margin_variance(self.layout, np.abs(covariance), margin)
+            exact = exact | (variance <= _CANCELLED * terms)
+        variance = np.where(exact, 0.0, np.maximum(variance, 0.0))
+        middle = np.where(empty, 0.0, middle)
+        middle = np.where(exact, np.rint(middle), middle)
+        numbers = [middle, np.sqrt(variance), self.variances.half_widths(variance, self.level)]
+        estimate = middle
+        if self.method != UNBIASED:
+            estimate = np.where(empty, 0, published)
+        place = np.argsort(margin.order.ravel())
+        ordered = [array.reshape(count, -1)[:, place].ravel() for array in (estimate, *numbers, exact)]
+        return self._arrow(table, part, *ordered)
+
+    def _arrow(
+        self,
+        table: AreaTable,
+        part: SomeAreas,
+        estimate: np.ndarray,
+        middle: np.ndarray,
+        deviation: np.ndarray,
+        half: np.ndarray,
+        exact: np.ndarray,
+    ) -> pa.Table:
+        schema, count, cells = _schema(table, self.method), part.codes.size, table.margin.size
+        domain = self.layout.domain
+        labels = label_columns({name: tuple(domain.resolve(name).labels) for name in table.margin.names})
+        columns: dict[str, pa.Array] = {
+            AREA_TYPE: words_of(np.zeros(count * cells, np.int32), [part.kind]),
+            AREA: words_of(np.repeat(np.arange(count, dtype=np.int32), cells), part.codes.tolist()),
+        }
+        for name, column in labels.items():
+            columns[name] = pa.DictionaryArray.from_arrays(
+                np.tile(column.indices.to_numpy(), count), column.dictionary
+            )
+        columns["estimate"] = pa.array(estimate, schema.field("estimate").type)
+        if self.method != UNBIASED:
+            columns[GLS_ESTIMATE] = pa.array(middle)
+        columns |= {"std_error": deviation, "ci_low": middle - half, "ci_high": middle + half}
+        columns["obs_status"] = words_of(exact.astype(np.int32), [ESTIMATED, EXACT])
+        return pa.table(columns, schema=schema)
+
+
+def words_of(index: np.ndarray, words: Sequence[str]) -> pa.DictionaryArray:
+    """A column of words by their positions."""
+    return pa.DictionaryArray.from_arrays(index, pa.array([str(word) for word in words], pa.string()))
+
+
+@dataclass(frozen=True, eq=False)
+class SomeAreas:
+    """Some areas of one type, side by side.
+
+    Args:
+        kind: their type.
+        codes: shape (areas,).
+        leaves: shape (m,), rising: the leaves that lie in one of them.
+        owner: shape (m,): the area of each, counted from the first.
+    """
+
+    kind: str
+    codes: np.ndarray
+    leaves: np.ndarray
+    owner: np.ndarray
+
+    def possible(self, support: np.ndarray) -> np.ndarray:
+        """Shape (areas, D): which dense cells can occur somewhere in each area; ``support`` has shape (leaves, D)."""
+        found = np.zeros((self.codes.size, support.shape[1]), bool)
+        order = np.argsort(self.owner, kind="stable")
+        starts = np.flatnonzero(np.diff(self.owner[order], prepend=-1))
+        if starts.size:
+            among = np.logical_or.reduceat(support[self.leaves[order]], starts)
+            found[self.owner[order[starts]]] = among
+        return found
+
+
+Say = Callable[[str], None]
+
+
+def _quiet(line: str) -> None:
+    """Progress that nobody watches."""
+
+
+def exact_of(geography: Geography) -> tuple[ExactMargin, ...]:
+    """The margins whose counts are published exactly."""
+    return () if geography.constraints is None else geography.constraints.exact
+
+
+def areas_of(geography: Geography) -> tuple[Areas, ...]:
+    """All areas that some table is published for: the levels from the top down, then entities."""
+    asked = {kind for table in geography.tables for kind in table.areas}
+    return tuple(Areas(name, *geography.areas(name)) for name in geography.area_types if name in asked)
+
+
+@dataclass(frozen=True, eq=False)
+class GlsVariances:
+    """Covariances of the generalised least-squares estimate, and intervals from them."""
+
+    estimate: SpineEstimate
+
+    def covariances(self, area: np.ndarray, areas: int) -> Iterator[np.ndarray]:
+        """For each set of leaves, shape (kinds, D, D)."""
+        return area_covariances(self.estimate.covariances, area, areas)
+
+    def half_widths(self, variance: np.ndarray, level: float) -> np.ndarray:
+        """Half the width of an interval for each variance."""
+        return area_half_widths(variance, self.estimate.plan.all_laws, level)
+
+
+@dataclass(frozen=True, eq=False)
+class SpineRelease:
+    """The estimates of a release of areas.
+
+    Args:
+        spec: with ``[geography]``.
+        plan: what was measured.
+        published: by the method of the spec.
+        unbiased: by ``gls``; the same where that is the method.
+        exact: the exact counts, one array a margin.
+        level: of the intervals.
+    """
+
+    spec: Spec
+    plan: SpinePlan
+    published: SpineEstimate
+    unbiased: SpineEstimate
+    exact: tuple[np.ndarray, ...]
+    level: float
+
+    @classmethod
+    def of(
+        cls,
+        folder: Path,
+        spec: Spec,
+        level: float,
+        work: Path | None = None,
+        say: Say = _quiet,
+        run: Runner | None = None,
+        method: str | None = None,
+    ) -> SpineRelease:
+        """Estimate from the measurements stored in a folder.
+
+        Args:
+            folder: of the release.
+            spec: with ``[geography]``.
+            level: of the intervals.
+            work: where stages of the estimation are kept, so that a killed process goes on from the last of them.
+            say: called with a line of progress at each stage.
+            run: who runs the estimates' tasks, with a ``work`` folder that they share; this process where None.
+            method: of ``published``; that of the spec where None.
+
+        Raises:
+            ReleaseError: the measurements are not those of the spec, or contradict themselves.
+        """
+        geography = geography_of(spec)
+        plan = geography.plan()
+        exact = read_exact(folder, plan, exact_of(geography))
+        if run is None:
+            estimate = _here(folder, plan, work, say)
+        else:
+            assert work is not None
+            estimate = _by_tasks(folder, plan, work, say, run)
+        known = {"constraints": geography.constraints, "exact_values": exact}
+        unbiased = estimate(UNBIASED, **known)
+        method = method or spec.method.estimate
+        published = unbiased if method == UNBIASED else estimate(method, **known)
+        return cls(spec, plan, published, unbiased, exact, level)
+
+    @property
+    def geography(self) -> Geography:
+        """Of the spec."""
+        return geography_of(self.spec)
+
+    @cached_property
+    def publisher(self) -> AreaPublisher:
+        """Makes the rows of the tables."""
+        return AreaPublisher(
+            self.plan.layout,
+            self.plan.support,
+            self.published.method,
+            self.published,
+            self.unbiased,
+            GlsVariances(self.unbiased),
+            bool(self.exact),
+            self.level,
+        )
+
+    @property
+    def microdata(self) -> Microdata:
+        """One row a person, of the published counts."""
+        areas = {name: self.geography.areas(name) for name in self.geography.levels}
+        return Microdata(self.plan.layout, areas, self.published)
+
+
+def _here(folder: Path, plan: SpinePlan, work: Path | None, say: Say) -> Callable[..., SpineEstimate]:
+    """Estimates by this process, from the measurements stored in a folder."""
+    measured = read_measured(
+        plan, read_spine_measurements(folder, plan), None if work is None else work / MEASURED, say
+    )
+
+    def estimate(method: Any, **known: Any) -> SpineEstimate:
+        place = None if work is None else work / method
+        return estimate_spine(plan, measured, method, work=place, say=_named(method, say), **known)
+
+    return estimate
+
+
+def _by_tasks(
+    folder: Path, plan: SpinePlan, work: Path, say: Say, run: Runner
+) -> Callable[..., SpineEstimate]:
+    """Estimates by tasks that run elsewhere; they read the measurements themselves.
+
+    Their folder is beside that of estimates by this process: a run may be resumed in either way.
+    """
+    place = work / "by_tasks"
+    measured = read_in_parts(plan, StoredPieces(folder.resolve(), plan), run, place / MEASURED, say)
+
+    def estimate(method: Any, **known: Any) -> SpineEstimate:
+        return estimate_in_parts(
+            plan, measured, method, run, work=place / method, say=_named(method, say), **known
+        )
+
+    return estimate
+
+
+def _named(method: str, say: Say) -> Say:
+    return lambda line: say(f"{method}: {line}")

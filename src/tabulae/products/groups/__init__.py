@@ -1,0 +1,1 @@
+"""Groups: adaptive tabulation of very many small groups."""

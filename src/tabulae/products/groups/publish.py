@@ -1,0 +1,263 @@
+"""Published counts of groups: from noisy counts of two stages to rows with estimates and intervals."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from ..._version import VERSION
+from ...errors import ReleaseError
+from ...estimation.two_stage import (
+    GroupEstimates,
+    cell_estimates,
+    total_estimates,
+)
+from ...release import folder as f
+from ...release.table_files import PublishedRows, TableWriter, plain
+from ...release.tables import ESTIMATED, label_columns
+from ...release.write import (
+    code_lists,
+    named_apart,
+    slug,
+    status_field,
+)
+from ...spec import Detailed, Spec, Suppression
+from .levels import (
+    TOTAL,
+    TOTAL_ONLY,
+    AdaptivePlan,
+    GroupMeasurement,
+    PopulationLevel,
+)
+from .store import group_rows, plan_document, read_group_measurements
+
+TOTALS = "totals"
+"""The table with a row for each group in each region."""
+
+_NAMES = {TOTAL: "total", TOTAL_ONLY: "total only"}
+_NUMBERS = ("estimate", "std_error", "ci_low", "ci_high")
+
+
+@dataclass(frozen=True, eq=False)
+class GroupTables:
+    """What one piece of a measurement publishes: rows by table, and how many groups got which table.
+
+    ``suppressed`` of the totals are left out.
+    """
+
+    rows: Mapping[str, pa.Table]
+    chosen: Mapping[str, int]
+    suppressed: int
+
+
+def rung_name(level: PopulationLevel, rung: int) -> str:
+    """What the table on a rung is called."""
+    return _NAMES[rung] if rung in _NAMES else level.ladder.rungs[rung - 1].name
+
+
+def group_tables(
+    level: PopulationLevel, piece: GroupMeasurement, suppress: Suppression | None, confidence: float
+) -> GroupTables:
+    """The published rows of one piece, a function of its noisy counts alone."""
+    rungs = [
+        r for r in (TOTAL_ONLY, TOTAL, *range(1, len(level.ladder.rungs) + 1)) if (piece.rung == r).any()
+    ]
+    places = {r: np.flatnonzero(piece.rung == r) for r in rungs}
+    totals, left_out = _totals(level, piece, places, suppress, confidence)
+    rows = {TOTALS: totals}
+    for r in rungs:
+        if r > TOTAL:
+            rows[rung_name(level, r)] = _cells(level, piece, r, confidence)
+    chosen = {rung_name(level, r): len(found) for r, found in places.items()}
+    return GroupTables(rows, chosen, left_out)
+
+
+def _totals(
+    level: PopulationLevel,
+    piece: GroupMeasurement,
+    places: Mapping[int, np.ndarray],
+    suppress: Suppression | None,
+    confidence: float,
+) -> tuple[pa.Table, int]:
+    """One row a group and region, in their order."""
+    numbers = np.zeros((len(_NUMBERS), len(piece.rung)))
+    kept = np.ones(len(piece.rung), bool)
+    for r, at in places.items():
+        found = total_estimates(level, r, piece.stage_one[at], piece.totals[at], confidence)
+        numbers[:, at] = _numbers(found)
+        if suppress is not None and level.regions.name in suppress.regions and r <= TOTAL:
+            law = level.whole if r == TOTAL_ONLY else level.second
+            kept[at] = piece.totals[at] > suppress.floor(law)
+    shown = np.flatnonzero(kept)
+    names = group_rows(level, piece, shown)
+    groups = len(level.groups)
+    labels = pa.array([group.label or group.code for group in level.groups.groups], pa.string())
+    tables = [rung_name(level, r) for r in range(TOTAL_ONLY, len(level.ladder.rungs) + 1)]
+    columns = {
+        "region": names["region"],
+        "group": names["group"],
+        "label": pa.DictionaryArray.from_arrays((shown % groups).astype(np.int32), labels),
+        "table": pa.DictionaryArray.from_arrays(
+            (piece.rung[shown] - TOTAL_ONLY).astype(np.int32), pa.array(tables)
+        ),
+    }
+    return _rows(level, columns, numbers[:, shown]), int((~kept).sum())
+
+
+def _cells(level: PopulationLevel, piece: GroupMeasurement, rung: int, confidence: float) -> pa.Table:
+    """One row a cell of the table of each group that got it."""
+    places, values = piece.cells[rung]
+    table = level.ladder.rungs[rung - 1]
+    found = cell_estimates(level, rung, piece.stage_one[places], values, confidence)
+    names = group_rows(level, piece, np.repeat(places, table.cells))
+    headings = {}
+    for heading, labels in label_columns(dict(table.columns)).items():
+        index = np.tile(labels.indices.to_numpy(), len(places))
+        headings[heading] = pa.DictionaryArray.from_arrays(index, labels.dictionary)
+    return _rows(level, {**names, **headings}, _numbers(found).reshape(len(_NUMBERS), -1))
+
+
+def _numbers(found: GroupEstimates) -> np.ndarray:
+    """Estimate, standard error and both ends of the interval."""
+    return np.stack([found.estimate, np.sqrt(found.variance), found.ci_low, found.ci_high])
+
+
+def _rows(level: PopulationLevel, names: Mapping[str, pa.Array], numbers: np.ndarray) -> pa.Table:
+    """Columns as they are published: words as dictionaries, then numbers."""
+    count = numbers.shape[1]
+
+    def constant(word: str) -> pa.DictionaryArray:
+        return pa.DictionaryArray.from_arrays(np.zeros(count, np.int32), pa.array([word]))
+
+    return pa.table(
+        {
+            "region_type": constant(level.regions.name),
+            **names,
+            **dict(zip(_NUMBERS, numbers, strict=True)),
+            "obs_status": constant(ESTIMATED),
+        }
+    )
+
+
+def table_schemas(detailed: Detailed) -> dict[str, pa.Schema]:
+    """Columns of each published table of groups."""
+    words, number = pa.dictionary(pa.int32(), pa.string()), pa.float64()
+
+    def schema(*names: str) -> pa.Schema:
+        fields = [(name, words) for name in ("region_type", "region", "group", *names)]
+        fields += [(name, number) for name in ("estimate", "std_error", "ci_low", "ci_high")]
+        return pa.schema([*fields, ("obs_status", words)])
+
+    tables = {rung.name: schema(*rung.columns) for rung in detailed.ladder.rungs}
+    return {TOTALS: schema("label", "table"), **tables}
+
+
+def write_groups(
+    folder: Path,
+    spec: Spec,
+    plan: AdaptivePlan,
+    ledger: list[dict[str, Any]],
+    release_id: str,
+    level: float,
+) -> None:
+    """Write everything but the measurement and the report: tables, codes, spec, ledger entries, descriptor."""
+    assert spec.detailed is not None
+    f.write_bytes(folder / f.SPEC, spec.published_text().encode())
+    f.write_json(folder / f.LEDGER, ledger)
+    for name, content in {**code_lists(spec.domain), **spec.files}.items():
+        f.write_bytes(folder / name, content)
+    chosen: list[Counter[str]] = [Counter() for _ in plan.levels]
+    suppressed: Counter[int] = Counter()
+    with TableWriter(folder / "tables", table_schemas(spec.detailed)) as tables:
+        for piece in read_group_measurements(folder, plan):
+            made = group_tables(plan.levels[piece.level], piece, spec.detailed.suppress, level)
+            chosen[piece.level].update(made.chosen)
+            suppressed[piece.level] += made.suppressed
+            for name, rows in made.rows.items():
+                tables.write(name, rows)
+    f.sync_folder(folder / "tables")
+    told = [
+        {"level": at.name, "groups_by_table": dict(chosen[i]), "suppressed": suppressed[i]}
+        for i, at in enumerate(plan.levels)
+    ]
+    about = {
+        "version": VERSION,
+        "release_id": release_id,
+        "interval_level": level,
+        "obs_status": "A estimated",
+        "levels": told,
+        "rows": dict(tables.rows),
+    }
+    f.write_json(folder / f.DESCRIPTOR, _descriptor(spec, tables.schemas, about))
+
+
+def _descriptor(spec: Spec, schemas: dict[str, pa.Schema], about: dict[str, Any]) -> dict[str, Any]:
+    """A Frictionless Data Package that names each table's columns, and what tabulae needs besides."""
+    return {
+        "profile": "tabular-data-package",
+        "name": slug(spec.title),
+        "title": spec.title,
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "resources": named_apart([_resource(name, schema) for name, schema in schemas.items()]),
+        "tabulae": about,
+    }
+
+
+def _resource(name: str, schema: pa.Schema) -> dict[str, Any]:
+    words = [field.name for field in schema if pa.types.is_dictionary(field.type)]
+    fields = [{"name": field.name, "type": "string" if field.name in words else "number"} for field in schema]
+    fields[-1] = status_field("A estimated", ["A"])
+    key = [word for word in words if word not in ("label", "table", "obs_status")]
+    return {
+        "name": slug(name),
+        "title": name,
+        "path": f"tables/{name}.csv",
+        "profile": "tabular-data-resource",
+        "format": "csv",
+        "mediatype": "text/csv",
+        "encoding": "utf-8",
+        "schema": {"fields": fields, "primaryKey": key},
+    }
+
+
+def group_faults(folder: Path, detailed: Detailed, plan: AdaptivePlan, confidence: float) -> Iterator[str]:
+    """What is wrong with a release of groups, one sentence a fault; it stops at the first of each table.
+
+    Checks that noise, stability and budgets are those of the spec, that each table is the one that the noisy count of
+    stage one chose, and every published number against the measurements.
+    """
+    stored = f.read_json(folder, f.MEASUREMENT)
+    if {key: value for key, value in stored.items() if key != "release_id"} != plan_document(plan):
+        yield f"{f.MEASUREMENT}: levels, noise or stability are not those of {f.SPEC}"
+        return
+    files = {
+        name: PublishedRows(folder / "tables", name, plain(schema))
+        for name, schema in table_schemas(detailed).items()
+    }
+    chosen: list[Counter[str]] = [Counter() for _ in plan.levels]
+    try:
+        for piece in read_group_measurements(folder, plan):
+            made = group_tables(plan.levels[piece.level], piece, detailed.suppress, confidence)
+            chosen[piece.level].update(made.chosen)
+            _compare(files, made)
+        for file in files.values():
+            file.end()
+    except ReleaseError as error:
+        yield str(error)
+        return
+    yield from (fault for file in files.values() for fault in file.faults)
+    told = [entry["groups_by_table"] for entry in f.read_json(folder, f.DESCRIPTOR)["tabulae"]["levels"]]
+    if told != [dict(count) for count in chosen]:
+        yield f"{f.DESCRIPTOR}: how many groups got which table is not what the measurements say"
+
+
+def _compare(files: dict[str, PublishedRows], made: GroupTables) -> None:
+    for name, rows in made.rows.items():
+        files[name].compare(rows)

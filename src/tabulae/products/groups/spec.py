@@ -1,0 +1,439 @@
+"""What ``[detailed]`` asks for: regions, groups, the ladder of tables, and the levels with their budgets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from math import prod
+from pathlib import Path
+
+import numpy as np
+
+from ...domain import Attribute, Domain
+from ...domain.groups import GroupMap
+from ...domain.ladder import Ladder
+from ...domain.regions import Regions
+from ...errors import InvalidArgument
+from ...privacy import (
+    ZCDP,
+    NoiseLaw,
+    PrivacyLoss,
+    PureDP,
+    exact,
+)
+from ...spec.lines import KeyPath
+from ...spec.problems import (
+    Problems,
+    listed,
+    nearest,
+    shown,
+)
+from ...spec.schema import Schema, without_other
+from ...spec.sections import Document
+from ...spec.shape import TARGETS
+from .group_file import GroupFile, read_groups
+from .levels import AdaptivePlan, PopulationLevel
+from .shape import (
+    NATION,
+    TOTAL,
+    DetailedSection,
+    LevelEntry,
+    LevelTarget,
+)
+
+
+@dataclass(frozen=True, eq=False)
+class LevelRule:
+    """One level as the spec has it; a budget of None is to be found from the target."""
+
+    region: str
+    group_level: str
+    budget: Fraction | None
+    target: LevelTarget | None
+    thresholds: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Suppression:
+    """Totals of these region types are left out unless noise alone stays below them with this chance."""
+
+    chance: Fraction
+    regions: frozenset[str]
+
+    def floor(self, law: NoiseLaw) -> int:
+        """The smallest integer that the noise alone does not exceed with this chance, which is over 1/2.
+
+        >>> from tabulae.privacy import DiscreteGaussian
+        >>> Suppression(Fraction(9999, 10000), frozenset()).floor(DiscreteGaussian(1))
+        4
+        """
+        return law.margin(2 * self.chance - 1)
+
+
+@dataclass(frozen=True, eq=False)
+class Detailed:
+    """What ``[detailed]`` asks for, over the public domain.
+
+    Attributes:
+        groups: which values make a record a member of which group.
+        codes: family -> the attributes that hold a record's codes.
+        place: the attributes whose combinations are the leaves of the public geography, in the order of the domain.
+        regions: region type -> the regions of all leaves.
+        cell: the attributes that the tables are by, in the order of the domain.
+        ladder: the tables after the total; headings are the names that the spec asks for.
+        levels: in the order of the spec.
+        stage_one: the share of each level's budget that chooses the tables.
+        suppress: which totals are left out, or None.
+        neighbours, rows_per_unit, unit, pure: those of the whole spec; pure, or else zero-concentrated.
+    """
+
+    groups: GroupMap
+    codes: Mapping[str, tuple[str, ...]]
+    place: tuple[str, ...]
+    regions: Mapping[str, Regions]
+    cell: tuple[str, ...]
+    ladder: Ladder
+    levels: tuple[LevelRule, ...]
+    stage_one: Fraction
+    suppress: Suppression | None
+    neighbours: str
+    rows_per_unit: int
+    unit: str
+    pure: bool
+
+    @property
+    def open_levels(self) -> tuple[LevelRule, ...]:
+        """The levels whose budget is still to be found."""
+        return tuple(level for level in self.levels if level.budget is None)
+
+    def level(self, rule: LevelRule, budget: Fraction) -> PopulationLevel:
+        """One level with a budget."""
+        return PopulationLevel(
+            self.regions[rule.region],
+            rule.group_level,
+            self.groups.at(rule.group_level, rule.region),
+            self.ladder,
+            rule.thresholds,
+            (PureDP if self.pure else ZCDP)(budget),
+            self.stage_one,
+            self.neighbours,
+            self.rows_per_unit,
+        )
+
+    def plan(self, found: Mapping[int, Fraction] | None = None) -> AdaptivePlan:
+        """The plan of all levels; ``found`` gives budgets by position to those that have none."""
+        budgets = [rule.budget or (found or {})[i] for i, rule in enumerate(self.levels)]
+        levels = tuple(self.level(rule, budget) for rule, budget in zip(self.levels, budgets, strict=True))
+        return AdaptivePlan(levels, self.unit)
+
+
+def loss_of(detailed: Detailed, cap: PrivacyLoss, problems: Problems) -> PrivacyLoss:
+    """What the levels cost together, which may not be more than the budget; that, while budgets are open."""
+    if detailed.open_levels:
+        return cap
+    try:
+        loss = detailed.plan().loss
+    except InvalidArgument as error:
+        problems.add(("detailed", "regions"), str(error))
+        return cap
+    if loss.amount > cap.amount:
+        problems.add(
+            ("privacy", "budget"),
+            f"is {cap.amount}, and the levels that count one record cost {loss.amount} together: lower theirs, or "
+            f'write budget = "{loss.amount}"',
+        )
+    return loss
+
+
+MOST_LEAVES = 20_000_000
+"""The most combinations of values of the attributes that regions are made of."""
+
+TAKEN = ("region_type", "region", "group", "label", "table", "totals")
+"""What no attribute of a table may be named like: other columns of the published tables, and their file."""
+
+View = tuple[str, np.ndarray, tuple[str, ...]]
+"""What a name is a view of: the attribute, the class of each of its values, the labels of the classes."""
+
+
+@dataclass(frozen=True)
+class ReadDetailed:
+    """The section as it was understood, and the file of groups with its published name."""
+
+    detailed: Detailed
+    files: dict[str, bytes]
+
+
+def read_detailed(document: Document, schema: Schema, base: Path, problems: Problems) -> ReadDetailed | None:
+    """``[detailed]`` over the domain that the document declares; None where there are mistakes.
+
+    Args:
+        document: the sections as read.
+        schema: the domain, and the names that could not be read.
+        base: the folder that the file of groups is relative to.
+        problems: where mistakes are recorded.
+    """
+    section, privacy, source = document.detailed, document.privacy, document.source
+    if section is None or schema.domain is None:
+        return None
+    reader = _Reader(section, schema, schema.domain, problems)
+    groups = reader.groups(base)
+    place, regions = reader.regions()
+    cell, ladder = reader.ladder()
+    suppress = reader.suppression()
+    levels = [_rule(entry) for entry in document.levels if entry]
+    _check_levels(document, section, groups, problems)
+    if problems.found or not (groups and ladder and privacy and source):
+        return None
+    detailed = Detailed(
+        groups=groups.groups,
+        codes={family: tuple(names) for family, names in (section.codes or {}).items()},
+        place=place,
+        regions=regions,
+        cell=cell,
+        ladder=ladder,
+        levels=tuple(levels),
+        stage_one=exact(section.stage_one),
+        suppress=suppress,
+        neighbours=privacy.neighbours,
+        rows_per_unit=source.rows_per_unit,
+        unit=source.unit,
+        pure=privacy.definition == "pure",
+    )
+    _check_size(document, detailed, problems)
+    return ReadDetailed(detailed, {groups.name: groups.content})
+
+
+def _rule(entry: LevelEntry) -> LevelRule:
+    budget = None if entry.budget is None else exact(entry.budget)
+    return LevelRule(
+        entry.region or "", entry.group_level or "", budget, entry.target, tuple(entry.thresholds or ())
+    )
+
+
+class _Reader:
+    """Builds the parts of the section one at a time, recording what is wrong with each."""
+
+    def __init__(self, section: DetailedSection, schema: Schema, domain: Domain, problems: Problems) -> None:
+        self.section = section
+        self.schema = schema
+        self.domain = domain
+        self.problems = problems
+        self.outside = section.nowhere or {}
+
+    def groups(self, base: Path) -> GroupFile | None:
+        """The file of groups, once the codes that it is about are known."""
+        families: dict[str, tuple[Attribute, int]] = {}
+        before = len(self.problems.found)
+        for family, names in (self.section.codes or {}).items():
+            held = [self.code(name, ("detailed", "codes", family, i)) for i, name in enumerate(names)]
+            plain = [attribute for attribute in held if attribute]
+            for i, attribute in enumerate(plain[1:], start=1):
+                if (attribute.values, attribute.labels) != (plain[0].values, plain[0].labels):
+                    self.problems.add(
+                        ("detailed", "codes", family, i),
+                        f"{shown(names[i])} has other values than {shown(names[0])}: the codes of one record come "
+                        "from one list",
+                    )
+            if plain:
+                families[family] = (plain[0], len(names))
+        name, regions = self.section.groups, self.section.regions or []
+        if len(self.problems.found) > before or not families or name is None:
+            return None
+        return read_groups(base, name, families, regions, ("detailed", "groups"), self.problems)
+
+    def code(self, name: str, path: KeyPath) -> Attribute | None:
+        """An attribute that holds a code, without the category that stands for no code."""
+        if name not in self.domain.names:
+            if name not in self.schema.broken:
+                self.problems.add(
+                    path, f"there is no attribute {shown(name)}; {nearest(name, self.domain.names)}"
+                )
+            return None
+        rule, attribute = self.schema.columns[name], self.domain[name]
+        if rule.unknown == "other":
+            self.problems.add(
+                path,
+                f'an unknown code of {shown(name)} would be taken for no code: write unknown = "refuse" there, and '
+                "list every code",
+            )
+        return without_other(attribute) if rule.has_other else attribute
+
+    def regions(self) -> tuple[tuple[str, ...], dict[str, Regions]]:
+        """The attributes of a leaf, and the regions of each type over all leaves."""
+        asked = {
+            name: self.view(name, ("detailed", "regions", i))
+            for i, name in enumerate(self.section.regions or [])
+            if name != NATION
+        }
+        found = {name: view for name, view in asked.items() if view}
+        base = {view[0] for view in found.values()}
+        place = tuple(name for name in self.domain.names if name in base)
+        sizes = [self.domain[name].size for name in place]
+        if prod(sizes) > MOST_LEAVES:
+            self.problems.add(
+                ("detailed", "regions"),
+                f"the values of {listed(place)} make {prod(sizes):,} combinations, and at most {MOST_LEAVES:,} are "
+                "kept: make the regions recodes of one attribute, the smallest area",
+            )
+            return place, {}
+        position = np.unravel_index(np.arange(prod(sizes)), tuple(sizes) or (1,))
+        axis = dict(zip(place, position, strict=False))
+        out: dict[str, Regions] = {}
+        for name in self.section.regions or []:
+            if name == NATION:
+                out[name] = Regions.nation(prod(sizes), identifier=NATION)
+            elif name in found:
+                attribute, part, labels = found[name]
+                out[name] = self.region(name, part[axis[attribute]], labels)
+        self.check_nowhere()
+        return place, out
+
+    def region(self, name: str, of_leaf: np.ndarray, labels: tuple[str, ...]) -> Regions:
+        """The regions of one type, without the labels that are none."""
+        outside = set(self.outside.get(name, ()))
+        kept = [label for label in labels if label not in outside]
+        place = {label: i for i, label in enumerate(kept)}
+        position = np.array([place.get(label, -1) for label in labels], np.int32)
+        for i, label in enumerate(self.outside.get(name, ())):
+            if label not in labels:
+                told = f"there is no {shown(label)} in {name}; {nearest(label, labels)}"
+                self.problems.add(("detailed", "nowhere", name, i), told)
+        if not kept:
+            told = (
+                f"lists all {len(labels)} labels of {name}, so that it has no region to count in: keep those that are "
+                f"regions out of the list, or remove {shown(name)} from regions, with its levels"
+            )
+            self.problems.add(("detailed", "nowhere", name), told)
+        return Regions(name, tuple(kept), position[of_leaf])
+
+    def check_nowhere(self) -> None:
+        """Labels that are no region belong to a region type that the section has."""
+        for name in self.outside:
+            if name == NATION:
+                told = f"the {NATION} has every record: remove it here"
+                self.problems.add(("detailed", "nowhere", name), told)
+            elif name not in (self.section.regions or ()):
+                told = f"is no region type of the section; {nearest(name, self.section.regions or ())}"
+                self.problems.add(("detailed", "nowhere", name), told)
+
+    def ladder(self) -> tuple[tuple[str, ...], Ladder | None]:
+        """The attributes of a cell, and the tables after the total."""
+        tables: list[dict[str, View]] = []
+        before = len(self.problems.found)
+        for i, names in enumerate((self.section.tables or [])[1:], start=1):
+            tables.append(self.table(names, ("detailed", "tables", i)))
+        if len(self.problems.found) > before or self.section.tables is None:
+            return (), None
+        used = {view[0] for table in tables for view in table.values()}
+        cell = tuple(name for name in self.domain.names if name in used)
+        sizes = {name: self.domain[name].size for name in cell}
+        named = [
+            ("_by_".join(table), {base: (labels, part.tolist()) for base, part, labels in table.values()})
+            for table in tables
+        ]
+        self.check_names([name for name, _ in named])
+        ladder = Ladder.of(sizes, named)
+        # A table by a recode is headed by the recode, not by the attribute that it is a view of.
+        rungs = tuple(
+            replace(rung, columns={heading: view[2] for heading, view in table.items()})
+            for rung, table in zip(ladder.rungs, tables, strict=True)
+        )
+        return cell, replace(ladder, rungs=rungs)
+
+    def check_names(self, names: list[str]) -> None:
+        """Tables are files: no two may have one name."""
+        first: dict[str, int] = {}
+        for i, name in enumerate(names, start=1):
+            before = first.setdefault(name.casefold(), i)
+            if before != i:
+                told = f"is by the same as detailed.tables[{before}]: keep one"
+                self.problems.add(("detailed", "tables", i), told)
+
+    def table(self, names: Sequence[str], path: KeyPath) -> dict[str, View]:
+        """Heading -> what it is a view of, of one table."""
+        out: dict[str, View] = {}
+        for j, name in enumerate(names):
+            view = self.view(name, (*path, j))
+            if name in TAKEN:
+                self.problems.add(
+                    (*path, j), f"{shown(name)} heads another column of the published tables: rename it"
+                )
+            elif view and any(view[0] == other[0] for other in out.values()):
+                self.problems.add((*path, j), f"the table has {shown(view[0])} twice: keep one view of it")
+            elif view:
+                out[name] = view
+        return out
+
+    def view(self, name: str, path: KeyPath) -> View | None:
+        """What a name is a view of, the class of each of its values, and the classes' labels."""
+        if name in self.domain.names:
+            attribute = self.domain[name]
+            return name, np.arange(attribute.size), attribute.labels
+        recode = self.domain.recode(name)
+        if recode is not None:
+            return recode.of, recode.classes, recode.labels
+        if name not in self.schema.broken:
+            known = (*self.domain.names, *(recode.name for recode in self.domain.recodes))
+            self.problems.add(path, f"there is no attribute or recode {shown(name)}; {nearest(name, known)}")
+        return None
+
+    def suppression(self) -> Suppression | None:
+        """Which totals are left out."""
+        entry, regions = self.section.suppress, self.section.regions or []
+        if entry is None or entry.chance is None:
+            return None
+        for i, name in enumerate(entry.regions or ()):
+            if name not in regions:
+                told = f"there is no region type {shown(name)}; {nearest(name, regions)}"
+                self.problems.add(("detailed", "suppress", "regions", i), told)
+        return Suppression(
+            exact(entry.chance), frozenset(regions if entry.regions is None else entry.regions)
+        )
+
+
+def _check_levels(
+    document: Document, section: DetailedSection, groups: GroupFile | None, problems: Problems
+) -> None:
+    """Each level names a region type and groups that exist, once, and has a threshold for each table."""
+    first: dict[tuple[str, str], int] = {}
+    tables = len(section.tables or [[TOTAL]]) - 1
+    open_budget = document.privacy is not None and document.privacy.budget == TARGETS
+    for i, entry in enumerate(document.levels):
+        if entry is None or entry.region is None or entry.group_level is None:
+            continue
+        path: KeyPath = ("detailed", "level", i)
+        before = first.setdefault((entry.region, entry.group_level), i)
+        if before != i:
+            problems.add(path, f"detailed.level[{before}] has the same region and group_level: keep one")
+        if entry.region not in (section.regions or [entry.region]):
+            told = f"there is no region type {shown(entry.region)}; {nearest(entry.region, section.regions or ())}"
+            problems.add((*path, "region"), told)
+        elif groups is not None and not len(groups.groups.at(entry.group_level, entry.region)):
+            known = sorted({group.level for group in groups.groups.groups})
+            told = f"no group has level {shown(entry.group_level)} in {shown(entry.region)}; levels in the file: "
+            problems.add((*path, "group_level"), told + listed(known))
+        wrong = problems.told((*path, "thresholds"))
+        if section.tables is not None and not wrong and len(entry.thresholds or ()) != tables:
+            told = f"has {len(entry.thresholds or ())} for the {tables} tables after the total: give one for each"
+            problems.add((*path, "thresholds"), told)
+        if entry.budget is None and entry.target is not None and not open_budget:
+            told = 'is missing: write it, or budget = "targets" under [privacy] for `tabulae plan` to find it'
+            problems.add((*path, "budget"), told)
+
+
+def _check_size(document: Document, detailed: Detailed, problems: Problems) -> None:
+    """Refuse to publish more totals than the limit."""
+    if document.release is None:
+        return
+    sizes = [
+        len(detailed.groups.at(rule.group_level, rule.region)) * detailed.regions[rule.region].size
+        for rule in detailed.levels
+    ]
+    if sum(sizes) > document.release.max_rows:
+        problems.add(
+            ("release", "max_rows"),
+            f"every group is published in every region: {sum(sizes):,} totals, and at most "
+            f"{document.release.max_rows:,} rows: ask for fewer regions or groups, or "
+            f"write max_rows = {sum(sizes)} under [release]",
+        )

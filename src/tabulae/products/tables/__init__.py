@@ -1,0 +1,1 @@
+"""Tables: counts of the cells of a domain."""

@@ -1,0 +1,608 @@
+"""Whole numbers that may not overflow, and the checks of what comes in; no message holds one of them."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ...domain import Domain
+from ...errors import InvalidArgument, Unsupported
+from ...linalg import (
+    Contrasts,
+    Dense,
+    Kron,
+    LinearOperator,
+    Partition,
+    Product,
+    Scaled,
+    Stack,
+    Sum,
+)
+from ...linalg.kron_slices import divided, multiply_slices
+from ...linalg.merge import representatives
+from ...sources.coding import (
+    ColumnRule,
+    check_counted,
+    coded,
+    misfits,
+    nameless,
+    refusal,
+)
+from ...sources.engine import open_records
+from ...sources.failures import redacted
+from ...sources.source import Source
+from ...sources.units import (
+    ID,
+    UnitRule,
+    bounded,
+    identified,
+    most_counted,
+)
+
+if TYPE_CHECKING:
+    import ibis.expr.types as ir
+    import pyarrow as pa
+
+
+Integers = NDArray[np.int64]
+
+#: Vectors longer than this are not made: 50 million cells, 0.4 GB.
+VECTOR_LIMIT = 50_000_000
+#: Answers of this size are refused, so that noise can be added to them without overflow.
+ANSWER_LIMIT = 2**62
+#: Cells that are looked at together.
+BLOCK = 2**16
+
+
+def check_codes(domain: Domain, cells: ArrayLike) -> NDArray[Any]:
+    """Codes of shape (records, attributes), each of a category that exists."""
+    codes = np.asarray(cells)
+    width = len(domain.shape)
+    if codes.ndim == 1 and codes.size == 0:
+        codes = np.zeros((0, width), dtype=np.int64)
+    if codes.ndim != 2 or codes.shape[1] != width:
+        raise InvalidArgument(
+            f"codes must have one row a record and one column for each of {', '.join(domain.names)}: shape "
+            f"(records, {width}), not {codes.shape}"
+        )
+    if codes.dtype.kind not in "iu":
+        raise InvalidArgument(f"codes must be integers, the positions of categories, not dtype {codes.dtype}")
+    for axis, attribute in enumerate(domain.attributes):
+        column = codes[:, axis]
+        if column.size and (column.min() < 0 or column.max() >= attribute.size):
+            outside = column[(column < 0) | (column >= attribute.size)]
+            raise InvalidArgument(
+                f"codes of {attribute.name!r} must lie in 0..{attribute.size - 1}, and some do not: code k "
+                "stands for the k-th category",
+                confidential=f"{outside.size} codes of {attribute.name!r} are outside, such as {outside[0]}",
+            )
+    return codes
+
+
+def check_whole(array: NDArray[Any], what: str) -> Integers:
+    """A fresh int64 array of non-negative whole numbers, or an error that holds none of them."""
+    if array.dtype.kind not in "biuf":
+        raise InvalidArgument(f"{what} must be numbers, not dtype {array.dtype}")
+    if array.size:
+        if array.dtype.kind == "f" and not (np.isfinite(array).all() and (array == np.floor(array)).all()):
+            raise InvalidArgument(f"{what} must be whole numbers; some are fractions or not finite")
+        if array.min() < 0:
+            raise InvalidArgument(f"{what} must not be negative, and some are")
+        if array.max() >= (2**53 if array.dtype.kind == "f" else 2**62):
+            raise InvalidArgument(f"{what} must be below 2^62 (2^53 for floats), and some are not")
+    whole = array.astype(np.int64)
+    if exact_sum(whole) >= ANSWER_LIMIT:
+        raise InvalidArgument(f"{what} must add up to less than 2^62")
+    return whole
+
+
+def exact_sum(x: Integers) -> int:
+    """The sum as a Python integer, which cannot overflow."""
+    return (int((x >> 32).sum()) << 32) + int((x & 0xFFFFFFFF).sum())
+
+
+def check_bound(op: LinearOperator, bound: int) -> int:
+    """The bound on answers of ``op``, if 64-bit integers hold them with room for noise."""
+    if bound >= ANSWER_LIMIT:
+        raise Unsupported(
+            f"answers of {op!r} could reach 2^62, where 64-bit integers end: round the matrix to a coarser "
+            "grid (a smaller scale exponent), or divide the query into smaller ones"
+        )
+    return bound
+
+
+def added_up(index: Integers, people: Integers | None, size: int) -> Integers:
+    """``x[i] = sum of people[j] over j with index[j] == i``, exactly."""
+    if people is None:
+        return np.bincount(index, minlength=size).astype(np.int64, copy=False)
+    if exact_sum(people) < 2**53:  # float64 holds every partial sum
+        return np.bincount(index, weights=people, minlength=size).astype(np.int64)
+    x = np.zeros(size, dtype=np.int64)
+    np.add.at(x, index, people)
+    return x
+
+
+def groups_of(domain: Domain) -> list[range]:
+    """Runs of attributes that have fewer than 2^62 cells together, so that one int64 can name the cell."""
+    groups, start, size = [], 0, 1
+    for axis, n in enumerate(domain.shape):
+        if size * n >= 2**62:
+            groups.append(range(start, axis))
+            start, size = axis, 1
+        size *= n
+    return [*groups, range(start, len(domain.shape))]
+
+
+def keys_of(domain: Domain, codes: NDArray[Any]) -> tuple[Integers, ...]:
+    """The cells in C order within each group of attributes: lexicographic keys of the cells."""
+    keys = []
+    for group in groups_of(domain):
+        key = np.zeros(codes.shape[0], dtype=np.int64)
+        for axis in group:
+            key = key * domain.shape[axis] + codes[:, axis].astype(np.int64)
+        keys.append(key)
+    return tuple(keys)
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Vector:
+    """A count for every cell, in C order."""
+
+    x: Integers
+
+    def __post_init__(self) -> None:
+        self.x.setflags(write=False)
+
+    def total(self) -> int:
+        """The number of records."""
+        return exact_sum(self.x)
+
+    def answer(self, domain: Domain, op: LinearOperator) -> tuple[Integers, int]:
+        """The answers ``A x``, and a bound on their size, below 2^62."""
+        bound = check_bound(op, op.bound(self.x))
+        return op @ self.x, bound
+
+    def blocks(self) -> Iterator[tuple[tuple[Integers, ...], Integers]]:
+        """Keys and counts of the cells that are not empty, in C order, some at a time."""
+        cells = np.flatnonzero(self.x)
+        for start in range(0, cells.size, BLOCK):
+            block = cells[start : start + BLOCK]
+            yield (block,), self.x[block]
+
+
+def check_room(size: int, what: str) -> None:
+    """Refuse an array of ``size`` bytes that takes more than half of the machine's memory.
+
+    The other half is for what is computed from it: estimates of as many numbers.
+    """
+    if not hasattr(os, "sysconf") or "SC_PHYS_PAGES" not in os.sysconf_names:
+        return
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if 2 * size > memory:
+        raise Unsupported(
+            f"{what} take {size / 2**30:.1f} GiB, more than half of this machine's {memory / 2**30:.0f} GiB of memory: "
+            'measure fewer attributes together (recode them, or select = "workload", "marginals" or "residual", which '
+            "measure each table by itself), or run on a machine with more"
+        )
+
+
+CELL_LIMIT = 2**32
+"""Cells over which a product is answered slice by slice; the answers must fit the machine's memory."""
+
+
+def answer_in_slices(op: Kron, index: Integers, people: Integers) -> tuple[Integers, int]:
+    """``A x`` for ``x[i] = sum of people[j] over j with index[j] == i``, and a bound on it, below 2^62.
+
+    Of x a slice exists at a time. Memory: the answers, 8 bytes each, and about 0.5 GiB.
+
+    Privacy:
+        Exact and confidential, as what it is made of.
+    """
+    if not np.all(index[1:] > index[:-1]):
+        order = np.argsort(index, kind="stable")
+        index, people = index[order], people[order]
+        first = np.flatnonzero(np.diff(index, prepend=-1))
+        index, people = index[first], np.add.reduceat(people, first) if first.size else people
+    bound = check_bound(op, _bound(op, people))
+    check_room(8 * op.shape[0], f"the answers of {op!r}")
+    parts = divided(op)
+    if parts is None:
+        raise Unsupported(
+            f"{op!r} is over {op.shape[1]:.3g} cells, and no part of it is small enough for a slice of them: "
+            "write the large attribute as two"
+        )
+    width = parts[1].shape[1]
+
+    def rows(start: int, stop: int) -> Integers:
+        ends = np.searchsorted(index, (start * width, stop * width))
+        part = slice(*ends)
+        cells = added_up(index[part] - start * width, people[part], (stop - start) * width)
+        return cells.reshape(stop - start, width)
+
+    return multiply_slices(*parts, rows), bound
+
+
+def _bound(op: LinearOperator, people: Integers) -> int:
+    """The bound of :meth:`LinearOperator.bound`, from the cells that are not empty."""
+    largest = int(people.max(initial=0))
+    return min(largest * int(op.abs_row_sum_max()), exact_sum(people) * max(1, int(op.abs_entry_max())))
+
+
+_MOST_FACTOR_ENTRIES = 2**24
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Cells:
+    """The cells that are not empty, in C order: their keys (see `keys`), and how many records each has."""
+
+    keys: tuple[Integers, ...]
+    counts: Integers
+
+    @classmethod
+    def of(cls, domain: Domain, keys: tuple[Integers, ...], people: Integers | None) -> Cells:
+        """Sort, add up what falls in one cell, and drop the empty ones."""
+        counts = np.ones(keys[0].size, dtype=np.int64) if people is None else people
+        order = np.lexsort(keys[::-1])
+        order = order[counts[order] > 0]
+        keys = tuple(key[order] for key in keys)
+        first = np.ones(order.size, dtype=bool)
+        if order.size:
+            first[1:] = np.any([key[1:] != key[:-1] for key in keys], axis=0)
+        starts = np.flatnonzero(first)
+        sums = np.add.reduceat(counts[order], starts) if order.size else counts[:0]
+        return cls(tuple(key[starts] for key in keys), sums)
+
+    def total(self) -> int:
+        """The number of records."""
+        return exact_sum(self.counts)
+
+    def blocks(self) -> Iterator[tuple[tuple[Integers, ...], Integers]]:
+        """Keys and counts of the cells that are not empty, in C order, some at a time."""
+        for start in range(0, self.counts.size, BLOCK):
+            part = slice(start, start + BLOCK)
+            yield tuple(key[part] for key in self.keys), self.counts[part]
+
+    def answer(self, domain: Domain, op: LinearOperator) -> tuple[Integers, int]:
+        """The answers ``A x``, and a bound on their size, below 2^62."""
+        if isinstance(op, Scaled) and isinstance(op.factor, int):
+            values, bound = self.answer(domain, op.op)
+            bound = check_bound(op, bound * abs(op.factor))
+            return values * op.factor, bound
+        if isinstance(op, Stack):
+            parts = [self.answer(domain, part) for part in op.ops]
+            return np.concatenate([values for values, _ in parts]), max(bound for _, bound in parts)
+        if isinstance(op, Sum):
+            terms = [(int(c), self.answer(domain, part)) for c, part in op.terms]
+            bound = check_bound(op, sum(abs(c) * bound for c, (_, bound) in terms))
+            return sum((c * values for c, (values, _) in terms), np.zeros(op.shape[0], np.int64)), bound
+        if isinstance(op, Contrasts):
+            op = op.composed
+        if isinstance(op, Product):
+            values, _ = self.answer(domain, op.right)
+            bound = check_bound(op, op.left.bound(values))
+            return op.left @ values, bound
+        return self._answer_product(domain, _factors(domain, op))
+
+    def _answer_product(self, domain: Domain, factors: tuple[LinearOperator, ...]) -> tuple[Integers, int]:
+        classes = {factor: factor.column_classes() for factor in dict.fromkeys(factors)}
+        widths = [int(classes[factor].max()) + 1 for factor in factors]
+        size = math.prod(widths)
+        if size > CELL_LIMIT:
+            raise _too_large(domain, widths, size)
+        index = np.zeros(self.counts.size, dtype=np.int64)
+        for axis, (factor, width) in enumerate(zip(factors, widths, strict=True)):
+            if width > 1:
+                index = index * width + classes[factor][self._codes(domain, axis)]
+        merged = Kron(tuple(_merged(factor, classes[factor]) for factor in factors))
+        if size > VECTOR_LIMIT:
+            return answer_in_slices(merged, index, self.counts)
+        return Vector(added_up(index, self.counts, size)).answer(domain, merged)
+
+    def _codes(self, domain: Domain, axis: int) -> Integers:
+        for key, group in zip(self.keys, groups_of(domain), strict=True):
+            if axis in group:
+                stride = math.prod(domain.shape[axis + 1 : group.stop])
+                return key // stride % domain.shape[axis]
+        raise AssertionError("every attribute is in a group")
+
+
+def _factors(domain: Domain, op: LinearOperator) -> tuple[LinearOperator, ...]:
+    factors = tuple(op.flat()) if isinstance(op, Kron) else (op,)
+    if tuple(factor.shape[1] for factor in factors) != domain.shape:
+        raise Unsupported(
+            f"{domain!r} has {domain.size} cells, which are not written out, so that its counts answer Kron "
+            f"products with one factor an attribute only (stacked, added or scaled): {op!r} is not one"
+        )
+    return factors
+
+
+def _merged(factor: LinearOperator, classes: Integers) -> LinearOperator:
+    """The matrix with one column of each class of equal ones."""
+    first = representatives(classes)
+    if first.size == factor.shape[1]:
+        return factor
+    if factor.shape[0] * first.size <= _MOST_FACTOR_ENTRIES:
+        return Dense(factor.columns(first))
+    chosen = np.full(factor.shape[1], -1, dtype=np.int64)
+    chosen[first] = np.arange(first.size)
+    return Product(factor, Partition(chosen, first.size).T)
+
+
+def _too_large(domain: Domain, widths: list[int], size: int) -> Unsupported:
+    widest = sorted(zip(widths, domain.names, strict=True), reverse=True)
+    told = ", ".join(f"{name} ({count} classes)" for count, name in widest[:4] if count > 1)
+    return Unsupported(
+        f"a query over {told} needs a vector of {size:.3g} cells, after cells that it cannot tell apart are "
+        f"merged; the limit is {CELL_LIMIT:.2g}. Ask for fewer of these attributes together, or choose a "
+        'method that measures each table by itself, such as select = "workload"'
+    )
+
+
+class Counts:
+    """How many records fall in each cell of a domain. Confidential.
+
+    Stored as a vector over the cells where the domain has at most 5e7 of them, and otherwise as the list of
+    the cells that are not empty. Make one with `from_array`, `from_records` or `from_cells`.
+
+    Example:
+        >>> domain = Domain({"sex": ["F", "M"], "age": 3})
+        >>> counts = Counts.from_records(domain, [[0, 2], [1, 0], [0, 2]])
+        >>> counts
+        Counts(Domain(sex: 2, age: 3), confidential)
+    """
+
+    __slots__ = ("_domain", "_storage")
+
+    def __init__(self, domain: Domain, storage: Vector | Cells) -> None:
+        self._domain = domain
+        self._storage = storage
+
+    @classmethod
+    def from_array(cls, domain: Domain, x: ArrayLike) -> Counts:
+        """Counts given cell by cell, in C order: shape ``(domain.size,)`` or ``domain.shape``.
+
+        Args:
+            domain: the public domain.
+            x: non-negative whole numbers (floats only where they are whole); the array is copied.
+
+        Raises:
+            InvalidArgument: for another shape, or for anything but non-negative whole numbers.
+
+        Example:
+            >>> Counts.from_array(Domain({"sex": ["F", "M"]}), [3, 4]).total
+            7
+        """
+        array = np.asarray(x)
+        if array.shape not in ((domain.size,), domain.shape):
+            raise InvalidArgument(
+                f"Counts.from_array: the array has shape {array.shape}, and the domain has {domain.size} "
+                f"cells: pass shape ({domain.size},) or {domain.shape}"
+            )
+        vector = check_whole(array.reshape(-1), "Counts.from_array: counts")
+        return cls(domain, Vector(vector))
+
+    @classmethod
+    def from_records(cls, domain: Domain, codes: ArrayLike) -> Counts:
+        """Counts of records given by their codes: one row a record, one column an attribute.
+
+        Args:
+            domain: the public domain, of any size.
+            codes: integers, shape (records, attributes); code k is the k-th category.
+
+        Raises:
+            InvalidArgument: for another shape or dtype, or a code that no category has.
+
+        Example:
+            >>> from tabulae.linalg import Identity, Kron, Total
+            >>> domain = Domain({"sex": ["F", "M"], "age": 3})
+            >>> Counts.from_records(domain, [[0, 2], [1, 0]]).answer(Kron([Identity(2), Total(3)])).tolist()
+            [1, 1]
+        """
+        return cls.from_cells(domain, codes, None)
+
+    @classmethod
+    def from_cells(cls, domain: Domain, cells: ArrayLike, counts: ArrayLike | None) -> Counts:
+        """Counts of the cells that are not empty; cells given twice are added.
+
+        Args:
+            domain: the public domain, of any size.
+            cells: integer codes, shape (k, attributes).
+            counts: non-negative whole numbers, shape (k,); None counts each row once.
+
+        Raises:
+            InvalidArgument: for another shape or dtype, or a code that no category has.
+
+        Example:
+            >>> Counts.from_cells(Domain({"sex": ["F", "M"]}), [[1], [1]], [2, 3]).total
+            5
+        """
+        codes = check_codes(domain, cells)
+        people = None
+        if counts is not None:
+            people = check_whole(np.asarray(counts), "Counts.from_cells: counts")
+            if people.shape != codes.shape[:1]:
+                raise InvalidArgument(
+                    f"Counts.from_cells: {codes.shape[0]} cells need one count each; got shape {people.shape}"
+                )
+        keys = keys_of(domain, codes)
+        if domain.size <= VECTOR_LIMIT:
+            return cls(domain, Vector(added_up(keys[0], people, domain.size)))
+        return cls(domain, Cells.of(domain, keys, people))
+
+    @property
+    def domain(self) -> Domain:
+        """The public domain."""
+        return self._domain
+
+    @property
+    def total(self) -> int:
+        """The number of records. Confidential: it is not part of ``repr``."""
+        return self._storage.total()
+
+    def answer(self, op: LinearOperator) -> Integers:
+        """The exact answers ``A x``, shape (m,), int64. Confidential.
+
+        Where the counts are a vector, any operator will do. Otherwise the domain is never written out: of
+        every attribute's matrix the columns that are equal are merged, and the records counted over what is
+        left, slice by slice beyond 5e7 cells of it; the answers must take less than half of the memory.
+
+        Args:
+            op: an integer matrix over the cells of the domain. Beyond 5e7 cells: a `Kron` with one factor an
+                attribute, `Contrasts`, or `Stack`, `Sum`, `Scaled` or `Product` (from the left) of such.
+
+        Raises:
+            InvalidArgument: if ``op`` has entries that are not integers, or is not over this domain.
+            Unsupported: if the answers could reach 2^62, or take more memory than there is.
+
+        Example:
+            >>> from tabulae.linalg import Kron, Prefix, Total
+            >>> domain = Domain({f"a{i}": 1000 for i in range(5)})       # 10^15 cells
+            >>> counts = Counts.from_records(domain, [[0, 1, 2, 3, 4]])
+            >>> counts.answer(Kron([Total(1000)] * 4 + [Prefix(1000)])).sum()
+            np.int64(996)
+        """
+        if not isinstance(op, LinearOperator) or not op.integer:
+            raise InvalidArgument(
+                f"counts are answered exactly, by matrices of integers: {op!r} is not one; round it to "
+                "multiples of 2^-k, and pass those as integers"
+            )
+        if op.shape[1] != self._domain.size:
+            raise InvalidArgument(
+                f"{op!r} has {op.shape[1]} columns, and {self._domain!r} has {self._domain.size} cells"
+            )
+        values, _ = self._storage.answer(self._domain, op)
+        return values
+
+    def fingerprint(self) -> bytes:
+        """SHA-256 of the counts, whatever their storage and the order of the records. Confidential.
+
+        It is not keyed: who has it can test a guess of all the records. Publish none but a keyed hash of it.
+        """
+        digest = hashlib.sha256(b"tabulae counts 1\n")
+        for attribute in self._domain.attributes:
+            digest.update(f"{len(attribute.name)} {attribute.name} {attribute.size}\n".encode())
+        for keys, counts in self._storage.blocks():
+            for column in (*keys, counts):
+                digest.update(np.ascontiguousarray(column, dtype="<i8").tobytes())
+        return digest.digest()
+
+    def __repr__(self) -> str:
+        return f"Counts({self._domain!r}, confidential)"
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        raise Unsupported("counts are confidential and are not pickled: make them from the records again")
+
+    def __copy__(self) -> Counts:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Counts:
+        return self
+
+
+def tabulate(
+    source: Source,
+    domain: Domain,
+    columns: Mapping[str, ColumnRule],
+    unit: UnitRule | None = None,
+    *,
+    memory: str | None = None,
+) -> Counts:
+    """Count the records of ``source`` by cell of ``domain``; with a rule for units, so many of each at most.
+
+    Every record falls in exactly one cell, or nothing is counted: a value that the domain does not list,
+    or that is missing, is refused or counted in the category "other", as the rule of its column says. What
+    a raw value means is written in `tabulae.sources.coding`; it does not depend on the kind of file, nor the
+    counts on the order of the records.
+
+    The counting is done by the engine, out of core where it must be; what comes back is one row a cell that
+    is not empty.
+
+    Args:
+        source: where the records are, one row a record.
+        domain: the public domain: its attributes are the keys, and nothing else is.
+        columns: attribute name -> the rule of its column; one for each attribute of the domain.
+        unit: which records belong to one unit, and how many of them are counted; None counts every record.
+        memory: the most that an engine of our own takes, such as "4GB"; None is its default.
+
+    Returns:
+        The counts, which are confidential.
+
+    Raises:
+        DataError: if the source cannot be read, lacks a column, is empty, or holds values that are refused.
+            The message names columns and kinds of fault; values and numbers are in ``confidential``.
+        InvalidArgument: if the rules do not fit the domain.
+
+    Privacy:
+        What is refused depends on the records, and only their holder sees it; nothing is published by a
+        refusal. Keys, their order and the shape of the result depend on the domain alone. With ``unit``, one
+        unit more or less changes the counts by at most ``unit.rows`` records (see `tabulae.sources.units`).
+
+    Example:
+        >>> import tempfile, pathlib
+        >>> domain = Domain({"sex": ["F", "M"]})
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = pathlib.Path(folder) / "people.csv"
+        ...     _ = path.write_text("id,SEX\\n1,F\\n2,M\\n3,F\\n")
+        ...     counts = tabulate(Source(path), domain, {"sex": ColumnRule("SEX")})
+        >>> counts.total
+        3
+    """
+    rules = _rules(domain, columns)
+    wanted = [(attribute.name, rules[attribute.name].column) for attribute in domain.attributes]
+    with open_records(source, wanted, unit and unit.column, memory=memory) as records:
+        if unit is not None:
+            records = identified(records, unit)
+        table = coded(records, domain.attributes, rules)
+        cells, people = _by_cell(source, domain, table)
+        check_counted(source, _number(source, records.count()), int(people.sum()))
+        faults = nameless(source, records, unit) if unit else []
+        if faults or (cells < 0).any():
+            raise refusal(source, misfits(source, domain.attributes, rules, table) + faults)
+        if unit is not None:
+            of_units = coded(records, domain.attributes, rules, beside=[ID])
+            cells, people = _by_cell(source, domain, of_units, unit)
+            most = _number(source, most_counted(of_units, unit))
+            check_counted(source, most, int(people.sum()), int(cells.min(initial=0)))
+    return Counts.from_cells(domain, cells, people)
+
+
+def _rules(domain: Domain, columns: Mapping[str, ColumnRule]) -> dict[str, ColumnRule]:
+    missing = [name for name in domain.names if name not in columns]
+    extra = [name for name in columns if name not in domain.names]
+    if missing or extra:
+        raise InvalidArgument(
+            "tabulate(..., columns) needs one rule for each attribute of the domain"
+            + (f"; it has none for {', '.join(map(repr, missing))}" if missing else "")
+            + (f"; the domain has no {', '.join(map(repr, extra))}" if extra else "")
+        )
+    return dict(columns)
+
+
+def _sum(table: Any) -> Any:
+    return table.people.sum().cast("int64")
+
+
+def _by_cell(
+    source: Source, domain: Domain, table: ir.Table, unit: UnitRule | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Codes (cells, attributes) and records counted (cells,), of the cells that are not empty."""
+    names = [f"k{i}" for i in range(len(domain.attributes))]
+    all_of_them = table.group_by(names).aggregate(people=_sum(table))
+    counted = all_of_them if unit is None else bounded(table, names, unit)
+    found = redacted(source.name, lambda: counted.to_pyarrow())
+    return np.stack([_column(found, name) for name in names], axis=1), _column(found, "people")
+
+
+def _number(source: Source, count: Any) -> int:
+    return redacted(source.name, lambda: int(count.to_pyarrow().as_py() or 0))
+
+
+def _column(table: pa.Table, name: str) -> np.ndarray:
+    return table.column(name).to_numpy().astype(np.int64)

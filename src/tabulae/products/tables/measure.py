@@ -1,0 +1,177 @@
+"""The privacy boundary: confidential counts in, public measurements out.
+
+Nothing else in tabulae reads :class:`~tabulae.products.tables.count.Counts` and returns something public.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+
+import numpy as np
+
+from ...domain.row_space import describe
+from ...errors import InvalidArgument, Unsupported
+from ...linalg import Kron, Total
+from ...measurement import Measurement
+from ...privacy import (
+    Disclosure,
+    Ledger,
+    NoiseLaw,
+    PrivacyLoss,
+    Source,
+    SystemSource,
+)
+from ...strategy import Strategy, strategy_digest
+from .count import Counts
+
+_TOGETHER = 2**24  # answers that noise is drawn for at once
+_HEADROOM = 2**62  # values and noise each stay below this, so that their sum fits int64
+
+
+def measure(
+    counts: Counts | np.ndarray,
+    strategy: Strategy,
+    budget: PrivacyLoss,
+    *,
+    neighbours: str = "add-remove",
+    ledger: Ledger | None = None,
+    source: Source | None = None,
+    unit: str | None = None,
+    title: str = "measurement",
+    digest: bytes | None = None,
+    stability: int = 1,
+    reasons: Sequence[str] = (),
+) -> Measurement:
+    """Answer a strategy's queries with exact integer noise.
+
+    ``y_i = A_i x + e_i`` for each block i, on the grid of step ``2^-k_i``, with the entries of ``e_i`` drawn
+    independently from the block's law (:meth:`Strategy.laws`). The ledger is charged before any noise is
+    drawn; a refused charge draws nothing. Counts of the strategy's invariants are read as they are: the same entry
+    of the ledger says so before.
+
+    Arguments:
+        counts: confidential counts over the strategy's domain, or an integer array of them.
+        strategy: what to ask; from :func:`tabulae.select`.
+        budget: the whole loss that these answers may cost.
+        neighbours: "add-remove", "replace" or "replace-within-invariants".
+        ledger: where the budget is charged; None is a rehearsal, which a release refuses.
+        source: randomness; None is the operating system's. An insecure source makes a rehearsal.
+        unit: what one neighbour differs by, which must be the ledger's; None takes the ledger's word.
+        reasons: why each invariant is published exactly, for the ledger; one for each, in the strategy's order.
+        title, digest: what the ledger's entry says, and what identifies this release for a resumed run.
+        stability: the most rows that one unit has among those counted; whoever made the counts bounded them.
+
+    Raises:
+        BudgetRefused: the ledger refuses the charge.
+        InvalidArgument: domains differ, or an insecure source is combined with a ledger.
+        Unsupported: the answers need more than 62 bits, or more cells than the method can list.
+
+    Reference: HDMM, Definition 5 and 6; `architecture.md`, "The privacy boundary".
+
+    Privacy:
+        Satisfies ``budget`` under ``neighbours`` for units of at most ``stability`` rows: the answers are
+        integers, the noise is exact (no floating point), its parameter is derived in Fractions from the exact
+        sensitivity of the integer matrices, for several rows by :func:`tabulae.strategy.strategy.of_units`
+        (zCDP: Canonne, Kamath, Steinke 2020, Theorem 14; pure DP: the discrete Laplace mechanism; approximate
+        DP: the analytic Gaussian mechanism of Balle and Wang 2018, rounded, by post-processing).
+        ``exact`` stands outside that guarantee: C x is read and published as it is, after the ledger has recorded its
+        row space. Noisy answers and exact counts together are induced subspace differentially private (Gao, Gong, Yu,
+        Definition 2.6, Theorem 3.1): the promise covers what is orthogonal to the invariants.
+
+    >>> import numpy as np, tabulae as tb
+    >>> workload = tb.Workload.of(tb.Identity(4))
+    >>> strategy = tb.select(workload, method="identity")
+    >>> m = tb.measure(np.array([5, 0, 2, 9]), strategy, tb.ZCDP("1/2"))
+    >>> m.values.dtype, m.rehearsal
+    (dtype('int64'), True)
+    """
+    counts = counts if isinstance(counts, Counts) else Counts.from_array(strategy.domain, counts)
+    if counts.domain != strategy.domain:
+        raise InvalidArgument(
+            "the counts and the strategy are over different domains; select again for this domain"
+        )
+    source = SystemSource() if source is None else source
+    if ledger is not None and not source.secure:
+        raise InvalidArgument(
+            "an insecure source of randomness is for rehearsals: it cannot be charged to a ledger"
+        )
+    laws = strategy.laws(budget, neighbours, stability)
+    disclosures = _disclosures(strategy, reasons)
+    _check_exact(strategy, counts)
+    truth = [_own(_checked(counts.answer(block.query), block.name)) for block in strategy.blocks]
+    charge = None
+    if ledger is not None:
+        paid = digest or _digest(strategy, counts, stability)
+        charge = ledger.charge(budget, neighbours, unit or ledger.unit, title, paid, disclosures)
+    exact = tuple(_checked(counts.answer(t.operator(strategy.domain)), t.name) for t in strategy.invariants)
+    values = [_noisy(answer, law, source) for answer, law in zip(truth, laws, strict=True)]
+    return Measurement(
+        strategy,
+        values[0] if len(values) == 1 else np.concatenate(values),
+        laws,
+        budget,
+        neighbours,
+        rehearsal=charge is None,
+        release_id=None if charge is None else charge.release_id,
+        exact=exact,
+    )
+
+
+def _check_exact(strategy: Strategy, counts: Counts) -> None:
+    """Refuse, before anything is charged, exact counts that might not fit into 62 bits."""
+    if not strategy.invariants:
+        return
+    people = int(counts.answer(Kron([Total(n) for n in strategy.domain.shape]))[0])
+    for table in strategy.invariants:
+        if people * int(table.operator(strategy.domain).abs_entry_max()) >= _HEADROOM:
+            raise Unsupported(
+                f"exact table {table.name!r} has entries so large that its counts need more than 62 bits"
+            )
+
+
+def _disclosures(strategy: Strategy, reasons: Sequence[str]) -> list[Disclosure]:
+    """What the ledger is told of the counts that are about to be read as they are."""
+    tables = strategy.invariants
+    given = reasons or ["no reason given"] * len(tables)
+    if len(given) != len(tables):
+        raise InvalidArgument(f"{len(given)} reasons for {len(tables)} invariants: give one for each")
+    return [
+        Disclosure(table.name, reason, describe(table, strategy.domain))
+        for table, reason in zip(tables, given, strict=True)
+    ]
+
+
+def _own(answer: np.ndarray) -> np.ndarray:
+    """An array that noise may be added to where it lies: what belongs to the counts cannot be written to."""
+    return answer if answer.flags.writeable and answer.flags.c_contiguous else answer.copy()
+
+
+def _large(numbers: np.ndarray) -> bool:
+    return bool(numbers.size) and max(int(numbers.max()), -int(numbers.min())) >= _HEADROOM
+
+
+def _checked(answer: np.ndarray, name: str) -> np.ndarray:
+    if _large(answer):
+        raise Unsupported(
+            f"block {name!r}: answers on its grid need more than 62 bits; select with fewer real-valued factors"
+        )
+    return answer
+
+
+def _noisy(answer: np.ndarray, law: NoiseLaw, source: Source) -> np.ndarray:
+    """Add the law's noise to the answers where they lie, some at a time: each entry is drawn for once."""
+    for start in range(0, answer.size, _TOGETHER):
+        part = answer[start : start + _TOGETHER]
+        noise = law.sample(part.size, source)
+        if _large(noise):
+            raise Unsupported(
+                "the noise that this budget asks for needs more than 62 bits; raise the budget or coarsen the grid"
+            )
+        part += noise
+    return answer
+
+
+def _digest(strategy: Strategy, counts: Counts, stability: int) -> bytes:
+    parts = strategy_digest(strategy) + counts.fingerprint() + str(stability).encode()
+    return hashlib.sha256(parts).digest()

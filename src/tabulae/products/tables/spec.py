@@ -1,0 +1,363 @@
+"""The queries of one attribute in a table: a word, a width or a file, as a matrix."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from ...domain import (
+    Column,
+    Domain,
+    Table,
+    View,
+    Workload,
+    table_from_sql,
+)
+from ...domain.labels import heading_and_labels
+from ...domain.row_space import canonical, describe
+from ...errors import InvalidArgument, Unsupported
+from ...linalg import (
+    AllRange,
+    Dense,
+    Identity,
+    LinearOperator,
+    Partition,
+    Prefix,
+    Product,
+    Stack,
+    Total,
+    WidthRange,
+)
+from ...spec.lines import KeyPath
+from ...spec.problems import (
+    Problems,
+    Taken,
+    nearest,
+    shown,
+    written,
+)
+from ...spec.published import MATRICES
+from ...spec.schema import (
+    OTHER,
+    Schema,
+    without_other,
+)
+from ...spec.sections import Document
+from ...spec.shape import CountedEntry
+
+_RANGES = {"prefix": Prefix, "ranges": AllRange}
+_QUERIES = ("identity", "prefix", "ranges", "total")
+_FORMS = 'write "identity", "prefix", "ranges", "total", { width = 32 } or { matrix = "w.npy" }'
+
+
+class Queries:
+    """Builds matrices one at a time, recording what is wrong with each; keeps the files they came from."""
+
+    def __init__(self, schema: Schema, base: Path, problems: Problems) -> None:
+        self.schema = schema
+        self.base = base
+        self.problems = problems
+        self.files: dict[str, bytes] = {}
+
+    def factor(
+        self, asked: tuple[str, str], query: object, view: View, path: KeyPath
+    ) -> LinearOperator | None:
+        """The matrix that a query is, one column a category of the base attribute.
+
+        Args:
+            asked: the table, and the attribute or recode in it.
+            query: as the document has it.
+            view: what the attribute or recode stands for.
+            path: the key that asks.
+        """
+        classes = len(view.labels)
+        if query == "identity":
+            return view.operator
+        if query == "total":
+            return Total(view.attribute.size)
+        if isinstance(query, str) and query not in _QUERIES:
+            self.problems.add(path, f"{shown(query)} is no query; {nearest(query, _QUERIES)}")
+            return None
+        if not isinstance(query, str) and (not isinstance(query, dict) or len(query) != 1):
+            self.problems.add(path, f"{shown(query)} is no query; {_FORMS}")
+            return None
+        if isinstance(query, dict) and "matrix" in query:
+            over = self.matrix(asked, query["matrix"], classes, (*path, "matrix"))
+        else:
+            apart = self.schema.columns[view.attribute.name].has_other and view.labels[-1] == OTHER
+            over = self.ranges(query, classes - apart, path)
+            if over is not None and apart:
+                return _beside_other(over, view)
+        if over is None or isinstance(view.operator, Identity):
+            return over
+        return Product(over, view.operator)
+
+    def ranges(self, query: str | dict[str, object], cells: int, path: KeyPath) -> LinearOperator | None:
+        """Prefixes, all ranges, or the ranges of one width, over neighbouring cells."""
+        if isinstance(query, str):
+            return _RANGES[query](cells)
+        [(key, width)] = query.items()
+        if key != "width":
+            self.problems.add((*path, key), f"unknown query; {_FORMS}")
+        elif not isinstance(width, int) or isinstance(width, bool) or not 1 <= width <= cells:
+            self.problems.add((*path, key), f"must be a whole number from 1 to {cells}, not {shown(width)}")
+        else:
+            return WidthRange(cells, width)
+        return None
+
+    def matrix(
+        self, asked: tuple[str, str], file: object, cells: int, path: KeyPath
+    ) -> LinearOperator | None:
+        """A matrix of queries from a ``.npy`` file, one column a category."""
+        if not isinstance(file, str):
+            self.problems.add(path, f"must name a .npy file, not {shown(file)}")
+            return None
+        try:
+            content = (self.base / file).read_bytes()
+            array = np.load(io.BytesIO(content), allow_pickle=False)
+        except (OSError, ValueError, EOFError) as error:
+            reason = getattr(error, "strerror", None) or "it is no .npy file of numbers"
+            self.problems.add(path, f"cannot read {shown(file)}: {reason}")
+            return None
+        if (
+            not isinstance(array, np.ndarray)
+            or array.ndim != 2
+            or array.dtype.kind not in "biuf"
+            or not np.isfinite(array).all()
+        ):
+            self.problems.add(path, f"{file} must hold one matrix of finite numbers")
+            return None
+        if array.shape[1] != cells or not array.shape[0]:
+            self.problems.add(
+                path,
+                f"{file} needs rows, and a column for each of the {cells} categories of {shown(asked[1])}: "
+                f"its shape is {array.shape}",
+            )
+            return None
+        if not array.any(axis=1).all():
+            self.problems.add(path, f"{file} has a row of zeros, which counts nothing: remove it")
+            return None
+        self.files[MATRICES.format(table=asked[0], attribute=asked[1])] = content
+        return Dense(_whole(array))
+
+
+def _beside_other(ranges: LinearOperator, view: View) -> Stack:
+    """Ranges of the ordered classes, then one row for the extra category, which is no neighbour of any."""
+    last = ranges.shape[1]
+    classes = view.operator.classes if isinstance(view.operator, Partition) else np.arange(last + 1)
+    ordered = Partition(np.where(classes < last, classes, -1), last)
+    other = Partition(np.where(classes == last, 0, -1), 1)
+    return Stack((Product(ranges, ordered), other))
+
+
+def _whole(array: np.ndarray) -> np.ndarray:
+    """The matrix in whole numbers where it has no others, so that it is counted exactly."""
+    numbers = array.astype(np.float64)
+    whole = (numbers == np.rint(numbers)).all() and np.abs(numbers).max() < 2**53
+    return numbers.astype(np.int64) if whole else numbers
+
+
+@dataclass(frozen=True)
+class Invariant:
+    """A table of counts that are published exactly, and why, in the words that the report prints."""
+
+    table: Table
+    reason: str
+
+
+@dataclass(frozen=True)
+class Counted:
+    """The workload, what is exact beside it, and the matrices that both were written with, by published name."""
+
+    workload: Workload
+    invariants: tuple[Invariant, ...]
+    files: dict[str, bytes]
+
+
+def read_workload(document: Document, schema: Schema, base: Path, problems: Problems) -> Counted | None:
+    """The tables and invariants that the document publishes, over the domain that it declares.
+
+    Args:
+        document: the sections as read.
+        schema: the domain, and the names that could not be read.
+        base: the folder that matrices are relative to.
+        problems: where mistakes are recorded.
+    """
+    names = _distinct_names(document, problems)
+    if schema.domain is None:
+        return None
+    reader = _Tables(schema.domain, schema, base, problems)
+    tables = [
+        reader.table(("table", at), entry, entry.name, entry.weight)
+        for at, entry in enumerate(document.tables)
+        if entry
+    ]
+    built = [table for table in tables if table]
+    exact = _invariants(document, reader, names)
+    if document.release:
+        rows = {
+            table.name: table.rows(schema.domain) for table in (*built, *(given.table for given in exact))
+        }
+        _within(document.release.max_rows, rows, problems)
+    if problems.found:
+        return None
+    return Counted(Workload(schema.domain, built), tuple(exact), reader.queries.files)
+
+
+def _invariants(document: Document, reader: _Tables, names: Taken) -> list[Invariant]:
+    """The entries that could be read; one that says the same as another is a mistake."""
+    found: list[Invariant] = []
+    first: dict[str, KeyPath] = {}
+    for at, entry in enumerate(document.invariants):
+        path: KeyPath = ("invariant", at)
+        table = entry and reader.table(path, entry, entry.title)
+        if not entry or not table:
+            continue
+        try:
+            span = canonical(describe(table, reader.domain))
+        except (InvalidArgument, Unsupported) as error:
+            reader.problems.add((*path, "queries"), str(error))
+            continue
+        if (before := first.setdefault(span, path)) != path:
+            reader.problems.add(path, f"makes the same counts exact as {written(before)}: keep one")
+        elif entry.name is None:
+            _take(names, table.name, path, reader.problems)
+        found.append(Invariant(table, entry.reason or ""))
+    return found
+
+
+def _within(limit: int, rows: dict[str, int], problems: Problems) -> None:
+    """Refuse to publish more than the limit, before a row of it is labelled."""
+    total = sum(rows.values())
+    if total > limit:
+        largest = max(rows, key=lambda name: rows[name])
+        problems.add(
+            ("release", "max_rows"),
+            f"the tables have {total:,} rows in all, {rows[largest]:,} of them in {shown(largest)}, and at "
+            f"most {limit:,} are published: ask for less, or write max_rows = {total} under [release]",
+        )
+
+
+def _distinct_names(document: Document, problems: Problems) -> Taken:
+    """The names that are written, each with its entry; two that are the same are a mistake."""
+    names = Taken()
+    for section, entries in (("table", document.tables), ("invariant", document.invariants)):
+        for at, entry in enumerate(entries):
+            if entry and entry.name is not None:
+                _take(names, entry.name, (section, at), problems)
+    for at, entry in enumerate(document.invariants):
+        if entry and entry.title is None and not problems.told(("invariant", at, "name")):
+            problems.add(
+                ("invariant", at, "name"), 'is missing: sql has no short form, so write name = "exact ..."'
+            )
+    return names
+
+
+def _take(names: Taken, name: str, path: KeyPath, problems: Problems) -> None:
+    """Names become files."""
+    if told := names.by(name, path):
+        problems.add((*path, "name"), told)
+
+
+class _Tables:
+    """Builds tables one at a time, recording what is wrong with each."""
+
+    def __init__(self, domain: Domain, schema: Schema, base: Path, problems: Problems) -> None:
+        self.domain = domain
+        self.schema = schema
+        self.queries = Queries(schema, base, problems)
+        self.problems = problems
+
+    def table(self, path: KeyPath, entry: CountedEntry, title: str | None, weight: float = 1) -> Table | None:
+        """One entry as a table; None where something it needs is wrong."""
+        key = "name" if entry.sql is None else "sql"
+        name = title or written(path)
+        try:
+            if entry.sql is not None:
+                return self.from_sql(name, entry.sql, weight)
+            factors, headings = self.product(path, name, entry)
+            if len(factors) < len(list(_asked(path, entry))):
+                return None
+            return Table(name, factors, weight, self.columns(factors, headings))
+        except (InvalidArgument, Unsupported) as error:
+            self.problems.add((*path, key), str(error))
+            return None
+
+    def from_sql(self, name: str, sql: str, weight: float) -> Table | None:
+        """The statement as a sum of products."""
+        broken = "|".join(map(re.escape, self.schema.broken))
+        if broken and re.search(rf"(?<!\w)(?:{broken})(?!\w)", sql, re.IGNORECASE):
+            return None  # the statement is judged once the names in it can be read
+        return table_from_sql(self.domain, name, sql, weight)
+
+    def product(
+        self, at: KeyPath, table: str, entry: CountedEntry
+    ) -> tuple[dict[str, LinearOperator], dict[str, str]]:
+        """Base attribute -> matrix, and -> the name it was asked for under, of all that could be read."""
+        factors: dict[str, LinearOperator] = {}
+        asked: dict[str, str] = {}
+        headings: dict[str, str] = {}
+        for name, query, path in _asked(at, entry):
+            view = self.view(name, path)
+            if view is None:
+                continue
+            base = view.attribute.name
+            if base in asked:
+                views = (
+                    "twice" if asked[base] == name else f"and {shown(asked[base])}, views of one attribute"
+                )
+                self.problems.add(path, f"the table has {shown(name)} {views}: keep one")
+                continue
+            asked[base] = name
+            factor = self.queries.factor((table, name), query, view, path)
+            if factor is not None:
+                factors[base] = factor
+                headings[base] = name
+        return factors, headings
+
+    def view(self, name: str, path: KeyPath) -> View | None:
+        """The attribute or recode of that name; silent where it is the declaration that is wrong."""
+        known = (*self.domain.names, *(recode.name for recode in self.domain.recodes))
+        if name in known:
+            return self.domain.resolve(name)
+        if name not in self.schema.broken:
+            self.problems.add(path, f"there is no attribute or recode {shown(name)}; {nearest(name, known)}")
+        return None
+
+    def columns(
+        self, factors: dict[str, LinearOperator], headings: dict[str, str]
+    ) -> dict[str, Column] | None:
+        """Headings and row labels, where the matrix alone does not say under which name it was asked."""
+        renamed = {base for base, heading in headings.items() if base != heading}
+        if all(isinstance(factors[base], Partition) for base in renamed):
+            return None
+        # Once labels are given, an attribute of a single row is shown only if it is among them.
+        return {
+            base: Column(headings[base], self.labels(base, factor))
+            for base, factor in factors.items()
+            if base in renamed or factor.shape[0] == 1
+        }
+
+    def labels(self, base: str, factor: LinearOperator) -> tuple[str, ...]:
+        """The label of each row; ranges beside the extra category are named as if it were not there."""
+        if not (isinstance(factor, Stack) and self.schema.columns[base].has_other):
+            return heading_and_labels(self.domain, base, factor)[1]
+        plain = without_other(self.domain[base])
+        ranges = factor.ops[0]
+        assert isinstance(ranges, Product)
+        assert isinstance(ranges.right, Partition)
+        classes = Product(ranges.left, Partition(ranges.right.classes[:-1], ranges.right.count))
+        return (*heading_and_labels(Domain({base: plain}), base, classes)[1], OTHER)
+
+
+def _asked(path: KeyPath, entry: CountedEntry) -> Iterator[tuple[str, object, KeyPath]]:
+    """Every name with its query, and the key that asks for it; attributes are asked for value by value."""
+    for position, name in enumerate(entry.attributes or ()):
+        yield name, "identity", (*path, "attributes", position)
+    for name, query in (entry.queries or {}).items():
+        yield name, query, (*path, "queries", name)

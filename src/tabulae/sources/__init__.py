@@ -1,0 +1,1 @@
+"""Where records are: engines, the coding of values, units."""

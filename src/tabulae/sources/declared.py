@@ -1,0 +1,437 @@
+"""Domains that a database declares by CHECK constraints: lists of values, and bounds of whole numbers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+
+from ..domain.attribute import TOTAL_LABEL
+from ..errors import DataError, InvalidArgument
+from .coding import WHOLE_NUMBER
+from .duckdb_engine import (
+    DATABASE,
+    attached,
+    connected,
+    schema_and_name,
+    stored_table,
+)
+from .engine import open_records
+from .failures import redacted
+from .source import Source, csv_header
+
+if TYPE_CHECKING:
+    import duckdb
+    import pyarrow as pa
+
+
+_Values = tuple[str | int, ...]
+Node = Any  # of sqlglot's syntax tree, whose base class is not called the same in all versions
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What constraints say of one column: a list of values, or a lower and an upper bound, of which one may be open."""
+
+    values: _Values | None = None
+    low: int | None = None
+    high: int | None = None
+
+    def also(self, other: Checked) -> Checked:
+        """Both: the tighter bounds; of two lists, what is in both."""
+        values = self.values if other.values is None else other.values
+        if self.values is not None and other.values is not None:
+            values = tuple(value for value in self.values if value in other.values)
+        low = max((b for b in (self.low, other.low) if b is not None), default=None)
+        high = min((b for b in (self.high, other.high) if b is not None), default=None)
+        return Checked(values, low, high)
+
+
+def domains_by_checks(constraints: Iterable[str]) -> dict[str, Checked]:
+    """Column, in small letters -> what the constraints of its table say of it alone.
+
+    Understood are comparisons of one column with whole numbers (``=``, ``<``, ``<=``, ``>``, ``>=``, ``BETWEEN``),
+    lists (``IN``, or ``=`` joined by ``OR``), and any of these joined by ``AND``. Anything else says nothing here.
+
+    >>> found = domains_by_checks(["(age >= 0 AND age <= 114)", "sex IN ('F', 'M')", "length(name) > 1"])
+    >>> found["age"].low, found["age"].high, found["sex"].values
+    (0, 114, ('F', 'M'))
+    """
+    found: dict[str, Checked] = {}
+    for text in constraints:
+        try:
+            whole = sqlglot.parse_one(text, dialect="duckdb")
+        except SqlglotError:
+            continue
+        for part in _joined(whole, exp.And):
+            if (said := _said(part)) is not None:
+                column, checked = said
+                found[column] = found.get(column, Checked()).also(checked)
+    return found
+
+
+def _joined(node: Node, by: type[exp.Connector]) -> Iterator[Node]:
+    """The parts of a conjunction, or of a disjunction."""
+    node = node.unnest()
+    if isinstance(node, by):
+        yield from _joined(node.this, by)
+        yield from _joined(node.expression, by)
+    else:
+        yield node
+
+
+def _said(part: Node) -> tuple[str, Checked] | None:
+    """What one condition says of one column, None where it says something else."""
+    if isinstance(part, exp.Or):
+        return _alternatives([_said(each) for each in _joined(part, exp.Or)])
+    if isinstance(part, exp.In) and not part.args.get("query"):
+        values = _values(part.expressions)
+        return None if values is None else _of(part.this, Checked(values))
+    if isinstance(part, exp.Between):
+        low, high = _whole(part.args["low"]), _whole(part.args["high"])
+        return None if low is None or high is None else _of(part.this, Checked(None, low, high))
+    return _compared(part)
+
+
+def _compared(part: Node) -> tuple[str, Checked] | None:
+    """``column < number`` and its like, either way round."""
+    mirrored = {exp.LT: exp.GT, exp.GT: exp.LT, exp.LTE: exp.GTE, exp.GTE: exp.LTE, exp.EQ: exp.EQ}
+    kind = type(part)
+    if kind not in mirrored or not isinstance(part, exp.Binary):
+        return None
+    column, literal = part.this.unnest(), part.expression.unnest()
+    if isinstance(literal, exp.Column):
+        column, literal, kind = literal, column, mirrored[kind]
+    if kind is exp.EQ:
+        values = _values([literal])
+        return None if values is None else _of(column, Checked(values))
+    number = _whole(literal)
+    if number is None:
+        return None
+    bounds = {exp.LT: (None, number - 1), exp.LTE: (None, number), exp.GT: (number + 1, None)}
+    return _of(column, Checked(None, *bounds.get(kind, (number, None))))
+
+
+def _alternatives(parts: list[tuple[str, Checked] | None]) -> tuple[str, Checked] | None:
+    """Lists of one column, joined by OR: one list."""
+    values: list[str | int] = []
+    columns = set()
+    for part in parts:
+        if part is None or part[1].values is None:
+            return None
+        columns.add(part[0])
+        values += [value for value in part[1].values if value not in values]
+    if len(columns) != 1 or len({type(value) for value in values}) != 1:
+        return None
+    return columns.pop(), Checked(tuple(values))
+
+
+def _of(column: Node, checked: Checked) -> tuple[str, Checked] | None:
+    column = column.unnest()
+    return (column.name.lower(), checked) if isinstance(column, exp.Column) else None
+
+
+def _values(nodes: Iterable[Node]) -> _Values | None:
+    """Literals, all text or all whole numbers."""
+    values: list[str | int] = []
+    for node in nodes:
+        node = node.unnest()
+        value = node.name if isinstance(node, exp.Literal) and node.is_string else _whole(node)
+        if value is None or value in values:
+            return None
+        values.append(value)
+    return tuple(values) if len({type(value) for value in values}) == 1 else None
+
+
+def _whole(node: Node) -> int | None:
+    """A whole number as it is written, with its sign."""
+    node = node.unnest()
+    if isinstance(node, exp.Neg):
+        number = _whole(node.this)
+        return None if number is None else -number
+    if isinstance(node, exp.Literal) and not node.is_string and node.name.isdigit():
+        return int(node.name)
+    return None
+
+
+Content = Literal["text", "whole numbers", "truth values", "other", "unknown"]
+
+
+@dataclass(frozen=True)
+class DeclaredColumn:
+    """One column of a file of records, as it is declared there.
+
+    Args:
+        name: of the column.
+        type: as the file has it; empty where it has none.
+        content: what values of the type are: only text, whole numbers and truth values can be categories. A CSV file
+            declares nothing: ``"unknown"``.
+        categories: the only values that it may hold, where they are declared as a list.
+        bounds: the lowest and the highest, where they are declared as whole numbers.
+        by: what declares the values; or, where they were found in the records, what was looked at.
+        found: whether categories or bounds were found in the records: then they are nothing that is declared.
+        key: whether its values differ from record to record by declaration.
+
+    >>> DeclaredColumn("AGE", "INTEGER", "whole numbers", bounds=(0, 114), by="CHECK").has_domain
+    True
+    """
+
+    name: str
+    type: str
+    content: Content
+    categories: tuple[str, ...] | tuple[int, ...] | None = None
+    bounds: tuple[int, int] | None = None
+    by: str = ""
+    found: bool = False
+    key: bool = False
+
+    @property
+    def has_domain(self) -> bool:
+        """Whether it is known which values the column may hold."""
+        return self.categories is not None or self.bounds is not None
+
+    @property
+    def can_be_counted(self) -> bool:
+        """Whether its values can be categories."""
+        return self.content != "other" and not self.key
+
+
+_WHOLE = {
+    *("tinyint", "smallint", "integer", "bigint", "hugeint"),
+    *("utinyint", "usmallint", "uinteger", "ubigint", "uhugeint"),
+}
+_DATE = re.compile(r"\s*\d{1,4}[-/.]\d")
+_MOST_NUMBERS = 1_000_000  # of a declared range: no attribute of a spec may have more
+_MOST_LISTED = 10_000  # values of a declared list: longer ones are code lists, for a file of their own
+
+
+def declared_columns(source: Source) -> list[DeclaredColumn]:
+    """The columns of a source as they are declared, in order.
+
+    A CSV file declares names, in its first line; a Parquet file names and types, in its footer; a table of DuckDB
+    names, types and, by ENUM and CHECK, which values a column may hold.
+
+    Arguments:
+        source: the file.
+
+    Raises:
+        DataError: it cannot be read, or what should name columns does not.
+
+    Privacy:
+        Reads the first line of a CSV file and no other, the footer of a Parquet file and no statistics in it, and the
+        catalogue of a database. Where a CSV file has no header its first line is a record: a line that does not look
+        like names is refused, without quoting it.
+
+    Example:
+        >>> import tempfile, pathlib
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = pathlib.Path(folder) / "people.csv"
+        ...     _ = path.write_text("SEX,AGE\\nF,34\\n")
+        ...     [column.name for column in declared_columns(Source(path))]
+        ['SEX', 'AGE']
+    """
+    source.check_exists()
+    if source.kind == "postgresql":
+        raise InvalidArgument(f"{source.name}: what a server declares of its tables is not read here")
+    read = {"csv": _csv, "parquet": _parquet, "duckdb": _table}[source.kind]
+    return redacted(source.name, lambda: read(source))
+
+
+def only_table(path: Path) -> str:
+    """The one table of a DuckDB file.
+
+    Raises:
+        DataError: it cannot be read, or holds none.
+        InvalidArgument: it holds several, all of which are named.
+    """
+    Source(path, "duckdb", table="any").check_exists()
+    names = redacted(path.name, lambda: _tables(path))
+    if not names:
+        raise DataError(f"{path.name} has no table")
+    if len(names) > 1:
+        raise InvalidArgument(f"{path.name} has several tables: name one with --table ({', '.join(names)})")
+    return names[0]
+
+
+def _tables(path: Path) -> list[str]:
+    with connected() as connection:
+        present = attached(connection, Source(path, "duckdb", table="any"))
+    return [name if schema == "main" else f"{schema}.{name}" for schema, name in sorted(present)]
+
+
+def _csv(source: Source) -> list[DeclaredColumn]:
+    names = csv_header(source.file)
+    if any(map(_is_value, names)) or len(set(names)) != len(names):
+        # It is a record, as it seems: numbers, dates, nothing, or the same twice do not name columns.
+        raise DataError(
+            f"{source.name}: the first line must name the columns, each by another name that is no number or date: "
+            "add a header, or name them apart",
+            confidential=f"the first line is {', '.join(map(repr, names))}",
+        )
+    return [DeclaredColumn(name, "", "unknown") for name in names]
+
+
+def _is_value(text: str) -> bool:
+    """Whether a field is what records hold and names do not: nothing, a number, a date."""
+    return not any(letter.isalpha() for letter in text) or _DATE.match(text) is not None or _is_number(text)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _parquet(source: Source) -> list[DeclaredColumn]:
+    from pyarrow import parquet
+
+    schema = parquet.read_schema(source.file)
+    if len(set(schema.names)) != len(schema.names) or not all(name.strip() for name in schema.names):
+        raise DataError(f"{source.name}: columns have no name, or share one: name them apart")
+    return [_field(field) for field in schema]
+
+
+def _field(field: pa.Field) -> DeclaredColumn:
+    from pyarrow import types
+
+    kind, told = field.type, str(field.type)
+    if types.is_dictionary(kind):
+        kind, told = kind.value_type, f"{kind.value_type}, by dictionary"
+    content: Content = "other"
+    if types.is_boolean(kind):
+        return DeclaredColumn(field.name, told, "truth values", ("false", "true"), by="the type")
+    if types.is_integer(kind):
+        content = "whole numbers"
+    elif types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind):
+        content = "text"
+    elif types.is_null(kind):
+        content = "unknown"
+    return DeclaredColumn(field.name, told, content)
+
+
+def _table(source: Source) -> list[DeclaredColumn]:
+    with connected() as connection:
+        attached(connection, source)
+        names, relation = stored_table(connection, source)
+        types = connection.sql(relation).types
+        checks, keys = _constraints(connection, source)
+        return [
+            _column(name, kind, checks.get(name.lower(), Checked()), key=name.lower() in keys)
+            for name, kind in zip(names, types, strict=True)
+        ]
+
+
+def _constraints(
+    connection: duckdb.DuckDBPyConnection, source: Source
+) -> tuple[dict[str, Checked], set[str]]:
+    """What CHECK says of each column, and which columns are keys by themselves."""
+    rows = connection.execute(
+        "SELECT constraint_type, expression, constraint_column_names FROM duckdb_constraints() "
+        "WHERE database_name = ? AND schema_name = ? AND table_name = ?",
+        [DATABASE, *schema_and_name(source)],
+    ).fetchall()
+    keys = {row[2][0].lower() for row in rows if row[0] in ("PRIMARY KEY", "UNIQUE") and len(row[2]) == 1}
+    return domains_by_checks(row[1] for row in rows if row[0] == "CHECK" and row[1]), keys
+
+
+def _column(name: str, kind: Any, checked: Checked, *, key: bool) -> DeclaredColumn:
+    told = kind.id if kind.id == "enum" else str(kind)
+    if key:
+        return DeclaredColumn(name, told, "other", key=True, by="the primary key, or unique")
+    if kind.id == "enum":
+        values = tuple(str(value) for value in dict(kind.children)["values"])
+        return DeclaredColumn(name, told, "text", values if _can_be_labels(values) else None, by="ENUM")
+    if kind.id == "boolean":
+        return DeclaredColumn(name, told, "truth values", ("false", "true"), by="the type")
+    content: Content = "whole numbers" if kind.id in _WHOLE else "text" if kind.id == "varchar" else "other"
+    numbers = tuple(value for value in checked.values or () if isinstance(value, int))
+    words = tuple(value for value in checked.values or () if isinstance(value, str))
+    listed = {"whole numbers": numbers, "text": words}.get(content)
+    if listed and _can_be_labels(listed):
+        return DeclaredColumn(name, told, content, listed, by="CHECK")
+    low, high = checked.low, checked.high
+    if content == "whole numbers" and low is not None and high is not None and high - low < _MOST_NUMBERS:
+        return DeclaredColumn(name, told, content, bounds=(low, high), by="CHECK")
+    return DeclaredColumn(name, told, content)
+
+
+def _can_be_labels(values: Sequence[int | str]) -> bool:
+    """Whether a spec takes the values as they are: not too many, and text on one line."""
+    if len(values) > _MOST_LISTED:
+        return False
+    words = [value for value in values if isinstance(value, str)]
+    return all(word and word != TOTAL_LABEL and min(map(ord, word)) >= 32 for word in words)
+
+
+MOST_VALUES = 100
+"""A column with more different values is not listed."""
+
+_FEW = 10  # different whole numbers: more are written as a range
+_PADDED = r"^[+-]?0[0-9]"  # a code such as 007, which is not the number 7
+
+
+def peek(source: Source, columns: Sequence[DeclaredColumn]) -> list[DeclaredColumn]:
+    """The same columns, those without a declared domain with one that was found in the records.
+
+    Whole numbers get the lowest and the highest; anything else its list of values, where there are at most
+    ``MOST_VALUES`` of them. Values are read as a count would read them: without blanks around, empty ones left out.
+
+    Arguments:
+        source: the file; every record of it is read.
+        columns: as :func:`~tabulae.sources.declared.declared_columns` found them.
+
+    Raises:
+        DataError: it cannot be read.
+
+    Privacy:
+        What comes back is confidential: a value that one person has alone is in it. It is for the holder of the
+        records; a domain of a release must come from elsewhere.
+    """
+    wanted = [column for column in columns if column.can_be_counted and not column.has_domain]
+    if not wanted:
+        return list(columns)
+    with open_records(source, [(column.name, column.name) for column in wanted]) as records:
+        found = {
+            column.name: redacted(source.name, lambda i=i, column=column: _looked(records, i, column))
+            for i, column in enumerate(wanted)
+        }
+    return [found.get(column.name, column) for column in columns]
+
+
+def _looked(records: Any, position: int, column: DeclaredColumn) -> DeclaredColumn:
+    """What one column holds, as far as a draft can use it."""
+    text = records[f"c{position}"].cast("string").strip()
+    told = records.select(text=text.nullif("")).filter(lambda rows: rows.text.notnull())
+    listed = told.distinct().order_by("text").limit(MOST_VALUES + 1).to_pyarrow()["text"].to_pylist()
+    by = f"the values of all records in this column, {len(listed)} of them different"
+    if len(listed) <= MOST_VALUES:
+        return replace(column, **_domain(listed), by=by, found=bool(listed))
+    by = f"the values of all records in this column, more than {MOST_VALUES} of them different"
+    whole = told.text.re_search(WHOLE_NUMBER)
+    padded = told.text.re_search(_PADDED)
+    ends = told.aggregate(plain=(whole & ~padded).all()).to_pyarrow().to_pylist()[0]
+    if not ends["plain"]:
+        return replace(column, by=by)
+    number = told.text.re_extract(r"^([+-]?[0-9]+)", 1).try_cast("int64")
+    low, high = told.aggregate(low=number.min(), high=number.max()).to_pyarrow().to_pylist()[0].values()
+    return replace(column, bounds=(low, high), by=by, found=True)
+
+
+def _domain(values: list[str]) -> dict[str, tuple[int, int] | tuple[int, ...] | tuple[str, ...]]:
+    """Values as bounds, as whole numbers, or as text."""
+    if not values:
+        return {}
+    if not all(re.search(WHOLE_NUMBER, value) and not re.search(_PADDED, value) for value in values):
+        return {"categories": tuple(values)}
+    numbers = sorted({int(value.partition(".")[0]) for value in values})
+    if len(numbers) > _FEW:
+        return {"bounds": (numbers[0], numbers[-1])}
+    return {"categories": tuple(numbers)}

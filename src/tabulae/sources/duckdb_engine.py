@@ -1,0 +1,246 @@
+"""DuckDB, locked down, with one view: the columns of the source that are counted.
+
+The engine reads one file and nothing else: no other file, no network, no extension, and no setting can be
+changed once the file is open. What does not fit in memory goes, encrypted, to a folder that only this user
+can read and that is gone afterwards.
+"""
+
+from __future__ import annotations
+
+import secrets
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from os import sysconf
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..errors import DataError, require
+from .failures import redacted
+from .source import Source, WantedColumn, csv_header, positions
+
+if TYPE_CHECKING:
+    import duckdb
+    import ibis.expr.types as ir
+
+VIEW = "records"
+SCRATCH = "scratch"
+DATABASE = "source"
+_ENOUGH = 8 << 30
+_MEMORY = "4GB"
+_SETTINGS = {
+    "autoinstall_known_extensions": "false",
+    "autoload_known_extensions": "false",
+    "allow_community_extensions": "false",
+    "temp_file_encryption": "true",
+}
+
+
+@contextmanager
+def connected(*, memory: str | None = None, scratch: bool = False) -> Iterator[duckdb.DuckDBPyConnection]:
+    """An engine of our own, with a folder for what does not fit in memory, gone with all in it at the end.
+
+    Args:
+        memory: the most that it takes, such as "4GB"; None is the engine's default, with `scratch` at most 4 GB of it.
+        scratch: whether it has a database for tables on disk, `SCRATCH`, under a key that is in memory only.
+    """
+    duckdb = require("duckdb", None, "reading records")
+    if memory is None and scratch and sysconf("SC_PAGE_SIZE") * sysconf("SC_PHYS_PAGES") > _ENOUGH:
+        memory = _MEMORY
+    limit = {} if memory is None else {"memory_limit": memory}
+    with _temporary_folder() as spill:
+        connection = duckdb.connect(":memory:", config={**_SETTINGS, **limit, "temp_directory": spill})
+        try:
+            without_bar(connection)
+            _encrypt_by_itself(connection)
+            if scratch:
+                _attach_scratch(connection, spill)
+            yield connection
+        finally:
+            connection.close()
+
+
+def _temporary_folder() -> tempfile.TemporaryDirectory[str]:
+    try:
+        return tempfile.TemporaryDirectory(prefix="tabulae-")
+    except OSError as error:
+        raise _without_room(str(error)) from None
+
+
+def _attach_scratch(connection: duckdb.DuckDBPyConnection, spill: str) -> None:
+    duckdb = require("duckdb", None, "reading records")
+    file, key = literal(f"{spill}/{SCRATCH}.db"), secrets.token_hex(32)
+    try:
+        connection.execute(f"ATTACH {file} AS {SCRATCH} (ENCRYPTION_KEY '{key}')")
+    except duckdb.IOException:
+        said = "the engine could not make its scratch database"  # what it says itself may hold the key
+    else:
+        return
+    raise _without_room(said)
+
+
+def _without_room(said: str) -> DataError:
+    return DataError(
+        "no temporary files can be written: free some space in the folder for them, or name another (TMPDIR)",
+        confidential=said,
+    )
+
+
+def without_bar(connection: duckdb.DuckDBPyConnection) -> None:
+    """No progress bar of the engine's own. In a notebook that cannot draw one it is off, and refuses to be set."""
+    shown = connection.execute("SELECT current_setting('enable_progress_bar')").fetchall()
+    if shown != [(False,)]:
+        connection.execute("SET enable_progress_bar = false")
+
+
+def _encrypt_by_itself(connection: duckdb.DuckDBPyConnection) -> None:
+    """Newer engines refuse to write encrypted files with the cipher that they bring, and want another from the network.
+
+    What they say is weak in theirs are the random numbers of its initial vectors. The folder is closed to others and
+    short-lived: the encryption is for what a disk keeps of it.
+    """
+    duckdb = require("duckdb", None, "reading records")
+    with suppress(duckdb.CatalogException):  # an older engine has no such setting, and needs none
+        connection.execute("SET force_mbedtls_unsafe = true")
+
+
+def restrict(connection: duckdb.DuckDBPyConnection, path: Path | None) -> None:
+    """From here on the engine reads this one file at most, besides what it has open."""
+    if path is not None:
+        connection.execute(f"SET allowed_paths = [{literal(str(path.resolve()))}]")
+    connection.execute("SET enable_external_access = false")
+
+
+def lock(connection: duckdb.DuckDBPyConnection) -> None:
+    """From here on no setting changes."""
+    connection.execute("SET lock_configuration = true")
+
+
+@contextmanager
+def opened_file(
+    source: Source, columns: Sequence[WantedColumn], *, memory: str | None = None, scratch: bool = False
+) -> Iterator[ir.Table]:
+    """The wanted columns of a file: see `tabulae.sources.engine.open_records`."""
+    source.check_exists()
+    require("ibis", None, "reading records")
+    with connected(memory=memory, scratch=scratch) as connection:
+        yield redacted(source.name, lambda: _open(connection, source, columns))
+
+
+def _open(
+    connection: duckdb.DuckDBPyConnection,
+    source: Source,
+    columns: Sequence[WantedColumn],
+) -> Any:
+    import ibis
+
+    backend = ibis.duckdb.from_connection(connection)
+    if source.kind == "duckdb":
+        _attach(connection, source)
+    restrict(connection, None if source.kind == "duckdb" else source.path)
+    lock(connection)
+    names, relation = _OPEN[source.kind](connection, source)
+    at = positions(source.name, names, [(column.name, column.purpose) for column in columns])
+    # Columns are named by position: engines rename duplicates, and take "sex" and "SEX" for one name.
+    aliases = ", ".join(f"a{i}" for i in range(len(names)))
+    types = _types(connection, relation, aliases)
+    selected = [f"{_plain(f'a{at[column.name]}', types)} AS {column.alias}" for column in columns]
+    connection.execute(
+        f"CREATE VIEW {VIEW} AS SELECT {', '.join(selected)} FROM ({relation}) AS every({aliases})"  # noqa: S608
+    )
+    return backend.table(VIEW)
+
+
+def _attach(connection: duckdb.DuckDBPyConnection, source: Source) -> None:
+    path = literal(str(source.file.resolve()))
+    connection.execute(f"ATTACH {path} AS {DATABASE} (TYPE duckdb, READ_ONLY)")
+
+
+def attached(connection: duckdb.DuckDBPyConnection, source: Source) -> list[tuple[str, str]]:
+    """Open a DuckDB file, and nothing else from here on; returns its tables and views, as (schema, name)."""
+    _attach(connection, source)
+    restrict(connection, None)
+    lock(connection)
+    return _present(connection)
+
+
+def _present(connection: duckdb.DuckDBPyConnection) -> list[tuple[str, str]]:
+    return connection.execute(
+        "SELECT schema_name, table_name FROM duckdb_tables() WHERE database_name = ? UNION ALL "
+        "SELECT schema_name, view_name FROM duckdb_views() WHERE database_name = ? AND NOT internal",
+        [DATABASE, DATABASE],
+    ).fetchall()
+
+
+def _csv(connection: duckdb.DuckDBPyConnection, source: Source) -> tuple[tuple[str, ...], str]:
+    """Every field as text, and no guessing: dialect, header and types are given."""
+    names = csv_header(source.file)
+    columns = ", ".join(f"'a{i}': 'VARCHAR'" for i in range(len(names)))
+    path = literal(str(source.file.resolve()))
+    return names, (
+        f"SELECT * FROM read_csv({path}, auto_detect = false, header = true, strict_mode = true, "  # noqa: S608
+        f"delim = ',', quote = '\"', escape = '\"', nullstr = '', columns = {{{columns}}})"
+    )
+
+
+def _parquet(connection: duckdb.DuckDBPyConnection, source: Source) -> tuple[tuple[str, ...], str]:
+    """One file, and its columns only: folder names such as year=2020 are not columns."""
+    from pyarrow import parquet
+
+    names = tuple(parquet.read_schema(source.file).names)
+    return names, (
+        f"SELECT * FROM read_parquet({literal(str(source.file.resolve()))}, "  # noqa: S608
+        "hive_partitioning = false, union_by_name = false)"
+    )
+
+
+def schema_and_name(source: Source) -> tuple[str, str]:
+    """Where the table of a DuckDB file is."""
+    schema, _, name = ("." + str(source.table)).rpartition(".")
+    return schema.lstrip(".") or "main", name
+
+
+def stored_table(connection: duckdb.DuckDBPyConnection, source: Source) -> tuple[tuple[str, ...], str]:
+    """The columns of the table that a source names, in the DuckDB file that is attached, and how to select them.
+
+    Raises:
+        DataError: there is no such table.
+    """
+    schema, name = schema_and_name(source)
+    present = _present(connection)
+    if (schema, name) not in present:
+        raise DataError(
+            f"{source.file.name} has no table {source.table!r}: check [source] table, which is written as in "
+            "the database (schema.table outside the schema main)",
+            confidential="its tables are " + ", ".join(sorted(".".join(pair) for pair in present)),
+        )
+    relation = f"SELECT * FROM {DATABASE}.{_identifier(schema)}.{_identifier(name)}"  # noqa: S608
+    described = connection.execute(f"{relation} LIMIT 0").description or []
+    return tuple(str(column[0]) for column in described), relation
+
+
+_OPEN = {"csv": _csv, "parquet": _parquet, "duckdb": stored_table}
+
+
+def _types(connection: duckdb.DuckDBPyConnection, relation: str, aliases: str) -> dict[str, str]:
+    rows = connection.execute(f"DESCRIBE SELECT * FROM ({relation}) AS every({aliases})").fetchall()  # noqa: S608
+    return {row[0]: row[1] for row in rows}
+
+
+def _plain(column: str, types: dict[str, str]) -> str:
+    """The column without what would make equal records count differently."""
+    if types[column] == "VARCHAR":
+        return f'{column} COLLATE "binary"'  # a database may compare letters without case
+    if types[column] == '"NULL"':
+        return f"CAST({column} AS VARCHAR)"  # a Parquet column that never had a value has no type
+    return column
+
+
+# SQL cannot take names and paths as parameters everywhere, so they are quoted here, and only here.
+def literal(text: str) -> str:
+    """Text as it is written in SQL."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+def _identifier(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'

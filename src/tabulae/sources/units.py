@@ -1,0 +1,182 @@
+"""What is handed to an engine, and asked of it, in the words of each: tables of keys, and digests."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from ..errors import DataError, InvalidArgument
+
+if TYPE_CHECKING:
+    import ibis.expr.types as ir
+    import pyarrow as pa
+if TYPE_CHECKING:
+    import ibis.expr.types as ir
+
+
+_POSTGRESQL = "postgres"  # as Ibis names it
+
+
+def given(records: ir.Table, table: pa.Table) -> ir.Table:
+    """A small table from here, to be joined with records in their engine.
+
+    Args:
+        records: any table of that engine.
+        table: of 32 or 64 bit integers, 64 bit floats and text, without NULL.
+
+    Privacy:
+        The table is sent as data; no value of it becomes part of a statement, which engines keep and log.
+    """
+    import ibis
+
+    backend: Any = records.get_backend()
+    if backend.name == _POSTGRESQL:
+        from .postgresql import copied
+
+        return copied(backend, table)
+    return ibis.memtable(table)
+
+
+def held(table: Any) -> Any:
+    """The same table, worked out once by an engine that would else do it again for every use of a column."""
+    backend: Any = table.get_backend()
+    if backend.name == _POSTGRESQL:
+        from . import postgresql as postgres_copy
+
+        return postgres_copy.held(backend, table)
+    return table
+
+
+def sha256(text: Any) -> Any:
+    """SHA-256 of text in UTF-8: its octets, or their hexadecimal digits, which have the same order."""
+    import ibis
+
+    if text.get_backend().name != _POSTGRESQL:
+        return text.hexdigest("sha256")
+
+    @ibis.udf.scalar.builtin(name="sha256")
+    def digest(octets: bytes) -> bytes: ...
+
+    @ibis.udf.scalar.builtin
+    def convert_to(text: str, encoding: str) -> bytes: ...
+
+    # Octets, and not their digits: a database may have an order of its own for text.
+    return digest(convert_to(text, "UTF8"))
+
+
+ID = "unit"
+_KEY_BYTES = 32
+
+
+@dataclass(frozen=True)
+class UnitRule:
+    """Which records belong together, and how many of them are counted.
+
+    Ids are text, whole numbers or UUIDs, and are compared letter by letter, case included; blanks around text
+    do not count, and text with nothing else in it is NULL, which is refused.
+
+    Args:
+        column: the column that names the unit of each record.
+        rows: the most records of one unit that are counted.
+        key: 32 secret bytes; the same key keeps the same records.
+
+    Raises:
+        InvalidArgument: for a number below 1, or a key of another length.
+
+    Example:
+        >>> UnitRule("person_id", 3, bytes(32))
+        UnitRule(column='person_id', rows=3)
+    """
+
+    column: str
+    rows: int
+    key: bytes = field(repr=False)
+
+    def __post_init__(self) -> None:
+        if isinstance(self.rows, bool) or not isinstance(self.rows, int) or self.rows < 1:
+            raise InvalidArgument(f"a unit may have 1 or more records counted, not {self.rows!r}")
+        if not isinstance(self.key, bytes) or len(self.key) != _KEY_BYTES:
+            raise InvalidArgument(f"the key that chooses records must be {_KEY_BYTES} bytes")
+
+
+def identified(records: ir.Table, rule: UnitRule) -> ir.Table:
+    """The records with the id of their unit as plain text, NULL where there is none.
+
+    Raises:
+        DataError: if the column holds something that cannot be an id.
+    """
+    raw: Any = records[ID]
+    kind = raw.type()
+    if kind.is_string() or kind.is_null():
+        return records.mutate(**{ID: raw.cast("string").strip().nullif("")})
+    if kind.is_integer() or kind.is_uuid() or (kind.is_decimal() and kind.scale == 0):
+        return records.mutate(**{ID: raw.cast("string")})
+    named = "a type that is not read" if kind.is_unknown() else f"type {kind}"
+    raise DataError(
+        f"column {rule.column!r} (unit_id) has {named}: ids are text, whole numbers or UUIDs, because two of "
+        "them must never be taken for one; convert it to text"
+    )
+
+
+def bounded(table: ir.Table, cell: Sequence[str], rule: UnitRule) -> ir.Table:
+    """How many records of each cell are counted, once each unit has at most as many as the rule allows.
+
+    Args:
+        table: coded records, counted: columns ``unit``, those of ``cell``, and ``people``.
+        cell: the columns of codes.
+        rule: the bound, and the key of the choice.
+
+    Returns:
+        A lazy table with the columns of ``cell`` and ``people``.
+
+    Privacy:
+        With one unit more or less in ``table``, the result changes by at most ``rule.rows`` records, for every
+        key: what is kept of a unit is a function of that unit's own records.
+    """
+    import ibis
+
+    ours: Any = table.group_by([ID, *cell]).aggregate(people=_sum(table))
+    sized: Any = ours.join(_sizes(table), ID)
+    untouched = sized.filter(sized.rows <= rule.rows).select(*cell, "people")
+    large: Any = sized.filter(sized.rows > rule.rows).select(ID, *cell, "people")
+    # DuckDB adds up in 128 bits, of which it makes no range; 2^31 records of one unit in one cell are refused.
+    each: Any = large.select(ID, *cell, which=ibis.range(0, large.people.cast("int32")).unnest())
+    ticketed = _ticketed(each, cell, rule.key)
+    place = ibis.row_number().over(ibis.window(group_by=ID, order_by="ticket"))
+    ranked: Any = ticketed.mutate(place=place)
+    chosen = ranked.filter(ranked.place < rule.rows).select(*cell, people=ibis.literal(1, "int64"))
+    both: Any = untouched.union(chosen)
+    return both.group_by(list(cell)).aggregate(people=both.people.sum().cast("int64"))
+
+
+def most_counted(table: ir.Table, rule: UnitRule) -> Any:
+    """How many records `bounded` must count in all: of each unit those it has, or as many as the rule allows."""
+    import ibis
+
+    sizes: Any = _sizes(table)
+    least: Any = ibis.least(sizes.rows, rule.rows)
+    return least.sum()
+
+
+def _sizes(table: ir.Table) -> ir.Table:
+    return table.group_by(ID).aggregate(rows=_sum(table))
+
+
+def _sum(table: Any) -> Any:
+    return table.people.sum().cast("int64")
+
+
+def _ticketed(each: Any, cell: Sequence[str], key: bytes) -> Any:
+    """With a keyed hash, one to one on (cell, which, unit): numbers first, and the free text last.
+
+    The key is handed over as a table, so that no statement holds it.
+    """
+    import ibis
+    import pyarrow as pa
+
+    keyed: Any = each.cross_join(given(each, pa.table({"secret": [key.hex()]})))
+    comma: Any = ibis.literal(",")
+    numbers = comma.join([keyed[name].cast("string") for name in (*cell, "which")])
+    ticket = sha256(keyed.secret + ":" + numbers + ":" + keyed[ID])
+    return keyed.mutate(ticket=ticket).drop("secret")
