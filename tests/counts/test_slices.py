@@ -17,7 +17,9 @@ from tabulae.linalg import (
     Partition,
     Prefix,
     Total,
-    kron_slices,
+)
+from tabulae.linalg import (
+    kron as kron_slices,
 )
 from tabulae.products.tables import count as cells
 from tabulae.products.tables import count as memory

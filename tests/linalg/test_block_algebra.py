@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tabulae.linalg.block_algebra import BlockAlgebra
+from tabulae.linalg import BlockAlgebra
 
 SIZES = st.lists(st.integers(1, 4), max_size=3).map(tuple)
 SEEDS = st.integers(0, 2**32 - 1)

@@ -11,8 +11,8 @@ from tabulae.linalg import (
     Kron,
     Prefix,
     Total,
+    integer_matmul,
 )
-from tabulae.linalg.exact import integer_matmul
 
 
 @st.composite

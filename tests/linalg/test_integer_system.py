@@ -11,10 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tabulae.errors import InvalidArgument, Unsupported
-from tabulae.linalg.integer_system import IntegerSystem
-from tabulae.linalg.integers import IntegerRows, product
-from tabulae.linalg.query_relations import QueryRelations
-from tabulae.linalg.short_vectors import ShortKernel
+from tabulae.linalg.integer_system import IntegerSystem, QueryRelations, ShortKernel
+from tabulae.linalg.integers import IntegerRows, integer_product
 
 
 def eliminated(matrix: np.ndarray) -> list[int]:
@@ -201,7 +199,7 @@ def test_numbers_beyond_64_bits_stay_exact() -> None:
     rows = IntegerRows(2, np.array([[1, 2**61]]))
     rows.subtract_outer(np.array([-(2**61)]), np.array([1, 2**61]))
     assert rows.data.tolist() == [[1 + 2**61, 2**61 + 2**122]]
-    assert product(np.array([[2**40, -1]]), np.array([[2**40], [5]])).tolist() == [[2**80 - 5]]
+    assert integer_product(np.array([[2**40, -1]]), np.array([[2**40], [5]])).tolist() == [[2**80 - 5]]
     # 1, 2^40, 2^80, ...: each row is nearly the one before times 2^40, and the last is dependent.
     chain = np.eye(5, dtype=np.int64) * -(2**40) + np.eye(5, k=1, dtype=np.int64)
     matrix = np.concatenate([chain, [[0, 0, 0, 0, 1]]])
@@ -237,7 +235,7 @@ def test_short_vectors_generate_every_whole_vector(h: int, more: int, seed: int)
     kernel = ShortKernel(H)
     vectors = np.concatenate([kernel._steps, kernel._kernel])
     assert abs(determinant(vectors)) == 1
-    image = product(H, vectors.T)
+    image = integer_product(H, vectors.T)
     np.testing.assert_array_equal(np.triu(image, 1), 0)
     np.testing.assert_array_equal(np.diag(image), kernel.divisors)
     target = H @ rng.integers(-5, 6, h + more)

@@ -24,9 +24,13 @@ from tabulae.linalg import (
     Stack,
     Total,
     WidthRange,
-    blas,
     kron_matvec,
-    kron_plan,
+)
+from tabulae.linalg import (
+    arrays as blas,
+)
+from tabulae.linalg import (
+    kron_matvec as kron_plan,
 )
 
 RNG = np.random.default_rng(11)

@@ -17,12 +17,14 @@ from tabulae.linalg import (
     Stack,
     Total,
     kron,
-    kron_slices,
 )
-from tabulae.linalg.kron_slices import (
-    divided,
+from tabulae.linalg import (
+    kron as kron_slices,
+)
+from tabulae.linalg.kron import (
     in_slices,
     multiply_slices,
+    split_kron,
 )
 
 RNG = np.random.default_rng(10)
@@ -62,7 +64,7 @@ def small_slices(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_slices_give_what_the_whole_vector_gives(name: str, kind: type) -> None:
     op = Kron(PRODUCTS[name])
     x = RNG.integers(0, 1000, size=op.shape[1]).astype(kind)
-    assert divided(op) is not None, "the product is meant to be divided"
+    assert split_kron(op) is not None, "the product is meant to be split_kron"
     made, expected = in_slices(op, x, np.dtype(kind)), op @ x
     assert made is not None
     assert made.dtype == expected.dtype
@@ -87,7 +89,7 @@ def test_integers_past_what_floats_hold_are_exact() -> None:
 
 
 def test_a_product_without_a_small_tail_is_not_divided() -> None:
-    assert divided(Kron([Prefix(10), Prefix(1000)])) is None
+    assert split_kron(Kron([Prefix(10), Prefix(1000)])) is None
     assert in_slices(Kron([Prefix(10), Prefix(1000)]), np.ones(10_000), np.dtype(float)) is None
 
 

@@ -16,7 +16,9 @@ from tabulae.linalg import (
     Stack,
     Total,
     WidthRange,
-    pseudo_inverse,
+)
+from tabulae.linalg import (
+    operator as pseudo_inverse,
 )
 
 RNG = np.random.default_rng(5)

@@ -15,7 +15,7 @@ from tabulae.linalg import (
     Kron,
     Sum,
     Total,
-    signed_sums,
+    sensitivity,
     weighted_sensitivity,
 )
 
@@ -49,7 +49,7 @@ def test_never_below_the_truth_and_exact_where_it_says_so(
         )
         truth = (np.abs(moved) ** p * weights).sum(axis=1).max()
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(signed_sums, "_LISTED_CELLS", 1)
+            patch.setattr(sensitivity, "_LISTED_CELLS", 1)
             got = weighted_sensitivity([(total, weight), (OTHER, Fraction(2))], p, neighbours)
         assert float(got.power) >= truth * (1 - 1e-12)
         if got.is_exact:

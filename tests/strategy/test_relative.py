@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import tabulae as tb
 from tabulae.domain.table import Term
 from tabulae.errors import Unsupported
-from tabulae.linalg.normalised import RowScaled
+from tabulae.linalg import RowScaled
 from tabulae.strategy.eigen import eigen_design
 from tabulae.strategy.hdmm.opt0 import opt0_gaussian
 from tabulae.strategy.loss import unit_rmse

@@ -32,7 +32,7 @@ from tabulae.linalg import (
     Stack,
     Total,
 )
-from tabulae.linalg.weighted_rows import (
+from tabulae.linalg.kron import (
     exact_product,
     weigh_rows,
     weighted_rows,
@@ -181,13 +181,13 @@ def test_weights_that_differ_among_the_rest_do_not_hide_a_column(p: int) -> None
 
 @pytest.mark.parametrize("p", [1, 2])
 def test_bounds_where_pairs_are_too_many(p: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    for limit in ("_WHOLE_PAIRS", "_LISTED"):
-        monkeypatch.setattr(f"tabulae.linalg.weighted_rows.{limit}", 0)
+    for limit in ("_WHOLE_PAIRS", "_WRITTEN_ENTRIES"):
+        monkeypatch.setattr(f"tabulae.linalg.sensitivity.{limit}", 0)
     query = _strategy("all three", 3).blocks[0].query
     exact, found = _brute(np.asarray(query.dense()), p, "replace"), query.sensitivity(p, "replace")
     assert not found.is_exact
     assert exact <= found.power <= exact * (2 if p == 1 else 1 + 1e-8)
-    monkeypatch.setattr("tabulae.linalg.weighted_rows._PAIRS", 0)
+    monkeypatch.setattr("tabulae.linalg.sensitivity._FLOAT_PAIRS", 0)
     assert exact <= query.sensitivity(p, "replace").power <= 4 * exact
 
 

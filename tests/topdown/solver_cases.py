@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from tabulae.linalg.block_algebra import BlockAlgebra
+from tabulae.linalg import BlockAlgebra
 from tabulae.products.areas.descent.limits import (
     FREE,
     NO_LIMIT,

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tabulae.linalg.block_algebra import BlockAlgebra
+from tabulae.linalg import BlockAlgebra
 from tabulae.products.areas.descent.descent import (
     divide_totals,
     nearest_sums,

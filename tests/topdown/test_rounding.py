@@ -17,7 +17,7 @@ from tests.topdown.rounding_cases import (
     random_division,
 )
 
-from tabulae.linalg.block_algebra import BlockAlgebra
+from tabulae.linalg import BlockAlgebra
 from tabulae.products.areas.descent.limits import (
     FREE,
     NO_LIMIT,

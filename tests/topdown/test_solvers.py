@@ -19,7 +19,7 @@ from tests.topdown.solver_cases import (
     violation,
 )
 
-from tabulae.linalg.block_algebra import BlockAlgebra
+from tabulae.linalg import BlockAlgebra
 from tabulae.products.areas.descent import admm
 from tabulae.products.areas.descent.descent import solve
 from tabulae.products.areas.descent.limits import (

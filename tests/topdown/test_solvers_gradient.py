@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.topdown.solver_cases import dense_precision, divisions, possible, random_division
 
-from tabulae.linalg.block_algebra import BlockAlgebra
+from tabulae.linalg import BlockAlgebra
 from tabulae.products.areas.descent import projected_gradient
 from tabulae.products.areas.descent.descent import solve
 from tabulae.products.areas.descent.projected_gradient import compiled_gradient, plain_gradient

@@ -16,11 +16,7 @@ from itertools import pairwise
 import numpy as np
 from scipy import sparse
 
-from ..linalg.merge import (
-    joint_classes,
-    renumber,
-    representatives,
-)
+from ..linalg import joint_classes, renumber, representatives
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,9 +6,7 @@ import numpy as np
 import scipy.sparse
 from scipy.sparse.linalg import lsmr
 
-from ..linalg.integer_system import IntegerSystem, multiply
-from ..linalg.integers import SparseRows, narrow
-from ..linalg.query_relations import QueryRelations, whole_answers
+from ..linalg import IntegerSystem, QueryRelations, SparseRows, integer_matvec, narrow, whole_answers
 
 _ITERATIONS = 2000
 
@@ -36,7 +34,7 @@ def settled_answers(
         return scaled.astype(np.int64)
     if relations.are_small:
         return relations.settle(scaled.astype(np.int64), narrow(fixed))
-    return whole_answers(multiply(queries, _cells(exact, queries, scaled, fixed)))
+    return whole_answers(integer_matvec(queries, _cells(exact, queries, scaled, fixed)))
 
 
 def _cells(exact: SparseRows, queries: SparseRows, scaled: np.ndarray, fixed: np.ndarray) -> np.ndarray:
@@ -46,7 +44,7 @@ def _cells(exact: SparseRows, queries: SparseRows, scaled: np.ndarray, fixed: np
     floats = both.astype(np.float64)
     cells = np.zeros(both.shape[1], dtype=np.int64)
     for _ in range(3):  # floats hold 53 bits: each time the rest of what is wanted
-        gap = wanted - multiply(both, cells)
+        gap = wanted - integer_matvec(both, cells)
         step = np.rint(lsmr(floats, gap.astype(np.float64), atol=1e-13, btol=1e-13, maxiter=_ITERATIONS)[0])
         if not step.any():
             break

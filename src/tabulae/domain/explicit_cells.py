@@ -14,9 +14,9 @@ from ..linalg import (
     Kron,
     LinearOperator,
     Partition,
+    SparseRows,
     Sum,
 )
-from ..linalg.integers import SparseRows
 from .domain import Domain
 from .merge import merged_factor
 from .table import Table

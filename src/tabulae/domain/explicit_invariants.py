@@ -21,13 +21,13 @@ import scipy.sparse
 
 from ..linalg import (
     Dense,
+    IntegerSystem,
     Kron,
     Partition,
     Product,
+    QueryRelations,
+    SparseRows,
 )
-from ..linalg.integer_system import IntegerSystem
-from ..linalg.integers import SparseRows
-from ..linalg.query_relations import QueryRelations
 from .domain import Domain
 from .explicit_answers import settled_answers
 from .explicit_cells import MergedCells

@@ -18,8 +18,9 @@ from ..linalg import (
     LinearOperator,
     Partition,
     Stack,
+    joint_classes,
+    representatives,
 )
-from ..linalg.merge import joint_classes, representatives
 from .domain import Domain
 from .table import Table
 

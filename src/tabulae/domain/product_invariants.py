@@ -25,8 +25,8 @@ from ..linalg import (
     Kron,
     LinearOperator,
     Partition,
+    representatives,
 )
-from ..linalg.merge import representatives
 from .boxes import (
     Interval,
     between,

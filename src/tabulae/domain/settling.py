@@ -11,8 +11,8 @@ from ..linalg import (
     LinearOperator,
     Partition,
     Total,
+    representatives,
 )
-from ..linalg.merge import representatives
 from .corner import (
     CornerAxis,
     along_axes,

@@ -42,11 +42,11 @@ from ..domain.table import Term
 from ..errors import Unsupported
 from ..linalg import (
     Dense,
+    IntegerSystem,
     LinearOperator,
     Total,
+    joint_classes,
 )
-from ..linalg.integer_system import IntegerSystem
-from ..linalg.merge import joint_classes
 from .interior import (
     Clearance,
     inside,

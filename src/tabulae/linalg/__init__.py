@@ -1,48 +1,121 @@
-"""Numbers only: implicit matrices, their algebra, and solving by structure."""
+"""Numbers only: implicit matrices, their algebra, exact integer equations, and solving by structure."""
 
-from .algebra import Product, Sum
-from .centring import Centring
-from .contrasts import Contrasts
-from .explicit import Dense, Sparse
-from .kron import Kron
-from .merge import merge_columns
-from .operator import LinearOperator
-from .permuted import Permuted
+from .arrays import (
+    check_power,
+    check_size,
+    integer_matmul,
+    joint_classes,
+    largest_abs,
+    renumber,
+    representatives,
+)
+from .block_algebra import (
+    BlockAlgebra,
+)
+from .integer_system import (
+    IntegerSystem,
+    QueryRelations,
+    Relation,
+    integer_matvec,
+    whole_answers,
+)
+from .integers import (
+    IntegerEchelon,
+    SparseRows,
+    integer_product,
+    narrow,
+)
+from .kron import (
+    Contrasts,
+    Kron,
+    WeightedRows,
+    multiply_slices,
+    split_kron,
+    total_and_rest,
+    unlifted,
+    weigh_rows,
+    weighted_rows,
+)
+from .operator import (
+    Centring,
+    Dense,
+    Diagonal,
+    Identity,
+    LinearOperator,
+    Partition,
+    Permuted,
+    Product,
+    Scaled,
+    Sparse,
+    Stack,
+    Sum,
+    Total,
+    merge_columns,
+)
 from .ranges import (
     AllRange,
     Prefix,
     WidthRange,
 )
-from .scaled import Scaled
-from .sensitivity import Sensitivity, weighted_sensitivity
-from .simple import (
-    Diagonal,
-    Identity,
-    Partition,
-    Total,
+from .row_scaling import (
+    RowScaled,
+    common_value,
+    normalised,
+    row_norms,
 )
-from .stack import Stack
+from .sensitivity import (
+    Sensitivity,
+    weighted_sensitivity,
+)
 
 __all__ = [
     "AllRange",
+    "BlockAlgebra",
     "Centring",
     "Contrasts",
     "Dense",
     "Diagonal",
     "Identity",
+    "IntegerEchelon",
+    "IntegerSystem",
     "Kron",
     "LinearOperator",
     "Partition",
     "Permuted",
     "Prefix",
     "Product",
+    "QueryRelations",
+    "Relation",
+    "RowScaled",
     "Scaled",
     "Sensitivity",
     "Sparse",
+    "SparseRows",
     "Stack",
     "Sum",
     "Total",
+    "WeightedRows",
     "WidthRange",
+    "check_power",
+    "check_size",
+    "common_value",
+    "integer_matmul",
+    "integer_matvec",
+    "integer_product",
+    "joint_classes",
+    "largest_abs",
     "merge_columns",
+    "multiply_slices",
+    "narrow",
+    "normalised",
+    "renumber",
+    "representatives",
+    "row_norms",
+    "split_kron",
+    "total_and_rest",
+    "unlifted",
+    "weigh_rows",
+    "weighted_rows",
     "weighted_sensitivity",
+    "whole_answers",
 ]

@@ -12,28 +12,88 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from fractions import Fraction
+from functools import cached_property, singledispatch
+from typing import Any
 
 import numpy as np
+import scipy.linalg
+import scipy.sparse
+import scipy.sparse.linalg
 
 from ..errors import InvalidArgument, Unsupported
-from .numbers import (
+from .arrays import (
     EXACT_FLOAT_LIMIT,
     INT64_LIMIT,
+    SMALL_MATRIX,
+    Coefficient,
+    add_norms,
+    bound_product,
+    bound_sum,
     check_power,
+    check_size,
+    classes_of_rows,
+    digest,
+    frozen,
+    integer_matmul,
+    joint_classes,
+    largest_abs,
     largest_abs_sum,
     power_sums,
+    renumber,
+    scaled_norms,
+    small_matmul,
     upper_bound,
 )
-
-if TYPE_CHECKING:
-    from .sensitivity import Sensitivity
 
 DENSE_LIMIT = 2**29  # entries: 4 GiB
 _UNIT_ENTRIES = 2**24  # of the unit vectors that pick columns, at once
 _SCAN_LIMIT = 2**32  # entries that a default may visit a slice at a time
+
+
+class Sensitivity(float):
+    """A norm, as a float that is never below it.
+
+    Attributes:
+        power: ``norm^p`` exactly, or a proven upper bound of it.
+        is_exact: whether ``power`` is exact.
+    """
+
+    power: Fraction
+    is_exact: bool
+    _p: int
+
+    def __new__(cls, power: Fraction | int, p: int, *, is_exact: bool) -> Sensitivity:
+        self = super().__new__(cls, _root_up(Fraction(power), p))
+        self.power, self.is_exact, self._p = Fraction(power), is_exact, p
+        return self
+
+    def __getnewargs_ex__(self) -> tuple[tuple[Fraction, int], dict[str, bool]]:
+        return (self.power, self._p), {"is_exact": self.is_exact}
+
+    def __repr__(self) -> str:
+        return f"Sensitivity({float(self)!r}, power={self.power}, is_exact={self.is_exact})"
+
+
+def _root_up(power: Fraction, p: int) -> float:
+    """The smallest float that is at least ``power^(1/p)``."""
+    try:
+        value = float(power) if p == 1 else math.sqrt(float(power))
+    except OverflowError:
+        return math.inf
+    while Fraction(value) ** p < power:
+        value = math.nextafter(value, math.inf)
+    while value > 0 and Fraction(math.nextafter(value, 0)) ** p >= power:
+        value = math.nextafter(value, 0)
+    return value
+
+
+@singledispatch
+def worst_change(op: object, p: int, neighbours: str) -> Sensitivity:
+    """What ``op.sensitivity(p, neighbours)`` is; declared here, and registered where every structure is known."""
+    raise NotImplementedError(f"{type(op).__name__} is not an operator")
 
 
 class LinearOperator(ABC):
@@ -163,13 +223,11 @@ class LinearOperator(ABC):
 
     def gram(self) -> LinearOperator:
         """``A'A``, ``n x n``."""
-        from .algebra import Product
 
         return Product(self.T, self)
 
     def pinv(self) -> LinearOperator:
         """The Moore-Penrose inverse ``A^+``, ``n x m``: by structure, densely, or iteratively."""
-        from .pseudo_inverse import pseudo_inverse
 
         return pseudo_inverse(self)
 
@@ -191,10 +249,12 @@ class LinearOperator(ABC):
         check_power(p)
         return np.concatenate([power_sums(part, p) for _, part in self._slices()])
 
+    def column_norms_after(self, left: LinearOperator, p: int) -> np.ndarray | None:
+        """``column_norms`` of ``left @ self``, where the structure of this factor gives them; else ``None``."""
+        return None
+
     def column_classes(self) -> np.ndarray:
         """A label for every column, equal exactly where columns are equal, numbered by first appearance."""
-        from .merge import classes_of_rows
-
         rows = np.concatenate([np.ascontiguousarray(part.T) for _, part in self._slices()])
         return classes_of_rows(rows)
 
@@ -214,9 +274,7 @@ class LinearOperator(ABC):
         Raises:
             InvalidArgument: for another ``p`` or another name of neighbours.
         """
-        from .sensitivity import weighted_sensitivity
-
-        return weighted_sensitivity([(self, 1)], p, neighbours)
+        return worst_change(self, p, neighbours)
 
     def pair_distance_max(self, p: int) -> int | None:
         """``max_{j,k} ||a_j - a_k||_p^p`` where a closed form is known, else ``None``."""
@@ -362,3 +420,1114 @@ def write(op: LinearOperator, x: np.ndarray, out: np.ndarray) -> None:
         op.along_to(x, out)
     else:
         np.copyto(out, op.along(x), casting="unsafe")
+
+
+def check_coefficient(value: Any, name: str) -> Coefficient:
+    """A finite real number: an ``int`` where it is whole, else a ``Fraction`` or a ``float``."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, bool) or not isinstance(value, (int, Fraction, float)):
+        raise InvalidArgument(f"{name} must be an int, a Fraction or a float, not {value!r}")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise InvalidArgument(f"{name} must be finite, not {value}")
+    return int(value) if value == int(value) else value
+
+
+def reciprocal(op: LinearOperator, divisor: Coefficient) -> LinearOperator:
+    """``op / divisor``."""
+    return Scaled(op, 1 / Fraction(divisor)) if not isinstance(divisor, float) else Scaled(op, 1.0 / divisor)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Scaled(AxisOperator):
+    """A multiple of an operator. A Fraction stays exact in sensitivities; an integer keeps integers.
+
+    >>> from tabulae.linalg import Identity
+    >>> (Scaled(Identity(2), 3) @ [1, 2]).tolist()
+    [3, 6]
+    """
+
+    op: LinearOperator
+    factor: Coefficient
+
+    def __post_init__(self) -> None:
+        check_operators([self.op], "Scaled")
+        object.__setattr__(self, "factor", check_coefficient(self.factor, "Scaled(op, factor): factor"))
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.op.shape
+
+    @property
+    def integer(self) -> bool:
+        return self.op.integer and isinstance(self.factor, int)
+
+    @property
+    def binary(self) -> bool:
+        return self.op.binary and self.factor in (0, 1)
+
+    @property
+    def T(self) -> LinearOperator:
+        return Scaled(self.op.T, self.factor)
+
+    def key(self) -> tuple[Any, ...]:
+        return ("Scaled", self.factor, self.op.key())
+
+    def _multiplier(self, dtype: np.dtype[Any]) -> int | float:
+        if dtype != np.int64:
+            return float(self.factor)
+        if not isinstance(self.factor, int):
+            raise InvalidArgument(f"{self!r} is not an integer operator: pass a float64 array")
+        return self.factor
+
+    def along(self, x: np.ndarray) -> np.ndarray:
+        out = self.op.along(x)
+        return out * self._multiplier(out.dtype)
+
+    def along_to(self, x: np.ndarray, out: np.ndarray) -> None:
+        write(self.op, x, out)
+        out *= self._multiplier(out.dtype)
+
+    def along_T(self, y: np.ndarray) -> np.ndarray:
+        out = self.op.T.along(y)
+        return out * self._multiplier(out.dtype)
+
+    def gram(self) -> LinearOperator:
+        return Scaled(self.op.gram(), self.factor * self.factor)
+
+    def pinv(self) -> LinearOperator:
+        if self.factor == 0:
+            return Scaled(self.op.T, 0)
+        return reciprocal(self.op.pinv(), self.factor)
+
+    def abs_row_sum_max(self) -> int | float:
+        return bound_product(abs(self.factor), self.op.abs_row_sum_max())
+
+    def abs_entry_max(self) -> int | float:
+        return bound_product(abs(self.factor), self.op.abs_entry_max())
+
+    def column_norms(self, p: int) -> np.ndarray:
+        return scaled_norms(self.op.column_norms(p), abs(self.factor) ** p, whole=self.integer)
+
+    def column_classes(self) -> np.ndarray:
+        return np.zeros(self.shape[1], dtype=np.int64) if self.factor == 0 else self.op.column_classes()
+
+    def _check_entries(self) -> None:
+        refuse_large_entries(self)
+
+    def __repr__(self) -> str:
+        return f"Scaled({self.op!r}, {self.factor})"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Centring(AxisOperator):
+    """``n I - J``: n times each cell less the sum of all, n times the centring matrix; rank n - 1.
+
+    >>> (Centring(3) @ [1, 2, 6]).tolist()
+    [-6, -3, 9]
+    """
+
+    n: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "n", check_size(self.n, "Centring(n): n"))
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.n, self.n
+
+    @property
+    def integer(self) -> bool:
+        return True
+
+    @property
+    def binary(self) -> bool:
+        return self.n == 1  # the 1 x 1 zero
+
+    @property
+    def T(self) -> LinearOperator:
+        return self
+
+    def key(self) -> tuple[Any, ...]:
+        return ("Centring", self.n)
+
+    def along(self, x: np.ndarray) -> np.ndarray:
+        return self.n * x - x.sum(axis=1, keepdims=True)
+
+    def along_T(self, y: np.ndarray) -> np.ndarray:
+        return self.along(y)
+
+    def gram(self) -> LinearOperator:
+
+        return Scaled(self, self.n)
+
+    def pinv(self) -> LinearOperator:
+
+        return reciprocal(self, self.n**2)
+
+    def abs_row_sum_max(self) -> int:
+        return 2 * (self.n - 1)
+
+    def abs_entry_max(self) -> int:
+        return self.n  # n - 1, and n times an entry on the way there
+
+    def column_norms(self, p: int) -> np.ndarray:
+        check_power(p)
+        norm = 2 * (self.n - 1) if p == 1 else self.n * (self.n - 1)
+        return np.full(self.n, norm, dtype=np.int64 if norm < INT64_LIMIT else object)
+
+    def column_classes(self) -> np.ndarray:
+        return np.arange(self.n, dtype=np.int64)
+
+    def pair_distance_max(self, p: int) -> int:
+        """Two columns differ by n in two entries."""
+        return 2 * self.n**p if self.n > 1 else 0
+
+    def __repr__(self) -> str:
+        return f"Centring({self.n})"
+
+
+def _whole(values: np.ndarray, name: str) -> np.ndarray:
+    """``int64`` where every entry is an integer that fits, else ``float64``; refuses what is not a number."""
+    if values.dtype.kind not in "biuf":
+        raise InvalidArgument(f"{name} holds real numbers, not entries of dtype {values.dtype}")
+    if values.dtype.kind in "biu":
+        if values.dtype == np.uint64 and values.size and int(values.max()) >= INT64_LIMIT:
+            raise InvalidArgument(f"{name} holds integers of 2^63 or more: pass them as float64")
+        return values.astype(np.int64)
+    values = values.astype(np.float64)
+    if not np.all(np.isfinite(values)):
+        raise InvalidArgument(f"{name} holds nan or inf: every entry must be a finite number")
+    if values.size and np.abs(values).max() < 2.0**62 and bool(np.all(values == np.rint(values))):
+        return values.astype(np.int64)
+    return values
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Dense(AxisOperator):
+    """A matrix given by its entries. Entries that are all integers are kept, and used, as integers.
+
+    >>> (Dense([[1, 2], [3, 4]]) @ [1, 1]).tolist()
+    [3, 7]
+    """
+
+    array: Any  # an int64 or float64 array once built
+
+    def __post_init__(self) -> None:
+        if scipy.sparse.issparse(self.array):
+            raise InvalidArgument("Dense(array) takes a dense array: use Sparse(matrix)")
+        array = np.asarray(self.array)
+        if array.ndim != 2 or 0 in array.shape:
+            raise InvalidArgument(f"Dense(array) takes a non-empty 2-D array, not shape {array.shape}")
+        object.__setattr__(self, "array", frozen(_whole(array, "Dense(array)")))
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.array.shape[0], self.array.shape[1]
+
+    @property
+    def integer(self) -> bool:
+        return self.array.dtype == np.int64
+
+    @cached_property
+    def binary(self) -> bool:
+        return self.integer and bool(np.all((self.array == 0) | (self.array == 1)))
+
+    @cached_property
+    def T(self) -> LinearOperator:
+        transposed = object.__new__(Dense)  # shares the entries, which nobody can change
+        object.__setattr__(transposed, "array", self.array.T)
+        return transposed
+
+    def key(self) -> tuple[Any, ...]:
+        return ("Dense", self._digest)
+
+    @cached_property
+    def _digest(self) -> bytes:
+        return digest(self.array)
+
+    @cached_property
+    def floats(self) -> np.ndarray:
+        """The entries as float64."""
+        return self.array if self.array.dtype == np.float64 else self.array.astype(np.float64)
+
+    def along(self, x: np.ndarray) -> np.ndarray:
+        return self._multiply(x, transposed=False)
+
+    def along_T(self, y: np.ndarray) -> np.ndarray:
+        return self._multiply(y, transposed=True)
+
+    def _multiply(self, x: np.ndarray, *, transposed: bool) -> np.ndarray:
+        if x.dtype == np.int64:
+            if self.integer:
+                return integer_matmul(self.array.T if transposed else self.array, x)
+            x = x.astype(np.float64)
+        matrix = self.floats.T if transposed else self.floats
+        left, n, right = x.shape
+        if matrix.size <= SMALL_MATRIX and x.size <= 2**18:
+            return small_matmul(matrix, x)
+        if right == 1 and left > 1:  # one product of matrices instead of many of a matrix with a vector
+            return (x.reshape(left, n) @ matrix.T)[:, :, None]
+        return np.matmul(matrix, x)
+
+    def dense(self) -> np.ndarray:
+        return self.array.copy()
+
+    def columns(self, index: np.ndarray) -> np.ndarray:
+        return self.array[:, index]
+
+    def on_grid(self) -> tuple[Dense, int]:
+        """Integers ``B`` and ``k`` with ``A = B 2^-k`` exactly, where ``B`` is small; else ``A`` and 0."""
+        if self.integer:
+            return self, 0
+        for exponent in (4, 8, 12, 16, 20, 24):
+            scaled = np.ldexp(self.array, exponent)
+            if np.abs(scaled).max() < 2.0**31 and bool(np.all(scaled == np.rint(scaled))):
+                return Dense(scaled), exponent
+        return self, 0
+
+    def gram(self) -> LinearOperator:
+        if self.integer:
+            if largest_abs(self.array) ** 2 * self.shape[0] >= INT64_LIMIT:
+                return super().gram()
+            return Dense(integer_matmul(self.array.T, self.array))
+        product = self.array.T @ self.array
+        return Dense((product + product.T) / 2)
+
+    def abs_row_sum_max(self) -> int | float:
+        return upper_bound(power_sums(self.array.T, 1), self.shape[1])
+
+    def abs_entry_max(self) -> int | float:
+        return largest_abs(self.array) if self.integer else np.abs(self.array).max().item()
+
+    def column_norms(self, p: int) -> np.ndarray:
+        check_power(p)
+        return power_sums(self.array, p)
+
+    def column_classes(self) -> np.ndarray:
+        return classes_of_rows(self.array.T)
+
+    def __repr__(self) -> str:
+        return f"Dense({self.shape[0]} x {self.shape[1]})"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Sparse(AxisOperator):
+    """A scipy sparse matrix. Entries that are all integers are kept, and used, as integers.
+
+    >>> import scipy.sparse
+    >>> (Sparse(scipy.sparse.eye_array(2, dtype=int)) @ [1, 2]).tolist()
+    [1, 2]
+    """
+
+    matrix: Any
+
+    def __post_init__(self) -> None:
+        if not scipy.sparse.issparse(self.matrix):
+            raise InvalidArgument("Sparse(matrix) takes a scipy sparse matrix: use Dense(array) for an array")
+        matrix = scipy.sparse.csr_array(self.matrix)
+        if matrix.ndim != 2 or 0 in tuple(matrix.shape or ()):
+            raise InvalidArgument(f"Sparse(matrix) takes a non-empty matrix, not shape {matrix.shape}")
+        matrix.sum_duplicates()
+        data = _whole(matrix.data, "Sparse(matrix)") if matrix.nnz else np.zeros(0, dtype=np.int64)
+        matrix = scipy.sparse.csr_array((data, matrix.indices, matrix.indptr), shape=matrix.shape, copy=True)
+        matrix.eliminate_zeros()
+        matrix.sort_indices()
+        object.__setattr__(self, "matrix", matrix)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return int(self.matrix.shape[0]), int(self.matrix.shape[1])
+
+    @property
+    def integer(self) -> bool:
+        return self.matrix.dtype == np.int64
+
+    @cached_property
+    def binary(self) -> bool:
+        return self.integer and bool(np.all(self.matrix.data == 1))
+
+    @cached_property
+    def T(self) -> LinearOperator:
+        return Sparse(self.matrix.T)
+
+    def key(self) -> tuple[Any, ...]:
+        return ("Sparse", self.shape, self._digest)
+
+    @cached_property
+    def _digest(self) -> bytes:
+        indices, starts = self.matrix.indices.astype(np.int64), self.matrix.indptr.astype(np.int64)
+        return digest(self.matrix.data, indices, starts)
+
+    @cached_property
+    def _transpose(self) -> Any:
+        return scipy.sparse.csr_array(self.matrix.T)
+
+    @cached_property
+    def _floats(self) -> Any:
+        return self.matrix.astype(np.float64)
+
+    @cached_property
+    def _transposed_floats(self) -> Any:
+        return self._transpose.astype(np.float64)
+
+    def along(self, x: np.ndarray) -> np.ndarray:
+        return _sparse_along(self.matrix if x.dtype == np.int64 else self._floats, x)
+
+    def along_T(self, y: np.ndarray) -> np.ndarray:
+        return _sparse_along(self._transpose if y.dtype == np.int64 else self._transposed_floats, y)
+
+    def dense(self) -> np.ndarray:
+        return self.matrix.toarray() if self.shape[0] * self.shape[1] <= DENSE_LIMIT else super().dense()
+
+    def columns(self, index: np.ndarray) -> np.ndarray:
+        return self.matrix[:, index].toarray()
+
+    def gram(self) -> LinearOperator:
+        if (
+            self.integer
+            and self.matrix.nnz
+            and largest_abs(self.matrix.data) ** 2 * self.shape[0] >= INT64_LIMIT
+        ):
+            return super().gram()
+        return Sparse(self._transpose @ self.matrix)
+
+    def abs_row_sum_max(self) -> int | float:
+        return upper_bound(self.T.column_norms(1), self.shape[1])
+
+    def abs_entry_max(self) -> int | float:
+        if not self.matrix.nnz:
+            return 0
+        return largest_abs(self.matrix.data) if self.integer else np.abs(self.matrix.data).max().item()
+
+    def column_norms(self, p: int) -> np.ndarray:
+        check_power(p)
+        data, columns = np.abs(self.matrix.data), self.matrix.indices
+        if self.integer and self.matrix.nnz and largest_abs(data) ** p * self.shape[0] >= INT64_LIMIT:
+            data = data.astype(object)
+        sums = np.zeros(self.shape[1], dtype=data.dtype)
+        np.add.at(sums, columns, data if p == 1 else data * data)
+        return sums
+
+    def column_classes(self) -> np.ndarray:
+        transpose = self._transpose
+        transpose.sort_indices()
+        seen: dict[tuple[bytes, bytes], int] = {}
+        labels = np.empty(self.shape[1], dtype=np.int64)
+        for column in range(self.shape[1]):
+            part = slice(transpose.indptr[column], transpose.indptr[column + 1])
+            content = (transpose.indices[part].tobytes(), transpose.data[part].tobytes())
+            labels[column] = seen.setdefault(content, len(seen))
+        return renumber(labels)
+
+    def __repr__(self) -> str:
+        return f"Sparse({self.shape[0]} x {self.shape[1]}, {self.matrix.nnz} entries)"
+
+
+def _sparse_along(matrix: Any, x: np.ndarray) -> np.ndarray:
+    left, n, right = x.shape
+    if left > 1 and right < 16:  # few columns: gather those of all the left axis
+        flat = np.ascontiguousarray(x.transpose(1, 0, 2)).reshape(n, left * right)
+        return (matrix @ flat).reshape(matrix.shape[0], left, right).transpose(1, 0, 2)
+    if left == 1:
+        return (matrix @ x[0])[None]
+    return np.stack([matrix @ part for part in x])
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Permuted(AxisOperator):
+    """The operator on reordered cells: ``Permuted(op, order) @ x == op @ x[order]``.
+
+    >>> from tabulae.linalg import Prefix
+    >>> (Permuted(Prefix(3), [2, 0, 1]) @ [1, 2, 3]).tolist()
+    [3, 4, 6]
+    """
+
+    op: LinearOperator
+    order: Any  # an int64 array once built
+
+    def __post_init__(self) -> None:
+        check_operators([self.op], "Permuted")
+        order, n = np.asarray(self.order), self.op.shape[1]
+        if (
+            order.shape != (n,)
+            or order.dtype.kind not in "iu"
+            or not np.array_equal(np.sort(order), np.arange(n))
+        ):
+            raise InvalidArgument(f"Permuted(op, order): order must hold each of 0 .. {n - 1} once")
+        object.__setattr__(self, "order", frozen(order.astype(np.int64)))
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.op.shape
+
+    @property
+    def integer(self) -> bool:
+        return self.op.integer
+
+    @property
+    def binary(self) -> bool:
+        return self.op.binary
+
+    @cached_property
+    def _inverse(self) -> np.ndarray:
+        return np.argsort(self.order)
+
+    def key(self) -> tuple[Any, ...]:
+        return ("Permuted", self.op.key(), digest(self.order))
+
+    def along(self, x: np.ndarray) -> np.ndarray:
+        return self.op.along(x[:, self.order])
+
+    def along_T(self, y: np.ndarray) -> np.ndarray:
+        return self.op.T.along(y)[:, self._inverse]
+
+    def dense(self) -> np.ndarray:
+        return self.op.dense()[:, self._inverse]
+
+    def columns(self, index: np.ndarray) -> np.ndarray:
+        return self.op.columns(self._inverse[index])
+
+    def gram(self) -> LinearOperator:
+        return Permuted(Permuted(self.op.gram(), self.order).T, self.order)
+
+    def pinv(self) -> LinearOperator:
+        return Permuted(self.op.pinv().T, self.order).T
+
+    def abs_row_sum_max(self) -> int | float:
+        return self.op.abs_row_sum_max()
+
+    def abs_entry_max(self) -> int | float:
+        return self.op.abs_entry_max()
+
+    def column_norms(self, p: int) -> np.ndarray:
+        return self.op.column_norms(p)[self._inverse]
+
+    def pair_distance_max(self, p: int) -> int | None:
+        return self.op.pair_distance_max(p)
+
+    def column_classes(self) -> np.ndarray:
+        return renumber(self.op.column_classes()[self._inverse])
+
+    def __repr__(self) -> str:
+        return f"Permuted({self.op!r})"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Sum(AxisOperator):
+    """A linear combination of operators of one shape: ``sum_t c_t A_t``.
+
+    >>> from tabulae.linalg import Identity
+    >>> (Sum([(2, Identity(2)), (-1, Identity(2))]) @ [1, 2]).tolist()
+    [1, 2]
+    """
+
+    terms: Sequence[tuple[Coefficient, LinearOperator]]
+
+    def __post_init__(self) -> None:
+        terms = tuple((check_coefficient(c, "Sum: coefficient"), op) for c, op in self.terms)
+        ops = check_operators([op for _, op in terms], "Sum")
+        if len({op.shape for op in ops}) != 1:
+            raise InvalidArgument(f"Sum needs operators of one shape, not {[op.shape for op in ops]}")
+        object.__setattr__(self, "terms", terms)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.terms[0][1].shape
+
+    @property
+    def integer(self) -> bool:
+        return all(op.integer and isinstance(c, int) for c, op in self.terms)
+
+    @property
+    def T(self) -> LinearOperator:
+        return Sum([(c, op.T) for c, op in self.terms])
+
+    def key(self) -> tuple[Any, ...]:
+        return ("Sum", tuple((c, op.key()) for c, op in self.terms))
+
+    def along(self, x: np.ndarray) -> np.ndarray:
+        if x.dtype == np.int64 and not self.integer:
+            x = x.astype(np.float64)
+        total = None
+        for coefficient, op in self.terms:
+            part = op.along(x)
+            if coefficient != 1:
+                part = part * (coefficient if part.dtype == np.int64 else float(coefficient))
+            total = part if total is None else total + part
+        assert total is not None
+        return total
+
+    def along_T(self, y: np.ndarray) -> np.ndarray:
+        return self.T.along(y)
+
+    def abs_row_sum_max(self) -> int | float:
+        return bound_sum([bound_product(abs(c), op.abs_row_sum_max()) for c, op in self.terms])
+
+    def abs_entry_max(self) -> int | float:
+        return bound_sum([bound_product(abs(c), op.abs_entry_max()) for c, op in self.terms])
+
+    def _check_entries(self) -> None:
+        refuse_large_entries(self)
+
+    def __repr__(self) -> str:
+        return f"Sum({len(self.terms)} terms, {self.shape[0]} x {self.shape[1]})"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Product(AxisOperator):
+    """``left @ right``, applied one after the other and never multiplied out.
+
+    >>> from tabulae.linalg import Prefix, Total
+    >>> (Product(Total(2), Prefix(2)) @ [1, 2]).tolist()
+    [4]
+    """
+
+    left: LinearOperator
+    right: LinearOperator
+
+    def __post_init__(self) -> None:
+        check_operators([self.left, self.right], "Product")
+        if self.left.shape[1] != self.right.shape[0]:
+            raise InvalidArgument(
+                f"Product: left has {self.left.shape[1]} columns, right {self.right.shape[0]} rows"
+            )
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.left.shape[0], self.right.shape[1]
+
+    @property
+    def integer(self) -> bool:
+        return self.left.integer and self.right.integer
+
+    @property
+    def T(self) -> LinearOperator:
+        return Product(self.right.T, self.left.T)
+
+    def key(self) -> tuple[Any, ...]:
+        return ("Product", self.left.key(), self.right.key())
+
+    def along(self, x: np.ndarray) -> np.ndarray:
+        if x.dtype == np.int64 and not self.integer:
+            x = x.astype(np.float64)
+        return self.left.along(self.right.along(x))
+
+    def along_T(self, y: np.ndarray) -> np.ndarray:
+        return self.T.along(y)
+
+    def columns(self, index: np.ndarray) -> np.ndarray:
+
+        if isinstance(self.right, Partition) and self.right.classes.min() >= 0:
+            return self.left.columns(self.right.classes[index])
+        return super().columns(index)
+
+    def _few_columns(self, index: np.ndarray) -> np.ndarray:
+        return self.left.matmat(self.right.columns(index))
+
+    def abs_row_sum_max(self) -> int | float:
+        return bound_product(self.left.abs_row_sum_max(), self.right.abs_row_sum_max())
+
+    def abs_entry_max(self) -> int | float:
+        return bound_product(self.left.abs_row_sum_max(), self.right.abs_entry_max())
+
+    def column_norms(self, p: int) -> np.ndarray:
+        check_power(p)
+        known = self.right.column_norms_after(self.left, p)
+        return super().column_norms(p) if known is None else known
+
+    def _check_entries(self) -> None:
+        refuse_large_entries(self)
+
+    def __repr__(self) -> str:
+        return f"Product({self.left!r}, {self.right!r})"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Identity(AxisOperator):
+    """Every cell by itself: the ``n x n`` identity.
+
+    >>> Identity(2).dense().tolist()
+    [[1, 0], [0, 1]]
+    """
+
+    n: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "n", check_size(self.n, "Identity(n): n"))
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.n, self.n
+
+    @property
+    def integer(self) -> bool:
+        return True
+
+    @property
+    def binary(self) -> bool:
+        return True
+
+    @property
+    def T(self) -> LinearOperator:
+        return self
+
+    def key(self) -> tuple[Any, ...]:
+        return ("Identity", self.n)
+
+    def along(self, x: np.ndarray) -> np.ndarray:
+        return x.copy()
+
+    def along_to(self, x: np.ndarray, out: np.ndarray) -> None:
+        np.copyto(out, x)
+
+    def along_T(self, y: np.ndarray) -> np.ndarray:
+        return y.copy()
+
+    def gram(self) -> LinearOperator:
+        return self
+
+    def pinv(self) -> LinearOperator:
+        return self
+
+    def abs_row_sum_max(self) -> int:
+        return 1
+
+    def abs_entry_max(self) -> int:
+        return 1
+
+    def column_norms(self, p: int) -> np.ndarray:
+        check_power(p)
+        return np.ones(self.n, dtype=np.int64)
+
+    def column_classes(self) -> np.ndarray:
+        return np.arange(self.n, dtype=np.int64)
+
+    def pair_distance_max(self, p: int) -> int:
+        return 2 if self.n > 1 else 0
+
+    def __repr__(self) -> str:
+        return f"Identity({self.n})"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Total(AxisOperator):
+    """The sum of all cells: the ``1 x n`` row of ones.
+
+    >>> int((Total(3) @ [1, 2, 3])[0])
+    6
+    """
+
+    n: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "n", check_size(self.n, "Total(n): n"))
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return 1, self.n
+
+    @property
+    def integer(self) -> bool:
+        return True
+
+    @property
+    def binary(self) -> bool:
+        return True
+
+    def key(self) -> tuple[Any, ...]:
+        return ("Total", self.n)
+
+    def along(self, x: np.ndarray) -> np.ndarray:
+        return x.sum(axis=1, keepdims=True)
+
+    def along_to(self, x: np.ndarray, out: np.ndarray) -> None:
+        np.sum(x, axis=1, keepdims=True, out=out)
+
+    def along_T(self, y: np.ndarray) -> np.ndarray:
+        return np.repeat(y, self.n, axis=1)
+
+    def pinv(self) -> LinearOperator:
+
+        return reciprocal(self.T, self.n)
+
+    def abs_row_sum_max(self) -> int:
+        return self.n
+
+    def abs_entry_max(self) -> int:
+        return 1
+
+    def column_norms(self, p: int) -> np.ndarray:
+        check_power(p)
+        return np.ones(self.n, dtype=np.int64)
+
+    def column_classes(self) -> np.ndarray:
+        return np.zeros(self.n, dtype=np.int64)
+
+    def pair_distance_max(self, p: int) -> int:
+        return 0
+
+    def __repr__(self) -> str:
+        return f"Total({self.n})"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Partition(AxisOperator):
+    """Sums over classes of cells: row ``c`` adds the cells ``j`` with ``classes[j] == c``.
+
+    Args:
+        classes: a class per cell, ``0 .. count - 1``, or ``-1`` for a cell in no class.
+        count: how many classes (rows); by default the largest label plus one.
+
+    Raises:
+        InvalidArgument: when a label is not an integer in ``-1 .. count - 1``.
+
+    >>> (Partition([0, 1, 0, -1]) @ [1, 2, 3, 4]).tolist()
+    [4, 2]
+    """
+
+    classes: Any  # an int64 array once built
+    count: int | None = None
+
+    def __post_init__(self) -> None:
+        classes = np.asarray(self.classes)
+        if classes.ndim != 1 or classes.size == 0 or classes.dtype.kind not in "iu":
+            raise InvalidArgument("Partition(classes): classes must be a non-empty 1-D array of integers")
+        classes = frozen(classes.astype(np.int64))
+        count = (
+            max(1, int(classes.max()) + 1)
+            if self.count is None
+            else check_size(self.count, "Partition: count")
+        )
+        if classes.min() < -1 or classes.max() >= count:
+            raise InvalidArgument(f"Partition: labels must lie in -1 .. {count - 1} (-1: in no class)")
+        object.__setattr__(self, "classes", classes)
+        object.__setattr__(self, "count", count)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        assert self.count is not None
+        return self.count, len(self.classes)
+
+    @property
+    def integer(self) -> bool:
+        return True
+
+    @property
+    def binary(self) -> bool:
+        return True
+
+    def key(self) -> tuple[Any, ...]:
+        return ("Partition", self.count, self._digest)
+
+    @cached_property
+    def _digest(self) -> bytes:
+        return digest(self.classes)
+
+    @cached_property
+    def sizes(self) -> np.ndarray:
+        """The number of cells in each class."""
+        return frozen(np.bincount(self.classes[self.classes >= 0], minlength=self.shape[0]).astype(np.int64))
+
+    @cached_property
+    def _rows(self) -> Sparse:
+
+        cells = np.flatnonzero(self.classes >= 0)
+        ones = np.ones(len(cells), dtype=np.int64)
+        return Sparse(scipy.sparse.csr_array((ones, (self.classes[cells], cells)), shape=self.shape))
+
+    def along(self, x: np.ndarray) -> np.ndarray:
+        return self._rows.along(x)
+
+    def along_T(self, y: np.ndarray) -> np.ndarray:
+        out = np.take(y, self.classes, axis=1, mode="clip")
+        if self.classes.min() < 0:
+            out[:, self.classes < 0] = 0
+        return out
+
+    def pinv(self) -> LinearOperator:
+
+        inverse = np.divide(1.0, self.sizes, out=np.zeros(self.shape[0]), where=self.sizes > 0)
+        return Product(self.T, Diagonal(inverse))
+
+    def abs_row_sum_max(self) -> int:
+        return int(self.sizes.max())
+
+    def abs_entry_max(self) -> int:
+        return 1
+
+    def column_norms(self, p: int) -> np.ndarray:
+        check_power(p)
+        return (self.classes >= 0).astype(np.int64)
+
+    def pair_distance_max(self, p: int) -> int:
+        """Two cells of different classes differ in two rows; a cell in a class and one in none, in one."""
+        present = int(np.count_nonzero(self.sizes))
+        return 2 if present > 1 else int(present == 1 and bool((self.classes < 0).any()))
+
+    def column_classes(self) -> np.ndarray:
+        return renumber(self.classes)
+
+    def __repr__(self) -> str:
+        return f"Partition({self.shape[1]} cells, {self.shape[0]} classes)"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Diagonal(AxisOperator):
+    """A diagonal matrix of floats, or of integers.
+
+    >>> (Diagonal([2, 3]) @ [1, 1]).tolist()
+    [2, 3]
+    """
+
+    values: Any  # an array once built
+
+    def __post_init__(self) -> None:
+        values = np.asarray(self.values)
+        if values.ndim != 1 or values.size == 0 or values.dtype.kind not in "iuf":
+            raise InvalidArgument("Diagonal(values): values must be a non-empty 1-D array of real numbers")
+        object.__setattr__(
+            self, "values", frozen(values.astype(np.int64 if values.dtype.kind in "iu" else np.float64))
+        )
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return len(self.values), len(self.values)
+
+    @property
+    def integer(self) -> bool:
+        return self.values.dtype == np.int64
+
+    @property
+    def T(self) -> LinearOperator:
+        return self
+
+    def key(self) -> tuple[Any, ...]:
+        return ("Diagonal", digest(self.values))
+
+    def along(self, x: np.ndarray) -> np.ndarray:
+        return x * self.values[:, None]
+
+    def along_to(self, x: np.ndarray, out: np.ndarray) -> None:
+        np.multiply(x, self.values[:, None], out=out)
+
+    def along_T(self, y: np.ndarray) -> np.ndarray:
+        return self.along(y)
+
+    def pinv(self) -> LinearOperator:
+        inverse = np.divide(1.0, self.values, out=np.zeros(len(self.values)), where=self.values != 0)
+        return Diagonal(inverse)
+
+    def abs_row_sum_max(self) -> int | float:
+        return self.abs_entry_max()
+
+    def abs_entry_max(self) -> int | float:
+        return np.abs(self.values).max().item()
+
+    def column_norms(self, p: int) -> np.ndarray:
+        check_power(p)
+        return power_sums(self.values[None], p)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Stack(AxisOperator):
+    """Operators over the same cells, one above the other, rows in the order given.
+
+    >>> from tabulae.linalg import Identity, Total
+    >>> (Stack([Total(2), Identity(2)]) @ [3, 4]).tolist()
+    [7, 3, 4]
+    """
+
+    ops: Sequence[LinearOperator]
+
+    def __post_init__(self) -> None:
+        ops = check_operators(self.ops, "Stack")
+        widths = [op.shape[1] for op in ops]
+        if len(set(widths)) != 1:
+            raise InvalidArgument(f"Stack needs operators over the same cells; these have {widths} columns")
+        object.__setattr__(self, "ops", ops)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return sum(op.shape[0] for op in self.ops), self.ops[0].shape[1]
+
+    @property
+    def integer(self) -> bool:
+        return all(op.integer for op in self.ops)
+
+    @property
+    def binary(self) -> bool:
+        return all(op.binary for op in self.ops)
+
+    def key(self) -> tuple[Any, ...]:
+        return ("Stack", tuple(op.key() for op in self.ops))
+
+    def along(self, x: np.ndarray) -> np.ndarray:
+        if len(self.ops) == 1:
+            return self.ops[0].along(x)
+        dtype = np.int64 if self.integer and x.dtype == np.int64 else np.float64
+        out = np.empty((x.shape[0], self.shape[0], x.shape[2]), dtype=dtype)
+        self.along_to(x, out)
+        return out
+
+    def along_to(self, x: np.ndarray, out: np.ndarray) -> None:
+        first = 0
+        for op in self.ops:
+            write(op, x, out[:, first : first + op.shape[0]])
+            first += op.shape[0]
+
+    def along_T(self, y: np.ndarray) -> np.ndarray:
+        first, total = 0, None
+        for op in self.ops:
+            part = op.T.along(y[:, first : first + op.shape[0]])
+            first += op.shape[0]
+            total = part if total is None else total + part
+        assert total is not None
+        return total
+
+    def gram(self) -> LinearOperator:
+        return Sum([(1, op.gram()) for op in self.ops]) if len(self.ops) > 1 else self.ops[0].gram()
+
+    def pinv(self) -> LinearOperator:
+        return super().pinv() if len(self.ops) > 1 else self.ops[0].pinv()
+
+    def abs_row_sum_max(self) -> int | float:
+        return max(op.abs_row_sum_max() for op in self.ops)
+
+    def abs_entry_max(self) -> int | float:
+        return max(op.abs_entry_max() for op in self.ops)
+
+    def column_norms(self, p: int) -> np.ndarray:
+        return add_norms([op.column_norms(p) for op in self.ops])
+
+    def column_classes(self) -> np.ndarray:
+        return joint_classes([op.column_classes() for op in dict.fromkeys(self.ops)])
+
+    def __repr__(self) -> str:
+        return f"Stack({len(self.ops)} operators, {self.shape[0]} x {self.shape[1]})"
+
+
+DENSE_CELLS = 4096  # columns (or rows) up to which a dense inverse is formed
+_DENSE_ENTRIES = 2**25  # 256 MiB
+_SAFE = 1e-8  # reciprocal condition above which a triangular factor is inverted as it is
+_TOLERANCE = 1e-13
+_LEAST_STEPS, _STEPS_PER_CELL = 1000, 4  # of the iteration, before it is given up
+
+
+def pseudo_inverse(op: LinearOperator) -> LinearOperator:
+    """``op^+``: dense when the smaller side is at most 4096, iterative above.
+
+    A matrix with many rows and few columns goes through its Gram matrix, ``A^+ = (A'A)^+ A'``, which never
+    forms ``A``.
+    """
+
+    m, n = op.shape
+    if min(m, n) > DENSE_CELLS:
+        return IterativeInverse(op)
+    if m * n <= _DENSE_ENTRIES:
+        return Dense(dense_pinv(op.dense().astype(np.float64)))
+    if m < n:
+        return pseudo_inverse(op.T).T
+    return Product(Dense(_gram_pinv(op.gram().dense().astype(np.float64))), op.T)
+
+
+def dense_pinv(matrix: np.ndarray) -> np.ndarray:
+    """The pseudo-inverse of an array: through QR where it is safely of full rank, else through the SVD."""
+    m, n = matrix.shape
+    if m < n:
+        return np.ascontiguousarray(dense_pinv(matrix.T).T)
+    q, r = np.linalg.qr(matrix)
+    diagonal = np.abs(np.diag(r))
+    if diagonal.min() > _SAFE * diagonal.max():
+        inverse = scipy.linalg.solve_triangular(r, np.eye(n), check_finite=False)
+        if np.linalg.norm(inverse, 1) * np.linalg.norm(r, 1) < 1 / _SAFE:
+            return inverse @ q.T
+    return np.linalg.pinv(r, rcond=max(m, n) * 2.0**-52) @ q.T
+
+
+def _gram_pinv(gram: np.ndarray) -> np.ndarray:
+    """The pseudo-inverse of a positive semidefinite matrix."""
+    return np.linalg.pinv((gram + gram.T) / 2, rcond=len(gram) * 2.0**-52, hermitian=True)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class IterativeInverse(LinearOperator):
+    """``op^+`` applied by LSMR: each product solves a least-squares problem to rounding error.
+
+    Raises:
+        Unsupported: when the iteration does not converge; the message says what to do instead.
+
+    Reference: Fong and Saunders, LSMR: an iterative algorithm for sparse least-squares problems (2011).
+    """
+
+    op: LinearOperator
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.op.shape[1], self.op.shape[0]
+
+    @property
+    def T(self) -> LinearOperator:
+        return IterativeInverse(self.op.T)
+
+    def key(self) -> tuple[Any, ...]:
+        return ("IterativeInverse", self.op.key())
+
+    def pinv(self) -> LinearOperator:
+        return self.op
+
+    def matmat(self, x: np.ndarray) -> np.ndarray:
+        problem = _AsScipy(self.op)
+        columns = [self._solve(problem, column) for column in np.asarray(x, dtype=np.float64).T]
+        return np.stack(columns, axis=1) if columns else np.zeros((self.shape[0], 0))
+
+    def _solve(self, problem: _AsScipy, target: np.ndarray) -> np.ndarray:
+        limit = max(_LEAST_STEPS, _STEPS_PER_CELL * min(self.shape))
+        solution, stopped, *_ = scipy.sparse.linalg.lsmr(
+            problem, target, atol=_TOLERANCE, btol=_TOLERANCE, conlim=0, maxiter=limit
+        )
+        if stopped == 7:
+            raise Unsupported(
+                f"the least-squares iteration for {self.op!r} did not converge in {limit} steps: use a "
+                "strategy whose blocks share a Kronecker structure, or merge identical columns first"
+            )
+        return solution
+
+
+class _AsScipy(scipy.sparse.linalg.LinearOperator):
+    """An operator as scipy's iterative solvers take it."""
+
+    def __init__(self, op: LinearOperator) -> None:
+        super().__init__(dtype=np.dtype(np.float64), shape=op.shape)
+        self._op, self._adjoint_op = op, op.T
+
+    def _matvec(self, x: np.ndarray) -> np.ndarray:
+        return self._op @ np.asarray(x, dtype=np.float64).reshape(-1)
+
+    def _rmatvec(self, x: np.ndarray) -> np.ndarray:
+        return self._adjoint_op @ np.asarray(x, dtype=np.float64).reshape(-1)
+
+
+def merge_columns(ops: Sequence[LinearOperator]) -> Partition:
+    """The coarsest partition of the cells such that every operator is constant on its classes.
+
+    Args:
+        ops: operators with the same number of columns ``n``.
+
+    Returns:
+        ``Partition`` of shape ``(classes, n)``, classes numbered by first appearance.
+
+    Raises:
+        InvalidArgument: when the numbers of columns differ.
+
+    >>> from tabulae.linalg import Dense, Total
+    >>> merge_columns([Total(3), Dense([[1, 1, 0]])]).classes.tolist()
+    [0, 0, 1]
+    """
+    members = check_operators(ops, "merge_columns")
+    widths = {op.shape[1] for op in members}
+    if len(widths) != 1:
+        raise InvalidArgument(
+            f"merge_columns needs operators over the same cells, not over {sorted(widths)} cells"
+        )
+    return Partition(joint_classes([op.column_classes() for op in dict.fromkeys(members)]))

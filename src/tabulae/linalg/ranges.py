@@ -13,12 +13,12 @@ import numpy as np
 import scipy.sparse
 
 from ..errors import InvalidArgument
-from .numbers import (
+from .arrays import (
     INT64_LIMIT,
     check_power,
     check_size,
 )
-from .operator import AxisOperator, LinearOperator
+from .operator import AxisOperator, LinearOperator, Product, Scaled, Sparse
 
 _LONG_SLICE = 512  # numbers from which adding a slice costs more than calling numpy to do it
 _STRETCH = 32
@@ -134,8 +134,6 @@ class AllRange(OrderedQueries):
         return AllRangeGram(self.n)
 
     def pinv(self) -> LinearOperator:
-        from .algebra import Product
-
         return Product(AllRangeGram(self.n).pinv(), self.T)
 
     def column_norms(self, p: int) -> np.ndarray:
@@ -183,8 +181,6 @@ class AllRangeGram(AxisOperator):
         return self.along(y)
 
     def pinv(self) -> LinearOperator:
-        from .scaled import Scaled
-
         return Scaled(_banded(self.n, {-1: -1, 0: 2, 1: -1}), Fraction(1, self.n + 1))
 
     def abs_row_sum_max(self) -> int:
@@ -249,7 +245,6 @@ class WidthRange(OrderedQueries):
         return running_sum(steps)
 
     def pinv(self) -> LinearOperator:
-        from .windows import window_pinv
 
         return window_pinv(self.n, self.width)
 
@@ -283,8 +278,6 @@ class WidthRange(OrderedQueries):
 
 def _banded(n: int, bands: dict[int, int]) -> LinearOperator:
     """The ``n x n`` matrix with a constant on each of some diagonals."""
-    from .explicit import Sparse
-
     row = np.concatenate([np.arange(max(0, -offset), min(n, n - offset)) for offset in bands])
     column = np.concatenate([np.arange(max(0, offset), min(n, n + offset)) for offset in bands])
     value = np.concatenate([np.full(n - abs(offset), entry) for offset, entry in bands.items()])
@@ -324,3 +317,86 @@ def _add_slices(source: np.ndarray, target: np.ndarray) -> None:
     for addend, result in zip(list(source)[1:], list(target)[1:], strict=True):
         np.add(before, addend, result)
         before = result
+
+
+def window_pinv(n: int, width: int) -> LinearOperator:
+    """``WidthRange(n, width)^+``, ``n x (n - width + 1)``."""
+    return Product(PeriodicComplement(n, width), Product(StridedSum(n, width), _steps(n, width)))
+
+
+def _steps(n: int, width: int) -> LinearOperator:
+    """The start of each stride (the first window shared evenly), then what each later cell adds to it."""
+    rows = n - width + 1
+    later = np.arange(width, n)
+    row = np.concatenate([np.arange(width), later, later])
+    column = np.concatenate([np.zeros(width, dtype=np.int64), later - width + 1, later - width])
+    value = np.concatenate([np.full(width, 1 / width), np.ones(n - width), -np.ones(n - width)])
+    return Sparse(scipy.sparse.csr_array((value, (row, column)), shape=(n, rows)))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class StridedSum(AxisOperator):
+    """Cumulative sums with a stride: row ``j`` adds the cells ``j, j - stride, j - 2 stride, ...``."""
+
+    n: int
+    stride: int
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.n, self.n
+
+    @property
+    def integer(self) -> bool:
+        return True
+
+    @property
+    def binary(self) -> bool:
+        return True
+
+    def key(self) -> tuple[Any, ...]:
+        return ("StridedSum", self.n, self.stride)
+
+    def along(self, x: np.ndarray) -> np.ndarray:
+        left, n, right = x.shape
+        turns = -(-n // self.stride)
+        padded = np.zeros((left, turns * self.stride, right), dtype=x.dtype)
+        padded[:, :n] = x
+        sums = running_sum(padded.reshape(left, turns, self.stride * right))
+        return sums.reshape(left, turns * self.stride, right)[:, :n]
+
+    def along_T(self, y: np.ndarray) -> np.ndarray:
+        return self.along(y[:, ::-1])[:, ::-1]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PeriodicComplement(AxisOperator):
+    """The projection that removes the ``period``-periodic part whose period adds to zero. Symmetric."""
+
+    n: int
+    period: int
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.n, self.n
+
+    @property
+    def T(self) -> LinearOperator:
+        return self
+
+    def key(self) -> tuple[Any, ...]:
+        return ("PeriodicComplement", self.n, self.period)
+
+    def along(self, x: np.ndarray) -> np.ndarray:
+        left, n, right = x.shape
+        turns = -(-n // self.period)
+        padded = np.zeros((left, turns * self.period, right))
+        padded[:, :n] = x
+        shaped = padded.reshape(left, turns, self.period, right)
+        counts = np.bincount(np.arange(n) % self.period, minlength=self.period)[:, None].astype(np.float64)
+        means = shaped.sum(axis=1) / counts
+        common = means.sum(axis=1, keepdims=True) / (1 / counts).sum()
+        shaped -= (means - common / counts)[:, None]
+        return padded[:, :n]
+
+    def along_T(self, y: np.ndarray) -> np.ndarray:
+        return self.along(y)

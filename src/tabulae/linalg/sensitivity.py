@@ -1,52 +1,910 @@
-"""How far the answers to a set of queries move when one record changes.
+"""The largest column, and the largest difference of two columns, of weighted blocks.
 
-Adding or removing a record of cell ``j`` moves the answers ``A x`` by the column ``a_j``; replacing one by
-another moves them by ``a_j - a_k``. For blocks with weights (``1 / s_i^2`` for Gaussian noise of variance
-``s_i^2``, ``1 / b_i`` for Laplace noise of scale ``b_i``) the privacy cost is decided by
-
-    add-remove   max_j      sum_i w_i ||A_i e_j||_p^p
-    replace      max_{j,k}  sum_i w_i ||A_i (e_j - e_k)||_p^p
-
-computed here in exact rational arithmetic: by closed form, over the classes of identical columns, or per
-attribute for Kronecker products. Where that would take too long the result is an upper bound, and says so.
+Sums run over the classes of identical columns. Integers stay integers: ``int64`` where the largest possible
+sum fits, Python integers beyond. Blocks of fractions are summed in floating point with a bound on its error;
+where the few columns that could be the largest can be read entry by entry, they are then compared exactly.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property, reduce
+from itertools import combinations
+from math import gcd, lcm
 from typing import Any
 
-from ..errors import InvalidArgument
-from .numbers import check_power
-from .operator import LinearOperator, check_operators
+import numpy as np
+
+from ..errors import InvalidArgument, Unsupported
+from .arrays import INT64_LIMIT, check_power, integer_matmul, joint_classes, representatives
+from .kron import (
+    Contrasts,
+    Kron,
+    WeightedRows,
+    exact_product,
+    weighted_rows,
+)
+from .operator import (
+    Centring,
+    Dense,
+    Identity,
+    LinearOperator,
+    Partition,
+    Permuted,
+    Product,
+    Scaled,
+    Sensitivity,
+    Sparse,
+    Stack,
+    Sum,
+    Total,
+    check_operators,
+    worst_change,
+)
+from .sums_of_products import (
+    CORNERS,
+    Choices,
+    Maximum,
+    corners,
+    count_corners,
+    extreme,
+    largest_corner,
+    maximise,
+    undominated,
+)
+
+Blocks = Sequence[tuple[LinearOperator, Fraction]]
+Found = tuple[Fraction, bool]
+
+PAIR_CELLS = 8192  # classes of columns up to which all pairs are compared
+_L1_WORK = 2**31  # row differences that an enumeration of pairs may take
+_EXACT_ENTRIES = 2**18  # entries that may be summed as Python integers
+_CHUNK = 2**22  # numbers held at once
+
+
+def whole_weights(blocks: Blocks) -> tuple[list[int], Fraction]:
+    """Weights as integers without a common divisor, and the unit that they count."""
+    denominator = reduce(lcm, (weight.denominator for _, weight in blocks), 1)
+    whole = [int(weight * denominator) for _, weight in blocks]
+    divisor = reduce(gcd, whole, 0) or 1
+    return [weight // divisor for weight in whole], Fraction(divisor, denominator)
+
+
+def largest_column(blocks: Blocks, p: int) -> Found:
+    """``max_j sum_i w_i ||A_i e_j||_p^p``."""
+    weights, unit = whole_weights(blocks)
+    if all(op.integer for op, _ in blocks):
+        norms = weighted_norms(blocks, weights, p)
+        return int(norms.max()) * unit, True
+    norms = sum(float(weight) * op.column_norms(p).astype(np.float64) for op, weight in blocks)
+    largest, slack = float(np.max(norms)), _relative_error(blocks)
+    candidates = np.flatnonzero(norms >= largest * (1 - 2 * slack))
+    if _readable(blocks, len(candidates)):
+        return max(_exact_column(blocks, int(j), p) for j in candidates), True
+    return Fraction(largest * (1 + 2 * slack)), False
+
+
+def largest_pair(blocks: Blocks, p: int) -> Found:
+    """``max_{j,k} sum_i w_i ||A_i (e_j - e_k)||_p^p``."""
+    if len(blocks) == 1:
+        known = blocks[0][0].pair_distance_max(p)
+        if known is not None:
+            return known * blocks[0][1], True
+    labels = [op.column_classes() for op, _ in blocks]
+    telling = [
+        block for block, label in zip(blocks, labels, strict=True) if label.any()
+    ]  # else columns are equal
+    if not telling:
+        return Fraction(0), True
+    if len(telling) < len(blocks):
+        return largest_pair(telling, p)
+    first = representatives(joint_classes(labels))
+    if p == 2 or all(
+        op.binary for op, _ in blocks
+    ):  # for 0/1 columns the L1 distance is the squared L2 distance
+        if not all(op.integer for op, _ in blocks):
+            return _largest_float_pair(blocks, first)
+        return _largest_whole_pair(blocks, first) if len(first) <= PAIR_CELLS else _far_pair(blocks, first)
+    rows = sum(op.shape[0] for op, _ in blocks)
+    if rows * len(first) ** 2 // 2 <= _L1_WORK and rows * len(first) <= 2**26:
+        return _largest_l1_pair(blocks, first)
+    return _two_largest(blocks, p), False
+
+
+def weighted_norms(blocks: Blocks, weights: Sequence[int], p: int) -> np.ndarray:
+    """``sum_i w_i ||A_i e_j||_p^p`` for integer blocks and weights; Python integers past int64."""
+    norms = [op.column_norms(p) for op, _ in blocks]
+    bound = sum(weight * max(1, int(part.max())) for weight, part in zip(weights, norms, strict=True))
+    if bound >= INT64_LIMIT:
+        norms = [part.astype(object) for part in norms]
+    return sum((part * weight for weight, part in zip(weights, norms, strict=True)), start=norms[0] * 0)
+
+
+def _gram_rows(
+    blocks: Blocks, weights: Sequence[int | float], first: np.ndarray
+) -> Iterator[tuple[slice, np.ndarray]]:
+    """Rows of the weighted Gram matrix of the columns ``first``, some at a time."""
+    n, step = blocks[0][0].shape[1], max(1, _CHUNK // blocks[0][0].shape[1])
+    grams = [op.gram() for op, _ in blocks]
+    for start in range(0, len(first), step):
+        part = first[start : start + step]
+        total = np.zeros(
+            (len(first), len(part)), dtype=np.int64 if isinstance(weights[0], int) else np.float64
+        )
+        for gram, weight in zip(grams, weights, strict=True):
+            whole = gram.integer and isinstance(weight, int)
+            units = np.zeros((n, len(part)), dtype=np.int64 if whole else np.float64)
+            units[part, np.arange(len(part))] = 1
+            total += gram.matmat(units)[first] * weight
+        yield slice(start, start + len(part)), total.T
+
+
+def _largest_whole_pair(blocks: Blocks, first: np.ndarray) -> Found:
+    weights, unit = whole_weights(blocks)
+    norms = weighted_norms(blocks, weights, 2)[first]
+    if norms.dtype == object or 4 * int(norms.max()) >= INT64_LIMIT:
+        return _largest_huge_pair(blocks, weights, unit, first)
+    largest = max(
+        int((norms[rows, None] + norms - 2 * part).max()) for rows, part in _gram_rows(blocks, weights, first)
+    )
+    return largest * unit, True
+
+
+def _largest_huge_pair(blocks: Blocks, weights: Sequence[int], unit: Fraction, first: np.ndarray) -> Found:
+    """All pairs in Python integers, where there are few enough."""
+    if sum(op.shape[0] for op, _ in blocks) * len(first) ** 2 > 16 * _EXACT_ENTRIES:
+        return _largest_float_pair(blocks, first)
+    gram = np.zeros((len(first), len(first)), dtype=object)
+    for (op, _), weight in zip(blocks, weights, strict=True):
+        columns = op.columns(first).astype(object)
+        gram = gram + weight * (columns.T @ columns)
+    norms = np.diag(gram)
+    return int(np.max(norms[:, None] + norms - 2 * gram)) * unit, True
+
+
+def _largest_float_pair(blocks: Blocks, first: np.ndarray) -> Found:
+    """Floating-point distances first; the pairs that could be the largest are then compared exactly."""
+    if len(first) > PAIR_CELLS:
+        return _two_largest(blocks, 2), False
+    weights = [float(weight) for _, weight in blocks]
+    norms = np.sum([float(w) * op.column_norms(2)[first].astype(np.float64) for op, w in blocks], axis=0)
+    slack = 8 * _relative_error(blocks) * float(norms.max())
+    rows: list[np.ndarray] = [
+        norms[part, None] + norms - 2 * gram for part, gram in _gram_rows(blocks, weights, first)
+    ]
+    distances = np.concatenate(rows)
+    largest = float(distances.max())
+    one, other = np.nonzero(np.triu(distances >= largest - 2 * slack, 1))
+    if len(one) and _readable(blocks, 2 * len(one)):
+        pairs = zip(first[one].tolist(), first[other].tolist(), strict=True)
+        return max(_exact_difference(blocks, j, k) for j, k in pairs), True
+    return Fraction(largest + slack), False
+
+
+def _far_pair(blocks: Blocks, first: np.ndarray) -> Found:
+    """Too many columns for all pairs: walk to a far pair, and compare it with a bound on all of them."""
+    weights, unit = whole_weights(blocks)
+    norms = weighted_norms(blocks, weights, 2)
+    if 4 * int(norms.max()) >= INT64_LIMIT:
+        norms = norms.astype(object)
+    bound = _two_largest(blocks, 2)
+    if any(op.gram().abs_entry_max() >= INT64_LIMIT for op, _ in blocks):  # inner products may not fit
+        return bound, False
+    here, best = int(first[np.argmax(norms[first])]), Fraction(0)
+    for _ in range(8):
+        distances = norms[here] + norms
+        for (op, _), weight in zip(blocks, weights, strict=True):
+            shared = op.gram().columns(np.array([here]))[:, 0]
+            distances = distances - 2 * weight * shared.astype(norms.dtype)
+        here = int(np.argmax(distances))
+        found = int(distances[here]) * unit
+        if found <= best:
+            break
+        best = found
+    return (best, True) if best == bound else (bound, False)
+
+
+def _two_largest(blocks: Blocks, p: int) -> Fraction:
+    """An upper bound of the distance of two columns, from their sizes and the blocks' own largest distances.
+
+    ``||a - b||_1 <= ||a||_1 + ||b||_1``, and ``||a - b||^2 <= ||a||^2 + ||b||^2`` for entries of one sign,
+    twice that in general.
+    """
+    known = [op.pair_distance_max(p) for op, _ in blocks]
+    apart = [
+        distance * weight for distance, (_, weight) in zip(known, blocks, strict=True) if distance is not None
+    ]
+    bound = _two_columns(blocks, p)
+    return min(bound, sum(apart, Fraction(0))) if len(apart) == len(blocks) else bound
+
+
+def _two_columns(blocks: Blocks, p: int) -> Fraction:
+    factor = 1 if p == 1 or all(op.binary for op, _ in blocks) else 2
+    if all(op.integer for op, _ in blocks):
+        weights, unit = whole_weights(blocks)
+        norms = np.sort(weighted_norms(blocks, weights, p))[-2:]
+        return factor * sum(int(norm) for norm in norms) * unit
+    total = sum(float(weight) * op.column_norms(p).astype(np.float64) for op, weight in blocks)
+    return Fraction(2 * factor * float(np.max(total)) * (1 + 2 * _relative_error(blocks)))
+
+
+def _largest_l1_pair(blocks: Blocks, first: np.ndarray) -> Found:
+    weights, unit = whole_weights(blocks)
+    exact = all(op.integer for op, _ in blocks)
+    total = np.zeros((len(first), len(first)), dtype=object if exact else np.float64)
+    for (op, weight), whole in zip(blocks, weights, strict=True):
+        columns = op.columns(first)
+        if exact and int(np.abs(columns).max()) * 2 * len(columns) >= INT64_LIMIT:
+            columns = columns.astype(object)
+        for j in range(len(first) - 1):
+            distances = np.abs(columns[:, j + 1 :] - columns[:, j : j + 1]).sum(axis=0)
+            total[j, j + 1 :] += distances.astype(object) * whole if exact else distances * float(weight)
+    if exact:
+        return int(total.max()) * unit, True
+    slack = 8 * _relative_error(blocks)
+    one, other = np.nonzero(total >= float(total.max()) * (1 - slack))
+    if _readable(blocks, 2 * len(one)):
+        pairs = zip(first[one].tolist(), first[other].tolist(), strict=True)
+        return max(_exact_difference(blocks, j, k, 1) for j, k in pairs), True
+    return Fraction(float(total.max()) * (1 + slack)), False
+
+
+def _relative_error(blocks: Blocks) -> float:
+    """A bound on the relative rounding error of a weighted sum of column norms."""
+    terms = max(op.shape[0] for op, _ in blocks) + len(blocks) + 16
+    return terms * 2.0**-52
+
+
+def _readable(blocks: Blocks, columns: int) -> bool:
+    """Whether so many columns can be read exactly and summed as Python numbers."""
+    written = all(op.integer or _is_written(op) for op, _ in blocks)
+    return written and columns * sum(op.shape[0] for op, _ in blocks) <= _EXACT_ENTRIES
+
+
+def _is_written(op: LinearOperator) -> bool:
+    return isinstance(op, (Dense, Sparse)) or (isinstance(op, Permuted) and _is_written(op.op))
+
+
+def _exact_column(blocks: Blocks, j: int, p: int) -> Fraction:
+    total = Fraction(0)
+    for op, weight in blocks:
+        total += weight * _exact_sum(op.columns(np.array([j]))[:, 0].tolist(), p)
+    return total
+
+
+def _exact_difference(blocks: Blocks, j: int, k: int, p: int = 2) -> Fraction:
+    total = Fraction(0)
+    for op, weight in blocks:
+        one, other = op.columns(np.array([j, k])).T.tolist()
+        total += weight * _exact_sum([Fraction(a) - Fraction(b) for a, b in zip(one, other, strict=True)], p)
+    return total
+
+
+def _exact_sum(values: Sequence[int | float | Fraction], p: int) -> Fraction:
+    return sum((abs(Fraction(value)) ** p for value in values if value), Fraction(0))
+
+
+def too_many_columns(count: int) -> Unsupported:
+    """The refusal for column sums that would need a number per cell of a domain too large for it."""
+    return Unsupported(
+        f"the sensitivity of blocks of different structure over {count} cells needs a number per cell: write "
+        "every block as a Kron over the same attributes"
+    )
+
+
+_CONTRAST_PAIRS = 2**26  # inner products that may be held
+
+
+def largest_in_contrasts(blocks: Blocks, *, replace: bool) -> Found | None:
+    """The largest ``sum_i w_i ||A_i d||_2^2``, exactly; None for other blocks, or too many combinations of classes.
+
+    Privacy:
+        Exact: integers throughout, over pairs that stand for all pairs (see above).
+    """
+    members = [op for op, _ in blocks if isinstance(op, Contrasts)]
+    if len(members) < len(blocks) or not all(op.integer for op in members):
+        return None
+    if any((op.merges, op.classes) != (members[0].merges, members[0].classes) for op in members):
+        return None
+    weights, unit = whole_weights(blocks)
+    diagonal = _contrast_norms(members, weights)
+    if not replace:
+        return int(diagonal.max()) * unit, True
+    second = [np.flatnonzero(part.sizes > 1) for part in members[0].classes]
+    others = math.prod(part.shape[0] + len(s) for part, s in zip(members[0].classes, second, strict=True))
+    if diagonal.size * others > _CONTRAST_PAIRS:
+        return None
+    return int(_farthest_contrasts(members, weights, diagonal, second)) * unit, True
+
+
+def _contrast_norms(members: Sequence[Contrasts], weights: Sequence[int]) -> np.ndarray:
+    """Squared norms of the columns, one for each combination of classes: (C_1, ..., C_d)."""
+    norms = [op.matrix.column_norms(2).astype(object) * _centring_norm(op) for op in members]
+    bound = sum(w * int(n.max()) for w, n in zip(weights, norms, strict=True))
+    dtype = np.int64 if 4 * bound < INT64_LIMIT else object
+    total = np.zeros([part.shape[0] for part in members[0].classes], dtype=dtype)
+    for op, weight, norm in zip(members, weights, norms, strict=True):
+        place = tuple(slice(None) if c is None else c for c in op.within)
+        total[place] += (norm * weight).astype(dtype).reshape(op.widths)
+    return total
+
+
+def _centring_norm(op: Contrasts) -> int:
+    """Squared norm of a column of the centring matrices."""
+    return math.prod(s * (s - 1) for s in op.picked)
+
+
+def _farthest_contrasts(
+    members: Sequence[Contrasts], weights: Sequence[int], diagonal: np.ndarray, second: Sequence[np.ndarray]
+) -> int:
+    """The largest squared distance of a first cell x and a first or second cell y, ``|x|^2 + |y|^2 - 2 <x, y>``."""
+    labels = [np.concatenate([np.arange(n), s]) for n, s in zip(diagonal.shape, second, strict=True)]
+    inner = np.zeros((*diagonal.shape, *(len(label) for label in labels)), dtype=diagonal.dtype)
+    for op, weight in zip(members, weights, strict=True):
+        inner[_contrast_places(op, labels)] += weight * _contrast_products(op, labels, diagonal.dtype)
+    sizes = diagonal.reshape(-1)
+    others = diagonal[np.ix_(*labels)].reshape(-1)
+    return (sizes[:, None] + others - 2 * inner.reshape(sizes.size, others.size)).max()
+
+
+def _contrast_places(op: Contrasts, labels: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
+    """Where the block's inner products belong: classes of x, then cells y, one index array an axis."""
+    x = [
+        np.arange(part.shape[0]) if c is None else np.array([c])
+        for part, c in zip(op.classes, op.within, strict=True)
+    ]
+    y = [
+        np.arange(len(lab)) if c is None else np.flatnonzero(lab == c)
+        for lab, c in zip(labels, op.within, strict=True)
+    ]
+    return np.ix_(*x, *y)
+
+
+def _contrast_products(op: Contrasts, labels: Sequence[np.ndarray], dtype: np.dtype) -> np.ndarray:
+    """M_b, repeated for second cells, times the centring matrices' inner products with first and second cells."""
+    outside = [lab for lab, c in zip(labels, op.within, strict=True) if c is None]
+    gram = _exact_gram(op, dtype).reshape(op.widths + op.widths)
+    if outside:
+        gram = gram[np.ix_(*(np.arange(n) for n in op.widths), *outside)]
+    ends = [np.array([s * s - s] + [-s] * (s > 1), dtype=dtype) for s in op.picked]
+    shape_x, shape_y, place = [], [], 0
+    for c, lab in zip(op.within, labels, strict=True):
+        shape_x.append(1 if c is not None else op.classes[len(shape_x)].shape[0])
+        shape_y.append(1 if c is not None else len(lab))
+    out = gram.reshape(shape_x + shape_y)
+    for axis, c in enumerate(op.within):
+        if c is not None:
+            shape = [1] * (2 * len(labels))
+            shape[len(labels) + axis] = len(ends[place])
+            out = out * ends[place].reshape(shape)
+            place += 1
+    return out
+
+
+def _exact_gram(op: Contrasts, dtype: np.dtype) -> np.ndarray:
+    """The Gram matrix of the block's own matrix, exactly."""
+    matrix = np.asarray(op.matrix.dense())
+    if dtype.kind == "O":
+        whole = matrix.astype(object)
+        return whole.T @ whole
+    return integer_matmul(np.ascontiguousarray(matrix.T), matrix)
+
+
+_LISTED_CELLS = 2**12  # sums over so few cells are written out and need no bound
+_COMPARED_ENTRIES = 2**22  # entries of a factor that are compared one by one
+
+
+def without_sums(
+    blocks: Sequence[tuple[LinearOperator, Fraction]], p: int, *, replace: bool
+) -> tuple[list[tuple[LinearOperator, Fraction]], bool]:
+    """The blocks with every large sum of products replaced, and whether the largest column is still exact."""
+    out: list[tuple[LinearOperator, Fraction]] = []
+    exact = True
+    for op, weight in blocks:
+        terms = _unsigned_terms(op) if isinstance(op, Sum) and op.shape[1] > _LISTED_CELLS else None
+        if terms is None:
+            out.append((op, weight))
+            continue
+        parts, same = _as_stack(terms, p)
+        if replace and any(c < 0 for c, _ in terms):
+            parts = [_apart(kron, share, p) for kron, share in parts]
+        out.extend((kron, weight * share) for kron, share in parts)
+        exact = exact and same and not replace
+    return out, exact
+
+
+def _unsigned_terms(op: Sum) -> list[tuple[Fraction, Kron]] | None:
+    """The terms, where all are unsigned Kronecker products of integers over the same attributes."""
+    terms = [(Fraction(c), kron) for c, kron in op.terms if isinstance(kron, Kron) and kron.integer]
+    if len(terms) < len(op.terms) or len({kron.sizes for _, kron in terms}) > 1:
+        return None
+    return terms if all(_unsigned(f) for _, kron in terms for f in kron.ops) else None
+
+
+def _as_stack(terms: list[tuple[Fraction, Kron]], p: int) -> tuple[list[tuple[Kron, Fraction]], bool]:
+    positive = [(c, k) for c, k in terms if c > 0]
+    uncovered: list[tuple[Fraction, Kron]] = []
+    free = list(positive)
+    for c, kron in terms:
+        if c > 0:
+            continue
+        cover = next((i for i, (d, other) in enumerate(free) if d >= -c and _covers(other, kron)), None)
+        if cover is None:
+            uncovered.append((-c, kron))
+        else:
+            del free[cover]  # a positive term pays for one negative term only
+    kept = positive + uncovered
+    if not uncovered and all(_disjoint(a, b) for (_, a), (_, b) in combinations(positive, 2)):
+        return [(k, c**p) for c, k in positive], len(positive) == len(terms)
+    whole = sum((c for c, _ in kept), Fraction(0))
+    return [(k, c if p == 1 else c * whole) for c, k in kept], False
+
+
+def _apart(kron: Kron, share: Fraction, p: int) -> tuple[Kron, Fraction]:
+    """Columns as long as the product's longest, any two of them as far apart as unsigned columns can be."""
+    longest = Fraction(1)
+    for factor in kron.ops:
+        longest *= int(max(factor.column_norms(p)))
+    return Kron([Identity(n) for n in kron.sizes]), share * longest
+
+
+def _disjoint(a: Kron, b: Kron) -> bool:
+    """Whether some attribute has no cell that both products count."""
+    return any(not np.any((_counted(f)) & (_counted(g))) for f, g in zip(a.ops, b.ops, strict=True))
+
+
+def _counted(factor: LinearOperator) -> np.ndarray:
+    return np.asarray(factor.column_norms(1) != 0)
+
+
+def _covers(large: Kron, small: Kron) -> bool:
+    """Whether each factor of the one is, entry by entry, at least that of the other."""
+    for f, g in zip(large.ops, small.ops, strict=True):
+        if f.shape != g.shape or (f != g and f.shape[0] * f.shape[1] > _COMPARED_ENTRIES):
+            return False
+        if f != g and not bool(np.all(f.dense() >= g.dense())):
+            return False
+    return True
+
+
+def _unsigned(factor: LinearOperator) -> bool:
+    if factor.binary:
+        return True
+    return factor.shape[0] * factor.shape[1] <= _COMPARED_ENTRIES and bool(np.all(factor.dense() >= 0))
+
+
+_WHOLE_PAIRS = 2**22  # pairs of cells that are compared as Python integers
+_FLOAT_PAIRS = 2**28  # pairs that are compared in floating point, some at a time
+_FLOAT_CHUNK = 2**24  # of them held at once
+_WRITTEN_ENTRIES = 2**26  # entries up to which pairs are left to the comparison of written-out columns (L1)
+_WRITTEN_WORK = 2**31
+
+
+def largest_in_weighted_rows(blocks: Blocks, p: int, *, replace: bool) -> Found | None:
+    """The largest column or pair of one block of weighted rows; None for other blocks, and for L1 pairs to be listed.
+
+    Privacy:
+        Add-remove: exact, in integers. Replace: exact where there are at most 4 million pairs; else an upper bound,
+        for L2 by 1e-9 of the norm up to 2^28 pairs, and otherwise ``||a - b||^p <= 2^p max ||a||^p`` over the rows that
+        do not count all cells alike.
+    """
+    view = weighted_rows(blocks[0][0]) if len(blocks) == 1 else None
+    if view is None:
+        return None
+    unit = blocks[0][1]
+    if not replace:
+        return view.largest_norm(p) * unit, True
+    cells = [view.told_apart(axis) for axis in range(len(view.factors))]
+    pairs = math.prod(len(c) ** 2 for c in cells)
+    if p == 1:
+        rows, count = int(np.count_nonzero(view.weights)), math.prod(f.shape[1] for f in view.factors)
+        if rows * count <= _WRITTEN_ENTRIES and rows * count**2 // 2 <= _WRITTEN_WORK:
+            return None
+    elif pairs <= _FLOAT_PAIRS:
+        whole, is_exact = _largest_distance(view, cells)
+        return whole * unit, is_exact
+    return 2**p * view.without_constants().largest_norm(p) * unit, False
+
+
+def _largest_distance(view: WeightedRows, cells: Sequence[np.ndarray]) -> Found:
+    """``max_{j,k} ||D A (e_j - e_k)||_2^2`` over pairs of cells that stand for all."""
+    view = view.without_constants()
+    if not view.weights.any():
+        return Fraction(0), True
+    columns = [f.columns(c).T.astype(np.int64) for f, c in zip(view.factors, cells, strict=True)]
+    squares = view.powers(2)
+    norms = exact_product([c**2 for c in columns], squares)
+    shape = [len(c) for c in columns]
+    if math.prod(shape) ** 2 <= _WHOLE_PAIRS:
+        products = [(c[:, None, :] * c).reshape(-1, c.shape[1]) for c in columns]
+        inner = exact_product(products, squares).reshape([n for size in shape for n in (size, size)])
+        d = len(shape)
+        inner = inner.transpose([*range(0, 2 * d, 2), *range(1, 2 * d, 2)]).reshape(len(norms), len(norms))
+        return Fraction(int(np.max(norms[:, None] + norms - 2 * inner))), True
+    return _largest_float(columns, squares.astype(float), norms), False
+
+
+def _largest_float(columns: Sequence[np.ndarray], squares: np.ndarray, norms: np.ndarray) -> Fraction:
+    """An upper bound on the largest distance, from floating point and a bound on its rounding."""
+    size, largest = norms.astype(float), int(norms.max())
+    rows, best = Kron([Dense(c.astype(float)) for c in columns]), 0.0
+    step = max(1, _FLOAT_CHUNK // max(len(size), len(squares)))
+    for start in range(0, len(size), step):
+        unit = np.zeros((len(size), min(step, len(size) - start)))
+        unit[np.arange(start, start + unit.shape[1]), np.arange(unit.shape[1])] = 1.0
+        inner = rows @ (squares[:, None] * (rows.T @ unit))
+        best = max(best, float((size[:, None] + size[start : start + step] - 2 * inner).max()))
+    terms = sum(itertools.chain.from_iterable(c.shape for c in columns)) + 16
+    slack = Fraction(4 * terms, 2**52)  # each of <= 2 sum n_i roundings, of sums below sqrt(norm_j norm_k)
+    return Fraction(best) + max(slack, Fraction(1, 10**9)) * largest
+
+
+_VECTOR_LIMIT = 2**26  # cells for which a number each may be held
+_PAIR_CLASSES = 512  # classes of an attribute up to which all its pairs are listed
+_LISTED = 64  # classes whose pairs are listed beyond that, beside a bound on the others
+_SMALL_PRODUCT = 1024  # classes up to which a whole product is written out for L1 distances
+_BOXED_CLASSES = 4096  # classes whose inner products are all held at once
+_COMBINED = 2**10  # cells of several attributes whose pairs are compared in combination where signs differ
+_OVERLAP_ENTRIES = 2**24  # entries of a factor's columns that may be compared pair by pair
+_VALUE_PAIRS = 2**16  # distinct pairs of values that an exact L1 distance may sum over
+
+
+def largest_in_products(blocks: Blocks, p: int, *, replace: bool) -> Found | None:
+    """The largest column or pair of weighted products over the same attributes; ``None`` for other blocks."""
+    sizes = {op.sizes if isinstance(op, Kron) else None for op, _ in blocks}
+    if len(sizes) > 1 or sizes == {None}:
+        if len(blocks) > 1 and blocks[0][0].shape[1] > _VECTOR_LIMIT:
+            raise too_many_columns(blocks[0][0].shape[1])
+        return None
+    if replace:  # two records meet a total alike: its weight would only loosen bounds
+        blocks = [(op, weight) for op, weight in blocks if not _is_total(op)]
+        if not blocks:
+            return Fraction(0), True
+    products = [tuple(op.ops) for op, _ in blocks if isinstance(op, Kron)]
+    attributes = [
+        AxisFactors(tuple(product[axis] for product in products)) for axis in range(len(products[0]))
+    ]
+    if not replace:
+        return _largest(blocks, attributes, p)
+    telling = [axis for axis, attribute in enumerate(attributes) if len(attribute.first) > 1]
+    if not telling:
+        return Fraction(0), True
+    if len(telling) == 1:  # the other factors multiply every distance by a constant
+        others = attributes[: telling[0]] + attributes[telling[0] + 1 :]
+        power, is_exact = largest_pair(_one_attribute(blocks, attributes, telling[0], p), p)
+        return power * _rounding(others, len(blocks)), is_exact and all(other.integer for other in others)
+    binary = all(factor.binary for attribute in attributes for factor in attribute.distinct)
+    if p == 1 and not binary and _is_small(blocks, attributes):
+        return largest_pair(blocks, p)
+    return _largest_difference(blocks, attributes, p, overlap=p == 1 and not binary)
+
+
+@dataclass(frozen=True)
+class AxisFactors:
+    """The factors that the products have on one attribute."""
+
+    factors: tuple[LinearOperator, ...]
+
+    @cached_property
+    def distinct(self) -> list[LinearOperator]:
+        """Each different factor once."""
+        return list(dict.fromkeys(self.factors))
+
+    @cached_property
+    def column_of(self) -> np.ndarray:
+        """For each product, the position of its factor in ``distinct``."""
+        position = {factor: index for index, factor in enumerate(self.distinct)}
+        return np.array([position[factor] for factor in self.factors])
+
+    @cached_property
+    def first(self) -> np.ndarray:
+        """One cell for each class of cells that no factor tells apart."""
+        return representatives(joint_classes([factor.column_classes() for factor in self.distinct]))
+
+    @cached_property
+    def integer(self) -> bool:
+        return all(factor.integer for factor in self.distinct)
+
+    def norms(self, p: int) -> np.ndarray:
+        """Power sums ``(cells, factors)`` of the columns ``first``."""
+        return _table([factor.column_norms(p)[self.first] for factor in self.distinct], integer=self.integer)
+
+    def columns(self, p: int) -> Choices:
+        """One choice per different row of power sums."""
+        norms = self.norms(p)
+        cells = np.repeat(self.first[:, None], 2, axis=1)
+        choices = Choices(norms, np.ones(len(norms), dtype=bool), cells)
+        return choices[undominated(choices, np.ones(norms.shape[1], dtype=np.int64), [])]
+
+    def pairs(self, p: int, *, overlap: bool) -> Choices:
+        """Choices ``[a, b, c]`` for pairs of cells; all pairs, or some and a bound on the others."""
+        norms = self.norms(p)
+        listed = np.arange(len(norms))
+        if len(listed) > _PAIR_CLASSES:
+            largest = np.argsort(-norms.astype(np.float64).sum(axis=1), kind="stable")[: _LISTED // 2]
+            spread = np.linspace(0, len(listed) - 1, _LISTED // 2).astype(np.int64)
+            listed = np.unique(np.concatenate([largest, spread]))
+        cells = self.first[listed]
+        shared = [_overlaps(f, cells) if overlap else _inner_products(f, cells) for f in self.distinct]
+        one, other = np.repeat(np.arange(len(cells)), len(cells)), np.tile(np.arange(len(cells)), len(cells))
+        parts = [
+            norms[listed[one]],
+            norms[listed[other]],
+            _table([c.reshape(-1) for c in shared], integer=self.integer),
+        ]
+        attained = (one == other) if overlap else np.ones(len(one), dtype=bool)
+        choices = Choices(
+            np.concatenate(parts, axis=1), attained, np.stack([cells[one], cells[other]], axis=1)
+        )
+        return choices if len(listed) == len(norms) else _with_bound(choices, norms, self)
+
+    def corners(self) -> Choices | None:
+        """The pairs of cells, where few differ; otherwise the corners of a box that holds them all.
+
+        None where both are too many: the corners double with every different factor.
+        """
+        if self._alike:  # one cell against itself, and against any other
+            cells = self.first[:2]
+            one, other = np.array([0, 0]), np.array([0, len(cells) - 1])
+        else:
+            cells = self.first
+            one, other = np.indices((len(cells), len(cells)), dtype=np.int32).reshape(2, -1)
+        norms = self.norms(2)[: len(cells)]
+        shared = [_inner_products(factor, cells) for factor in self.distinct]
+        if len(cells) > _PAIR_CLASSES:
+            return corners(norms, shared) if count_corners(shared) <= CORNERS else None
+        parts = [norms[one], norms[other], _table([c[one, other] for c in shared], integer=True)]
+        pairs = Choices(
+            np.concatenate(parts, axis=1),
+            np.ones(len(one), dtype=bool),
+            np.stack([cells[one], cells[other]], axis=1),
+        )
+        pairs = pairs[_distinct(pairs)]
+        return pairs if len(pairs) <= count_corners(shared) else corners(norms, shared)
+
+    @property
+    def boxed(self) -> bool:
+        """Whether the inner products of all its columns can be held."""
+        return self.integer and (self._alike or len(self.first) <= _BOXED_CLASSES)
+
+    @cached_property
+    def _alike(self) -> bool:
+        """Whether every factor treats all classes of cells alike, so that one pair stands for all."""
+        return all(_treats_alike(factor, len(self.first)) for factor in self.distinct)
+
+    @property
+    def is_unsigned(self) -> bool:
+        """Whether no factor has a negative entry."""
+        return all(_is_unsigned(factor) for factor in self.distinct)
+
+
+def _largest(blocks: Blocks, attributes: Sequence[AxisFactors], p: int) -> Found:
+    weights, unit = whole_weights(blocks)
+    choices = [attribute.columns(p) for attribute in attributes]
+    expanded = [_expand(c, a.column_of) for c, a in zip(choices, attributes, strict=True)]
+    expanded, gains = _common_dtype(expanded, weights)
+    found = maximise(expanded, gains)
+    assert found is not None  # power sums are never negative
+    return Fraction(found.value) * unit * _rounding(attributes, len(blocks)), found.is_exact
+
+
+def _largest_difference(blocks: Blocks, attributes: Sequence[AxisFactors], p: int, *, overlap: bool) -> Found:
+    weights, unit = whole_weights(blocks)
+    unsigned = overlap or all(attribute.is_unsigned for attribute in attributes)
+    column, _ = _largest(blocks, attributes, p)
+    bound = column * (2 if p == 1 or unsigned else 4)
+    if not unsigned:
+        signed = _largest_signed(attributes, weights)
+        if signed is not None and (signed.is_exact or _many_pairs(attributes)):
+            power = int(signed.value) * unit
+            return (power, signed.is_exact) if power <= bound else (bound, False)
+        if any(len(attribute.first) > _PAIR_CLASSES for attribute in attributes):
+            return bound, False
+    choices = []
+    for attribute in attributes:
+        pairs = attribute.pairs(p, overlap=overlap)
+        if unsigned:  # before expanding: few columns to compare
+            directions = np.repeat(np.array([1, 1, -1]), len(attribute.distinct))
+            pairs = pairs[undominated(pairs, directions, [])]
+        pairs = pairs[_distinct(pairs)]
+        pairs = pairs[extreme(pairs)]
+        shift = attribute.column_of[:, None] + len(attribute.distinct) * np.arange(3)
+        choices.append(_expand(pairs, shift.T.reshape(-1)))
+    gains = [*weights, *weights, *(-2 * weight for weight in weights)]
+    choices, coefficients = _common_dtype(choices, gains)
+    exact = all(attribute.integer for attribute in attributes)
+    evaluate = (lambda cells: _l1_distance(attributes, weights, cells)) if overlap and exact else None
+    found = maximise(choices, coefficients, evaluate)
+    if found is None:
+        return bound, False
+    error = (
+        4 * column * (_rounding(attributes, len(blocks)) - 1)
+    )  # of inner products, relative to the columns
+    power = Fraction(found.value) * unit + error
+    return (power, found.is_exact) if power <= bound else (bound, False)
+
+
+def _largest_signed(attributes: Sequence[AxisFactors], weights: Sequence[int]) -> Maximum | None:
+    """The largest distance over the corners of each attribute, exact where they are pairs.
+
+    None for fractions, and where there are too many corners.
+    """
+    if not all(attribute.boxed for attribute in attributes):
+        return None
+    choices = [choice for attribute in attributes if (choice := attribute.corners()) is not None]
+    if len(choices) < len(attributes):
+        return None
+    return largest_corner(choices, [attribute.column_of for attribute in attributes], weights)
+
+
+def _many_pairs(attributes: Sequence[AxisFactors]) -> bool:
+    """Whether the pairs of all attributes are too many to be compared in combination."""
+    return math.prod(len(attribute.first) for attribute in attributes) > _COMBINED
+
+
+def _rounding(attributes: Sequence[AxisFactors], products: int) -> Fraction:
+    """How much a sum of products of power sums may gain by rounding: 1 for integers."""
+    if all(attribute.integer for attribute in attributes):
+        return Fraction(1)
+    rows = sum(max(factor.shape[0] for factor in attribute.distinct) + 8 for attribute in attributes)
+    return 1 + Fraction(rows + products + 64, 2**50)
+
+
+def _table(columns: list[np.ndarray], *, integer: bool) -> np.ndarray:
+    """Columns side by side: int64, Python integers, or floats."""
+    if not integer:
+        return np.stack([column.astype(np.float64) for column in columns], axis=1)
+    whole = object if any(column.dtype == object for column in columns) else np.int64
+    return np.stack([column.astype(whole) for column in columns], axis=1)
+
+
+def _expand(choices: Choices, columns: np.ndarray) -> Choices:
+    return Choices(choices.values[:, columns], choices.attained, choices.cells)
+
+
+def _common_dtype(choices: list[Choices], gains: Sequence[int]) -> tuple[list[Choices], np.ndarray]:
+    """int64 where every sum fits, Python integers beyond, floats where a factor holds fractions."""
+    if any(member.values.dtype == np.float64 for member in choices):
+        kind: type = np.float64
+    else:
+        bound = [abs(gain) for gain in gains]
+        for member in choices:
+            bound = [
+                b * max(1, int(v)) for b, v in zip(bound, np.abs(member.values).max(axis=0), strict=True)
+            ]
+        kind = np.int64 if 2 * sum(bound) < INT64_LIMIT else object
+    members = [Choices(m.values.astype(kind), m.attained, m.cells) for m in choices]
+    return members, np.array(gains, dtype=object).astype(kind)
+
+
+def _one_attribute(blocks: Blocks, attributes: Sequence[AxisFactors], axis: int, p: int) -> Blocks:
+    joined: dict[LinearOperator, Fraction] = {}
+    for position, (_, weight) in enumerate(blocks):
+        share = weight
+        for other, attribute in enumerate(attributes):
+            if other != axis:
+                norm = attribute.norms(p)[0, attribute.column_of[position]]
+                share *= Fraction(norm if isinstance(norm, (int, float)) else norm.item())
+        factor = attributes[axis].factors[position]
+        joined[factor] = joined.get(factor, Fraction(0)) + share
+    return list(joined.items())
+
+
+def _is_small(blocks: Blocks, attributes: Sequence[AxisFactors]) -> bool:
+    classes = math.prod(len(attribute.first) for attribute in attributes)
+    rows = sum(op.shape[0] for op, _ in blocks)
+    cells = blocks[0][0].shape[1]
+    fits = all(op.abs_entry_max() * rows < 2**62 for op, _ in blocks)  # else in Python integers, slowly
+    work = rows * classes**2
+    return classes <= _SMALL_PRODUCT and cells <= 64 * _SMALL_PRODUCT and work <= 2**32 and fits
+
+
+def _is_total(op: LinearOperator) -> bool:
+    return isinstance(op, Kron) and all(isinstance(factor, Total) for factor in op.ops)
+
+
+def _treats_alike(factor: LinearOperator, classes: int) -> bool:
+    """Whether the matrix, over so many classes of cells, is Total, Identity or Centring."""
+    if isinstance(factor, Product) and isinstance(factor.right, Partition):
+        return (
+            isinstance(factor.left, Centring)
+            and factor.left.n == classes
+            and _treats_alike(factor.right, classes)
+        )
+    if isinstance(factor, Partition):
+        return factor.shape[0] == classes and factor.classes.min() >= 0 and bool(factor.sizes.all())
+    return isinstance(factor, (Total, Identity, Centring))
+
+
+def _distinct(choices: Choices) -> np.ndarray:
+    """Indices of the choices of different numbers."""
+    columns = [np.unique(column, return_inverse=True)[1].reshape(-1) for column in choices.values.T]
+    return representatives(joint_classes([choices.attained.astype(np.int64), *columns]))
+
+
+def _is_unsigned(op: LinearOperator) -> bool:
+    if isinstance(op, Dense):
+        return bool(op.array.min() >= 0)
+    if isinstance(op, Sparse):
+        return op.matrix.nnz == 0 or bool(op.matrix.data.min() >= 0)
+    return op.binary
+
+
+def _inner_products(factor: LinearOperator, cells: np.ndarray) -> np.ndarray:
+    """``<f e_j, f e_k>`` for all pairs of the cells."""
+    if not factor.integer:
+        columns = factor.columns(cells)
+        return columns.T @ columns
+    norms = factor.column_norms(2)[cells]
+    if norms.dtype == object:
+        columns = factor.columns(cells).astype(object)
+        return columns.T @ columns
+    if factor.shape[0] * len(cells) <= _OVERLAP_ENTRIES:
+        columns = factor.columns(cells)
+        return integer_matmul(np.ascontiguousarray(columns.T), columns)
+    gram = factor.gram()
+    return np.concatenate([gram.columns(cells[j : j + 1])[cells] for j in range(len(cells))], axis=1)
+
+
+def _overlaps(factor: LinearOperator, cells: np.ndarray) -> np.ndarray:
+    """``sum_r min(|u_r|, |v_r|)`` over the rows where two columns have one sign; 0 if that takes too long."""
+    if factor.binary:
+        return _inner_products(factor, cells)
+    shared = np.zeros((len(cells), len(cells)), dtype=np.int64 if factor.integer else np.float64)
+    if factor.shape[0] * len(cells) ** 2 <= 2**30:
+        columns = factor.columns(cells)
+        positive, negative = np.maximum(columns, 0), np.maximum(-columns, 0)
+        for j in range(len(cells)):
+            for part in (positive, negative):
+                shared[j] += np.minimum(part[:, j : j + 1], part).sum(axis=0)
+    norms = factor.column_norms(1)[cells]
+    if norms.dtype == object:
+        return np.zeros(shared.shape, dtype=object) + np.diag(norms)
+    np.fill_diagonal(shared, norms)
+    return shared
+
+
+def _with_bound(choices: Choices, norms: np.ndarray, attribute: AxisFactors) -> Choices:
+    """Pairs left out are bounded by the largest columns sharing nothing; equal cells are all listed.
+
+    Under a factor whose columns are all equal, such as a total, two cells share the whole column.
+    """
+    largest = norms.max(axis=0)
+    alike = np.array([not factor.column_classes().any() for factor in attribute.distinct])
+    bound = np.concatenate([largest, largest, np.where(alike, largest, largest * 0)])[None]
+    some = representatives(joint_classes([np.unique(column, return_inverse=True)[1] for column in norms.T]))
+    norms, first = norms[some], attribute.first[some]
+    same = np.concatenate([norms, norms, norms], axis=1)
+    values = np.concatenate([choices.values, same, bound])
+    attained = np.concatenate([choices.attained, np.ones(len(norms), dtype=bool), [False]])
+    cells = np.concatenate([choices.cells, np.repeat(first[:, None], 2, axis=1), [[-1, -1]]])
+    return Choices(values, attained, cells)
+
+
+def _l1_distance(attributes: Sequence[AxisFactors], weights: Sequence[int], cells: np.ndarray) -> int | None:
+    """``sum_b w_b ||(x)_i u_bi - (x)_i v_bi||_1`` exactly, from the pairs of values that occur together."""
+    total = 0
+    for block, weight in enumerate(weights):
+        pairs: Counter[tuple[int, int]] = Counter({(1, 1): 1})
+        for attribute, chosen in zip(attributes, cells, strict=True):
+            values, counts = np.unique(attribute.factors[block].columns(chosen), axis=0, return_counts=True)
+            if len(pairs) * len(values) > _VALUE_PAIRS:
+                return None
+            combined: Counter[tuple[int, int]] = Counter()
+            for (x, y), times in pairs.items():
+                for (u, v), count in zip(values.tolist(), counts.tolist(), strict=True):
+                    combined[x * u, y * v] += times * count
+            pairs = combined
+        total += weight * sum(abs(x - y) * times for (x, y), times in pairs.items())
+    return total
+
 
 NEIGHBOURS = ("add-remove", "replace")
-
-
-class Sensitivity(float):
-    """A norm, as a float that is never below it.
-
-    Attributes:
-        power: ``norm^p`` exactly, or a proven upper bound of it.
-        is_exact: whether ``power`` is exact.
-    """
-
-    power: Fraction
-    is_exact: bool
-    _p: int
-
-    def __new__(cls, power: Fraction | int, p: int, *, is_exact: bool) -> Sensitivity:
-        self = super().__new__(cls, _root_up(Fraction(power), p))
-        self.power, self.is_exact, self._p = Fraction(power), is_exact, p
-        return self
-
-    def __getnewargs_ex__(self) -> tuple[tuple[Fraction, int], dict[str, bool]]:
-        return (self.power, self._p), {"is_exact": self.is_exact}
-
-    def __repr__(self) -> str:
-        return f"Sensitivity({float(self)!r}, power={self.power}, is_exact={self.is_exact})"
 
 
 def weighted_sensitivity(
@@ -71,12 +929,6 @@ def weighted_sensitivity(
     >>> weighted_sensitivity([(Identity(3), Fraction(1, 2)), (Total(3), Fraction(1, 3))], 2).power
     Fraction(5, 6)
     """
-    from .column_pairs import largest_column, largest_pair
-    from .contrast_pairs import largest_in_contrasts
-    from .kron_sensitivity import largest_in_products
-    from .signed_sums import without_sums
-    from .weighted_rows import largest_in_weighted_rows
-
     check_power(p)
     if neighbours not in NEIGHBOURS:
         raise InvalidArgument(f"neighbours must be 'add-remove' or 'replace', not {neighbours!r}")
@@ -102,6 +954,11 @@ def weighted_sensitivity(
     return Sensitivity(power, p, is_exact=is_exact and attained)
 
 
+@worst_change.register(LinearOperator)
+def _worst_change(op: LinearOperator, p: int, neighbours: str) -> Sensitivity:
+    return weighted_sensitivity([(op, 1)], p, neighbours)
+
+
 def take_apart(op: LinearOperator, weight: Fraction, p: int) -> list[tuple[LinearOperator, Fraction]]:
     """The blocks that a block is made of, with multiples moved into the weights and equal blocks joined."""
     joined: dict[LinearOperator, Fraction] = {}
@@ -112,12 +969,6 @@ def take_apart(op: LinearOperator, weight: Fraction, p: int) -> list[tuple[Linea
 
 
 def _parts(op: LinearOperator, weight: Fraction, p: int) -> list[tuple[LinearOperator, Fraction]]:
-    from .explicit import Dense
-    from .kron import Kron
-    from .permuted import Permuted
-    from .scaled import Scaled
-    from .stack import Stack
-
     if isinstance(op, Dense):
         whole, exponent = op.on_grid()
         return [(whole, weight / 2 ** (exponent * p))]
@@ -149,16 +1000,3 @@ def _weight(weight: Any) -> Fraction:
     ):
         raise InvalidArgument(f"a weight must be a Fraction of at least 0, not {weight!r}")
     return Fraction(weight)
-
-
-def _root_up(power: Fraction, p: int) -> float:
-    """The smallest float that is at least ``power^(1/p)``."""
-    try:
-        value = float(power) if p == 1 else math.sqrt(float(power))
-    except OverflowError:
-        return math.inf
-    while Fraction(value) ** p < power:
-        value = math.nextafter(value, math.inf)
-    while value > 0 and Fraction(math.nextafter(value, 0)) ** p >= power:
-        value = math.nextafter(value, 0)
-    return value

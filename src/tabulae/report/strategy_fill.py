@@ -10,8 +10,8 @@ from ..linalg import (
     Identity,
     LinearOperator,
     Product,
+    weighted_rows,
 )
-from ..linalg.weighted_rows import weighted_rows
 from ..privacy import NoiseLaw
 from ..release import Release
 from ..strategy import Block, Strategy

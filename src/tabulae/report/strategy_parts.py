@@ -21,8 +21,6 @@ from ..linalg import (
     Product,
     Stack,
     Total,
-)
-from ..linalg.weighted_rows import (
     WeightedRows,
     unlifted,
     weigh_rows,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import scipy.sparse as sp
 
-from ..linalg.integer_echelon import IntegerEchelon
+from ..linalg import IntegerEchelon
 
 
 def exact_inverse(matrix: np.ndarray) -> tuple[np.ndarray, int]:

@@ -15,8 +15,7 @@ from scipy.sparse import coo_array, csr_array, vstack
 from scipy.sparse.csgraph import connected_components
 
 from ..errors import Unsupported
-from ..linalg.integer_system import IntegerSystem
-from ..linalg.integers import product
+from ..linalg import IntegerSystem, integer_product
 
 LARGEST_PIECE = 512  # rows of C in one piece: the system is solved in integers that grow with it
 
@@ -58,7 +57,7 @@ class ExactProjector:
         matrix = csr_array(self._rows[rows][:, cells])
         place = int(np.searchsorted(cells, cell))
         solution, denominator = _multipliers(matrix, place)
-        numerators = -product(matrix.T.toarray(), solution).astype(object)
+        numerators = -integer_product(matrix.T.toarray(), solution).astype(object)
         numerators[place] += denominator
         return {int(c): Fraction(n, denominator) for c, n in zip(cells, numerators, strict=True) if n}
 

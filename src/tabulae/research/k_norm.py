@@ -12,8 +12,7 @@ from fractions import Fraction
 import numpy as np
 
 from ..errors import InvalidArgument
-from ..linalg import Dense, weighted_sensitivity
-from ..linalg.exact import largest_abs
+from ..linalg import Dense, largest_abs, weighted_sensitivity
 from ..privacy import PrivacyLoss, PureDP
 from .additive import Matrix
 from .ellipsoid import least_ellipsoid

@@ -17,8 +17,7 @@ import numpy as np
 
 from ..domain import Domain, Table
 from ..errors import InvalidArgument, Unsupported
-from ..linalg import Dense
-from ..linalg.exact import integer_matmul, largest_abs
+from ..linalg import Dense, integer_matmul, largest_abs
 from ..measurement import Measurement
 from ..privacy import (
     ApproxDP,

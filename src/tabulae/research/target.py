@@ -20,9 +20,7 @@ import numpy as np
 import scipy.linalg as sl
 
 from ..errors import InvalidArgument, Unsupported
-from ..linalg import Dense, LinearOperator
-from ..linalg.exact import integer_matmul, largest_abs
-from ..linalg.integer_system import IntegerSystem, Relation
+from ..linalg import Dense, IntegerSystem, LinearOperator, Relation, integer_matmul, largest_abs
 from .basis import generic_basis
 from .exact import exact_inverse, null_basis
 

@@ -34,8 +34,7 @@ import scipy.linalg
 from ..domain import Domain, Table, Term, Workload
 from ..domain.table import positive_fraction
 from ..errors import InvalidArgument, Unsupported
-from ..linalg import Dense, Identity, LinearOperator, Total
-from ..linalg.normalised import RowScaled, common_value, normalised, row_norms
+from ..linalg import Dense, Identity, LinearOperator, RowScaled, Total, common_value, normalised, row_norms
 from ..privacy.definitions import Exact
 from .information import information
 from .loss import unit_variances

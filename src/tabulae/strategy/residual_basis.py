@@ -29,8 +29,8 @@ from ..linalg import (
     Prefix,
     Product,
     Total,
+    representatives,
 )
-from ..linalg.merge import representatives
 from .information import (
     EXPLICIT,
     coefficient_statistics,

@@ -30,8 +30,8 @@ from ..linalg import (
     LinearOperator,
     Partition,
     Product,
+    representatives,
 )
-from ..linalg.merge import representatives
 from .error import error_under
 from .explicit_information import joint_merges
 from .information import information

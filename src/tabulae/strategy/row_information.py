@@ -33,8 +33,8 @@ from ..linalg import (
     Product,
     Sparse,
     Stack,
+    representatives,
 )
-from ..linalg.merge import representatives
 from .information import (
     Profile,
     coefficient_statistics,

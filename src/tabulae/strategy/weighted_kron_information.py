@@ -25,10 +25,8 @@ from ..linalg import (
     Kron,
     LinearOperator,
     Total,
-)
-from ..linalg.merge import representatives
-from ..linalg.weighted_rows import (
     WeightedRows,
+    representatives,
     total_and_rest,
     unlifted,
     weighted_rows,

@@ -31,12 +31,10 @@ from ..linalg import (
     Sensitivity,
     Stack,
     Sum,
-    weighted_sensitivity,
-)
-from ..linalg.merge import (
     joint_classes,
     merge_columns,
     representatives,
+    weighted_sensitivity,
 )
 from ..privacy import WITHIN
 

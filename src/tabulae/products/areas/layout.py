@@ -11,7 +11,7 @@ import numpy as np
 
 from ...domain import Domain
 from ...errors import InvalidArgument
-from ...linalg.block_algebra import BlockAlgebra
+from ...linalg import BlockAlgebra
 
 MOST_DENSE = 256
 """The most dense cells: matrices of this many rows are inverted for every area."""

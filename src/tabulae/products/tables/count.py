@@ -24,9 +24,10 @@ from ...linalg import (
     Scaled,
     Stack,
     Sum,
+    multiply_slices,
+    representatives,
+    split_kron,
 )
-from ...linalg.kron_slices import divided, multiply_slices
-from ...linalg.merge import representatives
 from ...sources.coding import (
     ColumnRule,
     check_counted,
@@ -212,7 +213,7 @@ def answer_in_slices(op: Kron, index: Integers, people: Integers) -> tuple[Integ
         index, people = index[first], np.add.reduceat(people, first) if first.size else people
     bound = check_bound(op, _bound(op, people))
     check_room(8 * op.shape[0], f"the answers of {op!r}")
-    parts = divided(op)
+    parts = split_kron(op)
     if parts is None:
         raise Unsupported(
             f"{op!r} is over {op.shape[1]:.3g} cells, and no part of it is small enough for a slice of them: "

@@ -24,10 +24,10 @@ from ...errors import (
 )
 from ...linalg import (
     Identity,
+    IntegerSystem,
     Partition,
     Stack,
 )
-from ...linalg.integer_system import IntegerSystem
 from ...privacy import (
     WITHIN,
     Charge,

@@ -61,8 +61,7 @@ import scipy.sparse
 
 from ...domain import Workload
 from ...errors import InvalidArgument, Unsupported
-from ...linalg import Identity, Kron, LinearOperator, Partition, Sparse, Stack, Total
-from ...linalg.numbers import check_power, check_size
+from ...linalg import Identity, Kron, LinearOperator, Partition, Sparse, Stack, Total, check_power, check_size
 from ..gram import checked_gram, dense_grams, lifted, surrogate_gram
 from ..rounding import FINEST, TOGETHER
 from ..settings import Settings

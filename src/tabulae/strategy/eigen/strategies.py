@@ -38,9 +38,20 @@ import scipy.linalg
 
 from ...domain import Workload
 from ...errors import InvalidArgument, Unsupported
-from ...linalg import Centring, Dense, Identity, Kron, LinearOperator, Partition, Product, Stack, Total
-from ...linalg.merge import joint_classes, representatives
-from ...linalg.weighted_rows import weigh_rows
+from ...linalg import (
+    Centring,
+    Dense,
+    Identity,
+    Kron,
+    LinearOperator,
+    Partition,
+    Product,
+    Stack,
+    Total,
+    joint_classes,
+    representatives,
+    weigh_rows,
+)
 from ..bounds.svd import identity_and_ones
 from ..gram import EXPLICIT_CELLS, GramTerms, dense_grams, explicit_strategy, lifted, surrogate_gram
 from ..loss import unit_rmse

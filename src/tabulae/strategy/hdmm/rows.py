@@ -40,8 +40,7 @@ import scipy.sparse as sp
 
 from ...domain import Table, Workload
 from ...errors import InvalidArgument, Unsupported
-from ...linalg import Contrasts, Dense, LinearOperator, Partition, Product, Sparse, Stack
-from ...linalg.merge import representatives
+from ...linalg import Contrasts, Dense, LinearOperator, Partition, Product, Sparse, Stack, representatives
 from ..bounds.svd import lowered_trace
 from ..reduced_rows import row_count
 from ..settings import Settings

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ....linalg.block_algebra import BlockAlgebra
+from ....linalg import BlockAlgebra
 from .limits import Division
 from .projected_gradient import least_curvature
 from .projections import NestedLimits

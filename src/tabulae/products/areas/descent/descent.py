@@ -11,7 +11,7 @@ from typing import Protocol
 
 import numpy as np
 
-from ....linalg.block_algebra import BlockAlgebra
+from ....linalg import BlockAlgebra
 from ..passes.two_pass import Upward
 from ..passes.vectors import Vectors, WritableVectors
 from ..spine_plan import (
@@ -69,7 +69,7 @@ def solve(division: Division, totals: np.ndarray | None = None, *, compiled: boo
         totals: shape (n,): the children's totals, if they are held at what an earlier pass found.
         compiled: whether to use compiled code; plain arrays give the same within tolerance.
 
-    >>> from ..linalg.block_algebra import BlockAlgebra
+    >>> from ..linalg import BlockAlgebra
     >>> algebra, none = BlockAlgebra((2,)), np.zeros((2, 1), np.int64)
     >>> division = Division(
     ...     algebra, total=np.array([[4, 2]]), precision=algebra.term(np.eye(1), 1)[None],

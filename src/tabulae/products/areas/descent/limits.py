@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ....errors import InvalidArgument
-from ....linalg.block_algebra import BlockAlgebra
+from ....linalg import BlockAlgebra
 from ..constraints import (
     NO_LIMIT,
     AreaConstraints,

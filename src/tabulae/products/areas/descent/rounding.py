@@ -453,7 +453,7 @@ def round_division(division: Division, x: np.ndarray, *, compiled: bool = True) 
     References: Cox, "A constructive procedure for unbiased controlled rounding" (1987); Abowd et al., "The 2020 Census
     Disclosure Avoidance System TopDown Algorithm" (2022), where an integer programme does this.
 
-    >>> from tabulae.linalg.block_algebra import BlockAlgebra
+    >>> from tabulae.linalg import BlockAlgebra
     >>> two = np.ones((2, 1), int)
     >>> thirds = Division(
     ...     BlockAlgebra((3,)), np.ones((1, 3), int), np.ones((1, 2, 1, 1)), np.zeros(2, int), np.zeros((2, 1, 3)),
