@@ -10,7 +10,7 @@ import pytest
 
 
 def each(
-    names: str, cases: Iterable[Any], ids: Sequence[Any] | Callable[[Any], Any] | None = None
+    names: str | Sequence[str], cases: Iterable[Any], ids: Sequence[Any] | Callable[[Any], Any] | None = None
 ) -> Callable[[Callable], Callable]:
     """Run the test for every case. A failure names its case, and the others that failed.
 
@@ -18,7 +18,7 @@ def each(
     once for all cases: a test that changes what a fixture gave it is for `pytest.mark.parametrize`. A case that is
     skipped is passed over; the test is skipped where every case is.
     """
-    arguments = [name.strip() for name in names.split(",")]
+    arguments = [name.strip() for name in names.split(",")] if isinstance(names, str) else list(names)
     single = len(arguments) == 1
     rows = [(case,) if single else tuple(case) for case in cases]
     if callable(ids) or ids is None:
@@ -43,7 +43,7 @@ def each(
                     failed[label] = error
             if failed:
                 label, error = next(iter(failed.items()))
-                error.add_note(f"{names} = {label}")
+                error.add_note(f"{', '.join(arguments)} = {label}")
                 if len(failed) > 1:
                     error.add_note(f"{len(failed)} of {len(rows)} cases failed: {'; '.join(failed)[:1000]}")
                 raise error
@@ -52,7 +52,7 @@ def each(
 
         signature = inspect.signature(test)
         kept = [p for name, p in signature.parameters.items() if name not in arguments]
-        assert len(kept) == len(signature.parameters) - len(arguments), f"{test.__name__} takes no {names}"
+        assert len(kept) == len(signature.parameters) - len(arguments), f"{test.__name__} takes no {arguments}"
         run.__signature__ = signature.replace(parameters=kept)  # type: ignore[attr-defined]
         for name in ("__name__", "__qualname__", "__module__", "__doc__", "pytestmark"):
             if hasattr(test, name):
