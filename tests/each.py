@@ -52,7 +52,9 @@ def each(
 
         signature = inspect.signature(test)
         kept = [p for name, p in signature.parameters.items() if name not in arguments]
-        assert len(kept) == len(signature.parameters) - len(arguments), f"{test.__name__} takes no {arguments}"
+        assert len(kept) == len(signature.parameters) - len(arguments), (
+            f"{test.__name__} takes no {arguments}"
+        )
         run.__signature__ = signature.replace(parameters=kept)  # type: ignore[attr-defined]
         for name in ("__name__", "__qualname__", "__module__", "__doc__", "pytestmark"):
             if hasattr(test, name):

@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+from tests.each import each
 
 import tabulae as tb
 from tabulae import (
@@ -36,12 +37,12 @@ def test_lazy_names_and_their_types_agree() -> None:
             assert value.__module__.startswith(f"tabulae.{room}"), name
 
 
-@pytest.mark.parametrize("name", sorted(set(tb.__all__) - {"__version__", "noise"}))
+@each("name", sorted(set(tb.__all__) - {"__version__", "noise"}))
 def test_every_public_name_has_a_docstring(name: str) -> None:
     assert (getattr(tb, name).__doc__ or "").strip()
 
 
-@pytest.mark.parametrize("name", sorted(set(tb.__all__) - {"__version__"}))
+@each("name", sorted(set(tb.__all__) - {"__version__"}))
 def test_every_public_name_has_an_example(name: str) -> None:
     """Which --doctest-modules runs."""
     assert ">>> " in (getattr(tb, name).__doc__ or "")

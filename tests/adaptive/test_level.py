@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.adaptive.plans import AGES, either, level, touching
+from tests.each import each
 
 from tabulae.domain.group_stability import group_stability
 from tabulae.errors import InvalidArgument
@@ -80,7 +81,7 @@ def test_stability_is_the_proven_one_unless_more_is_asked_for():
     )
 
 
-@pytest.mark.parametrize(
+@each(
     ("changes", "word"),
     [
         ({"stability": 2}, "is not a bound, .* 3 of its groups"),

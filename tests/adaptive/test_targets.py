@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.adaptive.plans import level, touching
+from tests.each import each
 
 from tabulae.errors import InvalidArgument
 from tabulae.privacy import ZCDP, PureDP
@@ -83,7 +84,7 @@ def test_other_confidences_by_the_formulas_of_the_paper():
     )
 
 
-@pytest.mark.parametrize(
+@each(
     "changes",
     [
         {"margin": -1},

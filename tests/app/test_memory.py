@@ -9,6 +9,7 @@ from typing import Any
 
 import duckdb
 import pytest
+from tests.each import each
 
 import tabulae as tb
 from tabulae.errors import InvalidArgument, Unsupported
@@ -34,9 +35,7 @@ def limits(monkeypatch: pytest.MonkeyPatch) -> list[str | None]:
     return found
 
 
-@pytest.mark.parametrize(
-    "text", ["", "8", "GB", "8 GBit", "-1GB", "0GB", "1e3MB", "8GB or so", "2000TB", "9" * 400 + "GB", 8]
-)
+@each("text", ["", "8", "GB", "8 GBit", "-1GB", "0GB", "1e3MB", "8GB or so", "2000TB", "9" * 400 + "GB", 8])
 def test_what_is_no_amount_of_memory_is_refused(text: Any) -> None:
     with pytest.raises(InvalidArgument, match="a number with its unit, such as 8GB"):
         read_memory(text)

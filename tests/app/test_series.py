@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from tests.app.series import run, write_people, write_series, write_spec
 from tests.duchy import write_duchy
+from tests.each import each
 
 import tabulae as tb
 from tabulae.app import check_release, write_report
@@ -303,7 +304,7 @@ def test_a_published_copy_says_where_to_look(town: Path) -> None:
     )
 
 
-@pytest.mark.parametrize(
+@each(
     ("given", "words"),
     [
         ({"follows": "none", "kind": "next"}, '"none" is not there: name the folder'),

@@ -7,6 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from tests.each import each
 from tests.strategy.instances import BUDGETS, WORKLOADS
 
 import tabulae as tb
@@ -62,7 +63,7 @@ def _by_hand(strategy: Strategy, neighbours: str) -> Fraction:
     return best
 
 
-@pytest.mark.parametrize(("name", "noise", "method"), CASES)
+@each(("name", "noise", "method"), CASES)
 def test_columns_and_answers_are_those_of_the_matrix(name: str, noise: str, method: str) -> None:
     strategy = _strategy(name, noise, method)
     cells = _every_cell(strategy)
@@ -73,8 +74,8 @@ def test_columns_and_answers_are_those_of_the_matrix(name: str, noise: str, meth
         assert np.array_equal(answers(block, people, strategy.domain.shape), block.query @ x)
 
 
-@pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
-@pytest.mark.parametrize(("name", "noise", "method"), CASES[::3])
+@each("neighbours", ["add-remove", "replace"])
+@each(("name", "noise", "method"), CASES[::3])
 def test_the_largest_change(name: str, noise: str, method: str, neighbours: str) -> None:
     strategy = _strategy(name, noise, method)
     found = largest_change(strategy, neighbours, np.random.default_rng(2))

@@ -7,6 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from tests.each import each
 
 import tabulae as tb
 from tabulae.audit.experiment import log_ratio, lower_bound
@@ -21,7 +22,7 @@ def _shifted(law: object, ratio: object, seed: int) -> tuple[np.ndarray, np.ndar
     return ratio(noise[0]), ratio(noise[1] + 1)  # type: ignore[operator]
 
 
-@pytest.mark.parametrize("seed", range(10))
+@each("seed", range(10))
 def test_the_bound_stays_below_a_promise_that_is_tight(seed: int) -> None:
     """The discrete Laplace mechanism at epsilon 1 is no better than epsilon 1; ten false alarms in 10^6."""
     bound = lower_bound(

@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 from benchmarks.census import PEOPLE, SHAPE, census, law
+from tests.each import each
 
 import tabulae as tb
 from benchmarks import relative_cases, relative_error, relative_page
@@ -74,8 +75,8 @@ def test_random_ranges_are_products_of_ranges() -> None:
         )
 
 
-@pytest.mark.parametrize("method", ["identity", "wavelet", "hierarchical", "kron"])
-@pytest.mark.parametrize("workload", [RANGES, TWO_WAY, tb.Workload.of(relative_cases.random_predicates(24))])
+@each("method", ["identity", "wavelet", "hierarchical", "kron"])
+@each("workload", [RANGES, TWO_WAY, tb.Workload.of(relative_cases.random_predicates(24))])
 def test_variances_are_those_of_the_library(method: str, workload: tb.Workload) -> None:
     """By factors, and by one matrix over all cells."""
     strategy = baseline(RANGES, method, "gaussian", "add-remove")

@@ -17,6 +17,7 @@ from benchmarks.strategies_workloads import (
     random_ranges,
     ranges,
 )
+from tests.each import each
 
 from benchmarks import hdmm, strategies
 from tabulae.strategy import baseline
@@ -180,11 +181,9 @@ def test_every_case_has_the_cells_of_its_grid():
         assert math.prod(case.grid) == case.asked().domain.size
 
 
-@pytest.mark.parametrize("noise", ["gaussian", "laplace"])
-@pytest.mark.parametrize(
-    "make", [lambda: ranges((8, 4)), lambda: marginals((4, 3, 2), 2)], ids=["ranges", "marginals"]
-)
-@pytest.mark.parametrize("method", ["hierarchical", "wavelet", "fourier", "residual"])
+@each("noise", ["gaussian", "laplace"])
+@each("make", [lambda: ranges((8, 4)), lambda: marginals((4, 3, 2), 2)], ids=["ranges", "marginals"])
+@each("method", ["hierarchical", "wavelet", "fourier", "residual"])
 def test_dense_scores_are_those_of_the_closed_forms(make, noise, method):
     workload = make()
     strategy = baseline(workload, method, noise, "add-remove")

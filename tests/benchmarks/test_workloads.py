@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
+from tests.each import each
 
 from benchmarks import workloads
 
@@ -25,7 +26,7 @@ SIZES = [  # queries m, products k, tr(W'W)
 ]
 
 
-@pytest.mark.parametrize(("workload", "queries", "products", "trace"), SIZES)
+@each(("workload", "queries", "products", "trace"), SIZES)
 def test_sizes(workload, queries, products, trace):
     got = 0
     for table in workload.tables:

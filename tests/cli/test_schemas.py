@@ -13,6 +13,7 @@ from jsonschema import Draft202012Validator
 from tests.app.exact import ADULTS, TOTAL, hamlet, text
 from tests.cli.schemas import NAMES, SCHEMAS, fits, schema, validator
 from tests.cli.test_cli import _call
+from tests.each import each
 from tests.safetab.world import World, config
 
 import tabulae as tb
@@ -58,12 +59,12 @@ def _objects(schema: object) -> Iterator[dict[str, Any]]:
 # the schemas themselves ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each("name", NAMES)
 def test_a_schema_is_one_and_leaves_no_object_open(name: str) -> None:
     Draft202012Validator.check_schema(schema(name))
     assert schema(name)["title"]
-    for each in _objects(schema(name)):
-        assert "additionalProperties" in each, each
+    for part in _objects(schema(name)):
+        assert "additionalProperties" in part, part
 
 
 def test_every_command_has_a_schema_and_every_schema_a_command() -> None:

@@ -6,6 +6,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
+from tests.each import each
 
 import tabulae as tb
 from tabulae.errors import Unsupported
@@ -52,8 +53,8 @@ def people(count: int, domain: tb.Domain = DOMAIN) -> np.ndarray:
 
 
 @pytest.mark.usefixtures("few_cells")
-@pytest.mark.parametrize("name", list(QUERIES))
-@pytest.mark.parametrize("count", [0, 1, 5000])
+@each("name", list(QUERIES))
+@each("count", [0, 1, 5000])
 def test_slices_and_a_vector_give_the_same_answers(name: str, count: int) -> None:
     codes, query = people(count), Kron(QUERIES[name])
     x = np.bincount(np.ravel_multi_index(tuple(codes.T), DOMAIN.shape), minlength=DOMAIN.size)

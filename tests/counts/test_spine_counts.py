@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.each import each
 from tests.measure.spines import counts, plan, records, table
 
 import tabulae as tb
@@ -92,8 +93,8 @@ def test_how_many_are_looked_at_together_changes_nothing(
         SpineCounts(made, leaf, place, np.ones(leaf.size, np.int64))
 
 
-@pytest.mark.parametrize("cells", [255, 256, 257, 65_537])
-@pytest.mark.parametrize("people", [255, 256, 65_535, 65_536, 2**32])
+@each("cells", [255, 256, 257, 65_537])
+@each("people", [255, 256, 65_535, 65_536, 2**32])
 def test_cells_and_people_at_the_limits_of_small_integers(cells: int, people: int) -> None:
     spine = tb.Spine.from_codes({"leaf": ["a", "b"]}, levels=["leaf"]).with_shares(
         {"root": "1/2", "leaf": "1/2"}

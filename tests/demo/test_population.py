@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
+from tests.each import each
 
 from tabulae.demo import (
     population,
@@ -53,8 +54,8 @@ def test_the_same_people_on_every_machine(people: People) -> None:
     assert digest.hexdigest() == "78667b232f625e3980f6e00539684576112f174a3f0690ab1d8937718742be00"
 
 
-@pytest.mark.parametrize("number", [0, 1, 2, 35, 36, 37, 999])
-@pytest.mark.parametrize("seed", [0, 1])
+@each("number", [0, 1, 2, 35, 36, 37, 999])
+@each("seed", [0, 1])
 def test_any_number_of_people(number: int, seed: int) -> None:
     assert population(number, seed).num_rows == number
 

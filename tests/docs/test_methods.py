@@ -7,7 +7,7 @@ import importlib.util
 import re
 from pathlib import Path
 
-import pytest
+from tests.each import each
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted((ROOT / "docs/methods").glob("*.md"))
@@ -21,7 +21,7 @@ def where(page: Path) -> dict[str, str]:
     return {head: " ".join(text.split()) for head, text in lines}
 
 
-@pytest.mark.parametrize("page", [p for p in PAGES if p.name not in OVERVIEWS], ids=lambda p: p.stem)
+@each("page", [p for p in PAGES if p.name not in OVERVIEWS], ids=lambda p: p.stem)
 def test_code_numbers_and_papers(page: Path) -> None:
     found = where(page)
     assert list(found) == ["Code", "Numbers", "Papers"]

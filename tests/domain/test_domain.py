@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.each import each
 
 from tabulae.domain import (
     Attribute,
@@ -163,7 +164,7 @@ BAD_DOMAINS = {
 }
 
 
-@pytest.mark.parametrize("case", BAD_DOMAINS)
+@each("case", BAD_DOMAINS)
 def test_bad_domains_are_refused(case: str) -> None:
     attributes, message = BAD_DOMAINS[case]
     with pytest.raises(InvalidArgument, match=message):

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.each import each
 
 from tabulae.domain import (
     Attribute,
@@ -190,7 +191,7 @@ def test_the_extra_category_has_no_value_but_may_be_left_out() -> None:
     assert exact_value(median, domain, np.array([1.0, 1, 2, 50])).tolist() == [1.0]
 
 
-@pytest.mark.parametrize(
+@each(
     ("expression", "words"),
     [
         ("COUNT(*) / 0", "divides by 0"),
@@ -245,7 +246,7 @@ def test_what_is_no_figure_is_refused_with_what_to_do(expression: str, words: st
         figure_from_sql(DOMAIN, "f", f"SELECT {expression} FROM t")
 
 
-@pytest.mark.parametrize(
+@each(
     "sql",
     [
         "SELECT AVG(age) FROM t HAVING COUNT(*) > 3",

@@ -16,6 +16,7 @@ from tests.domain.exact_instances import (
     projectors,
     stacked,
 )
+from tests.each import each
 
 from tabulae.domain import (
     Constraint,
@@ -36,20 +37,20 @@ CASES = {**NESTED, **GENERAL}
 _BITS = 20
 
 
-@pytest.mark.parametrize("name", CASES)
+@each("name", CASES)
 def test_the_structure_is_the_one_expected(name: str) -> None:
     assert Invariants(DOMAIN, CASES[name]).structure == ("product" if name in NESTED else "explicit")
 
 
-@pytest.mark.parametrize("name", CASES)
+@each("name", CASES)
 def test_rank_is_that_of_the_stacked_matrix(name: str) -> None:
     exact = Invariants(DOMAIN, CASES[name])
     assert exact.rank == np.linalg.matrix_rank(stacked(CASES[name]))
     assert exact.rows == len(stacked(CASES[name]))
 
 
-@pytest.mark.parametrize("table", TABLES, ids=lambda t: t.name)
-@pytest.mark.parametrize("name", CASES)
+@each("table", TABLES, ids=lambda t: t.name)
+@each("name", CASES)
 def test_restriction_is_w_times_the_projector(name: str, table: Table) -> None:
     exact, (_, off) = Invariants(DOMAIN, CASES[name]), projectors(CASES[name])
     left = table.operator(DOMAIN).dense() @ off
@@ -59,8 +60,8 @@ def test_restriction_is_w_times_the_projector(name: str, table: Table) -> None:
     assert np.array_equal(exact.determined(table), np.abs(left).max(axis=1) < 1e-9)
 
 
-@pytest.mark.parametrize("table", TABLES, ids=lambda t: t.name)
-@pytest.mark.parametrize("name", CASES)
+@each("table", TABLES, ids=lambda t: t.name)
+@each("name", CASES)
 def test_known_part_and_exact_sums(name: str, table: Table) -> None:
     exact, (onto, off) = Invariants(DOMAIN, CASES[name]), projectors(CASES[name])
     rng = np.random.default_rng(5)
@@ -77,7 +78,7 @@ def test_known_part_and_exact_sums(name: str, table: Table) -> None:
     assert np.abs(settled - scaled).max() <= 4 * len(queries)  # a few steps of 2^-20
 
 
-@pytest.mark.parametrize("name", CASES)
+@each("name", CASES)
 def test_cells_are_projected_and_settled(name: str) -> None:
     exact, (onto, off) = Invariants(DOMAIN, CASES[name]), projectors(CASES[name])
     rng = np.random.default_rng(6)
@@ -90,14 +91,14 @@ def test_cells_are_projected_and_settled(name: str) -> None:
     assert np.array_equal(stacked(CASES[name]) @ settled, np.concatenate(values) << _BITS)
 
 
-@pytest.mark.parametrize("name", CASES)
+@each("name", CASES)
 def test_values_of_real_counts_never_contradict(name: str) -> None:
     x = np.random.default_rng(7).integers(0, 9, DOMAIN.size)
     values = [t.operator(DOMAIN) @ x for t in CASES[name]]
     assert Invariants(DOMAIN, CASES[name]).contradictions(values) == ()
 
 
-@pytest.mark.parametrize("name", CASES)
+@each("name", CASES)
 def test_values_outside_the_image_contradict(name: str) -> None:
     """One count more in any row contradicts the others exactly where the row is a sum of them."""
     exact, matrix = Invariants(DOMAIN, CASES[name]), stacked(CASES[name])

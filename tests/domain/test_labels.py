@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
+from tests.each import each
 
 from tabulae.domain import Domain, Recode
 from tabulae.domain.labels import heading_and_labels
@@ -59,9 +59,7 @@ CASES: list[tuple[str, LinearOperator, str, list[str]]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("name", "operator", "heading", "labels"), CASES, ids=[f"{c[0]}-{c[1]!r}" for c in CASES]
-)
+@each(("name", "operator", "heading", "labels"), CASES, ids=[f"{c[0]}-{c[1]!r}" for c in CASES])
 def test_labels(name: str, operator: LinearOperator, heading: str, labels: list[str]) -> None:
     assert heading_and_labels(DOMAIN, name, operator) == (heading, tuple(labels))
 

@@ -9,6 +9,7 @@ import pytest
 import scipy.sparse
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.each import each
 
 from tabulae.domain import (
     Attribute,
@@ -81,8 +82,8 @@ def stored(description: object) -> dict:
     return json.loads(json.dumps(description, sort_keys=True, allow_nan=False))
 
 
-@pytest.mark.parametrize("name", FACTORS)
-@pytest.mark.parametrize("beside", [{}, {"sex": Identity(2)}, {"age": Prefix(5), "sex": Total(2)}])
+@each("name", FACTORS)
+@each("beside", [{}, {"sex": Identity(2)}, {"age": Prefix(5), "sex": Total(2)}])
 def test_every_kind_of_matrix_keeps_its_row_space(name: str, beside: dict[str, LinearOperator]) -> None:
     table = Table("t", {"x": FACTORS[name], **beside}, weight=7)
     again = read("t", stored(describe(table, DOMAIN)), DOMAIN)

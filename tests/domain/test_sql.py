@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.each import each
 
 from tabulae.domain import (
     Domain,
@@ -185,8 +186,8 @@ def test_statements_mean_what_they_say(
     assert [answers.get(key, 0) for key in keys] == (matrix @ counts).tolist()
 
 
-@pytest.mark.parametrize("sign", COMPARE)
-@pytest.mark.parametrize("side", ["{name} {sign} {value}", "{value} {sign} {name}"])
+@each("sign", COMPARE)
+@each("side", ["{name} {sign} {value}", "{value} {sign} {name}"])
 def test_every_comparison_at_every_bound(sign: str, side: str) -> None:
     domain = Domain({"a": range(-1, 4, 2)})
     halves = np.arange(-4, 9) / 2
@@ -297,7 +298,7 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("sql", REFUSED)
+@each("sql", REFUSED)
 def test_statements_that_cannot_be_expressed_are_refused(sql: str) -> None:
     with pytest.raises(InvalidArgument, match=REFUSED[sql]):
         table_from_sql(DOMAIN, "q", sql)
@@ -351,7 +352,7 @@ REFUSED_CONDITIONS = {
 }
 
 
-@pytest.mark.parametrize("condition", REFUSED_CONDITIONS)
+@each("condition", REFUSED_CONDITIONS)
 def test_conditions_that_cannot_be_expressed_are_refused(condition: str) -> None:
     # Beside a condition that is true anyway: a refusal must not depend on whether the clause matters.
     with pytest.raises(InvalidArgument, match=REFUSED_CONDITIONS[condition]):

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.each import each
 
 from tabulae.domain import (
     Column,
@@ -152,7 +153,7 @@ def test_weights_are_exact(given_weight: object, weight: Fraction) -> None:
     assert Table("t", {}, weight=given_weight).weight == weight
 
 
-@pytest.mark.parametrize(
+@each(
     "weight",
     [0, -1, 0.0, float("nan"), float("inf"), "x", "1/0", "", None, True, 1j, "1e999999999", 1e300, [1]],
 )

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import cvxpy
 import numpy as np
 import pytest
+from tests.each import each
 from tests.estimation.overlapping import measured
 from tests.strategy.instances import BUDGETS, DOMAIN, WORKLOADS, dense_strategy
 
@@ -102,8 +103,8 @@ def _meets_exactly(estimate: NonNegative) -> None:
             assert (counts <= spread.at_most << exponent).all()
 
 
-@pytest.mark.parametrize(("workload", "noise", "method"), MEASURED)
-@pytest.mark.parametrize("given", GIVEN)
+@each(("workload", "noise", "method"), MEASURED)
+@each("given", GIVEN)
 def test_they_are_the_optimum_to_the_gap_and_exact(
     workload: str, noise: str, method: str, given: str
 ) -> None:

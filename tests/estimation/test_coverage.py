@@ -7,6 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from scipy import stats
+from tests.each import each
 
 from tabulae.estimation.coverage import half_widths
 from tabulae.estimation.iid_sum import smallest_half_width
@@ -52,9 +53,9 @@ def _exact_coverage(law: object, coefficients: list[int], h: float) -> float:
     return float(total[max(0, middle - reach) : middle + reach + 1].sum())
 
 
-@pytest.mark.parametrize("law", LAWS, ids=str)
-@pytest.mark.parametrize("coefficients", [[1], [1, 1], [1, 2], [3, 2], [1, 1, 5]])
-@pytest.mark.parametrize("level", [0.8, 0.95, 0.99])
+@each("law", LAWS, ids=str)
+@each("coefficients", [[1], [1, 1], [1, 2], [3, 2], [1, 1, 5]])
+@each("level", [0.8, 0.95, 0.99])
 def test_coverage_is_at_least_the_level_by_exact_convolution(
     law: object, coefficients: list[int], level: float
 ) -> None:

@@ -6,6 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
+from tests.each import each
 from tests.strategy.instances import BUDGETS, DOMAIN, WORKLOADS, dense, dense_strategy
 
 import tabulae as tb
@@ -18,7 +19,7 @@ CASES = list(itertools.product(WORKLOADS, BUDGETS, ("identity", "workload", "opt
 CASES += list(itertools.product(("union", "recodes", "disjunction", "marginals"), BUDGETS, ("union",)))
 
 
-@pytest.mark.parametrize(("workload", "noise", "method"), CASES)
+@each(("workload", "noise", "method"), CASES)
 def test_answers_and_variances_equal_dense_least_squares(workload: str, noise: str, method: str) -> None:
     wl = WORKLOADS[workload]
     strategy = tb.select(wl, noise=noise, method=method)  # type: ignore[arg-type]
@@ -63,7 +64,7 @@ def test_everybody_but_one_cell_is_not_answered_from_margins(sizes: tuple[int, .
     assert est.variance(margin)["q1"][0] > 0
 
 
-@pytest.mark.parametrize(("workload", "noise", "method"), CASES)
+@each(("workload", "noise", "method"), CASES)
 def test_intervals_cover_what_they_say(workload: str, noise: str, method: str) -> None:
     """20,000 draws of the noise through Z: coverage of each query's interval is at least its level.
 
@@ -143,9 +144,9 @@ def test_levels_outside_zero_and_one_are_refused() -> None:
             est.interval(wl, level=level)
 
 
-@pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
-@pytest.mark.parametrize("method", ["identity", "workload", "opt0", "kron", "union", "marginals", "residual"])
-@pytest.mark.parametrize("workload", WORKLOADS)
+@each("neighbours", ["add-remove", "replace"])
+@each("method", ["identity", "workload", "opt0", "kron", "union", "marginals", "residual"])
+@each("workload", WORKLOADS)
 def test_large_counts_are_recovered_but_for_a_sliver_of_the_noise(
     workload: str, method: str, neighbours: str
 ) -> None:

@@ -16,6 +16,7 @@ from tests.domain.exact_instances import (
     projectors,
     stacked,
 )
+from tests.each import each
 from tests.strategy.instances import dense_strategy
 
 import tabulae as tb
@@ -39,8 +40,8 @@ def _measured(name: str, noise: str, method: str = "auto", seed: int | None = No
     return tb.measure(PEOPLE, strategy, BUDGETS[noise], source=None if seed is None else Insecure(seed))
 
 
-@pytest.mark.parametrize("noise", BUDGETS)
-@pytest.mark.parametrize("name", NAMES)
+@each("noise", BUDGETS)
+@each("name", NAMES)
 def test_every_sum_that_is_exact_is_exact_in_floating_point(name: str, noise: str) -> None:
     _, off = projectors(EXACT[name])
     answers = tb.estimate(_measured(name, noise)).answer(TABLE)
@@ -56,9 +57,9 @@ def test_every_sum_that_is_exact_is_exact_in_floating_point(name: str, noise: st
         assert np.array_equal(exact.operator(DOMAIN) @ cells, exact.operator(DOMAIN) @ PEOPLE)
 
 
-@pytest.mark.parametrize("noise", BUDGETS)
-@pytest.mark.parametrize("method", ["auto", "workload", "identity", "opt0"])
-@pytest.mark.parametrize("name", NAMES)
+@each("noise", BUDGETS)
+@each("method", ["auto", "workload", "identity", "opt0"])
+@each("name", NAMES)
 def test_variances_are_those_of_the_projected_mechanism(name: str, method: str, noise: str) -> None:
     m, (_, off) = _measured(name, noise, method), projectors(EXACT[name])
     estimate = tb.estimate(m)
@@ -119,8 +120,8 @@ def test_intervals_cover_and_errors_have_the_stated_variance(noise: str) -> None
             assert 0.9 < ratio.mean() < 1.1
 
 
-@pytest.mark.parametrize("method", ["identity", "workload", "residual"])
-@pytest.mark.parametrize("name", NAMES)
+@each("method", ["identity", "workload", "residual"])
+@each("name", NAMES)
 def test_least_squares_under_constraints_is_that_of_dense_algebra(name: str, method: str) -> None:
     strategy = tb.select(TABLE, method=method)
     m = tb.measure(PEOPLE, strategy, tb.ZCDP("1/2"))

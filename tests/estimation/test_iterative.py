@@ -8,6 +8,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from scipy import stats
+from tests.each import each
 from tests.estimation.overlapping import large, measured
 from tests.strategy.instances import BUDGETS, WORKLOADS, dense_strategy
 
@@ -132,8 +133,8 @@ LAWS = [
 ]
 
 
-@pytest.mark.parametrize("law", LAWS, ids=str)
-@pytest.mark.parametrize("level", [0.8, 0.95, 0.99])
+@each("law", LAWS, ids=str)
+@each("level", [0.8, 0.95, 0.99])
 def test_intervals_from_a_bound_on_the_variance_cover(law: tb.privacy.NoiseLaw, level: float) -> None:  # type: ignore[name-defined]
     """Sums of 1 to 200 variables with equal and with uneven coefficients, at the bound and below it."""
     draws, source = 40_000, tb.noise.Insecure(11)

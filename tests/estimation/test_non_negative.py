@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from scipy.optimize import nnls
+from tests.each import each
 from tests.estimation.overlapping import measured
 from tests.strategy.instances import BUDGETS, DOMAIN, WORKLOADS, dense, dense_strategy
 
@@ -23,7 +24,7 @@ def _whitened(m: tb.Measurement) -> tuple[np.ndarray, np.ndarray]:
     return dense_strategy(m.strategy) / deviation[:, None], np.concatenate(m.answers()) / deviation
 
 
-@pytest.mark.parametrize(("workload", "noise", "method"), CASES)
+@each(("workload", "noise", "method"), CASES)
 def test_answers_equal_an_active_set_solution(workload: str, noise: str, method: str) -> None:
     """Within the share of a standard error that the gap proves, and no answer below zero."""
     wl, m = WORKLOADS[workload], measured(workload, noise, method, people=1.0)

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
+from tests.each import each
 from tests.estimation.groups_of_one_level import Oracle, level
 
 from tabulae.errors import InvalidArgument
@@ -36,8 +37,8 @@ def _near(oracle: Oracle, steps: tuple[float, ...]) -> list[int]:
     return [round(end + step * oracle.first_sd) for end in ends for step in steps]
 
 
-@pytest.mark.parametrize("budget", GAUSSIAN, ids=str)
-@pytest.mark.parametrize("rung", [0, 1, 2, 3])
+@each("budget", GAUSSIAN, ids=str)
+@each("rung", [0, 1, 2, 3])
 def test_gaussian_estimates_are_unbiased_given_the_rung_wherever_the_total_is(
     budget: ZCDP, rung: int
 ) -> None:
@@ -58,10 +59,8 @@ def test_a_narrow_rung_is_unbiased_too(width: int) -> None:
         assert estimated == pytest.approx(variance, rel=1e-5)
 
 
-@pytest.mark.parametrize(
-    ("budget", "stage_one"), [("2", "1/2"), ("0.2", "1/2"), ("0.3", "3/4"), ("10", "1/10")]
-)
-@pytest.mark.parametrize("rung", [0, 1, 3])
+@each(("budget", "stage_one"), [("2", "1/2"), ("0.2", "1/2"), ("0.3", "3/4"), ("10", "1/10")])
+@each("rung", [0, 1, 3])
 def test_where_integers_are_coarse_the_bias_stays_below_3_percent(
     budget: str, stage_one: str, rung: int
 ) -> None:
@@ -72,8 +71,8 @@ def test_where_integers_are_coarse_the_bias_stays_below_3_percent(
         assert variance < (1.001 * oracle.plain_sd) ** 2
 
 
-@pytest.mark.parametrize("budget", LAPLACE, ids=str)
-@pytest.mark.parametrize("rung", [0, 1, 2, 3])
+@each("budget", LAPLACE, ids=str)
+@each("rung", [0, 1, 2, 3])
 def test_laplace_estimates_have_a_bias_below_half_a_percent_of_the_plain_deviation(
     budget: PureDP, rung: int
 ) -> None:
@@ -157,10 +156,8 @@ def test_simulated_estimates_are_unbiased() -> None:
     assert stats.kurtosis(first) < 0.1
 
 
-@pytest.mark.parametrize(
-    "budget", [ZCDP(Fraction(1, 10**6)), ZCDP(10**6), PureDP(Fraction(1, 10**6)), PureDP(10**6)]
-)
-@pytest.mark.parametrize("thresholds", [NATION, (0, 0, 0), (5, 5, 6), (-3, 0, 2), ()])
+@each("budget", [ZCDP(Fraction(1, 10**6)), ZCDP(10**6), PureDP(Fraction(1, 10**6)), PureDP(10**6)])
+@each("thresholds", [NATION, (0, 0, 0), (5, 5, 6), (-3, 0, 2), ()])
 def test_no_input_gives_anything_but_finite_numbers(
     budget: ZCDP | PureDP, thresholds: tuple[int, ...]
 ) -> None:

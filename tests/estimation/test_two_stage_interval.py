@@ -6,6 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from tests.each import each
 from tests.estimation.groups_of_one_level import Oracle, level
 
 from tabulae.estimation.two_stage import total_estimates
@@ -39,9 +40,9 @@ def _covers_everywhere(
             assert _coverage(oracle, total, confidence) >= confidence
 
 
-@pytest.mark.parametrize("rung", [0, 1, 2, 3])
-@pytest.mark.parametrize("confidence", [0.5, 0.9, 0.95, 0.99])
-@pytest.mark.parametrize("budget", [ZCDP(Fraction("2.134")), ZCDP(Fraction("0.534")), PureDP(20)], ids=str)
+@each("rung", [0, 1, 2, 3])
+@each("confidence", [0.5, 0.9, 0.95, 0.99])
+@each("budget", [ZCDP(Fraction("2.134")), ZCDP(Fraction("0.534")), PureDP(20)], ids=str)
 def test_coverage_is_at_least_the_level_around_every_threshold(
     budget: ZCDP | PureDP, rung: int, confidence: float
 ) -> None:

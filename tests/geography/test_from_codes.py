@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
+from tests.each import each
 from tests.geography.trees import columns, nested
 
 from tabulae.errors import InvalidArgument
@@ -89,7 +90,7 @@ def test_columns_of_arrow_are_codes():
 TRACTS = {"tract": list("AAB"), "block": list("abc")}
 
 
-@pytest.mark.parametrize(
+@each(
     ("codes", "levels", "told"),
     [
         (

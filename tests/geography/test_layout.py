@@ -6,6 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
+from tests.each import each
 
 from tabulae import Domain, Recode
 from tabulae.errors import InvalidArgument
@@ -63,9 +64,9 @@ def test_every_cell_has_one_place(dense):
     assert (layout.place < 0).sum() == DOMAIN.size - layout.cell.size
 
 
-@pytest.mark.parametrize("dense", DENSE)
-@pytest.mark.parametrize("names", TABLES)
-@pytest.mark.parametrize("dtype", [np.int64, np.float64])
+@each("dense", DENSE)
+@each("names", TABLES)
+@each("dtype", [np.int64, np.float64])
 def test_margins_add_up_their_cells(dense, names, dtype):
     rng = np.random.default_rng(len(names))
     layout = Layout.of(DOMAIN, dense)
@@ -92,8 +93,8 @@ def _spread(margin, y, support):
     return found
 
 
-@pytest.mark.parametrize("dense", DENSE)
-@pytest.mark.parametrize("names", TABLES)
+@each("dense", DENSE)
+@each("names", TABLES)
 def test_spreading_is_the_transpose_of_adding_up(dense, names):
     rng = np.random.default_rng(1)
     layout = Layout.of(DOMAIN, dense)

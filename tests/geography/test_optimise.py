@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.each import each
 from tests.geography.trees import algorithm_1, columns, nested, random_shares, random_spine, spines
 
 from tabulae.errors import InvalidArgument
@@ -46,7 +47,7 @@ def greedy(counties: list[list], entities: list[set[int]], cutoff: int) -> list[
     return groups
 
 
-@pytest.mark.parametrize("seed", range(40))
+@each("seed", range(40))
 def test_tract_groups_are_those_of_the_printed_loops(seed):
     rng = np.random.default_rng(seed)
     leaves = int(rng.integers(6, 45))

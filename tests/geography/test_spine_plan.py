@@ -7,6 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from tests.each import each
 from tests.topdown.two_pass_cases import DenseSpine, kind_matrix, measured, random_plan
 
 from tabulae import (
@@ -41,8 +42,8 @@ def small_plan(**changes) -> SpinePlan:
     return SpinePlan(**{**given, **changes})
 
 
-@pytest.mark.parametrize("seed", range(20))
-@pytest.mark.parametrize(("neighbours", "units"), [("replace", 2), ("add-remove", 1)])
+@each("seed", range(20))
+@each(("neighbours", "units"), [("replace", 2), ("add-remove", 1)])
 def test_one_record_costs_the_budget(seed, neighbours, units):
     """Along every path the rows that one record changes, each with its own noise, cost exactly the budget."""
     plan = replace(random_plan(np.random.default_rng(seed)), neighbours=neighbours, rows_per_unit=3)
@@ -82,7 +83,7 @@ def test_pieces_cover_every_node_that_is_measured_once(seed, monkeypatch):
             assert rows == (0 if law is None else query.present(support).size * query.inner)
 
 
-@pytest.mark.parametrize("seed", range(10))
+@each("seed", range(10))
 def test_depths_children_and_supports(seed):
     plan = random_plan(np.random.default_rng(seed))
     dense, tree = DenseSpine(plan), plan.tree
@@ -96,7 +97,7 @@ def test_depths_children_and_supports(seed):
         assert plan.offsets[node + 1] - plan.offsets[node] == support.sum() * plan.layout.algebra.cells
 
 
-@pytest.mark.parametrize("seed", range(10))
+@each("seed", range(10))
 def test_precision_and_information_are_those_of_the_rows(seed):
     rng = np.random.default_rng(seed)
     plan = random_plan(rng)
@@ -130,7 +131,7 @@ def test_answers_that_are_not_asked_say_nothing():
     assert np.allclose(found.reshape(piece.nodes.size, -1), answers / law.variance_of_law)
 
 
-@pytest.mark.parametrize(
+@each(
     ("changes", "message"),
     [
         ({"budget": ApproxDP(1, "1e-9")}, "PureDP or ZCDP"),

@@ -8,6 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from tests.each import each
 
 from tabulae.linalg import (
     AllRange,
@@ -36,7 +37,7 @@ def test_rows_of_ranges_come_in_lexicographic_order() -> None:
     assert Prefix(n).dense().tolist() == np.tril(np.ones((n, n), dtype=int)).tolist()
 
 
-@pytest.mark.parametrize("n", range(1, 14))
+@each("n", range(1, 14))
 def test_sensitivities_of_ranges(n: int) -> None:
     ops: list[LinearOperator] = [
         Prefix(n),

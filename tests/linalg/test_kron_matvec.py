@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.each import each
 
 from tabulae.linalg import (
     AllRange,
@@ -93,7 +94,7 @@ def blocks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.usefixtures("blocks")
-@pytest.mark.parametrize("name", list(PRODUCTS))
+@each("name", list(PRODUCTS))
 def test_agrees_with_one_factor_after_the_other(name: str) -> None:
     ops = PRODUCTS[name]
     op = Kron(ops)

@@ -6,6 +6,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
+from tests.each import each
 
 from tabulae.linalg import (
     AllRange,
@@ -59,8 +60,8 @@ def small_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kron_slices, "_BLAS_BLOCK", 2**8)
 
 
-@pytest.mark.parametrize("name", list(PRODUCTS))
-@pytest.mark.parametrize("kind", [np.int64, np.float64])
+@each("name", list(PRODUCTS))
+@each("kind", [np.int64, np.float64])
 def test_slices_give_what_the_whole_vector_gives(name: str, kind: type) -> None:
     op = Kron(PRODUCTS[name])
     x = RNG.integers(0, 1000, size=op.shape[1]).astype(kind)

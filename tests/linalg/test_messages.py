@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse
+from tests.each import each
 
 from tabulae.errors import (
     InvalidArgument,
@@ -88,7 +89,7 @@ REFUSED: list[tuple[Callable[[], Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("build", "message"), REFUSED, ids=[message for _, message in REFUSED])
+@each(("build", "message"), REFUSED, ids=[message for _, message in REFUSED])
 def test_bad_input_is_refused(build: Callable[[], Any], message: str) -> None:
     with pytest.raises(InvalidArgument, match=message) as caught:
         build()

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import minimize_scalar
+from tests.each import each
 
 from tabulae.errors import InvalidArgument
 from tabulae.privacy import (
@@ -110,8 +111,8 @@ def test_analytic_gaussian_golden():
     assert calibrate(ApproxDP(1, "1e-6"), "gaussian", Fraction(3, 2)) == variance * Fraction(3, 2)
 
 
-@pytest.mark.parametrize("epsilon", ["0.001", "0.1", 1, 10, 1000])
-@pytest.mark.parametrize("delta", ["1e-15", "1e-6", "0.1", "0.9"])
+@each("epsilon", ["0.001", "0.1", 1, 10, 1000])
+@each("delta", ["1e-15", "1e-6", "0.1", "0.9"])
 def test_analytic_gaussian_is_sound_and_tight(epsilon, delta):
     variance, bound = analytic_gaussian_variance(epsilon, delta), Fraction(delta)
     assert enclose_delta(Fraction(epsilon), variance)[1] <= bound

@@ -5,6 +5,7 @@ import inspect
 import pkgutil
 
 import pytest
+from tests.each import each
 
 import tabulae.privacy
 
@@ -21,10 +22,10 @@ def public():
         for name, thing in vars(module).items():
             ours = getattr(thing, "__module__", None) == module.__name__
             if ours and not name.startswith("_") and (inspect.isfunction(thing) or inspect.isclass(thing)):
-                yield pytest.param(thing, id=f"{module.__name__}.{name}")
+                yield thing
 
 
-@pytest.mark.parametrize("thing", list(public()))
+@each("thing", public())
 def test_states_what_it_costs_in_privacy(thing):
     doc = inspect.getdoc(thing) or ""
     assert doc

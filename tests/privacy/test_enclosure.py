@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.each import each
 
 from tabulae.privacy.enclosure import (
     GaussianWeights,
@@ -34,9 +35,9 @@ def test_exp_is_enclosed_within_two_units(x, precision):
     assert high - low <= 2
 
 
-@pytest.mark.parametrize("make", [GaussianWeights, GeometricWeights])
-@pytest.mark.parametrize("parameter", ["1/1000", "1/3", "7/2", "100", "12345/7"])
-@pytest.mark.parametrize("precision", [40, 128, 200])
+@each("make", [GaussianWeights, GeometricWeights])
+@each("parameter", ["1/1000", "1/3", "7/2", "100", "12345/7"])
+@each("precision", [40, 128, 200])
 def test_weights_are_enclosed(make, parameter, precision, oracle):
     known = make(Fraction(parameter)).enclose(precision)
     value, unit = oracle.real(parameter), oracle.mp.mpf(2) ** known.precision
@@ -85,7 +86,7 @@ SAMPLERS = {"laplace": discrete_laplace_sampler, "gaussian": discrete_gaussian_s
 THRESHOLDS = {"laplace": laplace_thresholds, "gaussian": gaussian_thresholds}
 
 
-@pytest.mark.parametrize(("law", "parameter"), CASES)
+@each(("law", "parameter"), CASES)
 def test_every_threshold_recomputed(law, parameter, oracle):
     sampler = SAMPLERS[law](Fraction(parameter))
     count = len(sampler.thresholds)
@@ -107,7 +108,7 @@ def test_any_flipped_bit_is_noticed(law, parameter, oracle):
             thresholds[entry] ^= 1 << bit
 
 
-@pytest.mark.parametrize(("law", "parameter"), CASES)
+@each(("law", "parameter"), CASES)
 def test_every_slot_recomputed(law, parameter):
     sampler = SAMPLERS[law](Fraction(parameter))
     thresholds, bits = sampler.thresholds, sampler.slot_bits

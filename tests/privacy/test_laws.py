@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.each import each
 
 from tabulae.errors import InvalidArgument
 from tabulae.privacy import (
@@ -25,9 +26,9 @@ LAWS = list(KIND)
 PARAMETERS = ["1/100", "1/4", "0.159", "0.161", "1", "7/3", "100", "2500"]
 
 
-@pytest.mark.parametrize("law", LAWS)
-@pytest.mark.parametrize("parameter", PARAMETERS)
-@pytest.mark.parametrize("k", [0, 1, 2, 5, 30, 200])
+@each("law", LAWS)
+@each("parameter", PARAMETERS)
+@each("k", [0, 1, 2, 5, 30, 200])
 def test_tail_is_an_upper_bound_within_1e12(law, parameter, k, oracle):
     ours, true = law(parameter).tail(k), oracle.tail(KIND[law], parameter, k)
     if true < 1e-300:
@@ -46,8 +47,8 @@ def test_large_gaussian_tails_by_euler_maclaurin(k, oracle):
     assert true <= ours <= true * (1 + 1e-12)
 
 
-@pytest.mark.parametrize("law", LAWS)
-@pytest.mark.parametrize("parameter", PARAMETERS)
+@each("law", LAWS)
+@each("parameter", PARAMETERS)
 def test_variance_is_that_of_the_law(law, parameter, oracle):
     last = int(12 * math.sqrt(Fraction(parameter)) + 60) if law is not DiscreteLaplace else 60 * 60
     if law is DiscreteLaplace:
@@ -61,8 +62,8 @@ def test_variance_is_that_of_the_law(law, parameter, oracle):
     assert law(parameter).variance_of_law == pytest.approx(float(true), rel=1e-12)
 
 
-@pytest.mark.parametrize("law", LAWS)
-@pytest.mark.parametrize("parameter", PARAMETERS)
+@each("law", LAWS)
+@each("parameter", PARAMETERS)
 def test_characteristic_is_the_sum_over_the_masses(law, parameter, oracle):
     t = np.array([0.0, 0.1, 1.0, 2.5, math.pi, 5.0, -1.0, 100.0])
     last = int(12 * math.sqrt(Fraction(parameter)) + 30) if law is not DiscreteLaplace else 40 * 100
@@ -121,10 +122,8 @@ def test_noise_that_all_but_vanishes_keeps_a_positive_variance(law):
     assert not noise.sample(1000).any()
 
 
-@pytest.mark.parametrize("law", LAWS)
-@pytest.mark.parametrize(
-    "bad", [0, -1, "0", float("nan"), float("inf"), 10**30, "1e31", "1e-31", True, "wide"]
-)
+@each("law", LAWS)
+@each("bad", [0, -1, "0", float("nan"), float("inf"), 10**30, "1e31", "1e-31", True, "wide"])
 def test_absurd_parameters_are_refused(law, bad):
     with pytest.raises(InvalidArgument):
         law(bad)

@@ -10,6 +10,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from scipy import stats
+from tests.each import each
 
 from tabulae.errors import InvalidArgument
 from tabulae.privacy import (
@@ -51,22 +52,22 @@ def fit(draws, noise_law):
     return stats.chisquare(observed, expected * observed.sum() / expected.sum()).pvalue
 
 
-@pytest.mark.parametrize("law", LAWS)
-@pytest.mark.parametrize("scale", SCALES)
+@each("law", LAWS)
+@each("scale", SCALES)
 def test_draws_follow_the_law(law, scale):
     noise_law = law_at(law, scale)
     assert fit(noise_law.sample(DRAWS), noise_law) > LEVEL
 
 
-@pytest.mark.parametrize("factor", [Fraction(9, 10), Fraction(11, 10)])
-@pytest.mark.parametrize("law", LAWS)
-@pytest.mark.parametrize("scale", SCALES)
+@each("factor", [Fraction(9, 10), Fraction(11, 10)])
+@each("law", LAWS)
+@each("scale", SCALES)
 def test_the_fit_notices_a_tenth_more_or_less(law, scale, factor):
     assert fit(law_at(law, scale, factor).sample(DRAWS), law_at(law, scale)) < LEVEL
 
 
-@pytest.mark.parametrize("law", LAWS)
-@pytest.mark.parametrize("scale", ["1/1000", "1/50", "1000000", "1000000000", "35184372088832"])
+@each("law", LAWS)
+@each("scale", ["1/1000", "1/50", "1000000", "1000000000", "35184372088832"])
 def test_extreme_scales_have_the_right_spread(law, scale):
     """Beyond the chi-square scales: the fit where there is spread, silence where there is none."""
     noise_law = law_at(law, scale)
@@ -173,7 +174,7 @@ def test_bad_sizes(size):
         noise.discrete_laplace(size, scale=1)
 
 
-@pytest.mark.parametrize("bad", [0, -1, "-1/2", math.nan, math.inf, 10**30, "1e30", "wide", None, True])
+@each("bad", [0, -1, "-1/2", math.nan, math.inf, 10**30, "1e30", "wide", None, True])
 def test_bad_parameters(bad):
     for draw in (
         lambda: noise.discrete_gaussian(1, variance=bad),

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.each import each
 
 from tabulae.errors import InvalidArgument
 from tabulae.privacy import (
@@ -43,8 +44,8 @@ def printed_lemma_8(order, epsilon, mp):
     return mp.ln(mp.tanh(epsilon / 2) * inside) / (order - 1)
 
 
-@pytest.mark.parametrize("order", ORDERS)
-@pytest.mark.parametrize("epsilon", EPSILONS)
+@each("order", ORDERS)
+@each("epsilon", EPSILONS)
 def test_the_geometric_curve_is_the_sum_of_its_series(order, epsilon, oracle):
     mp = oracle.mp
     a, e = oracle.real(order), oracle.real(epsilon)
@@ -53,8 +54,8 @@ def test_the_geometric_curve_is_the_sum_of_its_series(order, epsilon, oracle):
     assert true <= ours <= true * (1 + mp.mpf(10) ** -12)
 
 
-@pytest.mark.parametrize("order", ORDERS)
-@pytest.mark.parametrize("epsilon", EPSILONS)
+@each("order", ORDERS)
+@each("epsilon", EPSILONS)
 def test_the_printed_lemma_8_is_refuted(order, epsilon, oracle):
     """Its right-hand side lies below the divergence that it claims to bound."""
     mp = oracle.mp

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 from tests.domain.test_figure_sql import exact_value
+from tests.each import each
 from tests.estimation.overlapping import large
 
 import tabulae as tb
@@ -215,7 +216,7 @@ CASES: list[tuple[str, float, dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("sql", "size", "options"), CASES)
+@each(("sql", "size", "options"), CASES)
 def test_coverage_is_at_least_the_level(sql: str, size: float, options: dict[str, Any]) -> None:
     """Misses are no more than a binomial count of that chance has, but with probability FALSE_ALARM.
 

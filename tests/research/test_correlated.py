@@ -5,6 +5,7 @@ from __future__ import annotations
 import cvxpy as cp
 import numpy as np
 import pytest
+from tests.each import each
 from tests.research.instances import NEIGHBOURS, differences, random_problem
 
 import tabulae as tb
@@ -16,8 +17,8 @@ from tabulae.research import (
 )
 
 
-@pytest.mark.parametrize("seed", range(6))
-@pytest.mark.parametrize("tolerance", [1e-1, 1e-3, 1e-7])
+@each("seed", range(6))
+@each("tolerance", [1e-1, 1e-3, 1e-7])
 def test_it_contains_the_points_and_the_gap_is_proven(seed: int, tolerance: float) -> None:
     rng = np.random.default_rng(seed)
     d = int(rng.integers(1, 8))

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from tests.each import each
 from tests.research.instances import GAUSSIAN, LAPLACE, matrices, random_problem
 
 import tabulae as tb
@@ -81,8 +82,8 @@ def test_every_release_meets_its_invariants_exactly(
         assert np.allclose(answers.values, [float(f) for f in answers.fractions])
 
 
-@pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
-@pytest.mark.parametrize("seed", range(6))
+@each("neighbours", ["add-remove", "replace"])
+@each("seed", range(6))
 def test_without_noise_the_answers_are_the_truth(seed: int, neighbours: str) -> None:
     A, C = random_problem(500 + seed, neighbours=neighbours)
     x = np.random.default_rng(seed).integers(0, 1000, A.shape[1])

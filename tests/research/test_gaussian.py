@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given
 from scipy import stats
+from tests.each import each
 from tests.research.instances import (
     GAUSSIAN,
     NEIGHBOURS,
@@ -50,9 +51,9 @@ def spherical(seed: int, make, neighbours: str) -> SubspaceMechanism:
     return make(A, C, tb.ZCDP("1/100"), neighbours=neighbours)
 
 
-@pytest.mark.parametrize("neighbours", NEIGHBOURS)
-@pytest.mark.parametrize("make", [projected_gaussian, extended_gaussian])
-@pytest.mark.parametrize("seed", range(4))
+@each("neighbours", NEIGHBOURS)
+@each("make", [projected_gaussian, extended_gaussian])
+@each("seed", range(4))
 def test_total_variance_is_n_minus_n_c_sigma_squared(seed: int, make, neighbours: str) -> None:
     """Corollaries 3.5 and 3.6 on random C; the same test rejects errors of 0.9 and 1.1 times the variance."""
     mechanism = spherical(seed, make, neighbours)
@@ -97,8 +98,8 @@ def test_extended_is_never_worse_than_projected(problem: tuple[np.ndarray, np.nd
         assert extended.squared_error <= projected.squared_error * (1 + 1e-12)
 
 
-@pytest.mark.parametrize("neighbours", NEIGHBOURS)
-@pytest.mark.parametrize("seed", range(8))
+@each("neighbours", NEIGHBOURS)
+@each("seed", range(8))
 def test_every_mechanism_costs_its_budget_and_no_more(seed: int, neighbours: str) -> None:
     """From the covariance of the error, in floats; and from the integers measured, in fractions."""
     A, C = random_problem(100 + seed, neighbours=neighbours)
@@ -111,8 +112,8 @@ def test_every_mechanism_costs_its_budget_and_no_more(seed: int, neighbours: str
         assert measured_cost(mechanism) == Fraction(1, 2)
 
 
-@pytest.mark.parametrize("neighbours", NEIGHBOURS)
-@pytest.mark.parametrize("seed", range(8))
+@each("neighbours", NEIGHBOURS)
+@each("seed", range(8))
 def test_the_covariance_is_that_of_the_error_and_stays_in_the_null_space(seed: int, neighbours: str) -> None:
     A, C = random_problem(200 + seed, neighbours=neighbours)
     for make in GAUSSIAN.values():
@@ -121,8 +122,8 @@ def test_the_covariance_is_that_of_the_error_and_stays_in_the_null_space(seed: i
         assert np.abs(C @ mechanism.covariance).max() < 1e-9 * mechanism.squared_error
 
 
-@pytest.mark.parametrize("neighbours", NEIGHBOURS)
-@pytest.mark.parametrize("seed", range(8))
+@each("neighbours", NEIGHBOURS)
+@each("seed", range(8))
 def test_the_order_of_the_mechanisms(seed: int, neighbours: str) -> None:
     """optimum <= correlated <= 2 (1 + gap) k^2 optimum, correlated <= the paper's formula, optimum <= extended."""
     A, C = random_problem(300 + seed, neighbours=neighbours)
@@ -142,8 +143,8 @@ def test_the_order_of_the_mechanisms(seed: int, neighbours: str) -> None:
     assert base.unit_error <= 2 * (1 + base.gap) * k**2 * lower * (1 + 2e-4)
 
 
-@pytest.mark.parametrize("neighbours", NEIGHBOURS)
-@pytest.mark.parametrize("seed", range(5))
+@each("neighbours", NEIGHBOURS)
+@each("seed", range(5))
 def test_the_optimum_against_a_convex_solver(seed: int, neighbours: str) -> None:
     """min tr X^-1 subject to v'X v <= 1 for all steps v of Q_N'A."""
     A, C = random_problem(400 + seed, n=4, neighbours=neighbours)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 from scipy.spatial import ConvexHull
+from tests.each import each
 from tests.research.instances import (
     LAPLACE,
     NEIGHBOURS,
@@ -34,8 +35,8 @@ EPSILON = tb.PureDP("1/2")
 FALSE_ALARM = 1e-6
 
 
-@pytest.mark.parametrize("neighbours", NEIGHBOURS)
-@pytest.mark.parametrize("seed", range(6))
+@each("neighbours", NEIGHBOURS)
+@each("seed", range(6))
 def test_errors_by_formula(seed: int, neighbours: str) -> None:
     """(n - n_c) 2 b^2 with b = Delta_1 / eps, for A and for Q'A in the basis that was chosen."""
     A, C = random_problem(600 + seed, neighbours=neighbours)
@@ -54,8 +55,8 @@ def test_errors_by_formula(seed: int, neighbours: str) -> None:
     assert ("better here" in best.note) == (best.squared_error > projected.squared_error)
 
 
-@pytest.mark.parametrize("neighbours", NEIGHBOURS)
-@pytest.mark.parametrize("seed", range(6))
+@each("neighbours", NEIGHBOURS)
+@each("seed", range(6))
 def test_what_is_measured_costs_the_budget_and_no_more(seed: int, neighbours: str) -> None:
     A, C = random_problem(700 + seed, neighbours=neighbours)
     for make in LAPLACE.values():

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.each import each
 from tests.safetab.oracle import threshold
 from tests.safetab.world import (
     MEMBERS,
@@ -141,10 +142,8 @@ def test_a_budget_whose_noise_would_be_beyond_measure(
     assert words in caught.value.problems[0].message
 
 
-@pytest.mark.parametrize(
-    "law", [DiscreteGaussian("9.5"), DiscreteGaussian(625), DiscreteLaplace(3), DiscreteLaplace("71/3")]
-)
-@pytest.mark.parametrize("chance", ["0.001", "0.3", "0.5", "0.50001", "0.9", "0.95", "0.9999", "0.9999999"])
+@each("law", [DiscreteGaussian("9.5"), DiscreteGaussian(625), DiscreteLaplace(3), DiscreteLaplace("71/3")])
+@each("chance", ["0.001", "0.3", "0.5", "0.50001", "0.9", "0.95", "0.9999", "0.9999999"])
 def test_suppression_is_the_least_quantile(law: DiscreteGaussian | DiscreteLaplace, chance: str) -> None:
     found = suppression_threshold(law, Fraction(chance))
     assert found == threshold({law.word: str(law.parameter)}, Fraction(chance))

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.each import each
 
 from tabulae.errors import InvalidArgument, SpecError
 from tabulae.privacy import (
@@ -102,7 +103,7 @@ ledger = "l.db"
 ALL = [(i, j) for i in range(6) for j in range(i, 6)]
 
 
-@pytest.mark.parametrize(
+@each(
     ("query", "runs", "labels"),
     [
         ('{ x = "identity" }', [(i, i) for i in range(6)], ("10", "11", "12", "13", "14", "15")),

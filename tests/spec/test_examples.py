@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tomli_w
+from tests.each import each
 
 from tabulae.errors import SpecError
 from tabulae.products.areas.spec import shape as geography_shape
@@ -64,7 +65,7 @@ def test_the_document_of_areas(folder: Path) -> None:
 @pytest.mark.parametrize("piece", PIECES, ids=lambda piece: piece.split("\n", 1)[0])
 def test_each_piece_of_the_page_fits_its_document(folder: Path, piece: str) -> None:
     whole = tomllib.loads(TITLED["spec.toml"]) | tomllib.loads(piece)
-    Spec.from_text(tomli_w.dumps(whole), folder)
+    assert Spec.from_text(tomli_w.dumps(whole), folder).title == whole["title"]
 
 
 def test_the_mistakes_of_the_page_are_told_as_it_says(folder: Path) -> None:
@@ -78,7 +79,7 @@ def section(name: str) -> str:
     return PAGE.split(f"\n## {name}\n", 1)[1].split("\n## ", 1)[0]
 
 
-@pytest.mark.parametrize(
+@each(
     ("heading", "model"),
     [
         ("`[source]`", shape.SourceSection),
@@ -118,7 +119,7 @@ def test_the_page_has_every_section_and_name() -> None:
 
 @pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.toml")), ids=lambda path: path.name)
 def test_each_example_is_a_document(path: Path) -> None:
-    read_spec(path)
+    assert read_spec(path).title == tomllib.loads(path.read_text())["title"]
 
 
 def test_the_adult_example_fits_its_data() -> None:

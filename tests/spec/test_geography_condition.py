@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.each import each
 
 from tabulae.errors import InvalidArgument
 from tabulae.products.areas.spec.files import LeafCondition
@@ -55,7 +56,7 @@ def test_a_condition_means_what_it_means_in_sql(text: str) -> None:
     assert np.flatnonzero(condition.holds(TABLE)).tolist() == sorted(i for (i,) in expected)
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "words"),
     [
         ("", "does not parse"),

@@ -109,7 +109,8 @@ def test_the_sections_are_all_of_them() -> None:
 
 def test_the_documents_are_without_a_mistake(guild: Path) -> None:
     for section in SECTIONS:
-        Spec.from_text(_document(guild, section), guild.parent)
+        document = _document(guild, section)
+        assert Spec.from_text(document, guild.parent).ledger == guild.parent / "ledger.db", section
 
 
 @pytest.mark.parametrize("section", SECTIONS, ids=lambda section: section.__name__)

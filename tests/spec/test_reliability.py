@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.each import each
 
 from tabulae.errors import SpecError
 from tabulae.spec import Spec
@@ -91,7 +92,7 @@ def test_other_thresholds_are_called_what_they_are() -> None:
     assert not found.customary
 
 
-@pytest.mark.parametrize(
+@each(
     ("more", "said"),
     [
         ("thresholds = []", "must be 1 to 5 numbers"),

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+from tests.each import each
 
 import tabulae as tb
 from tabulae.domain import Term
@@ -41,10 +42,10 @@ EDGES = {
 }
 
 
-@pytest.mark.parametrize("neighbours", NEIGHBOURS)
-@pytest.mark.parametrize("noise", BUDGETS)
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("name", EDGES)
+@each("neighbours", NEIGHBOURS)
+@each("noise", BUDGETS)
+@each("method", METHODS)
+@each("name", EDGES)
 def test_a_method_answers_edge_cases_or_says_why_not(
     name: str, method: str, noise: str, neighbours: str
 ) -> None:
@@ -69,8 +70,8 @@ def test_families_answer_every_edge_case() -> None:
             assert tb.select(wl, method="auto", noise=noise).error(wl, budget).rmse > 0  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize(
+@each("method", METHODS)
+@each(
     "nothing",
     [
         tb.Table("nobody", {"age": Partition(np.full(5, -1), 1)}),
@@ -98,8 +99,8 @@ def test_a_time_limit_must_be_positive(limit: float) -> None:
         tb.select(EDGES["one query"], time_limit=limit)
 
 
-@pytest.mark.parametrize("noise", BUDGETS)
-@pytest.mark.parametrize("method", METHODS)
+@each("noise", BUDGETS)
+@each("method", METHODS)
 def test_hardly_any_time_still_gives_a_strategy(method: str, noise: str) -> None:
     domain = tb.Domain({"a": 5, "b": 7, "c": 3})
     wl = tb.Workload.marginals(domain, ways=[1, 2])
@@ -135,7 +136,7 @@ RANGES = tb.Workload.of(tb.AllRange(8))
 LACKING = np.vstack([np.eye(8)[:7], np.zeros((1, 8))])
 
 
-@pytest.mark.parametrize(
+@each(
     ("design", "told"),
     [
         ("haar", "unknown design set 'haar'"),
@@ -153,13 +154,13 @@ LACKING = np.vstack([np.eye(8)[:7], np.zeros((1, 8))])
     ],
     ids=str,
 )
-@pytest.mark.parametrize("noise", BUDGETS)
+@each("noise", BUDGETS)
 def test_a_design_set_that_does_not_serve_is_refused(design: object, told: str, noise: str) -> None:
     with pytest.raises(InvalidArgument, match=told):
         tb.select(RANGES, method="eigen", noise=noise, design=design)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
+@each(
     ("method", "options", "told"),
     [
         ("kron", {"design": "wavelet"}, '"eigen"'),

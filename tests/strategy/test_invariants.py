@@ -9,6 +9,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from tests.domain.exact_instances import DOMAIN, GENERAL, NESTED, margin, projectors, stacked
+from tests.each import each
 from tests.strategy.instances import dense_strategy
 
 import tabulae as tb
@@ -81,10 +82,10 @@ def _chosen(strategy: tb.Strategy) -> float:
 NAMES = ["total", "two margins", "recode", "total and a group", "crossed recodes"]
 
 
-@pytest.mark.parametrize("neighbours", ["add-remove", "replace", WITHIN])
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("workload", WORKLOADS)
-@pytest.mark.parametrize("name", NAMES)
+@each("neighbours", ["add-remove", "replace", WITHIN])
+@each("method", METHODS)
+@each("workload", WORKLOADS)
+@each("name", NAMES)
 def test_gaussian_error_is_that_of_the_projected_mechanism(
     name: str, workload: str, method: str, neighbours: str
 ) -> None:
@@ -102,19 +103,19 @@ def test_gaussian_error_is_that_of_the_projected_mechanism(
         assert _chosen(strategy) == pytest.approx(dense, rel=1e-6)
 
 
-@pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
-@pytest.mark.parametrize("method", PURE)
-@pytest.mark.parametrize("name", ["total", "recode"])
+@each("neighbours", ["add-remove", "replace"])
+@each("method", PURE)
+@each("name", ["total", "recode"])
 def test_laplace_error_is_that_of_the_projected_mechanism(name: str, method: str, neighbours: str) -> None:
     wl, exact = WORKLOADS["prefixes"], EXACT[name]
     strategy = tb.select(wl, noise="laplace", method=method, neighbours=neighbours, invariants=exact)
     assert _chosen(strategy) == pytest.approx(_rmse(strategy, wl, exact, neighbours), rel=1e-6)
 
 
-@pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
-@pytest.mark.parametrize("noise", ["gaussian", "laplace"])
-@pytest.mark.parametrize("workload", WORKLOADS)
-@pytest.mark.parametrize("name", NESTED)
+@each("neighbours", ["add-remove", "replace"])
+@each("noise", ["gaussian", "laplace"])
+@each("workload", WORKLOADS)
+@each("name", NESTED)
 def test_never_worse_than_projecting_the_strategy_chosen_without_invariants(
     name: str, workload: str, noise: str, neighbours: str
 ) -> None:
@@ -142,9 +143,9 @@ def test_the_gaussian_optimum_is_certified_and_no_candidate_is_below_its_bound(n
     assert _chosen(best) ** 2 * len(left) >= svd * (1 - 1e-9)
 
 
-@pytest.mark.parametrize("p", [1, 2])
-@pytest.mark.parametrize("method", ["identity", "workload", "kron", "opt0"])
-@pytest.mark.parametrize("name", EXACT)
+@each("p", [1, 2])
+@each("method", ["identity", "workload", "kron", "opt0"])
+@each("name", EXACT)
 def test_sensitivity_within_invariants_is_that_of_the_listed_pairs(name: str, method: str, p: int) -> None:
     wl, exact = WORKLOADS["prefixes"], EXACT[name]
     strategy = tb.select(wl, method=method, noise="gaussian" if p == 2 else "laplace")
@@ -165,8 +166,8 @@ def test_sensitivity_within_invariants_is_that_of_the_listed_pairs(name: str, me
     )
 
 
-@pytest.mark.parametrize("p", [1, 2])
-@pytest.mark.parametrize("name", EXACT)
+@each("p", [1, 2])
+@each("name", EXACT)
 def test_what_no_neighbour_moves_is_charged_by_the_means_of_classes(name: str, p: int) -> None:
     """Sums over classes of equal columns would else come out with next to no noise, and no word of it."""
     exact = EXACT[name]

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.each import each
 from tests.strategy.instances import BUDGETS, WORKLOADS, dense, dense_strategy
 
 import tabulae as tb
@@ -50,9 +51,9 @@ def chosen(workload: tb.Workload, noise: str, neighbours: str = "add-remove", **
     return marginals_strategy(workload, Settings(noise, neighbours, **options))  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("neighbours", NEIGHBOURS)
-@pytest.mark.parametrize("noise", NOISES)
-@pytest.mark.parametrize("workload", WORKLOADS)
+@each("neighbours", NEIGHBOURS)
+@each("noise", NOISES)
+@each("workload", WORKLOADS)
 def test_error_equals_the_dense_formula(workload: str, noise: str, neighbours: str) -> None:
     """Every kind of workload, disjunctions included; sensitivity and P^+ by hand."""
     wl = WORKLOADS[workload]

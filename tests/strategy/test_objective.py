@@ -8,6 +8,7 @@ from fractions import Fraction
 import cvxpy as cp
 import numpy as np
 import pytest
+from tests.each import each
 from tests.strategy.instances import BUDGETS, WORKLOADS
 
 import tabulae as tb
@@ -28,8 +29,8 @@ def _largest(strategy: tb.Strategy, workload: tb.Workload, budget: tb.PrivacyLos
     )
 
 
-@pytest.mark.parametrize("noise", BUDGETS)
-@pytest.mark.parametrize("workload", WORKLOADS)
+@each("noise", BUDGETS)
+@each("workload", WORKLOADS)
 def test_the_largest_variance_is_never_above_that_of_the_total(workload: str, noise: str) -> None:
     wl = WORKLOADS[workload]
     methods = ("opt0", "kron") if noise == "gaussian" else ("opt0",)
@@ -105,7 +106,7 @@ def test_smallest_budgets_of_laplace_noise(definition: str) -> None:
     assert 0.98 * 40 <= widths.max() <= 40
 
 
-@pytest.mark.parametrize(
+@each(
     ("make", "message"),
     [
         (lambda: tb.Targets(), "at least one target"),

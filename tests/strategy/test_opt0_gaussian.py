@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from tests.each import each
 
 from tabulae.errors import InvalidArgument
 from tabulae.strategy.bounds.svd import dual_bound, svd_bound
@@ -106,7 +107,7 @@ def random_workload(seed, n, rank, kind):
     return W if kind == "counting" else W * 10 ** rng.uniform(-1, 1, (rank, 1))
 
 
-@pytest.mark.parametrize("case", CASES)
+@each("case", CASES)
 def test_semidefinite_oracle_agrees(case):
     W = random_workload(*case)
     oracle = semidefinite_optimum(W)

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from tests.each import each
 from tests.strategy.gram_terms import dense, marginals
 from tests.strategy.instances import BUDGETS, WORKLOADS
 
@@ -136,9 +137,9 @@ def test_a_product_of_cells_reaches_equal_weights():
     assert product_pair_svd_bound([np.eye(1)]) == 0.0
 
 
-@pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
-@pytest.mark.parametrize("noise", ["gaussian", "laplace"])
-@pytest.mark.parametrize("workload", WORKLOADS)
+@each("neighbours", ["add-remove", "replace"])
+@each("noise", ["gaussian", "laplace"])
+@each("workload", WORKLOADS)
 def test_no_method_beats_a_bound(workload, noise, neighbours):
     wl, budget = WORKLOADS[workload], BUDGETS[noise]
     bounds = [

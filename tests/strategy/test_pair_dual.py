@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from tests.each import each
 from tests.strategy.instances import BUDGETS, WORKLOADS, dense, dense_strategy
 
 import tabulae as tb
@@ -131,8 +132,8 @@ def test_time_limit_gives_a_strategy_with_its_true_gap() -> None:
     assert hurried.lower <= opt0_pairs(gram).lower
 
 
-@pytest.mark.parametrize("method", ["opt0", "kron"])
-@pytest.mark.parametrize("workload", WORKLOADS)
+@each("method", ["opt0", "kron"])
+@each("workload", WORKLOADS)
 def test_selected_under_replace(workload: str, method: str) -> None:
     """Error by dense algebra, sensitivity exact by enumeration, certificate against the bound."""
     wl, budget = WORKLOADS[workload], BUDGETS["gaussian"]

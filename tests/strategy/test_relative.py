@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.each import each
 
 import tabulae as tb
 from tabulae.domain.table import Term
@@ -140,10 +141,8 @@ def test_queries_of_no_cell_stay_zero() -> None:
     np.testing.assert_allclose(matrix(relative_workload(workload)), [[0, 0], [0.6, 0.8]])
 
 
-@pytest.mark.parametrize("method", ["opt0", "residual", "hdmm", "identity"])
-@pytest.mark.parametrize(
-    "operator", [tb.AllRange(16), tb.Prefix(16), tb.Permuted(tb.AllRange(8), [3, 1, 0, 2, 7, 5, 4, 6])]
-)
+@each("method", ["opt0", "residual", "hdmm", "identity"])
+@each("operator", [tb.AllRange(16), tb.Prefix(16), tb.Permuted(tb.AllRange(8), [3, 1, 0, 2, 7, 5, 4, 6])])
 def test_methods_take_the_scaled_workload(method: str, operator: tb.LinearOperator) -> None:
     """And the strategy chosen for it has less scaled error than the one chosen for total error."""
     workload = tb.Workload.of(operator)

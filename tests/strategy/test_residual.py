@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.each import each
 from tests.strategy.instances import BUDGETS, WORKLOADS, dense, dense_strategy
 
 import tabulae as tb
@@ -64,9 +65,9 @@ def _sensitivity_by_hand(strategy: tb.Strategy, neighbours: str) -> Fraction:
     return worst
 
 
-@pytest.mark.parametrize("neighbours", NEIGHBOURS)
-@pytest.mark.parametrize("noise", BUDGETS)
-@pytest.mark.parametrize("name", WORKLOADS)
+@each("neighbours", NEIGHBOURS)
+@each("noise", BUDGETS)
+@each("name", WORKLOADS)
 def test_expected_error_and_sensitivity_are_those_of_the_dense_matrices(
     name: str, noise: str, neighbours: str
 ) -> None:

@@ -7,6 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from tests.each import each
 from tests.strategy.instances import BUDGETS, WORKLOADS, dense, dense_strategy
 
 import tabulae as tb
@@ -30,7 +31,7 @@ def _select(workload: str, noise: str, method: str, **options: object) -> tb.Str
     return tb.select(WORKLOADS[workload], noise=noise, method=method, **options)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(("workload", "noise", "method"), CASES)
+@each(("workload", "noise", "method"), CASES)
 def test_expected_error_equals_the_dense_formula(workload: str, noise: str, method: str) -> None:
     """sigma^2 or 2 b^2 by hand, P^+ by numpy, against ``error``; sensitivity by hand from the dense matrix."""
     wl, strategy, budget = WORKLOADS[workload], _select(workload, noise, method), BUDGETS[noise]
@@ -53,8 +54,8 @@ def test_expected_error_equals_the_dense_formula(workload: str, noise: str, meth
     assert error.max_variance == pytest.approx(max(v.max() for v in tables.values()), rel=1e-6)
 
 
-@pytest.mark.parametrize("noise", BUDGETS)
-@pytest.mark.parametrize("workload", WORKLOADS)
+@each("noise", BUDGETS)
+@each("workload", WORKLOADS)
 def test_a_family_is_never_worse_than_its_members(workload: str, noise: str) -> None:
     wl, budget = WORKLOADS[workload], BUDGETS[noise]
     methods = [m for w, n, m in CASES if (w, n) == (workload, noise) and m not in ("hdmm", "auto")]
@@ -80,8 +81,8 @@ def test_no_strategy_beats_the_bounds_and_opt0_meets_the_dual(workload: str) -> 
     assert _select(workload, "laplace", "opt0").error(wl, BUDGETS["laplace"]).rmse >= laplace
 
 
-@pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
-@pytest.mark.parametrize(("workload", "noise", "method"), CASES[::3])
+@each("neighbours", ["add-remove", "replace"])
+@each(("workload", "noise", "method"), CASES[::3])
 def test_sensitivity_covers_every_pair_of_neighbours(
     workload: str, noise: str, method: str, neighbours: str
 ) -> None:

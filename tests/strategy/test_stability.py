@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.each import each
 
 import tabulae as tb
 from tabulae.errors import InvalidArgument, Unsupported
@@ -78,9 +79,9 @@ def test_no_change_of_a_unit_moves_the_answers_further(
         assert worst == said.power
 
 
-@pytest.mark.parametrize("noise", BUDGETS)
-@pytest.mark.parametrize("neighbours", NEIGHBOURS)
-@pytest.mark.parametrize("k", [1, 2, 3, 1000])
+@each("noise", BUDGETS)
+@each("neighbours", NEIGHBOURS)
+@each("k", [1, 2, 3, 1000])
 def test_laws_are_multiplied_by_exactly_k_to_the_p(noise, neighbours: str, k: int) -> None:
     """Variance times k^2, scale times k; identity queries, where a pair is never below a column."""
     strategy = tb.select(

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.spatial import ConvexHull
+from tests.each import each
 
 import tabulae as tb
 from tabulae.errors import Unsupported
@@ -53,8 +54,8 @@ def by_qhull(W: np.ndarray, neighbours: str) -> float:
 RNG = np.random.default_rng(2)
 
 
-@pytest.mark.parametrize("neighbours", NEIGHBOURS)
-@pytest.mark.parametrize(
+@each("neighbours", NEIGHBOURS)
+@each(
     ("sizes", "matrices"),
     [
         ((2, 2, 2), None),

@@ -11,6 +11,7 @@ import scipy.linalg
 import scipy.sparse
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.each import each
 from tests.strategy.instances import dense_strategy
 
 import tabulae as tb
@@ -93,9 +94,9 @@ def _coefficients(strategy: tb.Strategy, operator: LinearOperator) -> np.ndarray
     return z if np.allclose(z @ a, w, atol=1e-8) else None
 
 
-@pytest.mark.parametrize("zeros", [False, True])
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("name", TABLES)
+@each("zeros", [False, True])
+@each("form", FORMS)
+@each("name", TABLES)
 def test_least_squares_is_that_of_the_pseudo_inverse(name: str, form: str, zeros: bool) -> None:
     strategy, table = _strategy(form, zeros=zeros), TABLES[name]
     info, operator = information(strategy, (2.5,)), table.operator(DOMAIN)

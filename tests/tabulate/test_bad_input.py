@@ -13,6 +13,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
+from tests.each import each
 
 from tabulae.domain import Domain
 from tabulae.errors import DataError, InvalidArgument
@@ -188,7 +189,7 @@ def test_a_database_in_use(tmp_path: Path) -> None:
     assert tabulate(Source(path, table="people"), DOMAIN, RULES).total == 1
 
 
-@pytest.mark.parametrize(
+@each(
     ("arguments", "message"),
     [
         ({"path": "people.txt"}, "end its name in .csv, .parquet or .duckdb"),

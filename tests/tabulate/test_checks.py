@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import duckdb
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.each import each
 
 from tabulae.sources.declared import Checked, domains_by_checks
 
@@ -51,7 +51,7 @@ def test_words_of_a_list() -> None:
     assert domains_by_checks([f'("Of" IN ({listed}))'])["of"].values == WORDS
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     [
         "length(n) > 3",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.each import each
 
 from tabulae.domain.groups import Family
 from tabulae.errors import DataError, InvalidArgument
@@ -261,7 +262,7 @@ def replaced(i: int, rule: object) -> tuple[LineColumn, ...]:
     return (*COLUMNS[:i], LineColumn(COLUMNS[i].name, rule), *COLUMNS[i + 1 :])  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
+@each(
     ("columns", "delimiter", "told"),
     [
         (COLUMNS, "||", "one ASCII sign"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tests.each import each
 from tests.topdown.test_two_pass import close, random_case, variance_scale
 from tests.topdown.two_pass_cases import kind_matrix
 
@@ -53,7 +54,7 @@ def test_any_areas(seed, monkeypatch):
     assert close(unit_covariance(cov, np.flatnonzero(mask)), unit_covariance(cov, mask))
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@each("seed", SEEDS)
 def test_every_unit_of_every_level(seed):
     _, dense = random_case(seed)
     plan = dense.plan

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
+from tests.each import each
 from tests.topdown.two_pass_cases import random_plan
 
 from tabulae.products.areas.estimate import covers, leaves_held
@@ -20,7 +20,7 @@ def leaves_below(plan: SpinePlan) -> list[set[int]]:
     return found
 
 
-@pytest.mark.parametrize("seed", range(20))
+@each("seed", range(20))
 def test_nodes_are_whole_disjoint_and_as_few_as_can_be(seed):
     rng = np.random.default_rng(seed)
     plan = random_plan(rng)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.each import each
 from tests.topdown.solver_cases import (
     divisions,
     nearly_totals_alone,
@@ -54,8 +55,8 @@ def check(division: Division, best: np.ndarray, totals: np.ndarray | None = None
     assert abs(division.objective(found.x) - least) <= 1e-3 * (1 + abs(least)) + first_order
 
 
-@pytest.mark.parametrize("compiled", [True, False])
-@pytest.mark.parametrize("kind", KINDS)
+@each("compiled", [True, False])
+@each("kind", KINDS)
 def test_as_good_as_an_interior_point_method(kind, compiled):
     @given(divisions(**KINDS[kind]))
     def test(case):

@@ -6,6 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from tests.each import each
 from tests.topdown.two_pass_cases import (
     DenseSpine,
     kind_matrix,
@@ -60,7 +61,7 @@ def variance_scale(cov: Covariances, dense: DenseSpine) -> float:
     return float(max(np.abs(dense.variance).max(), 1e-5 * before))
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@each("seed", SEEDS)
 def test_estimates_equal_dense_least_squares(seed):
     rng, dense = random_case(seed)
     plan = dense.plan
@@ -73,7 +74,7 @@ def test_estimates_equal_dense_least_squares(seed):
         assert close(found.take(np.array([node])).ravel(), dense.node(node) @ wanted)
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@each("seed", SEEDS)
 def test_variances_equal_dense_least_squares(seed):
     _, dense = random_case(seed)
     plan, variance = dense.plan, dense.variance
@@ -109,7 +110,7 @@ def test_an_only_child_is_as_well_known_as_its_parent(share, exact):
         assert (np.linalg.eigvalsh(own)[1:] > 0.1).all()
 
 
-@pytest.mark.parametrize("seed", range(0, 60, 4))
+@each("seed", range(0, 60, 4))
 def test_the_pass_up_is_least_squares_of_what_is_below(seed):
     rng, dense = random_case(seed)
     plan = dense.plan
@@ -133,7 +134,7 @@ def test_the_pass_up_is_least_squares_of_what_is_below(seed):
         assert close(upward.linear.take(np.array([node])).ravel(), wanted @ rows @ below @ linear[there])
 
 
-@pytest.mark.parametrize("seed", range(1, 40, 3))
+@each("seed", range(1, 40, 3))
 def test_estimates_add_up_and_meet_exact_counts(seed):
     rng, dense = random_case(seed)
     plan = dense.plan

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
+from tests.each import each
 from tests.topdown.two_pass_cases import DenseSpine, random_exact, random_plan
 
 TABLES = [(), ("type",), ("age", "race"), ("type", "age", "race")]
@@ -22,7 +22,7 @@ def weights(dense: DenseSpine) -> np.ndarray:
     return np.concatenate(found) @ dense.variance
 
 
-@pytest.mark.parametrize("seed", range(60))
+@each("seed", range(60))
 def test_no_weight_is_above_1(seed: int) -> None:
     rng = np.random.default_rng(seed)
     plan = random_plan(rng, whole=True)

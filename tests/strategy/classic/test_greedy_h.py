@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.each import each
 from tests.strategy.instances import WORKLOADS, dense
 
 import tabulae as tb
@@ -57,7 +58,7 @@ COLUMNS = [
 ]
 
 
-@pytest.mark.parametrize(("name", "n", "laplace", "gaussian"), COLUMNS)
+@each(("name", "n", "laplace", "gaussian"), COLUMNS)
 def test_columns_beside_those_of_hdmm(
     name: str, n: int, laplace: tuple[float, float], gaussian: tuple[float, float]
 ) -> None:
@@ -113,9 +114,9 @@ def _asked(W: np.ndarray, node: Node, n: int) -> np.ndarray:
     return cut if node == (0, n) else cut[~cut.all(axis=1)]
 
 
-@pytest.mark.parametrize("p", [1, 2])
-@pytest.mark.parametrize("name", ["all range", "prefix", "windows"])
-@pytest.mark.parametrize("n", [2, 6, 13, 16])
+@each("p", [1, 2])
+@each("name", ["all range", "prefix", "windows"])
+@each("n", [2, 6, 13, 16])
 def test_each_weight_is_best_for_its_subtree(n: int, name: str, p: int) -> None:
     operator = {
         "all range": tb.AllRange(n),
@@ -190,8 +191,8 @@ def test_greedy_with_cells_and_total_is_the_optimum() -> None:
 
 
 # strategies -----------------------------------------------------------------------------------------------
-@pytest.mark.parametrize("noise", ["laplace", "gaussian"])
-@pytest.mark.parametrize("name", WORKLOADS)
+@each("noise", ["laplace", "gaussian"])
+@each("name", WORKLOADS)
 def test_answers_every_workload(name: str, noise: NoiseKind) -> None:
     workload = WORKLOADS[name]
     strategy = greedy_h_strategy(workload, Settings(noise))

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from tests.each import each
 
 import tabulae as tb
 from tabulae.errors import InvalidArgument, Unsupported
@@ -73,8 +74,8 @@ def test_projection_agrees_with_a_convex_solver():
         np.testing.assert_allclose(project_columns(matrix, p), nearest.value, atol=1e-5)
 
 
-@pytest.mark.parametrize("p", [1, 2])
-@pytest.mark.parametrize("name", WORKLOADS)
+@each("p", [1, 2])
+@each("name", WORKLOADS)
 def test_a_factorisation_is_feasible_and_answers_the_workload_exactly(name, p):
     W = WORKLOADS[name]
     found = low_rank(W.T @ W, p=p)
@@ -145,8 +146,8 @@ def test_the_workload_enters_through_its_gram_matrix_and_its_scale_does_not_matt
     assert low_rank(1e6 * W.T @ W, p=1).loss == pytest.approx(1e6 * found.loss, rel=1e-6)
 
 
-@pytest.mark.parametrize("p", [1, 2])
-@pytest.mark.parametrize("name", WORKLOADS)
+@each("p", [1, 2])
+@each("name", WORKLOADS)
 def test_when_time_is_up_what_is_there_is_a_factorisation(name, p):
     W = WORKLOADS[name]
     found = low_rank(W.T @ W, p=p, time_limit=0.0)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.each import each
 from tests.strategy.instances import WORKLOADS, dense
 
 import tabulae as tb
@@ -167,9 +168,9 @@ def _oracle(strategy: tb.Strategy, workload: tb.Workload, neighbours: str) -> fl
     return sensitivity * float(np.linalg.norm(Z)) / math.sqrt(workload.queries)
 
 
-@pytest.mark.parametrize("noise", ["laplace", "gaussian"])
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("name", WORKLOADS)
+@each("noise", ["laplace", "gaussian"])
+@each("method", METHODS)
+@each("name", WORKLOADS)
 def test_answers_every_workload(name: str, method: str, noise: NoiseKind) -> None:
     workload = WORKLOADS[name]
     strategy = METHODS[method](workload, Settings(noise))
@@ -192,8 +193,8 @@ def test_loss_of_a_product_is_the_product_of_losses(method, noise: NoiseKind) ->
     assert product == pytest.approx(math.prod(single), rel=1e-12)
 
 
-@pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
-@pytest.mark.parametrize("n", [1, 2, 3, 5, 13, 31])
+@each("method", METHODS.values(), ids=METHODS)
+@each("n", [1, 2, 3, 5, 13, 31])
 def test_any_number_of_cells(n: int, method) -> None:
     workload = tb.Workload.of(tb.Prefix(n))
     for noise in ("laplace", "gaussian"):

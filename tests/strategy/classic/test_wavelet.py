@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.each import each
 from tests.strategy.instances import WORKLOADS, dense
 
 import tabulae as tb
@@ -39,7 +40,7 @@ def _permuted(n: int) -> tb.LinearOperator:
     return tb.Permuted(tb.AllRange(n), np.argsort(np.random.RandomState(0).permutation(n)))
 
 
-@pytest.mark.parametrize(("operator", "n", "laplace", "gaussian"), PRINTED)
+@each(("operator", "n", "laplace", "gaussian"), PRINTED)
 def test_column_wavelet_of_hdmm(operator, n: int, laplace: float, gaussian: float) -> None:
     workload = tb.Workload.of(operator(n))
     columns: dict[NoiseKind, float] = {"laplace": laplace, "gaussian": gaussian}
@@ -92,8 +93,8 @@ def test_equals_privelets_weighted_coefficients(k: int, seed: int) -> None:
     assert np.allclose(haar(n) @ x, weighted)
 
 
-@pytest.mark.parametrize("noise", ["laplace", "gaussian"])
-@pytest.mark.parametrize("name", WORKLOADS)
+@each("noise", ["laplace", "gaussian"])
+@each("name", WORKLOADS)
 def test_answers_every_workload(name: str, noise: NoiseKind) -> None:
     workload = WORKLOADS[name]
     strategy = wavelet_strategy(workload, Settings(noise))

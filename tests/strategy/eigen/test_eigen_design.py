@@ -7,6 +7,7 @@ import pytest
 import scipy.linalg
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.each import each
 from tests.strategy.eigen.design_cases import (
     all_range,
     binary_tree,
@@ -188,8 +189,8 @@ def test_the_strategy_measures_what_was_planned(noise):
         assert reached == pytest.approx(planned, rel=1e-4)
 
 
-@pytest.mark.parametrize("noise", ["gaussian", "laplace"])
-@pytest.mark.parametrize("name", WORKLOADS)
+@each("noise", ["gaussian", "laplace"])
+@each("name", WORKLOADS)
 def test_every_workload_is_served_for_both_neighbours(name, noise):
     workload = WORKLOADS[name]
     strategy = eigen_strategy(workload, Settings(noise))

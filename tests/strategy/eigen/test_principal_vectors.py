@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.each import each
 from tests.strategy.eigen.design_cases import (
     all_range,
     column_norms,
@@ -112,8 +113,8 @@ def test_without_time_the_weights_are_feasible(p):
     assert column_norms(found.strategy, p).max() == pytest.approx(1, abs=1e-9)
 
 
-@pytest.mark.parametrize("noise", ["gaussian", "laplace"])
-@pytest.mark.parametrize("name", WORKLOADS)
+@each("noise", ["gaussian", "laplace"])
+@each("name", WORKLOADS)
 def test_the_strategy_serves_every_workload(name, noise):
     workload, s = WORKLOADS[name], Settings(noise, vectors=4)
     strategy = principal_vectors_strategy(workload, s)

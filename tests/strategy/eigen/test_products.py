@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.each import each
 
 import tabulae as tb
 from tabulae.errors import InvalidArgument, Unsupported
@@ -115,8 +116,8 @@ def test_weights_of_real_eigenvectors_are_the_optimum(name: str) -> None:
     assert svd_bound(explicit_gram(COMMUTING[name].merge()[0])) <= found.loss * (1 + 1e-9)
 
 
-@pytest.mark.parametrize("p", [1, 2])
-@pytest.mark.parametrize("name", ALL)
+@each("p", [1, 2])
+@each("name", ALL)
 def test_weights_are_those_of_a_conic_solver(name: str, p: int) -> None:
     """Program 1 over the integer rows, with B written out: what is measured loses no more than its grid."""
     workload, noise = ALL[name], "gaussian" if p == 2 else "laplace"
@@ -192,7 +193,7 @@ def test_laplace_weights_of_halves_beat_arbitrary_eigenvectors() -> None:
     assert _loss(_design(workload, "laplace"), workload) < query_weighting(queries, values, p=1).loss
 
 
-@pytest.mark.parametrize("n", range(1, 12))
+@each("n", range(1, 12))
 def test_halves_are_orthogonal(n: int) -> None:
     rows = halving(n)
     gram = rows @ rows.T
@@ -228,9 +229,9 @@ def _rank_of_terms(workload: tb.Workload) -> int:
     return max(ranks)
 
 
-@pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
-@pytest.mark.parametrize("noise", ["gaussian", "laplace"])
-@pytest.mark.parametrize("name", ALL)
+@each("neighbours", ["add-remove", "replace"])
+@each("noise", ["gaussian", "laplace"])
+@each("name", ALL)
 def test_every_design_has_exact_sensitivity_and_the_error_of_dense_least_squares(
     name: str, noise: str, neighbours: str
 ) -> None:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.each import each
 from tests.strategy.eigen.design_cases import (
     all_range,
     column_norms,
@@ -109,8 +110,8 @@ def test_the_cell_order_does_not_matter():
     )  # groups are settled to a per cent
 
 
-@pytest.mark.parametrize("noise", ["gaussian", "laplace"])
-@pytest.mark.parametrize("name", WORKLOADS)
+@each("noise", ["gaussian", "laplace"])
+@each("name", WORKLOADS)
 def test_the_strategy_measures_what_was_planned(name, noise):
     workload, s = WORKLOADS[name], Settings(noise, group_size=3)
     strategy = eigen_separation_strategy(workload, s)
