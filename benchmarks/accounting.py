@@ -17,15 +17,17 @@ from fractions import Fraction
 from pathlib import Path
 
 from tabulae.privacy import (
+    RDP,
     ZCDP,
     DiscreteGaussian,
     DiscreteLaplace,
+    NoiseComposition,
     PureDP,
+    Use,
+    budget_for_margin,
+    generalised_parallel,
+    sequential,
 )
-from tabulae.privacy.composition import generalised_parallel, sequential
-from tabulae.privacy.loss_distribution import NoiseComposition, Use
-from tabulae.privacy.rdp import RDP
-from tabulae.privacy.targets import budget_for_margin
 
 RESULTS = Path(__file__).parent / "results"
 STABILITY, FIRST_STAGE, DELTA = 9, Fraction(1, 10), Fraction(1, 10**10)

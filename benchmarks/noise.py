@@ -58,7 +58,7 @@ def measure(law: type[NoiseLaw], scale: int) -> dict[str, object]:
     """One row of the table."""
     noise = law(scale if law is DiscreteLaplace else scale**2)
     start = time.perf_counter()
-    sampler = noise._sampler()
+    sampler = noise.sampler()
     build = time.perf_counter() - start
     draws: dict[str, tuple[Callable[[], object], int]] = {"ours": (lambda: noise.sample(OURS), OURS)}
     if (theirs := opendp_draw(law, scale)) is not None:

@@ -41,8 +41,8 @@ from .privacy import (
     Charge,
     Disclosure,
     Ledger,
+    mark_void,
 )
-from .privacy.lost import lost
 from .products.tables.exactness import check_joint_promise, exactness
 from .products.tables.plan import Plan, check_derived
 from .products.tables.plan import plan_tables as plan
@@ -297,7 +297,7 @@ def _store(partial: Path, done: Measurement, ledger: Ledger) -> None:
             raise
         (partial / _PLAN).unlink(missing_ok=True)
         told = ReleaseError(f"cannot write in {partial}: {disk_reason(error)}")
-        raise lost(ledger, str(done.release_id), told) from None
+        raise mark_void(ledger, str(done.release_id), told) from None
 
 
 def _stored(partial: Path, prepared: Prepared, ledger: Ledger) -> Measurement | None:

@@ -16,8 +16,7 @@ from .commands_output import (
     progress,
 )
 from .errors import InvalidArgument, Problem
-from .privacy import exact
-from .privacy.conversions import rounded_up
+from .privacy import exact, rounded_up
 from .safetab import (
     Done,
     Epsilon,

@@ -11,7 +11,7 @@ from rich.table import Table as RichTable
 
 from . import commands_smallest
 from .commands_output import print_table, promise_document
-from .privacy.conversions import rounded_up
+from .privacy import rounded_up
 from .products.groups.levels import PopulationLevel
 from .products.groups.plan import (
     DetailedPlan,

@@ -15,8 +15,7 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Column, Table
 from rich.text import Text
 
-from .privacy import WITHIN
-from .privacy.conversions import rounded_up
+from .privacy import WITHIN, rounded_up
 from .spec import Spec
 
 _NARROW = 100

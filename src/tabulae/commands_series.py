@@ -11,9 +11,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from .commands_output import print_table
-from .privacy import PrivacyLoss
-from .privacy.conversions import rounded_up
-from .privacy.history import read_loss
+from .privacy import PrivacyLoss, read_loss, rounded_up
 from .release import Release
 from .release.outlook import Outlook, outlook
 from .release.series import (

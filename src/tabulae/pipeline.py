@@ -15,7 +15,7 @@ from .measurement import Measurement
 from .privacy import (
     Ledger,
     PrivacyLoss,
-    Source,
+    RandomBits,
 )
 from .products.tables.count import VECTOR_LIMIT, Counts, tabulate
 from .products.tables.measure import measure
@@ -54,7 +54,7 @@ class Prepared:
     digest: bytes
     _counts: Counts
 
-    def measure(self, ledger: Ledger | None, source: Source | None = None) -> tuple[Measurement, ...]:
+    def measure(self, ledger: Ledger | None, source: RandomBits | None = None) -> tuple[Measurement, ...]:
         """Run the rounds: each strategy is chosen from public measurements, charged, then measured.
 
         Without a ledger this is a rehearsal, which no release accepts.

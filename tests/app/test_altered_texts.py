@@ -11,7 +11,7 @@ import pytest
 
 import tabulae as tb
 from tabulae.app import check_release, pages_are_compared
-from tabulae.privacy.chain import link
+from tabulae.privacy.ledger.store import link
 from tabulae.release import seal
 
 

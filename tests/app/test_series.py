@@ -280,14 +280,14 @@ def test_a_predecessor_of_another_kind_is_refused(town: Path, old: str, new: str
 def test_only_a_published_release_can_be_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = write_people(tmp_path / "town")
     with monkeypatch.context() as broken:
-        broken.setattr("tabulae.privacy.ledger.Ledger.settle", lambda *_: None)
+        broken.setattr("tabulae.privacy.ledger.ledger.Ledger.settle", lambda *_: None)
         run(folder, "2025")
     spec = write_spec(folder, "2026", follows="2025", kind="next")
     _refused(folder, spec, "charged, not published: its own `tabulae run --resume` settles it")
     settled = tb.run(folder / "2025.toml", folder / "2025", resume=True)
     assert len(tb.run(spec, folder / "2026").series) == 2
     with monkeypatch.context() as broken:
-        broken.setattr("tabulae.privacy.ledger.Ledger.settle", lambda *_: None)
+        broken.setattr("tabulae.privacy.ledger.ledger.Ledger.settle", lambda *_: None)
         lost = run(folder, "lost")
     tb.Ledger.open(folder / "ledger.db").settle(str(lost.about["release_id"]), "void")
     _refused(folder, write_spec(folder, "2027", follows="lost", kind="next"), "void, not published")
@@ -376,7 +376,7 @@ def test_false_words_on_the_series_are_found(town: Path) -> None:
     "phase",
     [
         "tabulae.app._write",
-        "tabulae.privacy.ledger.Ledger.follow",
+        "tabulae.privacy.ledger.ledger.Ledger.follow",
         "tabulae.release.standing.standing_of",
         "tabulae.app.seal_with_report",
         "tabulae.app._put_in_place",

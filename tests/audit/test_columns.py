@@ -27,7 +27,7 @@ from tabulae.audit.promise import (
     wasteful,
 )
 from tabulae.errors import InvalidArgument
-from tabulae.privacy.gaussian import analytic_gaussian_variance
+from tabulae.privacy.loss.conversions import analytic_gaussian_variance
 from tabulae.strategy import Strategy
 
 CASES = [

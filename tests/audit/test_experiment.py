@@ -11,7 +11,7 @@ from tests.each import each
 
 import tabulae as tb
 from tabulae.audit.experiment import log_ratio, lower_bound
-from tabulae.privacy.laws import DiscreteGaussian, DiscreteLaplace
+from tabulae.privacy import DiscreteGaussian, DiscreteLaplace
 
 RUNS = 20_000
 

@@ -26,7 +26,7 @@ from tabulae.linalg import (
     Identity,
     Prefix,
 )
-from tabulae.privacy.noise import Insecure
+from tabulae.privacy import Insecure
 
 EXACT = {**NESTED, **GENERAL}
 PEOPLE = np.random.default_rng(3).integers(0, 60, DOMAIN.size)

@@ -14,9 +14,9 @@ from tabulae.estimation.two_stage_interval import plain_margin
 from tabulae.privacy import (
     ZCDP,
     DiscreteLaplace,
+    Insecure,
     PureDP,
 )
-from tabulae.privacy.source import Insecure
 from tabulae.products.groups.levels import PopulationLevel
 
 NATION = (471, 971, 6971)

@@ -13,13 +13,13 @@ from tabulae.privacy import (
     ApproxDP,
     PureDP,
 )
-from tabulae.privacy.composition import (
+from tabulae.privacy.loss.composition import (
+    RDP,
     generalised_parallel,
     group,
     parallel,
     sequential,
 )
-from tabulae.privacy.rdp import RDP
 
 AMOUNTS = st.lists(st.fractions("1/20", 3), min_size=1, max_size=6)
 

@@ -7,11 +7,10 @@ from itertools import product
 import numpy as np
 import pytest
 
-from tabulae.privacy import Insecure, digit_sampler
-from tabulae.privacy.digit_sampler import DigitSampler
-from tabulae.privacy.enclosure import DigitWeights
-from tabulae.privacy.samplers import discrete_laplace_sampler
-from tabulae.privacy.table_sampler import TableSampler
+from tabulae.privacy import DiscreteLaplace, Insecure
+from tabulae.privacy.noise import samplers as digit_sampler
+from tabulae.privacy.noise.enclosure import DigitWeights
+from tabulae.privacy.noise.samplers import DigitSampler, TableSampler
 
 WORD = 1 << 64
 
@@ -51,7 +50,7 @@ def test_the_groups_make_up_the_law(shift, group_bits, monkeypatch, oracle):
 @pytest.mark.parametrize("scale", ["257", "1000", "10000", "31415926/7", "1000000000", str(2**53)])
 def test_every_threshold_recomputed(scale, oracle):
     """By the geometric series in multiprecision, each group with the scale that its bits leave it."""
-    sampler = discrete_laplace_sampler(Fraction(scale))
+    sampler = DiscreteLaplace(scale).sampler()
     assert isinstance(sampler, DigitSampler)
     mp = oracle.mp
     for low, high, table in zip(sampler.cuts, [*sampler.cuts[1:], None], sampler.groups, strict=True):
@@ -73,7 +72,7 @@ def test_every_threshold_recomputed(scale, oracle):
 @pytest.mark.parametrize("scale", ["10000", str(2**53)])
 def test_every_slot_recomputed(scale):
     """A slot holds a symbol only if its first and its last word lie strictly between the same thresholds."""
-    for table in discrete_laplace_sampler(Fraction(scale)).groups:
+    for table in DiscreteLaplace(scale).sampler().groups:
         edges = [-1, *table.thresholds.tolist(), WORD]
         width = 1 << (64 - table.slot_bits)
         for slot, symbol in list(enumerate(table.slots.tolist()))[:: max(1, len(table.slots) // 20_000)]:
@@ -150,7 +149,7 @@ def test_many_groups_take_a_new_word_when_the_bits_run_out():
             type(self).asked += n == 1 << 12
             return super().u64(n)
 
-    sampler = discrete_laplace_sampler(Fraction(2**53))
+    sampler = DiscreteLaplace(2**53).sampler()
     assert len(sampler.groups) > 4
     out = np.empty(1 << 12, np.int64)
     sampler.fill(out, Counting(1))

@@ -26,7 +26,7 @@ from tabulae.privacy import (
     Disclosure,
     Ledger,
 )
-from tabulae.privacy.chain import Row, link
+from tabulae.privacy.ledger.store import ChainedEntry, link
 
 TOTAL = Disclosure(
     "exact total", "apportionment", {"attributes": {}, "terms": [{"coefficient": 1, "factors": {}}]}
@@ -197,7 +197,10 @@ def test_a_disclosure_that_was_tampered_with_is_refused(pattern, statement: str)
 def test_a_disclosure_dropped_from_a_rewritten_chain_is_refused(pattern) -> None:
     """Every later hash made to fit: the end is sealed with a key that the forger lacks."""
     with contextlib.closing(sqlite3.connect(pattern)) as connection:
-        rows = [Row(*r) for r in connection.execute("SELECT sequence, kind, body, previous, hash FROM entry")]
+        rows = [
+            ChainedEntry(*r)
+            for r in connection.execute("SELECT sequence, kind, body, previous, hash FROM entry")
+        ]
     kept = [row for row in rows if row.sequence != 3]
     forged = [kept[0]]
     for row in kept[1:]:

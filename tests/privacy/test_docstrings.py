@@ -10,11 +10,11 @@ from tests.each import each
 import tabulae.privacy
 
 MODULES = [
-    importlib.import_module(f"tabulae.privacy.{found.name}")
-    for found in pkgutil.iter_modules(tabulae.privacy.__path__)
+    importlib.import_module(found.name)
+    for found in pkgutil.walk_packages(tabulae.privacy.__path__, "tabulae.privacy.")
 ]
 # protocols and abstract kinds: the theorem stands with what fills them
-KINDS = {"PrivacyLoss", "NoiseLaw", "Source", "Sampler", "Weights", "Profile", "Curve"}
+KINDS = {"PrivacyLoss", "NoiseLaw", "RandomBits", "Sampler", "DecreasingWeights", "Profile", "Curve"}
 
 
 def public():

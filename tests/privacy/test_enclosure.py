@@ -8,14 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.each import each
 
-from tabulae.privacy.enclosure import (
+from tabulae.privacy import DiscreteGaussian, DiscreteLaplace
+from tabulae.privacy.noise.enclosure import (
     GaussianWeights,
     GeometricWeights,
     enclose_distribution,
     enclose_exp,
 )
-from tabulae.privacy.samplers import discrete_gaussian_sampler, discrete_laplace_sampler
-from tabulae.privacy.table_sampler import table
+from tabulae.privacy.noise.samplers import table
 
 WORD = 1 << 64
 
@@ -82,13 +82,13 @@ def gaussian_thresholds(variance, count, first, oracle):
 
 CASES = [("laplace", s) for s in ("1/1000", "3/10", "1", "10", "100", "256")]
 CASES += [("gaussian", v) for v in ("1/1000000", "9/100", "1", "100", "10000", "1048576")]
-SAMPLERS = {"laplace": discrete_laplace_sampler, "gaussian": discrete_gaussian_sampler}
+LAWS = {"laplace": DiscreteLaplace, "gaussian": DiscreteGaussian}
 THRESHOLDS = {"laplace": laplace_thresholds, "gaussian": gaussian_thresholds}
 
 
 @each(("law", "parameter"), CASES)
 def test_every_threshold_recomputed(law, parameter, oracle):
-    sampler = SAMPLERS[law](Fraction(parameter))
+    sampler = LAWS[law](parameter).sampler()
     count = len(sampler.thresholds)
     again = THRESHOLDS[law](parameter, count, sampler.first, oracle)
     assert sampler.thresholds.tolist() == again
@@ -98,7 +98,7 @@ def test_every_threshold_recomputed(law, parameter, oracle):
 
 @pytest.mark.parametrize(("law", "parameter"), [("laplace", "10"), ("gaussian", "100")])
 def test_any_flipped_bit_is_noticed(law, parameter, oracle):
-    sampler = SAMPLERS[law](Fraction(parameter))
+    sampler = LAWS[law](parameter).sampler()
     thresholds = sampler.thresholds.tolist()
     again = THRESHOLDS[law](parameter, len(thresholds), sampler.first, oracle)
     for entry in range(len(thresholds)):
@@ -110,7 +110,7 @@ def test_any_flipped_bit_is_noticed(law, parameter, oracle):
 
 @each(("law", "parameter"), CASES)
 def test_every_slot_recomputed(law, parameter):
-    sampler = SAMPLERS[law](Fraction(parameter))
+    sampler = LAWS[law](parameter).sampler()
     thresholds, bits = sampler.thresholds, sampler.slot_bits
     low = np.arange(1 << bits, dtype=np.uint64) << np.uint64(64 - bits)
     high = low | np.uint64((1 << (64 - bits)) - 1)
@@ -125,7 +125,7 @@ def test_every_slot_recomputed(law, parameter):
 
 
 def test_a_table_raises_its_precision_until_every_entry_is_proven(monkeypatch):
-    from tabulae.privacy import table_sampler
+    from tabulae.privacy.noise import samplers as table_sampler
 
     asked = []
 

@@ -13,7 +13,7 @@ from scipy import stats
 
 from tabulae.errors import InvalidArgument
 from tabulae.privacy import DiscreteLaplace, KeyedSource
-from tabulae.privacy.shared_key import SharedKey
+from tabulae.privacy.noise.random_bits import SharedKey
 
 FIXED = bytes(range(32))
 
@@ -77,7 +77,7 @@ def test_the_key_is_neither_shown_nor_copied(tmp_path):
 def test_a_release_is_made_once_even_after_a_restart(tmp_path):
     SharedKey.create(tmp_path / "key")
     code = (
-        "import sys; from tabulae.privacy.shared_key import SharedKey\n"
+        "import sys; from tabulae.privacy.noise.random_bits import SharedKey\n"
         "release = SharedKey.read(sys.argv[1]).begin(sys.argv[3], sys.argv[2])\n"
         "print(release.source('7').u64(4).tolist())"
     )
@@ -98,7 +98,7 @@ def test_a_release_is_made_once_even_after_a_restart(tmp_path):
 def test_of_two_at_once_one_is_let_through(tmp_path):
     SharedKey.create(tmp_path / "key")
     code = (
-        "import sys; from tabulae.privacy.shared_key import SharedKey\n"
+        "import sys; from tabulae.privacy.noise.random_bits import SharedKey\n"
         "key = SharedKey.read(sys.argv[1]); sys.stdin.read()\n"
         "key.begin('May', sys.argv[2])"
     )
@@ -120,7 +120,7 @@ def test_another_key_may_use_the_name_and_the_record(tmp_path):
 
 def test_the_record_stands_before_any_stream_is_opened(tmp_path, monkeypatch):
     key = SharedKey.create(tmp_path / "key")
-    monkeypatch.setattr("tabulae.privacy.shared_key._sync_folder", lambda folder: 1 / 0)
+    monkeypatch.setattr("tabulae.privacy.noise.random_bits._sync_folder", lambda folder: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         key.begin("May", tmp_path / "record")
     monkeypatch.undo()

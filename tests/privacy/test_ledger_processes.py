@@ -11,11 +11,8 @@ import numpy as np
 import pytest
 
 from tabulae.errors import BudgetRefused, LedgerError
-from tabulae.privacy import (
-    ZCDP,
-    Ledger,
-    store,
-)
+from tabulae.privacy import ZCDP, Ledger
+from tabulae.privacy.ledger import store
 
 CAP, LOSS, WORKERS, TRIES = 1, "1/1500", 8, 250
 

@@ -12,7 +12,7 @@ import pytest
 
 from tabulae.errors import BudgetRefused, LedgerError
 from tabulae.privacy import ZCDP, Ledger
-from tabulae.privacy.chain import Row, link
+from tabulae.privacy.ledger.store import ChainedEntry, link
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +89,10 @@ def test_edits_are_refused(path, statements):
 def test_a_forged_history_with_a_correct_chain_is_refused(path):
     """Rewriting every later hash does not help: the end is sealed with the ledger's key."""
     with contextlib.closing(sqlite3.connect(path)) as connection:
-        rows = [Row(*r) for r in connection.execute("SELECT sequence, kind, body, previous, hash FROM entry")]
+        rows = [
+            ChainedEntry(*r)
+            for r in connection.execute("SELECT sequence, kind, body, previous, hash FROM entry")
+        ]
     forged, previous = [], rows[1].hash
     for row in rows[2:]:
         content = row.content() | {"loss": {"rho": "1/1000000"}}

@@ -16,8 +16,8 @@ from tabulae.privacy import (
     RoundedGaussian,
     calibrate,
 )
-from tabulae.privacy.conversions import zcdp_epsilon
-from tabulae.privacy.loss_distribution import NoiseComposition, Use
+from tabulae.privacy.loss.conversions import zcdp_epsilon
+from tabulae.privacy.noise.loss_distribution import NoiseComposition, Use
 
 
 def one(law, shift=1, count=1):
@@ -149,7 +149,7 @@ def test_pure_losses_never_exceed_their_sum(scale, shift, count):
 def test_large_noise_is_condensed_soundly():
     """A standard deviation of 10^5: the normal limit, by Balle and Wang's formula, is within 1e-3."""
     noise = one(DiscreteGaussian(10**10), count=100)
-    from tabulae.privacy.gaussian import enclose_delta
+    from tabulae.privacy.loss.conversions import enclose_delta
 
     epsilon = noise.epsilon("1e-6")
     assert float(enclose_delta(Fraction(epsilon), Fraction(10**8))[1]) == pytest.approx(1e-6, rel=1e-2)

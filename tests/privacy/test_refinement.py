@@ -8,16 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tabulae.errors import Unsupported
-from tabulae.privacy import Insecure
-from tabulae.privacy.digit_sampler import DigitSampler
-from tabulae.privacy.enclosure import GaussianWeights, GeometricWeights
-from tabulae.privacy.filtered_sampler import FilteredSampler
-from tabulae.privacy.samplers import (
-    discrete_gaussian_sampler,
-    discrete_laplace_sampler,
+from tabulae.privacy import DiscreteGaussian, DiscreteLaplace, Insecure
+from tabulae.privacy.noise.enclosure import GaussianWeights, GeometricWeights
+from tabulae.privacy.noise.samplers import (
+    DigitSampler,
+    FilteredSampler,
+    TableSampler,
     draw,
 )
-from tabulae.privacy.table_sampler import TableSampler
 
 ONES = (1 << 64) - 1
 
@@ -236,10 +234,10 @@ def test_routes():
     kinds = [
         type(sampler).__name__
         for sampler in (
-            discrete_gaussian_sampler(Fraction(2**20)),
-            discrete_gaussian_sampler(Fraction(2**20 + 1)),
-            discrete_laplace_sampler(Fraction(2**8)),
-            discrete_laplace_sampler(Fraction(2**8 + 1)),
+            DiscreteGaussian(2**20).sampler(),
+            DiscreteGaussian(2**20 + 1).sampler(),
+            DiscreteLaplace(2**8).sampler(),
+            DiscreteLaplace(2**8 + 1).sampler(),
         )
     ]
     assert kinds == ["TableSampler", "FilteredSampler", "TableSampler", "DigitSampler"]

@@ -6,8 +6,7 @@ from fractions import Fraction
 import pytest
 
 from tabulae.privacy import ZCDP, PureDP
-from tabulae.privacy.composition import generalised_parallel, sequential
-from tabulae.privacy.rdp import RDP
+from tabulae.privacy.loss.composition import RDP, generalised_parallel, sequential
 
 MARGINS = (6, 6, 11, 11, 50, 50, 50)
 STABILITY, FIRST, DELTA = 9, Fraction(1, 10), Fraction(1, 10**10)

@@ -15,11 +15,11 @@ from tabulae.errors import InvalidArgument
 from tabulae.privacy import (
     Insecure,
     KeyedSource,
-    Source,
+    RandomBits,
     SystemSource,
     noise,
 )
-from tabulae.privacy import source as module
+from tabulae.privacy.noise import random_bits as module
 
 
 def in_child(work):
@@ -45,7 +45,7 @@ def sources():
 @pytest.mark.parametrize("make", range(3))
 def test_every_source_gives_words_and_bits(make):
     source = sources()[make]
-    assert isinstance(source, Source)
+    assert isinstance(source, RandomBits)
     words = source.u64(1000)
     assert words.dtype == np.uint64
     assert words.shape == (1000,)

@@ -13,7 +13,7 @@ from tabulae.privacy import (
     DiscreteLaplace,
     PureDP,
 )
-from tabulae.privacy.targets import budget_for_margin
+from tabulae.privacy.noise.laws import budget_for_margin
 
 SLACK = 1 - Fraction(1, 10**9)
 

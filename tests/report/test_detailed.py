@@ -10,7 +10,7 @@ from tests.report.page import Page, check_script
 
 import tabulae as tb
 from tabulae.app import write_report
-from tabulae.privacy.conversions import rounded_up
+from tabulae.privacy import rounded_up
 from tabulae.report import report_of
 from tabulae.report.groups import groups_view
 from tabulae.report.numbers import decimal

@@ -12,8 +12,7 @@ from tests.report.page import Page
 
 import tabulae as tb
 from tabulae.app import write_report
-from tabulae.privacy import ZCDP
-from tabulae.privacy.conversions import rounded_up
+from tabulae.privacy import ZCDP, rounded_up
 
 
 @pytest.fixture(scope="module")

@@ -14,8 +14,7 @@ from scipy import stats
 
 import tabulae as tb
 from tabulae.errors import InvalidArgument, Unsupported
-from tabulae.privacy import KeyedSource
-from tabulae.privacy.shared_key import SharedKey
+from tabulae.privacy import KeyedSource, SharedKey
 from tabulae.research.distributed import Agreement, Share
 from tabulae.research.exact_projector import (
     LARGEST_PIECE,
@@ -30,7 +29,7 @@ AGENT = """
 import json, sys
 import tabulae as tb
 from tests_agreed import agreed
-from tabulae.privacy.shared_key import SharedKey
+from tabulae.privacy.noise.random_bits import SharedKey
 
 told = json.loads(sys.argv[1])
 share = agreed(told["name"], told["release"]).share(

@@ -23,7 +23,7 @@ from tests.research.instances import (
 
 import tabulae as tb
 from tabulae.errors import InvalidArgument, Unsupported
-from tabulae.privacy.gaussian import enclose_delta
+from tabulae.privacy.loss.conversions import enclose_delta
 from tabulae.research import (
     SubspaceMechanism,
     base_decomposition,

@@ -59,7 +59,7 @@ def log_ratio(
         rows = np.flatnonzero(moved)
         off, step = (y[rows] - exact[rows]).astype(float), moved[rows].astype(float)
         scale = float(law.parameter)
-        if law.name == "discrete-laplace":
+        if law.kind == "laplace":
             total += float((np.abs(off) - np.abs(off - step)).sum()) / scale
         else:
             total += float((step * (off - step / 2)).sum()) / scale

@@ -42,7 +42,7 @@ def law_of(loss: PrivacyLoss, noise: str) -> type:
 def units_drawn(measurement: Measurement) -> list[Fraction]:
     """Per block, the parameter drawn for one unit of relative scale, in counts: equal where all is well."""
     return [
-        law.parameter / (block.scale * Fraction(type(law).grid_base) ** block.exponent)
+        law.parameter / (block.scale * Fraction(2) ** (law.power * block.exponent))
         for law, block in zip(measurement.laws, measurement.strategy.blocks, strict=True)
     ]
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from .. import pipeline
 from ..measurement import Measurement
-from ..privacy import Source as Randomness
+from ..privacy import RandomBits as Randomness
 from ..products.tables.plan import Plan
 from ..spec import Source
 from .columns import answers, counted

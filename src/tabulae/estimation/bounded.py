@@ -32,11 +32,10 @@ from typing import Any
 import numpy as np
 from scipy import integrate, optimize, special
 
-from ..privacy import DiscreteLaplace, NoiseLaw
+from ..privacy import NoiseLaw
 from .chernoff import gaussian_factor
 
-_SMOOTH = 2.6  # w: 2^32 noise variables then multiply a probability by 1 + 1e-12 at most
-_ALIASES = 1e-11  # charged to the level for that, and for quadrature
+_ALIASES = 1e-11  # charged to the level for densities of C that are not exactly so, and for quadrature
 _SPLITS = (0.5, 0.2, 0.1, 0.05, 0.02, 0.01, 1e-3, 1e-4)
 
 
@@ -52,7 +51,7 @@ def bounded_half_widths(variance: np.ndarray, laws: Sequence[NoiseLaw], level: f
     [1.96]
     """
     miss = 1 - level - _ALIASES
-    laplace = isinstance(laws[0], DiscreteLaplace)
+    laplace = laws[0].kind == "laplace"
     factor = math.inf if laplace else gaussian_factor(laws, level)
     continuous, rest = (max(column) for column in zip(*map(_coupling, laws), strict=True))
     if miss > 0 and math.isfinite(continuous):
@@ -65,15 +64,8 @@ def bounded_half_widths(variance: np.ndarray, laws: Sequence[NoiseLaw], level: f
 
 def _coupling(law: NoiseLaw) -> tuple[float, float]:
     """Var(C) / Var(e) and the sub-Gaussian proxy of D over Var(e)."""
-    variance, parameter = law.variance_of_law, float(law.parameter)
-    if law.name == "discrete-laplace":
-        return 2 * parameter**2 / variance, 0.5 / variance
-    if law.name == "rounded-gaussian":
-        return parameter / variance, 0.25 / variance
-    if parameter <= 2 * _SMOOTH:
-        return math.inf, math.inf
-    smooth = parameter * _SMOOTH / (parameter - _SMOOTH)
-    return (parameter + smooth) / variance, smooth / variance
+    continuous, rest = law.continuous_part()
+    return continuous / law.variance_of_law, rest / law.variance_of_law
 
 
 def _normal_quantile(miss: float) -> float:

@@ -21,16 +21,10 @@ def gaussian_bound(spread: Spread, level: float) -> np.ndarray:
 def gaussian_factor(laws: Sequence[NoiseLaw], level: float) -> float:
     """h in standard deviations of S, whatever its coefficients: ``sqrt(2 r log(2 / alpha))``.
 
-    The discrete Gaussian of parameter sigma^2 is sub-Gaussian with that proxy (Canonne, Kamath, Steinke 2020,
-    Fact 19); rounding adds at most half a step: proxy (sigma + 1/2)^2. The law's variance never exceeds the
-    parameter, so the proxy of S is s^2 times the largest ratio r among the blocks.
+    The proxy of S is s^2 times the largest ratio r, among the blocks, of a law's sub-Gaussian proxy to its variance.
     """
-    ratios = []
-    for law in laws:
-        sigma = math.sqrt(float(law.parameter))
-        proxy = (sigma + 0.5) ** 2 if law.name == "rounded-gaussian" else sigma**2
-        ratios.append(proxy / law.variance_of_law)
-    return math.sqrt(2 * math.log(2 / (1 - level)) * max(ratios))
+    largest = max(law.sub_gaussian_proxy / law.variance_of_law for law in laws)
+    return math.sqrt(2 * math.log(2 / (1 - level)) * largest)
 
 
 def tail_bound(

@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ..errors import InvalidArgument
-from ..privacy import DiscreteLaplace, NoiseLaw
+from ..privacy import NoiseLaw
 from ..strategy import Profile, VarianceBound
 from .bounded import bounded_half_widths
 from .chernoff import (
@@ -64,7 +64,7 @@ def half_widths(
     if profile.blocks is not None:
         laws, steps = [laws[b] for b in profile.blocks], [steps[b] for b in profile.blocks]
     profile, laws, steps, level = _without_quiet(profile, laws, steps, level)
-    laplace = isinstance(laws[0], DiscreteLaplace)
+    laplace = laws[0].kind == "laplace"
     spread = Spread.of(profile, laws, steps)
     bound = laplace_bound if laplace else gaussian_bound
     values = np.fmin(bound(spread, level), tail_bound(profile, laws, steps, level))

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from fractions import Fraction
 from functools import lru_cache
 
-from ..privacy.conversions import round_digits
+from ..privacy import round_digits
 
 _DIGITS = 4
 _PARTS = 48  # steps of the grid from a power of ten to the next: 4.9 % each

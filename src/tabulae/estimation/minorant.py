@@ -80,9 +80,9 @@ def gaussian_half_width(spread: Spread, level: float) -> np.ndarray:
     out = np.full(spread.deviation.shape, np.inf)
     cut = np.full(out.shape, 1e4)
     for law, step in zip(spread.laws, spread.step, strict=True):
-        sigma = math.sqrt(float(law.parameter))
+        sigma = law.size
         alias = np.sqrt(2 * np.log(4e9 * np.maximum(spread.terms, 1.0))) / sigma
-        usable = (alias < np.pi) & (sigma >= (20.0 if law.name == "rounded-gaussian" else 1.5))
+        usable = (alias < np.pi) & (sigma >= law.normal_from)
         with np.errstate(divide="ignore", invalid="ignore"):
             reach = np.where(step > 0, (2 * np.pi - alias) * spread.deviation / step, np.inf)
         cut = np.where(usable | (step == 0), np.minimum(cut, reach), 0.0)

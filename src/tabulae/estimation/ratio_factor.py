@@ -19,7 +19,7 @@ import numpy as np
 
 from ..domain import Table
 from ..domain.figure import minus
-from ..privacy import DiscreteLaplace, NoiseLaw
+from ..privacy import NoiseLaw
 from ..strategy import LeftOpen, Profile
 from .bounded import bounded_half_widths
 from .chernoff import laplace_bound
@@ -143,7 +143,7 @@ def _factor(
     turn = np.divide(covariance, below, out=np.copy(low), where=below > 0)
     least = ratio_variance(np.clip(turn, low, high), *moments)
     spread = profile.spread(low, high, least)
-    laplace = isinstance(profile.laws[0], DiscreteLaplace)
+    laplace = profile.laws[0].kind == "laplace"
     width = laplace_half_width(spread, level) if laplace else gaussian_half_width(spread, level)
     if laplace:
         width = np.fmin(width, laplace_bound(spread, level))

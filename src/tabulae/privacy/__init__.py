@@ -1,47 +1,47 @@
 """How much may be learnt: definitions of privacy, their conversion, exact noise, and the ledger."""
 
 from . import noise
-from .calibrate import calibrate, law_type
-from .composition import (
-    Composed,
-    generalised_parallel,
-    group,
-    parallel,
-    sequential,
-)
-from .definitions import (
+from .ledger import RELATIONS, Charge, Disclosure, Ledger, mark_void, read_loss, write_loss
+from .loss import (
+    RDP,
     WITHIN,
     ZCDP,
     ApproxDP,
+    Composed,
     Exact,
     Neighbours,
     PrivacyLoss,
     PureDP,
     check_neighbours,
     exact,
+    generalised_parallel,
+    group,
+    parallel,
+    positive,
+    probability,
+    round_digits,
+    rounded_up,
+    sequential,
 )
-from .disclosure import Disclosure
-from .history import Charge
-from .laws import (
+from .noise import Insecure, KeyedSource, RandomBits, SystemSource
+from .noise.laws import (
+    LAWS,
     DiscreteGaussian,
     DiscreteLaplace,
     NoiseLaw,
     RoundedGaussian,
+    budget_for_margin,
+    calibrate,
+    law_for,
+    law_type,
 )
-from .ledger import Ledger
-from .loss_distribution import NoiseComposition, Use
-from .rdp import RDP
-from .shared_key import SharedKey
-from .source import (
-    Insecure,
-    KeyedSource,
-    Source,
-    SystemSource,
-)
-from .targets import budget_for_margin
+from .noise.loss_distribution import NoiseComposition, Use
+from .noise.random_bits import KeyedRelease, SharedKey
 
 __all__ = [
+    "LAWS",
     "RDP",
+    "RELATIONS",
     "WITHIN",
     "ZCDP",
     "ApproxDP",
@@ -52,6 +52,7 @@ __all__ = [
     "DiscreteLaplace",
     "Exact",
     "Insecure",
+    "KeyedRelease",
     "KeyedSource",
     "Ledger",
     "Neighbours",
@@ -59,9 +60,9 @@ __all__ = [
     "NoiseLaw",
     "PrivacyLoss",
     "PureDP",
+    "RandomBits",
     "RoundedGaussian",
     "SharedKey",
-    "Source",
     "SystemSource",
     "Use",
     "budget_for_margin",
@@ -70,8 +71,16 @@ __all__ = [
     "exact",
     "generalised_parallel",
     "group",
+    "law_for",
     "law_type",
+    "mark_void",
     "noise",
     "parallel",
+    "positive",
+    "probability",
+    "read_loss",
+    "round_digits",
+    "rounded_up",
     "sequential",
+    "write_loss",
 ]

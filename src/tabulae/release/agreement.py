@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.csv
 
 from ..domain.row_space import canonical, describe
-from ..privacy.chain import START, link
-from ..privacy.history import write_loss
+from ..privacy import write_loss
+from ..privacy.ledger import START, link
 from ..products.areas.constraints import disclosure_of
 from ..spec import Spec
 from . import folder as f

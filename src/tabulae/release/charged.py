@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol, Self, TypeVar
 
 from ..errors import ReleaseError
-from ..privacy import Ledger
-from ..privacy.lost import lost
+from ..privacy import Ledger, mark_void
 from ..sources.memory import size_words
 from .folder import MEASUREMENT
 from .place import disk_reason
@@ -110,7 +109,7 @@ def poured(
                 sink(piece)
     except BaseException as error:
         if ledger is not None and release_id is not None:
-            raise lost(ledger, release_id, error) from None
+            raise mark_void(ledger, release_id, error) from None
         raise
 
 
@@ -123,4 +122,4 @@ def finish(writer: Writer, done: Marks, ledger: Ledger) -> None:
             raise
         if isinstance(error, OSError):
             error = ReleaseError(f"cannot write in {writer.folder}: {disk_reason(error)}")
-        raise lost(ledger, str(done.release_id), error) from None
+        raise mark_void(ledger, str(done.release_id), error) from None

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from ..errors import LedgerError, ReleaseError
-from ..privacy import Charge, Ledger
-from ..privacy.history import write_loss
+from ..privacy import Charge, Ledger, write_loss
 from ..spec import Spec
 from .predecessor import Followed, check_followed
 from .rivals import rivals_of

@@ -8,8 +8,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from ..errors import ReleaseError, TabulaeError
-from ..privacy import Charge, Ledger
-from ..privacy.history import write_loss
+from ..privacy import Charge, Ledger, write_loss
 from ..spec import Series, Spec
 from ..spec.marks import Mark, mark_of
 from . import folder as f

@@ -30,14 +30,11 @@ from ..errors import (
 from ..estimation import Estimate, estimate
 from ..measurement import Measurement
 from ..privacy import (
+    LAWS,
     ZCDP,
     ApproxDP,
-    DiscreteGaussian,
-    DiscreteLaplace,
-    NoiseLaw,
     PrivacyLoss,
     PureDP,
-    RoundedGaussian,
 )
 from ..products.areas.spine_plan import SpinePieceValues, SpinePlan
 from ..products.areas.store import read_spine_measurements
@@ -76,7 +73,6 @@ from .verify_tables import (
 )
 
 _ROWS = 2**20  # measured rows that are read together
-_LAWS: dict[str, type[NoiseLaw]] = {c.name: c for c in (DiscreteGaussian, DiscreteLaplace, RoundedGaussian)}
 _LOSSES: dict[str, type[PrivacyLoss]] = {"pure": PureDP, "approx": ApproxDP, "zcdp": ZCDP}
 
 
@@ -399,7 +395,7 @@ def read_measurement(folder: Path, domain: Domain, invariants: Sequence[Table] =
         return Measurement(
             strategy,
             values,
-            tuple(_LAWS[b["law"]["name"]](Fraction(b["law"]["parameter"])) for b in document["blocks"]),
+            tuple(LAWS[b["law"]["name"]](Fraction(b["law"]["parameter"])) for b in document["blocks"]),
             _LOSSES[budget.pop("definition")](**budget),
             about["neighbours"],
             rehearsal=False,

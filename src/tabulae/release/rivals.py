@@ -6,8 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from ..privacy import Charge
-from ..privacy.history import RELATIONS
+from ..privacy import RELATIONS, Charge
 from ..spec import Series
 from ..spec.marks import is_release_id
 

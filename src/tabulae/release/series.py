@@ -8,12 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ..privacy import PrivacyLoss, sequential
-from ..privacy.history import (
-    RELATIONS,
-    read_loss,
-    write_loss,
-)
+from ..privacy import RELATIONS, PrivacyLoss, read_loss, sequential, write_loss
 from ..spec import Spec
 from ..spec.marks import Mark, mark_of
 from . import folder as f
@@ -24,7 +19,7 @@ SERIES = "series"
 
 
 def check_loss(definition: object, parameters: object) -> None:
-    """See that a loss is stored as :func:`tabulae.privacy.history.write_loss` writes it.
+    """See that a loss is stored as :func:`tabulae.privacy.ledger.history.write_loss` writes it.
 
     Raises:
         TypeError: it is not.

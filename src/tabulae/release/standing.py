@@ -18,9 +18,10 @@ from ..errors import LedgerError, ReleaseError
 from ..privacy import (
     Ledger,
     PrivacyLoss,
+    read_loss,
     sequential,
+    write_loss,
 )
-from ..privacy.history import read_loss, write_loss
 from ..spec import Series, Spec
 from . import folder as f
 from .predecessor import Followed

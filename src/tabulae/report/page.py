@@ -10,7 +10,7 @@ from functools import cache
 import jinja2
 from markupsafe import Markup, escape
 
-from ..privacy.conversions import rounded_up
+from ..privacy import rounded_up
 from . import numbers
 from .rows import shortened
 

@@ -71,11 +71,6 @@ _WITH_EXACT = {
         "determine, so that each number is a function of both; " + _ONE_SIDED
     ),
 }
-_LAW_WORDS = {
-    "discrete-gaussian": "discrete Gaussian, sigma",
-    "rounded-gaussian": "rounded Gaussian, sigma",
-    "discrete-laplace": "discrete Laplace, scale",
-}
 
 
 def strategy_view(release: Release) -> StrategyView:
@@ -137,7 +132,7 @@ def _block(part: Part, law: NoiseLaw, domain: Domain, share: float | None) -> Bl
         part.asked,
         part.compared,
         share,
-        _deviation(block, law) / (_weight(block) or 1.0),
+        law.size * 2.0**-block.exponent / (_weight(block) or 1.0),
     )
 
 
@@ -177,13 +172,7 @@ def _measures(block: Block, domain: Domain, asked: tuple[str, ...]) -> str:
 def _noise(block: Block, law: NoiseLaw) -> str:
     weight, grid = _weight(block), "" if block.exponent == 0 else f", in steps of 2^-{block.exponent}"
     counts = "counts" if abs(weight - 1) < 1e-3 else f"on counts weighted up to {weight:.4g}"
-    return f"{_LAW_WORDS[law.name]} {_deviation(block, law):.4g} {counts}{grid}"
-
-
-def _deviation(block: Block, law: NoiseLaw) -> float:
-    """Sigma or the scale of the noise of weighted counts."""
-    size = float(law.parameter) if law.name == "discrete-laplace" else float(law.parameter) ** 0.5
-    return size * 2.0**-block.exponent
+    return f"{law.words} {law.size * 2.0**-block.exponent:.4g} {counts}{grid}"
 
 
 def _weight(block: Block) -> float:

@@ -22,8 +22,7 @@ from .._version import VERSION
 from ..domain import Domain, Table
 from ..errors import InvalidArgument, Unsupported
 from ..linalg import Identity
-from ..privacy import NoiseLaw, PrivacyLoss
-from ..privacy.shared_key import KeyedRelease, SharedKey
+from ..privacy import KeyedRelease, NoiseLaw, PrivacyLoss, SharedKey
 from ..strategy import Strategy
 from ..strategy.strategy import Block, NoiseKind
 from .exact_projector import ExactProjector, stacked

@@ -19,11 +19,7 @@ from ..domain import Domain, Table
 from ..errors import InvalidArgument, Unsupported
 from ..linalg import Dense, integer_matmul, largest_abs
 from ..measurement import Measurement
-from ..privacy import (
-    ApproxDP,
-    PrivacyLoss,
-    calibrate,
-)
+from ..privacy import ApproxDP, PrivacyLoss, calibrate
 from ..strategy import (
     Block,
     NoiseKind,

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from .._version import VERSION
-from ..privacy import NoiseLaw
-from ..privacy.conversions import rounded_up
+from ..privacy import NoiseLaw, rounded_up
 from ..products.groups.levels import (
     TOTAL,
     TOTAL_ONLY,

@@ -16,11 +16,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from pydantic_core import PydanticCustomError
 
 from ..errors import InvalidArgument
-from ..privacy.definitions import (
-    Neighbours,
-    positive,
-    probability,
-)
+from ..privacy import Neighbours, positive, probability
 from ..sources.source import is_url, url_mistake
 from .problems import shown
 

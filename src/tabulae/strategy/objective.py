@@ -35,7 +35,7 @@ from ..domain import Domain, Table, Term, Workload
 from ..domain.table import positive_fraction
 from ..errors import InvalidArgument, Unsupported
 from ..linalg import Dense, Identity, LinearOperator, RowScaled, Total, common_value, normalised, row_norms
-from ..privacy.definitions import Exact
+from ..privacy import Exact
 from .information import information
 from .loss import unit_variances
 from .settings import Settings

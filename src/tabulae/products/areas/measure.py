@@ -9,12 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from ...errors import DataError, InvalidArgument
-from ...privacy import (
-    Ledger,
-    Source,
-    SystemSource,
-)
-from ...privacy.lost import lost
+from ...privacy import Ledger, RandomBits, SystemSource, mark_void
 from ...release.charged import poured
 from .constraints import AreaConstraints, ExactMargin, disclosure_of
 from .count import SpineCounts
@@ -28,7 +23,7 @@ def measure_spine(
     exact: Sequence[ExactMargin] = (),
     *,
     ledger: Ledger | None = None,
-    source: Source | None = None,
+    source: RandomBits | None = None,
     unit: str | None = None,
     title: str = "areas",
     digest: bytes | None = None,
@@ -88,12 +83,12 @@ def measure_spine(
     except BaseException as error:
         if ledger is None or charge is None:
             raise
-        raise lost(ledger, charge.release_id, error) from None
+        raise mark_void(ledger, charge.release_id, error) from None
     release_id = None if charge is None else charge.release_id
     return SpineMeasurements(plan, stated, charge is None, release_id, _pieces(counts, plan, source))
 
 
-def _pieces(counts: SpineCounts, plan: SpinePlan, source: Source) -> Iterator[SpinePieceValues]:
+def _pieces(counts: SpineCounts, plan: SpinePlan, source: RandomBits) -> Iterator[SpinePieceValues]:
     for piece in plan.pieces:
         laws = plan.laws(int(plan.classes[1][piece.nodes[0]]))
         support, truth = plan.dense_cells[piece.pattern], counts.piece(piece, plan)
@@ -119,7 +114,7 @@ def tabulate_spine(
     *,
     ledger: Ledger | None,
     constraints: AreaConstraints | None = None,
-    source: Source | None = None,
+    source: RandomBits | None = None,
     unit: str | None = None,
     title: str = "areas",
     digest: bytes | None = None,

@@ -18,8 +18,8 @@ from ...privacy import (
     NoiseLaw,
     PrivacyLoss,
     PureDP,
+    round_digits,
 )
-from ...privacy.conversions import round_digits
 from ...spec import (
     Geography,
     Spec,

@@ -12,13 +12,14 @@ import numpy as np
 
 from ...errors import InvalidArgument
 from ...privacy import (
+    WITHIN,
     ZCDP,
-    DiscreteGaussian,
-    DiscreteLaplace,
     NoiseLaw,
     PureDP,
+    check_neighbours,
+    law_for,
+    law_type,
 )
-from ...privacy.definitions import WITHIN, check_neighbours
 from .layout import Layout, Margin
 from .spine.shares import distinct_rows
 from .spine.spine import Spine, Tree
@@ -40,6 +41,7 @@ def estimation_variance(law: NoiseLaw) -> float:
     Discrete noise of a large budget is 0 nearly always, its variance e^-50, say. Estimates from weights of a larger
     variance are unbiased too, and variances from them are too large, never too small.
 
+    >>> from tabulae.privacy import DiscreteGaussian
     >>> estimation_variance(DiscreteGaussian("1/50")) == LEAST_VARIANCE > DiscreteGaussian("1/50").variance_of_law
     True
     """
@@ -208,10 +210,8 @@ class SpinePlan:
         if not share * alpha:
             return None
         units = 1 if self.neighbours == "add-remove" else 2
-        part, k = self.budget.amount * share * alpha, self.rows_per_unit
-        if isinstance(self.budget, PureDP):
-            return DiscreteLaplace(Fraction(units * k) / part)
-        return DiscreteGaussian(Fraction(units * k * k) / (2 * part))
+        rows = self.rows_per_unit ** law_type(self.budget).power
+        return law_for(self.budget.scaled(share * alpha), None, Fraction(units * rows))
 
     @cached_property
     def depth(self) -> np.ndarray:

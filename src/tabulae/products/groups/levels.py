@@ -19,15 +19,15 @@ from ...domain.regions import Regions
 from ...errors import InvalidArgument, Unsupported
 from ...privacy import (
     ZCDP,
-    DiscreteGaussian,
-    DiscreteLaplace,
     Exact,
     NoiseComposition,
     NoiseLaw,
     PureDP,
     Use,
+    check_neighbours,
+    law_for,
+    law_type,
 )
-from ...privacy.definitions import check_neighbours
 
 TOTAL_ONLY = -1
 """The rung of a group that gets one count at the full budget."""
@@ -132,10 +132,8 @@ class PopulationLevel:
     def law(self, share: Fraction) -> NoiseLaw:
         """The noise of one count that has this share of the budget."""
         units = 2 if self.neighbours == "replace" else 1
-        amount, k = self.budget.amount * share, self.rows_per_unit
-        if isinstance(self.budget, PureDP):
-            return DiscreteLaplace(Fraction(units * self.groups_of_a_record * k) / amount)
-        return DiscreteGaussian(Fraction(units * self.groups_of_a_record * k * k) / (2 * amount))
+        rows = self.rows_per_unit ** law_type(self.budget).power
+        return law_for(self.budget.scaled(share), None, Fraction(units * self.groups_of_a_record * rows))
 
     @cached_property
     def first(self) -> NoiseLaw:

@@ -9,11 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from ...errors import InvalidArgument
-from ...privacy import (
-    Ledger,
-    Source,
-    SystemSource,
-)
+from ...privacy import Ledger, RandomBits, SystemSource
 from ...release.charged import poured
 from .count import GroupChunk, GroupCounts
 from .levels import (
@@ -31,7 +27,7 @@ def measure_groups(
     plan: AdaptivePlan,
     *,
     ledger: Ledger | None = None,
-    source: Source | None = None,
+    source: RandomBits | None = None,
     title: str = "detailed groups",
     digest: bytes | None = None,
 ) -> GroupMeasurements:
@@ -77,7 +73,7 @@ def measure_groups(
     return GroupMeasurements(plan, charge is None, release_id, _chunks(counts, plan, source))
 
 
-def _chunks(counts: GroupCounts, plan: AdaptivePlan, source: Source) -> Iterator[GroupMeasurement]:
+def _chunks(counts: GroupCounts, plan: AdaptivePlan, source: RandomBits) -> Iterator[GroupMeasurement]:
     for i, level in enumerate(plan.levels):
         expected = 0
         for chunk in counts.chunks(i):
@@ -89,7 +85,7 @@ def _chunks(counts: GroupCounts, plan: AdaptivePlan, source: Source) -> Iterator
             raise InvalidArgument(f"{level.name}: these counts were made for another plan")
 
 
-def _measured(i: int, level: PopulationLevel, chunk: GroupChunk, source: Source) -> GroupMeasurement:
+def _measured(i: int, level: PopulationLevel, chunk: GroupChunk, source: RandomBits) -> GroupMeasurement:
     truth = chunk.totals()
     total_only = np.tile(level.groups.total_only, chunk.regions)
     adaptive = np.flatnonzero(~total_only)
@@ -121,7 +117,7 @@ def tabulate_groups(
     sinks: Sequence[Sink],
     *,
     ledger: Ledger | None,
-    source: Source | None = None,
+    source: RandomBits | None = None,
     title: str = "detailed groups",
     digest: bytes | None = None,
 ) -> GroupMeasurements:

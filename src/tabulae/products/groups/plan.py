@@ -24,9 +24,10 @@ from ...privacy import (
     PrivacyLoss,
     PureDP,
     budget_for_margin,
+    check_neighbours,
+    probability,
+    round_digits,
 )
-from ...privacy.conversions import round_digits
-from ...privacy.definitions import check_neighbours, probability
 from ...release.tables import LEVEL
 from ...spec import (
     Detailed,

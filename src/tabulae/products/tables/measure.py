@@ -19,7 +19,7 @@ from ...privacy import (
     Ledger,
     NoiseLaw,
     PrivacyLoss,
-    Source,
+    RandomBits,
     SystemSource,
 )
 from ...strategy import Strategy, strategy_digest
@@ -36,7 +36,7 @@ def measure(
     *,
     neighbours: str = "add-remove",
     ledger: Ledger | None = None,
-    source: Source | None = None,
+    source: RandomBits | None = None,
     unit: str | None = None,
     title: str = "measurement",
     digest: bytes | None = None,
@@ -159,7 +159,7 @@ def _checked(answer: np.ndarray, name: str) -> np.ndarray:
     return answer
 
 
-def _noisy(answer: np.ndarray, law: NoiseLaw, source: Source) -> np.ndarray:
+def _noisy(answer: np.ndarray, law: NoiseLaw, source: RandomBits) -> np.ndarray:
     """Add the law's noise to the answers where they lie, some at a time: each entry is drawn for once."""
     for start in range(0, answer.size, _TOGETHER):
         part = answer[start : start + _TOGETHER]

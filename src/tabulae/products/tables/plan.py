@@ -38,9 +38,10 @@ from ...privacy import (
     Ledger,
     PrivacyLoss,
     calibrate,
+    law_for,
     law_type,
+    round_digits,
 )
-from ...privacy.conversions import round_digits
 from ...release.folder import write_bytes
 from ...release.tables import LEVEL
 from ...release.together import together
@@ -207,10 +208,9 @@ def discreteness(spec: Spec) -> float:
     Answers are integers on their grid and some record moves them by 1 or more, so that a law on it has at least
     the parameter that the budget asks for unit sensitivity; the ratio grows with the parameter.
     """
-    power = Fraction(spec.rows_per_unit) ** (2 if _gaussian(spec) else 1)
-    unit = calibrate(spec.loss, spec.method.noise, power)
-    nominal = float(unit) if _gaussian(spec) else 2 * float(unit) ** 2
-    return min(1.0, (law_type(spec.loss, spec.method.noise)(unit).variance_of_law / nominal) ** 0.5)
+    power = law_type(spec.loss, spec.method.noise).power
+    law = law_for(spec.loss, spec.method.noise, Fraction(spec.rows_per_unit) ** power)
+    return min(1.0, (law.variance_of_law / law.nominal_variance) ** 0.5)
 
 
 def _gaussian(spec: Spec) -> bool:

@@ -8,8 +8,7 @@ from fractions import Fraction
 
 from ..._version import VERSION
 from ...errors import TabulaeError
-from ...privacy import ApproxDP, PrivacyLoss
-from ...privacy.conversions import rounded_up
+from ...privacy import ApproxDP, PrivacyLoss, rounded_up
 from ...products.areas.plan import GeographyPlan
 from ...products.groups.plan import DetailedPlan
 from ...products.smallest import Smallest

@@ -8,7 +8,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from ...privacy.conversions import rounded_up
+from ...privacy import rounded_up
 from ..numbers import (
     decimal,
     share,

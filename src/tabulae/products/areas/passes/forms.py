@@ -19,7 +19,7 @@ from ....estimation.fieller import (
     ratio_variance,
 )
 from ....estimation.ratio_factor import uniform_factor
-from ....privacy import DiscreteLaplace, NoiseLaw
+from ....privacy import NoiseLaw
 from ..layout import Layout, Margin
 
 MOST_NUMBERS = 1 << 24
@@ -193,7 +193,7 @@ def interval_factor(level: float, laws: Sequence[NoiseLaw]) -> float:
     Raises:
         InvalidArgument: a level outside (0, 1), or no laws.
 
-    >>> from tabulae.privacy import DiscreteGaussian
+    >>> from tabulae.privacy import DiscreteGaussian, DiscreteLaplace
     >>> round(interval_factor(0.95, [DiscreteGaussian(4)]), 3)
     1.96
     >>> round(interval_factor(0.95, [DiscreteLaplace(1000)]), 2)
@@ -210,7 +210,7 @@ def interval_factor(level: float, laws: Sequence[NoiseLaw]) -> float:
 
 def costs_half_step(laws: Sequence[NoiseLaw]) -> bool:
     """Whether noise is Gaussian with a standard deviation of 1 or more: normal, but for the grid."""
-    return not any(isinstance(law, DiscreteLaplace) or law.parameter < 1 for law in laws)
+    return not any(law.kind == "laplace" or law.parameter < 1 for law in laws)
 
 
 def area_half_widths(variance: np.ndarray, laws: Sequence[NoiseLaw], level: float) -> np.ndarray:

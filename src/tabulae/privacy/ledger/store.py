@@ -1,4 +1,8 @@
-"""The file under a ledger: SQLite with a write-ahead log, synced at every commit.
+"""The file under a ledger: entries chained by hashes, in SQLite with a write-ahead log, synced at every commit.
+
+Each entry's hash covers its number, kind and body and the hash of the entry before, so that none can be
+edited, dropped, added or moved without changing every hash after it. The last hash, the head, stands
+for the whole history; kept elsewhere, it also betrays a file that was rolled back.
 
 A connection lives for one operation, so nothing is shared between threads or across a fork, and the
 log is folded back into the file when the last user leaves. Writers queue for an immediate lock: what a
@@ -10,15 +14,83 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import hmac
+import json
 import os
 import sqlite3
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
-from ..errors import LedgerError
-from .chain import Row, altered
+from ...errors import LedgerError
+
+START = "0" * 64
+
+
+@dataclass(frozen=True)
+class ChainedEntry:
+    """One entry: what happened, as canonical JSON, and where it stands in the chain."""
+
+    sequence: int
+    kind: str
+    body: str
+    previous: str
+    hash: str
+
+    def content(self) -> dict[str, Any]:
+        """The body as a dictionary."""
+        return json.loads(self.body)
+
+
+def link(sequence: int, kind: str, content: Mapping[str, Any], previous: str) -> ChainedEntry:
+    """The row that follows the one with hash ``previous``.
+
+    Privacy: none is spent; SHA-256 binds the row to all before it.
+
+    >>> link(0, "created", {"unit": "person"}, START).body
+    '{"unit":"person"}'
+    """
+    body = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    return ChainedEntry(sequence, kind, body, previous, _hash(sequence, kind, body, previous))
+
+
+def _hash(sequence: int, kind: str, body: str, previous: str) -> str:
+    message = "\n".join((previous, str(sequence), kind, body))
+    return hashlib.sha256(message.encode()).hexdigest()
+
+
+def verify(rows: Iterable[ChainedEntry], sequence: int, previous: str, where: str) -> None:
+    """Check that rows continue the chain at ``sequence`` after the hash ``previous``.
+
+    Raises:
+        LedgerError: a row that is missing, out of place or altered.
+
+    Privacy: an altered ledger could allow a budget to be spent twice, so it is refused whole.
+
+    >>> verify([link(0, "created", {}, START)], 0, START, "ledger.db")
+    """
+    for row in rows:
+        intact = row.sequence == sequence and row.previous == previous
+        if not intact or row.hash != _hash(row.sequence, row.kind, row.body, row.previous):
+            raise altered(where, f"entry {sequence} does not follow from the one before it")
+        sequence, previous = sequence + 1, row.hash
+
+
+def altered(where: str, finding: str) -> LedgerError:
+    """The error for a ledger that is not as it was written.
+
+    Privacy: names the entry, never its content.
+
+    >>> altered("ledger.db", "entry 3 is missing").exit_code
+    1
+    """
+    return LedgerError(
+        f"{where} was altered: {finding}. It is refused, because its budget can no longer be trusted; "
+        "restore the latest copy, or start a new ledger and treat the whole budget as spent"
+    )
+
 
 FORMAT = 1
 _APPLICATION = 0x7461624C  # "tabL"
@@ -37,7 +109,7 @@ CREATE TRIGGER entry_fixed BEFORE UPDATE ON entry BEGIN SELECT RAISE(ABORT, 'ent
 """
 
 
-def create(path: Path, key: bytes, first: Row) -> None:
+def create(path: Path, key: bytes, first: ChainedEntry) -> None:
     """Write a new ledger file with its first row, all or nothing, readable by its owner only.
 
     Raises:
@@ -45,7 +117,7 @@ def create(path: Path, key: bytes, first: Row) -> None:
 
     Privacy: the key is what keeps release ids from being guessed; it stays in this file.
 
-    >>> from tabulae.privacy.chain import START, link
+    >>> from tabulae.privacy.ledger.store import START, link
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     create(Path(folder) / "ledger.db", bytes(32), link(0, "created", {}, START))
     """
@@ -174,16 +246,16 @@ def key_of(connection: sqlite3.Connection, path: Path) -> bytes:
     return rows[0][0]
 
 
-def rows_from(connection: sqlite3.Connection, sequence: int) -> list[Row]:
+def rows_from(connection: sqlite3.Connection, sequence: int) -> list[ChainedEntry]:
     """The rows with this number and above, in order.
 
     Privacy: none is spent.
     """
     query = "SELECT sequence, kind, body, previous, hash FROM entry WHERE sequence >= ? ORDER BY sequence"
-    return [Row(*found) for found in connection.execute(query, (sequence,))]
+    return [ChainedEntry(*found) for found in connection.execute(query, (sequence,))]
 
 
-def append(connection: sqlite3.Connection, key: bytes, rows: Sequence[Row]) -> None:
+def append(connection: sqlite3.Connection, key: bytes, rows: Sequence[ChainedEntry]) -> None:
     """Add rows and seal the new end.
 
     Privacy: the seal is keyed, so rows cannot be cut off the end by deleting them alone.
@@ -197,7 +269,7 @@ def append(connection: sqlite3.Connection, key: bytes, rows: Sequence[Row]) -> N
     connection.execute("INSERT INTO seal VALUES (?, ?, ?)", (last.sequence, last.hash, _mark(key, last)))
 
 
-def check_seal(connection: sqlite3.Connection, key: bytes, last: Row, path: Path) -> None:
+def check_seal(connection: sqlite3.Connection, key: bytes, last: ChainedEntry, path: Path) -> None:
     """Check that the chain ends where it was last sealed.
 
     Raises:
@@ -210,5 +282,5 @@ def check_seal(connection: sqlite3.Connection, key: bytes, last: Row, path: Path
         raise altered(str(path), "entries are missing from its end")
 
 
-def _mark(key: bytes, last: Row) -> str:
+def _mark(key: bytes, last: ChainedEntry) -> str:
     return hmac.new(key, f"seal {last.sequence} {last.hash}".encode(), hashlib.sha256).hexdigest()

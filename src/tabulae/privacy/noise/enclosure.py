@@ -70,7 +70,7 @@ class WeightList:
         return -(-following * unit // (unit - self.ratio))
 
 
-class Weights(Protocol):
+class DecreasingWeights(Protocol):
     """A sequence of decreasing positive weights with decreasing ratios."""
 
     def enclose(self, precision: int) -> WeightList:
@@ -159,7 +159,7 @@ class Distribution:
     upper: list[int]
 
 
-def enclose_distribution(weights: Weights, precision: int, *, two_sided: bool) -> Distribution:
+def enclose_distribution(weights: DecreasingWeights, precision: int, *, two_sided: bool) -> Distribution:
     """Enclose the distribution function of the law proportional to the weights.
 
     The law is P(k) proportional to w_k on k >= 0, or to w_|k| on all integers where ``two_sided``. The

@@ -7,114 +7,26 @@ where they are rounded to the safe side.
 
 from __future__ import annotations
 
-import math
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from decimal import Decimal
 from fractions import Fraction
-from numbers import Integral, Rational
 from typing import ClassVar, Literal, Self, cast, get_args
 
-from ..errors import InvalidArgument
-
-Exact = Fraction | int | str | float
-"""What a caller may write where an exact number is meant."""
+from ...errors import InvalidArgument
+from .conversions import zcdp_epsilon
+from .exact_numbers import (
+    Exact,
+    float_up,
+    positive,
+    probability,
+)
 
 Neighbours = Literal["add-remove", "replace", "replace-within-invariants"]
 """What two data sets that must look alike differ by; see ``check_neighbours``."""
 
 WITHIN: Neighbours = "replace-within-invariants"
 """Neighbours that agree on every count that is disclosed exactly."""
-
-ABSURD = 10**30
-_NUMBER = re.compile(r"[+-]?(\d+/\d+|(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,3})?)")
-_LONGEST = 1000
-
-
-def exact(value: Exact, name: str = "value") -> Fraction:
-    """Read a number exactly: a fraction, an integer, ``"542/339"``, ``"2.5562"`` or ``"1e-10"``.
-
-    A float means its shortest decimal (0.1 is 1/10), because that is what its author wrote.
-
-    Args:
-        value: the number.
-        name: what to call it in an error.
-
-    Raises:
-        InvalidArgument: not a number, or a boolean, NaN or infinite.
-
-    Privacy: none is spent; exact budgets are what keeps a sum of losses from drifting past a cap.
-
-    >>> exact("542/339"), exact(0.1), exact("1e-3")
-    (Fraction(542, 339), Fraction(1, 10), Fraction(1, 1000))
-    """
-    if isinstance(value, bool):
-        raise InvalidArgument(f'{name} is {value}, a boolean; write a number such as "1/2"')
-    if isinstance(value, Integral):
-        return Fraction(int(value))
-    if isinstance(value, Rational):
-        return Fraction(value.numerator, value.denominator)
-    if isinstance(value, float):
-        if not math.isfinite(value):
-            raise InvalidArgument(f"{name} is {float(value)!r}; it must be finite")
-        return Fraction(float.__repr__(value))
-    if isinstance(value, Decimal):
-        value = str(value)
-    if isinstance(value, str):
-        return _read(value, name)
-    raise InvalidArgument(f'{name} is a {type(value).__name__}; write a number such as "1/2" or 0.5')
-
-
-def _read(text: str, name: str) -> Fraction:
-    stripped = text.strip()
-    if len(stripped) > _LONGEST or not _NUMBER.fullmatch(stripped):
-        shown = stripped if len(stripped) <= 40 else stripped[:37] + "..."
-        raise InvalidArgument(
-            f"{name} is {shown!r}, which is not a finite number; write a fraction or a decimal "
-            'such as "542/339" or "2.5562"'
-        )
-    try:
-        return Fraction(stripped)
-    except ZeroDivisionError as error:
-        raise InvalidArgument(f"{name} is {stripped!r}, a division by zero") from error
-
-
-def positive(value: Exact, name: str) -> Fraction:
-    """Read a number that must be above 0 and below 10^30.
-
-    Raises:
-        InvalidArgument: not a number, not positive, or absurdly large.
-
-    Privacy: refuses the zero, negative and infinite parameters for which no theorem holds.
-
-    >>> positive("1/2", "rho")
-    Fraction(1, 2)
-    """
-    number = exact(value, name)
-    if number <= 0:
-        raise InvalidArgument(f"{name} is {value}; it must be positive")
-    if number >= ABSURD:
-        raise InvalidArgument(f"{name} is 10^30 or more, which promises nothing; choose a number below")
-    return number
-
-
-def probability(value: Exact, name: str) -> Fraction:
-    """Read a number that must lie strictly between 0 and 1.
-
-    Raises:
-        InvalidArgument: not a number, or outside (0, 1).
-
-    Privacy: a delta of 0 is pure differential privacy and a delta of 1 is none: both are refused here.
-
-    >>> probability("1e-10", "delta")
-    Fraction(1, 10000000000)
-    """
-    number = exact(value, name)
-    if not 0 < number < 1:
-        raise InvalidArgument(f"{name} is {value}; it must lie strictly between 0 and 1")
-    return number
 
 
 def check_neighbours(name: str) -> Neighbours:
@@ -139,18 +51,6 @@ def check_neighbours(name: str) -> Neighbours:
             f'neighbours is {name!r}; it must be "add-remove", "replace" or "replace-within-invariants"'
         )
     return cast("Neighbours", name)
-
-
-def float_up(value: Fraction) -> float:
-    """The least float that is at least ``value``.
-
-    Privacy: statements about a loss are rounded towards more loss.
-
-    >>> float_up(Fraction(1, 3)) >= Fraction(1, 3)
-    True
-    """
-    nearest = float(value)
-    return nearest if Fraction(nearest) >= value else math.nextafter(nearest, math.inf)
 
 
 class PrivacyLoss(ABC):
@@ -343,8 +243,6 @@ class ZCDP(PrivacyLoss):
         >>> round(ZCDP("2.5562").epsilon("1e-10"), 3)
         17.143
         """
-        from .conversions import zcdp_epsilon
-
         return zcdp_epsilon(self.amount, delta)
 
     def scaled(self, factor: Exact) -> ZCDP:

@@ -9,23 +9,23 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from .definitions import Exact
+from ..loss.exact_numbers import Exact
 from .laws import (
     DiscreteGaussian,
     DiscreteLaplace,
     RoundedGaussian,
 )
-from .source import (
+from .random_bits import (
     Insecure,
     KeyedSource,
-    Source,
+    RandomBits,
     SystemSource,
 )
 
 __all__ = [
     "Insecure",
     "KeyedSource",
-    "Source",
+    "RandomBits",
     "SystemSource",
     "discrete_gaussian",
     "discrete_laplace",
@@ -34,7 +34,7 @@ __all__ = [
 
 
 def discrete_gaussian(
-    size: int | tuple[int, ...], variance: Exact, source: Source | None = None
+    size: int | tuple[int, ...], variance: Exact, source: RandomBits | None = None
 ) -> NDArray[np.int64]:
     """Draws with P(k) proportional to e^{-k^2 / (2 variance)}, exactly.
 
@@ -58,7 +58,7 @@ def discrete_gaussian(
 
 
 def discrete_laplace(
-    size: int | tuple[int, ...], scale: Exact, source: Source | None = None
+    size: int | tuple[int, ...], scale: Exact, source: RandomBits | None = None
 ) -> NDArray[np.int64]:
     """Draws with P(k) proportional to e^{-|k| / scale}, exactly.
 
@@ -80,7 +80,7 @@ def discrete_laplace(
 
 
 def rounded_gaussian(
-    size: int | tuple[int, ...], variance: Exact, source: Source | None = None
+    size: int | tuple[int, ...], variance: Exact, source: RandomBits | None = None
 ) -> NDArray[np.int64]:
     """Draws of a normal variable rounded to the nearest integer, exactly.
 

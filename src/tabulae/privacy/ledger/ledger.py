@@ -19,26 +19,22 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from ..errors import InvalidArgument, LedgerError
+from ...errors import (
+    BudgetRefused,
+    InvalidArgument,
+    LedgerError,
+    ReleaseError,
+    TabulaeError,
+)
+from ..loss.definitions import WITHIN, PrivacyLoss, check_neighbours
+from ..loss.exact_numbers import Exact
 from . import store
-from .chain import (
-    START,
-    Row,
-    altered,
-    link,
-    verify,
-)
-from .definitions import (
-    Exact,
-    PrivacyLoss,
-    check_neighbours,
-)
-from .disclosure import Disclosure
 from .history import (
     OUTCOMES,
     RELATIONS,
     Charge,
-    View,
+    Disclosure,
+    VerifiedChain,
     charges_of,
     delta_of,
     disclosures_of,
@@ -47,10 +43,12 @@ from .history import (
     read_loss,
     write_loss,
 )
-from .refusals import (
-    check_cap,
-    check_disclosures,
-    check_kind,
+from .store import (
+    START,
+    ChainedEntry,
+    altered,
+    link,
+    verify,
 )
 
 _ID_LENGTH = 32
@@ -70,7 +68,7 @@ class Ledger:
     the promise of the whole ledger is about what the disclosures of all its releases, taken together, leave open
     (Subspace Differential Privacy, Proposition 2.9).
 
-    >>> import tempfile; from tabulae.privacy.definitions import ZCDP
+    >>> import tempfile; from tabulae.privacy.loss.definitions import ZCDP
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     ledger = Ledger.create(f"{folder}/ledger.db", 1, definition="zcdp")
     ...     charge = ledger.charge(ZCDP("1/10"), "add-remove", "person", "demo", bytes(32))
@@ -78,7 +76,9 @@ class Ledger:
     (Fraction(1, 10), Fraction(9, 10))
     """
 
-    def __init__(self, path: Path, budget: PrivacyLoss, neighbours: str, unit: str, view: View) -> None:
+    def __init__(
+        self, path: Path, budget: PrivacyLoss, neighbours: str, unit: str, view: VerifiedChain
+    ) -> None:
         self.path = path
         self.budget = budget
         self.neighbours = neighbours
@@ -158,7 +158,7 @@ class Ledger:
                 str(where), "it does not contain the anchored head, so it is an older copy or another ledger"
             )
         budget = read_loss(first["definition"], first["budget"])
-        return cls(where, budget, first["neighbours"], first["unit"], View().advance(rows))
+        return cls(where, budget, first["neighbours"], first["unit"], VerifiedChain().advance(rows))
 
     @property
     def definition(self) -> str:
@@ -226,11 +226,11 @@ class Ledger:
         """
         if not isinstance(digest, bytes) or len(digest) != _DIGEST_BYTES:
             raise InvalidArgument("digest must be the 32 bytes of a SHA-256")
-        check_kind(self, loss, neighbours, unit)
-        check_disclosures(self, disclosures)
+        _check_kind(self, loss, neighbours, unit)
+        _check_disclosures(self, disclosures)
         with store.connect(self.path, write=True) as connection:
             view, key = self._verified(connection)
-            check_cap(self, view, loss)
+            _check_cap(self, view, loss)
             nonce = os.urandom(16)
             release_id = _release_id(key, digest, nonce)
             content = {
@@ -409,19 +409,19 @@ class Ledger:
     def __repr__(self) -> str:
         return f"Ledger({str(self.path)!r}, {self.budget!r}, spent='{self._view.spent}')"
 
-    def _rows(self) -> list[Row]:
+    def _rows(self) -> list[ChainedEntry]:
         with store.connect(self.path, write=False) as connection:
             self._verified(connection)
             rows = store.rows_from(connection, 0)
         verify(rows, 0, START, str(self.path))  # those seen before are read again, so they are verified again
         return rows
 
-    def _refresh(self) -> View:
+    def _refresh(self) -> VerifiedChain:
         with store.connect(self.path, write=False) as connection:
             self._view, _ = self._verified(connection)
         return self._view
 
-    def _verified(self, connection: Any) -> tuple[View, bytes]:
+    def _verified(self, connection: Any) -> tuple[VerifiedChain, bytes]:
         """Verify what was added since the last look, and that what was seen then is still there."""
         seen, where = self._view, str(self.path)
         rows = store.rows_from(connection, seen.sequence)
@@ -449,7 +449,7 @@ class Ledger:
             store.append(connection, key, [row])
         self._view = view.advance([row])
 
-    def _one(self, rows: list[Row], release_id: str) -> Charge:
+    def _one(self, rows: list[ChainedEntry], release_id: str) -> Charge:
         try:
             return charges_of(rows)[release_id]
         except KeyError as error:
@@ -464,3 +464,84 @@ def _release_id(key: bytes, digest: bytes, nonce: bytes) -> str:
 
 def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def _check_kind(ledger: Ledger, loss: PrivacyLoss, neighbours: str, unit: str) -> None:
+    """Losses of one kind alone add up.
+
+    Raises:
+        BudgetRefused: the release is of another definition, or has other neighbours or another unit.
+
+    Privacy: none is spent; sequential composition adds losses of one kind.
+    """
+    for word, asked, kept in (
+        ("definition", loss.definition, ledger.definition),
+        ("neighbours", neighbours, ledger.neighbours),
+        ("unit", unit, ledger.unit),
+    ):
+        if asked != kept:
+            raise BudgetRefused(
+                f"the release has {word} {asked!r}, the ledger {ledger.path} has {kept!r}; "
+                "losses of different kinds do not add up: use a ledger of the same kind"
+            )
+
+
+def _check_disclosures(ledger: Ledger, disclosures: Sequence[Disclosure]) -> None:
+    """Neighbours that exact counts define need exact counts.
+
+    Raises:
+        InvalidArgument: something that is no disclosure, or none where neighbours are defined by them.
+
+    Privacy: none is spent; neighbours within invariants are defined by what is disclosed (Subspace Differential
+    Privacy, Proposition 2.9).
+    """
+    for disclosure in disclosures:
+        if not isinstance(disclosure, Disclosure):
+            raise InvalidArgument(f"disclosures holds a {type(disclosure).__name__}: give Disclosure objects")
+    if ledger.neighbours == WITHIN and not disclosures:
+        raise InvalidArgument(
+            f"the ledger {ledger.path} promises that one {ledger.unit} replaced within the invariants does not show, "
+            "and this release has none: state its exact counts, or use a ledger of neighbours 'replace'"
+        )
+
+
+def _check_cap(ledger: Ledger, view: VerifiedChain, loss: PrivacyLoss) -> None:
+    """The sum of all charges stays within the cap, exactly in fractions; delta likewise.
+
+    Privacy: sequential composition (Bun and Steinke 2016, Lemma 1.7).
+
+    Raises:
+        BudgetRefused: the cap does not cover the loss.
+    """
+    for word, cap in ledger.budget.parameters.items():
+        spent = view.spent_delta if word == "delta" else view.spent
+        asked = loss.parameters[word]
+        if spent + asked > cap:
+            raise BudgetRefused(
+                f"{word} {asked} is asked for and {cap - spent} of {cap} is left in {ledger.path}; "
+                "ask for less, or have the budget decided anew and start another ledger"
+            )
+
+
+def mark_void(ledger: Ledger, release_id: str, error: BaseException) -> BaseException:
+    """The error to raise for a charge of which nothing can be published, once it is marked void; it stays spent.
+
+    Args:
+        ledger: where it was charged.
+        release_id: the charge.
+        error: why its noise, or the counts that it was to be added to, are lost.
+
+    Privacy:
+        What was charged stays spent, whether anybody saw the noise or not: sequential composition then holds for
+        whatever is charged next.
+    """
+    try:
+        ledger.settle(release_id, "void")
+    except (LedgerError, OSError):
+        mark = "could not be marked void in the ledger, but stays spent"
+    else:
+        mark = "is void and stays spent"
+    if isinstance(error, TabulaeError | OSError):
+        told = str(error) if isinstance(error, TabulaeError) else (error.strerror or str(error))
+        return ReleaseError(f"{told}. Nothing was published; the charge {release_id} {mark}")
+    return error
