@@ -122,7 +122,12 @@ def largest_abs(x: np.ndarray) -> int:
 
 
 def integer_matmul(a: np.ndarray, x: np.ndarray) -> np.ndarray:
-    """``a @ x`` in int64, broadcast over leading axes of ``x``, exact whenever the result fits int64."""
+    """``a @ x`` in int64, broadcast over leading axes of ``x``, exact whenever the result fits int64.
+
+    ``float64`` holds every integer below ``2^53``, so a product whose partial sums stay below that is exact
+    in BLAS. Above it the operands are split into limbs that stay below it, and the parts are added in
+    ``int64``; a carry that wraps there wraps back, because the sum fits.
+    """
     row_sum = int(np.abs(a).sum(axis=1, dtype=object).max()) if largest_abs(a) >= 2**31 else _row_sum(a)
     if row_sum * largest_abs(x) < EXACT_FLOAT_LIMIT:
         return np.matmul(a.astype(np.float64), x.astype(np.float64)).astype(np.int64)
@@ -167,7 +172,11 @@ def columns_on_one_thread(a: np.ndarray) -> int:
 
 
 def small_matmul(a: np.ndarray, x: np.ndarray) -> np.ndarray:
-    """``a @ x`` for ``a`` of shape ``(m, n)`` and ``x`` of shape ``(left, n, right)``."""
+    """``a @ x`` for ``a`` of shape ``(m, n)`` and ``x`` of shape ``(left, n, right)``.
+
+    The blocks of a Kronecker product are worked through by several threads at once; a BLAS that started
+    threads of its own inside each would spend its time waiting.
+    """
     (m, n), (left, _, right) = a.shape, x.shape
     if right == 1 and left > 1:
         return small_matmul(a, x.reshape(1, left, n).transpose(0, 2, 1))[0].T[:, :, None]

@@ -1,8 +1,4 @@
-"""Small whole numbers that solve equations: the kernel of an integer matrix by short vectors, row by row.
-
-Floating point only chooses which whole multiples of one vector to take from another. Every such step keeps the lattice,
-so what is returned is exact whatever was chosen; the choice makes it short.
-"""
+"""Linear equations in whole numbers: which rows say something new, how to meet them exactly, and by small steps."""
 
 from __future__ import annotations
 
@@ -32,6 +28,9 @@ _STEPS = 60  # swaps allowed, times the square of the number of vectors
 
 class ShortKernel:
     """Vectors ``v_1 .. v_m`` (rows of ``vectors``) that generate all whole vectors and bring H to steps.
+
+    Floating point only chooses which whole multiples of one vector to take from another. Every such step keeps the
+    lattice, so what is returned is exact whatever was chosen; the choice makes it short.
 
     ``H v`` is zero for the last ``m - h`` vectors, the kernel, which are short. For the first h, row i of H is
     ``divisors[i] > 0`` on ``v_i``, and zero on every later vector: so ``H d = g`` is solved from the first row on.
@@ -194,6 +193,10 @@ _MOST_HARD_ROWS = 96
 
 class IntegerSteps:
     """Whole solutions of ``L d = e`` for independent rows L (r x n); ``priority`` (n,): columns of small value move.
+
+    Rows with an entry of size one that stay sparse are eliminated, ``z_pivot = T e - F z_free``. What the others
+    leave on the free columns, H, is solved there by short vectors, with no more columns than generate what all
+    generate.
 
     >>> steps = IntegerSteps(scipy.sparse.csr_array([[1, 1, 0, 0], [0, 0, 2, 3]]))
     >>> steps.failing(np.array([1, 1])), (steps.matrix @ steps.solve(np.array([1, 1]))).tolist()

@@ -1,4 +1,7 @@
-"""Matrices of whole numbers of any size: 64-bit while a bound proves them enough, Python's integers beyond."""
+"""Matrices of whole numbers of any size, and their reduced row echelon form, exactly.
+
+Numbers are 64-bit while a bound proves them enough, and Python's integers beyond.
+"""
 
 from __future__ import annotations
 
@@ -152,6 +155,15 @@ _BLOCK = 128  # rows that are reduced together
 
 class IntegerEchelon:
     """The form above of the rows given to :meth:`extend`, over n columns.
+
+    Rows come in order; one that earlier rows determine is left out. For the others, the kept rows,
+
+        L_kept = B P,    P = [I | F] on (pivot | free) columns,    B = L_kept on the pivot columns.
+
+    P and ``B^-1`` are held as integer matrices over a common denominator. That of P is 1 as long as every row that is
+    kept, reduced and divided by the greatest common divisor of its entries, has an entry of size one to be the pivot:
+    for tables of counts that is nearly always so. Then the rows of P span all whole vectors of the row space, so
+    ``L_kept z = e`` has an integer solution z exactly where ``B^-1 e`` is integer.
 
     Arguments:
         n: columns.

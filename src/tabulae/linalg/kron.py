@@ -1,10 +1,4 @@
-"""Which columns of a Kronecker product coincide.
-
-A column of a product is the product of the factors' columns. Write each factor's column as a number times
-a primitive vector (greatest common divisor 1, first entry that is not 0 positive). Products of primitive
-vectors are primitive and determine their factors, so two columns coincide exactly when their primitive
-vectors agree factor by factor and the products of their numbers agree; columns of zeros coincide always.
-"""
+"""Kronecker products, kept as their factors; and what is built on them: contrasts within classes, weighted rows."""
 
 from __future__ import annotations
 
@@ -13,7 +7,6 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property, reduce
-from typing import Any
 
 import numpy as np
 import scipy.sparse
@@ -42,7 +35,6 @@ from .operator import (
     Stack,
     Total,
     check_operators,
-    refuse_large_entries,
 )
 
 _LABEL_LIMIT = 2**28  # columns that a label each can be given to
@@ -50,7 +42,13 @@ _ENTRY_LIMIT = 2**26  # entries of a factor that may be written out to find comm
 
 
 def kron_classes(ops: Sequence[LinearOperator]) -> np.ndarray:
-    """Class labels of the columns of the Kronecker product of ``ops``, numbered by first appearance."""
+    """Class labels of the columns of the Kronecker product of ``ops``, numbered by first appearance.
+
+    A column of a product is the product of the factors' columns. Write each factor's column as a number times
+    a primitive vector (greatest common divisor 1, first entry that is not 0 positive). Products of primitive
+    vectors are primitive and determine their factors, so two columns coincide exactly when their primitive
+    vectors agree factor by factor and the products of their numbers agree; columns of zeros coincide always.
+    """
     size = math.prod(op.shape[1] for op in ops)
     if size > _LABEL_LIMIT:
         raise Unsupported(f"{size} columns are too many to label one by one: merge columns factor by factor")
@@ -107,6 +105,8 @@ class Kron(AxisOperator):
     def __post_init__(self) -> None:
         object.__setattr__(self, "ops", check_operators(self.ops, "Kron"))
 
+    _combines = True
+
     @property
     def shape(self) -> tuple[int, int]:
         return math.prod(op.shape[0] for op in self.ops), math.prod(op.shape[1] for op in self.ops)
@@ -127,9 +127,6 @@ class Kron(AxisOperator):
     @property
     def T(self) -> LinearOperator:
         return Kron(tuple(op.T for op in self.ops))
-
-    def key(self) -> tuple[Any, ...]:
-        return ("Kron", tuple(op.key() for op in self.ops))
 
     def flat(self) -> Iterator[LinearOperator]:
         """The factors, with those that are themselves products opened up."""
@@ -158,9 +155,6 @@ class Kron(AxisOperator):
                 return done
         return self @ x.astype(np.float64)
 
-    def along_T(self, y: np.ndarray) -> np.ndarray:
-        return self.T.along(y)
-
     def gram(self) -> LinearOperator:
         return Kron(tuple(op.gram() for op in self.ops))
 
@@ -180,17 +174,12 @@ class Kron(AxisOperator):
         return reduce(lambda a, b: np.multiply.outer(a, b).reshape(-1), factors)
 
     def column_norms_after(self, left: LinearOperator, p: int) -> np.ndarray | None:
-
         view = weighted_rows(Product(left, self))
         return None if view is None else view.column_norms(p)
 
     def column_classes(self) -> np.ndarray:
         """Labels of the columns; for factors that hold fractions, those of the factors' classes."""
-
         return kron_classes(self.ops)
-
-    def _check_entries(self) -> None:
-        refuse_large_entries(self)
 
     def __repr__(self) -> str:
         return f"Kron([{', '.join(repr(op) for op in self.ops)}])"
@@ -228,6 +217,18 @@ def in_slices(product: Kron, x: np.ndarray, kind: np.dtype) -> np.ndarray | None
 
 def multiply_slices(head: Kron, tail: Kron, rows: Rows) -> np.ndarray:
     """``(head (x) tail) x``, flat: int64 where both and the rows are integers, otherwise float64.
+
+    Divide the factors into a head H and a tail T, so that ``A = H (x) T``, and see the vector as a matrix X with one
+    row for each column of H. Then ``A x`` is ``H (X T')``:
+
+    * rows of X are read some at a time, and T is applied to them: what that needs beside the rows is small;
+    * H is applied in place, some columns at a time, because no column of the result depends on another's.
+
+    Beyond the vector that is read and the result nothing of their size exists; where the rows are made as they are
+    asked for (from the list of cells that are not empty), only the result. A head that shrinks what the tail has
+    not shrunk is applied to some rows at a time, and its results are added up.
+
+    Reference: HDMM (McKenna, Miklau, Hay, Machanavajjhala), Algorithm 1, which keeps the whole vector twice.
 
     Who calls has made sure that integers stay below 2^63.
     """
@@ -358,6 +359,8 @@ class Contrasts(AxisOperator):
         """The number of cells that each attribute of S compares."""
         return tuple(int(p.sizes[c]) for p, c in zip(self.classes, self.within, strict=True) if c is not None)
 
+    _combines = True
+
     @property
     def shape(self) -> tuple[int, int]:
         return self.matrix.shape[0] * math.prod(self.picked), math.prod(m.shape[1] for m in self.merges)
@@ -390,10 +393,6 @@ class Contrasts(AxisOperator):
         order = np.arange(math.prod(shape)).reshape(shape).transpose(outside + inside).reshape(-1)
         left = Kron([self.matrix, *(Centring(s) for s in self.picked)])
         return Product(Permuted(left, order), self.cells)
-
-    def key(self) -> tuple[Any, ...]:
-        parts = tuple(part.key() for part in (*self.merges, *self.classes))
-        return ("Contrasts", self.matrix.key(), parts, self.within)
 
     def along(self, x: np.ndarray) -> np.ndarray:
         return self.composed.along(x)
@@ -429,9 +428,6 @@ class Contrasts(AxisOperator):
             known = np.logical_and.outer(known, factor.classes >= 0).reshape(-1)
         return np.where(known, place, -1)
 
-    def _check_entries(self) -> None:
-        refuse_large_entries(self)
-
     def __repr__(self) -> str:
         return f"Contrasts({self.shape[0]} x {self.shape[1]})"
 
@@ -441,7 +437,17 @@ _LEAST_BITS = 8  # of a limb that is worth a product in floating point
 
 @dataclass(frozen=True)
 class WeightedRows:
-    """``weights`` (m_1, ..., m_d), 0 for rows that are left out, of the rows of ``(x)_i factors[i]``."""
+    """``weights`` (m_1, ..., m_d), 0 for rows that are left out, of the rows of ``(x)_i factors[i]``.
+
+    The columns of such a matrix are products no longer, but their power sums and inner products are still linear in the
+    powers of the weights:
+
+        ||D A e_j||_p^p     = sum_r |w_r|^p prod_i |A_i[r_i, j_i]|^p
+        <D A e_j, D A e_k>  = sum_r w_r^2 prod_i A_i[r_i, j_i] A_i[r_i, k_i]
+
+    so that those of all columns, or of all pairs, are one product of a Kronecker matrix of integers with the vector of
+    ``|w|^p``. Integers of any length are kept exact: the weights' powers are cut into limbs short enough for 64 bits.
+    """
 
     weights: np.ndarray
     factors: tuple[LinearOperator, ...]

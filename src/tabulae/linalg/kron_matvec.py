@@ -1,4 +1,13 @@
-"""Which factors of a Kronecker product share a trip through memory."""
+"""Multiplying by a Kronecker product, a few factors per trip through memory.
+
+HDMM's Algorithm 1 applies one factor after the other, which reads and writes the whole vector once per
+factor. Here neighbouring factors share a trip: the vector is seen as ``(left, group, right)``, where
+``group`` holds the axes of a few factors, and is worked through in blocks that stay in the processor's
+cache while all of the group's factors are applied. A large dense factor keeps a trip to itself, as one
+product of matrices. Factors that shrink the vector go first. Beyond the input, two vectors exist at once.
+
+Reference: HDMM (McKenna, Miklau, Hay, Machanavajjhala), Algorithm 1.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +15,12 @@ import math
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, is_dataclass
 
 import numpy as np
 
 from .arrays import EXACT_FLOAT_LIMIT, SMALL_MATRIX, columns_on_one_thread
-from .operator import Dense, Identity, LinearOperator, write
+from .operator import Dense, Identity, LinearOperator
 
 RUN = 64  # numbers that lie together in memory in a block, at least
 LARGE = 32  # above this a dense factor is a product of matrices of its own
@@ -120,7 +129,7 @@ def has_large_matrix(op: LinearOperator) -> bool:
     """Whether a matrix inside is so large that BLAS may start threads of its own."""
     if isinstance(op, Dense):
         return op.shape[0] * op.shape[1] > SMALL_MATRIX
-    parts = [getattr(op, field.name) for field in fields(op)] if hasattr(op, "__dataclass_fields__") else []  # type: ignore[arg-type]
+    parts = [getattr(op, field.name) for field in fields(op)] if is_dataclass(op) else []
     return any(has_large_matrix(part) for part in _operators(parts))
 
 
@@ -303,7 +312,7 @@ def _work(
 def _plain_block(trip: Trip, part: np.ndarray, target: np.ndarray, work: np.dtype) -> None:
     part = part.astype(work, copy=False)
     if len(trip.ops) == 1 and target.dtype == work:
-        write(trip.ops[0], part, target)
+        trip.ops[0].along_to(part, target)
     else:
         np.copyto(target, trip.apply(part), casting="unsafe")
 

@@ -13,15 +13,13 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
 from fractions import Fraction
 from functools import cached_property, singledispatch
 from typing import Any
 
 import numpy as np
-import scipy.linalg
 import scipy.sparse
-import scipy.sparse.linalg
 
 from ..errors import InvalidArgument, Unsupported
 from .arrays import (
@@ -51,6 +49,11 @@ from .arrays import (
 DENSE_LIMIT = 2**29  # entries: 4 GiB
 _UNIT_ENTRIES = 2**24  # of the unit vectors that pick columns, at once
 _SCAN_LIMIT = 2**32  # entries that a default may visit a slice at a time
+DENSE_CELLS = 4096  # columns (or rows) up to which a dense inverse is formed
+_DENSE_ENTRIES = 2**25  # 256 MiB
+_SAFE = 1e-8  # reciprocal condition above which a triangular factor is inverted as it is
+_TOLERANCE = 1e-13
+_LEAST_STEPS, _STEPS_PER_CELL = 1000, 4  # of the iteration, before it is given up
 
 
 class Sensitivity(float):
@@ -124,19 +127,22 @@ class LinearOperator(ABC):
     def T(self) -> LinearOperator:
         """The transpose, ``n x m``."""
 
-    @property
-    def integer(self) -> bool:
-        """True when every entry is known to be an integer."""
-        return False
+    integer: bool = False
+    """True when every entry is known to be an integer."""
 
-    @property
-    def binary(self) -> bool:
-        """True when every entry is known to be 0 or 1."""
-        return False
+    binary: bool = False
+    """True when every entry is known to be 0 or 1."""
+
+    _combines = False  # whether entries are made of other operators' entries, and so may exceed them
 
     def key(self) -> tuple[Any, ...]:
         """What the operator is built of: equal keys, equal matrices."""
-        return (type(self).__name__, id(self))
+        return self._key if is_dataclass(self) else (type(self).__name__, id(self))
+
+    @cached_property
+    def _key(self) -> tuple[Any, ...]:
+        parts = (getattr(self, field) for field in self.__dataclass_fields__)  # type: ignore[attr-defined]
+        return (type(self).__name__, *map(_key_part, parts))
 
     # products --------------------------------------------------------------------------------
     def __matmul__(self, x: Any) -> np.ndarray:
@@ -157,6 +163,10 @@ class LinearOperator(ABC):
             return self.matmat(x[0])[None]
         flat = self.matmat(np.ascontiguousarray(x.transpose(1, 0, 2)).reshape(n, left * right))
         return flat.reshape(self.shape[0], left, right).transpose(1, 0, 2)
+
+    def along_to(self, x: np.ndarray, out: np.ndarray) -> None:
+        """``along``, written to ``out``; overridden where that saves a copy."""
+        np.copyto(out, self.along(x), casting="unsafe")
 
     def _checked(self, x: Any) -> np.ndarray:
         if isinstance(x, LinearOperator):
@@ -218,17 +228,19 @@ class LinearOperator(ABC):
         units[index, np.arange(len(index))] = 1
         return self.matmat(units)
 
-    def _check_entries(self) -> None:  # noqa: B027  (only products and sums of operators have something to refuse)
+    def _check_entries(self) -> None:
         """Refuse to write out integers that could exceed int64."""
+        if self._combines and self.integer and self.abs_entry_max() >= INT64_LIMIT:
+            raise Unsupported(
+                f"entries of {self!r} may exceed 64-bit integers: multiply by it instead of writing it out"
+            )
 
     def gram(self) -> LinearOperator:
         """``A'A``, ``n x n``."""
-
         return Product(self.T, self)
 
     def pinv(self) -> LinearOperator:
         """The Moore-Penrose inverse ``A^+``, ``n x m``: by structure, densely, or iteratively."""
-
         return pseudo_inverse(self)
 
     # sizes of entries and columns ----------------------------------------------------------------
@@ -315,13 +327,9 @@ class AxisOperator(LinearOperator):
     def along(self, x: np.ndarray) -> np.ndarray:
         """``(left, n, right) -> (left, m, right)``."""
 
-    @abstractmethod
     def along_T(self, y: np.ndarray) -> np.ndarray:
-        """The transpose: ``(left, m, right) -> (left, n, right)``."""
-
-    def along_to(self, x: np.ndarray, out: np.ndarray) -> None:
-        """``along``, written to ``out``; overridden where that saves a copy."""
-        np.copyto(out, self.along(x), casting="unsafe")
+        """The transpose: ``(left, m, right) -> (left, n, right)``. A subclass writes this, or ``T``."""
+        return self.T.along(y)
 
     def along_T_to(self, y: np.ndarray, out: np.ndarray) -> None:
         """``along_T``, written to ``out``."""
@@ -359,9 +367,6 @@ class Transposed(AxisOperator):
     def T(self) -> LinearOperator:
         return self.op
 
-    def key(self) -> tuple[Any, ...]:
-        return ("Transposed", self.op.key())
-
     def along(self, x: np.ndarray) -> np.ndarray:
         return self.op.along_T(x)
 
@@ -390,12 +395,31 @@ class Transposed(AxisOperator):
         return f"{self.op!r}.T"
 
 
-def refuse_large_entries(op: LinearOperator) -> None:
-    """Refuse an integer operator whose entries may exceed int64."""
-    if op.integer and op.abs_entry_max() >= INT64_LIMIT:
-        raise Unsupported(
-            f"entries of {op!r} may exceed 64-bit integers: multiply by it instead of writing it out"
-        )
+class SymmetricOperator(AxisOperator):
+    """An operator that is its own transpose."""
+
+    @property
+    def T(self) -> LinearOperator:
+        """The operator itself."""
+        return self
+
+    def along_T(self, y: np.ndarray) -> np.ndarray:
+        """The same as ``along``."""
+        return self.along(y)
+
+
+def _key_part(value: Any) -> Any:
+    """A field of an operator as something that can be compared and hashed."""
+    if isinstance(value, LinearOperator):
+        return value.key()
+    if isinstance(value, np.ndarray):
+        return digest(value)
+    if isinstance(value, (tuple, list)):
+        return tuple(map(_key_part, value))
+    if scipy.sparse.issparse(value):
+        indices, starts = value.indices.astype(np.int64), value.indptr.astype(np.int64)
+        return (value.shape, digest(value.data, indices, starts))
+    return value
 
 
 def check_operators(ops: Any, name: str) -> tuple[LinearOperator, ...]:
@@ -414,14 +438,6 @@ def check_operators(ops: Any, name: str) -> tuple[LinearOperator, ...]:
     return members
 
 
-def write(op: LinearOperator, x: np.ndarray, out: np.ndarray) -> None:
-    """``op`` along the middle axis of ``x``, written to ``out``."""
-    if isinstance(op, AxisOperator):
-        op.along_to(x, out)
-    else:
-        np.copyto(out, op.along(x), casting="unsafe")
-
-
 def check_coefficient(value: Any, name: str) -> Coefficient:
     """A finite real number: an ``int`` where it is whole, else a ``Fraction`` or a ``float``."""
     if isinstance(value, np.generic):
@@ -431,176 +447,6 @@ def check_coefficient(value: Any, name: str) -> Coefficient:
     if isinstance(value, float) and not math.isfinite(value):
         raise InvalidArgument(f"{name} must be finite, not {value}")
     return int(value) if value == int(value) else value
-
-
-def reciprocal(op: LinearOperator, divisor: Coefficient) -> LinearOperator:
-    """``op / divisor``."""
-    return Scaled(op, 1 / Fraction(divisor)) if not isinstance(divisor, float) else Scaled(op, 1.0 / divisor)
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Scaled(AxisOperator):
-    """A multiple of an operator. A Fraction stays exact in sensitivities; an integer keeps integers.
-
-    >>> from tabulae.linalg import Identity
-    >>> (Scaled(Identity(2), 3) @ [1, 2]).tolist()
-    [3, 6]
-    """
-
-    op: LinearOperator
-    factor: Coefficient
-
-    def __post_init__(self) -> None:
-        check_operators([self.op], "Scaled")
-        object.__setattr__(self, "factor", check_coefficient(self.factor, "Scaled(op, factor): factor"))
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        return self.op.shape
-
-    @property
-    def integer(self) -> bool:
-        return self.op.integer and isinstance(self.factor, int)
-
-    @property
-    def binary(self) -> bool:
-        return self.op.binary and self.factor in (0, 1)
-
-    @property
-    def T(self) -> LinearOperator:
-        return Scaled(self.op.T, self.factor)
-
-    def key(self) -> tuple[Any, ...]:
-        return ("Scaled", self.factor, self.op.key())
-
-    def _multiplier(self, dtype: np.dtype[Any]) -> int | float:
-        if dtype != np.int64:
-            return float(self.factor)
-        if not isinstance(self.factor, int):
-            raise InvalidArgument(f"{self!r} is not an integer operator: pass a float64 array")
-        return self.factor
-
-    def along(self, x: np.ndarray) -> np.ndarray:
-        out = self.op.along(x)
-        return out * self._multiplier(out.dtype)
-
-    def along_to(self, x: np.ndarray, out: np.ndarray) -> None:
-        write(self.op, x, out)
-        out *= self._multiplier(out.dtype)
-
-    def along_T(self, y: np.ndarray) -> np.ndarray:
-        out = self.op.T.along(y)
-        return out * self._multiplier(out.dtype)
-
-    def gram(self) -> LinearOperator:
-        return Scaled(self.op.gram(), self.factor * self.factor)
-
-    def pinv(self) -> LinearOperator:
-        if self.factor == 0:
-            return Scaled(self.op.T, 0)
-        return reciprocal(self.op.pinv(), self.factor)
-
-    def abs_row_sum_max(self) -> int | float:
-        return bound_product(abs(self.factor), self.op.abs_row_sum_max())
-
-    def abs_entry_max(self) -> int | float:
-        return bound_product(abs(self.factor), self.op.abs_entry_max())
-
-    def column_norms(self, p: int) -> np.ndarray:
-        return scaled_norms(self.op.column_norms(p), abs(self.factor) ** p, whole=self.integer)
-
-    def column_classes(self) -> np.ndarray:
-        return np.zeros(self.shape[1], dtype=np.int64) if self.factor == 0 else self.op.column_classes()
-
-    def _check_entries(self) -> None:
-        refuse_large_entries(self)
-
-    def __repr__(self) -> str:
-        return f"Scaled({self.op!r}, {self.factor})"
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Centring(AxisOperator):
-    """``n I - J``: n times each cell less the sum of all, n times the centring matrix; rank n - 1.
-
-    >>> (Centring(3) @ [1, 2, 6]).tolist()
-    [-6, -3, 9]
-    """
-
-    n: int
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "n", check_size(self.n, "Centring(n): n"))
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        return self.n, self.n
-
-    @property
-    def integer(self) -> bool:
-        return True
-
-    @property
-    def binary(self) -> bool:
-        return self.n == 1  # the 1 x 1 zero
-
-    @property
-    def T(self) -> LinearOperator:
-        return self
-
-    def key(self) -> tuple[Any, ...]:
-        return ("Centring", self.n)
-
-    def along(self, x: np.ndarray) -> np.ndarray:
-        return self.n * x - x.sum(axis=1, keepdims=True)
-
-    def along_T(self, y: np.ndarray) -> np.ndarray:
-        return self.along(y)
-
-    def gram(self) -> LinearOperator:
-
-        return Scaled(self, self.n)
-
-    def pinv(self) -> LinearOperator:
-
-        return reciprocal(self, self.n**2)
-
-    def abs_row_sum_max(self) -> int:
-        return 2 * (self.n - 1)
-
-    def abs_entry_max(self) -> int:
-        return self.n  # n - 1, and n times an entry on the way there
-
-    def column_norms(self, p: int) -> np.ndarray:
-        check_power(p)
-        norm = 2 * (self.n - 1) if p == 1 else self.n * (self.n - 1)
-        return np.full(self.n, norm, dtype=np.int64 if norm < INT64_LIMIT else object)
-
-    def column_classes(self) -> np.ndarray:
-        return np.arange(self.n, dtype=np.int64)
-
-    def pair_distance_max(self, p: int) -> int:
-        """Two columns differ by n in two entries."""
-        return 2 * self.n**p if self.n > 1 else 0
-
-    def __repr__(self) -> str:
-        return f"Centring({self.n})"
-
-
-def _whole(values: np.ndarray, name: str) -> np.ndarray:
-    """``int64`` where every entry is an integer that fits, else ``float64``; refuses what is not a number."""
-    if values.dtype.kind not in "biuf":
-        raise InvalidArgument(f"{name} holds real numbers, not entries of dtype {values.dtype}")
-    if values.dtype.kind in "biu":
-        if values.dtype == np.uint64 and values.size and int(values.max()) >= INT64_LIMIT:
-            raise InvalidArgument(f"{name} holds integers of 2^63 or more: pass them as float64")
-        return values.astype(np.int64)
-    values = values.astype(np.float64)
-    if not np.all(np.isfinite(values)):
-        raise InvalidArgument(f"{name} holds nan or inf: every entry must be a finite number")
-    if values.size and np.abs(values).max() < 2.0**62 and bool(np.all(values == np.rint(values))):
-        return values.astype(np.int64)
-    return values
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -638,13 +484,6 @@ class Dense(AxisOperator):
         transposed = object.__new__(Dense)  # shares the entries, which nobody can change
         object.__setattr__(transposed, "array", self.array.T)
         return transposed
-
-    def key(self) -> tuple[Any, ...]:
-        return ("Dense", self._digest)
-
-    @cached_property
-    def _digest(self) -> bytes:
-        return digest(self.array)
 
     @cached_property
     def floats(self) -> np.ndarray:
@@ -711,6 +550,22 @@ class Dense(AxisOperator):
         return f"Dense({self.shape[0]} x {self.shape[1]})"
 
 
+def _whole(values: np.ndarray, name: str) -> np.ndarray:
+    """``int64`` where every entry is an integer that fits, else ``float64``; refuses what is not a number."""
+    if values.dtype.kind not in "biuf":
+        raise InvalidArgument(f"{name} holds real numbers, not entries of dtype {values.dtype}")
+    if values.dtype.kind in "biu":
+        if values.dtype == np.uint64 and values.size and int(values.max()) >= INT64_LIMIT:
+            raise InvalidArgument(f"{name} holds integers of 2^63 or more: pass them as float64")
+        return values.astype(np.int64)
+    values = values.astype(np.float64)
+    if not np.all(np.isfinite(values)):
+        raise InvalidArgument(f"{name} holds nan or inf: every entry must be a finite number")
+    if values.size and np.abs(values).max() < 2.0**62 and bool(np.all(values == np.rint(values))):
+        return values.astype(np.int64)
+    return values
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Sparse(AxisOperator):
     """A scipy sparse matrix. Entries that are all integers are kept, and used, as integers.
@@ -750,14 +605,6 @@ class Sparse(AxisOperator):
     @cached_property
     def T(self) -> LinearOperator:
         return Sparse(self.matrix.T)
-
-    def key(self) -> tuple[Any, ...]:
-        return ("Sparse", self.shape, self._digest)
-
-    @cached_property
-    def _digest(self) -> bytes:
-        indices, starts = self.matrix.indices.astype(np.int64), self.matrix.indptr.astype(np.int64)
-        return digest(self.matrix.data, indices, starts)
 
     @cached_property
     def _transpose(self) -> Any:
@@ -835,6 +682,379 @@ def _sparse_along(matrix: Any, x: np.ndarray) -> np.ndarray:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
+class SizedOperator(AxisOperator):
+    """What integer operators known by their ``n`` cells alone share: columns that all differ (but for a total)."""
+
+    n: int
+    integer = True
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "n", check_size(self.n, f"{type(self).__name__}(n): n"))
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.n, self.n
+
+    def column_classes(self) -> np.ndarray:
+        return np.arange(self.n, dtype=np.int64)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.n})"
+
+
+class CountingOperator(SizedOperator):
+    """One of them whose rows are 0 and 1."""
+
+    binary = True
+
+    def abs_row_sum_max(self) -> int:
+        return self.n
+
+    def abs_entry_max(self) -> int:
+        return 1
+
+
+class Identity(SymmetricOperator, CountingOperator):
+    """Every cell by itself: the ``n x n`` identity.
+
+    >>> Identity(2).dense().tolist()
+    [[1, 0], [0, 1]]
+    """
+
+    def along(self, x: np.ndarray) -> np.ndarray:
+        return x.copy()
+
+    def along_to(self, x: np.ndarray, out: np.ndarray) -> None:
+        np.copyto(out, x)
+
+    def gram(self) -> LinearOperator:
+        return self
+
+    def pinv(self) -> LinearOperator:
+        return self
+
+    def abs_row_sum_max(self) -> int:
+        return 1
+
+    def column_norms(self, p: int) -> np.ndarray:
+        check_power(p)
+        return np.ones(self.n, dtype=np.int64)
+
+    def pair_distance_max(self, p: int) -> int:
+        return 2 if self.n > 1 else 0
+
+
+class Total(CountingOperator):
+    """The sum of all cells: the ``1 x n`` row of ones.
+
+    >>> int((Total(3) @ [1, 2, 3])[0])
+    6
+    """
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return 1, self.n
+
+    def along(self, x: np.ndarray) -> np.ndarray:
+        return x.sum(axis=1, keepdims=True)
+
+    def along_to(self, x: np.ndarray, out: np.ndarray) -> None:
+        np.sum(x, axis=1, keepdims=True, out=out)
+
+    def along_T(self, y: np.ndarray) -> np.ndarray:
+        return np.repeat(y, self.n, axis=1)
+
+    def pinv(self) -> LinearOperator:
+        return reciprocal(self.T, self.n)
+
+    def column_classes(self) -> np.ndarray:
+        return np.zeros(self.n, dtype=np.int64)
+
+    def column_norms(self, p: int) -> np.ndarray:
+        check_power(p)
+        return np.ones(self.n, dtype=np.int64)
+
+    def pair_distance_max(self, p: int) -> int:
+        return 0
+
+
+class Centring(SymmetricOperator, SizedOperator):
+    """``n I - J``: n times each cell less the sum of all, n times the centring matrix; rank n - 1.
+
+    >>> (Centring(3) @ [1, 2, 6]).tolist()
+    [-6, -3, 9]
+    """
+
+    @property
+    def binary(self) -> bool:
+        return self.n == 1  # the 1 x 1 zero
+
+    def along(self, x: np.ndarray) -> np.ndarray:
+        return self.n * x - x.sum(axis=1, keepdims=True)
+
+    def gram(self) -> LinearOperator:
+        return Scaled(self, self.n)
+
+    def pinv(self) -> LinearOperator:
+        return reciprocal(self, self.n**2)
+
+    def abs_row_sum_max(self) -> int:
+        return 2 * (self.n - 1)
+
+    def abs_entry_max(self) -> int:
+        return self.n  # n - 1, and n times an entry on the way there
+
+    def column_norms(self, p: int) -> np.ndarray:
+        check_power(p)
+        norm = 2 * (self.n - 1) if p == 1 else self.n * (self.n - 1)
+        return np.full(self.n, norm, dtype=np.int64 if norm < INT64_LIMIT else object)
+
+    def pair_distance_max(self, p: int) -> int:
+        """Two columns differ by n in two entries."""
+        return 2 * self.n**p if self.n > 1 else 0
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Partition(AxisOperator):
+    """Sums over classes of cells: row ``c`` adds the cells ``j`` with ``classes[j] == c``.
+
+    Args:
+        classes: a class per cell, ``0 .. count - 1``, or ``-1`` for a cell in no class.
+        count: how many classes (rows); by default the largest label plus one.
+
+    Raises:
+        InvalidArgument: when a label is not an integer in ``-1 .. count - 1``.
+
+    >>> (Partition([0, 1, 0, -1]) @ [1, 2, 3, 4]).tolist()
+    [4, 2]
+    """
+
+    classes: Any  # an int64 array once built
+    count: int | None = None
+
+    def __post_init__(self) -> None:
+        classes = np.asarray(self.classes)
+        if classes.ndim != 1 or classes.size == 0 or classes.dtype.kind not in "iu":
+            raise InvalidArgument("Partition(classes): classes must be a non-empty 1-D array of integers")
+        classes = frozen(classes.astype(np.int64))
+        count = (
+            max(1, int(classes.max()) + 1)
+            if self.count is None
+            else check_size(self.count, "Partition: count")
+        )
+        if classes.min() < -1 or classes.max() >= count:
+            raise InvalidArgument(f"Partition: labels must lie in -1 .. {count - 1} (-1: in no class)")
+        object.__setattr__(self, "classes", classes)
+        object.__setattr__(self, "count", count)
+
+    integer = binary = True
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        assert self.count is not None
+        return self.count, len(self.classes)
+
+    @cached_property
+    def sizes(self) -> np.ndarray:
+        """The number of cells in each class."""
+        return frozen(np.bincount(self.classes[self.classes >= 0], minlength=self.shape[0]).astype(np.int64))
+
+    @cached_property
+    def _rows(self) -> Sparse:
+        cells = np.flatnonzero(self.classes >= 0)
+        ones = np.ones(len(cells), dtype=np.int64)
+        return Sparse(scipy.sparse.csr_array((ones, (self.classes[cells], cells)), shape=self.shape))
+
+    def along(self, x: np.ndarray) -> np.ndarray:
+        return self._rows.along(x)
+
+    def along_T(self, y: np.ndarray) -> np.ndarray:
+        out = np.take(y, self.classes, axis=1, mode="clip")
+        if self.classes.min() < 0:
+            out[:, self.classes < 0] = 0
+        return out
+
+    def pinv(self) -> LinearOperator:
+        inverse = np.divide(1.0, self.sizes, out=np.zeros(self.shape[0]), where=self.sizes > 0)
+        return Product(self.T, Diagonal(inverse))
+
+    def abs_row_sum_max(self) -> int:
+        return int(self.sizes.max())
+
+    def abs_entry_max(self) -> int:
+        return 1
+
+    def column_norms(self, p: int) -> np.ndarray:
+        check_power(p)
+        return (self.classes >= 0).astype(np.int64)
+
+    def pair_distance_max(self, p: int) -> int:
+        """Two cells of different classes differ in two rows; a cell in a class and one in none, in one."""
+        present = int(np.count_nonzero(self.sizes))
+        return 2 if present > 1 else int(present == 1 and bool((self.classes < 0).any()))
+
+    def column_classes(self) -> np.ndarray:
+        return renumber(self.classes)
+
+    def __repr__(self) -> str:
+        return f"Partition({self.shape[1]} cells, {self.shape[0]} classes)"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Diagonal(SymmetricOperator):
+    """A diagonal matrix of floats, or of integers.
+
+    >>> (Diagonal([2, 3]) @ [1, 1]).tolist()
+    [2, 3]
+    """
+
+    values: Any  # an array once built
+
+    def __post_init__(self) -> None:
+        values = np.asarray(self.values)
+        if values.ndim != 1 or values.size == 0 or values.dtype.kind not in "iuf":
+            raise InvalidArgument("Diagonal(values): values must be a non-empty 1-D array of real numbers")
+        object.__setattr__(
+            self, "values", frozen(values.astype(np.int64 if values.dtype.kind in "iu" else np.float64))
+        )
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return len(self.values), len(self.values)
+
+    @property
+    def integer(self) -> bool:
+        return self.values.dtype == np.int64
+
+    def along(self, x: np.ndarray) -> np.ndarray:
+        return x * self.values[:, None]
+
+    def along_to(self, x: np.ndarray, out: np.ndarray) -> None:
+        np.multiply(x, self.values[:, None], out=out)
+
+    def pinv(self) -> LinearOperator:
+        inverse = np.divide(1.0, self.values, out=np.zeros(len(self.values)), where=self.values != 0)
+        return Diagonal(inverse)
+
+    def abs_row_sum_max(self) -> int | float:
+        return self.abs_entry_max()
+
+    def abs_entry_max(self) -> int | float:
+        return np.abs(self.values).max().item()
+
+    def column_norms(self, p: int) -> np.ndarray:
+        check_power(p)
+        return power_sums(self.values[None], p)
+
+
+def merge_columns(ops: Sequence[LinearOperator]) -> Partition:
+    """The coarsest partition of the cells such that every operator is constant on its classes.
+
+    Args:
+        ops: operators with the same number of columns ``n``.
+
+    Returns:
+        ``Partition`` of shape ``(classes, n)``, classes numbered by first appearance.
+
+    Raises:
+        InvalidArgument: when the numbers of columns differ.
+
+    >>> from tabulae.linalg import Dense, Total
+    >>> merge_columns([Total(3), Dense([[1, 1, 0]])]).classes.tolist()
+    [0, 0, 1]
+    """
+    members = check_operators(ops, "merge_columns")
+    widths = {op.shape[1] for op in members}
+    if len(widths) != 1:
+        raise InvalidArgument(
+            f"merge_columns needs operators over the same cells, not over {sorted(widths)} cells"
+        )
+    return Partition(joint_classes([op.column_classes() for op in dict.fromkeys(members)]))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Scaled(AxisOperator):
+    """A multiple of an operator. A Fraction stays exact in sensitivities; an integer keeps integers.
+
+    >>> from tabulae.linalg import Identity
+    >>> (Scaled(Identity(2), 3) @ [1, 2]).tolist()
+    [3, 6]
+    """
+
+    op: LinearOperator
+    factor: Coefficient
+
+    def __post_init__(self) -> None:
+        check_operators([self.op], "Scaled")
+        object.__setattr__(self, "factor", check_coefficient(self.factor, "Scaled(op, factor): factor"))
+
+    _combines = True
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.op.shape
+
+    @property
+    def integer(self) -> bool:
+        return self.op.integer and isinstance(self.factor, int)
+
+    @property
+    def binary(self) -> bool:
+        return self.op.binary and self.factor in (0, 1)
+
+    @property
+    def T(self) -> LinearOperator:
+        return Scaled(self.op.T, self.factor)
+
+    def _multiplier(self, dtype: np.dtype[Any]) -> int | float:
+        if dtype != np.int64:
+            return float(self.factor)
+        if not isinstance(self.factor, int):
+            raise InvalidArgument(f"{self!r} is not an integer operator: pass a float64 array")
+        return self.factor
+
+    def along(self, x: np.ndarray) -> np.ndarray:
+        out = self.op.along(x)
+        return out * self._multiplier(out.dtype)
+
+    def along_to(self, x: np.ndarray, out: np.ndarray) -> None:
+        self.op.along_to(x, out)
+        out *= self._multiplier(out.dtype)
+
+    def along_T(self, y: np.ndarray) -> np.ndarray:
+        out = self.op.T.along(y)
+        return out * self._multiplier(out.dtype)
+
+    def gram(self) -> LinearOperator:
+        return Scaled(self.op.gram(), self.factor * self.factor)
+
+    def pinv(self) -> LinearOperator:
+        if self.factor == 0:
+            return Scaled(self.op.T, 0)
+        return reciprocal(self.op.pinv(), self.factor)
+
+    def abs_row_sum_max(self) -> int | float:
+        return bound_product(abs(self.factor), self.op.abs_row_sum_max())
+
+    def abs_entry_max(self) -> int | float:
+        return bound_product(abs(self.factor), self.op.abs_entry_max())
+
+    def column_norms(self, p: int) -> np.ndarray:
+        return scaled_norms(self.op.column_norms(p), abs(self.factor) ** p, whole=self.integer)
+
+    def column_classes(self) -> np.ndarray:
+        return np.zeros(self.shape[1], dtype=np.int64) if self.factor == 0 else self.op.column_classes()
+
+    def __repr__(self) -> str:
+        return f"Scaled({self.op!r}, {self.factor})"
+
+
+def reciprocal(op: LinearOperator, divisor: Coefficient) -> LinearOperator:
+    """``op / divisor``."""
+    return Scaled(op, 1 / Fraction(divisor)) if not isinstance(divisor, float) else Scaled(op, 1.0 / divisor)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
 class Permuted(AxisOperator):
     """The operator on reordered cells: ``Permuted(op, order) @ x == op @ x[order]``.
 
@@ -872,9 +1092,6 @@ class Permuted(AxisOperator):
     @cached_property
     def _inverse(self) -> np.ndarray:
         return np.argsort(self.order)
-
-    def key(self) -> tuple[Any, ...]:
-        return ("Permuted", self.op.key(), digest(self.order))
 
     def along(self, x: np.ndarray) -> np.ndarray:
         return self.op.along(x[:, self.order])
@@ -931,6 +1148,8 @@ class Sum(AxisOperator):
             raise InvalidArgument(f"Sum needs operators of one shape, not {[op.shape for op in ops]}")
         object.__setattr__(self, "terms", terms)
 
+    _combines = True
+
     @property
     def shape(self) -> tuple[int, int]:
         return self.terms[0][1].shape
@@ -942,9 +1161,6 @@ class Sum(AxisOperator):
     @property
     def T(self) -> LinearOperator:
         return Sum([(c, op.T) for c, op in self.terms])
-
-    def key(self) -> tuple[Any, ...]:
-        return ("Sum", tuple((c, op.key()) for c, op in self.terms))
 
     def along(self, x: np.ndarray) -> np.ndarray:
         if x.dtype == np.int64 and not self.integer:
@@ -958,17 +1174,11 @@ class Sum(AxisOperator):
         assert total is not None
         return total
 
-    def along_T(self, y: np.ndarray) -> np.ndarray:
-        return self.T.along(y)
-
     def abs_row_sum_max(self) -> int | float:
         return bound_sum([bound_product(abs(c), op.abs_row_sum_max()) for c, op in self.terms])
 
     def abs_entry_max(self) -> int | float:
         return bound_sum([bound_product(abs(c), op.abs_entry_max()) for c, op in self.terms])
-
-    def _check_entries(self) -> None:
-        refuse_large_entries(self)
 
     def __repr__(self) -> str:
         return f"Sum({len(self.terms)} terms, {self.shape[0]} x {self.shape[1]})"
@@ -993,6 +1203,8 @@ class Product(AxisOperator):
                 f"Product: left has {self.left.shape[1]} columns, right {self.right.shape[0]} rows"
             )
 
+    _combines = True
+
     @property
     def shape(self) -> tuple[int, int]:
         return self.left.shape[0], self.right.shape[1]
@@ -1005,19 +1217,12 @@ class Product(AxisOperator):
     def T(self) -> LinearOperator:
         return Product(self.right.T, self.left.T)
 
-    def key(self) -> tuple[Any, ...]:
-        return ("Product", self.left.key(), self.right.key())
-
     def along(self, x: np.ndarray) -> np.ndarray:
         if x.dtype == np.int64 and not self.integer:
             x = x.astype(np.float64)
         return self.left.along(self.right.along(x))
 
-    def along_T(self, y: np.ndarray) -> np.ndarray:
-        return self.T.along(y)
-
     def columns(self, index: np.ndarray) -> np.ndarray:
-
         if isinstance(self.right, Partition) and self.right.classes.min() >= 0:
             return self.left.columns(self.right.classes[index])
         return super().columns(index)
@@ -1036,297 +1241,8 @@ class Product(AxisOperator):
         known = self.right.column_norms_after(self.left, p)
         return super().column_norms(p) if known is None else known
 
-    def _check_entries(self) -> None:
-        refuse_large_entries(self)
-
     def __repr__(self) -> str:
         return f"Product({self.left!r}, {self.right!r})"
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Identity(AxisOperator):
-    """Every cell by itself: the ``n x n`` identity.
-
-    >>> Identity(2).dense().tolist()
-    [[1, 0], [0, 1]]
-    """
-
-    n: int
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "n", check_size(self.n, "Identity(n): n"))
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        return self.n, self.n
-
-    @property
-    def integer(self) -> bool:
-        return True
-
-    @property
-    def binary(self) -> bool:
-        return True
-
-    @property
-    def T(self) -> LinearOperator:
-        return self
-
-    def key(self) -> tuple[Any, ...]:
-        return ("Identity", self.n)
-
-    def along(self, x: np.ndarray) -> np.ndarray:
-        return x.copy()
-
-    def along_to(self, x: np.ndarray, out: np.ndarray) -> None:
-        np.copyto(out, x)
-
-    def along_T(self, y: np.ndarray) -> np.ndarray:
-        return y.copy()
-
-    def gram(self) -> LinearOperator:
-        return self
-
-    def pinv(self) -> LinearOperator:
-        return self
-
-    def abs_row_sum_max(self) -> int:
-        return 1
-
-    def abs_entry_max(self) -> int:
-        return 1
-
-    def column_norms(self, p: int) -> np.ndarray:
-        check_power(p)
-        return np.ones(self.n, dtype=np.int64)
-
-    def column_classes(self) -> np.ndarray:
-        return np.arange(self.n, dtype=np.int64)
-
-    def pair_distance_max(self, p: int) -> int:
-        return 2 if self.n > 1 else 0
-
-    def __repr__(self) -> str:
-        return f"Identity({self.n})"
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Total(AxisOperator):
-    """The sum of all cells: the ``1 x n`` row of ones.
-
-    >>> int((Total(3) @ [1, 2, 3])[0])
-    6
-    """
-
-    n: int
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "n", check_size(self.n, "Total(n): n"))
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        return 1, self.n
-
-    @property
-    def integer(self) -> bool:
-        return True
-
-    @property
-    def binary(self) -> bool:
-        return True
-
-    def key(self) -> tuple[Any, ...]:
-        return ("Total", self.n)
-
-    def along(self, x: np.ndarray) -> np.ndarray:
-        return x.sum(axis=1, keepdims=True)
-
-    def along_to(self, x: np.ndarray, out: np.ndarray) -> None:
-        np.sum(x, axis=1, keepdims=True, out=out)
-
-    def along_T(self, y: np.ndarray) -> np.ndarray:
-        return np.repeat(y, self.n, axis=1)
-
-    def pinv(self) -> LinearOperator:
-
-        return reciprocal(self.T, self.n)
-
-    def abs_row_sum_max(self) -> int:
-        return self.n
-
-    def abs_entry_max(self) -> int:
-        return 1
-
-    def column_norms(self, p: int) -> np.ndarray:
-        check_power(p)
-        return np.ones(self.n, dtype=np.int64)
-
-    def column_classes(self) -> np.ndarray:
-        return np.zeros(self.n, dtype=np.int64)
-
-    def pair_distance_max(self, p: int) -> int:
-        return 0
-
-    def __repr__(self) -> str:
-        return f"Total({self.n})"
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Partition(AxisOperator):
-    """Sums over classes of cells: row ``c`` adds the cells ``j`` with ``classes[j] == c``.
-
-    Args:
-        classes: a class per cell, ``0 .. count - 1``, or ``-1`` for a cell in no class.
-        count: how many classes (rows); by default the largest label plus one.
-
-    Raises:
-        InvalidArgument: when a label is not an integer in ``-1 .. count - 1``.
-
-    >>> (Partition([0, 1, 0, -1]) @ [1, 2, 3, 4]).tolist()
-    [4, 2]
-    """
-
-    classes: Any  # an int64 array once built
-    count: int | None = None
-
-    def __post_init__(self) -> None:
-        classes = np.asarray(self.classes)
-        if classes.ndim != 1 or classes.size == 0 or classes.dtype.kind not in "iu":
-            raise InvalidArgument("Partition(classes): classes must be a non-empty 1-D array of integers")
-        classes = frozen(classes.astype(np.int64))
-        count = (
-            max(1, int(classes.max()) + 1)
-            if self.count is None
-            else check_size(self.count, "Partition: count")
-        )
-        if classes.min() < -1 or classes.max() >= count:
-            raise InvalidArgument(f"Partition: labels must lie in -1 .. {count - 1} (-1: in no class)")
-        object.__setattr__(self, "classes", classes)
-        object.__setattr__(self, "count", count)
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        assert self.count is not None
-        return self.count, len(self.classes)
-
-    @property
-    def integer(self) -> bool:
-        return True
-
-    @property
-    def binary(self) -> bool:
-        return True
-
-    def key(self) -> tuple[Any, ...]:
-        return ("Partition", self.count, self._digest)
-
-    @cached_property
-    def _digest(self) -> bytes:
-        return digest(self.classes)
-
-    @cached_property
-    def sizes(self) -> np.ndarray:
-        """The number of cells in each class."""
-        return frozen(np.bincount(self.classes[self.classes >= 0], minlength=self.shape[0]).astype(np.int64))
-
-    @cached_property
-    def _rows(self) -> Sparse:
-
-        cells = np.flatnonzero(self.classes >= 0)
-        ones = np.ones(len(cells), dtype=np.int64)
-        return Sparse(scipy.sparse.csr_array((ones, (self.classes[cells], cells)), shape=self.shape))
-
-    def along(self, x: np.ndarray) -> np.ndarray:
-        return self._rows.along(x)
-
-    def along_T(self, y: np.ndarray) -> np.ndarray:
-        out = np.take(y, self.classes, axis=1, mode="clip")
-        if self.classes.min() < 0:
-            out[:, self.classes < 0] = 0
-        return out
-
-    def pinv(self) -> LinearOperator:
-
-        inverse = np.divide(1.0, self.sizes, out=np.zeros(self.shape[0]), where=self.sizes > 0)
-        return Product(self.T, Diagonal(inverse))
-
-    def abs_row_sum_max(self) -> int:
-        return int(self.sizes.max())
-
-    def abs_entry_max(self) -> int:
-        return 1
-
-    def column_norms(self, p: int) -> np.ndarray:
-        check_power(p)
-        return (self.classes >= 0).astype(np.int64)
-
-    def pair_distance_max(self, p: int) -> int:
-        """Two cells of different classes differ in two rows; a cell in a class and one in none, in one."""
-        present = int(np.count_nonzero(self.sizes))
-        return 2 if present > 1 else int(present == 1 and bool((self.classes < 0).any()))
-
-    def column_classes(self) -> np.ndarray:
-        return renumber(self.classes)
-
-    def __repr__(self) -> str:
-        return f"Partition({self.shape[1]} cells, {self.shape[0]} classes)"
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Diagonal(AxisOperator):
-    """A diagonal matrix of floats, or of integers.
-
-    >>> (Diagonal([2, 3]) @ [1, 1]).tolist()
-    [2, 3]
-    """
-
-    values: Any  # an array once built
-
-    def __post_init__(self) -> None:
-        values = np.asarray(self.values)
-        if values.ndim != 1 or values.size == 0 or values.dtype.kind not in "iuf":
-            raise InvalidArgument("Diagonal(values): values must be a non-empty 1-D array of real numbers")
-        object.__setattr__(
-            self, "values", frozen(values.astype(np.int64 if values.dtype.kind in "iu" else np.float64))
-        )
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        return len(self.values), len(self.values)
-
-    @property
-    def integer(self) -> bool:
-        return self.values.dtype == np.int64
-
-    @property
-    def T(self) -> LinearOperator:
-        return self
-
-    def key(self) -> tuple[Any, ...]:
-        return ("Diagonal", digest(self.values))
-
-    def along(self, x: np.ndarray) -> np.ndarray:
-        return x * self.values[:, None]
-
-    def along_to(self, x: np.ndarray, out: np.ndarray) -> None:
-        np.multiply(x, self.values[:, None], out=out)
-
-    def along_T(self, y: np.ndarray) -> np.ndarray:
-        return self.along(y)
-
-    def pinv(self) -> LinearOperator:
-        inverse = np.divide(1.0, self.values, out=np.zeros(len(self.values)), where=self.values != 0)
-        return Diagonal(inverse)
-
-    def abs_row_sum_max(self) -> int | float:
-        return self.abs_entry_max()
-
-    def abs_entry_max(self) -> int | float:
-        return np.abs(self.values).max().item()
-
-    def column_norms(self, p: int) -> np.ndarray:
-        check_power(p)
-        return power_sums(self.values[None], p)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -1359,9 +1275,6 @@ class Stack(AxisOperator):
     def binary(self) -> bool:
         return all(op.binary for op in self.ops)
 
-    def key(self) -> tuple[Any, ...]:
-        return ("Stack", tuple(op.key() for op in self.ops))
-
     def along(self, x: np.ndarray) -> np.ndarray:
         if len(self.ops) == 1:
             return self.ops[0].along(x)
@@ -1373,7 +1286,7 @@ class Stack(AxisOperator):
     def along_to(self, x: np.ndarray, out: np.ndarray) -> None:
         first = 0
         for op in self.ops:
-            write(op, x, out[:, first : first + op.shape[0]])
+            op.along_to(x, out[:, first : first + op.shape[0]])
             first += op.shape[0]
 
     def along_T(self, y: np.ndarray) -> np.ndarray:
@@ -1407,13 +1320,6 @@ class Stack(AxisOperator):
         return f"Stack({len(self.ops)} operators, {self.shape[0]} x {self.shape[1]})"
 
 
-DENSE_CELLS = 4096  # columns (or rows) up to which a dense inverse is formed
-_DENSE_ENTRIES = 2**25  # 256 MiB
-_SAFE = 1e-8  # reciprocal condition above which a triangular factor is inverted as it is
-_TOLERANCE = 1e-13
-_LEAST_STEPS, _STEPS_PER_CELL = 1000, 4  # of the iteration, before it is given up
-
-
 def pseudo_inverse(op: LinearOperator) -> LinearOperator:
     """``op^+``: dense when the smaller side is at most 4096, iterative above.
 
@@ -1433,13 +1339,15 @@ def pseudo_inverse(op: LinearOperator) -> LinearOperator:
 
 def dense_pinv(matrix: np.ndarray) -> np.ndarray:
     """The pseudo-inverse of an array: through QR where it is safely of full rank, else through the SVD."""
+    from scipy.linalg import solve_triangular
+
     m, n = matrix.shape
     if m < n:
         return np.ascontiguousarray(dense_pinv(matrix.T).T)
     q, r = np.linalg.qr(matrix)
     diagonal = np.abs(np.diag(r))
     if diagonal.min() > _SAFE * diagonal.max():
-        inverse = scipy.linalg.solve_triangular(r, np.eye(n), check_finite=False)
+        inverse = solve_triangular(r, np.eye(n), check_finite=False)
         if np.linalg.norm(inverse, 1) * np.linalg.norm(r, 1) < 1 / _SAFE:
             return inverse @ q.T
     return np.linalg.pinv(r, rcond=max(m, n) * 2.0**-52) @ q.T
@@ -1470,20 +1378,25 @@ class IterativeInverse(LinearOperator):
     def T(self) -> LinearOperator:
         return IterativeInverse(self.op.T)
 
-    def key(self) -> tuple[Any, ...]:
-        return ("IterativeInverse", self.op.key())
-
     def pinv(self) -> LinearOperator:
         return self.op
 
     def matmat(self, x: np.ndarray) -> np.ndarray:
-        problem = _AsScipy(self.op)
+        from scipy.sparse import linalg
+
+        scipy_operator: Any = linalg.LinearOperator  # whose type stub does not know the form with functions
+        adjoint = self.op.T
+        problem = scipy_operator(
+            self.op.shape, dtype=np.float64, matvec=lambda v: self.op @ v, rmatvec=lambda v: adjoint @ v
+        )
         columns = [self._solve(problem, column) for column in np.asarray(x, dtype=np.float64).T]
         return np.stack(columns, axis=1) if columns else np.zeros((self.shape[0], 0))
 
-    def _solve(self, problem: _AsScipy, target: np.ndarray) -> np.ndarray:
+    def _solve(self, problem: Any, target: np.ndarray) -> np.ndarray:
+        from scipy.sparse.linalg import lsmr
+
         limit = max(_LEAST_STEPS, _STEPS_PER_CELL * min(self.shape))
-        solution, stopped, *_ = scipy.sparse.linalg.lsmr(
+        solution, stopped, *_ = lsmr(
             problem, target, atol=_TOLERANCE, btol=_TOLERANCE, conlim=0, maxiter=limit
         )
         if stopped == 7:
@@ -1492,42 +1405,3 @@ class IterativeInverse(LinearOperator):
                 "strategy whose blocks share a Kronecker structure, or merge identical columns first"
             )
         return solution
-
-
-class _AsScipy(scipy.sparse.linalg.LinearOperator):
-    """An operator as scipy's iterative solvers take it."""
-
-    def __init__(self, op: LinearOperator) -> None:
-        super().__init__(dtype=np.dtype(np.float64), shape=op.shape)
-        self._op, self._adjoint_op = op, op.T
-
-    def _matvec(self, x: np.ndarray) -> np.ndarray:
-        return self._op @ np.asarray(x, dtype=np.float64).reshape(-1)
-
-    def _rmatvec(self, x: np.ndarray) -> np.ndarray:
-        return self._adjoint_op @ np.asarray(x, dtype=np.float64).reshape(-1)
-
-
-def merge_columns(ops: Sequence[LinearOperator]) -> Partition:
-    """The coarsest partition of the cells such that every operator is constant on its classes.
-
-    Args:
-        ops: operators with the same number of columns ``n``.
-
-    Returns:
-        ``Partition`` of shape ``(classes, n)``, classes numbered by first appearance.
-
-    Raises:
-        InvalidArgument: when the numbers of columns differ.
-
-    >>> from tabulae.linalg import Dense, Total
-    >>> merge_columns([Total(3), Dense([[1, 1, 0]])]).classes.tolist()
-    [0, 0, 1]
-    """
-    members = check_operators(ops, "merge_columns")
-    widths = {op.shape[1] for op in members}
-    if len(widths) != 1:
-        raise InvalidArgument(
-            f"merge_columns needs operators over the same cells, not over {sorted(widths)} cells"
-        )
-    return Partition(joint_classes([op.column_classes() for op in dict.fromkeys(members)]))

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 import scipy.sparse
@@ -18,56 +17,27 @@ from .arrays import (
     check_power,
     check_size,
 )
-from .operator import AxisOperator, LinearOperator, Product, Scaled, Sparse
+from .operator import (
+    AxisOperator,
+    CountingOperator,
+    LinearOperator,
+    Product,
+    Scaled,
+    SizedOperator,
+    Sparse,
+    SymmetricOperator,
+)
 
 _LONG_SLICE = 512  # numbers from which adding a slice costs more than calling numpy to do it
 _STRETCH = 32
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class OrderedQueries(AxisOperator):
-    """What the range queries on ``n`` ordered cells share: 0/1 entries, and columns that all differ."""
-
-    n: int
-
-    def __post_init__(self) -> None:
-        name = type(self).__name__
-        object.__setattr__(self, "n", check_size(self.n, f"{name}(n): n"))
-
-    @property
-    def integer(self) -> bool:
-        return True
-
-    @property
-    def binary(self) -> bool:
-        return True
-
-    def key(self) -> tuple[Any, ...]:
-        return (type(self).__name__, self.n)
-
-    def abs_row_sum_max(self) -> int:
-        return self.n
-
-    def abs_entry_max(self) -> int:
-        return 1
-
-    def column_classes(self) -> np.ndarray:
-        return np.arange(self.n, dtype=np.int64)
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.n})"
-
-
-class Prefix(OrderedQueries):
+class Prefix(CountingOperator):
     """Cumulative counts: row ``k`` adds the cells ``0 .. k``; ``n x n``.
 
     >>> Prefix(3).dense().tolist()
     [[1, 0, 0], [1, 1, 0], [1, 1, 1]]
     """
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        return self.n, self.n
 
     def along(self, x: np.ndarray) -> np.ndarray:
         return running_sum(x)
@@ -93,7 +63,7 @@ class Prefix(OrderedQueries):
         return self.n - 1
 
 
-class AllRange(OrderedQueries):
+class AllRange(CountingOperator):
     """Every range of cells ``i .. j``, ``i <= j``, in lexicographic order; ``n(n+1)/2 x n``.
 
     The Gram matrix has entries ``min((i+1)(n-j), (j+1)(n-i))`` and a tridiagonal inverse, so products
@@ -147,26 +117,8 @@ class AllRange(OrderedQueries):
         return apart * (self.n + 1 - apart)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class AllRangeGram(AxisOperator):
+class AllRangeGram(SymmetricOperator, SizedOperator):
     """The Gram matrix of ``AllRange(n)``: ``(n + 1)`` times the inverse of ``tridiag(-1, 2, -1)``."""
-
-    n: int
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        return self.n, self.n
-
-    @property
-    def integer(self) -> bool:
-        return True
-
-    @property
-    def T(self) -> LinearOperator:
-        return self
-
-    def key(self) -> tuple[Any, ...]:
-        return ("AllRangeGram", self.n)
 
     def along(self, x: np.ndarray) -> np.ndarray:
         up = np.arange(1, self.n + 1, dtype=x.dtype)[:, None]
@@ -176,9 +128,6 @@ class AllRangeGram(AxisOperator):
         out = down * left
         out[:, :-1] += up[:-1] * right[:, 1:]
         return out
-
-    def along_T(self, y: np.ndarray) -> np.ndarray:
-        return self.along(y)
 
     def pinv(self) -> LinearOperator:
         return Scaled(_banded(self.n, {-1: -1, 0: 2, 1: -1}), Fraction(1, self.n + 1))
@@ -202,12 +151,9 @@ class AllRangeGram(AxisOperator):
         index = np.arange(self.n, dtype=np.int64)
         return np.minimum.outer(index + 1, index + 1) * np.minimum.outer(self.n - index, self.n - index)
 
-    def column_classes(self) -> np.ndarray:
-        return np.arange(self.n, dtype=np.int64)
-
 
 @dataclass(frozen=True, eq=False, repr=False)
-class WidthRange(OrderedQueries):
+class WidthRange(CountingOperator):
     """Every range of exactly ``width`` cells, by its start; ``(n - width + 1) x n``.
 
     Full row rank; the columns are dependent when ``width > 1``.
@@ -228,9 +174,6 @@ class WidthRange(OrderedQueries):
     def shape(self) -> tuple[int, int]:
         return self.n - self.width + 1, self.n
 
-    def key(self) -> tuple[Any, ...]:
-        return ("WidthRange", self.n, self.width)
-
     def along(self, x: np.ndarray) -> np.ndarray:
         sums = running_sum(x)
         out = sums[:, self.width - 1 :].copy()
@@ -245,7 +188,6 @@ class WidthRange(OrderedQueries):
         return running_sum(steps)
 
     def pinv(self) -> LinearOperator:
-
         return window_pinv(self.n, self.width)
 
     def abs_row_sum_max(self) -> int:
@@ -320,7 +262,14 @@ def _add_slices(source: np.ndarray, target: np.ndarray) -> None:
 
 
 def window_pinv(n: int, width: int) -> LinearOperator:
-    """``WidthRange(n, width)^+``, ``n x (n - width + 1)``."""
+    """``WidthRange(n, width)^+``, ``n x (n - width + 1)``, in ``O(n)``.
+
+    ``A x = y`` for windows of width ``w`` says ``x[s + w] - x[s] = y[s + 1] - y[s]`` and that the first
+    ``w`` cells add to ``y[0]``. So one solution comes from cumulative sums with stride ``w``. The null space of
+    ``A`` is the ``w``-periodic sequences that add to zero over a period; removing the solution's part in it
+    leaves the shortest solution, which is ``A^+ y``. No linear system is solved, so nothing is lost to the
+    condition number of ``A A'``.
+    """
     return Product(PeriodicComplement(n, width), Product(StridedSum(n, width), _steps(n, width)))
 
 
@@ -341,20 +290,11 @@ class StridedSum(AxisOperator):
     n: int
     stride: int
 
+    integer = binary = True
+
     @property
     def shape(self) -> tuple[int, int]:
         return self.n, self.n
-
-    @property
-    def integer(self) -> bool:
-        return True
-
-    @property
-    def binary(self) -> bool:
-        return True
-
-    def key(self) -> tuple[Any, ...]:
-        return ("StridedSum", self.n, self.stride)
 
     def along(self, x: np.ndarray) -> np.ndarray:
         left, n, right = x.shape
@@ -369,7 +309,7 @@ class StridedSum(AxisOperator):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class PeriodicComplement(AxisOperator):
+class PeriodicComplement(SymmetricOperator):
     """The projection that removes the ``period``-periodic part whose period adds to zero. Symmetric."""
 
     n: int
@@ -378,13 +318,6 @@ class PeriodicComplement(AxisOperator):
     @property
     def shape(self) -> tuple[int, int]:
         return self.n, self.n
-
-    @property
-    def T(self) -> LinearOperator:
-        return self
-
-    def key(self) -> tuple[Any, ...]:
-        return ("PeriodicComplement", self.n, self.period)
 
     def along(self, x: np.ndarray) -> np.ndarray:
         left, n, right = x.shape
@@ -397,6 +330,3 @@ class PeriodicComplement(AxisOperator):
         common = means.sum(axis=1, keepdims=True) / (1 / counts).sum()
         shaped -= (means - common / counts)[:, None]
         return padded[:, :n]
-
-    def along_T(self, y: np.ndarray) -> np.ndarray:
-        return self.along(y)

@@ -1,8 +1,4 @@
-"""Gram matrices of operators whose rows count differently: ``A' diag(w) A``, in closed form where there is one.
-
-All ranges of n cells have n(n+1)/2 rows, but cells i <= j share only the ranges [a, b] with a <= i and b >= j: their
-Gram matrix is a two-dimensional cumulative sum of the weights, in ``O(n^2)``.
-"""
+"""Rows multiplied one by one, above all to norm one, so that every query is on one scale; their Gram matrices."""
 
 from __future__ import annotations
 
@@ -14,7 +10,7 @@ import numpy as np
 import scipy.sparse
 
 from ..errors import InvalidArgument, Unsupported
-from .arrays import bound_product, check_power, digest, frozen
+from .arrays import bound_product, check_power, frozen
 from .kron import Kron
 from .operator import (
     DENSE_LIMIT,
@@ -42,6 +38,9 @@ _MOST_MULTIPLICATIONS = 2**36  # multiplications beyond which a matrix without a
 
 def weighted_gram(op: LinearOperator, weights: np.ndarray) -> np.ndarray:
     """``A' diag(w) A`` (n, n) for an operator A (m, n) and one weight a row, w (m,).
+
+    All ranges of n cells have n(n+1)/2 rows, but cells i <= j share only the ranges [a, b] with a <= i and b >= j:
+    their Gram matrix is a two-dimensional cumulative sum of the weights, in ``O(n^2)``.
 
     Closed forms for ranges, partitions, identities and totals, and for permutations, stacks and multiples of them;
     other matrices are written out some columns at a time.
@@ -192,9 +191,6 @@ class RowScaled(AxisOperator):
     @property
     def shape(self) -> tuple[int, int]:
         return self.op.shape
-
-    def key(self) -> tuple[Any, ...]:
-        return ("RowScaled", self.op.key(), digest(self.scale))
 
     def along(self, x: np.ndarray) -> np.ndarray:
         return self.op.along(x.astype(np.float64, copy=False)) * self.scale[:, None]

@@ -1,4 +1,14 @@
-"""The largest column, and the largest difference of two columns, of weighted blocks.
+"""How far the answers to a set of queries move when one record changes.
+
+Adding or removing a record of cell ``j`` moves the answers ``A x`` by the column ``a_j``; replacing one by
+another moves them by ``a_j - a_k``. For blocks with weights (``1 / s_i^2`` for Gaussian noise of variance
+``s_i^2``, ``1 / b_i`` for Laplace noise of scale ``b_i``) the privacy cost is decided by
+
+    add-remove   max_j      sum_i w_i ||A_i e_j||_p^p
+    replace      max_{j,k}  sum_i w_i ||A_i (e_j - e_k)||_p^p
+
+computed here in exact rational arithmetic: by closed form, over the classes of identical columns, or per
+attribute for Kronecker products. Where that would take too long the result is an upper bound, and says so.
 
 Sums run over the classes of identical columns. Integers stay integers: ``int64`` where the largest possible
 sum fits, Python integers beyond. Blocks of fractions are summed in floating point with a bound on its error;
@@ -303,6 +313,14 @@ _CONTRAST_PAIRS = 2**26  # inner products that may be held
 def largest_in_contrasts(blocks: Blocks, *, replace: bool) -> Found | None:
     """The largest ``sum_i w_i ||A_i d||_2^2``, exactly; None for other blocks, or too many combinations of classes.
 
+    Blocks ``A_b`` that are :class:`Contrasts` over the same classes have Gram matrices that no permutation of the
+    cells within a class changes. Hence every column has the norm of any other of its combination of classes, and any
+    two columns are as far apart as two of the following: the first cell of each attribute's class, and the first or
+    the second cell of each attribute's class. With M_b the Gram matrix of the block's own matrix over classes, the
+    inner product of cells x and y is
+
+        sum_b w_b M_b[x, y] prod_{i in S_b} (s_i^2 [x_i = y_i] - s_i)      over b whose classes in S_b hold x_i and y_i.
+
     Privacy:
         Exact: integers throughout, over pairs that stand for all pairs (see above).
     """
@@ -402,7 +420,19 @@ _COMPARED_ENTRIES = 2**22  # entries of a factor that are compared one by one
 def without_sums(
     blocks: Sequence[tuple[LinearOperator, Fraction]], p: int, *, replace: bool
 ) -> tuple[list[tuple[LinearOperator, Fraction]], bool]:
-    """The blocks with every large sum of products replaced, and whether the largest column is still exact."""
+    """The blocks with every large sum of products replaced, and whether the largest column is still exact.
+
+    A disjunction is counted by a sum of products, ``A or B = A + (B and not A)`` or ``1 - (not A and not B)``, whose
+    cells are too many to list. For the size of its columns a sum of products without negative entries may be
+    replaced, over unsigned products K_s with coefficients c_s, by
+
+    * the stack of its terms, if no cell is counted by two of them: the columns' norms are the same, and
+      distances of columns no smaller;
+    * the stack without a negative term that some positive term covers entry by entry (``0 <= K' <= K`` gives
+      ``0 <= K - K' <= K``); as that may bring columns closer, distances are then bounded by the sum of the two
+      columns' norms, which is what distinct columns of an identity are apart;
+    * otherwise the stack of ``|c_s| K_s``, times ``sum |c_s|`` for squared norms (Cauchy and Schwarz).
+    """
     out: list[tuple[LinearOperator, Fraction]] = []
     exact = True
     for op, weight in blocks:
@@ -555,7 +585,21 @@ _VALUE_PAIRS = 2**16  # distinct pairs of values that an exact L1 distance may s
 
 
 def largest_in_products(blocks: Blocks, p: int, *, replace: bool) -> Found | None:
-    """The largest column or pair of weighted products over the same attributes; ``None`` for other blocks."""
+    """The largest column or pair of weighted products over the same attributes; ``None`` for other blocks.
+
+    A column of a product is a product of columns, so its power sum is the product of the factors' power sums:
+
+        add-remove   sum_b w_b  prod_i  ||f_bi e_j||_p^p
+        replace      sum_b w_b (prod_i a_bi + prod_i b_bi - 2 prod_i c_bi)
+
+    with ``a = ||f e_j||^2``, ``b = ||f e_k||^2`` and ``c = <f e_j, f e_k>`` for a pair of cells ``(j, k)`` of
+    attribute ``i``. Both are sums of products, maximised over one choice per attribute (``sums_of_products.py``).
+    The same holds for the L1 distance of 0/1 columns, which is their squared L2 distance.
+
+    For the L1 distance of other columns ``c = sum_r min(|u_r|, |v_r|)`` over entries of one sign gives an upper
+    bound, because a product of minima is at most the minimum of products; choices that reach it are evaluated
+    exactly.
+    """
     sizes = {op.sizes if isinstance(op, Kron) else None for op, _ in blocks}
     if len(sizes) > 1 or sizes == {None}:
         if len(blocks) > 1 and blocks[0][0].shape[1] > _VECTOR_LIMIT:

@@ -340,6 +340,16 @@ def largest_corner(
 ) -> Maximum:
     """The largest sum over all choices for all attributes, or a bound of it where they are more than ``CORNERS``.
 
+        max over pairs   sum_b w_b (prod_i a_bi + prod_i b_bi - 2 prod_i c_bi)
+
+    with ``a = ||u||^2``, ``b = ||v||^2`` and ``c = <u, v>`` for a pair of columns u, v of each factor. Where the
+    inner products change sign no partial choice can be dropped, but the sum is linear in each attribute's numbers,
+    so its largest value over a box of them is attained at a corner: the largest norms, and for each factor the
+    least or the largest inner product. All corners of all attributes are summed, one attribute after the other. The
+    result is exact where each corner belongs to some pair, as for identities, totals and centring matrices, and an
+    upper bound otherwise. Where there are too many attributes to sum all corners, each product takes its own
+    largest distance: an upper bound again.
+
     choices: for each attribute ``[a, b, c]`` by distinct factor, integers; positions: for each attribute the distinct
     factor of each product; weights: of the products.
     """
