@@ -32,7 +32,7 @@ from tabulae.errors import NotEstimable, Unsupported
 from tabulae.strategy import baseline
 from tabulae.strategy.hdmm.union import groups_of, split_loss
 from tabulae.strategy.loss import unit_rmse
-from tabulae.strategy.settings import Settings
+from tabulae.strategy.methods import Settings
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks/results/hdmm.csv"

@@ -34,7 +34,7 @@ from tabulae.strategy.eigen.weighting import (
 )
 from tabulae.strategy.gram import explicit_gram
 from tabulae.strategy.loss import unit_rmse
-from tabulae.strategy.settings import Settings
+from tabulae.strategy.methods import Settings
 from tabulae.strategy.strategy import Strategy
 
 ADAPTIVE = ("eigen", "opt0", "coa", "low-rank", "greedy-h", "workload-alone", "identity")

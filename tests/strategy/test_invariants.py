@@ -15,7 +15,11 @@ from tests.strategy.instances import dense_strategy
 import tabulae as tb
 from tabulae.domain import Invariants
 from tabulae.errors import InvalidArgument, Unsupported
-from tabulae.linalg import AllRange, Identity, Prefix
+from tabulae.linalg import (
+    AllRange,
+    Identity,
+    Prefix,
+)
 from tabulae.strategy import restricted_strategy
 from tabulae.strategy.loss import unit_rmse
 from tabulae.strategy.restriction import restrict

@@ -15,7 +15,13 @@ from tests.strategy.instances import BUDGETS, WORKLOADS, dense, dense_strategy
 
 import tabulae as tb
 from tabulae.errors import Unsupported
-from tabulae.linalg import Dense, Identity, Kron, Partition, Total
+from tabulae.linalg import (
+    Dense,
+    Identity,
+    Kron,
+    Partition,
+    Total,
+)
 from tabulae.strategy import (
     Block,
     Strategy,
@@ -26,7 +32,11 @@ from tabulae.strategy import (
     read_strategy,
 )
 from tabulae.strategy.bounds.lower import unit_bound
-from tabulae.strategy.hdmm.marginals import marginals_strategy, opt_marginals_gaussian, opt_marginals_laplace
+from tabulae.strategy.hdmm.marginals import (
+    marginals_strategy,
+    opt_marginals_gaussian,
+    opt_marginals_laplace,
+)
 from tabulae.strategy.lattice_information import LatticeInformation, is_lattice
 from tabulae.strategy.loss import unit_rmse
 from tabulae.strategy.marginal_algebra import (
@@ -36,8 +46,7 @@ from tabulae.strategy.marginal_algebra import (
     squared_error,
     subset_sum,
 )
-from tabulae.strategy.methods import SINGLE
-from tabulae.strategy.settings import Settings
+from tabulae.strategy.methods import SINGLE, Settings
 
 NOISES = ("gaussian", "laplace")
 NEIGHBOURS = ("add-remove", "replace")

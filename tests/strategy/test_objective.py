@@ -16,7 +16,7 @@ from tabulae.errors import InvalidArgument, Unsupported
 from tabulae.estimation.least_met import least_met
 from tabulae.privacy import budget_for_margin
 from tabulae.strategy.methods import SINGLE
-from tabulae.strategy.settings import Settings
+from tabulae.strategy.methods import Settings
 
 UNIT = tb.ZCDP("1/2")  # variance 1 at unit sensitivity
 

@@ -12,8 +12,14 @@ from tests.strategy.instances import DOMAIN, TABLES, WORKLOADS, dense, dense_str
 import tabulae as tb
 from benchmarks import workloads
 from tabulae.errors import InvalidArgument, Unsupported
-from tabulae.strategy.hdmm.union import clusters, groups_of, relative_scale, split_loss, union_strategy
-from tabulae.strategy.settings import Settings
+from tabulae.strategy.hdmm.union import (
+    clusters,
+    groups_of,
+    relative_scale,
+    split_loss,
+    union_strategy,
+)
+from tabulae.strategy.methods import Settings
 
 SIGMA = 4.224678889326836
 NOISES = pytest.mark.parametrize("noise", ["gaussian", "laplace"])

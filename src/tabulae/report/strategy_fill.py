@@ -14,7 +14,7 @@ from ..linalg import (
 )
 from ..privacy import NoiseLaw
 from ..release import Release
-from ..strategy import Block, Strategy
+from ..strategy import Block, Strategy, method_words
 from .pictures import picture_of
 from .strategy_parts import (
     Part,
@@ -28,27 +28,6 @@ from .view import (
     StrategyView,
 )
 
-_METHODS = {
-    "identity": "identity (every cell is counted)",
-    "workload": "workload (the published queries themselves)",
-    "hierarchical": "hierarchical (a binary tree of ranges for each attribute)",
-    "hb": "HB (a tree of ranges for each attribute, with as many branches as suit its size)",
-    "wavelet": "Haar wavelet (differences of neighbouring ranges, for each attribute)",
-    "greedy-h": "GreedyH (a tree of ranges for each attribute, weighted for the tables)",
-    "fourier": "Fourier (the coefficients that the tables' attributes need)",
-    "datacube": "DataCube BMAX (those marginals that keep the largest noise small)",
-    "low-rank": "low-rank mechanism (as few queries as the tables' rank allows)",
-    "coa": "COA (the convex optimum, by Newton steps)",
-    "opt0": "OPT_0 (one matrix, optimised as a whole)",
-    "kron": "OPT_kron (one product of matrices, optimised attribute by attribute)",
-    "union": "OPT_+ (a product of optimised matrices for each group of tables)",
-    "marginals": "OPT_M (weighted marginals)",
-    "optimised-marginals": "OPT_M with an optimised matrix for each attribute",
-    "eigen": "Eigen-Design (weighted eigenvectors of the tables' matrix, or another weighted set)",
-    "eigen-separation": "Eigen-Design, eigenvectors weighted in groups",
-    "principal-vectors": "Eigen-Design, the principal eigenvectors weighted one by one",
-    "residual": "residual planner (for each set of attributes, what its tables ask beyond those of its subsets)",
-}
 _ONE_SIDED = (
     "standard errors and intervals are those of plain least squares, the intervals cut at zero and widened to be "
     "symmetric about the estimate"
@@ -88,7 +67,7 @@ def strategy_view(release: Release) -> StrategyView:
         _block(part, law, release.domain, share) for (part, law), share in zip(parts, shares, strict=True)
     )
     return StrategyView(
-        _METHODS.get(strategy.method, strategy.method),
+        method_words(strategy.method),
         blocks,
         strategy.certificate if in_total else None,
         (_WITH_EXACT if spec.invariants else _ESTIMATES)[spec.method.estimate],

@@ -16,6 +16,7 @@ from ..privacy import (
     PureDP,
     exact,
 )
+from ..strategy import METHODS
 from .problems import (
     Problems,
     listed,
@@ -28,13 +29,6 @@ from .shape import (
     MethodSection,
     PrivacySection,
 )
-
-METHODS = (
-    "identity", "workload", "hierarchical", "hb", "wavelet", "greedy-h", "fourier", "datacube", "low-rank", "coa",
-    "opt0", "kron", "union", "marginals", "optimised-marginals", "eigen", "eigen-separation", "principal-vectors",
-    "residual", "hdmm", "auto",
-)  # fmt: skip
-"""The names that ``method.select`` accepts."""
 
 ESTIMATORS = ("least-squares", "non-negative", "pgm")
 """The names that ``method.estimate`` accepts."""

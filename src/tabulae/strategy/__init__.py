@@ -1,6 +1,6 @@
 """Select: workload in, strategy out; never data. One method per file, named as in its paper."""
 
-from ._select import baseline, select
+from ._select import METHODS, baseline, select
 from .bounds.lower import lower_bound
 from .constrained_information import ConstrainedInformation
 from .error import ExpectedError, error_under, expected_error
@@ -10,7 +10,7 @@ from .iterative_information import IterativeInformation
 from .kron_information import KronInformation
 from .left_open import LeftOpen
 from .local_information import LocalInformation
-from .methods import METHODS
+from .methods import method_words
 from .objective import Targets, relative_workload
 from .restriction import restrict, restricted_strategy
 from .serial import describe_strategy, read_strategy, strategy_digest
@@ -42,6 +42,7 @@ __all__ = [
     "law_variances",
     "lower_bound",
     "merges",
+    "method_words",
     "nominal_variances",
     "products",
     "read_strategy",

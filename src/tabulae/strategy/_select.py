@@ -2,34 +2,34 @@
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from ..domain import Table, Workload
 from ..errors import InvalidArgument, NotEstimable, Unsupported
 from ..linalg import LinearOperator
-from ..privacy import check_neighbours
+from . import classic, eigen, hdmm, residual
 from .bounds.lower import unit_bound
 from .gram import threads_for
 from .loss import unit_rmse
-from .methods import METHODS, SINGLE, fitting
+from .methods import FAMILIES, SINGLE, Settings, check_options, fitting
 from .objective import Objective, Targets, minimax, relative_workload
 from .restriction import Restriction, restrict
-from .settings import (
-    Settings,
-    check_count,
-    check_design,
-    check_groups,
-    check_number,
-    check_options,
-    check_rows,
-)
 from .strategy import Candidate, NoiseKind, Strategy
 from .within import WITHIN
+
+for _room in (classic, eigen, hdmm, residual):  # every file of these rooms registers its methods
+    for _module in pkgutil.iter_modules(_room.__path__):
+        importlib.import_module(f"{_room.__name__}.{_module.name}")
+
+METHODS: tuple[str, ...] = (*sorted(SINGLE), *FAMILIES)
+"""The names that ``select`` accepts."""
 
 _PROVEN = 1e-7  # relative gap to a proven bound at which no other method is worth a try
 _SETTLED = 1e-4  # the same for the strategy that was chosen without the invariants, which takes long to score
@@ -105,43 +105,18 @@ def select(
     >>> best.certificate < 1e-3
     True
     """
-    if noise not in ("gaussian", "laplace"):
-        raise InvalidArgument(f"noise must be 'gaussian' or 'laplace', not {noise!r}")
     if method not in METHODS:
         raise InvalidArgument(f"unknown method {method!r}; this version has {', '.join(METHODS)}")
-    check_number("seed", seed, whole=True)
-    check_number("tolerance", tolerance)
-    if time_limit is not None:
-        check_number("time_limit", time_limit)
-    if time_limit is not None and not time_limit > 0:
-        raise InvalidArgument(f"time_limit must be a positive number of seconds, not {time_limit!r}")
-    plain = isinstance(objective, str) and objective in ("total", "relative", "max")
-    if not isinstance(objective, Targets) and not plain:
-        raise InvalidArgument(
-            f"objective must be 'total', 'relative', 'max' or Targets(...), not {objective!r}"
-        )
+    options = {"design": design, "group_size": group_size, "vectors": vectors}
+    settings = Settings.of(
+        workload, noise, neighbours, time_limit=time_limit,
+        seed=seed, tolerance=tolerance, restarts=restarts, groups=groups, rows=rows, **options,
+    )  # fmt: skip
+    check_options(method, options)
+    _check_objective(objective, method)
     for table in workload.tables:
         if table.counts_nothing(workload.domain):
             raise InvalidArgument(f"table {table.name!r} counts nobody, whatever the records: leave it out")
-    settings = Settings(
-        noise,
-        check_neighbours(neighbours),
-        tolerance,
-        restarts,
-        seed,
-        None if time_limit is None else time.monotonic() + time_limit,
-        check_groups(groups, workload),
-        rows=check_rows(rows, workload),
-        design=check_design(design),
-        group_size=check_count("group_size", group_size),
-        vectors=check_count("vectors", vectors),
-    )
-    check_options(method, design=design, group_size=group_size, vectors=vectors)
-    if method == "datacube" and objective != "total":
-        raise Unsupported(
-            '"datacube" measures whole marginals and weighs nothing, so it serves no other objective than "total": '
-            'choose "marginals" or "residual"'
-        )
     if objective == "relative":
         if invariants:
             raise Unsupported(
@@ -152,6 +127,19 @@ def select(
     if not invariants:
         return _select(workload, method, objective, settings)
     return _select_restricted(restrict(workload, invariants), method, objective, settings)
+
+
+def _check_objective(objective: Any, method: str) -> None:
+    plain = isinstance(objective, str) and objective in ("total", "relative", "max")
+    if not isinstance(objective, Targets) and not plain:
+        raise InvalidArgument(
+            f"objective must be 'total', 'relative', 'max' or Targets(...), not {objective!r}"
+        )
+    if method == "datacube" and objective != "total":
+        raise Unsupported(
+            '"datacube" measures whole marginals and weighs nothing, so it serves no other objective than "total": '
+            'choose "marginals" or "residual"'
+        )
 
 
 def _select(workload: Workload, method: str, objective: Objective, settings: Settings) -> Strategy:

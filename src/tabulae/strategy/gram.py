@@ -20,9 +20,20 @@ from threadpoolctl import threadpool_limits
 
 from ..domain import Workload
 from ..errors import InvalidArgument, Unsupported
-from ..linalg import Identity, Kron, LinearOperator, Partition, Product, Total
-from .rounding import FINEST, Rounded, to_grid
-from .settings import Settings
+from ..linalg import (
+    Identity,
+    Kron,
+    LinearOperator,
+    Partition,
+    Product,
+    Total,
+)
+from .methods import Settings
+from .rounding import (
+    FINEST,
+    Rounded,
+    to_grid,
+)
 from .strategy import Block, Strategy
 from .symmetry import WIDEST
 

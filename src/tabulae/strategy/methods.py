@@ -1,88 +1,227 @@
-"""The methods of ``select`` by name, and which of a family's are worth a try."""
+"""The methods of ``select``: what each is given, what it says of itself, and the registry that each enters.
+
+A strategy is added by one file in a room beside this: a function of a workload and :class:`Settings`, under
+:func:`register`. ``select``, specs, reports and the command line know it from there.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import numbers
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import scipy.sparse
 
-from ..domain import Workload
-from .classic import (
-    coa_strategy,
-    data_cube_strategy,
-    fourier_strategy,
-    greedy_h_strategy,
-    hb_strategy,
-    hierarchical_strategy,
-    identity_strategy,
-    low_rank_strategy,
-    wavelet_strategy,
-    workload_strategy,
-)
-from .eigen import eigen_separation_strategy, eigen_strategy, principal_vectors_strategy
-from .gram import explicit_gram
-from .hdmm.kron import kron_strategy, opt0_strategy
-from .hdmm.marginals import marginals_strategy
-from .hdmm.optimised_marginals import optimised_marginals_strategy
-from .hdmm.union import union_strategy
-from .residual.planner import residual_strategy
-from .settings import Settings
-from .strategy import Strategy
+from ..domain import Table, Workload
+from ..errors import InvalidArgument, Unsupported
+from ..linalg import LinearOperator
+from ..privacy import check_neighbours
+from .strategy import NoiseKind, Strategy
 
-Method = Callable[[Workload, Settings], Strategy]
 
-SINGLE: dict[str, Method] = {
-    "identity": identity_strategy,
-    "workload": workload_strategy,
-    "hierarchical": hierarchical_strategy,
-    "hb": hb_strategy,
-    "wavelet": wavelet_strategy,
-    "greedy-h": greedy_h_strategy,
-    "fourier": fourier_strategy,
-    "datacube": data_cube_strategy,
-    "low-rank": low_rank_strategy,
-    "coa": coa_strategy,
-    "opt0": opt0_strategy,
-    "kron": kron_strategy,
-    "union": union_strategy,
-    "marginals": marginals_strategy,
-    "optimised-marginals": optimised_marginals_strategy,
-    "eigen": eigen_strategy,
-    "eigen-separation": eigen_separation_strategy,
-    "principal-vectors": principal_vectors_strategy,
-    "residual": residual_strategy,
-}
-FAMILIES: dict[str, tuple[str, ...]] = {
-    "hdmm": ("identity", "kron", "marginals", "opt0", "union"),
-    "auto": (
-        "identity", "residual", "kron", "marginals", "optimised-marginals", "opt0", "union", "workload", "low-rank",
-    ),
-}  # fmt: skip
-"""The methods that a family tries, in this order: what is cheap first, so that little time still finds much."""
+@dataclass(frozen=True)
+class Settings:
+    """How to select: the noise, the neighbours that are promised, and how long and how hard to search.
 
-METHODS: tuple[str, ...] = (*SINGLE, *FAMILIES)
+    ``groups`` are names of tables measured together (``union``), None to cluster by what is cheapest; ``rows`` is
+    the number of rows of a p-Identity strategy beside the identity (HDMM's p), an int for every attribute or
+    a dict by attribute, None for its convention. ``design`` is the set of design queries that "eigen" weighs, by name
+    or as a matrix, None for the workload's eigenvectors; ``group_size`` is the size of the groups of
+    "eigen-separation" and ``vectors`` how many "principal-vectors" have weights of their own. ``invariants`` are the
+    exact tables that the workload was restricted by: they decide who is a neighbour under
+    "replace-within-invariants". ``deadline`` is on :func:`time.monotonic`'s clock.
+    """
 
-_FEW_CELLS = 128  # merged cells up to which the low-rank mechanism takes a few seconds
+    noise: NoiseKind
+    neighbours: str = "add-remove"
+    tolerance: float = 1e-3
+    restarts: int | None = None
+    seed: int = 0
+    deadline: float | None = None
+    groups: tuple[tuple[str, ...], ...] | None = None
+    invariants: tuple[Table, ...] = ()
+    rows: int | dict[str, int] | None = None
+    design: str | np.ndarray | LinearOperator | None = None
+    group_size: int | None = None
+    vectors: int | None = None
+
+    @classmethod
+    def of(
+        cls, workload: Workload, noise: NoiseKind, neighbours: str, *, time_limit: float | None, **given: Any
+    ) -> Settings:
+        """The arguments of ``select``, checked against the workload; InvalidArgument for what is none."""
+        if noise not in ("gaussian", "laplace"):
+            raise InvalidArgument(f"noise must be 'gaussian' or 'laplace', not {noise!r}")
+        _check_number("seed", given["seed"], whole=True)
+        _check_number("tolerance", given["tolerance"])
+        if time_limit is not None:
+            _check_number("time_limit", time_limit)
+            if not time_limit > 0:
+                raise InvalidArgument(f"time_limit must be a positive number of seconds, not {time_limit!r}")
+        given["groups"] = _check_groups(given["groups"], workload)
+        given["rows"] = _check_rows(given["rows"], workload)
+        given["design"] = _check_design(given["design"])
+        for name in ("group_size", "vectors"):
+            given[name] = _check_count(name, given[name])
+        deadline = None if time_limit is None else time.monotonic() + time_limit
+        return cls(noise, check_neighbours(neighbours), deadline=deadline, **given)
+
+    @property
+    def norm(self) -> int:
+        """2 for Gaussian noise, which pays for L2 sensitivity, and 1 for Laplace noise."""
+        return 2 if self.noise == "gaussian" else 1
+
+    def remaining(self) -> float | None:
+        """Seconds left, or None where there is no limit."""
+        return None if self.deadline is None else max(0.0, self.deadline - time.monotonic())
+
+
+Choose = Callable[[Workload, Settings], Strategy]
+
+
+@dataclass(frozen=True)
+class Method:
+    """One way to choose a strategy: ``choose``, and what others must know of it.
+
+    ``words`` say on pages what is measured. ``noises`` are those that it serves, ``otherwise`` is the refusal under
+    another. ``options`` are keywords of ``select`` that no other method has. Its ``families`` try it in its ``turn``,
+    what is cheap first, so that little time still finds much; but only where it ``pays``: where it neither solves the
+    same problem as another nor one that it is not good at.
+    """
+
+    name: str
+    words: str
+    choose: Choose
+    noises: tuple[NoiseKind, ...] = ("gaussian", "laplace")
+    otherwise: str = ""
+    options: tuple[str, ...] = ()
+    families: tuple[str, ...] = ()
+    turn: int = 0
+    pays: Callable[[Workload, Settings], bool] = lambda workload, settings: True
+
+    def __call__(self, workload: Workload, settings: Settings) -> Strategy:
+        if settings.noise not in self.noises:
+            raise Unsupported(self.otherwise)
+        return self.choose(workload, settings)
+
+
+SINGLE: dict[str, Method] = {}
+"""The methods by name."""
+
+FAMILIES = ("hdmm", "auto")
+"""The names under which ``select`` tries several methods."""
+
+
+def register(name: str, words: str, **traits: Any) -> Callable[[Choose], Choose]:
+    """Enter the decorated function as a :class:`Method` of these traits."""
+
+    def entered(choose: Choose) -> Choose:
+        SINGLE[name] = Method(name, words, choose, **traits)
+        return choose
+
+    return entered
 
 
 def fitting(method: str, workload: Workload, settings: Settings) -> tuple[str, ...]:
-    """The methods of a family, less those that would solve the same problem again, or one they are not good at."""
-    names = FAMILIES.get(method, (method,))
-    if len(names) == 1:
-        return names
-    needless = set()
-    if len(workload.domain.attributes) == 1:
-        needless.add("kron")  # one factor: the same problem as opt0
-    if len(workload.tables) == 1:
-        needless.add("union")  # one group: the same problem as kron
-    if settings.noise == "gaussian" or not _few_queries(workload):
-        needless.add("low-rank")
-    return tuple(name for name in names if name not in needless)
+    """The name of a single method; of a family those worth a try, in turn."""
+    if method not in FAMILIES:
+        return (method,)
+    members = sorted((m for m in SINGLE.values() if method in m.families), key=lambda m: m.turn)
+    return tuple(m.name for m in members if m.pays(workload, settings))
 
 
-def _few_queries(workload: Workload) -> bool:
-    """Whether the tables leave some combination of their few cells open: then p-Identity asks more than they need."""
-    merged, _ = workload.merge()
-    if merged.domain.size > _FEW_CELLS:
-        return False
-    return int(np.linalg.matrix_rank(explicit_gram(merged), hermitian=True)) < merged.domain.size
+def method_words(name: str) -> str:
+    """What a method measures, in words; its name where it is of another version."""
+    return SINGLE[name].words if name in SINGLE else name
+
+
+def check_options(method: str, given: Mapping[str, Any]) -> None:
+    """Refuse an option that is another method's."""
+    for option, value in given.items():
+        owners = [m.name for m in SINGLE.values() if option in m.options]
+        if value is not None and owners and method not in owners:
+            named = ", ".join(f'"{owner}"' for owner in owners)
+            raise InvalidArgument(f'{option} is an option of method {named}, not of "{method}"')
+
+
+def _check_groups(
+    groups: Sequence[Sequence[str]] | None, workload: Workload
+) -> tuple[tuple[str, ...], ...] | None:
+    """Groups of table names that hold every table exactly once; InvalidArgument otherwise."""
+    if groups is None:
+        return None
+    if isinstance(groups, str) or any(isinstance(group, str) for group in groups):
+        raise InvalidArgument("groups must be a list of lists of table names: groups=[['a', 'b'], ['c']]")
+    names = [name for group in groups for name in group]
+    tables = [table.name for table in workload.tables]
+    for name in names:
+        if name not in tables:
+            raise InvalidArgument(f"groups names table {name!r}; the workload has {', '.join(tables[:20])}")
+        if names.count(name) > 1:
+            raise InvalidArgument(f"groups names table {name!r} twice: each table is measured in one group")
+    left = [name for name in tables if name not in set(names)]
+    if left:
+        raise InvalidArgument(f"groups leaves out table {left[0]!r}: put every table in a group")
+    return tuple(tuple(group) for group in groups if group)
+
+
+def _check_rows(rows: int | Mapping[str, int] | None, workload: Workload) -> int | dict[str, int] | None:
+    """HDMM's p: a whole number of at least 1, or one by attribute; InvalidArgument otherwise."""
+    if rows is None:
+        return None
+    given = dict(rows) if isinstance(rows, Mapping) else {"": rows}
+    for name, count in given.items():
+        if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+            where = f" of attribute {name!r}" if name else ""
+            raise InvalidArgument(f"rows{where} must be a whole number of at least 1, not {count!r}")
+        if name:
+            workload.domain.axis(name)
+    return given if isinstance(rows, Mapping) else rows
+
+
+DESIGN_SETS = ("eigen-queries", "wavelet", "fourier", "hierarchical", "workload")
+"""The design sets that "eigen" knows by name."""
+
+
+def _check_design(design: Any) -> str | np.ndarray | LinearOperator | None:
+    """The name of a design set, or a matrix of one row a query; InvalidArgument otherwise."""
+    if (
+        design is None
+        or isinstance(design, LinearOperator)
+        or (isinstance(design, str) and design in DESIGN_SETS)
+    ):
+        return design
+    if isinstance(design, str):
+        raise InvalidArgument(
+            f"unknown design set {design!r}: {', '.join(DESIGN_SETS)}, or a matrix with one row a query"
+        )
+    known = f"give {', '.join(DESIGN_SETS)}, or a matrix of real numbers"
+    if isinstance(design, np.ma.MaskedArray):
+        raise InvalidArgument(f"design is a masked array: {known}")
+    try:
+        array = np.asarray(design.toarray() if scipy.sparse.issparse(design) else design)
+    except ValueError:
+        raise InvalidArgument(f"design has rows of different lengths: {known}") from None
+    if array.dtype.kind not in "biuf":
+        raise InvalidArgument(f"design is an array of {array.dtype}: {known}")
+    return array.astype(float)
+
+
+def _check_number(name: str, value: Any, *, whole: bool = False) -> None:
+    """A real number (a whole one, not below 0), or InvalidArgument."""
+    if whole and (isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 0):
+        raise InvalidArgument(f"{name} must be a whole number of at least 0, not {value!r}")
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        raise InvalidArgument(f"{name} must be a number, not {value!r}")
+
+
+def _check_count(name: str, count: Any) -> int | None:
+    """A whole number of at least 1, or None; InvalidArgument otherwise."""
+    if count is None:
+        return None
+    if isinstance(count, bool) or not isinstance(count, (int, np.integer)) or count < 1:
+        raise InvalidArgument(f"{name} must be a whole number of at least 1, not {count!r}")
+    return int(count)

@@ -31,14 +31,19 @@ from typing import Literal
 import numpy as np
 import scipy.linalg
 
-from ..domain import Domain, Table, Term, Workload
+from ..domain import (
+    Domain,
+    Table,
+    Term,
+    Workload,
+)
 from ..domain.table import positive_fraction
 from ..errors import InvalidArgument, Unsupported
 from ..linalg import Dense, Identity, LinearOperator, RowScaled, Total, common_value, normalised, row_norms
 from ..privacy import Exact
 from .information import information
 from .loss import unit_variances
-from .settings import Settings
+from .methods import Settings
 from .strategy import Strategy
 
 _ROUNDS = 60

@@ -10,11 +10,35 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from ..domain import Domain, Invariants, Table, Workload
+from ..domain import (
+    Domain,
+    Invariants,
+    Table,
+    Workload,
+)
 from ..errors import InvalidArgument, Unsupported
-from ..linalg import Contrasts, Kron, LinearOperator, Product, Sensitivity, Stack, Sum, weighted_sensitivity
-from ..privacy import NoiseLaw, PrivacyLoss, calibrate, check_neighbours, law_type
-from .within import WITHIN, between_classes, within_invariants
+from ..linalg import (
+    Contrasts,
+    Kron,
+    LinearOperator,
+    Product,
+    Sensitivity,
+    Stack,
+    Sum,
+    weighted_sensitivity,
+)
+from ..privacy import (
+    NoiseLaw,
+    PrivacyLoss,
+    calibrate,
+    check_neighbours,
+    law_type,
+)
+from .within import (
+    WITHIN,
+    between_classes,
+    within_invariants,
+)
 
 if TYPE_CHECKING:
     from .error import ExpectedError

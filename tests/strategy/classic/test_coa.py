@@ -16,7 +16,7 @@ from tabulae.errors import InvalidArgument, Unsupported
 from tabulae.strategy.classic.explicit import coa, coa_strategy
 from tabulae.strategy.hdmm.opt0 import opt0_gaussian
 from tabulae.strategy.loss import unit_rmse
-from tabulae.strategy.settings import Settings
+from tabulae.strategy.methods import Settings
 
 SIGMA = 4.224678889326836  # analytic Gaussian mechanism at (1, 1e-6), sensitivity 1
 

@@ -23,7 +23,7 @@ from tabulae.strategy.classic.cubes import (
     summed_cells,
 )
 from tabulae.strategy.loss import unit_rmse
-from tabulae.strategy.settings import Settings
+from tabulae.strategy.methods import Settings
 
 UNIT = {"gaussian": 4.224678889326836, "laplace": math.sqrt(2)}  # (1, 1e-6), analytic Gaussian; epsilon = 1
 

@@ -18,7 +18,7 @@ from tabulae.errors import Unsupported
 from tabulae.strategy.classic.cubes import fourier_basis, fourier_strategy
 from tabulae.strategy.information import information
 from tabulae.strategy.loss import unit_rmse, unit_variances
-from tabulae.strategy.settings import Settings
+from tabulae.strategy.methods import Settings
 
 NEIGHBOURS = ("add-remove", "replace")
 

@@ -22,9 +22,13 @@ from tabulae.strategy.classic.trees import (
     tree,
     wavelet_strategy,
 )
-from tabulae.strategy.gram import dense_grams, explicit_gram, surrogate_gram
+from tabulae.strategy.gram import (
+    dense_grams,
+    explicit_gram,
+    surrogate_gram,
+)
 from tabulae.strategy.loss import unit_rmse
-from tabulae.strategy.settings import Settings
+from tabulae.strategy.methods import Settings
 from tabulae.strategy.strategy import NoiseKind
 
 UNIT = {"laplace": math.sqrt(2), "gaussian": 4.224678889326836}

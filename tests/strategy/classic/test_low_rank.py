@@ -13,10 +13,14 @@ from tests.each import each
 import tabulae as tb
 from tabulae.errors import InvalidArgument, Unsupported
 from tabulae.strategy.bounds.svd import svd_bound
-from tabulae.strategy.classic.explicit import low_rank, low_rank_strategy, project_columns
+from tabulae.strategy.classic.explicit import (
+    low_rank,
+    low_rank_strategy,
+    project_columns,
+)
 from tabulae.strategy.hdmm.opt0 import opt0_gaussian
 from tabulae.strategy.loss import unit_rmse
-from tabulae.strategy.settings import Settings
+from tabulae.strategy.methods import Settings
 
 SIGMA = 4.224678889326836  # analytic Gaussian mechanism at (1, 1e-6), sensitivity 1
 

@@ -22,7 +22,7 @@ from tabulae.strategy.classic.trees import (
     tree,
 )
 from tabulae.strategy.loss import unit_rmse
-from tabulae.strategy.settings import Settings
+from tabulae.strategy.methods import Settings
 from tabulae.strategy.strategy import NoiseKind
 
 SIGMA = 4.224678889326836  # of Gaussian noise for unit sensitivity at (1, 1e-6)

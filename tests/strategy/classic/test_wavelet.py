@@ -14,7 +14,7 @@ from tests.strategy.instances import WORKLOADS, dense
 import tabulae as tb
 from tabulae.strategy.classic.trees import haar, wavelet_strategy
 from tabulae.strategy.loss import unit_rmse
-from tabulae.strategy.settings import Settings
+from tabulae.strategy.methods import Settings
 from tabulae.strategy.strategy import NoiseKind
 
 UNIT = {"laplace": math.sqrt(2), "gaussian": 4.224678889326836}

@@ -19,7 +19,7 @@ from tabulae.strategy.eigen.strategies import eigen_strategy
 from tabulae.strategy.eigen.weighting import design_weighting
 from tabulae.strategy.gram import explicit_gram
 from tabulae.strategy.loss import unit_rmse
-from tabulae.strategy.settings import Settings
+from tabulae.strategy.methods import Settings
 
 NAMES = ["eigen-queries", "wavelet", "fourier", "hierarchical", "workload"]
 NOISES = pytest.mark.parametrize("noise", ["gaussian", "laplace"])

@@ -23,11 +23,17 @@ from tests.strategy.instances import WORKLOADS
 import tabulae as tb
 from tabulae.errors import InvalidArgument, Unsupported
 from tabulae.strategy.bounds.svd import svd_bound
-from tabulae.strategy.eigen import completed, eigen_design, eigen_queries, eigen_ratio, query_weighting
+from tabulae.strategy.eigen import (
+    completed,
+    eigen_design,
+    eigen_queries,
+    eigen_ratio,
+    query_weighting,
+)
 from tabulae.strategy.eigen.strategies import eigen_strategy
 from tabulae.strategy.gram import explicit_gram
 from tabulae.strategy.loss import unit_rmse
-from tabulae.strategy.settings import Settings
+from tabulae.strategy.methods import Settings
 
 NORMS = pytest.mark.parametrize("p", [1, 2])
 SEEDS = st.integers(0, 2**32 - 1)

@@ -25,7 +25,7 @@ from tabulae.strategy.eigen import eigen_design, eigen_queries
 from tabulae.strategy.eigen.design import principal_vectors
 from tabulae.strategy.eigen.strategies import principal_vectors_strategy
 from tabulae.strategy.loss import unit_rmse
-from tabulae.strategy.settings import Settings
+from tabulae.strategy.methods import Settings
 
 NORMS = pytest.mark.parametrize("p", [1, 2])
 LOW_RANK = (lambda W: W.T @ W)(random_workload(0, 12, 30))

@@ -21,11 +21,15 @@ from tests.strategy.instances import WORKLOADS
 import tabulae as tb
 from tabulae.errors import InvalidArgument
 from tabulae.strategy.bounds.svd import svd_bound
-from tabulae.strategy.eigen import design, eigen_design, eigen_queries
+from tabulae.strategy.eigen import (
+    design,
+    eigen_design,
+    eigen_queries,
+)
 from tabulae.strategy.eigen.design import eigen_separation, separated_weights
 from tabulae.strategy.eigen.strategies import eigen_separation_strategy
 from tabulae.strategy.loss import unit_rmse
-from tabulae.strategy.settings import Settings
+from tabulae.strategy.methods import Settings
 
 NORMS = pytest.mark.parametrize("p", [1, 2])
 GRAMS = {

@@ -30,19 +30,21 @@ from ...errors import Unsupported
 from ...linalg import Dense, Identity, Kron, LinearOperator, Partition, Total
 from ..gram import lifted
 from ..information import EXPLICIT
+from ..methods import Settings, register
 from ..residual.planner import TOGETHER
 from ..residual_basis import is_flat
 from ..residual_sets import MOST_SETS, Set, closure
-from ..settings import Settings
 from ..strategy import Block, Strategy
 
 
+@register("identity", "identity (every cell is counted)", families=("hdmm", "auto"))
 def identity_strategy(workload: Workload, settings: Settings) -> Strategy:
     """Measure every cell of the domain once; every table is a sum of noisy cells."""
     query = Kron([Identity(n) for n in workload.domain.shape])
     return Strategy(workload.domain, (Block("identity", query),), settings.noise, "identity")
 
 
+@register("workload", "workload (the published queries themselves)", families=("auto",), turn=7)
 def workload_strategy(workload: Workload, settings: Settings) -> Strategy:
     """Measure the tables as they are asked, each with noise inverse to its weight.
 
@@ -70,6 +72,7 @@ _MARGINALS = 2048
 _INSTEAD = 'choose "marginals" or "residual", which plan for any tables'
 
 
+@register("datacube", "DataCube BMAX (those marginals that keep the largest noise small)")
 def data_cube_strategy(workload: Workload, settings: Settings) -> Strategy:
     """BMAX: marginals of a workload whose measurement keeps the largest noise of all of them small.
 
@@ -88,7 +91,7 @@ def data_cube_strategy(workload: Workload, settings: Settings) -> Strategy:
     SIGMOD 2011.
 
     >>> import tabulae as tb
-    >>> from tabulae.strategy.settings import Settings
+    >>> from tabulae.strategy.methods import Settings
     >>> workload = tb.Workload.marginals(tb.Domain({"sex": 2, "age": 50, "race": 3}), ways=[0, 1, 2])
     >>> [b.name for b in data_cube_strategy(workload, Settings("laplace")).blocks]
     ['sex', 'sex*race', 'sex*age', 'age*race']
@@ -107,7 +110,7 @@ def covering_strategy(workload: Workload, settings: Settings, cells: int | None 
     Arguments and errors are those of :func:`data_cube_strategy`.
 
     >>> import tabulae as tb
-    >>> from tabulae.strategy.settings import Settings
+    >>> from tabulae.strategy.methods import Settings
     >>> workload = tb.Workload.marginals(tb.Domain({"sex": 2, "age": 50}), ways=[0, 1, 2])
     >>> [b.name for b in covering_strategy(workload, Settings("laplace"), cells=2).blocks]
     ['sex', 'sex*age']
@@ -242,6 +245,7 @@ def _asks(factor: LinearOperator) -> tuple[bool, ...]:
 _FINEST, _COARSEST = 12, 3  # bits of the grid of an attribute whose entries are real
 
 
+@register("fourier", "Fourier (the coefficients that the tables' attributes need)")
 def fourier_strategy(workload: Workload, settings: Settings) -> Strategy:
     """The Fourier strategy: each coefficient that some table needs, measured with equal noise.
 
@@ -258,7 +262,7 @@ def fourier_strategy(workload: Workload, settings: Settings) -> Strategy:
     Reference: Barak, Chaudhuri, Dwork, Kale, McSherry, Talwar, "Privacy, accuracy, and consistency too", PODS 2007.
 
     >>> import tabulae as tb
-    >>> from tabulae.strategy.settings import Settings
+    >>> from tabulae.strategy.methods import Settings
     >>> workload = tb.Workload.marginals(tb.Domain({"sex": 2, "age": 4, "race": 8}), ways=[1])
     >>> [(b.name, b.rows) for b in fourier_strategy(workload, Settings("laplace")).blocks]
     [('total', 1), ('sex', 1), ('age', 3), ('race', 7)]

@@ -45,11 +45,11 @@ import numpy as np
 import scipy.linalg
 
 from ...domain import Workload
-from ...errors import InvalidArgument, Unsupported
+from ...errors import InvalidArgument
 from ..bounds.svd import dual_bound
 from ..eigen.design import eigen_queries
-from ..gram import DistinctCells, checked_gram, explicit_strategy, is_definite
-from ..settings import Settings
+from ..gram import DistinctCells, checked_gram, explicit_gram, explicit_strategy, is_definite
+from ..methods import Settings, register
 from ..strategy import Strategy
 
 _THETAS = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7)  # relative to the mean diagonal entry of V
@@ -135,17 +135,15 @@ def coa(
     )
 
 
+@register(
+    "coa",
+    "COA (the convex optimum, by Newton steps)",
+    noises=("gaussian",),
+    otherwise="coa bounds the L2 norm of columns, which is what Gaussian noise is paid for; under "
+    'Laplace noise choose "opt0" or "low-rank", which bound the L1 norm',
+)
 def coa_strategy(workload: Workload, settings: Settings) -> Strategy:
-    """COA over the cells that the tables tell apart, for Gaussian noise.
-
-    Raises :class:`~tabulae.errors.Unsupported` under Laplace noise.
-    """
-    if settings.noise == "laplace":
-        raise Unsupported(
-            "coa bounds the L2 norm of columns, which is what Gaussian noise is paid for; under Laplace noise choose "
-            '"opt0" or "low-rank", which bound the L1 norm'
-        )
-
+    """COA over the cells that the tables tell apart."""
     found: list[CoaOptimum] = []
 
     def matrix(gram: np.ndarray) -> np.ndarray:
@@ -300,6 +298,26 @@ def low_rank(gram: np.ndarray, *, p: int = 2, seed: int = 0, time_limit: float |
     return LowRank(best.queries, float(best.loss * scale), best.residuals, best.penalty)
 
 
+_FEW_CELLS = 128  # merged cells up to which the low-rank mechanism takes a few seconds
+
+
+def _few_queries(workload: Workload, settings: Settings) -> bool:
+    """Whether the tables leave some combination of few cells open: then p-Identity asks more than they need."""
+    if settings.noise == "gaussian":
+        return False
+    merged, _ = workload.merge()
+    if merged.domain.size > _FEW_CELLS:
+        return False
+    return int(np.linalg.matrix_rank(explicit_gram(merged), hermitian=True)) < merged.domain.size
+
+
+@register(
+    "low-rank",
+    "low-rank mechanism (as few queries as the tables' rank allows)",
+    families=("auto",),
+    turn=8,
+    pays=_few_queries,
+)
 def low_rank_strategy(workload: Workload, settings: Settings) -> Strategy:
     """The low-rank mechanism over the cells that the tables tell apart, for Gaussian and Laplace noise."""
 

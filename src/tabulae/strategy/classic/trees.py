@@ -63,8 +63,8 @@ from ...domain import Workload
 from ...errors import InvalidArgument, Unsupported
 from ...linalg import Identity, Kron, LinearOperator, Partition, Sparse, Stack, Total, check_power, check_size
 from ..gram import checked_gram, dense_grams, lifted, surrogate_gram
+from ..methods import Settings, register
 from ..rounding import FINEST, TOGETHER
-from ..settings import Settings
 from ..strategy import Block, Strategy
 from ..symmetry import WIDEST
 
@@ -106,6 +106,7 @@ Node = tuple[int, int]
 """An interval of cells: the first, and the one after the last."""
 
 
+@register("hierarchical", "hierarchical (a binary tree of ranges for each attribute)")
 def hierarchical_strategy(workload: Workload, settings: Settings) -> Strategy:
     """Every node of a binary tree over each attribute, root and leaves included.
 
@@ -116,7 +117,7 @@ def hierarchical_strategy(workload: Workload, settings: Settings) -> Strategy:
     Consistency", section 4.
 
     >>> from tabulae.linalg import AllRange
-    >>> from tabulae.strategy.settings import Settings
+    >>> from tabulae.strategy.methods import Settings
     >>> H2 = hierarchical_strategy(Workload.of(AllRange(4)), Settings("laplace"))
     >>> H2.blocks[0].query.dense().tolist()
     [[1, 1, 1, 1], [1, 1, 0, 0], [0, 0, 1, 1], [1, 0, 0, 0], [0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]]
@@ -172,6 +173,7 @@ def _level(nodes: Sequence[Node], n: int) -> LinearOperator:
     return Partition(classes)
 
 
+@register("hb", "HB (a tree of ranges for each attribute, with as many branches as suit its size)")
 def hb_strategy(workload: Workload, settings: Settings) -> Strategy:
     """For each attribute the tree whose branching is best for all ranges, as :func:`branching` finds it.
 
@@ -183,7 +185,7 @@ def hb_strategy(workload: Workload, settings: Settings) -> Strategy:
     Reference: Qardaji, Yang, Li, "Understanding Hierarchical Methods for Differentially Private Histograms", section 3.
 
     >>> from tabulae.linalg import AllRange
-    >>> from tabulae.strategy.settings import Settings
+    >>> from tabulae.strategy.methods import Settings
     >>> hb_strategy(Workload.of(AllRange(256)), Settings("laplace")).rows == 16 + 256
     True
     """
@@ -232,6 +234,7 @@ class _Subtree(NamedTuple):
     least: float
 
 
+@register("greedy-h", "GreedyH (a tree of ranges for each attribute, weighted for the tables)")
 def greedy_h_strategy(workload: Workload, settings: Settings) -> Strategy:
     """A binary tree over each attribute with a weight for each node, chosen greedily for the workload.
 
@@ -250,7 +253,7 @@ def greedy_h_strategy(workload: Workload, settings: Settings) -> Strategy:
     Privacy", section 5.
 
     >>> from tabulae.linalg import Identity
-    >>> from tabulae.strategy.settings import Settings
+    >>> from tabulae.strategy.methods import Settings
     >>> greedy_h_strategy(Workload.of(Identity(8)), Settings("laplace")).blocks[0].query
     Kron([Identity(8)])
     """
@@ -371,13 +374,14 @@ def _ancestors(cell: int, n: int) -> list[Node]:
     return found
 
 
+@register("wavelet", "Haar wavelet (differences of neighbouring ranges, for each attribute)")
 def wavelet_strategy(workload: Workload, settings: Settings) -> Strategy:
     """The Haar wavelet of each attribute; for several attributes the Kronecker product of the wavelets.
 
     Reference: Xiao, Wang, Gehrke, "Differential Privacy via Wavelet Transforms", sections 4 and 6.
 
     >>> from tabulae.linalg import AllRange
-    >>> from tabulae.strategy.settings import Settings
+    >>> from tabulae.strategy.methods import Settings
     >>> wavelet_strategy(Workload.of(AllRange(4)), Settings("gaussian")).blocks[0].query.dense().tolist()
     [[1, 1, 1, 1], [1, 1, -1, -1], [1, -1, 0, 0], [0, 0, 1, -1]]
     """

@@ -55,9 +55,9 @@ from ...linalg import (
 from ..bounds.svd import identity_and_ones
 from ..gram import EXPLICIT_CELLS, GramTerms, dense_grams, explicit_strategy, lifted, surrogate_gram
 from ..loss import unit_rmse
+from ..methods import Settings, register
 from ..residual.planner import residual_strategy
 from ..rounding import share_bits
-from ..settings import Settings
 from ..strategy import Block, Strategy
 from ..weighted_kron_information import WIDEST, AxisRows, by_row, kron_costs, weighted_kron
 from .design import completed, design_rows, eigen_design, eigen_separation, principal_vectors
@@ -113,7 +113,7 @@ def low_rank_design(workload: Workload, settings: Settings) -> Strategy | None:
 
     >>> import tabulae as tb
     >>> from tabulae.linalg import Partition
-    >>> from tabulae.strategy.settings import Settings
+    >>> from tabulae.strategy.methods import Settings
     >>> workload = tb.Workload.of(Partition(np.arange(10_000) % 7))
     >>> low_rank_design(workload, Settings("gaussian")).rows
     7
@@ -170,7 +170,7 @@ def product_design(workload: Workload, settings: Settings) -> Strategy | None:
     Programs 1 and 2; HDMM, Theorem 12, for marginals.
 
     >>> import tabulae as tb
-    >>> from tabulae.strategy.settings import Settings
+    >>> from tabulae.strategy.methods import Settings
     >>> ranges = tb.Table("ranges", {"age": tb.AllRange(16)})
     >>> both = tb.Table("both", {"age": tb.Prefix(16), "sex": tb.Identity(2)})
     >>> workload = tb.Workload(tb.Domain({"age": 16, "sex": 2}), [ranges, both])
@@ -387,6 +387,11 @@ _MANY_CELLS, _FEWER = (
 )  # beyond so many cells, and with as many times fewer queries, rows are decomposed
 
 
+@register(
+    "eigen",
+    "Eigen-Design (weighted eigenvectors of the tables' matrix, or another weighted set)",
+    options=("design",),
+)
 def eigen_strategy(workload: Workload, settings: Settings) -> Strategy:
     """Program 2 on the eigenvectors of W'W, or on the design set that ``settings.design`` names or holds.
 
@@ -430,6 +435,7 @@ def _explicit(workload: Workload, settings: Settings) -> Strategy:
     return explicit_strategy(workload, settings, "eigen", matrix_of)
 
 
+@register("eigen-separation", "Eigen-Design, eigenvectors weighted in groups", options=("group_size",))
 def eigen_separation_strategy(workload: Workload, settings: Settings) -> Strategy:
     """Eigen-queries weighed in groups of ``settings.group_size`` over merged cells."""
 
@@ -439,6 +445,9 @@ def eigen_separation_strategy(workload: Workload, settings: Settings) -> Strateg
     return explicit_strategy(workload, settings, "eigen-separation", matrix_of)
 
 
+@register(
+    "principal-vectors", "Eigen-Design, the principal eigenvectors weighted one by one", options=("vectors",)
+)
 def principal_vectors_strategy(workload: Workload, settings: Settings) -> Strategy:
     """The ``settings.vectors`` largest eigenvectors with weights of their own, over merged cells."""
 

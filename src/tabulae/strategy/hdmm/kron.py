@@ -50,8 +50,8 @@ from ..gram import (
     explicit_query,
     lifted,
 )
+from ..methods import Settings, register
 from ..rounding import FINEST, Rounded, gram_inverse, share_bits, to_grid
-from ..settings import Settings
 from ..strategy import Block, Strategy
 from ..symmetry import WIDEST, symmetry_pays
 from .opt0 import full_optimum, nonsingular_optimum, opt0_gaussian, opt0_laplace
@@ -386,6 +386,7 @@ def _explicit(terms: Terms, cells: Sequence[DistinctCells]) -> np.ndarray:
     return total
 
 
+@register("opt0", "OPT_0 (one matrix, optimised as a whole)", families=("hdmm", "auto"), turn=5)
 def opt0_strategy(workload: Workload, settings: Settings) -> Strategy:
     """OPT_0: the best matrix for the workload as a whole, over merged cells.
 
@@ -439,6 +440,13 @@ def _pair_strategy(workload: Workload, settings: Settings, name: str) -> Strateg
     return Strategy(workload.domain, (block,), "gaussian", name, lower=optimum.lower)
 
 
+@register(
+    "kron",
+    "OPT_kron (one product of matrices, optimised attribute by attribute)",
+    families=("hdmm", "auto"),
+    turn=2,
+    pays=lambda workload, settings: len(workload.domain.attributes) > 1,  # of one it is opt0
+)
 def kron_strategy(workload: Workload, settings: Settings) -> Strategy:
     """OPT_kron: one Kronecker product, its factors optimised in turn on surrogate workloads (HDMM, eq. 5).
 

@@ -72,7 +72,7 @@ from ..marginal_algebra import (
     subset_sum,
     superset_sum,
 )
-from ..settings import Settings
+from ..methods import Settings, register
 from ..strategy import Block, Strategy
 
 _NEGLIGIBLE = 1e-9  # relative rise of the loss that dropping sets may cost
@@ -536,6 +536,7 @@ _CERTIFIED = 1e-4  # relative gap at which the convex optimiser stops, or the to
 _TOTAL = 1e-3  # share of the error that the total may keep where it is public
 
 
+@register("marginals", "OPT_M (weighted marginals)", families=("hdmm", "auto"), turn=3)
 def marginals_strategy(workload: Workload, settings: Settings) -> Strategy:
     """OPT_M: the best weighted marginals for any workload of products and sums of products.
 

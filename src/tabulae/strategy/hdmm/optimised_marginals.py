@@ -31,8 +31,8 @@ from ...errors import Unsupported
 from ...linalg import Dense, Identity, Kron, LinearOperator, Partition, Total
 from ..bounds.svd import identity_and_ones
 from ..gram import WIDEST, dense_grams, is_definite, lifted
+from ..methods import Settings, register
 from ..rounding import FINEST
-from ..settings import Settings
 from ..strategy import Block, Strategy
 from .kron import rows_of
 from .marginals import MarginalProblem, opt_marginals_gaussian, opt_marginals_laplace
@@ -133,6 +133,14 @@ def _products(pairs: Sequence[np.ndarray]) -> np.ndarray:
     return reduce(lambda done, pair: np.multiply.outer(done, pair).ravel(), pairs, np.ones(1))
 
 
+@register(
+    "optimised-marginals",
+    "OPT_M with an optimised matrix for each attribute",
+    families=("auto",),
+    turn=4,
+    noises=("laplace",),
+    otherwise='optimised marginals are for Laplace noise; under Gaussian noise "residual" searches a larger family',
+)
 def optimised_marginals_strategy(workload: Workload, settings: Settings) -> Strategy:
     """Marginals in which each attribute's cells are replaced by a matrix that is optimised for its queries.
 
@@ -143,17 +151,13 @@ def optimised_marginals_strategy(workload: Workload, settings: Settings) -> Stra
     Reference: HDMM, sections 4.3 (p-Identity) and 8 (OPT_M), which this joins.
 
     >>> from tabulae.linalg import Identity, Prefix
-    >>> from tabulae.strategy.settings import Settings
+    >>> from tabulae.strategy.methods import Settings
     >>> from tabulae.domain import Domain, Table
     >>> tables = [Table("age", {"age": Prefix(20)}), Table("sex", {"sex": Identity(2)})]
     >>> strategy = optimised_marginals_strategy(Workload(Domain({"sex": 2, "age": 20}), tables), Settings("laplace"))
     >>> [block.name for block in strategy.blocks]
     ['age', 'sex']
     """
-    if settings.noise == "gaussian":
-        raise Unsupported(
-            'optimised marginals are for Laplace noise; under Gaussian noise "residual" searches a larger family'
-        )
     merged, merges = workload.merge()
     attributes = [i for i, n in enumerate(merged.domain.shape) if n > 1]
     if len(attributes) > MOST_ATTRIBUTES or max(merged.domain.shape) > WIDEST:

@@ -42,8 +42,8 @@ from ...domain import Table, Workload
 from ...errors import InvalidArgument, Unsupported
 from ...linalg import Contrasts, Dense, LinearOperator, Partition, Product, Sparse, Stack, representatives
 from ..bounds.svd import lowered_trace
+from ..methods import Settings
 from ..reduced_rows import row_count
-from ..settings import Settings
 from ..strategy import Block, Strategy
 from ..symmetry import WIDEST, SymmetricPiece, Symmetry, class_means, exchangeable, symmetry, within_class
 from .opt0 import DualSearch

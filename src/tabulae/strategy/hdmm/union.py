@@ -41,7 +41,7 @@ from ...errors import Unsupported
 from ...linalg import Identity, LinearOperator, Total
 from ..bounds.svd import identity_and_ones
 from ..gram import DistinctCells, is_definite
-from ..settings import Settings
+from ..methods import Settings, register
 from ..strategy import Block, NoiseKind, Strategy
 from .kron import KnownFactors, kron_block
 from .opt0 import full_optimum, nonsingular_optimum, overlapping_rows
@@ -62,7 +62,7 @@ def clusters(workload: Workload, settings: Settings) -> list[list[Table]]:
     cannot once several are one product. Other tables are joined greedily by the losses of product strategies.
 
     >>> from tabulae.linalg import Prefix
-    >>> from tabulae.strategy.settings import Settings
+    >>> from tabulae.strategy.methods import Settings
     >>> from tabulae.domain import Domain
     >>> tables = [Table(n, {"a": Prefix(9)}) for n in ("once", "again")] + [Table("other", {"b": Prefix(9)})]
     >>> found = clusters(Workload(Domain({"a": 9, "b": 9}), tables), Settings("gaussian"))
@@ -253,6 +253,13 @@ class TableGroup:
     loss: float
 
 
+@register(
+    "union",
+    "OPT_+ (a product of optimised matrices for each group of tables)",
+    families=("hdmm", "auto"),
+    turn=6,
+    pays=lambda workload, settings: len(workload.tables) > 1,  # of one it is kron
+)
 def union_strategy(workload: Workload, settings: Settings) -> Strategy:
     """OPT_+: one product for each group of tables, and the best split of the budget between them.
 
@@ -264,7 +271,7 @@ def union_strategy(workload: Workload, settings: Settings) -> Strategy:
     Reference: HDMM, Definition 19.
 
     >>> from tabulae.linalg import Prefix
-    >>> from tabulae.strategy.settings import Settings
+    >>> from tabulae.strategy.methods import Settings
     >>> from tabulae.domain import Domain
     >>> domain = Domain({"a": 100, "b": 100})
     >>> workload = Workload(domain, [Table(name, {name: Prefix(100)}) for name in ("a", "b")])  # Example 13

@@ -44,10 +44,10 @@ from ..bounds.lower import unit_bound
 from ..bounds.svd import identity_and_ones
 from ..gram import dense_grams, lifted
 from ..hdmm.opt0 import opt0_gaussian
+from ..methods import Settings, register
 from ..residual_basis import Basis, basis_of, is_flat
 from ..residual_information import set_shares
 from ..residual_sets import Set, SetSums, closure
-from ..settings import Settings
 from ..strategy import Block, Strategy
 from .search import LEAST, ROOT, WIDEST, Asked, basis_traces, mixtures, product_bound, search
 
@@ -299,6 +299,12 @@ _BOUND = 1e-6  # relative gap to which the bound is computed
 _EXACT = 1e-13  # share of the error of a group that is only there by rounding
 
 
+@register(
+    "residual",
+    "residual planner (for each set of attributes, what its tables ask beyond those of its subsets)",
+    families=("auto",),
+    turn=1,
+)
 def residual_strategy(workload: Workload, settings: Settings) -> Strategy:
     """The generalised residual planner: total squared error ``(sum_S sqrt(v_S))^2`` at unit budget.
 

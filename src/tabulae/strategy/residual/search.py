@@ -54,8 +54,8 @@ from scipy.optimize import minimize
 
 from ...errors import Unsupported
 from ..hdmm.opt0 import nonsingular_optimum
+from ..methods import Settings
 from ..residual_sets import SetSums
-from ..settings import Settings
 
 WIDEST = 1024
 """Most cells of an attribute whose basis is searched for (merged; unlimited where cells are asked alike)."""
