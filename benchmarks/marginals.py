@@ -22,9 +22,10 @@ import tabulae as tb
 from benchmarks import workloads
 from tabulae.strategy.hdmm.marginals import (
     MarginalProblem,
-    components_of,
+    active_attributes,
     opt_marginals_gaussian,
     opt_marginals_laplace,
+    workload_components,
 )
 
 RESULTS = Path(__file__).parent / "results/marginals.csv"
@@ -43,7 +44,8 @@ SIGMA, SEEDS, DESCENTS = 4.224678889326836, 5, 10
 
 def rows(name: str, workload: tb.Workload) -> Iterator[dict[str, object]]:
     """One row each for descent, search and the Gaussian optimum."""
-    sizes, components, asked = components_of(workload)
+    merged, _ = workload.merge()
+    sizes, components, asked = workload_components(merged, active_attributes(merged))
     problem = MarginalProblem(sizes, components)
 
     def descent(seed: int) -> float:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import array_api_strict
 import cvxpy as cp
 import numpy as np
 import pytest
@@ -274,14 +273,3 @@ def test_what_is_no_gram_matrix_is_refused(gram, message):
 def test_impossible_tolerance_is_refused(tolerance):
     with pytest.raises(InvalidArgument, match="tolerance"):
         opt0_gaussian(np.eye(2), tolerance=tolerance)
-
-
-@pytest.mark.parametrize("workload", [prefix(40)[0], all_range(33)[0], width_range(20, 8)[0]])
-def test_arrays_of_another_namespace_carry_the_decomposition(workload):
-    """A strict implementation of the array API stands for torch and cupy; a singular V goes back to numpy."""
-    here = opt0_gaussian(workload, tolerance=1e-5)
-    there = opt0_gaussian(workload, tolerance=1e-5, xp=array_api_strict)
-    assert there.gap <= 1e-5
-    assert there.loss == pytest.approx(here.loss, rel=2e-5)
-    assert column_norm(there.strategy) <= 1 + 1e-14
-    assert there.lower <= here.loss

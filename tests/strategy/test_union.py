@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 import scipy.optimize
+from benchmarks.hdmm import split_loss
 from tests.strategy.instances import DOMAIN, TABLES, WORKLOADS, dense, dense_strategy
 
 import tabulae as tb
@@ -16,7 +17,6 @@ from tabulae.strategy.hdmm.union import (
     clusters,
     groups_of,
     relative_scale,
-    split_loss,
     union_strategy,
 )
 from tabulae.strategy.methods import Settings

@@ -45,6 +45,7 @@ from ..hdmm.opt0 import opt0_gaussian
 from ..hdmm.rows import PieceRows, independent_rows, row_optimum, row_svd_bound, rows_svd_bound, workload_rows
 from ..information import EXPLICIT
 from ..reduced_rows import outer, reduce_rows, row_count, rows_against
+from ..residual.search import planner_bound
 from ..strategy import NoiseKind, products
 from ..symmetry import WIDEST, symmetry, symmetry_pays
 from ..within import WITHIN
@@ -347,8 +348,6 @@ def _row_dual(workload: Workload) -> float | None:
 
 def _planner_bound(workload: Workload) -> float | None:
     """The dual with multipliers that are a product over attributes, where the tables' sets can be listed."""
-    from ..residual.planner import planner_bound  # residual takes its own bounds from here
-
     if max(workload.domain.shape) > EXPLICIT_CELLS:
         return None
     try:

@@ -32,7 +32,7 @@ from ..gram import lifted
 from ..information import EXPLICIT
 from ..methods import Settings, register
 from ..residual.planner import TOGETHER
-from ..residual_basis import is_flat
+from ..residual.search import crossed_sets
 from ..residual_sets import MOST_SETS, Set, closure
 from ..strategy import Block, Strategy
 
@@ -96,29 +96,9 @@ def data_cube_strategy(workload: Workload, settings: Settings) -> Strategy:
     >>> [b.name for b in data_cube_strategy(workload, Settings("laplace")).blocks]
     ['sex', 'sex*race', 'sex*age', 'age*race']
     """
-    sets, sizes, merges = _marginals(workload)
+    sets, sizes, merges = asked_marginals(workload)
     chosen = bound_max_variance(sets, sizes, settings.norm)
-    return _measured(workload, settings, [sets[k] for k in chosen], merges)
-
-
-def covering_strategy(workload: Workload, settings: Settings, cells: int | None = None) -> Strategy:
-    """Few of a workload's marginals such that each one sums at most ``cells`` cells of a measured one.
-
-    One greedy cover, whatever its largest noise. With ``cells`` the number of marginals, the default, this is what the
-    DataCube column of HDMM's Tables 6 and 7 shows.
-
-    Arguments and errors are those of :func:`data_cube_strategy`.
-
-    >>> import tabulae as tb
-    >>> from tabulae.strategy.methods import Settings
-    >>> workload = tb.Workload.marginals(tb.Domain({"sex": 2, "age": 50}), ways=[0, 1, 2])
-    >>> [b.name for b in covering_strategy(workload, Settings("laplace"), cells=2).blocks]
-    ['sex', 'sex*age']
-    """
-    sets, sizes, merges = _marginals(workload)
-    summed = summed_cells(sets, sizes)
-    chosen = greedy_cover(summed <= (len(sets) if cells is None else cells))
-    return _measured(workload, settings, [sets[k] for k in chosen], merges)
+    return measured_marginals(workload, settings, [sets[k] for k in chosen], merges)
 
 
 def bound_max_variance(sets: Sequence[Set], sizes: Sequence[int], p: int) -> list[int]:
@@ -176,9 +156,10 @@ def largest_sum(summed: np.ndarray, chosen: Sequence[int]) -> float:
     return float(summed[list(chosen)].min(axis=0).max())
 
 
-def _measured(
+def measured_marginals(
     workload: Workload, settings: Settings, chosen: Sequence[Set], merges: Sequence[Partition]
 ) -> Strategy:
+    """One block for each chosen set of attributes, all of equal noise."""
     names = workload.domain.names
     cells = [lifted(Identity(m.shape[0]), m) for m in merges]
     blocks = tuple(
@@ -191,7 +172,7 @@ def _measured(
     return Strategy(workload.domain, blocks, settings.noise, "datacube")
 
 
-def _marginals(workload: Workload) -> tuple[list[Set], tuple[int, ...], tuple[Partition, ...]]:
+def asked_marginals(workload: Workload) -> tuple[list[Set], tuple[int, ...], tuple[Partition, ...]]:
     """The attributes of each marginal asked, those of few cells first; merged sizes; and how cells merge."""
     merged, merges = workload.merge()
     sizes = merged.domain.shape
@@ -304,13 +285,8 @@ def _is_power_of_two(n: int) -> bool:
 
 def _needed(workload: Workload) -> tuple[Set, ...]:
     """All subsets of the sets of attributes that the tables' products cross."""
-    crossed = {
-        tuple(i for i, f in enumerate(term.over(workload.domain)) if not is_flat(f))
-        for table in workload.tables
-        for term in table.terms
-    }
     try:
-        return closure(crossed)
+        return closure(crossed_sets(workload))
     except Unsupported:
         raise Unsupported(
             f"the tables need the Fourier coefficients of more than {MOST_SETS:,} sets of attributes: ask for tables "

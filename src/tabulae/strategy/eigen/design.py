@@ -45,7 +45,6 @@ import scipy.linalg
 from ...domain import Workload
 from ...errors import InvalidArgument, Unsupported
 from ...linalg import LinearOperator
-from ..bounds.svd import svd_bound
 from ..classic.cubes import fourier_basis
 from ..classic.trees import haar, level_counts, tree
 from ..gram import checked_gram, explicit_gram
@@ -151,19 +150,6 @@ def completed(queries: np.ndarray, weights: QueryWeights, p: int) -> WeightedDes
     spare = 1 - norms / norms.max()
     spare[spare < _FULL] = 0.0
     return WeightedDesign(queries, weights, (norms.max() * spare) ** (1 / p), p)
-
-
-def eigen_ratio(gram: np.ndarray) -> float:
-    """``(n sigma_1 / svdb)^(1/4)``: Program 2's RMSE is at most this multiple of the best possible (Theorem 3).
-
-    sigma_1 is the largest eigenvalue of V = W'W (n, n), ``svdb = (sum_i sqrt(sigma_i))^2 / n`` the singular value bound
-    on the squared error.
-
-    >>> round(eigen_ratio(np.eye(3)), 9)
-    1.0
-    """
-    _, values = eigen_queries(gram)
-    return float((len(gram) * values[0] / svd_bound(gram)) ** 0.25)
 
 
 def _triangular(weighted: np.ndarray, completion: np.ndarray) -> np.ndarray | None:

@@ -558,10 +558,10 @@ def marginals_strategy(workload: Workload, settings: Settings) -> Strategy:
     ['sex', 'age', 'race', 'sex*age', 'sex*race', 'age*race']
     """
     merged, merges = workload.merge()
-    active = _active(merged)
+    active = active_attributes(merged)
     if not active and settings.neighbours == "replace":
         raise Unsupported('no table changes when one record is replaced by another: choose "identity"')
-    sizes, components, asked = _components(merged, active)
+    sizes, components, asked = workload_components(merged, active)
     with threadpool_limits(limits=1, user_api="blas"):  # short products: threads would wait for each other
         weights = _weights(sizes, components, asked, settings)
     names = workload.domain.names
@@ -575,23 +575,8 @@ def marginals_strategy(workload: Workload, settings: Settings) -> Strategy:
     return Strategy(workload.domain, tuple(blocks), settings.noise, "marginals", lower=lower)
 
 
-def components_of(workload: Workload) -> tuple[list[int], np.ndarray, np.ndarray]:
-    """What OPT_M sees of a workload: sizes of the attributes over merged cells, those of one cell left out,
-    ``f_S = tr[E(S) W'W]`` and the weights of the workload measured as it is, both (2^d,).
-
-    Raises :class:`~tabulae.errors.Unsupported` for more than 16 attributes.
-
-    >>> import tabulae as tb
-    >>> sizes, components, asked = components_of(tb.Workload.marginals(tb.Domain({"a": 2, "b": 5}), ways=[1]))
-    >>> sizes, components.tolist(), asked.tolist()
-    ([2, 5], [7.0, 8.0, 5.0, 0.0], [0.0, 1.0, 1.0, 0.0])
-    """
-    merged, _ = workload.merge()
-    return _components(merged, _active(merged))
-
-
-def _active(merged: Workload) -> list[int]:
-    """The attributes that tables tell categories of apart."""
+def active_attributes(merged: Workload) -> list[int]:
+    """The attributes that tables tell categories of apart; Unsupported for more than 16."""
     active = [i for i, n in enumerate(merged.domain.shape) if n > 1]
     if len(active) > _ATTRIBUTES:
         raise Unsupported(
@@ -642,8 +627,11 @@ def _public_total(
     return max(float(weights.sum()), precision ** (p / 2))
 
 
-def _components(merged: Workload, active: Sequence[int]) -> tuple[list[int], np.ndarray, np.ndarray]:
-    """:func:`components_of` a workload over merged cells."""
+def workload_components(merged: Workload, active: Sequence[int]) -> tuple[list[int], np.ndarray, np.ndarray]:
+    """What OPT_M sees of a workload over merged cells.
+
+    Sizes of its active attributes, ``f_S = tr[E(S) W'W]``, and the weights of the workload measured as it is, (2^d,).
+    """
     axes = [Axis(Identity(n)) for n in merged.domain.shape]
     bits = {i: 1 << (len(active) - 1 - p) for p, i in enumerate(active)}
     asked = np.zeros(1 << len(active))

@@ -176,7 +176,7 @@ class GaussianOptimum:
 
 
 def opt0_gaussian(
-    gram: np.ndarray, *, tolerance: float = 1e-3, time_limit: float | None = None, xp: Any = None
+    gram: np.ndarray, *, tolerance: float = 1e-3, time_limit: float | None = None
 ) -> GaussianOptimum:
     """The strategy of least total squared error under Gaussian noise, within a proven ``tolerance``.
 
@@ -184,8 +184,7 @@ def opt0_gaussian(
 
     ``gram`` is V = W'W (n x n, positive semi-definite, any rank), in squared queries. The search stops at a
     gap of ``tolerance`` (up to 512 cells: of 1e-5, if that is less), when it cannot improve, or after
-    ``time_limit`` seconds; the gap reported is true in each case. ``xp`` is a namespace of the array API (that of
-    torch or cupy, through ``array_api_compat``) whose arrays carry the decompositions; numpy where it is None.
+    ``time_limit`` seconds; the gap reported is true in each case.
 
     Raises :class:`~tabulae.errors.InvalidArgument` if ``gram`` is no Gram matrix or is zero.
 
@@ -206,7 +205,7 @@ def opt0_gaussian(
         raise InvalidArgument("gram is zero: the workload counts no cell. Leave out tables of weight zero.")
     merged = cells.merge(V)
     aim = min(tolerance, _FINE) if cells.count <= _SMALL else tolerance
-    search = _searched(merged, aim, time_limit, np.ones(cells.count), xp)
+    search = _searched(merged, aim, time_limit, np.ones(cells.count))
     A, loss = search.best()
     lower = search.proven(merged)
     return GaussianOptimum(
@@ -231,16 +230,14 @@ def nonsingular_optimum(
     For callers that hold several workloads over the same cells and may lose the row space of none.
     ``start`` (n,) are multipliers to begin from.
     """
-    search = _searched(gram, tolerance, time_limit, np.ones(gram.shape[0]) if start is None else start, None)
+    search = _searched(gram, tolerance, time_limit, np.ones(gram.shape[0]) if start is None else start)
     A, loss = search.best()
     lower = search.lower * search.scale
     return GaussianOptimum(A, loss, lower, loss / lower - 1.0, search.evaluations, search.multipliers)
 
 
-def _searched(
-    gram: np.ndarray, tolerance: float, time_limit: float | None, start: np.ndarray, xp: Any
-) -> _Search:
-    search = _Search(gram, tolerance, time_limit, xp)
+def _searched(gram: np.ndarray, tolerance: float, time_limit: float | None, start: np.ndarray) -> _Search:
+    search = _Search(gram, tolerance, time_limit)
     search.run(start)
     return search
 
@@ -248,11 +245,10 @@ def _searched(
 class _Search(DualSearch):
     """The dual of an explicit Gram matrix; remembers where the best strategy was met."""
 
-    def __init__(self, gram: np.ndarray, tolerance: float, time_limit: float | None, xp: Any) -> None:
+    def __init__(self, gram: np.ndarray, tolerance: float, time_limit: float | None) -> None:
         super().__init__(0.9 * tolerance, time_limit)  # the rest is for what _factor may add
         self.scale = float(np.trace(gram)) / gram.shape[0]
         self._gram = gram / self.scale
-        self._arrays = _Arrays(xp, self._gram)
         self._root: np.ndarray | None = None  # F with V = F'F, once V is known to be singular
         self._fill = min(_FILL, max(tolerance / 10, 1e-9))
         self._loss = np.inf
@@ -264,7 +260,7 @@ class _Search(DualSearch):
         if self._best is not None:
             vectors, values, h, diagonal = self._best
             scale = 1 / (h * np.sqrt(diagonal))
-            half = (_numpy(vectors) * values**0.25).T * scale
+            half = (vectors * values**0.25).T * scale
             X = half.T @ half
             np.fill_diagonal(X, 1.0)
             self._keep(X)
@@ -282,18 +278,19 @@ class _Search(DualSearch):
     def evaluate(self, mu: np.ndarray) -> tuple[float, np.ndarray]:
         if self._root is None:
             h = np.sqrt(mu)
-            values, vectors = self._arrays.decompose(h)
+            values, vectors = sl.eigh(self._gram * h * h[:, None], check_finite=False, overwrite_a=True)
             if values[0] > values[-1] * _singular(h.size):
                 self.spectrum = values
                 return self._scaled(values, vectors, h)
             self._root = _root(self._gram)
         return self._filled(mu)
 
-    def _scaled(self, values: np.ndarray, vectors: Any, h: np.ndarray) -> tuple[float, np.ndarray]:
+    def _scaled(self, values: np.ndarray, vectors: np.ndarray, h: np.ndarray) -> tuple[float, np.ndarray]:
         """V non-singular: X(mu) with rows and columns scaled to unit diagonal, its loss without forming it."""
         roots = np.sqrt(values)
-        diagonal = self._arrays.squares(vectors, roots) / (h * h)
-        loss = float((self._arrays.quadratics(vectors, h * np.sqrt(diagonal)) / roots).sum())
+        diagonal = (vectors * vectors) @ roots / (h * h)
+        scaled = vectors * (h * np.sqrt(diagonal))[:, None]
+        loss = float((np.sum(scaled * (self._gram @ scaled), axis=0) / roots).sum())
         if loss < self.upper:
             self.upper, self._best = loss, (vectors, values, h, diagonal)
         return float(roots.sum()), diagonal
@@ -321,42 +318,6 @@ class _Search(DualSearch):
         if loss < self._loss:
             self._loss, self._strategy = loss, A
         return loss
-
-
-class _Arrays:
-    """V and its decompositions, in the arrays of a namespace: numpy's own, or those of an accelerator."""
-
-    def __init__(self, xp: Any, gram: np.ndarray) -> None:
-        self._xp = np if xp is None else xp
-        self._gram = self._xp.asarray(gram)
-
-    def decompose(self, h: np.ndarray) -> tuple[np.ndarray, Any]:
-        """Eigenvalues and vectors of ``D^1/2 V D^1/2``, ``h = sqrt(mu)``."""
-        scale = self._xp.asarray(h)
-        matrix = self._gram * scale * scale[:, None]
-        if self._xp is np:
-            return sl.eigh(matrix, check_finite=False, overwrite_a=True)
-        values, vectors = self._xp.linalg.eigh(matrix)
-        return _numpy(values), vectors
-
-    def squares(self, vectors: Any, weights: np.ndarray) -> np.ndarray:
-        """``sum_k weights_k U_jk^2``, (n,)."""
-        return _numpy((vectors * vectors) @ self._xp.asarray(weights))
-
-    def quadratics(self, vectors: Any, scale: np.ndarray) -> np.ndarray:
-        """``u_k' G V G u_k`` with G = diag(scale), (n,)."""
-        scaled = vectors * self._xp.asarray(scale)[:, None]
-        return _numpy(self._xp.sum(scaled * (self._gram @ scaled), axis=0))
-
-
-def _numpy(array: Any) -> np.ndarray:
-    """An array of any namespace, in main memory."""
-    if isinstance(array, np.ndarray):
-        return array
-    try:
-        return np.from_dlpack(array, device="cpu")
-    except (TypeError, BufferError, AttributeError):
-        return np.asarray(array)
 
 
 def _singular(n: int) -> float:

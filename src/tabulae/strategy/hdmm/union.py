@@ -29,7 +29,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -296,21 +296,6 @@ def groups_of(workload: Workload, settings: Settings) -> list[TableGroup]:
     known = KnownFactors()
     groups = [_group(tables, workload, settings, known) for tables in together]
     return _charged(groups, workload, settings, known)
-
-
-def split_loss(losses: Iterable[float], noise: NoiseKind) -> float:
-    """Total squared error of groups answered one by one, at unit noise, under the best split of the budget.
-
-    ``(sum_g sqrt L_g)^2`` for Gaussian and ``(sum_g cbrt L_g)^3`` for Laplace noise, L_g the groups' own losses:
-    an upper bound on the error of least squares over all groups together.
-
-    Reference: HDMM, Definition 19, by Lagrange multipliers.
-
-    >>> split_loss([1.0, 4.0], "gaussian"), round(split_loss([1.0, 8.0], "laplace"), 9)
-    (9.0, 27.0)
-    """
-    root = 2 if noise == "gaussian" else 3
-    return math.fsum(loss ** (1 / root) for loss in losses) ** root
 
 
 def _group(

@@ -38,18 +38,28 @@ from fractions import Fraction
 import numpy as np
 
 from ...domain import Workload
-from ...errors import InvalidArgument, Unsupported
-from ...linalg import Centring, Dense, Identity, Kron, LinearOperator, Product, Total
+from ...errors import Unsupported
+from ...linalg import Centring, Dense, Kron, LinearOperator, Total
 from ..bounds.lower import unit_bound
-from ..bounds.svd import identity_and_ones
 from ..gram import dense_grams, lifted
 from ..hdmm.opt0 import opt0_gaussian
 from ..methods import Settings, register
-from ..residual_basis import Basis, basis_of, is_flat
+from ..residual_basis import Basis, basis_of
 from ..residual_information import set_shares
-from ..residual_sets import Set, SetSums, closure
+from ..residual_sets import Set, closure
 from ..strategy import Block, Strategy
-from .search import LEAST, ROOT, WIDEST, Asked, basis_traces, mixtures, product_bound, search
+from .search import (
+    LEAST,
+    ROOT,
+    WIDEST,
+    Asked,
+    asked_of,
+    basis_traces,
+    crossed_sets,
+    mixtures,
+    planner_bound,
+    search,
+)
 
 _FREE = 1e-6  # share of the error that the group of the total may bring where it costs nothing
 _CUTS, _STEPS = 60, 500
@@ -314,7 +324,7 @@ def residual_strategy(workload: Workload, settings: Settings) -> Strategy:
     Raises :class:`~tabulae.errors.Unsupported` for tables that cross too many sets of attributes, or attributes of
     more distinguishable cells than a basis is searched for.
     """
-    sets = closure(_crossed_sets(workload))
+    sets = closure(crossed_sets(workload))
     merged, merges = workload.merge()
     asked = asked_of(merged, sets, settings)
     reals = search(asked, settings)
@@ -338,78 +348,6 @@ def residual_strategy(workload: Workload, settings: Settings) -> Strategy:
     return Strategy(
         workload.domain, blocks, settings.noise, "residual", lower=_lower(merged, asked, settings)
     )
-
-
-def asked_for(workload: Workload) -> Asked:
-    """What a workload asks of each attribute under Gaussian noise, its cells merged and its closure listed."""
-    return asked_of(workload.merge()[0], closure(_crossed_sets(workload)), Settings("gaussian"))
-
-
-def planner_bound(workload: Workload) -> float | None:
-    """The bound of :mod:`.product_bound`, None where no table is one product.
-
-    Tables that are sums are left out: what is asked besides never lowers the loss.
-
-    Raises :class:`~tabulae.errors.Unsupported` for tables that cross too many sets of attributes.
-    """
-    products = [table for table in workload.tables if len(table.terms) == 1]
-    return product_bound(asked_for(Workload(workload.domain, products))) if products else None
-
-
-def asked_of(merged: Workload, sets: tuple[Set, ...], settings: Settings) -> Asked:
-    """What a workload over merged cells asks of each attribute, term by term of W'W."""
-    terms = merged.gram_terms()
-    coefficients = np.array([c for c, _ in terms])
-    index = np.empty((len(terms), len(merged.domain.shape)), dtype=np.int64)
-    crossed = np.empty(index.shape, dtype=bool)
-    grams, closed = [], []
-    for i, n in enumerate(merged.domain.shape):
-        place: dict[LinearOperator, int] = {}
-        index[:, i] = [place.setdefault(factors[i], len(place)) for _, factors in terms]
-        alike = [_alike(gram) for gram in place]
-        levels = np.array([a[0] if a is not None and a[0] == a[1] else np.nan for a in alike])
-        crossed[:, i] = np.isnan(levels)[index[:, i]]
-        coefficients *= np.nan_to_num(levels, nan=1.0)[index[:, i]]
-        pairs = [_centred(n, *a, settings.norm) for a in alike if a is not None]
-        closed.append(np.array(pairs) if len(pairs) == len(place) else np.zeros((len(place), 2)))
-        grams.append(None if len(pairs) == len(place) else _symmetric(list(place)))
-    mentions = tuple(tuple(np.flatnonzero(row).tolist()) for row in crossed)
-    sums = SetSums(sets, mentions)
-    asked = Asked(coefficients, index, tuple(grams), tuple(closed), sums, settings.neighbours == "replace")
-    if not np.any(coefficients):
-        raise InvalidArgument("the tables count no cell: leave out tables of nothing")
-    return asked
-
-
-def _crossed_sets(workload: Workload) -> list[Set]:
-    """The attributes that each product of each table tells cells apart by."""
-    return [
-        tuple(i for i, f in enumerate(term.over(workload.domain)) if not is_flat(f))
-        for table in workload.tables
-        for term in table.terms
-    ]
-
-
-def _symmetric(grams: Sequence[LinearOperator]) -> np.ndarray:
-    """Symmetric parts, (k, n, n)."""
-    dense = np.array([np.asarray(gram.dense(), dtype=float) for gram in grams])
-    return (dense + dense.transpose(0, 2, 1)) / 2
-
-
-def _alike(gram: LinearOperator) -> tuple[float, float] | None:
-    """(diagonal, beside it) of a Gram matrix a I + b J; None for any other."""
-    if isinstance(gram, Identity):
-        return (1.0, 0.0) if gram.n > 1 else (1.0, 1.0)
-    if isinstance(gram, Product) and isinstance(gram.right, Total) and gram.left == gram.right.T:
-        return 1.0, 1.0
-    matrix = np.asarray(gram.dense(), dtype=float)
-    return None if identity_and_ones(matrix) is None else (float(matrix[0, 0]), float(matrix[0, -1]))
-
-
-def _centred(n: int, diagonal: float, beside: float, p: int) -> tuple[float, float]:
-    """(beta, gamma) of such a Gram matrix under the centring matrix, its columns' norm made 1."""
-    size2 = n * (n - 1) if p == 2 else 4 * (n - 1) ** 2
-    return (diagonal - beside) * (n - 1) * size2 / n**2, (diagonal + (n - 1) * beside) / n
 
 
 def _weights(asked: Asked, reals: Sequence[np.ndarray | None], settings: Settings) -> list[SetWeights | None]:

@@ -52,10 +52,14 @@ import numpy as np
 import scipy.linalg
 from scipy.optimize import minimize
 
-from ...errors import Unsupported
+from ...domain import Workload
+from ...errors import InvalidArgument, Unsupported
+from ...linalg import Identity, LinearOperator, Product, Total
+from ..bounds.svd import identity_and_ones
 from ..hdmm.opt0 import nonsingular_optimum
 from ..methods import Settings
-from ..residual_sets import SetSums
+from ..residual_basis import is_flat
+from ..residual_sets import Set, SetSums, closure
 
 WIDEST = 1024
 """Most cells of an attribute whose basis is searched for (merged; unlimited where cells are asked alike)."""
@@ -390,3 +394,75 @@ def _ascend(grams: np.ndarray, start: np.ndarray | None, slopes: np.ndarray) -> 
     )  # fmt: skip
     s = found.x / np.linalg.norm(found.x)
     return s, _pairs(_polars(grams, s, scaled))
+
+
+def planner_bound(workload: Workload) -> float | None:
+    """The bound of :mod:`.product_bound`, None where no table is one product.
+
+    Tables that are sums are left out: what is asked besides never lowers the loss.
+
+    Raises :class:`~tabulae.errors.Unsupported` for tables that cross too many sets of attributes.
+    """
+    products = [table for table in workload.tables if len(table.terms) == 1]
+    return product_bound(asked_for(Workload(workload.domain, products))) if products else None
+
+
+def asked_for(workload: Workload) -> Asked:
+    """What a workload asks of each attribute under Gaussian noise, its cells merged and its closure listed."""
+    return asked_of(workload.merge()[0], closure(crossed_sets(workload)), Settings("gaussian"))
+
+
+def asked_of(merged: Workload, sets: tuple[Set, ...], settings: Settings) -> Asked:
+    """What a workload over merged cells asks of each attribute, term by term of W'W."""
+    terms = merged.gram_terms()
+    coefficients = np.array([c for c, _ in terms])
+    index = np.empty((len(terms), len(merged.domain.shape)), dtype=np.int64)
+    crossed = np.empty(index.shape, dtype=bool)
+    grams, closed = [], []
+    for i, n in enumerate(merged.domain.shape):
+        place: dict[LinearOperator, int] = {}
+        index[:, i] = [place.setdefault(factors[i], len(place)) for _, factors in terms]
+        alike = [_alike(gram) for gram in place]
+        levels = np.array([a[0] if a is not None and a[0] == a[1] else np.nan for a in alike])
+        crossed[:, i] = np.isnan(levels)[index[:, i]]
+        coefficients *= np.nan_to_num(levels, nan=1.0)[index[:, i]]
+        pairs = [_centred(n, *a, settings.norm) for a in alike if a is not None]
+        closed.append(np.array(pairs) if len(pairs) == len(place) else np.zeros((len(place), 2)))
+        grams.append(None if len(pairs) == len(place) else _symmetric(list(place)))
+    mentions = tuple(tuple(np.flatnonzero(row).tolist()) for row in crossed)
+    sums = SetSums(sets, mentions)
+    asked = Asked(coefficients, index, tuple(grams), tuple(closed), sums, settings.neighbours == "replace")
+    if not np.any(coefficients):
+        raise InvalidArgument("the tables count no cell: leave out tables of nothing")
+    return asked
+
+
+def crossed_sets(workload: Workload) -> list[Set]:
+    """The attributes that each product of each table tells cells apart by."""
+    return [
+        tuple(i for i, f in enumerate(term.over(workload.domain)) if not is_flat(f))
+        for table in workload.tables
+        for term in table.terms
+    ]
+
+
+def _symmetric(grams: Sequence[LinearOperator]) -> np.ndarray:
+    """Symmetric parts, (k, n, n)."""
+    dense = np.array([np.asarray(gram.dense(), dtype=float) for gram in grams])
+    return (dense + dense.transpose(0, 2, 1)) / 2
+
+
+def _alike(gram: LinearOperator) -> tuple[float, float] | None:
+    """(diagonal, beside it) of a Gram matrix a I + b J; None for any other."""
+    if isinstance(gram, Identity):
+        return (1.0, 0.0) if gram.n > 1 else (1.0, 1.0)
+    if isinstance(gram, Product) and isinstance(gram.right, Total) and gram.left == gram.right.T:
+        return 1.0, 1.0
+    matrix = np.asarray(gram.dense(), dtype=float)
+    return None if identity_and_ones(matrix) is None else (float(matrix[0, 0]), float(matrix[0, -1]))
+
+
+def _centred(n: int, diagonal: float, beside: float, p: int) -> tuple[float, float]:
+    """(beta, gamma) of such a Gram matrix under the centring matrix, its columns' norm made 1."""
+    size2 = n * (n - 1) if p == 2 else 4 * (n - 1) ** 2
+    return (diagonal - beside) * (n - 1) * size2 / n**2, (diagonal + (n - 1) * beside) / n
