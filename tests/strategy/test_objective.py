@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 
 import cvxpy as cp
@@ -15,8 +16,7 @@ import tabulae as tb
 from tabulae.errors import InvalidArgument, Unsupported
 from tabulae.estimation.least_met import least_met
 from tabulae.privacy import budget_for_margin
-from tabulae.strategy.methods import SINGLE
-from tabulae.strategy.methods import Settings
+from tabulae.strategy.methods import SINGLE, Settings
 
 UNIT = tb.ZCDP("1/2")  # variance 1 at unit sensitivity
 
@@ -182,7 +182,7 @@ def test_a_method_that_refuses_later_weights_ends_no_search(
             raise Unsupported("weights that are too far apart")
         return opt0(workload, settings)
 
-    monkeypatch.setitem(SINGLE, "opt0", flags)
+    monkeypatch.setitem(SINGLE, "opt0", replace(opt0, choose=flags))
     wl = WORKLOADS["union"]
     targets = tb.Targets(rmse={table.name: 1 + i for i, table in enumerate(wl.tables)})
     chosen = tb.select(wl, method=method, objective=targets)
