@@ -18,7 +18,7 @@ import tabulae as tb
 from tabulae.domain.figure import Figure
 from tabulae.domain.figure_sql import figure_from_sql
 from tabulae.privacy import PrivacyLoss
-from tabulae.release.figures import publish_figure
+from tabulae.products.tables.figures import publish_figure
 
 RESULTS = Path(__file__).parent / "results"
 TOWNS, AGES, DRAWS, LEVEL = 200, 20, 40, 0.95

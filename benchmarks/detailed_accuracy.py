@@ -36,6 +36,12 @@ from benchmarks.detailed_population import MAPS
 import tabulae as tb
 from tabulae.domain.regions import Regions
 from tabulae.estimation.two_stage import cell_estimates, total_estimates
+from tabulae.interop.safetab.config import Config, read_draft
+from tabulae.interop.safetab.faults import Faults
+from tabulae.interop.safetab.layout import group_map, ladder
+from tabulae.interop.safetab.maps import read_maps
+from tabulae.interop.safetab.region_types import WIDE
+from tabulae.interop.safetab.suppression import suppression_threshold
 from tabulae.privacy import ZCDP, NoiseLaw
 from tabulae.products.groups.count import GroupChunk, GroupCounts
 from tabulae.products.groups.levels import (
@@ -47,12 +53,6 @@ from tabulae.products.groups.levels import (
 )
 from tabulae.products.groups.measure import measure_groups
 from tabulae.products.groups.plan import expected_rungs
-from tabulae.safetab.config import Config, read_draft
-from tabulae.safetab.faults import Faults
-from tabulae.safetab.layout import group_map, ladder
-from tabulae.safetab.maps import read_maps
-from tabulae.safetab.region_types import WIDE
-from tabulae.safetab.suppression import suppression_threshold
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks/results/detailed_accuracy.csv"

@@ -44,6 +44,7 @@ from .privacy import (
     mark_void,
 )
 from .products.tables.exactness import check_joint_promise, exactness
+from .products.tables.figures import publish_derived, write_derived
 from .products.tables.plan import Plan, check_derived
 from .products.tables.plan import plan_tables as plan
 from .release import (
@@ -54,7 +55,6 @@ from .release import (
     write_contents,
     write_measurement,
 )
-from .release.derived import publish_derived, write_derived
 from .release.folder import (
     MEASUREMENT,
     REPORT,
@@ -63,20 +63,15 @@ from .release.folder import (
     sync_folder,
     write_bytes,
 )
-from .release.place import PLAN as _PLAN
-from .release.place import disk as _disk
-from .release.place import (
-    disk_reason,
-    settle_published,
-    void_lost,
-)
-from .release.place import finished as _finished
-from .release.place import put_in_place as _put_in_place
-from .release.place import run_name as _run_name
-from .release.place import workplace as _workplace
-from .release.predecessor import Followed, check_followed
-from .release.series import series_faults
-from .release.standing import record_standing, standing_faults
+from .release.predecessor import check_followed
+from .release.series import Followed, record_standing, series_faults, standing_faults
+from .release.staging import PLAN as _PLAN
+from .release.staging import disk as _disk
+from .release.staging import disk_reason, settle_published, void_lost
+from .release.staging import finished as _finished
+from .release.staging import put_in_place as _put_in_place
+from .release.staging import run_name as _run_name
+from .release.staging import workplace as _workplace
 from .release.verify_texts import same_version, text_faults
 from .report import report_of, seal_with_report
 from .sources.memory import engine_memory, read_memory

@@ -32,25 +32,23 @@ from .products.groups.store import (
     plan_document,
 )
 from .release import Release
-from .release.charged import (
-    check_space,
-    finish,
-    opened,
-    told,
-)
-from .release.place import (
+from .release.predecessor import check_followed
+from .release.series import record_standing
+from .release.staging import (
     PLAN,
+    check_space,
     disk,
+    finish,
     finished,
     mark,
+    opened,
     put_in_place,
     run_digest,
     settle_published,
     stored_release,
+    told,
     workplace,
 )
-from .release.predecessor import check_followed
-from .release.standing import record_standing
 from .report import seal_with_report
 from .sources.memory import engine_memory
 from .spec import Spec

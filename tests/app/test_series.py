@@ -19,11 +19,10 @@ from tabulae.app import check_release, write_report
 from tabulae.errors import ReleaseError, SpecError
 from tabulae.privacy import ZCDP
 from tabulae.release import seal
-from tabulae.release.outlook import outlook
-from tabulae.release.series import beside, spent_over
-from tabulae.release.standing import Standing
+from tabulae.release.predecessor import outlook
+from tabulae.release.series import Standing, beside, spent_over
 from tabulae.spec import Spec, read_spec
-from tabulae.spec.marks import mark_of
+from tabulae.spec.series import mark_of
 
 
 @pytest.fixture(scope="module")
@@ -377,7 +376,7 @@ def test_false_words_on_the_series_are_found(town: Path) -> None:
     [
         "tabulae.app._write",
         "tabulae.privacy.ledger.ledger.Ledger.follow",
-        "tabulae.release.standing.standing_of",
+        "tabulae.release.series.standing_of",
         "tabulae.app.seal_with_report",
         "tabulae.app._put_in_place",
     ],

@@ -43,7 +43,7 @@ PHASES = {
     "at the third depth": ("tabulae.products.areas.estimate.descend", 3, True, False),
     "at the leaves": ("tabulae.products.areas.estimate.descend", 5, True, False),
     "before writing tables": ("tabulae.spine_app.write_spine", 1, True, False),
-    "while writing tables": ("tabulae.release.table_files.TableWriter.write", 4, True, False),
+    "while writing tables": ("tabulae.release.folder.TableWriter.write", 4, True, False),
     "before microdata": ("tabulae.products.areas.publish.write_microdata", 1, True, False),
     "before sealing": ("tabulae.spine_app.seal_with_report", 1, True, False),
     "before renaming": ("tabulae.spine_app.put_in_place", 1, True, False),

@@ -7,7 +7,7 @@ import csv
 import numpy as np
 import pytest
 
-import tabulae.safetab
+import tabulae.interop.safetab
 from benchmarks import detailed, detailed_accuracy, detailed_nation
 from benchmarks import detailed_population as population
 from tabulae.products.groups.levels import AdaptivePlan
@@ -21,7 +21,7 @@ def levels(tmp_path_factory):
 @pytest.mark.parametrize("geography", ["48 blocks", "nation"])
 def test_the_front_end_finds_no_mistake(tmp_path, geography):
     made = population.write_population(tmp_path, 2000, geography, maps=None, scale=1e-4)
-    inputs = tabulae.safetab.check(made.params, made.data, rule="proven")
+    inputs = tabulae.interop.safetab.check(made.params, made.data, rule="proven")
     plan = inputs.tabulation.plan
     sizes = {level.regions.name: level.regions.size for level in plan.levels}
     if geography == "48 blocks":
@@ -36,7 +36,7 @@ def test_the_front_end_finds_no_mistake(tmp_path, geography):
 @pytest.mark.skipif(not population.MAPS.exists(), reason="the maps of the 2020 release are not at hand")
 def test_with_the_maps_of_2020_the_48_blocks_have_74640_groups(tmp_path):
     made = population.write_population(tmp_path, 500)
-    plan = tabulae.safetab.check(made.params, made.data, rule="proven").tabulation.plan
+    plan = tabulae.interop.safetab.check(made.params, made.data, rule="proven").tabulation.plan
     assert sum(level.regions.size * len(level.groups) for level in plan.levels) == 74_640
     assert {level.groups_of_a_record for level in plan.levels} == {9}
 

@@ -9,8 +9,9 @@ from tests.village import SPEC
 
 import tabulae as tb
 from tabulae.products.tables.plan import plan_tables
-from tabulae.report.plan_page import live, plan_view
-from tabulae.report.plan_page.render import render_plan
+from tabulae.report.plan_page import plan_view
+from tabulae.report.plan_page import view as live
+from tabulae.report.plan_page.page import render_plan
 from tabulae.report.plan_page.view import PlanView
 
 _AIMS = {

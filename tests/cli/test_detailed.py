@@ -11,8 +11,8 @@ import pytest
 from tests.cli.test_cli import _call, _fails, _json
 from tests.safetab.world import CODES, GRF, PERSONS, TOY, World, config, needs_shared
 
+from tabulae.interop.safetab._run import _digest
 from tabulae.privacy import ZCDP, Ledger
-from tabulae.safetab._run import _digest
 
 SECRET = "4711"
 

@@ -22,7 +22,7 @@ from tests.cli.schemas import fits
 from tests.cli.test_cli import _call
 
 import tabulae as tb
-from tabulae.commands_output import open_console, print_table
+from tabulae.cli.output import open_console, print_table
 
 _ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _PLAIN = {
@@ -80,7 +80,7 @@ def test_progress_is_shown_at_a_terminal_and_a_narrow_one_cuts_no_number(quick: 
         assert f"{row['margin']:.2f}" in shown
 
 
-_STEPS = "from tabulae.commands_output import progress\nwith progress() as say: say('a step')\nprint('done')"
+_STEPS = "from tabulae.cli.output import progress\nwith progress() as say: say('a step')\nprint('done')"
 
 
 @pytest.mark.parametrize("more", [{}, {"FORCE_COLOR": "1"}], ids=["plain", "as in a notebook"])

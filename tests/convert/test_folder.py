@@ -14,13 +14,9 @@ from hypothesis import strategies as st
 from tests.convert.stored import lines, with_table
 
 import tabulae as tb
-from tabulae.convert import FORMATS, convert_release
-from tabulae.convert.categories import (
-    as_code,
-    as_name,
-    unique,
-)
 from tabulae.errors import InvalidArgument, ReleaseError
+from tabulae.export import FORMATS, convert_release
+from tabulae.export.stored import as_code, as_name, unique
 from tabulae.release.folder import check_sums, write_sums
 
 
@@ -87,7 +83,7 @@ def test_a_full_disk_leaves_nothing(
     def full(folder: Path) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("tabulae.convert.formats.write_sums", full)
+    monkeypatch.setattr("tabulae.export.formats.write_sums", full)
     with pytest.raises(ReleaseError, match=r"the disk is full\. Nothing was written"):
         convert_release(tb.Release.read(releases["village"]), to, tmp_path / "out")
     assert list(tmp_path.iterdir()) == []

@@ -12,7 +12,7 @@ from pyjstat import pyjstat
 from tests.convert.stored import NUMBERS, values, with_figure
 
 import tabulae as tb
-from tabulae.convert import convert_release
+from tabulae.export import convert_release
 
 
 def _cells(dataset: dict[str, Any]) -> dict[tuple[str, ...], Any]:

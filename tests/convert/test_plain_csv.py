@@ -8,8 +8,8 @@ import frictionless
 from tests.convert.stored import lines, published
 
 import tabulae as tb
-from tabulae.convert import convert_release
-from tabulae.convert.categories import unique
+from tabulae.export import convert_release
+from tabulae.export.stored import unique
 
 
 def test_every_published_cell_is_there_letter_by_letter(released: tb.Release, tmp_path: Path) -> None:

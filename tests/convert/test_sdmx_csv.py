@@ -12,7 +12,7 @@ from pysdmx.model import Role
 from tests.convert.stored import lines, published, with_figure
 
 import tabulae as tb
-from tabulae.convert import convert_release
+from tabulae.export import convert_release
 
 COLUMNS = {
     "estimate": "OBS_VALUE",

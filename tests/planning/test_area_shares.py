@@ -19,7 +19,7 @@ from tabulae.products.areas.plan import GeographyPlan, plan_geography
 from tabulae.products.areas.spine_plan import SpinePlan
 from tabulae.products.areas.targets import AreaAims, Design, ShareSearch
 from tabulae.products.smallest import TargetRow
-from tabulae.report.plan_page.area_targets import met_at
+from tabulae.report.plan_page.errors import met_at
 from tabulae.spec import Geography, Spec
 
 SMALL = """

@@ -38,8 +38,7 @@ from tabulae.products.groups.store import (
     read_group_measurements,
 )
 from tabulae.release import Release
-from tabulae.release.folder import write_sums
-from tabulae.release.rows import Rows
+from tabulae.release.folder import Rows, write_sums
 from tabulae.spec import read_spec
 
 

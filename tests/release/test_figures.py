@@ -20,7 +20,7 @@ from tabulae.errors import NotEstimable, Unsupported
 from tabulae.estimation import Estimate
 from tabulae.estimation.fieller import box_ratios, fieller
 from tabulae.estimation.woodruff import crossing, woodruff
-from tabulae.release.figures import PublishedFigure, publish_figure
+from tabulae.products.tables.figures import PublishedFigure, publish_figure
 
 FALSE_ALARM = 1e-6
 GROUPS, AGES = 120, 12

@@ -28,11 +28,7 @@ from tabulae.products.areas.tables import (
     Areas,
     table_schemas,
 )
-from tabulae.release.table_files import (
-    PublishedRows,
-    TableWriter,
-    plain,
-)
+from tabulae.release.folder import PublishedRows, TableWriter, plain
 
 DOMAIN = tb.Domain(
     {"kind": ["a", "b", "c"], "age": range(4), "race": ["x", "y"]},

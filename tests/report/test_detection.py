@@ -13,7 +13,7 @@ from scipy.special import ndtr, ndtri
 
 from tabulae.errors import InvalidArgument
 from tabulae.report import Promise
-from tabulae.report.detection import detection_bound
+from tabulae.report.page import detection_bound
 
 shares = st.floats(0.001, 0.9)
 

@@ -17,21 +17,16 @@ from tabulae.app import write_report
 from tabulae.products.areas.descent import admm, projected_gradient
 from tabulae.products.areas.plan import GeographyPlan
 from tabulae.report import report_of
-from tabulae.report.geography import geography_view
-from tabulae.report.geography_errors import (
+from tabulae.report.areas import (
     SIZES,
     AreaNumbers,
+    LimitsView,
     area_numbers,
     by_class,
+    geography_view,
+    limits_of,
 )
-from tabulae.report.geography_limits import LimitsView, limits_of
-from tabulae.report.geography_picture import (
-    COLOURS,
-    GroupsMap,
-    GroupsStrip,
-    colours_of,
-)
-from tabulae.report.geography_spine import drawing_of, fans
+from tabulae.report.spine import COLOURS, GroupsMap, GroupsStrip, colours_of, drawing_of, fans
 from tabulae.spec import geography_of, read_spec
 
 HOSTILE = '<script>alert("x")</script>'
@@ -106,7 +101,7 @@ def test_expected_errors_are_those_of_the_tables(duchy_release: Path) -> None:
 def test_many_expected_errors_are_folded(duchy_release: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     release = tb.Release.read(duchy_release)
     whole, rows = report_of(release), len(geography_view(release).errors)
-    monkeypatch.setattr("tabulae.report.geography._ERRORS_SHOWN", 3)
+    monkeypatch.setattr("tabulae.report.areas._ERRORS_SHOWN", 3)
     folded = report_of(release)
     assert "<details>" not in whole
     assert f"<summary>{rows - 3} more rows</summary>" in folded
@@ -117,7 +112,7 @@ def test_many_expected_errors_are_folded(duchy_release: Path, monkeypatch: pytes
 def test_tables_are_read_in_any_step(duchy_release: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kinds = [("shire", 2), ("plot", 48), ("forest", 1)]
     whole = area_numbers(duchy_release, "faith", kinds, 4)
-    monkeypatch.setattr("tabulae.report.geography_errors._ROWS", 9)
+    monkeypatch.setattr("tabulae.report.areas._ROWS", 9)
     for a, b in zip(whole, area_numbers(duchy_release, "faith", kinds, 4), strict=True):
         assert (a.kind, a.codes, a.rmse) == (b.kind, b.codes, pytest.approx(b.rmse))
         assert np.allclose(a.published, b.published)

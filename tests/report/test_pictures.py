@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tabulae.report import picture_of, pictures
+from tabulae.report import picture_of
+from tabulae.report import strategy as pictures
 
 
 def tiles(size: int, pixels: int) -> list[tuple[int, int]]:

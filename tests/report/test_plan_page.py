@@ -19,24 +19,17 @@ from tabulae.estimation import table_half_widths
 from tabulae.products.areas.plan import GeographyPlan, plan_geography
 from tabulae.products.groups.plan import DetailedPlan, plan_detailed
 from tabulae.products.tables.plan import Plan, plan_tables
-from tabulae.report.plan_page import (
-    live,
-    plan_page,
-    plan_view,
-)
-from tabulae.report.plan_page.fill import with_amount
-from tabulae.report.plan_page.groups import plan_at
-from tabulae.report.plan_page.render import render_plan
-from tabulae.report.plan_page.stops import (
-    REACH,
-    amounts_around,
-    round_amounts,
-)
-from tabulae.report.plan_page.tables import table_errors_at
+from tabulae.report.plan_page import plan_page, plan_view
+from tabulae.report.plan_page import view as live
+from tabulae.report.plan_page.errors import plan_at, table_errors_at
+from tabulae.report.plan_page.page import render_plan, with_amount
 from tabulae.report.plan_page.view import (
     OWN,
+    REACH,
     PlanView,
     Stop,
+    amounts_around,
+    round_amounts,
 )
 from tabulae.strategy import information, law_variances
 

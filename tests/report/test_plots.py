@@ -10,8 +10,8 @@ import matplotlib as mpl
 import numpy as np
 import pytest
 
-from tabulae import plots
 from tabulae.errors import InvalidArgument
+from tabulae.report import plots
 
 ODD_NAMES = ["$x^", "<b>&\"'", "表", "a" * 200, "% {} \\ \u200f", ""]
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tabulae.report import ExpectedError, TableView
-from tabulae.report.printed import printed_tables
+from tabulae.report.page import printed_tables
 from tabulae.report.view import ROWS_SHOWN
 from tabulae.spec import ReliabilitySection
 

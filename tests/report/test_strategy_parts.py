@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 import tabulae as tb
-from tabulae.report.fill import view_of
-from tabulae.report.strategy_fill import block_shares
-from tabulae.report.strategy_parts import largest_entry, parts_of
+from tabulae.report.report import view_of
+from tabulae.report.strategy import block_shares, largest_entry, parts_of
 from tabulae.strategy import Strategy
 
 DOMAIN = tb.Domain({"sex": ["F", "M"], "age": range(6), "race": 3})

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from tests.safetab.world import REAL, TOY, config, needs_shared
 
-from tabulae.safetab.config import Config, read_draft
-from tabulae.safetab.faults import Faults
+from tabulae.interop.safetab.config import Config, read_draft
+from tabulae.interop.safetab.faults import Faults
 
 BUDGET = "privacy_budget_p_level_2_county"
 SHARE = "privacy_budget_p_stage_1_fraction"

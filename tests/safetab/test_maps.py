@@ -17,8 +17,8 @@ from tests.safetab.world import (
     spoilt,
 )
 
-from tabulae.safetab.faults import Faults
-from tabulae.safetab.maps import read_maps
+from tabulae.interop.safetab.faults import Faults
+from tabulae.interop.safetab.maps import read_maps
 
 
 def found(world: World, folder: Path) -> list[tuple[str, int | None, str | None, str]]:

@@ -23,9 +23,9 @@ from tests.safetab.world import (
 )
 
 from tabulae.errors import SpecError
-from tabulae.safetab import check
-from tabulae.safetab.faults import Faults
-from tabulae.safetab.maps import read_maps
+from tabulae.interop.safetab import check
+from tabulae.interop.safetab.faults import Faults
+from tabulae.interop.safetab.maps import read_maps
 
 SOUND = "034|1|True|01|001|000001|0001|01|1010|1020|Null|Null|Null|Null|Null|Null|2000"
 

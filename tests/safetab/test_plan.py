@@ -21,17 +21,12 @@ from tests.safetab.world import (
 
 from tabulae.domain.group_stability import group_stability
 from tabulae.errors import SpecError
+from tabulae.interop.safetab import check
+from tabulae.interop.safetab.faults import Faults
+from tabulae.interop.safetab.layout import age_ranges, group_map, ladder, production_stability
+from tabulae.interop.safetab.maps import read_maps
+from tabulae.interop.safetab.suppression import suppression_threshold
 from tabulae.privacy import DiscreteGaussian, DiscreteLaplace
-from tabulae.safetab import check
-from tabulae.safetab.faults import Faults
-from tabulae.safetab.layout import (
-    age_ranges,
-    group_map,
-    ladder,
-    production_stability,
-)
-from tabulae.safetab.maps import read_maps
-from tabulae.safetab.suppression import suppression_threshold
 
 GOLDEN = [
     ("1010", "1010", "2001,3001,1130,1140", None),

@@ -20,11 +20,11 @@ from tabulae.errors import (
     ReleaseError,
     SpecError,
 )
+from tabulae.interop.safetab import Done, run
+from tabulae.interop.safetab._run import _digest
+from tabulae.interop.safetab.spill import Spill
 from tabulae.privacy import ZCDP, Ledger
-from tabulae.release.place import workplace
-from tabulae.safetab import Done, run
-from tabulae.safetab._run import _digest
-from tabulae.safetab.spill import Spill
+from tabulae.release.staging import workplace
 
 FILES = {
     *("README.txt", "SHA256SUMS", "privacy.json", "ledger.json", "inputs.json", "summary.json"),
@@ -44,7 +44,7 @@ LOSS = Fraction("10.75")  # six region types, 0.75 and 1 each, and 1/8 more for 
 @pytest.fixture(autouse=True)
 def _conversion_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "tabulae.safetab._run.epsilon_of", lambda plan, delta: (plan.loss.epsilon(delta), "quickly")
+        "tabulae.interop.safetab._run.epsilon_of", lambda plan, delta: (plan.loss.epsilon(delta), "quickly")
     )
 
 

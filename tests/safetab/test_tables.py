@@ -13,12 +13,12 @@ import pytest
 from tests.safetab.oracle import truth
 from tests.safetab.world import GRF, PERSONS, TOY, World, config, needs_shared, persons, thresholds
 
+from tabulae.interop.safetab import run
 from tabulae.privacy import (
     DiscreteGaussian,
     DiscreteLaplace,
     Ledger,
 )
-from tabulae.safetab import run
 
 T1 = "REGION_ID|REGION_TYPE|ITERATION_CODE|COUNT"
 T2 = "REGION_ID|REGION_TYPE|ITERATION_CODE|AGESTART|AGEEND|SEX|COUNT"
@@ -28,7 +28,7 @@ T2 = "REGION_ID|REGION_TYPE|ITERATION_CODE|AGESTART|AGEEND|SEX|COUNT"
 def _conversion_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """The statement at a delta has tests of its own, and takes longer than all the rest."""
     monkeypatch.setattr(
-        "tabulae.safetab._run.epsilon_of", lambda plan, delta: (plan.loss.epsilon(delta), "quickly")
+        "tabulae.interop.safetab._run.epsilon_of", lambda plan, delta: (plan.loss.epsilon(delta), "quickly")
     )
 
 

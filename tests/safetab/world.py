@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from tabulae.errors import SpecError
-from tabulae.safetab import check
-from tabulae.safetab.region_types import PUERTO_RICO, US
+from tabulae.interop.safetab import check
+from tabulae.interop.safetab.region_types import PUERTO_RICO, US
 
 SHARED = Path(__file__).parents[2].parent / "shared" / "data" / "detailed-race"
 TOY, REAL = SHARED / "toy", SHARED / "release-2020"

@@ -21,10 +21,9 @@ from tabulae.spec import (
     read_spec,
     shape,
 )
-from tabulae.spec.derived_shape import DerivedEntry
-from tabulae.spec.reliability import ReliabilitySection
 from tabulae.spec.sections import SECTIONS
 from tabulae.spec.series import SeriesSection
+from tabulae.spec.shape import DerivedEntry, ReliabilitySection
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "spec.md").read_text()

@@ -19,8 +19,7 @@ from tabulae.products.areas.spec.files import (
     encoded,
     read_text_columns,
 )
-from tabulae.spec.lines import KeyLines
-from tabulae.spec.problems import Problems
+from tabulae.spec.problems import KeyLines, Problems
 
 DIRECTIONS = (*range(0x202A, 0x202F), *range(0x2066, 0x206A))
 CELLS = st.none() | st.text(

@@ -14,11 +14,7 @@ from tests.each import each
 
 from tabulae.errors import SpecError
 from tabulae.spec import Spec
-from tabulae.spec.reliability import (
-    LABELS,
-    THRESHOLDS,
-    ReliabilitySection,
-)
+from tabulae.spec.shape import LABELS, THRESHOLDS, ReliabilitySection
 
 SPEC = """
 [source]

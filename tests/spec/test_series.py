@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from tests.app.series import SPEC
 
 from tabulae.release import folder
-from tabulae.spec import Spec, marks
-from tabulae.spec.marks import digest_of_sums, mark_of
+from tabulae.spec import Spec
+from tabulae.spec import series as marks
+from tabulae.spec.series import digest_of_sums, mark_of
 
 HEX = st.text("0123456789abcdef", min_size=32, max_size=32)
 NAMES = st.text("abc.-/", min_size=1, max_size=8).filter(lambda name: name != marks.REPORT)

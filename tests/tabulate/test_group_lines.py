@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import tabulae.interop.persons
+import tabulae.interop.safetab.persons
 import tabulae.products.groups.count
 import tabulae.products.groups.engine
 from tabulae.domain.groups import (
@@ -21,7 +21,7 @@ from tabulae.domain.groups import (
 )
 from tabulae.domain.regions import Regions
 from tabulae.errors import DataError, InvalidArgument
-from tabulae.interop.lines import (
+from tabulae.interop.safetab.lines import (
     Code,
     Key,
     LineColumn,
@@ -31,7 +31,7 @@ from tabulae.interop.lines import (
     WholeNumber,
     check_lines,
 )
-from tabulae.interop.persons import open_group_lines
+from tabulae.interop.safetab.persons import open_group_lines
 from tabulae.products.groups.levels import AdaptivePlan
 
 from .group_oracle import (
@@ -193,7 +193,7 @@ def test_a_fault_of_the_engine_is_not_one_of_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = write(tmp_path, ["0|F||A|1|10|Null|Null|20"])
-    monkeypatch.setattr(tabulae.interop.persons, "CODED", "SECRET.coded")
+    monkeypatch.setattr(tabulae.interop.safetab.persons, "CODED", "SECRET.coded")
     with pytest.raises(DataError, match=r"people\.txt cannot be read: the engine's own words") as caught:
         counted(path, small_plan())
     assert "SECRET" in str(caught.value.confidential)
@@ -201,7 +201,7 @@ def test_a_fault_of_the_engine_is_not_one_of_the_file(
 
 def test_a_file_that_changes_between_the_passes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write(tmp_path, ["0|F||A|1|10|Null|Null|20"])
-    monkeypatch.setattr(tabulae.interop.persons, "line_count", lambda *_: 3)
+    monkeypatch.setattr(tabulae.interop.safetab.persons, "line_count", lambda *_: 3)
     with pytest.raises(DataError, match="changed while it was read"):
         counted(path, small_plan())
 

@@ -9,16 +9,8 @@ from tests.domain.toy_maps import DATA, TOY, needs_maps, read_map, rows
 from tabulae.domain.ladder import Ladder
 from tabulae.domain.regions import Regions
 from tabulae.errors import DataError
-from tabulae.interop.lines import (
-    Code,
-    Key,
-    LineColumn,
-    LineLayout,
-    Listed,
-    Unused,
-    WholeNumber,
-)
-from tabulae.interop.persons import open_group_lines
+from tabulae.interop.safetab.lines import Code, Key, LineColumn, LineLayout, Listed, Unused, WholeNumber
+from tabulae.interop.safetab.persons import open_group_lines
 from tabulae.products.groups.levels import AdaptivePlan
 
 from .group_oracle import Person, by_definition, entries_of, level

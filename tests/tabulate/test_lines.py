@@ -9,7 +9,7 @@ from tests.each import each
 
 from tabulae.domain.groups import Family
 from tabulae.errors import DataError, InvalidArgument
-from tabulae.interop.lines import (
+from tabulae.interop.safetab.lines import (
     LONGEST,
     Code,
     Key,
@@ -163,7 +163,7 @@ def test_a_thousand_of_a_kind_are_listed_and_the_rest_are_counted(tmp_path: Path
 
 
 def test_lines_are_numbered_across_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tabulae.interop.lines._BLOCK", 7)
+    monkeypatch.setattr("tabulae.interop.safetab.lines._BLOCK", 7)
     text = HEADER + GOOD * 20 + GOOD.replace("034", "é") + GOOD
     assert [(fault.line, fault.value) for fault in faults(tmp_path, text)] == [(22, "é")]
     assert faults(tmp_path, (HEADER + GOOD.replace("x", "é") * 3).replace("\n", "\r\n")) == []

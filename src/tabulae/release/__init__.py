@@ -1,16 +1,9 @@
 """The release folder: written once, read by anyone, verified without the records."""
 
-from .read import Release, read_measurement
-from .tables import (
-    PublishedTable,
-    publish,
-    publish_exact,
-)
-from .write import (
-    seal,
-    write_contents,
-    write_measurement,
-)
+from ..products.tables.publish import publish, publish_exact, write_contents
+from ..products.tables.store import read_measurement, write_measurement
+from .read import Release
+from .write import PublishedTable, seal
 
 __all__ = [
     "PublishedTable",

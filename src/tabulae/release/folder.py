@@ -5,10 +5,17 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO
+from types import TracebackType
+from typing import Any, BinaryIO, Self
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
 
 from ..errors import ReleaseError
 
@@ -154,3 +161,201 @@ def check_sums(folder: Path, but: str | None = None) -> list[str]:
         if file_sha256(folder / name) != expected[name]
     ]
     return faults
+
+
+class Rows:
+    """A stored table, read from its first row on.
+
+    Raises:
+        ReleaseError: the file cannot be read.
+    """
+
+    def __init__(self, path: Path, batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> None:
+        self.path = path
+        self.schema = schema
+        self._batches = batches
+        self._left: pa.Table = schema.empty_table()
+
+    @classmethod
+    def of_parquet(cls, path: Path) -> Rows:
+        """The rows of a Parquet file, words as plain strings."""
+        try:
+            file = pq.ParquetFile(path)
+            schema = pa.schema([_plain(field) for field in file.schema_arrow])
+            return cls(path, file.iter_batches(), schema)
+        except FileNotFoundError:
+            raise ReleaseError(f"{path} is missing") from None
+        except (OSError, pa.ArrowException) as error:
+            raise ReleaseError(f"{path} cannot be read: {error}") from None
+
+    @classmethod
+    def of_csv(cls, path: Path, schema: pa.Schema) -> Rows:
+        """The rows of a CSV file, as the types of ``schema``."""
+        try:
+            options = pyarrow.csv.ConvertOptions(column_types=schema, strings_can_be_null=False)
+            file = pyarrow.csv.open_csv(path, convert_options=options)
+            return cls(path, iter(file), schema)
+        except FileNotFoundError:
+            raise ReleaseError(f"{path} is missing") from None
+        except (OSError, pa.ArrowException) as error:
+            raise ReleaseError(f"{path} cannot be read: {error}") from None
+
+    def take(self, count: int) -> pa.Table:
+        """The next rows: ``count`` of them, or as many as are left."""
+        while self._left.num_rows < count and (more := self._next()) is not None:
+            self._left = pa.concat_tables([self._left, more])
+        taken, self._left = self._left.slice(0, count), self._left.slice(count)
+        return taken.combine_chunks()
+
+    def _next(self) -> pa.Table | None:
+        try:
+            batch = next(self._batches, None)
+            return None if batch is None else pa.Table.from_batches([batch]).cast(self.schema)
+        except (OSError, ValueError, pa.ArrowException) as error:
+            raise ReleaseError(f"{self.path} cannot be read: {error}") from None
+
+
+def open_parquet(path: Path, schema: pa.Schema) -> pq.ParquetFile:
+    """A Parquet file with exactly these columns, words by dictionary where the schema has them so.
+
+    Raises:
+        ReleaseError: it is missing, cannot be read, or has other columns.
+    """
+    words = [field.name for field in schema if pa.types.is_dictionary(field.type)]
+    try:
+        file = pq.ParquetFile(path, read_dictionary=words)
+    except FileNotFoundError:
+        raise ReleaseError(f"{path} is missing") from None
+    except (OSError, pa.ArrowException) as error:
+        raise ReleaseError(f"{path} cannot be read: {error}") from None
+    if not file.schema_arrow.equals(schema):
+        file.close()
+        raise ReleaseError(f"{path} does not have the columns {', '.join(schema.names)} as they are written")
+    return file
+
+
+def close_all(writers: Iterable[pq.ParquetWriter | pyarrow.csv.CSVWriter], *, failed: bool) -> None:
+    """Close every file; what goes wrong is raised, unless something failed before and is on its way to be told.
+
+    Raises:
+        OSError: a file could not be written to its end.
+    """
+    first: OSError | None = None
+    for writer in writers:
+        try:
+            writer.close()
+        except OSError as error:
+            first = first or error
+            if isinstance(writer, pq.ParquetWriter):
+                writer.is_open = False  # or it would try, and complain, once more when it is forgotten
+    if first is not None and not failed:
+        raise first
+
+
+def _plain(field: pa.Field) -> pa.Field:
+    """A column of words without the dictionary that it is stored by."""
+    return pa.field(field.name, field.type.value_type) if pa.types.is_dictionary(field.type) else field
+
+
+_ROUNDING = 1e-5  # share of a standard error by which two machines' sums may differ
+
+
+def plain(schema: pa.Schema) -> pa.Schema:
+    """The schema with words as plain strings."""
+    return pa.schema(
+        [
+            pa.field(field.name, pa.string() if pa.types.is_dictionary(field.type) else field.type)
+            for field in schema
+        ]
+    )
+
+
+def sync_file(path: Path) -> None:
+    """See a file onto the disk."""
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+
+
+class TableWriter:
+    """Tables as Parquet and as CSV, a piece at a time; each exists, be it without a row."""
+
+    def __init__(self, folder: Path, schemas: dict[str, pa.Schema]) -> None:
+        self.folder = folder
+        self.schemas = schemas
+        self.rows = Counter(dict.fromkeys(schemas, 0))
+        self._open: dict[str, tuple[pq.ParquetWriter, pyarrow.csv.CSVWriter]] = {}
+
+    def __enter__(self) -> Self:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        for name, schema in self.schemas.items():
+            parquet = pq.ParquetWriter(self.folder / f"{name}.parquet", schema, compression="zstd")
+            self._open[name] = parquet, pyarrow.csv.CSVWriter(self.folder / f"{name}.csv", plain(schema))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        close_all((writer for pair in self._open.values() for writer in pair), failed=kind is not None)
+        for name in self._open if kind is None else ():
+            for ending in ("parquet", "csv"):
+                sync_file(self.folder / f"{name}.{ending}")
+
+    def write(self, name: str, rows: pa.Table) -> None:
+        """Append rows to a table."""
+        parquet, csv = self._open[name]
+        parquet.write_table(rows)
+        csv.write_table(rows.cast(plain(rows.schema)))
+        self.rows[name] += rows.num_rows
+
+
+class PublishedRows:
+    """One published table, both of its files, compared from the first row on.
+
+    Words and whole numbers are compared exactly, other numbers within a small share of their standard error, and of
+    themselves where ``loose`` says so and they have an error. ``within`` is what the folder is called in faults.
+    """
+
+    def __init__(
+        self, folder: Path, name: str, schema: pa.Schema, *, within: str = "tables", loose: float = 0.0
+    ) -> None:
+        self.name = f"{within}/{name}"
+        self._loose = loose
+        self.faults: list[str] = []
+        self._parquet = Rows.of_parquet(folder / f"{name}.parquet")
+        self._csv = Rows.of_csv(folder / f"{name}.csv", schema)
+        self._schema = schema
+
+    def compare(self, fresh: pa.Table) -> None:
+        """The next rows are these, in both files."""
+        if self.faults:
+            return
+        stored, same = self._parquet.take(fresh.num_rows), self._csv.take(fresh.num_rows)
+        fresh = fresh.cast(self._schema)
+        if stored.schema != self._schema or stored.num_rows != fresh.num_rows:
+            self.faults.append(f"{self.name}.parquet: does not have the rows that were measured")
+        elif not same.equals(stored):
+            self.faults.append(f"{self.name}.csv: does not say what {self.name}.parquet says")
+        elif wrong := [
+            column for column in self._schema.names if not _agree(column, stored, fresh, self._loose)
+        ]:
+            told = f"{', '.join(wrong)} {'is' if len(wrong) == 1 else 'are'} not what the measurements say"
+            self.faults.append(f"{self.name}.parquet: {told}")
+
+    def end(self) -> None:
+        """Nothing is left in either file."""
+        if not self.faults and (self._parquet.take(1).num_rows or self._csv.take(1).num_rows):
+            self.faults.append(f"{self.name}: has more rows than were measured")
+
+
+def _agree(column: str, stored: pa.Table, fresh: pa.Table, loose: float) -> bool:
+    """Whether a column says the same in both; numbers are empty in whole rows."""
+    if not pa.types.is_floating(fresh.schema.field(column).type):
+        return stored[column].combine_chunks().equals(fresh[column].combine_chunks())
+    if not stored[column].is_null().equals(fresh[column].is_null()):
+        return False
+    error, values, found = (
+        table[name].drop_null().to_numpy()
+        for table, name in ((fresh, "std_error"), (fresh, column), (stored, column))
+    )
+    slack = _ROUNDING * error + np.where(error > 0, loose * np.abs(values), 0.0)
+    return bool((np.abs(found - values) <= slack).all())

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from .._version import VERSION
 from ..domain import (
     Domain,
-    Table,
     Workload,
 )
 from ..errors import (
@@ -29,51 +26,34 @@ from ..errors import (
 )
 from ..estimation import Estimate, estimate
 from ..measurement import Measurement
-from ..privacy import (
-    LAWS,
-    ZCDP,
-    ApproxDP,
-    PrivacyLoss,
-    PureDP,
-)
+from ..notebook import Rows, card
 from ..products.areas.spine_plan import SpinePieceValues, SpinePlan
 from ..products.areas.store import read_spine_measurements
 from ..products.groups.levels import AdaptivePlan, GroupMeasurement
 from ..products.groups.publish import group_faults
 from ..products.groups.store import read_group_measurements
-from ..spec import Spec, read_spec
-from ..strategy import Strategy, read_strategy
-from . import folder as f
-from .agreement import csv_faults, ledger_faults
-from .derived import (
-    FOLDER,
-    derived_faults,
-    is_derived,
-)
-from .figures import publish_figure
-from .series import (
-    Link,
-    chain_of,
-    series_faults,
-)
-from .standing import standing_faults
-from .sums import meets
-from .tables import (
-    LEVEL,
-    PublishedTable,
-    publish,
-    publish_exact,
-)
-from .together import together
-from .verify_tables import (
+from ..products.tables.figures import FOLDER, derived_faults, is_derived, publish_figure
+from ..products.tables.publish import (
     contradictions,
     descriptor_faults,
     false_numbers,
     measurement_faults,
+    meets,
+    publish,
+    publish_exact,
+    together,
 )
-
-_ROWS = 2**20  # measured rows that are read together
-_LOSSES: dict[str, type[PrivacyLoss]] = {"pure": PureDP, "approx": ApproxDP, "zcdp": ZCDP}
+from ..products.tables.store import read_measurement
+from ..spec import Spec, read_spec
+from . import folder as f
+from .agreement import csv_faults, ledger_faults
+from .series import (
+    Link,
+    chain_of,
+    series_faults,
+    standing_faults,
+)
+from .write import LEVEL, PublishedTable
 
 
 class _Tables(Mapping[str, pa.Table]):
@@ -144,7 +124,6 @@ class Release:
         return f"Release({str(self.path)!r}, {len(self.tables)} tables)"
 
     def _repr_html_(self) -> str:
-        from .notebook import release_card
 
         return release_card(self)
 
@@ -380,58 +359,49 @@ def _describes(descriptor: object) -> bool:
     )
 
 
-def read_measurement(folder: Path, domain: Domain, invariants: Sequence[Table] = ()) -> Measurement:
-    """The measurement stored in a folder by ``write_measurement``.
+def release_card(release: Release) -> str:
+    """The HTML of a release; no table and no code list is opened for it.
 
-    Raises :class:`~tabulae.errors.ReleaseError` where it cannot be read, or was made under other invariants.
+    Privacy:
+        Shows what the folder publishes, and costs nothing.
     """
-    about = f.read_json(folder, f.MEASUREMENT)
-    document = f.read_json(folder, f.STRATEGY)
+    about = release.about
+    facts = [
+        ("title", release.descriptor.get("title") or None),
+        ("folder", str(release.path)),
+        ("spent", _spent(release)),
+        ("level of intervals", f"{release.level:.0%}"),
+        ("derived figures", len(release.derived) or None),
+        ("published", release.descriptor.get("created")),
+        ("made with", f"tabulae {about['version']}"),
+        ("release id", about["release_id"]),
+    ]
+    names = list(release.tables)
+    if "expected" not in about:
+        rows = ((name, about.get("rows", {}).get(name)) for name in names)
+        return card("Release", facts, Rows(("table", "rows"), rows, len(names)))
+    headings = ("table", "rows", "RMSE", f"{release.level:.0%} margin")
+    return card("Release", facts, Rows(headings, _expected(release, names), len(names)))
+
+
+def _spent(release: Release) -> str | None:
+    """What the release cost, by its own entries of the ledger; None where they cannot be read."""
     try:
-        arrays = {name: _matrix(folder, name, shape) for name, shape in document["arrays"].items()}
-        strategy = read_strategy(document, arrays, domain, invariants)
-        values = _values([folder / name for name in about["files"]])
-        budget = dict(about["budget"])
-        return Measurement(
-            strategy,
-            values,
-            tuple(LAWS[b["law"]["name"]](Fraction(b["law"]["parameter"])) for b in document["blocks"]),
-            _LOSSES[budget.pop("definition")](**budget),
-            about["neighbours"],
-            rehearsal=False,
-            release_id=about["release_id"],
-            exact=_exact_values(folder, about.get("exact", []), strategy),
+        charges = [entry for entry in release.ledger if entry.get("kind") == "charge"]
+    except ReleaseError:
+        return None
+    losses = (", ".join(f"{name} {value}" for name, value in each["loss"].items()) for each in charges)
+    return (
+        "; ".join(f"{each['definition']}: {loss}" for each, loss in zip(charges, losses, strict=True)) or None
+    )
+
+
+def _expected(release: Release, names: list[str]) -> Iterator[tuple[object, ...]]:
+    """Each table with its expected errors; an invariant's has none."""
+    for name in names:
+        row = release.about["expected"].get(name)
+        yield (
+            (name, None, "exact", "exact")
+            if row is None
+            else (name, row["queries"], row["rmse"], row["margin"])
         )
-    except (KeyError, TypeError, ValueError, OSError, pa.ArrowException) as error:
-        raise ReleaseError(f"the measurements in {folder} cannot be read: {error!r}") from None
-
-
-def _values(files: Sequence[Path]) -> np.ndarray:
-    """The integers of all blocks, in order, without a second copy of them."""
-    rows = [pq.read_metadata(file).num_rows for file in files]
-    values, start = np.empty(sum(rows), dtype=np.int64), 0
-    for path in files:
-        with pq.ParquetFile(path) as file:
-            for part in file.iter_batches(_ROWS, columns=["value"]):
-                values[start : start + part.num_rows] = part["value"].to_numpy()
-                start += part.num_rows
-    return values
-
-
-def _exact_values(
-    folder: Path, entries: Sequence[Mapping[str, str]], strategy: Strategy
-) -> tuple[np.ndarray, ...]:
-    """The exact counts of each invariant, in the strategy's order."""
-    if [entry["table"] for entry in entries] != [table.name for table in strategy.invariants]:
-        raise ValueError("the exact counts are not those of the strategy's invariants")
-    found = [pq.read_table(folder / entry["file"]) for entry in entries]
-    if any(not np.array_equal(t["cell"].to_numpy(), np.arange(t.num_rows)) for t in found):
-        raise ValueError("the exact counts are not in the order of their rows")
-    return tuple(table["value"].to_numpy().astype(np.int64) for table in found)
-
-
-def _matrix(folder: Path, name: str, shape: list[int]) -> np.ndarray:
-    table = pq.read_table(folder / "strategy" / f"{name}.parquet")
-    out = np.zeros((shape[0], shape[1] if len(shape) == 2 else 1), dtype=np.int64)
-    out[table["row"].to_numpy(), table["column"].to_numpy()] = table["value"].to_numpy()
-    return out if len(shape) == 2 else out[:, 0]

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,20 +12,9 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-from .._version import VERSION
 from ..domain import Attribute, Domain
-from ..errors import ReleaseError
-from ..measurement import Measurement
-from ..spec import NO_VALUE, Spec
-from ..strategy import (
-    Block,
-    describe_strategy,
-    law_variances,
-)
+from ..spec import NO_VALUE
 from . import folder as f
-from .tables import PublishedTable
-
-_ROWS = 2**20  # measured rows that are written together
 
 _STATUS = "A estimated, E exact, Q not estimable"
 _NUMBERS = {
@@ -36,107 +23,6 @@ _NUMBERS = {
     "ci_low": "lower end of the interval",
     "ci_high": "upper end of the interval",
 }
-
-
-def write_measurement(folder: Path, measurement: Measurement) -> None:
-    """Write strategy, measurements and exact counts; ``measurement.json`` comes last, its presence says "complete".
-
-    Raises :class:`~tabulae.errors.ReleaseError` for a rehearsal: values that no ledger paid for, or that an
-    insecure source drew, are not for publication.
-    """
-    if measurement.rehearsal or measurement.release_id is None:
-        raise ReleaseError(
-            "this measurement is a rehearsal, not for publication: measure with a ledger and secure noise"
-        )
-    document, arrays = describe_strategy(measurement.strategy)
-    for name, array in arrays.items():
-        f.write_bytes(folder / "strategy" / f"{name}.parquet", parquet_bytes(_entries(array)))
-    document["arrays"] = {name: list(array.shape) for name, array in arrays.items()}
-    for block, law in zip(document["blocks"], measurement.laws, strict=True):
-        block["law"] = {
-            "name": law.name,
-            "parameter": str(law.parameter),
-            "step": f"2^-{block['scale_exponent']}",
-        }
-    f.write_json(folder / f.STRATEGY, document)
-    files = []
-    for i, rows in enumerate(measured_rows(measurement)):
-        files.append(f"measurements/{i + 1:03d}.parquet")
-        rows.write(folder / files[-1])
-    exact = []
-    for table, values in zip(measurement.strategy.invariants, measurement.exact, strict=True):
-        exact.append({"table": table.name, "file": f"{f.INVARIANTS}/{table.name}.parquet"})
-        f.write_bytes(folder / exact[-1]["file"], parquet_bytes(_stated(values)))
-    f.write_json(
-        folder / f.MEASUREMENT,
-        {
-            "release_id": measurement.release_id,
-            "neighbours": measurement.neighbours,
-            "budget": promise_document(measurement),
-            "files": files,
-            **({"exact": exact} if exact else {}),
-        },
-    )
-    for written in ("measurements", *((f.INVARIANTS,) if exact else ())):
-        f.sync_folder(folder / written)
-
-
-def promise_document(measurement: Measurement) -> dict[str, str]:
-    """The loss as exact strings."""
-    loss = measurement.budget
-    return {"definition": loss.definition, **{name: str(value) for name, value in loss.parameters.items()}}
-
-
-@dataclass(frozen=True, eq=False)
-class MeasuredRows:
-    """The noisy answers of one block as they are published: integers (rows,), their variance in squared counts."""
-
-    block: Block
-    values: np.ndarray
-    variance: float
-
-    def part(self, start: int, stop: int) -> pa.Table:
-        """Rows ``start`` to ``stop``."""
-        part = self.values[start:stop]
-        rows = len(part)
-        return pa.table(
-            {
-                "query_name": pa.DictionaryArray.from_arrays(
-                    np.zeros(rows, np.int32), pa.array([self.block.name])
-                ),
-                "cell": np.arange(start, start + rows, dtype=np.int64),
-                "value": part,
-                "scale_exponent": np.full(rows, self.block.exponent, dtype=np.int32),
-                "variance": np.full(rows, self.variance),
-            }
-        )
-
-    def write(self, path: Path) -> None:
-        """Write them as a Parquet file, some rows at a time."""
-        with f.drafted(path) as file:
-            writer = pq.ParquetWriter(file, self.part(0, 0).schema, compression="zstd")
-            for start in range(0, len(self.values), _ROWS):
-                writer.write_table(self.part(start, start + _ROWS))
-            writer.close()
-
-
-def measured_rows(measurement: Measurement) -> list[MeasuredRows]:
-    """The noisy answers of each block as they are published."""
-    variances = law_variances(measurement.strategy, measurement.laws)
-    blocks = zip(measurement.strategy.blocks, measurement.block_values(), variances, strict=True)
-    return [MeasuredRows(block, values, float(variance)) for block, values, variance in blocks]
-
-
-def _stated(values: np.ndarray) -> pa.Table:
-    """Exact counts, one a row of their table."""
-    return pa.table({"cell": np.arange(len(values), dtype=np.int64), "value": values})
-
-
-def _entries(array: np.ndarray) -> pa.Table:
-    """Non-zero entries of an integer matrix (or vector, as one column)."""
-    matrix = array if array.ndim == 2 else array[:, None]
-    row, column = np.nonzero(matrix)
-    return pa.table({"row": row, "column": column, "value": matrix[row, column].astype(np.int64)})
 
 
 def parquet_bytes(table: pa.Table) -> bytes:
@@ -151,31 +37,6 @@ def plain_csv(table: pa.Table) -> bytes:
     sink = io.BytesIO()
     pyarrow.csv.write_csv(table, sink)
     return sink.getvalue()
-
-
-def write_contents(
-    folder: Path,
-    spec: Spec,
-    tables: list[PublishedTable],
-    expected: Mapping[str, Mapping[str, Any]],
-    ledger: list[dict[str, Any]],
-    release_id: str,
-    level: float,
-    exact: Mapping[str, Any] | None = None,
-) -> None:
-    """Write everything but the measurement and the report: tables, codes, spec, ledger entries, descriptor.
-
-    ``tables`` are those of the workload and of the invariants; ``exact`` says what the invariants give away.
-    """
-    f.write_bytes(folder / f.SPEC, spec.published_text().encode())
-    f.write_json(folder / f.LEDGER, ledger)
-    for name, content in {**code_lists(spec.domain), **spec.files}.items():
-        f.write_bytes(folder / name, content)
-    for table in tables:
-        rows = table.arrow()
-        f.write_bytes(folder / "tables" / f"{table.name}.parquet", parquet_bytes(rows))
-        f.write_bytes(folder / "tables" / f"{table.name}.csv", plain_csv(rows))
-    f.write_json(folder / f.DESCRIPTOR, _descriptor(spec, tables, expected, release_id, level, exact))
 
 
 def code_lists(domain: Domain) -> dict[str, bytes]:
@@ -196,44 +57,6 @@ def _code_list(attribute: Attribute) -> bytes:
 def _csv_text(rows: list[tuple[str, ...]]) -> bytes:
     names = ("code", "label", "parent")
     return plain_csv(pa.table({n: [row[i] for row in rows] for i, n in enumerate(names)}))
-
-
-def _descriptor(
-    spec: Spec,
-    tables: list[PublishedTable],
-    expected: Mapping[str, Mapping[str, Any]],
-    release_id: str,
-    level: float,
-    exact: Mapping[str, Any] | None,
-) -> dict[str, Any]:
-    """A Frictionless Data Package that names each table's columns, and what tabulae needs besides."""
-    return {
-        "profile": "tabular-data-package",
-        "name": slug(spec.title),
-        "title": spec.title,
-        "created": datetime.now(UTC).isoformat(timespec="seconds"),
-        "resources": table_resources(spec, tables),
-        "tabulae": {
-            "version": VERSION,
-            "release_id": release_id,
-            "interval_level": level,
-            "obs_status": _STATUS,
-            "expected": {t.name: dict(expected[t.name]) for t in tables if t.name in expected},
-            "conservative_intervals": {t.name: t.conservative for t in tables},
-            **({} if exact is None else {"exact": dict(exact)}),
-        },
-    }
-
-
-def table_resources(spec: Spec, tables: Sequence[PublishedTable]) -> list[dict[str, Any]]:
-    """The entries of a release's tables in the descriptor; an exact one says why it is."""
-    reasons = {given.table.name: given.reason for given in spec.invariants}
-    return named_apart([_resource(table, reasons.get(table.name)) for table in tables])
-
-
-def _resource(table: PublishedTable, reason: str | None) -> dict[str, Any]:
-    told = None if reason is None else f"Published exactly, without noise: {reason}"
-    return resource_of("tables", table.name, list(table.columns), told)
 
 
 def resource_of(folder: str, name: str, headings: list[str], description: str | None) -> dict[str, Any]:
@@ -287,3 +110,67 @@ def seal(folder: Path) -> None:
     """Write the checksums over everything in the folder: the last step before it is put in place."""
     f.write_sums(folder)
     f.sync_folder(folder)
+
+
+ESTIMATED, EXACT, NOT_ESTIMABLE = "A", "E", "Q"
+
+LEVEL = 0.95
+"""The level of published intervals and of planned margins."""
+
+
+@dataclass(frozen=True, eq=False)
+class PublishedTable:
+    """One table as it is published; arrays have one entry a row, in the table's own order.
+
+    ``conservative`` says how many of the intervals are wider than need be, because the exact law of the
+    error was out of reach.
+    """
+
+    name: str
+    columns: dict[str, tuple[str, ...]]
+    estimate: np.ndarray
+    std_error: np.ndarray
+    half_width: np.ndarray
+    status: np.ndarray
+    conservative: int
+
+    @property
+    def ci_low(self) -> np.ndarray:
+        """Lower ends of the intervals."""
+        return self.estimate - self.half_width
+
+    @property
+    def ci_high(self) -> np.ndarray:
+        """Upper ends of the intervals."""
+        return self.estimate + self.half_width
+
+    def label_columns(self) -> dict[str, pa.DictionaryArray]:
+        """Each heading's labels, row by row."""
+        return label_columns(self.columns)
+
+    def arrow(self) -> pa.Table:
+        """The table as it stands in the release's Parquet and CSV files."""
+        status = pa.array(self.status, pa.string())
+        data: dict[str, Any] = {
+            name: column.cast(pa.string()) for name, column in self.label_columns().items()
+        }
+        data |= {
+            "estimate": self.estimate,
+            "std_error": self.std_error,
+            "ci_low": self.ci_low,
+            "ci_high": self.ci_high,
+            "obs_status": status,
+        }
+        return pa.table(data)
+
+
+def label_columns(columns: dict[str, tuple[str, ...]]) -> dict[str, pa.DictionaryArray]:
+    """Labels of the rows, in C order over the headings."""
+    sizes = [len(labels) for labels in columns.values()]
+    out = {}
+    for i, (name, labels) in enumerate(columns.items()):
+        after = int(np.prod(sizes[i + 1 :], dtype=np.int64))
+        before = int(np.prod(sizes[:i], dtype=np.int64))
+        index = np.tile(np.repeat(np.arange(len(labels), dtype=np.int32), after), before)
+        out[name] = pa.DictionaryArray.from_arrays(index, pa.array(labels, pa.string()))
+    return out

@@ -1,9 +1,8 @@
 """The report of a release: one self-contained page, made from the release folder's public content alone."""
 
-from .fill import report_of, view_of
-from .pictures import picture_of
-from .render import render_report
-from .sealed import seal_with_report
+from .page import render_report
+from .report import report_of, seal_with_report, view_of
+from .strategy import picture_of
 from .view import (
     BlockView,
     Consequences,

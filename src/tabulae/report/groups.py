@@ -14,24 +14,21 @@ from ..privacy import NoiseLaw
 from ..products.groups.levels import PopulationLevel, epsilon_of
 from ..products.groups.publish import TOTALS
 from ..release import Release
-from ..release.rows import Rows
+from ..release.folder import Rows
 from ..spec import ReliabilitySection
-from .detection import detection_bound
-from .ledger_lines import ledger_lines
-from .reliability import StoredReliability, stored_reliability
-from .render import (
-    FALSE_ALARMS,
-    render_page,
-    stored_context,
-)
-from .series import StandingView, standing_view
+from .page import FALSE_ALARMS, detection_bound, render_page, stored_context
 from .view import (
     ROWS_SHOWN,
     EpsilonStatement,
     ExpectedError,
     LedgerLine,
     Promise,
+    StandingView,
+    StoredReliability,
     TableView,
+    ledger_lines,
+    standing_view,
+    stored_reliability,
 )
 
 _COLOURS = 6

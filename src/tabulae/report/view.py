@@ -1,26 +1,123 @@
-"""What a report shows: plain values, all public, filled from a release folder.
-
-Nothing here computes; nothing here can hold a record. Text fields are shown as they are (escaped),
-numbers are formatted by the page.
-"""
+"""The series that a release belongs to, and what its ledger had spent in all, as the page shows them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import TYPE_CHECKING, Literal
+from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
+import pyarrow as pa
+from markupsafe import Markup
 from numpy.typing import NDArray
 
 from ..errors import InvalidArgument
-from ..privacy import Neighbours
-from ..spec import ReliabilitySection
-from .series import StandingView
+from ..privacy import Neighbours, PrivacyLoss
+from ..products.areas.tables import AREA_COLUMNS, GLS_ESTIMATE
+from ..products.tables.figures import FOLDER
+from ..release import Release
+from ..release.folder import Rows
+from ..release.series import Link, Standing, spent_over
+from ..release.write import ESTIMATED, EXACT
+from ..spec import Derived, ReliabilitySection
+from .numbers import NOTHING, decimals_for, fixed
 
-if TYPE_CHECKING:
-    from .derived import DerivedView
+
+@dataclass(frozen=True)
+class Amount:
+    """A sum of losses: what adds up (epsilon or rho), delta, and the epsilon that it implies at another delta.
+
+    ``delta`` belongs to ``"approx"``; ``epsilon`` and ``at`` to ``"zcdp"``, where the spec gives a delta.
+    """
+
+    value: Fraction
+    delta: Fraction | None = None
+    epsilon: float | None = None
+    at: Fraction | None = None
+
+
+@dataclass(frozen=True)
+class SeriesRow:
+    """One release of the chain; ``how`` it follows the one before, in words, empty for the first."""
+
+    title: str
+    release_id: str
+    made: str
+    how: str
+    reason: str | None
+    amount: Amount
+
+
+@dataclass(frozen=True)
+class StandingView:
+    """What a ledger had spent when the release was charged, and the chain of releases that it ends.
+
+    ``charges`` were made by then, the release among them, ``void`` of them for runs that were lost. ``rows`` are the
+    chain, oldest first, and ``chain`` is what it spent; a release that follows none has neither. ``corrects`` says that
+    the release stands in the place of the one before, ``corrected`` that some release of the chain does.
+    ``rivals`` are sentences on other releases that follow the same one.
+    """
+
+    spent: Amount
+    cap: Amount
+    charges: int
+    void: int
+    rows: tuple[SeriesRow, ...] = ()
+    chain: Amount | None = None
+    corrects: bool = False
+    corrected: bool = False
+    rivals: tuple[str, ...] = ()
+
+    @property
+    def before(self) -> SeriesRow:
+        """The release that this one follows."""
+        return self.rows[-2]
+
+
+_HOW = {"next": "next", "correction": "corrects the one before"}
+
+
+def standing_view(release: Release) -> StandingView | None:
+    """What the page shows of ledger and series; None for a release that was made before releases said so.
+
+    Raises:
+        ReleaseError: what the ledger had spent is not written as releases have it.
+    """
+    told = Standing.read(release.about)
+    if told is None:
+        return None
+    at = release.spec.delta
+    spent, cap = _amount(told.spent_loss, at), _amount(told.cap_loss, None)
+    series = release.spec.series
+    if series is None:
+        return StandingView(spent, cap, told.charges, told.void)
+    chain = release.series
+    return StandingView(
+        spent,
+        cap,
+        told.charges,
+        told.void,
+        rows=tuple(_row(link) for link in chain),
+        chain=_amount(spent_over(chain), at),
+        corrects=chain[-1].kind == "correction",
+        corrected=any(link.kind == "correction" for link in chain),
+        rivals=tuple(rival.sentence(series.kind) for rival in told.rivals),
+    )
+
+
+def _row(link: Link) -> SeriesRow:
+    how = "" if link.kind is None else _HOW[link.kind]
+    return SeriesRow(link.title, link.release_id, link.created, how, link.reason, _amount(link.spent, None))
+
+
+def _amount(loss: PrivacyLoss, at: Fraction | None) -> Amount:
+    if loss.definition != "zcdp" or at is None:
+        return Amount(loss.amount, loss.parameters.get("delta"))
+    return Amount(loss.amount, epsilon=loss.epsilon(at), at=at)
+
 
 ROWS_SHOWN = 500
 """A table of the report shows at most so many rows; the release folder holds them all."""
@@ -241,3 +338,350 @@ class ReleaseView:
     raised: bool = False
     standing: StandingView | None = None
     derived: tuple[DerivedView, ...] = ()
+
+
+_ROWS = 1 << 19  # of a file, read at a time
+_TONES, _LAST = (1, 2, 5, 6, 3), 4  # colours of the classes, and of the last
+_POINTS = 20_000  # counts of a file that the picture of noise chooses from
+
+
+@dataclass(frozen=True)
+class ReliabilityClass:
+    """One class as the page names it: its sign, its label, its coefficients of variation in words, and its colour."""
+
+    sign: str
+    label: str
+    variation: str
+    tone: int
+
+
+def named_classes(section: ReliabilitySection) -> tuple[ReliabilityClass, ...]:
+    """The classes, the most reliable first; the more filled circles, the more reliable.
+
+    >>> [each.sign for each in named_classes(ReliabilitySection())]
+    ['●●', '●○', '○○']
+    """
+    most = len(section.thresholds)
+    tones = (*_TONES[:most], _LAST)
+    return tuple(
+        ReliabilityClass("●" * (most - i) + "○" * i, label, words, tones[i])
+        for i, (label, words) in enumerate(zip(section.names, section.ranges, strict=True))
+    )
+
+
+@dataclass(frozen=True)
+class Reliability:
+    """How many of a table's counts are in each class, how many are exact, and how many cannot be estimated."""
+
+    counts: tuple[int, ...]
+    exact: int = 0
+    missing: int = 0
+
+    @property
+    def total(self) -> int:
+        """How many counts are classed: the estimated ones."""
+        return sum(self.counts)
+
+    @property
+    def shares(self) -> tuple[float, ...]:
+        """The classes as shares, which sum to 1 (or are all 0)."""
+        return tuple(count / max(1, self.total) for count in self.counts)
+
+
+@dataclass(frozen=True)
+class ReliabilityRow:
+    """One row of the page's table: a published table, or its counts in areas of one type, ``kind``."""
+
+    table: str
+    reliability: Reliability
+    kind: str | None = None
+    anchor: str | None = None
+
+
+def reliability_of(table: TableView, section: ReliabilitySection) -> Reliability:
+    """Class the counts of a table that is in memory as a whole."""
+    status = np.asarray(table.obs_status, dtype=object)
+    return _counted(status, section.classes(table.about, table.std_error), len(section.names))
+
+
+def _counted(status: NDArray[np.object_], classes: NDArray[np.int64], count: int) -> Reliability:
+    chosen = status == ESTIMATED
+    found = np.bincount(classes[chosen], minlength=count)
+    exact = int((status == EXACT).sum())
+    return Reliability(tuple(int(n) for n in found), exact, int(status.size - chosen.sum()) - exact)
+
+
+@dataclass(frozen=True, eq=False)
+class StoredReliability:
+    """What a stored table says, by type of area: classes of its counts, and some counts with their margins."""
+
+    kinds: dict[str, Reliability]
+    estimate: NDArray[np.float64]
+    margin: NDArray[np.float64]
+
+    def rows(self, table: str, anchor: str | None = None) -> Iterator[ReliabilityRow]:
+        """One row a type of area."""
+        for kind, found in self.kinds.items():
+            yield ReliabilityRow(table, found, kind, anchor)
+
+
+def stored_reliability(path: Path, by: str, count: int, section: ReliabilitySection) -> StoredReliability:
+    """Class the counts of a stored table of any length, some rows at a time.
+
+    Args:
+        path: the Parquet file.
+        by: the column that says the type of area.
+        count: how many rows the table has; an evenly spaced choice of 20,000 at most gives the points.
+        section: the classes.
+
+    Raises:
+        ReleaseError: the file cannot be read.
+    """
+    rows, width = Rows.of_parquet(path), len(section.names)
+    found: dict[str, NDArray[np.int64]] = {}
+    points: list[NDArray[np.float64]] = [np.empty((2, 0))]
+    step, first = max(1, -(-count // _POINTS)), 0
+    while (piece := rows.take(_ROWS)).num_rows:
+        status = piece["obs_status"].to_numpy(zero_copy_only=False)
+        about = _floats(piece, GLS_ESTIMATE if GLS_ESTIMATE in piece.column_names else "estimate")
+        classes = section.classes(about, _floats(piece, "std_error"))
+        kinds = pa.chunked_array(piece[by]).combine_chunks().dictionary_encode()
+        names, index = kinds.dictionary.to_pylist(), kinds.indices.to_numpy(zero_copy_only=False)
+        for i, name in enumerate(names):
+            here = index == i
+            one = _counted(status[here], classes[here], width)
+            numbers = np.array([*one.counts, one.exact, one.missing])
+            found[name] = found.get(name, 0) + numbers
+        chosen = np.arange(-first % step, piece.num_rows, step)
+        points.append(_points(piece, status, chosen))
+        first += piece.num_rows
+    kept = {name: Reliability(tuple(n[:-2].tolist()), int(n[-2]), int(n[-1])) for name, n in found.items()}
+    estimate, margin = np.concatenate(points, axis=1)
+    return StoredReliability(kept, estimate, margin)
+
+
+def _points(piece: pa.Table, status: NDArray[np.object_], chosen: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Estimates and margins, shape (2, n), of those of the chosen rows that are estimated with noise."""
+    estimate = _floats(piece, "estimate")[chosen]
+    margin = (_floats(piece, "ci_high")[chosen] - _floats(piece, "ci_low")[chosen]) / 2
+    noisy = (status[chosen] == ESTIMATED) & np.isfinite(estimate) & (margin > 0)
+    return np.stack([estimate[noisy], margin[noisy]])
+
+
+def _floats(rows: pa.Table, name: str) -> NDArray[np.float64]:
+    return rows[name].to_numpy().astype(float)
+
+
+_LABEL_LENGTH = 80
+_WIDTH, _HEIGHT = 150.0, 12.0
+
+
+@dataclass(frozen=True)
+class Row:
+    """One printed row; ``rank`` orders rows by how far they may be trusted, those that are exact first."""
+
+    labels: tuple[str, ...]
+    estimate: str
+    margin: str
+    interval: str
+    picture: Markup
+    sign: str
+    trust: str
+    rank: int
+
+
+def printed_rows(table: TableView, limit: int, section: ReliabilitySection) -> tuple[Row, ...]:
+    """Print the first rows of a table, all with the same decimals and on one scale of pictures.
+
+    Args:
+        table: the table.
+        limit: how many rows at most.
+        section: the classes of reliability.
+    """
+    count = min(len(table.estimate), limit)
+    decimals = decimals_for(table.std_error[:count].tolist())
+    scale = _scale(table, count)
+    trust = _trust(table, count, section)
+    return tuple(_row_rows(table, i, decimals, scale, trust[i]) for i in range(count))
+
+
+def _trust(table: TableView, count: int, section: ReliabilitySection) -> list[tuple[str, str, int]]:
+    """Sign, words and rank of each row."""
+    named = named_classes(section)
+    classes = section.classes(table.about[:count], table.std_error[:count]).tolist()
+    other = {"E": ("", "exact", 0), "Q": ("", "not estimable", len(named) + 1)}
+    return [
+        other.get(status) or (named[i].sign, named[i].label, i + 1)
+        for status, i in zip(table.obs_status, classes, strict=False)
+    ]
+
+
+def _row_rows(
+    table: TableView, i: int, decimals: int, scale: tuple[float, float], trust: tuple[str, str, int]
+) -> Row:
+    status = str(table.obs_status[i])
+    estimate, low, high = (float(a[i]) for a in (table.estimate, table.ci_low, table.ci_high))
+    places = decimals if table.centre is None else 0
+    if not np.isfinite(estimate) or status == "Q":
+        interval = margin = NOTHING
+        picture = Markup("")
+    elif status == "E":
+        interval, margin = NOTHING, "0"
+        picture = _picture(estimate, None, scale)
+    else:
+        interval = f"{fixed(low, decimals)} to {fixed(high, decimals)}"
+        margin = fixed((high - low) / 2, decimals)
+        picture = _picture(estimate, (low, high), scale)
+    return Row(
+        labels=tuple(shortened(str(column[i])) for column in table.columns.values()),
+        estimate=fixed(None if status == "Q" else estimate, places),
+        margin=margin,
+        interval=interval,
+        picture=picture,
+        sign=trust[0],
+        trust=trust[1],
+        rank=trust[2],
+    )
+
+
+def _root(value: float) -> float:
+    """The signed square root: a count of 20 stays visible beside one of 20,000, and so does its interval."""
+    return math.copysign(math.sqrt(abs(value)), value)
+
+
+def _scale(table: TableView, count: int) -> tuple[float, float]:
+    """The range that the pictures cover, as signed roots: zero and every finite end of an interval shown."""
+    ends = np.concatenate([[0.0], table.estimate[:count], table.ci_low[:count], table.ci_high[:count]])
+    ends = ends[np.isfinite(ends)]
+    low, high = _root(float(ends.min())), _root(float(ends.max()))
+    return (low, high) if high > low else (low, low + 1.0)
+
+
+def _picture(estimate: float, interval: tuple[float, float] | None, scale: tuple[float, float]) -> Markup:
+    """A bar from zero to the estimate and a whisker over the interval; the numbers beside it say the same."""
+
+    def at(value: float) -> str:
+        place = 2 + (_root(value) - scale[0]) / (scale[1] - scale[0]) * (_WIDTH - 4)
+        return f"{place:.1f}".removesuffix(".0")
+
+    zero, end = at(0.0), at(estimate)
+    left, right = sorted((zero, end), key=float)
+    bar = f'<path class="bar" d="M{left} 3H{right}V9H{left}Z"/>'
+    axis = f'<path class="zero" d="M{zero} 0V12"/>'
+    whisker = ""
+    if interval is not None:
+        low, high = at(interval[0]), at(interval[1])
+        whisker = f'<path class="whisker" d="M{low} 3V9M{low} 6H{high}M{high} 3V9"/>'
+    box = f"0 0 {_WIDTH:.0f} {_HEIGHT:.0f}"
+    # Coordinates only, all made here: nothing of the release's text enters this markup.
+    return Markup(f'<svg class="ci" viewBox="{box}" aria-hidden="true">{bar}{axis}{whisker}</svg>')  # noqa: S704
+
+
+def shortened(label: str, length: int = _LABEL_LENGTH) -> str:
+    """A label that is cut where it is long, with a sign that it is.
+
+    >>> shortened("a long label", 7)
+    'a long…'
+    """
+    return label if len(label) <= length else label[: length - 1] + "…"
+
+
+FIGURES_SHOWN = 60
+"""So many rows of a figure are printed; its files hold them all."""
+
+FIGURES_SHOWN = 40
+"""So many figures are printed."""
+
+_SQL_LENGTH = 1000
+_AREA_HEADINGS = ("type of area", "area")
+
+
+@dataclass(frozen=True)
+class DerivedRow:
+    """One printed row, every number as text."""
+
+    labels: tuple[str, ...]
+    estimate: str
+    std_error: str
+    interval: str
+
+
+@dataclass(frozen=True)
+class DerivedView:
+    """One figure: its first rows of ``count``, and how many of its intervals are wider than need be."""
+
+    name: str
+    title: str
+    sql: str
+    headings: tuple[str, ...]
+    rows: tuple[DerivedRow, ...]
+    count: int
+    level: float
+    quantiles: bool
+    conservative: int
+
+    @property
+    def file(self) -> str:
+        """Where the numbers stand."""
+        return f"derived/{self.name}.parquet"
+
+
+def derived_views(release: Release) -> tuple[DerivedView, ...]:
+    """The derived figures of a release, in the order of its spec."""
+    return tuple(_view(release, derived) for derived in release.spec.derived[:FIGURES_SHOWN])
+
+
+def _view(release: Release, derived: Derived) -> DerivedView:
+    told, headings = int(release.about["derived"][derived.name]), tuple(derived.figure.headings)
+    if derived.areas:
+        shown = Rows.of_parquet(release.path / FOLDER / f"{derived.name}.parquet").take(FIGURES_SHOWN)
+        columns, count, conservative = (*AREA_COLUMNS, *headings), told, 0
+        headings = (*_AREA_HEADINGS, *headings)
+    else:
+        table = release.derived[derived.name]
+        shown, columns = table.slice(0, FIGURES_SHOWN), headings
+        count, conservative = table.num_rows, told
+    return DerivedView(
+        derived.name,
+        derived.title,
+        shortened(" ".join(derived.figure.sql.split()), _SQL_LENGTH),
+        headings,
+        tuple(_rows(shown, columns)),
+        count,
+        release.level,
+        bool(derived.figure.quantiles),
+        conservative,
+    )
+
+
+def _rows(shown: pa.Table, columns: tuple[str, ...]) -> list[DerivedRow]:
+    rows = shown.to_pylist()
+    places = decimals_for(row["std_error"] for row in rows if row["std_error"])
+    return [
+        _row_derived(row, tuple(shortened(str(row[column])) for column in columns), places) for row in rows
+    ]
+
+
+def _row_derived(row: dict[str, object], labels: tuple[str, ...], places: int) -> DerivedRow:
+    if row["obs_status"] == "Q":
+        return DerivedRow(labels, NOTHING, NOTHING, "not estimable")
+    estimate, error, low, high = (
+        fixed(None if row[name] is None else float(str(row[name])), places)
+        for name in ("estimate", "std_error", "ci_low", "ci_high")
+    )
+    return DerivedRow(labels, estimate, error, "exact" if row["obs_status"] == "E" else f"{low} to {high}")
+
+
+def ledger_lines(entries: Sequence[Mapping[str, Any]]) -> tuple[LedgerLine, ...]:
+    """The charges among the entries.
+
+    >>> entry = {"kind": "charge", "time": "2026-01-01", "title": "x", "loss": {"rho": "1/2"}, "hash": "ab"}
+    >>> ledger_lines([entry])[0].amount
+    Fraction(1, 2)
+    """
+    return tuple(_line(entry) for entry in entries if entry["kind"] == "charge")
+
+
+def _line(entry: Mapping[str, Any]) -> LedgerLine:
+    amount = next(value for key, value in entry["loss"].items() if key != "delta")
+    return LedgerLine(str(entry["time"]), str(entry["title"]), Fraction(amount), str(entry["hash"]))

@@ -15,9 +15,9 @@ from .document import (
     read_spec,
 )
 from .promise import Method
-from .reliability import ReliabilitySection
 from .schema import NO_VALUE, ColumnRule
 from .series import Series
+from .shape import ReliabilitySection
 
 __all__ = [
     "NO_VALUE",

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from ..errors import InvalidArgument, Unsupported
 from ..products.areas.spec.figures import areas_of_figures, check_figure
 from ..products.areas.spec.section import Geography
-from .lines import KeyPath
 from .problems import (
+    KeyPath,
     Problems,
     Taken,
     written,

@@ -34,20 +34,19 @@ from ..sources.source import (
 )
 from . import published
 from .derived import Derived, read_derived
-from .lines import KeyLines
-from .problems import Problems
+from .problems import KeyLines, Problems
 from .promise import (
     Method,
     read_method,
     read_promise,
 )
-from .reliability import ReliabilitySection
 from .schema import ColumnRule, read_schema
 from .sections import Document, read_sections
 from .series import Series, read_series
 from .shape import (
     Engine,
     Kind,
+    ReliabilitySection,
     SourceSection,
     kind_of,
 )

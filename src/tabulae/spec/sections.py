@@ -14,22 +14,22 @@ from ..products.areas.spec.shape import (
     read_area_targets,
 )
 from ..products.groups.shape import DetailedSection, LevelEntry
-from .derived_shape import DerivedEntry
 from .problems import (
     Problems,
     Section,
     nearest,
     shown,
 )
-from .reliability import ReliabilitySection
 from .shape import (
     AttributeEntry,
+    DerivedEntry,
     InvariantEntry,
     MethodSection,
     Policy,
     PrivacySection,
     RecodeEntry,
     ReleaseSection,
+    ReliabilitySection,
     SourceSection,
     TableEntry,
 )

@@ -9,9 +9,13 @@ of a mistake has None there.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Annotated, Any, Literal, Self
 
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
@@ -339,3 +343,128 @@ class ReleaseSection(StrictSection):
 
     max_rows: Annotated[int, Field(ge=1)] = 5_000_000
     microdata: bool = False
+
+
+class DerivedEntry(StrictSection):
+    """One ``[[derived]]``: sums, ratios, means or quantiles of counts, by one statement."""
+
+    name: Name | None = Field(description='it names the published file: name = "minors_share"')
+    sql: Filled | None = Field(
+        description='what is computed: sql = "SELECT AVG(age) FROM people", sums and ratios of counts, or MEDIAN(age)'
+    )
+    title: Filled | None = None
+    areas: Annotated[list[str], Field(min_length=1)] | None = None
+
+
+_UNSEEN = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
+_BREAKS = (0x0A, 0x0D, 0x85, 0x2028, 0x2029)
+
+
+def unseen(text: str) -> str | None:
+    """The first such character of a text, in words; None where it has none.
+
+    >>> unseen("with caution"), unseen("with\\ncaution"), unseen("\u202eelbailer")
+    (None, 'a line break', 'the direction character U+202E')
+    """
+    found = _UNSEEN.search(text)
+    if found is None:
+        return None
+    point = ord(found.group())
+    if point in _BREAKS:
+        return "a line break"
+    return f"{'the control' if point < 0xA0 else 'the direction'} character U+{point:04X}"
+
+
+THRESHOLDS = (0.25, 0.5)
+LABELS = ("reliable", "with caution", "unreliable")
+MOST_CLASSES = 6
+_LONGEST = 30
+
+
+def _thresholds(values: list[float]) -> list[float]:
+    if not values or len(values) >= MOST_CLASSES:
+        raise problem(f"must be 1 to {MOST_CLASSES - 1} numbers, one between each two classes")
+    if not all(math.isfinite(value) and value > 0 for value in values):
+        raise problem(f"must be positive shares of the count, such as 0.25 for 25 %, not {shown(values)}")
+    if any(after <= before for before, after in pairwise(values)):
+        raise problem(f"must increase from each to the next, not {shown(values)}")
+    return [float(value) for value in values]
+
+
+def _labels(values: list[str]) -> list[str]:
+    if any(len(value) > _LONGEST for value in values):
+        raise problem(f"stand in every row of the report: {_LONGEST} characters at most")
+    for at, value in enumerate(values):
+        if bad := unseen(value):
+            raise problem(f"stand in the report as they are, and labels[{at}] holds {bad}: remove it")
+    if len(set(values)) < len(values):
+        raise problem(f"must differ from each other, not {shown(values)}")
+    return values
+
+
+class ReliabilitySection(StrictSection):
+    """``[reliability]``: where the classes begin, by std_error / estimate, and what they are called.
+
+    A count is in the class of how many thresholds its coefficient of variation reaches; one of zero or less is in
+    the last. The defaults are those of the Australian Bureau of Statistics.
+
+    Reference:
+        Australian Bureau of Statistics, "Household Use of Information Technology, Australia, 2005-06", 8146.0,
+        Technical note: estimates with a relative standard error under 25 % are sufficiently reliable for most
+        purposes, from 25 % on to be used with caution, and over 50 % too unreliable for general use.
+
+    >>> ReliabilitySection().classes([100.0, 100.0, 100.0, -3.0], [10.0, 25.0, 80.0, 0.1]).tolist()
+    [0, 1, 2, 2]
+    """
+
+    thresholds: Annotated[list[float], AfterValidator(_thresholds)] = Field(
+        default_factory=lambda: list(THRESHOLDS)
+    )
+    labels: Annotated[list[Filled], AfterValidator(_labels)] | None = None
+
+    @model_validator(mode="after")
+    def _one_label_a_class(self) -> ReliabilitySection:
+        if self.labels is not None and len(self.labels) != len(self.thresholds) + 1:
+            raise problem(
+                f"{len(self.thresholds)} thresholds make {len(self.thresholds) + 1} classes, and labels names "
+                f"{len(self.labels)}: name each, the most reliable first"
+            )
+        return self
+
+    @property
+    def customary(self) -> bool:
+        """Whether the classes are those that a spec without the section has."""
+        return tuple(self.thresholds) == THRESHOLDS and self.names == LABELS
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What each class is called, the most reliable first."""
+        if self.labels is not None:
+            return tuple(self.labels)
+        return LABELS if tuple(self.thresholds) == THRESHOLDS else self.ranges
+
+    @property
+    def ranges(self) -> tuple[str, ...]:
+        """The coefficients of variation of each class, in words.
+
+        >>> ReliabilitySection(thresholds=[0.1, 0.3]).ranges
+        ('under 10 %', '10 to 30 %', '30 % or more')
+        """
+        edges = [f"{100 * value:.4g}" for value in self.thresholds]
+        between = [f"{low} to {high} %" for low, high in pairwise(edges)]
+        return (f"under {edges[0]} %", *between, f"{edges[-1]} % or more")
+
+    def classes(self, estimate: ArrayLike, std_error: ArrayLike) -> NDArray[np.int64]:
+        """The class of each count: how many thresholds ``std_error / estimate`` reaches, for positive estimates.
+
+        Counts of zero or less, and counts or errors that are no number, are in the last class.
+
+        Args:
+            estimate: the counts, shape (n,).
+            std_error: their standard errors, shape (n,).
+        """
+        counts, errors = np.asarray(estimate, float), np.asarray(std_error, float)
+        variation = np.full(counts.shape, np.inf)
+        np.divide(errors, counts, out=variation, where=counts > 0)
+        variation[np.isnan(variation)] = np.inf
+        return np.searchsorted(self.thresholds, variation, side="right")

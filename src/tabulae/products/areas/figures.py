@@ -26,22 +26,12 @@ from ...estimation.fieller import RatioSet, ratio_variance
 from ...estimation.woodruff import woodruff
 from ...privacy import NoiseLaw
 from ...release import folder as f
-from ...release.derived import FOLDER
-from ...release.table_files import (
-    PublishedRows,
-    TableWriter,
-    plain,
-)
-from ...release.tables import (
-    ESTIMATED,
-    EXACT,
-    NOT_ESTIMABLE,
-    label_columns,
-)
-from ...release.write import resource_of
+from ...release.folder import PublishedRows, TableWriter, plain
+from ...release.write import ESTIMATED, EXACT, NOT_ESTIMABLE, label_columns, resource_of
 from ...spec import Spec, geography_of
 from ...spec.derived import Derived
 from ...spec.problems import nearest, shown
+from ..tables.figures import FOLDER
 from .layout import Layout
 from .passes.forms import (
     AreaForms,

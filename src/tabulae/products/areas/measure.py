@@ -10,7 +10,7 @@ import numpy as np
 
 from ...errors import DataError, InvalidArgument
 from ...privacy import Ledger, RandomBits, SystemSource, mark_void
-from ...release.charged import poured
+from ...release.staging import poured
 from .constraints import AreaConstraints, ExactMargin, disclosure_of
 from .count import SpineCounts
 from .descent.limits import NodeLimits

@@ -11,8 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ...release.rows import Rows
-from ...release.table_files import sync_file
+from ...release.folder import Rows, sync_file
 from ...spec import NO_VALUE
 from .layout import Layout
 

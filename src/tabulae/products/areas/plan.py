@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from ...errors import Unsupported
 from ...privacy import PrivacyLoss
-from ...release.tables import LEVEL
+from ...release.write import LEVEL
 from ...spec import (
     Geography,
     Spec,

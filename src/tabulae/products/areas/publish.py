@@ -16,7 +16,7 @@ import pyarrow as pa
 from ..._version import VERSION
 from ...errors import ReleaseError
 from ...release import folder as f
-from ...release.table_files import PublishedRows, TableWriter, plain
+from ...release.folder import PublishedRows, TableWriter, plain
 from ...release.write import (
     code_lists,
     named_apart,

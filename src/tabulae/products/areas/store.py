@@ -16,8 +16,7 @@ import pyarrow.parquet as pq
 
 from ...errors import InvalidArgument, ReleaseError
 from ...release import folder as f
-from ...release.rows import close_all, open_parquet
-from ...release.table_files import sync_file
+from ...release.folder import close_all, open_parquet, sync_file
 from .constraints import ExactMargin
 from .spine_plan import (
     Piece,

@@ -12,11 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
-from ...release.tables import (
-    ESTIMATED,
-    EXACT,
-    label_columns,
-)
+from ...release.write import ESTIMATED, EXACT, label_columns
 from ...spec import Spec, geography_of
 from .constraints import ExactMargin
 from .estimate import (

@@ -14,7 +14,7 @@ from scipy.special import ndtri
 
 from ...estimation import within
 from ...privacy import ZCDP, NoiseLaw
-from ...release.tables import LEVEL
+from ...release.write import LEVEL
 from ...spec import AreaTable, Geography
 from .layout import Margin
 from .passes.areas import area_covariances, margin_variance

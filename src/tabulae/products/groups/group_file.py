@@ -21,9 +21,9 @@ from ...domain.groups import (
     Kind,
 )
 from ...errors import Unsupported
-from ...spec.file_mistakes import FileMistakes
-from ...spec.lines import KeyPath
 from ...spec.problems import (
+    FileMistakes,
+    KeyPath,
     Problems,
     listed,
     nearest,

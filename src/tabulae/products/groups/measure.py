@@ -10,7 +10,7 @@ import numpy as np
 
 from ...errors import InvalidArgument
 from ...privacy import Ledger, RandomBits, SystemSource
-from ...release.charged import poured
+from ...release.staging import poured
 from .count import GroupChunk, GroupCounts
 from .levels import (
     TOTAL,

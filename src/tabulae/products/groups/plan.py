@@ -28,7 +28,7 @@ from ...privacy import (
     probability,
     round_digits,
 )
-from ...release.tables import LEVEL
+from ...release.write import LEVEL
 from ...spec import (
     Detailed,
     LevelRule,

@@ -20,10 +20,11 @@ from ...estimation.two_stage import (
     total_estimates,
 )
 from ...release import folder as f
-from ...release.table_files import PublishedRows, TableWriter, plain
-from ...release.tables import ESTIMATED, label_columns
+from ...release.folder import PublishedRows, TableWriter, plain
 from ...release.write import (
+    ESTIMATED,
     code_lists,
+    label_columns,
     named_apart,
     slug,
     status_field,

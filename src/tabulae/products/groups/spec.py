@@ -22,8 +22,8 @@ from ...privacy import (
     PureDP,
     exact,
 )
-from ...spec.lines import KeyPath
 from ...spec.problems import (
+    KeyPath,
     Problems,
     listed,
     nearest,

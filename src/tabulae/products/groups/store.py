@@ -14,8 +14,7 @@ import pyarrow.parquet as pq
 from ...errors import ReleaseError
 from ...privacy import NoiseLaw
 from ...release import folder as f
-from ...release.rows import Rows, close_all
-from ...release.table_files import sync_file
+from ...release.folder import Rows, close_all, sync_file
 from .levels import (
     TOTAL_ONLY,
     AdaptivePlan,

@@ -43,8 +43,7 @@ from ...privacy import (
     round_digits,
 )
 from ...release.folder import write_bytes
-from ...release.tables import LEVEL
-from ...release.together import together
+from ...release.write import LEVEL
 from ...spec import Spec, read_spec
 from ...strategy import (
     ExpectedError,
@@ -73,6 +72,7 @@ from .exactness import (
     Exactness,
     exactness,
 )
+from .publish import together
 
 
 @dataclass(frozen=True)

@@ -33,8 +33,8 @@ from ...linalg import (
     Total,
     WidthRange,
 )
-from ...spec.lines import KeyPath
 from ...spec.problems import (
+    KeyPath,
     Problems,
     Taken,
     nearest,

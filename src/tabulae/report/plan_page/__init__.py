@@ -1,10 +1,5 @@
 """The plan page: a plan as one self-contained HTML page, on which the budget can be moved. No record is read."""
 
-from .fill import plan_view
-from .render import (
-    check_target,
-    plan_page,
-    write_plan_page,
-)
+from .page import check_target, plan_page, plan_view, write_plan_page
 
 __all__ = ["check_target", "plan_page", "plan_view", "write_plan_page"]

@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from fractions import Fraction
 
 from markupsafe import Markup
 
-from ... import plots
+from ...errors import LedgerError
+from ...privacy import Ledger, PrivacyLoss
 from ...products.tables.plan import Plan
-from ..strategy_parts import Part, parts_of
+from ...spec import Spec
+from .. import plots
+from ..page import detection_bound
+from ..strategy import Part, parts_of
+from ..view import Promise
 from .view import (
     MethodRow,
     Methods,
+    Reach,
     ShareTable,
+    Stop,
 )
 
 _PARTS_COMPARED, _PARTS_SHOWN = 400, 40
@@ -127,3 +135,50 @@ def _asked(part: Part) -> str:
     """What a part asks about, in words."""
     names = (f"differences in {name}" if name in part.compared else name for name in part.asked)
     return " by ".join(names) or "the total"
+
+
+ALARMS = (0.01, 0.05, 0.1)
+_MORE_DELTAS = (Fraction(1, 10**9), Fraction(1, 10**6))
+
+
+def deltas_of(spec: Spec) -> tuple[Fraction, ...]:
+    """The deltas at which a concentrated promise is stated, the spec's own first; none for other promises."""
+    if spec.loss.definition != "zcdp":
+        return ()
+    own = () if spec.delta is None else (spec.delta,)
+    return tuple(dict.fromkeys((*own, *_MORE_DELTAS)))
+
+
+def reaches_at(spec: Spec, stops: Sequence[Stop]) -> tuple[Reach, ...]:
+    """What each stop promises, and leaves."""
+    left = ledger_of(spec)
+    return tuple(
+        Reach(
+            tuple(stop.loss.epsilon(delta) for delta in deltas_of(spec)),
+            tuple(detection_bound(_promise(spec, stop.loss), alarm) for alarm in ALARMS),
+            None if left is None else left[0] - stop.loss.amount,
+        )
+        for stop in stops
+    )
+
+
+def ledger_of(spec: Spec) -> tuple[Fraction, Fraction] | None:
+    """What is left in the spec's ledger, and its cap; None where there is none to read, or of another promise.
+
+    Privacy:
+        The amounts of earlier releases alone, which are public.
+    """
+    if spec.ledger is None or not spec.ledger.exists():
+        return None
+    try:
+        ledger = Ledger.open(spec.ledger)
+        if ledger.definition != spec.loss.definition or ledger.neighbours != spec.neighbours:
+            return None
+        return ledger.remaining, ledger.budget.amount
+    except LedgerError:  # a run will say what is wrong with it, and charges nothing
+        return None
+
+
+def _promise(spec: Spec, loss: PrivacyLoss) -> Promise:
+    delta = loss.parameters.get("delta")
+    return Promise(loss.definition, loss.amount, spec.neighbours, spec.unit, delta)  # type: ignore[arg-type]

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import math
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 from markupsafe import Markup
 
-from ...privacy import PrivacyLoss
+from ...privacy import PrivacyLoss, rounded_up
+from ..numbers import decimal, share, significant
 from ..view import Promise
 
 OWN, SMALLEST = "own", "smallest"
@@ -192,3 +197,189 @@ class PlanView:
     def symbol(self) -> str:
         """How the budget is written."""
         return "ρ" if self.promise.definition == "zcdp" else "ε"
+
+
+_MANTISSAS = (*range(10, 20), *range(20, 50, 2), *range(50, 100, 5))
+REACH = 30
+"""How many times the plan's own budget the slider goes, and how small a part of it."""
+
+
+def round_amounts(low: Fraction, high: Fraction) -> list[Fraction]:
+    """Numbers of two digits from ``low`` to ``high``, 35 a factor of ten, each at most 10 % above the one before.
+
+    >>> [str(float(amount)) for amount in round_amounts(Fraction(9, 10), Fraction(13, 10))]
+    ['0.9', '0.95', '1.0', '1.1', '1.2', '1.3']
+    """
+    first, last = (math.floor(math.log10(float(end))) for end in (low, high))
+    amounts = (Fraction(m, 10) * Fraction(10) ** e for e in range(first - 1, last + 2) for m in _MANTISSAS)
+    return [amount for amount in amounts if low <= amount <= high]
+
+
+def amounts_around(own: Fraction, smallest: Fraction | None, *, of_factors: bool = False) -> list[Fraction]:
+    """Where the slider stops, rising: the plan's budget, the one found from its targets, and round numbers around them.
+
+    Arguments:
+        own: the plan's budget.
+        smallest: the budget found from the targets, where there is one.
+        of_factors: whether multiples of ``own`` are round rather than the budgets themselves.
+    """
+    ends = [own, own if smallest is None else smallest]
+    low, high = min(ends) / REACH, max(ends) * REACH
+    around = (
+        [factor * own for factor in round_amounts(low / own, high / own)]
+        if of_factors
+        else round_amounts(low, high)
+    )
+    return sorted({*around, *ends})
+
+
+def kind_of(amount: Fraction, own: Fraction, smallest: Fraction | None) -> str:
+    """What is special about a stop, in the words of :class:`tabulae.report.plan_page.view.Stop`.
+
+    >>> kind_of(Fraction(1), Fraction(1), Fraction(1))
+    'own smallest'
+    """
+    return " ".join(_kinds(amount, own, smallest))
+
+
+def _kinds(amount: Fraction, own: Fraction, smallest: Fraction | None) -> Iterator[str]:
+    if amount == own:
+        yield OWN
+    if amount == smallest:
+        yield SMALLEST
+
+
+def knots(count: int, special: Iterable[int], step: int) -> list[int]:
+    """Every ``step``-th of so many positions, the last, and the special ones.
+
+    >>> knots(10, [4], 8)
+    [0, 4, 8, 9]
+    """
+    return sorted({*range(0, count, step), count - 1, *special})
+
+
+def kept(aimed: Sequence[bool], limit: int) -> list[int]:
+    """The first rows, at most so many, rows with a target before all others; in their order.
+
+    >>> kept([False, False, True], 2)
+    [0, 2]
+    """
+    return sorted(sorted(range(len(aimed)), key=lambda i: (not aimed[i], i))[:limit])
+
+
+MET = {True: "✓ met", False: "✗ missed", None: "? not told"}
+_STATES = {True: 1, False: 0, None: 2}
+
+
+def texts(view: PlanView, at: int) -> dict[str, str]:
+    """The moving words of the page at one stop, by name."""
+    stop, reach = view.stops[at], view.reaches[at]
+    found = {
+        "budget": budget_words(stop.loss.amount),
+        "relation": _relation(stop),
+        "line": "\n".join(view.lines[at]),
+        "targets": targets_words(view, at),
+        "left": _left(view, at),
+    }
+    for i, epsilon in enumerate(reach.epsilons):
+        found[f"epsilon-{i}"] = significant(rounded_up(epsilon), 4)
+    for i, odds in enumerate(reach.odds):
+        found[f"odds-{i}"] = share(odds)
+    return found
+
+
+def numbers(errors: Errors) -> list[str]:
+    """The numbers of one row at one stop; the last is a margin."""
+    sign = "≤ " if errors.at_most else ""
+    words = [sign + significant(value) for value in errors.numbers]
+    margin = errors.numbers[-1]
+    return [*words[:-1], f"{sign}±{significant(margin)}" if margin else "exact"]
+
+
+def state(row: ErrorRow, at: int) -> str:
+    """Whether a row's target is met, in a word; nothing for a row without one."""
+    return MET[row.errors[at].met] if row.target else ""
+
+
+def budget_words(amount: Fraction) -> str:
+    """A budget for reading; the line to copy is exact.
+
+    >>> budget_words(Fraction(1, 2)), budget_words(Fraction(293764, 114921))
+    ('0.5', '2.556')
+    """
+    return significant(float(amount), 4) if amount.denominator > 1 else decimal(amount)
+
+
+def target_words(target: float, confidence: float | None) -> str:
+    """A target in a few characters.
+
+    >>> target_words(50, 0.9), target_words(2.5, None)
+    ('margin 50 at 90 %', 'RMSE 2.5')
+    """
+    size = significant(float(target), 10)
+    return f"RMSE {size}" if confidence is None else f"margin {size} at {significant(100 * confidence, 6)} %"
+
+
+def targets_words(view: PlanView, at: int) -> str:
+    """How many targets are met, in a sentence; nothing without any."""
+    count = targets_count(view, at)
+    return f"{count} targets met." if count else ""
+
+
+def targets_count(view: PlanView, at: int) -> str:
+    """How many targets are met, of how many; nothing without any."""
+    answers = [row.errors[at].met for row in view.errors.rows if row.target]
+    if not answers:
+        return ""
+    mark = "✗" if False in answers else "?" if None in answers else "✓"
+    told = f" ({answers.count(None)} not told)" if None in answers else ""
+    return f"{mark} {answers.count(True)} of {len(answers)}{told}"
+
+
+def data(view: PlanView) -> Markup:
+    """Everything that moves, at every stop, as JSON that cannot end the element that it stands in."""
+    stops = [_stop(view, at) for at in range(len(view.stops))]
+    targets = [1 if row.target else 0 for row in view.errors.rows]
+    whole = {"own": view.own, "smallest": view.smallest, "targets": targets, "stops": stops}
+    text = json.dumps(whole, ensure_ascii=False, separators=(",", ":"))
+    for mark in "<>&\u2028\u2029":
+        text = text.replace(mark, f"\\u{ord(mark):04x}")
+    return Markup(text)  # noqa: S704
+
+
+def _stop(view: PlanView, at: int) -> dict[str, Any]:
+    said = [
+        f"{view.symbol} {budget_words(view.stops[at].loss.amount)}",
+        *filter(None, [targets_words(view, at)]),
+    ]
+    if view.deltas:
+        told = f"epsilon {significant(rounded_up(view.reaches[at].epsilons[0]), 4)}"
+        said.insert(1, f"{told} at delta {significant(float(view.deltas[0]))}")
+    rows = [numbers(row.errors[at]) for row in view.errors.rows]
+    met = [_STATES[row.errors[at].met] for row in view.errors.rows]
+    return {"said": ", ".join(said), "texts": texts(view, at), "rows": rows, "met": met}
+
+
+def _relation(stop: Stop) -> str:
+    words = []
+    if "own" in stop.kind:
+        words.append("the budget of this plan")
+    if "smallest" in stop.kind:
+        words.append("the smallest that meets all targets")
+    if words:
+        return "; ".join(words)
+    times = float(stop.factor)
+    return (
+        f"{significant(times)} times that of this plan"
+        if times >= 1
+        else f"{significant(times, 2)} of that of this plan"
+    )
+
+
+def _left(view: PlanView, at: int) -> str:
+    left = view.reaches[at].left
+    if left is None or view.ledger is None:
+        return ""
+    if left < 0:
+        return f"✗ The ledger has only {decimal(view.ledger[0])} left: it would refuse this."
+    return f"{decimal(left)} of {decimal(view.ledger[1])} would be left in the ledger."

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ....errors import InvalidArgument
-from ....spec.lines import KeyPath
 from ....spec.problems import (
+    KeyPath,
     Problems,
     nearest,
     shown,

@@ -21,14 +21,14 @@ import pyarrow.compute as pc
 from sqlglot import errors, exp, parse_one
 
 from ....errors import InvalidArgument, Unsupported
-from ....spec.file_mistakes import FileMistakes
-from ....spec.lines import KeyPath
 from ....spec.problems import (
+    FileMistakes,
+    KeyPath,
     Problems,
     nearest,
     shown,
 )
-from ....spec.unseen import unseen
+from ....spec.shape import unseen
 from ..spine.hierarchy import numbered
 from .shape import GeographySection
 

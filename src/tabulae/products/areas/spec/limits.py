@@ -22,8 +22,8 @@ from ....domain.predicate import (
 )
 from ....domain.where import DIALECT, Where
 from ....errors import InvalidArgument
-from ....spec.lines import KeyPath
 from ....spec.problems import (
+    KeyPath,
     Problems,
     listed,
     nearest,

@@ -14,8 +14,8 @@ from scipy import linalg
 from ....domain import Domain
 from ....errors import InvalidArgument
 from ....privacy import ZCDP, PureDP, exact
-from ....spec.lines import KeyPath
 from ....spec.problems import (
+    KeyPath,
     Problems,
     Taken,
     nearest,

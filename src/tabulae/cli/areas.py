@@ -1,0 +1,233 @@
+"""What commands print of specs with [geography]: plans, releases and checked specs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table as RichTable
+
+from ..products.areas.plan import GeographyPlan
+from ..release import Release
+from ..report.numbers import decimal, fixed
+from ..sources.memory import size_words
+from ..spec import Spec, geography_of
+from . import smallest as commands_smallest
+from .output import print_table, promise_document
+
+_TEXT = ("level", "query", "table", "areas of", "off the spine")
+_UNKNOWN = (
+    "Errors of topdown and bluedown depend on the counts and are not known beforehand: both give whole\n"
+    "numbers that are not negative, mostly with smaller errors than these, and are biased upwards where\n"
+    "counts are small."
+)
+
+
+def plan_document(made: GeographyPlan) -> dict[str, Any]:
+    """A plan for machines."""
+    spec, geography = made.spec, made.geography
+    limits = geography.constraints
+    return {
+        "title": spec.title,
+        "promise": promise_document(spec),
+        "epsilon": None if made.epsilon is None else {"epsilon": made.epsilon, "delta": str(spec.delta)},
+        "estimate": geography.estimate,
+        "noise": spec.method.noise,
+        "leaves": int(geography.leaf_codes.size),
+        "dropped_leaves": int(geography.dropped.size),
+        "cells": {
+            "possible": int(geography.layout.cell.size),
+            "dense": list(geography.layout.dense),
+            "symmetric": list(geography.layout.symmetric),
+        },
+        "exact": [
+            {"counts": margin.margin.name, "level": margin.level, "reason": margin.reason}
+            for margin in (() if limits is None else limits.exact)
+        ],
+        "levels": [{**vars(row), "share": str(row.share)} for row in made.levels],
+        "errors_of": "gls",
+        "level": made.level,
+        "tables": [vars(row) for row in made.table_errors],
+        "distances": [vars(row) for row in made.distances],
+        "needs": asdict(made.needs),
+        "smallest": None if made.smallest is None else made.smallest.document(),
+    }
+
+
+def print_plan(console: Console, made: GeographyPlan, promise: str) -> None:
+    """A plan for people."""
+    for line in (f"Promise   {promise}", *_reach(made), *_noted(made)):
+        console.print(line, markup=False, soft_wrap=True)
+    print_table(console, _levels_table(made))
+    print_table(console, _noise_table(made))
+    console.print(
+        "Standard deviation of one answer as it is drawn, in a unit with the share of its level.",
+        markup=False,
+        soft_wrap=True,
+    )
+    print_table(console, _errors_table(made))
+    console.print(
+        "RMSE and margin are in counts, of generalised least squares (gls), whose errors are known before any\n"
+        "data: over all counts of all areas but exact ones, and the largest RMSE of one area."
+        + _method_words(made),
+        markup=False,
+        soft_wrap=True,
+    )
+    commands_smallest.print_smallest(console, made)
+    if made.distances:
+        print_table(console, _distances_table(made))
+        console.print(
+            "How many units are added and subtracted to get one area: on the spine as the file has it, and as it\n"
+            "is measured.",
+            markup=False,
+            soft_wrap=True,
+        )
+
+
+def _method_words(made: GeographyPlan) -> str:
+    return " It is the estimator of this release." if made.geography.estimate == "gls" else "\n" + _UNKNOWN
+
+
+def _reach(made: GeographyPlan) -> Iterator[str]:
+    """What the promise is about, where some counts are exact."""
+    limits = made.geography.constraints
+    if limits is None or not limits.exact:
+        return
+    yield "          It covers what the exact counts leave open, and nothing that they determine."
+    for margin in limits.exact:
+        yield f"Exact     {margin.margin.name}, of each {margin.level}: {margin.reason}"
+
+
+def _noted(made: GeographyPlan) -> Iterator[str]:
+    geography = made.geography
+    outside = f", and {geography.dropped.size:,} where nothing can occur" if geography.dropped.size else ""
+    yield f"Areas     {geography.leaf_codes.size:,} of level {geography.levels[-1]}{outside}"
+    names = geography.layout.domain.names
+    yield f"Cells     {geography.layout.cell.size:,} in each at most, by {', '.join(names)}"
+    yield f"Estimate  {geography.estimate}, from discrete {made.spec.method.noise.capitalize()} noise"
+    needs = made.needs
+    parts = (f"{what} {size_words(size)}" for what, size in asdict(needs).items() if what != "memory")
+    yield f"Disk      at most about {size_words(needs.disk)}: {', '.join(parts)}"
+    yield f"Memory    about {size_words(needs.memory)} and, with --memory SIZE, the rest of it for counting"
+
+
+def _levels_table(made: GeographyPlan) -> RichTable:
+    table = _table(made.spec.title, "level", "units", "measured", "share of the budget")
+    for row in made.levels:
+        table.add_row(
+            row.level, f"{row.units:,}", f"{row.measured:,}", decimal(row.share) if row.share else "0"
+        )
+    return table
+
+
+def _noise_table(made: GeographyPlan) -> RichTable:
+    table = _table(None, "query", *(row.level for row in made.levels))
+    for query in made.geography.queries:
+        cells = (_count(row.noise[query.name]) if query.name in row.noise else "" for row in made.levels)
+        table.add_row(query.name, *cells)
+    return table
+
+
+def _errors_table(made: GeographyPlan) -> RichTable:
+    table = _table(
+        None, "table", "areas of", "areas", "cells", "RMSE", "largest RMSE", f"{made.level:.0%} margin"
+    )
+    before = None
+    for row in made.table_errors:
+        name = "" if row.table == before else row.table
+        before = row.table
+        numbers = ["exact"] * 3 if not row.largest else map(_count, (row.rmse, row.largest, row.margin))
+        table.add_row(name, row.area_type, f"{row.areas:,}", f"{row.cells:,}", *numbers)
+    return table
+
+
+def _distances_table(made: GeographyPlan) -> RichTable:
+    table = _table(None, "off the spine", "areas", "mean, file", "largest, file", "mean", "largest")
+    for row in made.distances:
+        table.add_row(
+            row.entity_type,
+            f"{row.entities:,}",
+            _count(row.conventional_mean),
+            f"{row.conventional_largest:,}",
+            _count(row.mean),
+            f"{row.largest:,}",
+        )
+    return table
+
+
+def _count(value: float) -> str:
+    """An error or a distance, to two decimals where it is small."""
+    return fixed(value, 1 if value >= 100 else 2)
+
+
+def _table(title: str | None, *headings: str) -> RichTable:
+    table = RichTable(title=title or None, title_justify="left")
+    for heading in headings:
+        table.add_column(heading, justify="left" if heading in _TEXT else "right", overflow="fold")
+    return table
+
+
+def summary(release: Release) -> dict[str, Any]:
+    """What a run made, for machines."""
+    about = release.about
+    return {
+        "release": str(release.path),
+        "release_id": about["release_id"],
+        "title": release.spec.title,
+        "report": str(release.path / "report.html"),
+        "estimate": about["method"],
+        "areas": about["areas"],
+        "tables": [{"table": name, "rows": rows} for name, rows in about["rows"].items()],
+        "microdata": about["microdata"],
+        "exact": _exact(release.spec),
+    }
+
+
+def _exact(spec: Spec) -> list[str]:
+    limits = geography_of(spec).constraints
+    return [f"{each.margin.name} of each {each.level}" for each in (() if limits is None else limits.exact)]
+
+
+def print_summary(console: Console, release: Release, promise: str) -> None:
+    """What a run made, for people."""
+    about = release.about
+    console.print(f"Published {release.path}", markup=False)
+    console.print(f"Promise   {promise}", markup=False, soft_wrap=True)
+    words = "unbiased, with intervals"
+    if about["method"] != "gls":
+        words = "whole numbers of 0 or more; intervals are those of gls, beside it"
+    console.print(f"Estimate  {about['method']}: {words}", markup=False, soft_wrap=True)
+    table = RichTable()
+    for heading in ("table", "areas of", "rows"):
+        table.add_column(heading, justify="right" if heading == "rows" else "left", overflow="fold")
+    for each in geography_of(release.spec).tables:
+        table.add_row(each.name, ", ".join(each.areas), f"{about['rows'][each.name]:,}")
+    print_table(console, table)
+    if about["microdata"] is not None:
+        console.print(f"  microdata.parquet   {about['microdata']:,} rows, one a person", markup=False)
+    for what in _exact(release.spec):
+        console.print(f"Exact, outside the promise: {what}", markup=False)
+
+
+def check_document(path: Path, spec: Spec) -> dict[str, Any]:
+    """What a spec that has no mistake is about, for machines."""
+    geography = geography_of(spec)
+    return {
+        "spec": str(path),
+        "levels": len(geography.spine.levels),
+        "leaves": len(geography.leaf_codes),
+        "cells": int(geography.layout.cell.size),
+        "tables": len(geography.tables),
+        "invariants": len(_exact(spec)),
+    }
+
+
+def check_words(spec: Spec) -> str:
+    """The same, for people."""
+    told = check_document(Path(), spec)
+    figures = len(spec.derived)
+    more = f", {figures} derived {'figure' if figures == 1 else 'figures'}" if figures else ""
+    return f"{told['tables']} tables of areas{more}, {told['cells']:,} cells in each of {told['leaves']:,} leaves"

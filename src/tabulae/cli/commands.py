@@ -1,0 +1,284 @@
+"""Answers to ``tabulae query`` as a table on the terminal: decimals as many as the errors give a meaning to."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import typer
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from .. import app
+from ..audit import Audit
+from ..audit import audit as make_audit
+from ..demo import write_demo
+from ..errors import ReleaseError
+from ..export import convert_release
+from ..privacy import Ledger
+from ..release import Release
+from ..spec import read_spec
+from . import areas as commands_geography
+from . import groups as commands_groups
+from . import series as commands_series
+from .output import emit, loss_words, number, open_console, print_reach, print_table, progress
+from .plan import strategy_words
+
+_ROWS_PRINTED = 40
+_MOST_DECIMALS = 6
+_RESULTS = 5  # columns that follow the labels
+
+
+def print_answer(rows: pa.Table, level: float) -> None:
+    """Print the first rows; what is not estimable says so, and what is exact has no interval.
+
+    Arguments:
+        rows: labels, estimate, std_error, ci_low, ci_high, obs_status.
+        level: of the intervals.
+    """
+    shown = rows.slice(0, _ROWS_PRINTED).to_pylist()
+    labels = rows.column_names[:-_RESULTS]
+    table = RichTable()
+    for heading in (*labels, "estimate", "std. error", f"{level:.0%} interval"):
+        table.add_column(heading, justify="left" if heading in labels else "right")
+    places = _decimals(shown)
+    for row in shown:
+        table.add_row(*(row[name] for name in labels), *_cells(row, places))
+    print_table(open_console(), table)
+    if rows.num_rows > _ROWS_PRINTED:
+        typer.echo(f"... {rows.num_rows - _ROWS_PRINTED:,} more rows; --json prints all")
+
+
+def _cells(row: dict[str, Any], places: int) -> tuple[str, str, str]:
+    """Estimate, standard error and interval of one row."""
+    if row["obs_status"] == "Q":
+        return "-", "-", "not estimable"
+    estimate, error, low, high = (
+        "-" if row[name] is None else f"{row[name]:,.{places}f}"
+        for name in ("estimate", "std_error", "ci_low", "ci_high")
+    )
+    return estimate, error, "exact" if row["obs_status"] == "E" else f"{low} to {high}"
+
+
+def _decimals(rows: Iterable[dict[str, Any]]) -> int:
+    """Two significant digits of the smallest standard error, at least one decimal and at most six."""
+    errors = [row["std_error"] for row in rows if row["std_error"]]
+    smallest = min((error for error in errors if error > 0), default=1.0)
+    return min(_MOST_DECIMALS, max(1, 1 - math.floor(math.log10(smallest))))
+
+
+def demo(out: Path, people: int, json: bool) -> None:
+    """Write the built-in population and spec, create a ledger, run the release."""
+    started = time.monotonic()
+    if out.exists():
+        raise ReleaseError(f"{out} exists: remove it, or choose another folder with --out")
+    with progress() as say:
+        say("inventing people")
+        spec_path = write_demo(out, people)
+        spec = read_spec(spec_path)
+        assert spec.ledger is not None
+        Ledger.create(spec.ledger, spec.loss, neighbours=spec.neighbours, unit=spec.unit)
+        release = app.run(spec, out / "release", say=say)
+    if json:
+        emit({**_summary(release), "spec": str(spec_path), "seconds": round(time.monotonic() - started, 1)})
+        return
+    _print_summary(release)
+    typer.echo(f"\nMade in {time.monotonic() - started:.0f} s. Look at:")
+    typer.echo(f"  {release.path / 'report.html'}   the report, for a browser")
+    typer.echo(f"  {release.path / 'tables'}/       the tables, as CSV and Parquet")
+    typer.echo(f"  {spec_path}   the document that it was made from")
+    typer.echo("Ask it something (costs no privacy budget):")
+    typer.echo(
+        f'  tabulae query {release.path} "SELECT sex, COUNT(*) FROM people WHERE age < 5 GROUP BY sex"'
+    )
+
+
+def run(
+    spec: Path,
+    out: Path,
+    plan_file: Path | None,
+    source: str | None,
+    resume: bool,
+    memory: str | None,
+    json: bool,
+) -> None:
+    """Make the release and print its summary."""
+    with progress() as say:
+        release = app.run(
+            spec, out, plan_file=plan_file, source=source, resume=resume, memory=memory, say=say
+        )
+    if json:
+        emit(_summary(release))
+    else:
+        _print_summary(release)
+        commands_series.print_release(open_console(), release, ())
+
+
+def _summary(release: Release) -> dict[str, Any]:
+    if release.spec.detailed is not None:
+        return commands_groups.summary(release)
+    if release.spec.geography is not None:
+        return commands_geography.summary(release)
+    about = release.about
+    return {
+        "release": str(release.path),
+        "release_id": about["release_id"],
+        "title": release.spec.title,
+        "report": str(release.path / "report.html"),
+        "tables": [
+            {"table": name, "rows": row["queries"], "rmse": row["rmse"], "margin": row["margin"]}
+            for name, row in about["expected"].items()
+        ],
+        "exact": [given.table.name for given in release.spec.invariants],
+    }
+
+
+def _print_summary(release: Release) -> None:
+    console = open_console()
+    if release.spec.detailed is not None:
+        commands_groups.print_summary(console, release, loss_words(release.spec))
+        return
+    if release.spec.geography is not None:
+        commands_geography.print_summary(console, release, loss_words(release.spec))
+        return
+    console.print(f"Published {release.path}", markup=False)
+    console.print(f"Promise   {loss_words(release.spec)}", markup=False)
+    print_reach(console, release.spec)
+    table = RichTable()
+    for heading in ("table", "rows", "RMSE", f"{release.level:.0%} margin"):
+        table.add_column(heading, justify="left" if heading == "table" else "right", overflow="fold")
+    for name, row in release.about["expected"].items():
+        table.add_row(name, f"{row['queries']:,}", number(row["rmse"]), number(row["margin"]))
+    print_table(console, table)
+    for given in release.spec.invariants:
+        console.print(f"Exact, outside the promise: {given.table.name}. Why: {given.reason}", markup=False)
+
+
+def report(folder: Path, json: bool) -> None:
+    """Rebuild the report of a release."""
+    path = app.write_report(Release.read(folder))
+    if json:
+        emit({"report": str(path)})
+    else:
+        typer.echo(f"Wrote {path}")
+
+
+def check(path: Path, json: bool) -> None:
+    """Validate a spec or verify a release."""
+    if path.is_dir():
+        _check_release(path, json=json)
+    else:
+        _check_spec(path, json=json)
+
+
+def _check_release(path: Path, *, json: bool) -> None:
+    release = Release.read(path)
+    faults = app.check_release(release)
+    found = None if faults else commands_series.found_beside(release)
+    faults += [each.fault for each in found or () if each.fault is not None]
+    if json:
+        pages = app.pages_are_compared(release)
+        told = commands_series.release_document(release, found)
+        emit({"release": str(path), "faults": faults, "pages_compared": pages, **told})
+        if faults:
+            raise typer.Exit(1)
+    elif faults:
+        raise ReleaseError(
+            "\n".join([f"{path} is not as it was published:", *(f"  {fault}" for fault in faults)])
+        )
+    else:
+        words = "every number follows from the measurements"
+        if release.spec.invariants or release.spec.geography:
+            words += ", and every sum that is exact holds exactly"
+        if not app.pages_are_compared(release):
+            words += (
+                f"; pages are of tabulae {release.about['version']}, and were not made again to compare them"
+            )
+        typer.echo(f"{path}: every file is as published, and {words}")
+        commands_series.print_release(open_console(), release, found or ())
+
+
+def _check_spec(path: Path, *, json: bool) -> None:
+    spec = read_spec(path)
+    if spec.detailed is not None or spec.geography is not None:
+        told = commands_geography if spec.detailed is None else commands_groups
+        if json:
+            emit(told.check_document(path, spec))
+        else:
+            follows = commands_series.check_words(spec)
+            typer.echo(f"{path}: no mistakes; {told.check_words(spec)}, {loss_words(spec)}{follows}")
+        return
+    tables, exact = len(spec.workload.tables), len(spec.invariants)
+    if json:
+        emit({"spec": str(path), "tables": tables, "invariants": exact, "cells": str(spec.domain.size)})
+    else:
+        told = f", {exact} {'set' if exact == 1 else 'sets'} of exact counts" if exact else ""
+        if figures := len(spec.derived):
+            told += f", {figures} derived {'figure' if figures == 1 else 'figures'}"
+        words = f"{tables} {'table' if tables == 1 else 'tables'} over {spec.domain.size:,} cells{told}"
+        follows = commands_series.check_words(spec)
+        typer.echo(f"{path}: no mistakes; {words}, {loss_words(spec)}{follows}")
+
+
+def query(folder: Path, sql: str, areas: list[str], codes: list[str], json: bool) -> None:
+    """Answer a statement about counts from a release."""
+    release = Release.read(folder)
+    rows = release.query(sql, areas=areas, codes=codes)
+    if json:
+        emit(rows.to_pylist())
+        return
+    print_answer(rows, release.level)
+    if release.spec.geography is not None and (method := release.spec.method.estimate) != "gls":
+        typer.echo(f"Estimated by gls, which has intervals; the whole numbers of tables/ are of {method}.")
+
+
+def audit(spec: Path, seconds: float, json: bool) -> None:
+    """Print every check of an audit; exit with 1 where one failed."""
+    with progress() as say:
+        made = make_audit(spec, seconds=seconds, say=say)
+    if json:
+        checks = [vars(check) for check in made.checks]
+        emit({"spec": str(spec), "passed": not made.failed, "failed": made.failed, "checks": checks})
+    else:
+        _print_audit(made)
+    if made.failed:
+        typer.echo(f"tabulae: the audit failed: {', '.join(made.failed)}", err=True)
+        raise typer.Exit(1)
+
+
+def _print_audit(made: Audit) -> None:
+    console = open_console()
+    console.print(f"Promise   {loss_words(made.plan.spec)}", markup=False)
+    print_reach(console, made.plan.spec)
+    console.print(f"Strategy  {strategy_words(made.plan)}", markup=False)
+    table = RichTable()
+    for heading in ("check", "what is compared", "worst", "allowed", "passed"):
+        table.add_column(
+            heading, justify="right" if heading in ("worst", "allowed") else "left", overflow="fold"
+        )
+    for c in made.checks:
+        worst = "-" if c.observed is None else f"{c.observed:.6g}"
+        words = Text(c.what if not c.detail else f"{c.what} ({c.detail})")
+        table.add_row(c.name, words, worst, f"{c.allowed:.6g}", "yes" if c.passed else "NO")
+    print_table(console, table)
+
+
+def convert(folder: Path, to: str, out: Path | None, json: bool) -> None:
+    """Write a release in another format."""
+    release = Release.read(folder)
+    whole = folder.resolve()
+    with progress() as say:
+        say("converting the tables")
+        written = convert_release(release, to, out or whole.with_name(f"{whole.name}-{to}"))
+    files = sorted(path.relative_to(written).as_posix() for path in written.rglob("*") if path.is_file())
+    if json:
+        emit({"release": str(folder), "format": to, "folder": str(written), "files": files})
+        return
+    typer.echo(f"Wrote {written}: {len(files)} files")
+    for name in files:
+        if "/" not in name and name != "SHA256SUMS":
+            typer.echo(f"  {name}")

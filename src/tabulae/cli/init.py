@@ -1,0 +1,92 @@
+"""What `tabulae init` does and prints."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import typer
+
+from ..errors import DataError, ReleaseError, Unsupported
+from ..release.folder import write_bytes
+from ..sources import declared as peek_values
+from ..sources.declared import DeclaredColumn, declared_columns, only_table
+from ..sources.source import SCHEMES, Source
+from ..spec.draft import Draft, draft_spec
+from ..spec.shape import kind_of
+from .output import emit, progress
+
+
+def init(file: Path, out: Path, peek: bool, table: str | None, json: bool) -> None:
+    """Draft a spec for a file of records."""
+    if os.path.lexists(out):
+        raise ReleaseError(f"{out} exists: name another file with --out")
+    if not out.parent.is_dir():
+        raise ReleaseError(f"the folder {out.parent} does not exist: make it first")
+    if str(file).startswith(tuple(f"{scheme}:" for scheme in SCHEMES)):
+        raise Unsupported(
+            "a draft is made from a file: export one row of the table with its header, draft from that, and write "
+            'url = "postgresql://host/database" and table = "persons" in place of path'
+        )
+    if not file.is_file():
+        raise DataError(
+            f"{file}: {'a folder: name a file in it' if file.is_dir() else 'no such file: check the path'}"
+        )
+    kind = kind_of(str(file))
+    if kind is None:
+        raise DataError(f"cannot tell what kind of file {file} is: end its name in .csv, .parquet or .duckdb")
+    if table is None and kind == "duckdb":
+        table = only_table(file)
+    source = Source(file, table=table)
+    columns = declared_columns(source)
+    if peek:
+        looked = [c for c in columns if c.can_be_counted and not c.has_domain]
+        with progress() as say:
+            say("reading the records")
+            columns = peek_values(source, columns)
+        _warn(source, looked, out)
+    path = os.path.relpath(file.resolve(), out.resolve().parent)
+    drafted = draft_spec(file.stem, Path(path).as_posix(), columns, table=table, peeked=peek)
+    write_bytes(out, drafted.text.encode())
+    _print(drafted, out, json)
+
+
+def _warn(source: Source, looked: Sequence[DeclaredColumn], out: Path) -> None:
+    """Say on stderr what was looked at."""
+    if not looked:
+        typer.echo(f"--peek: nothing to look at: {source.name} declares every domain", err=True)
+        return
+    typer.echo(
+        f"--peek: read every record of {source.name}, in the columns without a declared domain:", err=True
+    )
+    for column in looked:
+        typer.echo(f"  {column.name!r}", err=True)
+    typer.echo(
+        f"What was found stands in {out}, which is confidential until public domains have replaced it.",
+        err=True,
+    )
+
+
+def _print(drafted: Draft, out: Path, json: bool) -> None:
+    counts = {
+        "columns": drafted.columns,
+        "declared": len(drafted.declared),
+        "found": len(drafted.found),
+        "todo": len(drafted.todo),
+        "left_out": drafted.left_out,
+    }
+    if json:
+        emit({"spec": str(out), **counts, "finished": drafted.is_finished})
+        return
+    typer.echo(f"Drafted {out} from {counts['columns']} columns:")
+    told = {
+        "declared": "with a domain that the file declares",
+        "found": "with values found in the records, to be replaced by public ones",
+        "todo": "whose values are to be listed, or which are to be deleted",
+        "left_out": "that cannot be counted as they are",
+    }
+    for key, words in told.items():
+        if counts[key]:
+            typer.echo(f"  {counts[key]:>4} {words}")
+    typer.echo(f"Next: edit it, then\n  tabulae check {out}\n  tabulae plan {out}")

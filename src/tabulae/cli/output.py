@@ -1,0 +1,138 @@
+"""How every command prints: progress, documents for machines, and the words for a promise."""
+
+from __future__ import annotations
+
+import json as json_module
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import typer
+from rich.console import Console
+from rich.measure import Measurement
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Column, Table
+from rich.text import Text
+
+from ..privacy import WITHIN, rounded_up
+from ..spec import Spec
+
+_NARROW = 100
+_LEAST_WORDS = 16  # characters that a column of words may shrink to
+
+
+@contextmanager
+def progress() -> Iterator[Callable[[str], None]]:
+    """On stderr the step that is under way and how long it has taken; nothing where nobody watches.
+
+    Asked of the stream itself: FORCE_COLOR, which notebooks set, is about colours, and a pipe stays a pipe.
+    """
+    console = Console(stderr=True)
+    if not sys.stderr.isatty() or console.is_dumb_terminal:
+        yield lambda message: None
+        return
+    columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True) as shown:
+        task = shown.add_task("starting", total=None)
+        yield lambda message: shown.reset(task, description=message)
+
+
+def emit(document: Any) -> None:
+    """Print a document for machines."""
+    typer.echo(json_module.dumps(document, indent=1, ensure_ascii=False))
+
+
+def open_console(filed: int = _NARROW) -> Console:
+    """Where tables for people are printed: as wide as the terminal, and of one width into a file."""
+    width = None if sys.stdout.isatty() else filed
+    return Console(width=width, soft_wrap=False, highlight=False, markup=False, emoji=False)
+
+
+def print_table(console: Console, table: Table) -> None:
+    """Print a table; where numbers would not fit beside each other, row by row, each number with its heading.
+
+    Columns at the right hold numbers, which are never broken; those at the left hold words, which may be.
+    """
+    for column in table.columns:
+        column.no_wrap = column.no_wrap or column.justify == "right"
+        column.overflow = "fold"
+    widths = [_least_width(console, column) for column in table.columns]
+    if sum(widths) + 3 * len(widths) + 1 <= console.width:
+        console.print(table)
+        return
+    if table.title:
+        console.print(table.title, markup=False, soft_wrap=True, style="italic")
+    first, *others = table.columns
+    before = ""
+    for name, *cells in zip(*(column.cells for column in table.columns), strict=True):
+        before = str(name) or before
+        head = f"{first.header} {before}," if first.justify == "right" else f"{before}:"
+        told = [f"{column.header} {cell}," for column, cell in zip(others, cells, strict=True) if str(cell)]
+        for line in _filled([head, *told], console.width):
+            console.print(line, markup=False, soft_wrap=True)
+
+
+def _least_width(console: Console, column: Column) -> int:
+    """How narrow a column may be."""
+    cells = [Measurement.get(console, console.options, Text(str(cell))) for cell in column.cells]
+    heading = Measurement.get(console, console.options, Text(str(column.header))).minimum
+    if column.no_wrap:
+        return max([heading, *(cell.maximum for cell in cells)])
+    return min(_LEAST_WORDS, max([heading, *(cell.minimum for cell in cells)]))
+
+
+def _filled(parts: list[str], width: int) -> Iterator[str]:
+    """Parts one after the other, in lines of at most a width unless one part is longer; later lines are set in."""
+    line = parts[0]
+    for part in parts[1:]:
+        if len(line) + 1 + len(part) > width:
+            yield line
+            line = f"  {part}"
+        else:
+            line = f"{line} {part}"
+    yield line.rstrip(",")
+
+
+def number(value: float | None) -> str:
+    """A count or an error in a table.
+
+    >>> number(1234.56), number(0.5), number(None)
+    ('1,234.6', '0.50', '-')
+    """
+    if value is None:
+        return "-"
+    return f"{value:,.1f}" if value >= 100 else f"{value:.2f}"
+
+
+def loss_words(spec: Spec) -> str:
+    """What a spec promises, in a line."""
+    parts = ", ".join(f"{name} {value}" for name, value in spec.loss.parameters.items())
+    words = f"{spec.loss.definition}: {parts}, {spec.neighbours} one {spec.unit}"
+    if spec.unit_id is not None:
+        words += f", at most {spec.rows_per_unit} row{'s' if spec.rows_per_unit > 1 else ''} of each counted"
+    if spec.loss.definition == "zcdp" and spec.delta is not None and spec.detailed is None:
+        words += f" (epsilon {rounded_up(spec.loss.epsilon(spec.delta)):.4g} at delta {spec.delta})"
+    return words
+
+
+def promise_document(spec: Spec) -> dict[str, Any]:
+    """What a spec promises, for machines."""
+    return {
+        "definition": spec.loss.definition,
+        **{name: str(value) for name, value in spec.loss.parameters.items()},
+        "neighbours": spec.neighbours,
+        "unit": spec.unit,
+        "rows_per_unit": spec.rows_per_unit,
+        "found_from_targets": spec.open_budget,
+    }
+
+
+def print_reach(console: Console, spec: Spec) -> None:
+    """What the promise is about, where some counts are exact."""
+    if not spec.invariants:
+        return
+    words = "It covers what the exact counts leave open, and nothing that they determine."
+    if spec.neighbours == WITHIN:
+        words = f"It covers replacing one {spec.unit} by another only where every exact count stays as it is."
+    console.print(f"          {words}", markup=False)

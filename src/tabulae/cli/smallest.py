@@ -1,0 +1,98 @@
+"""What ``tabulae plan`` prints of targets: whether they are met, and the smallest budget that meets them all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rich.console import Console
+from rich.table import Table as RichTable
+
+from ..products.areas.plan import GeographyPlan
+from ..products.groups.plan import DetailedPlan
+from ..products.smallest import BestShares, Smallest
+from ..products.tables.plan import Plan
+from ..report.numbers import decimal
+from ..spec import Geography
+from .output import number, print_table
+
+
+def print_smallest(console: Console, made: Plan | DetailedPlan | GeographyPlan) -> None:
+    """What the targets of a plan need; nothing without targets."""
+    smallest = made.smallest
+    if smallest is None:
+        return
+    if isinstance(made, GeographyPlan):
+        print_table(console, _targets_table(smallest))
+    for line in smallest_words(made, smallest):
+        console.print(line, markup=False, soft_wrap=True)
+
+
+def smallest_words(made: Plan | DetailedPlan | GeographyPlan, smallest: Smallest) -> Iterator[str]:
+    """The same in lines, without the table of targets."""
+    yield from _judged(smallest)
+    if smallest.loss is not None:
+        name, amount = next(iter(smallest.loss.parameters)), decimal(smallest.loss.amount)
+        yield f"Smallest  {name} {amount} is the smallest budget with which {_whose(made)} all targets."
+        if smallest.lower is not None and smallest.best is None:
+            yield f"          No strategy does with less than {name} {decimal(smallest.lower.amount)}."
+    for level in smallest.levels:
+        if level.smallest is not None and level.smallest.amount != level.budget.amount:
+            needs = decimal(level.smallest.amount)
+            yield f"            {level.level}: needs {needs}, and has {decimal(level.budget.amount)}"
+    if smallest.best is not None and isinstance(made, GeographyPlan):
+        yield from _best(made.geography, smallest.best)
+    if isinstance(made, GeographyPlan) and smallest.loss is not None and smallest.written is None:
+        yield f'To release with the shares as they are written, write budget = "{decimal(smallest.loss.amount)}"'
+    if smallest.note:
+        yield f"          {smallest.note}"
+
+
+def _whose(made: Plan | DetailedPlan | GeographyPlan) -> str:
+    if isinstance(made, Plan):
+        return "this strategy meets"
+    return "these levels meet" if isinstance(made, DetailedPlan) else "the shares as they are written meet"
+
+
+def _judged(smallest: Smallest) -> Iterator[str]:
+    if smallest.written is None:
+        return
+    met, told = sum(row.met is True for row in smallest.targets), len(smallest.targets)
+    name, amount = next(iter(smallest.written.parameters)), decimal(smallest.written.amount)
+    if any(row.met is None for row in smallest.targets):
+        yield f"Targets   {name} {amount}: whether targets by the paper's formula are met is not told."
+    else:
+        yield f"Targets   {name} {amount} meets {'all' if met == told else f'{met} of'} {told} targets."
+
+
+def _targets_table(smallest: Smallest) -> RichTable:
+    table = RichTable(title="Targets", title_justify="left")
+    for heading in ("table", "areas of", "target", "reached", ""):
+        table.add_column(heading, justify="right" if heading == "reached" else "left", overflow="fold")
+    for row in smallest.targets:
+        kind = "RMSE" if row.confidence is None else f"{row.confidence:.0%} margin"
+        aim = f"{kind} {number(row.target)}"
+        table.add_row(row.table, row.of, aim, number(row.reached), "met" if row.met else "missed")
+    return table
+
+
+def _best(geography: Geography, best: BestShares) -> Iterator[str]:
+    """The shares with which the targets cost least, as lines of a spec."""
+    name, lower = next(iter(best.loss.parameters)), decimal(best.lower.amount)
+    if all(best.levels.get(level, 0) == share for level, share in geography.shares.levels.items()):
+        yield f"          No better shares were found; none do with less than {name} {lower}."
+        return
+    amount = decimal(best.loss.amount)
+    yield f"Shares    With the shares below {name} {amount} meets all targets; none do with less than {name} {lower}."
+    yield "          They serve the targets alone; tables without one are as wrong as these leave them."
+    yield "          Under [geography]"
+    levels = {level: best.levels.get(level, 0) for level in geography.spine.levels}
+    yield f"  shares = {{ {', '.join(f'{level} = {_text(share)}' for level, share in levels.items())} }}"
+    yield "          and in each [[geography.query]]"
+    for i, query in enumerate(geography.queries):
+        shares = ", ".join(f"{at} = {_text(given[i])}" for at, given in best.queries.items() if given[i])
+        names = ", ".join(f'"{attribute}"' for attribute in query.names)
+        yield f"  attributes = [{names}]\n  shares = {{ {shares} }}"
+
+
+def _text(share: object) -> str:
+    return f'"{decimal(share)}"'  # type: ignore[arg-type]

@@ -1,0 +1,276 @@
+"""config.json: budgets, thresholds and options of a run."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, TypeVar
+
+from .delimited import read_text
+from .exact_json import Object, Unfit, fraction, line_of, parse, shown, whole
+from .faults import Faults
+from .region_types import LEVELS, PUERTO_RICO, STATES, US
+
+CONFIG = "config.json"
+STAGE_ONE = "privacy_budget_p_stage_1_fraction"
+MOST_CODES = 8
+_TABLES = 3
+_LARGEST_BUDGET = 10**9
+_FLAGS = ("allow_negative_counts", "run_us", "run_pr")
+_CHOICES = {"reader": ("csv", "cef"), "privacy_defn": ("zcdp", "puredp")}
+_THRESHOLDS = "thresholds_p"
+_FILTER = "state_filter_us"
+_CHANCE = "zero_suppression_chance"
+_HOUSEHOLDS = ("privacy_budget_h_", "thresholds_h_")
+"""How keys of the sister program begin, which may stand in the same file."""
+
+_T = TypeVar("_T")
+_Levels = Mapping[tuple[str, str], _T]
+
+
+@dataclass(frozen=True)
+class Config:
+    """What a config.json without mistakes says.
+
+    ``suppression`` is the chance that a count of nobody is dropped, 0 for no suppression. ``budgets`` and
+    ``thresholds`` are by (region type, level); thresholds are there for the runs that were chosen. ``lines`` says where
+    each key stands.
+    """
+
+    max_race_codes: int
+    definition: str
+    budgets: _Levels[Fraction]
+    stage_one: Fraction
+    thresholds: _Levels[tuple[int, ...]]
+    suppression: Fraction
+    allow_negative: bool
+    run_us: bool
+    run_pr: bool
+    states: tuple[str, ...]
+    lines: Mapping[str, int | None]
+
+    @property
+    def region_types(self) -> tuple[str, ...]:
+        """Those of the runs that were chosen, in order."""
+        return _region_types(run_us=self.run_us, run_pr=self.run_pr)
+
+
+@dataclass(frozen=True)
+class Draft:
+    """What other files are checked against, None where it could not be read; ``config`` is None with any mistake."""
+
+    run_us: bool | None
+    run_pr: bool | None
+    states: tuple[str, ...] | None
+    lines: Mapping[str, int | None]
+    config: Config | None
+
+
+def budget_key(region: str, level: str) -> str:
+    """The key of one level's budget.
+
+    >>> budget_key("PR-STATE", "2")
+    'privacy_budget_p_level_2_pr_state'
+    """
+    return f"privacy_budget_p_level_{level}_{region.lower().replace('-', '_')}"
+
+
+def read_draft(path: Path, faults: Faults) -> Draft | None:
+    """Read config.json as far as it goes; None where it is no JSON object at all."""
+    text = read_text(path, faults)
+    document = None if text is None else parse(text, CONFIG, faults)
+    return None if text is None or document is None else _Reader(document, text, faults).draft()
+
+
+def _region_types(*, run_us: bool | None, run_pr: bool | None) -> tuple[str, ...]:
+    return (US if run_us else ()) + (PUERTO_RICO if run_pr else ())
+
+
+class _Reader:
+    """Takes the values out of the document, one rule after the other; one that does not fit is None, and noted."""
+
+    def __init__(self, document: Object, text: str, faults: Faults) -> None:
+        self.document, self.text, self.faults = document, text, faults
+        self.lines = {key: line_of(text, key) for key in document}
+
+    def draft(self) -> Draft:
+        before = self.faults.count
+        self._names()
+        run_us, run_pr = self._take("run_us", _flag), self._take("run_pr", _flag)
+        if run_us is False and run_pr is False:
+            self._fault("run_us", "no run is chosen: set run_us or run_pr (or both) to true")
+        runs = _region_types(run_us=run_us, run_pr=run_pr)
+        reader = self._take("reader", _choice("reader"))
+        if reader == "cef":
+            words = 'reader "cef" is the Bureau\'s internal format: the files are read as csv'
+            self.faults.warn(CONFIG, words, self.lines["reader"], "reader")
+        states = self._states(run=run_us is True)
+        values = {
+            "max_race_codes": self._take("max_race_codes", _max_race_codes),
+            "definition": self._take("privacy_defn", _choice("privacy_defn")),
+            "budgets": self._budgets(runs),
+            "stage_one": self._take(STAGE_ONE, _stage_one),
+            "thresholds": self._thresholds(runs),
+            "suppression": self._take(_CHANCE, _chance) if _CHANCE in self.document else Fraction(0),
+            "allow_negative": self._take("allow_negative_counts", _flag),
+            "run_us": run_us,
+            "run_pr": run_pr,
+            "states": states,
+            "lines": self.lines,
+        }
+        sound = self.faults.count == before and all(value is not None for value in values.values())
+        return Draft(run_us, run_pr, states, self.lines, Config(**values) if sound else None)
+
+    def _fault(self, key: str, message: str) -> None:
+        self.faults.add(CONFIG, message, self.lines.get(key), key)
+
+    def _names(self) -> None:
+        known = {*_FLAGS, *_CHOICES, STAGE_ONE, _CHANCE, "max_race_codes", _THRESHOLDS, _FILTER}
+        known |= {budget_key(region, level) for region in US + PUERTO_RICO for level in LEVELS}
+        for key in self.document:
+            if key not in known and not key.startswith(_HOUSEHOLDS):
+                near = difflib.get_close_matches(key, known, n=1)
+                hint = f"; did you mean {near[0]!r}?" if near else ": remove it"
+                self._fault(key, f"there is no such key{hint}")
+        for key in self.document:
+            if key in self.document.repeated:
+                self._fault(key, "this key is written twice: keep one")
+
+    def _take(self, key: str, read: Callable[[Any], _T]) -> _T | None:
+        """What a key says; None, and the mistake, where it is missing, repeated, or not what it must be."""
+        if key in self.document.repeated:
+            return None
+        try:
+            return read(self.document.get(key))
+        except Unfit as error:
+            if key in self.document:
+                self._fault(key, f"must be {error.words}, not {shown(self.document[key])}")
+            else:
+                self.faults.add(CONFIG, f"missing: give {error.words}", None, key)
+        return None
+
+    def _budgets(self, runs: tuple[str, ...]) -> _Levels[Fraction] | None:
+        taken = {
+            (region, level): self._take(budget_key(region, level), _budget)
+            for region in US + PUERTO_RICO
+            for level in LEVELS
+        }
+        found = {level: budget for level, budget in taken.items() if budget is not None}
+        if runs and all(taken[region, level] == 0 for region in runs for level in LEVELS):
+            words = "every level of the chosen runs has budget 0: nothing would be tabulated"
+            self._fault(budget_key(runs[0], LEVELS[0]), words)
+        return found if len(found) == len(taken) else None
+
+    def _thresholds(self, runs: tuple[str, ...]) -> _Levels[tuple[int, ...]] | None:
+        document = self._take(_THRESHOLDS, _object)
+        if document is None:
+            return None
+        names = {f"({region}, {level})": (region, level) for region in US + PUERTO_RICO for level in LEVELS}
+
+        def fault(name: str, message: str) -> None:
+            self.faults.add(CONFIG, message, line_of(self.text, name, within=_THRESHOLDS), name)
+
+        found = {}
+        for name, value in document.items():
+            if name in document.repeated:
+                fault(name, "this key is written twice: keep one")
+            if name not in names:
+                fault(name, 'there is no such level: write, for example, "(COUNTY, 2)" or "(PR-TRACT, 1)"')
+                continue
+            try:
+                found[names[name]] = _steps(value)
+            except Unfit as error:
+                fault(name, f"must be {error.words}, not {shown(value)}")
+        missing = [name for name, pair in names.items() if pair[0] in runs and name not in document]
+        for name in missing:
+            fault(name, f"missing: give {_TABLES} thresholds")
+        return found if len(found) == len(document) and not missing else None
+
+    def _states(self, *, run: bool) -> tuple[str, ...] | None:
+        states = self._take(_FILTER, _codes)
+        if states is None:
+            return None
+        if run and not states:
+            self._fault(_FILTER, "is empty: name every state of the run")
+        for code in dict.fromkeys(code for code in states if states.count(code) > 1):
+            self._fault(_FILTER, f"names {shown(code)} twice: keep one")
+        known = {f"{state:02d}" for state in STATES}
+        unknown = [code for code in dict.fromkeys(states) if code not in known]
+        for code in unknown:
+            hint = ": Puerto Rico is chosen by run_pr" if code == "72" else ""
+            self._fault(_FILTER, f"{shown(code)} is no code of a state or the District of Columbia{hint}")
+        return None if unknown or (run and not states) else states
+
+
+def _flag(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise Unfit("true or false")
+    return value
+
+
+def _choice(key: str) -> Callable[[Any], str]:
+    def read(value: Any) -> str:
+        if type(value) is not str or value not in _CHOICES[key]:
+            raise Unfit(" or ".join(f'"{word}"' for word in _CHOICES[key]))
+        return value
+
+    return read
+
+
+def _max_race_codes(value: Any) -> int:
+    number = whole(value)
+    if number is None or not 1 <= number <= MOST_CODES:
+        raise Unfit(f"a whole number from 1 to {MOST_CODES}")
+    return number
+
+
+def _budget(value: Any) -> Fraction:
+    words = "a number from 0, which leaves the level out, to 10^9"
+    number = fraction(value, words)
+    if not 0 <= number <= _LARGEST_BUDGET:
+        raise Unfit(words)
+    return number
+
+
+def _stage_one(value: Any) -> Fraction:
+    words = "a number strictly between 0 and 1"
+    number = fraction(value, words)
+    if not 0 < number < 1:
+        raise Unfit(words)
+    return number
+
+
+def _chance(value: Any) -> Fraction:
+    words = "a number that is 0 or more and below 1"
+    number = fraction(value, words)
+    if not 0 <= number < 1:
+        raise Unfit(words)
+    return number
+
+
+def _object(value: Any) -> Object:
+    if not isinstance(value, Object):
+        raise Unfit('an object such as {"(USA, 1)": [5000, 20000, 150000], ...}')
+    return value
+
+
+def _codes(value: Any) -> tuple[str, ...]:
+    if not isinstance(value, list) or any(type(code) is not str for code in value):
+        raise Unfit('a list of two-digit codes in quotes, such as ["01", "02"]')
+    return tuple(value)
+
+
+def _steps(value: Any) -> tuple[int, ...]:
+    found = [whole(step) for step in value] if isinstance(value, list) else []
+    steps = tuple(step for step in found if step is not None)
+    if not isinstance(value, list) or len(steps) != len(value):
+        raise Unfit(f"a list of {_TABLES} whole numbers")
+    if len(steps) != _TABLES:
+        raise Unfit(f"a list of {_TABLES} thresholds, one for each table of sex by age")
+    if any(a > b for a, b in pairwise(steps)):
+        raise Unfit("thresholds that do not fall")
+    return steps

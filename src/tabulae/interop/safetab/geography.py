@@ -1,0 +1,166 @@
+"""GRF-C.txt: the public list of blocks, and the region of each type that a block lies in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from ...domain.regions import Regions
+from .config import CONFIG, Draft
+from .delimited import Layout, Rows, read_rows
+from .faults import Faults
+from .region_types import PR_CODE, PUERTO_RICO, STATES
+
+GRF = "GRF-C.txt"
+BLOCK = {"TABBLKST": 2, "TABBLKCOU": 3, "TABTRACTCE": 6, "TABBLK": 4}
+"""The columns that name a block, with their numbers of digits."""
+
+_AREAS = {"PLACEFP": 5, "AIANNHCE": 4}
+_NO_PLACE, _NO_AREA = 99_999, 9_999
+_AFTER = {"STATE": 10**13, "COUNTY": 10**10, "TRACT": 10**4}  # what a block's number is divided by
+_DIGITS = {"STATE": 2, "COUNTY": 5, "TRACT": 11, "PLACE": 7, "AIANNH": 4}
+
+
+@dataclass(frozen=True, eq=False)
+class Geography:
+    """Every block, in rising order, with its place and American Indian, Alaska Native or Native Hawaiian area.
+
+    Args:
+        block: shape (blocks,): the digits of state, county, tract and block as one number.
+        place, area: shape (blocks,): the codes as numbers.
+        lines: state code -> the first line of the file with a block of it.
+    """
+
+    block: np.ndarray
+    place: np.ndarray
+    area: np.ndarray
+    lines: Mapping[int, int]
+
+    @property
+    def state(self) -> np.ndarray:
+        """Shape (blocks,): the state code of each block."""
+        return self.block // _AFTER["STATE"]
+
+    def regions(self, region_type: str) -> Regions:
+        """The regions of one type; blocks of the other run lie in none."""
+        if region_type in PUERTO_RICO:
+            mine, kind = self.state == PR_CODE, region_type.removeprefix("PR-")
+        else:
+            mine, kind = self.state != PR_CODE, region_type
+        of_leaf = np.full(self.block.size, -1, np.int32)
+        if kind == "USA":
+            of_leaf[mine] = 0
+            return Regions(region_type, ("1",) if mine.any() else (), of_leaf)
+        if kind == "PLACE":
+            mine = mine & (self.place != _NO_PLACE)
+            code = self.state * 10**5 + self.place
+        elif kind == "AIANNH":
+            mine = mine & (self.area != _NO_AREA)
+            code = self.area
+        else:
+            code = self.block // _AFTER[kind]
+        found, position = np.unique(code[mine], return_inverse=True)
+        of_leaf[mine] = position
+        return Regions(region_type, tuple(f"{n:0{_DIGITS[kind]}d}" for n in found.tolist()), of_leaf)
+
+
+def read_geography(path: Path, faults: Faults) -> Geography | None:
+    """Read every block; None where a mistake could hide one. Blocks that stand twice are kept once."""
+    before = faults.count
+    parts, lines = [], []
+    for rows in read_rows(path, Layout((*BLOCK, *_AREAS), extra=True), faults):
+        parts.append(_numbers(path.name, rows, faults))
+        lines.append(rows.lines)
+    if not parts:
+        return None
+    numbers = {name: np.concatenate([part[name] for part in parts]) for name in (*BLOCK, *_AREAS)}
+    del parts
+    block = np.zeros(len(numbers["TABBLK"]), np.int64)
+    sound = np.ones(block.size, bool)
+    for name, digits in BLOCK.items():
+        block *= 10**digits
+        block += numbers[name]
+        sound &= numbers[name] >= 0
+    whole = faults.count == before
+    order = np.argsort(block, kind="stable")
+    order = order[sound[order]]
+    once = np.diff(block[order], prepend=-1) > 0
+    line = np.concatenate(lines)[order]
+    _check_repeated(path.name, np.sort(line[~once]), faults)
+    of_state = _first_lines(block[order] // _AFTER["STATE"], line)
+    for state in sorted(of_state.keys() - STATES - {PR_CODE}):
+        words = f"{state:02d} is no code of a state, the District of Columbia or Puerto Rico"
+        faults.add(path.name, words, of_state[state], "TABBLKST")
+    if not whole:
+        return None
+    order = order[once]
+    return Geography(block[order], numbers["PLACEFP"][order], numbers["AIANNHCE"][order], of_state)
+
+
+def _check_repeated(file: str, lines: np.ndarray, faults: Faults) -> None:
+    words = "this block stands in an earlier line, too: its people would be counted twice; keep one"
+    faults.add_rows(file, words, lines, "TABBLK")
+
+
+def _first_lines(state: np.ndarray, line: np.ndarray) -> dict[int, int]:
+    """The least line of each state, from states that do not fall."""
+    start = np.flatnonzero(np.diff(state, prepend=-1))
+    first = np.minimum.reduceat(line, start) if start.size else line[:0]
+    return dict(zip(state[start].tolist(), first.tolist(), strict=True))
+
+
+def _numbers(file: str, rows: Rows, faults: Faults) -> dict[str, np.ndarray]:
+    """The columns as numbers, -1 where a field is wrong."""
+    fields = BLOCK | _AREAS
+    found = {name: _number(rows.columns[name], digits) for name, digits in fields.items()}
+    empty = np.logical_and.reduce([np.diff(_offsets(rows.columns[name])) == 0 for name in fields])
+    if empty.any():
+        faults.add_rows(file, "this line is empty", rows.lines[empty])
+    for name, digits in fields.items():
+        wrong = (found[name] < 0) & ~empty
+        if wrong.any():
+            faults.add_rows(file, f"this field is not {digits} digits", rows.lines[wrong], name)
+    return found
+
+
+def _number(column: pa.StringArray, digits: int) -> np.ndarray:
+    """Texts of so many digits as numbers, -1 where there is something else."""
+    offsets, letters = _offsets(column), np.frombuffer(column.buffers()[2] or b"", np.uint8)
+    right = np.diff(offsets) == digits
+    start = np.where(right, offsets[:-1], 0)
+    number = np.zeros(len(column), np.int32)
+    for i in range(digits if right.any() else 0):
+        digit = letters[start + i] - np.uint8(ord("0"))  # what stands before "0" comes out above 9
+        right &= digit <= 9
+        number *= 10
+        number += digit
+    return np.where(right, number, -1)
+
+
+def _offsets(column: pa.StringArray) -> np.ndarray:
+    """Where each text begins among the letters of the column, and where the last one ends."""
+    return np.frombuffer(column.buffers()[1], np.int32)[column.offset : column.offset + len(column) + 1]
+
+
+def check_states(geography: Geography, draft: Draft, faults: Faults) -> None:
+    """Whether the runs of the config have blocks, and the state filter names just the states that there are."""
+
+    def fault(key: str, message: str) -> None:
+        faults.add(CONFIG, message, draft.lines[key], key)
+
+    if draft.run_pr and PR_CODE not in geography.lines:
+        words = f"is true, and no block of {GRF} lies in Puerto Rico (72): set it to false, or add its blocks"
+        fault("run_pr", words)
+    if not draft.run_us or draft.states is None:
+        return
+    named = {int(state) for state in draft.states}
+    for state in sorted(named - geography.lines.keys()):
+        words = f'names "{state:02d}", of which {GRF} has no block: take it out, or add its blocks'
+        fault("state_filter_us", words)
+    for state in sorted((geography.lines.keys() & STATES) - named):
+        where = f"{GRF} has blocks (the first in line {geography.lines[state]})"
+        fault("state_filter_us", f'does not name "{state:02d}", of which {where}: name it, or take them out')

@@ -1,0 +1,324 @@
+"""Published tables: from estimates to labels, numbers and intervals, and whether a folder still says the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ..._version import VERSION
+from ...domain import Domain, Invariants, Table, Workload
+from ...errors import ReleaseError
+from ...estimation import Estimate
+from ...measurement import Measurement
+from ...release import folder as f
+from ...release.write import (
+    _STATUS,
+    ESTIMATED,
+    EXACT,
+    PublishedTable,
+    code_lists,
+    named_apart,
+    parquet_bytes,
+    plain_csv,
+    resource_of,
+    slug,
+)
+from ...spec import Spec
+from ...strategy import Strategy, products
+from .store import MeasuredRows, measured_rows
+
+
+def write_contents(
+    folder: Path,
+    spec: Spec,
+    tables: list[PublishedTable],
+    expected: Mapping[str, Mapping[str, Any]],
+    ledger: list[dict[str, Any]],
+    release_id: str,
+    level: float,
+    exact: Mapping[str, Any] | None = None,
+) -> None:
+    """Write everything but the measurement and the report: tables, codes, spec, ledger entries, descriptor.
+
+    ``tables`` are those of the workload and of the invariants; ``exact`` says what the invariants give away.
+    """
+    f.write_bytes(folder / f.SPEC, spec.published_text().encode())
+    f.write_json(folder / f.LEDGER, ledger)
+    for name, content in {**code_lists(spec.domain), **spec.files}.items():
+        f.write_bytes(folder / name, content)
+    for table in tables:
+        rows = table.arrow()
+        f.write_bytes(folder / "tables" / f"{table.name}.parquet", parquet_bytes(rows))
+        f.write_bytes(folder / "tables" / f"{table.name}.csv", plain_csv(rows))
+    f.write_json(folder / f.DESCRIPTOR, _descriptor(spec, tables, expected, release_id, level, exact))
+
+
+def _descriptor(
+    spec: Spec,
+    tables: list[PublishedTable],
+    expected: Mapping[str, Mapping[str, Any]],
+    release_id: str,
+    level: float,
+    exact: Mapping[str, Any] | None,
+) -> dict[str, Any]:
+    """A Frictionless Data Package that names each table's columns, and what tabulae needs besides."""
+    return {
+        "profile": "tabular-data-package",
+        "name": slug(spec.title),
+        "title": spec.title,
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "resources": table_resources(spec, tables),
+        "tabulae": {
+            "version": VERSION,
+            "release_id": release_id,
+            "interval_level": level,
+            "obs_status": _STATUS,
+            "expected": {t.name: dict(expected[t.name]) for t in tables if t.name in expected},
+            "conservative_intervals": {t.name: t.conservative for t in tables},
+            **({} if exact is None else {"exact": dict(exact)}),
+        },
+    }
+
+
+def table_resources(spec: Spec, tables: Sequence[PublishedTable]) -> list[dict[str, Any]]:
+    """The entries of a release's tables in the descriptor; an exact one says why it is."""
+    reasons = {given.table.name: given.reason for given in spec.invariants}
+    return named_apart([_resource(table, reasons.get(table.name)) for table in tables])
+
+
+def _resource(table: PublishedTable, reason: str | None) -> dict[str, Any]:
+    told = None if reason is None else f"Published exactly, without noise: {reason}"
+    return resource_of("tables", table.name, list(table.columns), told)
+
+
+def publish(estimate: Estimate, workload: Workload, level: float) -> list[PublishedTable]:
+    """Estimates, standard errors and intervals for every table of a workload."""
+    return [_publish(estimate, workload, table, level) for table in workload.tables]
+
+
+def publish_exact(measurement: Measurement) -> list[PublishedTable]:
+    """The invariants of a measurement as tables of their own: whole numbers without error."""
+    strategy = measurement.strategy
+    return [
+        _exact(table, values, strategy.domain)
+        for table, values in zip(strategy.invariants, measurement.exact, strict=True)
+    ]
+
+
+def _exact(table: Table, values: np.ndarray, domain: Domain) -> PublishedTable:
+    none = np.zeros(len(values))
+    status = np.full(len(values), EXACT)
+    return PublishedTable(
+        table.name, table.columns(domain), values.astype(np.float64), none, none, status, conservative=0
+    )
+
+
+def _publish(estimate: Estimate, workload: Workload, table: Table, level: float) -> PublishedTable:
+    alone = Workload(workload.domain, [table])
+    answer = estimate.answer(alone)[table.name]
+    deviation = np.sqrt(estimate.variance(alone)[table.name])
+    widths = estimate.half_widths(alone, level)[table.name]
+    # A query that counts no cell at all is known without noise, zero; so is one that the invariants determine.
+    empty = empty_rows(table, workload.domain)
+    exact = empty | estimate.exact_of(table)
+    return PublishedTable(
+        table.name,
+        table.columns(workload.domain),
+        np.where(empty, 0.0, answer),
+        np.where(exact, 0.0, deviation),
+        np.where(exact, 0.0, widths.values),
+        np.where(exact, EXACT, ESTIMATED),
+        int((widths.ways[~exact] == "conservative").sum()),
+    )
+
+
+def empty_rows(table: Table, domain: Domain) -> np.ndarray:
+    """Rows whose matrix is zero: combinations that the query's own conditions exclude."""
+    terms = products(table.operator(domain))
+    counted = np.zeros(table.rows(domain), dtype=bool)
+    for _, factors in terms:
+        row = np.ones(1, dtype=bool)
+        for factor in factors:
+            row = np.multiply.outer(row, np.asarray(factor.T.column_norms(1) != 0)).ravel()
+        counted |= row
+    return ~counted
+
+
+_FINEST = 52
+_LARGEST = 2.0**53
+
+
+def meets(exact: Invariants, table: Table, estimates: np.ndarray, values: Sequence[np.ndarray]) -> bool:
+    """Whether every sum of a table's estimates that the invariants fix has its exact value.
+
+    The estimates must be multiples of one ``2^-k`` whose sums floating point holds exactly; written as whole numbers,
+    settling them must change none.
+
+    >>> from tabulae.linalg import Identity
+    >>> from tabulae.domain import Domain
+    >>> exact = Invariants(Domain({"x": 3}), [Table("total", {})])
+    >>> table = Table("x", {"x": Identity(3)})
+    >>> [meets(exact, table, np.array([1.5, last, 2.25]), [np.array([6])]) for last in (2.25, 2.26, 3.25)]
+    [True, False, False]
+    """
+    step = _step(estimates)
+    if step is None:
+        return False
+    scaled = np.ldexp(estimates, step).astype(np.int64)
+    return bool(np.array_equal(exact.settle(table, scaled, values, step), scaled))
+
+
+def _step(estimates: np.ndarray) -> int | None:
+    """The least k with all of ``2^k estimates`` whole, and their sum below 2^53; None if there is none."""
+    if not np.isfinite(estimates).all():
+        return None
+    for k in range(_FINEST + 1):
+        scaled = np.ldexp(estimates, k)
+        if np.abs(scaled).sum() >= _LARGEST:
+            return None
+        if np.array_equal(scaled, np.rint(scaled)):
+            return k
+    return None
+
+
+def together(strategy: Strategy, asked: Sequence[str]) -> str:
+    """Which of the attributes asked for a strategy measures together, and which never.
+
+    Arguments:
+        strategy: what is measured.
+        asked: names of attributes.
+
+    >>> import tabulae as tb
+    >>> ways = tb.Workload.marginals(tb.Domain({"sex": 2, "age": 3}), ways=[1])
+    >>> together(tb.select(ways, method="marginals"), ["sex", "age"])
+    'Not measured together: sex with age.'
+    """
+    groups = []
+    for block in strategy.blocks:
+        for _, factors in block.terms:
+            told = [
+                a.name
+                for a, q in zip(strategy.domain.attributes, factors, strict=True)
+                if q.column_classes().max() > 0
+            ]
+            groups.append(frozenset(told))
+    missing = [name for name in asked if not any(name in g for g in groups)]
+    if missing:
+        return f"Never measured in detail: {', '.join(missing)}."
+    pairs = [
+        f"{a} with {b}"
+        for i, a in enumerate(asked)
+        for b in asked[i + 1 :]
+        if not any({a, b} <= g for g in groups)
+    ]
+    if pairs:
+        return f"Not measured together: {'; '.join(pairs)}."
+    return f"Measured together, but not in the detail asked for: {', '.join(asked)}."
+
+
+_ROUNDING = 1e-5  # share of a standard error by which two machines' sums may differ
+_WORDS = {
+    "law": "the noise is not of the law that the promise of {spec} asks for",
+    "budget": "the budget is not that of {spec}",
+    "neighbours": "the neighbours are not those of {spec}",
+    "release_id": "the release id is not that of {descriptor}",
+}
+
+
+def measurement_faults(folder: Path, spec: Spec, measurement: Measurement, release_id: str) -> Iterator[str]:
+    """What is wrong with how the tables were measured: their noise is that which the spec's promise asks for.
+
+    Privacy:
+        Calibration: each block's law is the one of the spec's loss at the exact sensitivity of the integer strategy
+        that is published (:meth:`tabulae.Strategy.laws`).
+    """
+    laws = measurement.strategy.laws(spec.loss, spec.neighbours, spec.rows_per_unit)
+    holds = {
+        "law": tuple(measurement.laws) == tuple(laws),
+        "budget": measurement.budget == spec.loss,
+        "neighbours": measurement.neighbours == spec.neighbours,
+        "release_id": measurement.release_id == release_id,
+    }
+    for what, held in holds.items():
+        if not held:
+            told = _WORDS[what].format(spec=f.SPEC, descriptor=f.DESCRIPTOR)
+            yield f"{f.STRATEGY if what == 'law' else f.MEASUREMENT}: {told}"
+    if not all(holds.values()):
+        return
+    files = f.read_json(folder, f.MEASUREMENT)["files"]
+    for made, name in zip(measured_rows(measurement), files, strict=True):
+        if not _same_rows(folder, name, made):
+            yield f"{name}: its columns are not those of the measurement"
+
+
+def _same_rows(folder: Path, name: str, made: MeasuredRows) -> bool:
+    start = 0
+    try:
+        with pq.ParquetFile(folder / name) as file:
+            for group in range(file.num_row_groups):
+                stored = file.read_row_group(group)
+                if not _same_part(stored, made.part(start, start + stored.num_rows)):
+                    return False
+                start += stored.num_rows
+    except (OSError, pa.ArrowException) as error:
+        raise ReleaseError(f"{name} of {folder} cannot be read: {error}") from None
+    return start == len(made.values)
+
+
+def _same_part(stored: pa.Table, made: pa.Table) -> bool:
+    if stored.schema.names != made.schema.names or stored.num_rows != made.num_rows:
+        return False
+    words = stored["query_name"].cast(pa.string()).unique().to_pylist()
+    if words != made["query_name"].cast(pa.string()).unique().to_pylist():
+        return False
+    whole = ("cell", "value", "scale_exponent")
+    if not all(np.array_equal(stored[each].to_numpy(), made[each].to_numpy()) for each in whole):
+        return False
+    return np.allclose(stored["variance"].to_numpy(), made["variance"].to_numpy(), rtol=1e-9, atol=0)
+
+
+def descriptor_faults(
+    spec: Spec, descriptor: Mapping[str, Any], tables: Sequence[PublishedTable]
+) -> Iterator[str]:
+    """What is wrong with how the descriptor describes the tables."""
+    own = [each for each in descriptor["resources"] if str(each.get("path", "")).startswith("tables/")]
+    named = [{key: value for key, value in each.items() if key != "name"} for each in own]
+    made = [
+        {key: value for key, value in each.items() if key != "name"} for each in table_resources(spec, tables)
+    ]
+    if named != made:
+        yield f"{f.DESCRIPTOR}: its tables are not described as {f.SPEC} has them"
+    wider = {table.name: table.conservative for table in tables}
+    if descriptor["tabulae"].get("conservative_intervals") != wider:
+        yield f"{f.DESCRIPTOR}: the number of conservative intervals does not follow from the measurements"
+
+
+def false_numbers(fresh: PublishedTable, stored: pa.Table, precision: float) -> Iterator[str]:
+    """Columns of a stored table that differ from what the measurements say; exact rows may not differ at all."""
+    made = fresh.arrow()
+    if stored.schema.names != made.schema.names or stored.num_rows != made.num_rows:
+        yield f"tables/{fresh.name}: does not have the rows and columns that {f.SPEC} asks for"
+        return
+    for name in (*fresh.columns, "obs_status"):
+        if stored[name].to_pylist() != made[name].to_pylist():
+            yield f"tables/{fresh.name}: {name} does not follow from the measurements"
+    loose = max(precision, _ROUNDING) * fresh.std_error
+    for name, apart in (("estimate", loose), ("std_error", 0.0), ("ci_low", loose), ("ci_high", loose)):
+        values = made[name].to_numpy()
+        allowed = np.where(fresh.status == EXACT, 0.0, 1e-6 + apart + 1e-6 * np.abs(values))
+        if not (np.abs(stored[name].to_numpy() - values) <= allowed).all():
+            yield f"tables/{fresh.name}: {name} does not follow from the measurements"
+
+
+def contradictions(exact: Invariants, values: Sequence[np.ndarray]) -> list[str]:
+    """Exact counts that no records have: one sentence each."""
+    return [
+        f"{f.INVARIANTS}: {exact.row_name(row)} contradicts {', '.join(map(exact.row_name, others[:4]))}"
+        for row, others in exact.contradictions(values)
+    ]

@@ -1,0 +1,470 @@
+"""How wrong published counts of areas are expected to be, and where they differ from unbiased ones: from the tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from math import sqrt
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from ..products.areas.constraints import NO_LIMIT, supported_parts
+from ..products.areas.passes.forms import costs_half_step, interval_factor
+from ..products.areas.plan import EntityDistance, GeographyPlan
+from ..products.areas.spec.section import AREA_TYPE, AreaTable, Geography
+from ..products.areas.spine.spine import Spine
+from ..products.areas.tables import AREA, GLS_ESTIMATE, UNBIASED, exact_of
+from ..release import Release
+from ..release.folder import Rows
+from ..release.write import ESTIMATED
+from ..spec import ReliabilitySection, geography_of
+from .numbers import fixed
+from .page import FALSE_ALARMS, detection_bound, render_page, stored_context
+from .spine import Drawing, FanRow, drawing_of, fan_rows
+from .view import (
+    ROWS_SHOWN,
+    DerivedView,
+    EpsilonStatement,
+    ExactView,
+    ExpectedError,
+    LedgerLine,
+    Promise,
+    StandingView,
+    StoredReliability,
+    TableView,
+    derived_views,
+    ledger_lines,
+    standing_view,
+    stored_reliability,
+)
+
+_ROWS = 1 << 19  # rows of a table that are read at a time
+SIZES = (0, 1, 10, 100, 1_000, 10_000, 100_000, 1_000_000)
+"""Where the classes of areas by people begin."""
+DISTANCES = (1, 2, 4, 8, 16, 32, 64)
+"""Where the classes of areas by off-spine distance begin."""
+
+
+@dataclass(frozen=True, eq=False)
+class AreaNumbers:
+    """What one table says of each area of one type: arrays of shape (areas,).
+
+    Attributes:
+        kind: the type of area.
+        codes: of the areas.
+        cells: counts that each area has in the table.
+        published: the area's people: the sum of its published counts.
+        unbiased: the same sum of the unbiased estimates.
+        variance: sum of the variances of the area's counts.
+        noisy: how many of its counts are not exact.
+        apart: sum of squared differences of published and unbiased counts.
+        raised: sum over counts published as 0 to 9 of published minus unbiased.
+        small: how many counts are published as 0 to 9, exact ones left out.
+    """
+
+    kind: str
+    codes: tuple[str, ...]
+    cells: int
+    published: np.ndarray
+    unbiased: np.ndarray
+    variance: np.ndarray
+    noisy: np.ndarray
+    apart: np.ndarray
+    raised: np.ndarray
+    small: np.ndarray
+
+    @property
+    def rmse(self) -> float:
+        """Expected root mean squared error of the unbiased counts that are not exact."""
+        return self.rmse_of(np.ones(len(self.codes), bool))
+
+    def rmse_of(self, chosen: np.ndarray) -> float:
+        """The same over some areas; NaN where all their counts are exact."""
+        noisy = self.noisy[chosen].sum()
+        return sqrt(self.variance[chosen].sum() / noisy) if noisy else float("nan")
+
+
+def area_numbers(folder: Path, name: str, kinds: Sequence[tuple[str, int]], cells: int) -> list[AreaNumbers]:
+    """What a published table says of its areas, by type.
+
+    Args:
+        folder: of the release.
+        name: of the table.
+        kinds: in the table's order, each type of area with how many there are.
+        cells: counts that each area has in the table.
+
+    Raises:
+        ReleaseError: the file cannot be read.
+    """
+    rows = Rows.of_parquet(folder / "tables" / f"{name}.parquet")
+    return [_numbers_geography_errors(kind, rows, count, cells) for kind, count in kinds]
+
+
+def _numbers_geography_errors(kind: str, rows: Rows, count: int, cells: int) -> AreaNumbers:
+    step = max(1, _ROWS // cells)
+    parts = [_summed(rows.take(min(step, count - first) * cells), cells) for first in range(0, count, step)]
+    codes = tuple(code for named, _ in parts for code in named)
+    sums = np.concatenate([np.zeros((7, 0)), *(numbers for _, numbers in parts)], axis=1)
+    return AreaNumbers(kind, codes, cells, *sums)
+
+
+def _summed(rows: pa.Table, cells: int) -> tuple[list[str], np.ndarray]:
+    codes = rows["area"].to_pylist()[::cells]
+
+    def column(name: str) -> np.ndarray:
+        return rows[name].to_numpy().astype(float).reshape(-1, cells)
+
+    published, deviation = column("estimate"), column("std_error")
+    unbiased = column(GLS_ESTIMATE) if GLS_ESTIMATE in rows.column_names else published
+    noisy = (rows["obs_status"].to_numpy(zero_copy_only=False) == ESTIMATED).reshape(-1, cells)
+    apart = published - unbiased
+    small = noisy & (published >= 0) & (published < 10)
+    sums = (
+        published,
+        unbiased,
+        deviation**2,
+        noisy,
+        apart**2,
+        np.where(small, apart, 0.0),
+        small,
+    )
+    return codes, np.stack([np.asarray(each, float).sum(axis=1) for each in sums])
+
+
+@dataclass(frozen=True)
+class ClassRow:
+    """Areas of one type in one class.
+
+    Attributes:
+        kind: the type of area.
+        label: of the class.
+        areas: how many, without those whose counts are all exact.
+        rmse: expected root mean squared error of the unbiased counts of these areas.
+        bias: mean of published minus unbiased people of an area.
+        bias_error: its standard error, from how much it differs between these areas; NaN for a single one.
+        raised: mean of published minus unbiased over counts published as 0 to 9; NaN without any.
+    """
+
+    kind: str
+    label: str
+    areas: int
+    rmse: float
+    bias: float
+    bias_error: float
+    raised: float
+
+
+def by_class(numbers: AreaNumbers, value: np.ndarray, edges: Sequence[int]) -> Iterator[ClassRow]:
+    """Rows of the classes of areas by a number.
+
+    Areas below the first class are left out, and those whose counts are all exact; and classes without any area.
+    """
+    place = np.searchsorted(np.array(edges), np.floor(value), side="right") - 1
+    for i, low in enumerate(edges):
+        chosen = (place == i) & (numbers.noisy > 0)
+        count = int(chosen.sum())
+        if not count:
+            continue
+        apart = numbers.published[chosen] - numbers.unbiased[chosen]
+        error = float(apart.std(ddof=1)) / sqrt(count) if count > 1 else float("nan")
+        small = numbers.small[chosen].sum()
+        raised = float(numbers.raised[chosen].sum() / small) if small else float("nan")
+        label = _label(low, edges[i + 1] if i + 1 < len(edges) else None)
+        yield ClassRow(
+            numbers.kind, label, count, numbers.rmse_of(chosen), float(apart.mean()), error, raised
+        )
+
+
+def _label(low: int, end: int | None) -> str:
+    if end is None:
+        return f"{low:,} or more"
+    return f"{low:,}" if end == low + 1 else f"{low:,} to {end - 1:,}"
+
+
+@dataclass(frozen=True)
+class LimitsView:
+    """Limits on counts from public files, which every published count meets.
+
+    Attributes:
+        leaf: the type of area that they are for.
+        kinds: how many kinds of people they tell apart in each area.
+        below, above: how many counts are limited from below, and from above.
+        pinned: how many of them have one limit from below and from above.
+    """
+
+    leaf: str
+    kinds: int
+    below: int
+    above: int
+    pinned: int
+
+
+def impossible_words(geography: Geography) -> Iterator[str]:
+    """What cannot occur, in words."""
+    layout = geography.layout
+    whole = int(np.prod([layout.domain[name].size for name in layout.dense], dtype=np.int64))
+    if layout.size < whole:
+        yield f"{fixed(whole - layout.size)} of {fixed(whole)} combinations of {' by '.join(layout.dense)} cannot occur"
+    support = geography.plan().support
+    if not support.all():
+        yield f"in which areas of type {geography.levels[-1]} which {' by '.join(layout.dense)} can occur"
+
+
+def limits_of(geography: Geography) -> LimitsView | None:
+    """What public files say of counts beside what cannot occur; None where they do not, or no estimate keeps to it."""
+    limits = geography.constraints
+    if limits is None or geography.estimate == UNBIASED:
+        return None
+    possible = supported_parts(limits, geography.plan().support)
+    below, above = limits.lower > 0, (limits.upper < NO_LIMIT) & possible
+    if not (below.any() or above.any()):
+        return None
+    pinned = possible & (limits.lower == limits.upper)
+    kinds = len(limits.part_names)
+    return LimitsView(geography.levels[-1], kinds, int(below.sum()), int(above.sum()), int(pinned.sum()))
+
+
+_TABLES_SHOWN = 8
+_ERRORS_SHOWN = 20  # rows that are seen at once; a few more are not worth folding
+_MORE_DELTAS = (Fraction(1, 10**9), Fraction(1, 10**6))
+_NUMBERS = ("estimate", GLS_ESTIMATE, "std_error", "ci_low", "ci_high", "obs_status")
+
+
+@dataclass(frozen=True)
+class ErrorRow:
+    """The expected error of a table's counts for areas of one type."""
+
+    table: str
+    kind: str
+    areas: int
+    cells: int
+    rmse: float
+
+
+@dataclass(frozen=True, eq=False)
+class GeographyView:
+    """Everything that the report of a release of areas shows.
+
+    ``whole`` says that published counts are whole numbers by another method than the one that intervals are of.
+    ``unconverged`` is in how many divisions among areas the solver stopped early.
+    ``known`` are sentences on what cannot occur, ``limits`` what public files say beside it. ``by_size`` and
+    ``by_distance`` are of table ``shown``.
+    ``factor`` is half the width of an interval in standard errors, to which ``half_step`` adds half a count.
+    """
+
+    title: str
+    promise: Promise
+    ledger: tuple[LedgerLine, ...]
+    standing: StandingView | None
+    method: str
+    whole: bool
+    unconverged: int
+    areas: int
+    counts: int
+    known: tuple[str, ...]
+    limits: LimitsView | None
+    levels: tuple[FanRow, ...]
+    distances: tuple[EntityDistance, ...]
+    drawing: Drawing | None
+    redrawn: bool
+    dropped_words: str
+    errors: tuple[ErrorRow, ...]
+    errors_left: int
+    shown: str
+    by_distance: tuple[ClassRow, ...]
+    by_size: tuple[ClassRow, ...]
+    samples: tuple[TableView, ...]
+    stored: tuple[StoredReliability, ...]
+    reliability: ReliabilitySection
+    first_kind: str
+    people: int | None
+    release_id: str
+    made: str
+    version: str
+    interval: float
+    factor: float
+    half_step: bool
+    derived: tuple[DerivedView, ...]
+
+
+def geography_report(release: Release) -> str:
+    """The report of a release of areas, from its folder alone: the same text for the same release.
+
+    Every string of the release is escaped; the page loads nothing, and its one script is this project's.
+    """
+    view = geography_view(release)
+    return render_page(
+        "geography.html",
+        view.samples,
+        view.reliability,
+        release=view,
+        errors_shown=_ERRORS_SHOWN,
+        promise=view.promise,
+        detection=[(a, detection_bound(view.promise, a)) for a in FALSE_ALARMS],
+        spent=sum((line.amount for line in view.ledger), start=Fraction(0)),
+        **stored_context(view.samples, view.stored),
+    )
+
+
+def geography_view(release: Release) -> GeographyView:
+    """What the report shows."""
+    geography, about = geography_of(release.spec), release.about
+    tables, rows = geography.tables[:_TABLES_SHOWN], {k: int(n) for k, n in about["rows"].items()}
+    numbers = {table.name: _numbers(release, geography, table) for table in tables}
+    shown = _most_telling(tables)
+    measured = geography.spine
+    redrawn = any(
+        not np.array_equal(a, b)
+        for a, b in zip(geography.conventional.hierarchy.units, measured.hierarchy.units, strict=True)
+    )
+    distances = GeographyPlan(release.spec).distances
+    far = sorted(distances, key=lambda row: -row.conventional_mean)
+    entities = {
+        row.entity_type: geography.entities[row.entity_type]
+        for row in far
+        if row.entity_type in geography.entities
+    }
+    return GeographyView(
+        title=release.spec.title or "Release",
+        promise=_promise(release, geography),
+        ledger=ledger_lines(release.ledger),
+        standing=standing_view(release),
+        method=str(about["method"]),
+        whole=about["method"] != UNBIASED,
+        unconverged=int(about["unconverged"]),
+        areas=sum(about["areas"].values()),
+        counts=sum(about["rows"].values()),
+        known=tuple(impossible_words(geography)),
+        limits=limits_of(geography),
+        levels=tuple(fan_rows(geography.conventional, measured, _shares(measured))),
+        distances=distances,
+        drawing=drawing_of(geography.conventional, measured, entities, geography.places),
+        redrawn=redrawn,
+        dropped_words=_dropped_words(geography),
+        errors=tuple(
+            ErrorRow(table.name, n.kind, len(n.codes), n.cells, n.rmse)
+            for table in tables
+            for n in numbers[table.name]
+        ),
+        errors_left=len(geography.tables) - len(tables),
+        shown=shown.name,
+        by_distance=tuple(_by_distance(geography, numbers[shown.name])),
+        by_size=tuple(
+            row for n in numbers[shown.name] for row in by_class(n, np.maximum(n.published, 0), SIZES)
+        ),
+        samples=tuple(_sample(release, table.name, rows[table.name]) for table in tables),
+        stored=tuple(
+            stored_reliability(
+                release.path / f"tables/{table.name}.parquet",
+                AREA_TYPE,
+                rows[table.name],
+                release.spec.reliability,
+            )
+            for table in tables
+        ),
+        reliability=release.spec.reliability,
+        first_kind=shown.areas[0],
+        people=about["microdata"],
+        release_id=str(about["release_id"]),
+        made=str(release.descriptor["created"]),
+        version=str(about["version"]),
+        interval=release.level,
+        factor=interval_factor(release.level, release.geography.all_laws),
+        half_step=costs_half_step(release.geography.all_laws),
+        derived=derived_views(release),
+    )
+
+
+def _numbers(release: Release, geography: Geography, table: AreaTable) -> list[AreaNumbers]:
+    kinds = [(kind, len(geography.areas(kind)[0])) for kind in geography.area_types if kind in table.areas]
+    return area_numbers(release.path, table.name, kinds, table.margin.size)
+
+
+def _most_telling(tables: tuple[AreaTable, ...]) -> AreaTable:
+    """The table that sizes and distances are shown for: of most types of area, and then the one of fewest counts."""
+    return min(tables, key=lambda table: (-len(table.areas), table.margin.size))
+
+
+def _shares(spine: Spine) -> Mapping[str, str]:
+    """The share of the budget of each level's units, as fractions; a range where units differ."""
+    assert spine.shares is not None
+    found = {}
+    for level, index in zip(spine.levels, spine.shares.index, strict=True):
+        values = sorted(spine.shares.values[i] for i in np.unique(index) if spine.shares.values[i])
+        ends = dict.fromkeys(f"{float(value):.4g}" for value in (*values[:1], *values[-1:]))
+        found[level] = " to ".join(ends) or "0"
+    return found
+
+
+def _dropped_words(geography: Geography) -> str:
+    count = len(geography.dropped)
+    if not count:
+        return ""
+    leaf = geography.levels[-1]
+    return (
+        f"Nobody can be in {fixed(count)} areas of type {leaf}: they are not measured, and count exactly 0."
+    )
+
+
+def _promise(release: Release, geography: Geography) -> Promise:
+    spec = release.spec
+    statements = ()
+    if spec.loss.definition == "zcdp" and spec.delta is not None:
+        deltas = dict.fromkeys((spec.delta, *_MORE_DELTAS))
+        statements = tuple(EpsilonStatement(float(d), spec.loss.epsilon(d)) for d in deltas)
+    return Promise(
+        spec.loss.definition,  # type: ignore[arg-type]
+        spec.loss.amount,
+        spec.neighbours,
+        spec.unit,
+        statements=statements,
+        exact=tuple(_exact(geography)),
+        rows_per_unit=None if spec.unit_id is None else spec.rows_per_unit,
+    )
+
+
+def _exact(geography: Geography) -> Iterator[ExactView]:
+    for each in exact_of(geography):
+        units = len(geography.spine.codes[each.level])
+        what = f"{each.margin.name} of each {each.level}" if units > 1 else each.margin.name
+        yield ExactView(what, each.reason, units * each.margin.classes)
+
+
+def _by_distance(geography: Geography, numbers: list[AreaNumbers]) -> Iterator[ClassRow]:
+    """Expected errors by the off-spine distance of areas: of entities, and of the file's units that were drawn anew."""
+    for each in numbers:
+        codes, leaf = geography.areas(each.kind)
+        names = np.array([*codes.tolist(), None], object)
+        distance = np.zeros(len(codes), np.int64)  # of areas where nobody can be
+        distance[np.unique(leaf[leaf >= 0])] = geography.spine.osed(names[leaf])
+        if each.kind not in geography.levels or (distance > 1).any():
+            yield from by_class(each, distance, DISTANCES)
+
+
+def _sample(release: Release, name: str, count: int) -> TableView:
+    file = f"tables/{name}.parquet"
+    rows = Rows.of_parquet(release.path / file).take(ROWS_SHOWN)
+    headings = [column for column in rows.column_names if column not in _NUMBERS]
+    told = {AREA_TYPE: "type of area", AREA: "area"}
+    return TableView(
+        name=name,
+        description="one row a count of an area",
+        columns={told.get(heading) or heading: rows[heading].to_pylist() for heading in headings},
+        estimate=_floats(rows, "estimate"),
+        std_error=_floats(rows, "std_error"),
+        ci_low=_floats(rows, "ci_low"),
+        ci_high=_floats(rows, "ci_high"),
+        obs_status=rows["obs_status"].to_pylist(),
+        expected=ExpectedError(0.0, 0.0),
+        file=file,
+        level=release.level,
+        count=count,
+        centre=_floats(rows, GLS_ESTIMATE) if GLS_ESTIMATE in rows.column_names else None,
+    )
+
+
+def _floats(rows: pa.Table, name: str) -> np.ndarray:
+    return rows[name].to_numpy().astype(float)

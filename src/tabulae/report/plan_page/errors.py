@@ -1,0 +1,464 @@
+"""Whether targets of areas are met at a stop: yes, no, or not told where variances are only known between limits."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import pairwise
+
+import numpy as np
+
+from ...domain import Table, Workload
+from ...estimation import within
+from ...estimation.coverage import EXACT, half_widths
+from ...privacy import NoiseLaw
+from ...products.areas.passes.covariances import Covariances
+from ...products.areas.passes.forms import HALF_STEP, area_half_widths, costs_half_step, interval_factor
+from ...products.areas.plan import GeographyPlan
+from ...products.areas.spine_plan import estimation_variance
+from ...products.areas.targets import AreaErrors, AreaTableError
+from ...products.groups.levels import AdaptivePlan
+from ...products.groups.plan import DetailedPlan
+from ...products.smallest import TargetRow
+from ...products.tables.plan import Plan
+from ...strategy import Information, LeftOpen, Profile, VarianceBound, error_under, information, law_variances
+from ..page import TABLES_SHOWN
+from ..view import ExactView
+from .view import (
+    OWN,
+    SMALLEST,
+    Areas,
+    ErrorRow,
+    Errors,
+    ErrorTable,
+    ShareTable,
+    Stop,
+    kept,
+    knots,
+    target_words,
+)
+
+
+def met_at(
+    target: TargetRow, own: Sequence[NoiseLaw], laws: Sequence[NoiseLaw], growth: tuple[float, float]
+) -> bool | None:
+    """Whether a target is met by other noise than that which its ``reached`` is for.
+
+    Arguments:
+        target: with what the plan's own budget reaches.
+        own: the laws of the plan's own budget.
+        laws: those of the other.
+        growth: the least and the largest ratio of a variance to that at the plan's own budget.
+    """
+    if target.confidence is None:
+        low, high = (math.sqrt(ratio) * target.reached for ratio in growth)
+    else:
+        step = HALF_STEP if costs_half_step(own) else 0.0
+        factor = interval_factor(target.confidence, own)
+        if not (math.isfinite(factor) and math.isfinite(target.reached)):
+            return None  # no variance follows from the half-width
+        deviation = max(0.0, target.reached - step) / factor
+        squares = np.array(growth) * deviation**2
+        low, high = area_half_widths(squares, laws, target.confidence).tolist()
+    allowed = target.target * (1 + 1e-9)
+    if high <= allowed:
+        return True
+    return False if low > allowed else None
+
+
+_ALIKE = 1e-6  # variances that scale alike: then least squares is the same at both budgets
+_KNOTS = 4
+_ROWS_SHOWN = 300
+
+
+def area_errors_at(plan: GeographyPlan, stops: Sequence[Stop]) -> ErrorTable:
+    """Errors of every table and kind of area at every stop.
+
+    With law variances v_i(b), a variance of least squares grows with each of them, so that between two budgets
+
+        min_i v_i(b) / v_i(a)  <=  V(b) / V(a)  <=  max_i v_i(b) / v_i(a)
+
+    From the plan's own budget the two sides are equal as long as no noise is of few steps: the errors are then those of
+    an exact plan. Elsewhere plans are made anew at some stops, and between them stands the upper side, labelled.
+    """
+    spaced = _Spaced(plan, stops)
+    unbiased = (
+        ""
+        if plan.geography.estimate == "gls"
+        else (
+            f" Errors of {plan.geography.estimate}, which gives whole numbers that are not negative, depend on the "
+            "counts and are not known beforehand: mostly smaller ones, biased upwards where counts are small."
+        )
+    )
+    aimed = [
+        any((t.table, t.of) == (row.table, row.area_type) for t in spaced.targets)
+        for row in plan.table_errors
+    ]
+    rows = tuple(spaced.row(i, plan.table_errors[i]) for i in kept(aimed, _ROWS_SHOWN))
+    return ErrorTable(
+        ("Table", "Areas of"),
+        ("Areas",),
+        ("RMSE", "Worst area", "Margin"),
+        rows,
+        "Numbers are of generalised least squares (gls), over all counts of all areas but exact ones; the worst area "
+        f"is the one with the largest RMSE, and the margin is of a count with the RMSE of its row.{unbiased}",
+        len(plan.table_errors),
+    )
+
+
+def laws_at(plan: GeographyPlan, stop: Stop) -> tuple[NoiseLaw, ...]:
+    """The distinct laws of the noise at a stop, in the order of those at the plan's own budget.
+
+    A variance, or a Laplace scale, is a constant divided by the budget.
+    """
+    growth = plan.spec.loss.amount / stop.loss.amount
+    return tuple(type(law)(law.parameter * growth) for law in plan.spine_plan.all_laws)
+
+
+@dataclass(frozen=True, eq=False)
+class _Spaced:
+    """Exact errors at some stops, and the factor by which variances grow from there to the others."""
+
+    plan: GeographyPlan
+    stops: Sequence[Stop]
+
+    @cached_property
+    def own(self) -> int:
+        """The position of the plan's own budget."""
+        return next(i for i, stop in enumerate(self.stops) if OWN in stop.kind)
+
+    @cached_property
+    def targets(self) -> tuple[TargetRow, ...]:
+        """All targets, with what the plan's own budget reaches."""
+        return () if self.plan.smallest is None else self.plan.smallest.targets
+
+    @cached_property
+    def off(self) -> set[str]:
+        """Kinds of area of which some are added up from several units."""
+        return {d.entity_type for d in self.plan.distances if d.largest > 1}
+
+    @cached_property
+    def laws(self) -> list[tuple[NoiseLaw, ...]]:
+        """The distinct laws, at each stop."""
+        return [laws_at(self.plan, stop) for stop in self.stops]
+
+    @cached_property
+    def variances(self) -> list[np.ndarray]:
+        """Of these laws, at each stop."""
+        return [np.array([estimation_variance(law) for law in laws]) for laws in self.laws]
+
+    @cached_property
+    def steps(self) -> list[tuple[int, float, bool]]:
+        """For each stop a stop with exact errors, at most so many times whose variances it has; False: exactly."""
+        own = self.own
+        special = [i for i, stop in enumerate(self.stops) if stop.kind]
+        places, found = knots(len(self.stops), special, _KNOTS), []
+        for i in range(len(self.stops)):
+            nearest = max(place for place in places if place <= i)
+            candidates = [(own, *self._growth(own, i)), (nearest, *self._growth(nearest, i))]
+            base, low, high = candidates[0]
+            if high - low > _ALIKE * low:
+                base, low, high = candidates[1]
+            found.append((base, high, high - low > _ALIKE * low))
+        return found
+
+    def _growth(self, base: int, to: int) -> tuple[float, float]:
+        ratio = self.variances[to] / self.variances[base]
+        return float(ratio.min()), float(ratio.max())
+
+    @cached_property
+    def exact(self) -> dict[int, tuple[AreaTableError, ...]]:
+        """Errors of plans made at some stops."""
+        limits = self.plan.geography.constraints
+        known = () if limits is None else limits.exact
+        made = {}
+        for base in sorted({base for base, _, _ in self.steps}):
+            spine = replace(self.plan.spine_plan, budget=self.stops[base].loss)
+            made[base] = AreaErrors(self.plan.geography, Covariances.of(spine, known), self.plan.level).rows()
+        return made
+
+    def row(self, i: int, own: AreaTableError) -> ErrorRow:
+        """A table of one kind of area at every stop."""
+        off = " (off the spine)" if own.area_type in self.off else ""
+        targets = [t for t in self.targets if (t.table, t.of) == (own.table, own.area_type)]
+        found = []
+        for s, (base, growth, rough) in enumerate(self.steps):
+            exact = self.exact[base][i]
+            rmse, largest = (math.sqrt(growth) * error for error in (exact.rmse, exact.largest))
+            margin = exact.margin if base == s else self._margin(rmse, self.laws[s])
+            found.append(Errors((rmse, largest, margin), self._met(targets, s), rough))
+        words = "; ".join(target_words(target.target, target.confidence) for target in targets)
+        return ErrorRow((own.table, own.area_type + off), (f"{own.areas:,}",), words, tuple(found))
+
+    def _met(self, targets: Sequence[TargetRow], s: int) -> bool | None:
+        """Whether all targets of a row are met at a stop; None without any, and where that cannot be told."""
+        if not targets:
+            return None
+        if SMALLEST in self.stops[s].kind:
+            return True
+        if s == self.own:
+            answers = [target.met for target in targets]
+        else:
+            laws, growth = self.laws[s], self._growth(self.own, s)
+            answers = [met_at(target, self.laws[self.own], laws, growth) for target in targets]
+        return False if False in answers else None if None in answers else True
+
+    def _margin(self, rmse: float, laws: Sequence[NoiseLaw]) -> float:
+        return float(area_half_widths(np.array([rmse**2]), laws, self.plan.level)[0])
+
+
+def area_shares(plan: GeographyPlan) -> Iterator[ShareTable]:
+    """Shares of the budget by level, and within each level by query."""
+    rows = tuple((row.level, (float(row.share),)) for row in plan.levels)
+    yield ShareTable(
+        "Level",
+        "Share of the budget by level",
+        ("Share",),
+        rows,
+        "Of a unit with the share of its level. Units that the spine leaves out pass their share on to those below.",
+    )
+    spine = plan.spine_plan
+    levels = [level for level in spine.spine.levels if level in spine.query_shares]
+    by_query = tuple(
+        (query.name, tuple(float(spine.query_shares[level][q]) for level in levels))
+        for q, query in enumerate(spine.queries)
+    )
+    yield ShareTable(
+        "Query",
+        "Share of each level’s budget by query",
+        tuple(levels),
+        by_query,
+        "Each column adds up to all of its level.",
+    )
+
+
+def areas_of(plan: GeographyPlan) -> Areas:
+    """Distances of areas off the spine, and the estimator."""
+    distances = tuple(
+        (d.entity_type, d.entities, d.conventional_mean, d.conventional_largest, d.mean, d.largest)
+        for d in plan.distances
+    )
+    return Areas(distances, plan.geography.estimate)
+
+
+def area_exact(plan: GeographyPlan) -> tuple[ExactView, ...]:
+    """The margins that are exact, and why."""
+    limits = plan.geography.constraints
+    return tuple(
+        ExactView(f"{margin.margin.name}, of each {margin.level}", margin.reason)
+        for margin in (() if limits is None else limits.exact)
+    )
+
+
+_ROWS_SHOWN = 300
+
+
+def plan_at(plan: DetailedPlan, stop: Stop) -> DetailedPlan:
+    """The plan with the budgets that its levels have at a stop."""
+    levels = tuple(
+        replace(level, budget=type(level.budget)(amount))
+        for level, amount in zip(plan.adaptive.levels, stop.levels, strict=True)
+    )
+    return replace(plan, adaptive=AdaptivePlan(levels, plan.adaptive.unit))
+
+
+def group_errors_at(plan: DetailedPlan, stops: Sequence[Stop]) -> ErrorTable:
+    """RMSE and margin of every count of stage two, and whether its target is met, at every stop."""
+    made = [plan_at(plan, stop).table_errors for stop in stops]
+    rows = []
+    for i in kept([row.target is not None for row in plan.table_errors], _ROWS_SHOWN):
+        row = plan.table_errors[i]
+        target = "" if row.target is None else target_words(row.target, row.confidence)
+        found = tuple(Errors((at[i].rmse, float(at[i].margin)), at[i].met) for at in made)
+        rows.append(ErrorRow((row.level, row.table), (f"{row.cells:,}",), target, found))
+    return ErrorTable(
+        ("Level", "Table"),
+        ("Cells",),
+        ("RMSE", "Margin"),
+        tuple(rows),
+        "Numbers are of each single count of the second stage as it is drawn. What is published joins both stages, "
+        "mostly with smaller errors. Which table a group gets depends on the budget, too: tabulae plan says how often, "
+        "at the plan’s own.",
+        len(plan.table_errors),
+    )
+
+
+def level_shares(plan: DetailedPlan) -> ShareTable:
+    """Each level's part of what the release costs."""
+    levels, whole = plan.adaptive.levels, plan.loss.amount
+    rows = tuple((level.name, (float(level.budget.amount / whole),)) for level in levels)
+    together = sum((level.budget.amount for level in levels), start=whole * 0)
+    note = (
+        "All levels count the same records, so that their budgets add up."
+        if together == whole
+        else "Levels that share no record do not add up: the release costs the largest sum that one record meets."
+    )
+    return ShareTable("Level", "Share of the budget by level of groups", ("Share",), rows, note)
+
+
+_ALIKE = 1e-6  # block variances that scale alike: what least squares makes of the answers is then the same
+_KNOTS_tables = 32
+
+
+def table_errors_at(plan: Plan, stops: Sequence[Stop]) -> ErrorTable:
+    """RMSE and margin of every table at every stop, and whether its target is met there.
+
+    With block variances v(b) at budget b: where ``v(b) = c v(b0)`` least squares is the same at both budgets, so that
+    every RMSE is ``sqrt(c)`` times that of b0 and the coefficients of every error are the same; the half-widths are
+    then taken anew from the laws that b pays for. Elsewhere (noise of few steps) both are computed anew.
+    """
+    rows = {row.table: row for row in plan.table_errors}
+    every = plan.spec.workload.tables
+    tables = [every[i] for i in kept([rows[table.name].target is not None for table in every], TABLES_SHOWN)]
+    moments = _Moments(plan, tuple(tables), stops)
+    errors = []
+    for i, table in enumerate(tables):
+        row = rows[table.name]
+        rmse = [moments.rmse[s][i] for s in range(len(stops))]
+        margin = moments.margins(i, plan.level)
+        judged = margin
+        if row.confidence is not None and row.confidence != plan.level:
+            judged = moments.margins(i, row.confidence)
+        met = [
+            None
+            if row.target is None
+            else r <= row.target
+            if row.confidence is None
+            else within(w, row.target)
+            for r, w in zip(rmse, judged, strict=True)
+        ]
+        found = tuple(Errors((r, w), m) for r, w, m in zip(rmse, margin, met, strict=True))
+        target = "" if row.target is None else target_words(row.target, row.confidence)
+        errors.append(
+            ErrorRow((table.name,), (f"{row.queries:,}", _exact(row.exact, row.queries)), target, found)
+        )
+    return ErrorTable(("Table",), ("Counts", "Exact"), ("RMSE", "Margin"), tuple(errors), "", len(every))
+
+
+def _exact(exact: int, queries: int) -> str:
+    return "all" if exact == queries else f"{exact:,}" if exact else ""
+
+
+@dataclass(frozen=True, eq=False)
+class _Moments:
+    """What noise at each stop makes of the tables."""
+
+    plan: Plan
+    tables: tuple[Table, ...]
+    stops: Sequence[Stop]
+
+    @cached_property
+    def laws(self) -> list[tuple[NoiseLaw, ...]]:
+        """The laws of the blocks, at each stop."""
+        spec, strategy = self.plan.spec, self.plan.strategy
+        return [strategy.laws(stop.loss, spec.neighbours, spec.rows_per_unit) for stop in self.stops]
+
+    @cached_property
+    def variances(self) -> list[tuple[float, ...]]:
+        """Of the blocks, at each stop, in squared counts."""
+        return [law_variances(self.plan.strategy, laws) for laws in self.laws]
+
+    @cached_property
+    def ratios(self) -> list[float | None]:
+        """For each stop c with variances c times the plan's own; None where the blocks' ratios differ."""
+        spec, strategy = self.plan.spec, self.plan.strategy
+        own = law_variances(strategy, strategy.laws(spec.loss, spec.neighbours, spec.rows_per_unit))
+        found = []
+        for variances in self.variances:
+            ratio = np.array(variances) / np.array(own)
+            found.append(float(ratio.mean()) if np.ptp(ratio) <= _ALIKE * ratio.min() else None)
+        return found
+
+    @cached_property
+    def rmse(self) -> list[list[float]]:
+        """Shape (stops, tables)."""
+        own = [self.plan.expected.tables[table.name] for table in self.tables]
+        shown = Workload(self.plan.spec.domain, self.tables)
+        rows = []
+        for ratio, variances in zip(self.ratios, self.variances, strict=True):
+            if ratio is None:
+                tables = error_under(self.plan.strategy, shown, variances).tables
+                rows.append([tables[table.name] for table in self.tables])
+            else:
+                rows.append([math.sqrt(ratio) * rmse for rmse in own])
+        return rows
+
+    def margins(self, i: int, level: float) -> list[float]:
+        """The widest half-width of a table at each stop.
+
+        Between two knots whose widest interval is a multiple of the standard deviation, the same at both, nothing is
+        computed: only noise of few steps makes margins jump.
+        """
+        found: dict[int, tuple[float, bool]] = {}
+
+        def at(s: int) -> tuple[float, bool]:
+            if s not in found:
+                found[s] = self._margin(i, s, level)
+            return found[s]
+
+        own = next(s for s, stop in enumerate(self.stops) if OWN in stop.kind)
+        places = knots(len(self.stops), [own], _KNOTS_tables)
+        for low, high in pairwise(places):
+            self._between(at, found, low, high)
+        return [at(s)[0] for s in range(len(self.stops))]
+
+    def _between(
+        self,
+        at: Callable[[int], tuple[float, bool]],
+        found: dict[int, tuple[float, bool]],
+        low: int,
+        high: int,
+    ) -> None:
+        """Fill the stops between two knots where a margin grows with the standard deviation alone."""
+        (first, smooth), (last, also) = at(low), at(high)
+        scales = self.ratios[low : high + 1]
+        if not (smooth and also) or any(scale is None for scale in scales):
+            return
+        size = [math.sqrt(scale) for scale in scales if scale is not None]
+        if abs(first / size[0] - last / size[-1]) > 1e-9 * first / size[0]:
+            return
+        found.update({low + k: (first * size[k] / size[0], True) for k in range(1, high - low)})
+
+    def _margin(self, i: int, s: int, level: float) -> tuple[float, bool]:
+        """The widest half-width, and whether no interval there follows the steps of the noise."""
+        strategy, ratio = self.plan.strategy, self.ratios[s]
+        left = LeftOpen.of(strategy, self.tables[i])
+        if ratio is None:
+            profile = _distinct(left.profile(information(strategy, self.variances[s])), left.exact)
+        else:
+            profile = self._own_profiles[i]
+            if isinstance(profile, VarianceBound):
+                profile = VarianceBound(profile.variance * ratio)
+        if profile is None:
+            return 0.0, True
+        steps = [2.0**-block.exponent for block in strategy.blocks]
+        widths = half_widths(profile, self.laws[s], steps, level)
+        return float(widths.values.max() / left.divisor), not (widths.ways == EXACT).any()
+
+    @cached_property
+    def _own_profiles(self) -> list[Profile | VarianceBound | None]:
+        """At the plan's own budget, of the rows that are not exact."""
+        strategy, spec = self.plan.strategy, self.plan.spec
+        laws = strategy.laws(spec.loss, spec.neighbours, spec.rows_per_unit)
+        info: Information = information(strategy, law_variances(strategy, laws))
+        opened = (LeftOpen.of(strategy, table) for table in self.tables)
+        return [_distinct(left.profile(info), left.exact) for left in opened]
+
+
+def _distinct(profile: Profile | VarianceBound | None, exact: np.ndarray) -> Profile | VarianceBound | None:
+    """A profile with one column of each kind, exact counts left out: the widest of its intervals is the same."""
+    if profile is None or exact.all():
+        return None
+    if isinstance(profile, VarianceBound):
+        return VarianceBound(np.atleast_1d(profile.variance[~exact].max()))
+    rows = np.arange(exact.size) if profile.inverse is None else profile.inverse
+    used = np.unique(rows[~exact])
+    names = ("power2", "power4", "power6", "largest", "count")
+    mantissa, exponent = np.frexp(
+        np.concatenate([getattr(profile, name)[:, used] for name in names]).astype(float)
+    )
+    _, first = np.unique(np.ldexp(mantissa.round(12), exponent), axis=1, return_index=True)
+    kept = used[np.sort(first)]
+    return replace(profile, **{name: getattr(profile, name)[:, kept] for name in names}, inverse=None)

@@ -1,0 +1,362 @@
+"""From a plan to what its page shows."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cache
+from os import PathLike
+from pathlib import Path
+
+from markupsafe import Markup
+
+from ..._version import VERSION
+from ...errors import ReleaseError, TabulaeError
+from ...privacy import ApproxDP, PrivacyLoss, rounded_up
+from ...products.areas.plan import GeographyPlan
+from ...products.groups.plan import DetailedPlan
+from ...products.smallest import Smallest
+from ...products.tables.exactness import Exactness
+from ...products.tables.plan import Plan
+from ...release.folder import write_bytes
+from ...spec import Spec
+from ..numbers import decimal, significant
+from ..page import environment
+from ..view import Consequences, ExactView, Promise
+from . import view as live
+from .errors import (
+    area_errors_at,
+    area_exact,
+    area_shares,
+    areas_of,
+    group_errors_at,
+    laws_at,
+    level_shares,
+    table_errors_at,
+)
+from .methods import ALARMS, deltas_of, ledger_of, methods_of, part_shares, reaches_at
+from .view import (
+    Aim,
+    Areas,
+    ErrorRow,
+    ErrorTable,
+    Methods,
+    PlanView,
+    ShareTable,
+    Stop,
+    TargetLine,
+    amounts_around,
+    kind_of,
+)
+
+AnyPlan = Plan | DetailedPlan | GeographyPlan
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """What depends on the kind of plan."""
+
+    kind: str
+    errors: ErrorTable
+    shares: tuple[ShareTable, ...]
+    methods: Methods | None
+    areas: Areas | None
+    exact: tuple[ExactView, ...]
+    consequences: Consequences | None
+    remark: str = ""
+
+
+def plan_view(plan: AnyPlan) -> PlanView:
+    """What the page of a plan shows; computed from the public plan alone.
+
+    >>> plan_view  # doctest: +ELLIPSIS
+    <function plan_view at ...>
+    """
+    spec = plan.spec
+    stops = _stops(plan)
+    parts = _parts(plan, stops)
+    return PlanView(
+        title=spec.title or "Release",
+        kind=parts.kind,
+        promise=_promise(spec, parts),
+        open_budget=spec.open_budget,
+        level=plan.level,
+        stops=stops,
+        reaches=reaches_at(spec, stops),
+        lines=tuple(tuple(_lines(stop)) for stop in stops),
+        deltas=deltas_of(spec),
+        alarms=ALARMS,
+        errors=parts.errors,
+        shares=parts.shares,
+        methods=parts.methods,
+        aim=None if plan.smallest is None else _aim(plan.smallest, parts.errors, stops),
+        areas=parts.areas,
+        ledger=ledger_of(spec),
+        remark=parts.remark,
+        version=VERSION,
+    )
+
+
+def _promise(spec: Spec, parts: _Parts) -> Promise:
+    return Promise(
+        spec.loss.definition,  # type: ignore[arg-type]
+        spec.loss.amount,
+        spec.neighbours,
+        spec.unit,
+        spec.loss.parameters.get("delta"),
+        exact=parts.exact,
+        consequences=parts.consequences,
+        rows_per_unit=None if spec.unit_id is None else spec.rows_per_unit,
+        one_sided=spec.method.estimate == "non-negative",
+    )
+
+
+def _parts(plan: AnyPlan, stops: tuple[Stop, ...]) -> _Parts:
+    if isinstance(plan, Plan):
+        blocks = part_shares(plan)
+        consequences = None if plan.exact is None else _consequences(plan, plan.exact)
+        errors, shares = table_errors_at(plan, stops), () if blocks is None else (blocks,)
+        return _Parts(
+            "tables", errors, shares, methods_of(plan), None, tuple(_exact(plan.exact)), consequences
+        )
+    if isinstance(plan, DetailedPlan):
+        return _Parts(
+            "groups", group_errors_at(plan, stops), (level_shares(plan),), None, None, (), None, _proven(plan)
+        )
+    errors, shares = area_errors_at(plan, stops), tuple(area_shares(plan))
+    return _Parts("areas", errors, shares, None, areas_of(plan), area_exact(plan), None)
+
+
+def _proven(plan: DetailedPlan) -> str:
+    """The tighter epsilon of the plan's own budget, which is not computed elsewhere."""
+    if plan.epsilon is None or plan.spec.delta is None:
+        return ""
+    value, how = plan.epsilon
+    return (
+        f"At the plan’s own budget ε = {significant(rounded_up(value), 4)} is proven at "
+        f"δ = {significant(float(plan.spec.delta))}, {how}; "
+        "above stand the definition’s own conversions, which are larger or the same."
+    )
+
+
+def _smallest(plan: AnyPlan) -> Fraction | None:
+    """The smallest budget that meets all targets; None without targets, and where no budget does."""
+    found = plan.smallest
+    return None if found is None or found.loss is None else found.loss.amount
+
+
+def _stops(plan: AnyPlan) -> tuple[Stop, ...]:
+    """The budgets that the slider stops at; those that the library refuses are left out."""
+    smallest = _smallest(plan)
+    if isinstance(plan, DetailedPlan):
+        return tuple(_group_stops(plan, smallest))
+    own = plan.spec.loss.amount
+    found = []
+    for amount in amounts_around(own, smallest):
+        stop = Stop(with_amount(plan.spec.loss, amount), amount / own, (), kind_of(amount, own, smallest))
+        if stop.kind or _drawn(plan, stop):
+            found.append(stop)
+    return tuple(found)
+
+
+def _drawn(plan: Plan | GeographyPlan, stop: Stop) -> bool:
+    """Whether there is noise for a budget: 64 bits hold no draw of very small ones."""
+    try:
+        if isinstance(plan, Plan):
+            plan.strategy.laws(stop.loss, plan.spec.neighbours, plan.spec.rows_per_unit)
+        else:
+            laws_at(plan, stop)
+    except TabulaeError:
+        return False
+    return True
+
+
+def _group_stops(plan: DetailedPlan, smallest: Fraction | None) -> Iterator[Stop]:
+    """Every level's budget times one factor; and the smallest of every level, where there are targets."""
+    own, budgets = plan.loss.amount, tuple(budget.amount for budget in plan.budgets)
+    needed = budgets
+    if plan.smallest is not None:
+        pairs = zip(plan.smallest.levels, budgets, strict=True)
+        needed = tuple(amount if need.smallest is None else need.smallest.amount for need, amount in pairs)
+    for amount in amounts_around(own, smallest, of_factors=True):
+        kinds = kind_of(amount, own, smallest).split()
+        loss, factor = with_amount(plan.loss, amount), amount / own
+        if "smallest" in kinds and needed != budgets:
+            yield Stop(loss, factor, needed, "smallest")
+            kinds.remove("smallest")
+        if kinds or amount != smallest:
+            yield Stop(loss, factor, tuple(factor * budget for budget in budgets), " ".join(kinds))
+
+
+def with_amount(loss: PrivacyLoss, amount: Fraction) -> PrivacyLoss:
+    """A loss of the same kind and delta."""
+    if isinstance(loss, ApproxDP):
+        return ApproxDP(amount, loss.delta)
+    return type(loss)(amount)  # type: ignore[call-arg]
+
+
+def _lines(stop: Stop) -> Iterator[str]:
+    """What to write into the spec: exact."""
+    yield f'budget = "{decimal(stop.loss.amount)}"'
+    for amount in stop.levels:
+        yield f'budget = "{decimal(amount)}"'
+
+
+def _aim(smallest: Smallest, errors: ErrorTable, stops: tuple[Stop, ...]) -> Aim:
+    lines = tuple(
+        TargetLine(", ".join(row.labels), row.target, _met_from(row, stops))
+        for row in errors.rows
+        if row.target
+    )
+    lower = None if smallest.lower is None else smallest.lower.amount
+    best = None if smallest.best is None else smallest.best.loss.amount
+    return Aim(smallest.loss, lower, best, lines, smallest.note)
+
+
+def _met_from(row: ErrorRow, stops: tuple[Stop, ...]) -> Fraction | None:
+    """The first stop from which on a target is met; None where there is none."""
+    found = None
+    for errors, stop in zip(reversed(row.errors), reversed(stops), strict=True):
+        if not errors.met:
+            break
+        found = stop.loss.amount
+    return found
+
+
+def _exact(exact: Exactness | None) -> Iterator[ExactView]:
+    for table in () if exact is None else exact.tables:
+        yield ExactView(f"{table.name}: {table.what}", table.reason, table.counts)
+
+
+def _consequences(plan: Plan, exact: Exactness) -> Consequences:
+    rows = {table.name: table.rows(plan.spec.domain) for table in plan.spec.workload.tables}
+    return Consequences(
+        exact.stated,
+        exact.independent,
+        tuple((name, count, rows[name]) for name, count in exact.published.items()),
+        tuple(ExactView(f"{told.name} ({told.release})", told.reason) for told in exact.earlier),
+        exact.joint,
+        exact.unprotected,
+        exact.warnings,
+    )
+
+
+_BEGINNING = 1 << 16
+_MARK = b": plan of a release</title>"
+_SCRIPT = "plan.js"
+_PLAIN = ("1.000000000", "2.000000000", "5.000000000")
+
+
+def plan_page(plan: AnyPlan) -> str:
+    """A plan as one self-contained HTML page, the same text for the same plan.
+
+    The page loads nothing; its one script moves the budget among those that were computed here, and without it the page
+    shows the plan at its own. Every string of the plan is escaped.
+
+    Arguments:
+        plan: of tables, groups or areas.
+
+    Returns:
+        The page, ending in a newline.
+
+    Privacy:
+        Reads no record: a plan is a function of the public spec. Of the ledger it says what is left.
+    """
+    return render_plan(plan_view(plan))
+
+
+def render_plan(view: PlanView) -> str:
+    """The page of a view."""
+    told = view.promise.consequences
+    page = environment().get_template("plan.html")
+    return (
+        page.render(
+            plan=view,
+            promise=replace(view.promise, consequences=None if told is None else replace(told, warnings=())),
+            warnings=() if told is None else told.warnings,
+            live=live,
+            now=live.texts(view, view.own),
+            beside=_side_by_side(view),
+            data=live.data(view),
+            script=_script(),
+            policy=_policy(),
+        ).rstrip()
+        + "\n"
+    )
+
+
+def check_target(path: str | PathLike[str]) -> Path:
+    """A place where a page can be written, refused before anything is computed.
+
+    The page of an earlier plan is replaced, no other file: a slip must cost nobody a spec, a ledger, or records.
+
+    Raises:
+        ReleaseError: it is a folder, lies in none, or is a file that is no page of a plan.
+    """
+    where = Path(path)
+    if where.is_dir():
+        raise ReleaseError(f"{where} is a folder: name the file to write, {where / 'plan.html'}, say")
+    if not where.parent.is_dir():
+        raise ReleaseError(f"{where}: there is no folder {where.parent}; make it first")
+    if where.exists() and not where.is_file():
+        raise ReleaseError(f"{where} is no ordinary file: name the file to write")
+    if where.exists() and not _is_page(where):
+        raise ReleaseError(
+            f"{where} exists and is no page of a plan, so it is not replaced: name another file"
+        )
+    return where
+
+
+def _is_page(path: Path) -> bool:
+    """Whether a file is a page of a plan, by its beginning, or empty."""
+    with path.open("rb") as file:
+        start = file.read(_BEGINNING)
+    return not start or (start.startswith(b"<!doctype html>") and _MARK in start)
+
+
+def write_plan_page(plan: AnyPlan, path: str | PathLike[str]) -> Path:
+    """Write the page of a plan, whole or not at all; the page of an earlier plan is replaced.
+
+    Raises:
+        ReleaseError: the path is a folder, lies in none, or is a file that is no page of a plan.
+
+    Privacy:
+        Reads no record: a plan is a function of the public spec.
+    """
+    where = check_target(path)
+    real, page = where.resolve(), plan_page(plan).encode()
+    try:
+        write_bytes(real, page)
+    except OSError:
+        real.with_name(f".{real.name}.draft").unlink(missing_ok=True)
+        raise
+    return where
+
+
+def _side_by_side(view: PlanView) -> list[int]:
+    """Positions of a few budgets: 1, 2 and 5 times powers of ten, and those that matter."""
+    amounts = [stop.factor if view.kind == "groups" else stop.loss.amount for stop in view.stops]
+    digits = [f"{float(amount):.9e}".partition("e")[0] for amount in amounts]
+    return [i for i, stop in enumerate(view.stops) if stop.kind or digits[i] in _PLAIN]
+
+
+@cache
+def _script() -> Markup:
+    """The script that moves the budget: a file of this project, put into the page as it stands."""
+    loader = environment().loader
+    assert loader is not None
+    text, _, _ = loader.get_source(environment(), _SCRIPT)
+    return Markup(text)  # noqa: S704
+
+
+@cache
+def _policy() -> str:
+    """A content security policy that allows this one script, by its hash, and nothing from anywhere else."""
+    digest = base64.b64encode(hashlib.sha256(_script().encode()).digest()).decode()
+    return (
+        f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; img-src data:; "
+        "base-uri 'none'; form-action 'none'"
+    )
