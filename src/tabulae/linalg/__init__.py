@@ -9,22 +9,9 @@ from .arrays import (
     renumber,
     representatives,
 )
-from .block_algebra import (
-    BlockAlgebra,
-)
-from .integer_system import (
-    IntegerSystem,
-    QueryRelations,
-    Relation,
-    integer_matvec,
-    whole_answers,
-)
-from .integers import (
-    IntegerEchelon,
-    SparseRows,
-    integer_product,
-    narrow,
-)
+from .block_algebra import BlockAlgebra
+from .integer_system import IntegerSystem, QueryRelations, Relation, integer_matvec, whole_answers
+from .integers import IntegerEchelon, SparseRows, integer_product, narrow
 from .kron import (
     Contrasts,
     Kron,
@@ -52,21 +39,9 @@ from .operator import (
     Total,
     merge_columns,
 )
-from .ranges import (
-    AllRange,
-    Prefix,
-    WidthRange,
-)
-from .row_scaling import (
-    RowScaled,
-    common_value,
-    normalised,
-    row_norms,
-)
-from .sensitivity import (
-    Sensitivity,
-    weighted_sensitivity,
-)
+from .ranges import AllRange, Prefix, WidthRange
+from .row_scaling import RowScaled, common_value, normalised, row_norms
+from .sensitivity import Sensitivity, weighted_sensitivity
 
 __all__ = [
     "AllRange",

@@ -15,6 +15,8 @@ from ..errors import InvalidArgument
 _AT_ONCE = 2**20  # numbers that are made positive, or divided, at once
 INT64_LIMIT = 2**63
 EXACT_FLOAT_LIMIT = 2**53  # integers below this are exact in float64
+SMALL_MATRIX = 2**14  # entries: such a matrix times 16 columns stays within the limit below
+_SINGLE_THREAD = 2**18  # rows x columns x inner size up to which OpenBLAS uses one thread
 
 Coefficient = int | Fraction | float
 
@@ -160,10 +162,6 @@ def _add_limbs(left: list[tuple[np.ndarray, int]], x: np.ndarray, bits: int) -> 
             if shift + offset < 64:  # beyond, the term is a multiple of 2^64 and vanishes
                 total += np.matmul(part, limb).astype(np.int64) << (shift + offset)
     return total
-
-
-SMALL_MATRIX = 2**14  # entries: such a matrix times 16 columns stays within the limit below
-_SINGLE_THREAD = 2**18  # rows x columns x inner size up to which OpenBLAS uses one thread
 
 
 def columns_on_one_thread(a: np.ndarray) -> int:

@@ -12,18 +12,17 @@ import scipy.sparse
 
 from ..errors import InvalidArgument, Unsupported
 from .arrays import largest_abs
-from .integers import (
-    IntegerEchelon,
-    SparseRows,
-    content,
-    integer_product,
-    narrow,
-    times,
-)
+from .integers import IntegerEchelon, SparseRows, content, integer_product, narrow, times
 
 _WEIGHT = 2**10  # of the value that is to vanish, against the length of a vector
 _LOVASZ = 0.99
 _STEPS = 60  # swaps allowed, times the square of the number of vectors
+_BLOCK = 256  # dependent rows that are expressed together
+_LARGEST = 2**62
+_LARGEST_ENTRY = 8  # of the eliminated form: how far a cell may answer to a free one
+_MOST_HARD_ROWS = 96
+_LARGEST_COEFFICIENT = 2**16  # for which whole steps are looked for among the answers themselves
+_FARTHEST = 64  # root of the sum of squares of a relation: how far rounding moves a row that others determine
 
 
 class ShortKernel:
@@ -187,10 +186,6 @@ class _Reduction:
         mu[k + 1 :, k - 1] = below + mu[k, k - 1] * mu[k + 1 :, k]
 
 
-_LARGEST_ENTRY = 8  # of the eliminated form: how far a cell may answer to a free one
-_MOST_HARD_ROWS = 96
-
-
 class IntegerSteps:
     """Whole solutions of ``L d = e`` for independent rows L (r x n); ``priority`` (n,): columns of small value move.
 
@@ -294,10 +289,6 @@ def _independent(left: np.ndarray, candidates: np.ndarray, count: int) -> np.nda
     echelon = IntegerEchelon(left.shape[0])
     echelon.extend(scipy.sparse.csr_array(left[:, candidates].T))
     return np.union1d(first, candidates[echelon.kept])
-
-
-_BLOCK = 256  # dependent rows that are expressed together
-_LARGEST = 2**62
 
 
 class Relation(NamedTuple):
@@ -476,13 +467,6 @@ def _whole_vector(values: Any, length: int, what: str) -> np.ndarray:
     return array.astype(np.int64) if array.dtype.kind == "i" else narrow(array)
 
 
-_QUERY_BLOCK = 256
-_LARGEST_COEFFICIENT = (
-    2**16
-)  # of a coefficient for which whole steps are looked for among the answers themselves
-_FARTHEST = 64  # root of the sum of squares of a relation: how far rounding moves a row that others determine
-
-
 class QueryRelations:
     """A basis of ``{k : k'W in the row space of C}``, for integer W (m x n) and independent rows C (r x n).
 
@@ -526,8 +510,8 @@ class QueryRelations:
         found = np.zeros(self.rows, dtype=bool)
         alone = np.count_nonzero(echelon.reduced, axis=1) == 1
         found[self.kept[np.array(echelon.pivots, dtype=np.intp)[alone]]] = True
-        for low in range(0, len(self.own), _QUERY_BLOCK):
-            part = self.own[low : low + _QUERY_BLOCK]
+        for low in range(0, len(self.own), _BLOCK):
+            part = self.own[low : low + _BLOCK]
             rows = np.zeros((len(part), len(self.kept)), dtype=object)
             for i, relation in enumerate(part):
                 rows[i, np.searchsorted(self.kept, relation.rows)] = relation.coefficients

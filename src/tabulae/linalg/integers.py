@@ -16,6 +16,7 @@ SparseRows = Any
 """A scipy.sparse.csr_array of int64."""
 
 _SAFE = 2**62  # a bound below it on every entry leaves room for one more sum in int64
+_BLOCK = 128  # rows that are reduced together
 
 
 def content(x: np.ndarray, factor: int = 0) -> int:
@@ -148,9 +149,6 @@ class IntegerRows:
             if self._bound + growth >= _SAFE:
                 self._held = self._held.astype(object)
         self._bound += growth
-
-
-_BLOCK = 128  # rows that are reduced together
 
 
 class IntegerEchelon:

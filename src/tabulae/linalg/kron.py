@@ -37,54 +37,18 @@ from .operator import (
     check_operators,
 )
 
+Rows = Callable[[int, int], np.ndarray]
+"""``rows(start, stop)``: rows of X, ``(stop - start, columns of T)``, int64 or float64."""
+
 _LABEL_LIMIT = 2**28  # columns that a label each can be given to
 _ENTRY_LIMIT = 2**26  # entries of a factor that may be written out to find common multiples
-
-
-def kron_classes(ops: Sequence[LinearOperator]) -> np.ndarray:
-    """Class labels of the columns of the Kronecker product of ``ops``, numbered by first appearance.
-
-    A column of a product is the product of the factors' columns. Write each factor's column as a number times
-    a primitive vector (greatest common divisor 1, first entry that is not 0 positive). Products of primitive
-    vectors are primitive and determine their factors, so two columns coincide exactly when their primitive
-    vectors agree factor by factor and the products of their numbers agree; columns of zeros coincide always.
-    """
-    size = math.prod(op.shape[1] for op in ops)
-    if size > _LABEL_LIMIT:
-        raise Unsupported(f"{size} columns are too many to label one by one: merge columns factor by factor")
-    labels, zero = np.zeros(1, dtype=np.int64), np.zeros(1, dtype=bool)
-    scales = np.ones(1, dtype=np.int64)
-    for op in ops:
-        label, scale = _directions(op)
-        nothing = op.column_norms(1) == 0
-        labels = renumber((labels[:, None] * (int(label.max()) + 1) + label).reshape(-1))
-        zero = (zero[:, None] | nothing).reshape(-1)
-        if scales.dtype != object and int(np.abs(scales).max()) * int(np.abs(scale).max()) >= INT64_LIMIT:
-            scales = scales.astype(object)
-        scales = np.multiply.outer(scales, scale).reshape(-1)
-    labels = joint_classes([labels, np.unique(scales, return_inverse=True)[1]])
-    labels[zero] = labels.max() + 1
-    return renumber(labels)
-
-
-def _directions(op: LinearOperator) -> tuple[np.ndarray, np.ndarray]:
-    """A label for the direction of each column, and its length along that direction."""
-    labels = op.column_classes()
-    ones = np.ones(len(labels), dtype=np.int64)
-    first = representatives(labels)
-    if op.binary or not op.integer or op.shape[0] * len(first) > _ENTRY_LIMIT:
-        return labels, ones
-    columns = op.columns(first)
-    lengths = np.gcd.reduce(columns, axis=0)
-    leading = columns[(columns != 0).argmax(axis=0), np.arange(len(first))]
-    lengths = np.where(leading < 0, -lengths, lengths)
-    lengths[lengths == 0] = 1
-    return classes_of_rows((columns // lengths).T)[labels], lengths[labels]
-
-
 _LARGE = 2**27  # numbers in a vector, of either side, from which it is worked through in slices: 1 GiB
 _LARGE_INTEGERS = 2**24  # the same where they are integers that have to be made floats
 _LARGE_PAST_FLOATS = 2**20  # the same where integers need more than the 53 bits of floats
+_SLICE = 2**24  # numbers that the tail is applied to at once
+_BLOCK = 2**17  # numbers that the head is applied to at once, on each thread
+_BLAS_BLOCK = 2**22  # the same where BLAS has threads of its own
+_LEAST_BITS = 8  # of a limb that is worth a product in floating point
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -185,12 +149,45 @@ class Kron(AxisOperator):
         return f"Kron([{', '.join(repr(op) for op in self.ops)}])"
 
 
-_SLICE = 2**24  # numbers that the tail is applied to at once
-_BLOCK = 2**17  # numbers that the head is applied to at once, on each thread
-_BLAS_BLOCK = 2**22  # the same where BLAS has threads of its own
+def kron_classes(ops: Sequence[LinearOperator]) -> np.ndarray:
+    """Class labels of the columns of the Kronecker product of ``ops``, numbered by first appearance.
 
-Rows = Callable[[int, int], np.ndarray]
-"""``rows(start, stop)``: rows of X, ``(stop - start, columns of T)``, int64 or float64."""
+    A column of a product is the product of the factors' columns. Write each factor's column as a number times
+    a primitive vector (greatest common divisor 1, first entry that is not 0 positive). Products of primitive
+    vectors are primitive and determine their factors, so two columns coincide exactly when their primitive
+    vectors agree factor by factor and the products of their numbers agree; columns of zeros coincide always.
+    """
+    size = math.prod(op.shape[1] for op in ops)
+    if size > _LABEL_LIMIT:
+        raise Unsupported(f"{size} columns are too many to label one by one: merge columns factor by factor")
+    labels, zero = np.zeros(1, dtype=np.int64), np.zeros(1, dtype=bool)
+    scales = np.ones(1, dtype=np.int64)
+    for op in ops:
+        label, scale = _directions(op)
+        nothing = op.column_norms(1) == 0
+        labels = renumber((labels[:, None] * (int(label.max()) + 1) + label).reshape(-1))
+        zero = (zero[:, None] | nothing).reshape(-1)
+        if scales.dtype != object and int(np.abs(scales).max()) * int(np.abs(scale).max()) >= INT64_LIMIT:
+            scales = scales.astype(object)
+        scales = np.multiply.outer(scales, scale).reshape(-1)
+    labels = joint_classes([labels, np.unique(scales, return_inverse=True)[1]])
+    labels[zero] = labels.max() + 1
+    return renumber(labels)
+
+
+def _directions(op: LinearOperator) -> tuple[np.ndarray, np.ndarray]:
+    """A label for the direction of each column, and its length along that direction."""
+    labels = op.column_classes()
+    ones = np.ones(len(labels), dtype=np.int64)
+    first = representatives(labels)
+    if op.binary or not op.integer or op.shape[0] * len(first) > _ENTRY_LIMIT:
+        return labels, ones
+    columns = op.columns(first)
+    lengths = np.gcd.reduce(columns, axis=0)
+    leading = columns[(columns != 0).argmax(axis=0), np.arange(len(first))]
+    lengths = np.where(leading < 0, -lengths, lengths)
+    lengths[lengths == 0] = 1
+    return classes_of_rows((columns // lengths).T)[labels], lengths[labels]
 
 
 def split_kron(product: Kron) -> tuple[Kron, Kron] | None:
@@ -432,9 +429,6 @@ class Contrasts(AxisOperator):
         return f"Contrasts({self.shape[0]} x {self.shape[1]})"
 
 
-_LEAST_BITS = 8  # of a limb that is worth a product in floating point
-
-
 @dataclass(frozen=True)
 class WeightedRows:
     """``weights`` (m_1, ..., m_d), 0 for rows that are left out, of the rows of ``(x)_i factors[i]``.
@@ -463,7 +457,7 @@ class WeightedRows:
         beside = np.moveaxis(self.weights, axis, 0)[1:]
         return bool((beside == beside[0]).all())
 
-    def told_apart(self, axis: int) -> np.ndarray:
+    def distinct_cells(self, axis: int) -> np.ndarray:
         """One cell of each class of equal columns; of an attribute whose cells are treated alike two."""
         factor = self.factors[axis]
         rows, merge = unlifted(factor)
@@ -489,7 +483,7 @@ class WeightedRows:
         """``max_j ||D A e_j||_p^p``, over cells that stand for all."""
         matrices = []
         for axis, factor in enumerate(self.factors):
-            powers = np.abs(factor.columns(self.told_apart(axis)).T).astype(np.int64) ** p
+            powers = np.abs(factor.columns(self.distinct_cells(axis)).T).astype(np.int64) ** p
             matrices.append(np.unique(powers, axis=0))
         return int(exact_product(matrices, self.powers(p)).max())
 

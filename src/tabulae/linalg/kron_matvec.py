@@ -22,10 +22,17 @@ import numpy as np
 from .arrays import EXACT_FLOAT_LIMIT, SMALL_MATRIX, columns_on_one_thread
 from .operator import Dense, Identity, LinearOperator
 
-RUN = 64  # numbers that lie together in memory in a block, at least
-LARGE = 32  # above this a dense factor is a product of matrices of its own
+_RUN = 64  # numbers that lie together in memory in a block, at least
+_LARGE = 32  # above this a dense factor is a product of matrices of its own
 _GROUP = 2**10  # numbers along the axes that share a trip
 _MERGE = 32  # rows and columns up to which neighbouring factors are multiplied out
+_BLOCK = 2**16  # numbers in a block: half a megabyte
+_THREADED = 2**19  # numbers from which several threads pay
+_MOST_THREADS = 8  # memory is shared by all
+_MANY_COLUMNS = 2**12  # columns from which BLAS divides a product well among its threads
+_LONG_ROW = 96  # numbers in a row from which BLAS multiplies rows well
+_SHORT = 512  # numbers that lie together from which sums along an axis work where they lie
+_COLUMNS = 16  # columns from which a small matrix multiplies them efficiently
 
 
 @dataclass(frozen=True)
@@ -53,7 +60,7 @@ class Trip:
     @property
     def is_large(self) -> bool:
         """Whether the trip is one large product of matrices, BLAS's own work."""
-        return len(self.ops) == 1 and isinstance(self.ops[0], Dense) and max(self.ops[0].shape) > LARGE
+        return len(self.ops) == 1 and isinstance(self.ops[0], Dense) and max(self.ops[0].shape) > _LARGE
 
     @property
     def uses_blas_threads(self) -> bool:
@@ -92,7 +99,7 @@ def _trip(group: list[LinearOperator]) -> Trip:
     size = math.prod(op.shape[1] for op in group)
     if all(isinstance(op, Identity) for op in group):
         return Trip((), size)
-    if any(isinstance(op, Dense) for op in group) and all(max(op.shape) <= LARGE for op in group):
+    if any(isinstance(op, Dense) for op in group) and all(max(op.shape) <= _LARGE for op in group):
         group = [Dense(op.dense()) for op in group]
     return Trip(tuple(group), size)
 
@@ -101,7 +108,7 @@ def _joins(op: LinearOperator, group: list[LinearOperator]) -> bool:
     """Identities keep to themselves, large matrices stay alone, and a group stays small."""
     if isinstance(op, Identity) or isinstance(group[0], Identity):
         return isinstance(op, Identity) and isinstance(group[0], Identity)
-    if any(isinstance(member, Dense) and max(member.shape) > LARGE for member in (op, group[0])):
+    if any(isinstance(member, Dense) and max(member.shape) > _LARGE for member in (op, group[0])):
         return False
     return math.prod(max(member.shape) for member in [op, *group]) <= _GROUP
 
@@ -140,14 +147,6 @@ def _operators(value: object) -> list[LinearOperator]:
         return [op for part in value for op in _operators(part)]
     return []
 
-
-_BLOCK = 2**16  # numbers in a block: half a megabyte
-_THREADED = 2**19  # numbers from which several threads pay
-_MOST_THREADS = 8  # memory is shared by all
-_MANY_COLUMNS = 2**12  # columns from which BLAS divides a product well among its threads
-_LONG_ROW = 96  # numbers in a row from which BLAS multiplies rows well
-_SHORT = 512  # numbers that lie together from which sums along an axis work where they lie
-_COLUMNS = 16  # columns from which a small matrix multiplies them efficiently
 
 Block = tuple[slice, slice]
 Step = Callable[[Trip, np.ndarray, np.ndarray, np.dtype], None]
@@ -254,7 +253,7 @@ def _is_for_blas(trip: Trip, right: int) -> bool:
     """
     if right == 1:
         return trip.is_large and trip.size >= _LONG_ROW
-    return trip.is_large and trip.uses_blas_threads and right >= RUN
+    return trip.is_large and trip.uses_blas_threads and right >= _RUN
 
 
 def _large(trip: Trip, source: np.ndarray, target: np.ndarray) -> np.ndarray:
@@ -285,19 +284,19 @@ def _block_size(trip: Trip, right: int) -> int:
 
 def _run(trip: Trip) -> int:
     """How many numbers should lie together for the trip's factors to work where the vector lies."""
-    return RUN if trip.is_dense else _SHORT
+    return _RUN if trip.is_dense else _SHORT
 
 
 def _blocks(left: int, extent: int, right: int, size: int, long: int) -> Iterator[Block]:
     """Ranges of the left and of the right axis that make up blocks of about ``size`` numbers."""
     if right >= long and extent * right > size:
-        run = max(size // extent, RUN)
+        run = max(size // extent, _RUN)
         run = -(-right // -(-right // run))
         for i in range(left):
             yield from ((slice(i, i + 1), slice(j, j + run)) for j in range(0, right, run))
         return
-    step = max(1, size // (extent * right), RUN // right)
-    if right < RUN and step * right % 64 == 0:
+    step = max(1, size // (extent * right), _RUN // right)
+    if right < _RUN and step * right % 64 == 0:
         step += 8  # rows whose distance is a power of two collide in cache
     yield from ((slice(i, i + step), slice(0, right)) for i in range(0, left, step))
 

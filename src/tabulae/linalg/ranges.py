@@ -12,11 +12,7 @@ import numpy as np
 import scipy.sparse
 
 from ..errors import InvalidArgument
-from .arrays import (
-    INT64_LIMIT,
-    check_power,
-    check_size,
-)
+from .arrays import INT64_LIMIT, check_power, check_size
 from .operator import (
     AxisOperator,
     CountingOperator,

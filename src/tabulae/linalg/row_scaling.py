@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import reduce
+from functools import reduce, singledispatch
 from typing import Any
 
 import numpy as np
@@ -26,14 +26,13 @@ from .operator import (
     Total,
     check_operators,
 )
-from .ranges import (
-    AllRange,
-    Prefix,
-    WidthRange,
-)
+from .ranges import AllRange, Prefix, WidthRange
 
 _SLICE = 2**22  # entries of the matrix written out at a time
 _MOST_MULTIPLICATIONS = 2**36  # multiplications beyond which a matrix without a closed form is refused
+_LONGEST = 2**28  # rows whose norms are listed
+_SCAN_LIMIT = 2**32  # entries read where no closed form gives the norms
+_EQUAL = 1e-13  # relative difference of norms that are equal up to rounding
 
 
 def weighted_gram(op: LinearOperator, weights: np.ndarray) -> np.ndarray:
@@ -62,85 +61,9 @@ def weighted_gram(op: LinearOperator, weights: np.ndarray) -> np.ndarray:
     return _gram(op, weights)
 
 
+@singledispatch
 def _gram(op: LinearOperator, w: np.ndarray) -> np.ndarray:
-    if isinstance(op, Stack):
-        ends = np.cumsum([part.shape[0] for part in op.ops])
-        grams = [_gram(part, own) for part, own in zip(op.ops, np.split(w, ends[:-1]), strict=True)]
-        return np.sum(grams, axis=0)
-    if isinstance(op, Permuted):
-        inverse = np.argsort(op.order)
-        return _gram(op.op, w)[np.ix_(inverse, inverse)]
-    if isinstance(op, Scaled):
-        return float(op.factor) ** 2 * _gram(op.op, w)
-    for kind, closed in _CLOSED.items():
-        if isinstance(op, kind):
-            return closed(op, w)
-    return _by_slices(op, w)
-
-
-def _all_range(op: AllRange, w: np.ndarray) -> np.ndarray:
-    """Over the ranges [a, b]: ``G[i, j] = sum_{a <= i, b >= j} w[a, b]`` for i <= j."""
-    gram, start = np.zeros((op.n, op.n)), 0
-    for first in range(op.n):
-        gram[first, first:] = w[start : start + op.n - first]
-        start += op.n - first
-    np.cumsum(gram, axis=0, out=gram)
-    np.cumsum(gram[:, ::-1], axis=1, out=gram[:, ::-1])
-    for i in range(op.n):
-        gram[i + 1 :, i] = gram[i, i + 1 :]
-    return gram
-
-
-def _prefix(op: Prefix, w: np.ndarray) -> np.ndarray:
-    tail = np.cumsum(w[::-1])[::-1]
-    index = np.arange(op.n)
-    return tail[np.maximum.outer(index, index)]
-
-
-def _width_range(op: WidthRange, w: np.ndarray) -> np.ndarray:
-    """Cells i <= j share the windows that start between j - width + 1 and i."""
-    before = np.concatenate([[0.0], np.cumsum(w)])
-    index = np.arange(op.n)
-    first = np.maximum(np.maximum.outer(index, index) - op.width + 1, 0)
-    end = np.minimum(np.minimum.outer(index, index), op.shape[0] - 1) + 1
-    return np.where(end > first, before[end] - before[first], 0.0)
-
-
-def _identity(op: Identity, w: np.ndarray) -> np.ndarray:
-    return np.diag(w)
-
-
-def _total(op: Total, w: np.ndarray) -> np.ndarray:
-    return np.full((op.n, op.n), w[0])
-
-
-def _partition(op: Partition, w: np.ndarray) -> np.ndarray:
-    classes = op.classes
-    own = np.where(classes >= 0, w[np.maximum(classes, 0)], 0.0)
-    return np.where(np.equal.outer(classes, classes), own[:, None], 0.0)
-
-
-def _dense(op: Dense, w: np.ndarray) -> np.ndarray:
-    return op.floats.T @ (w[:, None] * op.floats)
-
-
-def _sparse(op: Sparse, w: np.ndarray) -> np.ndarray:
-    return (op.matrix.T @ scipy.sparse.diags_array(w) @ op.matrix).toarray()
-
-
-_CLOSED = {
-    AllRange: _all_range,
-    Prefix: _prefix,
-    WidthRange: _width_range,
-    Identity: _identity,
-    Total: _total,
-    Partition: _partition,
-    Dense: _dense,
-    Sparse: _sparse,
-}
-
-
-def _by_slices(op: LinearOperator, w: np.ndarray) -> np.ndarray:
+    """Some columns at a time; in closed form for the operators below."""
     m, n = op.shape
     if m * n * n > _MOST_MULTIPLICATIONS:
         raise Unsupported(
@@ -155,10 +78,81 @@ def _by_slices(op: LinearOperator, w: np.ndarray) -> np.ndarray:
     return (gram + gram.T) / 2
 
 
-_LONGEST = 2**28  # rows whose norms are listed
-_SLICE = 2**22
-_SCAN_LIMIT = 2**32  # entries read where no closed form gives the norms
-_EQUAL = 1e-13  # relative difference of norms that are equal up to rounding
+@_gram.register
+def _stack(op: Stack, w: np.ndarray) -> np.ndarray:
+    ends = np.cumsum([part.shape[0] for part in op.ops])
+    return np.sum(
+        [_gram(part, own) for part, own in zip(op.ops, np.split(w, ends[:-1]), strict=True)], axis=0
+    )
+
+
+@_gram.register
+def _permuted(op: Permuted, w: np.ndarray) -> np.ndarray:
+    inverse = np.argsort(op.order)
+    return _gram(op.op, w)[np.ix_(inverse, inverse)]
+
+
+@_gram.register
+def _scaled(op: Scaled, w: np.ndarray) -> np.ndarray:
+    return float(op.factor) ** 2 * _gram(op.op, w)
+
+
+@_gram.register
+def _all_range(op: AllRange, w: np.ndarray) -> np.ndarray:
+    """Over the ranges [a, b]: ``G[i, j] = sum_{a <= i, b >= j} w[a, b]`` for i <= j."""
+    gram, start = np.zeros((op.n, op.n)), 0
+    for first in range(op.n):
+        gram[first, first:] = w[start : start + op.n - first]
+        start += op.n - first
+    np.cumsum(gram, axis=0, out=gram)
+    np.cumsum(gram[:, ::-1], axis=1, out=gram[:, ::-1])
+    for i in range(op.n):
+        gram[i + 1 :, i] = gram[i, i + 1 :]
+    return gram
+
+
+@_gram.register
+def _prefix(op: Prefix, w: np.ndarray) -> np.ndarray:
+    tail = np.cumsum(w[::-1])[::-1]
+    index = np.arange(op.n)
+    return tail[np.maximum.outer(index, index)]
+
+
+@_gram.register
+def _width_range(op: WidthRange, w: np.ndarray) -> np.ndarray:
+    """Cells i <= j share the windows that start between j - width + 1 and i."""
+    before = np.concatenate([[0.0], np.cumsum(w)])
+    index = np.arange(op.n)
+    first = np.maximum(np.maximum.outer(index, index) - op.width + 1, 0)
+    end = np.minimum(np.minimum.outer(index, index), op.shape[0] - 1) + 1
+    return np.where(end > first, before[end] - before[first], 0.0)
+
+
+@_gram.register
+def _identity(op: Identity, w: np.ndarray) -> np.ndarray:
+    return np.diag(w)
+
+
+@_gram.register
+def _total(op: Total, w: np.ndarray) -> np.ndarray:
+    return np.full((op.n, op.n), w[0])
+
+
+@_gram.register
+def _partition(op: Partition, w: np.ndarray) -> np.ndarray:
+    classes = op.classes
+    own = np.where(classes >= 0, w[np.maximum(classes, 0)], 0.0)
+    return np.where(np.equal.outer(classes, classes), own[:, None], 0.0)
+
+
+@_gram.register
+def _dense(op: Dense, w: np.ndarray) -> np.ndarray:
+    return op.floats.T @ (w[:, None] * op.floats)
+
+
+@_gram.register
+def _sparse(op: Sparse, w: np.ndarray) -> np.ndarray:
+    return (op.matrix.T @ scipy.sparse.diags_array(w) @ op.matrix).toarray()
 
 
 @dataclass(frozen=True, eq=False, repr=False)

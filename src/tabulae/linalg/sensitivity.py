@@ -17,28 +17,20 @@ where the few columns that could be the largest can be read entry by entry, they
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, reduce
-from itertools import combinations
-from math import gcd, lcm
+from itertools import chain, combinations
 from typing import Any
 
 import numpy as np
 
 from ..errors import InvalidArgument, Unsupported
 from .arrays import INT64_LIMIT, check_power, integer_matmul, joint_classes, representatives
-from .kron import (
-    Contrasts,
-    Kron,
-    WeightedRows,
-    exact_product,
-    weighted_rows,
-)
+from .kron import Contrasts, Kron, WeightedRows, exact_product, unlifted, weighted_rows
 from .operator import (
     Centring,
     Dense,
@@ -46,7 +38,6 @@ from .operator import (
     LinearOperator,
     Partition,
     Permuted,
-    Product,
     Scaled,
     Sensitivity,
     Sparse,
@@ -69,355 +60,137 @@ from .sums_of_products import (
 )
 
 Blocks = Sequence[tuple[LinearOperator, Fraction]]
-Found = tuple[Fraction, bool]
+Bound = tuple[Fraction, bool]
+"""An upper bound, and whether it is attained."""
 
+NEIGHBOURS = ("add-remove", "replace")
 PAIR_CELLS = 8192  # classes of columns up to which all pairs are compared
 _L1_WORK = 2**31  # row differences that an enumeration of pairs may take
 _EXACT_ENTRIES = 2**18  # entries that may be summed as Python integers
 _CHUNK = 2**22  # numbers held at once
+_CONTRAST_PAIRS = 2**26  # inner products that may be held
+_LISTED_CELLS = 2**12  # sums over so few cells are written out and need no bound
+_COMPARED_ENTRIES = 2**22  # entries of a factor that are compared one by one
+_WHOLE_PAIRS = 2**22  # pairs of cells that are compared as Python integers
+_FLOAT_PAIRS = 2**28  # pairs that are compared in floating point, some at a time
+_FLOAT_CHUNK = 2**24  # of them held at once
+_WRITTEN_ENTRIES = 2**26  # entries up to which pairs are left to the comparison of written-out columns (L1)
+_WRITTEN_WORK = 2**31
+_VECTOR_LIMIT = 2**26  # cells for which a number each may be held
+_PAIR_CLASSES = 512  # classes of an attribute up to which all its pairs are listed
+_LISTED = 64  # classes whose pairs are listed beyond that, beside a bound on the others
+_SMALL_PRODUCT = 1024  # classes up to which a whole product is written out for L1 distances
+_BOXED_CLASSES = 4096  # classes whose inner products are all held at once
+_COMBINED = 2**10  # cells of several attributes whose pairs are compared in combination where signs differ
+_OVERLAP_ENTRIES = 2**24  # entries of a factor's columns that may be compared pair by pair
+_VALUE_PAIRS = 2**16  # distinct pairs of values that an exact L1 distance may sum over
 
 
-def whole_weights(blocks: Blocks) -> tuple[list[int], Fraction]:
+def weighted_sensitivity(
+    blocks: Sequence[tuple[LinearOperator, Fraction | int]], p: int, neighbours: str = "add-remove"
+) -> Sensitivity:
+    """The largest weighted distance, over neighbours, between the answers of several blocks.
+
+    Args:
+        blocks: pairs ``(A_i, w_i)`` over the same ``n`` cells, ``w_i >= 0``. Stacks are taken apart, and
+            Kronecker products over the same attributes are never multiplied out.
+        p: 1 or 2.
+        neighbours: "add-remove" or "replace".
+
+    Returns:
+        A ``Sensitivity`` whose ``power`` is ``max sum_i w_i ||.||_p^p``, and whose value is its p-th root.
+
+    Raises:
+        InvalidArgument: for another norm or name of neighbours, a negative weight, or blocks over different
+            cells.
+
+    >>> from tabulae.linalg import Identity, Total
+    >>> weighted_sensitivity([(Identity(3), Fraction(1, 2)), (Total(3), Fraction(1, 3))], 2).power
+    Fraction(5, 6)
+    """
+    check_power(p)
+    if neighbours not in NEIGHBOURS:
+        raise InvalidArgument(f"neighbours must be 'add-remove' or 'replace', not {neighbours!r}")
+    check_operators([op for op, _ in blocks], "weighted_sensitivity")
+    widths = {op.shape[1] for op, _ in blocks}
+    if len(widths) != 1:
+        raise InvalidArgument(
+            f"weighted_sensitivity needs blocks over the same cells, not over {sorted(widths)} cells"
+        )
+    replace = neighbours == "replace"
+    plain, attained = _without_sums([(op, _weight(weight)) for op, weight in blocks], p, replace=replace)
+    parts = [part for op, weight in plain for part in _take_apart(op, weight, p)]
+    if not parts:
+        return Sensitivity(0, p, is_exact=True)
+    found = _largest_in_contrasts(parts, replace=replace) if p == 2 else None
+    if found is None:
+        found = _largest_in_weighted_rows(parts, p, replace=replace)
+    if found is None:
+        found = _largest_in_products(parts, p, replace=replace)
+    if found is None:
+        found = _largest_pair(parts, p) if replace else _largest_column(parts, p)
+    power, is_exact = found
+    return Sensitivity(power, p, is_exact=is_exact and attained)
+
+
+@worst_change.register(LinearOperator)
+def _worst_change(op: LinearOperator, p: int, neighbours: str) -> Sensitivity:
+    return weighted_sensitivity([(op, 1)], p, neighbours)
+
+
+def _take_apart(op: LinearOperator, weight: Fraction, p: int) -> list[tuple[LinearOperator, Fraction]]:
+    """The blocks that a block is made of, with multiples moved into the weights and equal blocks joined."""
+    joined: dict[LinearOperator, Fraction] = {}
+    for part, share in _parts(op, weight, p):
+        if share:
+            joined[part] = joined.get(part, Fraction(0)) + share
+    return list(joined.items())
+
+
+def _parts(op: LinearOperator, weight: Fraction, p: int) -> list[tuple[LinearOperator, Fraction]]:
+    if isinstance(op, Dense):
+        whole, exponent = op.on_grid()
+        return [(whole, weight / 2 ** (exponent * p))]
+    if isinstance(op, Scaled):
+        return _parts(op.op, weight * abs(Fraction(op.factor)) ** p, p)
+    if isinstance(op, Stack):
+        return [part for member in op.ops for part in _parts(member, weight, p)]
+    if isinstance(op, Permuted):
+        return [(Permuted(part, op.order), share) for part, share in _parts(op.op, weight, p)]
+    if isinstance(op, Kron):
+        if len(op.ops) == 1:
+            return _parts(op.ops[0], weight, p)
+        factors = []
+        for factor in op.ops:
+            parts = _parts(factor, Fraction(1), p)
+            if len(parts) == 1:  # a stack stays together, for it would multiply the number of products
+                factor, share = parts[0]
+                weight *= share
+            factors.append(factor)
+        return [(Kron(tuple(factors)), weight)]
+    return [(op, weight)]
+
+
+def _weight(weight: Any) -> Fraction:
+    if (
+        isinstance(weight, bool)
+        or not isinstance(weight, (int, Fraction, float))
+        or not 0 <= weight < math.inf
+    ):
+        raise InvalidArgument(f"a weight must be a Fraction of at least 0, not {weight!r}")
+    return Fraction(weight)
+
+
+def _whole_weights(blocks: Blocks) -> tuple[list[int], Fraction]:
     """Weights as integers without a common divisor, and the unit that they count."""
-    denominator = reduce(lcm, (weight.denominator for _, weight in blocks), 1)
+    denominator = reduce(math.lcm, (weight.denominator for _, weight in blocks), 1)
     whole = [int(weight * denominator) for _, weight in blocks]
-    divisor = reduce(gcd, whole, 0) or 1
+    divisor = reduce(math.gcd, whole, 0) or 1
     return [weight // divisor for weight in whole], Fraction(divisor, denominator)
 
 
-def largest_column(blocks: Blocks, p: int) -> Found:
-    """``max_j sum_i w_i ||A_i e_j||_p^p``."""
-    weights, unit = whole_weights(blocks)
-    if all(op.integer for op, _ in blocks):
-        norms = weighted_norms(blocks, weights, p)
-        return int(norms.max()) * unit, True
-    norms = sum(float(weight) * op.column_norms(p).astype(np.float64) for op, weight in blocks)
-    largest, slack = float(np.max(norms)), _relative_error(blocks)
-    candidates = np.flatnonzero(norms >= largest * (1 - 2 * slack))
-    if _readable(blocks, len(candidates)):
-        return max(_exact_column(blocks, int(j), p) for j in candidates), True
-    return Fraction(largest * (1 + 2 * slack)), False
-
-
-def largest_pair(blocks: Blocks, p: int) -> Found:
-    """``max_{j,k} sum_i w_i ||A_i (e_j - e_k)||_p^p``."""
-    if len(blocks) == 1:
-        known = blocks[0][0].pair_distance_max(p)
-        if known is not None:
-            return known * blocks[0][1], True
-    labels = [op.column_classes() for op, _ in blocks]
-    telling = [
-        block for block, label in zip(blocks, labels, strict=True) if label.any()
-    ]  # else columns are equal
-    if not telling:
-        return Fraction(0), True
-    if len(telling) < len(blocks):
-        return largest_pair(telling, p)
-    first = representatives(joint_classes(labels))
-    if p == 2 or all(
-        op.binary for op, _ in blocks
-    ):  # for 0/1 columns the L1 distance is the squared L2 distance
-        if not all(op.integer for op, _ in blocks):
-            return _largest_float_pair(blocks, first)
-        return _largest_whole_pair(blocks, first) if len(first) <= PAIR_CELLS else _far_pair(blocks, first)
-    rows = sum(op.shape[0] for op, _ in blocks)
-    if rows * len(first) ** 2 // 2 <= _L1_WORK and rows * len(first) <= 2**26:
-        return _largest_l1_pair(blocks, first)
-    return _two_largest(blocks, p), False
-
-
-def weighted_norms(blocks: Blocks, weights: Sequence[int], p: int) -> np.ndarray:
-    """``sum_i w_i ||A_i e_j||_p^p`` for integer blocks and weights; Python integers past int64."""
-    norms = [op.column_norms(p) for op, _ in blocks]
-    bound = sum(weight * max(1, int(part.max())) for weight, part in zip(weights, norms, strict=True))
-    if bound >= INT64_LIMIT:
-        norms = [part.astype(object) for part in norms]
-    return sum((part * weight for weight, part in zip(weights, norms, strict=True)), start=norms[0] * 0)
-
-
-def _gram_rows(
-    blocks: Blocks, weights: Sequence[int | float], first: np.ndarray
-) -> Iterator[tuple[slice, np.ndarray]]:
-    """Rows of the weighted Gram matrix of the columns ``first``, some at a time."""
-    n, step = blocks[0][0].shape[1], max(1, _CHUNK // blocks[0][0].shape[1])
-    grams = [op.gram() for op, _ in blocks]
-    for start in range(0, len(first), step):
-        part = first[start : start + step]
-        total = np.zeros(
-            (len(first), len(part)), dtype=np.int64 if isinstance(weights[0], int) else np.float64
-        )
-        for gram, weight in zip(grams, weights, strict=True):
-            whole = gram.integer and isinstance(weight, int)
-            units = np.zeros((n, len(part)), dtype=np.int64 if whole else np.float64)
-            units[part, np.arange(len(part))] = 1
-            total += gram.matmat(units)[first] * weight
-        yield slice(start, start + len(part)), total.T
-
-
-def _largest_whole_pair(blocks: Blocks, first: np.ndarray) -> Found:
-    weights, unit = whole_weights(blocks)
-    norms = weighted_norms(blocks, weights, 2)[first]
-    if norms.dtype == object or 4 * int(norms.max()) >= INT64_LIMIT:
-        return _largest_huge_pair(blocks, weights, unit, first)
-    largest = max(
-        int((norms[rows, None] + norms - 2 * part).max()) for rows, part in _gram_rows(blocks, weights, first)
-    )
-    return largest * unit, True
-
-
-def _largest_huge_pair(blocks: Blocks, weights: Sequence[int], unit: Fraction, first: np.ndarray) -> Found:
-    """All pairs in Python integers, where there are few enough."""
-    if sum(op.shape[0] for op, _ in blocks) * len(first) ** 2 > 16 * _EXACT_ENTRIES:
-        return _largest_float_pair(blocks, first)
-    gram = np.zeros((len(first), len(first)), dtype=object)
-    for (op, _), weight in zip(blocks, weights, strict=True):
-        columns = op.columns(first).astype(object)
-        gram = gram + weight * (columns.T @ columns)
-    norms = np.diag(gram)
-    return int(np.max(norms[:, None] + norms - 2 * gram)) * unit, True
-
-
-def _largest_float_pair(blocks: Blocks, first: np.ndarray) -> Found:
-    """Floating-point distances first; the pairs that could be the largest are then compared exactly."""
-    if len(first) > PAIR_CELLS:
-        return _two_largest(blocks, 2), False
-    weights = [float(weight) for _, weight in blocks]
-    norms = np.sum([float(w) * op.column_norms(2)[first].astype(np.float64) for op, w in blocks], axis=0)
-    slack = 8 * _relative_error(blocks) * float(norms.max())
-    rows: list[np.ndarray] = [
-        norms[part, None] + norms - 2 * gram for part, gram in _gram_rows(blocks, weights, first)
-    ]
-    distances = np.concatenate(rows)
-    largest = float(distances.max())
-    one, other = np.nonzero(np.triu(distances >= largest - 2 * slack, 1))
-    if len(one) and _readable(blocks, 2 * len(one)):
-        pairs = zip(first[one].tolist(), first[other].tolist(), strict=True)
-        return max(_exact_difference(blocks, j, k) for j, k in pairs), True
-    return Fraction(largest + slack), False
-
-
-def _far_pair(blocks: Blocks, first: np.ndarray) -> Found:
-    """Too many columns for all pairs: walk to a far pair, and compare it with a bound on all of them."""
-    weights, unit = whole_weights(blocks)
-    norms = weighted_norms(blocks, weights, 2)
-    if 4 * int(norms.max()) >= INT64_LIMIT:
-        norms = norms.astype(object)
-    bound = _two_largest(blocks, 2)
-    if any(op.gram().abs_entry_max() >= INT64_LIMIT for op, _ in blocks):  # inner products may not fit
-        return bound, False
-    here, best = int(first[np.argmax(norms[first])]), Fraction(0)
-    for _ in range(8):
-        distances = norms[here] + norms
-        for (op, _), weight in zip(blocks, weights, strict=True):
-            shared = op.gram().columns(np.array([here]))[:, 0]
-            distances = distances - 2 * weight * shared.astype(norms.dtype)
-        here = int(np.argmax(distances))
-        found = int(distances[here]) * unit
-        if found <= best:
-            break
-        best = found
-    return (best, True) if best == bound else (bound, False)
-
-
-def _two_largest(blocks: Blocks, p: int) -> Fraction:
-    """An upper bound of the distance of two columns, from their sizes and the blocks' own largest distances.
-
-    ``||a - b||_1 <= ||a||_1 + ||b||_1``, and ``||a - b||^2 <= ||a||^2 + ||b||^2`` for entries of one sign,
-    twice that in general.
-    """
-    known = [op.pair_distance_max(p) for op, _ in blocks]
-    apart = [
-        distance * weight for distance, (_, weight) in zip(known, blocks, strict=True) if distance is not None
-    ]
-    bound = _two_columns(blocks, p)
-    return min(bound, sum(apart, Fraction(0))) if len(apart) == len(blocks) else bound
-
-
-def _two_columns(blocks: Blocks, p: int) -> Fraction:
-    factor = 1 if p == 1 or all(op.binary for op, _ in blocks) else 2
-    if all(op.integer for op, _ in blocks):
-        weights, unit = whole_weights(blocks)
-        norms = np.sort(weighted_norms(blocks, weights, p))[-2:]
-        return factor * sum(int(norm) for norm in norms) * unit
-    total = sum(float(weight) * op.column_norms(p).astype(np.float64) for op, weight in blocks)
-    return Fraction(2 * factor * float(np.max(total)) * (1 + 2 * _relative_error(blocks)))
-
-
-def _largest_l1_pair(blocks: Blocks, first: np.ndarray) -> Found:
-    weights, unit = whole_weights(blocks)
-    exact = all(op.integer for op, _ in blocks)
-    total = np.zeros((len(first), len(first)), dtype=object if exact else np.float64)
-    for (op, weight), whole in zip(blocks, weights, strict=True):
-        columns = op.columns(first)
-        if exact and int(np.abs(columns).max()) * 2 * len(columns) >= INT64_LIMIT:
-            columns = columns.astype(object)
-        for j in range(len(first) - 1):
-            distances = np.abs(columns[:, j + 1 :] - columns[:, j : j + 1]).sum(axis=0)
-            total[j, j + 1 :] += distances.astype(object) * whole if exact else distances * float(weight)
-    if exact:
-        return int(total.max()) * unit, True
-    slack = 8 * _relative_error(blocks)
-    one, other = np.nonzero(total >= float(total.max()) * (1 - slack))
-    if _readable(blocks, 2 * len(one)):
-        pairs = zip(first[one].tolist(), first[other].tolist(), strict=True)
-        return max(_exact_difference(blocks, j, k, 1) for j, k in pairs), True
-    return Fraction(float(total.max()) * (1 + slack)), False
-
-
-def _relative_error(blocks: Blocks) -> float:
-    """A bound on the relative rounding error of a weighted sum of column norms."""
-    terms = max(op.shape[0] for op, _ in blocks) + len(blocks) + 16
-    return terms * 2.0**-52
-
-
-def _readable(blocks: Blocks, columns: int) -> bool:
-    """Whether so many columns can be read exactly and summed as Python numbers."""
-    written = all(op.integer or _is_written(op) for op, _ in blocks)
-    return written and columns * sum(op.shape[0] for op, _ in blocks) <= _EXACT_ENTRIES
-
-
-def _is_written(op: LinearOperator) -> bool:
-    return isinstance(op, (Dense, Sparse)) or (isinstance(op, Permuted) and _is_written(op.op))
-
-
-def _exact_column(blocks: Blocks, j: int, p: int) -> Fraction:
-    total = Fraction(0)
-    for op, weight in blocks:
-        total += weight * _exact_sum(op.columns(np.array([j]))[:, 0].tolist(), p)
-    return total
-
-
-def _exact_difference(blocks: Blocks, j: int, k: int, p: int = 2) -> Fraction:
-    total = Fraction(0)
-    for op, weight in blocks:
-        one, other = op.columns(np.array([j, k])).T.tolist()
-        total += weight * _exact_sum([Fraction(a) - Fraction(b) for a, b in zip(one, other, strict=True)], p)
-    return total
-
-
-def _exact_sum(values: Sequence[int | float | Fraction], p: int) -> Fraction:
-    return sum((abs(Fraction(value)) ** p for value in values if value), Fraction(0))
-
-
-def too_many_columns(count: int) -> Unsupported:
-    """The refusal for column sums that would need a number per cell of a domain too large for it."""
-    return Unsupported(
-        f"the sensitivity of blocks of different structure over {count} cells needs a number per cell: write "
-        "every block as a Kron over the same attributes"
-    )
-
-
-_CONTRAST_PAIRS = 2**26  # inner products that may be held
-
-
-def largest_in_contrasts(blocks: Blocks, *, replace: bool) -> Found | None:
-    """The largest ``sum_i w_i ||A_i d||_2^2``, exactly; None for other blocks, or too many combinations of classes.
-
-    Blocks ``A_b`` that are :class:`Contrasts` over the same classes have Gram matrices that no permutation of the
-    cells within a class changes. Hence every column has the norm of any other of its combination of classes, and any
-    two columns are as far apart as two of the following: the first cell of each attribute's class, and the first or
-    the second cell of each attribute's class. With M_b the Gram matrix of the block's own matrix over classes, the
-    inner product of cells x and y is
-
-        sum_b w_b M_b[x, y] prod_{i in S_b} (s_i^2 [x_i = y_i] - s_i)      over b whose classes in S_b hold x_i and y_i.
-
-    Privacy:
-        Exact: integers throughout, over pairs that stand for all pairs (see above).
-    """
-    members = [op for op, _ in blocks if isinstance(op, Contrasts)]
-    if len(members) < len(blocks) or not all(op.integer for op in members):
-        return None
-    if any((op.merges, op.classes) != (members[0].merges, members[0].classes) for op in members):
-        return None
-    weights, unit = whole_weights(blocks)
-    diagonal = _contrast_norms(members, weights)
-    if not replace:
-        return int(diagonal.max()) * unit, True
-    second = [np.flatnonzero(part.sizes > 1) for part in members[0].classes]
-    others = math.prod(part.shape[0] + len(s) for part, s in zip(members[0].classes, second, strict=True))
-    if diagonal.size * others > _CONTRAST_PAIRS:
-        return None
-    return int(_farthest_contrasts(members, weights, diagonal, second)) * unit, True
-
-
-def _contrast_norms(members: Sequence[Contrasts], weights: Sequence[int]) -> np.ndarray:
-    """Squared norms of the columns, one for each combination of classes: (C_1, ..., C_d)."""
-    norms = [op.matrix.column_norms(2).astype(object) * _centring_norm(op) for op in members]
-    bound = sum(w * int(n.max()) for w, n in zip(weights, norms, strict=True))
-    dtype = np.int64 if 4 * bound < INT64_LIMIT else object
-    total = np.zeros([part.shape[0] for part in members[0].classes], dtype=dtype)
-    for op, weight, norm in zip(members, weights, norms, strict=True):
-        place = tuple(slice(None) if c is None else c for c in op.within)
-        total[place] += (norm * weight).astype(dtype).reshape(op.widths)
-    return total
-
-
-def _centring_norm(op: Contrasts) -> int:
-    """Squared norm of a column of the centring matrices."""
-    return math.prod(s * (s - 1) for s in op.picked)
-
-
-def _farthest_contrasts(
-    members: Sequence[Contrasts], weights: Sequence[int], diagonal: np.ndarray, second: Sequence[np.ndarray]
-) -> int:
-    """The largest squared distance of a first cell x and a first or second cell y, ``|x|^2 + |y|^2 - 2 <x, y>``."""
-    labels = [np.concatenate([np.arange(n), s]) for n, s in zip(diagonal.shape, second, strict=True)]
-    inner = np.zeros((*diagonal.shape, *(len(label) for label in labels)), dtype=diagonal.dtype)
-    for op, weight in zip(members, weights, strict=True):
-        inner[_contrast_places(op, labels)] += weight * _contrast_products(op, labels, diagonal.dtype)
-    sizes = diagonal.reshape(-1)
-    others = diagonal[np.ix_(*labels)].reshape(-1)
-    return (sizes[:, None] + others - 2 * inner.reshape(sizes.size, others.size)).max()
-
-
-def _contrast_places(op: Contrasts, labels: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
-    """Where the block's inner products belong: classes of x, then cells y, one index array an axis."""
-    x = [
-        np.arange(part.shape[0]) if c is None else np.array([c])
-        for part, c in zip(op.classes, op.within, strict=True)
-    ]
-    y = [
-        np.arange(len(lab)) if c is None else np.flatnonzero(lab == c)
-        for lab, c in zip(labels, op.within, strict=True)
-    ]
-    return np.ix_(*x, *y)
-
-
-def _contrast_products(op: Contrasts, labels: Sequence[np.ndarray], dtype: np.dtype) -> np.ndarray:
-    """M_b, repeated for second cells, times the centring matrices' inner products with first and second cells."""
-    outside = [lab for lab, c in zip(labels, op.within, strict=True) if c is None]
-    gram = _exact_gram(op, dtype).reshape(op.widths + op.widths)
-    if outside:
-        gram = gram[np.ix_(*(np.arange(n) for n in op.widths), *outside)]
-    ends = [np.array([s * s - s] + [-s] * (s > 1), dtype=dtype) for s in op.picked]
-    shape_x, shape_y, place = [], [], 0
-    for c, lab in zip(op.within, labels, strict=True):
-        shape_x.append(1 if c is not None else op.classes[len(shape_x)].shape[0])
-        shape_y.append(1 if c is not None else len(lab))
-    out = gram.reshape(shape_x + shape_y)
-    for axis, c in enumerate(op.within):
-        if c is not None:
-            shape = [1] * (2 * len(labels))
-            shape[len(labels) + axis] = len(ends[place])
-            out = out * ends[place].reshape(shape)
-            place += 1
-    return out
-
-
-def _exact_gram(op: Contrasts, dtype: np.dtype) -> np.ndarray:
-    """The Gram matrix of the block's own matrix, exactly."""
-    matrix = np.asarray(op.matrix.dense())
-    if dtype.kind == "O":
-        whole = matrix.astype(object)
-        return whole.T @ whole
-    return integer_matmul(np.ascontiguousarray(matrix.T), matrix)
-
-
-_LISTED_CELLS = 2**12  # sums over so few cells are written out and need no bound
-_COMPARED_ENTRIES = 2**22  # entries of a factor that are compared one by one
-
-
-def without_sums(
+# sums of products ----------------------------------------------------------------------------------
+def _without_sums(
     blocks: Sequence[tuple[LinearOperator, Fraction]], p: int, *, replace: bool
 ) -> tuple[list[tuple[LinearOperator, Fraction]], bool]:
     """The blocks with every large sum of products replaced, and whether the largest column is still exact.
@@ -453,7 +226,7 @@ def _unsigned_terms(op: Sum) -> list[tuple[Fraction, Kron]] | None:
     terms = [(Fraction(c), kron) for c, kron in op.terms if isinstance(kron, Kron) and kron.integer]
     if len(terms) < len(op.terms) or len({kron.sizes for _, kron in terms}) > 1:
         return None
-    return terms if all(_unsigned(f) for _, kron in terms for f in kron.ops) else None
+    return terms if all(_counts_up(f) for _, kron in terms for f in kron.ops) else None
 
 
 def _as_stack(terms: list[tuple[Fraction, Kron]], p: int) -> tuple[list[tuple[Kron, Fraction]], bool]:
@@ -485,11 +258,8 @@ def _apart(kron: Kron, share: Fraction, p: int) -> tuple[Kron, Fraction]:
 
 def _disjoint(a: Kron, b: Kron) -> bool:
     """Whether some attribute has no cell that both products count."""
-    return any(not np.any((_counted(f)) & (_counted(g))) for f, g in zip(a.ops, b.ops, strict=True))
-
-
-def _counted(factor: LinearOperator) -> np.ndarray:
-    return np.asarray(factor.column_norms(1) != 0)
+    pairs = zip(a.ops, b.ops, strict=True)
+    return any(not np.any((f.column_norms(1) != 0) & (g.column_norms(1) != 0)) for f, g in pairs)
 
 
 def _covers(large: Kron, small: Kron) -> bool:
@@ -502,20 +272,107 @@ def _covers(large: Kron, small: Kron) -> bool:
     return True
 
 
-def _unsigned(factor: LinearOperator) -> bool:
-    if factor.binary:
-        return True
-    return factor.shape[0] * factor.shape[1] <= _COMPARED_ENTRIES and bool(np.all(factor.dense() >= 0))
+def _counts_up(factor: LinearOperator) -> bool:
+    small = factor.shape[0] * factor.shape[1] <= _COMPARED_ENTRIES
+    return factor.binary or (small and bool(np.all(factor.dense() >= 0)))
 
 
-_WHOLE_PAIRS = 2**22  # pairs of cells that are compared as Python integers
-_FLOAT_PAIRS = 2**28  # pairs that are compared in floating point, some at a time
-_FLOAT_CHUNK = 2**24  # of them held at once
-_WRITTEN_ENTRIES = 2**26  # entries up to which pairs are left to the comparison of written-out columns (L1)
-_WRITTEN_WORK = 2**31
+# contrasts over common classes ---------------------------------------------------------------------
+def _largest_in_contrasts(blocks: Blocks, *, replace: bool) -> Bound | None:
+    """The largest ``sum_i w_i ||A_i d||_2^2``, exactly; None for other blocks, or too many combinations of classes.
+
+    Blocks ``A_b`` that are :class:`Contrasts` over the same classes have Gram matrices that no permutation of the
+    cells within a class changes. Hence every column has the norm of any other of its combination of classes, and any
+    two columns are as far apart as two of the following: the first cell of each attribute's class, and the first or
+    the second cell of each attribute's class. With M_b the Gram matrix of the block's own matrix over classes, the
+    inner product of cells x and y is
+
+        sum_b w_b M_b[x, y] prod_{i in S_b} (s_i^2 [x_i = y_i] - s_i)      over b whose classes in S_b hold x_i and y_i.
+
+    Privacy:
+        Exact: integers throughout, over pairs that stand for all pairs (see above).
+    """
+    members = [op for op, _ in blocks if isinstance(op, Contrasts)]
+    if len(members) < len(blocks) or not all(op.integer for op in members):
+        return None
+    if any((op.merges, op.classes) != (members[0].merges, members[0].classes) for op in members):
+        return None
+    weights, unit = _whole_weights(blocks)
+    diagonal = _contrast_norms(members, weights)
+    if not replace:
+        return int(diagonal.max()) * unit, True
+    second = [np.flatnonzero(part.sizes > 1) for part in members[0].classes]
+    others = math.prod(part.shape[0] + len(s) for part, s in zip(members[0].classes, second, strict=True))
+    if diagonal.size * others > _CONTRAST_PAIRS:
+        return None
+    return int(_farthest_contrasts(members, weights, diagonal, second)) * unit, True
 
 
-def largest_in_weighted_rows(blocks: Blocks, p: int, *, replace: bool) -> Found | None:
+def _contrast_norms(members: Sequence[Contrasts], weights: Sequence[int]) -> np.ndarray:
+    """Squared norms of the columns, one for each combination of classes: (C_1, ..., C_d)."""
+    centred = [
+        math.prod(s * (s - 1) for s in op.picked) for op in members
+    ]  # of the centring matrices' columns
+    norms = [op.matrix.column_norms(2).astype(object) * c for op, c in zip(members, centred, strict=True)]
+    bound = sum(w * int(n.max()) for w, n in zip(weights, norms, strict=True))
+    dtype = np.int64 if 4 * bound < INT64_LIMIT else object
+    total = np.zeros([part.shape[0] for part in members[0].classes], dtype=dtype)
+    for op, weight, norm in zip(members, weights, norms, strict=True):
+        place = tuple(slice(None) if c is None else c for c in op.within)
+        total[place] += (norm * weight).astype(dtype).reshape(op.widths)
+    return total
+
+
+def _farthest_contrasts(
+    members: Sequence[Contrasts], weights: Sequence[int], diagonal: np.ndarray, second: Sequence[np.ndarray]
+) -> int:
+    """The largest squared distance of a first cell x and a first or second cell y, ``|x|^2 + |y|^2 - 2 <x, y>``."""
+    labels = [np.concatenate([np.arange(n), s]) for n, s in zip(diagonal.shape, second, strict=True)]
+    inner = np.zeros((*diagonal.shape, *(len(label) for label in labels)), dtype=diagonal.dtype)
+    for op, weight in zip(members, weights, strict=True):
+        inner[_contrast_places(op, labels)] += weight * _contrast_products(op, labels, diagonal.dtype)
+    sizes = diagonal.reshape(-1)
+    others = diagonal[np.ix_(*labels)].reshape(-1)
+    return (sizes[:, None] + others - 2 * inner.reshape(sizes.size, others.size)).max()
+
+
+def _contrast_places(op: Contrasts, labels: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
+    """Where the block's inner products belong: classes of x, then cells y, one index array an axis."""
+    x = [
+        np.arange(part.shape[0]) if c is None else np.array([c])
+        for part, c in zip(op.classes, op.within, strict=True)
+    ]
+    y = [
+        np.arange(len(lab)) if c is None else np.flatnonzero(lab == c)
+        for lab, c in zip(labels, op.within, strict=True)
+    ]
+    return np.ix_(*x, *y)
+
+
+def _contrast_products(op: Contrasts, labels: Sequence[np.ndarray], dtype: np.dtype) -> np.ndarray:
+    """M_b, repeated for second cells, times the centring matrices' inner products with first and second cells."""
+    outside = [lab for lab, c in zip(labels, op.within, strict=True) if c is None]
+    gram = _inner_products(op.matrix, np.arange(op.matrix.shape[1])).astype(dtype)
+    gram = gram.reshape(op.widths + op.widths)
+    if outside:
+        gram = gram[np.ix_(*(np.arange(n) for n in op.widths), *outside)]
+    ends = [np.array([s * s - s] + [-s] * (s > 1), dtype=dtype) for s in op.picked]
+    shape_x, shape_y, place = [], [], 0
+    for c, lab in zip(op.within, labels, strict=True):
+        shape_x.append(1 if c is not None else op.classes[len(shape_x)].shape[0])
+        shape_y.append(1 if c is not None else len(lab))
+    out = gram.reshape(shape_x + shape_y)
+    for axis, c in enumerate(op.within):
+        if c is not None:
+            shape = [1] * (2 * len(labels))
+            shape[len(labels) + axis] = len(ends[place])
+            out = out * ends[place].reshape(shape)
+            place += 1
+    return out
+
+
+# rows that are weighed one by one ------------------------------------------------------------------
+def _largest_in_weighted_rows(blocks: Blocks, p: int, *, replace: bool) -> Bound | None:
     """The largest column or pair of one block of weighted rows; None for other blocks, and for L1 pairs to be listed.
 
     Privacy:
@@ -529,7 +386,7 @@ def largest_in_weighted_rows(blocks: Blocks, p: int, *, replace: bool) -> Found 
     unit = blocks[0][1]
     if not replace:
         return view.largest_norm(p) * unit, True
-    cells = [view.told_apart(axis) for axis in range(len(view.factors))]
+    cells = [view.distinct_cells(axis) for axis in range(len(view.factors))]
     pairs = math.prod(len(c) ** 2 for c in cells)
     if p == 1:
         rows, count = int(np.count_nonzero(view.weights)), math.prod(f.shape[1] for f in view.factors)
@@ -541,7 +398,7 @@ def largest_in_weighted_rows(blocks: Blocks, p: int, *, replace: bool) -> Found 
     return 2**p * view.without_constants().largest_norm(p) * unit, False
 
 
-def _largest_distance(view: WeightedRows, cells: Sequence[np.ndarray]) -> Found:
+def _largest_distance(view: WeightedRows, cells: Sequence[np.ndarray]) -> Bound:
     """``max_{j,k} ||D A (e_j - e_k)||_2^2`` over pairs of cells that stand for all."""
     view = view.without_constants()
     if not view.weights.any():
@@ -569,22 +426,13 @@ def _largest_float(columns: Sequence[np.ndarray], squares: np.ndarray, norms: np
         unit[np.arange(start, start + unit.shape[1]), np.arange(unit.shape[1])] = 1.0
         inner = rows @ (squares[:, None] * (rows.T @ unit))
         best = max(best, float((size[:, None] + size[start : start + step] - 2 * inner).max()))
-    terms = sum(itertools.chain.from_iterable(c.shape for c in columns)) + 16
+    terms = sum(chain.from_iterable(c.shape for c in columns)) + 16
     slack = Fraction(4 * terms, 2**52)  # each of <= 2 sum n_i roundings, of sums below sqrt(norm_j norm_k)
     return Fraction(best) + max(slack, Fraction(1, 10**9)) * largest
 
 
-_VECTOR_LIMIT = 2**26  # cells for which a number each may be held
-_PAIR_CLASSES = 512  # classes of an attribute up to which all its pairs are listed
-_LISTED = 64  # classes whose pairs are listed beyond that, beside a bound on the others
-_SMALL_PRODUCT = 1024  # classes up to which a whole product is written out for L1 distances
-_BOXED_CLASSES = 4096  # classes whose inner products are all held at once
-_COMBINED = 2**10  # cells of several attributes whose pairs are compared in combination where signs differ
-_OVERLAP_ENTRIES = 2**24  # entries of a factor's columns that may be compared pair by pair
-_VALUE_PAIRS = 2**16  # distinct pairs of values that an exact L1 distance may sum over
-
-
-def largest_in_products(blocks: Blocks, p: int, *, replace: bool) -> Found | None:
+# products, attribute by attribute ------------------------------------------------------------------
+def _largest_in_products(blocks: Blocks, p: int, *, replace: bool) -> Bound | None:
     """The largest column or pair of weighted products over the same attributes; ``None`` for other blocks.
 
     A column of a product is a product of columns, so its power sum is the product of the factors' power sums:
@@ -603,7 +451,10 @@ def largest_in_products(blocks: Blocks, p: int, *, replace: bool) -> Found | Non
     sizes = {op.sizes if isinstance(op, Kron) else None for op, _ in blocks}
     if len(sizes) > 1 or sizes == {None}:
         if len(blocks) > 1 and blocks[0][0].shape[1] > _VECTOR_LIMIT:
-            raise too_many_columns(blocks[0][0].shape[1])
+            raise Unsupported(
+                f"the sensitivity of blocks of different structure over {blocks[0][0].shape[1]} cells needs a number "
+                "per cell: write every block as a Kron over the same attributes"
+            )
         return None
     if replace:  # two records meet a total alike: its weight would only loosen bounds
         blocks = [(op, weight) for op, weight in blocks if not _is_total(op)]
@@ -611,7 +462,7 @@ def largest_in_products(blocks: Blocks, p: int, *, replace: bool) -> Found | Non
             return Fraction(0), True
     products = [tuple(op.ops) for op, _ in blocks if isinstance(op, Kron)]
     attributes = [
-        AxisFactors(tuple(product[axis] for product in products)) for axis in range(len(products[0]))
+        _AxisFactors(tuple(product[axis] for product in products)) for axis in range(len(products[0]))
     ]
     if not replace:
         return _largest(blocks, attributes, p)
@@ -620,16 +471,16 @@ def largest_in_products(blocks: Blocks, p: int, *, replace: bool) -> Found | Non
         return Fraction(0), True
     if len(telling) == 1:  # the other factors multiply every distance by a constant
         others = attributes[: telling[0]] + attributes[telling[0] + 1 :]
-        power, is_exact = largest_pair(_one_attribute(blocks, attributes, telling[0], p), p)
+        power, is_exact = _largest_pair(_one_attribute(blocks, attributes, telling[0], p), p)
         return power * _rounding(others, len(blocks)), is_exact and all(other.integer for other in others)
     binary = all(factor.binary for attribute in attributes for factor in attribute.distinct)
     if p == 1 and not binary and _is_small(blocks, attributes):
-        return largest_pair(blocks, p)
+        return _largest_pair(blocks, p)
     return _largest_difference(blocks, attributes, p, overlap=p == 1 and not binary)
 
 
 @dataclass(frozen=True)
-class AxisFactors:
+class _AxisFactors:
     """The factors that the products have on one attribute."""
 
     factors: tuple[LinearOperator, ...]
@@ -676,15 +527,8 @@ class AxisFactors:
         cells = self.first[listed]
         shared = [_overlaps(f, cells) if overlap else _inner_products(f, cells) for f in self.distinct]
         one, other = np.repeat(np.arange(len(cells)), len(cells)), np.tile(np.arange(len(cells)), len(cells))
-        parts = [
-            norms[listed[one]],
-            norms[listed[other]],
-            _table([c.reshape(-1) for c in shared], integer=self.integer),
-        ]
         attained = (one == other) if overlap else np.ones(len(one), dtype=bool)
-        choices = Choices(
-            np.concatenate(parts, axis=1), attained, np.stack([cells[one], cells[other]], axis=1)
-        )
+        choices = _pair_choices(norms[listed], shared, cells, (one, other), attained, integer=self.integer)
         return choices if len(listed) == len(norms) else _with_bound(choices, norms, self)
 
     def corners(self) -> Choices | None:
@@ -702,12 +546,7 @@ class AxisFactors:
         shared = [_inner_products(factor, cells) for factor in self.distinct]
         if len(cells) > _PAIR_CLASSES:
             return corners(norms, shared) if count_corners(shared) <= CORNERS else None
-        parts = [norms[one], norms[other], _table([c[one, other] for c in shared], integer=True)]
-        pairs = Choices(
-            np.concatenate(parts, axis=1),
-            np.ones(len(one), dtype=bool),
-            np.stack([cells[one], cells[other]], axis=1),
-        )
+        pairs = _pair_choices(norms, shared, cells, (one, other), np.ones(len(one), dtype=bool), integer=True)
         pairs = pairs[_distinct(pairs)]
         return pairs if len(pairs) <= count_corners(shared) else corners(norms, shared)
 
@@ -727,8 +566,8 @@ class AxisFactors:
         return all(_is_unsigned(factor) for factor in self.distinct)
 
 
-def _largest(blocks: Blocks, attributes: Sequence[AxisFactors], p: int) -> Found:
-    weights, unit = whole_weights(blocks)
+def _largest(blocks: Blocks, attributes: Sequence[_AxisFactors], p: int) -> Bound:
+    weights, unit = _whole_weights(blocks)
     choices = [attribute.columns(p) for attribute in attributes]
     expanded = [_expand(c, a.column_of) for c, a in zip(choices, attributes, strict=True)]
     expanded, gains = _common_dtype(expanded, weights)
@@ -737,14 +576,18 @@ def _largest(blocks: Blocks, attributes: Sequence[AxisFactors], p: int) -> Found
     return Fraction(found.value) * unit * _rounding(attributes, len(blocks)), found.is_exact
 
 
-def _largest_difference(blocks: Blocks, attributes: Sequence[AxisFactors], p: int, *, overlap: bool) -> Found:
-    weights, unit = whole_weights(blocks)
+def _largest_difference(
+    blocks: Blocks, attributes: Sequence[_AxisFactors], p: int, *, overlap: bool
+) -> Bound:
+    weights, unit = _whole_weights(blocks)
     unsigned = overlap or all(attribute.is_unsigned for attribute in attributes)
     column, _ = _largest(blocks, attributes, p)
     bound = column * (2 if p == 1 or unsigned else 4)
     if not unsigned:
         signed = _largest_signed(attributes, weights)
-        if signed is not None and (signed.is_exact or _many_pairs(attributes)):
+        if signed is not None and (
+            signed.is_exact or math.prod(len(a.first) for a in attributes) > _COMBINED
+        ):
             power = int(signed.value) * unit
             return (power, signed.is_exact) if power <= bound else (bound, False)
         if any(len(attribute.first) > _PAIR_CLASSES for attribute in attributes):
@@ -773,7 +616,7 @@ def _largest_difference(blocks: Blocks, attributes: Sequence[AxisFactors], p: in
     return (power, found.is_exact) if power <= bound else (bound, False)
 
 
-def _largest_signed(attributes: Sequence[AxisFactors], weights: Sequence[int]) -> Maximum | None:
+def _largest_signed(attributes: Sequence[_AxisFactors], weights: Sequence[int]) -> Maximum | None:
     """The largest distance over the corners of each attribute, exact where they are pairs.
 
     None for fractions, and where there are too many corners.
@@ -786,17 +629,27 @@ def _largest_signed(attributes: Sequence[AxisFactors], weights: Sequence[int]) -
     return largest_corner(choices, [attribute.column_of for attribute in attributes], weights)
 
 
-def _many_pairs(attributes: Sequence[AxisFactors]) -> bool:
-    """Whether the pairs of all attributes are too many to be compared in combination."""
-    return math.prod(len(attribute.first) for attribute in attributes) > _COMBINED
-
-
-def _rounding(attributes: Sequence[AxisFactors], products: int) -> Fraction:
+def _rounding(attributes: Sequence[_AxisFactors], products: int) -> Fraction:
     """How much a sum of products of power sums may gain by rounding: 1 for integers."""
     if all(attribute.integer for attribute in attributes):
         return Fraction(1)
     rows = sum(max(factor.shape[0] for factor in attribute.distinct) + 8 for attribute in attributes)
     return 1 + Fraction(rows + products + 64, 2**50)
+
+
+def _pair_choices(
+    norms: np.ndarray,
+    shared: Sequence[np.ndarray],
+    cells: np.ndarray,
+    pairs: tuple[np.ndarray, np.ndarray],
+    attained: np.ndarray,
+    *,
+    integer: bool,
+) -> Choices:
+    """Choices ``[a, b, c]`` for pairs of the cells: norms (cells, factors), shared (cells, cells) by factor."""
+    one, other = pairs
+    values = [norms[one], norms[other], _table([c[one, other] for c in shared], integer=integer)]
+    return Choices(np.concatenate(values, axis=1), attained, np.stack([cells[one], cells[other]], axis=1))
 
 
 def _table(columns: list[np.ndarray], *, integer: bool) -> np.ndarray:
@@ -826,7 +679,7 @@ def _common_dtype(choices: list[Choices], gains: Sequence[int]) -> tuple[list[Ch
     return members, np.array(gains, dtype=object).astype(kind)
 
 
-def _one_attribute(blocks: Blocks, attributes: Sequence[AxisFactors], axis: int, p: int) -> Blocks:
+def _one_attribute(blocks: Blocks, attributes: Sequence[_AxisFactors], axis: int, p: int) -> Blocks:
     joined: dict[LinearOperator, Fraction] = {}
     for position, (_, weight) in enumerate(blocks):
         share = weight
@@ -839,7 +692,7 @@ def _one_attribute(blocks: Blocks, attributes: Sequence[AxisFactors], axis: int,
     return list(joined.items())
 
 
-def _is_small(blocks: Blocks, attributes: Sequence[AxisFactors]) -> bool:
+def _is_small(blocks: Blocks, attributes: Sequence[_AxisFactors]) -> bool:
     classes = math.prod(len(attribute.first) for attribute in attributes)
     rows = sum(op.shape[0] for op, _ in blocks)
     cells = blocks[0][0].shape[1]
@@ -854,12 +707,9 @@ def _is_total(op: LinearOperator) -> bool:
 
 def _treats_alike(factor: LinearOperator, classes: int) -> bool:
     """Whether the matrix, over so many classes of cells, is Total, Identity or Centring."""
-    if isinstance(factor, Product) and isinstance(factor.right, Partition):
-        return (
-            isinstance(factor.left, Centring)
-            and factor.left.n == classes
-            and _treats_alike(factor.right, classes)
-        )
+    rows, merge = unlifted(factor)
+    if merge is not None:
+        return isinstance(rows, Centring) and rows.n == classes
     if isinstance(factor, Partition):
         return factor.shape[0] == classes and factor.classes.min() >= 0 and bool(factor.sizes.all())
     return isinstance(factor, (Total, Identity, Centring))
@@ -913,7 +763,7 @@ def _overlaps(factor: LinearOperator, cells: np.ndarray) -> np.ndarray:
     return shared
 
 
-def _with_bound(choices: Choices, norms: np.ndarray, attribute: AxisFactors) -> Choices:
+def _with_bound(choices: Choices, norms: np.ndarray, attribute: _AxisFactors) -> Choices:
     """Pairs left out are bounded by the largest columns sharing nothing; equal cells are all listed.
 
     Under a factor whose columns are all equal, such as a total, two cells share the whole column.
@@ -930,7 +780,7 @@ def _with_bound(choices: Choices, norms: np.ndarray, attribute: AxisFactors) -> 
     return Choices(values, attained, cells)
 
 
-def _l1_distance(attributes: Sequence[AxisFactors], weights: Sequence[int], cells: np.ndarray) -> int | None:
+def _l1_distance(attributes: Sequence[_AxisFactors], weights: Sequence[int], cells: np.ndarray) -> int | None:
     """``sum_b w_b ||(x)_i u_bi - (x)_i v_bi||_1`` exactly, from the pairs of values that occur together."""
     total = 0
     for block, weight in enumerate(weights):
@@ -948,99 +798,214 @@ def _l1_distance(attributes: Sequence[AxisFactors], weights: Sequence[int], cell
     return total
 
 
-NEIGHBOURS = ("add-remove", "replace")
+# any columns ---------------------------------------------------------------------------------------
+def _largest_column(blocks: Blocks, p: int) -> Bound:
+    """``max_j sum_i w_i ||A_i e_j||_p^p``."""
+    weights, unit = _whole_weights(blocks)
+    if all(op.integer for op, _ in blocks):
+        norms = _weighted_norms(blocks, weights, p)
+        return int(norms.max()) * unit, True
+    norms = sum(float(weight) * op.column_norms(p).astype(np.float64) for op, weight in blocks)
+    largest, slack = float(np.max(norms)), _relative_error(blocks)
+    candidates = np.flatnonzero(norms >= largest * (1 - 2 * slack))
+    if _readable(blocks, len(candidates)):
+        return max(_exact_power(blocks, p, int(j)) for j in candidates), True
+    return Fraction(largest * (1 + 2 * slack)), False
 
 
-def weighted_sensitivity(
-    blocks: Sequence[tuple[LinearOperator, Fraction | int]], p: int, neighbours: str = "add-remove"
-) -> Sensitivity:
-    """The largest weighted distance, over neighbours, between the answers of several blocks.
+def _largest_pair(blocks: Blocks, p: int) -> Bound:
+    """``max_{j,k} sum_i w_i ||A_i (e_j - e_k)||_p^p``."""
+    if len(blocks) == 1:
+        known = blocks[0][0].pair_distance_max(p)
+        if known is not None:
+            return known * blocks[0][1], True
+    labels = [op.column_classes() for op, _ in blocks]
+    telling = [
+        block for block, label in zip(blocks, labels, strict=True) if label.any()
+    ]  # else columns are equal
+    if not telling:
+        return Fraction(0), True
+    if len(telling) < len(blocks):
+        return _largest_pair(telling, p)
+    first = representatives(joint_classes(labels))
+    if p == 2 or all(
+        op.binary for op, _ in blocks
+    ):  # for 0/1 columns the L1 distance is the squared L2 distance
+        if not all(op.integer for op, _ in blocks):
+            return _largest_float_pair(blocks, first)
+        return _largest_whole_pair(blocks, first) if len(first) <= PAIR_CELLS else _far_pair(blocks, first)
+    rows = sum(op.shape[0] for op, _ in blocks)
+    if rows * len(first) ** 2 // 2 <= _L1_WORK and rows * len(first) <= 2**26:
+        return _largest_l1_pair(blocks, first)
+    return _two_largest(blocks, p), False
 
-    Args:
-        blocks: pairs ``(A_i, w_i)`` over the same ``n`` cells, ``w_i >= 0``. Stacks are taken apart, and
-            Kronecker products over the same attributes are never multiplied out.
-        p: 1 or 2.
-        neighbours: "add-remove" or "replace".
 
-    Returns:
-        A ``Sensitivity`` whose ``power`` is ``max sum_i w_i ||.||_p^p``, and whose value is its p-th root.
+def _weighted_norms(blocks: Blocks, weights: Sequence[int], p: int) -> np.ndarray:
+    """``sum_i w_i ||A_i e_j||_p^p`` for integer blocks and weights; Python integers past int64."""
+    norms = [op.column_norms(p) for op, _ in blocks]
+    bound = sum(weight * max(1, int(part.max())) for weight, part in zip(weights, norms, strict=True))
+    if bound >= INT64_LIMIT:
+        norms = [part.astype(object) for part in norms]
+    return sum((part * weight for weight, part in zip(weights, norms, strict=True)), start=norms[0] * 0)
 
-    Raises:
-        InvalidArgument: for another norm or name of neighbours, a negative weight, or blocks over different
-            cells.
 
-    >>> from tabulae.linalg import Identity, Total
-    >>> weighted_sensitivity([(Identity(3), Fraction(1, 2)), (Total(3), Fraction(1, 3))], 2).power
-    Fraction(5, 6)
-    """
-    check_power(p)
-    if neighbours not in NEIGHBOURS:
-        raise InvalidArgument(f"neighbours must be 'add-remove' or 'replace', not {neighbours!r}")
-    check_operators([op for op, _ in blocks], "weighted_sensitivity")
-    widths = {op.shape[1] for op, _ in blocks}
-    if len(widths) != 1:
-        raise InvalidArgument(
-            f"weighted_sensitivity needs blocks over the same cells, not over {sorted(widths)} cells"
+def _gram_rows(
+    blocks: Blocks, weights: Sequence[int | float], first: np.ndarray
+) -> Iterator[tuple[slice, np.ndarray]]:
+    """Rows of the weighted Gram matrix of the columns ``first``, some at a time."""
+    n, step = blocks[0][0].shape[1], max(1, _CHUNK // blocks[0][0].shape[1])
+    grams = [op.gram() for op, _ in blocks]
+    for start in range(0, len(first), step):
+        part = first[start : start + step]
+        total = np.zeros(
+            (len(first), len(part)), dtype=np.int64 if isinstance(weights[0], int) else np.float64
         )
-    replace = neighbours == "replace"
-    plain, attained = without_sums([(op, _weight(weight)) for op, weight in blocks], p, replace=replace)
-    parts = [part for op, weight in plain for part in take_apart(op, weight, p)]
-    if not parts:
-        return Sensitivity(0, p, is_exact=True)
-    found = largest_in_contrasts(parts, replace=replace) if p == 2 else None
-    if found is None:
-        found = largest_in_weighted_rows(parts, p, replace=replace)
-    if found is None:
-        found = largest_in_products(parts, p, replace=replace)
-    if found is None:
-        found = largest_pair(parts, p) if replace else largest_column(parts, p)
-    power, is_exact = found
-    return Sensitivity(power, p, is_exact=is_exact and attained)
+        for gram, weight in zip(grams, weights, strict=True):
+            whole = gram.integer and isinstance(weight, int)
+            units = np.zeros((n, len(part)), dtype=np.int64 if whole else np.float64)
+            units[part, np.arange(len(part))] = 1
+            total += gram.matmat(units)[first] * weight
+        yield slice(start, start + len(part)), total.T
 
 
-@worst_change.register(LinearOperator)
-def _worst_change(op: LinearOperator, p: int, neighbours: str) -> Sensitivity:
-    return weighted_sensitivity([(op, 1)], p, neighbours)
+def _largest_whole_pair(blocks: Blocks, first: np.ndarray) -> Bound:
+    weights, unit = _whole_weights(blocks)
+    norms = _weighted_norms(blocks, weights, 2)[first]
+    if norms.dtype == object or 4 * int(norms.max()) >= INT64_LIMIT:
+        return _largest_huge_pair(blocks, weights, unit, first)
+    largest = max(
+        int((norms[rows, None] + norms - 2 * part).max()) for rows, part in _gram_rows(blocks, weights, first)
+    )
+    return largest * unit, True
 
 
-def take_apart(op: LinearOperator, weight: Fraction, p: int) -> list[tuple[LinearOperator, Fraction]]:
-    """The blocks that a block is made of, with multiples moved into the weights and equal blocks joined."""
-    joined: dict[LinearOperator, Fraction] = {}
-    for part, share in _parts(op, weight, p):
-        if share:
-            joined[part] = joined.get(part, Fraction(0)) + share
-    return list(joined.items())
+def _largest_huge_pair(blocks: Blocks, weights: Sequence[int], unit: Fraction, first: np.ndarray) -> Bound:
+    """All pairs in Python integers, where there are few enough."""
+    if sum(op.shape[0] for op, _ in blocks) * len(first) ** 2 > 16 * _EXACT_ENTRIES:
+        return _largest_float_pair(blocks, first)
+    gram = np.zeros((len(first), len(first)), dtype=object)
+    for (op, _), weight in zip(blocks, weights, strict=True):
+        columns = op.columns(first).astype(object)
+        gram = gram + weight * (columns.T @ columns)
+    norms = np.diag(gram)
+    return int(np.max(norms[:, None] + norms - 2 * gram)) * unit, True
 
 
-def _parts(op: LinearOperator, weight: Fraction, p: int) -> list[tuple[LinearOperator, Fraction]]:
-    if isinstance(op, Dense):
-        whole, exponent = op.on_grid()
-        return [(whole, weight / 2 ** (exponent * p))]
-    if isinstance(op, Scaled):
-        return _parts(op.op, weight * abs(Fraction(op.factor)) ** p, p)
-    if isinstance(op, Stack):
-        return [part for member in op.ops for part in _parts(member, weight, p)]
-    if isinstance(op, Permuted):
-        return [(Permuted(part, op.order), share) for part, share in _parts(op.op, weight, p)]
-    if isinstance(op, Kron):
-        if len(op.ops) == 1:
-            return _parts(op.ops[0], weight, p)
-        factors = []
-        for factor in op.ops:
-            parts = _parts(factor, Fraction(1), p)
-            if len(parts) == 1:  # a stack stays together, for it would multiply the number of products
-                factor, share = parts[0]
-                weight *= share
-            factors.append(factor)
-        return [(Kron(tuple(factors)), weight)]
-    return [(op, weight)]
+def _largest_float_pair(blocks: Blocks, first: np.ndarray) -> Bound:
+    """Floating-point distances first; the pairs that could be the largest are then compared exactly."""
+    if len(first) > PAIR_CELLS:
+        return _two_largest(blocks, 2), False
+    weights = [float(weight) for _, weight in blocks]
+    norms = np.sum([float(w) * op.column_norms(2)[first].astype(np.float64) for op, w in blocks], axis=0)
+    slack = 8 * _relative_error(blocks) * float(norms.max())
+    rows: list[np.ndarray] = [
+        norms[part, None] + norms - 2 * gram for part, gram in _gram_rows(blocks, weights, first)
+    ]
+    distances = np.concatenate(rows)
+    largest = float(distances.max())
+    one, other = np.nonzero(np.triu(distances >= largest - 2 * slack, 1))
+    exact = _exact_pair(blocks, 2, first[one], first[other])
+    return (Fraction(largest + slack), False) if exact is None else (exact, True)
 
 
-def _weight(weight: Any) -> Fraction:
-    if (
-        isinstance(weight, bool)
-        or not isinstance(weight, (int, Fraction, float))
-        or not 0 <= weight < math.inf
-    ):
-        raise InvalidArgument(f"a weight must be a Fraction of at least 0, not {weight!r}")
-    return Fraction(weight)
+def _far_pair(blocks: Blocks, first: np.ndarray) -> Bound:
+    """Too many columns for all pairs: walk to a far pair, and compare it with a bound on all of them."""
+    weights, unit = _whole_weights(blocks)
+    norms = _weighted_norms(blocks, weights, 2)
+    if 4 * int(norms.max()) >= INT64_LIMIT:
+        norms = norms.astype(object)
+    bound = _two_largest(blocks, 2)
+    if any(op.gram().abs_entry_max() >= INT64_LIMIT for op, _ in blocks):  # inner products may not fit
+        return bound, False
+    here, best = int(first[np.argmax(norms[first])]), Fraction(0)
+    for _ in range(8):
+        distances = norms[here] + norms
+        for (op, _), weight in zip(blocks, weights, strict=True):
+            shared = op.gram().columns(np.array([here]))[:, 0]
+            distances = distances - 2 * weight * shared.astype(norms.dtype)
+        here = int(np.argmax(distances))
+        found = int(distances[here]) * unit
+        if found <= best:
+            break
+        best = found
+    return (best, True) if best == bound else (bound, False)
+
+
+def _two_largest(blocks: Blocks, p: int) -> Fraction:
+    """An upper bound of the distance of two columns, from their sizes and the blocks' own largest distances.
+
+    ``||a - b||_1 <= ||a||_1 + ||b||_1``, and ``||a - b||^2 <= ||a||^2 + ||b||^2`` for entries of one sign,
+    twice that in general.
+    """
+    known = [op.pair_distance_max(p) for op, _ in blocks]
+    apart = [
+        distance * weight for distance, (_, weight) in zip(known, blocks, strict=True) if distance is not None
+    ]
+    bound = _two_columns(blocks, p)
+    return min(bound, sum(apart, Fraction(0))) if len(apart) == len(blocks) else bound
+
+
+def _two_columns(blocks: Blocks, p: int) -> Fraction:
+    factor = 1 if p == 1 or all(op.binary for op, _ in blocks) else 2
+    if all(op.integer for op, _ in blocks):
+        weights, unit = _whole_weights(blocks)
+        norms = np.sort(_weighted_norms(blocks, weights, p))[-2:]
+        return factor * sum(int(norm) for norm in norms) * unit
+    total = sum(float(weight) * op.column_norms(p).astype(np.float64) for op, weight in blocks)
+    return Fraction(2 * factor * float(np.max(total)) * (1 + 2 * _relative_error(blocks)))
+
+
+def _largest_l1_pair(blocks: Blocks, first: np.ndarray) -> Bound:
+    weights, unit = _whole_weights(blocks)
+    exact = all(op.integer for op, _ in blocks)
+    total = np.zeros((len(first), len(first)), dtype=object if exact else np.float64)
+    for (op, weight), whole in zip(blocks, weights, strict=True):
+        columns = op.columns(first)
+        if exact and int(np.abs(columns).max()) * 2 * len(columns) >= INT64_LIMIT:
+            columns = columns.astype(object)
+        for j in range(len(first) - 1):
+            distances = np.abs(columns[:, j + 1 :] - columns[:, j : j + 1]).sum(axis=0)
+            total[j, j + 1 :] += distances.astype(object) * whole if exact else distances * float(weight)
+    if exact:
+        return int(total.max()) * unit, True
+    slack = 8 * _relative_error(blocks)
+    one, other = np.nonzero(total >= float(total.max()) * (1 - slack))
+    largest = _exact_pair(blocks, 1, first[one], first[other])
+    return (Fraction(float(total.max()) * (1 + slack)), False) if largest is None else (largest, True)
+
+
+def _relative_error(blocks: Blocks) -> float:
+    """A bound on the relative rounding error of a weighted sum of column norms."""
+    terms = max(op.shape[0] for op, _ in blocks) + len(blocks) + 16
+    return terms * 2.0**-52
+
+
+def _readable(blocks: Blocks, columns: int) -> bool:
+    """Whether so many columns can be read exactly and summed as Python numbers."""
+    written = all(op.integer or _is_written(op) for op, _ in blocks)
+    return written and columns * sum(op.shape[0] for op, _ in blocks) <= _EXACT_ENTRIES
+
+
+def _is_written(op: LinearOperator) -> bool:
+    return isinstance(op, (Dense, Sparse)) or (isinstance(op, Permuted) and _is_written(op.op))
+
+
+def _exact_power(blocks: Blocks, p: int, *cells: int) -> Fraction:
+    """``sum_i w_i ||.||_p^p`` of the column of a cell, or of the difference of those of two, in fractions."""
+    total = Fraction(0)
+    for op, weight in blocks:
+        columns = op.columns(np.array(cells)).T.tolist()
+        values = (
+            columns[0]
+            if len(cells) == 1
+            else (Fraction(a) - Fraction(b) for a, b in zip(*columns, strict=True))
+        )
+        total += weight * sum((abs(Fraction(value)) ** p for value in values if value), Fraction(0))
+    return total
+
+
+def _exact_pair(blocks: Blocks, p: int, one: np.ndarray, other: np.ndarray) -> Fraction | None:
+    """The largest difference among some pairs of cells, in fractions; None where that would take too long."""
+    if not len(one) or not _readable(blocks, 2 * len(one)):
+        return None
+    return max(_exact_power(blocks, p, j, k) for j, k in zip(one.tolist(), other.tolist(), strict=True))

@@ -28,6 +28,7 @@ _COMPARISONS = 2**26  # comparisons that one pruning may take
 _EVALUATIONS = 64  # choices that are evaluated exactly where sums are only bounds
 _MIDPOINTS = 1024  # choices up to which all pairs are looked at
 _PRUNABLE = 2**23  # numbers up to which partial choices are compared with each other
+CORNERS = 2**18  # corners of all attributes together that are summed
 
 
 @dataclass(frozen=True)
@@ -316,9 +317,6 @@ def _evaluated(tops: list[tuple[Number, np.ndarray]], evaluate: Evaluate, found:
         if (cells >= 0).all() and evaluate(cells) == bound:
             return Maximum(bound, is_exact=True)
     return Maximum(bound, is_exact=False)
-
-
-CORNERS = 2**18  # corners of all attributes together that are summed
 
 
 def count_corners(shared: Sequence[np.ndarray]) -> int:
