@@ -379,7 +379,7 @@ class IntegerSystem:
         """Whole numbers z' near z with ``L z' = v`` exactly.
 
         Where every reduced row has an entry of size one they differ in at most ``rank`` places; see
-        :mod:`tabulae.linalg.integer_system`.
+        :class:`IntegerSteps`.
 
         Arguments:
             scaled: z, (n,) whole numbers.

@@ -65,11 +65,10 @@ class Kron(AxisOperator):
     """
 
     ops: Sequence[LinearOperator]
+    _combines = True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "ops", check_operators(self.ops, "Kron"))
-
-    _combines = True
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -326,6 +325,7 @@ class Contrasts(AxisOperator):
     merges: Sequence[Partition]
     classes: Sequence[Partition]
     within: Sequence[int | None]
+    _combines = True
 
     def __post_init__(self) -> None:
         check_operators([self.matrix], "Contrasts")
@@ -355,8 +355,6 @@ class Contrasts(AxisOperator):
     def picked(self) -> tuple[int, ...]:
         """The number of cells that each attribute of S compares."""
         return tuple(int(p.sizes[c]) for p, c in zip(self.classes, self.within, strict=True) if c is not None)
-
-    _combines = True
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -424,9 +422,6 @@ class Contrasts(AxisOperator):
             place = np.add.outer(place * factor.shape[0], factor.classes).reshape(-1)
             known = np.logical_and.outer(known, factor.classes >= 0).reshape(-1)
         return np.where(known, place, -1)
-
-    def __repr__(self) -> str:
-        return f"Contrasts({self.shape[0]} x {self.shape[1]})"
 
 
 @dataclass(frozen=True)

@@ -546,9 +546,6 @@ class Dense(AxisOperator):
     def column_classes(self) -> np.ndarray:
         return classes_of_rows(self.array.T)
 
-    def __repr__(self) -> str:
-        return f"Dense({self.shape[0]} x {self.shape[1]})"
-
 
 def _whole(values: np.ndarray, name: str) -> np.ndarray:
     """``int64`` where every entry is an integer that fits, else ``float64``; refuses what is not a number."""
@@ -831,6 +828,7 @@ class Partition(AxisOperator):
 
     classes: Any  # an int64 array once built
     count: int | None = None
+    integer = binary = True
 
     def __post_init__(self) -> None:
         classes = np.asarray(self.classes)
@@ -846,8 +844,6 @@ class Partition(AxisOperator):
             raise InvalidArgument(f"Partition: labels must lie in -1 .. {count - 1} (-1: in no class)")
         object.__setattr__(self, "classes", classes)
         object.__setattr__(self, "count", count)
-
-    integer = binary = True
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -983,12 +979,11 @@ class Scaled(AxisOperator):
 
     op: LinearOperator
     factor: Coefficient
+    _combines = True
 
     def __post_init__(self) -> None:
         check_operators([self.op], "Scaled")
         object.__setattr__(self, "factor", check_coefficient(self.factor, "Scaled(op, factor): factor"))
-
-    _combines = True
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -1140,6 +1135,7 @@ class Sum(AxisOperator):
     """
 
     terms: Sequence[tuple[Coefficient, LinearOperator]]
+    _combines = True
 
     def __post_init__(self) -> None:
         terms = tuple((check_coefficient(c, "Sum: coefficient"), op) for c, op in self.terms)
@@ -1147,8 +1143,6 @@ class Sum(AxisOperator):
         if len({op.shape for op in ops}) != 1:
             raise InvalidArgument(f"Sum needs operators of one shape, not {[op.shape for op in ops]}")
         object.__setattr__(self, "terms", terms)
-
-    _combines = True
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -1195,6 +1189,7 @@ class Product(AxisOperator):
 
     left: LinearOperator
     right: LinearOperator
+    _combines = True
 
     def __post_init__(self) -> None:
         check_operators([self.left, self.right], "Product")
@@ -1202,8 +1197,6 @@ class Product(AxisOperator):
             raise InvalidArgument(
                 f"Product: left has {self.left.shape[1]} columns, right {self.right.shape[0]} rows"
             )
-
-    _combines = True
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -1326,7 +1319,6 @@ def pseudo_inverse(op: LinearOperator) -> LinearOperator:
     A matrix with many rows and few columns goes through its Gram matrix, ``A^+ = (A'A)^+ A'``, which never
     forms ``A``.
     """
-
     m, n = op.shape
     if min(m, n) > DENSE_CELLS:
         return IterativeInverse(op)

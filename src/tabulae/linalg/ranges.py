@@ -285,7 +285,6 @@ class StridedSum(AxisOperator):
 
     n: int
     stride: int
-
     integer = binary = True
 
     @property
