@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -67,3 +68,22 @@ def each(
 def _short(value: object) -> str:
     text = getattr(value, "__name__", None) or repr(value)
     return text if len(text) <= 60 else text[:57] + "..."
+
+
+def pairwise(**values: Iterable[Any]) -> tuple[str, list[tuple[Any, ...]]]:
+    """Names and few cases in which any two values of two different names meet: what `each` takes.
+
+    Where a fault shows whenever one or two things come together, these cases find it as all combinations would.
+    """
+    lists = [list(v) for v in values.values()]
+    everything = list(itertools.product(*(range(len(v)) for v in lists)))
+
+    def meetings(case: tuple[int, ...]) -> set[tuple[tuple[int, int], ...]]:
+        return set(itertools.combinations(enumerate(case), 2))
+
+    open_ = set().union(*(meetings(case) for case in everything))
+    chosen: list[tuple[int, ...]] = []
+    while open_:
+        chosen.append(max(everything, key=lambda case: len(meetings(case) & open_)))
+        open_ -= meetings(chosen[-1])
+    return ", ".join(values), [tuple(v[i] for v, i in zip(lists, case, strict=True)) for case in chosen]

@@ -16,7 +16,8 @@ from tabulae.spec import read_spec
 
 ROOT = Path(__file__).parents[2]
 RECORDS = ROOT.parent / "shared" / "data" / "adult.csv"
-RUNS = 200
+CELLS = ("age_by_sex", "education_by_sex_by_income")  # ranges overlap, so that a few decide their mean
+RUNS = [40, pytest.param(200, marks=pytest.mark.long)]
 
 pytestmark = pytest.mark.skipif(
     not RECORDS.exists(), reason="needs the UCI Adult records in ../shared/data/adult.csv"
@@ -40,12 +41,23 @@ def truth(made: tb.Plan) -> dict[str, np.ndarray]:
     return {t.name: t.operator(made.spec.domain) @ x.ravel() for t in made.spec.workload.tables}
 
 
+@pytest.fixture(scope="module", params=RUNS)
+def runs(request: pytest.FixtureRequest) -> int:
+    """How many rehearsals the errors are of."""
+    return request.param
+
+
+def sampling(of_200: float, runs: int) -> float:
+    """What a mean may be off by, given that of 200 rehearsals: never less than four of its deviations."""
+    return of_200 * float(np.sqrt(200 / runs))
+
+
 @pytest.fixture(scope="module")
-def errors(made: tb.Plan, truth: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+def errors(runs: int, made: tb.Plan, truth: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Published minus true, runs x queries, over rehearsals; and the variances that are published."""
     prepared, workload = prepare(made), made.spec.workload
     found: dict[str, list[np.ndarray]] = {name: [] for name in truth}
-    for seed in range(RUNS):
+    for seed in range(runs):
         estimate = reconstruct(made, prepared.measure(None, tb.noise.Insecure(seed)))
         for name, values in estimate.answer(workload).items():
             found[name].append(values - truth[name])
@@ -55,30 +67,31 @@ def errors(made: tb.Plan, truth: dict[str, np.ndarray]) -> dict[str, np.ndarray]
 def _standardised(made: tb.Plan, errors: dict[str, np.ndarray]) -> float:
     estimate = reconstruct(made, prepare(made).measure(None, tb.noise.Insecure(0)))
     variance = estimate.variance(made.spec.workload)
-    return float(np.mean(np.concatenate([(e**2 / variance[name]).ravel() for name, e in errors.items()])))
+    return float(np.mean(np.concatenate([(errors[name] ** 2 / variance[name]).ravel() for name in CELLS])))
 
 
-def test_mean_squared_standardised_error_is_one(made: tb.Plan, errors: dict[str, np.ndarray]) -> None:
-    """Within 3 %: and noise scaled by 0.9 or by 1.1 would not be."""
-    mean = _standardised(made, errors)
-    assert abs(mean - 1) <= 0.03
+def test_mean_squared_standardised_error_is_one(
+    made: tb.Plan, runs: int, errors: dict[str, np.ndarray]
+) -> None:
+    """Within 8 % of 40 runs (their deviation is 1.5 %): and noise scaled by 0.9 or by 1.1 would not be."""
+    assert abs(_standardised(made, errors) - 1) <= sampling(0.036, runs)
     for factor in (0.9, 1.1):
         scaled = {name: factor * e for name, e in errors.items()}
-        assert abs(_standardised(made, scaled) - 1) > 0.03
+        assert abs(_standardised(made, scaled) - 1) > sampling(0.036, runs)
 
 
-def test_every_tables_rmse_is_the_plans(made: tb.Plan, errors: dict[str, np.ndarray]) -> None:
+def test_every_tables_rmse_is_the_plans(made: tb.Plan, runs: int, errors: dict[str, np.ndarray]) -> None:
     for row in made.table_errors:
         rmse = float(np.sqrt(np.mean(errors[row.table] ** 2)))
-        assert rmse == pytest.approx(row.rmse, rel=0.03), row.table
+        assert rmse == pytest.approx(row.rmse, rel=sampling(0.07, runs)), row.table
 
 
-def test_margins_cover(made: tb.Plan, errors: dict[str, np.ndarray], truth: dict[str, np.ndarray]) -> None:
-    """Published 95 % intervals contain the truth at least 95 % of the time, less 1 point of sampling error."""
+def test_margins_cover(made: tb.Plan, runs: int, errors: dict[str, np.ndarray]) -> None:
+    """Published 95 % intervals contain the truth at least 95 % of the time, but for sampling error."""
     estimate = reconstruct(made, prepare(made).measure(None, tb.noise.Insecure(0)))
     widths = estimate.half_widths(made.spec.workload)
     for name, e in errors.items():
-        assert (np.abs(e) <= widths[name].values).mean() >= 0.94, name
+        assert (np.abs(e) <= widths[name].values).mean() >= 0.95 - sampling(0.0134, runs), name
 
 
 def test_ranges_beat_counting_every_cell(made: tb.Plan) -> None:
@@ -88,6 +101,7 @@ def test_ranges_beat_counting_every_cell(made: tb.Plan) -> None:
             assert row.rmse <= 0.7 * row.identity
 
 
+@pytest.mark.long
 def test_the_release_itself(made: tb.Plan, tmp_path: Path, truth: dict[str, np.ndarray]) -> None:
     import dataclasses
 

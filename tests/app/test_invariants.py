@@ -490,7 +490,13 @@ def test_an_exact_count_cannot_be_left_out(copy: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "phase", ["before charging", "before noise", "before storing", "before writing tables"]
+    "phase",
+    [
+        pytest.param("before charging", marks=pytest.mark.long),
+        pytest.param("before noise", marks=pytest.mark.long),
+        "before storing",
+        "before writing tables",
+    ],
 )
 def test_exact_counts_are_neither_lost_nor_read_for_nothing(tmp_path: Path, phase: str) -> None:
     spec, out = hamlet(tmp_path, text(TOTAL, YOUNG)), tmp_path / "release"

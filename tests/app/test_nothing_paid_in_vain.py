@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -38,18 +39,34 @@ def _published_or_unpaid(village: Path, ledger: str) -> None:
         assert release.verify() == []
 
 
-@pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
-@pytest.mark.parametrize("budget", ["1/100", "50", "900"])
-@pytest.mark.parametrize("method", ["auto", "union", "kron", "workload", "identity"])
-def test_pure_budgets_of_any_size(village: Path, neighbours: str, budget: str, method: str) -> None:
+# each method, and each budget with each kind of neighbours; then all of them together
+SOME = [
+    ("auto", "1/100", "replace"),
+    ("auto", "900", "add-remove"),
+    ("union", "50", "add-remove"),
+    ("kron", "900", "replace"),
+    ("workload", "1/100", "add-remove"),
+    ("identity", "50", "replace"),
+]
+ALL = product(
+    ("auto", "union", "kron", "workload", "identity"), ("1/100", "50", "900"), ("add-remove", "replace")
+)
+
+
+@pytest.mark.parametrize(
+    ("method", "budget", "neighbours"),
+    [*SOME, *(pytest.param(*case, marks=pytest.mark.long) for case in ALL if case not in SOME)],
+)
+def test_pure_budgets_of_any_size(village: Path, method: str, budget: str, neighbours: str) -> None:
     _respec(village, neighbours, budget)
     text = village.read_text() + '\n[[table]]\nname = "everybody"\nattributes = []\n'
     village.write_text(text + f'\n[method]\nselect = "{method}"\n')
     _published_or_unpaid(village, "pure.db")
 
 
-@pytest.mark.parametrize("method", ["auto", "union", "kron", "workload"])
-@pytest.mark.parametrize("weight", ["1e-3", "1e-6"])
+@pytest.mark.parametrize(
+    ("method", "weight"), [("auto", "1e-6"), ("union", "1e-3"), ("kron", "1e-6"), ("workload", "1e-3")]
+)
 def test_weights_far_apart(village: Path, method: str, weight: str) -> None:
     text = village.read_text().replace('name = "ages"', f'name = "ages"\nweight = {weight}')
     village.write_text(text + f'\n[method]\nselect = "{method}"\n')

@@ -34,6 +34,7 @@ PHASES = {
     "before renaming": "tabulae.app._put_in_place",
     "before settling": "tabulae.privacy.ledger.Ledger.settle",
 }
+OFTEN = ("before charging", "before storing", "before writing tables")
 
 _KILLED = """
 import os, signal, sys
@@ -102,7 +103,9 @@ def test_nothing_of_the_source_is_published(village: Path) -> None:
             assert b"ledger.db" not in content
 
 
-@pytest.mark.parametrize("phase", PHASES)
+@pytest.mark.parametrize(
+    "phase", [pytest.param(p, marks=[] if p in OFTEN else [pytest.mark.long]) for p in PHASES]
+)
 def test_killed_in_any_phase_leaves_no_half_release_and_no_second_draw(village: Path, phase: str) -> None:
     out = village.parent / "release"
     _kill_in(phase, village, out)

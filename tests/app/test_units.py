@@ -198,7 +198,13 @@ def _replayed(source: Path, neighbours: str) -> tuple[Plan, list[np.ndarray]]:
 
 
 @pytest.mark.parametrize(
-    "phase", ["before charging", "before storing", "before writing tables", "before settling"]
+    "phase",
+    [
+        pytest.param("before charging", marks=pytest.mark.long),
+        pytest.param("before storing", marks=pytest.mark.long),
+        "before writing tables",
+        pytest.param("before settling", marks=pytest.mark.long),
+    ],
 )
 def test_resuming_counts_the_same_rows(visits: Path, phase: str) -> None:
     """The choice of rows is the ledger's and the spec's: a resumed run finds its own charge by its digest."""
