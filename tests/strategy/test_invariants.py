@@ -315,8 +315,15 @@ def test_blocks_of_next_to_no_noise_do_not_hide_others(neighbours: str) -> None:
         assert ((deviation > 0) == (np.abs(left).max(axis=1) > 1e-9)).all()
 
 
-@pytest.mark.parametrize("noise", ["gaussian", "laplace"])
-@pytest.mark.parametrize("name", ["two margins", "crossed recodes"])
+@pytest.mark.parametrize(
+    ("name", "noise"),
+    [
+        ("crossed recodes", "gaussian"),
+        pytest.param("two margins", "gaussian", marks=pytest.mark.long),
+        pytest.param("two margins", "laplace", marks=pytest.mark.long),
+        pytest.param("crossed recodes", "laplace", marks=pytest.mark.long),
+    ],
+)
 def test_never_worse_for_other_objectives_either(name: str, noise: str) -> None:
     wl, exact = WORKLOADS["prefixes"], EXACT[name]
     for objective in ("max", tb.Targets(rmse={"x": 3}, margin={"y": 4})):
