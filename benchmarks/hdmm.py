@@ -31,8 +31,8 @@ from benchmarks import workloads
 from tabulae.errors import NotEstimable, Unsupported
 from tabulae.strategy import baseline
 from tabulae.strategy.hdmm.union import groups_of
-from tabulae.strategy.loss import unit_rmse
 from tabulae.strategy.methods import Settings
+from tabulae.strategy.strategy import unit_rmse
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks/results/hdmm.csv"

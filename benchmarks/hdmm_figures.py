@@ -32,7 +32,7 @@ import tabulae as tb
 from tabulae.errors import NotEstimable, Unsupported
 from tabulae.strategy import baseline
 from tabulae.strategy.hdmm.opt0 import opt0_gaussian, opt0_laplace
-from tabulae.strategy.loss import unit_rmse
+from tabulae.strategy.strategy import unit_rmse
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks/results/hdmm_growth.csv"

@@ -22,8 +22,8 @@ from threadpoolctl import threadpool_limits
 
 import tabulae as tb
 from benchmarks import workloads
-from tabulae.strategy.loss import unit_rmse
 from tabulae.strategy.restriction import restrict
+from tabulae.strategy.strategy import unit_rmse
 
 RESULTS = Path(__file__).parent / "results/invariants.csv"
 COLUMNS: tuple[str, ...] = (

@@ -28,7 +28,7 @@ import numpy as np
 import tabulae as tb
 from tabulae.linalg import Kron
 from tabulae.strategy import Strategy
-from tabulae.strategy.strategy import Block
+from tabulae.strategy.block import Block
 
 RESULTS = Path(__file__).parent / "results"
 COLUMNS = ("route", "cells", "measured", "answers", "seconds", "cpu_seconds", "peak_gib", "cores", "load")

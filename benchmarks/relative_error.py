@@ -34,10 +34,11 @@ from tabulae.strategy import baseline
 from tabulae.strategy.eigen import eigen_design
 from tabulae.strategy.gram import explicit_gram
 from tabulae.strategy.hdmm.opt0 import opt0_gaussian
-from tabulae.strategy.information import information, kron_vectors
-from tabulae.strategy.loss import unit_variances
+from tabulae.strategy.information.kron import range_variance
+from tabulae.strategy.information.moments import kron_vectors
+from tabulae.strategy.information.routes import information
 from tabulae.strategy.objective import relative_workload
-from tabulae.strategy.range_variance import range_variance
+from tabulae.strategy.strategy import unit_variances
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks/results/relative_error.csv"

@@ -39,9 +39,8 @@ from tabulae.strategy.eigen.weighting import (
     weigh_few,
 )
 from tabulae.strategy.gram import explicit_gram
-from tabulae.strategy.loss import unit_rmse
 from tabulae.strategy.methods import Settings
-from tabulae.strategy.strategy import Strategy
+from tabulae.strategy.strategy import Strategy, unit_rmse
 
 ADAPTIVE = ("eigen", "opt0", "coa", "low-rank", "greedy-h", "workload-alone", "identity")
 """Methods that follow the workload itself, whatever grid its cells have, and those that no grid matters to."""

@@ -61,12 +61,7 @@ if TYPE_CHECKING:
     from .products.tables.measure import measure
     from .products.tables.plan import Plan
     from .release import Release
-    from .strategy import (
-        Strategy,
-        Targets,
-        lower_bound,
-        select,
-    )
+    from .strategy import Strategy, Targets, lower_bound, select
 
 __version__ = _version.VERSION
 

@@ -12,8 +12,8 @@ from tests.each import each
 import tabulae as tb
 from benchmarks import relative_cases, relative_error, relative_page
 from tabulae.strategy import baseline
-from tabulae.strategy.information import information
-from tabulae.strategy.loss import unit_variances
+from tabulae.strategy.information.routes import information
+from tabulae.strategy.strategy import unit_variances
 
 SMALL = tb.Domain({"a": 4, "b": 3, "c": 2})
 COUNTS = np.random.default_rng(5).negative_binomial(1, 0.02, SMALL.shape)

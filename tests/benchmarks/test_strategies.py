@@ -21,7 +21,7 @@ from tests.each import each
 
 from benchmarks import hdmm, strategies
 from tabulae.strategy import baseline
-from tabulae.strategy.loss import unit_rmse
+from tabulae.strategy.strategy import unit_rmse
 
 
 @pytest.fixture(scope="module")

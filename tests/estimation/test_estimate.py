@@ -12,8 +12,8 @@ from tests.strategy.instances import BUDGETS, DOMAIN, WORKLOADS, dense, dense_st
 import tabulae as tb
 from tabulae.domain import Term
 from tabulae.errors import NotEstimable
-from tabulae.strategy import information
-from tabulae.strategy.loss import unit_variances
+from tabulae.strategy.information.routes import information
+from tabulae.strategy.strategy import unit_variances
 
 CASES = list(itertools.product(WORKLOADS, BUDGETS, ("identity", "workload", "opt0", "kron")))
 CASES += list(itertools.product(("union", "recodes", "disjunction", "marginals"), BUDGETS, ("union",)))

@@ -20,11 +20,8 @@ from tabulae.privacy import (
     DiscreteLaplace,
     RoundedGaussian,
 )
-from tabulae.strategy import (
-    IterativeInformation,
-    information,
-    law_variances,
-)
+from tabulae.strategy import IterativeInformation, law_variances
+from tabulae.strategy.information.routes import information, solve
 
 CASES = list(itertools.product(("union", "recodes", "marginals"), BUDGETS))
 
@@ -33,7 +30,7 @@ CASES = list(itertools.product(("union", "recodes", "marginals"), BUDGETS))
 def test_the_fit_is_the_dense_projection(workload: str, noise: str) -> None:
     m = measured(workload, noise)
     variances = law_variances(m.strategy, m.laws)
-    fitted = IterativeInformation(m.strategy, variances).fit(m.answers())
+    fitted = IterativeInformation(m.strategy, variances, solve).fit(m.answers())
     a, y, s = dense_strategy(m.strategy), np.concatenate(m.answers()), np.sqrt(m.variance)[:, None]
     assert np.concatenate(fitted) == pytest.approx(a @ np.linalg.lstsq(a / s, y / s[:, 0])[0], abs=1e-7)
 
@@ -41,7 +38,7 @@ def test_the_fit_is_the_dense_projection(workload: str, noise: str) -> None:
 @pytest.mark.parametrize(("workload", "noise"), CASES)
 def test_answers_equal_the_explicit_routes(workload: str, noise: str) -> None:
     m, wl = measured(workload, noise), WORKLOADS[workload]
-    iterative = IterativeInformation(m.strategy, law_variances(m.strategy, m.laws))
+    iterative = IterativeInformation(m.strategy, law_variances(m.strategy, m.laws), solve)
     exact = tb.estimate(m)
     assert exact.information.route in ("rows", "dense", "lattice")
     for table in wl.tables:

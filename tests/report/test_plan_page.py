@@ -31,7 +31,8 @@ from tabulae.report.plan_page.view import (
     amounts_around,
     round_amounts,
 )
-from tabulae.strategy import information, law_variances
+from tabulae.strategy import law_variances
+from tabulae.strategy.information.routes import information
 
 _AIMS = {
     'attributes = ["sex", "age"]': "\ntarget = { rmse = 4 }",

@@ -21,8 +21,8 @@ from tabulae.linalg import (
     Prefix,
 )
 from tabulae.strategy import restricted_strategy
-from tabulae.strategy.loss import unit_rmse
 from tabulae.strategy.restriction import restrict
+from tabulae.strategy.strategy import unit_rmse
 from tabulae.strategy.within import between_classes, within_invariants
 
 WITHIN = "replace-within-invariants"

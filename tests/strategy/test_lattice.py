@@ -20,13 +20,10 @@ from tabulae.linalg import (
     Sum,
     Total,
 )
-from tabulae.strategy import (
-    Block,
-    Strategy,
-    information,
-)
-from tabulae.strategy.explicit_information import DenseInformation
-from tabulae.strategy.lattice_information import LatticeInformation, is_lattice
+from tabulae.strategy import Block, Strategy
+from tabulae.strategy.information.explicit import DenseInformation
+from tabulae.strategy.information.lattice import LatticeInformation, is_lattice
+from tabulae.strategy.information.routes import information
 
 DOMAIN = tb.Domain({"a": 3, "b": 4, "c": 2})
 RNG = np.random.default_rng(7)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tabulae.strategy.marginal_algebra import (
+from tabulae.strategy.information.marginal_algebra import (
     characteristic,
     closed_form,
     eigenvalues,

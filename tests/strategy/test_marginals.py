@@ -22,24 +22,16 @@ from tabulae.linalg import (
     Partition,
     Total,
 )
-from tabulae.strategy import (
-    Block,
-    Strategy,
-    describe_strategy,
-    information,
-    lattice_profile,
-    law_variances,
-    read_strategy,
-)
+from tabulae.strategy import Block, Strategy, describe_strategy, law_variances, read_strategy
 from tabulae.strategy.bounds.lower import unit_bound
 from tabulae.strategy.hdmm.marginals import (
     marginals_strategy,
     opt_marginals_gaussian,
     opt_marginals_laplace,
 )
-from tabulae.strategy.lattice_information import LatticeInformation, is_lattice
-from tabulae.strategy.loss import unit_rmse
-from tabulae.strategy.marginal_algebra import (
+from tabulae.strategy.information import information
+from tabulae.strategy.information.lattice import LatticeInformation, is_lattice
+from tabulae.strategy.information.marginal_algebra import (
     characteristic,
     eigenvalues,
     multiplicities,
@@ -47,6 +39,7 @@ from tabulae.strategy.marginal_algebra import (
     subset_sum,
 )
 from tabulae.strategy.methods import SINGLE, Settings
+from tabulae.strategy.strategy import unit_rmse
 
 NOISES = ("gaussian", "laplace")
 NEIGHBOURS = ("add-remove", "replace")
@@ -309,7 +302,7 @@ def test_lattice_information_equals_dense_least_squares(kind: str, seed: int, mo
         for name, value in expected.items():
             assert getattr(profile, name)[:, own] == pytest.approx(np.array(value), rel=1e-7, abs=1e-12), name
         with monkeypatch.context() as patch:
-            patch.setattr(lattice_profile, "_LISTED", 0)
+            patch.setattr("tabulae.strategy.information.lattice._LISTED", 0)
             bounds = info.profile(operator)
         assert not bounds.exact
         assert bounds.power2[:, own] == pytest.approx(np.array(expected["power2"]))

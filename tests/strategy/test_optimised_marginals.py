@@ -12,7 +12,7 @@ from tests.strategy.instances import WORKLOADS, dense, dense_strategy
 import tabulae as tb
 from benchmarks import workloads
 from tabulae.errors import Unsupported
-from tabulae.strategy import information
+from tabulae.strategy.information.routes import information
 
 METHOD = "optimised-marginals"
 

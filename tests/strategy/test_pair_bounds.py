@@ -27,8 +27,8 @@ from tabulae.strategy.bounds.pairs import (
     product_pair_bound,
     product_pair_svd_bound,
 )
-from tabulae.strategy.loss import unit_rmse
 from tabulae.strategy.methods import SINGLE
+from tabulae.strategy.strategy import unit_rmse
 
 workloads = st.integers(2, 6).flatmap(
     lambda n: st.integers(1, 7).flatmap(lambda m: arrays(np.float64, (m, n), elements=st.integers(-3, 3)))

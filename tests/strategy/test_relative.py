@@ -16,8 +16,8 @@ from tabulae.errors import Unsupported
 from tabulae.linalg import RowScaled
 from tabulae.strategy.eigen import eigen_design
 from tabulae.strategy.hdmm.opt0 import opt0_gaussian
-from tabulae.strategy.loss import unit_rmse
 from tabulae.strategy.objective import relative_workload
+from tabulae.strategy.strategy import unit_rmse
 
 DOMAIN = tb.Domain({"a": 4, "b": 3, "c": 2})
 SOME_OF_B = tb.Dense([[1, 1, 0]])

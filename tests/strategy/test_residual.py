@@ -31,8 +31,8 @@ from tabulae.strategy import (
 from tabulae.strategy.bounds.lower import unit_bound
 from tabulae.strategy.gram import explicit_gram
 from tabulae.strategy.hdmm.opt0 import opt0_gaussian
-from tabulae.strategy.loss import unit_rmse
-from tabulae.strategy.residual_sets import MOST_SETS, closure
+from tabulae.strategy.information.residual_basis import MOST_SETS, closure
+from tabulae.strategy.strategy import unit_rmse
 
 NEIGHBOURS = ("add-remove", "replace")
 SIGMA = 4.224678889  # analytic Gaussian at (1, 1e-6), add-remove

@@ -23,14 +23,10 @@ from tabulae.linalg import (
     Stack,
     Total,
 )
-from tabulae.strategy import (
-    Block,
-    Profile,
-    information,
-    nominal_variances,
-)
-from tabulae.strategy.residual_basis import Basis
-from tabulae.strategy.residual_information import structure_of
+from tabulae.strategy import Block, Profile, nominal_variances
+from tabulae.strategy.information.residual import structure_of
+from tabulae.strategy.information.residual_basis import Basis
+from tabulae.strategy.information.routes import information
 
 RNG = np.random.default_rng(20)
 DOMAIN = tb.Domain({"a": 4, "b": 5, "c": 3})
@@ -166,7 +162,7 @@ def test_large_sums_of_products_have_bounds(monkeypatch: pytest.MonkeyPatch) -> 
     strategy, operator = _strategy(), TABLES["a disjunction"].operator(DOMAIN)
     info = information(strategy, _variances(strategy))
     exact = _statistics(info.profile(operator), len(strategy.blocks))
-    monkeypatch.setattr("tabulae.strategy.residual_information._EXPAND", 0)
+    monkeypatch.setattr("tabulae.strategy.information.residual._EXPAND", 0)
     bounded = info.profile(operator)
     assert not bounded.exact
     bounds = _statistics(bounded, len(strategy.blocks))

@@ -31,9 +31,9 @@ from tabulae.strategy.hdmm.rows import (
     row_optimum,
     row_svd_bound,
 )
-from tabulae.strategy.information import information
-from tabulae.strategy.loss import unit_rmse
+from tabulae.strategy.information.routes import information
 from tabulae.strategy.methods import Settings
+from tabulae.strategy.strategy import unit_rmse
 from tabulae.strategy.symmetry import exchangeable, symmetry
 
 BINS = tb.Dense([[int(low <= age < high) for age in range(12)] for low, high in [(0, 3), (3, 8), (8, 12)]])

@@ -12,13 +12,8 @@ from tests.strategy.instances import BUDGETS, WORKLOADS, dense, dense_strategy
 
 import tabulae as tb
 from tabulae.errors import InvalidArgument, Unsupported
-from tabulae.strategy import (
-    describe_strategy,
-    information,
-    nominal_variances,
-    read_strategy,
-    strategy_digest,
-)
+from tabulae.strategy import describe_strategy, nominal_variances, read_strategy, strategy_digest
+from tabulae.strategy.information.routes import information
 
 METHODS = ("identity", "workload", "opt0", "kron", "union", "hdmm", "auto")
 SINGLE_TABLE = ("one attribute", "rank deficient", "one product")
@@ -142,7 +137,7 @@ def test_a_strategy_survives_its_document() -> None:
 
 def test_routes_agree() -> None:
     """The rows and the dense route give the same variances where both apply."""
-    from tabulae.strategy.explicit_information import DenseInformation, RowsInformation
+    from tabulae.strategy.information.explicit import DenseInformation, RowsInformation
 
     wl = WORKLOADS["union"]
     strategy = tb.select(wl, noise="gaussian", method="workload")
@@ -186,7 +181,7 @@ def test_gaussian_noise_under_pure_privacy_is_refused() -> None:
 
 @pytest.mark.parametrize("operator", [tb.AllRange(9), tb.Prefix(9), tb.WidthRange(9, 4)], ids=str)
 def test_variances_of_ranges_in_closed_form(operator: tb.LinearOperator) -> None:
-    from tabulae.strategy.range_variance import range_variance
+    from tabulae.strategy.information.kron import range_variance
 
     root = np.random.default_rng(3).normal(size=(9, 9))
     w = np.asarray(operator.dense(), float)

@@ -18,7 +18,8 @@ from tests.strategy.instances import BUDGETS, WORKLOADS
 
 import tabulae as tb
 from tabulae.errors import Unsupported
-from tabulae.strategy import information, law_variances
+from tabulae.strategy import law_variances
+from tabulae.strategy.information.routes import information
 from tabulae.strategy.methods import SINGLE
 
 DRAWS, LIMIT = 800, 6.0

@@ -38,7 +38,8 @@ from tabulae.linalg.kron import (
     weigh_rows,
     weighted_rows,
 )
-from tabulae.strategy import Block, information
+from tabulae.strategy import Block
+from tabulae.strategy.information.routes import information
 from tabulae.strategy.serial import describe_strategy, read_strategy
 
 RNG = np.random.default_rng(7)
@@ -135,7 +136,7 @@ def test_both_outcomes_are_tested() -> None:
 
 
 def test_a_long_sum_has_bounds_of_its_profile(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tabulae.strategy.weighted_kron_information._EXPAND", 0)
+    monkeypatch.setattr("tabulae.strategy.information.weighted_kron._EXPAND", 0)
     information.cache_clear()
     strategy, operator = _strategy("all three"), TABLES["sum"].operator(DOMAIN)
     z = _coefficients(strategy, operator)

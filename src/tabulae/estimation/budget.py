@@ -19,14 +19,8 @@ from ..privacy import (
     PrivacyLoss,
     PureDP,
 )
-from ..strategy import (
-    LeftOpen,
-    Strategy,
-    Targets,
-    error_under,
-    information,
-    law_variances,
-)
+from ..strategy import LeftOpen, Strategy, Targets, error_under, law_variances
+from ..strategy.information.routes import information
 from .least_met import least_met
 from .table_widths import table_half_widths
 

@@ -16,12 +16,7 @@ from ..domain import (
 from ..errors import InvalidArgument
 from ..linalg import Sensitivity
 from ..measurement import Measurement
-from ..strategy import (
-    ConstrainedInformation,
-    Information,
-    law_variances,
-    restricted_strategy,
-)
+from ..strategy import ConstrainedInformation, Information, law_variances, restricted_strategy
 from .coverage import (
     EXACT,
     HalfWidths,

@@ -19,11 +19,8 @@ from ..domain import (
 from ..errors import InvalidArgument
 from ..linalg import LinearOperator
 from ..measurement import Measurement
-from ..strategy import (
-    Information,
-    information,
-    law_variances,
-)
+from ..strategy import Information, law_variances
+from ..strategy.information.routes import information
 from .coverage import HalfWidths
 
 METHODS = ("least-squares", "local-least-squares", "non-negative", "pgm")

@@ -7,11 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..domain import Table
-from ..strategy import (
-    IterativeInformation,
-    KronInformation,
-    LeftOpen,
-)
+from ..strategy import IterativeInformation, KronInformation, LeftOpen
 from .coverage import HalfWidths
 from .estimate import Estimate
 from .exactly import exactly

@@ -5,11 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from ..strategy import (
-    Information,
-    LocalInformation,
-    law_variances,
-)
+from ..strategy import Information, LocalInformation, law_variances
+from ..strategy.information.routes import solve
 from .least_squares import LeastSquares
 
 
@@ -27,4 +24,4 @@ class LocalLeastSquares(LeastSquares):
     def information(self) -> Information:
         """Least squares within single blocks."""
         strategy = self.measurement.strategy
-        return LocalInformation(strategy, law_variances(strategy, self.measurement.laws))
+        return LocalInformation(strategy, law_variances(strategy, self.measurement.laws), solve)

@@ -28,11 +28,7 @@ from ..linalg import (
     Total,
     merge_columns,
 )
-from ..strategy import (
-    Strategy,
-    merges,
-    products,
-)
+from ..strategy import Strategy, merges, products
 
 LARGEST = 10**7
 """Most merged cells of a vector of all cells."""

@@ -24,12 +24,7 @@ from ..linalg import (
     LinearOperator,
     Product,
 )
-from ..strategy import (
-    Block,
-    law_variances,
-    merges,
-    products,
-)
+from ..strategy import Block, law_variances, merges, products
 from .merged_cells import over_classes
 from .one_sided import OneSided
 

@@ -8,11 +8,7 @@ import numpy as np
 
 from ..domain import Table
 from ..privacy import NoiseLaw
-from ..strategy import (
-    Information,
-    LeftOpen,
-    Strategy,
-)
+from ..strategy import Information, LeftOpen, Strategy
 from .coverage import (
     EXACT,
     HalfWidths,
@@ -27,7 +23,8 @@ def table_half_widths(
 
     >>> from tabulae.linalg import Identity, Total
     >>> from tabulae.privacy import ZCDP
-    >>> from tabulae.strategy import Block, information, law_variances
+    >>> from tabulae.strategy import Block, law_variances
+    >>> from tabulae.strategy.information import information
     >>> from tabulae.domain import Domain
     >>> domain, everybody = Domain({"sex": 2}), Table("total", {"sex": Total(2)})
     >>> plain = Strategy(domain, (Block("cells", Identity(2)),), "gaussian", "identity", invariants=(everybody,))

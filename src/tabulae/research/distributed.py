@@ -24,7 +24,8 @@ from ..errors import InvalidArgument, Unsupported
 from ..linalg import Identity
 from ..privacy import KeyedRelease, NoiseLaw, PrivacyLoss, SharedKey
 from ..strategy import Strategy
-from ..strategy.strategy import Block, NoiseKind
+from ..strategy.block import Block
+from ..strategy.strategy import NoiseKind
 from .exact_projector import ExactProjector, stacked
 
 _LARGEST_MATRIX = 2**25  # entries of the invariants, rows times cells

@@ -1,20 +1,20 @@
 """Select: workload in, strategy out; never data. One method per file, named as in its paper."""
 
 from ._select import METHODS, baseline, select
+from .block import Block, products
 from .bounds.lower import lower_bound
-from .constrained_information import ConstrainedInformation
-from .error import ExpectedError, error_under, expected_error
-from .explicit_information import merges
-from .information import Information, Profile, VarianceBound, information
-from .iterative_information import IterativeInformation
-from .kron_information import KronInformation
-from .left_open import LeftOpen
-from .local_information import LocalInformation
+from .information.error import ExpectedError, LeftOpen, error_under
+from .information.explicit import ConstrainedInformation, merges
+from .information.iterative import IterativeInformation, LocalInformation
+from .information.kron import KronInformation
+from .information.moments import Profile, VarianceBound
+from .information.protocol import Information
+from .information.routes import solve
 from .methods import method_words
 from .objective import Targets, relative_workload
 from .restriction import restrict, restricted_strategy
 from .serial import describe_strategy, read_strategy, strategy_digest
-from .strategy import Block, Candidate, NoiseKind, Strategy, law_variances, nominal_variances, products
+from .strategy import Candidate, NoiseKind, Strategy, law_variances, nominal_variances
 from .within import has_neighbours
 
 __all__ = [
@@ -36,9 +36,7 @@ __all__ = [
     "baseline",
     "describe_strategy",
     "error_under",
-    "expected_error",
     "has_neighbours",
-    "information",
     "law_variances",
     "lower_bound",
     "merges",
@@ -50,5 +48,6 @@ __all__ = [
     "restrict",
     "restricted_strategy",
     "select",
+    "solve",
     "strategy_digest",
 ]

@@ -17,11 +17,10 @@ from ..linalg import LinearOperator
 from . import classic, eigen, hdmm, residual
 from .bounds.lower import unit_bound
 from .gram import threads_for
-from .loss import unit_rmse
 from .methods import FAMILIES, SINGLE, Settings, check_options, fitting
 from .objective import Objective, Targets, minimax, relative_workload
 from .restriction import Restriction, restrict
-from .strategy import Candidate, NoiseKind, Strategy
+from .strategy import Candidate, NoiseKind, Strategy, unit_rmse
 from .within import WITHIN
 
 for _room in (classic, eigen, hdmm, residual):  # every file of these rooms registers its methods

@@ -28,13 +28,14 @@ from ..linalg import (
     Product,
     Total,
 )
+from .block import Block
 from .methods import Settings
 from .rounding import (
     FINEST,
     Rounded,
     to_grid,
 )
-from .strategy import Block, Strategy
+from .strategy import Strategy
 from .symmetry import WIDEST
 
 _SMALL = 512  # widest attribute whose matrices are best multiplied on one thread

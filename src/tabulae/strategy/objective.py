@@ -41,10 +41,9 @@ from ..domain.table import positive_fraction
 from ..errors import InvalidArgument, Unsupported
 from ..linalg import Dense, Identity, LinearOperator, RowScaled, Total, common_value, normalised, row_norms
 from ..privacy import Exact
-from .information import information
-from .loss import unit_variances
+from .information.routes import information
 from .methods import Settings
-from .strategy import Strategy
+from .strategy import Strategy, unit_variances
 
 _ROUNDS = 60
 _LONGER, _SHORTER, _LONGEST, _SHORTEST = (

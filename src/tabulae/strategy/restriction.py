@@ -30,16 +30,13 @@ from ..linalg import (
     LinearOperator,
     Partition,
     Product,
-    representatives,
 )
-from .error import error_under
-from .explicit_information import joint_merges
-from .information import information
-from .left_open import LeftOpen
-from .loss import unit_rmse, unit_variances
+from .block import Block
+from .information.error import LeftOpen, error_under
+from .information.explicit import joint_merges, over_merged
+from .information.routes import information
 from .objective import Objective, Targets
-from .strategy import Block, Strategy
-from .within import written_out
+from .strategy import Strategy, unit_rmse, unit_variances
 
 _GRID = 20  # bits of the largest entry of a matrix that is rounded
 
@@ -77,7 +74,7 @@ class Restriction:
     def unit_rmse(self, strategy: Strategy, neighbours: str) -> float:
         """Root mean squared error of what is left of the workload, from a strategy over the original domain.
 
-        At unit noise, as :func:`tabulae.strategy.loss.unit_rmse`.
+        At unit noise, as :func:`tabulae.strategy.strategy.unit_rmse`.
         """
         if self.merges is None:
             return unit_rmse(strategy, self.workload, neighbours)
@@ -232,11 +229,6 @@ def _flattened(workload: Workload, invariants: Invariants) -> Restriction:
     )
     divisors = {table.name: 1 for table in left}
     return Restriction(workload, invariants.tables, Workload(domain, left), divisors, exact, merges)
-
-
-def over_merged(operator: LinearOperator, merges: Sequence[Partition]) -> np.ndarray:
-    """A matrix that is constant on merged cells, one column for each of them, (m x n)."""
-    return written_out(operator, [representatives(merge.classes) for merge in merges])
 
 
 def _over_cells(query: LinearOperator, carry: Kron) -> LinearOperator:

@@ -37,7 +37,8 @@ from ..linalg import (
     Total,
     WidthRange,
 )
-from .strategy import Block, Strategy
+from .block import Block
+from .strategy import Strategy
 
 Arrays = dict[str, np.ndarray]
 Document = dict[str, Any]

@@ -15,8 +15,8 @@ import tabulae as tb
 from tabulae.errors import InvalidArgument, Unsupported
 from tabulae.strategy.classic.explicit import coa, coa_strategy
 from tabulae.strategy.hdmm.opt0 import opt0_gaussian
-from tabulae.strategy.loss import unit_rmse
 from tabulae.strategy.methods import Settings
+from tabulae.strategy.strategy import unit_rmse
 
 SIGMA = 4.224678889326836  # analytic Gaussian mechanism at (1, 1e-6), sensitivity 1
 

@@ -22,8 +22,8 @@ from tabulae.strategy.classic.cubes import (
     largest_sum,
     summed_cells,
 )
-from tabulae.strategy.loss import unit_rmse
 from tabulae.strategy.methods import Settings
+from tabulae.strategy.strategy import unit_rmse
 
 UNIT = {"gaussian": 4.224678889326836, "laplace": math.sqrt(2)}  # (1, 1e-6), analytic Gaussian; epsilon = 1
 

@@ -16,9 +16,9 @@ from tests.strategy.instances import BUDGETS, WORKLOADS, dense, dense_strategy
 import tabulae as tb
 from tabulae.errors import Unsupported
 from tabulae.strategy.classic.cubes import fourier_basis, fourier_strategy
-from tabulae.strategy.information import information
-from tabulae.strategy.loss import unit_rmse, unit_variances
+from tabulae.strategy.information.routes import information
 from tabulae.strategy.methods import Settings
+from tabulae.strategy.strategy import unit_rmse, unit_variances
 
 NEIGHBOURS = ("add-remove", "replace")
 

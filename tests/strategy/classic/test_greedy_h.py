@@ -27,9 +27,8 @@ from tabulae.strategy.gram import (
     explicit_gram,
     surrogate_gram,
 )
-from tabulae.strategy.loss import unit_rmse
 from tabulae.strategy.methods import Settings
-from tabulae.strategy.strategy import NoiseKind
+from tabulae.strategy.strategy import NoiseKind, unit_rmse
 
 UNIT = {"laplace": math.sqrt(2), "gaussian": 4.224678889326836}
 

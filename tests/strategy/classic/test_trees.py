@@ -21,9 +21,8 @@ from tabulae.strategy.classic.trees import (
     parts,
     tree,
 )
-from tabulae.strategy.loss import unit_rmse
 from tabulae.strategy.methods import Settings
-from tabulae.strategy.strategy import NoiseKind
+from tabulae.strategy.strategy import NoiseKind, unit_rmse
 
 SIGMA = 4.224678889326836  # of Gaussian noise for unit sensitivity at (1, 1e-6)
 UNIT = {"laplace": math.sqrt(2), "gaussian": SIGMA}

@@ -13,9 +13,8 @@ from tests.strategy.instances import WORKLOADS, dense
 
 import tabulae as tb
 from tabulae.strategy.classic.trees import haar, wavelet_strategy
-from tabulae.strategy.loss import unit_rmse
 from tabulae.strategy.methods import Settings
-from tabulae.strategy.strategy import NoiseKind
+from tabulae.strategy.strategy import NoiseKind, unit_rmse
 
 UNIT = {"laplace": math.sqrt(2), "gaussian": 4.224678889326836}
 

@@ -18,8 +18,8 @@ from tabulae.strategy.eigen.design import design_rows
 from tabulae.strategy.eigen.strategies import eigen_strategy
 from tabulae.strategy.eigen.weighting import design_weighting
 from tabulae.strategy.gram import explicit_gram
-from tabulae.strategy.loss import unit_rmse
 from tabulae.strategy.methods import Settings
+from tabulae.strategy.strategy import unit_rmse
 
 NAMES = ["eigen-queries", "wavelet", "fourier", "hierarchical", "workload"]
 NOISES = pytest.mark.parametrize("noise", ["gaussian", "laplace"])

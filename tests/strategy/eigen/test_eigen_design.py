@@ -31,8 +31,8 @@ from tabulae.strategy.eigen import (
 )
 from tabulae.strategy.eigen.strategies import eigen_strategy
 from tabulae.strategy.gram import explicit_gram
-from tabulae.strategy.loss import unit_rmse
 from tabulae.strategy.methods import Settings
+from tabulae.strategy.strategy import unit_rmse
 
 NORMS = pytest.mark.parametrize("p", [1, 2])
 SEEDS = st.integers(0, 2**32 - 1)

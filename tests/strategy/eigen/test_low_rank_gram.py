@@ -15,13 +15,13 @@ from tabulae.errors import (
     Unsupported,
 )
 from tabulae.linalg import Dense, Partition
-from tabulae.strategy import information
 from tabulae.strategy.eigen import eigen_queries, query_weighting
 from tabulae.strategy.eigen.strategies import eigen_queries_of_rows, low_rank_design
-from tabulae.strategy.explicit_information import RowsInformation
-from tabulae.strategy.loss import unit_rmse
+from tabulae.strategy.information import information
+from tabulae.strategy.information.explicit import RowsInformation
 from tabulae.strategy.methods import Settings
 from tabulae.strategy.serial import describe_strategy, read_strategy
+from tabulae.strategy.strategy import unit_rmse
 
 
 def _rows(seed: int, m: int, n: int, rank: int) -> np.ndarray:

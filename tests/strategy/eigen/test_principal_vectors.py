@@ -24,8 +24,8 @@ from tabulae.strategy.bounds.svd import svd_bound
 from tabulae.strategy.eigen import eigen_design, eigen_queries
 from tabulae.strategy.eigen.design import principal_vectors
 from tabulae.strategy.eigen.strategies import principal_vectors_strategy
-from tabulae.strategy.loss import unit_rmse
 from tabulae.strategy.methods import Settings
+from tabulae.strategy.strategy import unit_rmse
 
 NORMS = pytest.mark.parametrize("p", [1, 2])
 LOW_RANK = (lambda W: W.T @ W)(random_workload(0, 12, 30))

@@ -20,7 +20,6 @@ from tabulae.linalg import (
     LinearOperator,
     Partition,
 )
-from tabulae.strategy import information
 from tabulae.strategy.bounds.svd import svd_bound
 from tabulae.strategy.eigen import eigen_queries, query_weighting
 from tabulae.strategy.eigen.design import eigen_design
@@ -31,9 +30,10 @@ from tabulae.strategy.eigen.strategies import (
 )
 from tabulae.strategy.eigen.weighting import kron_weighting
 from tabulae.strategy.gram import dense_grams, explicit_gram
-from tabulae.strategy.loss import unit_rmse
+from tabulae.strategy.information import information
+from tabulae.strategy.information.weighted_kron import weighted_kron
 from tabulae.strategy.methods import Settings
-from tabulae.strategy.weighted_kron_information import weighted_kron
+from tabulae.strategy.strategy import unit_rmse
 
 DOMAIN = tb.Domain({"age": 6, "sex": 2, "race": 3})
 EYES = {"sex": tb.Identity(2), "race": tb.Identity(3)}

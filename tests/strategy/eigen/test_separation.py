@@ -28,8 +28,8 @@ from tabulae.strategy.eigen import (
 )
 from tabulae.strategy.eigen.design import eigen_separation, separated_weights
 from tabulae.strategy.eigen.strategies import eigen_separation_strategy
-from tabulae.strategy.loss import unit_rmse
 from tabulae.strategy.methods import Settings
+from tabulae.strategy.strategy import unit_rmse
 
 NORMS = pytest.mark.parametrize("p", [1, 2])
 GRAMS = {

@@ -54,13 +54,13 @@ from ...strategy import (
     describe_strategy,
     error_under,
     has_neighbours,
-    information,
     law_variances,
     lower_bound,
     read_strategy,
     restrict,
     select,
 )
+from ...strategy.information.routes import information
 from ...strategy.objective import Minimax
 from ..smallest import (
     Smallest,

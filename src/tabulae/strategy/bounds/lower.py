@@ -40,13 +40,14 @@ from ...domain import Workload
 from ...errors import InvalidArgument, Unsupported
 from ...linalg import Total
 from ...privacy import PrivacyLoss, calibrate, check_neighbours
+from ..block import products
 from ..gram import EXPLICIT_CELLS, checked_gram, dense_grams, explicit_gram, threads_for
 from ..hdmm.opt0 import opt0_gaussian
 from ..hdmm.rows import PieceRows, independent_rows, row_optimum, row_svd_bound, rows_svd_bound, workload_rows
-from ..information import EXPLICIT
-from ..reduced_rows import outer, reduce_rows, row_count, rows_against
+from ..information.explicit import outer, reduce_rows, row_count, rows_against
+from ..information.protocol import EXPLICIT
 from ..residual.search import planner_bound
-from ..strategy import NoiseKind, products
+from ..strategy import NoiseKind
 from ..symmetry import WIDEST, symmetry, symmetry_pays
 from ..within import WITHIN
 from .pairs import (

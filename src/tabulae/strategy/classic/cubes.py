@@ -28,13 +28,14 @@ import scipy.linalg
 from ...domain import Table, Workload
 from ...errors import Unsupported
 from ...linalg import Dense, Identity, Kron, LinearOperator, Partition, Total
+from ..block import Block
 from ..gram import lifted
-from ..information import EXPLICIT
+from ..information.protocol import EXPLICIT
+from ..information.residual_basis import MOST_SETS, Set, closure
 from ..methods import Settings, register
 from ..residual.planner import TOGETHER
 from ..residual.search import crossed_sets
-from ..residual_sets import MOST_SETS, Set, closure
-from ..strategy import Block, Strategy
+from ..strategy import Strategy
 
 
 @register("identity", "identity (every cell is counted)", families=("hdmm", "auto"))

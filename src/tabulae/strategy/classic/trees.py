@@ -62,10 +62,11 @@ import scipy.sparse
 from ...domain import Workload
 from ...errors import InvalidArgument, Unsupported
 from ...linalg import Identity, Kron, LinearOperator, Partition, Sparse, Stack, Total, check_power, check_size
+from ..block import Block
 from ..gram import checked_gram, dense_grams, lifted, surrogate_gram
 from ..methods import Settings, register
 from ..rounding import FINEST, TOGETHER
-from ..strategy import Block, Strategy
+from ..strategy import Strategy
 from ..symmetry import WIDEST
 
 

@@ -52,14 +52,14 @@ from ...linalg import (
     representatives,
     weigh_rows,
 )
+from ..block import Block
 from ..bounds.svd import identity_and_ones
 from ..gram import EXPLICIT_CELLS, GramTerms, dense_grams, explicit_strategy, lifted, surrogate_gram
-from ..loss import unit_rmse
+from ..information.weighted_kron import WIDEST, AxisRows, by_row, kron_costs, weighted_kron
 from ..methods import Settings, register
 from ..residual.planner import residual_strategy
 from ..rounding import share_bits
-from ..strategy import Block, Strategy
-from ..weighted_kron_information import WIDEST, AxisRows, by_row, kron_costs, weighted_kron
+from ..strategy import Strategy, unit_rmse
 from .design import completed, design_rows, eigen_design, eigen_separation, principal_vectors
 from .weighting import apply_factors, design_weighting, kron_weighting, query_weighting
 

@@ -39,6 +39,7 @@ import scipy.linalg as sl
 from ...domain import Workload
 from ...errors import InvalidArgument, Unsupported
 from ...linalg import Dense, Kron, Total
+from ..block import Block
 from ..bounds.pairs import PAIR_CELLS, opt0_pairs
 from ..bounds.svd import Terms, kron_sizes, svd_bound_kron
 from ..gram import (
@@ -52,7 +53,7 @@ from ..gram import (
 )
 from ..methods import Settings, register
 from ..rounding import FINEST, Rounded, gram_inverse, share_bits, to_grid
-from ..strategy import Block, Strategy
+from ..strategy import Strategy
 from ..symmetry import WIDEST, symmetry_pays
 from .opt0 import full_optimum, nonsingular_optimum, opt0_gaussian, opt0_laplace
 from .rows import row_strategy

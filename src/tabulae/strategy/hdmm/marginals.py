@@ -61,10 +61,11 @@ from threadpoolctl import threadpool_limits
 from ...domain import Workload
 from ...errors import Unsupported
 from ...linalg import Identity, Kron, LinearOperator, Partition, Total
+from ..block import Block
 from ..bounds.svd import svd_bound_kron
 from ..gram import WIDEST, dense_grams, lifted
-from ..lattice_axis import Axis
-from ..marginal_algebra import (
+from ..information.lattice_axis import Axis
+from ..information.marginal_algebra import (
     characteristic,
     closed_form,
     eigenvalues,
@@ -73,7 +74,7 @@ from ..marginal_algebra import (
     superset_sum,
 )
 from ..methods import Settings, register
-from ..strategy import Block, Strategy
+from ..strategy import Strategy
 
 _NEGLIGIBLE = 1e-9  # relative rise of the loss that dropping sets may cost
 _LISTED = 2**22  # entries of the incidence of needed sets and pool up to which it is listed
@@ -323,7 +324,7 @@ def opt_marginals_gaussian(
 
     Reference: HDMM, Definition 22 and Theorem 13.
 
-    >>> from tabulae.strategy.marginal_algebra import multiplicities
+    >>> from tabulae.strategy.information.marginal_algebra import multiplicities
     >>> round(opt_marginals_gaussian([2, 5], multiplicities([2, 5])).loss, 6)  # the identity on itself
     10.0
     """
@@ -414,7 +415,7 @@ def opt_marginals_laplace(
 
     Reference: HDMM, Definition 22.
 
-    >>> from tabulae.strategy.marginal_algebra import multiplicities
+    >>> from tabulae.strategy.information.marginal_algebra import multiplicities
     >>> asked = np.array([0.0, 0, 0, 1])
     >>> round(opt_marginals_laplace([2, 5], multiplicities([2, 5]), asked).loss, 6)
     10.0

@@ -29,11 +29,12 @@ import numpy as np
 from ...domain import Workload
 from ...errors import Unsupported
 from ...linalg import Dense, Identity, Kron, LinearOperator, Partition, Total
+from ..block import Block
 from ..bounds.svd import identity_and_ones
 from ..gram import WIDEST, dense_grams, is_definite, lifted
 from ..methods import Settings, register
 from ..rounding import FINEST
-from ..strategy import Block, Strategy
+from ..strategy import Strategy
 from .kron import rows_of
 from .marginals import MarginalProblem, opt_marginals_gaussian, opt_marginals_laplace
 from .opt0 import full_optimum

@@ -41,10 +41,11 @@ import scipy.sparse as sp
 from ...domain import Table, Workload
 from ...errors import InvalidArgument, Unsupported
 from ...linalg import Contrasts, Dense, LinearOperator, Partition, Product, Sparse, Stack, representatives
+from ..block import Block
 from ..bounds.svd import lowered_trace
+from ..information.explicit import row_count
 from ..methods import Settings
-from ..reduced_rows import row_count
-from ..strategy import Block, Strategy
+from ..strategy import Strategy
 from ..symmetry import WIDEST, SymmetricPiece, Symmetry, class_means, exchangeable, symmetry, within_class
 from .opt0 import DualSearch
 

@@ -39,10 +39,11 @@ import scipy.linalg as sl
 from ...domain import Table, Workload
 from ...errors import Unsupported
 from ...linalg import Identity, LinearOperator, Total
+from ..block import Block
 from ..bounds.svd import identity_and_ones
 from ..gram import DistinctCells, is_definite
 from ..methods import Settings, register
-from ..strategy import Block, NoiseKind, Strategy
+from ..strategy import NoiseKind, Strategy
 from .kron import KnownFactors, kron_block
 from .opt0 import full_optimum, nonsingular_optimum, overlapping_rows
 

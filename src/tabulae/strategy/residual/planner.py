@@ -40,14 +40,14 @@ import numpy as np
 from ...domain import Workload
 from ...errors import Unsupported
 from ...linalg import Centring, Dense, Kron, LinearOperator, Total
+from ..block import Block
 from ..bounds.lower import unit_bound
 from ..gram import dense_grams, lifted
 from ..hdmm.opt0 import opt0_gaussian
+from ..information.residual import set_shares
+from ..information.residual_basis import Basis, Set, basis_of, closure
 from ..methods import Settings, register
-from ..residual_basis import Basis, basis_of
-from ..residual_information import set_shares
-from ..residual_sets import Set, closure
-from ..strategy import Block, Strategy
+from ..strategy import Strategy
 from .search import (
     LEAST,
     ROOT,

@@ -57,9 +57,8 @@ from ...errors import InvalidArgument, Unsupported
 from ...linalg import Identity, LinearOperator, Product, Total
 from ..bounds.svd import identity_and_ones
 from ..hdmm.opt0 import nonsingular_optimum
+from ..information.residual_basis import Set, SetSums, closure, is_flat
 from ..methods import Settings
-from ..residual_basis import is_flat
-from ..residual_sets import Set, SetSums, closure
 
 WIDEST = 1024
 """Most cells of an attribute whose basis is searched for (merged; unlimited where cells are asked alike)."""

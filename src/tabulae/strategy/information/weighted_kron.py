@@ -17,26 +17,20 @@ from functools import cached_property
 
 import numpy as np
 
-from ..domain import Workload
-from ..errors import Unsupported
-from ..linalg import (
+from ...domain import Workload
+from ...errors import Unsupported
+from ...linalg import (
     Dense,
     Identity,
     Kron,
     LinearOperator,
     Total,
-    WeightedRows,
-    representatives,
-    total_and_rest,
-    unlifted,
-    weighted_rows,
 )
-from .information import (
-    Profile,
-    coefficient_statistics,
-    refuse_not_estimable,
-)
-from .strategy import Block, products
+from ...linalg.arrays import representatives
+from ...linalg.kron import WeightedRows, total_and_rest, unlifted, weighted_rows
+from ..block import products
+from .moments import Profile, coefficient_statistics
+from .protocol import Measured, refuse_not_estimable
 
 WIDEST = 8192
 """Most merged cells of one attribute: what is inverted is a dense matrix."""
@@ -183,7 +177,8 @@ class WeightedKronInformation:
 
     route = "weighted-kron"
 
-    def __init__(self, block: Block, variance: float) -> None:
+    def __init__(self, strategy: Measured, variances: Sequence[float]) -> None:
+        (block,), (variance,) = strategy.blocks, variances
         found = weighted_kron(block.query)
         assert found is not None
         view, self._axes = found

@@ -1,4 +1,4 @@
-"""Least squares through the pseudo-inverse of one Kronecker product: the ``kron`` route."""
+"""Variances of range queries from the cells' covariance, without a row per query."""
 
 from __future__ import annotations
 
@@ -9,25 +9,54 @@ from functools import cached_property
 import numpy as np
 import scipy.linalg
 
-from ..domain import Workload
-from ..errors import Unsupported
-from ..linalg import (
+from ...domain import Workload
+from ...errors import Unsupported
+from ...linalg import (
+    AllRange,
     Dense,
     Identity,
     Kron,
     LinearOperator,
+    Prefix,
     Product,
     Sum,
+    WidthRange,
 )
-from .information import (
+from ..block import products
+from .moments import (
     Profile,
     coefficient_statistics,
     kron_vectors,
     merge_statistics,
-    refuse_not_estimable,
 )
-from .range_variance import range_variance
-from .strategy import Block, products
+from .protocol import Measured, refuse_not_estimable
+
+
+def range_variance(query: LinearOperator, covariance: np.ndarray) -> np.ndarray | None:
+    """diag(W Q W') for range queries W over n cells with covariance Q (n, n); None for other matrices.
+
+    With ``S[a, b] = sum_{i < a, j < b} Q_ij`` the range [i, j) has variance ``S[j, j] - S[i, j] - S[j, i] + S[i, i]``:
+    O(n^2) for all n(n+1)/2 ranges together.
+
+    >>> range_variance(AllRange(2), np.eye(2)).tolist()
+    [1.0, 2.0, 1.0]
+    """
+    if not isinstance(query, (AllRange, Prefix, WidthRange)):
+        return None
+    n = query.shape[1]
+    total = np.zeros((n + 1, n + 1))
+    np.cumsum(np.cumsum(covariance, axis=0), axis=1, out=total[1:, 1:])
+    if isinstance(query, AllRange):
+        first, last = np.triu_indices(n)
+        stop = last + 1
+    elif isinstance(query, Prefix):
+        first, stop = np.zeros(n, dtype=np.int64), np.arange(1, n + 1)
+    else:
+        first = np.arange(n - query.width + 1)
+        stop = first + query.width
+    diagonal = total.diagonal()
+    return diagonal[stop] + diagonal[first] - total[first, stop] - total[stop, first]
+
 
 _CHUNK = 2**24  # entries of W_i A_i^+ held at once while its rows are summed
 _EXPAND = 2**24  # entries of Z that a sum of products may hold to have exact statistics
@@ -128,7 +157,8 @@ class KronInformation:
 
     route = "kron"
 
-    def __init__(self, block: Block, variance: float) -> None:
+    def __init__(self, strategy: Measured, variances: Sequence[float]) -> None:
+        (block,), (variance,) = strategy.blocks, variances
         self._factors = tuple(_Factor(f) for f in block.terms[0][1])
         self._unit = 2.0**-block.exponent  # of one step of the block's grid, in counts
         self._variance = variance

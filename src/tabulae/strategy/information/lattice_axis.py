@@ -8,16 +8,16 @@ from functools import cached_property
 
 import numpy as np
 
-from ..domain.merge import merged_factor
-from ..linalg import (
+from ...domain.merge import merged_factor
+from ...linalg import (
     Identity,
     LinearOperator,
     Partition,
     merge_columns,
 )
-from .explicit_information import row_dots
-from .information import refuse_not_estimable
-from .rounding import gram_inverse
+from ..rounding import gram_inverse
+from .explicit import row_dots
+from .protocol import refuse_not_estimable
 
 _WIDEST = 8192  # cells of an attribute whose matrix is inverted
 

@@ -1,13 +1,8 @@
-"""Least squares by one decomposition: over merged cells, or over independent query rows.
+"""Query groups as few independent rows: sums of Kronecker products, without listing their cells.
 
-A table is split as ``W = C L`` with C carrying few rows to all (orthonormal columns, a Kronecker product) and L
-over r reduced coordinates. Both routes write the coefficients of the noise as ``Z_b = C L G K_b``: ``K_b``
-brings block b's answers into r coordinates, and ``G`` these to L's.
-
-* cells: ``A_b = B_b M`` with M merging cells that no block tells apart, ``B_b / sqrt(v_b) = U_b D V'``;
-  ``G = V D^-1``, ``K_b = U_b' / sqrt(v_b)`` and ``W = C L M``.
-* rows: each factor ``A_i = U_i R_i`` with U_i orthonormal and R_i of full row rank at most n_i; with
-  ``R`` the stack of ``(x)_i R_i / sqrt(v_b)``, ``G = (R R')^+``, ``K_b = (x)_i U_i' / sqrt(v_b)``, ``C L = W R'``.
+A tall factor A_i (more rows than columns) is split as ``A_i = U_i R_i`` with U_i orthonormal and R_i of full
+row rank, so that a group ``c (x)_i A_i`` keeps its Gram with at most ``prod_i min(m_i, n_i)`` rows. A sum of
+products shares its rows among the terms and is kept as it is.
 """
 
 from __future__ import annotations
@@ -16,41 +11,118 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
+import scipy.linalg
 
-from ..domain import Invariants, Workload
-from ..errors import Unsupported
-from ..linalg import (
+from ...domain import Invariants, Workload
+from ...errors import Unsupported
+from ...linalg import (
     Dense,
     Identity,
+    Kron,
     LinearOperator,
     Partition,
     Product,
     Scaled,
     merge_columns,
 )
-from .information import (
+from ...linalg.arrays import representatives
+from ..block import Block, products
+from ..within import written_out
+from .moments import (
     Profile,
     coefficient_statistics,
     kron_vectors,
     merge_statistics,
+)
+from .protocol import (
+    EXPLICIT,
+    Measured,
     refuse_not_estimable,
 )
-from .reduced_rows import (
-    ReducedRows,
-    Terms,
-    outer,
-    reduce_rows,
-    row_count,
-    rows_against,
-    spectrum,
-)
-from .strategy import (
-    Block,
-    Strategy,
-    products,
-)
+
+Terms = list[tuple[int, tuple[LinearOperator, ...]]]
+
+
+@dataclass(frozen=True)
+class ReducedRows:
+    """``weight * sum_s c_s (x)_i A_si = carry @ rows`` with ``carry`` having orthonormal columns."""
+
+    rows: tuple[tuple[int, tuple[LinearOperator, ...]], ...]
+    carry: LinearOperator
+    weight: float
+
+    @property
+    def count(self) -> int:
+        """Number of reduced rows."""
+        return self.carry.shape[1]
+
+
+def row_count(terms: Terms) -> int:
+    """How many rows :func:`reduce_rows` leaves."""
+    if len(terms) == 1:
+        return math.prod(min(f.shape) for f in terms[0][1])
+    return math.prod(f.shape[0] for f in terms[0][1])
+
+
+def reduce_rows(terms: Terms, weight: float) -> ReducedRows:
+    """Reduce one group of queries; ``weight`` multiplies its rows."""
+    if len(terms) > 1:
+        return ReducedRows(tuple(terms), Identity(row_count(terms)), weight)
+    coefficient, factors = terms[0]
+    split = [_orthonormal(f) for f in factors]
+    carry = Kron([u for u, _ in split])
+    return ReducedRows(((coefficient, tuple(r for _, r in split)),), carry, weight)
+
+
+def outer(groups: Sequence[ReducedRows]) -> np.ndarray:
+    """R R' for the stack R of all groups' rows, weights included; (r, r), symmetric."""
+    whole = np.block([[rows_against(a, b) for b in groups] for a in groups])
+    return (whole + whole.T) / 2
+
+
+def rows_against(a: ReducedRows, b: ReducedRows) -> np.ndarray:
+    """R_a R_b' with both weights, (a.count, b.count)."""
+    total = np.zeros((a.count, b.count))
+    for c, left in a.rows:
+        for d, right in b.rows:
+            product = np.ones((1, 1)) * (c * d * a.weight * b.weight)
+            for p, q in zip(left, right, strict=True):
+                product = np.kron(product, _pair(p, q))
+            total += product
+    return total
+
+
+@lru_cache(maxsize=4096)
+def _pair(left: LinearOperator, right: LinearOperator) -> np.ndarray:
+    """left right', the smaller side made dense."""
+    if right.shape[0] <= left.shape[0]:
+        return np.asarray(left @ right.T.dense(), dtype=float)
+    return np.asarray(right @ left.T.dense(), dtype=float).T
+
+
+@lru_cache(maxsize=256)
+def _orthonormal(factor: LinearOperator) -> tuple[LinearOperator, LinearOperator]:
+    """factor = U R, U with orthonormal columns, R of full row rank; factor itself when it is not tall."""
+    rows, columns = factor.shape
+    if rows <= columns:
+        return Identity(rows), factor
+    values, vectors, _ = spectrum(np.asarray(factor.gram().dense(), dtype=float))
+    root = np.sqrt(values)
+    return Dense(factor @ (vectors / root)), Dense((vectors * root).T)
+
+
+_RELATIVE = 1e-12  # eigenvalues below this share of the largest count as zero
+
+
+def spectrum(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Non-zero eigenvalues of a positive semi-definite matrix, their vectors, and a basis of the kernel."""
+    values, vectors = np.linalg.eigh(matrix)
+    keep = values > _RELATIVE * max(float(values[-1]), 0.0)
+    return values[keep], vectors[:, keep], vectors[:, ~keep]
+
 
 _CHUNK = 2**24  # entries held at once while a table's rows are multiplied by groups of columns
 _PRODUCT = 1e-10  # share of a product's squared norm that may be missing from the row space, by rounding
@@ -61,13 +133,13 @@ _FAINT = 1e-12  # of the largest variance: smaller ones are taken for this
 _LARGEST = 2**27  # entries of a table over the reduced coordinates
 
 
-def merges(strategy: Strategy) -> tuple[Partition, ...]:
+def merges(strategy: Measured) -> tuple[Partition, ...]:
     """Per attribute, the coarsest partition on whose classes every block's queries are constant."""
     every = [factors for block in strategy.blocks for _, factors in block.terms]
     return tuple(merge_columns(list(column)) for column in zip(*every, strict=True))
 
 
-def joint_merges(strategy: Strategy, invariants: Invariants) -> tuple[Partition, ...]:
+def joint_merges(strategy: Measured, invariants: Invariants) -> tuple[Partition, ...]:
     """Cells that neither the strategy nor the exact tables tell apart, attribute by attribute."""
     exact = [term.over(strategy.domain) for table in invariants.tables for term in table.terms]
     return tuple(
@@ -76,7 +148,12 @@ def joint_merges(strategy: Strategy, invariants: Invariants) -> tuple[Partition,
     )
 
 
-def told_apart(strategy: Strategy) -> tuple[Partition, ...]:
+def over_merged(operator: LinearOperator, merges: Sequence[Partition]) -> np.ndarray:
+    """A matrix that is constant on merged cells, one column for each of them, (m x n)."""
+    return written_out(operator, [representatives(merge.classes) for merge in merges])
+
+
+def told_apart(strategy: Measured) -> tuple[Partition, ...]:
     """The cells that a strategy works over: those it tells apart, and its invariants where they have no structure."""
     exact = strategy.exact
     if exact is None or exact.structure == "product":
@@ -84,12 +161,12 @@ def told_apart(strategy: Strategy) -> tuple[Partition, ...]:
     return joint_merges(strategy, exact)
 
 
-def merged_cells(strategy: Strategy) -> int:
+def merged_cells(strategy: Measured) -> int:
     """How many cells the strategy tells apart, attribute by attribute."""
     return math.prod(p.shape[0] for p in told_apart(strategy))
 
 
-def reduced_count(strategy: Strategy) -> int:
+def reduced_count(strategy: Measured) -> int:
     """How many rows its blocks have once tall factors are reduced to their rank, and what is mixed of them."""
     mixed = [b.query.shape[0] if isinstance(b.query, Product) else 0 for b in strategy.blocks]
     return sum(max(row_count(b.terms), m) for b, m in zip(strategy.blocks, mixed, strict=True))
@@ -186,7 +263,7 @@ class DenseInformation(_Explicit):
 
     route = "dense"
 
-    def __init__(self, strategy: Strategy, variances: Sequence[float]) -> None:
+    def __init__(self, strategy: Measured, variances: Sequence[float]) -> None:
         super().__init__()
         self._merges = told_apart(strategy)
         self._chosen = [representatives_of(p) for p in self._merges]
@@ -280,7 +357,7 @@ class RowsInformation(_Explicit):
 
     route = "rows"
 
-    def __init__(self, strategy: Strategy, variances: Sequence[float]) -> None:
+    def __init__(self, strategy: Measured, variances: Sequence[float]) -> None:
         super().__init__()
         self._rows: list[ReducedRows] = []
         self._mixes: list[np.ndarray | None] = []
@@ -379,3 +456,66 @@ def _constant(query: LinearOperator, partition: Partition) -> bool:
     classes = query.column_classes()
     _, first = np.unique(partition.classes, return_index=True)
     return bool(np.array_equal(classes[first][partition.classes], classes))
+
+
+_DEPENDENT = 1e-12  # singular values below this share of the largest count as zero
+_BESIDE = 1e-9  # share of a table's norm that may lie outside the row space, by rounding
+
+
+class ConstrainedInformation(DenseInformation):
+    """Least squares under exact values, over at most 4,096 merged cells.
+
+    Raises :class:`~tabulae.errors.Unsupported` beyond.
+    """
+
+    route = "constrained"
+
+    def __init__(
+        self,
+        strategy: Measured,
+        variances: Sequence[float],
+        invariants: Invariants,
+        values: Sequence[np.ndarray],
+    ) -> None:
+        super(DenseInformation, self).__init__()
+        self._merges = joint_merges(strategy, invariants)
+        cells = math.prod(p.shape[0] for p in self._merges)
+        if cells > EXPLICIT:
+            raise Unsupported(
+                f"measurements and exact tables together tell {cells:,} cells apart; least squares under exact counts "
+                f"that were not given to select goes up to {EXPLICIT:,}. Name them there: select(..., invariants=...)"
+            )
+        self._chosen = [representatives_of(p) for p in self._merges]
+        exact = np.vstack([over_merged(t.operator(strategy.domain), self._merges) for t in invariants.tables])
+        self._solution = np.linalg.lstsq(
+            exact.astype(float), np.concatenate(values).astype(float), rcond=None
+        )[0]
+        self._null = scipy.linalg.null_space(exact.astype(float), rcond=1e-11)
+        split = [self._split(block) for block in strategy.blocks]
+        unit, shares = whitening(variances)
+        whole = np.vstack([rows * share for (_, rows), share in zip(split, shares, strict=True)])
+        left, singular, right = np.linalg.svd(whole @ self._null, full_matrices=False)
+        kept = int(np.count_nonzero(singular > _DEPENDENT * max(singular[0], np.linalg.norm(whole, 2))))
+        self._right = right[:kept].T
+        self._space = self._null @ self._right
+        self._pseudo = self._space / singular[:kept]
+        self._root = math.sqrt(unit) * self._pseudo
+        parts = np.split(left[:, :kept], np.cumsum([len(rows) for _, rows in split])[:-1])
+        self._inward: list[LinearOperator] = [
+            Product(carry, Dense(u * share))
+            for (carry, _), u, share in zip(split, parts, shares, strict=True)
+        ]
+        self._place = [slice(0, kept)] * len(split)
+        self._expected = [carry @ (rows @ self._solution) for carry, rows in split]
+
+    def answer(self, operator: LinearOperator, answers: Sequence[np.ndarray]) -> np.ndarray:
+        """Least-squares answers under the exact values, (m,)."""
+        table = self._table(operator)
+        apart = [np.asarray(y, dtype=float) - e for y, e in zip(answers, self._expected, strict=True)]
+        return table.carry @ (table.small @ self._solution) + super().answer(operator, apart)
+
+    def _check_space(self, small: np.ndarray) -> None:
+        free = small @ self._null
+        beside = free - (free @ self._right) @ self._right.T
+        if np.linalg.norm(beside) > _BESIDE * max(np.linalg.norm(small), 1.0):
+            raise refuse_not_estimable()

@@ -1,32 +1,25 @@
-"""Full least squares over many overlapping groups by conjugate gradients: the ``iterative`` route.
+"""Local least squares, as OPT_+ was published: each table from the one block that answers it best.
 
-Least squares replaces the answers y of all blocks by their fit ``y^ = A x^``, the closest answers that some vector of
-cells could give, and any block that determines a table then answers it alike: ``W x^ = W A_g^+ y^_g``. With the
-blocks whitened, ``B = S^-1/2 A``, the fit is the projection of ``S^-1/2 y`` on the range of B. It is found without a
-vector of cells: conjugate gradients on ``min ||y - B H^1/2 z||`` (CGLS; H positive definite, so that the range is the
-same) keep every direction as ``H^1/2 B' t`` with t over the measured rows, and need one product by ``K = B H B'`` a
-step. K consists of Kronecker products between pairs of blocks; the domain may have any size. H is a product over
-attributes, ``H_i = (mean Gram of the attribute's matrices + 1 1')^+``: with it the number of steps hardly depends on
-sizes.
-
-The fit's variances are out of reach where there are many tables. By the theorem of Gauss and Markov they are at most
-those of any other unbiased linear answer from the same measurements: the local ones bound them, query by query.
-
-Reference: Hestenes and Stiefel, Methods of conjugate gradients (1952), section 10; HDMM, section 10.
+Block g alone answers a table by ``W A_g^+ y_g``, with covariance ``v_g W (A_g'A_g)^+ W'``; of the blocks that determine
+the table the one with the least total variance does. A sum of products (a disjunction) that no block
+determines whole is answered product by product. The answers are unbiased, their variances exact, but tables answered
+from different blocks need not agree where they overlap.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 import scipy.linalg
 
-from ..errors import Unsupported
-from ..linalg import (
+from ...domain import Workload
+from ...errors import NotEstimable, Unsupported
+from ...linalg import (
     Centring,
     Dense,
     Identity,
@@ -35,11 +28,146 @@ from ..linalg import (
     Product,
     Sum,
 )
-from .explicit_information import merges
-from .information import VarianceBound
-from .local_information import LocalInformation
-from .reduced_rows import ReducedRows, reduce_rows
-from .strategy import Strategy
+from ..block import products
+from .explicit import ReducedRows, merges, reduce_rows
+from .moments import Profile, VarianceBound
+from .protocol import (
+    Blocks,
+    Information,
+    Measured,
+    refuse_not_estimable,
+)
+
+Solve = Callable[[Measured, tuple[float, ...]], Information]
+"""Least squares from blocks and their variances, by whatever structure they have."""
+
+Term = tuple[int, tuple[LinearOperator, ...]]
+
+
+@dataclass(frozen=True)
+class _Part:
+    """What one block contributes to a table: a matrix over the cells that it determines."""
+
+    block: int
+    query: LinearOperator
+
+
+class LocalInformation:
+    """Least squares within single blocks, the least variable that determines each table.
+
+    ``solve`` is least squares from one block alone.
+
+    Raises :class:`~tabulae.errors.NotEstimable` for a table that no single block determines.
+    """
+
+    route = "local"
+
+    def __init__(self, strategy: Measured, variances: Sequence[float], solve: Solve) -> None:
+        self._solve = solve
+        self.strategy = strategy
+        self._variances = tuple(variances)
+        self._told = [_told_apart(block.terms) for block in strategy.blocks]
+        self._alone: dict[int, Information] = {}
+        self._parts: dict[LinearOperator, list[_Part]] = {}
+
+    def _of(self, block: int) -> Information:
+        """Least squares from one block alone."""
+        if block not in self._alone:
+            whole = self.strategy
+            single = Blocks(whole.domain, (whole.blocks[block],), whole.exact, whole.method)
+            self._alone[block] = self._solve(single, (self._variances[block],))
+        return self._alone[block]
+
+    def _best(self, query: LinearOperator) -> int | None:
+        """The block that determines a query with least total variance, or None."""
+        needed = _told_apart(products(query))
+        best: tuple[float, int] | None = None
+        for b, told in enumerate(self._told):
+            if not needed <= told:
+                continue
+            try:
+                total = float(self._of(b).variance(query).sum())
+            except (NotEstimable, Unsupported):
+                continue
+            if best is None or total < best[0]:
+                best = total, b
+        return None if best is None else best[1]
+
+    def _split(self, operator: LinearOperator) -> list[_Part]:
+        if operator not in self._parts:
+            self._parts[operator] = list(self._assigned(operator))
+        return self._parts[operator]
+
+    def _assigned(self, operator: LinearOperator) -> Iterator[_Part]:
+        whole = self._best(operator)
+        if whole is not None:
+            yield _Part(whole, operator)
+            return
+        by_block: dict[int, list[tuple[int, LinearOperator]]] = {}
+        terms: list[Term] = products(operator)
+        for coefficient, factors in terms if len(terms) > 1 else ():
+            query = Kron(factors)
+            block = self._best(query)
+            if block is None:
+                raise _refuse_local()
+            by_block.setdefault(block, []).append((coefficient, query))
+        if not by_block:
+            raise _refuse_local()
+        for block, queries in by_block.items():
+            yield _Part(block, Sum(queries))
+
+    def answer(self, operator: LinearOperator, answers: Sequence[np.ndarray]) -> np.ndarray:
+        """``sum_g W_g A_g^+ y_g`` from the blocks' noisy answers, (m,)."""
+        total = np.zeros(operator.shape[0])
+        for part in self._split(operator):
+            total += self._of(part.block).answer(part.query, [answers[part.block]])
+        return total
+
+    def variance(self, operator: LinearOperator) -> np.ndarray:
+        """Variance of the local answers, (m,): the blocks' noises are independent, so parts add."""
+        total = np.zeros(operator.shape[0])
+        for part in self._split(operator):
+            total += self._of(part.block).variance(part.query)
+        return total
+
+    def total(self, workload: Workload) -> float:
+        """Total weighted variance, the tables' variances summed."""
+        tables = ((t, t.operator(workload.domain)) for t in workload.tables)
+        return sum(float(t.weight) ** 2 * float(self.variance(q).sum()) for t, q in tables)
+
+    def profile(self, operator: LinearOperator) -> Profile:
+        """Statistics of the coefficients, on the blocks that take part."""
+        parts = self._split(operator)
+        alone = [p for part in parts if isinstance(p := self._of(part.block).profile(part.query), Profile)]
+        assert len(alone) == len(parts)  # one block's coefficients are always known
+        every = slice(None)
+        columns = [every if p.inverse is None else p.inverse for p in alone]
+        fields = ("power2", "power4", "power6", "largest", "count")
+        stats = (
+            np.concatenate([getattr(p, name)[:, c] for p, c in zip(alone, columns, strict=True)])
+            for name in fields
+        )
+        exact, blocks = all(p.exact for p in alone), tuple(part.block for part in parts)
+        return Profile(*stats, exact=exact, blocks=blocks)
+
+
+@lru_cache(maxsize=4096)
+def _varies(factor: LinearOperator) -> bool:
+    """Whether a matrix tells any two of its columns apart."""
+    return factor.shape[1] > 1 and int(factor.column_classes().max()) > 0
+
+
+def _told_apart(terms: Sequence[Term]) -> frozenset[int]:
+    """The attributes whose values some product tells apart."""
+    return frozenset(i for _, factors in terms for i, factor in enumerate(factors) if _varies(factor))
+
+
+def _refuse_local() -> NotEstimable:
+    return NotEstimable(
+        f"{refuse_not_estimable()}; more exactly, no single group of measured queries determines it, and groups are "
+        "not combined to answer a table here"
+    )
+
 
 WIDEST = 8192
 """Most merged cells of one attribute: its factors are dense matrices."""
@@ -58,8 +186,8 @@ class IterativeInformation(LocalInformation):
 
     route = "iterative"
 
-    def __init__(self, strategy: Strategy, variances: Sequence[float]) -> None:
-        super().__init__(strategy, variances)
+    def __init__(self, strategy: Measured, variances: Sequence[float], solve: Solve) -> None:
+        super().__init__(strategy, variances, solve)
         if any(isinstance(block.query, Product) for block in strategy.blocks):
             raise Unsupported("explicit matrices over merged cells are not fitted iteratively")
         widest = max(p.shape[0] for p in merges(strategy))
@@ -91,7 +219,7 @@ class IterativeInformation(LocalInformation):
 class _CrossGram:
     """K = B H B' over the blocks' reduced rows, as Kronecker products between pairs of blocks."""
 
-    def __init__(self, strategy: Strategy, variances: Sequence[float]) -> None:
+    def __init__(self, strategy: Measured, variances: Sequence[float]) -> None:
         weights = [2.0**-b.exponent / math.sqrt(v) for b, v in zip(strategy.blocks, variances, strict=True)]
         self._noise = [math.sqrt(v) for v in variances]
         self._groups = [reduce_rows(b.terms, w) for b, w in zip(strategy.blocks, weights, strict=True)]

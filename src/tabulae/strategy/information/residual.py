@@ -17,30 +17,28 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..domain import Workload
-from ..linalg import (
+from ...domain import Workload
+from ...linalg import (
     Kron,
     LinearOperator,
     Total,
 )
-from .information import (
+from ..block import products
+from .moments import (
     Profile,
     coefficient_statistics,
     kron_vectors,
-    refuse_not_estimable,
 )
+from .protocol import Measured, refuse_not_estimable
 from .residual_basis import (
     CANCELLED,
     Basis,
-    basis_of,
-    is_flat,
-)
-from .residual_sets import (
     Set,
     SetSums,
+    basis_of,
+    is_flat,
     subsets,
 )
-from .strategy import Strategy, products
 
 _EXPAND = 2**24  # coefficients of a sum of products that are written out for exact statistics
 _NOTHING = 1e-11  # of a query's row sums: what a total's coefficient may differ from zero by rounding
@@ -54,7 +52,7 @@ class Structure:
     sets: tuple[Set, ...]
 
 
-def structure_of(strategy: Strategy) -> Structure | None:
+def structure_of(strategy: Measured) -> Structure | None:
     """The residual groups that the blocks are, recognised from the blocks alone; None for anything else."""
     factors: dict[int, LinearOperator] = {}
     sets: list[Set] = []
@@ -88,7 +86,9 @@ class ResidualInformation:
 
     route = "residual"
 
-    def __init__(self, strategy: Strategy, variances: Sequence[float], structure: Structure) -> None:
+    def __init__(self, strategy: Measured, variances: Sequence[float]) -> None:
+        structure = structure_of(strategy)
+        assert structure is not None
         self._bases = structure.bases
         self._sets = structure.sets
         self._block = {s: b for b, s in enumerate(structure.sets)}

@@ -7,18 +7,16 @@ and published standard errors all come from here.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 
-from ..domain import Table
-from ..linalg import LinearOperator
-from .information import (
-    Information,
-    Profile,
-    VarianceBound,
-)
-from .strategy import Strategy
+from ...domain import Table, Workload
+from ...linalg import LinearOperator
+from .moments import Profile, VarianceBound
+from .protocol import Information, Measured
+from .routes import information
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +32,7 @@ class LeftOpen:
     exact: np.ndarray
 
     @classmethod
-    def of(cls, strategy: Strategy, table: Table) -> LeftOpen:
+    def of(cls, strategy: Measured, table: Table) -> LeftOpen:
         """What a strategy's invariants leave open of a table."""
         invariants = strategy.exact
         if invariants is None:
@@ -53,3 +51,31 @@ class LeftOpen:
     def profile(self, information: Information) -> Profile | VarianceBound | None:
         """The coefficients of the noise variables, times ``divisor``; None where every row is exact."""
         return None if self.operator is None else information.profile(self.operator)
+
+
+@dataclass(frozen=True)
+class ExpectedError:
+    """Expected squared error of a workload's m queries under least squares.
+
+    ``tse`` is the total squared error ``sum_t weight_t^2 sum_q Var(q)`` and ``rmse = sqrt(tse / m)``, as in
+    HDMM; ``tables`` maps each table to its own unweighted root mean squared error, in counts;
+    ``max_variance`` is the largest variance of a single unweighted query. Queries that the strategy's invariants
+    determine are counted, with variance 0. All are upper bounds where least squares takes the route ``iterative``.
+    """
+
+    tse: float
+    rmse: float
+    max_variance: float
+    tables: dict[str, float]
+
+
+def error_under(strategy: Measured, workload: Workload, variances: tuple[float, ...]) -> ExpectedError:
+    """Expected error when block i has noise variance ``variances[i]``, in squared counts."""
+    info = information(strategy, variances)
+    total, largest, tables = 0.0, 0.0, {}
+    for table in workload.tables:
+        variance = LeftOpen.of(strategy, table).variance(info)
+        total += float(table.weight) ** 2 * float(variance.sum())
+        largest = max(largest, float(variance.max(initial=0.0)))
+        tables[table.name] = math.sqrt(float(variance.mean()))
+    return ExpectedError(total, math.sqrt(total / workload.queries), largest, tables)

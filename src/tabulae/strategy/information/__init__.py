@@ -1,0 +1,18 @@
+"""Least squares by structure: the information operator P of a strategy, variances and answers through it."""
+
+from .moments import Profile, VarianceBound
+from .protocol import EXPLICIT, Information, Measured
+from .routes import ROUTES, Route, information, route, solve
+
+__all__ = [
+    "EXPLICIT",
+    "ROUTES",
+    "Information",
+    "Measured",
+    "Profile",
+    "Route",
+    "VarianceBound",
+    "information",
+    "route",
+    "solve",
+]

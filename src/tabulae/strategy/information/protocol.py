@@ -1,0 +1,86 @@
+"""What every route of least squares offers, and from what it starts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from ...domain import (
+    Domain,
+    Invariants,
+    Workload,
+)
+from ...errors import NotEstimable
+from ...linalg import LinearOperator
+from ..block import Block
+from .moments import Profile, VarianceBound
+
+EXPLICIT = 4096
+"""Largest order of a matrix that is decomposed as a whole (about a minute on one core)."""
+
+
+class Measured(Protocol):
+    """What least squares needs of a strategy."""
+
+    @property
+    def domain(self) -> Domain:
+        """Whose cells are counted."""
+        ...
+
+    @property
+    def blocks(self) -> tuple[Block, ...]:
+        """What is asked with noise."""
+        ...
+
+    @property
+    def exact(self) -> Invariants | None:
+        """What is published exactly beside it."""
+        ...
+
+    @property
+    def method(self) -> str:
+        """How the blocks were chosen, for messages."""
+        ...
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """Some blocks of a strategy, taken for themselves."""
+
+    domain: Domain
+    blocks: tuple[Block, ...]
+    exact: Invariants | None
+    method: str
+
+
+class Information(Protocol):
+    """P of a strategy under given block variances, and least squares through it."""
+
+    route: str
+
+    def answer(self, operator: LinearOperator, answers: Sequence[np.ndarray]) -> np.ndarray:
+        """Least-squares answers of ``operator`` (m, N) from the blocks' noisy answers."""
+        ...
+
+    def variance(self, operator: LinearOperator) -> np.ndarray:
+        """diag(W P^+ W'), shape (m,), in squared counts; an upper bound on the route ``iterative``."""
+        ...
+
+    def total(self, workload: Workload) -> float:
+        """Total variance ``sum_t weight_t^2 sum_q Var(q)``, in squared weighted counts."""
+        ...
+
+    def profile(self, operator: LinearOperator) -> Profile | VarianceBound:
+        """Statistics of the coefficients Z of the noise variables, or a bound on their variance."""
+        ...
+
+
+def refuse_not_estimable() -> NotEstimable:
+    """The error for a query outside the row space of the strategy."""
+    return NotEstimable(
+        "the measurements do not determine this table: it asks for detail, or a combination of attributes, "
+        "that no measured query distinguishes"
+    )

@@ -1,0 +1,133 @@
+"""The information operator of a strategy and what follows from it: variances and least squares.
+
+With blocks ``(A_i, v_i)`` the information operator is ``P = sum_i A_i' A_i / v_i``, N x N. Generalised
+least squares answers a table W by ``Z y`` with ``Z = W P^+ A' S^-1``; its covariance is ``W P^+ W'``.
+:func:`information` picks by structure, and ``.route`` says which it took:
+
+=================  ===========================================  ======================================
+route              structure                                    cost
+=================  ===========================================  ======================================
+``kron``           one block that is a Kronecker product        one pseudo-inverse per attribute
+``weighted-kron``  one block, a product with weighted rows      one inverse per attribute
+``lattice``        every block is a marginal                    closed form by set of attributes
+``classes``        contrasts over common classes                one inverse for each piece
+``residual``       groups beside the totals, one for each set   closed form by set of attributes
+``dense``          at most ``EXPLICIT`` merged cells            one eigendecomposition of P
+``rows``           at most ``EXPLICIT`` independent query rows  one eigendecomposition of A A'
+``iterative``      several blocks that are products             conjugate gradients; variances bounded
+=================  ===========================================  ======================================
+
+Everything here is planning and post-processing: public numbers only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+
+from ...errors import Unsupported
+from ...linalg import Kron, Product
+from .classes import ClassInformation, contrasts_of
+from .explicit import (
+    DenseInformation,
+    RowsInformation,
+    merged_cells,
+    reduced_count,
+)
+from .iterative import IterativeInformation
+from .kron import KronInformation
+from .lattice import LatticeInformation, is_lattice
+from .protocol import (
+    EXPLICIT,
+    Information,
+    Measured,
+)
+from .residual import ResidualInformation, structure_of
+from .weighted_kron import WeightedKronInformation, weighted_kron
+
+_FEW = 1024  # cells beyond which an explicit matrix is worked out by rows, if these are
+_FEWER = 8  # times fewer
+
+
+@dataclass(frozen=True)
+class Route:
+    """One way of least squares: its name, which strategies it serves, and how it solves them."""
+
+    name: str
+    serves: Callable[[Measured], bool]
+    solve: Callable[[Measured, tuple[float, ...]], Information]
+
+
+def _exact_without_structure(strategy: Measured) -> bool:
+    return strategy.exact is not None and strategy.exact.structure != "product"
+
+
+def _one_product(strategy: Measured) -> bool:
+    return len(strategy.blocks) == 1 and isinstance(strategy.blocks[0].query, Kron)
+
+
+def _one_weighted_product(strategy: Measured) -> bool:
+    return len(strategy.blocks) == 1 and weighted_kron(strategy.blocks[0].query) is not None
+
+
+def _explicit(strategy: Measured) -> bool:
+    return any(isinstance(block.query, Product) for block in strategy.blocks)
+
+
+def _few_cells(strategy: Measured) -> bool:
+    """At most ``EXPLICIT`` cells, and no more than rows unless these are too many (an explicit matrix: 8 times)."""
+    cells, rows = merged_cells(strategy), reduced_count(strategy)
+    if _explicit(strategy):
+        return cells <= EXPLICIT and not (cells > _FEW and rows * _FEWER <= cells)
+    return cells <= EXPLICIT and (cells <= rows or rows > EXPLICIT)
+
+
+ROUTES = (
+    Route("dense", _exact_without_structure, DenseInformation),
+    Route("kron", _one_product, KronInformation),
+    Route("weighted-kron", _one_weighted_product, WeightedKronInformation),
+    Route("classes", lambda s: contrasts_of(s) is not None, ClassInformation),
+    Route("lattice", is_lattice, LatticeInformation),
+    Route("residual", lambda s: structure_of(s) is not None, ResidualInformation),
+    Route("dense", _few_cells, DenseInformation),
+    Route("rows", lambda s: reduced_count(s) <= EXPLICIT, RowsInformation),
+    Route(
+        "iterative",
+        lambda s: len(s.blocks) > 1 and not _explicit(s),
+        lambda s, variances: IterativeInformation(s, variances, solve),
+    ),
+)
+"""All routes; the first that serves a strategy is taken."""
+
+
+def route(strategy: Measured) -> Route:
+    """The first of :data:`ROUTES` that serves a strategy.
+
+    Raises :class:`~tabulae.errors.Unsupported` where neither structure nor size allows any.
+    """
+    if _exact_without_structure(strategy) and merged_cells(strategy) > EXPLICIT:
+        raise Unsupported(
+            f"exact tables that do not nest attribute by attribute, and {merged_cells(strategy):,} cells that they and "
+            f"the measurements tell apart: at most {EXPLICIT:,} are worked out. Make margins or nested groups exact"
+        )
+    for candidate in ROUTES:
+        if candidate.serves(strategy):
+            return candidate
+    raise Unsupported(
+        f"strategy {strategy.method!r} measures {len(strategy.blocks)} overlapping groups of queries with "
+        f"{reduced_count(strategy):,} independent rows over {merged_cells(strategy):,} merged cells; exact least "
+        f"squares is available up to {EXPLICIT:,} of either. Choose a method whose strategy is one Kronecker product "
+        '("kron", "identity"), or ask for fewer or coarser tables'
+    )
+
+
+def solve(strategy: Measured, variances: tuple[float, ...]) -> Information:
+    """P of ``strategy`` when block i has noise variance ``variances[i]`` (squared counts), by :func:`route`."""
+    return route(strategy).solve(strategy, variances)
+
+
+@lru_cache(maxsize=4)
+def information(strategy: Measured, variances: tuple[float, ...]) -> Information:
+    """As :func:`solve`, and kept: what is computed for one table serves the next."""
+    return solve(strategy, variances)
