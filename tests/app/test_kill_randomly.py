@@ -63,6 +63,13 @@ def _killed(code: str, *arguments: Path) -> None:
     assert done.returncode == -signal.SIGKILL
 
 
+@pytest.fixture
+def village(village: Path) -> Path:
+    """The village, planned at once."""
+    village.write_text(village.read_text() + '\n[method]\nselect = "identity"\n')
+    return village
+
+
 @pytest.mark.parametrize("name", ["plan.json", "measurement.json"])
 def test_a_file_that_says_complete_is_never_half_there(village: Path, name: str) -> None:
     """Killed in the middle of the bytes of the two files by which a run's progress is read."""
@@ -94,7 +101,6 @@ def test_a_file_that_says_complete_is_never_half_there(village: Path, name: str)
 def test_a_run_with_a_saved_plan_resumes_without_it(village: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Killed when the partial folder was all but sealed: the strategy is that of the stored measurements."""
     out, saved = village.parent / "release", village.parent / "plan.json"
-    village.write_text(village.read_text() + '\n[method]\nselect = "identity"\n')
     tb.plan(village).save(saved)
     _killed(
         "app.seal_with_report = die\napp.run(sys.argv[1], sys.argv[2], plan_file=sys.argv[3])",

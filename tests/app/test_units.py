@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -184,13 +185,18 @@ def _people(folder: Path, name: str, rows: list) -> Path:
     return folder / f"{name}.parquet"
 
 
-def _replayed(source: Path, neighbours: str) -> tuple[Plan, list[np.ndarray]]:
+@cache
+def _planned(neighbours: str) -> Plan:
     from tests.village import SPEC
 
     text = SPEC.replace('unit = "person"', f'unit = "person"\nunit_id = "PID"\nrows_per_unit = {K}')
     text = text.replace('delta = "1e-10"', f'delta = "1e-10"\nneighbours = "{neighbours}"')
-    spec = tb.spec.Spec.from_text(text + '\n[method]\nselect = "kron"\ntime_limit = 5\n')
-    made = tb.plan(spec.with_source(source))
+    return tb.plan(tb.spec.Spec.from_text(text + '\n[method]\nselect = "kron"\ntime_limit = 5\n'))
+
+
+def _replayed(source: Path, neighbours: str) -> tuple[Plan, list[np.ndarray]]:
+    planned = _planned(neighbours)
+    made = Plan(planned.spec.with_source(source), planned.strategy)
     return made, prepare(made, KEY).measure(None, tb.noise.Insecure(5))[0].block_values()
 
 
