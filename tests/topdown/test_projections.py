@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.topdown.plain_projections import NestedLimits
 
+from tabulae.products.areas.descent.algebra import bundles_of, ceilings_of, gather, has_limits, shifts_of
 from tabulae.products.areas.descent.limits import FREE, NO_LIMIT
-from tabulae.products.areas.descent.projections import NestedLimits
 
 
 def random_limits(rng: np.random.Generator, held: bool):
@@ -86,14 +87,6 @@ def _steepest(y, z, mask, part, lower, upper, group, exact, totals) -> float:
 
 @given(st.integers(0, 2**32 - 1), st.booleans())
 def test_compiled_shifts_give_the_same(seed, held):
-    from tabulae.products.areas.descent.projection_kernels import (
-        bundles_of,
-        ceilings_of,
-        gather,
-        has_limits,
-        shifts_of,
-    )
-
     rng = np.random.default_rng(seed)
     y, mask, _, (part, lower, upper, group, exact, totals) = random_limits(rng, held)
     mask = np.broadcast_to(mask[:1], mask.shape)  # as where the parent's counts are 0

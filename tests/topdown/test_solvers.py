@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.each import each
+from tests.topdown.plain_solvers import in_plain_arrays
 from tests.topdown.solver_cases import (
     divisions,
     nearly_totals_alone,
@@ -22,7 +23,7 @@ from tests.topdown.solver_cases import (
 
 from tabulae.linalg import BlockAlgebra
 from tabulae.products.areas.descent import admm
-from tabulae.products.areas.descent.descent import solve
+from tabulae.products.areas.descent.descent import Solved, solve
 from tabulae.products.areas.descent.limits import (
     FREE,
     NO_LIMIT,
@@ -40,8 +41,15 @@ KINDS = {
 pytest.importorskip("piqp", reason="the oracle of these tests is PIQP, of the extra [dev]")
 
 
-def check(division: Division, best: np.ndarray, totals: np.ndarray | None = None, **options) -> None:
-    found = solve(division, totals, **options)
+def solved(division: Division, totals: np.ndarray | None = None, *, plain: bool) -> Solved:
+    with in_plain_arrays(plain=plain):
+        return solve(division, totals)
+
+
+def check(
+    division: Division, best: np.ndarray, totals: np.ndarray | None = None, *, plain: bool = False
+) -> None:
+    found = solved(division, totals, plain=plain)
     assert found.converged
     worst = violation(division, found.x, totals)
     assert worst.pop("parent") <= admm.TOLERANCE * division.children
@@ -55,23 +63,23 @@ def check(division: Division, best: np.ndarray, totals: np.ndarray | None = None
     assert abs(division.objective(found.x) - least) <= 1e-3 * (1 + abs(least)) + first_order
 
 
-@each("compiled", [True, False])
+@each("plain", [False, True])
 @each("kind", KINDS)
-def test_as_good_as_an_interior_point_method(kind, compiled):
+def test_as_good_as_an_interior_point_method(kind, plain):
     @given(divisions(**KINDS[kind]))
     def test(case):
         division, _ = case
-        check(division, oracle(division), compiled=compiled)
+        check(division, oracle(division), plain=plain)
 
     test()
 
 
-@pytest.mark.parametrize("compiled", [True, False])
+@pytest.mark.parametrize("plain", [False, True])
 @given(case=divisions())
-def test_with_totals_held(case, compiled):
+def test_with_totals_held(case, plain):
     division, hidden = case
     totals = hidden.sum(axis=(1, 2)).astype(float)
-    check(division, oracle(division, totals), totals, compiled=compiled)
+    check(division, oracle(division, totals), totals, plain=plain)
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -80,8 +88,8 @@ def test_to_the_last_digit(seed, monkeypatch):
     monkeypatch.setattr(admm, "TOLERANCE", 1e-8)
     division, hidden = random_division(np.random.default_rng(seed), 5, 4, (2, 3))
     for totals in (None, hidden.sum(axis=(1, 2)).astype(float)):
-        for compiled in (True, False):
-            found = solve(division, totals, compiled=compiled)
+        for plain in (False, True):
+            found = solved(division, totals, plain=plain)
             if found.solver == "admm":
                 np.testing.assert_allclose(found.x, oracle(division, totals), atol=1e-4)
 
@@ -98,7 +106,7 @@ def test_two_interior_point_methods_agree(seed):
 def test_both_paths_take_the_same_steps(case, held):
     division, hidden = case
     totals = hidden.sum(axis=(1, 2)).astype(float) if held else None
-    fast, slow = solve(division, totals), solve(division, totals, compiled=False)
+    fast, slow = solve(division, totals), solved(division, totals, plain=True)
     assert (fast.solver, fast.converged) == (slow.solver, slow.converged)
     assert abs(fast.iterations - slow.iterations) <= 1
     np.testing.assert_allclose(fast.x, slow.x, atol=20 * admm.TOLERANCE)
@@ -121,14 +129,14 @@ def test_totals_known_far_better_than_cells(seed):
     assert solve(division).iterations < admm.STEPS / 2
 
 
-@pytest.mark.parametrize("compiled", [True, False])
-def test_nothing_to_choose(compiled):
+@pytest.mark.parametrize("plain", [False, True])
+def test_nothing_to_choose(plain):
     division, _ = random_division(np.random.default_rng(2), 1, 3, (2, 3), limited=False)
-    found = solve(division, compiled=compiled)
+    found = solved(division, plain=plain)
     assert found.solver == "copied"
     np.testing.assert_array_equal(found.x[0], division.total)
     nobody = replace(division, total=np.zeros_like(division.total))
-    assert not solve(nobody, compiled=compiled).x.any()
+    assert not solved(nobody, plain=plain).x.any()
 
 
 def test_a_limit_that_is_met_needs_no_other_solver():
@@ -151,8 +159,8 @@ def test_a_limit_that_is_met_needs_no_other_solver():
     check(tight, oracle(tight))
 
 
-@pytest.mark.parametrize("compiled", [True, False])
-def test_more_people_than_a_float_of_32_bits_holds(compiled):
+@pytest.mark.parametrize("plain", [False, True])
+def test_more_people_than_a_float_of_32_bits_holds(plain):
     """Hundreds of millions in a few cells, as at the root of a nation: tolerances are of persons, not of shares."""
     algebra = BlockAlgebra((2, 3))
     rng = np.random.default_rng(1)
@@ -166,17 +174,17 @@ def test_more_people_than_a_float_of_32_bits_holds(compiled):
         algebra, None, weights[None], np.zeros(1, np.int64), linear, np.ones((1, 2), bool), np.zeros(2, np.int64),
         *limits,
     )  # fmt: skip
-    found = solve(division, compiled=compiled)
+    found = solved(division, plain=plain)
     assert found.converged
     assert found.x.sum() == pytest.approx(hidden.sum(), abs=0.01)
     assert np.abs(found.x - hidden).max() < 40
 
 
-@pytest.mark.parametrize("compiled", [True, False])
-def test_the_last_point_where_steps_run_out(compiled, monkeypatch):
+@pytest.mark.parametrize("plain", [False, True])
+def test_the_last_point_where_steps_run_out(plain, monkeypatch):
     monkeypatch.setattr(admm, "STEPS", 2)
     division, _ = random_division(np.random.default_rng(4), 5, 3, (2, 3))
-    found = solve(division, compiled=compiled)
+    found = solved(division, plain=plain)
     assert not found.converged
     assert found.iterations == 2
     worst = violation(division, found.x)
@@ -202,6 +210,6 @@ def test_the_order_of_attributes_does_not_matter():
     assert admm.largest_last(division)[0].algebra.symmetric == (2, 3, 5)
     totals = hidden.sum(axis=(1, 2)).astype(float)
     check(division, oracle(division, totals), totals)
-    found, plain = solve(division, totals), solve(division, totals, compiled=False)
-    assert found.iterations == plain.iterations
-    np.testing.assert_allclose(found.x, plain.x, atol=1e-6)
+    found, slow = solve(division, totals), solved(division, totals, plain=True)
+    assert found.iterations == slow.iterations
+    np.testing.assert_allclose(found.x, slow.x, atol=1e-6)

@@ -8,18 +8,17 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.topdown.plain_solvers import curvature_bound, in_plain_arrays, plain_gradient
 from tests.topdown.solver_cases import dense_precision, divisions, possible, random_division
 
 from tabulae.linalg import BlockAlgebra
 from tabulae.products.areas.descent import projected_gradient
 from tabulae.products.areas.descent.descent import solve
-from tabulae.products.areas.descent.projected_gradient import compiled_gradient, plain_gradient
+from tabulae.products.areas.descent.projected_gradient import coefficients
 
 
 @given(st.integers(0, 2**32 - 1), st.sampled_from([(), (3,), (2, 3), (2, 3, 2)]))
 def test_coefficients_add_up_to_the_matrices(seed, sizes):
-    from tabulae.products.areas.descent.projected_gradient_kernels import coefficients
-
     rng, algebra = np.random.default_rng(seed), BlockAlgebra(sizes)
     dense = [rng.standard_normal((2, 2)) for _ in range(algebra.kinds)]
     dense = [g @ g.T for g in dense]
@@ -32,7 +31,7 @@ def test_coefficients_add_up_to_the_matrices(seed, sizes):
 def test_the_bound_on_curvature_holds(case):
     division, _ = case
     mask = possible(division)
-    D = projected_gradient._curvature(division, mask)
+    D = curvature_bound(division, mask)
     for v in range(division.children):
         H = dense_precision(division, v)[np.ix_(mask[v].ravel(), mask[v].ravel())]
         if len(H):
@@ -40,9 +39,9 @@ def test_the_bound_on_curvature_holds(case):
             assert np.linalg.eigvalsh(np.diag(D[v][mask[v]]) - H)[0] >= -1e-9 * D.max()
 
 
-@pytest.mark.parametrize("compiled", [True, False])
+@pytest.mark.parametrize("plain", [False, True])
 @given(case=divisions(limited=False, heavy=(0.02, 0.1)))
-def test_it_ends_with_a_small_gap_and_exact_sums(case, compiled):
+def test_it_ends_with_a_small_gap_and_exact_sums(case, plain):
     """The gap bounds the distance from the best objective, whatever the steps were."""
     pytest.importorskip("piqp")
     from tests.topdown.solver_cases import oracle
@@ -51,7 +50,7 @@ def test_it_ends_with_a_small_gap_and_exact_sums(case, compiled):
     allowed = division.allowed & division.total.any(axis=1)
     if not division.total.any():
         return
-    found = (compiled_gradient if compiled else plain_gradient)(division, allowed)
+    found = (plain_gradient if plain else projected_gradient.projected_gradient)(division, allowed)
     if found is None:
         return
     x, _, gap = found
@@ -72,7 +71,7 @@ def test_it_ends_near_the_least_objective(seed):
     rng = np.random.default_rng(seed)
     division, _ = random_division(rng, 6, 3, (2, 4), limited=False, heavy=(0.02,))
     assert division.total is not None
-    found = compiled_gradient(division, division.allowed & division.total.any(axis=1))
+    found = projected_gradient.projected_gradient(division, division.allowed & division.total.any(axis=1))
     assert found is not None
     excess = division.objective(found[0]) - division.objective(oracle(division))
     assert -1e-6 <= excess <= found[2] * division.children
@@ -84,7 +83,10 @@ def test_children_of_different_precision():
     division, _ = random_division(
         np.random.default_rng(11), 7, 3, (2, 4), limited=False, heavy=(0.02,), classes=3, people=6.0
     )
-    fast, slow = compiled_gradient(division, division.allowed), plain_gradient(division, division.allowed)
+    fast, slow = (
+        projected_gradient.projected_gradient(division, division.allowed),
+        plain_gradient(division, division.allowed),
+    )
     assert fast is not None
     assert slow is not None
     assert fast[1] == slow[1]
@@ -96,7 +98,9 @@ def test_the_solver_that_suits(weight, solver):
     division, _ = random_division(
         np.random.default_rng(3), 6, 2, (3, 4), limited=False, heavy=(weight,), people=10.0
     )
-    assert solve(division).solver == solve(division, compiled=False).solver == solver
+    assert solve(division).solver == solver
+    with in_plain_arrays():
+        assert solve(division).solver == solver
 
 
 def test_as_many_sums_as_cells_in_another_order():
@@ -114,7 +118,10 @@ def test_as_many_sums_as_cells_in_another_order():
         linear=linear,
         allowed=np.ones((4, 2), bool),
     )
-    fast, slow = compiled_gradient(division, division.allowed), plain_gradient(division, division.allowed)
+    fast, slow = (
+        projected_gradient.projected_gradient(division, division.allowed),
+        plain_gradient(division, division.allowed),
+    )
     assert fast is not None
     assert slow is not None
     np.testing.assert_allclose(fast[0], slow[0], atol=1e-9)

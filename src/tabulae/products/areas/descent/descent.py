@@ -1,4 +1,4 @@
-"""Solve one division: the solver that suits it, in compiled code or in plain arrays."""
+"""Counts divided from the root down: one division by the solver that suits it, its totals, and all of a tree."""
 
 from __future__ import annotations
 
@@ -19,19 +19,12 @@ from ..spine_plan import (
     SpinePlan,
     estimation_variance,
 )
-from .admm import compiled_admm, plain_admm
 from .limits import (
     FREE,
     NO_LIMIT,
     Division,
     NodeLimits,
 )
-from .projected_gradient import (
-    GAP,
-    compiled_gradient,
-    plain_gradient,
-)
-from .rounding import round_division
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,7 +49,7 @@ class Solved:
     solver: str
 
 
-def solve(division: Division, totals: np.ndarray | None = None, *, compiled: bool = True) -> Solved:
+def solve(division: Division, totals: np.ndarray | None = None) -> Solved:
     """Divide a parent's counts among its children.
 
     Where nothing but the parent's counts is exact and H is not steep, limits of parts are first left aside: a
@@ -67,7 +60,6 @@ def solve(division: Division, totals: np.ndarray | None = None, *, compiled: boo
     Args:
         division: the problem, which can be met.
         totals: shape (n,): the children's totals, if they are held at what an earlier pass found.
-        compiled: whether to use compiled code; plain arrays give the same within tolerance.
 
     >>> from ..linalg import BlockAlgebra
     >>> algebra, none = BlockAlgebra((2,)), np.zeros((2, 1), np.int64)
@@ -76,11 +68,13 @@ def solve(division: Division, totals: np.ndarray | None = None, *, compiled: boo
     ...     which=np.zeros(2, np.int64), linear=np.array([[[3.0, 4.0]], [[2.0, -1.0]]]),
     ...     allowed=np.ones((2, 1), bool), part=np.zeros(1, np.int64), lower=none, upper=none + NO_LIMIT,
     ...     group=none, exact=none + FREE)
-    >>> solve(division, compiled=False).x.round(3).tolist()
+    >>> solve(division).x.round(3).tolist()
     [[[2.5, 2.0]], [[1.5, 0.0]]]
-    >>> solve(division, np.array([4.0, 2.0]), compiled=False).x.round(2).tolist()
+    >>> solve(division, np.array([4.0, 2.0])).x.round(2).tolist()
     [[[2.0, 2.0]], [[2.0, 0.0]]]
     """
+    from . import admm, projected_gradient  # which load a compiler
+
     if division.total is not None:
         if not division.total.any():
             return Solved(np.zeros(division.linear.shape), 0, 0.0, converged=True, solver="copied")
@@ -90,10 +84,10 @@ def solve(division: Division, totals: np.ndarray | None = None, *, compiled: boo
     if division.total is not None:
         allowed = allowed & division.total.any(axis=1)
     if totals is None and division.total is not None and (division.exact == FREE).all():
-        found = (compiled_gradient if compiled else plain_gradient)(division, allowed)
-        if found is not None and found[2] <= GAP and _within(division, found[0]):
+        found = projected_gradient.projected_gradient(division, allowed)
+        if found is not None and found[2] <= projected_gradient.GAP and _within(division, found[0]):
             return Solved(*found, converged=True, solver="gradient")
-    return Solved(*(compiled_admm if compiled else plain_admm)(division, allowed, totals), solver="admm")
+    return Solved(*admm.alternating_directions(division, allowed, totals), solver="admm")
 
 
 def _within(division: Division, x: np.ndarray) -> bool:
@@ -106,6 +100,12 @@ def _within(division: Division, x: np.ndarray) -> bool:
     return bool(((sums >= division.lower) & (sums <= division.upper)).all())
 
 
+def _whole(division: Division, x: np.ndarray) -> np.ndarray:
+    from .rounding import round_division  # which loads a compiler
+
+    return round_division(division, x)
+
+
 _RIDGE = (
     0.1  # of the least weight of a total: how strongly cells are drawn to a centre, whichever give a total
 )
@@ -113,9 +113,7 @@ _STILL = 0.01  # people: totals that move no further are those that are drawn no
 _CENTRES = 20
 
 
-def divide_totals(
-    division: Division, measured: np.ndarray, weight: np.ndarray, *, compiled: bool = True
-) -> np.ndarray:
+def divide_totals(division: Division, measured: np.ndarray, weight: np.ndarray) -> np.ndarray:
     """Children's totals nearest to measured ones, such that the parent's cells can be divided with them.
 
         minimise  sum_v weight_v (T_v - measured_v)^2    over the totals T of the division's feasible points
@@ -133,7 +131,6 @@ def divide_totals(
         division: with a total.
         measured: shape (n,): the measured totals.
         weight: shape (n,): positive, the inverse of their variances.
-        compiled: as for ``solve``.
 
     Returns:
         Shape (n,), int64, adding up to the parent's total.
@@ -142,19 +139,17 @@ def divide_totals(
     Rockafellar, "Monotone Operators and the Proximal Point Algorithm" (1976).
     """
     reduced = reduce_to_sums(division, measured, weight)
-    x = nearest_sums(reduced, measured, weight, compiled=compiled)
-    return round_division(reduced, x, compiled=compiled).sum(axis=(1, 2))
+    x = nearest_sums(reduced, measured, weight)
+    return _whole(reduced, x).sum(axis=(1, 2))
 
 
-def nearest_sums(
-    reduced: Division, measured: np.ndarray, weight: np.ndarray, *, compiled: bool = True
-) -> np.ndarray:
+def nearest_sums(reduced: Division, measured: np.ndarray, weight: np.ndarray) -> np.ndarray:
     """A solution of the division of sums that its ridge draws nowhere: shape (n, k, 1)."""
-    x, moved = solve(reduced, compiled=compiled).x, np.inf
+    x, moved = solve(reduced).x, np.inf
     ridge, centres = _ridge(weight, x.shape[1]), 0
     while ridge and centres < _CENTRES and moved > _STILL:
         linear = ((weight * measured)[:, None, None] + ridge * x) * reduced.allowed[:, :, None]
-        before, x = x, solve(replace(reduced, linear=linear), compiled=compiled).x
+        before, x = x, solve(replace(reduced, linear=linear)).x
         moved, centres = np.abs((x - before).sum(axis=(1, 2))).max(), centres + 1
     return x
 
@@ -353,7 +348,7 @@ class Descent:
         support = plan.dense_cells[plan.pattern[0]]
         given = self._problem(self.root, nodes, support, None)
         solved = solve(given)
-        return Divided(round_division(given, solved.x), support, solved.converged)
+        return Divided(_whole(given, solved.x), support, solved.converged)
 
     def divide(self, parent: int, total: np.ndarray) -> Divided:
         """A parent's counts divided among its children.
@@ -372,7 +367,7 @@ class Descent:
             return Divided(total[kept][None], support)
         given = self._problem(self.weights, nodes, support, total[kept])
         solved = solve(given, self._totals(given, nodes))
-        return Divided(round_division(given, solved.x), support, solved.converged)
+        return Divided(_whole(given, solved.x), support, solved.converged)
 
     def _totals(self, given: Division, nodes: np.ndarray) -> np.ndarray | None:
         """The children's totals, where they are divided first: all answer the query, and none is a leaf's."""

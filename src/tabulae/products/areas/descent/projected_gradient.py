@@ -1,11 +1,13 @@
-"""Dividing a parent's counts where only zero limits the children: an accelerated projected gradient."""
+"""Dividing a parent's counts where only zero limits the children: an accelerated projected gradient.
+
+In compiled code cells that can be more than 0 lie side by side, and for each of them all children: shape (E, n).
+"""
 
 from __future__ import annotations
 
-from math import prod
-
 import numpy as np
 
+from .algebra import kernel, least_curvature
 from .limits import Division
 
 STEPS = 500
@@ -19,12 +21,23 @@ STEEPEST = 30.0
 2020 census blocks have 1.2 to 1.6, where it is ten times as fast as alternating directions; areas above blocks have 70
 to 2,700, where it is 1.2 to 10 times as slow."""
 
-_NEGLIGIBLE = 1e-12
-_TURNS = 100
+NEGLIGIBLE = 1e-12
+"""Of the largest entry: what differences of equal numbers leave behind."""
+
+SHIFT_STEPS = 100
+"""The most steps towards one cell's shift; two or three are usual."""
+
+SHIFT_EXACT = 1e-13
+"""The last step, of the shift."""
+
+NOWHERE = -1e300
+"""In place of a value whose cell must stay 0."""
 
 
-def plain_gradient(division: Division, allowed: np.ndarray) -> tuple[np.ndarray, int, float] | None:
-    """Solve a division with arrays alone: the counts, steps, and the gap a child; None where it is too steep.
+def projected_gradient(division: Division, allowed: np.ndarray) -> tuple[np.ndarray, int, float] | None:
+    """Solve a division: the counts, steps, and the gap a child; None where it is too steep.
+
+    Compiled, and without the interpreter's lock.
 
     What the children may be is a product over cells of simplices {x >= 0, sum_v x[v, c] = total[c]}. With D the row
     sums of |H|, restricted to cells where the total is not 0, diag(D) - H is positive semidefinite, so that each step
@@ -43,47 +56,6 @@ def plain_gradient(division: Division, allowed: np.ndarray) -> tuple[np.ndarray,
     "Revisiting Frank-Wolfe".
     """
     assert division.total is not None
-    algebra, total = division.algebra, division.total.astype(float)
-    mask = allowed[:, :, None] & (total > 0)
-    size, least = _curvature(division, mask), least_curvature(division)
-    if (size / least[division.which][:, None, None]).max(initial=0) > STEEPEST:
-        return None
-    step = np.divide(1.0, size, out=np.zeros_like(size), where=mask)
-    x = np.where(mask, total / np.maximum(1, mask.sum(axis=0)), 0.0)
-    held = mask.any(axis=0)
-    before, slope = x, np.zeros_like(x)
-    shift = np.zeros(total.shape)
-    matrices = division.precision[division.which]
-    momentum, carry, gap, turn = 1.0, 0.0, np.inf, 0
-    while turn < STEPS:
-        turn += 1
-        slope, slope_before = (
-            algebra.unrotate(algebra.apply(matrices, algebra.rotate(x))) - division.linear,
-            slope,
-        )
-        lowest = np.where(mask, slope, np.inf).min(axis=0)
-        gap = (slope * x).sum() - (lowest[held] * total[held]).sum()
-        if gap <= GAP * division.children:
-            break
-        y = x + carry * (x - before)
-        z = np.where(mask, y - step * (slope + carry * (slope - slope_before)), -1e300)
-        new = _onto_simplices(z, step, total, shift)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            turned = np.where(mask, (y - new) * (new - x) / step, 0.0).sum()
-        before, x = x, new
-        if turned > 0:
-            momentum, carry = 1.0, 0.0
-        else:
-            further = (1 + np.sqrt(1 + 4 * momentum**2)) / 2
-            carry, momentum = (momentum - 1) / further, further
-    return x, turn, float(gap) / division.children
-
-
-def compiled_gradient(division: Division, allowed: np.ndarray) -> tuple[np.ndarray, int, float] | None:
-    """The same as :func:`plain_gradient`, in compiled code that does not hold the interpreter's lock."""
-    from .projected_gradient_kernels import divide_plain
-
-    assert division.total is not None
     found = np.zeros(division.linear.shape)
     turn, gap = divide_plain(
         np.array(division.algebra.symmetric, np.int64),
@@ -100,44 +72,352 @@ def compiled_gradient(division: Division, allowed: np.ndarray) -> tuple[np.ndarr
     return None if turn == 0 else (found, turn, gap)
 
 
-def least_curvature(division: Division) -> np.ndarray:
-    """Shape (m,): about the least eigenvalue of each H, which is of the finest kind; infinite where H is 0."""
-    finest = division.precision[:, -1]
-    inside = np.diagonal(finest, axis1=1, axis2=2) > 0
-    inverse = np.linalg.inv(finest + (~inside)[:, :, None] * np.eye(finest.shape[-1]))
-    largest = (np.diagonal(inverse, axis1=1, axis2=2) * inside).max(axis=1)
-    return np.divide(1.0, largest, out=np.full(largest.size, np.inf), where=largest > 0)
+@kernel
+def coefficients(precision, sizes):
+    """G of each term ``G (x) E_1 ... E_s`` with which the sum has these matrices: shape (terms, m, k, k).
+
+    Term U has E_a = I for the attributes a in U. M[S] is the sum over U that hold S of c_U G_U, c_U the product of
+    the sizes of the others; so c_U G_U is the alternating sum of M[S] over S that hold U.
+    """
+    m, kinds, k, _ = precision.shape
+    found = np.zeros((kinds, m, k, k))
+    for c in range(m):
+        scale = 0.0
+        for d in range(k):
+            scale = max(scale, precision[c, 0, d, d])
+        for term in range(kinds):
+            ones = 1.0
+            for a in range(sizes.size):
+                if (term >> a) & 1 == 0:
+                    ones *= sizes[a]
+            for i in range(k):
+                for j in range(k):
+                    g = alternating(precision[c, :, i, j], term)
+                    found[term, c, i, j] = g / ones if abs(g) > NEGLIGIBLE * scale else 0.0
+    return found
 
 
-def _curvature(division: Division, mask: np.ndarray) -> np.ndarray:
-    """D, the row sums of |H| over the cells of the mask: shape (n, k, N), 0 outside."""
-    sizes = division.algebra.symmetric
-    kinds, shape = division.algebra.kinds, mask.shape
-    open_cells = mask.reshape(*shape[:2], *sizes).astype(float)
-    found = np.zeros(shape)
-    for term in range(kinds):
-        weights = sum(
-            (-1) ** (kind ^ term).bit_count() * division.precision[:, kind]
-            for kind in range(kinds)
-            if kind & term == term
-        )
-        weights = np.abs(weights) / prod(n for a, n in enumerate(sizes) if not term >> a & 1)
-        dropped = tuple(2 + a for a in range(len(sizes)) if not term >> a & 1)
-        sums = np.broadcast_to(open_cells.sum(axis=dropped, keepdims=True), open_cells.shape).reshape(shape)
-        found += weights[division.which] @ sums
-    return found * mask
+@kernel
+def alternating(values, term):
+    """The sum of values[S] over sets S that hold a set, with the sign of the number of further members."""
+    found = 0.0
+    for kind in range(values.size):
+        if kind & term == term:
+            sign, more = 1.0, kind ^ term
+            while more > 0:
+                sign, more = -sign, more & (more - 1)
+            found += sign * values[kind]
+    return found
 
 
-def _onto_simplices(z: np.ndarray, step: np.ndarray, total: np.ndarray, shift: np.ndarray) -> np.ndarray:
-    """max(z - shift step, 0) with the shift of each cell that makes it add up to the total; ``shift`` is updated."""
-    empty = (step > 0).sum(axis=0) == 0
-    for _ in range(_TURNS):
-        above = z > shift * step
-        above |= ~above.any(axis=0) & (step > 0)
-        weight = np.where(empty, 1.0, np.where(above, step, 0.0).sum(axis=0))
-        new = np.where(empty, 0.0, (np.where(above, z, 0.0).sum(axis=0) - total) / weight)
-        change = np.abs(new - shift) <= 1e-13 * (1 + np.abs(shift))
-        shift[:] = new
-        if change.all():
+@kernel
+def one_for_all(each, which, allowed, shared):
+    """Whether one matrix a term serves all children, who then differ in allowed cells alone; it goes to ``shared``."""
+    terms, k = shared.shape[0], shared.shape[1]
+    known = np.zeros((k, k), np.bool_)
+    for v in range(which.size):
+        for i in range(k):
+            for j in range(k):
+                if allowed[v, i] and allowed[v, j]:
+                    for t in range(terms):
+                        g = each[t, which[v], i, j]
+                        if known[i, j] and shared[t, i, j] != g:
+                            return False
+                        shared[t, i, j] = g
+                    known[i, j] = True
+    return True
+
+
+@kernel
+def spread_of(each, which, same):
+    """The coefficients of each child side by side, where they are not the same; and which terms are not all 0."""
+    terms, m, k, _ = each.shape
+    spread, used = np.zeros((terms, k, k, 0 if same else which.size)), np.zeros(terms, np.bool_)
+    for t in range(terms):
+        for i in range(k):
+            for j in range(k):
+                for c in range(m):
+                    used[t] |= each[t, c, i, j] != 0.0
+                for v in range(spread.shape[3]):
+                    spread[t, i, j, v] = each[t, which[v], i, j]
+    return spread, used
+
+
+@kernel
+def cells_of(total):
+    """The places and dense cells where the total is not 0, by place."""
+    k, N = total.shape
+    cell, dense = np.empty(k * N, np.int64), np.empty(k * N, np.int64)
+    count = 0
+    for c in range(N):
+        for d in range(k):
+            if total[d, c] > 0:
+                cell[count], dense[count] = c, d
+                count += 1
+    return cell[:count].copy(), dense[:count].copy()
+
+
+@kernel
+def slots_of(term, sizes, cell, dense, number, slot, of_dense, starts):
+    """The sums that a term takes: which sum each cell goes into, whose dense cell, where groups begin, how many.
+
+    Cells go together where they agree on the attributes of the term; a group holds one sum for each dense cell.
+    """
+    for g in range(number.shape[0]):
+        for d in range(number.shape[1]):
+            number[g, d] = -1
+    for e in range(cell.size):
+        rest, stride, key = cell[e], 1, 0
+        for back in range(sizes.size):
+            a = sizes.size - 1 - back
+            if (term >> a) & 1 == 1:
+                key += stride * (rest % sizes[a])
+                stride *= sizes[a]
+            rest //= sizes[a]
+        slot[e] = key
+        number[key, dense[e]] = 0
+    slots, groups = 0, 0
+    for g in range(number.shape[0]):
+        starts[groups] = slots
+        for d in range(number.shape[1]):
+            if number[g, d] == 0:
+                of_dense[slots] = d
+                number[g, d] = slots
+                slots += 1
+        if slots > starts[groups]:
+            groups += 1
+    starts[groups] = slots
+    for e in range(cell.size):
+        slot[e] = number[slot[e], dense[e]]
+    return groups
+
+
+@kernel
+def mix(x, same, shared, each, of_dense, starts, groups, out):
+    """Add, within each group, the sums x times coefficients to ``out``."""
+    n = x.shape[1]
+    for g in range(groups):
+        for i in range(starts[g], starts[g + 1]):
+            to = out[i]
+            for j in range(starts[g], starts[g + 1]):
+                row = x[j]
+                if same:
+                    weight = shared[of_dense[i], of_dense[j]]
+                    if weight != 0.0:
+                        for v in range(n):
+                            to[v] += weight * row[v]
+                else:
+                    weights = each[of_dense[i], of_dense[j]]
+                    for v in range(n):
+                        to[v] += weights[v] * row[v]
+
+
+@kernel
+def slope_of(x, same, shared, each, used, slot, of_dense, starts, groups, sums, mixed, out):
+    """H x, a term at a time: sums over its groups, mixed by its matrix, given back to their cells."""
+    E, n = x.shape
+    for e in range(E):
+        for v in range(n):
+            out[e, v] = 0.0
+    for t in range(used.size):
+        if not used[t]:
+            continue
+        if t == used.size - 1:  # of all attributes: every cell is its own sum, in their order
+            mix(x, same, shared[t], each[t], of_dense[t], starts[t], groups[t], out)
+            continue
+        for s in range(starts[t, groups[t]]):
+            for v in range(n):
+                sums[s, v], mixed[s, v] = 0.0, 0.0
+        for e in range(E):
+            to, row = sums[slot[t, e]], x[e]
+            for v in range(n):
+                to[v] += row[v]
+        mix(sums, same, shared[t], each[t], of_dense[t], starts[t], groups[t], mixed)
+        for e in range(E):
+            to, row = out[e], mixed[slot[t, e]]
+            for v in range(n):
+                to[v] += row[v]
+
+
+@kernel
+def kept(z, step, at):
+    """What a child adds to a cell's sum and to its slope, if it is above 0 after the shift."""
+    return (z, step) if z > at * step else (0.0, 0.0)
+
+
+@kernel
+def cell_shift(z, step, total, start):
+    """tau with sum max(z - tau step, 0) = total: Newton's steps, from below after the first."""
+    quarter = z.size // 4
+    at = start
+    for _ in range(SHIFT_STEPS):
+        s0, s1, s2, s3 = 0.0, 0.0, 0.0, 0.0
+        w0, w1, w2, w3 = 0.0, 0.0, 0.0, 0.0
+        for a in range(quarter):
+            b, c, d = a + quarter, a + 2 * quarter, a + 3 * quarter
+            s, w = kept(z[a], step[a], at)
+            s0, w0 = s0 + s, w0 + w
+            s, w = kept(z[b], step[b], at)
+            s1, w1 = s1 + s, w1 + w
+            s, w = kept(z[c], step[c], at)
+            s2, w2 = s2 + s, w2 + w
+            s, w = kept(z[d], step[d], at)
+            s3, w3 = s3 + s, w3 + w
+        for v in range(4 * quarter, z.size):
+            s, w = kept(z[v], step[v], at)
+            s0, w0 = s0 + s, w0 + w
+        found, weight = (s0 + s1) + (s2 + s3), (w0 + w1) + (w2 + w3)
+        if weight == 0.0:
+            for v in range(z.size):
+                found += z[v] if step[v] > 0.0 else 0.0
+                weight += step[v]
+        new = (found - total) / weight
+        if abs(new - at) <= SHIFT_EXACT * (1.0 + abs(at)):
+            return new
+        at = new
+    return at
+
+
+@kernel
+def step_of(x, before, slope, slope_before, step, total, start, carry, z):
+    """Move one cell's x, in its place: the shift, and how far the step turns back."""
+    for v in range(x.size):
+        ahead = x[v] + carry * (x[v] - before[v])
+        along = slope[v] + carry * (slope[v] - slope_before[v])
+        z[v] = ahead - step[v] * along if step[v] > 0.0 else NOWHERE
+    shift = cell_shift(z, step, total, start)
+    turned = 0.0
+    for v in range(x.size):
+        if step[v] > 0.0:
+            new = z[v] - shift * step[v]
+            new = new if new > 0.0 else 0.0
+            ahead = x[v] + carry * (x[v] - before[v])
+            turned += (ahead - new) * (new - x[v]) / step[v]
+            before[v], x[v] = x[v], new
+    return shift, turned
+
+
+@kernel
+def gap_of(x, slope, b, step, total):
+    """How much lower the objective could be at most; ``slope`` becomes H x - b."""
+    gap = 0.0
+    for e in range(x.shape[0]):
+        least = np.inf
+        for v in range(x.shape[1]):
+            slope[e, v] -= b[e, v]
+            if step[e, v] > 0.0:
+                gap += slope[e, v] * x[e, v]
+                least = min(least, slope[e, v])
+        gap -= least * total[e]
+    return gap
+
+
+@kernel
+def too_steep(each, least, dense, steepest):
+    """Whether the sum of everything alone is."""
+    for d in range(each.shape[2]):
+        mine = 0
+        for e in dense:
+            mine += e == d
+        for c in range(each.shape[1]):
+            if mine * abs(each[0, c, d, d]) > steepest * least[c]:
+                return True
+    return False
+
+
+@kernel
+def first_point(linear, allowed, total, dense, cell, b, x, t):
+    """b by cells, equal shares of the parent's counts, and those."""
+    n = allowed.shape[0]
+    for e in range(cell.size):
+        holders = 0.0
+        for v in range(n):
+            b[e, v] = linear[v, dense[e], cell[e]]
+            holders += 1.0 if allowed[v, dense[e]] else 0.0
+        t[e] = total[dense[e], cell[e]]
+        for v in range(n):
+            x[e, v] = t[e] / holders if allowed[v, dense[e]] else 0.0
+
+
+@kernel
+def steps_of(allowed, dense, which, least, steepest, x, step):
+    """1 / D, from D = |H| 1 in its place; 0 where not allowed; whether it is too steep."""
+    for e in range(x.shape[0]):
+        for v in range(x.shape[1]):
+            if not allowed[v, dense[e]]:
+                step[e, v] = 0.0
+            elif step[e, v] > steepest * least[which[v]]:
+                return True
+            else:
+                step[e, v] = 1.0 / step[e, v]
+    return False
+
+
+@kernel
+def descend(
+    x, b, t, step, tolerance, most, same, shared, spread, used, slot, of_dense, starts, groups, sums, mixed
+):  # fmt: skip
+    """The accelerated steps, from x and in its place: steps and gap."""
+    E, n = x.shape
+    before, shift, z = x.copy(), np.zeros(E), np.empty(n)
+    slope, slope_before = np.zeros((E, n)), np.zeros((E, n))
+    momentum, carry, gap, turn = 1.0, 0.0, np.inf, 0
+    while turn < most:
+        turn += 1
+        slope, slope_before = slope_before, slope
+        slope_of(x, same, shared, spread, used, slot, of_dense, starts, groups, sums, mixed, slope)
+        gap = gap_of(x, slope, b, step, t)
+        if gap <= tolerance * n:
             break
-    return np.maximum(z - shift * step, 0.0)
+        turned = 0.0
+        for e in range(E):
+            shift[e], back = step_of(
+                x[e], before[e], slope[e], slope_before[e], step[e], t[e], shift[e], carry, z
+            )
+            turned += back
+        if turned > 0:
+            momentum, carry = 1.0, 0.0
+        else:
+            further = (1.0 + np.sqrt(1.0 + 4.0 * momentum * momentum)) / 2.0
+            carry, momentum = (momentum - 1.0) / further, further
+    return turn, gap / n
+
+
+@kernel
+def divide_plain(sizes, total, precision, which, linear, allowed, steepest, tolerance, most, out):
+    """Accelerated projected gradient for one division, into ``out``: steps and gap.
+
+    No steps are taken, and 0 returned, where the ratio of curvatures is over ``steepest``.
+    """
+    n, k, N = linear.shape
+    cell, dense = cells_of(total)
+    E = cell.size
+    each, least = coefficients(precision, sizes), least_curvature(precision)
+    terms = each.shape[0]
+    if too_steep(each, least, dense, steepest):
+        return 0, np.inf
+    shared = np.zeros((terms, k, k))
+    same = one_for_all(each, which, allowed, shared)
+    spread, used = spread_of(each, which, same)
+    slot, of_dense = np.empty((terms, E), np.int64), np.empty((terms, E), np.int64)
+    starts, groups = np.empty((terms, N + 1), np.int64), np.zeros(terms, np.int64)
+    number = np.empty((N, k), np.int64)
+    for t in range(terms):
+        if used[t]:
+            groups[t] = slots_of(t, sizes, cell, dense, number, slot[t], of_dense[t], starts[t])
+    x, b, step, t_ = np.empty((E, n)), np.empty((E, n)), np.empty((E, n)), np.empty(E)
+    sums, mixed = np.empty((E, n)), np.empty((E, n))
+    for e in range(E):
+        for v in range(n):
+            x[e, v] = 1.0 if allowed[v, dense[e]] else 0.0
+    slope_of(x, same, np.abs(shared), np.abs(spread), used, slot, of_dense, starts, groups, sums, mixed, step)
+    if steps_of(allowed, dense, which, least, steepest, x, step):
+        return 0, np.inf
+    first_point(linear, allowed, total, dense, cell, b, x, t_)
+    turn, gap = descend(
+        x, b, t_, step, tolerance, most, same, shared, spread, used, slot, of_dense, starts, groups, sums, mixed
+    )  # fmt: skip
+    for e in range(E):
+        for v in range(n):
+            out[v, dense[e], cell[e]] = x[e, v]
+    return turn, gap

@@ -1,12 +1,9 @@
-"""The inner loops of controlled rounding, in whole numbers: people times 2^30.
+"""Controlled rounding in whole numbers, people times 2^30, whose inner loops are compiled.
 
-Each kernel stands alone, so that ``kernel.py_func``, the same source without compilation, gives the same bits.
+Each of these stands alone, so that its ``py_func``, the same source without compilation, gives the same bits.
 """
 
 from __future__ import annotations
-
-from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 from numba import njit
@@ -431,7 +428,7 @@ _FAILED = ("", "a parent counts people where none of its children can", "counts 
 _BROKEN = ("", "a column", "a cell", "the limits of a part", "an exact sum")
 
 
-def round_division(division: Division, x: np.ndarray, *, compiled: bool = True) -> np.ndarray:
+def round_division(division: Division, x: np.ndarray) -> np.ndarray:
     """Whole numbers near a real solution of a division, which meet all of its limits exactly.
 
     The sums of each child nest: a cell, cells that differ in the last symmetric attribute only, in the last two, ...,
@@ -445,7 +442,6 @@ def round_division(division: Division, x: np.ndarray, *, compiled: bool = True) 
     Args:
         division: the problem; its ``precision`` and ``linear`` are not used.
         x: shape (n, k, N), near its solution. Limits that it misses are repaired; a whole row within them stays.
-        compiled: whether the loops run compiled; the answer is the same.
 
     Returns:
         Shape (n, k, N), int64.
@@ -462,39 +458,31 @@ def round_division(division: Division, x: np.ndarray, *, compiled: bool = True) 
     >>> round_division(thirds, np.full((2, 1, 3), 0.5)).sum(axis=(1, 2)).tolist()
     [1, 2]
     """
-    from . import rounding as kernels
-
-    run = _runner(compiled)
     n, k, inner = x.shape
     rooted = division.total is None
     total = np.zeros(k * inner, np.int64) if division.total is None else division.total.reshape(-1)
-    if total.sum() >= kernels.MOST:
+    if total.sum() >= MOST:
         raise AssertionError(_FAILED[2])
     allowed, part, lower, upper, group, exact = map(np.ascontiguousarray, _limits(division))
     q = np.zeros((n, k * inner), np.int64)
-    failed = run(kernels.to_fixed_point)(x.reshape(n, -1), allowed, total, rooted, inner, q)
+    failed = to_fixed_point(x.reshape(n, -1), allowed, total, rooted, inner, q)
     if failed:
         raise AssertionError(_FAILED[failed])
     if not division.is_plain:
-        _repair(q.reshape(n, k, inner), allowed, part, lower, upper, group, exact, rooted=rooted, run=run)
+        _repair(q.reshape(n, k, inner), allowed, part, lower, upper, group, exact, rooted=rooted)
     sizes = np.array([size for size in division.algebra.symmetric if size > 1], np.int64)
     groups, parts = exact.shape[1], np.unique(part).size
-    tail, head, flow, times, cell, count = run(kernels.fractional_arcs)(
+    tail, head, flow, times, cell, count = fractional_arcs(
         q, allowed, sizes, part, group, groups, 1 < parts < k, groups > 1, rooted
     )
-    if not run(kernels.cancel_cycles)(tail, head, flow, times, count):
+    if not cancel_cycles(tail, head, flow, times, count):
         raise AssertionError("flow is not conserved")
-    q >>= kernels.BITS
-    q.reshape(-1)[cell[cell >= 0]] += flow[cell >= 0] >> kernels.BITS
-    broken = run(kernels.first_violation)(q, total, rooted, allowed, inner, part, lower, upper, group, exact)
+    q >>= BITS
+    q.reshape(-1)[cell[cell >= 0]] += flow[cell >= 0] >> BITS
+    broken = first_violation(q, total, rooted, allowed, inner, part, lower, upper, group, exact)
     if broken:
         raise AssertionError(f"rounding did not keep {_BROKEN[broken]}")
     return q.reshape(n, k, inner)
-
-
-def _runner(compiled: bool) -> Callable[[Any], Callable[..., Any]]:  # noqa: FBT001
-    """What takes a kernel to the function that runs."""
-    return (lambda kernel: kernel) if compiled else (lambda kernel: kernel.py_func)
 
 
 def _limits(division: Division) -> tuple[np.ndarray, ...]:
@@ -513,18 +501,13 @@ def _repair(
     exact: np.ndarray,
     *,
     rooted: bool,
-    run: Callable[[Any], Callable[..., Any]],
 ) -> None:
     """Change q (n, k, N) in place until parts and exact sums meet their limits."""
-    from . import rounding as repair
-
     low_group, high_group = (np.where(exact < 0, none, np.minimum(exact, MOST)) * ONE for none in (0, MOST))
     low_part, high_part = (np.minimum(limit, MOST) * ONE for limit in (lower, upper))
     sums = q.sum(axis=2)
     wanted = sums.copy()
-    if not run(repair.meet_limits)(
-        wanted, allowed, part, group, low_part, high_part, low_group, high_group, rooted
-    ):
+    if not meet_limits(wanted, allowed, part, group, low_part, high_part, low_group, high_group, rooted):
         raise AssertionError("a parent's counts cannot be divided within the limits of its children")
     if (wanted != sums).any():
-        run(repair.move_cells)(q.reshape(len(q), -1), wanted - sums, q.shape[2], rooted)
+        move_cells(q.reshape(len(q), -1), wanted - sums, q.shape[2], rooted)

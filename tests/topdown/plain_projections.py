@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .limits import FREE, NO_LIMIT
+from tabulae.products.areas.descent.limits import FREE, NO_LIMIT
 
 NOWHERE = -1e300
 """In place of a value whose cell must stay 0."""
