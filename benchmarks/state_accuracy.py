@@ -28,13 +28,9 @@ from examples.redistricting.state import COMBINATIONS, State
 
 from tabulae.privacy.noise import Insecure
 from tabulae.products.areas.count import SpineCounts
-from tabulae.products.areas.estimate import (
-    Method,
-    SpineEstimate,
-    estimate_spine,
-)
+from tabulae.products.areas.estimate import Method, SpineEstimate, estimate_spine
 from tabulae.products.areas.measure import measure_spine
-from tabulae.products.areas.passes.areas import area_covariances, margin_variance
+from tabulae.products.areas.passes.area_variances import area_covariances, margin_variance
 from tabulae.products.areas.passes.covariances import Covariances
 from tabulae.products.areas.passes.forms import area_half_widths
 from tabulae.products.areas.spec.section import Geography

@@ -21,7 +21,7 @@ from tabulae.privacy import Ledger
 from tabulae.products.areas.count import LeafColumn, open_spine_records
 from tabulae.products.areas.estimate import SpineEstimate, estimate_spine
 from tabulae.products.areas.measure import tabulate_spine
-from tabulae.products.areas.passes.areas import area_covariances
+from tabulae.products.areas.passes.area_variances import area_covariances
 from tabulae.products.areas.spec.section import Geography
 from tabulae.products.areas.store import SpineMeasurementWriter, read_spine_measurements
 from tabulae.sources.coding import ColumnRule

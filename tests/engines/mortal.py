@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tabulae.products.areas.spine_plan import SpinePieceValues
-from tabulae.products.areas.tasks import Done, Task
+from tabulae.products.areas.tasks import Task, TaskResult
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,7 +27,7 @@ class Mortal:
     number: int
     grave: Path
 
-    def __call__(self, number: int) -> Done:
+    def __call__(self, number: int) -> TaskResult:
         done = self.task(number)
         if number == self.number:
             with suppress(FileExistsError):

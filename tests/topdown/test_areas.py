@@ -6,16 +6,10 @@ import numpy as np
 import pytest
 from tests.each import each
 from tests.topdown.test_two_pass import close, random_case, variance_scale
-from tests.topdown.two_pass_cases import kind_matrix
+from tests.topdown.two_pass_cases import covariance_of, kind_matrix
 
-from tabulae.errors import InvalidArgument
-from tabulae.products.areas.passes import areas
-from tabulae.products.areas.passes.areas import (
-    area_covariances,
-    margin_variance,
-    unit_covariance,
-    unit_variances,
-)
+from tabulae.products.areas.passes import area_variances as areas
+from tabulae.products.areas.passes.area_variances import area_covariances, margin_variance
 from tabulae.products.areas.passes.covariances import Covariances
 
 SEEDS = range(40)
@@ -50,8 +44,8 @@ def test_any_areas(seed, monkeypatch):
         assert close(same, matrices)
     mask = rng.random(plan.spine.leaves) < 0.5
     rows = dense.area(mask)
-    assert close(kind_matrix(plan, unit_covariance(cov, mask)), rows @ dense.variance @ rows.T, scale)
-    assert close(unit_covariance(cov, np.flatnonzero(mask)), unit_covariance(cov, mask))
+    assert close(kind_matrix(plan, covariance_of(cov, mask)), rows @ dense.variance @ rows.T, scale)
+    assert close(covariance_of(cov, np.flatnonzero(mask)), covariance_of(cov, mask))
 
 
 @each("seed", SEEDS)
@@ -65,31 +59,17 @@ def test_every_unit_of_every_level(seed):
     table = table_rows(margin)
     for level in plan.spine.levels:
         units = plan.spine.codes[level].size
-        found = unit_variances(cov, level, margin)
         wanted = np.zeros((units, margin.classes, margin.inner))
         for unit in range(units):
             rows = table @ dense.area(plan.spine.units[level] == unit)
             wanted[unit] = ((rows @ dense.variance) * rows).sum(axis=1).reshape(wanted.shape[1:])
-        assert close(found.of(np.arange(units)), wanted, scale)
-        assert close(found.mean(), wanted.mean(axis=0), scale)
         matrices = np.stack([*area_covariances(cov, plan.spine.units[level], units)])
         assert close(margin_variance(plan.layout, matrices, margin), wanted, scale)
 
 
-def test_leaves_of_one_kind_and_parent_are_looked_up_once():
-    _, dense = random_case(4)
-    plan = dense.plan
-    cov = Covariances.of(plan)
-    found = unit_variances(cov, plan.spine.levels[-1], plan.layout.margin([]))
-    alike = {(cov.kinds.of[node], plan.tree.parent[node]) for node in plan.tree.leaf.tolist()}
-    assert len(found.kinds) == len(alike)
-
-
-def test_no_areas_an_empty_one_and_an_unknown_level():
+def test_no_areas_and_an_empty_one():
     _, dense = random_case(0)
     cov = Covariances.of(dense.plan)
     nowhere = np.full(dense.plan.spine.leaves, -1)
     assert not list(area_covariances(cov, nowhere, 0))
     assert not next(area_covariances(cov, nowhere, 1)).any()
-    with pytest.raises(InvalidArgument, match="no level of this spine"):
-        unit_variances(cov, "parish", dense.plan.layout.margin([]))

@@ -16,7 +16,7 @@ from tabulae.estimation.ratio_factor import uniform_factor
 from tabulae.linalg import Dense
 from tabulae.privacy import DiscreteGaussian, DiscreteLaplace
 from tabulae.products.areas.layout import Layout
-from tabulae.products.areas.passes.areas import margin_variance
+from tabulae.products.areas.passes.area_variances import margin_variance
 from tabulae.products.areas.passes.forms import (
     AreaForms,
     area_half_widths,

@@ -12,13 +12,9 @@ from tests.topdown.two_pass_cases import numbers, random_plan
 from tabulae.errors import InvalidArgument
 from tabulae.products.areas.descent import descent
 from tabulae.products.areas.estimate import estimate_spine
-from tabulae.products.areas.passes import (
-    areas,
-    two_pass,
-)
-from tabulae.products.areas.passes import (
-    covariances as node_groups,
-)
+from tabulae.products.areas.passes import area_variances as areas
+from tabulae.products.areas.passes import covariances as node_groups
+from tabulae.products.areas.passes import two_pass
 from tabulae.products.areas.passes.vectors import (
     Halves,
     NodeRange,

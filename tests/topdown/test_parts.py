@@ -23,14 +23,7 @@ from tabulae.products.areas.estimate import SpineEstimate, estimate_spine, read_
 from tabulae.products.areas.passes.vectors import NodeVectors, NodeWindow, Parts, lists_of
 from tabulae.products.areas.spine_plan import SpinePieceValues
 from tabulae.products.areas.tables import SpineRelease
-from tabulae.products.areas.tasks import (
-    Done,
-    Numbers,
-    Runner,
-    Task,
-    estimate_in_parts,
-    read_in_parts,
-)
+from tabulae.products.areas.tasks import Numbers, Runner, Task, TaskResult, estimate_in_parts, read_in_parts
 from tabulae.release import Release
 
 seeds = st.integers(0, 2**32 - 1)
@@ -51,7 +44,7 @@ def elsewhere(task: Task) -> Iterator[Numbers]:
     """A copy of the task, as another process has it, runs the numbers in another order."""
     copy = pickle.loads(pickle.dumps(task))
 
-    def run(numbers: range) -> list[Done]:
+    def run(numbers: range) -> list[TaskResult]:
         return [copy(number) for number in reversed(numbers)][::-1]
 
     yield run
@@ -140,7 +133,7 @@ def test_a_task_that_is_lost_is_made_again_and_no_other(method, tmp_path, monkey
 
     @contextmanager
     def mortal(task: Any) -> Iterator[Numbers]:
-        def run(numbers: range) -> list[Done]:
+        def run(numbers: range) -> list[TaskResult]:
             done = []
             for number in numbers:
                 for late in (False, True):

@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 from tests.spec.states import SPINE, State, write_state
 
-from tabulae.products.areas.passes.areas import area_covariances
+from tabulae.products.areas.passes.area_variances import Sensitivities, area_covariances
 from tabulae.products.areas.passes.covariances import Covariances
-from tabulae.products.areas.passes.sensitivities import Sensitivities
 from tabulae.spec import Geography
 
 MORE = ("[[table]]", '[[invariant]]\nattributes = ["hhgq"]\nlevel = "county"\nreason = "r"\n[[table]]')
@@ -116,7 +115,7 @@ def test_areas_are_added_in_pieces(state: State, monkeypatch: pytest.MonkeyPatch
     shape = (geography.areas("place")[0].size, plan.layout.algebra.kinds, plan.layout.size, plan.layout.size)
     parts, found = np.broadcast_to(np.eye(plan.layout.size), shape).copy(), []
     for numbers in (10**9, 1):
-        monkeypatch.setattr("tabulae.products.areas.passes.sensitivities._NUMBERS", numbers)
+        monkeypatch.setattr("tabulae.products.areas.passes.area_variances._NUMBERS", numbers)
         one = Sensitivities.zeros(Covariances.of(plan))
         one.add(geography.areas("place")[1], parts)
         found.append(one.by_class())

@@ -9,6 +9,7 @@ import pytest
 from tests.each import each
 from tests.topdown.two_pass_cases import (
     DenseSpine,
+    covariance_of,
     kind_matrix,
     measured,
     numbers,
@@ -16,16 +17,11 @@ from tests.topdown.two_pass_cases import (
     random_plan,
 )
 
-from tabulae import (
-    ZCDP,
-    Domain,
-    PureDP,
-)
+from tabulae import ZCDP, Domain, PureDP
 from tabulae.errors import InvalidArgument
 from tabulae.products.areas.constraints import ExactMargin
 from tabulae.products.areas.layout import Layout
 from tabulae.products.areas.passes import covariances as node_groups
-from tabulae.products.areas.passes.areas import unit_covariance
 from tabulae.products.areas.passes.covariances import Covariances, EqualityStep
 from tabulae.products.areas.passes.two_pass import gls, up_pass
 from tabulae.products.areas.passes.vectors import NodeRange, NodeVectors, end_of_parents
@@ -83,12 +79,6 @@ def test_variances_equal_dense_least_squares(seed):
     for node in range(plan.tree.size):
         rows = dense.node(node)
         assert close(kind_matrix(plan, cov.variance(node)), rows @ variance @ rows.T, scale)
-    parent = plan.tree.parent
-    for left in range(1, plan.tree.size):
-        for right in np.flatnonzero(parent == parent[left]).tolist():
-            if left != right:
-                wanted = dense.node(left) @ variance @ dense.node(right).T
-                assert close(kind_matrix(plan, cov.sibling_covariance(left, right)), wanted, scale)
 
 
 @pytest.mark.parametrize("exact", [False, True])
@@ -106,7 +96,7 @@ def test_an_only_child_is_as_well_known_as_its_parent(share, exact):
     for node in plan.tree.leaf.tolist():
         own, above = cov.variance(node), cov.variance(int(plan.tree.parent[node]))
         np.testing.assert_array_equal(own, above)
-        np.testing.assert_array_equal(unit_covariance(cov, np.flatnonzero(plan.tree.leaf == node)), own)
+        np.testing.assert_array_equal(covariance_of(cov, np.flatnonzero(plan.tree.leaf == node)), own)
         assert (np.linalg.eigvalsh(own)[1:] > 0.1).all()
 
 

@@ -11,15 +11,12 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from scipy.special import ndtri
+from tests.topdown.two_pass_cases import covariance_of
 
-from tabulae import (
-    ZCDP,
-    Domain,
-    PureDP,
-)
+from tabulae import ZCDP, Domain, PureDP
 from tabulae.estimation.bounded import bounded_half_widths
 from tabulae.products.areas.layout import Layout
-from tabulae.products.areas.passes.areas import margin_variance, unit_covariance
+from tabulae.products.areas.passes.area_variances import margin_variance
 from tabulae.products.areas.passes.covariances import Covariances
 from tabulae.products.areas.passes.two_pass import gls
 from tabulae.products.areas.passes.vectors import NodeVectors
@@ -72,7 +69,7 @@ def test_variances_and_coverage_are_as_told(budget):
     for name, error in total_errors(plan, cov).items():
         mask = np.zeros(plan.spine.leaves, bool)
         mask[list(AREAS[name])] = True
-        variance = margin_variance(plan.layout, unit_covariance(cov, mask), plan.layout.margin([]))
+        variance = margin_variance(plan.layout, covariance_of(cov, mask), plan.layout.margin([]))
         kurtosis = ((error / error.std()) ** 4).mean()
         assert abs(error.var() / variance.item() - 1) < ERRORS * np.sqrt((kurtosis - 1) / DRAWS)
         assert abs(error.mean()) < ERRORS * np.sqrt(variance.item() / DRAWS)

@@ -9,14 +9,11 @@ from functools import cached_property
 import numpy as np
 from tests.geography.trees import random_shares, random_spine
 
-from tabulae import (
-    ZCDP,
-    Domain,
-    PureDP,
-    Recode,
-)
+from tabulae import ZCDP, Domain, PureDP, Recode
 from tabulae.products.areas.constraints import ExactMargin
 from tabulae.products.areas.layout import Layout
+from tabulae.products.areas.passes.area_variances import area_covariances
+from tabulae.products.areas.passes.covariances import Covariances
 from tabulae.products.areas.passes.vectors import NodeVectors, Vectors
 from tabulae.products.areas.spine.spine import Spine
 from tabulae.products.areas.spine_plan import SpinePieceValues, SpinePlan
@@ -214,3 +211,10 @@ def measured(rng: np.random.Generator, plan: SpinePlan, dense: DenseSpine, truth
             values.append(None if law is None else answers + scale * rng.normal(size=answers.shape))
         found.put(piece.nodes, plan.information(SpinePieceValues(piece, tuple(values))))
     return found
+
+
+def covariance_of(cov: Covariances, leaves: np.ndarray) -> np.ndarray:
+    """The variance of the sum of a set of leaves (a mask, or positions): shape (kinds, D, D)."""
+    area = np.full(cov.plan.spine.leaves, -1)
+    area[leaves] = 0
+    return next(area_covariances(cov, area, 1))

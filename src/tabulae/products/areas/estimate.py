@@ -16,36 +16,19 @@ from ...errors import InvalidArgument, ReleaseError
 from .constraints import AreaConstraints
 from .descent.descent import (
     Descent,
+    DivisionWeights,
     MeasuredTotals,
     OwnWeights,
     UpWeights,
-    Weights,
     descend,
     no_limits,
 )
 from .descent.limits import NodeLimits
 from .layout import Margin
 from .passes.covariances import Covariances
-from .passes.two_pass import (
-    LeastSquares,
-    Passes,
-    Upward,
-    gls,
-    up_pass,
-)
-from .passes.vectors import (
-    Halves,
-    NodeRange,
-    NodeVectors,
-    Vectors,
-    end_of_parents,
-    largest_cell,
-)
-from .spine_plan import (
-    Piece,
-    SpinePieceValues,
-    SpinePlan,
-)
+from .passes.two_pass import Passes, TwoPassEstimate, Upward, gls, up_pass
+from .passes.vectors import Halves, NodeRange, NodeVectors, Vectors, end_of_parents, largest_cell
+from .spine_plan import Piece, SpinePieceValues, SpinePlan
 from .stages import Checkpoint, Fingerprint, estimate_digest, plan_digest
 
 Say = Callable[[str], None]
@@ -252,7 +235,7 @@ class SpineEstimate:
         """
         if self.method != "gls":
             raise InvalidArgument(f"the errors of {self.method!r} have no known law: use those of 'gls'")
-        if isinstance(self.vectors, LeastSquares):
+        if isinstance(self.vectors, TwoPassEstimate):
             return self.vectors.cov
         return Covariances.of(self.plan, () if self.constraints is None else self.constraints.exact)
 
@@ -431,14 +414,14 @@ def _least_squares(
     exact_values: Sequence[np.ndarray],
     checkpoint: Checkpoint,
     say: Say,
-) -> LeastSquares:
+) -> TwoPassEstimate:
     """The two passes, as one stage."""
     made = checkpoint.found("gls") is not None
     found, told = (_above(plan, np.float64, checkpoint, name, made=made) for name in ("estimate", "told"))
     exact = () if constraints is None else constraints.exact
     cov = Covariances.of(plan, exact)
     if made:
-        return LeastSquares(Passes(plan, cov, measured.information, found, told, exact_values))
+        return TwoPassEstimate(Passes(plan, cov, measured.information, found, told, exact_values))
     say("least squares, up the spine and down")
     done = gls(plan, measured.information, cov, exact_values, found=found, told=told)
     found.flush()
@@ -449,7 +432,7 @@ def _least_squares(
 
 def _weights(
     plan: SpinePlan, information: NodeVectors, method: Method, checkpoint: Checkpoint, say: Say
-) -> tuple[Weights, Weights]:
+) -> tuple[DivisionWeights, DivisionWeights]:
     """Of children given their parent, and of the root: a root that is not measured is estimated from below."""
     own = OwnWeights(plan, information)
     root_measured = any(plan.laws(int(plan.classes[1][0])))

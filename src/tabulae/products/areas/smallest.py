@@ -30,7 +30,7 @@ from ..smallest import (
     Smallest,
     TargetRow,
 )
-from .passes.sensitivities import MOST_NUMBERS, Sensitivities
+from .passes.area_variances import MOST_NUMBERS, Sensitivities
 from .spine_plan import SpinePlan, estimation_variance
 from .targets import (
     MOST_WORK,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from ...errors import ReleaseError, TabulaeError
-from .tasks import Done, Numbers, Runner, Task
+from .tasks import Numbers, Runner, Task, TaskResult
 
 if TYPE_CHECKING:
     from pyspark import Broadcast
@@ -59,7 +59,7 @@ def _sent(session: SparkSession, task: Task) -> Iterator[Numbers]:
             shared.destroy()
 
 
-def _mapped(session: SparkSession, shared: Broadcast[Any], numbers: range) -> list[Done]:
+def _mapped(session: SparkSession, shared: Broadcast[Any], numbers: range) -> list[TaskResult]:
     """Run the tasks of some numbers.
 
     Raises:
@@ -77,7 +77,7 @@ def _mapped(session: SparkSession, shared: Broadcast[Any], numbers: range) -> li
             raise OSError(row.code, row.fault)
         if row.fault is not None:
             raise ReleaseError(row.fault)
-    done = [Done(row.number, row.missed, row.digest, bytes(row.totals)) for row in told]
+    done = [TaskResult(row.number, row.missed, row.digest, bytes(row.totals)) for row in told]
     return sorted(done, key=lambda one: one.number)
 
 

@@ -23,7 +23,7 @@ from .estimate import (
 )
 from .layout import Layout, Margin
 from .microdata import Microdata
-from .passes.areas import area_covariances, margin_variance
+from .passes.area_variances import area_covariances, margin_variance
 from .passes.forms import area_half_widths
 from .spec.section import (
     AREA,

@@ -17,10 +17,9 @@ from ...privacy import ZCDP, NoiseLaw
 from ...release.write import LEVEL
 from ...spec import AreaTable, Geography
 from .layout import Margin
-from .passes.areas import area_covariances, margin_variance
+from .passes.area_variances import Sensitivities, area_covariances, margin_variance
 from .passes.covariances import Covariances
 from .passes.forms import HALF_STEP, area_half_widths
-from .passes.sensitivities import Sensitivities
 from .spec.shape import AreaTarget
 from .spine.spine import Spine
 from .spine_plan import SpinePlan

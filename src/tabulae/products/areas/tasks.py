@@ -20,27 +20,19 @@ from ...errors import InvalidArgument, ReleaseError
 from .constraints import AreaConstraints
 from .descent.descent import (
     Descent,
+    DivisionWeights,
     MeasuredTotals,
     OwnWeights,
     UpWeights,
-    Weights,
     divide_into,
     no_limits,
     runs_of_parents,
     totals_of,
 )
 from .descent.limits import NodeLimits
-from .estimate import (
-    Method,
-    Say,
-    SpineEstimate,
-)
+from .estimate import Method, Say, SpineEstimate
 from .passes.covariances import Covariances
-from .passes.two_pass import (
-    Passes,
-    Upward,
-    up_family,
-)
+from .passes.two_pass import Passes, Upward, up_family
 from .passes.vectors import (
     Halves,
     NodeRange,
@@ -51,11 +43,7 @@ from .passes.vectors import (
     largest_cell,
     lists_of,
 )
-from .spine_plan import (
-    SpinePieceValues,
-    SpinePlan,
-    estimation_variance,
-)
+from .spine_plan import SpinePieceValues, SpinePlan, estimation_variance
 from .stages import Checkpoint, Fingerprint, estimate_digest, plan_digest
 
 Ranges = tuple[tuple[int, int], ...]
@@ -65,13 +53,13 @@ Ranges = tuple[tuple[int, int], ...]
 class Task(Protocol):
     """A step that is cut into numbered tasks; can be pickled."""
 
-    def __call__(self, number: int) -> Done:
+    def __call__(self, number: int) -> TaskResult:
         """Make the part of a number, unless it is there."""
         ...
 
 
 @dataclass(frozen=True)
-class Done:
+class TaskResult:
     """What a task tells beside its part.
 
     Attributes:
@@ -105,10 +93,10 @@ class RiseTask:
     information: Parts
     parts: Parts
 
-    def __call__(self, number: int) -> Done:
+    def __call__(self, number: int) -> TaskResult:
         """The parents of one family."""
         if self.parts.noted(number) is not None:
-            return Done(number)
+            return TaskResult(number)
         plan, family = self.cov.plan, self.families[number]
         below = children_of(plan, family)
         m = NodeWindow.over(plan, (family, below))
@@ -123,7 +111,7 @@ class RiseTask:
             "told": lists_of(plan, nodes, told.cells_of(nodes)),
         }
         self.parts.write(number, nodes, columns)
-        return Done(number)
+        return TaskResult(number)
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,10 +126,10 @@ class FallTask:
     rise: RiseTask
     parts: Parts
 
-    def __call__(self, number: int) -> Done:
+    def __call__(self, number: int) -> TaskResult:
         """The children of one family."""
         if self.parts.noted(number) is not None:
-            return Done(number)
+            return TaskResult(number)
         cov, rise = self.rise.cov, self.rise
         plan, root = cov.plan, number == len(rise.families)
         above = (0, 0) if root else rise.families[number]
@@ -164,7 +152,7 @@ class FallTask:
             "told": lists_of(plan, nodes, told.cells_of(inner), ~cov.kinds.is_leaf[nodes]),
         }
         self.parts.write(number, nodes, columns)
-        return Done(number)
+        return TaskResult(number)
 
 
 @dataclass(frozen=True, eq=False)
@@ -183,10 +171,10 @@ class UpTask:
     information: Parts
     parts: Parts
 
-    def __call__(self, number: int) -> Done:
+    def __call__(self, number: int) -> TaskResult:
         """The parents of one family."""
         if self.parts.noted(number) is not None:
-            return Done(number)
+            return TaskResult(number)
         plan, family = self.cov.plan, self.families[number]
         below = children_of(plan, family)
         linear = NodeWindow.over(plan, (family, below))
@@ -195,7 +183,7 @@ class UpTask:
         up_family(Upward(self.cov, linear), *family)
         nodes = _parents(self.cov, family)
         self.parts.write(number, nodes, {"cells": lists_of(plan, nodes, linear.cells_of(nodes))})
-        return Done(number)
+        return TaskResult(number)
 
     def read(self, linear: NodeWindow, nodes: tuple[int, int]) -> None:
         """b of nodes for which it was made, and of leaves, whose b is m."""
@@ -229,10 +217,10 @@ class DivideTask:
     runs: Ranges
     parts: Parts
 
-    def __call__(self, number: int) -> Done:
+    def __call__(self, number: int) -> TaskResult:
         """The children of one run of parents."""
         if (noted := self.parts.noted(number)) is not None:
-            return Done(number, int(noted["missed"]))
+            return TaskResult(number, int(noted["missed"]))
         plan, root = self.plan, number == len(self.runs)
         above = (0, 0) if root else self.runs[number]
         below = (0, 1) if root else children_of(plan, above)
@@ -250,9 +238,9 @@ class DivideTask:
         self.parts.write(
             number, nodes, {"cells": lists_of(plan, nodes, counts.cells_of(nodes))}, missed=missed
         )
-        return Done(number, missed)
+        return TaskResult(number, missed)
 
-    def _weights(self, nodes: tuple[int, int], *, root: bool) -> Weights:
+    def _weights(self, nodes: tuple[int, int], *, root: bool) -> DivisionWeights:
         linear = NodeWindow.over(self.plan, (nodes,))
         if self.up is None or (self.root_only and not root):
             self.information.read(linear, *nodes, "cells")
@@ -277,7 +265,7 @@ def _read_leaves(cov: Covariances, information: Parts, window: NodeWindow, nodes
         information.read(window, *nodes, "cells")
 
 
-Numbers = Callable[[range], list[Done]]
+Numbers = Callable[[range], list[TaskResult]]
 """Runs the tasks of some numbers, in any order and place, and gives what they tell in the order of numbers."""
 
 Runner = Callable[[Task], AbstractContextManager[Numbers]]
@@ -313,7 +301,7 @@ class ReadTask:
     read: Callable[[int], SpinePieceValues]
     parts: Parts
 
-    def __call__(self, number: int) -> Done:
+    def __call__(self, number: int) -> TaskResult:
         """Read the piece; write its part, or see that the part is of the same measurements.
 
         Raises:
@@ -333,7 +321,7 @@ class ReadTask:
                 f"{self.parts.folder} holds the work of an estimate from other measurements: remove it and begin anew"
             )
         totals = totals_of(self.plan, given)
-        return Done(
+        return TaskResult(
             number, digest=digest, totals=b"" if totals is None else totals[0].astype(np.int64).tobytes()
         )
 
@@ -370,7 +358,7 @@ def read_in_parts(
     return PartedMeasured(parts, _totals(plan, done), digest)
 
 
-def _totals(plan: SpinePlan, done: list[Done]) -> MeasuredTotals:
+def _totals(plan: SpinePlan, done: list[TaskResult]) -> MeasuredTotals:
     """The measured totals that were read."""
     found = MeasuredTotals.none(plan.tree.size)
     for piece, one in zip(plan.pieces, done, strict=True):

@@ -14,17 +14,8 @@ import numpy as np
 from ....linalg import BlockAlgebra
 from ..passes.two_pass import Upward
 from ..passes.vectors import Vectors, WritableVectors
-from ..spine_plan import (
-    SpinePieceValues,
-    SpinePlan,
-    estimation_variance,
-)
-from .limits import (
-    FREE,
-    NO_LIMIT,
-    Division,
-    NodeLimits,
-)
+from ..spine_plan import SpinePieceValues, SpinePlan, estimation_variance
+from .limits import FREE, NO_LIMIT, Division, NodeLimits
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +52,7 @@ def solve(division: Division, totals: np.ndarray | None = None) -> Solved:
         division: the problem, which can be met.
         totals: shape (n,): the children's totals, if they are held at what an earlier pass found.
 
-    >>> from ..linalg import BlockAlgebra
+    >>> from tabulae.linalg import BlockAlgebra
     >>> algebra, none = BlockAlgebra((2,)), np.zeros((2, 1), np.int64)
     >>> division = Division(
     ...     algebra, total=np.array([[4, 2]]), precision=algebra.term(np.eye(1), 1)[None],
@@ -216,7 +207,7 @@ def _sorts(division: Division) -> tuple[np.ndarray, np.ndarray]:
 _CHUNK = 1 << 16  # about how many cells the children in one task have
 
 
-class Weights(Protocol):
+class DivisionWeights(Protocol):
     """The quadratic form of each unit: what is near to its measurements."""
 
     @property
@@ -336,8 +327,8 @@ class Descent:
     """
 
     plan: SpinePlan
-    weights: Weights
-    root: Weights
+    weights: DivisionWeights
+    root: DivisionWeights
     part: np.ndarray
     limits: NodeLimits
     totals: MeasuredTotals
@@ -378,7 +369,7 @@ class Descent:
         return divide_totals(given, self.totals.value[nodes], 1 / variance).astype(float)
 
     def _problem(
-        self, weights: Weights, nodes: np.ndarray, support: np.ndarray, total: np.ndarray | None
+        self, weights: DivisionWeights, nodes: np.ndarray, support: np.ndarray, total: np.ndarray | None
     ) -> Division:
         """Some nodes over some dense cells of their parent (positions in the layout)."""
         plan = self.plan
@@ -402,7 +393,7 @@ class Descent:
         )
 
     def _precisions(
-        self, weights: Weights, nodes: np.ndarray, support: np.ndarray
+        self, weights: DivisionWeights, nodes: np.ndarray, support: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
         """The distinct H over the parent's cells, and which of them each node has."""
         plan = self.plan

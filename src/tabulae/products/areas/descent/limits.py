@@ -9,12 +9,7 @@ import numpy as np
 
 from ....errors import InvalidArgument
 from ....linalg import BlockAlgebra
-from ..constraints import (
-    NO_LIMIT,
-    AreaConstraints,
-    nodes_of_units,
-    supported_parts,
-)
+from ..constraints import NO_LIMIT, AreaConstraints, nodes_of_units, supported_parts
 from ..spine_plan import SpinePlan
 
 FREE = -1
@@ -84,7 +79,7 @@ class Division:
 
 @dataclass(frozen=True, eq=False)
 class NodeLimits:
-    """The limits of each node's counts, as a :class:`~.division.Division` takes them.
+    """The limits of each node's counts, as a :class:`Division` takes them.
 
     A parent that meets its limits can be divided into children that meet theirs: see
     :func:`tabulae.products.areas.constraints.check_feasible`, which the constraints have passed.

@@ -1,4 +1,4 @@
-"""Counts that are exact at some nodes, as a step of least squares."""
+"""Variances of least squares on a tree, with counts that are exact at some nodes."""
 
 from __future__ import annotations
 
@@ -539,18 +539,6 @@ class Covariances:
         """V: the variance of a node's estimated counts, shape (kinds, k, k) over its support."""
         (group,) = self.kinds.groups(np.array([node]))
         return self.variances_of(group)[0][0]
-
-    def sibling_covariance(self, left: int, right: int) -> np.ndarray:
-        """The covariance of two children of one node, shape (kinds, k of the left, k of the right)."""
-        parent = self.plan.tree.parent[left]
-        assert parent == self.plan.tree.parent[right]
-        assert left != right
-        groups = [next(self.kinds.groups(np.array([node]))) for node in (left, right)]
-        above = self.plan.dense_cells[self.plan.pattern[parent]]
-        rows, columns = (np.searchsorted(above, group.cells) for group in groups)
-        weight = self.weights.take(np.array([parent]))[0][:, rows[:, None], columns]
-        first, second = (self.upward(g).reshape(weight.shape[0], g.cells.size, -1) for g in groups)
-        return -first @ weight @ second
 
 
 @dataclass(frozen=True, eq=False)

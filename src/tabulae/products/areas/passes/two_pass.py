@@ -9,19 +9,8 @@ import numpy as np
 
 from ....errors import InvalidArgument
 from ..spine_plan import SpinePlan
-from .covariances import (
-    CHUNK_CELLS,
-    Covariances,
-    NodeGroup,
-    sums_by,
-)
-from .vectors import (
-    Halves,
-    NodeRange,
-    NodeVectors,
-    WritableVectors,
-    end_of_parents,
-)
+from .covariances import CHUNK_CELLS, Covariances, NodeGroup, sums_by
+from .vectors import Halves, NodeRange, NodeVectors, WritableVectors, end_of_parents
 
 
 def gls(
@@ -32,7 +21,7 @@ def gls(
     *,
     found: NodeVectors | None = None,
     told: NodeVectors | None = None,
-) -> LeastSquares:
+) -> TwoPassEstimate:
     """The generalised least-squares estimate of every node's counts, from the measurements of all nodes.
 
     Up the tree, with m_u the node's own information, s_u the sum of its children's mu and the matrices of
@@ -91,7 +80,7 @@ def gls(
     passes = Passes(plan, cov, information, above, told, exact_values)
     passes.rise()
     passes.descend()
-    return LeastSquares(passes)
+    return TwoPassEstimate(passes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -196,7 +185,7 @@ class Passes:
 
 
 @dataclass(frozen=True, eq=False)
-class LeastSquares:
+class TwoPassEstimate:
     """x^ of all nodes: of those with children as the two passes left it, of leaves made when it is taken.
 
     Args:

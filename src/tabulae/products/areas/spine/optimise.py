@@ -199,7 +199,7 @@ def gather(h: Hierarchy, level: int, entities: Entities, fanout_cutoff: int) -> 
     found = {h.depth - 1 - i: d for i, d in enumerate(distances(h, entities, None))}
     count = max(len(entities.names), 1)
     families = [
-        Family.of(np.flatnonzero(parent == above), above, h, level, found, count, fanout_cutoff)
+        Siblings.of(np.flatnonzero(parent == above), above, h, level, found, count, fanout_cutoff)
         for above in range(len(h.codes[level - 1]))
     ]
     joined = True
@@ -215,7 +215,7 @@ def gather(h: Hierarchy, level: int, entities: Entities, fanout_cutoff: int) -> 
 
 
 @dataclass(eq=False)
-class Family:
+class Siblings:
     """The units below one parent, in groups.
 
     Args:
@@ -246,7 +246,7 @@ class Family:
         found: dict[int, Distances],
         count: int,
         fanout_cutoff: int,
-    ) -> Family:
+    ) -> Siblings:
         """Groups of one unit each."""
         path = [parent]
         for above in range(level - 1, 0, -1):
@@ -310,7 +310,7 @@ class Family:
 class _Route:
     """From the sums of one parent, entity by entity, to the distances at the root."""
 
-    def __init__(self, family: Family, found: dict[int, Distances], count: int) -> None:
+    def __init__(self, family: Siblings, found: dict[int, Distances], count: int) -> None:
         self._levels = [
             (family.level - i, unit * count + family.entity) for i, unit in enumerate(family.path)
         ]
