@@ -244,7 +244,9 @@ def _called(*arguments: str | Path) -> str:
             code = end.code or 0
         else:
             code = 0
-    return printed.getvalue() if code == 0 else json.dumps({"exit code": code, "told": told.getvalue()})
+    if code == 0:
+        return printed.getvalue()
+    return json.dumps({"exit code": code, "printed": printed.getvalue(), "told": told.getvalue()})
 
 
 def _command() -> Callable[[], None]:
