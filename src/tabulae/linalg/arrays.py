@@ -6,6 +6,7 @@ import hashlib
 import math
 from collections.abc import Sequence
 from fractions import Fraction
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -37,14 +38,16 @@ def check_size(value: Any, name: str) -> int:
     return size
 
 
+def widened(x: np.ndarray, bound: int) -> np.ndarray:
+    """The numbers as they are, or as Python integers where ``bound``, of what becomes of them, exceeds int64."""
+    return x.astype(object) if bound >= INT64_LIMIT else x
+
+
 def power_sums(columns: np.ndarray, p: int) -> np.ndarray:
     """``sum_i |a_ij|^p`` of a dense block; integers stay exact, as Python integers past int64."""
     magnitude = np.abs(columns)
-    if columns.dtype == np.float64:
-        return (magnitude if p == 1 else magnitude * magnitude).sum(axis=0)
-    largest = int(magnitude.max()) if magnitude.size else 0
-    if largest**p * columns.shape[0] >= INT64_LIMIT:
-        magnitude = magnitude.astype(object)
+    if columns.dtype != np.float64:
+        magnitude = widened(magnitude, int(magnitude.max(initial=0)) ** p * columns.shape[0])
     return (magnitude if p == 1 else magnitude * magnitude).sum(axis=0)
 
 
@@ -52,21 +55,15 @@ def scaled_norms(norms: np.ndarray, factor: Coefficient, *, whole: bool) -> np.n
     """Norms times a factor, in Python integers where int64 could overflow."""
     if not whole:
         return norms.astype(np.float64) * float(factor)
-    if norms.dtype != object and int(norms.max()) * int(factor) >= INT64_LIMIT:
-        norms = norms.astype(object)
-    return norms * int(factor)
+    return widened(norms, int(norms.max()) * int(factor)) * int(factor)
 
 
 def add_norms(parts: list[np.ndarray]) -> np.ndarray:
     """The sum of several vectors of norms, in Python integers where int64 could overflow."""
     if any(part.dtype == np.float64 for part in parts):
         return np.sum([part.astype(np.float64) for part in parts], axis=0)
-    if sum(int(part.max()) for part in parts) >= INT64_LIMIT:
-        parts = [part.astype(object) for part in parts]
-    total = parts[0]
-    for part in parts[1:]:
-        total = total + part
-    return total
+    bound = sum(int(part.max()) for part in parts)
+    return reduce(np.add, [widened(part, bound) for part in parts])
 
 
 def bound_product(a: Coefficient, b: Coefficient) -> int | float:

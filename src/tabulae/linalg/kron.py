@@ -20,6 +20,7 @@ from .arrays import (
     joint_classes,
     renumber,
     representatives,
+    widened,
 )
 from .kron_matvec import cores, has_large_matrix, multiply
 from .operator import (
@@ -132,8 +133,9 @@ class Kron(AxisOperator):
 
     def column_norms(self, p: int) -> np.ndarray:
         factors = [op.column_norms(p) for op in self.ops]
-        if self.integer and math.prod(int(norms.max()) for norms in factors) >= INT64_LIMIT:
-            factors = [norms.astype(object) for norms in factors]
+        if self.integer:
+            bound = math.prod(int(norms.max()) for norms in factors)
+            factors = [widened(norms, bound) for norms in factors]
         return reduce(lambda a, b: np.multiply.outer(a, b).reshape(-1), factors)
 
     def column_norms_after(self, left: LinearOperator, p: int) -> np.ndarray | None:
@@ -166,8 +168,7 @@ def kron_classes(ops: Sequence[LinearOperator]) -> np.ndarray:
         nothing = op.column_norms(1) == 0
         labels = renumber((labels[:, None] * (int(label.max()) + 1) + label).reshape(-1))
         zero = (zero[:, None] | nothing).reshape(-1)
-        if scales.dtype != object and int(np.abs(scales).max()) * int(np.abs(scale).max()) >= INT64_LIMIT:
-            scales = scales.astype(object)
+        scales = widened(scales, int(np.abs(scales).max()) * int(np.abs(scale).max()))
         scales = np.multiply.outer(scales, scale).reshape(-1)
     labels = joint_classes([labels, np.unique(scales, return_inverse=True)[1]])
     labels[zero] = labels.max() + 1
@@ -464,9 +465,7 @@ class WeightedRows:
     def powers(self, p: int) -> np.ndarray:
         """``|w|^p`` as one vector: int64 where that fits."""
         size = np.abs(self.weights.ravel())
-        if int(size.max()) ** p >= INT64_LIMIT:
-            size = size.astype(object)
-        return size**p
+        return widened(size, int(size.max()) ** p) ** p
 
     def column_norms(self, p: int) -> np.ndarray:
         """``||D A e_j||_p^p`` for every column, in integers."""

@@ -44,6 +44,7 @@ from .arrays import (
     scaled_norms,
     small_matmul,
     upper_bound,
+    widened,
 )
 
 DENSE_LIMIT = 2**29  # entries: 4 GiB
@@ -647,8 +648,8 @@ class Sparse(AxisOperator):
     def column_norms(self, p: int) -> np.ndarray:
         check_power(p)
         data, columns = np.abs(self.matrix.data), self.matrix.indices
-        if self.integer and self.matrix.nnz and largest_abs(data) ** p * self.shape[0] >= INT64_LIMIT:
-            data = data.astype(object)
+        if self.integer:
+            data = widened(data, largest_abs(data) ** p * self.shape[0])
         sums = np.zeros(self.shape[1], dtype=data.dtype)
         np.add.at(sums, columns, data if p == 1 else data * data)
         return sums

@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import InvalidArgument, Unsupported
-from .arrays import INT64_LIMIT, check_power, integer_matmul, joint_classes, representatives
+from .arrays import INT64_LIMIT, check_power, integer_matmul, joint_classes, representatives, widened
 from .kron import Contrasts, Kron, WeightedRows, exact_product, unlifted, weighted_rows
 from .operator import (
     Centring,
@@ -844,9 +844,9 @@ def _weighted_norms(blocks: Blocks, weights: Sequence[int], p: int) -> np.ndarra
     """``sum_i w_i ||A_i e_j||_p^p`` for integer blocks and weights; Python integers past int64."""
     norms = [op.column_norms(p) for op, _ in blocks]
     bound = sum(weight * max(1, int(part.max())) for weight, part in zip(weights, norms, strict=True))
-    if bound >= INT64_LIMIT:
-        norms = [part.astype(object) for part in norms]
-    return sum((part * weight for weight, part in zip(weights, norms, strict=True)), start=norms[0] * 0)
+    return reduce(
+        np.add, [widened(part, bound) * weight for weight, part in zip(weights, norms, strict=True)]
+    )
 
 
 def _gram_rows(
@@ -912,8 +912,7 @@ def _far_pair(blocks: Blocks, first: np.ndarray) -> Bound:
     """Too many columns for all pairs: walk to a far pair, and compare it with a bound on all of them."""
     weights, unit = _whole_weights(blocks)
     norms = _weighted_norms(blocks, weights, 2)
-    if 4 * int(norms.max()) >= INT64_LIMIT:
-        norms = norms.astype(object)
+    norms = widened(norms, 4 * int(norms.max()))
     bound = _two_largest(blocks, 2)
     if any(op.gram().abs_entry_max() >= INT64_LIMIT for op, _ in blocks):  # inner products may not fit
         return bound, False
@@ -961,8 +960,8 @@ def _largest_l1_pair(blocks: Blocks, first: np.ndarray) -> Bound:
     total = np.zeros((len(first), len(first)), dtype=object if exact else np.float64)
     for (op, weight), whole in zip(blocks, weights, strict=True):
         columns = op.columns(first)
-        if exact and int(np.abs(columns).max()) * 2 * len(columns) >= INT64_LIMIT:
-            columns = columns.astype(object)
+        if exact:
+            columns = widened(columns, int(np.abs(columns).max()) * 2 * len(columns))
         for j in range(len(first) - 1):
             distances = np.abs(columns[:, j + 1 :] - columns[:, j : j + 1]).sum(axis=0)
             total[j, j + 1 :] += distances.astype(object) * whole if exact else distances * float(weight)
