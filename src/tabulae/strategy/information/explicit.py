@@ -27,8 +27,8 @@ from ...linalg import (
     Product,
     Scaled,
     merge_columns,
+    representatives,
 )
-from ...linalg.arrays import representatives
 from ..block import Block, products
 from ..within import written_out
 from .moments import (

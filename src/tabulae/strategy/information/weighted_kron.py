@@ -25,9 +25,12 @@ from ...linalg import (
     Kron,
     LinearOperator,
     Total,
+    WeightedRows,
+    representatives,
+    total_and_rest,
+    unlifted,
+    weighted_rows,
 )
-from ...linalg.arrays import representatives
-from ...linalg.kron import WeightedRows, total_and_rest, unlifted, weighted_rows
 from ..block import products
 from .moments import Profile, coefficient_statistics
 from .protocol import Measured, refuse_not_estimable
