@@ -10,11 +10,8 @@ import pytest
 from tests.each import each
 
 import tabulae as tb
-from tabulae import (
-    app,
-    pipeline,
-    planning,
-)
+from tabulae import app, pipeline
+from tabulae.products import planning
 from tabulae.products.tables import measure as _measure
 from tabulae.release import Release
 from tabulae.strategy import Strategy

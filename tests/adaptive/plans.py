@@ -4,13 +4,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from tabulae.domain.groups import (
-    Family,
-    Group,
-    GroupMap,
-)
-from tabulae.domain.ladder import Ladder
-from tabulae.domain.regions import Regions
+from tabulae.domain.groups import CodeFamily, Group, GroupMap, Ladder, Regions
 from tabulae.privacy import ZCDP
 from tabulae.products.groups.levels import AdaptivePlan, PopulationLevel
 
@@ -25,7 +19,7 @@ AGES = Ladder.of(
 
 def touching(staged, whole=0):
     """A selection of which one record can belong to so many two-stage groups and so many total-only ones."""
-    family = Family("trait", ("x",))
+    family = CodeFamily("trait", ("x",))
     groups = [Group(f"s{i}", "1", "trait", "any") for i in range(staged)]
     groups += [Group(f"w{i}", "1", "trait", "any", total_only=True) for i in range(whole)]
     return GroupMap((family,), tuple(groups), [(group.code, "x") for group in groups]).at("1", "area")
@@ -34,7 +28,7 @@ def touching(staged, whole=0):
 def either(number):
     """A record carries so many codes; each is of one two-stage group and one total-only group can stand in for it."""
     codes = tuple(f"{kind}{i}" for kind in "sw" for i in range(number))
-    family = Family("trait", codes, number)
+    family = CodeFamily("trait", codes, number)
     groups = tuple(Group(code, "1", "trait", "any", total_only=code[0] == "w") for code in codes)
     return GroupMap((family,), groups, [(code, code) for code in codes]).at("1", "area")
 

@@ -9,15 +9,9 @@ from hypothesis import strategies as st
 from tests.adaptive.plans import AGES, either, level, touching
 from tests.each import each
 
-from tabulae.domain.group_stability import group_stability
+from tabulae.domain.stability import group_stability
 from tabulae.errors import InvalidArgument
-from tabulae.privacy import (
-    ZCDP,
-    ApproxDP,
-    DiscreteGaussian,
-    DiscreteLaplace,
-    PureDP,
-)
+from tabulae.privacy import ZCDP, ApproxDP, DiscreteGaussian, DiscreteLaplace, PureDP
 
 AMOUNTS = st.fractions("1/100", 10)
 

@@ -8,20 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.adaptive.plans import level, touching
 
-from tabulae.domain.ladder import Ladder
+from tabulae.domain.groups import Ladder
 from tabulae.errors import InvalidArgument
-from tabulae.privacy import (
-    ZCDP,
-    DiscreteGaussian,
-    DiscreteLaplace,
-    Insecure,
-    PureDP,
-)
-from tabulae.products.groups.plan import (
-    expected_rungs,
-    reach,
-    rehearse,
-)
+from tabulae.privacy import ZCDP, DiscreteGaussian, DiscreteLaplace, Insecure, PureDP
+from tabulae.products.groups.plan import expected_rungs, reach, rehearse
 
 LAWS = st.one_of(
     st.builds(DiscreteGaussian, st.fractions("1/10", 300)),

@@ -19,15 +19,8 @@ import pytest
 from tests.guild import counted, people
 
 import tabulae as tb
-from tabulae.domain.regions import Regions
-from tabulae.errors import (
-    BudgetRefused,
-    DataError,
-    InvalidArgument,
-    LedgerError,
-    ReleaseError,
-    Unsupported,
-)
+from tabulae.domain.groups import Regions
+from tabulae.errors import BudgetRefused, DataError, InvalidArgument, LedgerError, ReleaseError, Unsupported
 from tabulae.products.groups.store import most_bytes
 from tabulae.spec import read_spec
 

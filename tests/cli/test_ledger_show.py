@@ -10,12 +10,8 @@ from typer.testing import CliRunner
 
 from tabulae.cli import app
 from tabulae.domain import Domain, Table
-from tabulae.domain.row_space import describe
-from tabulae.privacy import (
-    ZCDP,
-    Disclosure,
-    Ledger,
-)
+from tabulae.domain.row_space import describe_row_space
+from tabulae.privacy import ZCDP, Disclosure, Ledger
 
 
 @pytest.fixture
@@ -33,7 +29,7 @@ def test_exact_counts_are_shown_with_their_reason(ledger: Ledger) -> None:
     assert "Stated exactly" not in shown(ledger)
     domain = Domain({"sex": ["F", "M"], "age": range(3)})
     tables = [Table("all", {}), Table("by sex", {"sex": domain.resolve("sex").operator})]
-    told = [Disclosure(t.name, "law [4] of 1900", describe(t, domain)) for t in tables]
+    told = [Disclosure(t.name, "law [4] of 1900", describe_row_space(t, domain)) for t in tables]
     ledger.charge(ZCDP("1/10"), ledger.neighbours, "person", "a [red] title", bytes(32), told)
     text = shown(ledger)
     assert "replace-within-invariants one person" in text

@@ -7,20 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tabulae.domain import (
-    Domain,
-    Table,
-    Term,
-    Workload,
-)
-from tabulae.domain.explicit_invariants import ExplicitInvariants
+from tabulae.domain import Domain, Table, Term, Workload
+from tabulae.domain.invariants import ExplicitInvariants
 from tabulae.errors import InvalidArgument, Unsupported
-from tabulae.linalg import (
-    AllRange,
-    Dense,
-    Identity,
-    Total,
-)
+from tabulae.linalg import AllRange, Dense, Identity, Total
 
 
 def random_table(name: str, shape: tuple[int, int], rng: np.random.Generator) -> Table:

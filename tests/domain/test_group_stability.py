@@ -9,13 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.domain.toy_maps import REAL, TOY, needs_maps, read_map
 
-from tabulae.domain.group_stability import group_stability
-from tabulae.domain.groups import (
-    Family,
-    Group,
-    GroupMap,
-)
-from tabulae.domain.set_cover import most_covered
+from tabulae.domain.groups import CodeFamily, Group, GroupMap
+from tabulae.domain.stability import group_stability, most_covered
 
 
 @st.composite
@@ -23,7 +18,7 @@ def selections(draw):
     families, groups, members = [], [], []
     for name in ("f", "g")[: draw(st.integers(1, 2))]:
         codes = tuple(f"{name}{i}" for i in range(draw(st.integers(1, 6))))
-        families.append(Family(name, codes, draw(st.integers(1, 4))))
+        families.append(CodeFamily(name, codes, draw(st.integers(1, 4))))
         for i in range(draw(st.integers(0, 7))):
             group = Group(f"{name}-{i}", "1", name, draw(st.sampled_from(["alone", "any"])))
             groups.append(group)
@@ -51,9 +46,9 @@ def test_it_is_the_most_over_all_records(selection):
 @given(selections(), st.integers(0, 30), st.integers(0, 40))
 def test_a_search_cut_short_still_proves_a_bound(selection, steps, closed_sets):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tabulae.domain.group_stability._STEPS", steps)
-        patch.setattr("tabulae.domain.group_stability._CLOSED_SETS", closed_sets)
-        patch.setattr("tabulae.domain.group_stability._PAIRS", steps)
+        patch.setattr("tabulae.domain.stability._STEPS", steps)
+        patch.setattr("tabulae.domain.stability._CLOSED_SETS", closed_sets)
+        patch.setattr("tabulae.domain.stability._PAIRS", steps)
         found = group_stability(selection)
     truth = brute_force(selection)
     assert found.value >= truth
@@ -101,7 +96,7 @@ def test_the_toy_code_that_is_alone_without_being_any():
 
 def test_two_codes_that_share_an_alone_group_but_no_other():
     """One record belongs to three groups where production's formula says two."""
-    race = Family("race", ("1", "2"), most=2)
+    race = CodeFamily("race", ("1", "2"), most=2)
     groups = (
         Group("a", "1", "race", "alone"),
         Group("b", "1", "race", "any"),
@@ -113,7 +108,7 @@ def test_two_codes_that_share_an_alone_group_but_no_other():
 
 @pytest.mark.parametrize("codes", [(), ("1",)])
 def test_a_map_without_groups_or_members(codes):
-    race = Family("race", codes, most=2)
+    race = CodeFamily("race", codes, most=2)
     for groups in ((), (Group("a", "1", "race", "any"),)):
         found = group_stability(GroupMap((race,), groups, []).at("1", "state"))
         assert (found.value, found.is_exact) == (0, True)
@@ -125,7 +120,7 @@ def test_a_map_without_groups_or_members(codes):
 )
 def test_hard_maps_end_in_time_with_a_bound(codes, alone, anyhow, most, share):
     rng = random.Random(1)
-    family = Family("f", tuple(map(str, range(codes))), most)
+    family = CodeFamily("f", tuple(map(str, range(codes))), most)
     groups = [Group(f"a{i}", "1", "f", "alone") for i in range(alone)]
     groups += [Group(f"b{i}", "1", "f", "any") for i in range(anyhow)]
     members = [(group.code, code) for group in groups for code in family.codes if rng.random() < share]

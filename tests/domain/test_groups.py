@@ -3,11 +3,7 @@
 import pytest
 from tests.domain.toy_maps import TOY, needs_maps, read_map
 
-from tabulae.domain.groups import (
-    Family,
-    Group,
-    GroupMap,
-)
+from tabulae.domain.groups import CodeFamily, Group, GroupMap
 from tabulae.errors import InvalidArgument
 
 GOLDEN = [
@@ -21,8 +17,8 @@ GOLDEN = [
     ("1020,3166,1021", "1000", "1150,1130,3060", "1130,1810,3060"),
     ("1010,3105,7030", "2020", *["1130,1140,1820,1850,2930,2940,3010,3011"] * 2),
 ]
-RACE = Family("race", ("1", "2", "3"), most=2)
-SEX = Family("sex", ("1", "2"))
+RACE = CodeFamily("race", ("1", "2", "3"), most=2)
+SEX = CodeFamily("sex", ("1", "2"))
 
 
 @needs_maps
@@ -79,7 +75,7 @@ def test_the_matrix_holds_one_family_at_a_time():
 @pytest.mark.parametrize(
     ("changes", "word"),
     [
-        ({"families": (RACE, Family("race", ("1",)))}, "named twice"),
+        ({"families": (RACE, CodeFamily("race", ("1",)))}, "named twice"),
         ({"groups": (Group("a", "1", "race", "any"),) * 2}, "named twice"),
         ({"groups": (Group("a", "1", "age", "any"),)}, "not declared"),
         ({"groups": (Group("a", "1", "race", "some"),)}, "alone"),
@@ -95,6 +91,6 @@ def test_what_does_not_fit_is_refused(changes, word):
 
 def test_families_are_checked():
     with pytest.raises(InvalidArgument, match="twice"):
-        Family("race", ("1", "1"))
+        CodeFamily("race", ("1", "1"))
     with pytest.raises(InvalidArgument, match="1 or more"):
-        Family("race", ("1",), most=0)
+        CodeFamily("race", ("1",), most=0)

@@ -9,7 +9,7 @@ from scipy import sparse
 from tests.each import each
 
 from tabulae.domain import Domain, Recode
-from tabulae.domain.labels import heading_and_labels
+from tabulae.domain.domain import heading_and_labels
 from tabulae.linalg import (
     AllRange,
     Dense,

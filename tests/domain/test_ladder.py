@@ -5,8 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tabulae.domain.ladder import Ladder
-from tabulae.domain.regions import Regions
+from tabulae.domain.groups import Ladder, Regions
 from tabulae.errors import InvalidArgument
 
 

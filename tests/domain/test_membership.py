@@ -7,12 +7,7 @@ from hypothesis import strategies as st
 from tests.domain.test_group_stability import selections
 from tests.domain.toy_maps import REAL, TOY, needs_maps, read_map
 
-from tabulae.domain.groups import (
-    Family,
-    Group,
-    GroupMap,
-)
-from tabulae.domain.membership import assign
+from tabulae.domain.groups import CodeFamily, Group, GroupMap, assign_groups
 from tabulae.errors import InvalidArgument
 
 
@@ -32,8 +27,8 @@ def test_it_is_the_definition(selection, records, seed, chunk):
     rng = np.random.default_rng(seed)
     carried = {f.name: rng.integers(-1, len(f.codes), (records, f.most)) for f in selection.families}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tabulae.domain.membership._RECORDS", chunk)
-        record, group = assign(selection, carried)
+        patch.setattr("tabulae.domain.groups._RECORDS", chunk)
+        record, group = assign_groups(selection, carried)
     assert record.dtype == group.dtype == np.int64
     assert list(zip(record.tolist(), group.tolist(), strict=True)) == by_definition(selection, carried)
 
@@ -49,19 +44,19 @@ def test_the_published_maps(folder, most):
     for level in ("1", "2"):
         for region in ("nation", "county"):
             selection = groups.at(level, region)
-            found = [part.tolist() for part in assign(selection, carried)]
+            found = [part.tolist() for part in assign_groups(selection, carried)]
             assert list(zip(*found, strict=True)) == by_definition(selection, carried)
 
 
 def test_a_record_without_a_code_belongs_to_nothing():
     selection = simple()
     for carried in ({}, {"race": np.full((3, 2), -1)}, {"race": np.zeros((0, 2), np.int64)}):
-        assert [part.tolist() for part in assign(selection, carried)] == [[], []]
+        assert [part.tolist() for part in assign_groups(selection, carried)] == [[], []]
 
 
 def simple():
-    race = Family("race", ("1", "2"), most=2)
-    return GroupMap((race, Family("sex", ("1",))), (Group("a", "1", "race", "any"),), [("a", "1")]).at(
+    race = CodeFamily("race", ("1", "2"), most=2)
+    return GroupMap((race, CodeFamily("sex", ("1",))), (Group("a", "1", "race", "any"),), [("a", "1")]).at(
         "1", "state"
     )
 
@@ -79,4 +74,4 @@ def simple():
 )
 def test_what_does_not_fit_is_refused(carried, word):
     with pytest.raises(InvalidArgument, match=word):
-        assign(simple(), carried)
+        assign_groups(simple(), carried)

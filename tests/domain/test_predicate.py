@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tabulae.domain import predicate as p
-from tabulae.domain.diagram import Expansion, expand
+from tabulae.domain.predicate import Expansion, expand
 from tabulae.errors import Unsupported
 
 SIZES = {"a": 3, "b": 2, "c": 4, "d": 2, "e": 3}

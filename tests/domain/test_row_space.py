@@ -11,20 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.each import each
 
-from tabulae.domain import (
-    Attribute,
-    Domain,
-    Recode,
-    Table,
-    Term,
-    table_from_sql,
-)
-from tabulae.domain.row_space import (
-    canonical,
-    describe,
-    joint,
-    read,
-)
+from tabulae.domain import Attribute, Domain, Recode, Table, Term
+from tabulae.domain.row_space import canonical_row_space, describe_row_space, joint_row_space, read
+from tabulae.domain.sql import table_from_sql
 from tabulae.errors import InvalidArgument, Unsupported
 from tabulae.linalg import (
     AllRange,
@@ -86,7 +75,7 @@ def stored(description: object) -> dict:
 @each("beside", [{}, {"sex": Identity(2)}, {"age": Prefix(5), "sex": Total(2)}])
 def test_every_kind_of_matrix_keeps_its_row_space(name: str, beside: dict[str, LinearOperator]) -> None:
     table = Table("t", {"x": FACTORS[name], **beside}, weight=7)
-    again = read("t", stored(describe(table, DOMAIN)), DOMAIN)
+    again = read("t", stored(describe_row_space(table, DOMAIN)), DOMAIN)
     assert again is not None
     assert same_span(table, again)
 
@@ -103,7 +92,7 @@ def test_every_kind_of_matrix_keeps_its_row_space(name: str, beside: dict[str, L
 )
 def test_what_classes_span_is_written_as_classes(names: tuple[str, ...], classes: list[int]) -> None:
     for name in names:
-        description = describe(Table("t", {"x": FACTORS[name]}), DOMAIN)
+        description = describe_row_space(Table("t", {"x": FACTORS[name]}), DOMAIN)
         [term] = description["terms"]
         assert term["factors"] == {"x": {"classes": classes, "count": max(classes) + 1}}
         assert description["attributes"] == {"x": list(LABELS)}
@@ -112,7 +101,7 @@ def test_what_classes_span_is_written_as_classes(names: tuple[str, ...], classes
 def test_what_is_only_added_up_is_left_out() -> None:
     nothing = {"attributes": {}, "terms": [{"coefficient": 1, "factors": {}}]}
     for factors in ({}, {"x": Total(6)}, {"x": Partition([0] * 6, 1), "sex": Total(2)}):
-        assert describe(Table("t", factors), DOMAIN) == nothing
+        assert describe_row_space(Table("t", factors), DOMAIN) == nothing
 
 
 SQL = (
@@ -128,7 +117,7 @@ def test_sums_keep_their_rows(sql: str) -> None:
     domain = DOMAIN.with_recodes(Recode("three", "x", RECODE.classes, ("i", "ii", "iii")))
     table = table_from_sql(domain, "t", sql)
     assert len(table.terms) > 1
-    again = read("t", stored(describe(table, domain)), DOMAIN)
+    again = read("t", stored(describe_row_space(table, domain)), DOMAIN)
     assert again is not None
     np.testing.assert_array_equal(again.operator(DOMAIN).dense(), table.operator(domain).dense())
 
@@ -160,18 +149,18 @@ TABLES += [table_from_sql(DOMAIN, "t", sql) for sql in SQL[:3]]
 @given(st.sampled_from(TABLES), st.integers(0, 10**6))
 def test_the_order_of_attributes_and_categories_does_not_matter(table: Table, seed: int) -> None:
     other = permuted(DOMAIN, seed)
-    again = read("t", stored(describe(table, DOMAIN)), other)
+    again = read("t", stored(describe_row_space(table, DOMAIN)), other)
     assert again is not None
     before = moved(table.operator(DOMAIN).dense(), DOMAIN, other)
     after = again.operator(other).dense()
     assert rank(before) == rank(after) == rank(before, after)
-    back = read("t", describe(again, other), DOMAIN)
+    back = read("t", describe_row_space(again, other), DOMAIN)
     assert back is not None
     assert same_span(table, back)
 
 
 def test_other_categories_cannot_be_compared() -> None:
-    description = describe(Table("t", {"x": RECODE}), DOMAIN)
+    description = describe_row_space(Table("t", {"x": RECODE}), DOMAIN)
     for labels in (LABELS[:5], (*LABELS, "other"), tuple("abcdeg")):
         assert read("t", description, Domain({"x": labels})) is None
     assert read("t", description, Domain({"y": LABELS})) is None
@@ -180,22 +169,22 @@ def test_other_categories_cannot_be_compared() -> None:
 
 def test_what_cannot_be_written_is_refused() -> None:
     with pytest.raises(InvalidArgument, match="'x' has entries that are no whole numbers"):
-        describe(Table("t", {"x": Dense([[0.5, 0, 0, 0, 0, 1]])}), DOMAIN)
+        describe_row_space(Table("t", {"x": Dense([[0.5, 0, 0, 0, 0, 1]])}), DOMAIN)
     wide = Domain({"x": 10_000})
     with pytest.raises(Unsupported, match="too large to be written"):
-        describe(Table("t", {"x": WidthRange(10_000, 7)}), wide)
-    assert len(describe(Table("t", {"x": AllRange(10_000)}), wide)["attributes"]["x"]) == 10_000
+        describe_row_space(Table("t", {"x": WidthRange(10_000, 7)}), wide)
+    assert len(describe_row_space(Table("t", {"x": AllRange(10_000)}), wide)["attributes"]["x"]) == 10_000
     with pytest.raises(InvalidArgument, match="6 columns"):
-        describe(Table("t", {"x": Identity(6)}), Domain({"x": 5}))
+        describe_row_space(Table("t", {"x": Identity(6)}), Domain({"x": 5}))
 
 
 def test_joint_rows_hold_what_no_release_said() -> None:
     """All by sex in one release, those under two by sex in another: the others by sex follow."""
-    first = describe(Table("sex", {"sex": Identity(2)}), DOMAIN)
+    first = describe_row_space(Table("sex", {"sex": Identity(2)}), DOMAIN)
     young = table_from_sql(DOMAIN, "young", "SELECT sex, COUNT(*) FROM p WHERE age < 2 GROUP BY sex")
     old = table_from_sql(DOMAIN, "old", "SELECT sex, COUNT(*) FROM p WHERE age >= 2 GROUP BY sex")
-    told = [("a", first), ("b", describe(young, DOMAIN)), ("a", first)]
-    tables, unread = joint(DOMAIN, told)
+    told = [("a", first), ("b", describe_row_space(young, DOMAIN)), ("a", first)]
+    tables, unread = joint_row_space(DOMAIN, told)
     assert ([table.name for table in tables], unread) == (["a", "b"], ())
     known = [table.operator(DOMAIN).dense() for table in tables]
     wanted = old.operator(DOMAIN).dense()
@@ -204,23 +193,27 @@ def test_joint_rows_hold_what_no_release_said() -> None:
 
 
 def test_joint_numbers_names_and_names_what_it_cannot_read() -> None:
-    sex, x = (describe(Table("t", {name: Identity(n)}), DOMAIN) for name, n in (("sex", 2), ("x", 6)))
-    old = describe(Table("t", {"x": Identity(2)}), Domain({"x": ["young", "old"]}))
-    tables, unread = joint(DOMAIN, [("t", sex), ("old x", old), ("t", x), ("old x", old), ("t", sex)])
+    sex, x = (
+        describe_row_space(Table("t", {name: Identity(n)}), DOMAIN) for name, n in (("sex", 2), ("x", 6))
+    )
+    old = describe_row_space(Table("t", {"x": Identity(2)}), Domain({"x": ["young", "old"]}))
+    tables, unread = joint_row_space(
+        DOMAIN, [("t", sex), ("old x", old), ("t", x), ("old x", old), ("t", sex)]
+    )
     assert [table.name for table in tables] == ["t", "t (2)"]
     assert unread == ("old x",)
-    assert joint(DOMAIN, []) == ((), ())
+    assert joint_row_space(DOMAIN, []) == ((), ())
 
 
 def test_equal_texts_are_equal_spans() -> None:
     texts: dict[str, Table] = {}
     for factor in FACTORS.values():
         table = Table("t", {"x": factor})
-        other = texts.setdefault(canonical(describe(table, DOMAIN)), table)
+        other = texts.setdefault(canonical_row_space(describe_row_space(table, DOMAIN)), table)
         assert same_span(table, other)
     assert len(texts) < len(FACTORS)
 
 
 def test_a_coefficient_alone_changes_nothing() -> None:
     one, three = (Table.of_terms("t", [Term(c, {"x": RECODE})]) for c in (1, 3))
-    assert describe(one, DOMAIN) == describe(three, DOMAIN)
+    assert describe_row_space(one, DOMAIN) == describe_row_space(three, DOMAIN)

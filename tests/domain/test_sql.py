@@ -14,12 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.each import each
 
-from tabulae.domain import (
-    Domain,
-    Recode,
-    Workload,
-    table_from_sql,
-)
+from tabulae.domain import Domain, Recode, Workload
+from tabulae.domain.sql import table_from_sql
 from tabulae.errors import InvalidArgument, Unsupported
 from tabulae.linalg import Identity, Partition
 

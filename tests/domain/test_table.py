@@ -12,25 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.each import each
 
-from tabulae.domain import (
-    Column,
-    Domain,
-    Recode,
-    Table,
-    Term,
-)
+from tabulae.domain import Domain, Recode, Table, TableColumn, Term
 from tabulae.errors import InvalidArgument
-from tabulae.linalg import (
-    AllRange,
-    Dense,
-    Identity,
-    Kron,
-    LinearOperator,
-    Partition,
-    Prefix,
-    Sum,
-    Total,
-)
+from tabulae.linalg import AllRange, Dense, Identity, Kron, LinearOperator, Partition, Prefix, Sum, Total
 
 DOMAIN = Domain({"a": 3, "b": ["x", "y"], "c": range(4)})
 
@@ -117,11 +101,11 @@ def test_columns_of_a_table_with_every_kind_of_attribute() -> None:
 
 def test_given_labels_are_complete_for_single_rows() -> None:
     factors = {"a": Dense([[1, 1, 0]]), "b": Identity(2), "c": Partition([0, 0, 1, 1])}
-    table = Table("t", factors, labels={"c": Column("half", ("low", "high"))})
+    table = Table("t", factors, labels={"c": TableColumn("half", ("low", "high"))})
     assert table.columns(DOMAIN) == {"b": ("x", "y"), "half": ("low", "high")}
     assert Table("t", factors, labels={"a": ["few"]}).columns(DOMAIN)["a"] == ("few",)
     assert "a" not in Table("t", factors, labels={}).columns(DOMAIN)
-    clash = Table("t", factors, labels={"c": Column("b", ("low", "high"))})
+    clash = Table("t", factors, labels={"c": TableColumn("b", ("low", "high"))})
     with pytest.raises(InvalidArgument, match="two columns named 'b'"):
         clash.columns(DOMAIN)
 
@@ -200,7 +184,7 @@ def test_bad_tables_are_refused() -> None:
         ({"a": ["x"]}, "one label a row"),
         ({"a": ["x", "x", "y"]}, "2 distinct labels for 3 rows"),
         ({"a": "xyz"}, "must be a list"),
-        ({"a": Column("estimate", ("x", "y", "z"))}, "column of that name"),
+        ({"a": TableColumn("estimate", ("x", "y", "z"))}, "column of that name"),
         (["x"], "must map"),
     ],
 )

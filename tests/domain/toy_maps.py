@@ -5,11 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tabulae.domain.groups import (
-    Family,
-    Group,
-    GroupMap,
-)
+from tabulae.domain.groups import CodeFamily, Group, GroupMap
 
 DATA = Path(__file__).parents[2].parent / "shared" / "data" / "detailed-race"
 TOY, REAL = DATA / "toy" / "input_dir_zcdp", DATA / "release-2020"
@@ -45,7 +41,7 @@ def read_map(folder, most):
         for row in rows(folder / "race-and-ethnicity-code-to-iteration.txt")
         if row["ITERATION_CODE"] in known
     ]
-    return GroupMap((Family("race", codes, most), Family("ethnicity", codes)), tuple(groups), pairs)
+    return GroupMap((CodeFamily("race", codes, most), CodeFamily("ethnicity", codes)), tuple(groups), pairs)
 
 
 def _regions(row):

@@ -15,9 +15,7 @@ from tests.tabulate.group_oracle import FAMILIES, Person, by_definition, entries
 from tests.tabulate.test_group_records import ATTRIBUTES, ETHNICITY, LEAVES, RACE, RULES, SHAPE, columns_of
 
 import tabulae as tb
-from tabulae.domain.groups import Group, GroupMap
-from tabulae.domain.ladder import Ladder
-from tabulae.domain.regions import Regions
+from tabulae.domain.groups import Group, GroupMap, Ladder, Regions
 from tabulae.errors import DataError
 from tabulae.products.groups import count as group_coding
 from tabulae.products.groups.count import open_group_records

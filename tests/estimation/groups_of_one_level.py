@@ -6,19 +6,8 @@ from fractions import Fraction
 
 import numpy as np
 
-from tabulae.domain.groups import (
-    Family,
-    Group,
-    GroupMap,
-)
-from tabulae.domain.ladder import Ladder
-from tabulae.domain.regions import Regions
-from tabulae.privacy import (
-    ZCDP,
-    DiscreteGaussian,
-    NoiseLaw,
-    PureDP,
-)
+from tabulae.domain.groups import CodeFamily, Group, GroupMap, Ladder, Regions
+from tabulae.privacy import ZCDP, DiscreteGaussian, NoiseLaw, PureDP
 from tabulae.products.groups.levels import PopulationLevel
 
 LADDER = Ladder.of(
@@ -40,7 +29,7 @@ def level(
     budget: PureDP | ZCDP, thresholds: tuple[int, ...], stage_one: str = "1/10", stability: int = 9
 ) -> PopulationLevel:
     """One state, one group; s = 9 and a tenth for stage one, as in production."""
-    family = Family("race", ("a",))
+    family = CodeFamily("race", ("a",))
     groups = GroupMap((family,), (Group("A", "1", "race", "any"),), [("A", "a")])
     states = Regions("state", ("s",), np.array([0]))
     ladder = LADDER if len(thresholds) == 3 else Ladder.of({"sex": 2, "age": 23}, [])

@@ -8,18 +8,12 @@ from typing import ClassVar
 
 import numpy as np
 
-from tabulae.domain.groups import (
-    Family,
-    Group,
-    GroupMap,
-)
-from tabulae.domain.ladder import Ladder
-from tabulae.domain.regions import Regions
+from tabulae.domain.groups import CodeFamily, Group, GroupMap, Ladder, Regions
 from tabulae.privacy import ZCDP, PureDP
 from tabulae.products.groups.count import GroupChunk, GroupCounts
 from tabulae.products.groups.levels import AdaptivePlan, PopulationLevel
 
-FAMILY = Family("origin", ("a", "b", "c", "d"), most=2)
+FAMILY = CodeFamily("origin", ("a", "b", "c", "d"), most=2)
 GROUPS = GroupMap(
     (FAMILY,),
     (

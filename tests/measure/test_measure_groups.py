@@ -22,28 +22,10 @@ from tests.measure.groups import (
 )
 
 import tabulae as tb
-from tabulae.domain.ladder import Ladder
-from tabulae.domain.regions import Regions
-from tabulae.errors import (
-    BudgetRefused,
-    InvalidArgument,
-    ReleaseError,
-)
-from tabulae.privacy import (
-    ZCDP,
-    DiscreteGaussian,
-    DiscreteLaplace,
-    NoiseLaw,
-    PureDP,
-    SystemSource,
-)
-from tabulae.products.groups.levels import (
-    TOTAL,
-    TOTAL_ONLY,
-    AdaptivePlan,
-    GroupMeasurement,
-    PopulationLevel,
-)
+from tabulae.domain.groups import Ladder, Regions
+from tabulae.errors import BudgetRefused, InvalidArgument, ReleaseError
+from tabulae.privacy import ZCDP, DiscreteGaussian, DiscreteLaplace, NoiseLaw, PureDP, SystemSource
+from tabulae.products.groups.levels import TOTAL, TOTAL_ONLY, AdaptivePlan, GroupMeasurement, PopulationLevel
 from tabulae.products.groups.measure import measure_groups, tabulate_groups
 
 BUDGETS = {"zcdp": ZCDP(2), "pure": PureDP(4)}

@@ -16,13 +16,7 @@ import pytest
 
 import tabulae as tb
 from tabulae.app import write_report
-from tabulae.domain.groups import (
-    Family,
-    Group,
-    GroupMap,
-)
-from tabulae.domain.ladder import Ladder
-from tabulae.domain.regions import Regions
+from tabulae.domain.groups import CodeFamily, Group, GroupMap, Ladder, Regions
 from tabulae.errors import ReleaseError, Unsupported
 from tabulae.privacy import ZCDP
 from tabulae.products.groups.levels import (
@@ -32,11 +26,7 @@ from tabulae.products.groups.levels import (
     GroupMeasurements,
     PopulationLevel,
 )
-from tabulae.products.groups.store import (
-    GroupMeasurementWriter,
-    most_bytes,
-    read_group_measurements,
-)
+from tabulae.products.groups.store import GroupMeasurementWriter, most_bytes, read_group_measurements
 from tabulae.release import Release
 from tabulae.release.folder import Rows, write_sums
 from tabulae.spec import read_spec
@@ -233,7 +223,7 @@ def test_suppression_leaves_out_small_totals_only(guild: Path) -> None:
 def _plan(regions: int) -> AdaptivePlan:
     """One level of many regions, with one group of each kind of treatment."""
     groups = GroupMap(
-        (Family("f", ("x", "y")),),
+        (CodeFamily("f", ("x", "y")),),
         (Group("a", "1", "f", "any"), Group("b", "1", "f", "any", total_only=True)),
         [("a", "x"), ("b", "y")],
     )

@@ -14,7 +14,7 @@ from tests.estimation.overlapping import large
 
 import tabulae as tb
 from tabulae.domain import Domain
-from tabulae.domain.figure import minus
+from tabulae.domain.figure import table_difference
 from tabulae.domain.figure_sql import figure_from_sql
 from tabulae.errors import NotEstimable, Unsupported
 from tabulae.estimation import Estimate
@@ -337,6 +337,6 @@ def differences() -> Iterator[tuple[tb.Table, tb.Table]]:
 def test_differences_of_tables() -> None:
     domain = Domain({"sex": 2})
     for a, b in differences():
-        rest = minus(a, b)
+        rest = table_difference(a, b)
         dense = a.operator(domain).dense() - b.operator(domain).dense()
         assert np.array_equal(np.zeros_like(dense) if rest is None else rest.operator(domain).dense(), dense)

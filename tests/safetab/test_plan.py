@@ -9,17 +9,9 @@ from typing import Any
 import pytest
 from tests.each import each
 from tests.safetab.oracle import threshold
-from tests.safetab.world import (
-    MEMBERS,
-    REAL,
-    TOY,
-    World,
-    config,
-    needs_shared,
-    problems,
-)
+from tests.safetab.world import MEMBERS, REAL, TOY, World, config, needs_shared, problems
 
-from tabulae.domain.group_stability import group_stability
+from tabulae.domain import group_stability
 from tabulae.errors import SpecError
 from tabulae.interop.safetab import check
 from tabulae.interop.safetab.faults import Faults

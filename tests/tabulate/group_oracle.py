@@ -10,13 +10,7 @@ from fractions import Fraction
 import numpy as np
 from hypothesis import strategies as st
 
-from tabulae.domain.groups import (
-    Family,
-    Group,
-    GroupMap,
-)
-from tabulae.domain.ladder import Ladder
-from tabulae.domain.regions import Regions
+from tabulae.domain.groups import CodeFamily, Group, GroupMap, Ladder, Regions
 from tabulae.privacy import ZCDP
 from tabulae.products.groups.count import GroupCounts
 from tabulae.products.groups.levels import AdaptivePlan, PopulationLevel
@@ -24,7 +18,7 @@ from tabulae.products.groups.levels import AdaptivePlan, PopulationLevel
 Entries = dict[tuple[int, int, int], int]
 """(region, group, class) -> people, where there are any."""
 
-FAMILIES = (Family("race", ("10", "11", "12", "13"), most=3), Family("ethnicity", ("20", "21")))
+FAMILIES = (CodeFamily("race", ("10", "11", "12", "13"), most=3), CodeFamily("ethnicity", ("20", "21")))
 
 
 @dataclass(frozen=True)
@@ -116,7 +110,7 @@ def plans(draw: st.DrawFn, leaves: int) -> AdaptivePlan:
 def people(leaves: int, *, least: int = 1) -> st.SearchStrategy[list[Person]]:
     """Records of the attributes and families here; race has one code or more, unless ``least`` is 0."""
 
-    def codes(family: Family, fewest: int) -> st.SearchStrategy[tuple[str, ...]]:
+    def codes(family: CodeFamily, fewest: int) -> st.SearchStrategy[tuple[str, ...]]:
         return st.lists(st.sampled_from(family.codes), min_size=fewest, max_size=family.most).map(tuple)
 
     one = st.builds(

@@ -14,12 +14,7 @@ from hypothesis import strategies as st
 import tabulae.interop.safetab.persons
 import tabulae.products.groups.count
 import tabulae.products.groups.engine
-from tabulae.domain.groups import (
-    Family,
-    Group,
-    GroupMap,
-)
-from tabulae.domain.regions import Regions
+from tabulae.domain import CodeFamily, Group, GroupMap, Regions
 from tabulae.errors import DataError, InvalidArgument
 from tabulae.interop.safetab.lines import (
     Code,
@@ -155,7 +150,7 @@ def test_the_order_of_lines_changes_nothing_and_a_record_changes_the_fingerprint
 
 
 def test_columns_that_are_not_read_are_checked_and_left_out(tmp_path: Path) -> None:
-    race = Family("race", RACE.codes, most=1)
+    race = CodeFamily("race", RACE.codes, most=1)
     columns = tuple(
         LineColumn(c.name, Code(race, c.rule.none, c.rule.pattern, read=c.name == "RACE1"))
         if isinstance(c.rule, Code) and c.rule.family is RACE
@@ -220,7 +215,7 @@ def test_more_memory_than_allowed_goes_to_disk_and_nothing_is_left(
     assert not list(tmp_path.glob("tabulae-*"))
 
 
-def of_family(family: Family) -> tuple[LineColumn, ...]:
+def of_family(family: CodeFamily) -> tuple[LineColumn, ...]:
     """The columns, with another family in place of the races."""
     return tuple(
         LineColumn(c.name, Code(family, c.rule.none, c.rule.pattern, read=c.name == "RACE1"))
@@ -234,10 +229,10 @@ def of_family(family: Family) -> tuple[LineColumn, ...]:
     ("layout", "told"),
     [
         (
-            LineLayout(of_family(Family("race", RACE.codes[::-1], RACE.most)), LEAVES),
+            LineLayout(of_family(CodeFamily("race", RACE.codes[::-1], RACE.most)), LEAVES),
             "differ in the family 'race'",
         ),
-        (LineLayout(of_family(Family("race", RACE.codes, 1)), LEAVES), "differ in the family 'race'"),
+        (LineLayout(of_family(CodeFamily("race", RACE.codes, 1)), LEAVES), "differ in the family 'race'"),
         (LineLayout(COLUMNS, LEAVES[:3]), "3 leaves, and the plan has 4"),
         (LineLayout(COLUMNS[1:], LEAVES), "the ladders are over"),
         (LineLayout(COLUMNS[:-1], LEAVES), "no column of codes of 'ethnicity'"),

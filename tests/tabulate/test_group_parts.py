@@ -10,14 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tabulae.domain.groups import (
-    Family,
-    Group,
-    GroupMap,
-)
-from tabulae.domain.ladder import Ladder
-from tabulae.domain.membership import assign
-from tabulae.domain.regions import Regions
+from tabulae.domain.groups import CodeFamily, Group, GroupMap, Ladder, Regions, assign_groups
 from tabulae.errors import InvalidArgument, Unsupported
 from tabulae.privacy import ZCDP
 from tabulae.products.groups import engine as group_areas
@@ -28,7 +21,7 @@ from tabulae.products.groups.levels import AdaptivePlan, PopulationLevel
 from .group_oracle import ladder, plans
 
 LEAVES = 7
-NO_GROUPS = GroupMap((Family("race", ("10",)),), (), [])
+NO_GROUPS = GroupMap((CodeFamily("race", ("10",)),), (), [])
 
 
 def plan_of(regions: list[Regions], ladders: list[Ladder]) -> AdaptivePlan:
@@ -83,7 +76,7 @@ def test_ladders_are_over_the_same_attributes() -> None:
     seed=st.integers(0, 2**32 - 1),
 )
 def test_packed_codes_come_back(sizes: list[int], columns: list[int], seed: int) -> None:
-    families = [Family(f"f{i}", tuple(map(str, range(size))), most=20) for i, size in enumerate(sizes)]
+    families = [CodeFamily(f"f{i}", tuple(map(str, range(size))), most=20) for i, size in enumerate(sizes)]
     packed = PackedCodes(tuple(families[i % len(families)] for i in columns))
     rng = np.random.default_rng(seed)
     carried = {
@@ -101,7 +94,7 @@ def test_packed_codes_come_back(sizes: list[int], columns: list[int], seed: int)
 
 @given(data=st.data())
 def test_a_profile_belongs_to_the_same_groups(data: st.DataObject) -> None:
-    family = Family("f", ("a", "b", "c", "d", "e"), most=4)
+    family = CodeFamily("f", ("a", "b", "c", "d", "e"), most=4)
     groups = tuple(Group(f"g{i}", "12"[i % 2], "f", ("alone", "any")[i // 2]) for i in range(4))
     members = data.draw(
         st.sets(st.tuples(st.sampled_from([g.code for g in groups]), st.sampled_from(family.codes)))
@@ -113,7 +106,9 @@ def test_a_profile_belongs_to_the_same_groups(data: st.DataObject) -> None:
     profile = Profiles.of(selections).profile(carried)
     assert (np.diff(profile["f"], axis=1) <= 0).all()
     for selection in selections:
-        for one, other in zip(assign(selection, carried), assign(selection, profile), strict=True):
+        for one, other in zip(
+            assign_groups(selection, carried), assign_groups(selection, profile), strict=True
+        ):
             assert (one == other).all()
 
 

@@ -14,8 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tabulae.domain import Attribute
-from tabulae.domain.groups import Group, GroupMap
-from tabulae.domain.regions import Regions
+from tabulae.domain.groups import Group, GroupMap, Regions
 from tabulae.errors import DataError, InvalidArgument
 from tabulae.products.groups.count import RecordShape, open_group_records
 from tabulae.products.groups.levels import AdaptivePlan

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from tests.domain.toy_maps import DATA, TOY, needs_maps, read_map, rows
 
-from tabulae.domain.ladder import Ladder
-from tabulae.domain.regions import Regions
+from tabulae.domain import Ladder, Regions
 from tabulae.errors import DataError
 from tabulae.interop.safetab.lines import Code, Key, LineColumn, LineLayout, Listed, Unused, WholeNumber
 from tabulae.interop.safetab.persons import open_group_lines

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.each import each
 
-from tabulae.domain.groups import Family
+from tabulae.domain.groups import CodeFamily
 from tabulae.errors import DataError, InvalidArgument
 from tabulae.interop.safetab.lines import (
     LONGEST,
@@ -23,7 +23,7 @@ from tabulae.interop.safetab.lines import (
     line_count,
 )
 
-RACE = Family("race", ("1010", "1020", "1030"), most=3)
+RACE = CodeFamily("race", ("1010", "1020", "1030"), most=3)
 LOOKS = "a code of four digits, such as 1010"
 COLUMNS = (
     LineColumn("AGE", WholeNumber("age", 0, 115)),
@@ -114,7 +114,7 @@ def test_a_value_that_a_column_may_not_hold(
 def test_what_is_not_known_is_not_looked_up_and_all_else_is_checked(
     tmp_path: Path, known: dict[str, bool], columns: list[str]
 ) -> None:
-    race = Family("race", RACE.codes if known.get("codes", True) else (), most=3)
+    race = CodeFamily("race", RACE.codes if known.get("codes", True) else (), most=3)
     layout = LineLayout(
         tuple(
             LineColumn(c.name, Code(race, c.rule.none, c.rule.pattern, LOOKS))
@@ -277,7 +277,7 @@ def replaced(i: int, rule: object) -> tuple[LineColumn, ...]:
         (replaced(7, Code(RACE, "none")), "|", "one text stands for no code"),
         (replaced(7, Code(RACE, "1010")), "|", "one text stands for no code"),
         (replaced(6, Code(RACE, "Null", read=False)), "|", "the first ones are read"),
-        (replaced(7, Code(Family("race", ("1010",), most=3))), "|", "different codes"),
+        (replaced(7, Code(CodeFamily("race", ("1010",), most=3))), "|", "different codes"),
         ((*COLUMNS, LineColumn("RACE4", Code(RACE, "Null"))), "|", "but more columns are read"),
     ],
 )

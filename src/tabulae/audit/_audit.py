@@ -16,11 +16,7 @@ from ..products.tables.plan import Plan, plan_tables
 from ..spec import Spec, read_spec
 from .check import Check, guarded
 from .derived import derived_checks
-from .experiment import (
-    collect,
-    log_ratio,
-    lower_bound,
-)
+from .experiment import collect, log_ratio, lower_bound
 from .largest import largest_change
 from .layout import Layout
 from .people import People

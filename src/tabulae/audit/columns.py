@@ -12,14 +12,7 @@ from math import prod
 
 import numpy as np
 
-from ..linalg import (
-    Contrasts,
-    Kron,
-    LinearOperator,
-    Product,
-    Stack,
-    Sum,
-)
+from ..linalg import Contrasts, Kron, LinearOperator, Product, Stack, Sum
 from ..strategy import Block, Strategy
 
 _ENTRIES = 2**22  # written out at once

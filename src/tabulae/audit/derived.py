@@ -10,13 +10,7 @@ from ..products.tables.plan import Plan
 from .check import Check, guarded
 from .columns import norm_of
 from .largest import Largest
-from .promise import (
-    law_of,
-    spent,
-    total_of,
-    units_drawn,
-    wasteful,
-)
+from .promise import law_of, spent, total_of, units_drawn, wasteful
 
 _SENSITIVITY = "the largest change found by writing columns out: over the declared sensitivity"
 _LAW = "cost of the largest change under the laws drawn: over the budget"

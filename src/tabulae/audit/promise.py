@@ -8,15 +8,7 @@ from typing import Any
 
 from ..errors import InvalidArgument
 from ..measurement import Measurement
-from ..privacy import (
-    ZCDP,
-    ApproxDP,
-    DiscreteGaussian,
-    DiscreteLaplace,
-    PrivacyLoss,
-    PureDP,
-    RoundedGaussian,
-)
+from ..privacy import ZCDP, ApproxDP, DiscreteGaussian, DiscreteLaplace, PrivacyLoss, PureDP, RoundedGaussian
 
 _DIGITS = 60
 _WASTE = 1 - Fraction(1, 10**9)  # a variance this much smaller must break the promise, or noise is wasted

@@ -1,28 +1,63 @@
-"""What is counted: the public domain, tables and workloads, from matrices or from SQL."""
+"""What is counted: the public domain, tables and workloads, from matrices or from SQL.
 
-from .attribute import Attribute
-from .constraint import Constraint
-from .domain import Domain, View
-from .invariants import Invariants
-from .recode import Recode
-from .sql import table_from_sql
-from .table import (
-    Column,
-    Table,
-    Term,
+What reads SQL imports sqlglot, which takes long: import ``tabulae.domain.sql`` and ``tabulae.domain.figure_sql`` where
+they are needed.
+"""
+
+from .attribute import RESULT_COLUMNS, TOTAL_LABEL, Attribute, Recode, Value
+from .domain import AttributeView, Domain, heading_and_labels
+from .figure import Figure, Linear, Quantile, Ratio, table_difference
+from .groups import (
+    NO_CODE,
+    CodeFamily,
+    Group,
+    GroupKind,
+    GroupMap,
+    GroupSelection,
+    Ladder,
+    Regions,
+    assign_groups,
 )
-from .workload import Workload
+from .invariants import Invariants
+from .row_space import canonical_row_space, describe_row_space, joint_row_space
+from .stability import Stability, group_stability
+from .table import Constraint, Table, TableColumn, Term, positive_fraction
+from .workload import Workload, merged_factor
 
 __all__ = [
+    "NO_CODE",
+    "RESULT_COLUMNS",
+    "TOTAL_LABEL",
     "Attribute",
-    "Column",
+    "AttributeView",
+    "CodeFamily",
     "Constraint",
     "Domain",
+    "Figure",
+    "Group",
+    "GroupKind",
+    "GroupMap",
+    "GroupSelection",
     "Invariants",
+    "Ladder",
+    "Linear",
+    "Quantile",
+    "Ratio",
     "Recode",
+    "Regions",
+    "Stability",
     "Table",
+    "TableColumn",
     "Term",
-    "View",
+    "Value",
     "Workload",
-    "table_from_sql",
+    "assign_groups",
+    "canonical_row_space",
+    "describe_row_space",
+    "group_stability",
+    "heading_and_labels",
+    "joint_row_space",
+    "merged_factor",
+    "positive_fraction",
+    "table_difference",
 ]

@@ -1,23 +1,40 @@
-"""The domain: every combination of categories that a record could have, known before any data is read."""
+"""The domain: every combination of categories that a record could have, known before any data is read.
+
+Also the labels of the rows of an attribute's matrix: what each row counts, in words fit for a published table.
+"""
 
 from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import pairwise
 from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ..errors import InvalidArgument
-from ..linalg import Identity, LinearOperator
-from .attribute import Attribute, Categories
-from .recode import Recode
+from ..linalg import (
+    AllRange,
+    Identity,
+    LinearOperator,
+    Partition,
+    Prefix,
+    Product,
+    Scaled,
+    Stack,
+    Total,
+    WidthRange,
+)
+from .attribute import TOTAL_LABEL, Attribute, Categories, Recode, Runs
 
 _SHOWN = 20  # attributes in a repr
 
 
-class View(NamedTuple):
+class AttributeView(NamedTuple):
     """What a name stands for: the base attribute, the 0/1 matrix (rows x its size), and the row labels."""
 
     attribute: Attribute
@@ -125,7 +142,7 @@ class Domain:
         """
         return Domain({attribute.name: attribute for attribute in self.attributes}, (*self.recodes, *recodes))
 
-    def resolve(self, name: str) -> View:
+    def resolve(self, name: str) -> AttributeView:
         """What an attribute's or a recode's name stands for: base attribute, matrix and row labels.
 
         >>> Domain({"sex": ["F", "M"]}).resolve("sex").operator.shape
@@ -133,9 +150,9 @@ class Domain:
         """
         recode = self.recode(name)
         if recode is not None:
-            return View(self[recode.of], recode.operator, recode.labels)
+            return AttributeView(self[recode.of], recode.operator, recode.labels)
         attribute = self[name]
-        return View(attribute, Identity(attribute.size), attribute.labels)
+        return AttributeView(attribute, Identity(attribute.size), attribute.labels)
 
     def match(self, name: str) -> str:
         """The attribute or recode that a name in SQL means: exactly, or else but for case where one fits."""
@@ -169,11 +186,7 @@ class Domain:
         return f"Domain({', '.join(parts)}{'; ' if recodes else ''}{recodes})"
 
     def _repr_html_(self) -> str:
-        from ..notebook import (
-            Rows,
-            card,
-            listed,
-        )
+        from ..notebook import Rows, card, listed
 
         attributes = ((a.name, a.size, listed(a.labels), a.ordered) for a in self.attributes)
         tables = [Rows(("attribute", "categories", "labels", "ordered"), attributes, len(self.attributes))]
@@ -181,3 +194,125 @@ class Domain:
             recodes = ((r.name, r.of, len(r.labels), listed(r.labels)) for r in self.recodes)
             tables.append(Rows(("recode", "of", "classes", "labels"), recodes, len(self.recodes)))
         return card("Domain", [("cells", self.size)], *tables)
+
+
+_MOST_PARTS = 4
+_MOST_ENTRIES = 10_000_000
+
+
+@dataclass(frozen=True)
+class _Cells:
+    """What a matrix's columns are called: singly, in runs, whether runs mean something, known groupings."""
+
+    labels: tuple[str, ...]
+    ordered: bool
+    run: Callable[[int, int], str]
+    recodes: tuple[Recode, ...] = ()
+
+
+def heading_and_labels(domain: Domain, name: str, operator: LinearOperator) -> tuple[str, tuple[str, ...]]:
+    """The heading of an attribute's column and the label of each row of its matrix, all different.
+
+    A single cell has its label, a run ``"0-17"``, everything ``"_T"``, up to four cells (of an ordered
+    attribute, runs) ``"a|b|c"``; a recode of the domain has its own name and labels; the rest is ``"row k"``,
+    counted from 1.
+
+    >>> from tabulae.linalg import Prefix
+    >>> heading_and_labels(Domain({"age": range(3)}), "age", Prefix(3))
+    ('age', ('0', '0-1', '0-2'))
+    """
+    attribute = domain[name]
+    recodes = tuple(recode for recode in domain.recodes if recode.of == name)
+    view = operator.right if isinstance(operator, Product) else operator
+    heading = next((recode.name for recode in recodes if recode.operator == view), name)
+    cells = _Cells(attribute.labels, attribute.ordered, Runs(attribute.labels), recodes)
+    return heading, _distinct(_labels(operator, cells))
+
+
+def _labels(operator: LinearOperator, cells: _Cells) -> Sequence[str | None]:
+    rows, n = operator.shape
+    if isinstance(operator, Identity):
+        return cells.labels
+    if isinstance(operator, Total):
+        return [TOTAL_LABEL]
+    if isinstance(operator, Prefix):
+        return [cells.run(0, last) for last in range(n)]
+    if isinstance(operator, AllRange):
+        return [cells.run(first, last) for first in range(n) for last in range(first, n)]
+    if isinstance(operator, WidthRange):
+        return [cells.run(first, first + n - rows) for first in range(rows)]
+    if isinstance(operator, Scaled):
+        return _labels(operator.op, cells)
+    if isinstance(operator, Stack):
+        return [label for part in operator.ops for label in _labels(part, cells)]
+    if isinstance(operator, Partition):
+        known = (recode.labels for recode in cells.recodes if recode.operator == operator)
+        return next(known, None) or [_set_label(members, cells) for members in _members(operator)]
+    if isinstance(operator, Product) and isinstance(operator.right, Partition):
+        return _labels(operator.left, _classes(operator.right, cells))
+    return _inspected(operator, cells)
+
+
+def _members(partition: Partition) -> list[NDArray[np.intp]]:
+    order = np.argsort(partition.classes, kind="stable")
+    bounds = np.searchsorted(partition.classes[order], np.arange(partition.shape[0] + 1))
+    return [order[a:b] for a, b in pairwise(bounds)]
+
+
+def _classes(partition: Partition, cells: _Cells) -> _Cells:
+    """The classes of a partition as the columns of the matrix to its left."""
+    labels = _distinct(_labels(partition, cells))
+    members = _members(partition)
+    joined = np.concatenate(members)
+    if not (cells.ordered and joined.size and (np.diff(joined) == 1).all() and all(map(len, members))):
+        return _Cells(labels, ordered=False, run=Runs(labels))
+
+    def run(first: int, last: int) -> str:
+        # Neighbouring classes of an ordered attribute are a run of its cells: "0-17", not "0-4 to 15-17".
+        return labels[first] if first == last else cells.run(int(members[first][0]), int(members[last][-1]))
+
+    return _Cells(labels, ordered=True, run=run)
+
+
+def _set_label(members: NDArray[np.intp], cells: _Cells) -> str | None:
+    if members.size == 0:
+        return None
+    if members.size == 1:
+        return cells.labels[int(members[0])]
+    if members.size == len(cells.labels):
+        return TOTAL_LABEL
+    if cells.ordered:
+        runs = np.split(members, np.flatnonzero(np.diff(members) > 1) + 1)
+        parts = [cells.run(int(run[0]), int(run[-1])) for run in runs[: _MOST_PARTS + 1]]
+    else:
+        parts = [cells.labels[int(member)] for member in members[: _MOST_PARTS + 1]]
+    return "|".join(parts) if len(parts) <= _MOST_PARTS else None
+
+
+def _inspected(operator: LinearOperator, cells: _Cells) -> list[str | None]:
+    rows, n = operator.shape
+    if rows * n > _MOST_ENTRIES:
+        return [None] * rows
+    return [
+        _set_label(np.flatnonzero(row), cells) if np.isin(row, (0, 1)).all() else None
+        for row in operator.dense()
+    ]
+
+
+def _distinct(labels: Iterable[str | None]) -> tuple[str, ...]:
+    given = [f"row {k}" if label is None else label for k, label in enumerate(labels, start=1)]
+    taken = set(given)
+    if len(taken) == len(given):
+        return tuple(given)
+    seen: dict[str, int] = {}
+    distinct: list[str] = []
+    for label in given:
+        number = seen.get(label, 0) + 1
+        unique = label
+        while number > 1 and unique in taken:
+            unique = f"{label} ({number})"
+            number += unique in taken
+        seen[label] = max(number, 1)
+        taken.add(unique)
+        distinct.append(unique)
+    return tuple(distinct)

@@ -9,13 +9,9 @@ from fractions import Fraction
 
 from ..errors import InvalidArgument
 from ..linalg import LinearOperator
-from .table import (
-    Column,
-    Table,
-    Term,
-)
+from .table import Table, TableColumn, Term
 
-Product = tuple[tuple[str, LinearOperator], ...]
+FactorProduct = tuple[tuple[str, LinearOperator], ...]
 """Attribute and matrix, always in the same order of attributes."""
 
 
@@ -27,7 +23,7 @@ class Form:
     Fraction(3, 2)
     """
 
-    products: Mapping[Product, Fraction] = field(default_factory=dict)
+    products: Mapping[FactorProduct, Fraction] = field(default_factory=dict)
     constant: Fraction = Fraction(0)
 
     @property
@@ -51,7 +47,7 @@ class Form:
     def __sub__(self, other: Form) -> Form:
         return self + other * Fraction(-1)
 
-    def linear(self, name: str, columns: Mapping[str, Column]) -> Linear:
+    def linear(self, name: str, columns: Mapping[str, TableColumn]) -> Linear:
         """As a table of whole numbers, what to multiply its answers by, and what to add."""
         if self.fixed:
             return Linear(None, Fraction(1), self.constant)
@@ -62,12 +58,12 @@ class Form:
         return Linear(Table.of_terms(name, terms, 1, columns), unit, self.constant)
 
 
-def minus(table: Table, other: Table) -> Table | None:
+def table_difference(table: Table, other: Table) -> Table | None:
     """The differences of two tables' answers, row by row; None where they are the same.
 
     >>> from tabulae.linalg import Identity
     >>> sexes = Table("sexes", {"sex": Identity(2)})
-    >>> minus(sexes, sexes) is None
+    >>> table_difference(sexes, sexes) is None
     True
     """
     sums = Form()
@@ -121,7 +117,7 @@ class Quantile:
         return (self.table,)
 
 
-Part = Linear | Ratio | Quantile
+FigurePart = Linear | Ratio | Quantile
 
 
 @dataclass(frozen=True)
@@ -133,7 +129,7 @@ class Figure:
 
     name: str
     sql: str
-    columns: Mapping[str, Column]
+    columns: Mapping[str, TableColumn]
     linear: Linear
     ratios: tuple[Ratio, ...]
     quantiles: tuple[Quantile, ...]

@@ -1,38 +1,158 @@
-"""Derived figures from SQL: arithmetic on counts, means and quantiles within groups, exactly or not at all."""
+"""Derived figures from SQL: arithmetic on counts, means and quantiles within groups, exactly or not at all.
+
+Counts, weighted counts and cumulative counts within the groups of one statement are linear forms.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
+import numpy as np
 from sqlglot import exp
 
 from ..errors import InvalidArgument, Unsupported
+from ..linalg import Dense, LinearOperator, Partition
 from .attribute import Attribute
-from .domain import Domain
-from .figure import (
-    Expression,
-    Figure,
-    Form,
-    Quantile,
-    Ratio,
-)
-from .figure_counts import Groups
-from .predicate import Predicate, conjunction
-from .statement import (
-    Statement,
-    counts_rows,
-    parsed,
-)
-from .where import (
-    Node,
-    Where,
-    text,
-)
+from .domain import AttributeView, Domain
+from .figure import Expression, Figure, Form, Quantile, Ratio
+from .predicate import Mask, Predicate, conjunction, expand
+from .sql import GroupedColumn, Node, Statement, Where, counts_rows, parsed, text
+from .table import TableColumn
 
-SHAPE = (
+_ENTRIES = 2**24  # of a matrix that is written out
+_LARGEST = 2**53  # what stands for a value that is none is larger
+
+Written = Callable[[np.ndarray], np.ndarray]
+
+
+@dataclass(frozen=True)
+class FigureGroups:
+    """The rows of a figure: all combinations of grouped categories that the condition leaves possible.
+
+    ``predicate`` is the statement's condition, on which every count of it stands. ``summed`` are attributes whose
+    groups are summed over, so that each row has the sum.
+    """
+
+    domain: Domain
+    predicate: Predicate
+    groups: Mapping[str, GroupedColumn]
+    summed: frozenset[str] = field(default=frozenset())
+
+    @classmethod
+    def of(cls, domain: Domain, views: Mapping[str, AttributeView], predicate: Predicate) -> FigureGroups:
+        """The groups of a statement."""
+        reachable = expand(predicate).reachable
+        groups = {view.attribute.name: GroupedColumn(name, view, reachable) for name, view in views.items()}
+        return cls(domain, predicate, groups)
+
+    @property
+    def columns(self) -> dict[str, TableColumn]:
+        """Attribute -> its column."""
+        return {name: group.column for name, group in self.groups.items()}
+
+    def count(self, predicate: Predicate) -> Form:
+        """How many records of each group satisfy a predicate."""
+        return self._form(predicate, {})
+
+    def total(self, attribute: Attribute, predicate: Predicate) -> Form:
+        """The sum of an attribute's values over the records of each group that satisfy a predicate."""
+        values = np.array([v if self._is_number(v) else 0 for v in attribute.values], dtype=np.int64)
+        numbers = self.numbers(attribute, predicate)
+
+        def weighted(rows: np.ndarray) -> np.ndarray:
+            matrix = np.zeros((self._rows(attribute.name), attribute.size), dtype=np.int64)
+            counted = np.flatnonzero(rows >= 0)
+            matrix[rows[counted], counted] = values[counted]
+            return matrix
+
+        if not any(numbers):
+            return Form()
+        return self._form(predicate, {attribute.name: weighted})
+
+    def below(
+        self, attribute: Attribute, predicate: Predicate, share: Fraction
+    ) -> tuple[Form, tuple[int, ...]]:
+        """``d N(<= v) - n N`` with ``share = n / d`` for each value v that is counted, and these values."""
+        numbers = self.numbers(attribute, predicate)
+        values = np.array([v if self._is_number(v) else 0 for v in attribute.values], dtype=np.int64)
+        self._written_out(len(numbers), attribute)
+
+        def cumulated(rows: np.ndarray) -> np.ndarray:
+            below = share.denominator * (values[None] <= np.array(numbers)[:, None]) - share.numerator
+            return np.where(rows >= 0, below, 0)
+
+        return self._form(predicate, {attribute.name: cumulated}), numbers
+
+    def numbers(self, attribute: Attribute, predicate: Predicate) -> tuple[int, ...]:
+        """The values of an attribute that a predicate leaves possible, rising.
+
+        Raises:
+            InvalidArgument: they are not all numbers that stand for themselves.
+        """
+        reachable = expand(predicate).reachable.get(attribute.name, np.ones(attribute.size, dtype=bool))
+        counted = [attribute.values[i] for i in np.flatnonzero(reachable)]
+        labels = [attribute.labels[i] for i in np.flatnonzero(reachable)]
+        if not attribute.numeric or all(str(v) != label for v, label in zip(counted, labels, strict=True)):
+            raise InvalidArgument(
+                f"the categories of {attribute.name!r} are no numbers: count them, as in COUNT(*) FILTER (WHERE "
+                f"{attribute.name} = '{attribute.labels[0]}')"
+            )
+        if odd := [label for v, label in zip(counted, labels, strict=True) if not self._is_number(v)]:
+            raise InvalidArgument(
+                f"the category {odd[0]!r} of {attribute.name!r} has no value: leave it out, with WHERE "
+                f"{attribute.name} <> '{odd[0]}'"
+            )
+        return tuple(sorted(int(v) for v in counted))
+
+    @staticmethod
+    def _is_number(value: object) -> bool:
+        return isinstance(value, int) and abs(value) < _LARGEST
+
+    def _rows(self, name: str) -> int:
+        return len(self.groups[name].column.labels) if name in self.groups else 1
+
+    def _form(self, predicate: Predicate, written: Mapping[str, Written]) -> Form:
+        """The counts of a predicate, the matrices of some attributes being written out from the group of each cell."""
+        form = Form()
+        for coefficient, cells in expand(predicate).products:
+            factors: dict[str, LinearOperator] = {}
+            for attribute in self.domain.attributes:
+                name, mask = attribute.name, cells.get(attribute.name)
+                if name in written or name in self.summed:
+                    factors[name] = self._written(attribute, mask, written.get(name))
+                elif name in self.groups:
+                    factors[name] = self.groups[name].factor(mask)
+                elif mask is not None:
+                    factors[name] = Partition(np.where(mask, 0, -1), 1)
+            form = form + Form({tuple(factors.items()): Fraction(coefficient)})
+        return form
+
+    def _written(self, attribute: Attribute, mask: Mask | None, write: Written | None) -> LinearOperator:
+        """One attribute's matrix entry by entry, each group having the sum of all where it is summed over."""
+        name = attribute.name
+        self._written_out(self._rows(name), attribute)
+        rows = self.groups[name].rows if name in self.groups else np.zeros(attribute.size, dtype=np.int64)
+        rows = rows if mask is None else np.where(mask, rows, -1)
+        if write is None:
+            matrix = np.broadcast_to(rows >= 0, (self._rows(name), attribute.size)).astype(np.int64)
+        else:
+            matrix = write(rows)
+            if name in self.summed:
+                matrix = np.broadcast_to(matrix.sum(axis=0), matrix.shape)
+        return Dense(np.ascontiguousarray(matrix))
+
+    def _written_out(self, rows: int, attribute: Attribute) -> None:
+        if rows * attribute.size > _ENTRIES:
+            raise Unsupported(
+                f"it takes a matrix of {rows:,} x {attribute.size:,} for {attribute.name!r}, too large to be written "
+                "out: group by a coarser recode, or ask for fewer values with WHERE"
+            )
+
+
+FIGURE_SHAPE = (
     "a figure is SELECT [columns,] arithmetic on COUNT(*), SUM(attribute), AVG(attribute), MEDIAN(attribute) and "
     "QUANTILE(attribute, share), each with FILTER (WHERE condition) if need be, FROM name [WHERE condition] "
     "[GROUP BY the same columns]"
@@ -52,7 +172,7 @@ def figure_from_sql(domain: Domain, name: str, sql: str, whose: str = "figure") 
     """The figure that one SELECT statement asks for, or a refusal that shows the clause.
 
     ``SELECT [columns,] expression [AS alias] FROM name [WHERE condition] [GROUP BY columns]``, conditions as
-    :func:`~tabulae.domain.table_from_sql` takes them. An expression joins by ``+ - * /`` numbers and
+    :func:`~tabulae.domain.sql.table_from_sql` takes them. An expression joins by ``+ - * /`` numbers and
 
     ============================================  =========================================================
     ``COUNT(*)``                                  records
@@ -84,7 +204,7 @@ def figure_from_sql(domain: Domain, name: str, sql: str, whose: str = "figure") 
     """
     statements = parsed(sql)
     if len(statements) != 1:
-        raise InvalidArgument(f"{whose} {name!r} takes one statement, not {len(statements)}: {SHAPE}")
+        raise InvalidArgument(f"{whose} {name!r} takes one statement, not {len(statements)}: {FIGURE_SHAPE}")
     statement = _FigureStatement(domain, name, statements[0], whose)
     try:
         return statement.figure(sql)
@@ -95,7 +215,7 @@ def figure_from_sql(domain: Domain, name: str, sql: str, whose: str = "figure") 
 class _FigureStatement(Statement):
     """A statement whose one column beside the grouped ones is arithmetic."""
 
-    shape = SHAPE
+    shape = FIGURE_SHAPE
 
     def __init__(self, domain: Domain, name: str, statement: Node, kind: str) -> None:
         self.kind = kind
@@ -104,7 +224,7 @@ class _FigureStatement(Statement):
     def figure(self, sql: str) -> Figure:
         """The figure, its columns in domain order."""
         try:
-            self._over = Groups.of(self.domain, self.groups, self.predicate)
+            self._over = FigureGroups.of(self.domain, self.groups, self.predicate)
         except Unsupported as error:
             raise Unsupported(f"{self.whose}, `{self.condition}`: {error}") from None
         value = self._value(self._asked)

@@ -1,12 +1,23 @@
-"""Predicates: AND, OR and NOT over tests of single attributes, kept in negation normal form."""
+"""Predicates: AND, OR and NOT over tests of single attributes, kept in negation normal form.
+
+A predicate over several attributes is a short signed sum of products, found with a reduced, ordered decision diagram.
+It holds one node for each different function that remains once the first attributes are known, so equal remainders are
+found whatever way they were written. Following its edges splits the predicate into disjoint products (Shannon's
+expansion); where the complement splits into fewer, the predicate is one minus those (De Morgan, as in HDMM's
+Appendix A). The cheaper is taken at each node, and the order of attributes that gives the fewest terms overall.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import permutations
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+from ..errors import Unsupported
 
 Mask = NDArray[np.bool_]
 
@@ -109,3 +120,186 @@ def _join(
     if not kept:
         return not absorbing
     return kept[0] if len(kept) == 1 else kind(tuple(kept))
+
+
+MOST_PRODUCTS = 64
+_MOST_NODES = 20_000
+_FALSE, _TRUE = 0, 1
+
+
+class SignedProduct(NamedTuple):
+    """A whole number times the product of 0/1 vectors; attributes left out are unrestricted."""
+
+    coefficient: int
+    cells: Mapping[str, Mask]
+
+
+class Expansion(NamedTuple):
+    """A predicate as a sum of products, and per tested attribute the categories that some true cell has."""
+
+    products: tuple[SignedProduct, ...]
+    reachable: Mapping[str, Mask]
+
+
+def expand(predicate: Predicate) -> Expansion:
+    """The 0/1 vector of the predicate over the domain as ``sum_t c_t kron_i v_ti``, exactly.
+
+    Nothing of the size of the domain is formed. A predicate that is nowhere true has no products.
+
+    Raises:
+        Unsupported: it takes more than MOST_PRODUCTS products in every order that was tried.
+
+    Reference: HDMM, Appendix A, Theorems 15 and 16.
+
+    >>> from .predicate import disjunction
+    >>> either = disjunction([Test(name, np.array([True, False])) for name in "abc"])
+    >>> [(p.coefficient, sorted(p.cells)) for p in expand(either).products]
+    [(1, []), (-1, ['a', 'b', 'c'])]
+    """
+    if isinstance(predicate, bool):
+        return Expansion((SignedProduct(1, {}),) if predicate else (), {})
+    atoms = {name: _atoms(masks) for name, masks in tests(predicate).items()}
+    best: tuple[int, _Diagram, int] | None = None
+    for order in _orders(predicate, list(atoms)):
+        diagram = _Diagram({name: int(atoms[name].max()) + 1 for name in order})
+        root = diagram.build(predicate, atoms)
+        cost = diagram.cost(root)
+        if best is None or cost < best[0]:
+            best = cost, diagram, root
+        if cost <= 2:
+            break
+    assert best is not None
+    cost, diagram, root = best
+    if cost > MOST_PRODUCTS:
+        raise Unsupported(
+            f"it takes {cost} products of conditions on single attributes, more than {MOST_PRODUCTS}: split "
+            "it into several tables, or make one attribute of those that it entangles"
+        )
+    products = tuple(
+        SignedProduct(sign, {name: np.isin(atoms[name], values) for name, values in chosen.items()})
+        for sign, chosen in diagram.products(root)
+    )
+    return Expansion(products, {name: np.isin(atoms[name], diagram.reachable(root, name)) for name in atoms})
+
+
+def _atoms(masks: Sequence[Mask]) -> np.ndarray:
+    """Categories that every test treats alike share a number."""
+    patterns = np.unique(np.array(masks), axis=1, return_inverse=True)[1]
+    return np.asarray(patterns).reshape(-1)
+
+
+def _orders(predicate: Predicate, names: list[str]) -> Iterator[tuple[str, ...]]:
+    if len(names) <= 4:
+        yield from permutations(names)
+        return
+    uses = {name: len(masks) for name, masks in tests(predicate).items()}
+    seldom = sorted(names, key=lambda name: uses[name])
+    for order in (names, names[::-1], seldom, seldom[::-1], sorted(names)):
+        yield tuple(order)
+
+
+class _Diagram:
+    """Nodes are numbered; a node is (level, one child a class of categories); 0 is false and 1 is true."""
+
+    def __init__(self, sizes: Mapping[str, int]) -> None:
+        self.names = list(sizes)
+        self.sizes = list(sizes.values())
+        self.nodes: list[tuple[int, tuple[int, ...]]] = [(len(sizes), ()), (len(sizes), ())]
+        self._numbers: dict[tuple[int, tuple[int, ...]], int] = {}
+        self._negations = {_FALSE: _TRUE, _TRUE: _FALSE}
+        self._conjunctions: dict[tuple[int, int], int] = {}
+        self._costs = {_FALSE: 0, _TRUE: 1}
+
+    def node(self, level: int, children: tuple[int, ...]) -> int:
+        if len(set(children)) == 1:
+            return children[0]
+        key = level, children
+        if key not in self._numbers:
+            if len(self.nodes) >= _MOST_NODES:
+                raise Unsupported("it entangles too many attributes: split it into several tables")
+            self._numbers[key] = len(self.nodes)
+            self.nodes.append(key)
+        return self._numbers[key]
+
+    def build(self, predicate: Predicate, atoms: Mapping[str, np.ndarray]) -> int:
+        if isinstance(predicate, bool):
+            return int(predicate)
+        if isinstance(predicate, Test):
+            level = self.names.index(predicate.attribute)
+            held = np.zeros(self.sizes[level], dtype=bool)
+            held[atoms[predicate.attribute][predicate.cells]] = True
+            return self.node(level, tuple(int(value) for value in held))
+        parts = [self.build(part, atoms) for part in predicate.parts]
+        if isinstance(predicate, All):
+            return self._all(parts)
+        return self.negate(self._all([self.negate(part) for part in parts]))
+
+    def _all(self, parts: Sequence[int]) -> int:
+        result = _TRUE
+        for part in parts:
+            result = self.conjoin(result, part)
+        return result
+
+    def negate(self, f: int) -> int:
+        if f not in self._negations:
+            level, children = self.nodes[f]
+            g = self.node(level, tuple(self.negate(child) for child in children))
+            self._negations[f], self._negations[g] = g, f
+        return self._negations[f]
+
+    def conjoin(self, f: int, g: int) -> int:
+        f, g = min(f, g), max(f, g)
+        if f in (_FALSE, g):
+            return f
+        if f == _TRUE:
+            return g
+        if (f, g) not in self._conjunctions:
+            level = min(self.nodes[f][0], self.nodes[g][0])
+            pairs = zip(self._below(f, level), self._below(g, level), strict=True)
+            self._conjunctions[f, g] = self.node(level, tuple(self.conjoin(a, b) for a, b in pairs))
+        return self._conjunctions[f, g]
+
+    def _below(self, f: int, level: int) -> tuple[int, ...]:
+        own, children = self.nodes[f]
+        return children if own == level else (f,) * self.sizes[level]
+
+    def reachable(self, root: int, name: str) -> list[int]:
+        """The classes of categories of an attribute that occur in a cell where the root is true."""
+        level = self.names.index(name)
+        size = self.sizes[level]
+        return [
+            atom
+            for atom in range(size)
+            if self.conjoin(root, self.node(level, tuple(int(other == atom) for other in range(size))))
+            != _FALSE
+        ]
+
+    def cost(self, f: int) -> int:
+        """The number of products that `products` lists for a node."""
+        if f not in self._costs:
+            self._costs[f] = min(self._split_cost(f), 1 + self._split_cost(self.negate(f)))
+        return self._costs[f]
+
+    def _split_cost(self, f: int) -> int:
+        return sum(self.cost(child) for child in set(self.nodes[f][1]))
+
+    def products(self, f: int) -> Iterator[tuple[int, dict[str, list[int]]]]:
+        """Signed products, each an attribute -> classes of categories, that sum to the node's function."""
+        if f == _FALSE:
+            return
+        if f == _TRUE:
+            yield 1, {}
+            return
+        if self._split_cost(f) <= 1 + self._split_cost(self.negate(f)):
+            yield from self._split(f)
+            return
+        yield 1, {}
+        for sign, chosen in self._split(self.negate(f)):
+            yield -sign, chosen
+
+    def _split(self, f: int) -> Iterator[tuple[int, dict[str, list[int]]]]:
+        level, children = self.nodes[f]
+        for child in dict.fromkeys(children):
+            own = [atom for atom, other in enumerate(children) if other == child]
+            for sign, chosen in self.products(child):
+                yield sign, {self.names[level]: own, **chosen}

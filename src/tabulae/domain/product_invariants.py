@@ -1,6 +1,6 @@
 """Exact tables whose row spaces are nested attribute by attribute: projectors as short sums of products.
 
-With a chain of partitions for each attribute (:mod:`.levels`) let ``P_l`` be the projector onto the vectors that are
+With a chain of partitions for each attribute let ``P_l`` be the projector onto the vectors that are
 constant on the classes at levels ``l = (l_1, ..., l_d)``, a product over attributes. All of them commute, so the
 projector onto the joint row space R of tables at levels ``l_1, ..., l_T`` is, by inclusion and exclusion,
 
@@ -8,40 +8,295 @@ projector onto the joint row space R of tables at levels ``l_1, ..., l_T`` is, b
 
 over the lowest common levels of any of the tables, with ``sum over l' >= l of mu_l' = 1`` for each of them. For margins
 these are the margins over intersections. Nothing here forms a matrix over the cells.
+
+A matrix whose columns fall into classes of equal ones, as many as its rank and none of zeros, has for row space the
+vectors that are constant on its classes: a partition. Where the partitions that the tables have of each attribute
+form a chain, from coarse to fine, their projectors commute, and everything about the row space of all tables
+together is a sum over products of these projectors.
+
+What the tables leave open is cut into boxes: disjoint products of differences of projectors. With chains of projectors
+``P_i0 <= P_i1 <= ... <= I`` the space of all vectors is the sum of the orthogonal products of their differences, one
+for each tuple of levels. Exact tables fix the tuples below any of their own; the others, cut into products of
+intervals, are the null space:
+
+    Pi_N = sum_boxes (x)_i (P_i,hi - P_i,lo-1).
+
+All terms are projectors and orthogonal to each other: nothing cancels when they are squared or added up.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 
 from ..errors import Unsupported
 from ..linalg import (
+    Centring,
     Dense,
     Identity,
     Kron,
     LinearOperator,
     Partition,
+    Product,
+    Stack,
+    Sum,
+    Total,
+    joint_classes,
     representatives,
 )
-from .boxes import (
-    Interval,
-    between,
-    boxes,
-)
 from .domain import Domain
-from .levels import (
-    Group,
-    Level,
-    Levels,
-    refines,
-)
-from .restricted import Restricted
 from .settling import Settling, summed
 from .table import Table, Term
+
+_PRIME = 2**31 - 1
+_LARGEST_RANK = 2048  # order of a factor whose rank is worked out
+
+Level = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class StackedTables:
+    """Exact tables that together are one product: ``members`` stacked along ``axis`` (None: a single table).
+
+    ``factors`` has one matrix an attribute, its row space that of the partition at ``level`` of the chain.
+    """
+
+    members: tuple[int, ...]
+    axis: int | None
+    factors: tuple[LinearOperator, ...]
+    level: Level
+
+
+@dataclass(frozen=True)
+class Levels:
+    """Chains of partitions, one an attribute from coarse to fine, and the exact tables by their place in them."""
+
+    chains: tuple[tuple[Partition, ...], ...]
+    groups: tuple[StackedTables, ...]
+
+
+def find_levels(domain: Domain, tables: Sequence[Table]) -> Levels | None:
+    """The chains that the tables' row spaces form; None where they form none.
+
+    >>> from tabulae.linalg import Identity
+    >>> levels = find_levels(Domain({"a": 3}), [Table("total", {}), Table("a", {"a": Identity(3)})])
+    >>> [group.level for group in levels.groups]
+    [(0,), (1,)]
+    """
+    terms = [term for table in tables for term in table.terms]
+    if len(terms) > len(tables) or any(term.coefficient != 1 for term in terms):
+        return None
+    products = [term.over(domain) for term in terms]
+    spaces: dict[LinearOperator, bytes | None] = {}
+    for factor in {factor for product in products for factor in product}:
+        spaces[factor] = _partition_of(factor)
+    found = _stacked(products, spaces)
+    if found is None:
+        return None
+    chains: list[tuple[Partition, ...]] = []
+    places: list[dict[bytes, int]] = []
+    for axis in range(len(domain.shape)):
+        chain = _chain([keys[axis] for _, _, _, keys in found])
+        if chain is None:
+            return None
+        chains.append(tuple(Partition(_classes_of_key(key)) for key in chain))
+        places.append({key: place for place, key in enumerate(chain)})
+    groups = tuple(
+        StackedTables(members, axis, factors, tuple(at[key] for at, key in zip(places, keys, strict=True)))
+        for members, axis, factors, keys in found
+    )
+    return Levels(tuple(chains), groups)
+
+
+def _classes_of_key(key: bytes) -> np.ndarray:
+    return np.frombuffer(key, dtype=np.int64)
+
+
+def _partition_of(factor: LinearOperator) -> bytes | None:
+    """Class labels of the partition whose functions are the factor's row space; None where there is none."""
+    classes = factor.column_classes()
+    count = int(classes.max()) + 1
+    if not factor.integer or not np.all(np.asarray(factor.column_norms(1)) > 0):
+        return None
+    first = representatives(classes)
+    if isinstance(factor, Partition) or count == 1:
+        return classes.astype(np.int64).tobytes()
+    if max(count, factor.shape[0] // 64) > _LARGEST_RANK or factor.shape[0] < count:
+        return None
+    if not isinstance(factor, Partition) and factor.shape == (count, count) and factor.binary:
+        small = factor.columns(first)
+        if np.array_equal(small, np.eye(count)):
+            return classes.astype(np.int64).tobytes()
+    return classes.astype(np.int64).tobytes() if _full_rank(factor.columns(first)) else None
+
+
+def _full_rank(matrix: np.ndarray) -> bool:
+    """Whether the columns are independent: proven by elimination modulo a prime, which never overstates the rank."""
+    rows = np.unique(np.asarray(matrix) % _PRIME, axis=0).astype(np.int64)
+    for column in range(rows.shape[1]):
+        hits = np.flatnonzero(rows[column:, column]) + column
+        if not hits.size:
+            return False
+        rows[[column, hits[0]]] = rows[[hits[0], column]]
+        rows[column] = rows[column] * pow(int(rows[column, column]), -1, _PRIME) % _PRIME
+        below = rows[column + 1 :]
+        below -= below[:, column, None] * rows[column] % _PRIME
+        below %= _PRIME
+    return True
+
+
+_Found = tuple[tuple[int, ...], int | None, tuple[LinearOperator, ...], tuple[bytes, ...]]
+
+
+def _stacked(
+    products: Sequence[tuple[LinearOperator, ...]], spaces: dict[LinearOperator, bytes | None]
+) -> list[_Found] | None:
+    """Tables one by one; one that is no partition joins those that differ from it in that attribute only."""
+    found: list[_Found] = []
+    loose: dict[tuple[int, tuple[bytes, ...]], list[int]] = {}
+    for index, factors in enumerate(products):
+        keys = [spaces[factor] for factor in factors]
+        open_axes = [axis for axis, key in enumerate(keys) if key is None]
+        if len(open_axes) > 1:
+            return None
+        if not open_axes:
+            found.append(((index,), None, factors, tuple(key for key in keys if key is not None)))
+        else:
+            others = tuple(key for key in keys if key is not None)
+            loose.setdefault((open_axes[0], others), []).append(index)
+    for (axis, others), together in loose.items():
+        single = [(members, keys) for members, stacked, _, keys in found if stacked is None]
+        alike = [i for members, keys in single for i in members if keys[:axis] + keys[axis + 1 :] == others]
+        joined = tuple(sorted([*together, *alike]))
+        if any(
+            products[i][:axis] + products[i][axis + 1 :]
+            != products[joined[0]][:axis] + products[joined[0]][axis + 1 :]
+            for i in joined
+        ):
+            return None
+        stack = Stack([products[i][axis] for i in joined])
+        key = _partition_of(stack)
+        if key is None:
+            return None
+        found = [entry for entry in found if entry[1] is not None or not set(entry[0]) & set(alike)]
+        factors = products[joined[0]]
+        found.append(
+            (
+                joined,
+                axis,
+                (*factors[:axis], stack, *factors[axis + 1 :]),
+                (*others[:axis], key, *others[axis:]),
+            )
+        )
+    return found
+
+
+def _chain(keys: Sequence[bytes]) -> list[bytes] | None:
+    """The distinct partitions from coarse to fine, None where two are not nested."""
+    chain = sorted(set(keys), key=lambda key: int(_classes_of_key(key).max()))
+    for coarse, fine in pairwise(chain):
+        if not refines(_classes_of_key(fine), _classes_of_key(coarse)):
+            return None
+    return chain
+
+
+def refines(fine: np.ndarray, coarse: np.ndarray) -> bool:
+    """Whether every class of ``fine`` lies in one class of ``coarse``.
+
+    >>> refines(np.array([0, 1, 2]), np.array([0, 0, 1]))
+    True
+    """
+    return int(joint_classes([fine, coarse]).max()) == len(np.unique(fine)) - 1
+
+
+Interval = tuple[int, int]
+"""First and last level of a chain; the level after the last partition is the whole space."""
+
+_LISTED = 2**22  # entries of a difference that is written out
+_MOST_BOXES = 4096
+
+
+def boxes(maximal: Sequence[Level], depths: Sequence[int]) -> list[tuple[Interval, ...]]:
+    """Tuples of levels that lie below none of ``maximal``, as disjoint boxes; ``depths`` are the chains' last levels.
+
+    >>> boxes([(0, 0)], (1, 1))  # the total is exact, of two attributes with values
+    [((0, 0), (1, 1)), ((1, 1), (0, 1))]
+    """
+    found = list(_outside(list(maximal), depths, 0))
+    if len(found) > _MOST_BOXES:
+        raise Unsupported(
+            f"the exact tables cross in more than {_MOST_BOXES} ways: publish fewer of them exactly"
+        )
+    return found
+
+
+def _outside(active: list[Level], depths: Sequence[int], axis: int) -> Iterator[tuple[Interval, ...]]:
+    if not active:
+        yield tuple((0, depth) for depth in depths[axis:])
+        return
+    if axis == len(depths):
+        return
+    ends = sorted({level[axis] for level in active})
+    last: list[int] = [depths[axis]] if ends[-1] < depths[axis] else []
+    edges: list[int] = [-1, *ends, *last]
+    for start, end in pairwise(edges):
+        inside = [level for level in active if level[axis] >= end]
+        for rest in _outside(inside, depths, axis + 1):
+            yield ((start + 1, end), *rest)
+
+
+def between(
+    factor: LinearOperator, chain: Sequence[Partition], interval: Interval
+) -> tuple[LinearOperator, int] | None:
+    """(divisor * F (P_hi - P_lo-1), divisor) with whole entries; None where that is zero."""
+    low, high = interval
+    top, upper = projected(factor, chain[high] if high < len(chain) else None)
+    if low == 0:
+        return top, upper
+    bottom, lower = projected(factor, chain[low - 1])
+    if top == bottom:
+        return None
+    if isinstance(top, Identity) and chain[low - 1].shape[0] == 1:
+        return Centring(top.n), top.n
+    divisor = math.lcm(upper, lower)
+    above, below = divisor // upper, divisor // lower
+    m, n = factor.shape
+    if m * n > _LISTED:
+        return Sum([(above, top), (-below, bottom)]), divisor
+    matrix = above * np.asarray(top.dense()) - below * np.asarray(bottom.dense())
+    return (Dense(matrix), divisor) if np.any(matrix) else None
+
+
+def projected(factor: LinearOperator, partition: Partition | None) -> tuple[LinearOperator, int]:
+    """(divisor * F P, divisor) with P the projector onto what is constant on classes (None: all); whole entries."""
+    if partition is None:
+        return factor, 1
+    classes, n = partition.shape
+    if classes == n or refines(partition.classes, factor.column_classes()):
+        return factor, 1
+    if not factor.integer:
+        raise Unsupported(
+            "a table of queries with fractional entries cannot be restricted exactly: scale it up"
+        )
+    if classes == 1:
+        return Product(Dense((factor @ np.ones(n, dtype=np.int64))[:, None]), Total(n)), n
+    divisor = math.lcm(*(int(s) for s in partition.sizes))
+    sums = np.asarray(factor @ partition.T.dense()) * (divisor // partition.sizes)
+    return Product(Dense(sums), partition), divisor
+
+
+@dataclass(frozen=True)
+class Restricted:
+    """``operator = divisor * W Pi_N`` over the domain (m x N), None where every row of W is exact."""
+
+    operator: LinearOperator | None
+    divisor: int
+
 
 _MOST_LEVELS = 4096
 _PRIMES = (2**31 - 1, 2**31 - 19)  # a row of non-zeros that one divides, the other does not
@@ -214,7 +469,7 @@ class ProductInvariants:
         """The sums of cells by class that each group of tables states, at its level."""
         return {group.level: self._class_sums(group, values)[0] for group in self._levels.groups}
 
-    def _class_sums(self, group: Group, values: Values) -> tuple[np.ndarray, np.ndarray]:
+    def _class_sums(self, group: StackedTables, values: Values) -> tuple[np.ndarray, np.ndarray]:
         """Class sums u with ``(x) G_i u = values``, and the values that u gives back (equal where consistent)."""
         arrays = [np.asarray(values[i], dtype=np.int64).reshape(self._shapes[i]) for i in group.members]
         stated = arrays[0] if group.axis is None else np.concatenate(arrays, axis=group.axis)
@@ -259,12 +514,17 @@ class ProductInvariants:
             sums[group.level] = mine
         return tuple(found)
 
-    def _row_numbers(self, group: Group, starts: np.ndarray) -> np.ndarray:
+    def _row_numbers(self, group: StackedTables, starts: np.ndarray) -> np.ndarray:
         arrays = [np.arange(starts[i], starts[i + 1]).reshape(self._shapes[i]) for i in group.members]
         return arrays[0] if group.axis is None else np.concatenate(arrays, axis=group.axis)
 
     def _disagreement(
-        self, group: Group, mine: np.ndarray, other: Group, theirs: np.ndarray, starts: np.ndarray
+        self,
+        group: StackedTables,
+        mine: np.ndarray,
+        other: StackedTables,
+        theirs: np.ndarray,
+        starts: np.ndarray,
     ) -> list[tuple[int, tuple[int, ...]]]:
         meet = tuple(map(min, group.level, other.level))
         apart = self._coarsened(mine, group.level, meet) != self._coarsened(theirs, other.level, meet)

@@ -14,17 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import InvalidArgument, Unsupported
-from ..linalg import (
-    AllRange,
-    Dense,
-    Identity,
-    LinearOperator,
-    Partition,
-    Prefix,
-    Product,
-    Stack,
-    Total,
-)
+from ..linalg import AllRange, Dense, Identity, LinearOperator, Partition, Prefix, Product, Stack, Total
 from .domain import Domain
 from .table import Table, Term
 
@@ -34,7 +24,7 @@ Description = Mapping[str, Any]
 _MOST_ENTRIES = 5_000_000
 
 
-def describe(table: Table, domain: Domain) -> dict[str, Any]:
+def describe_row_space(table: Table, domain: Domain) -> dict[str, Any]:
     """The row space of a table of whole counts, as values that JSON can hold.
 
     A table of one product is described by the simplest matrices that span the same rows, attribute by attribute:
@@ -52,7 +42,7 @@ def describe(table: Table, domain: Domain) -> dict[str, Any]:
     Reference: the row space of a Kronecker product is the Kronecker product of the row spaces.
 
     >>> domain = Domain({"sex": ["F", "M"], "age": range(3)})
-    >>> describe(Table("t", {"age": Prefix(3)}), domain)  # doctest: +NORMALIZE_WHITESPACE
+    >>> describe_row_space(Table("t", {"age": Prefix(3)}), domain)  # doctest: +NORMALIZE_WHITESPACE
     {'attributes': {'age': ['0', '1', '2']},
      'terms': [{'coefficient': 1, 'factors': {'age': {'classes': [0, 1, 2], 'count': 3}}}]}
     """
@@ -72,7 +62,7 @@ def read(name: str, description: Description, domain: Domain) -> Table | None:
 
     Args:
         name: what to call the table.
-        description: what :func:`describe` wrote, whatever the order of attributes and categories was then.
+        description: what :func:`describe_row_space` wrote, whatever the order of attributes and categories was then.
         domain: another domain, or the same.
 
     Returns:
@@ -82,9 +72,10 @@ def read(name: str, description: Description, domain: Domain) -> Table | None:
 
     >>> domain = Domain({"sex": ["F", "M"], "age": range(3)})
     >>> other = Domain({"age": range(3), "sex": ["M", "F"]})
-    >>> read("sex", describe(Table("sex", {"sex": Identity(2)}), domain), other).rows(other)
+    >>> sexes = describe_row_space(Table("sex", {"sex": Identity(2)}), domain)
+    >>> read("sex", sexes, other).rows(other)
     2
-    >>> read("sex", describe(Table("sex", {"sex": Identity(2)}), domain), Domain({"sex": ["F", "M", "X"]})) is None
+    >>> read("sex", sexes, Domain({"sex": ["F", "M", "X"]})) is None
     True
     """
     columns: dict[str, list[int]] = {}
@@ -106,7 +97,7 @@ def read(name: str, description: Description, domain: Domain) -> Table | None:
     return Table.of_terms(name, terms)
 
 
-def joint(
+def joint_row_space(
     domain: Domain, described: Iterable[tuple[str, Description]]
 ) -> tuple[tuple[Table, ...], tuple[str, ...]]:
     """Tables over this domain that stand for all descriptions together, and the names of those that cannot be read.
@@ -122,10 +113,12 @@ def joint(
     Reference: Subspace Differential Privacy, Proposition 2.9 (composition stacks the rows).
 
     >>> domain = Domain({"sex": ["F", "M"], "age": range(3)})
-    >>> sex = describe(Table("sex", {"sex": Identity(2)}), domain)
-    >>> old = describe(Table("age", {"age": Identity(2)}), Domain({"age": ["young", "old"]}))
-    >>> [table.name for table in joint(domain, [("sex", sex), ("again", sex)])[0]], joint(domain, [("age", old)])
-    (['sex'], ((), ('age',)))
+    >>> sex = describe_row_space(Table("sex", {"sex": Identity(2)}), domain)
+    >>> old = describe_row_space(Table("age", {"age": Identity(2)}), Domain({"age": ["young", "old"]}))
+    >>> [table.name for table in joint_row_space(domain, [("sex", sex), ("again", sex)])[0]]
+    ['sex']
+    >>> joint_row_space(domain, [("age", old)])
+    ((), ('age',))
     """
     kept: dict[str, Table] = {}
     names: set[str] = set()
@@ -134,18 +127,18 @@ def joint(
         table = read(_unused(name, names), description, domain)
         if table is None:
             unread[name] = None
-        elif (span := canonical(describe(table, domain))) not in kept:
+        elif (span := canonical_row_space(describe_row_space(table, domain))) not in kept:
             kept[span] = table
             names.add(table.name)
     return tuple(kept.values()), tuple(unread)
 
 
-def canonical(description: Description) -> str:
+def canonical_row_space(description: Description) -> str:
     """A text that is equal for equal descriptions; tables of one product with equal texts span the same rows.
 
     >>> domain = Domain({"age": range(3)})
-    >>> one, other = (describe(Table("t", {"age": op(3)}), domain) for op in (Prefix, Identity))
-    >>> canonical(one) == canonical(other)
+    >>> one, other = (describe_row_space(Table("t", {"age": op(3)}), domain) for op in (Prefix, Identity))
+    >>> canonical_row_space(one) == canonical_row_space(other)
     True
     """
     return json.dumps(description, sort_keys=True)

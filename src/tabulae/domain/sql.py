@@ -1,25 +1,337 @@
-"""Tables from SQL: SELECT ... COUNT(*) ... WHERE ... GROUP BY, exactly or not at all."""
+"""Tables from SQL: SELECT ... COUNT(*) ... WHERE ... GROUP BY, exactly or not at all.
+
+One statement is read against a domain: what it groups by, and as a predicate which records it counts. Conditions on
+single attributes are joined by AND, OR and NOT. sqlglot takes long to import, so others import this module where they
+need it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+import re
+from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
+from typing import Any, NoReturn
 
 import numpy as np
+from sqlglot import errors, exp, parse
 
 from ..errors import InvalidArgument, Unsupported
 from ..linalg import LinearOperator, Partition
-from .diagram import Expansion, expand
-from .domain import Domain, View
-from .predicate import Mask
-from .table import (
-    Column,
-    Table,
-    Term,
-)
+from .attribute import Attribute
+from .domain import AttributeView, Domain
+from .predicate import Expansion, Mask, Predicate, conjunction, disjunction, expand, negation, test
+from .table import Table, TableColumn, Term
 
-if TYPE_CHECKING:
-    from .statement import Statement
+DIALECT = "duckdb"
+Node = Any  # of sqlglot's syntax tree, whose base class is not called the same in all versions
+ALLOWED = (
+    "a condition compares one attribute with literals (=, <>, <, <=, >, >=, IN, BETWEEN); "
+    "join conditions by AND, OR, NOT and parentheses"
+)
+_NO_NULLS = "the domain has no NULLs, the policy for missing values refused them or made a category of them"
+_DECIMAL = re.compile(r"(\d{1,40}(\.\d{0,40})?|\.\d{1,40})([eE][+-]?\d{1,2})?")
+_FLIPPED: dict[type[Node], type[Node]] = {
+    exp.EQ: exp.EQ, exp.NEQ: exp.NEQ, exp.LT: exp.GT, exp.GT: exp.LT, exp.LTE: exp.GTE, exp.GTE: exp.LTE,
+}  # fmt: skip
+
+
+class Where:
+    """Reads conditions over one domain; ``name_of`` finds the attribute or recode that a column names.
+
+    ``whose`` says in messages what the condition belongs to.
+    """
+
+    def __init__(self, domain: Domain, name_of: Callable[[exp.Column], str], whose: str) -> None:
+        self.domain = domain
+        self.name_of = name_of
+        self.whose = whose
+
+    def predicate(self, node: Node) -> Predicate:
+        """The predicate that a boolean expression means; with no NULLs, NOT is the complement."""
+        node = node.unnest()
+        if isinstance(node, exp.And):
+            return conjunction([self.predicate(part) for part in node.flatten()])
+        if isinstance(node, exp.Or):
+            return disjunction([self.predicate(part) for part in node.flatten()])
+        if isinstance(node, exp.Not):
+            return negation(self.predicate(node.this))
+        if isinstance(node, exp.Boolean):
+            return bool(node.this)
+        if isinstance(node, exp.In):
+            return self._in(node)
+        if isinstance(node, exp.Between):
+            return self._between(node)
+        if type(node) in _FLIPPED:
+            return self._comparison(node)
+        if isinstance(node, exp.Is) and isinstance(node.expression, exp.Null):
+            self.refuse(node, _NO_NULLS)
+        return self.refuse(node, "it is not a comparison of an attribute with literals")
+
+    def refuse(self, node: Node, why: str) -> NoReturn:
+        """Say what cannot be used, and what can."""
+        raise InvalidArgument(f"{self.whose} cannot use `{text(node)}`: {why}; {ALLOWED}")
+
+    def _comparison(self, node: Node) -> Predicate:
+        left, right, kind = node.this.unnest(), node.expression.unnest(), type(node)
+        if isinstance(right, exp.Column) and not isinstance(left, exp.Column):
+            left, right, kind = right, left, _FLIPPED[kind]
+        subject = self._subject(left, node)
+        value = self._literal(right, node)
+        if kind in (exp.EQ, exp.NEQ):
+            cells = self._one(subject, value, node)
+        elif kind in (exp.LT, exp.GTE):
+            cells = self._below(subject, value, node, inclusive=False)
+        else:
+            cells = self._below(subject, value, node, inclusive=True)
+        if kind in (exp.NEQ, exp.GT, exp.GTE):
+            cells = ~cells
+        return self._test(left, cells)
+
+    def _in(self, node: exp.In) -> Predicate:
+        extra = [key for key, value in node.args.items() if value and key not in ("this", "expressions")]
+        if extra or not node.expressions:
+            self.refuse(node, "IN takes a list of literals")
+        column = node.this.unnest()
+        subject = self._subject(column, node)
+        cells = np.zeros(subject.size, dtype=bool)
+        for item in node.expressions:
+            cells |= self._one(subject, self._literal(item.unnest(), node), node)
+        return self._test(column, cells)
+
+    def _between(self, node: exp.Between) -> Predicate:
+        if any(value for key, value in node.args.items() if key not in ("this", "low", "high")):
+            self.refuse(node, "BETWEEN takes two bounds, the lower one first")
+        column = node.this.unnest()
+        subject = self._subject(column, node)
+        low, high = (self._literal(node.args[key].unnest(), node) for key in ("low", "high"))
+        above = ~self._below(subject, low, node, inclusive=False)
+        return self._test(column, above & self._below(subject, high, node, inclusive=True))
+
+    def _subject(self, column: Node, node: Node) -> Attribute:
+        """What is compared: the attribute, or the classes of a recode as an attribute of their own."""
+        if not isinstance(column, exp.Column):
+            self.refuse(node, "one side must be the plain name of an attribute")
+        name = self.name_of(column)
+        recode = self.domain.recode(name)
+        return self.domain[name] if recode is None else Attribute(name, recode.labels)
+
+    def _test(self, column: Node, cells: Mask) -> Predicate:
+        assert isinstance(column, exp.Column)
+        name = self.name_of(column)
+        recode = self.domain.recode(name)
+        return test(name, cells) if recode is None else test(recode.of, cells[recode.classes])
+
+    def _literal(self, node: Node, clause: Node) -> Fraction | str:
+        if isinstance(node, exp.Literal):
+            return str(node.this) if node.is_string else self._number(node.this, clause)
+        inner = node.this.unnest() if isinstance(node, exp.Neg) else None
+        if isinstance(inner, exp.Literal) and not inner.is_string:
+            return -self._number(inner.this, clause)
+        if isinstance(node, exp.Null):
+            self.refuse(clause, _NO_NULLS)
+        if isinstance(node, exp.Boolean):
+            value = "'true'" if node.this else "'false'"
+            self.refuse(clause, f"truth values are categories, which take single quotes: write {value}")
+        if isinstance(node, exp.Column):
+            hint = " (strings take single quotes)" if node.this.quoted else ""
+            self.refuse(
+                clause, f"an attribute can be compared with literals only, not with another column{hint}"
+            )
+        return self.refuse(clause, f"`{text(node)}` is not a literal")
+
+    def _number(self, written: str, clause: Node) -> Fraction:
+        if not _DECIMAL.fullmatch(written):
+            self.refuse(clause, f"{written!r} is not a decimal number of reasonable length")
+        return Fraction(written)
+
+    def _one(self, subject: Attribute, value: Fraction | str, node: Node) -> Mask:
+        position = subject.position(value)
+        if position is None:
+            shown = repr(value) if isinstance(value, str) else f"{float(value):.15g}"
+            quotes = ""
+            if not isinstance(value, str) and not subject.numeric:
+                quotes = " (its categories are strings, which take single quotes)"
+            raise InvalidArgument(
+                f"{self.whose}, `{text(node)}`: {shown} is not a category of {subject.name!r}"
+                f"{subject.suggestion(value)}{quotes}"
+            )
+        cells = np.zeros(subject.size, dtype=bool)
+        cells[position] = True
+        return cells
+
+    def _below(self, subject: Attribute, value: Fraction | str, node: Node, *, inclusive: bool) -> Mask:
+        recode = self.domain.recode(subject.name)
+        if recode is not None:
+            self.refuse(
+                node,
+                f"the classes of the recode {subject.name!r} have no order; compare {recode.of!r} instead",
+            )
+        try:
+            count = subject.below(value)
+        except InvalidArgument as error:
+            self.refuse(node, str(error))
+        cells = np.zeros(subject.size, dtype=bool)
+        cells[: count + (inclusive and subject.position(value) is not None)] = True
+        return cells
+
+
+def text(node: Node) -> str:
+    """A clause as SQL, for messages; the middle of a long one is left out."""
+    written = node.sql(dialect=DIALECT, comments=False)
+    return written if len(written) <= 300 else f"{written[:200]} ... {written[-80:]}"
+
+
+TABLE_SHAPE = "a table is SELECT [columns,] COUNT(*) FROM name [WHERE condition] [GROUP BY the same columns]"
+_READ = frozenset({"expressions", "from", "from_", "where", "group"})
+
+
+def parsed(sql: str) -> list[Node]:
+    """The statements of a text, separated by semicolons; empty ones are dropped."""
+    if not isinstance(sql, str):
+        raise InvalidArgument(f"SQL is given as a string, not as {sql!r}")
+    try:
+        return [statement for statement in parse(sql, dialect=DIALECT) if statement is not None]
+    except errors.ParseError as error:
+        first = error.errors[0] if error.errors else {}
+        place = f"line {first.get('line')}, column {first.get('col')}, near {first.get('highlight')!r}"
+        fault = str(first.get("description"))
+        fault = "something is missing" if "<class" in fault else fault
+        raise InvalidArgument(f"the SQL does not parse, {place}: {fault}; {TABLE_SHAPE}") from None
+    except errors.SqlglotError as error:
+        raise InvalidArgument(
+            f"the SQL does not parse: {str(error).splitlines()[0]}; {TABLE_SHAPE}"
+        ) from None
+    except RecursionError:
+        raise Unsupported("the SQL is nested too deeply: split the statement") from None
+
+
+class Statement:
+    """``groups``: heading -> view, in domain order; ``predicate``: which cells count; ``condition``: its SQL.
+
+    Every part of the statement is either read or refused: a part that is not known is not ignored.
+    """
+
+    kind = "table"
+    shape = TABLE_SHAPE
+
+    def __init__(self, domain: Domain, table: str, statement: Node) -> None:
+        self.domain = domain
+        self.table = table
+        if not isinstance(statement, exp.Select):
+            self.refuse(statement, "it is not a single SELECT")
+        for key, value in statement.args.items():
+            if value and key not in _READ:
+                self.refuse(value, f"{key.strip('_').upper()} is not part of a count")
+        self._qualifiers = self._from(statement)
+        grouped = self._group_by(statement)
+        self._select(statement, grouped)
+        self.groups = self._views(grouped)
+        where = statement.args.get("where")
+        self.condition = "TRUE" if where is None else text(where.this)
+        self.predicate = self._predicate(where)
+
+    @property
+    def whose(self) -> str:
+        """What the statement belongs to, for messages."""
+        return f"{self.kind} {self.table!r}"
+
+    def refuse(self, node: Node, why: str) -> NoReturn:
+        """Say which part cannot be used, and what can."""
+        nodes = node if isinstance(node, list) else [node]
+        shown = ", ".join(text(part) if hasattr(part, "sql") else str(part) for part in nodes)
+        raise InvalidArgument(f"{self.whose} cannot use `{shown}`: {why}; {self.shape}")
+
+    def name_of(self, column: exp.Column) -> str:
+        """The attribute or recode that a column names."""
+        if not isinstance(column.this, exp.Identifier):
+            self.refuse(column, "name one column")
+        if column.args.get("db") or (column.table and column.table.casefold() not in self._qualifiers):
+            self.refuse(column, "it is qualified by another name than the table's")
+        try:
+            return self.domain.match(column.name)
+        except InvalidArgument as error:
+            hint = " (strings take single quotes)" if column.this.quoted else ""
+            raise InvalidArgument(f"{self.whose}, `{text(column)}`: {error}{hint}") from None
+
+    def _predicate(self, where: exp.Where | None) -> Predicate:
+        if where is None:
+            return True
+        try:
+            return Where(self.domain, self.name_of, self.whose).predicate(where.this)
+        except RecursionError:
+            raise Unsupported(f"{self.whose}: the condition is nested too deeply: split it") from None
+
+    def _from(self, statement: exp.Select) -> set[str]:
+        clause = statement.args.get("from_") or statement.args.get("from")
+        if clause is None:
+            self.refuse(statement, "FROM is missing")
+        source = clause.this
+        extra = [
+            value
+            for key, value in source.args.items()
+            if value and key not in ("this", "db", "catalog", "alias")
+        ]
+        if not isinstance(source, exp.Table) or not isinstance(source.this, exp.Identifier) or extra:
+            self.refuse(clause, "FROM takes the name of one table")
+        alias = source.args.get("alias")
+        if alias is not None and alias.args.get("columns"):
+            self.refuse(clause, "columns cannot be renamed")
+        return {source.name.casefold(), source.alias_or_name.casefold()}
+
+    def _group_by(self, statement: exp.Select) -> list[str]:
+        group = statement.args.get("group")
+        if group is None:
+            return []
+        extra = [key for key, value in group.args.items() if value and key != "expressions"]
+        if extra or not group.expressions:
+            self.refuse(group, "GROUP BY takes names of columns")
+        names: list[str] = []
+        for item in group.expressions:
+            if not isinstance(item, exp.Column):
+                self.refuse(group, f"GROUP BY takes names of columns, and `{text(item)}` is none")
+            names.append(self.name_of(item))
+        if len(set(names)) != len(names):
+            self.refuse(group, "a column is named twice")
+        return names
+
+    def _select(self, statement: exp.Select, grouped: Sequence[str]) -> None:
+        names: list[str] = []
+        counts = 0
+        for item in statement.expressions:
+            inner = item.this if isinstance(item, exp.Alias) else item
+            if isinstance(inner, exp.Count):
+                if not counts_rows(inner):
+                    self.refuse(item, "the only aggregate is COUNT(*)")
+                counts += 1
+            elif isinstance(item, exp.Column):
+                names.append(self.name_of(item))
+            elif isinstance(inner, exp.Column):
+                self.refuse(item, "grouped columns keep their names; leave out AS")
+            else:
+                self.refuse(item, "a table selects grouped columns and COUNT(*), nothing else")
+        if counts != 1:
+            self.refuse(statement.expressions, f"it has {counts} times COUNT(*), and one is needed")
+        if sorted(names) != sorted(grouped):
+            wrong = f"SELECT names {names or 'no columns'}, but GROUP BY {list(grouped) or 'none'}"
+            self.refuse(statement, f"{wrong}: they must name the same columns")
+
+    def _views(self, grouped: Sequence[str]) -> dict[str, AttributeView]:
+        views = {name: self.domain.resolve(name) for name in grouped}
+        owners: dict[str, str] = {}
+        for name, view in views.items():
+            other = owners.setdefault(view.attribute.name, name)
+            if other != name:
+                raise InvalidArgument(
+                    f"{self.whose} groups by {other!r} and {name!r}, two views of "
+                    f"{view.attribute.name!r}: group by the finer one, or make two tables"
+                )
+        return dict(sorted(views.items(), key=lambda item: self.domain.axis(item[1].attribute.name)))
+
+
+def counts_rows(count: exp.Count) -> bool:
+    """Whether an aggregate is COUNT(*)."""
+    star = count.this
+    return isinstance(star, exp.Star) and not any(star.args.values()) and not count.expressions
 
 
 def table_from_sql(domain: Domain, name: str, sql: str, weight: object = 1) -> Table:
@@ -45,29 +357,19 @@ def table_from_sql(domain: Domain, name: str, sql: str, weight: object = 1) -> T
     >>> table.columns(domain), table.operator(domain).shape
     ({'sex': ('F', 'M')}, (2, 230))
     """
-    from .statement import (
-        SHAPE,
-        Statement,
-        parsed,
-    )
 
     statements = parsed(sql)
     if len(statements) != 1:
-        raise InvalidArgument(f"table {name!r} takes one statement, not {len(statements)}: {SHAPE}")
+        raise InvalidArgument(f"table {name!r} takes one statement, not {len(statements)}: {TABLE_SHAPE}")
     return _table(domain, Statement(domain, name, statements[0]), weight)
 
 
 def tables_from_sql(domain: Domain, sql: str) -> list[Table]:
     """Tables q1, q2, ... from statements separated by semicolons."""
-    from .statement import (
-        SHAPE,
-        Statement,
-        parsed,
-    )
 
     statements = parsed(sql)
     if not statements:
-        raise InvalidArgument(f"there is no statement in {sql!r}: {SHAPE}")
+        raise InvalidArgument(f"there is no statement in {sql!r}: {TABLE_SHAPE}")
     return [_table(domain, Statement(domain, f"q{k}", part), 1) for k, part in enumerate(statements, start=1)]
 
 
@@ -85,11 +387,12 @@ def _table(domain: Domain, statement: Statement, weight: object) -> Table:
 
 
 def _assemble(
-    domain: Domain, name: str, groups: Mapping[str, View], expansion: Expansion, weight: object
+    domain: Domain, name: str, groups: Mapping[str, AttributeView], expansion: Expansion, weight: object
 ) -> Table:
     """Terms with a row for each possible combination of groups; attributes only tested have one row."""
     grouped = {
-        view.attribute.name: Group(heading, view, expansion.reachable) for heading, view in groups.items()
+        view.attribute.name: GroupedColumn(heading, view, expansion.reachable)
+        for heading, view in groups.items()
     }
     terms = []
     for coefficient, cells in expansion.products:
@@ -103,17 +406,17 @@ def _assemble(
     return Table.of_terms(name, terms, weight, {name: group.column for name, group in grouped.items()})
 
 
-class Group:
+class GroupedColumn:
     """One grouped column: the categories that the condition leaves possible, as rows."""
 
-    def __init__(self, heading: str, view: View, reachable: Mapping[str, Mask]) -> None:
+    def __init__(self, heading: str, view: AttributeView, reachable: Mapping[str, Mask]) -> None:
         size = view.attribute.size
         own = view.operator.classes if isinstance(view.operator, Partition) else np.arange(size)
         kept = np.zeros(len(view.labels), dtype=bool)
         kept[own[reachable.get(view.attribute.name, np.ones(size, dtype=bool))]] = True
         self.view = view
         self.rows = np.where(kept, np.cumsum(kept) - 1, -1)[own]
-        self.column = Column(heading, tuple(np.array(view.labels, dtype=object)[kept]))
+        self.column = TableColumn(heading, tuple(np.array(view.labels, dtype=object)[kept]))
 
     def factor(self, cells: Mask | None) -> LinearOperator:
         rows = self.rows if cells is None else np.where(cells, self.rows, -1)

@@ -1,4 +1,7 @@
-"""Tables: a named set of counting queries, as one Kronecker product over the domain or a sum of a few."""
+"""Tables: a named set of counting queries, as one Kronecker product over the domain or a sum of a few.
+
+A constraint is what is known of a table's counts besides the noisy measurements.
+"""
 
 from __future__ import annotations
 
@@ -9,26 +12,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..errors import InvalidArgument
-from ..linalg import (
-    Kron,
-    LinearOperator,
-    Sum,
-    Total,
-)
+from ..linalg import Kron, LinearOperator, Sum, Total
 from .attribute import check_name
-from .domain import Domain
-from .labels import heading_and_labels
+from .domain import Domain, heading_and_labels
 
 _SMALLEST = Fraction(1, 10**100)
 _NUMBER = re.compile(r"[0-9]{1,120}(\.[0-9]{0,120})?([eE][+-]?[0-9]{1,3})?|[0-9]{1,120}/0*[1-9][0-9]{0,120}")
 
 
-class Column(NamedTuple):
+class TableColumn(NamedTuple):
     """One column of a published table: its heading, and the label of each row of the attribute's factor."""
 
     name: str
@@ -83,7 +80,7 @@ class Table:
         name: heads the published files.
         factors: attribute -> matrix with one column a category; attributes left out are summed over.
         weight: positive; kept as a Fraction (a float means its shortest decimal).
-        labels: attribute -> row labels or a `Column`; by default derived from the matrix. Where given, an
+        labels: attribute -> row labels or a `TableColumn`; by default derived from the matrix. Where given, an
             attribute with a single row has a column only if it is named here ({}: none has).
 
     Raises:
@@ -101,14 +98,14 @@ class Table:
     name: str
     terms: tuple[Term, ...]
     weight: Fraction
-    labels: Mapping[str, Column] | None
+    labels: Mapping[str, TableColumn] | None
 
     def __init__(
         self,
         name: str,
         factors: Mapping[str, LinearOperator],
         weight: object = 1,
-        labels: Mapping[str, Sequence[str] | Column] | None = None,
+        labels: Mapping[str, Sequence[str] | TableColumn] | None = None,
     ) -> None:
         if not isinstance(factors, Mapping):
             raise InvalidArgument(
@@ -122,7 +119,7 @@ class Table:
         name: str,
         terms: Iterable[Term],
         weight: object = 1,
-        labels: Mapping[str, Sequence[str] | Column] | None = None,
+        labels: Mapping[str, Sequence[str] | TableColumn] | None = None,
     ) -> Table:
         """A table that is a signed sum of products; terms agree on the number of rows of each attribute.
 
@@ -235,12 +232,12 @@ class Table:
             columns[column.name] = column.labels
         return columns
 
-    def _derived_column(self, domain: Domain, name: str) -> Column:
+    def _derived_column(self, domain: Domain, name: str) -> TableColumn:
         factors = {term.over(domain)[domain.axis(name)] for term in self.terms}
         if len(factors) == 1:
-            return Column(*heading_and_labels(domain, name, factors.pop()))
+            return TableColumn(*heading_and_labels(domain, name, factors.pop()))
         # The terms of a sum ask different things of the attribute: no label would be true of its rows.
-        return Column(name, tuple(f"row {k + 1}" for k in range(self._rows[name])))
+        return TableColumn(name, tuple(f"row {k + 1}" for k in range(self._rows[name])))
 
 
 def positive_fraction(value: object, what: str) -> Fraction:
@@ -289,14 +286,14 @@ def _rows_by_attribute(name: str, terms: Sequence[Term]) -> dict[str, int]:
     return rows
 
 
-def _checked_columns(name: str, rows: Mapping[str, int], labels: object) -> dict[str, Column] | None:
+def _checked_columns(name: str, rows: Mapping[str, int], labels: object) -> dict[str, TableColumn] | None:
     if labels is None:
         return None
     if not isinstance(labels, Mapping):
         raise InvalidArgument(
             f"table {name!r}: labels must map attribute names to row labels, not {labels!r}"
         )
-    columns: dict[str, Column] = {}
+    columns: dict[str, TableColumn] = {}
     for attribute, given in labels.items():
         if attribute not in rows:
             raise InvalidArgument(
@@ -306,11 +303,118 @@ def _checked_columns(name: str, rows: Mapping[str, int], labels: object) -> dict
             raise InvalidArgument(
                 f"table {name!r}: the labels of {attribute!r} must be a list, not the string {given!r}"
             )
-        column = given if isinstance(given, Column) else Column(attribute, tuple(given))
+        column = given if isinstance(given, TableColumn) else TableColumn(attribute, tuple(given))
         if len(column.labels) != rows[attribute] or len(set(column.labels)) != len(column.labels):
             raise InvalidArgument(
                 f"table {name!r}: give {attribute!r} one label a row, all different: "
                 f"{len(set(column.labels))} distinct labels for {rows[attribute]} rows"
             )
-        columns[attribute] = Column(check_name(column.name, "a column", columns=True), tuple(column.labels))
+        columns[attribute] = TableColumn(
+            check_name(column.name, "a column", columns=True), tuple(column.labels)
+        )
     return columns
+
+
+_LARGEST = 2**53  # counts beyond are not exact in floating point
+
+
+@dataclass(frozen=True, eq=False)
+class Constraint:
+    """Limits on the counts of one table: ``at_least <= W x <= at_most``, row by row; equal ones make it exact.
+
+    Made by :meth:`equal` and :meth:`bounds`. ``at_least`` and ``at_most`` are int64 arrays of one entry a row, or None
+    where there is no such limit.
+
+    >>> import tabulae as tb
+    >>> nobody_lost = tb.Constraint.bounds(tb.Table("sexes", {"sex": tb.Identity(2)}), at_least=[3, 4])
+    >>> nobody_lost.at_least.tolist(), nobody_lost.at_most
+    ([3, 4], None)
+    """
+
+    table: Table
+    at_least: np.ndarray | None
+    at_most: np.ndarray | None
+
+    @classmethod
+    def equal(cls, table: Table, values: Any) -> Constraint:
+        """The table's counts are these whole numbers, one a row in the table's order (or one for a total).
+
+        Raises :class:`~tabulae.errors.InvalidArgument` for values that are no whole numbers.
+
+        >>> Constraint.equal(Table("total", {}), 12).is_equality
+        True
+        """
+        whole = _whole(table, values, "values")
+        return cls(table, whole, whole)
+
+    @classmethod
+    def bounds(cls, table: Table, at_least: Any = None, at_most: Any = None) -> Constraint:
+        """The table's counts lie between these whole numbers, both included; None is no limit.
+
+        Raises :class:`~tabulae.errors.InvalidArgument` for limits that are no whole numbers, cross, or are absent.
+
+        >>> Constraint.bounds(Table("total", {}), at_least=3).at_most is None
+        True
+        """
+        if at_least is None and at_most is None:
+            raise InvalidArgument(f"the bounds on table {table.name!r} say nothing: give at_least or at_most")
+        low = None if at_least is None else _whole(table, at_least, "at_least")
+        high = None if at_most is None else _whole(table, at_most, "at_most")
+        if low is not None and high is not None:
+            if low.shape != high.shape and 1 not in (low.size, high.size):
+                raise InvalidArgument(
+                    f"the bounds on table {table.name!r} have {low.size} and {high.size} entries: give one a row"
+                )
+            crossed = np.flatnonzero(np.broadcast_arrays(low, high)[0] > np.broadcast_arrays(low, high)[1])
+            if crossed.size:
+                raise InvalidArgument(
+                    f"the bounds on table {table.name!r} cross in row {int(crossed[0])}: at_least exceeds at_most"
+                )
+        return cls(table, low, high)
+
+    @property
+    def is_equality(self) -> bool:
+        """Whether every row's count is fixed."""
+        return (
+            self.at_least is not None
+            and self.at_most is not None
+            and np.array_equal(self.at_least, self.at_most)
+        )
+
+    def over(self, domain: Domain) -> Constraint:
+        """The same limits with one entry a row of the table over this domain.
+
+        Raises :class:`~tabulae.errors.InvalidArgument` where the table does not fit the domain, or has another
+        number of rows.
+        """
+        rows = self.table.rows(domain)
+        limits = [
+            None if side is None else self._spread(side, rows) for side in (self.at_least, self.at_most)
+        ]
+        return Constraint(self.table, *limits)
+
+    def _spread(self, values: np.ndarray, rows: int) -> np.ndarray:
+        if values.size not in (1, rows):
+            raise InvalidArgument(
+                f"the constraint on table {self.table.name!r} has {values.size} values; the table has {rows} rows"
+            )
+        return np.broadcast_to(values, (rows,)).copy() if values.size != rows else values
+
+
+def _whole(table: Table, values: Any, what: str) -> np.ndarray:
+    """Whole numbers as int64, flat in C order."""
+    try:
+        array = np.asarray(values)
+        numbers = array.astype(np.float64).ravel()
+    except (TypeError, ValueError):
+        raise InvalidArgument(f"{what} of table {table.name!r} must be whole numbers") from None
+    bad = np.flatnonzero(~np.isfinite(numbers) | (numbers != np.rint(numbers)) | (np.abs(numbers) > _LARGEST))
+    if bad.size or array.dtype.kind == "b":
+        row = int(bad[0]) if bad.size else 0
+        raise InvalidArgument(
+            f"{what} of table {table.name!r} must be whole numbers below 2^53: row {row} is not one; counts of records "
+            "are never fractions"
+        )
+    if array.dtype.kind in "iu":
+        return array.astype(np.int64).ravel()
+    return np.rint(numbers).astype(np.int64)

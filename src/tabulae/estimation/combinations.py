@@ -7,8 +7,7 @@ from itertools import combinations
 
 import numpy as np
 
-from ..domain import Table
-from ..domain.figure import minus
+from ..domain import Table, table_difference
 
 Variance = Callable[[Table], np.ndarray]
 
@@ -31,7 +30,7 @@ def covariances(variance_of: Variance, tables: Sequence[Table]) -> np.ndarray:
     for i, variance in enumerate(variances):
         out[i, i] = variance
     for i, j in combinations(range(len(tables)), 2):
-        rest = minus(tables[i], tables[j])
+        rest = table_difference(tables[i], tables[j])
         apart = 0.0 if rest is None else variance_of(rest)
         out[i, j] = out[j, i] = (variances[i] + variances[j] - apart) / 2
     return out

@@ -10,14 +10,7 @@ import numpy as np
 import scipy.sparse
 import scipy.sparse.linalg
 
-from ..domain import (
-    Constraint,
-    Domain,
-    Invariants,
-    Table,
-)
-from ..domain.merge import merged_factor
-from ..domain.table import Term
+from ..domain import Constraint, Domain, Invariants, Table, Term, merged_factor
 from ..errors import InvalidArgument, Unsupported
 from ..linalg import LinearOperator
 from .merged_cells import MergedCells

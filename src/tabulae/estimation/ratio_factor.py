@@ -17,18 +17,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..domain import Table
-from ..domain.figure import minus
+from ..domain import Table, table_difference
 from ..privacy import NoiseLaw
 from ..strategy import LeftOpen, Profile
 from .bounded import bounded_half_widths
 from .chernoff import laplace_bound
 from .coverage import CONSERVATIVE, LIMIT
-from .fieller import (
-    RatioSet,
-    fieller,
-    ratio_variance,
-)
+from .fieller import RatioSet, fieller, ratio_variance
 from .least_squares import LeastSquares
 from .minorant import gaussian_half_width, laplace_half_width
 from .spread import Spread
@@ -57,7 +52,7 @@ class PairProfile:
     @classmethod
     def of(cls, estimate: LeastSquares, above: Table, below: Table) -> PairProfile | None:
         """The profiles of two tables; None where only variances are known."""
-        rest = minus(above, below)
+        rest = table_difference(above, below)
         tables = (above, below) if rest is None else (above, below, rest)
         found = [_profile(estimate, table) for table in tables]
         profiles = [profile for profile in found if profile is not None]

@@ -8,11 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..errors import InvalidArgument
-from ..products.groups.levels import (
-    TOTAL,
-    TOTAL_ONLY,
-    PopulationLevel,
-)
+from ..products.groups.levels import TOTAL, TOTAL_ONLY, PopulationLevel
 from .two_stage_fitted import fitted_selection
 from .two_stage_gaussian import selected_gaussian
 from .two_stage_interval import plain_margin, total_interval
@@ -64,8 +60,8 @@ def total_estimates(
     >>> from fractions import Fraction
     >>> from tabulae.privacy import ZCDP
     >>> from tabulae.domain.groups import Family, Group, GroupMap
-    >>> from tabulae.domain.ladder import Ladder
-    >>> from tabulae.domain.regions import Regions
+    >>> from tabulae.domain.groups import Ladder
+    >>> from tabulae.domain.groups import Regions
     >>> groups = GroupMap((Family("origin", ("a",)),), (Group("A", "1", "origin", "any"),), [("A", "a")])
     >>> ladder = Ladder.of({"sex": 2}, [("sex", {"sex": (["F", "M"], [0, 1])})])
     >>> states = Regions("state", ("s",), np.array([0]))

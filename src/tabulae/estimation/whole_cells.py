@@ -33,26 +33,10 @@ import numpy as np
 import scipy.sparse
 from scipy.sparse.csgraph import breadth_first_order, connected_components, minimum_spanning_tree
 
-from ..domain import (
-    Domain,
-    Invariants,
-    Table,
-)
-from ..domain.table import Term
+from ..domain import Domain, Invariants, Table, Term
 from ..errors import Unsupported
-from ..linalg import (
-    Dense,
-    IntegerSystem,
-    LinearOperator,
-    Total,
-    joint_classes,
-)
-from .interior import (
-    Clearance,
-    inside,
-    mixed,
-    scaled,
-)
+from ..linalg import Dense, IntegerSystem, LinearOperator, Total, joint_classes
+from .interior import Clearance, inside, mixed, scaled
 from .limits import Limits, Rows
 from .rectangles import emptied
 

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 
-from ..domain.attribute import TOTAL_LABEL
+from ..domain import TOTAL_LABEL
 from ..release import Release
 from ..release.folder import close_all, sync_file, write_bytes, write_json
 from .stored import (

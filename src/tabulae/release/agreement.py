@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.csv
 
-from ..domain.row_space import canonical, describe
+from ..domain import canonical_row_space, describe_row_space
 from ..privacy import write_loss
 from ..privacy.ledger import START, link
 from ..products.areas.constraints import disclosure_of
@@ -79,7 +79,11 @@ def ledger_faults(entries: Sequence[Mapping[str, Any]], spec: Spec) -> Iterator[
     charged = [(e["definition"], e["loss"]) for e in entries if e["kind"] == "charge"]
     if charged != [(spec.loss.definition, write_loss(spec.loss))]:
         yield f"{f.LEDGER}: what was charged is not the budget of {f.SPEC}"
-    told = [(e["table"], e["reason"], canonical(e["rows"])) for e in entries if e["kind"] == "disclosure"]
+    told = [
+        (e["table"], e["reason"], canonical_row_space(e["rows"]))
+        for e in entries
+        if e["kind"] == "disclosure"
+    ]
     if told != _stated(spec):
         yield f"{f.LEDGER}: what was disclosed as exact is not what {f.SPEC} makes exact"
 
@@ -88,12 +92,16 @@ def _stated(spec: Spec) -> list[tuple[str, str, Any]]:
     """Name, reason and row space of what a spec makes exact."""
     if spec.geography is None:
         return [
-            (given.table.name, given.reason, canonical(describe(given.table, spec.domain)))
+            (
+                given.table.name,
+                given.reason,
+                canonical_row_space(describe_row_space(given.table, spec.domain)),
+            )
             for given in spec.invariants
         ]
     plan, limits = spec.geography.plan(), spec.geography.constraints
     stated = [disclosure_of(plan, each) for each in (() if limits is None else limits.exact)]
-    return [(each.table, each.reason, canonical(each.rows)) for each in stated]
+    return [(each.table, each.reason, canonical_row_space(each.rows)) for each in stated]
 
 
 def csv_faults(folder: Path, name: str, stored: pa.Table, within: str = "tables") -> Iterator[str]:

@@ -1,23 +1,10 @@
 """Research: mechanisms that no release uses, tested and kept out of its way."""
 
-from .additive import (
-    extended_gaussian,
-    extended_laplace,
-    projected_gaussian,
-    projected_laplace,
-)
+from .additive import extended_gaussian, extended_laplace, projected_gaussian, projected_laplace
 from .basis import dissected_basis, generic_basis
 from .compare import Comparison, compare
-from .correlated import (
-    BaseDecomposition,
-    base_decomposition,
-    correlated_gaussian,
-)
-from .distributed import (
-    Agreement,
-    Combined,
-    Share,
-)
+from .correlated import BaseDecomposition, base_decomposition, correlated_gaussian
+from .distributed import Agreement, Combined, Share
 from .ellipsoid import Ellipsoid, least_ellipsoid
 from .hull import HitAndRun
 from .k_norm import k_norm

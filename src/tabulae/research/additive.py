@@ -11,11 +11,7 @@ from ..linalg import LinearOperator
 from ..privacy import PrivacyLoss
 from ..strategy import NoiseKind
 from .basis import dissected_basis, generic_basis
-from .mechanism import (
-    Calibration,
-    SubspaceMechanism,
-    linear_mechanism,
-)
+from .mechanism import Calibration, SubspaceMechanism, linear_mechanism
 from .target import ConstrainedQuery
 
 Matrix = LinearOperator | np.ndarray

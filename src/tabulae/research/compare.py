@@ -6,13 +6,7 @@ from dataclasses import dataclass
 
 from ..errors import Unsupported
 from ..privacy import PrivacyLoss, PureDP
-from .additive import (
-    Matrix,
-    extended_gaussian,
-    extended_laplace,
-    projected_gaussian,
-    projected_laplace,
-)
+from .additive import Matrix, extended_gaussian, extended_laplace, projected_gaussian, projected_laplace
 from .correlated import correlated_gaussian
 from .k_norm import k_norm
 from .mechanism import SubspaceMechanism

@@ -23,11 +23,7 @@ import numpy as np
 from ..privacy import PrivacyLoss
 from .additive import Matrix
 from .ellipsoid import least_ellipsoid
-from .mechanism import (
-    Calibration,
-    SubspaceMechanism,
-    linear_mechanism,
-)
+from .mechanism import Calibration, SubspaceMechanism, linear_mechanism
 from .target import ConstrainedQuery
 
 

@@ -20,11 +20,7 @@ from ..errors import InvalidArgument, Unsupported
 from ..linalg import Dense, integer_matmul, largest_abs
 from ..measurement import Measurement
 from ..privacy import ApproxDP, PrivacyLoss, calibrate
-from ..strategy import (
-    Block,
-    NoiseKind,
-    Strategy,
-)
+from ..strategy import Block, NoiseKind, Strategy
 from .hull import HitAndRun
 from .target import ConstrainedQuery, ExactAnswers
 

@@ -10,11 +10,7 @@ from ..privacy import PrivacyLoss
 from ..strategy.bounds.pairs import opt0_pairs
 from ..strategy.hdmm.rows import SparseRows, row_optimum
 from .additive import Matrix
-from .mechanism import (
-    Calibration,
-    SubspaceMechanism,
-    linear_mechanism,
-)
+from .mechanism import Calibration, SubspaceMechanism, linear_mechanism
 from .target import ConstrainedQuery
 
 

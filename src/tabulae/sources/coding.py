@@ -20,8 +20,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from ..domain import Attribute
-from ..domain.attribute import Value
+from ..domain import Attribute, Value
 from ..errors import DataError, InvalidArgument
 from .failures import redacted
 from .source import Source

@@ -12,16 +12,10 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-from ..domain.attribute import TOTAL_LABEL
+from ..domain import TOTAL_LABEL
 from ..errors import DataError, InvalidArgument
 from .coding import WHOLE_NUMBER
-from .duckdb_engine import (
-    DATABASE,
-    attached,
-    connected,
-    schema_and_name,
-    stored_table,
-)
+from .duckdb_engine import DATABASE, attached, connected, schema_and_name, stored_table
 from .engine import open_records
 from .failures import redacted
 from .source import Source, csv_header

@@ -9,18 +9,13 @@ from typing import TYPE_CHECKING
 from ..errors import InvalidArgument, Unsupported
 from ..products.areas.spec.figures import areas_of_figures, check_figure
 from ..products.areas.spec.section import Geography
-from .problems import (
-    KeyPath,
-    Problems,
-    Taken,
-    written,
-)
+from .problems import KeyPath, Problems, Taken, written
 from .promise import Method
 from .schema import Schema
 from .sections import Document
 
 if TYPE_CHECKING:
-    from ..domain.figure import Figure
+    from ..domain import Figure
 
 
 @dataclass(frozen=True)

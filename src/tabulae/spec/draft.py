@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import tomli_w
 
-from ..domain.attribute import RESULT_COLUMNS
+from ..domain import RESULT_COLUMNS
 from ..sources.declared import DeclaredColumn
 
 _POLICIES = ("unknown", "null")  # keys of [attributes] that are no attributes

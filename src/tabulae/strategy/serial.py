@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 
-from ..domain import Domain, Table
-from ..domain.row_space import canonical, describe
+from ..domain import Domain, Table, canonical_row_space, describe_row_space
 from ..errors import InvalidArgument, ReleaseError
 from ..linalg import (
     AllRange,
@@ -202,7 +201,7 @@ def describe_strategy(strategy: Strategy) -> tuple[Document, Arrays]:
 
 def _disclosed(table: Table, domain: Domain) -> Document:
     """An invariant by its name and its row space, as the ledger is told of it."""
-    return {"table": table.name, "rows": describe(table, domain)}
+    return {"table": table.name, "rows": describe_row_space(table, domain)}
 
 
 def read_strategy(
@@ -239,8 +238,8 @@ def read_strategy(
 
 def _check_invariants(written: Any, invariants: Sequence[Table], domain: Domain) -> None:
     """Compare names and row spaces with those that a strategy was written under."""
-    given = [canonical(_disclosed(table, domain)) for table in invariants]
-    if not isinstance(written, list) or [canonical(entry) for entry in written] != given:
+    given = [canonical_row_space(_disclosed(table, domain)) for table in invariants]
+    if not isinstance(written, list) or [canonical_row_space(entry) for entry in written] != given:
         names = ", ".join(repr(table.name) for table in invariants) or "none"
         raise ReleaseError(f"the saved strategy was made under other invariants than these: {names}")
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from ...domain.regions import Regions
+from ...domain import Regions
 from .config import CONFIG, Draft
 from .delimited import Layout, Rows, read_rows
 from .faults import Faults

@@ -8,8 +8,7 @@ from typing import overload
 
 import numpy as np
 
-from ...domain.groups import Family, Group, GroupMap, GroupSelection, Kind
-from ...domain.ladder import Ladder
+from ...domain import CodeFamily, Group, GroupKind, GroupMap, GroupSelection, Ladder
 from .config import MOST_CODES
 from .geography import BLOCK, Geography
 from .lines import Code, Key, LineColumn, LineLayout, Listed, Unused, WholeNumber
@@ -30,9 +29,9 @@ _PATTERN, _LOOKS = r"[1-9]\d{3}", "a code of four digits, the first not 0, such 
 _NONE = "Null"
 
 
-def families(codes: tuple[str, ...], most: int) -> tuple[Family, Family]:
+def families(codes: tuple[str, ...], most: int) -> tuple[CodeFamily, CodeFamily]:
     """Race codes, of which the first ``most`` of a record count, and its one ethnicity code."""
-    return Family("race", codes, most), Family("ethnicity", codes, 1)
+    return CodeFamily("race", codes, most), CodeFamily("ethnicity", codes, 1)
 
 
 def group_map(maps: Maps, most: int) -> GroupMap:
@@ -141,7 +140,7 @@ def production_stability(selection: GroupSelection, most: int) -> int:
     how many race codes count. Production takes h over the iterations of a level that it tabulates in a region type. The
     formula is no bound where the alone iterations and those in combination are not mirror images.
     """
-    mirrored: tuple[tuple[str, Kind], ...] = (("race", "alone"), ("ethnicity", "any"))
+    mirrored: tuple[tuple[str, GroupKind], ...] = (("race", "alone"), ("ethnicity", "any"))
     h_r, h_e = (
         int(selection.member[family][:, selection.columns(family, kind)].sum(axis=1).max(initial=0))
         for family, kind in mirrored

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from ...domain.groups import Family
+from ...domain import CodeFamily
 from ...errors import DataError, InvalidArgument
 
 
@@ -81,7 +81,7 @@ class Code:
         read: False for a column that is checked and then left out.
     """
 
-    family: Family
+    family: CodeFamily
     none: str | None = None
     pattern: str = ".+"
     looks: str = "a code"
@@ -121,7 +121,7 @@ class LineLayout:
     Raises:
         InvalidArgument: a layout that no file could follow, or that could be read in two ways.
 
-    >>> race = Family("race", ("10", "20"), most=2)
+    >>> race = CodeFamily("race", ("10", "20"), most=2)
     >>> LineLayout(
     ...     (
     ...         LineColumn("BLOCK", Key()),
@@ -158,7 +158,7 @@ class LineLayout:
         for family in self.families:
             self._check_codes(family)
 
-    def _check_codes(self, family: Family) -> None:
+    def _check_codes(self, family: CodeFamily) -> None:
         rules = [rule for _, rule in self.codes if rule.family.name == family.name]
         if any(rule.family != family for rule in rules):
             raise InvalidArgument(f"the columns of {family.name!r} are given different codes")
@@ -200,7 +200,7 @@ class LineLayout:
         )
 
     @cached_property
-    def families(self) -> tuple[Family, ...]:
+    def families(self) -> tuple[CodeFamily, ...]:
         """The families of codes, in the order in which columns name them."""
         return tuple({rule.family.name: rule.family for _, rule in self.codes}.values())
 

@@ -9,12 +9,7 @@ from fractions import Fraction
 from typing import Any
 
 from ...errors import InvalidArgument
-from ..loss.definitions import (
-    ZCDP,
-    ApproxDP,
-    PrivacyLoss,
-    PureDP,
-)
+from ..loss.definitions import ZCDP, ApproxDP, PrivacyLoss, PureDP
 from ..loss.exact_numbers import Exact
 from .store import START, ChainedEntry
 
@@ -70,7 +65,7 @@ class Disclosure:
         if not isinstance(rows, dict) or set(rows) != {"attributes", "terms"} or not rows["terms"]:
             raise InvalidArgument(
                 f"the rows of disclosure {self.table!r} must say their attributes and terms: "
-                "use tabulae.domain.row_space.describe(table, domain)"
+                "use tabulae.domain.describe_row_space(table, domain)"
             )
         object.__setattr__(self, "rows", rows)
 

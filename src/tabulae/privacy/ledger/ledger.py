@@ -19,13 +19,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from ...errors import (
-    BudgetRefused,
-    InvalidArgument,
-    LedgerError,
-    ReleaseError,
-    TabulaeError,
-)
+from ...errors import BudgetRefused, InvalidArgument, LedgerError, ReleaseError, TabulaeError
 from ..loss.definitions import WITHIN, PrivacyLoss, check_neighbours
 from ..loss.exact_numbers import Exact
 from . import store
@@ -43,13 +37,7 @@ from .history import (
     read_loss,
     write_loss,
 )
-from .store import (
-    START,
-    ChainedEntry,
-    altered,
-    link,
-    verify,
-)
+from .store import START, ChainedEntry, altered, link, verify
 
 _ID_LENGTH = 32
 _DIGEST_BYTES = 32
@@ -333,7 +321,7 @@ class Ledger:
             LedgerError: the ledger cannot be read, or was altered.
 
         Privacy: none is spent. Exact together is whatever the rows of all of them span, which may be more than any
-        one says (Subspace Differential Privacy, Proposition 2.9; :func:`tabulae.domain.row_space.joint`).
+        one says (Subspace Differential Privacy, Proposition 2.9; :func:`tabulae.domain.joint_row_space`).
         """
         return disclosures_of(self._rows())
 

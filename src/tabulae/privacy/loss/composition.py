@@ -28,22 +28,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import InvalidArgument
-from .conversions import (
-    reals,
-    to_real,
-    upwards,
-)
-from .definitions import (
-    ZCDP,
-    ApproxDP,
-    PureDP,
-    check_neighbours,
-)
-from .exact_numbers import (
-    Exact,
-    positive,
-    probability,
-)
+from .conversions import reals, to_real, upwards
+from .definitions import ZCDP, ApproxDP, PureDP, check_neighbours
+from .exact_numbers import Exact, positive, probability
 
 _LOG_ORDERS = np.linspace(-12.0, 60.0, 1441)  # of a - 1: from 6e-6 to 1e26
 _REFINEMENTS = 120

@@ -26,12 +26,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
-from .exact_numbers import (
-    Exact,
-    positive,
-    probability,
-    round_digits,
-)
+from .exact_numbers import Exact, positive, probability, round_digits
 
 _DIGITS = 40
 _HALVINGS = 400

@@ -15,12 +15,7 @@ from typing import ClassVar, Literal, Self, cast, get_args
 
 from ...errors import InvalidArgument
 from .conversions import zcdp_epsilon
-from .exact_numbers import (
-    Exact,
-    float_up,
-    positive,
-    probability,
-)
+from .exact_numbers import Exact, float_up, positive, probability
 
 Neighbours = Literal["add-remove", "replace", "replace-within-invariants"]
 """What two data sets that must look alike differ by; see ``check_neighbours``."""

@@ -10,17 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..loss.exact_numbers import Exact
-from .laws import (
-    DiscreteGaussian,
-    DiscreteLaplace,
-    RoundedGaussian,
-)
-from .random_bits import (
-    Insecure,
-    KeyedSource,
-    RandomBits,
-    SystemSource,
-)
+from .laws import DiscreteGaussian, DiscreteLaplace, RoundedGaussian
+from .random_bits import Insecure, KeyedSource, RandomBits, SystemSource
 
 __all__ = [
     "Insecure",

@@ -23,29 +23,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from ...errors import InvalidArgument, Unsupported
 from ..loss.conversions import analytic_gaussian_variance
-from ..loss.definitions import (
-    ZCDP,
-    ApproxDP,
-    PrivacyLoss,
-    PureDP,
-)
-from ..loss.exact_numbers import (
-    ABSURD,
-    Exact,
-    exact,
-    positive,
-    probability,
-    round_digits,
-)
+from ..loss.definitions import ZCDP, ApproxDP, PrivacyLoss, PureDP
+from ..loss.exact_numbers import ABSURD, Exact, exact, positive, probability, round_digits
 from .enclosure import GaussianWeights, GeometricWeights
 from .random_bits import RandomBits
-from .samplers import (
-    DigitSampler,
-    FilteredSampler,
-    Sampler,
-    TableSampler,
-    draw,
-)
+from .samplers import DigitSampler, FilteredSampler, Sampler, TableSampler, draw
 
 _SMALLEST = Fraction(1, 10**30)
 _UPWARDS = 1 + 5e-13  # covers the float error of every tail below

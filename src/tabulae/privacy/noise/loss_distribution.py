@@ -24,12 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import InvalidArgument
-from ..loss.exact_numbers import (
-    Exact,
-    float_up,
-    positive,
-    probability,
-)
+from ..loss.exact_numbers import Exact, float_up, positive, probability
 from .laws import Floats, NoiseLaw, log_sum
 
 _LEAST_CELLS, _MOST_CELLS = 1 << 17, 1 << 20

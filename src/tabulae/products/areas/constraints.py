@@ -8,18 +8,9 @@ from itertools import pairwise
 
 import numpy as np
 
-from ...domain import (
-    Attribute,
-    Domain,
-    Table,
-)
-from ...domain.row_space import describe
+from ...domain import Attribute, Domain, Table, describe_row_space
 from ...errors import InvalidArgument
-from ...linalg import (
-    Identity,
-    LinearOperator,
-    Partition,
-)
+from ...linalg import Identity, LinearOperator, Partition
 from ...privacy import Disclosure
 from .layout import Layout, Margin
 from .spine_plan import SpinePlan
@@ -365,7 +356,7 @@ def disclosure_of(plan: SpinePlan, exact: ExactMargin) -> Disclosure:
         attributes[exact.level] = Attribute.of(exact.level, codes.tolist())
         factors[exact.level] = Identity(codes.size)
     # a total of one unit is over no attribute at all: any domain says so
-    rows = describe(Table(name, factors), Domain(attributes) if attributes else domain)
+    rows = describe_row_space(Table(name, factors), Domain(attributes) if attributes else domain)
     return Disclosure(name, exact.reason or _NO_REASON, rows)
 
 

@@ -14,12 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from ...domain.figure import (
-    Figure,
-    Linear,
-    Quantile,
-    Ratio,
-)
+from ...domain import Figure, Linear, Quantile, Ratio
 from ...domain.figure_sql import figure_from_sql
 from ...errors import InvalidArgument
 from ...estimation.fieller import RatioSet, ratio_variance
@@ -33,23 +28,10 @@ from ...spec.derived import Derived
 from ...spec.problems import nearest, shown
 from ..tables.figures import FOLDER
 from .layout import Layout
-from .passes.forms import (
-    AreaForms,
-    area_ratios,
-    extreme_pairs,
-    form_half_widths,
-)
+from .passes.forms import AreaForms, area_ratios, extreme_pairs, form_half_widths
 from .spec.figures import check_figure
 from .spec.section import Geography
-from .tables import (
-    AREA_COLUMNS,
-    UNBIASED,
-    AreaPublisher,
-    Areas,
-    SomeAreas,
-    SpineRelease,
-    words_of,
-)
+from .tables import AREA_COLUMNS, UNBIASED, AreaPublisher, Areas, SomeAreas, SpineRelease, words_of
 
 _CANCELLED = 1e-9  # of the terms of a variance: below it, they cancel, and exact counts determine the form
 

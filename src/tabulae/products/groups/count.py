@@ -11,34 +11,14 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from ...domain import Attribute
-from ...domain.groups import NONE, Family
+from ...domain import NO_CODE, Attribute, CodeFamily
 from ...errors import DataError, InvalidArgument, Unsupported
-from ...sources.coding import (
-    OTHER,
-    ColumnRule,
-    coded,
-    misfits,
-    nameless,
-    refusal,
-)
-from ...sources.duckdb_engine import (
-    SCRATCH,
-    connected,
-    lock,
-    restrict,
-)
+from ...sources.coding import OTHER, ColumnRule, coded, misfits, nameless, refusal
+from ...sources.duckdb_engine import SCRATCH, connected, lock, restrict
 from ...sources.engine import batches, open_records
 from ...sources.failures import redacted
 from ...sources.source import Source
-from ...sources.units import (
-    ID,
-    UnitRule,
-    bounded,
-    given,
-    identified,
-    most_counted,
-)
+from ...sources.units import ID, UnitRule, bounded, given, identified, most_counted
 from .engine import CODED, Areas, CodedRecords, Kinds, PackedCodes, areas_of, kinds_of
 from .levels import AdaptivePlan
 
@@ -490,7 +470,7 @@ def _check_fit(
     shape: RecordShape,
     areas: Areas,
     kinds: Kinds,
-    families: Mapping[str, Family],
+    families: Mapping[str, CodeFamily],
 ) -> None:
     leaves = prod(attributes[name].size for name in shape.regions)
     if leaves != areas.of_leaf.size:
@@ -506,7 +486,7 @@ def _check_fit(
         raise InvalidArgument(f"there is no family of codes {', '.join(map(repr, unknown))}")
 
 
-def _positions(attribute: Attribute, rule: ColumnRule, family: Family) -> np.ndarray:
+def _positions(attribute: Attribute, rule: ColumnRule, family: CodeFamily) -> np.ndarray:
     """Category -> position of the code, or -1 for the category of missing values."""
     out = []
     for label in attribute.labels:
@@ -517,7 +497,7 @@ def _positions(attribute: Attribute, rule: ColumnRule, family: Family) -> np.nda
                     f'attribute {attribute.name!r}: unknown = "other" would take unknown codes for no code: refuse '
                     f'them, or make "other" a code of {family.name!r}'
                 )
-            position = NONE
+            position = NO_CODE
         if position is None:
             raise InvalidArgument(
                 f"{label!r} of attribute {attribute.name!r} is not a code of {family.name!r}"

@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from ...domain.groups import NONE, Family, GroupSelection
-from ...domain.membership import assign
-from ...domain.regions import Regions
+from ...domain import NO_CODE, CodeFamily, GroupSelection, Regions, assign_groups
 from ...errors import DataError, InvalidArgument
 from ...sources.duckdb_engine import SCRATCH
 from ...sources.failures import redacted
@@ -49,9 +47,9 @@ def areas_of(plan: AdaptivePlan) -> Areas:
     >>> from fractions import Fraction
     >>> from tabulae.adaptive import PopulationLevel
     >>> from tabulae.privacy import ZCDP
-    >>> from tabulae.domain.groups import Family, GroupMap
-    >>> from tabulae.domain.ladder import Ladder
-    >>> groups = GroupMap((Family("race", ("10",)),), (), []).at("1", "state")
+    >>> from tabulae.domain.groups import CodeFamily, GroupMap
+    >>> from tabulae.domain.groups import Ladder
+    >>> groups = GroupMap((CodeFamily("race", ("10",)),), (), []).at("1", "state")
     >>> state = Regions("state", ("a", "b"), np.array([0, 0, 1, -1]))
     >>> level = PopulationLevel(state, "1", groups, Ladder.of({}, []), (), ZCDP(1), Fraction(1, 10))
     >>> areas = areas_of(AdaptivePlan((level,)))
@@ -90,7 +88,7 @@ class PackedCodes:
     Args:
         columns: the family of each column; a column holds a position in ``Family.codes``, or -1 for none.
 
-    >>> race = Family("race", ("10", "20"), most=2)
+    >>> race = CodeFamily("race", ("10", "20"), most=2)
     >>> packed = PackedCodes((race, race))
     >>> packed.sql(["c0 + 1", "c1 + 1"])
     ['(c0 + 1)::BIGINT * 1 + (c1 + 1)::BIGINT * 4']
@@ -102,7 +100,7 @@ class PackedCodes:
     [1, 10]
     """
 
-    columns: tuple[Family, ...]
+    columns: tuple[CodeFamily, ...]
 
     @cached_property
     def _places(self) -> list[tuple[int, int, int]]:
@@ -201,8 +199,8 @@ class Profiles:
     Args:
         first_alike: family -> shape (codes,): the code that stands for each code.
 
-    >>> from tabulae.domain.groups import Family, Group, GroupMap
-    >>> race = Family("race", ("10", "11", "20"), most=3)
+    >>> from tabulae.domain.groups import CodeFamily, Group, GroupMap
+    >>> race = CodeFamily("race", ("10", "11", "20"), most=3)
     >>> europe = Group("E", "1", "race", "alone")
     >>> groups = GroupMap((race,), (europe,), [("E", "10"), ("E", "11")])
     >>> Profiles.of([groups.at("1", "state")]).profile({"race": np.array([[2, 1, 0], [1, -1, -1]])})["race"].tolist()
@@ -220,9 +218,9 @@ class Profiles:
         """What stands for the codes of each record: family -> shape (n, columns), falling, each once, -1 for none."""
         out = {}
         for name, codes in carried.items():
-            standing = np.where(codes == NONE, NONE, self.first_alike[name][codes])
+            standing = np.where(codes == NO_CODE, NO_CODE, self.first_alike[name][codes])
             standing.sort(axis=1)
-            standing[:, 1:][standing[:, 1:] == standing[:, :-1]] = NONE
+            standing[:, 1:][standing[:, 1:] == standing[:, :-1]] = NO_CODE
             standing.sort(axis=1)
             out[name] = standing[:, ::-1]
         return out
@@ -343,7 +341,7 @@ class CodedRecords:
         for words in self._batches(_PROFILES, self.profile_words):
             carried = self.packed.unpacked(words)
             for j, selection in enumerate(self.selections):
-                row, group = assign(selection, carried)
+                row, group = assign_groups(selection, carried)
                 pairs = pa.table({"profile": (row + first).astype(np.int32), "grp": group.astype(np.int32)})
                 self.run(f"INSERT INTO {members(j)} SELECT * FROM pairs", pairs=pairs)  # noqa: S608
             first += len(words[0])

@@ -13,22 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import get_args
 
-from ...domain import Attribute
-from ...domain.groups import (
-    Family,
-    Group,
-    GroupMap,
-    Kind,
-)
+from ...domain import Attribute, CodeFamily, Group, GroupKind, GroupMap
 from ...errors import Unsupported
-from ...spec.problems import (
-    FileMistakes,
-    KeyPath,
-    Problems,
-    listed,
-    nearest,
-    shown,
-)
+from ...spec.problems import FileMistakes, KeyPath, Problems, listed, nearest, shown
 
 REQUIRED = ("value", "group", "level", "kind")
 OPTIONAL = ("family", "label", "total_only", "regions")
@@ -78,7 +65,9 @@ def read_groups(
         reader.tell(None, "the file lists no group")
     if reader.told:
         return None
-    known = tuple(Family(family, attribute.labels, most) for family, (attribute, most) in families.items())
+    known = tuple(
+        CodeFamily(family, attribute.labels, most) for family, (attribute, most) in families.items()
+    )
     groups = GroupMap(known, tuple(reader.groups.values()), list(reader.members))
     return GroupFile(groups, f"groups.{'parquet' if parquet else 'csv'}", content)
 
@@ -183,7 +172,7 @@ class _Reader(FileMistakes):
         truth = _TRUTH.get(row.get("total_only", "").lower())
         regions = [region.strip() for region in row.get("regions", "").split(";") if region.strip()]
         before = self.told
-        if kind not in get_args(Kind):
+        if kind not in get_args(GroupKind):
             self.tell(
                 line, f'kind is "alone" (all codes of the record are members) or "any", not {shown(kind)}'
             )

@@ -12,10 +12,7 @@ from math import prod
 
 import numpy as np
 
-from ...domain.group_stability import Stability, group_stability
-from ...domain.groups import GroupSelection
-from ...domain.ladder import Ladder
-from ...domain.regions import Regions
+from ...domain import GroupSelection, Ladder, Regions, Stability, group_stability
 from ...errors import InvalidArgument, Unsupported
 from ...privacy import (
     ZCDP,
@@ -308,10 +305,10 @@ def epsilon_of(plan: AdaptivePlan, delta: Exact) -> tuple[float, str]:
 
     >>> from fractions import Fraction
     >>> from tabulae.privacy import ZCDP
-    >>> from tabulae.domain.groups import Family, Group, GroupMap
-    >>> from tabulae.domain.ladder import Ladder
-    >>> from tabulae.domain.regions import Regions
-    >>> race = Family("race", ("1010",))
+    >>> from tabulae.domain.groups import CodeFamily, Group, GroupMap
+    >>> from tabulae.domain.groups import Ladder
+    >>> from tabulae.domain.groups import Regions
+    >>> race = CodeFamily("race", ("1010",))
     >>> groups = GroupMap((race,), (Group("a", "1", "race", "any"),), [("a", "1010")]).at("1", "nation")
     >>> plan = AdaptivePlan(
     ...     (PopulationLevel(Regions.nation(1), "1", groups, Ladder.of({}, []), (), ZCDP(1), Fraction(1, 10)),)

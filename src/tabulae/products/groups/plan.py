@@ -15,7 +15,7 @@ from typing import Literal
 import numpy as np
 import pyarrow as pa
 
-from ...domain.group_stability import group_stability
+from ...domain import group_stability
 from ...errors import InvalidArgument, Unsupported
 from ...privacy import (
     ZCDP,
@@ -29,18 +29,8 @@ from ...privacy import (
     round_digits,
 )
 from ...release.write import LEVEL
-from ...spec import (
-    Detailed,
-    LevelRule,
-    Spec,
-    read_spec,
-)
-from ..smallest import (
-    LevelNeed,
-    Smallest,
-    TargetRow,
-    with_amount,
-)
+from ...spec import Detailed, LevelRule, Spec, read_spec
+from ..smallest import LevelNeed, Smallest, TargetRow, with_amount
 from .levels import AdaptivePlan, PopulationLevel, epsilon_of
 
 _DECADES = 8

@@ -10,37 +10,17 @@ from pathlib import Path
 
 import numpy as np
 
-from ...domain import Attribute, Domain
+from ...domain import Attribute, Domain, Ladder, Regions
 from ...domain.groups import GroupMap
-from ...domain.ladder import Ladder
-from ...domain.regions import Regions
 from ...errors import InvalidArgument
-from ...privacy import (
-    ZCDP,
-    NoiseLaw,
-    PrivacyLoss,
-    PureDP,
-    exact,
-)
-from ...spec.problems import (
-    KeyPath,
-    Problems,
-    listed,
-    nearest,
-    shown,
-)
+from ...privacy import ZCDP, NoiseLaw, PrivacyLoss, PureDP, exact
+from ...spec.problems import KeyPath, Problems, listed, nearest, shown
 from ...spec.schema import Schema, without_other
 from ...spec.sections import Document
 from ...spec.shape import TARGETS
 from .group_file import GroupFile, read_groups
 from .levels import AdaptivePlan, PopulationLevel
-from .shape import (
-    NATION,
-    TOTAL,
-    DetailedSection,
-    LevelEntry,
-    LevelTarget,
-)
+from .shape import NATION, TOTAL, DetailedSection, LevelEntry, LevelTarget
 
 
 @dataclass(frozen=True, eq=False)

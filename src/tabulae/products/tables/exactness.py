@@ -10,29 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from ...domain import (
-    Domain,
-    Invariants,
-    Table,
-    Workload,
-)
-from ...domain.row_space import describe, joint
-from ...errors import (
-    Problem,
-    SpecError,
-    Unsupported,
-)
-from ...linalg import (
-    Identity,
-    IntegerSystem,
-    Partition,
-    Stack,
-)
-from ...privacy import (
-    WITHIN,
-    Charge,
-    Disclosure,
-)
+from ...domain import Domain, Invariants, Table, Workload, describe_row_space, joint_row_space
+from ...errors import Problem, SpecError, Unsupported
+from ...linalg import Identity, IntegerSystem, Partition, Stack
+from ...privacy import WITHIN, Charge, Disclosure
 from ...spec import Spec
 from ...strategy import has_neighbours
 
@@ -163,8 +144,8 @@ def _together(
     """The row space of the invariants and of all earlier disclosures, None without any that can be compared."""
     if not earlier:
         return None, ()
-    stated = [(table.name, describe(table, spec.domain)) for table in own]
-    tables, unread = joint(spec.domain, [*stated, *((d.table, d.rows) for _, d in earlier)])
+    stated = [(table.name, describe_row_space(table, spec.domain)) for table in own]
+    tables, unread = joint_row_space(spec.domain, [*stated, *((d.table, d.rows) for _, d in earlier)])
     return (Invariants(spec.domain, tables) if tables else None), unread
 
 

@@ -10,18 +10,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ...domain.row_space import describe
+from ...domain import describe_row_space
 from ...errors import InvalidArgument, Unsupported
 from ...linalg import Kron, Total
 from ...measurement import Measurement
-from ...privacy import (
-    Disclosure,
-    Ledger,
-    NoiseLaw,
-    PrivacyLoss,
-    RandomBits,
-    SystemSource,
-)
+from ...privacy import Disclosure, Ledger, NoiseLaw, PrivacyLoss, RandomBits, SystemSource
 from ...strategy import Strategy, strategy_digest
 from .count import Counts
 
@@ -137,7 +130,7 @@ def _disclosures(strategy: Strategy, reasons: Sequence[str]) -> list[Disclosure]
     if len(given) != len(tables):
         raise InvalidArgument(f"{len(given)} reasons for {len(tables)} invariants: give one for each")
     return [
-        Disclosure(table.name, reason, describe(table, strategy.domain))
+        Disclosure(table.name, reason, describe_row_space(table, strategy.domain))
         for table, reason in zip(tables, given, strict=True)
     ]
 

@@ -11,15 +11,15 @@ from pathlib import Path
 import numpy as np
 
 from ...domain import (
-    Column,
+    AttributeView,
     Domain,
     Table,
-    View,
+    TableColumn,
     Workload,
-    table_from_sql,
+    canonical_row_space,
+    describe_row_space,
+    heading_and_labels,
 )
-from ...domain.labels import heading_and_labels
-from ...domain.row_space import canonical, describe
 from ...errors import InvalidArgument, Unsupported
 from ...linalg import (
     AllRange,
@@ -33,20 +33,9 @@ from ...linalg import (
     Total,
     WidthRange,
 )
-from ...spec.problems import (
-    KeyPath,
-    Problems,
-    Taken,
-    nearest,
-    shown,
-    written,
-)
+from ...spec.problems import KeyPath, Problems, Taken, nearest, shown, written
 from ...spec.published import MATRICES
-from ...spec.schema import (
-    OTHER,
-    Schema,
-    without_other,
-)
+from ...spec.schema import OTHER, Schema, without_other
 from ...spec.sections import Document
 from ...spec.shape import CountedEntry
 
@@ -65,7 +54,7 @@ class Queries:
         self.files: dict[str, bytes] = {}
 
     def factor(
-        self, asked: tuple[str, str], query: object, view: View, path: KeyPath
+        self, asked: tuple[str, str], query: object, view: AttributeView, path: KeyPath
     ) -> LinearOperator | None:
         """The matrix that a query is, one column a category of the base attribute.
 
@@ -146,7 +135,7 @@ class Queries:
         return Dense(_whole(array))
 
 
-def _beside_other(ranges: LinearOperator, view: View) -> Stack:
+def _beside_other(ranges: LinearOperator, view: AttributeView) -> Stack:
     """Ranges of the ordered classes, then one row for the extra category, which is no neighbour of any."""
     last = ranges.shape[1]
     classes = view.operator.classes if isinstance(view.operator, Partition) else np.arange(last + 1)
@@ -219,7 +208,7 @@ def _invariants(document: Document, reader: _Tables, names: Taken) -> list[Invar
         if not entry or not table:
             continue
         try:
-            span = canonical(describe(table, reader.domain))
+            span = canonical_row_space(describe_row_space(table, reader.domain))
         except (InvalidArgument, Unsupported) as error:
             reader.problems.add((*path, "queries"), str(error))
             continue
@@ -293,6 +282,8 @@ class _Tables:
         broken = "|".join(map(re.escape, self.schema.broken))
         if broken and re.search(rf"(?<!\w)(?:{broken})(?!\w)", sql, re.IGNORECASE):
             return None  # the statement is judged once the names in it can be read
+        from ...domain.sql import table_from_sql
+
         return table_from_sql(self.domain, name, sql, weight)
 
     def product(
@@ -320,7 +311,7 @@ class _Tables:
                 headings[base] = name
         return factors, headings
 
-    def view(self, name: str, path: KeyPath) -> View | None:
+    def view(self, name: str, path: KeyPath) -> AttributeView | None:
         """The attribute or recode of that name; silent where it is the declaration that is wrong."""
         known = (*self.domain.names, *(recode.name for recode in self.domain.recodes))
         if name in known:
@@ -331,14 +322,14 @@ class _Tables:
 
     def columns(
         self, factors: dict[str, LinearOperator], headings: dict[str, str]
-    ) -> dict[str, Column] | None:
+    ) -> dict[str, TableColumn] | None:
         """Headings and row labels, where the matrix alone does not say under which name it was asked."""
         renamed = {base for base, heading in headings.items() if base != heading}
         if all(isinstance(factors[base], Partition) for base in renamed):
             return None
         # Once labels are given, an attribute of a single row is shown only if it is among them.
         return {
-            base: Column(headings[base], self.labels(base, factor))
+            base: TableColumn(headings[base], self.labels(base, factor))
             for base, factor in factors.items()
             if base in renamed or factor.shape[0] == 1
         }

@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from ...domain.merge import merged_factor
+from ...domain import merged_factor
 from ...linalg import (
     Identity,
     LinearOperator,

@@ -20,7 +20,7 @@ from itertools import combinations
 import numpy as np
 import scipy.linalg
 
-from ...domain.merge import merged_factor
+from ...domain import merged_factor
 from ...errors import Unsupported
 from ...linalg import (
     AllRange,

@@ -5,18 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ....errors import InvalidArgument
-from ....spec.problems import (
-    KeyPath,
-    Problems,
-    nearest,
-    shown,
-)
+from ....spec.problems import KeyPath, Problems, nearest, shown
 from ....spec.promise import Method
 from ....spec.sections import Document
 from .section import TAKEN, Geography
 
 if TYPE_CHECKING:
-    from ....domain.figure import Figure
+    from ....domain import Figure
 
 _WHOLE_NUMBERS = (
     "takes estimates that have intervals: those of {estimate} are whole numbers, whose errors have no known law, and "
