@@ -129,7 +129,7 @@ def _loss(workload: tb.Workload, noise: str, method: str) -> tuple[float | None,
     if method == "union-each":
         groups = tuple((table.name,) for table in workload.tables)
         losses = [g.loss for g in groups_of(workload, Settings(noise, groups=groups))]  # type: ignore[arg-type]
-        return split_loss(losses, noise), None  # type: ignore[arg-type]
+        return split_loss(losses, noise), None
     strategy = baseline(workload, method, noise, "add-remove")  # type: ignore[arg-type]
     return unit_rmse(strategy, workload, "add-remove") ** 2 * workload.queries, strategy.lower
 

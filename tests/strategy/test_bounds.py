@@ -14,7 +14,7 @@ from hypothesis.extra.numpy import arrays
 from tests.strategy.gram_terms import dense, marginals
 
 from tabulae.errors import InvalidArgument, Unsupported
-from tabulae.strategy.bounds.svd import (
+from tabulae.strategy.bounds.dual import (
     dual_bound,
     svd_bound,
     svd_bound_kron,

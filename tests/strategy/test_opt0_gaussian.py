@@ -11,7 +11,7 @@ from hypothesis.extra.numpy import arrays
 from tests.each import each
 
 from tabulae.errors import InvalidArgument
-from tabulae.strategy.bounds.svd import dual_bound, svd_bound
+from tabulae.strategy.bounds.dual import dual_bound, svd_bound
 from tabulae.strategy.hdmm.opt0 import nonsingular_optimum, opt0_gaussian
 
 SIGMA = 4.224678889326836  # analytic Gaussian mechanism at (1, 1e-6), sensitivity 1

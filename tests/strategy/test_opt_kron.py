@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from tabulae.errors import InvalidArgument
-from tabulae.strategy.bounds.svd import svd_bound_kron
+from tabulae.strategy.bounds.dual import svd_bound_kron
 from tabulae.strategy.hdmm.kron import KnownFactors, opt_kron
 from tabulae.strategy.hdmm.opt0 import (
     nonsingular_optimum,

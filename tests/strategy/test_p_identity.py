@@ -12,7 +12,7 @@ from hypothesis.extra.numpy import arrays
 from scipy.optimize import approx_fprime
 
 from tabulae.errors import InvalidArgument
-from tabulae.strategy.bounds.svd import svd_bound
+from tabulae.strategy.bounds.dual import svd_bound
 from tabulae.strategy.hdmm.opt0 import (
     full_optimum,
     opt0_laplace,

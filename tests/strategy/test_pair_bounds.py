@@ -17,8 +17,7 @@ from tests.strategy.instances import BUDGETS, WORKLOADS
 
 import tabulae as tb
 from tabulae.errors import InvalidArgument, Unsupported
-from tabulae.strategy.bounds.lower import unit_bound
-from tabulae.strategy.bounds.pairs import (
+from tabulae.strategy.bounds.dual import (
     lattice_pair_bound,
     opt0_pairs,
     pair_bound,
@@ -27,6 +26,7 @@ from tabulae.strategy.bounds.pairs import (
     product_pair_bound,
     product_pair_svd_bound,
 )
+from tabulae.strategy.bounds.lower import unit_bound
 from tabulae.strategy.methods import SINGLE
 from tabulae.strategy.strategy import unit_rmse
 

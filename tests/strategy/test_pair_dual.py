@@ -15,7 +15,7 @@ from tests.strategy.instances import BUDGETS, WORKLOADS, dense, dense_strategy
 
 import tabulae as tb
 from tabulae.errors import InvalidArgument, Unsupported
-from tabulae.strategy.bounds.pairs import opt0_pairs, pair_svd_bound
+from tabulae.strategy.bounds.dual import opt0_pairs, pair_svd_bound
 from tabulae.strategy.hdmm.opt0 import opt0_gaussian
 
 workloads = st.integers(2, 7).flatmap(

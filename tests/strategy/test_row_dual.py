@@ -20,7 +20,7 @@ from tabulae.strategy import (
     read_strategy,
     strategy_digest,
 )
-from tabulae.strategy.bounds.svd import svd_bound
+from tabulae.strategy.bounds.dual import svd_bound
 from tabulae.strategy.gram import explicit_gram
 from tabulae.strategy.hdmm import rows as row_strategy
 from tabulae.strategy.hdmm.opt0 import opt0_gaussian
@@ -291,13 +291,13 @@ def test_estimates_are_unbiased_with_the_variance_stated():
     counts = tb.Counts.from_array(CENSUS, x)
     truth = np.concatenate([w @ x for w in dense(wl).values()])
     errors = []
-    for seed in range(300):
+    for seed in range(60):
         measured = tb.measure(counts, strategy, tb.ZCDP("1/2"), source=tb.noise.Insecure(seed))
         errors.append(np.concatenate(list(tb.estimate(measured).answer(wl).values())) - truth)
     variance = np.concatenate(list(tb.estimate(measured).variance(wl).values()))
     score = np.mean(errors, axis=0) / np.sqrt(variance / len(errors))
     assert np.abs(score).max() < 5
-    assert np.mean(np.square(errors) / variance) == pytest.approx(1, abs=0.03)
+    assert np.mean(np.square(errors) / variance) == pytest.approx(1, abs=0.07)
 
 
 # select -----------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ import scipy.linalg as sl
 import scipy.sparse as sp
 
 from ..privacy import PrivacyLoss
-from ..strategy.bounds.pairs import opt0_pairs
+from ..strategy.bounds.dual import opt0_pairs
 from ..strategy.hdmm.rows import SparseRows, row_optimum
 from .additive import Matrix
 from .mechanism import Calibration, SubspaceMechanism, linear_mechanism

@@ -16,6 +16,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 import numpy as np
+import scipy.linalg as sl
 from threadpoolctl import threadpool_limits
 
 from ..domain import Workload
@@ -76,6 +77,23 @@ def is_definite(gram: np.ndarray) -> bool:
     except np.linalg.LinAlgError:
         return False
     return True
+
+
+def singular_share(n: int) -> float:
+    """Eigenvalues below this share of the largest cannot be told from zero."""
+    return 1e-13 * max(10, n)
+
+
+def gram_root(gram: np.ndarray) -> np.ndarray:
+    """F (r x n) of full row rank with F'F = V; InvalidArgument where V is not positive semi-definite."""
+    values, vectors = sl.eigh(gram, check_finite=False)
+    if values[0] < -1e-7 * values[-1]:
+        raise InvalidArgument(
+            f"gram is not positive semi-definite (eigenvalues {values[0]:.3g} to {values[-1]:.3g}), "
+            "so it is no Gram matrix W'W."
+        )
+    kept = values > values[-1] * singular_share(values.size)
+    return (vectors[:, kept] * np.sqrt(values[kept])).T
 
 
 @dataclass(frozen=True)

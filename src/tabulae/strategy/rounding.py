@@ -27,15 +27,7 @@ import scipy.linalg
 import scipy.spatial.distance
 
 from ..errors import Unsupported
-from ..linalg import (
-    Dense,
-    Identity,
-    LinearOperator,
-    Partition,
-    Scaled,
-    Stack,
-    Total,
-)
+from ..linalg import Dense, Identity, LinearOperator, Partition, Scaled, Stack, Total
 
 _ALIKE = 0.02  # entries of X this close, relative to its diagonal, are one level
 _LARGEST = 256  # attributes with more categories are left to general matrices

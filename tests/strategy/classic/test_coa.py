@@ -162,7 +162,7 @@ def test_as_a_strategy_of_one_attribute_and_of_several():
 
 def test_laplace_noise_and_a_million_cells_are_refused_with_what_to_use():
     with pytest.raises(Unsupported, match='choose "opt0" or "low-rank"'):
-        coa_strategy(tb.Workload.of(tb.Prefix(4)), Settings("laplace"))
+        tb.select(tb.Workload.of(tb.Prefix(4)), noise="laplace", method="coa")
     wide = tb.Workload.marginals(tb.Domain({"a": range(1000), "b": range(1000)}), ways=[2])
     started = time.monotonic()
     with pytest.raises(Unsupported, match="1,000,000 cells"):

@@ -12,7 +12,7 @@ from tests.each import each
 
 import tabulae as tb
 from tabulae.errors import InvalidArgument, Unsupported
-from tabulae.strategy.bounds.svd import svd_bound
+from tabulae.strategy.bounds.dual import svd_bound
 from tabulae.strategy.classic.explicit import (
     low_rank,
     low_rank_strategy,

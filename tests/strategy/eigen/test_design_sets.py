@@ -12,7 +12,7 @@ from tests.strategy.instances import DOMAIN, TABLES, WORKLOADS
 import tabulae as tb
 from tabulae.errors import InvalidArgument, Unsupported
 from tabulae.linalg import Dense, Identity
-from tabulae.strategy.bounds.svd import svd_bound
+from tabulae.strategy.bounds.dual import svd_bound
 from tabulae.strategy.eigen import eigen_design
 from tabulae.strategy.eigen.design import design_rows
 from tabulae.strategy.eigen.strategies import eigen_strategy

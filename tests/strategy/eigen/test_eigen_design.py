@@ -22,7 +22,7 @@ from tests.strategy.instances import WORKLOADS
 
 import tabulae as tb
 from tabulae.errors import InvalidArgument, Unsupported
-from tabulae.strategy.bounds.svd import svd_bound
+from tabulae.strategy.bounds.dual import svd_bound
 from tabulae.strategy.eigen import (
     completed,
     eigen_design,

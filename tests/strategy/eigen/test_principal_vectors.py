@@ -20,7 +20,7 @@ from tests.strategy.eigen.design_cases import (
 from tests.strategy.instances import WORKLOADS
 
 from tabulae.errors import InvalidArgument
-from tabulae.strategy.bounds.svd import svd_bound
+from tabulae.strategy.bounds.dual import svd_bound
 from tabulae.strategy.eigen import eigen_design, eigen_queries
 from tabulae.strategy.eigen.design import principal_vectors
 from tabulae.strategy.eigen.strategies import principal_vectors_strategy

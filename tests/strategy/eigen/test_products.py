@@ -20,7 +20,7 @@ from tabulae.linalg import (
     LinearOperator,
     Partition,
 )
-from tabulae.strategy.bounds.svd import svd_bound
+from tabulae.strategy.bounds.dual import svd_bound
 from tabulae.strategy.eigen import eigen_queries, query_weighting
 from tabulae.strategy.eigen.design import eigen_design
 from tabulae.strategy.eigen.strategies import (

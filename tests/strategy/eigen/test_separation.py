@@ -20,7 +20,7 @@ from tests.strategy.instances import WORKLOADS
 
 import tabulae as tb
 from tabulae.errors import InvalidArgument
-from tabulae.strategy.bounds.svd import svd_bound
+from tabulae.strategy.bounds.dual import svd_bound
 from tabulae.strategy.eigen import (
     design,
     eigen_design,

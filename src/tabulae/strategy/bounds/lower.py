@@ -50,17 +50,20 @@ from ..residual.search import planner_bound
 from ..strategy import NoiseKind
 from ..symmetry import WIDEST, symmetry, symmetry_pays
 from ..within import WITHIN
-from .pairs import (
+from .dual import (
+    Terms,
     distinct_cells,
     grounded,
+    kron_sizes,
     lattice_pair_bound,
     opt0_pairs,
     pair_rows_bound,
     pair_svd_bound,
     product_pair_bound,
     product_pair_svd_bound,
+    svd_bound,
+    svd_bound_kron,
 )
-from .svd import Terms, kron_sizes, svd_bound, svd_bound_kron
 
 _EPS = float(np.finfo(np.float64).eps)
 _DIMENSIONS = 4096

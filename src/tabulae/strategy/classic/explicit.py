@@ -46,7 +46,7 @@ import scipy.linalg
 
 from ...domain import Workload
 from ...errors import InvalidArgument
-from ..bounds.svd import dual_bound
+from ..bounds.dual import dual_bound
 from ..eigen.design import eigen_queries
 from ..gram import DistinctCells, checked_gram, explicit_gram, explicit_strategy, is_definite
 from ..methods import Settings, register

@@ -53,7 +53,7 @@ from ...linalg import (
     weigh_rows,
 )
 from ..block import Block
-from ..bounds.svd import identity_and_ones
+from ..bounds.dual import identity_and_ones
 from ..gram import EXPLICIT_CELLS, GramTerms, dense_grams, explicit_strategy, lifted, surrogate_gram
 from ..information.weighted_kron import WIDEST, AxisRows, by_row, kron_costs, weighted_kron
 from ..methods import Settings, register

@@ -283,24 +283,6 @@ class Weighting(DualSearch):
         return loss, columns
 
 
-@dataclass(frozen=True)
-class KronWeights:
-    """Weights of a Kronecker product's rows, and the proof of how good they are.
-
-    ``weights`` is lambda (c_1, ..., c_d), one for each class of rows and 0 where nothing is asked; ``loss`` is the
-    squared error at sensitivity 1, ``lower`` what no weights of these rows go below.
-    """
-
-    weights: np.ndarray
-    loss: float
-    lower: float
-    evaluations: int
-
-    @property
-    def gap(self) -> float:
-        return self.loss / self.lower - 1.0
-
-
 def kron_weighting(
     norms: Sequence[np.ndarray],
     costs: np.ndarray,
@@ -308,8 +290,8 @@ def kron_weighting(
     p: int = 2,
     tolerance: float = 1e-6,
     time_limit: float | None = None,
-) -> KronWeights:
-    """The best weights of products of design rows for one workload, within a proven ``tolerance``.
+) -> QueryWeights:
+    """The best weights (c_1, ..., c_d) of products of design rows, one for each class of rows.
 
     Arguments:
         norms: an attribute's ``|R_i|^p`` (c_i, n_i): of each class of rows the sum, in every cell that differs in it.
@@ -355,7 +337,9 @@ def kron_weighting(
     search.run(np.ones(int(np.prod(cells))))
     weights[asked] = search.best ** (1 / p)
     scale = float(costs.max())
-    return KronWeights(weights, search.upper * scale, search.lower * scale, search.evaluations)
+    return QueryWeights(
+        weights, search.upper * scale, search.lower * scale, search.multipliers, search.evaluations
+    )
 
 
 def apply_factors(factors: Sequence[np.ndarray], x: np.ndarray) -> np.ndarray:

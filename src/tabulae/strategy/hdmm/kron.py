@@ -40,8 +40,7 @@ from ...domain import Workload
 from ...errors import InvalidArgument, Unsupported
 from ...linalg import Dense, Kron, Total
 from ..block import Block
-from ..bounds.pairs import PAIR_CELLS, opt0_pairs
-from ..bounds.svd import Terms, kron_sizes, svd_bound_kron
+from ..bounds.dual import PAIR_CELLS, Terms, kron_sizes, opt0_pairs, svd_bound_kron
 from ..gram import (
     EXPLICIT_CELLS,
     DistinctCells,

@@ -62,7 +62,7 @@ from ...domain import Workload
 from ...errors import Unsupported
 from ...linalg import Identity, Kron, LinearOperator, Partition, Total
 from ..block import Block
-from ..bounds.svd import svd_bound_kron
+from ..bounds.dual import svd_bound_kron
 from ..gram import WIDEST, dense_grams, lifted
 from ..information.lattice_axis import Axis
 from ..information.marginal_algebra import (

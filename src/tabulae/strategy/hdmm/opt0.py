@@ -53,7 +53,7 @@ inverted; the one costly product is Theta (diag(s) V).
 The problem is not convex, so where it starts decides where it ends. Rows as overlapping triangles along an
 order of the cells, fine ones over coarse ones, lead to strategies that random starts seldom find; after that
 single rows die and are born at random as long as it helps. No certificate is known beyond
-:func:`~tabulae.strategy.bounds.svd.dual_bound`, which is for L2 sensitivity.
+:func:`~tabulae.strategy.bounds.dual.dual_bound`, which is for L2 sensitivity.
 """
 
 from __future__ import annotations
@@ -69,8 +69,8 @@ import scipy.linalg as sl
 from scipy.optimize import Bounds, minimize
 
 from ...errors import InvalidArgument
-from ..bounds.svd import dual_bound, identity_and_ones, lowered_roots
-from ..gram import DistinctCells, checked_gram
+from ..bounds.dual import dual_bound, identity_and_ones, lowered_roots
+from ..gram import DistinctCells, checked_gram, gram_root, singular_share
 
 FLOOR = 1e-13  # smallest multiplier, relative to the largest
 _MULTIPLICATIVE, _ITERATIONS, _ROUNDS = 3, 150, 4
@@ -163,7 +163,7 @@ class GaussianOptimum:
 
     ``strategy`` is A (r x n), largest column norm at most 1. ``loss = tr[(A'A)^+ V]`` is the workload's total
     squared error at unit noise; no strategy has less than ``lower``, proven by ``multipliers`` (n,) through
-    :func:`~tabulae.strategy.bounds.svd.dual_bound`. ``gap = loss / lower - 1``; ``evaluations`` counts
+    :func:`~tabulae.strategy.bounds.dual.dual_bound`. ``gap = loss / lower - 1``; ``evaluations`` counts
     eigendecompositions.
     """
 
@@ -279,10 +279,10 @@ class _Search(DualSearch):
         if self._root is None:
             h = np.sqrt(mu)
             values, vectors = sl.eigh(self._gram * h * h[:, None], check_finite=False, overwrite_a=True)
-            if values[0] > values[-1] * _singular(h.size):
+            if values[0] > values[-1] * singular_share(h.size):
                 self.spectrum = values
                 return self._scaled(values, vectors, h)
-            self._root = _root(self._gram)
+            self._root = gram_root(self._gram)
         return self._filled(mu)
 
     def _scaled(self, values: np.ndarray, vectors: np.ndarray, h: np.ndarray) -> tuple[float, np.ndarray]:
@@ -318,23 +318,6 @@ class _Search(DualSearch):
         if loss < self._loss:
             self._loss, self._strategy = loss, A
         return loss
-
-
-def _singular(n: int) -> float:
-    """Eigenvalues below this share of the largest cannot be told from zero."""
-    return 1e-13 * max(10, n)
-
-
-def _root(gram: np.ndarray) -> np.ndarray:
-    """F (r x n) of full row rank with F'F = V."""
-    values, vectors = sl.eigh(gram, check_finite=False)
-    if values[0] < -1e-7 * values[-1]:
-        raise InvalidArgument(
-            f"gram is not positive semi-definite (eigenvalues {values[0]:.3g} to {values[-1]:.3g}), "
-            "so it is no Gram matrix W'W."
-        )
-    kept = values > values[-1] * _singular(values.size)
-    return (vectors[:, kept] * np.sqrt(values[kept])).T
 
 
 def _factor(X: np.ndarray, fill: float) -> np.ndarray:

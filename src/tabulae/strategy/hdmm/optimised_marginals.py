@@ -30,7 +30,7 @@ from ...domain import Workload
 from ...errors import Unsupported
 from ...linalg import Dense, Identity, Kron, LinearOperator, Partition, Total
 from ..block import Block
-from ..bounds.svd import identity_and_ones
+from ..bounds.dual import identity_and_ones
 from ..gram import WIDEST, dense_grams, is_definite, lifted
 from ..methods import Settings, register
 from ..rounding import FINEST

@@ -42,7 +42,7 @@ from ...domain import Table, Workload
 from ...errors import InvalidArgument, Unsupported
 from ...linalg import Contrasts, Dense, LinearOperator, Partition, Product, Sparse, Stack, representatives
 from ..block import Block
-from ..bounds.svd import lowered_trace
+from ..bounds.dual import lowered_trace
 from ..information.explicit import row_count
 from ..methods import Settings
 from ..strategy import Strategy

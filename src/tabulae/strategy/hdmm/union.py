@@ -40,7 +40,7 @@ from ...domain import Table, Workload
 from ...errors import Unsupported
 from ...linalg import Identity, LinearOperator, Total
 from ..block import Block
-from ..bounds.svd import identity_and_ones
+from ..bounds.dual import identity_and_ones
 from ..gram import DistinctCells, is_definite
 from ..methods import Settings, register
 from ..strategy import NoiseKind, Strategy

@@ -179,7 +179,7 @@ def svd_bound(sizes: Sequence[int], components: np.ndarray) -> float:
     """``(sum_S sqrt(f_S dim_S))^2 / N``: no marginal strategy has a smaller loss for f under L2 sensitivity.
 
     For a workload of marginals it is the SVD bound, and no strategy of any kind has. (In floating point:
-    :func:`tabulae.strategy.bounds.svd.svd_bound_kron` takes the rounding errors off.)
+    :func:`tabulae.strategy.bounds.dual.svd_bound_kron` takes the rounding errors off.)
 
     Reference: HDMM, Theorem 12.
 

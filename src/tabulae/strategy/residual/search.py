@@ -55,7 +55,7 @@ from scipy.optimize import minimize
 from ...domain import Workload
 from ...errors import InvalidArgument, Unsupported
 from ...linalg import Identity, LinearOperator, Product, Total
-from ..bounds.svd import identity_and_ones
+from ..bounds.dual import identity_and_ones
 from ..hdmm.opt0 import nonsingular_optimum
 from ..information.residual_basis import Set, SetSums, closure, is_flat
 from ..methods import Settings
