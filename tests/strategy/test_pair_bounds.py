@@ -18,6 +18,7 @@ from tests.strategy.instances import BUDGETS, WORKLOADS
 import tabulae as tb
 from tabulae.errors import InvalidArgument, Unsupported
 from tabulae.strategy.bounds.dual import (
+    dual_bound,
     lattice_pair_bound,
     opt0_pairs,
     pair_bound,
@@ -126,7 +127,7 @@ def test_products_of_bounds_are_below_the_optimum_of_the_product(data):
         factors.append(W.T @ W + 0.01 * np.eye(n))
     best = opt0_pairs(dense([(1.0, factors)]), tolerance=1e-5).loss
     pairs = [opt0_pairs(V).lower for V in factors]
-    columns = [tb.strategy.bounds.dual_bound(V, np.ones(len(V))) for V in factors]
+    columns = [dual_bound(V, np.ones(len(V))) for V in factors]
     assert product_pair_bound(columns, pairs) <= best
     assert product_pair_svd_bound(factors) <= best
 
