@@ -21,7 +21,7 @@ def _aimed(village: Path, budget: str) -> Path:
         'queries = { age = "ranges" }',
         'queries = { age = "ranges" }\ntarget = { margin = 20, confidence = 0.9 }',
     )
-    village.write_text(text + '\n[method]\nselect = "kron"\n')
+    village.write_text(text + '\n[method]\nselect = "identity"\n')
     return village
 
 

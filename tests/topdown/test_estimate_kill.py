@@ -20,7 +20,8 @@ SCRIPT = """
 import os, signal, sys
 from pathlib import Path
 import numpy as np
-from tabulae.topdown import checkpoint, descent, estimate
+from tabulae.products.areas.descent.descent import Descent
+from tabulae.products.areas.estimate import estimate_spine
 from tests.topdown.test_estimate_kill import case
 from tests.topdown.two_pass_cases import numbers
 
@@ -37,11 +38,11 @@ def dying(call):
 
 said = dying(lambda line: None) if where == "stage" else (lambda line: None)
 if where == "parent":
-    descent.Descent.divide = dying(descent.Descent.divide)
+    Descent.divide = dying(Descent.divide)
 if where == "sync":
-    checkpoint.os.fsync = dying(os.fsync)
+    os.fsync = dying(os.fsync)
 one = case()
-done = estimate.estimate_spine(one.plan, one.values(6), "bluedown", work=work, workers=2, say=said)
+done = estimate_spine(one.plan, one.values(6), "bluedown", work=work, workers=2, say=said)
 np.save(out, numbers(done.vectors))
 """
 ROOT = Path(__file__).parents[2]
