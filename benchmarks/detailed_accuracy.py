@@ -35,7 +35,6 @@ from benchmarks.detailed_population import MAPS
 
 import tabulae as tb
 from tabulae.domain.groups import Regions
-from tabulae.estimation.two_stage import cell_estimates, total_estimates
 from tabulae.interop.safetab.config import Config, read_draft
 from tabulae.interop.safetab.faults import Faults
 from tabulae.interop.safetab.layout import group_map, ladder
@@ -44,6 +43,7 @@ from tabulae.interop.safetab.region_types import WIDE
 from tabulae.interop.safetab.suppression import suppression_threshold
 from tabulae.privacy import ZCDP, NoiseLaw
 from tabulae.products.groups.count import GroupChunk, GroupCounts
+from tabulae.products.groups.estimate import cell_estimates, total_estimates
 from tabulae.products.groups.levels import TOTAL, TOTAL_ONLY, AdaptivePlan, GroupMeasurement, PopulationLevel
 from tabulae.products.groups.measure import measure_groups
 from tabulae.products.groups.plan import expected_rungs

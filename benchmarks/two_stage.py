@@ -18,10 +18,9 @@ from pathlib import Path
 
 import numpy as np
 
-from tabulae.estimation.two_stage import combined
-from tabulae.estimation.two_stage_interval import plain_margin, total_interval
-from tabulae.estimation.two_stage_laws import TwoStages, sum_law
 from tabulae.privacy import DiscreteGaussian, DiscreteLaplace
+from tabulae.products.groups.estimate import combined
+from tabulae.products.groups.two_stage_laws import TwoStages, plain_margin, sum_law, total_interval
 
 RESULTS = Path(__file__).parent / "results"
 FIGURE = Path(__file__).parents[1] / "docs" / "methods" / "two-stage.svg"

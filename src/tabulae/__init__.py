@@ -27,11 +27,8 @@ if TYPE_CHECKING:
         Workload,
     )
     from .errors import TabulaeError
-    from .estimation import (
-        Estimate,
-        estimate,
-        smallest_budget,
-    )
+    from .estimation import Estimate, smallest_budget
+    from .estimation import least_squares as estimate
     from .linalg import (
         AllRange,
         Dense,

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from .errors import Problem, SpecError
-from .estimation import Estimate, estimate
+from .estimation import Estimate
+from .estimation import least_squares as estimate
 from .measurement import Measurement
 from .privacy import (
     Ledger,

@@ -21,7 +21,7 @@ from tabulae.errors import InvalidArgument
 from tabulae.estimation import whole_cells
 from tabulae.estimation.cone import GAP
 from tabulae.estimation.limits import Limits
-from tabulae.estimation.merged_cells import MergedCells
+from tabulae.estimation.measured_cells import MeasuredCells
 from tabulae.estimation.non_negative import NonNegative
 from tabulae.strategy import law_variances
 
@@ -189,7 +189,7 @@ def test_margins_that_agree_in_pairs_but_not_in_threes_are_refused() -> None:
 
 
 # whole cells --------------------------------------------------------------------------------------------------
-def _limits(x: np.ndarray, sets: Sequence[tuple[int, ...]]) -> tuple[Limits, MergedCells, Domain]:
+def _limits(x: np.ndarray, sets: Sequence[tuple[int, ...]]) -> tuple[Limits, MeasuredCells, Domain]:
     domain = Domain({f"a{i}": n for i, n in enumerate(x.shape)})
     tables = [
         tb.Table(f"t{k}", {f"a{i}": tb.Identity(x.shape[i]) for i in s}) if s else tb.Table(f"t{k}", {})
@@ -199,7 +199,7 @@ def _limits(x: np.ndarray, sets: Sequence[tuple[int, ...]]) -> tuple[Limits, Mer
     cells = tb.Table("cells", {f"a{i}": tb.Identity(n) for i, n in enumerate(x.shape)})
     strategy = tb.select(tb.Workload(domain, [cells]), method="identity")
     variances = law_variances(strategy, strategy.laws(BUDGETS["gaussian"]))
-    problem = MergedCells(strategy, variances, [t.operator(domain) for t in tables])
+    problem = MeasuredCells(strategy, variances, [t.operator(domain) for t in tables])
     return Limits(problem, domain, constraints), problem, domain
 
 

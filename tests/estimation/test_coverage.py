@@ -9,9 +9,7 @@ import pytest
 from scipy import stats
 from tests.each import each
 
-from tabulae.estimation.coverage import half_widths
-from tabulae.estimation.iid_sum import smallest_half_width
-from tabulae.estimation.minorant import _gaussian
+from tabulae.estimation.coverage import _gaussian, half_widths, smallest_half_width
 from tabulae.privacy import (
     DiscreteGaussian,
     DiscreteLaplace,

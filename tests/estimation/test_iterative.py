@@ -14,7 +14,7 @@ from tests.strategy.instances import BUDGETS, WORKLOADS, dense_strategy
 
 import tabulae as tb
 from tabulae.errors import NotEstimable
-from tabulae.estimation.bounded import bounded_half_widths
+from tabulae.estimation.coverage import bounded_half_widths
 from tabulae.privacy import (
     DiscreteGaussian,
     DiscreteLaplace,

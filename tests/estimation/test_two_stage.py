@@ -13,8 +13,8 @@ from tests.each import each
 from tests.estimation.groups_of_one_level import Oracle, level
 
 from tabulae.errors import InvalidArgument
-from tabulae.estimation.two_stage import cell_estimates, total_estimates
 from tabulae.privacy import ZCDP, Insecure, PureDP
+from tabulae.products.groups.estimate import cell_estimates, total_estimates
 from tabulae.products.groups.levels import TOTAL_ONLY
 
 NATION, COUNTY = (471, 971, 6971), (971, 4971, 19971)

@@ -9,15 +9,15 @@ import pytest
 from tests.each import each
 from tests.estimation.groups_of_one_level import Oracle, level
 
-from tabulae.estimation.two_stage import total_estimates
-from tabulae.estimation.two_stage_interval import plain_margin
 from tabulae.privacy import (
     ZCDP,
     DiscreteLaplace,
     Insecure,
     PureDP,
 )
+from tabulae.products.groups.estimate import total_estimates
 from tabulae.products.groups.levels import PopulationLevel
+from tabulae.products.groups.two_stage_laws import plain_margin
 
 NATION = (471, 971, 6971)
 STEPS = (-9, -6.2, -4, -2, -1, -0.5, 0, 0.3, 0.7, 1, 1.5, 2, 3, 5, 6.2, 9)

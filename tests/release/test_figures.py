@@ -18,8 +18,7 @@ from tabulae.domain.figure import table_difference
 from tabulae.domain.figure_sql import figure_from_sql
 from tabulae.errors import NotEstimable, Unsupported
 from tabulae.estimation import Estimate
-from tabulae.estimation.fieller import box_ratios, fieller
-from tabulae.estimation.woodruff import crossing, woodruff
+from tabulae.estimation.statistics import box_ratios, crossing, fieller, woodruff
 from tabulae.products.tables.figures import PublishedFigure, publish_figure
 
 FALSE_ALARM = 1e-6

@@ -14,7 +14,7 @@ from tests.strategy.instances import BUDGETS, WORKLOADS
 
 import tabulae as tb
 from tabulae.errors import InvalidArgument, Unsupported
-from tabulae.estimation.least_met import least_met
+from tabulae.estimation.budget import least_met
 from tabulae.privacy import budget_for_margin
 from tabulae.strategy.methods import SINGLE, Settings
 

@@ -11,8 +11,7 @@ from scipy.special import ndtri
 from tabulae import Domain
 from tabulae.domain import Table, Term
 from tabulae.errors import Unsupported
-from tabulae.estimation.fieller import ratio_variance
-from tabulae.estimation.ratio_factor import uniform_factor
+from tabulae.estimation.statistics import ratio_variance, uniform_factor
 from tabulae.linalg import Dense
 from tabulae.privacy import DiscreteGaussian, DiscreteLaplace
 from tabulae.products.areas.layout import Layout

@@ -14,7 +14,7 @@ from scipy.special import ndtri
 from tests.topdown.two_pass_cases import covariance_of
 
 from tabulae import ZCDP, Domain, PureDP
-from tabulae.estimation.bounded import bounded_half_widths
+from tabulae.estimation.coverage import bounded_half_widths
 from tabulae.products.areas.layout import Layout
 from tabulae.products.areas.passes.area_variances import margin_variance
 from tabulae.products.areas.passes.covariances import Covariances

@@ -1,9 +1,9 @@
 """Reconstruct: from public measurements to estimates, variances and intervals."""
 
+from ._estimate import estimate
 from .budget import smallest_budget, within
 from .coverage import HalfWidths
-from .estimate import Estimate, estimate
-from .table_widths import table_half_widths
+from .least_squares import Estimate, table_half_widths
 
 __all__ = [
     "Estimate",

@@ -1,4 +1,31 @@
-"""The non-negative least-squares problem ``min ||B u - y||^2, u >= 0``, solved to a proven gap.
+"""Least squares over non-negative cells with exact sums and limits, to a proven gap.
+
+    min ||B u - y||^2 / 2   over   u >= 0,   C u = c,   l <= T u <= h.
+
+The method is that of :mod:`.cone` with more to split: ``x`` minimises the quadratic, ``z = x`` is not negative, and
+``t = T x`` keeps to its limits. Equalities hold in the first step where the projection onto them commutes with B'B,
+which it does for margins, or where the cells are few enough for a basis of null(C); else they are one more copy of x.
+
+**The gap.** For v, q in the row space of C with ``q = C'k``, and m (one number a bounded row, positive where the lower
+limit holds and negative where the upper one does) such that ``s = B'v - q - T'm >= 0`` on all open cells,
+
+    ||B u - y||^2 / 2 >= -||v||^2 / 2 - v'y + k'c + l'm_+ - h'm_-     for every u that meets the constraints,
+
+for ``r^2 / 2 >= v'r - v^2 / 2`` and ``v'B u = s'u + k'C u + m'T u``. So any z that meets them all has
+
+    ||B z - B u*||^2 / 2  <=  ||B z - y||^2 / 2 - least  <=  gap
+    gap = ||B z - y - v||^2 / 2 + s'z + m_+'(T z - l) + m_-'(h - T z),
+
+the first step because the optimum u* is the projection of y on a convex set. v = B x - y, q and m come from the
+multipliers of the splits. Where s is negative it is raised by rows of C, or of upper limits, whose entries are not
+negative (their multipliers are free to grow): by the rows of one table where it counts all such cells, else by e times
+the sum of all such rows, and, if these leave cells out, of ``B'd`` with v changed by e d, as in :mod:`.cone`. So the
+gap is proven for equalities and limits alike. It is that of the cells that are returned, which have their exact sums in
+whole numbers.
+
+Reference: Boyd, Parikh, Chu, Peleato, Eckstein (2011), sections 3.4.1, 3.4.3 and 5.2.
+
+The non-negative least-squares problem ``min ||B u - y||^2, u >= 0``, solved to a proven gap.
 
 The alternating direction method of multipliers splits the quadratic from the sign:
 
@@ -22,12 +49,15 @@ direction method of multipliers (2011), sections 3 and 3.4.3.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import scipy.linalg
 
-from .merged_cells import MergedCells
+from ..linalg import Dense, LinearOperator
+from .limits import LimitedRows, Limits
+from .measured_cells import MeasuredCells
 
 GAP = 5e-5
 """The gap to stop at: every answer is then within 1 % of its own standard error of the optimum."""
@@ -55,7 +85,7 @@ class Solution:
     gap: float
 
 
-def solve(problem: MergedCells, y: Sequence[np.ndarray], certificate: Certificate) -> Solution:
+def solve(problem: MeasuredCells, y: Sequence[np.ndarray], certificate: Certificate) -> Solution:
     """The non-negative cells closest to the answers y (whitened, block by block); deterministic."""
     basis, spectrum, exact = problem.basis()
     spectrum = spectrum if exact else spectrum * largest_ratio(problem, basis, spectrum)
@@ -84,7 +114,7 @@ def solve(problem: MergedCells, y: Sequence[np.ndarray], certificate: Certificat
 
 
 def _gap(
-    problem: MergedCells, y: Sequence[np.ndarray], x: np.ndarray, z: np.ndarray, certificate: Certificate
+    problem: MeasuredCells, y: Sequence[np.ndarray], x: np.ndarray, z: np.ndarray, certificate: Certificate
 ) -> float:
     """The duality gap between z and the multipliers that belong to x."""
     of_x, of_z = problem.apply(x), problem.apply(z)
@@ -97,7 +127,7 @@ def _gap(
     return max(0.0, away / 2) + max(0.0, float((gradient + short * c) @ z))
 
 
-def largest_ratio(problem: MergedCells, basis, spectrum: np.ndarray) -> float:
+def largest_ratio(problem: MeasuredCells, basis, spectrum: np.ndarray) -> float:
     """How far B'B exceeds a diagonal in a basis: the largest eigenvalue of one against the other, a little above."""
     root = np.where(spectrum > 0, 1 / np.sqrt(np.where(spectrum > 0, spectrum, 1.0)), 0.0)
     vector = 1.0 + np.arange(problem.cells) % 7 / 7
@@ -107,3 +137,302 @@ def largest_ratio(problem: MergedCells, basis, spectrum: np.ndarray) -> float:
         vector = root * (basis @ problem.adjoint(problem.apply(basis.T @ (root * vector))))
         largest = max(largest, float(np.linalg.norm(vector)))
     return _ROOM * largest
+
+
+_CONSTRAINED_STEPS, _CHECKED = 6000, 20
+_RELAXED = 1.6
+_START_PENALTY = 0.3  # r in units of the middle eigenvalue of B'B, at the start
+_NOTHING = 1e-9
+_DENSE = 2048  # cells up to which a basis of null(C) is written out
+_COMMUTES = 1e-9
+_UNEVEN, _BALANCED = 5.0, 0.6  # residuals further apart move the penalty, for this share of the steps
+
+
+@dataclass(frozen=True, eq=False)
+class WholeSolution(Solution):
+    """Cells ``scaled * 2^-exponent`` whose exact sums hold in whole numbers, and the gap of these very cells."""
+
+    scaled: np.ndarray
+    exponent: int
+
+
+@dataclass(frozen=True, eq=False)
+class Quadratic:
+    """B'B, or an upper bound, in a basis: it moves x on ``offset`` + the span of the rows of ``basis``.
+
+    ``project`` then puts x on ``C u = c``; with ``copied`` that is left to a split. ``joint`` is the square of all
+    splits where the basis diagonalises it, too (to the identity); otherwise it is bounded, by 1 for each split.
+    """
+
+    basis: LinearOperator
+    spectrum: np.ndarray
+    exact: bool
+    offset: np.ndarray
+    project: Callable[[np.ndarray], np.ndarray] | None = None
+    copied: bool = False
+    joint: np.ndarray | None = None
+
+    def start(self, target: np.ndarray) -> np.ndarray:
+        """Near the least of the quadratic alone."""
+        share = self.spectrum > _NOTHING * self.spectrum.max(initial=0.0)
+        inverse = np.divide(1.0, self.spectrum, out=np.zeros_like(self.spectrum), where=share)
+        return self._placed(self.basis.T @ (inverse * (self.basis @ target)))
+
+    def step(
+        self,
+        x: np.ndarray,
+        target: np.ndarray,
+        pull: np.ndarray,
+        penalty: float,
+        copies: int,
+        square: Callable[[np.ndarray], np.ndarray],
+    ) -> np.ndarray:
+        """The least of ``||B x - y||^2 / 2 + penalty (copies ||x||^2 / 2 - pull'x)``, or of a bound that touches it."""
+        moved = self.basis @ (target + penalty * pull - (0.0 if self.exact else square(x)))
+        if not self.exact:
+            moved += self.spectrum * (self.basis @ x)
+        return self._placed(self.basis.T @ (moved / (self.spectrum + penalty * copies)))
+
+    def _placed(self, x: np.ndarray) -> np.ndarray:
+        x = x + self.offset
+        return x if self.project is None else self.project(x)
+
+
+class _Split:
+    """One bounded table: ``t = T x / scale`` within its limits, and the multipliers of that equality."""
+
+    def __init__(self, rows: LimitedRows, *, joint: bool) -> None:
+        self.rows = rows
+        self.scale = _row_norms(rows)
+        if rows.labels is None and not joint:
+            widest = float(np.asarray(rows.operator.column_norms(1), dtype=float).max())
+            self.scale = np.full(len(rows.low), np.sqrt(widest * rows.operator.abs_row_sum_max()))
+        self.low, self.high = rows.low / self.scale, rows.high / self.scale
+        self.value = np.zeros(len(rows.low))
+        self.dual = np.zeros(len(rows.low))
+
+    def of(self, x: np.ndarray) -> np.ndarray:
+        return (self.rows.operator @ x) / self.scale
+
+    def back(self, r: np.ndarray) -> np.ndarray:
+        return self.rows.operator.T @ (r / self.scale)
+
+    def step(self, x: np.ndarray) -> None:
+        relaxed = _RELAXED * self.of(x) + (1 - _RELAXED) * self.value
+        self.value = np.clip(relaxed + self.dual, self.low, self.high)
+        self.dual += relaxed - self.value
+
+    def multipliers(self, penalty: float) -> np.ndarray:
+        """m, of the sign that the limits allow."""
+        m = -penalty * self.dual / self.scale
+        m[~np.isfinite(self.low)] = np.minimum(m, 0.0)[~np.isfinite(self.low)]
+        m[~np.isfinite(self.high)] = np.maximum(m, 0.0)[~np.isfinite(self.high)]
+        return m
+
+
+@dataclass(frozen=True, eq=False)
+class Dual:
+    """A feasible point of the dual problem: ``B'v``, s and m, with v = B x - y + short d."""
+
+    x: np.ndarray
+    short: float
+    slack: np.ndarray
+    multipliers: tuple[np.ndarray, ...]
+
+
+class ConstrainedCone:
+    """One problem and what its steps need; ``solve`` runs them.
+
+    ``certificate`` is d of the module's formula; its direction may be 0 where the constraints cover all cells.
+    """
+
+    def __init__(
+        self, problem: MeasuredCells, limits: Limits, y: Sequence[np.ndarray], certificate: Certificate
+    ) -> None:
+        self.problem, self.limits, self.y, self._certificate = problem, limits, y, certificate
+        self._raise = certificate.direction + limits.covering()
+
+    def solve(self, finish: Callable[[np.ndarray], tuple[np.ndarray, int] | None]) -> WholeSolution | None:
+        """The best of the cells that ``finish`` makes of the steps'; None where it never makes any."""
+        best: WholeSolution | None = None
+        after, wait = 0, 1
+        for check, (z, dual, last) in enumerate(self._steps()):
+            if not last and (check < after or self.gap(z, dual) > GAP):
+                continue
+            after, wait = check + wait, 2 * wait
+            finished = finish(z)
+            if finished is None:
+                continue
+            scaled, exponent = finished
+            cells = np.ldexp(scaled.astype(float), -exponent)
+            gap = self.gap(cells, dual)
+            if best is None or gap < best.gap:
+                best = WholeSolution(cells, gap, scaled, exponent)
+            if gap <= GAP:
+                break
+        return best
+
+    def _steps(self) -> Iterator[tuple[np.ndarray, Dual, bool]]:
+        """Non-negative cells and a dual point, every few steps; the last ones are marked."""
+        quadratic, open_cells = _quadratic(self.problem, self.limits), self.limits.open
+        joint = quadratic.joint is not None
+        splits = [_Split(rows, joint=joint) for rows in self.limits.bounded]
+        spectrum, target = quadratic.spectrum, self.problem.adjoint(self.y)
+        target = target - self._square(quadratic.offset) if quadratic.exact else target
+        penalty = _START_PENALTY * float(np.median(spectrum[spectrum > _NOTHING * spectrum.max(initial=0.0)]))
+        copies = 1 if joint else 1 + len(splits) + quadratic.copied
+        still = quadratic.joint @ quadratic.offset if quadratic.joint is not None else 0.0
+        x = quadratic.start(target)
+        z = np.where(open_cells, np.maximum(x, 0.0), 0.0)
+        w = np.zeros_like(z)
+        copy, of_copy = x.copy(), np.zeros_like(z)
+        for step in range(1, _CONSTRAINED_STEPS + 1):
+            pull = z - w - still
+            for split in splits:
+                pull = pull + split.back(split.value - split.dual)
+                if not joint:
+                    pull = pull + x - split.back(split.of(x))
+            if quadratic.copied:
+                pull = pull + copy - of_copy
+            x = quadratic.step(x, target, pull, penalty, copies, self._square)
+            relaxed = _RELAXED * x + (1 - _RELAXED) * z
+            before, z = z, np.where(open_cells, np.maximum(relaxed + w, 0.0), 0.0)
+            w += relaxed - z
+            for split in splits:
+                split.step(x)
+            if quadratic.copied:
+                relaxed = _RELAXED * x + (1 - _RELAXED) * copy
+                copy = self.limits.nearest(relaxed + of_copy)
+                of_copy += relaxed - copy
+            if step % _CHECKED == 0:
+                yield z, self._dual(x, w, splits, penalty), step == _CONSTRAINED_STEPS
+                if step < _BALANCED * _CONSTRAINED_STEPS:
+                    factor = _balance(x, z, before, w)
+                    penalty *= factor
+                    w, of_copy = w / factor, of_copy / factor
+                    for split in splits:
+                        split.dual /= factor
+
+    def _square(self, x: np.ndarray) -> np.ndarray:
+        return self.problem.adjoint(self.problem.apply(x))
+
+    def _dual(self, x: np.ndarray, w: np.ndarray, splits: Sequence[_Split], penalty: float) -> Dual:
+        """The dual point of the splits' multipliers, made feasible."""
+        gradient = self.problem.adjoint([a - b for a, b in zip(self.problem.apply(x), self.y, strict=True)])
+        multipliers = []
+        free = self.limits.open & (self._raise <= 0)
+        for split in splits:
+            m = split.multipliers(penalty)
+            if free.any():  # a lower limit with cells that nothing else counts costs nothing
+                m[np.asarray(abs(split.rows.matrix) @ free.astype(float)) > 0] = 0.0
+            multipliers.append(m)
+            gradient -= split.rows.operator.T @ m
+        slack = gradient - self.limits.fixed_part(gradient + penalty * w)
+        by_row = _raised_by_row(self.limits, slack)
+        if by_row is not None:
+            table, raised = by_row
+            slack = slack + self.limits.all[table].operator.T @ raised
+            if table >= len(self.limits.exact):
+                multipliers[table - len(self.limits.exact)] -= raised
+        counted = self.limits.open & (self._raise > 0)
+        short = max(0.0, float((-slack[counted] / self._raise[counted]).max(initial=0.0)))
+        for i, split in enumerate(splits):
+            multipliers[i] -= short * split.rows.growing
+        return Dual(x, short, slack + short * self._raise, tuple(multipliers))
+
+    def gap(self, z: np.ndarray, dual: Dual) -> float:
+        """The duality gap of cells that meet the constraints."""
+        if np.any(dual.slack[self.limits.open] < -_NOTHING * max(1.0, float(np.abs(dual.slack).max()))):
+            return np.inf
+        apart = self.problem.apply(z - dual.x)
+        away = sum(float(np.square(a).sum()) for a in apart)
+        away -= 2 * dual.short * float(self._certificate.direction @ (z - dual.x))
+        away += dual.short**2 * self._certificate.norm2
+        total = max(0.0, away / 2) + max(0.0, float(dual.slack[self.limits.open] @ z[self.limits.open]))
+        for rows, m in zip(self.limits.bounded, dual.multipliers, strict=True):
+            counts = rows.operator @ z
+            above = np.where(m > 0, counts - np.where(np.isfinite(rows.low), rows.low, 0.0), 0.0)
+            below = np.where(m < 0, np.where(np.isfinite(rows.high), rows.high, 0.0) - counts, 0.0)
+            total += float(np.abs(m) @ np.maximum(above + below, 0.0))
+        return total
+
+
+def _raised_by_row(limits: Limits, slack: np.ndarray) -> tuple[int, np.ndarray] | None:
+    """(table, what to raise the multipliers of its rows by) so that no slack is negative, at the least cost."""
+    short = np.where(limits.open, np.maximum(-slack, 0.0), 0.0)
+    best, cheapest = None, np.inf
+    for table, rows in enumerate(limits.all):
+        if rows.labels is None or np.any(short[np.append(rows.growing, 0.0)[rows.labels] == 0]):
+            continue
+        raised = np.zeros(len(rows.low) + 1)
+        np.maximum.at(raised, rows.labels + 1, short)
+        grows = raised[1:] > 0
+        cost = float(raised[1:][grows] @ rows.high[grows])
+        if cost < cheapest:
+            best, cheapest = (table, raised[1:]), cost
+    return best
+
+
+def _balance(x: np.ndarray, z: np.ndarray, before: np.ndarray, w: np.ndarray) -> float:
+    """What to multiply the penalty by so that primal and dual residuals shrink alike."""
+    primal = float(np.linalg.norm(x - z)) / max(float(np.linalg.norm(z)), 1e-30)
+    dual = float(np.linalg.norm(z - before)) / max(float(np.linalg.norm(w)), 1e-30)
+    ratio = primal / max(dual, 1e-30)
+    if 1 / _UNEVEN <= ratio <= _UNEVEN:
+        return 1.0
+    return float(np.clip(np.sqrt(ratio), 0.5, 2.0))
+
+
+def _quadratic(problem: MeasuredCells, limits: Limits) -> Quadratic:
+    nothing = np.zeros(problem.cells)
+    small = problem.cells <= _DENSE and (not limits.exact or limits.merged.rank < problem.cells)
+    if small and any(rows.labels is None for rows in limits.bounded):
+        return _joint(problem, limits)
+    for constants in (False, True) if limits.exact else (False,):
+        basis, spectrum, exact = problem.basis(constants=constants)
+        spectrum = spectrum if exact else spectrum * largest_ratio(problem, basis, spectrum)
+        if not limits.exact:
+            return Quadratic(basis, spectrum, exact, nothing)
+        if (exact or not small) and _commutes(limits, basis, spectrum):
+            return Quadratic(basis, spectrum, exact, nothing, project=limits.nearest)
+    return _joint(problem, limits) if small else Quadratic(basis, spectrum, exact, nothing, copied=True)
+
+
+def _joint(problem: MeasuredCells, limits: Limits) -> Quadratic:
+    """Vectors of null(C), as rows, that diagonalise B'B and turn the square of all splits into the identity."""
+    free = _null_space(limits)
+    square = np.eye(problem.cells)
+    for rows in limits.bounded:
+        scaled = rows.matrix.toarray() / _row_norms(rows)[:, None]
+        square += scaled.T @ scaled
+    measured = np.vstack(problem.apply(free.T))
+    values, vectors = scipy.linalg.eigh(measured.T @ measured, free @ square @ free.T)
+    offset = limits.nearest(np.zeros(problem.cells))
+    return Quadratic(
+        Dense(vectors.T @ free), np.maximum(values, 0.0), exact=True, offset=offset, joint=square
+    )
+
+
+def _row_norms(rows: LimitedRows) -> np.ndarray:
+    """The length of each row, 1 for one of zeros."""
+    if rows.labels is not None:
+        squares = np.bincount(rows.labels + 1, minlength=len(rows.low) + 1)[1:].astype(float)
+    else:
+        squares = np.asarray(rows.matrix.multiply(rows.matrix).sum(axis=1), dtype=float).ravel()
+    return np.sqrt(np.maximum(squares, 1.0))
+
+
+def _null_space(limits: Limits) -> np.ndarray:
+    """Orthonormal rows that span null(C)."""
+    if not limits.exact:
+        return np.eye(limits.cells)
+    return scipy.linalg.null_space(
+        np.vstack([each.matrix.toarray() for each in limits.exact]).astype(float)
+    ).T
+
+
+def _commutes(limits: Limits, basis: LinearOperator, spectrum: np.ndarray) -> bool:
+    vector = 1.0 + np.arange(limits.cells) * 0.6180339887498949 % 1
+    one = limits.fixed_part(basis.T @ (spectrum * (basis @ vector)))
+    other = basis.T @ (spectrum * (basis @ limits.fixed_part(vector)))
+    return bool(np.linalg.norm(one - other) <= _COMMUTES * max(np.linalg.norm(one), np.linalg.norm(other)))

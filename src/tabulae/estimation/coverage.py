@@ -10,6 +10,42 @@ An answer's error is ``S = sum_j z_j e_j`` with independent discrete noise e_j. 
   of the grid for Gaussian noise.
 * **conservative** - a Chernoff bound, valid always; and what holds where the coefficients are not known, only a bound
   on the variance (see :mod:`.bounded`).
+
+Selberg's minorant: from bounds on a characteristic function to a proven coverage.
+
+For a symmetric S and any T > 0, Selberg's minorant of the indicator of [-h, h] has Fourier support
+in [-T, T], so that
+
+    P(|S| <= h) >= int_0^1 K_h(u) phi(u T) du,
+    K_h(u) = 2 J(u) / (pi u) * sin(u T h) - 2 (1 - u) cos(u T h),
+    J(u)   = pi u (1 - u) cot(pi u) + u,
+
+and only phi on [0, T] matters. Where only ``lo <= phi <= hi`` is known, the midpoint is integrated and
+``|K_h| (hi - lo) / 2`` taken off. (Vaaler, "Some extremal functions in Fourier analysis", 1985, Theorem 8
+and section 2.) S is taken in units of its standard deviation throughout.
+
+Half-widths where of an answer's error only a bound V on its variance is known.
+
+The error is ``S = sum_j z_j e_j`` with unknown z and ``sum z_j^2 Var(e_j) <= V``. Each discrete law is a continuous
+one C, normal or Laplace, and a small rest D, independent from one noise variable to the next:
+
+==================  ======================================  ================================================
+discrete Laplace    ``floor X - floor Y``, X and Y            D: difference of two fractional parts, proxy 1/2
+                    exponential; C = X - Y
+rounded Gaussian    the nearest integer to C                 D: at most 1/2, proxy 1/4
+discrete Gaussian   ``e + u``, u normal of variance t^2,      D = -u, proxy t^2
+                    has a density of at most 1 + a times
+                    that of C, normal of variance s^2 + t^2
+==================  ======================================  ================================================
+
+(By Poisson's formula the density of e + u is that of C times ``1 + 2 sum_k exp(-2 pi^2 w k^2) cos(..)`` over the same
+at 0, with ``w = s^2 t^2 / (s^2 + t^2)``.) With c and d the largest ratios among the laws of Var(C) and of D's
+sub-Gaussian proxy to Var(e), for any split ``a1 + a2`` of what may be missed
+
+    P(|S| > h1 + h2) <= P(|sum z C| > h1) + P(|sum z D| > h2),   h2 = sqrt(2 d V log(2 / a2)),
+
+and h1 is a multiple of ``sqrt(c V)``: the normal quantile, or the one of :func:`_laplace_quantile`. Both terms grow
+with the variance, so that a bound on it is enough.
 """
 
 from __future__ import annotations
@@ -17,21 +53,356 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
 
 import numpy as np
+from scipy import integrate, optimize, special
 
 from ..errors import InvalidArgument
 from ..privacy import NoiseLaw
 from ..strategy import Profile, VarianceBound
-from .bounded import bounded_half_widths
-from .chernoff import (
-    gaussian_bound,
-    laplace_bound,
-    tail_bound,
-)
-from .iid_sum import smallest_half_width
-from .minorant import gaussian_half_width, laplace_half_width
-from .spread import Spread
+
+_NOTHING = 1e-60  # sums of squared coefficients below this are rounding, not coefficients
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Error ``S = sum_j z_j e_j`` per query: its size, and how much of it few variables carry.
+
+    With v_j the variance of ``z_j e_j``: ``deviation`` is s, the standard deviation of S in counts;
+    ``kappa2 = sum v_j^2 / s^4``, ``kappa3 = sum v_j^3 / s^6`` and ``share = max v_j / s^2``. ``step`` (blocks, m)
+    is the largest |z| times the grid's step; ``terms`` (m,) the number of variables; ``laws`` by block;
+    ``exact`` says that kappa2, kappa3 and share are no mere upper bounds.
+    """
+
+    deviation: np.ndarray
+    kappa2: np.ndarray
+    kappa3: np.ndarray
+    share: np.ndarray
+    step: np.ndarray
+    terms: np.ndarray
+    laws: tuple[NoiseLaw, ...]
+    exact: bool
+
+    @classmethod
+    def of(cls, profile: Profile, laws: Sequence[NoiseLaw], steps: Sequence[float]) -> Spread:
+        """The spread of a profile under the blocks' laws on their grids."""
+        variance = np.array([law.variance_of_law * g * g for law, g in zip(laws, steps, strict=True)])[
+            :, None
+        ]
+        total = (profile.power2 * variance).sum(axis=0)
+        # Ratios of at most 1 before any power is taken: variances may differ by hundreds of orders of magnitude.
+        part = profile.power2 > _NOTHING
+        safe = np.where(part, profile.power2, 1.0)
+        weight = np.divide(safe * variance, total, out=np.zeros_like(safe), where=part & (total > 0))
+        return cls(
+            deviation=np.sqrt(total),
+            kappa2=np.minimum((profile.power4 / safe**2 * weight**2).sum(axis=0), 1.0),
+            kappa3=np.minimum((profile.power6 / safe**3 * weight**3).sum(axis=0), 1.0),
+            share=np.minimum((profile.largest**2 / safe * weight).max(axis=0), 1.0),
+            step=profile.largest * np.array(steps)[:, None],
+            terms=profile.count.sum(axis=0),
+            laws=tuple(laws),
+            exact=profile.exact,
+        )
+
+
+def gaussian_bound(spread: Spread, level: float) -> np.ndarray:
+    """``h = tau sqrt(2 log(2 / alpha))`` with tau^2 the sub-Gaussian proxy of S."""
+    factor = gaussian_factor(spread.laws, level)  # infinite where a law is nearly always 0
+    return np.where(spread.deviation > 0, factor, 0.0) * spread.deviation
+
+
+def gaussian_factor(laws: Sequence[NoiseLaw], level: float) -> float:
+    """h in standard deviations of S, whatever its coefficients: ``sqrt(2 r log(2 / alpha))``.
+
+    The proxy of S is s^2 times the largest ratio r, among the blocks, of a law's sub-Gaussian proxy to its variance.
+    """
+    largest = max(law.sub_gaussian_proxy / law.variance_of_law for law in laws)
+    return math.sqrt(2 * math.log(2 / (1 - level)) * largest)
+
+
+def tail_bound(
+    profile: Profile, laws: Sequence[NoiseLaw], steps: Sequence[float], level: float
+) -> np.ndarray:
+    """``h = sum_b k_b g_b sum_j |z_j|`` where no noise variable of block b exceeds k_b steps, except with
+    probability alpha / B (union bound); ``sum |z_j| <= sqrt(count sum z_j^2)``.
+
+    Crude, except for noise so small that it is nearly always 0: then it is the bound that still holds.
+    """
+    total = np.zeros(profile.power2.shape[1])
+    miss = (1 - level) / len(laws)
+    for b, (law, step) in enumerate(zip(laws, steps, strict=True)):
+        for count in np.unique(profile.count[b]):
+            if count > 0:
+                rows = profile.count[b] == count
+                largest = law.margin(1 - miss / count)
+                total[rows] += largest * step * np.sqrt(count * profile.power2[b, rows])
+    return total
+
+
+def laplace_bound(spread: Spread, level: float) -> np.ndarray:
+    """``min over lambda of (log mgf(lambda) + log(2 / alpha)) / lambda`` for sums of discrete Laplace variables.
+
+    A variable of variance v has ``mgf(theta) = 1 / (1 - v (cosh theta - 1))``. With y the largest
+    ``v_j (cosh theta_j - 1)``, convexity of -log(1 - y) / y bounds ``log mgf(S)`` by
+    ``s^2 lambda^2 / 2 * c * (-log(1 - y) / y)``, c = 2 (cosh theta - 1) / theta^2 at the largest angle.
+    """
+    deviation = np.where(spread.deviation > 0, spread.deviation, 1.0)
+    angle = spread.step.max(axis=0) / deviation  # largest theta at lambda = 1/s
+    best = np.full(deviation.shape, np.inf)
+    penalty = math.log(2 / (1 - level))
+    # y = share lambda^2 / 2 * c must stay below 1, so lambda below sqrt(2 / share)
+    for fraction in np.linspace(0.02, 0.999, 200):
+        size = fraction * np.sqrt(2 / np.maximum(spread.share, 1e-12))
+        theta = size * angle
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            c = np.where(
+                theta < 1e-4, 1 + theta**2 / 12, 2 * (np.cosh(theta) - 1) / np.maximum(theta, 1e-300) ** 2
+            )
+            y = spread.share * size**2 / 2 * c
+            logarithm = np.where(y < 1, size**2 / 2 * c * -np.log1p(-y) / y, np.inf)
+        best = np.fmin(best, (logarithm + penalty) / size)
+    return np.where(spread.deviation > 0, best, 0.0) * spread.deviation
+
+
+_ERROR = 1e-8  # charged to the level: quadrature, and aliasing of discrete Gaussians, which is kept below it
+_GAUSSIAN_END = 7.5  # exp(-7.5^2 / 2) = 6e-13
+_LAPLACE_CUT = 300.0
+_WIDEST = 15.0  # half-widths sought, in standard deviations
+
+
+def kernel_weights(u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The factors of sin(u T h) and -cos(u T h) in K_h(u); u strictly between 0 and 1."""
+    j = np.pi * u * (1 - u) / np.tan(np.pi * u) + u
+    return 2 * j / (np.pi * u), 2 * (1 - u)
+
+
+def _nodes(end: float, panels: int) -> tuple[np.ndarray, np.ndarray]:
+    """Gauss-Legendre nodes and weights on [0, end], 16 a panel."""
+    x, w = np.polynomial.legendre.leggauss(16)
+    edges = np.linspace(0.0, end, panels + 1)
+    half = np.diff(edges)[:, None] / 2
+    middle = (edges[:-1] + edges[1:])[:, None] / 2
+    return (middle + half * x).ravel(), (half * w).ravel()
+
+
+def _solve(t: np.ndarray, w: np.ndarray, cut: float, lo: np.ndarray, hi: np.ndarray, level: float) -> float:
+    """Smallest h found, in standard deviations, with coverage at least ``level``; infinite if none below 15."""
+    sine, cosine = kernel_weights(t / cut)
+    middle, half = w * (lo + hi) / 2, w * (hi - lo) / 2
+    certain = not half.any()
+
+    def coverage(h: float) -> float:
+        k = sine * np.sin(t * h) - cosine * np.cos(t * h)
+        return float(k @ middle - (0.0 if certain else np.abs(k) @ half)) / cut - _ERROR
+
+    low, high = 0.0, _WIDEST
+    if coverage(high) < level:
+        return math.inf
+    for _ in range(30):
+        mid = (low + high) / 2
+        low, high = (low, mid) if coverage(mid) >= level else (mid, high)
+    return high
+
+
+@lru_cache(maxsize=4096)
+def _gaussian(cut: float, level: float) -> float:
+    end = min(_GAUSSIAN_END, cut)
+    t, w = _nodes(end, 24)
+    phi = np.exp(-t * t / 2)
+    return _solve(t, w, cut, phi, phi, level)
+
+
+def gaussian_half_width(spread: Spread, level: float) -> np.ndarray:
+    """Half-widths by the normal limit for discrete and rounded Gaussian noise; infinite where it does not hold.
+
+    A coordinate's characteristic function at angle ``theta = z g t`` is the normal one up to its aliases, at most
+    ``4 exp(-sigma^2 (2 pi - |theta|)^2 / 2)``; T keeps the sum of aliases over all terms below 1e-9.
+    Rounding (for the rounded Gaussian) multiplies it by ``sinc(theta / 2)``, within ``theta^4 / 2880`` of
+    the normal factor that the variance 1/12 stands for; that is negligible from sigma = 20 on, else refused.
+    """
+    out = np.full(spread.deviation.shape, np.inf)
+    cut = np.full(out.shape, 1e4)
+    for law, step in zip(spread.laws, spread.step, strict=True):
+        sigma = law.size
+        alias = np.sqrt(2 * np.log(4e9 * np.maximum(spread.terms, 1.0))) / sigma
+        usable = (alias < np.pi) & (sigma >= law.normal_from)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            reach = np.where(step > 0, (2 * np.pi - alias) * spread.deviation / step, np.inf)
+        cut = np.where(usable | (step == 0), np.minimum(cut, reach), 0.0)
+    for value in np.unique(_rounded_down(cut[(cut > 1) & (spread.deviation > 0)])):
+        rows = (_rounded_down(cut) == value) & (spread.deviation > 0)
+        out[rows] = _gaussian(float(value), level) * spread.deviation[rows]
+    return out
+
+
+def _rounded_down(values: np.ndarray) -> np.ndarray:
+    """To three significant binary digits below, so that few distinct values are solved for."""
+    mantissa, exponent = np.frexp(values)
+    return np.ldexp(np.floor(mantissa * 64) / 64, exponent)
+
+
+def laplace_half_width(spread: Spread, level: float) -> np.ndarray:
+    """Half-widths for sums of discrete Laplace variables, from bounds on their characteristic function.
+
+    Queries whose bounds are alike share one solution: the lower and upper envelopes of their bounds.
+    """
+    out = np.full(spread.deviation.shape, np.inf)
+    step = spread.step.max(axis=0)
+    live = np.flatnonzero(spread.deviation > 0)
+    angle = step[live] / spread.deviation[live]  # largest angle at t = 1
+    cut = _rounded_down(np.minimum(_LAPLACE_CUT, 1 / np.maximum(angle, 1e-12)))
+    live, cut = live[cut >= 4], cut[cut >= 4]
+    kappas = np.stack([spread.kappa2[live], spread.kappa3[live], spread.share[live]])
+    # Alike means: within a ratio of 2^(1/16) in each number that shapes the law.
+    keys = np.vstack([np.floor(np.log2(np.maximum(kappas, 1e-15)) * 16), cut])
+    groups, index = np.unique(keys, axis=1, return_inverse=True)
+    for g in range(groups.shape[1]):
+        rows = live[index.ravel() == g]
+        out[rows] = _laplace_group(spread, rows, float(groups[3, g]), level) * spread.deviation[rows]
+    return out
+
+
+def _laplace_group(spread: Spread, rows: np.ndarray, cut: float, level: float) -> float:
+    t, w = _nodes(cut, max(12, math.ceil(cut / 3)))
+    lo, hi = np.full(t.shape, np.inf), np.zeros(t.shape)
+    for part in np.array_split(rows, math.ceil(len(rows) / 256)):
+        least, most = _laplace_bounds(spread, part, t)
+        np.minimum(lo, least.min(axis=0), out=lo)
+        np.maximum(hi, most.max(axis=0), out=hi)
+    return _solve(t, w, cut, np.minimum(lo, hi), hi, level)
+
+
+def _laplace_bounds(spread: Spread, rows: np.ndarray, t: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Lower and upper bounds on phi(t), each (queries, nodes), for sums of discrete Laplace variables.
+
+    ``-log phi = sum_j log(1 + x_j c_j)`` with ``x_j = v_j t^2 / (2 s^2)`` and ``1 - theta^2 / 12 <= c_j <= 1``. With
+    ``X = t^2 / 2`` and weights x_j / X the sum is X times the mean of h(x) = log(1 + x) / x, which is completely
+    monotone. Where the mean kappa2 X, second moment kappa3 X^2 and maximum rho X of x are known, the mean of h
+    lies between two two-point laws (Chebyshev, Markov): on {eta, rho X} below, on {0, xi} above. Where they are
+    only bounded, the mean of h lies between h(kappa2 X) and 1.
+    """
+    kappa2, kappa3, rho = (a[rows][:, None] for a in (spread.kappa2, spread.kappa3, spread.share))
+    x = (t * t / 2)[None]
+    theta = spread.step.max(axis=0)[rows][:, None] / spread.deviation[rows][:, None] * t
+    shrink = np.maximum(1 - theta**2 / 12, 0.0)
+    if not spread.exact:
+        return np.exp(-x), np.exp(-np.log1p(kappa2 * x * shrink) / kappa2)
+    # Rounding must not make moments inconsistent: kappa2^2 <= kappa3 <= rho kappa2 and kappa2 <= rho.
+    rho = np.maximum(rho, kappa2)
+    kappa3 = np.clip(kappa3, kappa2**2, rho * kappa2)
+    xi = kappa3 / kappa2
+    above = 1 - kappa2 / xi * (1 - _h(xi * x))
+    gap = rho - kappa2
+    eta = np.where(gap > 1e-12, (rho * kappa2 - kappa3) / np.where(gap > 1e-12, gap, 1.0), kappa2)
+    spreading = gap**2 + np.maximum(kappa3 - kappa2**2, 0.0)
+    share = np.where(spreading > 1e-24, gap**2 / np.where(spreading > 1e-24, spreading, 1.0), 1.0)
+    below = share * _h(eta * x * shrink) + (1 - share) * _h(rho * x * shrink)
+    return np.exp(-x * above), np.exp(-x * shrink * below)
+
+
+def _h(x: np.ndarray) -> np.ndarray:
+    """log(1 + x) / x, with h(0) = 1."""
+    return np.where(x > 1e-8, np.log1p(x) / np.where(x > 1e-8, x, 1.0), 1 - x / 2)
+
+
+_LONGEST = (
+    2.0**16
+)  # standard deviations (in grid steps) above this use the limit, whose price is then invisible
+_ROUNDING = 1e-12
+
+
+@lru_cache(maxsize=4096)
+def smallest_half_width(law: NoiseLaw, count: int, level: float) -> float:
+    """Smallest integer q with ``P(|e_1 + ... + e_n| <= q) >= level``; infinite where the law is too wide.
+
+    The probabilities are the Fourier coefficients of ``phi(t)^n``, by a sum over L >= 40 standard deviations
+    points; what wraps round is below 1e-15 and is charged, with rounding, as 1e-12 to the level.
+
+    >>> from fractions import Fraction
+    >>> from tabulae.privacy import DiscreteGaussian
+    >>> smallest_half_width(DiscreteGaussian(Fraction(1)), 1, 0.95)
+    2.0
+    """
+    if count == 1:
+        return float(law.margin(level))
+    deviation = math.sqrt(law.variance_of_law * count)
+    if deviation > _LONGEST:
+        return math.inf
+    length = 2 ** max(8, math.ceil(math.log2(80 * deviation + 64)))
+    points = 2 * np.pi * np.arange(length // 2 + 1) / length
+    probability = np.fft.irfft(law.characteristic(points) ** count, length)
+    symmetric = np.concatenate([probability[:1], 2 * probability[1 : length // 2]])
+    covered = np.cumsum(np.maximum(symmetric, 0.0))
+    reached = np.flatnonzero(covered >= level + _ROUNDING)
+    return float(reached[0]) if reached.size else math.inf
+
+
+_ALIASES = 1e-11  # charged to the level for densities of C that are not exactly so, and for quadrature
+_SPLITS = (0.5, 0.2, 0.1, 0.05, 0.02, 0.01, 1e-3, 1e-4)
+
+
+def bounded_half_widths(variance: np.ndarray, laws: Sequence[NoiseLaw], level: float) -> np.ndarray:
+    """Half-widths h with ``P(|S| <= h) >= level`` for every S of a variance at most ``variance`` (m,), squared counts.
+
+    Gaussian noise of few steps is not near a continuous law; a Chernoff bound takes over there.
+
+    >>> from fractions import Fraction
+    >>> from tabulae.privacy import DiscreteGaussian
+    >>> fine = DiscreteGaussian(Fraction(10) ** 12)
+    >>> bounded_half_widths(np.array([1.0]), [fine], 0.95).round(2).tolist()
+    [1.96]
+    """
+    miss = 1 - level - _ALIASES
+    laplace = laws[0].kind == "laplace"
+    factor = math.inf if laplace else gaussian_factor(laws, level)
+    continuous, rest = (max(column) for column in zip(*map(_coupling, laws), strict=True))
+    if miss > 0 and math.isfinite(continuous):
+        quantile = _laplace_quantile if laplace else _normal_quantile
+        for share in _SPLITS:
+            spread = math.sqrt(2 * rest * math.log(2 / (share * miss)))
+            factor = min(factor, math.sqrt(continuous) * quantile((1 - share) * miss) + spread)
+    return factor * np.sqrt(np.maximum(variance, 0.0))
+
+
+def _coupling(law: NoiseLaw) -> tuple[float, float]:
+    """Var(C) / Var(e) and the sub-Gaussian proxy of D over Var(e)."""
+    continuous, rest = law.continuous_part()
+    return continuous / law.variance_of_law, rest / law.variance_of_law
+
+
+def _normal_quantile(miss: float) -> float:
+    return float(-special.ndtri(miss / 2))
+
+
+@lru_cache(maxsize=256)
+def _laplace_quantile(miss: float) -> float:
+    """The h at which sums of independent Laplace variables of total variance 1 exceed h with at most this probability.
+
+    A Laplace variable of variance w is normal of variance w E, with E exponential of mean 1. So the probability is the
+    mean of ``g(Q) = 2 Phi(-h / sqrt Q)`` with Q a mixture of such E. g is convex up to ``q = h^2 / 3`` and concave
+    beyond; continued by its tangent there it is convex, increasing and nowhere below g, and its mean is largest
+    when all variance is on one E (Jensen). At 95 % this is within 2 % of a single Laplace variable.
+
+    >>> round(_laplace_quantile(0.05), 3)
+    2.161
+    """
+
+    def exceeded(h: float) -> float:
+        turn = h * h / 3
+        at_turn = 2 * special.ndtr(-math.sqrt(3))
+        slope = h * turn**-1.5 * math.exp(-1.5) / math.sqrt(2 * math.pi)
+        below, _ = integrate.quad(lambda q: 2 * special.ndtr(-h / math.sqrt(q)) * math.exp(-q), 0, turn)
+        return below + math.exp(-turn) * (at_turn + slope)
+
+    high = 4.0
+    while exceeded(high) > miss:
+        high *= 2
+    root: Any = optimize.brentq(lambda h: exceeded(h) - miss, 1e-3, high, xtol=1e-12)
+    return float(root) * (1 + 1e-9)
+
 
 EXACT, LIMIT, CONSERVATIVE = "exact", "limit", "conservative"
 _SURE = 1e-12  # probability with which noise that is called 0 may be something else

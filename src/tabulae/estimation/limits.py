@@ -13,15 +13,15 @@ import scipy.sparse.linalg
 from ..domain import Constraint, Domain, Invariants, Table, Term, merged_factor
 from ..errors import InvalidArgument, Unsupported
 from ..linalg import LinearOperator
-from .merged_cells import MergedCells
-from .one_sided import non_negative_rows
+from .least_squares import non_negative_rows
+from .measured_cells import MeasuredCells
 
 _ENTRIES = 2**26  # of a matrix that is written out
 _PROJECTED = 1e-13  # tolerance of a projection that is found iteratively
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class LimitedRows:
     """One constrained table over the merged cells: ``low <= operator u <= high``, row by row (infinite: no limit).
 
     ``labels`` is the row that counts each cell, -1 for none, where every cell is counted at most once; else None.
@@ -72,7 +72,7 @@ class Limits:
         Unsupported: exact tables of general shape over too many merged cells.
     """
 
-    def __init__(self, problem: MergedCells, domain: Domain, constraints: Sequence[Constraint]) -> None:
+    def __init__(self, problem: MeasuredCells, domain: Domain, constraints: Sequence[Constraint]) -> None:
         self.domain, self.cells, self._merges = domain, problem.cells, problem.merges
         spread = [constraint.over(domain) for constraint in constraints]
         rows = _without_repeats([_rows(problem, domain, constraint) for constraint in spread])
@@ -108,7 +108,7 @@ class Limits:
             tables.append(Table.of_terms(f"{i} {each.constraint.table.name}", terms))
         return Invariants(domain, tables)
 
-    def _check(self, each: Rows) -> None:
+    def _check(self, each: LimitedRows) -> None:
         """A row that contradicts ``u >= 0`` by itself."""
         nobody = np.asarray(each.operator @ self.open.astype(float)) == 0
         wrong = each.positive & ((each.high < 0) | (nobody & (each.low > 0)))
@@ -121,7 +121,7 @@ class Limits:
             )
             raise InvalidArgument(f"the constraints cannot hold: the count of {self.name(each, row)} {why}")
 
-    def name(self, rows: Rows, row: int) -> str:
+    def name(self, rows: LimitedRows, row: int) -> str:
         """What a row counts, in words."""
         return Invariants(self.domain, [rows.constraint.table]).row_name(row)
 
@@ -133,7 +133,7 @@ class Limits:
         raise InvalidArgument("no such row")
 
     @property
-    def all(self) -> tuple[Rows, ...]:
+    def all(self) -> tuple[LimitedRows, ...]:
         """Exact tables, then the others."""
         return self.exact + self.bounded
 
@@ -184,7 +184,7 @@ class Limits:
         return total
 
 
-def _rows(problem: MergedCells, domain: Domain, constraint: Constraint) -> Rows:
+def _rows(problem: MeasuredCells, domain: Domain, constraint: Constraint) -> LimitedRows:
     table = constraint.table
     original = table.operator(domain)
     if not original.integer:
@@ -193,7 +193,7 @@ def _rows(problem: MergedCells, domain: Domain, constraint: Constraint) -> Rows:
         )
     rows = table.rows(domain)
     low, high = constraint.at_least, constraint.at_most
-    return Rows(
+    return LimitedRows(
         constraint,
         problem.over_cells(original),
         np.full(rows, -np.inf) if low is None else low.astype(float),
@@ -202,8 +202,8 @@ def _rows(problem: MergedCells, domain: Domain, constraint: Constraint) -> Rows:
     )
 
 
-def _without_repeats(every: list[Rows]) -> list[Rows]:
-    kept: list[Rows] = []
+def _without_repeats(every: list[LimitedRows]) -> list[LimitedRows]:
+    kept: list[LimitedRows] = []
     for each in every:
         same = [
             k

@@ -23,15 +23,14 @@ from ..linalg import (
 from ..strategy import law_variances
 from .cone import (
     Certificate,
+    ConstrainedCone,
     Solution,
+    WholeSolution,
     solve,
 )
-from .constrained import ConstrainedLeastSquares
-from .constrained_cone import ConstrainedCone, WholeSolution
-from .least_squares import LeastSquares
+from .least_squares import ConstrainedLeastSquares, LeastSquares, OneSided
 from .limits import Limits
-from .merged_cells import MergedCells
-from .one_sided import OneSided
+from .measured_cells import MeasuredCells
 from .whole_cells import Rounding
 
 _EVEN = 1e-3  # weights of cells in a certificate may differ by this factor before another is sought
@@ -71,10 +70,10 @@ class NonNegative(OneSided):
         return 2 * math.sqrt(2 * self.solution.gap)
 
     @cached_property
-    def _problem(self) -> MergedCells:
+    def _problem(self) -> MeasuredCells:
         strategy = self.measurement.strategy
         tables = [constraint.table.operator(strategy.domain) for constraint in self.constraints]
-        return MergedCells(strategy, law_variances(strategy, self.measurement.laws), tables)
+        return MeasuredCells(strategy, law_variances(strategy, self.measurement.laws), tables)
 
     @cached_property
     def _limits(self) -> Limits:

@@ -25,8 +25,8 @@ from ..linalg import (
     Product,
 )
 from ..strategy import Block, law_variances, merges, products
-from .merged_cells import over_classes
-from .one_sided import OneSided
+from .least_squares import OneSided
+from .measured_cells import over_classes
 
 LARGEST = 256.0
 """Largest junction tree, in MiB of its tables."""

@@ -24,7 +24,8 @@ from ..errors import (
     SpecError,
     Unsupported,
 )
-from ..estimation import Estimate, estimate
+from ..estimation import Estimate
+from ..estimation import least_squares as estimate
 from ..measurement import Measurement
 from ..notebook import Rows, card
 from ..products.areas.spine_plan import SpinePieceValues, SpinePlan

@@ -9,7 +9,7 @@ from typing import Self
 import numpy as np
 import pyarrow as pa
 
-from ...estimation.two_stage import GroupEstimates, cell_estimates, total_estimates
+from ...products.groups.estimate import GroupEstimates, cell_estimates, total_estimates
 from ...products.groups.levels import TOTAL, TOTAL_ONLY
 from .layout import SEXES, age_ranges
 from .published import TABLE_OF_TOTAL, Published

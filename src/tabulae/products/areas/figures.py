@@ -17,8 +17,7 @@ import pyarrow as pa
 from ...domain import Figure, Linear, Quantile, Ratio
 from ...domain.figure_sql import figure_from_sql
 from ...errors import InvalidArgument
-from ...estimation.fieller import RatioSet, ratio_variance
-from ...estimation.woodruff import woodruff
+from ...estimation.statistics import RatioSet, ratio_variance, woodruff
 from ...privacy import NoiseLaw
 from ...release import folder as f
 from ...release.folder import PublishedRows, TableWriter, plain

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ...errors import Problem, SpecError
-from ...estimation.least_met import least_met, next_up
+from ...estimation.budget import least_met, next_up
 from ...privacy import (
     ZCDP,
     DiscreteGaussian,

@@ -14,11 +14,6 @@ import pyarrow as pa
 
 from ..._version import VERSION
 from ...errors import ReleaseError
-from ...estimation.two_stage import (
-    GroupEstimates,
-    cell_estimates,
-    total_estimates,
-)
 from ...release import folder as f
 from ...release.folder import PublishedRows, TableWriter, plain
 from ...release.write import (
@@ -30,6 +25,7 @@ from ...release.write import (
     status_field,
 )
 from ...spec import Detailed, Spec, Suppression
+from .estimate import GroupEstimates, cell_estimates, total_estimates
 from .levels import (
     TOTAL,
     TOTAL_ONLY,

@@ -16,14 +16,19 @@ from ...domain import Table
 from ...domain.figure import Figure, Linear, Quantile, Ratio
 from ...errors import Unsupported
 from ...estimation import Estimate
-from ...estimation.combinations import covariances
 from ...estimation.coverage import CONSERVATIVE
-from ...estimation.fieller import RatioSet, box_ratios, ratio_variance
-from ...estimation.least_squares import LeastSquares
-from ...estimation.local import LocalLeastSquares
-from ...estimation.one_sided import OneSided, non_negative_rows
-from ...estimation.ratio_factor import PairProfile, ratio_set, uniform_factor
-from ...estimation.woodruff import crossing, woodruff
+from ...estimation.least_squares import LeastSquares, LocalLeastSquares, OneSided, non_negative_rows
+from ...estimation.statistics import (
+    PairProfile,
+    RatioSet,
+    box_ratios,
+    covariances,
+    crossing,
+    ratio_set,
+    ratio_variance,
+    uniform_factor,
+    woodruff,
+)
 from ...release import folder as f
 from ...release.agreement import csv_faults
 from ...release.write import (

@@ -1,4 +1,6 @@
-"""What the noisy answers have to tell of a table: all of it, or what a strategy's invariants leave open.
+"""Expected error of a workload answered from a strategy: known before any data is read.
+
+What the noisy answers have to tell of a table: all of it, or what a strategy's invariants leave open.
 
 Under invariants a table is estimated as ``(W Pi_N) P^+ A' S^-1 y + W C^+ c`` with exact values c, so that its errors
 are those of the restricted table ``W Pi_N``: zero for the rows that the invariants determine. Expected errors, margins

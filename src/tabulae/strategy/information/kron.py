@@ -1,4 +1,4 @@
-"""Variances of range queries from the cells' covariance, without a row per query."""
+"""Least squares through the pseudo-inverse of one Kronecker product: the ``kron`` route."""
 
 from __future__ import annotations
 

@@ -1,4 +1,22 @@
-"""Profiles on the lattice route: which coefficients the noise of each block has in each answer of a table.
+"""Least squares for marginals and generalised marginals in closed form: the ``lattice`` route.
+
+Every block is a product of totals and, for each attribute that it crosses, of that attribute's one matrix A_i, the
+identity or any other that determines all (merged) cells. With ``X_i = A_i'A_i``, ``u_i = X_i^-1 1`` and ``g_i = 1'u_i``
+
+    X_i^(1/2)' E_i X_i^(1/2) = 1 1' / g_i,     E_i the projection on X_i^(-1/2) 1,
+
+so that all blocks have ``(x)_{i in S} (I - E_i) (x)_{i not in S} E_i`` for eigenspaces between ``(x)_i X_i^(1/2)`` on
+both sides, one for each set S of attributes that some block crosses, with the eigenvalues
+
+    lambda_S = sum_{b crosses S} (1/v_b) prod_{i not crossed by b} g_i,
+
+and a table W has the variance ``sum_S lambda_S^-1 prod_i`` of ``diag(W_i X_i^-1 W_i') - (W_i u_i)^2 / g_i`` in S, of
+``(W_i u_i)^2 / g_i`` beside it. For marginals X_i = I, u_i = 1 and g_i = n_i.
+
+Sets are bit masks over the attributes that some block crosses, the first attribute the highest bit. Sums over
+subsets are taken one attribute at a time: a table over s attributes costs 2^s numbers, whatever the number of blocks.
+
+Profiles on the lattice route: which coefficients the noise of each block has in each answer of a table.
 
 For a table with components in the set U the coefficients on block b are, with T = b's attributes within U,
 
@@ -40,7 +58,7 @@ Inverses = Callable[[int], np.ndarray]
 
 
 @dataclass(frozen=True)
-class Part:
+class TablePart:
     """One product of a table: its coefficient, a query for each attribute, and the set it has components in."""
 
     coefficient: int
@@ -59,7 +77,7 @@ class TableTypes:
     """
 
     def __init__(
-        self, parts: Sequence[Part], axes: Sequence[Axis], bit: Mapping[int, int], inverses: Inverses
+        self, parts: Sequence[TablePart], axes: Sequence[Axis], bit: Mapping[int, int], inverses: Inverses
     ) -> None:
         self._parts, self._axes, self._bit, self._inverses = parts, axes, bit, inverses
         self._union = 0
@@ -316,7 +334,7 @@ class LatticeInformation:
             (2,) * mask.bit_count()
         )
 
-    def _parts(self, operator: LinearOperator) -> list[Part]:
+    def _parts(self, operator: LinearOperator) -> list[TablePart]:
         """Each product of a table with the set of attributes that it has components in."""
         parts = []
         for c, queries in products(operator):
@@ -328,7 +346,7 @@ class LatticeInformation:
                     mask |= self._bit[i]
             if mask not in self._eigenvalues:
                 raise refuse_not_estimable()
-            parts.append(Part(c, queries, mask))
+            parts.append(TablePart(c, queries, mask))
         return parts
 
     def variance(self, operator: LinearOperator) -> np.ndarray:
@@ -341,7 +359,7 @@ class LatticeInformation:
                 total += twice * left.coefficient * right.coefficient * self._cross(left, right)
         return total * self._scale
 
-    def _cross(self, left: Part, right: Part) -> np.ndarray:
+    def _cross(self, left: TablePart, right: TablePart) -> np.ndarray:
         """sum_S lambda_S^-1 (x)_i of the rows' parts, (m,): rows alike in their parts are computed once."""
         common = left.mask & right.mask
         out = self._inverse_eigenvalues(common)
@@ -367,7 +385,7 @@ class LatticeInformation:
                     total += weight * self._sum(left, right)
         return total * self._scale
 
-    def _sum(self, left: Part, right: Part) -> float:
+    def _sum(self, left: TablePart, right: TablePart) -> float:
         common, outside = left.mask & right.mask, 1.0
         inside = np.ones(1)
         for i, axis in enumerate(self._axes):

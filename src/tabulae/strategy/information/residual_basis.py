@@ -8,6 +8,16 @@ alone: no other group, and no cell, enters.
 
 For an attribute whose cells are asked alike B is :class:`~tabulae.linalg.Centring`, ``n I - J``, and Q is in closed
 form: ``Q = [1/n, (I - J/n)/n]``.
+
+Sums over sets of attributes: what each table asks of each residual group.
+
+A table over the attributes A meets the residual groups of every subset S of A, and a term
+``c (x)_i V_i`` of W'W has the share
+
+    c  prod_{i in S} beta_i  prod_{i in A - S} gamma_i
+
+in group S, with ``beta_i = tr(Q_i' V_i Q_i)`` over the columns of Q_i that belong to the attribute's residuals and
+``gamma_i`` the same for its total (see :mod:`.residual_basis`). Terms of one number of attributes are summed together.
 """
 
 from __future__ import annotations

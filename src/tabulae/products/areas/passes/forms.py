@@ -12,13 +12,8 @@ from scipy.special import ndtri
 
 from ....domain import Table
 from ....errors import InvalidArgument, Unsupported
-from ....estimation.bounded import bounded_half_widths
-from ....estimation.fieller import (
-    RatioSet,
-    fieller,
-    ratio_variance,
-)
-from ....estimation.ratio_factor import uniform_factor
+from ....estimation.coverage import bounded_half_widths
+from ....estimation.statistics import RatioSet, fieller, ratio_variance, uniform_factor
 from ....privacy import NoiseLaw
 from ..layout import Layout, Margin
 

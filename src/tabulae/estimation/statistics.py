@@ -1,4 +1,27 @@
-"""Half-widths of ``a - R b`` in its standard deviations, for all R of an interval at once.
+"""Statistics of counts: ratios, medians and combinations, from estimates, their covariances and their half-widths.
+
+Intervals for ratios of counts: all R at which a test of ``a - R b = 0`` does not refuse.
+
+For the true counts (alpha, beta) with ``R = alpha / beta`` the number ``a - R b`` is nothing but noise, so that the set
+of all R with ``|a - R b| <= h(R)`` covers the ratio with the probability at which noise stays within h(R). Nothing is
+linearised, and counts may be small (Fieller 1954).
+
+Quantiles of an ordered attribute within groups, by inverting tests of cumulative counts (Woodruff 1952).
+
+The p-quantile is the smallest value v with ``T(v) = N(<= v) - p N >= 0``. With t the estimates of T and h(v) the
+half-widths of intervals of level 1 - alpha about them, a value is kept where neither ``T(v) >= 0`` nor ``T(u) < 0``,
+u the value before, is refused by a one-sided test of level alpha / 2:
+
+    t(v) >= -h(v)  and  t(u) <= h(u).
+
+Of the true quantile both hold, except with probability alpha: the noise is symmetric. All values from the first kept
+one to the last are the interval.
+
+Estimates of T need not rise from value to value. The estimate of the quantile is where the non-decreasing sequence
+closest to them first reaches 0, which is the v with the least ``sum of t(u) over u < v``: the p-quantile of the
+estimated distribution as the minimum of the quantile loss. It always lies in the interval.
+
+Half-widths of ``a - R b`` in its standard deviations, for all R of an interval at once.
 
 Whatever its coefficients, noise of variance V stays within ``c sqrt V`` with a c of :func:`bounded_half_widths`. Where
 no noise variable matters much, the normal limit gives a smaller c. It needs bounds on the coefficients z of
@@ -12,21 +35,164 @@ and so it does for sixth powers, the largest coefficient and how many there are.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 
 import numpy as np
 
 from ..domain import Table, table_difference
 from ..privacy import NoiseLaw
 from ..strategy import LeftOpen, Profile
-from .bounded import bounded_half_widths
-from .chernoff import laplace_bound
-from .coverage import CONSERVATIVE, LIMIT
-from .fieller import RatioSet, fieller, ratio_variance
+from .coverage import (
+    CONSERVATIVE,
+    LIMIT,
+    Spread,
+    bounded_half_widths,
+    gaussian_half_width,
+    laplace_bound,
+    laplace_half_width,
+)
 from .least_squares import LeastSquares
-from .minorant import gaussian_half_width, laplace_half_width
-from .spread import Spread
+
+Variance = Callable[[Table], np.ndarray]
+
+
+def covariances(variance_of: Variance, tables: Sequence[Table]) -> np.ndarray:
+    """Covariances of the answers of K tables of m rows each, row by row, (K, K, m), in squared counts.
+
+    By ``Cov(a, b) = (Var a + Var b - Var(a - b)) / 2``: what it takes is variances of tables, never one of all cells.
+
+    >>> import tabulae as tb
+    >>> from tabulae.linalg import Identity
+    >>> strategy = tb.select(tb.Workload.of(tb.Identity(2)), method="identity")
+    >>> found = tb.estimate(tb.measure(np.array([5, 9]), strategy, tb.ZCDP("1/2")))
+    >>> cells, both = Table("cells", {"x": Identity(2)}), Table("both", {"x": tb.Dense([[1, 1], [1, 1]])})
+    >>> covariances(found.variance_of, [cells, both])[:, :, 0].round(6).tolist()
+    [[1.0, 1.0], [1.0, 2.0]]
+    """
+    variances = [variance_of(table) for table in tables]
+    out = np.zeros((len(tables), len(tables), len(variances[0])))
+    for i, variance in enumerate(variances):
+        out[i, i] = variance
+    for i, j in combinations(range(len(tables)), 2):
+        rest = table_difference(tables[i], tables[j])
+        apart = 0.0 if rest is None else variance_of(rest)
+        out[i, j] = out[j, i] = (variances[i] + variances[j] - apart) / 2
+    return out
+
+
+@dataclass(frozen=True, eq=False)
+class RatioSet:
+    """Ends of the sets of ratios that are not refused, (m,); NaN where ``bounded`` is False."""
+
+    low: np.ndarray
+    high: np.ndarray
+    bounded: np.ndarray
+
+
+def ratio_variance(
+    ratio: np.ndarray, above: np.ndarray, below: np.ndarray, covariance: np.ndarray
+) -> np.ndarray:
+    """``Var(a - R b)`` from the variances of a and b and their covariance, all (m,)."""
+    return np.maximum(above - 2 * ratio * covariance + ratio**2 * below, 0.0)
+
+
+def fieller(
+    a: np.ndarray,
+    b: np.ndarray,
+    above: np.ndarray,
+    below: np.ndarray,
+    covariance: np.ndarray,
+    factor: np.ndarray | float,
+) -> RatioSet:
+    """``{R : (a - R b)^2 <= c^2 Var(a - R b)}`` with c the ``factor``: an interval where ``|b| > c sd(b)``.
+
+    Arguments:
+        a, b: estimates of numerator and denominator, (m,).
+        above, below, covariance: their variances and covariance, (m,).
+        factor: half-widths of a - R b in its standard deviations, (m,) or one.
+
+    Reference: Fieller, "Some problems in interval estimation", JRSS B 16 (1954).
+
+    >>> found = fieller(*map(np.array, ([30.0], [60.0], [4.0], [9.0], [0.0])), 2.0)
+    >>> found.low.round(3).tolist(), found.high.round(3).tolist()
+    ([0.421], [0.589])
+    """
+    square = np.asarray(factor, dtype=float) ** 2
+    leading = b**2 - square * below
+    bounded = (b != 0) & (leading > 0)
+    safe_b, safe = np.where(bounded, b, 1.0), np.where(bounded, leading, 1.0)
+    ratio = np.where(bounded, a / safe_b, 0.0)
+    at = ratio_variance(ratio, above, below, covariance)
+    slope = square * (covariance - ratio * below)
+    root = np.sqrt(slope**2 + safe * square * at)
+    low, high = ratio - (slope + root) / safe, ratio - (slope - root) / safe
+    return RatioSet(np.where(bounded, low, np.nan), np.where(bounded, high, np.nan), bounded)
+
+
+def box_ratios(a: np.ndarray, b: np.ndarray, wide_a: np.ndarray, wide_b: np.ndarray) -> RatioSet:
+    """``{R : |a - R b| <= h_a + |R| h_b}``: an interval where ``|b| > h_b``.
+
+    Covers where both half-widths hold at once, however the errors of a and b depend on each other.
+
+    >>> found = box_ratios(*map(np.array, ([30.0], [60.0], [4.0], [6.0])))
+    >>> found.low.round(3).tolist(), found.high.round(3).tolist()
+    ([0.394], [0.63])
+    """
+    bounded = np.abs(b) > wide_b
+    sign = np.where(b < 0, -1.0, 1.0)
+    top, bottom, middle = sign * a + wide_a, sign * a - wide_a, sign * b
+    less, more = np.where(bounded, middle - wide_b, 1.0), np.where(bounded, middle + wide_b, 1.0)
+    high = np.where(top >= 0, top / less, top / more)
+    low = np.where(bottom >= 0, bottom / more, bottom / less)
+    return RatioSet(np.where(bounded, low, np.nan), np.where(bounded, high, np.nan), bounded)
+
+
+_STEPS = 20  # binary digits of a count that are kept where sums are compared
+
+
+@dataclass(frozen=True, eq=False)
+class QuantileSet:
+    """Positions among the values: of the estimate, and of the first and last value that are not refused, (groups,)."""
+
+    estimate: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+
+
+def crossing(t: np.ndarray) -> np.ndarray:
+    """Where the non-decreasing sequence closest to t (groups, values) first reaches 0.
+
+    >>> crossing(np.array([[-3.0, 1.0, -2.0, 2.0, 5.0]])).tolist()
+    [3]
+    """
+    before = np.cumsum(
+        np.rint(np.ldexp(t[:, :-1], _STEPS)), axis=1
+    )  # exact, so that ties are ties everywhere
+    return np.concatenate([np.zeros((len(t), 1)), before], axis=1).argmin(axis=1)
+
+
+def woodruff(t: np.ndarray, half_width: np.ndarray) -> QuantileSet:
+    """The values that the tests keep, and the estimate, from t and half-widths, (groups, values).
+
+    Arguments:
+        t: estimates of ``N(<= v) - p N``, or of a positive multiple; the last value's is that of ``(1 - p) N`` and
+            positive.
+        half_width: of intervals about them.
+
+    Reference: Woodruff, "Confidence intervals for medians and other position measures", JASA 47 (1952).
+
+    >>> t = np.array([[-9.0, -1.0, 4.0, 10.0]])
+    >>> found = woodruff(t, np.full(t.shape, 2.0))
+    >>> found.low.tolist(), found.estimate.tolist(), found.high.tolist()
+    ([1], [2], [2])
+    """
+    starts = np.concatenate([np.ones((len(t), 1), dtype=bool), t[:, :-1] <= half_width[:, :-1]], axis=1)
+    kept = starts & (t >= -half_width)
+    last = t.shape[1] - 1
+    return QuantileSet(crossing(t), kept.argmax(axis=1), last - kept[:, ::-1].argmax(axis=1))
+
 
 _ROUNDS = 3
 _NEAR = 1.01  # a uniform factor that is as small as the normal limit's is no wider than need be

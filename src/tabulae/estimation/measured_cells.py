@@ -42,7 +42,7 @@ _DENSE = 2**24  # entries of a factor that is written out
 _DECOMPOSED = 2048  # cells up to which B'B is decomposed whole where no basis diagonalises it
 
 
-class MergedCells:
+class MeasuredCells:
     """Blocks ``B_b = A_b / sqrt(v_b)`` over merged cells, and a basis in which B'B is nearly diagonal.
 
     ``tables`` are further matrices over the domain that must be constant on merged cells.
