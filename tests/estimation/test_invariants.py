@@ -16,7 +16,7 @@ from tests.domain.exact_instances import (
     projectors,
     stacked,
 )
-from tests.each import each
+from tests.each import each, pairwise
 from tests.strategy.instances import dense_strategy
 
 import tabulae as tb
@@ -57,9 +57,7 @@ def test_every_sum_that_is_exact_is_exact_in_floating_point(name: str, noise: st
         assert np.array_equal(exact.operator(DOMAIN) @ cells, exact.operator(DOMAIN) @ PEOPLE)
 
 
-@each("noise", BUDGETS)
-@each("method", ["auto", "workload", "identity", "opt0"])
-@each("name", NAMES)
+@each(*pairwise(noise=BUDGETS, method=["auto", "workload", "identity", "opt0"], name=NAMES))
 def test_variances_are_those_of_the_projected_mechanism(name: str, method: str, noise: str) -> None:
     m, (_, off) = _measured(name, noise, method), projectors(EXACT[name])
     estimate = tb.estimate(m)
