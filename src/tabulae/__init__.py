@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from . import _version
 
 if TYPE_CHECKING:
-    from .app import run
+    from ._run import run
     from .domain import (
         Attribute,
         Constraint,
@@ -27,8 +27,7 @@ if TYPE_CHECKING:
         Workload,
     )
     from .errors import TabulaeError
-    from .estimation import Estimate, smallest_budget
-    from .estimation import least_squares as estimate
+    from .estimation import Estimate, estimate, smallest_budget
     from .linalg import (
         AllRange,
         Dense,
@@ -53,7 +52,7 @@ if TYPE_CHECKING:
         noise,
     )
     from .products.areas.spine.spine import Spine
-    from .products.planning import plan
+    from .products.product import plan
     from .products.tables.count import Counts
     from .products.tables.measure import measure
     from .products.tables.plan import Plan
@@ -65,7 +64,7 @@ __version__ = _version.VERSION
 # Importing tabulae costs nothing: a name brings its room with it on first use.
 _HOME = {
     "products.tables.measure": ["measure"],
-    "app": ["run"],
+    "_run": ["run"],
     "products.tables.count": ["Counts"],
     "errors": ["TabulaeError"],
     "estimation": ["Estimate", "estimate", "smallest_budget"],
@@ -85,7 +84,7 @@ _HOME = {
         "WidthRange",
     ],
     "measurement": ["Measurement"],
-    "products.planning": ["plan"],
+    "products.product": ["plan"],
     "products.tables.plan": ["Plan"],
     "privacy": ["ApproxDP", "Ledger", "PrivacyLoss", "PureDP", "ZCDP", "noise"],
     "release": ["Release"],

@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 
 from ..linalg import LinearOperator
-from ..pipeline import Prepared
 from ..products.tables.count import Counts
+from ..products.tables.product import Prepared
 
 
 class Remembered(Counts):

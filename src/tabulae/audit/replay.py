@@ -9,11 +9,11 @@ from functools import cached_property
 
 import numpy as np
 
-from .. import pipeline
 from ..measurement import Measurement
 from ..privacy import WITHIN
 from ..products.tables.plan import Plan
-from ..release import publish
+from ..products.tables.product import reconstruct
+from ..products.tables.publish import publish
 from ..strategy import strategy_digest
 from .check import Check, guarded
 from .columns import told_apart, weighted_power
@@ -268,5 +268,5 @@ def _described(done: Sequence[Measurement]) -> tuple[object, ...]:
 
 def _published_keys(plan: Plan, done: tuple[Measurement, ...]) -> tuple[object, ...]:
     """Headings, labels and marks of every published table, in order."""
-    tables = publish(pipeline.reconstruct(plan, done), plan.spec.workload, plan.level)
+    tables = publish(reconstruct(plan, done[0]), plan.spec.workload, plan.level)
     return tuple((t.name, tuple(t.columns.items()), len(t.estimate), tuple(t.status)) for t in tables)

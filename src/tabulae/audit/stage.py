@@ -8,10 +8,10 @@ from pathlib import Path
 
 import numpy as np
 
-from .. import pipeline
 from ..measurement import Measurement
 from ..privacy import RandomBits as Randomness
 from ..products.tables.plan import Plan
+from ..products.tables.product import Prepared, prepare
 from ..spec import Source
 from .columns import answers, counted
 from .layout import Layout
@@ -63,7 +63,7 @@ class Stage:
     seed: int
     _written: int = field(default=0, init=False)
 
-    def prepare(self, people: People) -> pipeline.Prepared:
+    def prepare(self, people: People) -> Prepared:
         """Write the people as the spec's kind of source, and have the pipeline count them.
 
         What other processes count, a server or Spark, is counted here from Parquet: the records are invented.
@@ -75,21 +75,21 @@ class Stage:
         write(people, self.layout, spec.unit_id, path, spec.source.table)
         table = (spec.source.table or "people") if kind == "duckdb" else None
         moved = Plan(replace(spec, source=Source(kind, path, table)), self.plan.strategy, self.plan.level)
-        return pipeline.prepare(moved, _KEY)
+        return prepare(moved, _KEY)
 
     def run(self, people: People) -> Run:
         """Count and measure with the recorded words."""
         return self.measure(self.prepare(people))
 
-    def measure(self, prepared: pipeline.Prepared) -> Run:
+    def measure(self, prepared: Prepared) -> Run:
         """Measure what is counted with the recorded words."""
         source = Recorded(self.seed)
-        done = prepared.measure(None, source)
+        done = (prepared.measure(None, source),)
         return Run(done, tuple(source.requests))
 
-    def draw(self, prepared: pipeline.Prepared, source: Randomness) -> tuple[Measurement, ...]:
+    def draw(self, prepared: Prepared, source: Randomness) -> tuple[Measurement, ...]:
         """Measure what is counted with other randomness; a rehearsal all the same."""
-        return prepared.measure(None, source)
+        return (prepared.measure(None, source),)
 
     def answers(self, people: People, done: Sequence[Measurement]) -> list[np.ndarray]:
         """The exact answers that these measurements should have had, for units within the bound."""

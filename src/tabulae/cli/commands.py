@@ -13,7 +13,7 @@ import typer
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from .. import app
+from .. import _run as life
 from ..audit import Audit
 from ..audit import audit as make_audit
 from ..demo import write_demo
@@ -82,7 +82,7 @@ def demo(out: Path, people: int, json: bool) -> None:
         spec = read_spec(spec_path)
         assert spec.ledger is not None
         Ledger.create(spec.ledger, spec.loss, neighbours=spec.neighbours, unit=spec.unit)
-        release = app.run(spec, out / "release", say=say)
+        release = life.run(spec, out / "release", say=say)
     if json:
         emit({**_summary(release), "spec": str(spec_path), "seconds": round(time.monotonic() - started, 1)})
         return
@@ -108,7 +108,7 @@ def run(
 ) -> None:
     """Make the release and print its summary."""
     with progress() as say:
-        release = app.run(
+        release = life.run(
             spec, out, plan_file=plan_file, source=source, resume=resume, memory=memory, say=say
         )
     if json:
@@ -160,7 +160,7 @@ def _print_summary(release: Release) -> None:
 
 def report(folder: Path, json: bool) -> None:
     """Rebuild the report of a release."""
-    path = app.write_report(Release.read(folder))
+    path = life.write_report(Release.read(folder))
     if json:
         emit({"report": str(path)})
     else:
@@ -177,11 +177,11 @@ def check(path: Path, json: bool) -> None:
 
 def _check_release(path: Path, *, json: bool) -> None:
     release = Release.read(path)
-    faults = app.check_release(release)
+    faults = life.check_release(release)
     found = None if faults else commands_series.found_beside(release)
     faults += [each.fault for each in found or () if each.fault is not None]
     if json:
-        pages = app.pages_are_compared(release)
+        pages = life.pages_are_compared(release)
         told = commands_series.release_document(release, found)
         emit({"release": str(path), "faults": faults, "pages_compared": pages, **told})
         if faults:
@@ -194,7 +194,7 @@ def _check_release(path: Path, *, json: bool) -> None:
         words = "every number follows from the measurements"
         if release.spec.invariants or release.spec.geography:
             words += ", and every sum that is exact holds exactly"
-        if not app.pages_are_compared(release):
+        if not life.pages_are_compared(release):
             words += (
                 f"; pages are of tabulae {release.about['version']}, and were not made again to compare them"
             )

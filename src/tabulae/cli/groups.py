@@ -215,7 +215,7 @@ def print_summary(console: Console, release: Release, promise: str) -> None:
     """What a run made, for people."""
     console.print(f"Published {release.path}", markup=False)
     console.print(f"Promise   {promise}", markup=False, soft_wrap=True)
-    known = [rung_name(release.groups.levels[0], r) for r in range(-1, len(release.about["rows"]))]
+    known = [rung_name(release.product.adaptive.levels[0], r) for r in range(-1, len(release.about["rows"]))]
     names = [
         name for name in known if any(name in told["groups_by_table"] for told in release.about["levels"])
     ]

@@ -13,7 +13,7 @@ from rich.table import Table as RichTable
 from ..errors import ReleaseError, Unsupported
 from ..products.areas.plan import GeographyPlan
 from ..products.groups.plan import DetailedPlan
-from ..products.planning import plan as make_plan
+from ..products.product import plan as make_plan
 from ..products.tables.exactness import Exactness
 from ..products.tables.plan import Plan, TableError, check_saved
 from ..report.plan_page import check_target, write_plan_page

@@ -11,10 +11,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.csv
 
-from ..domain import canonical_row_space, describe_row_space
-from ..privacy import write_loss
+from ..domain import canonical_row_space
+from ..privacy import Disclosure, write_loss
 from ..privacy.ledger import START, link
-from ..products.areas.constraints import disclosure_of
 from ..spec import Spec
 from . import folder as f
 
@@ -69,7 +68,9 @@ def _is_entry(entry: object) -> bool:
     )
 
 
-def ledger_faults(entries: Sequence[Mapping[str, Any]], spec: Spec) -> Iterator[str]:
+def ledger_faults(
+    entries: Sequence[Mapping[str, Any]], spec: Spec, stated: Sequence[Disclosure]
+) -> Iterator[str]:
     """What is wrong with a release's entries of the ledger: their hashes, the charge, and what they disclose."""
     for entry in entries:
         content = {key: value for key, value in entry.items() if key not in _CHAIN}
@@ -84,24 +85,8 @@ def ledger_faults(entries: Sequence[Mapping[str, Any]], spec: Spec) -> Iterator[
         for e in entries
         if e["kind"] == "disclosure"
     ]
-    if told != _stated(spec):
+    if told != [(each.table, each.reason, canonical_row_space(each.rows)) for each in stated]:
         yield f"{f.LEDGER}: what was disclosed as exact is not what {f.SPEC} makes exact"
-
-
-def _stated(spec: Spec) -> list[tuple[str, str, Any]]:
-    """Name, reason and row space of what a spec makes exact."""
-    if spec.geography is None:
-        return [
-            (
-                given.table.name,
-                given.reason,
-                canonical_row_space(describe_row_space(given.table, spec.domain)),
-            )
-            for given in spec.invariants
-        ]
-    plan, limits = spec.geography.plan(), spec.geography.constraints
-    stated = [disclosure_of(plan, each) for each in (() if limits is None else limits.exact)]
-    return [(each.table, each.reason, canonical_row_space(each.rows)) for each in stated]
 
 
 def csv_faults(folder: Path, name: str, stored: pa.Table, within: str = "tables") -> Iterator[str]:

@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -359,3 +359,11 @@ def _agree(column: str, stored: pa.Table, fresh: pa.Table, loose: float) -> bool
     )
     slack = _ROUNDING * error + np.where(error > 0, loose * np.abs(values), 0.0)
     return bool((np.abs(found - values) <= slack).all())
+
+
+DERIVED = "derived"
+
+
+def is_derived(resource: Mapping[str, Any]) -> bool:
+    """Whether an entry of the descriptor is of a derived figure."""
+    return str(resource["path"]).startswith(f"{DERIVED}/")

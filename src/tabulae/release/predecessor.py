@@ -14,7 +14,6 @@ from ..spec import Series, Spec
 from ..spec.series import mark_of
 from . import folder as f
 from .series import Followed, Link, rivals_of
-from .verify_texts import text_faults
 
 if TYPE_CHECKING:
     from .read import Release
@@ -73,7 +72,7 @@ def _folder_faults(previous: Release, series: Series) -> Iterator[str]:
         yield "it was changed since the spec was read: read the spec again"
         return
     try:
-        faults = previous.verify() or list(text_faults(previous.path, previous.spec, previous.descriptor))
+        faults = previous.verify() or previous.text_faults()
     except TabulaeError as error:
         faults = [str(error)]
     for fault in faults:

@@ -15,46 +15,24 @@ import pyarrow.parquet as pq
 from .._version import VERSION
 from ..domain import (
     Domain,
-    Workload,
 )
 from ..errors import (
-    InvalidArgument,
-    NotEstimable,
     ReleaseError,
     SpecError,
-    Unsupported,
 )
-from ..estimation import Estimate
-from ..estimation import least_squares as estimate
-from ..measurement import Measurement
 from ..notebook import Rows, card
-from ..products.areas.spine_plan import SpinePieceValues, SpinePlan
-from ..products.areas.store import read_spine_measurements
-from ..products.groups.levels import AdaptivePlan, GroupMeasurement
-from ..products.groups.publish import group_faults
-from ..products.groups.store import read_group_measurements
-from ..products.tables.figures import FOLDER, derived_faults, is_derived, publish_figure
-from ..products.tables.publish import (
-    contradictions,
-    descriptor_faults,
-    false_numbers,
-    measurement_faults,
-    meets,
-    publish,
-    publish_exact,
-    together,
-)
-from ..products.tables.store import read_measurement
 from ..spec import Spec, read_spec
 from . import folder as f
-from .agreement import csv_faults, ledger_faults
+from .agreement import ledger_faults
+from .folder import DERIVED, is_derived
 from .series import (
     Link,
     chain_of,
     series_faults,
     standing_faults,
 )
-from .write import LEVEL, PublishedTable
+from .verify_texts import same_version, text_faults
+from .write import LEVEL
 
 
 class _Tables(Mapping[str, pa.Table]):
@@ -179,73 +157,23 @@ class Release:
     @cached_property
     def derived(self) -> Mapping[str, pa.Table]:
         """Derived figures as pyarrow tables, by name, with the columns that published tables have."""
-        return _Tables(self.path, list(self.about.get("derived", ())), FOLDER)
+        return _Tables(self.path, list(self.about.get("derived", ())), DERIVED)
 
     @cached_property
-    def groups(self) -> AdaptivePlan:
-        """The levels of groups that were tabulated, with their stability and noise.
+    def product(self) -> Any:
+        """The verbs of this kind of release: :class:`tabulae.products.product.Product`."""
+        return self.spec.product(self.spec)
+
+    @property
+    def measurements(self) -> Any:
+        """The noisy measurements as they were drawn: a tuple of one, with its strategy and laws.
+
+        Of a release of groups or areas, which may be large, an iterator of pieces that can be read once.
 
         Raises:
-            Unsupported: the release is of tables.
-        """
-        if self.spec.detailed is None:
-            raise Unsupported(f"{self.path} publishes tables: it tabulates no groups")
-        return self.spec.detailed.plan()
-
-    def group_measurements(self) -> Iterator[GroupMeasurement]:
-        """The noisy counts of groups as they were drawn, piece by piece, in the order of the levels.
-
-        Raises:
-            Unsupported: the release is of tables.
             ReleaseError: the files are not those of the spec, or contradict themselves.
         """
-        return read_group_measurements(self.path, self.groups)
-
-    @cached_property
-    def geography(self) -> SpinePlan:
-        """What was measured of each area, with which noise.
-
-        Raises:
-            Unsupported: the release is of no areas.
-        """
-        if self.spec.geography is None:
-            raise Unsupported(f"{self.path} is of no areas: its spec has no [geography]")
-        return self.spec.geography.plan()
-
-    def area_measurements(self) -> Iterator[SpinePieceValues]:
-        """The noisy counts of areas as they were drawn, piece by piece, from the root's level down.
-
-        Raises:
-            Unsupported: the release is of no areas.
-            ReleaseError: the files are not those of the spec, or contradict themselves.
-        """
-        return read_spine_measurements(self.path, self.geography)
-
-    @cached_property
-    def measurements(self) -> tuple[Measurement, ...]:
-        """The noisy measurements, with their strategy and laws, as they were drawn.
-
-        Raises:
-            Unsupported: the release is of groups or areas, whose counts are read with ``group_measurements`` or
-                ``area_measurements``.
-        """
-        if self.spec.geography is not None:
-            raise Unsupported(f"{self.path} counts areas: read its noisy counts with area_measurements()")
-        if self.spec.detailed is not None:
-            raise Unsupported(
-                f"{self.path} tabulates groups: read its noisy counts with group_measurements()"
-            )
-        return (read_measurement(self.path, self.domain, [given.table for given in self.spec.invariants]),)
-
-    @cached_property
-    def estimate(self) -> Estimate:
-        """Estimates from the measurements, by the method of the spec."""
-        return estimate(self.measurements[0], method=self.spec.method.estimate)
-
-    def published(self) -> list[PublishedTable]:
-        """The tables computed afresh from the measurements."""
-        tables = publish(self.estimate, self.spec.workload, self.level)
-        return [*tables, *publish_exact(self.measurements[0])]
+        return self.product.measurements(self)
 
     def query(self, sql: str, *, areas: Sequence[str] = (), codes: Sequence[str] = ()) -> pa.Table:
         """Answer a statement about counts with intervals, at no privacy cost.
@@ -266,31 +194,7 @@ class Release:
             ReleaseError: the files that the answer comes from are not as they were published.
             Unsupported: the release is of groups, each of which has the table that it could afford.
         """
-        if (areas or codes) and self.spec.geography is None:
-            raise InvalidArgument(
-                f"{self.path} has no areas: its tables are of the whole; ask without areas and codes"
-            )
-        if self.spec.geography is not None:
-            from ..products.areas.figures import query_areas
-
-            f.require_sources(self.path)
-            return query_areas(self.path, self.spec, self.level, sql, areas, codes)
-        if self.spec.detailed is not None:
-            raise Unsupported(
-                f"{self.path} tabulates groups, each in the table that it could afford, and answers no other counts: "
-                f"read {self.path}/tables/totals.csv, or in Python tabulae.Release.read(...).tables"
-            )
-        from ..domain.figure_sql import figure_from_sql
-
-        f.require_sources(self.path)
-        figure = figure_from_sql(self.domain, "query", sql)
-        try:
-            if figure.count is None:
-                return publish_figure(self.estimate, figure, self.level).arrow()
-            return publish(self.estimate, Workload(self.domain, [figure.count]), self.level)[0].arrow()
-        except NotEstimable as error:
-            told = together(self.measurements[0].strategy, figure.attributes)
-            raise NotEstimable(f"{error}\n{told}") from None
+        return self.product.query(self, sql, areas, codes)
 
     def _false_level(self) -> list[str]:
         if self.level == LEVEL:
@@ -311,36 +215,15 @@ class Release:
         faults = f.check_sums(self.path) or self._false_level() or self._false_series()
         if faults:
             return faults
-        if self.spec.detailed is not None:
-            faults = list(ledger_faults(self.ledger, self.spec))
-            return faults + list(group_faults(self.path, self.spec.detailed, self.groups, self.level))
-        if self.spec.geography is not None:
-            from ..products.areas.publish import spine_faults
+        stated = self.product.disclosures()
+        return [*ledger_faults(self.ledger, self.spec, stated), *self.product.faults(self)]
 
-            return [*ledger_faults(self.ledger, self.spec), *spine_faults(self.path, self.spec, self.level)]
-        measurement, exact = self.measurements[0], self.estimate.exact
-        if exact is not None and (faults := contradictions(exact, measurement.exact)):
+    def text_faults(self) -> list[str]:
+        """What is wrong with titles and texts; those that another version of tabulae worded are left out."""
+        faults = list(text_faults(self.path, self.spec, self.descriptor))
+        if faults or not same_version(self.descriptor):
             return faults
-        faults += ledger_faults(self.ledger, self.spec)
-        release_id = str(self.about["release_id"])
-        faults += measurement_faults(self.path, self.spec, measurement, release_id)
-        tables = self.published()
-        faults += descriptor_faults(self.spec, self.descriptor, tables)
-        workload = {table.name: table for table in self.spec.workload.tables}
-        for fresh in tables:
-            if fresh.name not in self.tables:
-                faults.append(f"{f.DESCRIPTOR}: table {fresh.name!r} is not in it")
-                continue
-            stored = self.tables[fresh.name]
-            faults += csv_faults(self.path, fresh.name, stored)
-            faults += false_numbers(fresh, stored, self.estimate.precision)
-            if exact is not None and fresh.name in workload:
-                estimates = stored["estimate"].to_numpy()
-                if not meets(exact, workload[fresh.name], estimates, measurement.exact):
-                    faults.append(
-                        f"tables/{fresh.name}: its sums are not the exact counts of {f.INVARIANTS}/"
-                    )
-        return [*faults, *derived_faults(self.path, self.spec, self.derived, self.estimate, self.level)]
+        return self.product.text_faults(self)
 
 
 def _describes(descriptor: object) -> bool:

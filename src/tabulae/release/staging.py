@@ -19,6 +19,9 @@ from ..spec import Spec
 from .folder import MEASUREMENT, read_json, sync_folder, write_json
 from .read import Release
 
+Say = Callable[[str], None]
+"""Called with a line of progress."""
+
 PLAN = "plan.json"
 """Stands in the partial folder from before the charge until the folder is sealed."""
 

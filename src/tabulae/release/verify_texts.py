@@ -36,7 +36,3 @@ def text_faults(folder: Path, spec: Spec, descriptor: Mapping[str, Any]) -> Iter
             yield f"{name} is missing"
         elif (folder / name).read_bytes() != content:
             yield f"{name}: its codes and labels are not those of {f.SPEC}"
-    if spec.geography is not None:
-        from ..products.areas.publish import spine_text_faults
-
-        yield from spine_text_faults(folder, spec, descriptor)

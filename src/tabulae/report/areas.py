@@ -372,8 +372,8 @@ def geography_view(release: Release) -> GeographyView:
         made=str(release.descriptor["created"]),
         version=str(about["version"]),
         interval=release.level,
-        factor=interval_factor(release.level, release.geography.all_laws),
-        half_step=costs_half_step(release.geography.all_laws),
+        factor=interval_factor(release.level, release.product.spine_plan.all_laws),
+        half_step=costs_half_step(release.product.spine_plan.all_laws),
         derived=derived_views(release),
     )
 

@@ -121,7 +121,7 @@ def groups_report(release: Release) -> str:
 
 def groups_view(release: Release) -> GroupsView:
     """What the report shows."""
-    spec, plan = release.spec, release.groups
+    spec, plan = release.spec, release.product.adaptive
     statement, how = _statement(release)
     told = release.about["levels"]
     rows = {name: count for name, count in release.about["rows"].items() if count}
@@ -164,7 +164,7 @@ def _statement(release: Release) -> tuple[EpsilonStatement | None, str | None]:
     delta = release.spec.delta
     if delta is None:
         return None, None
-    epsilon, how = epsilon_of(release.groups, delta)
+    epsilon, how = epsilon_of(release.product.adaptive, delta)
     return EpsilonStatement(float(delta), epsilon), how
 
 

@@ -16,6 +16,7 @@ from ..products.tables.exactness import described
 from ..release import Release, seal
 from ..release.folder import REPORT, write_bytes
 from ..release.staging import unmark
+from .areas import geography_report
 from .groups import groups_report
 from .page import render_report
 from .strategy import strategy_view
@@ -42,13 +43,7 @@ def report_of(release: Release) -> str:
     >>> report_of  # doctest: +ELLIPSIS
     <function report_of at ...>
     """
-    if release.spec.detailed is not None:
-        return groups_report(release)
-    if release.spec.geography is not None:
-        from .areas import geography_report
-
-        return geography_report(release)
-    return render_report(view_of(release))
+    return _PAGES[release.spec.kind](release)
 
 
 def view_of(release: Release) -> ReleaseView:
@@ -158,3 +153,10 @@ def seal_with_report(partial: Path) -> Release:
     write_bytes(partial / REPORT, report_of(release).encode())
     seal(partial)
     return release
+
+
+def _tables_page(release: Release) -> str:
+    return render_report(view_of(release))
+
+
+_PAGES = {"tables": _tables_page, "groups": groups_report, "areas": geography_report}

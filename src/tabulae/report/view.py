@@ -17,9 +17,8 @@ from numpy.typing import NDArray
 from ..errors import InvalidArgument
 from ..privacy import Neighbours, PrivacyLoss
 from ..products.areas.tables import AREA_COLUMNS, GLS_ESTIMATE
-from ..products.tables.figures import FOLDER
 from ..release import Release
-from ..release.folder import Rows
+from ..release.folder import DERIVED, Rows
 from ..release.series import Link, Standing, spent_over
 from ..release.write import ESTIMATED, EXACT
 from ..spec import Derived, ReliabilitySection
@@ -634,7 +633,7 @@ def derived_views(release: Release) -> tuple[DerivedView, ...]:
 def _view(release: Release, derived: Derived) -> DerivedView:
     told, headings = int(release.about["derived"][derived.name]), tuple(derived.figure.headings)
     if derived.areas:
-        shown = Rows.of_parquet(release.path / FOLDER / f"{derived.name}.parquet").take(FIGURES_SHOWN)
+        shown = Rows.of_parquet(release.path / DERIVED / f"{derived.name}.parquet").take(FIGURES_SHOWN)
         columns, count, conservative = (*AREA_COLUMNS, *headings), told, 0
         headings = (*_AREA_HEADINGS, *headings)
     else:

@@ -7,9 +7,10 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from importlib import import_module
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal
 
 from ..domain import Domain, Workload
 from ..errors import (
@@ -143,6 +144,19 @@ class Spec:
     files: Mapping[str, bytes] = field(compare=False)
     _workload: Workload | None
     _record: published.Record = field(compare=False)
+
+    @property
+    def kind(self) -> Literal["tables", "groups", "areas"]:
+        """Which kind of release the document asks for: the name of the product's folder."""
+        return "areas" if self.geography is not None else "groups" if self.detailed is not None else "tables"
+
+    @property
+    def product(self) -> Any:
+        """The class that makes and checks releases of this kind: :class:`tabulae.products.product.Product`.
+
+        Products stand above documents, so it is found by the name of its folder.
+        """
+        return import_module(f"tabulae.products.{self.kind}.product").PRODUCT
 
     @property
     def workload(self) -> Workload:

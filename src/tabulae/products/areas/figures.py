@@ -20,12 +20,11 @@ from ...errors import InvalidArgument
 from ...estimation.statistics import RatioSet, ratio_variance, woodruff
 from ...privacy import NoiseLaw
 from ...release import folder as f
-from ...release.folder import PublishedRows, TableWriter, plain
+from ...release.folder import DERIVED, PublishedRows, TableWriter, plain
 from ...release.write import ESTIMATED, EXACT, NOT_ESTIMABLE, label_columns, resource_of
 from ...spec import Spec, geography_of
 from ...spec.derived import Derived
 from ...spec.problems import nearest, shown
-from ..tables.figures import FOLDER
 from .layout import Layout
 from .passes.forms import AreaForms, area_ratios, extreme_pairs, form_half_widths
 from .spec.figures import check_figure
@@ -402,17 +401,17 @@ def write_area_figures(folder: Path, made: SpineRelease) -> None:
     if not made.spec.derived:
         return
     schemas = {each.name: figure_schema(each) for each in made.spec.derived}
-    with TableWriter(folder / FOLDER, schemas) as writer:
+    with TableWriter(folder / DERIVED, schemas) as writer:
         for name, rows in figures_of(made):
             writer.write(name, rows)
-    f.sync_folder(folder / FOLDER)
+    f.sync_folder(folder / DERIVED)
 
 
 def area_figure_faults(folder: Path, made: SpineRelease) -> Iterator[str]:
     """What is wrong with the stored figures, which are made anew: one sentence a fault."""
     files = {
         each.name: PublishedRows(
-            folder / FOLDER, each.name, plain(figure_schema(each)), within=FOLDER, loose=_LOOSE
+            folder / DERIVED, each.name, plain(figure_schema(each)), within=DERIVED, loose=_LOOSE
         )
         for each in made.spec.derived
     }
@@ -426,7 +425,7 @@ def area_figure_faults(folder: Path, made: SpineRelease) -> Iterator[str]:
 def figure_resource(derived: Derived) -> dict[str, Any]:
     """The entry of a figure in the descriptor."""
     headings = [*AREA_COLUMNS, *derived.figure.headings]
-    resource = resource_of(FOLDER, derived.name, headings, derived.figure.sql)
+    resource = resource_of(DERIVED, derived.name, headings, derived.figure.sql)
     return resource | {"title": derived.title}
 
 

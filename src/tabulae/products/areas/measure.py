@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from ...errors import DataError, InvalidArgument
 from ...privacy import Ledger, RandomBits, SystemSource, mark_void
-from ...release.staging import poured
 from .constraints import AreaConstraints, ExactMargin, disclosure_of
 from .count import SpineCounts
 from .descent.limits import NodeLimits
@@ -103,59 +102,7 @@ def _pieces(counts: SpineCounts, plan: SpinePlan, source: RandomBits) -> Iterato
         yield SpinePieceValues(piece, tuple(values))
 
 
-Sink = Callable[[SpinePieceValues], None]
-
-
-def tabulate_spine(
-    counts: SpineCounts,
-    plan: SpinePlan,
-    exact: Sequence[ExactMargin],
-    sinks: Sequence[Sink],
-    *,
-    ledger: Ledger | None,
-    constraints: AreaConstraints | None = None,
-    source: RandomBits | None = None,
-    unit: str | None = None,
-    title: str = "areas",
-    digest: bytes | None = None,
-) -> SpineMeasurements:
-    """Charge, measure every unit of every level, and hand each piece to every sink, in the plan's order.
-
-    Where a sink fails, what it had written must not be published: the noise is gone, so the charge is marked void and
-    stays spent.
-
-    Arguments:
-        counts: confidential counts made for the plan.
-        plan: the spine and its queries.
-        exact: margins whose counts are read as they are.
-        sinks: called with each :class:`SpinePieceValues`; they see nothing confidential.
-        ledger: where the loss is charged; None is a rehearsal.
-        constraints: limits that estimates will meet beside the exact counts; None where the method keeps none.
-        source, unit, title, digest: as in :func:`~tabulae.products.areas.measure.measure_spine`.
-
-    Returns:
-        The exact counts and the measurements' marks (release id, rehearsal); their stream is used up.
-
-    Raises:
-        DataError: exact counts contradict the limits, or each other; nothing was charged.
-        BudgetRefused, LedgerError: nothing was drawn.
-        ReleaseError: writing failed after the charge.
-
-    Privacy:
-        That of :func:`measure_spine`; the sinks do post-processing. Whether exact counts agree
-        with ``constraints`` is seen before the charge. It depends on public limits and on the counts of ``exact``, all
-        of which this release would disclose, and on no other count; only who holds the records learns of a refusal.
-    """
-    if constraints is not None:
-        _check_exact(counts, plan, exact, constraints)
-    done = measure_spine(
-        counts, plan, exact, ledger=ledger, source=source, unit=unit, title=title, digest=digest
-    )
-    poured(done, done.release_id, sinks, ledger)
-    return done
-
-
-def _check_exact(
+def refuse_contradictions(
     counts: SpineCounts, plan: SpinePlan, exact: Sequence[ExactMargin], constraints: AreaConstraints
 ) -> None:
     """Refuse exact counts that limits contradict: no estimate could meet both, and the charge would be lost."""

@@ -31,6 +31,7 @@ from ...estimation.statistics import (
 )
 from ...release import folder as f
 from ...release.agreement import csv_faults
+from ...release.folder import DERIVED
 from ...release.write import (
     ESTIMATED,
     EXACT,
@@ -355,7 +356,6 @@ def _grain(quantile: Quantile) -> float:
     return abs(float(quantile.coefficient)) * float(np.diff(quantile.values).max(initial=0))
 
 
-FOLDER = "derived"
 _ROUNDING = 1e-5  # share of a standard error by which two machines' sums may differ
 _NUMBERS = ("estimate", "std_error", "ci_low", "ci_high")
 
@@ -379,21 +379,16 @@ def write_derived(folder: Path, spec: Spec, figures: Sequence[PublishedFigure]) 
         return
     for figure in figures:
         rows = figure.arrow()
-        f.write_bytes(folder / FOLDER / f"{figure.name}.parquet", parquet_bytes(rows))
-        f.write_bytes(folder / FOLDER / f"{figure.name}.csv", plain_csv(rows))
+        f.write_bytes(folder / DERIVED / f"{figure.name}.parquet", parquet_bytes(rows))
+        f.write_bytes(folder / DERIVED / f"{figure.name}.csv", plain_csv(rows))
     descriptor = f.read_json(folder, f.DESCRIPTOR)
     told = {derived.name: derived for derived in spec.derived}
     for figure in figures:
-        resource = resource_of(FOLDER, figure.name, list(figure.columns), told[figure.name].figure.sql)
+        resource = resource_of(DERIVED, figure.name, list(figure.columns), told[figure.name].figure.sql)
         descriptor["resources"].append(resource | {"title": told[figure.name].title})
     descriptor["resources"] = named_apart(descriptor["resources"])
     descriptor["tabulae"]["derived"] = {figure.name: figure.conservative for figure in figures}
     f.write_json(folder / f.DESCRIPTOR, descriptor)
-
-
-def is_derived(resource: Mapping[str, Any]) -> bool:
-    """Whether an entry of the descriptor is of a derived figure."""
-    return str(resource["path"]).startswith(f"{FOLDER}/")
 
 
 def derived_faults(
@@ -404,7 +399,7 @@ def derived_faults(
         yield f"{f.DESCRIPTOR}: its derived figures are not those of {f.SPEC}"
         return
     for fresh in publish_derived(estimate, spec, level):
-        yield from csv_faults(folder, fresh.name, stored[fresh.name], FOLDER)
+        yield from csv_faults(folder, fresh.name, stored[fresh.name], DERIVED)
         yield from _false_numbers(fresh, stored[fresh.name], estimate.precision)
 
 
@@ -412,11 +407,11 @@ def _false_numbers(fresh: PublishedFigure, stored: pa.Table, precision: float) -
     """Columns of a stored figure that differ from what the measurements say."""
     made = fresh.arrow()
     if stored.schema.names != made.schema.names or stored.num_rows != made.num_rows:
-        yield f"{FOLDER}/{fresh.name}: does not have the rows and columns of its statement"
+        yield f"{DERIVED}/{fresh.name}: does not have the rows and columns of its statement"
         return
     for name in (*fresh.columns, "obs_status"):
         if stored[name].to_pylist() != made[name].to_pylist():
-            yield f"{FOLDER}/{fresh.name}: {name} does not follow from the measurements"
+            yield f"{DERIVED}/{fresh.name}: {name} does not follow from the measurements"
     known = fresh.status != NOT_ESTIMABLE
     error = np.where(known, fresh.std_error, 0.0)
     loose = max(precision, _ROUNDING) * error + (fresh.grain if precision else 0.0)
@@ -427,4 +422,4 @@ def _false_numbers(fresh: PublishedFigure, stored: pa.Table, precision: float) -
         if (np.isfinite(found) != known).any() or (
             np.abs(np.where(known, found, 0.0) - values) > allowed
         ).any():
-            yield f"{FOLDER}/{fresh.name}: {name} does not follow from the measurements"
+            yield f"{DERIVED}/{fresh.name}: {name} does not follow from the measurements"

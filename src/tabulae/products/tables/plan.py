@@ -452,10 +452,13 @@ class Plan:
             ReleaseError: the path cannot be a saved plan's; see :func:`check_saved`.
         """
         where = check_saved(path)
+        write_bytes(where.resolve(), (json.dumps(self.document(), indent=1) + "\n").encode())
+
+    def document(self) -> dict[str, Any]:
+        """The plan as :meth:`save` writes it: the spec's digest, and the strategy with its matrices packed."""
         document, arrays = describe_strategy(self.strategy)
         packed = {name: _pack(array) for name, array in arrays.items()}
-        whole = {"tabulae_plan": 1, "spec": self.spec.digest(), "strategy": document, "arrays": packed}
-        write_bytes(where.resolve(), (json.dumps(whole, indent=1) + "\n").encode())
+        return {"tabulae_plan": 1, "spec": self.spec.digest(), "strategy": document, "arrays": packed}
 
     @classmethod
     def load(cls, path: str | PathLike[str], spec: Spec) -> Plan:

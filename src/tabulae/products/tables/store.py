@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -23,16 +24,61 @@ from ...strategy import Block, Strategy, describe_strategy, law_variances, read_
 _ROWS = 2**20  # measured rows that are written together
 
 
-def write_measurement(folder: Path, measurement: Measurement) -> None:
-    """Write strategy, measurements and exact counts; ``measurement.json`` comes last, its presence says "complete".
+class MeasurementWriter:
+    """Writes strategy, measurements and exact counts; ``measurement.json`` comes last, its presence says "complete".
 
     Raises :class:`~tabulae.errors.ReleaseError` for a rehearsal: values that no ledger paid for, or that an
     insecure source drew, are not for publication.
     """
-    if measurement.rehearsal or measurement.release_id is None:
-        raise ReleaseError(
-            "this measurement is a rehearsal, not for publication: measure with a ledger and secure noise"
-        )
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._document: dict[str, Any] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: Any, error: Any, trace: Any, /) -> None:
+        pass
+
+    def __call__(self, measurement: Measurement, /) -> None:
+        """Write everything but ``measurement.json``."""
+        if measurement.rehearsal or measurement.release_id is None:
+            raise ReleaseError(
+                "this measurement is a rehearsal, not for publication: measure with a ledger and secure noise"
+            )
+        _write_strategy(self.folder, measurement)
+        files = []
+        for i, rows in enumerate(measured_rows(measurement)):
+            files.append(f"measurements/{i + 1:03d}.parquet")
+            rows.write(self.folder / files[-1])
+        exact = []
+        for table, values in zip(measurement.strategy.invariants, measurement.exact, strict=True):
+            exact.append({"table": table.name, "file": f"{f.INVARIANTS}/{table.name}.parquet"})
+            f.write_bytes(self.folder / exact[-1]["file"], parquet_bytes(_stated(values)))
+        for written in ("measurements", *((f.INVARIANTS,) if exact else ())):
+            f.sync_folder(self.folder / written)
+        self._document = {
+            "release_id": measurement.release_id,
+            "neighbours": measurement.neighbours,
+            "budget": promise_document(measurement),
+            "files": files,
+            **({"exact": exact} if exact else {}),
+        }
+
+    def finish(self, done: Any) -> None:
+        """Say that all of it is on the disk."""
+        f.write_json(self.folder / f.MEASUREMENT, self._document)
+
+
+def write_measurement(folder: Path, measurement: Measurement) -> None:
+    """Write a whole measurement at once."""
+    writer = MeasurementWriter(folder)
+    writer(measurement)
+    writer.finish(measurement)
+
+
+def _write_strategy(folder: Path, measurement: Measurement) -> None:
     document, arrays = describe_strategy(measurement.strategy)
     for name, array in arrays.items():
         f.write_bytes(folder / "strategy" / f"{name}.parquet", parquet_bytes(_entries(array)))
@@ -44,26 +90,6 @@ def write_measurement(folder: Path, measurement: Measurement) -> None:
             "step": f"2^-{block['scale_exponent']}",
         }
     f.write_json(folder / f.STRATEGY, document)
-    files = []
-    for i, rows in enumerate(measured_rows(measurement)):
-        files.append(f"measurements/{i + 1:03d}.parquet")
-        rows.write(folder / files[-1])
-    exact = []
-    for table, values in zip(measurement.strategy.invariants, measurement.exact, strict=True):
-        exact.append({"table": table.name, "file": f"{f.INVARIANTS}/{table.name}.parquet"})
-        f.write_bytes(folder / exact[-1]["file"], parquet_bytes(_stated(values)))
-    f.write_json(
-        folder / f.MEASUREMENT,
-        {
-            "release_id": measurement.release_id,
-            "neighbours": measurement.neighbours,
-            "budget": promise_document(measurement),
-            "files": files,
-            **({"exact": exact} if exact else {}),
-        },
-    )
-    for written in ("measurements", *((f.INVARIANTS,) if exact else ())):
-        f.sync_folder(folder / written)
 
 
 def promise_document(measurement: Measurement) -> dict[str, str]:

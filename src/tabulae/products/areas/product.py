@@ -1,0 +1,201 @@
+"""Releases of areas: counts of every area of a spine, from the nation to the block, that add up."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from functools import cached_property
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from ...errors import InvalidArgument, Unsupported
+from ...privacy import Disclosure, Ledger
+from ...release import folder as f
+from ...release.read import Release
+from ...release.staging import Say
+from ...release.write import LEVEL
+from ...sources.spark import spark_session
+from ...sources.units import UnitRule
+from ...spec import Spec, geography_of
+from ..product import Charged, ResourceEstimate, records_of, rules_of
+from .constraints import ExactMargin, disclosure_of
+from .count import LeafBound, LeafColumn, SpineCounts, open_spine_records
+from .figures import query_areas
+from .measure import measure_spine, refuse_contradictions
+from .needs import needs_of
+from .plan import MOST_PEOPLE, GeographyPlan, largest_error, plan_geography
+from .publish import spine_faults, spine_text_faults, write_spine
+from .spark_tasks import on_spark
+from .spec.section import Geography
+from .spine_plan import SpineMeasurements, SpinePieceValues, SpinePlan
+from .store import SpineMeasurementWriter, plan_document, read_spine_measurements
+from .tables import UNBIASED, SpineRelease, exact_of
+from .tasks import Runner
+
+WORK = "estimate"
+"""The folder, within the partial one, of finished stages of estimation: a killed run goes on from the last of them."""
+
+_LEAST_VARIANCE = 1e-12
+
+
+class AreasProduct:
+    """A release of areas, of one spec: see :class:`tabulae.products.product.Product`."""
+
+    def __init__(self, spec: Spec) -> None:
+        self.spec = spec
+        self.estimates_on_engine = spec.source.engine == "spark"
+        self._runner: Runner | None = None
+
+    @staticmethod
+    def plan(spec: Spec) -> GeographyPlan:
+        """The plan, with the errors of each kind of area."""
+        return plan_geography(spec)
+
+    @property
+    def geography(self) -> Geography:
+        """The section of the spec."""
+        return geography_of(self.spec)
+
+    @cached_property
+    def spine_plan(self) -> SpinePlan:
+        """What is measured of each area, with which noise."""
+        return self.geography.plan()
+
+    @property
+    def exact(self) -> tuple[ExactMargin, ...]:
+        """The margins whose counts are read as they are."""
+        return exact_of(self.geography)
+
+    def ready(self, partial: Path, plan_file: str | PathLike[str] | None, say: Say) -> None:
+        """See :meth:`Product.ready`."""
+        if plan_file is not None:
+            raise InvalidArgument(
+                "the plan of a spec with [geography] follows from the spec: run it without --plan"
+            )
+        say("planning")
+        _ = self.spine_plan
+
+    def check(self, ledger: Ledger) -> None:
+        """Refuse noise too small for floating point, and noise too large for whole numbers.
+
+        Raises:
+            Unsupported: a weight is beyond floating point, or counts could be too large to be rounded.
+        """
+        plan = self.spine_plan
+        if min(law.variance_of_law for law in plan.all_laws) < _LEAST_VARIANCE:
+            raise Unsupported(
+                "some answers of this plan would have next to no noise, so nothing was charged: the budget, or a share "
+                "of it, is too large for estimates to be computed from it"
+            )
+        if self.geography.estimate != UNBIASED and (error := largest_error(plan)) > MOST_PEOPLE:
+            raise Unsupported(
+                f"counts of this plan could be wrong by {error:.1g} people, more than {MOST_PEOPLE:,}, which cannot be "
+                "rounded, so nothing was charged: give it a larger budget, or the levels with small shares larger "
+                f'ones; or ask for estimate = "{UNBIASED}", which does not round'
+            )
+
+    def resources(self) -> ResourceEstimate:
+        """Noisy answers, what estimates keep, and tables on the disk; memory by leaves and answers."""
+        needs = needs_of(self.geography, in_parts=self.estimates_on_engine)
+        return ResourceEstimate(needs.disk, needs.memory)
+
+    def document(self) -> Mapping[str, Any]:
+        """See :meth:`Product.document`."""
+        return plan_document(self.spine_plan, self.exact)
+
+    def stays_disclosed(self) -> str:
+        """See :meth:`Product.stays_disclosed`."""
+        if not self.exact:
+            return ""
+        return ", and its exact counts, which may have been read, stay in the ledger as disclosed"
+
+    def disclosures(self) -> list[Disclosure]:
+        """What the ledger is told of the counts that are read as they are."""
+        return [disclosure_of(self.spine_plan, each) for each in self.exact]
+
+    @contextmanager
+    def engine(self, memory: str | None) -> Iterator[None]:
+        """Spark, where it counts and makes estimates, in one session."""
+        if not self.estimates_on_engine:
+            yield
+            return
+        with spark_session(memory) as session:
+            self._runner = on_spark(session)
+            yield
+
+    def count(self, unit: UnitRule | None, memory: str | None) -> nullcontext[SpineCounts]:
+        """The records by leaf and cell."""
+        geography, spec = self.geography, self.spec
+        counts = open_spine_records(
+            records_of(spec),
+            rules_of(spec),
+            self.spine_plan,
+            LeafColumn(geography.column, geography.leaf_codes.tolist(), geography.dropped.tolist()),
+            bounds=[
+                LeafBound(f"[[bound]] {bound.file}", bound.margin.label, bound.upper[geography.kept] > 0)
+                for bound in geography.bounds
+            ],
+            unit=unit,
+            memory=memory,
+        )
+        return nullcontext(counts)
+
+    def measure(self, counts: SpineCounts, ledger: Ledger, digest: bytes) -> SpineMeasurements:
+        """Charge, read exact counts, and draw the noise of every level.
+
+        Raises:
+            DataError: exact counts contradict the limits, or each other; nothing was charged.
+
+        Privacy:
+            That of :func:`~tabulae.products.areas.measure.measure_spine`. Whether exact counts agree with the limits
+            is seen before the charge. It depends on public limits and on exact counts, all of which this release would
+            disclose, and on no other count; only who holds the records learns of a refusal.
+        """
+        spec, geography = self.spec, self.geography
+        if geography.estimate != UNBIASED and geography.constraints is not None:
+            refuse_contradictions(counts, self.spine_plan, self.exact, geography.constraints)
+        return measure_spine(
+            counts,
+            self.spine_plan,
+            self.exact,
+            ledger=ledger,
+            unit=spec.unit,
+            title=spec.title or "release",
+            digest=digest,
+        )
+
+    def writer(self, partial: Path) -> SpineMeasurementWriter:
+        """See :meth:`Product.writer`."""
+        return SpineMeasurementWriter(partial, self.spine_plan, self.exact)
+
+    def publish(self, partial: Path, charged: Charged, say: Say) -> None:
+        """See :meth:`Product.publish`."""
+        say("estimating")
+        made = SpineRelease.of(partial, self.spec, LEVEL, partial / WORK, say, self._runner)
+        say("writing tables")
+        write_spine(partial, made, charged.entries, charged.release_id)
+        shutil.rmtree(partial / WORK)
+
+    def measurements(self, release: Release) -> Iterator[SpinePieceValues]:
+        """The noisy counts as they were drawn, piece by piece, from the root's level down."""
+        return read_spine_measurements(release.path, self.spine_plan)
+
+    def faults(self, release: Release) -> list[str]:
+        """See :meth:`Product.faults`."""
+        return list(spine_faults(release.path, self.spec, release.level))
+
+    def text_faults(self, release: Release) -> list[str]:
+        """See :meth:`Product.text_faults`."""
+        return list(spine_text_faults(release.path, self.spec, release.descriptor))
+
+    def query(self, release: Release, sql: str, areas: Sequence[str], codes: Sequence[str]) -> pa.Table:
+        """See :meth:`Product.query`; answers are least-squares estimates, whatever method the tables have."""
+        f.require_sources(release.path)
+        return query_areas(release.path, self.spec, release.level, sql, areas, codes)
+
+
+PRODUCT = AreasProduct

@@ -1,0 +1,135 @@
+"""Releases of groups: very many small groups, each with the table that it can afford, measured in two stages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from functools import cached_property
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from ...errors import InvalidArgument, Unsupported
+from ...privacy import Disclosure, Ledger
+from ...release.read import Release
+from ...release.staging import Say
+from ...sources.units import UnitRule
+from ...spec import Spec
+from ..product import Charged, ResourceEstimate, records_of, rules_of
+from .count import GroupCounts, RecordShape, open_group_records
+from .levels import AdaptivePlan, GroupMeasurement, GroupMeasurements
+from .measure import measure_groups
+from .plan import DetailedPlan, detailed_of, plan_detailed
+from .publish import group_faults, write_groups
+from .store import GroupMeasurementWriter, most_bytes, plan_document, read_group_measurements
+
+_PROGRAM = 600 * 10**6  # bytes: libraries, the plan, and the groups of one area
+
+
+class GroupsProduct:
+    """A release of groups, of one spec: see :class:`tabulae.products.product.Product`."""
+
+    estimates_on_engine = False
+    plan_of: DetailedPlan
+
+    def __init__(self, spec: Spec) -> None:
+        self.spec = spec
+
+    plan = staticmethod(plan_detailed)
+
+    @cached_property
+    def adaptive(self) -> AdaptivePlan:
+        """The levels of groups, with their stability and noise, as a published spec has them."""
+        return detailed_of(self.spec).plan()
+
+    def ready(self, partial: Path, plan_file: str | PathLike[str] | None, say: Say) -> None:
+        """See :meth:`Product.ready`."""
+        if plan_file is not None:
+            raise InvalidArgument(
+                "the plan of a spec with [detailed] follows from the spec: run it without --plan"
+            )
+        say("proving how many groups one record can belong to")
+        self.plan_of = plan_detailed(self.spec)
+
+    def check(self, ledger: Ledger) -> None:
+        """Nothing more: whatever is drawn can be published."""
+
+    def resources(self) -> ResourceEstimate:
+        """Noisy counts on the disk, at most; memory does not grow with the groups."""
+        return ResourceEstimate(most_bytes(self.plan_of.adaptive), _PROGRAM)
+
+    def document(self) -> Mapping[str, Any]:
+        """See :meth:`Product.document`."""
+        return plan_document(self.plan_of.adaptive)
+
+    def stays_disclosed(self) -> str:
+        """Nothing: no count of a group is read as it is."""
+        return ""
+
+    def disclosures(self) -> list[Disclosure]:
+        """None."""
+        return []
+
+    def engine(self, memory: str | None) -> AbstractContextManager[None]:
+        """Nothing: estimates are made here."""
+        return nullcontext()
+
+    def count(self, unit: UnitRule | None, memory: str | None) -> AbstractContextManager[GroupCounts]:
+        """The records by group, level by level as they are asked for."""
+        spec, detailed = self.spec, detailed_of(self.spec)
+        return open_group_records(
+            records_of(spec),
+            spec.domain.attributes,
+            rules_of(spec),
+            RecordShape(detailed.place, detailed.codes, detailed.cell),
+            self.plan_of.adaptive,
+            unit=unit,
+            memory=memory,
+        )
+
+    def measure(self, counts: GroupCounts, ledger: Ledger, digest: bytes) -> GroupMeasurements:
+        """Charge, then draw both stages of every level.
+
+        Privacy:
+            That of :func:`~tabulae.products.groups.measure.measure_groups`.
+        """
+        title = self.spec.title or "release"
+        return measure_groups(counts, self.plan_of.adaptive, ledger=ledger, title=title, digest=digest)
+
+    def writer(self, partial: Path) -> GroupMeasurementWriter:
+        """See :meth:`Product.writer`."""
+        return GroupMeasurementWriter(partial, self.plan_of.adaptive)
+
+    def publish(self, partial: Path, charged: Charged, say: Say) -> None:
+        """See :meth:`Product.publish`."""
+        say("estimating and writing tables")
+        plan = self.plan_of
+        write_groups(partial, self.spec, plan.adaptive, charged.entries, charged.release_id, plan.level)
+
+    def measurements(self, release: Release) -> Iterator[GroupMeasurement]:
+        """The noisy counts as they were drawn, piece by piece, in the order of the levels."""
+        return read_group_measurements(release.path, self.adaptive)
+
+    def faults(self, release: Release) -> list[str]:
+        """See :meth:`Product.faults`."""
+        return list(group_faults(release.path, detailed_of(self.spec), self.adaptive, release.level))
+
+    def text_faults(self, release: Release) -> list[str]:
+        """None beside those of every kind."""
+        return []
+
+    def query(self, release: Release, sql: str, areas: Sequence[str], codes: Sequence[str]) -> pa.Table:
+        """Refused: each group has the table that it could afford."""
+        if areas or codes:
+            raise InvalidArgument(
+                f"{release.path} has no areas: its tables are of the whole; ask without areas and codes"
+            )
+        raise Unsupported(
+            f"{release.path} tabulates groups, each in the table that it could afford, and answers no other counts: "
+            f"read {release.path}/tables/totals.csv, or in Python tabulae.Release.read(...).tables"
+        )
+
+
+PRODUCT = GroupsProduct

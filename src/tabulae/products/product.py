@@ -1,0 +1,194 @@
+"""What every kind of release can do: the verbs that a run, a check and a query call, whichever kind it is.
+
+A product is one folder of :mod:`tabulae.products`, found by the kind of its spec. :mod:`tabulae._run` owns the life of
+a release and calls these verbs in order; nothing else knows which product it has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from ..errors import Problem, SpecError
+from ..privacy import Charge, Disclosure, Ledger
+from ..release.read import Release
+from ..release.staging import Say, Writer
+from ..sources.coding import ColumnRule
+from ..sources.source import Source
+from ..sources.units import UnitRule
+from ..spec import Spec, read_spec
+
+
+@dataclass(frozen=True)
+class ResourceEstimate:
+    """What a run takes besides the engine that counts its records, in bytes, about: known before any data."""
+
+    disk: int
+    memory: int
+
+
+@dataclass(frozen=True)
+class Charged:
+    """What the ledger says of a release that was measured: its entries, and what had been stated exactly before."""
+
+    release_id: str
+    entries: list[dict[str, Any]]
+    earlier: Sequence[tuple[Charge, Disclosure]]
+
+
+class Drawn(Protocol):
+    """Measurements of one charge, piece by piece as they are drawn; a small release is a stream of one."""
+
+    @property
+    def release_id(self) -> str | None:
+        """The charge; None for a rehearsal."""
+        ...
+
+    def __iter__(self) -> Iterator[Any]: ...
+
+
+class Product(Protocol):
+    """One kind of release, for one spec.
+
+    Privacy:
+        Confidential counts are what ``count`` yields and an argument of ``measure``, of nothing else.
+    """
+
+    spec: Spec
+    estimates_on_engine: bool
+    """Whether estimates run on the engine that counts, so that it is needed when nothing is counted any more."""
+
+    def ready(self, partial: Path, plan_file: str | PathLike[str] | None, say: Say) -> None:
+        """Plan: from what an interrupted run left, from a saved plan, or anew."""
+
+    def check(self, ledger: Ledger) -> None:
+        """Refuse, before anything is charged, what could not be published or would promise nothing."""
+
+    def resources(self) -> ResourceEstimate:
+        """What the run takes."""
+        ...
+
+    def document(self) -> Mapping[str, Any]:
+        """The plan as it is kept until the release is sealed."""
+        ...
+
+    def stays_disclosed(self) -> str:
+        """What remains of a void charge besides what it spent, in words; empty where nothing does."""
+        ...
+
+    def disclosures(self) -> list[Disclosure]:
+        """What the ledger is told of the counts that are read as they are."""
+        ...
+
+    def engine(self, memory: str | None) -> AbstractContextManager[None]:
+        """What is held open from counting to estimating."""
+        ...
+
+    def count(self, unit: UnitRule | None, memory: str | None) -> AbstractContextManager[Any]:
+        """The confidential counts; they live as long as the context."""
+        ...
+
+    def measure(self, counts: Any, ledger: Ledger, digest: bytes) -> Drawn:
+        """The boundary: charge the ledger, then read exact counts and draw noise, piece by piece."""
+        ...
+
+    def writer(self, partial: Path) -> Writer:
+        """Stores the pieces as they come."""
+        ...
+
+    def publish(self, partial: Path, charged: Charged, say: Say) -> None:
+        """Estimate from what is stored, and write all files but the report; public, and can be resumed."""
+
+    def measurements(self, release: Release) -> Any:
+        """The noisy counts of a release as they were drawn."""
+        ...
+
+    def faults(self, release: Release) -> list[str]:
+        """What is wrong with the numbers of a release: all of them are made again from its measurements."""
+        ...
+
+    def text_faults(self, release: Release) -> list[str]:
+        """What is wrong with the texts that only this kind publishes."""
+        ...
+
+    def query(self, release: Release, sql: str, areas: Sequence[str], codes: Sequence[str]) -> pa.Table:
+        """Answer a statement about counts from the measurements."""
+        ...
+
+
+def product_of(spec: Spec) -> Product:
+    """The product of a spec, from the folder that bears the name of its kind."""
+    return spec.product(spec)
+
+
+def plan(spec: Spec | str | PathLike[str]) -> Any:
+    """Plan a release and say how wrong its counts will be; no data is opened.
+
+    Arguments:
+        spec: a spec, or the path of its TOML document.
+
+    Returns:
+        For a spec of tables a :class:`~tabulae.products.tables.plan.Plan`, with the strategy chosen; for one with
+        ``[detailed]`` a :class:`~tabulae.products.groups.plan.DetailedPlan`, with a budget for each level; for one with
+        ``[geography]`` a :class:`~tabulae.products.areas.plan.GeographyPlan`, with the errors of each kind of area.
+
+    Raises:
+        SpecError: the document has mistakes; all are listed. Also where its invariants determine every table, or leave
+            nobody whom "replace-within-invariants" would protect.
+        Unsupported: the method cannot serve these tables, or asks for more noisy answers than can be kept.
+
+    Privacy:
+        Reads no record: a plan is a function of the public spec, and costs nothing.
+
+    >>> import tabulae as tb
+    >>> tb.plan("missing.toml")
+    Traceback (most recent call last):
+    tabulae.errors.SpecError: missing.toml: 1 mistake
+      document: cannot be read: No such file or directory; check the path
+    """
+    spec = spec if isinstance(spec, Spec) else read_spec(spec)
+    return spec.product.plan(spec)
+
+
+def row_key(spec: Spec, ledger: Ledger) -> bytes:
+    """The key that decides which rows of a unit are counted, where it has more than the spec allows.
+
+    It is derived from the ledger's own secret and the spec's digest: whoever resumes the run with that ledger
+    counts the same rows, and it is written nowhere.
+
+    Privacy:
+        The promise does not rest on the key: for every key, known or not, a unit changes at most
+        ``rows_per_unit`` of the rows counted. Its secrecy keeps the choice out of anybody's hands.
+    """
+    return ledger.derive(b"rows of a unit\n" + bytes.fromhex(spec.digest()))
+
+
+def unit_rule(spec: Spec, key: bytes) -> UnitRule | None:
+    """Which rows of a unit are counted, where it has more than the spec allows; None where each row is a unit.
+
+    Privacy:
+        As :func:`row_key` says, for every key.
+    """
+    return None if spec.unit_id is None else UnitRule(spec.unit_id, spec.rows_per_unit, key)
+
+
+def rules_of(spec: Spec) -> dict[str, ColumnRule]:
+    """Attribute -> the column that it is read from, as counting takes it."""
+    return {name: ColumnRule(c.name, c.unknown, c.null) for name, c in spec.columns.items()}
+
+
+def records_of(spec: Spec) -> Source:
+    """Where the records of a spec are; a published copy names none, and is refused."""
+    given = spec.source
+    if given.path is None and given.url is None:
+        problem = Problem(
+            "source.path", "is missing: this is a published copy; say where the records are with --source"
+        )
+        raise SpecError([problem], str(spec.path or "spec"))
+    return Source(given.path, given.kind, given.table, given.engine, given.url)

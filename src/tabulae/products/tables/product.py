@@ -1,0 +1,321 @@
+"""Releases of tables: counts of the cells of a domain, measured once by a strategy that is chosen before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict, dataclass
+from os import PathLike, urandom
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from ...domain import Workload, describe_row_space
+from ...domain.figure_sql import figure_from_sql
+from ...errors import InvalidArgument, NotEstimable, Unsupported
+from ...estimation import Estimate, estimate
+from ...measurement import Measurement
+from ...privacy import Disclosure, Ledger, RandomBits
+from ...release import folder as f
+from ...release.agreement import csv_faults
+from ...release.read import Release
+from ...release.staging import PLAN, Say
+from ...sources.units import UnitRule
+from ...spec import Spec
+from ..product import Charged, ResourceEstimate, records_of, rules_of, unit_rule
+from .count import VECTOR_LIMIT, Counts, tabulate
+from .exactness import check_joint_promise, exactness
+from .figures import derived_faults, publish_derived, publish_figure, write_derived
+from .measure import measure
+from .plan import Plan, check_derived, plan_tables
+from .publish import (
+    contradictions,
+    descriptor_faults,
+    false_numbers,
+    measurement_faults,
+    meets,
+    publish,
+    publish_exact,
+    together,
+    write_contents,
+)
+from .store import MeasurementWriter, read_measurement
+
+_PROGRAM, _VECTORS = 350 * 10**6, 6  # bytes of libraries; how many vectors are held at once
+
+
+@dataclass(frozen=True)
+class MeasuredOnce:
+    """A measurement as a stream of one piece."""
+
+    whole: Measurement
+
+    @property
+    def release_id(self) -> str | None:
+        """The charge."""
+        return self.whole.release_id
+
+    def __iter__(self) -> Iterator[Measurement]:
+        yield self.whole
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Prepared:
+    """A plan whose records are counted: all that is left is to charge and measure."""
+
+    plan: Plan
+    _counts: Counts
+
+    def measure(
+        self, ledger: Ledger | None, source: RandomBits | None = None, digest: bytes | None = None
+    ) -> Measurement:
+        """Charge the ledger, then draw. Without a ledger this is a rehearsal, which no release accepts.
+
+        Privacy:
+            That of :func:`tabulae.measure`. The counts have at most ``rows_per_unit`` rows of any unit: by
+            truncation where the spec has a ``unit_id``, else on the spec's word; the noise is for so many.
+            Counts of the spec's invariants are read as they are, outside that guarantee, once the same entry of the
+            ledger says which and why.
+        """
+        spec = self.plan.spec
+        if ledger is not None:
+            spec.check_spendable()
+        return measure(
+            self._counts,
+            self.plan.strategy,
+            spec.loss,
+            neighbours=spec.neighbours,
+            ledger=ledger,
+            source=source,
+            unit=spec.unit,
+            title=spec.title or "release",
+            digest=digest,
+            stability=spec.rows_per_unit,
+            reasons=[given.reason for given in spec.invariants],
+        )
+
+
+class TablesProduct:
+    """A release of tables, of one spec: see :class:`tabulae.products.product.Product`."""
+
+    estimates_on_engine = False
+    plan_of: Plan
+
+    def __init__(self, spec: Spec) -> None:
+        self.spec = spec
+        self._read: dict[Path, Measurement] = {}
+        self._estimates: dict[Path, Estimate] = {}
+
+    @staticmethod
+    def plan(spec: Spec) -> Plan:
+        """The plan, with the strategy chosen; refused where it does not measure what derived figures take."""
+        made = plan_tables(spec)
+        check_derived(made)
+        return made
+
+    def ready(self, partial: Path, plan_file: str | PathLike[str] | None, say: Say) -> None:
+        """See :meth:`Product.ready`."""
+        if (partial / PLAN).exists():
+            self.plan_of = Plan.load(partial / PLAN, self.spec)
+        elif (partial / f.MEASUREMENT).exists():  # the plan is removed before the folder is sealed
+            self.plan_of = Plan(self.spec, self._stored(partial).strategy)
+        elif plan_file is not None:
+            self.plan_of = Plan.load(plan_file, self.spec)
+        else:
+            say("choosing the strategy")
+            self.plan_of = plan_tables(self.spec)
+
+    def check(self, ledger: Ledger) -> None:
+        """Compute all that will be published once, on made-up answers: what cannot be computed must not be paid for.
+
+        Raises:
+            Unsupported: errors or intervals are not finite.
+            SpecError: with what other releases of the ledger state exactly, the promise would be empty.
+        """
+        plan = self.plan_of
+        _ = plan.exact
+        check_derived(plan)
+        rehearsed = rehearse(plan)
+        tables = publish(rehearsed, self.spec.workload, plan.level)
+        numbers = [np.concatenate([t.estimate, t.std_error, t.half_width]) for t in tables]
+        rows = [asdict(row).values() for row in plan.table_errors]
+        numbers += [np.array([value for value in row if isinstance(value, float)]) for row in rows]
+        publish_derived(rehearsed, self.spec, plan.level)
+        if not all(np.isfinite(part).all() for part in numbers):
+            raise Unsupported(
+                "some errors or intervals of this plan are not finite, so nothing was charged: the budget or the "
+                "weights are too extreme for the noise that they ask for"
+            )
+        check_joint_promise(self.spec, ledger.disclosures())
+
+    def resources(self) -> ResourceEstimate:
+        """Answers on the disk; in memory vectors of 8 bytes a cell or row, of which some are held together."""
+        rows, cells = self.plan_of.strategy.rows, min(self.spec.domain.size, VECTOR_LIMIT)
+        return ResourceEstimate(8 * rows, _PROGRAM + 8 * _VECTORS * max(cells, rows))
+
+    def document(self) -> Mapping[str, Any]:
+        """See :meth:`Product.document`."""
+        return self.plan_of.document()
+
+    def stays_disclosed(self) -> str:
+        """See :meth:`Product.stays_disclosed`."""
+        if not self.spec.invariants:
+            return ""
+        return ", and its exact counts, which may have been read, stay in the ledger as disclosed"
+
+    def disclosures(self) -> list[Disclosure]:
+        """What the ledger is told of the counts that are read as they are."""
+        return [
+            Disclosure(given.table.name, given.reason, describe_row_space(given.table, self.spec.domain))
+            for given in self.spec.invariants
+        ]
+
+    def engine(self, memory: str | None) -> AbstractContextManager[None]:
+        """Nothing: estimates are made here."""
+        return nullcontext()
+
+    def count(self, unit: UnitRule | None, memory: str | None) -> AbstractContextManager[Prepared]:
+        """The records by cell of the domain, at most ``rows_per_unit`` of each unit."""
+        return nullcontext(_counted(self.plan_of, unit, memory))
+
+    def measure(self, counts: Prepared, ledger: Ledger, digest: bytes) -> MeasuredOnce:
+        """Charge, and draw all noise at once.
+
+        Privacy:
+            That of :meth:`Prepared.measure`.
+        """
+        return MeasuredOnce(counts.measure(ledger, digest=digest))
+
+    def writer(self, partial: Path) -> MeasurementWriter:
+        """See :meth:`Product.writer`."""
+        return MeasurementWriter(partial)
+
+    def publish(self, partial: Path, charged: Charged, say: Say) -> None:
+        """See :meth:`Product.publish`."""
+        say("estimating and writing tables")
+        plan, spec, measured = self.plan_of, self.spec, self._stored(partial)
+        estimated = reconstruct(plan, measured)
+        tables = publish(estimated, spec.workload, plan.level) + publish_exact(measured)
+        expected = {row.table: asdict(row) for row in plan.table_errors}
+        exact = exactness(spec, charged.earlier)
+        stated = None if exact is None else exact.document()
+        write_contents(
+            partial, spec, tables, expected, charged.entries, charged.release_id, plan.level, stated
+        )
+        write_derived(partial, spec, publish_derived(estimated, spec, plan.level))
+
+    def measurements(self, release: Release) -> tuple[Measurement, ...]:
+        """The one measurement, with its strategy and laws, as it was drawn; it is read once."""
+        if release.path not in self._read:
+            self._read[release.path] = self._stored(release.path)
+        return (self._read[release.path],)
+
+    def faults(self, release: Release) -> list[str]:
+        """See :meth:`Product.faults`."""
+        (measurement,), estimated = release.measurements, self._estimate(release)
+        exact, spec = estimated.exact, self.spec
+        if exact is not None and (faults := contradictions(exact, measurement.exact)):
+            return faults
+        release_id = str(release.about["release_id"])
+        faults = list(measurement_faults(release.path, spec, measurement, release_id))
+        tables = publish(estimated, spec.workload, release.level) + publish_exact(measurement)
+        faults += descriptor_faults(spec, release.descriptor, tables)
+        workload = {table.name: table for table in spec.workload.tables}
+        for fresh in tables:
+            if fresh.name not in release.tables:
+                faults.append(f"{f.DESCRIPTOR}: table {fresh.name!r} is not in it")
+                continue
+            stored = release.tables[fresh.name]
+            faults += csv_faults(release.path, fresh.name, stored)
+            faults += false_numbers(fresh, stored, estimated.precision)
+            if exact is not None and fresh.name in workload:
+                estimates = stored["estimate"].to_numpy()
+                if not meets(exact, workload[fresh.name], estimates, measurement.exact):
+                    faults.append(
+                        f"tables/{fresh.name}: its sums are not the exact counts of {f.INVARIANTS}/"
+                    )
+        return [*faults, *derived_faults(release.path, spec, release.derived, estimated, release.level)]
+
+    def text_faults(self, release: Release) -> list[str]:
+        """None beside those of every kind."""
+        return []
+
+    def query(self, release: Release, sql: str, areas: Sequence[str], codes: Sequence[str]) -> pa.Table:
+        """See :meth:`Product.query`."""
+        if areas or codes:
+            raise InvalidArgument(
+                f"{release.path} has no areas: its tables are of the whole; ask without areas and codes"
+            )
+        f.require_sources(release.path)
+        figure = figure_from_sql(release.domain, "query", sql)
+        try:
+            estimated = self._estimate(release)
+            if figure.count is None:
+                return publish_figure(estimated, figure, release.level).arrow()
+            return publish(estimated, Workload(release.domain, [figure.count]), release.level)[0].arrow()
+        except NotEstimable as error:
+            told = together(release.measurements[0].strategy, figure.attributes)
+            raise NotEstimable(f"{error}\n{told}") from None
+
+    def _stored(self, folder: Path) -> Measurement:
+        return read_measurement(folder, self.spec.domain, [given.table for given in self.spec.invariants])
+
+    def _estimate(self, release: Release) -> Estimate:
+        if release.path not in self._estimates:
+            made = estimate(release.measurements[0], method=self.spec.method.estimate)
+            self._estimates[release.path] = made
+        return self._estimates[release.path]
+
+
+def prepare(plan: Plan, key: bytes | None = None, memory: str | None = None) -> Prepared:
+    """Count the spec's records by cell of its public domain, at most ``rows_per_unit`` of each unit.
+
+    ``key`` (32 bytes, secret; see :func:`~tabulae.products.product.row_key`) decides which rows of a unit are counted
+    where there are more; None draws a fresh one, so that another call counts other rows. It is used for specs with a
+    ``unit_id``. ``memory`` is the most that an engine of our own takes, such as "4GB".
+
+    Raises :class:`~tabulae.errors.DataError` where the records do not fit the domain.
+
+    Privacy:
+        The counts stay inside the result, which shows and saves nothing of them.
+    """
+    return _counted(plan, unit_rule(plan.spec, key or urandom(32)), memory)
+
+
+def _counted(plan: Plan, unit: UnitRule | None, memory: str | None) -> Prepared:
+    spec = plan.spec
+    return Prepared(plan, tabulate(records_of(spec), spec.domain, rules_of(spec), unit, memory=memory))
+
+
+def rehearse(plan: Plan) -> Estimate:
+    """Estimates from made-up measurements: whether everything public can be computed, before it is paid.
+
+    They contradict each other, as real ones do, so that a solver that takes steps has steps to take; the exact counts
+    are those of made-up records, so that they do not.
+    """
+    strategy, spec = plan.strategy, plan.spec
+    laws = strategy.laws(spec.loss, spec.neighbours, spec.rows_per_unit)
+    values = np.zeros(strategy.rows, dtype=np.int64)
+    values[::5], values[2::5] = 1, -1
+    nobody = _made_up(plan)
+    exact = tuple(nobody.answer(table.operator(spec.domain)) for table in strategy.invariants)
+    return reconstruct(
+        plan, Measurement(strategy, values, laws, spec.loss, spec.neighbours, rehearsal=True, exact=exact)
+    )
+
+
+def _made_up(plan: Plan) -> Counts:
+    """Counts of people who do not exist: every category of every attribute has some of them."""
+    shape = plan.spec.domain.shape
+    people = np.arange(2 * max(shape) + 1)
+    return Counts.from_records(plan.spec.domain, np.stack([people % size for size in shape], axis=1))
+
+
+def reconstruct(plan: Plan, measured: Measurement) -> Estimate:
+    """Estimates from the measurement: public, repeatable years later."""
+    return estimate(measured, method=plan.spec.method.estimate)
+
+
+PRODUCT = TablesProduct
