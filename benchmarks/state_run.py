@@ -16,7 +16,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tabulae.pipeline import records_of
 from tabulae.privacy import Ledger
 from tabulae.products.areas.count import LeafColumn, open_spine_records
 from tabulae.products.areas.estimate import SpineEstimate, estimate_spine
@@ -24,6 +23,7 @@ from tabulae.products.areas.measure import tabulate_spine
 from tabulae.products.areas.passes.area_variances import area_covariances
 from tabulae.products.areas.spec.section import Geography
 from tabulae.products.areas.store import SpineMeasurementWriter, read_spine_measurements
+from tabulae.products.product import records_of
 from tabulae.sources.coding import ColumnRule
 from tabulae.spec import Spec, read_spec
 

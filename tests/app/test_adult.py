@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import tabulae as tb
-from tabulae.pipeline import prepare, reconstruct
+from tabulae.products.tables.product import prepare, reconstruct
 from tabulae.spec import read_spec
 
 ROOT = Path(__file__).parents[2]

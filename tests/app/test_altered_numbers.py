@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import tabulae as tb
-from tabulae.app import check_release
+from tabulae._run import check_release
 from tabulae.errors import ReleaseError
 from tabulae.release import seal
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import tabulae as tb
-from tabulae.app import check_release, pages_are_compared
+from tabulae._run import check_release, pages_are_compared
 from tabulae.privacy.ledger.store import link
 from tabulae.release import seal
 

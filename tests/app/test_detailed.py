@@ -28,7 +28,7 @@ LOSS = Fraction(5, 2)
 
 # Where a run can be killed: (module attribute to break, whether the charge has been made, whether its noise is lost).
 PHASES = {
-    "before reading": ("tabulae.detailed_app.open_group_records", False, False),
+    "before reading": ("tabulae.products.groups.product.open_group_records", False, False),
     "before charging": ("tabulae.privacy.ledger.Ledger.charge", False, False),
     "before noise": ("tabulae.products.groups.measure._measured", True, True),
     "while storing": ("tabulae.products.groups.store.GroupMeasurementWriter.__call__", True, True),
@@ -37,9 +37,9 @@ PHASES = {
         True,
         True,
     ),
-    "before writing tables": ("tabulae.detailed_app.write_groups", True, False),
-    "before sealing": ("tabulae.detailed_app.seal_with_report", True, False),
-    "before renaming": ("tabulae.detailed_app.put_in_place", True, False),
+    "before writing tables": ("tabulae.products.groups.product.write_groups", True, False),
+    "before sealing": ("tabulae._run.seal_with_report", True, False),
+    "before renaming": ("tabulae._run.put_in_place", True, False),
     "before settling": ("tabulae.privacy.ledger.Ledger.settle", True, False),
 }
 
@@ -47,7 +47,7 @@ SELDOM = ("before reading", "before noise", "before it is said", "before sealing
 
 _KILLED = """
 import importlib, os, signal, sys
-import tabulae.app, tabulae.detailed_app
+import tabulae._run
 target, spec, out = sys.argv[1:]
 parts = target.split(".")
 for cut in range(len(parts) - 1, 0, -1):
@@ -58,7 +58,7 @@ for cut in range(len(parts) - 1, 0, -1):
 for name in parts[cut:-1]:
     owner = getattr(owner, name)
 setattr(owner, parts[-1], lambda *a, **k: os.kill(os.getpid(), signal.SIGKILL))
-tabulae.app.run(spec, out)
+tabulae._run.run(spec, out)
 """
 
 
@@ -201,7 +201,7 @@ def test_a_full_disk_publishes_nothing_and_says_so(guild: Path, monkeypatch: pyt
     def full(*arguments: object, **named: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("tabulae.detailed_app.write_groups", full)
+    monkeypatch.setattr("tabulae.products.groups.product.write_groups", full)
     with pytest.raises(ReleaseError, match=r"the disk is full.*--resume"):
         tb.run(guild, out)
     monkeypatch.undo()
@@ -319,7 +319,7 @@ def test_units_of_several_rows_are_cut_and_their_noise_is_larger(guild: Path) ->
     )
     release = tb.run(guild, guild.parent / "release")
     assert release.verify() == []
-    level = release.groups.levels[0]
+    level = release.product.adaptive.levels[0]
     assert level.second.parameter == Fraction(level.groups_of_a_record * 4) / (2 * Fraction(9, 10))
     totals = {row["group"]: row["estimate"] for row in release.tables["totals"].slice(0, 2).to_pylist()}
     truth = sum(

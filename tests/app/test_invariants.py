@@ -21,7 +21,7 @@ from tabulae.errors import (
     ReleaseError,
     SpecError,
 )
-from tabulae.pipeline import prepare, reconstruct
+from tabulae.products.tables.product import prepare, reconstruct
 from tabulae.release import seal
 from tabulae.spec import Spec
 from tabulae.strategy import law_variances

@@ -57,7 +57,7 @@ def test_the_study_notices_what_it_looks_for(kill: ModuleType, tmp_path: Path) -
 def _killed(code: str, *arguments: Path) -> None:
     """Run python that kills itself, where ``die`` is SIGKILL."""
     head = (
-        "import os, signal, sys, tabulae.app as app\ndef die(*a, **k): os.kill(os.getpid(), signal.SIGKILL)\n"
+        "import os, signal, sys, tabulae._run as app\ndef die(*a, **k): os.kill(os.getpid(), signal.SIGKILL)\n"
     )
     done = subprocess.run([sys.executable, "-c", head + code, *map(str, arguments)], check=False)
     assert done.returncode == -signal.SIGKILL
@@ -109,7 +109,10 @@ def test_a_run_with_a_saved_plan_resumes_without_it(village: Path, monkeypatch: 
         saved,
     )
     saved.unlink()
-    monkeypatch.setattr("tabulae.app.plan", lambda spec: pytest.fail("the strategy was chosen again"))
+    monkeypatch.setattr(
+        "tabulae.products.tables.product.plan_tables",
+        lambda spec: pytest.fail("the strategy was chosen again"),
+    )
     release = tb.run(village, out, resume=True)
     assert release.verify() == []
     assert tb.Ledger.open(village.parent / "ledger.db").spent == Fraction(1, 2)

@@ -70,7 +70,7 @@ def test_areas_are_let_go_before_they_are_read_back(
 
     gc.collect()
     before = sum(isinstance(one, SpinePlan) for one in gc.get_objects())
-    monkeypatch.setattr("tabulae.spine_app.seal_with_report", sealed)
+    monkeypatch.setattr("tabulae._run.seal_with_report", sealed)
     tb.run(duchy, duchy.parent / "release")
     assert held == [before]
     assert limits == [None]
@@ -84,7 +84,7 @@ def test_estimates_are_the_same_with_little_memory(duchy: Path, monkeypatch: pyt
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("tabulae.spine_app.SpineRelease.of", interrupted)
+        patch.setattr("tabulae.products.areas.product.SpineRelease.of", interrupted)
         with pytest.raises(KeyboardInterrupt):
             tb.run(duchy, out)
     shutil.copytree(folder, folder.with_name("kept"))

@@ -26,19 +26,19 @@ from tabulae.errors import (
 
 # Where a run can be killed: (module attribute to break, what must be true afterwards).
 PHASES = {
-    "before counting": "tabulae.app.prepare",
+    "before counting": "tabulae.products.tables.product.tabulate",
     "before charging": "tabulae.privacy.ledger.Ledger.charge",
     "before noise": "tabulae.products.tables.measure._noisy",
-    "before storing": "tabulae.app.write_measurement",
-    "before writing tables": "tabulae.app._write",
-    "before renaming": "tabulae.app._put_in_place",
+    "before storing": "tabulae.products.tables.store.MeasurementWriter.finish",
+    "before writing tables": "tabulae.products.tables.product.write_contents",
+    "before renaming": "tabulae._run.put_in_place",
     "before settling": "tabulae.privacy.ledger.Ledger.settle",
 }
 OFTEN = ("before charging", "before storing", "before writing tables")
 
 _KILLED = """
 import os, signal, sys
-import tabulae.app
+import tabulae._run
 target, spec, out = sys.argv[1:]
 parts = target.split(".")
 import importlib
@@ -50,7 +50,7 @@ for cut in range(len(parts) - 1, 0, -1):
 for name in parts[cut:-1]:
     owner = getattr(owner, name)
 setattr(owner, parts[-1], lambda *a, **k: os.kill(os.getpid(), signal.SIGKILL))
-tabulae.app.run(spec, out)
+tabulae._run.run(spec, out)
 """
 
 
@@ -224,7 +224,7 @@ def test_an_existing_folder_is_refused_untouched(village: Path) -> None:
 
 
 def test_a_full_disk_publishes_nothing(village: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import tabulae.app as app
+    import tabulae._run as app
 
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -284,7 +284,7 @@ def test_queries_are_answered_from_the_folder_alone(village: Path) -> None:
 
 
 def test_the_report_is_the_same_when_rebuilt(village: Path) -> None:
-    from tabulae.app import write_report
+    from tabulae._run import write_report
 
     release = tb.run(village, village.parent / "release")
     before = (release.path / "report.html").read_bytes()

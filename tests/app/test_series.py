@@ -15,7 +15,7 @@ from tests.duchy import write_duchy
 from tests.each import each
 
 import tabulae as tb
-from tabulae.app import check_release, write_report
+from tabulae._run import check_release, write_report
 from tabulae.errors import ReleaseError, SpecError
 from tabulae.privacy import ZCDP
 from tabulae.release import seal
@@ -374,11 +374,11 @@ def test_false_words_on_the_series_are_found(town: Path) -> None:
 @pytest.mark.parametrize(
     "phase",
     [
-        "tabulae.app._write",
+        "tabulae.products.tables.product.write_contents",
         "tabulae.privacy.ledger.ledger.Ledger.follow",
         "tabulae.release.series.standing_of",
-        "tabulae.app.seal_with_report",
-        "tabulae.app._put_in_place",
+        "tabulae._run.seal_with_report",
+        "tabulae._run.put_in_place",
     ],
 )
 def test_an_interrupted_run_is_resumed_with_its_chain(

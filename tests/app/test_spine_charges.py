@@ -163,7 +163,7 @@ def test_exact_counts_that_cannot_be_read_void_the_charge(
 def stored(duchy: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The spec of a run that stored its measurements and then failed."""
     with monkeypatch.context() as full:
-        full.setattr("tabulae.spine_app.write_spine", _broken)
+        full.setattr("tabulae.products.areas.product.write_spine", _broken)
         with pytest.raises(ReleaseError, match="--resume"):
             tb.run(duchy, duchy.parent / "release")
     return duchy

@@ -33,7 +33,7 @@ LOSS = Fraction(2)
 
 # Where a run can be killed: what is replaced, in which call of it, whether it has charged, and lost the noise.
 PHASES = {
-    "before reading": ("tabulae.spine_app.open_spine_records", 1, False, False),
+    "before reading": ("tabulae.products.areas.product.open_spine_records", 1, False, False),
     "before charging": ("tabulae.privacy.ledger.Ledger.charge", 1, False, False),
     "before noise": ("tabulae.products.areas.measure._pieces", 1, True, True),
     "while storing": ("tabulae.products.areas.store.SpineMeasurementWriter.__call__", 3, True, True),
@@ -42,18 +42,18 @@ PHASES = {
     "after gls": ("tabulae.products.areas.estimate.up_pass", 1, True, False),
     "at the third depth": ("tabulae.products.areas.estimate.descend", 3, True, False),
     "at the leaves": ("tabulae.products.areas.estimate.descend", 5, True, False),
-    "before writing tables": ("tabulae.spine_app.write_spine", 1, True, False),
+    "before writing tables": ("tabulae.products.areas.product.write_spine", 1, True, False),
     "while writing tables": ("tabulae.release.folder.TableWriter.write", 4, True, False),
     "before microdata": ("tabulae.products.areas.publish.write_microdata", 1, True, False),
-    "before sealing": ("tabulae.spine_app.seal_with_report", 1, True, False),
-    "before renaming": ("tabulae.spine_app.put_in_place", 1, True, False),
+    "before sealing": ("tabulae._run.seal_with_report", 1, True, False),
+    "before renaming": ("tabulae._run.put_in_place", 1, True, False),
     "before settling": ("tabulae.privacy.ledger.Ledger.settle", 1, True, False),
 }
 OFTEN = ("before charging", "while storing", "at the third depth")
 
 _KILLED = """
 import importlib, os, signal, sys
-import tabulae.app, tabulae.spine_app
+import tabulae._run
 target, call, spec, out = sys.argv[1:]
 parts = target.split(".")
 for cut in range(len(parts) - 1, 0, -1):
@@ -72,7 +72,7 @@ def killed(*a, **k):
 setattr(owner, parts[-1], killed)
 if target == "tabulae.products.areas.estimate.estimate_spine":
     importlib.import_module("tabulae.products.areas.tables").estimate_spine = killed
-tabulae.app.run(spec, out)
+tabulae._run.run(spec, out)
 """
 
 
@@ -105,7 +105,7 @@ def test_a_release_is_complete_verified_and_paid_once(duchy: Path, method: str) 
     assert [charge.state for charge in _ledger(duchy).charges()] == ["published"]
     names = {path.relative_to(out).as_posix() for path in out.rglob("*") if path.is_file()}
     assert {"datapackage.json", "report.html", "README.md", "SHA256SUMS", "spec.toml", "ledger.json"} <= names
-    assert {f"measurements/{level}.parquet" for level in release.geography.spine.levels} <= names
+    assert {f"measurements/{level}.parquet" for level in release.product.spine_plan.spine.levels} <= names
     assert {"tables/total.csv", "tables/total.parquet", "geography/spine.csv"} <= names
     assert ("microdata.parquet" in names) == (method != "gls")
     assert not [name for name in names if name.startswith("estimate")]
@@ -114,7 +114,7 @@ def test_a_release_is_complete_verified_and_paid_once(duchy: Path, method: str) 
     for resource in descriptor["resources"]:
         written = pyarrow.csv.read_csv(out / resource["path"]).column_names
         assert written == [field["name"] for field in resource["schema"]["fields"]]
-    assert len(list(release.area_measurements())) == len(release.geography.pieces)
+    assert len(list(release.measurements)) == len(release.product.spine_plan.pieces)
 
 
 def _truth() -> Counter[tuple[str, ...]]:
@@ -259,7 +259,7 @@ def test_a_full_disk_publishes_nothing_and_says_so(duchy: Path, monkeypatch: pyt
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as broken:
-        broken.setattr("tabulae.spine_app.write_spine", full)
+        broken.setattr("tabulae.products.areas.product.write_spine", full)
         with pytest.raises(ReleaseError, match=r"the disk is full.*--resume"):
             tb.run(duchy, out)
     assert tb.run(duchy, out, resume=True).verify() == []

@@ -17,8 +17,9 @@ from tests.cli.test_cli import _call, _fails, _json
 
 import tabulae as tb
 from tabulae.errors import ReleaseError
-from tabulae.pipeline import prepare, row_key
+from tabulae.products.product import row_key
 from tabulae.products.tables.plan import Plan
+from tabulae.products.tables.product import prepare
 from tabulae.spec import read_spec
 
 K = 3

@@ -110,7 +110,7 @@ def test_published_errors_are_those_that_the_plan_states(village: Path) -> None:
 
     The mean of 200 x 250 correlated squares has a standard error of about 1 % here; 6 % is over five of them.
     """
-    from tabulae.pipeline import prepare, reconstruct
+    from tabulae.products.tables.product import prepare, reconstruct
 
     made = tb.plan(village)
     prepared, wl = prepare(made), made.spec.workload
@@ -217,7 +217,7 @@ def test_the_same_release_from_every_source(village: Path) -> None:
     pq.write_table(table, folder / "people.parquet")
     with duckdb.connect(str(folder / "people.duckdb")) as connection:
         connection.execute("CREATE TABLE persons AS SELECT * FROM read_csv(?)", [str(folder / "people.csv")])
-    from tabulae.pipeline import prepare
+    from tabulae.products.tables.product import prepare
 
     made = tb.plan(village)
     digests = {prepare(made).digest}

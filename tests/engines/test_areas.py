@@ -104,7 +104,7 @@ def test_a_release_whose_task_is_killed_is_finished_without_a_second_draw(
 
         return run
 
-    monkeypatch.setattr("tabulae.spine_app.on_spark", mortal)
+    monkeypatch.setattr("tabulae.products.areas.product.on_spark", mortal)
     with pytest.raises(ReleaseError, match="Spark did not finish the estimates"):
         tb.run(spark_duchy, out)
     assert grave.exists()

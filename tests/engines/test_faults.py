@@ -39,29 +39,29 @@ ROOT = Path(__file__).parents[2]
 COUNTING, NOISE, STORED = "nothing was charged", "noise is lost", "noise is stored"
 STAGES = {
     "guild": {
-        "counting": ("tabulae.detailed_app.open_group_records", COUNTING),
+        "counting": ("tabulae.products.groups.product.open_group_records", COUNTING),
         "coding": ("tabulae.products.groups.count.CodedSource._code", COUNTING),
         "charging": ("tabulae.privacy.ledger.Ledger.charge", COUNTING),
         "drawing": ("tabulae.products.groups.measure._measured", NOISE),
         "storing": ("tabulae.products.groups.store.GroupMeasurementWriter.finish", NOISE),
-        "estimating": ("tabulae.detailed_app.write_groups", STORED),
-        "sealing": ("tabulae.detailed_app.seal_with_report", STORED),
+        "estimating": ("tabulae.products.groups.product.write_groups", STORED),
+        "sealing": ("tabulae._run.seal_with_report", STORED),
         "settling": ("tabulae.privacy.ledger.Ledger.settle", STORED),
     },
     "duchy": {
-        "counting": ("tabulae.spine_app.open_spine_records", COUNTING),
+        "counting": ("tabulae.products.areas.product.open_spine_records", COUNTING),
         "charging": ("tabulae.privacy.ledger.Ledger.charge", COUNTING),
         "storing": ("tabulae.products.areas.store.SpineMeasurementWriter.__call__", NOISE),
         "estimating": ("tabulae.products.areas.tables.estimate_spine", STORED),
         "dividing": ("tabulae.products.areas.descent.descent.Descent.divide", STORED),
-        "writing": ("tabulae.spine_app.write_spine", STORED),
+        "writing": ("tabulae.products.areas.product.write_spine", STORED),
         "settling": ("tabulae.privacy.ledger.Ledger.settle", STORED),
     },
     "village": {
         "charging": ("tabulae.privacy.ledger.Ledger.charge", COUNTING),
-        "storing": ("tabulae.app.write_measurement", NOISE),
-        "writing": ("tabulae.app.reconstruct", STORED),
-        "sealing": ("tabulae.app.seal_with_report", STORED),
+        "storing": ("tabulae.products.tables.store.MeasurementWriter.finish", NOISE),
+        "writing": ("tabulae.products.tables.product.reconstruct", STORED),
+        "sealing": ("tabulae._run.seal_with_report", STORED),
         "settling": ("tabulae.privacy.ledger.Ledger.settle", STORED),
     },
 }

@@ -21,8 +21,8 @@ from tests.engines.conftest import on_server
 
 import tabulae as tb
 from tabulae.errors import DataError
-from tabulae.pipeline import prepare
 from tabulae.products.tables.plan import Plan, plan_tables
+from tabulae.products.tables.product import prepare
 from tabulae.spec import read_spec
 
 pytestmark = pytest.mark.spark
@@ -187,7 +187,7 @@ def test_areas_have_the_same_counts(duchy: Path, where: Where, monkeypatch: pyte
         seen.append(counts.fingerprint())  # type: ignore[attr-defined]
         raise DataError("counted")
 
-    monkeypatch.setattr("tabulae.spine_app.tabulate_spine", stop)
+    monkeypatch.setattr("tabulae.products.areas.product.measure_spine", stop)
     text = duchy.read_text()
     for engine in ("duckdb", *OTHERS):
         _fails(

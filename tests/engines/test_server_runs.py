@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 import tabulae as tb
 from tabulae.cli import app
 from tabulae.errors import InvalidArgument
-from tabulae.pipeline import records_of, rules_of
+from tabulae.products.product import records_of, rules_of
 from tabulae.products.tables.count import tabulate
 from tabulae.spec import read_spec
 

@@ -10,8 +10,8 @@ import pytest
 import tabulae as tb
 from tabulae.errors import Unsupported
 from tabulae.linalg import Kron, Prefix
-from tabulae.pipeline import rehearse
 from tabulae.products.tables.plan import plan_tables
+from tabulae.products.tables.product import rehearse
 
 SPEC = """
 title = "Cube"

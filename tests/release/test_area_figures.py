@@ -238,7 +238,7 @@ def test_intervals_cover(tmp_path: Path, definition: str, budget: str) -> None:
     x = truth.ravel()[:, None] + model.gain @ draws_of(model.noise, draws, definition)
     area = members()["parish"]["p1"]
     cells = x.reshape(PLOTS, CELLS, draws)[area].sum(axis=0)
-    layout, laws = release.geography.layout, release.geography.all_laws
+    layout, laws = release.product.spine_plan.layout, release.product.spine_plan.all_laws
     variance = model.variance.reshape(PLOTS, CELLS, PLOTS, CELLS)[area][:, :, area].sum(axis=(0, 2))
     for derived in release.spec.derived:
         forms_of = FigureForms.of(layout, derived.figure)

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import tabulae as tb
-from tabulae.app import write_report
+from tabulae._run import write_report
 from tabulae.domain.groups import CodeFamily, Group, GroupMap, Ladder, Regions
 from tabulae.errors import ReleaseError, Unsupported
 from tabulae.privacy import ZCDP
@@ -184,9 +184,9 @@ def test_cells_add_up_to_totals(release: tb.Release) -> None:
 
 
 def test_the_measurements_read_back_as_they_were_drawn(release: tb.Release) -> None:
-    pieces = list(release.group_measurements())
+    pieces = list(release.measurements)
     assert [piece.level for piece in pieces] == [0, 1, 2]
-    for piece, level in zip(pieces, release.groups.levels, strict=True):
+    for piece, level in zip(pieces, release.product.adaptive.levels, strict=True):
         assert len(piece.rung) == level.regions.size * len(level.groups)
         for rung, (places, cells) in piece.cells.items():
             assert (piece.rung[places] == rung).all()
@@ -209,7 +209,7 @@ def test_suppression_leaves_out_small_totals_only(guild: Path) -> None:
     release = tb.run(guild, guild.parent / "release")
     assert release.verify() == []
     suppress = read_spec(guild).detailed.suppress  # type: ignore[union-attr]
-    level, piece = release.groups.levels[2], list(release.group_measurements())[2]
+    level, piece = release.product.adaptive.levels[2], list(release.measurements)[2]
     floors = {0: suppress.floor(level.second), TOTAL_ONLY: suppress.floor(level.whole)}
     kept = [total > floors.get(rung, -(10**9)) for total, rung in zip(piece.totals, piece.rung, strict=True)]
     groups = [group.code for group in level.groups.groups]
@@ -332,7 +332,7 @@ def test_a_new_report_changes_its_own_sum_only(
     else:
         (out / "report.html").write_text("of another version")
     (out / ".report.html.draft").write_text("half")  # of a process that was killed
-    monkeypatch.setattr("tabulae.app.report_of", lambda release: "new")
+    monkeypatch.setattr("tabulae._run.report_of", lambda release: "new")
     write_report(Release.read(out))
     assert (out / "report.html").read_text() == "new"
     assert Release.read(out).verify() == []

@@ -9,7 +9,7 @@ import pytest
 from tests.report.page import Page, check_script
 
 import tabulae as tb
-from tabulae.app import write_report
+from tabulae._run import write_report
 from tabulae.privacy import rounded_up
 from tabulae.report import report_of
 from tabulae.report.groups import groups_view
@@ -46,7 +46,7 @@ def test_the_page_says_what_was_promised_and_what_it_cost(release: tb.Release) -
     assert f"ε = {rounded_up(view.epsilon.epsilon):.4g}" in text
     assert "zero-concentrated differential privacy with ρ = 5/2" in text
     assert [level.places for level in view.levels] == [2, 8, 16]
-    for level, at in zip(view.levels, release.groups.levels, strict=True):
+    for level, at in zip(view.levels, release.product.adaptive.levels, strict=True):
         assert f"±{at.second.margin('0.95')}" in text
         assert level.stability == at.proven.value
     assert "Tailors" in text
@@ -77,7 +77,7 @@ def test_pure_promises_too(guild: Path) -> None:
     assert release.verify() == []
     page = (release.path / "report.html").read_text()
     assert "ε-differential privacy with ε = 5/2" in page
-    level = release.groups.levels[0]
+    level = release.product.adaptive.levels[0]
     assert f"±{level.second.margin('0.95')}" in page
 
 

@@ -13,7 +13,7 @@ from tests.duchy import houses, plots, write_duchy, write_plots
 from tests.report.page import Page, check_script
 
 import tabulae as tb
-from tabulae.app import write_report
+from tabulae._run import write_report
 from tabulae.products.areas.descent import admm, projected_gradient
 from tabulae.products.areas.plan import GeographyPlan
 from tabulae.report import report_of

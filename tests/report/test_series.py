@@ -11,7 +11,7 @@ from tests.app.series import run, write_series
 from tests.report.page import Page
 
 import tabulae as tb
-from tabulae.app import write_report
+from tabulae._run import write_report
 from tabulae.privacy import ZCDP, rounded_up
 
 
