@@ -48,6 +48,14 @@ class Audit:
         return next(check for check in self.checks if check.name == name)
 
 
+_NOT_AUDITED = {
+    "groups": "an audit replays releases of [[table]]s, and this spec has [detailed]: `tabulae plan` shows the proven "
+    "stability of each of its levels, with a record that attains it, and the noise that follows",
+    "areas": "an audit replays releases of tables that are not by area, and this spec has [geography]: `tabulae plan` "
+    "shows the shares and the noise of each of its levels",
+}
+
+
 def audit(
     spec: Plan | Spec | str | PathLike[str], *, seconds: float = 10.0, seed: int = 0, say: Say = _quiet
 ) -> Audit:
@@ -78,16 +86,8 @@ def audit(
     say("choosing the strategy")
     if not isinstance(spec, Plan):
         spec = spec if isinstance(spec, Spec) else read_spec(spec)
-        if spec.detailed is not None:
-            raise Unsupported(
-                "an audit replays releases of [[table]]s, and this spec has [detailed]: `tabulae plan` shows the "
-                "proven stability of each of its levels, with a record that attains it, and the noise that follows"
-            )
-        if spec.geography is not None:
-            raise Unsupported(
-                "an audit replays releases of tables that are not by area, and this spec has [geography]: "
-                "`tabulae plan` shows the shares and the noise of each of its levels"
-            )
+        if spec.kind in _NOT_AUDITED:
+            raise Unsupported(_NOT_AUDITED[spec.kind])
     made = spec if isinstance(spec, Plan) else plan_tables(spec)
     strategy, promise = made.strategy, made.spec
     strategy.laws(promise.loss, promise.neighbours, promise.rows_per_unit)  # refuses what cannot be promised

@@ -11,13 +11,15 @@ from rich.console import Console
 from rich.table import Table as RichTable
 
 from ..products.areas.plan import GeographyPlan
+from ..products.smallest import Smallest
 from ..release import Release
 from ..report.numbers import decimal, fixed
 from ..sources.memory import size_words
 from ..spec import Spec, geography_of
-from . import smallest as commands_smallest
 from .output import print_table, promise_document
+from .smallest import best_words, print_smallest, targets_table
 
+FOLLOWS_FROM = "geography"
 _TEXT = ("level", "query", "table", "areas of", "off the spine")
 _UNKNOWN = (
     "Errors of topdown and bluedown depend on the counts and are not known beforehand: both give whole\n"
@@ -76,7 +78,11 @@ def print_plan(console: Console, made: GeographyPlan, promise: str) -> None:
         markup=False,
         soft_wrap=True,
     )
-    commands_smallest.print_smallest(console, made)
+    if made.smallest is not None:
+        print_table(console, targets_table(made.smallest))
+        print_smallest(
+            console, made.smallest, "the shares as they are written meet", _shares_words(made, made.smallest)
+        )
     if made.distances:
         print_table(console, _distances_table(made))
         console.print(
@@ -85,6 +91,14 @@ def print_plan(console: Console, made: GeographyPlan, promise: str) -> None:
             markup=False,
             soft_wrap=True,
         )
+
+
+def _shares_words(made: GeographyPlan, smallest: Smallest) -> Iterator[str]:
+    """The shares with which the targets cost least, and what to write without them."""
+    if smallest.best is not None:
+        yield from best_words(made.geography, smallest.best)
+    if smallest.loss is not None and smallest.written is None:
+        yield f'To release with the shares as they are written, write budget = "{decimal(smallest.loss.amount)}"'
 
 
 def _method_words(made: GeographyPlan) -> str:
@@ -170,6 +184,10 @@ def _table(title: str | None, *headings: str) -> RichTable:
     return table
 
 
+def closing_words(made: GeographyPlan) -> None:
+    """Nothing: budgets that are found stand with the targets."""
+
+
 def summary(release: Release) -> dict[str, Any]:
     """What a run made, for machines."""
     about = release.about
@@ -231,3 +249,11 @@ def check_words(spec: Spec) -> str:
     figures = len(spec.derived)
     more = f", {figures} derived {'figure' if figures == 1 else 'figures'}" if figures else ""
     return f"{told['tables']} tables of areas{more}, {told['cells']:,} cells in each of {told['leaves']:,} leaves"
+
+
+def query_note(release: Release) -> str | None:
+    """Where the answers of a query are of another estimator than the tables."""
+    method = release.spec.method.estimate
+    if method == "gls":
+        return None
+    return f"Estimated by gls, which has intervals; the whole numbers of tables/ are of {method}."

@@ -22,11 +22,10 @@ from ..export import convert_release
 from ..privacy import Ledger
 from ..release import Release
 from ..spec import read_spec
-from . import areas as commands_geography
-from . import groups as commands_groups
 from . import series as commands_series
-from .output import emit, loss_words, number, open_console, print_reach, print_table, progress
-from .plan import strategy_words
+from .kinds import WORDS
+from .output import emit, loss_words, open_console, print_reach, print_table, progress
+from .tables import strategy_words
 
 _ROWS_PRINTED = 40
 _MOST_DECIMALS = 6
@@ -119,43 +118,11 @@ def run(
 
 
 def _summary(release: Release) -> dict[str, Any]:
-    if release.spec.detailed is not None:
-        return commands_groups.summary(release)
-    if release.spec.geography is not None:
-        return commands_geography.summary(release)
-    about = release.about
-    return {
-        "release": str(release.path),
-        "release_id": about["release_id"],
-        "title": release.spec.title,
-        "report": str(release.path / "report.html"),
-        "tables": [
-            {"table": name, "rows": row["queries"], "rmse": row["rmse"], "margin": row["margin"]}
-            for name, row in about["expected"].items()
-        ],
-        "exact": [given.table.name for given in release.spec.invariants],
-    }
+    return WORDS[release.spec.kind].summary(release)
 
 
 def _print_summary(release: Release) -> None:
-    console = open_console()
-    if release.spec.detailed is not None:
-        commands_groups.print_summary(console, release, loss_words(release.spec))
-        return
-    if release.spec.geography is not None:
-        commands_geography.print_summary(console, release, loss_words(release.spec))
-        return
-    console.print(f"Published {release.path}", markup=False)
-    console.print(f"Promise   {loss_words(release.spec)}", markup=False)
-    print_reach(console, release.spec)
-    table = RichTable()
-    for heading in ("table", "rows", "RMSE", f"{release.level:.0%} margin"):
-        table.add_column(heading, justify="left" if heading == "table" else "right", overflow="fold")
-    for name, row in release.about["expected"].items():
-        table.add_row(name, f"{row['queries']:,}", number(row["rmse"]), number(row["margin"]))
-    print_table(console, table)
-    for given in release.spec.invariants:
-        console.print(f"Exact, outside the promise: {given.table.name}. Why: {given.reason}", markup=False)
+    WORDS[release.spec.kind].print_summary(open_console(), release, loss_words(release.spec))
 
 
 def report(folder: Path, json: bool) -> None:
@@ -192,7 +159,7 @@ def _check_release(path: Path, *, json: bool) -> None:
         )
     else:
         words = "every number follows from the measurements"
-        if release.spec.invariants or release.spec.geography:
+        if release.product.disclosures() or release.spec.kind == "areas":
             words += ", and every sum that is exact holds exactly"
         if not life.pages_are_compared(release):
             words += (
@@ -204,24 +171,12 @@ def _check_release(path: Path, *, json: bool) -> None:
 
 def _check_spec(path: Path, *, json: bool) -> None:
     spec = read_spec(path)
-    if spec.detailed is not None or spec.geography is not None:
-        told = commands_geography if spec.detailed is None else commands_groups
-        if json:
-            emit(told.check_document(path, spec))
-        else:
-            follows = commands_series.check_words(spec)
-            typer.echo(f"{path}: no mistakes; {told.check_words(spec)}, {loss_words(spec)}{follows}")
-        return
-    tables, exact = len(spec.workload.tables), len(spec.invariants)
+    words = WORDS[spec.kind]
     if json:
-        emit({"spec": str(path), "tables": tables, "invariants": exact, "cells": str(spec.domain.size)})
+        emit(words.check_document(path, spec))
     else:
-        told = f", {exact} {'set' if exact == 1 else 'sets'} of exact counts" if exact else ""
-        if figures := len(spec.derived):
-            told += f", {figures} derived {'figure' if figures == 1 else 'figures'}"
-        words = f"{tables} {'table' if tables == 1 else 'tables'} over {spec.domain.size:,} cells{told}"
         follows = commands_series.check_words(spec)
-        typer.echo(f"{path}: no mistakes; {words}, {loss_words(spec)}{follows}")
+        typer.echo(f"{path}: no mistakes; {words.check_words(spec)}, {loss_words(spec)}{follows}")
 
 
 def query(folder: Path, sql: str, areas: list[str], codes: list[str], json: bool) -> None:
@@ -232,8 +187,8 @@ def query(folder: Path, sql: str, areas: list[str], codes: list[str], json: bool
         emit(rows.to_pylist())
         return
     print_answer(rows, release.level)
-    if release.spec.geography is not None and (method := release.spec.method.estimate) != "gls":
-        typer.echo(f"Estimated by gls, which has intervals; the whole numbers of tables/ are of {method}.")
+    if note := WORDS[release.spec.kind].query_note(release):
+        typer.echo(note)
 
 
 def audit(spec: Path, seconds: float, json: bool) -> None:

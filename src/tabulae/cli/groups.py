@@ -16,10 +16,13 @@ from ..products.groups.publish import rung_name
 from ..release import Release
 from ..report.numbers import decimal
 from ..spec import Spec
-from . import smallest as commands_smallest
 from .output import print_table, promise_document
+from .smallest import print_smallest
 
 _NEARLY_NONE = 0.0005
+
+
+FOLLOWS_FROM = "detailed"
 
 
 def plan_document(made: DetailedPlan) -> dict[str, Any]:
@@ -88,7 +91,7 @@ def print_plan(console: Console, made: DetailedPlan, promise: str) -> None:
         markup=False,
         soft_wrap=True,
     )
-    commands_smallest.print_smallest(console, made)
+    print_smallest(console, made.smallest, "these levels meet")
     for line in _budget_lines(made):
         console.print(line, markup=False, soft_wrap=True)
 
@@ -198,6 +201,10 @@ def _budget_lines(made: DetailedPlan) -> Iterator[str]:
         yield f'and in detailed.level[{i}] ({rules[i].region}, {rules[i].group_level})\n  budget = "{amount}"'
 
 
+def closing_words(made: DetailedPlan) -> None:
+    """Nothing: budgets that are found stand with the levels."""
+
+
 def summary(release: Release) -> dict[str, Any]:
     """What a run made, for machines."""
     about = release.about
@@ -245,3 +252,7 @@ def check_words(spec: Spec) -> str:
     """The same, for people."""
     told = check_document(Path(), spec)
     return f"{told['groups']:,} groups in {told['levels']} levels, {told['tables']} tables beside the total"
+
+
+def query_note(release: Release) -> None:
+    """Nothing: groups answer no queries."""

@@ -111,7 +111,7 @@ def loss_words(spec: Spec) -> str:
     words = f"{spec.loss.definition}: {parts}, {spec.neighbours} one {spec.unit}"
     if spec.unit_id is not None:
         words += f", at most {spec.rows_per_unit} row{'s' if spec.rows_per_unit > 1 else ''} of each counted"
-    if spec.loss.definition == "zcdp" and spec.delta is not None and spec.detailed is None:
+    if spec.loss.definition == "zcdp" and spec.delta is not None and not spec.product.levels_compose:
         words += f" (epsilon {rounded_up(spec.loss.epsilon(spec.delta)):.4g} at delta {spec.delta})"
     return words
 

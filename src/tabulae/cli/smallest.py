@@ -2,55 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from rich.console import Console
 from rich.table import Table as RichTable
 
-from ..products.areas.plan import GeographyPlan
-from ..products.groups.plan import DetailedPlan
 from ..products.smallest import BestShares, Smallest
-from ..products.tables.plan import Plan
 from ..report.numbers import decimal
 from ..spec import Geography
-from .output import number, print_table
+from .output import number
 
 
-def print_smallest(console: Console, made: Plan | DetailedPlan | GeographyPlan) -> None:
-    """What the targets of a plan need; nothing without targets."""
-    smallest = made.smallest
-    if smallest is None:
-        return
-    if isinstance(made, GeographyPlan):
-        print_table(console, _targets_table(smallest))
-    for line in smallest_words(made, smallest):
-        console.print(line, markup=False, soft_wrap=True)
+def print_smallest(console: Console, smallest: Smallest | None, whose: str, more: Iterable[str] = ()) -> None:
+    """What the targets of a plan need; nothing without targets.
+
+    Arguments:
+        console: where to print.
+        smallest: of the plan.
+        whose: what meets the targets, and "meets".
+        more: lines that follow from the kind of plan.
+    """
+    if smallest is not None:
+        for line in smallest_words(smallest, whose, more):
+            console.print(line, markup=False, soft_wrap=True)
 
 
-def smallest_words(made: Plan | DetailedPlan | GeographyPlan, smallest: Smallest) -> Iterator[str]:
-    """The same in lines, without the table of targets."""
+def smallest_words(smallest: Smallest, whose: str, more: Iterable[str] = ()) -> Iterator[str]:
+    """The same in lines."""
     yield from _judged(smallest)
     if smallest.loss is not None:
         name, amount = next(iter(smallest.loss.parameters)), decimal(smallest.loss.amount)
-        yield f"Smallest  {name} {amount} is the smallest budget with which {_whose(made)} all targets."
+        yield f"Smallest  {name} {amount} is the smallest budget with which {whose} all targets."
         if smallest.lower is not None and smallest.best is None:
             yield f"          No strategy does with less than {name} {decimal(smallest.lower.amount)}."
     for level in smallest.levels:
         if level.smallest is not None and level.smallest.amount != level.budget.amount:
             needs = decimal(level.smallest.amount)
             yield f"            {level.level}: needs {needs}, and has {decimal(level.budget.amount)}"
-    if smallest.best is not None and isinstance(made, GeographyPlan):
-        yield from _best(made.geography, smallest.best)
-    if isinstance(made, GeographyPlan) and smallest.loss is not None and smallest.written is None:
-        yield f'To release with the shares as they are written, write budget = "{decimal(smallest.loss.amount)}"'
+    yield from more
     if smallest.note:
         yield f"          {smallest.note}"
-
-
-def _whose(made: Plan | DetailedPlan | GeographyPlan) -> str:
-    if isinstance(made, Plan):
-        return "this strategy meets"
-    return "these levels meet" if isinstance(made, DetailedPlan) else "the shares as they are written meet"
 
 
 def _judged(smallest: Smallest) -> Iterator[str]:
@@ -64,7 +55,8 @@ def _judged(smallest: Smallest) -> Iterator[str]:
         yield f"Targets   {name} {amount} meets {'all' if met == told else f'{met} of'} {told} targets."
 
 
-def _targets_table(smallest: Smallest) -> RichTable:
+def targets_table(smallest: Smallest) -> RichTable:
+    """Each target beside what is reached."""
     table = RichTable(title="Targets", title_justify="left")
     for heading in ("table", "areas of", "target", "reached", ""):
         table.add_column(heading, justify="right" if heading == "reached" else "left", overflow="fold")
@@ -75,7 +67,7 @@ def _targets_table(smallest: Smallest) -> RichTable:
     return table
 
 
-def _best(geography: Geography, best: BestShares) -> Iterator[str]:
+def best_words(geography: Geography, best: BestShares) -> Iterator[str]:
     """The shares with which the targets cost least, as lines of a spec."""
     name, lower = next(iter(best.loss.parameters)), decimal(best.lower.amount)
     if all(best.levels.get(level, 0) == share for level, share in geography.shares.levels.items()):

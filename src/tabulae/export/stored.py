@@ -14,15 +14,12 @@ import pyarrow.parquet as pq
 
 from ..domain.attribute import TOTAL_LABEL
 from ..errors import ReleaseError
-from ..products.groups.publish import TOTALS
 from ..release import Release
 from ..release.write import ESTIMATED, EXACT, NOT_ESTIMABLE
 
 STATUS = "obs_status"
 TABLES, DERIVED = "tables", "derived"
 LABEL = "label"
-_BESIDE = (LABEL, "table")
-"""Columns of the totals of groups that follow from its key: what the group is called, and which table it got."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,14 +84,14 @@ def stored_tables(release: Release) -> list[StoredTable]:
         ReleaseError: one of them cannot be read.
     """
     titles = {resource["path"]: resource["title"] for resource in release.descriptor["resources"]}
-    placed = release.spec.geography is not None or release.spec.detailed is not None
+    product = release.product
     made = []
     for folder, names in ((TABLES, release.tables), (DERIVED, release.derived)):
         for name in names:
-            beside = _BESIDE if release.spec.detailed is not None and name == TOTALS else ()
+            beside = product.words_beside.get(name, ())
             table = _stored(release.path / folder / f"{name}.parquet", beside)
             title = titles.get(f"{folder}/{name}.csv", name)
-            parts = table.values[table.keys[0]] if placed else ()
+            parts = table.values[table.keys[0]] if product.rows_by_area else ()
             made.append(replace(table, folder=folder, name=name, title=title, parts=parts))
     return made
 

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import pyarrow as pa
 
@@ -63,6 +63,12 @@ class Product(Protocol):
     spec: Spec
     estimates_on_engine: bool
     """Whether estimates run on the engine that counts, so that it is needed when nothing is counted any more."""
+    levels_compose: ClassVar[bool]
+    """Whether levels have budgets of their own, whose epsilon is proven by composing them."""
+    rows_by_area: ClassVar[bool]
+    """Whether the first column of a table says of which kind of area its rows are."""
+    words_beside: ClassVar[Mapping[str, tuple[str, ...]]]
+    """Of a published table, the columns of words that follow from its key."""
 
     def ready(self, partial: Path, plan_file: str | PathLike[str] | None, say: Say) -> None:
         """Plan: from what an interrupted run left, from a saved plan, or anew."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +14,12 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 
+from .._version import VERSION
 from ..domain import Attribute, Domain
-from ..spec import NO_VALUE
+from ..spec import NO_VALUE, Spec
 from . import folder as f
 
-_STATUS = "A estimated, E exact, Q not estimable"
+STATUS_MEANING = "A estimated, E exact, Q not estimable"
 _NUMBERS = {
     "estimate": "count; may be fractional or negative",
     "std_error": "standard error of the estimate, from the noise alone",
@@ -59,11 +62,34 @@ def _csv_text(rows: list[tuple[str, ...]]) -> bytes:
     return plain_csv(pa.table({n: [row[i] for row in rows] for i, n in enumerate(names)}))
 
 
+def write_documents(folder: Path, spec: Spec, ledger: list[dict[str, Any]]) -> None:
+    """Write what every release has beside its numbers: spec, ledger entries, code lists, and the files of the spec."""
+    f.write_bytes(folder / f.SPEC, spec.published_text().encode())
+    f.write_json(folder / f.LEDGER, ledger)
+    for name, content in {**code_lists(spec.domain), **spec.files}.items():
+        f.write_bytes(folder / name, content)
+
+
+def data_package(spec: Spec, resources: list[dict[str, Any]], about: Mapping[str, Any]) -> dict[str, Any]:
+    """A Frictionless Data Package that names each table's columns, and what tabulae needs besides.
+
+    ``about`` is what the kind of release records of itself; the version stands before it.
+    """
+    return {
+        "profile": "tabular-data-package",
+        "name": slug(spec.title),
+        "title": spec.title,
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "resources": named_apart(resources),
+        "tabulae": {"version": VERSION, **about},
+    }
+
+
 def resource_of(folder: str, name: str, headings: list[str], description: str | None) -> dict[str, Any]:
     """The entry of one published CSV file in the descriptor."""
     fields: list[dict[str, Any]] = [{"name": heading, "type": "string"} for heading in headings]
     fields += [{"name": each, "type": "number", "description": told} for each, told in _NUMBERS.items()]
-    fields += [status_field(_STATUS, ["A", "E", "Q"])]
+    fields += [status_field(STATUS_MEANING, ["A", "E", "Q"])]
     return {
         "name": slug(name),
         "title": name,

@@ -8,7 +8,7 @@ from contextlib import contextmanager, nullcontext
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 
@@ -44,6 +44,10 @@ _LEAST_VARIANCE = 1e-12
 
 class AreasProduct:
     """A release of areas, of one spec: see :class:`tabulae.products.product.Product`."""
+
+    levels_compose = False
+    rows_by_area = True
+    words_beside: ClassVar[Mapping[str, tuple[str, ...]]] = {}
 
     def __init__(self, spec: Spec) -> None:
         self.spec = spec

@@ -5,7 +5,6 @@ from __future__ import annotations
 import platform
 import tempfile
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -13,14 +12,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from ..._version import VERSION
 from ...errors import ReleaseError
 from ...release import folder as f
 from ...release.folder import PublishedRows, TableWriter, plain
 from ...release.write import (
-    code_lists,
-    named_apart,
+    data_package,
     slug,
+    write_documents,
 )
 from ...spec import Spec, geography_of
 from .descent.limits import FREE, NO_LIMIT
@@ -62,10 +60,7 @@ _NUMBERS = {
 def write_spine(folder: Path, made: SpineRelease, ledger: list[dict[str, Any]], release_id: str) -> None:
     """Write all but the measurement and the report: tables, codes, spec, ledger entries, descriptor, microdata."""
     spec, tables, areas = made.spec, made.geography.tables, areas_of(made.geography)
-    f.write_bytes(folder / f.SPEC, spec.published_text().encode())
-    f.write_json(folder / f.LEDGER, ledger)
-    for name, content in {**code_lists(spec.domain), **spec.files}.items():
-        f.write_bytes(folder / name, content)
+    write_documents(folder, spec, ledger)
     with TableWriter(folder / "tables", table_schemas(tables, made.published.method)) as writer:
         for name, rows in made.publisher.rows(tables, areas):
             writer.write(name, rows)
@@ -73,7 +68,6 @@ def write_spine(folder: Path, made: SpineRelease, ledger: list[dict[str, Any]], 
     write_area_figures(folder, made)
     people = write_microdata(folder, made.microdata) if made.geography.microdata else None
     about = {
-        "version": VERSION,
         "release_id": release_id,
         "interval_level": made.level,
         "obs_status": _STATUS,
@@ -118,20 +112,8 @@ def made_with() -> dict[str, str]:
 
 
 def _descriptor(spec: Spec, schemas: dict[str, pa.Schema], about: dict[str, Any]) -> dict[str, Any]:
-    """A Frictionless Data Package that names each table's columns, and what tabulae needs besides."""
-    return {
-        "profile": "tabular-data-package",
-        "name": slug(spec.title),
-        "title": spec.title,
-        "created": datetime.now(UTC).isoformat(timespec="seconds"),
-        "resources": named_apart(
-            [
-                *(_resource(name, schema, about["method"]) for name, schema in schemas.items()),
-                *(figure_resource(each) for each in spec.derived),
-            ]
-        ),
-        "tabulae": about,
-    }
+    resources = [_resource(name, schema, about["method"]) for name, schema in schemas.items()]
+    return data_package(spec, [*resources, *(figure_resource(each) for each in spec.derived)], about)
 
 
 def _resource(name: str, schema: pa.Schema, method: str) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 
@@ -22,7 +22,7 @@ from .count import GroupCounts, RecordShape, open_group_records
 from .levels import AdaptivePlan, GroupMeasurement, GroupMeasurements
 from .measure import measure_groups
 from .plan import DetailedPlan, detailed_of, plan_detailed
-from .publish import group_faults, write_groups
+from .publish import TOTALS, group_faults, write_groups
 from .store import GroupMeasurementWriter, most_bytes, plan_document, read_group_measurements
 
 _PROGRAM = 600 * 10**6  # bytes: libraries, the plan, and the groups of one area
@@ -33,6 +33,10 @@ class GroupsProduct:
 
     estimates_on_engine = False
     plan_of: DetailedPlan
+
+    levels_compose = True
+    rows_by_area = True
+    words_beside: ClassVar[Mapping[str, tuple[str, ...]]] = {TOTALS: ("label", "table")}
 
     def __init__(self, spec: Spec) -> None:
         self.spec = spec

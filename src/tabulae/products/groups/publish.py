@@ -5,24 +5,22 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from ..._version import VERSION
 from ...errors import ReleaseError
 from ...release import folder as f
 from ...release.folder import PublishedRows, TableWriter, plain
 from ...release.write import (
     ESTIMATED,
-    code_lists,
+    data_package,
     label_columns,
-    named_apart,
     slug,
     status_field,
+    write_documents,
 )
 from ...spec import Detailed, Spec, Suppression
 from .estimate import GroupEstimates, cell_estimates, total_estimates
@@ -166,10 +164,7 @@ def write_groups(
 ) -> None:
     """Write everything but the measurement and the report: tables, codes, spec, ledger entries, descriptor."""
     assert spec.detailed is not None
-    f.write_bytes(folder / f.SPEC, spec.published_text().encode())
-    f.write_json(folder / f.LEDGER, ledger)
-    for name, content in {**code_lists(spec.domain), **spec.files}.items():
-        f.write_bytes(folder / name, content)
+    write_documents(folder, spec, ledger)
     chosen: list[Counter[str]] = [Counter() for _ in plan.levels]
     suppressed: Counter[int] = Counter()
     with TableWriter(folder / "tables", table_schemas(spec.detailed)) as tables:
@@ -185,26 +180,14 @@ def write_groups(
         for i, at in enumerate(plan.levels)
     ]
     about = {
-        "version": VERSION,
         "release_id": release_id,
         "interval_level": level,
         "obs_status": "A estimated",
         "levels": told,
         "rows": dict(tables.rows),
     }
-    f.write_json(folder / f.DESCRIPTOR, _descriptor(spec, tables.schemas, about))
-
-
-def _descriptor(spec: Spec, schemas: dict[str, pa.Schema], about: dict[str, Any]) -> dict[str, Any]:
-    """A Frictionless Data Package that names each table's columns, and what tabulae needs besides."""
-    return {
-        "profile": "tabular-data-package",
-        "name": slug(spec.title),
-        "title": spec.title,
-        "created": datetime.now(UTC).isoformat(timespec="seconds"),
-        "resources": named_apart([_resource(name, schema) for name, schema in schemas.items()]),
-        "tabulae": about,
-    }
+    resources = [_resource(name, schema) for name, schema in tables.schemas.items()]
+    f.write_json(folder / f.DESCRIPTOR, data_package(spec, resources, about))
 
 
 def _resource(name: str, schema: pa.Schema) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
 from os import PathLike, urandom
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -102,6 +102,10 @@ class TablesProduct:
 
     estimates_on_engine = False
     plan_of: Plan
+
+    levels_compose = False
+    rows_by_area = False
+    words_beside: ClassVar[Mapping[str, tuple[str, ...]]] = {}
 
     def __init__(self, spec: Spec) -> None:
         self.spec = spec

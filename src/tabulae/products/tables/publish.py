@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -11,23 +10,19 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ..._version import VERSION
 from ...domain import Domain, Invariants, Table, Workload
 from ...errors import ReleaseError
 from ...estimation import Estimate
 from ...measurement import Measurement
 from ...release import folder as f
 from ...release.write import (
-    _STATUS,
     ESTIMATED,
     EXACT,
     PublishedTable,
-    code_lists,
     named_apart,
     parquet_bytes,
     plain_csv,
     resource_of,
-    slug,
 )
 from ...spec import Spec
 from ...strategy import Strategy, products
@@ -48,42 +43,20 @@ def write_contents(
 
     ``tables`` are those of the workload and of the invariants; ``exact`` says what the invariants give away.
     """
-    f.write_bytes(folder / f.SPEC, spec.published_text().encode())
-    f.write_json(folder / f.LEDGER, ledger)
-    for name, content in {**code_lists(spec.domain), **spec.files}.items():
-        f.write_bytes(folder / name, content)
+    write_documents(folder, spec, ledger)
     for table in tables:
         rows = table.arrow()
         f.write_bytes(folder / "tables" / f"{table.name}.parquet", parquet_bytes(rows))
         f.write_bytes(folder / "tables" / f"{table.name}.csv", plain_csv(rows))
-    f.write_json(folder / f.DESCRIPTOR, _descriptor(spec, tables, expected, release_id, level, exact))
-
-
-def _descriptor(
-    spec: Spec,
-    tables: list[PublishedTable],
-    expected: Mapping[str, Mapping[str, Any]],
-    release_id: str,
-    level: float,
-    exact: Mapping[str, Any] | None,
-) -> dict[str, Any]:
-    """A Frictionless Data Package that names each table's columns, and what tabulae needs besides."""
-    return {
-        "profile": "tabular-data-package",
-        "name": slug(spec.title),
-        "title": spec.title,
-        "created": datetime.now(UTC).isoformat(timespec="seconds"),
-        "resources": table_resources(spec, tables),
-        "tabulae": {
-            "version": VERSION,
-            "release_id": release_id,
-            "interval_level": level,
-            "obs_status": _STATUS,
-            "expected": {t.name: dict(expected[t.name]) for t in tables if t.name in expected},
-            "conservative_intervals": {t.name: t.conservative for t in tables},
-            **({} if exact is None else {"exact": dict(exact)}),
-        },
+    about = {
+        "release_id": release_id,
+        "interval_level": level,
+        "obs_status": STATUS_MEANING,
+        "expected": {t.name: dict(expected[t.name]) for t in tables if t.name in expected},
+        "conservative_intervals": {t.name: t.conservative for t in tables},
+        **({} if exact is None else {"exact": dict(exact)}),
     }
+    f.write_json(folder / f.DESCRIPTOR, data_package(spec, table_resources(spec, tables), about))
 
 
 def table_resources(spec: Spec, tables: Sequence[PublishedTable]) -> list[dict[str, Any]]:

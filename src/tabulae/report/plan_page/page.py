@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cache
 from os import PathLike
 from pathlib import Path
+from typing import Any
 
 from markupsafe import Markup
 
@@ -76,8 +77,9 @@ def plan_view(plan: AnyPlan) -> PlanView:
     <function plan_view at ...>
     """
     spec = plan.spec
-    stops = _stops(plan)
-    parts = _parts(plan, stops)
+    of_kind = _OF_KIND[spec.kind]
+    stops = tuple(of_kind.stops(plan))
+    parts = of_kind.parts(plan, stops)
     return PlanView(
         title=spec.title or "Release",
         kind=parts.kind,
@@ -114,18 +116,19 @@ def _promise(spec: Spec, parts: _Parts) -> Promise:
     )
 
 
-def _parts(plan: AnyPlan, stops: tuple[Stop, ...]) -> _Parts:
-    if isinstance(plan, Plan):
-        blocks = part_shares(plan)
-        consequences = None if plan.exact is None else _consequences(plan, plan.exact)
-        errors, shares = table_errors_at(plan, stops), () if blocks is None else (blocks,)
-        return _Parts(
-            "tables", errors, shares, methods_of(plan), None, tuple(_exact(plan.exact)), consequences
-        )
-    if isinstance(plan, DetailedPlan):
-        return _Parts(
-            "groups", group_errors_at(plan, stops), (level_shares(plan),), None, None, (), None, _proven(plan)
-        )
+def _parts_of_tables(plan: Plan, stops: tuple[Stop, ...]) -> _Parts:
+    blocks = part_shares(plan)
+    consequences = None if plan.exact is None else _consequences(plan, plan.exact)
+    errors, shares = table_errors_at(plan, stops), () if blocks is None else (blocks,)
+    return _Parts("tables", errors, shares, methods_of(plan), None, tuple(_exact(plan.exact)), consequences)
+
+
+def _parts_of_groups(plan: DetailedPlan, stops: tuple[Stop, ...]) -> _Parts:
+    errors, shares = group_errors_at(plan, stops), (level_shares(plan),)
+    return _Parts("groups", errors, shares, None, None, (), None, _proven(plan))
+
+
+def _parts_of_areas(plan: GeographyPlan, stops: tuple[Stop, ...]) -> _Parts:
     errors, shares = area_errors_at(plan, stops), tuple(area_shares(plan))
     return _Parts("areas", errors, shares, None, areas_of(plan), area_exact(plan), None)
 
@@ -148,34 +151,31 @@ def _smallest(plan: AnyPlan) -> Fraction | None:
     return None if found is None or found.loss is None else found.loss.amount
 
 
-def _stops(plan: AnyPlan) -> tuple[Stop, ...]:
-    """The budgets that the slider stops at; those that the library refuses are left out."""
-    smallest = _smallest(plan)
-    if isinstance(plan, DetailedPlan):
-        return tuple(_group_stops(plan, smallest))
-    own = plan.spec.loss.amount
-    found = []
+def _budget_stops(plan: Plan | GeographyPlan, laws: Callable[[Any, Stop], object]) -> Iterator[Stop]:
+    """The budgets that the slider stops at; those whose noise cannot be drawn are left out."""
+    own, smallest = plan.spec.loss.amount, _smallest(plan)
     for amount in amounts_around(own, smallest):
         stop = Stop(with_amount(plan.spec.loss, amount), amount / own, (), kind_of(amount, own, smallest))
-        if stop.kind or _drawn(plan, stop):
-            found.append(stop)
-    return tuple(found)
+        if stop.kind or _drawn(plan, stop, laws):
+            yield stop
 
 
-def _drawn(plan: Plan | GeographyPlan, stop: Stop) -> bool:
+def _drawn(plan: Plan | GeographyPlan, stop: Stop, laws: Callable[[Any, Stop], object]) -> bool:
     """Whether there is noise for a budget: 64 bits hold no draw of very small ones."""
     try:
-        if isinstance(plan, Plan):
-            plan.strategy.laws(stop.loss, plan.spec.neighbours, plan.spec.rows_per_unit)
-        else:
-            laws_at(plan, stop)
+        laws(plan, stop)
     except TabulaeError:
         return False
     return True
 
 
-def _group_stops(plan: DetailedPlan, smallest: Fraction | None) -> Iterator[Stop]:
+def _table_laws(plan: Plan, stop: Stop) -> object:
+    return plan.strategy.laws(stop.loss, plan.spec.neighbours, plan.spec.rows_per_unit)
+
+
+def _group_stops(plan: DetailedPlan) -> Iterator[Stop]:
     """Every level's budget times one factor; and the smallest of every level, where there are targets."""
+    smallest = _smallest(plan)
     own, budgets = plan.loss.amount, tuple(budget.amount for budget in plan.budgets)
     needed = budgets
     if plan.smallest is not None:
@@ -360,3 +360,18 @@ def _policy() -> str:
         f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; img-src data:; "
         "base-uri 'none'; form-action 'none'"
     )
+
+
+@dataclass(frozen=True)
+class _OfKind:
+    """How the page of one kind of plan is filled."""
+
+    parts: Callable[[Any, tuple[Stop, ...]], _Parts]
+    stops: Callable[[Any], Iterator[Stop]]
+
+
+_OF_KIND = {
+    "tables": _OfKind(_parts_of_tables, lambda plan: _budget_stops(plan, _table_laws)),
+    "groups": _OfKind(_parts_of_groups, _group_stops),
+    "areas": _OfKind(_parts_of_areas, lambda plan: _budget_stops(plan, laws_at)),
+}

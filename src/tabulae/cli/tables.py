@@ -1,0 +1,207 @@
+"""What commands print of specs of tables: plans, releases and checked specs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table as RichTable
+
+from ..products.tables.exactness import Exactness
+from ..products.tables.plan import Plan, TableError
+from ..release import Release
+from ..spec import Spec
+from .output import (
+    number,
+    print_reach,
+    print_table,
+    promise_document,
+)
+from .smallest import print_smallest
+
+FOLLOWS_FROM = None
+
+
+def print_plan(console: Console, made: Plan, promise: str) -> None:
+    """A plan for people."""
+    spec, aimed = made.spec, made.spec.targets is not None
+    table = RichTable(title=spec.title or None, title_justify="left", caption_justify="left")
+    headings = ("table", "rows", "RMSE", f"{made.level:.0%} margin", "identity", "workload", "bound")
+    for heading in (*headings, "target") if aimed else headings:
+        table.add_column(heading, justify="left" if heading == "table" else "right", overflow="fold")
+    for r in made.table_errors:
+        cells = (r.rmse, r.margin, r.identity, r.workload, r.bound)
+        table.add_row(r.table, f"{r.queries:,}", *map(number, cells), *([_target_words(r)] if aimed else []))
+    if made.exact is not None:
+        _print_exact(console, made.exact)
+    console.print(f"Promise   {promise}", markup=False)
+    print_reach(console, spec)
+    console.print(f"Strategy  {strategy_words(made)}", markup=False)
+    print_table(console, table)
+    console.print(
+        "RMSE and margin are in counts, for this plan; identity and workload are the RMSE of counting\n"
+        "every cell and of asking the tables themselves, at the same budget; bound is an RMSE of the\n"
+        "table that no strategy beats.",
+        markup=False,
+        soft_wrap=True,
+    )
+    together = f"All tables together: RMSE {number(made.rmse)}"
+    console.print(
+        together + (f"; no strategy beats {number(made.bound)}" if made.bound else ""), markup=False
+    )
+    print_smallest(console, made.smallest, "this strategy meets")
+
+
+def closing_words(made: Plan) -> str | None:
+    """What to write for a release, where the budget was found from targets."""
+    if not made.spec.open_budget:
+        return None
+    line = f'budget = "{float(made.spec.loss.amount):.4g}"'
+    return f"This is the smallest budget that meets the targets. To release, write {line}"
+
+
+def summary(release: Release) -> dict[str, Any]:
+    """What a run made, for machines."""
+    about = release.about
+    return {
+        "release": str(release.path),
+        "release_id": about["release_id"],
+        "title": release.spec.title,
+        "report": str(release.path / "report.html"),
+        "tables": [
+            {"table": name, "rows": row["queries"], "rmse": row["rmse"], "margin": row["margin"]}
+            for name, row in about["expected"].items()
+        ],
+        "exact": [given.table.name for given in release.spec.invariants],
+    }
+
+
+def print_summary(console: Console, release: Release, promise: str) -> None:
+    """What a run made, for people."""
+    console.print(f"Published {release.path}", markup=False)
+    console.print(f"Promise   {promise}", markup=False)
+    print_reach(console, release.spec)
+    table = RichTable()
+    for heading in ("table", "rows", "RMSE", f"{release.level:.0%} margin"):
+        table.add_column(heading, justify="left" if heading == "table" else "right", overflow="fold")
+    for name, row in release.about["expected"].items():
+        table.add_row(name, f"{row['queries']:,}", number(row["rmse"]), number(row["margin"]))
+    print_table(console, table)
+    for given in release.spec.invariants:
+        console.print(f"Exact, outside the promise: {given.table.name}. Why: {given.reason}", markup=False)
+
+
+def check_document(path: Path, spec: Spec) -> dict[str, Any]:
+    """What a spec that has no mistake is about, for machines."""
+    tables, exact = len(spec.workload.tables), len(spec.invariants)
+    return {"spec": str(path), "tables": tables, "invariants": exact, "cells": str(spec.domain.size)}
+
+
+def check_words(spec: Spec) -> str:
+    """The same, for people."""
+    tables, exact, figures = len(spec.workload.tables), len(spec.invariants), len(spec.derived)
+    more = f", {exact} {'set' if exact == 1 else 'sets'} of exact counts" if exact else ""
+    if figures:
+        more += f", {figures} derived {'figure' if figures == 1 else 'figures'}"
+    return f"{tables} {'table' if tables == 1 else 'tables'} over {spec.domain.size:,} cells{more}"
+
+
+def _print_exact(console: Console, exact: Exactness) -> None:
+    """What is published without noise, before anything else is said."""
+    for line in [*_own_exact(exact), *_earlier_exact(exact)]:
+        console.print(line, markup=False, soft_wrap=True)
+    for warning in exact.warnings:
+        console.print(f"Warning   {warning}", markup=False, soft_wrap=True)
+
+
+def _own_exact(exact: Exactness) -> Iterator[str]:
+    if not exact.tables:
+        return
+    counts = "1 count is" if exact.stated == 1 else f"{exact.stated:,} counts are"
+    yield f"Exact     {counts} published without noise; no promise covers what they say, alone or together:"
+    for table in exact.tables:
+        yield f"            {table.name}: {table.what}. Why: {table.reason}"
+    if others := exact.stated - exact.independent:
+        follow = "the other follows" if others == 1 else f"the other {others:,} follow"
+        named = (
+            f" ({'; '.join(exact.following[:3])}{'; ...' if others > 3 else ''})" if exact.following else ""
+        )
+        yield f"          {exact.independent:,} of them are independent; {follow} from these{named}."
+    for name, rows in exact.published.items():
+        yield f"          In table {name} {_rows_exact(rows)} therefore."
+
+
+def _earlier_exact(exact: Exactness) -> Iterator[str]:
+    if not exact.earlier:
+        return
+    yield "Earlier   releases of this ledger have stated exactly:"
+    for told in exact.earlier:
+        yield f"            {told.name} ({told.release}). Why: {told.reason}"
+    if exact.joint is not None:
+        counts = (
+            "1 independent exact count" if exact.joint == 1 else f"{exact.joint:,} independent exact counts"
+        )
+        yield f"          Together with this release that makes {counts}."
+
+
+def _rows_exact(rows: int) -> str:
+    return "1 count is exact" if rows == 1 else f"{rows:,} counts are exact"
+
+
+def _target_words(row: TableError) -> str:
+    if row.target is None:
+        return ""
+    kind = "RMSE" if row.confidence is None else f"{row.confidence:.0%} margin"
+    return f"{kind} {number(row.target)}: {'met' if row.met else 'missed'}"
+
+
+_AIMS = {
+    "total": "its RMSE",
+    "relative": "its RMSE over queries scaled to norm 1",
+    "max": "its largest standard error",
+    "targets": "its largest error beside a target",
+}
+
+
+def strategy_words(made: Plan) -> str:
+    """The strategy of a plan, and what is proven of it, in a line."""
+    strategy = made.strategy
+    words = f"{strategy.method}, {strategy.rows:,} noisy answers"
+    if strategy.certificate is not None:
+        times = (1 + strategy.certificate) ** 0.5
+        near = f"within {times - 1:.2%} of" if times < 2 else f"at most {times:.1f} times"
+        aim = "targets" if made.spec.targets is not None else made.spec.method.objective
+        words += f"; {_AIMS[aim]} is proven {near} the best possible"
+    return words
+
+
+def plan_document(made: Plan) -> dict[str, Any]:
+    """A plan for machines."""
+    spec = made.spec
+    return {
+        "title": spec.title,
+        "promise": promise_document(spec),
+        "strategy": {
+            "method": made.strategy.method,
+            "noise": made.strategy.noise,
+            "answers": made.strategy.rows,
+            "certificate": made.strategy.certificate,
+            "candidates": [
+                {"method": c.method, "unit_rmse": c.rmse, "seconds": round(c.seconds, 3), "note": c.note}
+                for c in made.strategy.candidates
+            ],
+        },
+        "exact": None if made.exact is None else made.exact.document(),
+        "warnings": list(made.warnings),
+        "level": made.level,
+        "rmse": made.rmse,
+        "bound": made.bound,
+        "tables": [vars(row) for row in made.table_errors],
+        "smallest": None if made.smallest is None else made.smallest.document(),
+    }
+
+
+def query_note(release: Release) -> None:
+    """Nothing: answers are of the estimator of the tables."""
