@@ -18,11 +18,14 @@ from ...release import folder as f
 from ...release.write import (
     ESTIMATED,
     EXACT,
+    STATUS_MEANING,
     PublishedTable,
+    data_package,
     named_apart,
     parquet_bytes,
     plain_csv,
     resource_of,
+    write_documents,
 )
 from ...spec import Spec
 from ...strategy import Strategy, products
