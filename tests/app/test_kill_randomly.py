@@ -56,9 +56,7 @@ def test_the_study_notices_what_it_looks_for(kill: ModuleType, tmp_path: Path) -
 
 def _killed(code: str, *arguments: Path) -> None:
     """Run python that kills itself, where ``die`` is SIGKILL."""
-    head = (
-        "import os, signal, sys, tabulae._run as app\ndef die(*a, **k): os.kill(os.getpid(), signal.SIGKILL)\n"
-    )
+    head = "import os, signal, sys, tabulae._run as app\ndef die(*a, **k): os.kill(os.getpid(), signal.SIGKILL)\n"
     done = subprocess.run([sys.executable, "-c", head + code, *map(str, arguments)], check=False)
     assert done.returncode == -signal.SIGKILL
 

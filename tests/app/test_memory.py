@@ -14,11 +14,12 @@ from tests.each import each
 import tabulae as tb
 from tabulae.errors import InvalidArgument, Unsupported
 from tabulae.products.areas.needs import needs_of
+from tabulae.products.areas.spec.section import geography_of
 from tabulae.products.areas.spine_plan import SpinePlan
 from tabulae.release import Release
 from tabulae.report import seal_with_report
 from tabulae.sources.memory import read_memory
-from tabulae.spec import geography_of, read_spec
+from tabulae.spec import read_spec
 
 
 @pytest.fixture

@@ -16,11 +16,12 @@ from tabulae.errors import SpecError
 from tabulae.privacy import DiscreteGaussian
 from tabulae.products.areas.passes.forms import area_half_widths
 from tabulae.products.areas.plan import GeographyPlan, plan_geography
+from tabulae.products.areas.spec.section import Geography
 from tabulae.products.areas.spine_plan import SpinePlan
 from tabulae.products.areas.targets import AreaAims, Design, ShareSearch
 from tabulae.products.smallest import TargetRow
 from tabulae.report.plan_page.errors import met_at
-from tabulae.spec import Geography, Spec
+from tabulae.spec import Spec
 
 SMALL = """
 [source]

@@ -17,7 +17,7 @@ from tabulae.products.areas.plan import (
     LevelRow,
     plan_geography,
 )
-from tabulae.spec import Geography
+from tabulae.products.areas.spec.section import Geography
 
 GLS = ("[[table]]", '[method]\nestimate = "gls"\n[[table]]')
 MORE = ("[[table]]", '[[invariant]]\nattributes = ["hhgq"]\nlevel = "county"\nreason = "r"\n[[table]]')

@@ -16,6 +16,7 @@ import tabulae as tb
 from tabulae._run import write_report
 from tabulae.products.areas.descent import admm, projected_gradient
 from tabulae.products.areas.plan import GeographyPlan
+from tabulae.products.areas.spec.section import geography_of
 from tabulae.report import report_of
 from tabulae.report.areas import (
     SIZES,
@@ -27,7 +28,7 @@ from tabulae.report.areas import (
     limits_of,
 )
 from tabulae.report.spine import COLOURS, GroupsMap, GroupsStrip, colours_of, drawing_of, fans
-from tabulae.spec import geography_of, read_spec
+from tabulae.spec import read_spec
 
 HOSTILE = '<script>alert("x")</script>'
 

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from tabulae.errors import Problem, SpecError
-from tabulae.spec import Geography, Spec
+from tabulae.products.areas.spec.section import Geography
+from tabulae.spec import Spec
 
 TEXT = """\
 title = "Small state"

@@ -14,11 +14,8 @@ from tests.guild import GROUPS, MEMBERS, people
 import tabulae as tb
 from tabulae.errors import SpecError, Unsupported
 from tabulae.privacy import ZCDP, PureDP
-from tabulae.spec import (
-    Detailed,
-    Spec,
-    read_spec,
-)
+from tabulae.products.groups.spec import Detailed
+from tabulae.spec import Spec, read_spec
 
 
 def _detailed(spec: Spec) -> Detailed:

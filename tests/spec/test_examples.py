@@ -13,14 +13,14 @@ import tomli_w
 from tests.each import each
 
 from tabulae.errors import SpecError
-from tabulae.products.areas.spec import shape as geography_shape
-from tabulae.products.groups import shape as detailed_shape
 from tabulae.spec import (
     Spec,
     promise,
     read_spec,
     shape,
 )
+from tabulae.spec import areas as geography_shape
+from tabulae.spec import groups as detailed_shape
 from tabulae.spec.sections import SECTIONS
 from tabulae.spec.series import SeriesSection
 from tabulae.spec.shape import DerivedEntry, ReliabilitySection

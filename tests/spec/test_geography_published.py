@@ -10,7 +10,8 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 from tests.spec.states import FACILITIES, SPINE, State
 
-from tabulae.spec import Spec, geography_of
+from tabulae.products.areas.spec.section import geography_of
+from tabulae.spec import Spec
 
 
 def _again(spec: Spec, folder: Path) -> Spec:

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from tabulae.errors import SpecError
-from tabulae.spec import Invariant, Spec
+from tabulae.products.tables.spec import Invariant
+from tabulae.spec import Spec
 
 EXACT = """
 [[invariant]]

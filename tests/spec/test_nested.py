@@ -9,13 +9,8 @@ import pytest
 from pydantic import BaseModel
 
 from tabulae.errors import SpecError
-from tabulae.products.groups.shape import (
-    DetailedSection,
-    LevelEntry,
-    LevelTarget,
-    SuppressEntry,
-)
 from tabulae.spec import Spec
+from tabulae.spec.groups import DetailedSection, LevelEntry, LevelTarget, SuppressEntry
 from tabulae.spec.shape import (
     AttributeEntry,
     InvariantEntry,

@@ -10,7 +10,7 @@ from tests.spec.states import SPINE, State, write_state
 
 from tabulae.products.areas.passes.area_variances import Sensitivities, area_covariances
 from tabulae.products.areas.passes.covariances import Covariances
-from tabulae.spec import Geography
+from tabulae.products.areas.spec.section import Geography
 
 MORE = ("[[table]]", '[[invariant]]\nattributes = ["hhgq"]\nlevel = "county"\nreason = "r"\n[[table]]')
 SPLIT = (

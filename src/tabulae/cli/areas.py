@@ -11,11 +11,12 @@ from rich.console import Console
 from rich.table import Table as RichTable
 
 from ..products.areas.plan import GeographyPlan
+from ..products.areas.spec.section import geography_of
 from ..products.smallest import Smallest
 from ..release import Release
 from ..report.numbers import decimal, fixed
 from ..sources.memory import size_words
-from ..spec import Spec, geography_of
+from ..spec import Spec
 from .output import print_table, promise_document
 from .smallest import best_words, print_smallest, targets_table
 

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator
 from rich.console import Console
 from rich.table import Table as RichTable
 
+from ..products.areas.spec.section import Geography
 from ..products.smallest import BestShares, Smallest
 from ..report.numbers import decimal
-from ..spec import Geography
 from .output import number
 
 

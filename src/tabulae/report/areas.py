@@ -14,13 +14,13 @@ import pyarrow as pa
 from ..products.areas.constraints import NO_LIMIT, supported_parts
 from ..products.areas.passes.forms import costs_half_step, interval_factor
 from ..products.areas.plan import EntityDistance, GeographyPlan
-from ..products.areas.spec.section import AREA_TYPE, AreaTable, Geography
+from ..products.areas.spec.section import AREA_TYPE, AreaTable, Geography, geography_of
 from ..products.areas.spine.spine import Spine
 from ..products.areas.tables import AREA, GLS_ESTIMATE, UNBIASED, exact_of
 from ..release import Release
 from ..release.folder import Rows
 from ..release.write import ESTIMATED
-from ..spec import ReliabilitySection, geography_of
+from ..spec import ReliabilitySection
 from .numbers import fixed
 from .page import FALSE_ALARMS, detection_bound, render_page, stored_context
 from .spine import Drawing, FanRow, drawing_of, fan_rows

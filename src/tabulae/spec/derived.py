@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..errors import InvalidArgument, Unsupported
-from ..products.areas.spec.figures import areas_of_figures, check_figure
-from ..products.areas.spec.section import Geography
-from .problems import KeyPath, Problems, Taken, written
+from .problems import KeyPath, Problems, Taken, nearest, shown, written
 from .promise import Method
 from .schema import Schema
+from .section import Section
 from .sections import Document
+
+if TYPE_CHECKING:
+    from ..domain import Figure
 
 if TYPE_CHECKING:
     from ..domain import Figure
@@ -36,7 +38,7 @@ def read_derived(
     document: Document,
     schema: Schema,
     method: Method | None,
-    geography: Geography | None,
+    section: Section | None,
     problems: Problems,
 ) -> tuple[Derived, ...]:
     """The derived figures of a document, over the domain that it declares.
@@ -45,7 +47,7 @@ def read_derived(
         document: its sections as read.
         schema: the domain, and the names that could not be read.
         method: how estimates are made.
-        geography: the areas, where the document has them and they could be read.
+        section: of the document's kind, where it could be read.
         problems: where mistakes are recorded.
     """
     entries = document.derived
@@ -64,20 +66,20 @@ def read_derived(
             from ..domain.figure_sql import figure_from_sql
 
             figure = figure_from_sql(schema.domain, entry.name or written(path), entry.sql)
-            if document.is_geography and geography is not None:
-                check_figure(figure, geography)
+            if section is not None:
+                section.check_figure(figure)
             found.append(Derived(figure, entry.title or figure.name, areas[at]))
         except (InvalidArgument, Unsupported) as error:
             problems.add((*path, "sql"), str(error))
-    return tuple(_within(found, document, geography, problems))
+    return tuple(_within(found, document, section, problems))
 
 
 def _within(
-    found: list[Derived], document: Document, geography: Geography | None, problems: Problems
+    found: list[Derived], document: Document, section: Section | None, problems: Problems
 ) -> list[Derived]:
     """Those that may be written: each has at most as many rows as the release may publish."""
     limit = document.release.max_rows if document.release else 0
-    if document.release and (rows := sum(_rows(each, geography) for each in found)) > limit:
+    if document.release and (rows := sum(_rows(each, section) for each in found)) > limit:
         problems.add(
             ("release", "max_rows"),
             f"the derived figures have {rows:,} rows, and at most {limit:,} are published: group by less, or write "
@@ -86,11 +88,9 @@ def _within(
     return found
 
 
-def _rows(each: Derived, geography: Geography | None) -> int:
+def _rows(each: Derived, section: Section | None) -> int:
     """How many rows a figure has in all."""
-    if geography is None:
-        return each.figure.rows
-    return each.figure.rows * sum(geography.areas(kind)[0].size for kind in each.areas)
+    return each.figure.rows if section is None else section.figure_rows(each.figure, each.areas)
 
 
 def _taken(document: Document) -> Taken:
@@ -108,3 +108,41 @@ def _taken(document: Document) -> Taken:
 def _is_broken(sql: str, schema: Schema) -> bool:
     """Whether it uses a name that could not be read: it is judged once that can be."""
     return any(re.search(rf"(?<!\w){re.escape(name)}(?!\w)", sql, re.IGNORECASE) for name in schema.broken)
+
+
+_WHOLE_NUMBERS = (
+    "takes estimates that have intervals: those of {estimate} are whole numbers, whose errors have no known law, and "
+    'the intervals in their tables are about gls; write estimate = "gls" under [method], or leave the figures out'
+)
+
+
+def areas_of_figures(
+    document: Document, method: Method | None, problems: Problems
+) -> tuple[tuple[str, ...], ...]:
+    """The levels and entities that each figure of a document is published for; none without ``[geography]``.
+
+    Args:
+        document: its sections as read.
+        method: how estimates are made.
+        problems: where mistakes are recorded.
+    """
+    section = document.geography
+    every = (*(section.levels or ()), *section.entities) if section else ()
+    told = any(problems.told(("geography", key)) for key in ("levels", "entities"))
+    found = []
+    for at, entry in enumerate(document.derived):
+        path: KeyPath = ("derived", at, "areas")
+        given = (entry.areas if entry else None) or ()
+        if given and not document.is_geography:
+            problems.add(path, "is about areas, and there is no [geography]: add it, or remove this")
+        elif section is not None and not told:
+            for i, area in enumerate(given):
+                if area not in every:
+                    why = f"there is no level or entity {shown(area)}; {nearest(area, every)}"
+                    problems.add((*path, i), why)
+                elif area in given[:i]:
+                    problems.add((*path, i), f"{shown(area)} is there twice: keep one")
+        found.append(tuple(dict.fromkeys(area for area in given if area in every)) or every)
+    if document.is_geography and document.derived and method and method.estimate != "gls":
+        problems.add(("derived",), _WHOLE_NUMBERS.format(estimate=shown(method.estimate)))
+    return tuple(found)

@@ -10,7 +10,7 @@ from fractions import Fraction
 from importlib import import_module
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from ..domain import Domain, Workload
 from ..errors import (
@@ -25,9 +25,6 @@ from ..privacy import (
     PrivacyLoss,
     PureDP,
 )
-from ..products.areas.spec.section import Geography, read_geography
-from ..products.groups.spec import Detailed, loss_of, read_detailed
-from ..products.tables.spec import Invariant, read_workload
 from ..sources.source import (
     SCHEMES,
     is_url,
@@ -42,6 +39,8 @@ from .promise import (
     read_promise,
 )
 from .schema import ColumnRule, read_schema
+from .section import Kind as ReleaseKind
+from .section import read_section
 from .sections import Document, read_sections
 from .series import Series, read_series
 from .shape import (
@@ -121,9 +120,6 @@ class Spec:
     title: str
     source: Source
     domain: Domain
-    detailed: Detailed | None
-    geography: Geography | None
-    invariants: tuple[Invariant, ...]
     columns: Mapping[str, ColumnRule]
     loss: PrivacyLoss
     delta: Fraction | None
@@ -142,11 +138,14 @@ class Spec:
     text: str
     path: Path | None
     files: Mapping[str, bytes] = field(compare=False)
-    _workload: Workload | None
     _record: published.Record = field(compare=False)
+    detailed: Any = None
+    geography: Any = None
+    invariants: tuple[Any, ...] = ()
+    _workload: Workload | None = None
 
     @property
-    def kind(self) -> Literal["tables", "groups", "areas"]:
+    def kind(self) -> ReleaseKind:
         """Which kind of release the document asks for: the name of the product's folder."""
         return "areas" if self.geography is not None else "groups" if self.detailed is not None else "tables"
 
@@ -195,27 +194,17 @@ class Spec:
         schema = read_schema(document, base, problems)
         promise = read_promise(document, base, problems)
         method = read_method(document, problems)
-        counted = grouped = placed = None
-        if document.is_detailed:
-            grouped = read_detailed(document, schema, base, problems)
-        elif document.is_geography:
-            placed = read_geography(document, schema, promise, method, base, problems)
-        else:
-            counted = read_workload(document, schema, base, problems)
-        derived = read_derived(document, schema, method, placed and placed.geography, problems)
-        loss = promise and (loss_of(grouped.detailed, promise.loss, problems) if grouped else promise.loss)
+        read = read_section(document, schema, promise, method, base, problems)
+        derived = read_derived(document, schema, method, read, problems)
+        loss = promise and (read.loss(promise.loss, problems) if read else promise.loss)
         problems.raise_any(name)
         section, release = document.source, document.release
-        read = counted or grouped or placed
         if not (section and release and schema.domain and promise and loss and method and read):
             raise AssertionError("a part of the document could not be read and recorded no reason")
         return cls(
             title=document.title,
             source=_source(section, base),
             domain=schema.domain,
-            detailed=grouped and grouped.detailed,
-            geography=placed and placed.geography,
-            invariants=counted.invariants if counted else (),
             columns=schema.columns,
             loss=loss,
             delta=promise.delta,
@@ -234,8 +223,8 @@ class Spec:
             text=text,
             path=None,
             files={**schema.files, **read.files},
-            _workload=counted and counted.workload,
-            _record=published.record_of(document, method, () if counted else read.files, series),
+            _record=published.record_of(document, method, read.files if read.listed else (), series),
+            **read.parts,
         )
 
     def with_budget(self, loss: PrivacyLoss) -> Spec:
@@ -334,17 +323,6 @@ def _cure(path: Path) -> str:
     if path.parts and path.parts[0].removesuffix(":") in SCHEMES:
         return "it is the address of a server: name a document, in which url under [source] has that address"
     return "check the path"
-
-
-def geography_of(spec: Spec) -> Geography:
-    """What a spec has under ``[geography]``.
-
-    Raises:
-        Unsupported: it has none.
-    """
-    if spec.geography is None:
-        raise Unsupported("this spec has no [geography]: it publishes no areas")
-    return spec.geography
 
 
 def _source(section: SourceSection, base: Path) -> Source:

@@ -5,15 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ..products.areas.spec.shape import (
-    AreaTargetEntry,
-    BoundEntry,
-    GeographySection,
-    QueryEntry,
-    ZeroEntry,
-    read_area_targets,
-)
-from ..products.groups.shape import DetailedSection, LevelEntry
+from .areas import AreaTargetEntry, BoundEntry, GeographySection, QueryEntry, ZeroEntry, read_area_targets
+from .groups import DetailedSection, LevelEntry
 from .problems import (
     Problems,
     Section,

@@ -22,13 +22,12 @@ from ...privacy import NoiseLaw
 from ...release import folder as f
 from ...release.folder import DERIVED, PublishedRows, TableWriter, plain
 from ...release.write import ESTIMATED, EXACT, NOT_ESTIMABLE, label_columns, resource_of
-from ...spec import Spec, geography_of
+from ...spec import Spec
 from ...spec.derived import Derived
 from ...spec.problems import nearest, shown
 from .layout import Layout
 from .passes.forms import AreaForms, area_ratios, extreme_pairs, form_half_widths
-from .spec.figures import check_figure
-from .spec.section import Geography
+from .spec.section import Geography, check_figure, geography_of
 from .tables import AREA_COLUMNS, UNBIASED, AreaPublisher, Areas, SomeAreas, SpineRelease, words_of
 
 _CANCELLED = 1e-9  # of the terms of a variance: below it, they cancel, and exact counts determine the form

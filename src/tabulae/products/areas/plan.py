@@ -15,16 +15,12 @@ import pyarrow as pa
 from ...errors import Unsupported
 from ...privacy import PrivacyLoss
 from ...release.write import LEVEL
-from ...spec import (
-    Geography,
-    Spec,
-    geography_of,
-    read_spec,
-)
+from ...spec import Spec, read_spec
 from ..smallest import Smallest
 from .needs import Needs, needs_of
 from .passes.covariances import Covariances
 from .smallest import found_budget, smallest_of_areas
+from .spec.section import Geography, geography_of
 from .spine_plan import SpinePlan
 from .targets import AreaErrors, AreaTableError
 

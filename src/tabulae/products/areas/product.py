@@ -20,7 +20,7 @@ from ...release.staging import Say
 from ...release.write import LEVEL
 from ...sources.spark import spark_session
 from ...sources.units import UnitRule
-from ...spec import Spec, geography_of
+from ...spec import Spec
 from ..product import Charged, ResourceEstimate, records_of, rules_of
 from .constraints import ExactMargin, disclosure_of
 from .count import LeafBound, LeafColumn, SpineCounts, open_spine_records
@@ -30,7 +30,7 @@ from .needs import needs_of
 from .plan import MOST_PEOPLE, GeographyPlan, largest_error, plan_geography
 from .publish import spine_faults, spine_text_faults, write_spine
 from .spark_tasks import on_spark
-from .spec.section import Geography
+from .spec.section import Geography, geography_of
 from .spine_plan import SpineMeasurements, SpinePieceValues, SpinePlan
 from .store import SpineMeasurementWriter, plan_document, read_spine_measurements
 from .tables import UNBIASED, SpineRelease, exact_of

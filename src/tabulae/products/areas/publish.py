@@ -20,7 +20,7 @@ from ...release.write import (
     slug,
     write_documents,
 )
-from ...spec import Spec, geography_of
+from ...spec import Spec
 from .descent.limits import FREE, NO_LIMIT
 from .estimate import SpineEstimate
 from .figures import (
@@ -30,6 +30,7 @@ from .figures import (
     write_area_figures,
 )
 from .microdata import microdata_faults, write_microdata
+from .spec.section import geography_of
 from .spine_plan import SpinePlan
 from .store import plan_document
 from .tables import (

@@ -20,17 +20,14 @@ from ...privacy import (
     PureDP,
     round_digits,
 )
-from ...spec import (
-    Geography,
-    Spec,
-    geography_of,
-)
+from ...spec import Spec
 from ..smallest import (
     BestShares,
     Smallest,
     TargetRow,
 )
 from .passes.area_variances import MOST_NUMBERS, Sensitivities
+from .spec.section import Geography, geography_of
 from .spine_plan import SpinePlan, estimation_variance
 from .targets import (
     MOST_WORK,

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from ...release.write import ESTIMATED, EXACT, label_columns
-from ...spec import Spec, geography_of
+from ...spec import Spec
 from .constraints import ExactMargin
 from .estimate import (
     MEASURED,
@@ -30,6 +30,7 @@ from .spec.section import (
     AREA_TYPE,
     AreaTable,
     Geography,
+    geography_of,
 )
 from .spine_plan import SpinePlan
 from .store import StoredPieces, read_exact, read_spine_measurements

@@ -15,12 +15,12 @@ from scipy.special import ndtri
 from ...estimation import within
 from ...privacy import ZCDP, NoiseLaw
 from ...release.write import LEVEL
-from ...spec import AreaTable, Geography
+from ...spec.areas import AreaTarget
 from .layout import Margin
 from .passes.area_variances import Sensitivities, area_covariances, margin_variance
 from .passes.covariances import Covariances
 from .passes.forms import HALF_STEP, area_half_widths
-from .spec.shape import AreaTarget
+from .spec.section import AreaTable, Geography
 from .spine.spine import Spine
 from .spine_plan import SpinePlan
 

@@ -29,9 +29,10 @@ from ...privacy import (
     round_digits,
 )
 from ...release.write import LEVEL
-from ...spec import Detailed, LevelRule, Spec, read_spec
+from ...spec import Spec, read_spec
 from ..smallest import LevelNeed, Smallest, TargetRow, with_amount
 from .levels import AdaptivePlan, PopulationLevel, epsilon_of
+from .spec import Detailed, LevelRule
 
 _DECADES = 8
 _POINTS = 400  # sizes that stand for a decade: log-uniform

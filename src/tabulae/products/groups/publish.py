@@ -31,6 +31,7 @@ from .levels import (
     GroupMeasurement,
     PopulationLevel,
 )
+from .spec import Detailed, Suppression
 from .store import group_rows, plan_document, read_group_measurements
 
 TOTALS = "totals"

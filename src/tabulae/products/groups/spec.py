@@ -14,13 +14,14 @@ from ...domain import Attribute, Domain, Ladder, Regions
 from ...domain.groups import GroupMap
 from ...errors import InvalidArgument
 from ...privacy import ZCDP, NoiseLaw, PrivacyLoss, PureDP, exact
+from ...spec.groups import NATION, TOTAL, DetailedSection, LevelEntry, LevelTarget
 from ...spec.problems import KeyPath, Problems, listed, nearest, shown
 from ...spec.schema import Schema, without_other
+from ...spec.section import Section
 from ...spec.sections import Document
 from ...spec.shape import TARGETS
 from .group_file import GroupFile, read_groups
 from .levels import AdaptivePlan, PopulationLevel
-from .shape import NATION, TOTAL, DetailedSection, LevelEntry, LevelTarget
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,14 +138,17 @@ View = tuple[str, np.ndarray, tuple[str, ...]]
 
 
 @dataclass(frozen=True)
-class ReadDetailed:
-    """The section as it was understood, and the file of groups with its published name."""
+class DetailedRead(Section):
+    """``[detailed]``, read without a mistake; its levels say what the release costs."""
 
-    detailed: Detailed
-    files: dict[str, bytes]
+    def loss(self, cap: PrivacyLoss, problems: Problems) -> PrivacyLoss | None:
+        """The sum of the levels' budgets, which may not exceed the cap."""
+        return loss_of(self.parts["detailed"], cap, problems)
 
 
-def read_detailed(document: Document, schema: Schema, base: Path, problems: Problems) -> ReadDetailed | None:
+def read_section(
+    document: Document, schema: Schema, promise: object, method: object, base: Path, problems: Problems
+) -> DetailedRead | None:
     """``[detailed]`` over the domain that the document declares; None where there are mistakes.
 
     Args:
@@ -181,7 +185,7 @@ def read_detailed(document: Document, schema: Schema, base: Path, problems: Prob
         pure=privacy.definition == "pure",
     )
     _check_size(document, detailed, problems)
-    return ReadDetailed(detailed, {groups.name: groups.content})
+    return DetailedRead({"detailed": detailed}, {groups.name: groups.content})
 
 
 def _rule(entry: LevelEntry) -> LevelRule:

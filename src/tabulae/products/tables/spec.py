@@ -36,6 +36,7 @@ from ...linalg import (
 from ...spec.problems import KeyPath, Problems, Taken, nearest, shown, written
 from ...spec.published import MATRICES
 from ...spec.schema import OTHER, Schema, without_other
+from ...spec.section import Section
 from ...spec.sections import Document
 from ...spec.shape import CountedEntry
 
@@ -159,21 +160,15 @@ class Invariant:
     reason: str
 
 
-@dataclass(frozen=True)
-class Counted:
-    """The workload, what is exact beside it, and the matrices that both were written with, by published name."""
-
-    workload: Workload
-    invariants: tuple[Invariant, ...]
-    files: dict[str, bytes]
-
-
-def read_workload(document: Document, schema: Schema, base: Path, problems: Problems) -> Counted | None:
+def read_section(
+    document: Document, schema: Schema, promise: object, method: object, base: Path, problems: Problems
+) -> Section | None:
     """The tables and invariants that the document publishes, over the domain that it declares.
 
     Args:
         document: the sections as read.
         schema: the domain, and the names that could not be read.
+        promise, method: not needed for tables.
         base: the folder that matrices are relative to.
         problems: where mistakes are recorded.
     """
@@ -195,7 +190,8 @@ def read_workload(document: Document, schema: Schema, base: Path, problems: Prob
         _within(document.release.max_rows, rows, problems)
     if problems.found:
         return None
-    return Counted(Workload(schema.domain, built), tuple(exact), reader.queries.files)
+    parts = {"invariants": tuple(exact), "_workload": Workload(schema.domain, built)}
+    return Section(parts, reader.queries.files, listed=False)
 
 
 def _invariants(document: Document, reader: _Tables, names: Taken) -> list[Invariant]:

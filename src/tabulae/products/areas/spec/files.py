@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 from sqlglot import errors, exp, parse_one
 
 from ....errors import InvalidArgument, Unsupported
+from ....spec.areas import GeographySection
 from ....spec.problems import (
     FileMistakes,
     KeyPath,
@@ -30,7 +31,6 @@ from ....spec.problems import (
 )
 from ....spec.shape import unseen
 from ..spine.hierarchy import numbered
-from .shape import GeographySection
 
 MOST_BYTES = 2**31
 """The largest file that is read."""

@@ -16,6 +16,7 @@ from ....domain import Domain
 from ....domain.predicate import All, Predicate, Some, Test, tests
 from ....domain.sql import DIALECT, Where
 from ....errors import InvalidArgument
+from ....spec.areas import BoundEntry
 from ....spec.problems import KeyPath, Problems, listed, nearest, shown, written
 from ....spec.schema import Schema
 from ....spec.sections import Document
@@ -23,7 +24,6 @@ from ..constraints import NO_LIMIT, AreaConstraints, ExactMargin
 from ..layout import Layout, Margin
 from ..spine.spine import Spine
 from .files import Leaves, TextColumns, encoded, read_text_columns
-from .shape import BoundEntry
 
 LEAST, MOST = "at_least", "at_most"
 

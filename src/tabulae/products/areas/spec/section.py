@@ -11,9 +11,11 @@ from pathlib import Path
 import numpy as np
 from scipy import linalg
 
-from ....domain import Domain
-from ....errors import InvalidArgument
+from ....domain import Domain, Figure
+from ....errors import InvalidArgument, Unsupported
 from ....privacy import ZCDP, PureDP, exact
+from ....spec.areas import AreaTarget, GeographySection, OptimiseEntry, area_targets
+from ....spec.document import Spec
 from ....spec.problems import (
     KeyPath,
     Problems,
@@ -25,9 +27,11 @@ from ....spec.problems import (
 from ....spec.promise import Method, Promise
 from ....spec.published import BOUND, SPINE
 from ....spec.schema import Schema
+from ....spec.section import Section
 from ....spec.sections import Document
 from ..constraints import AreaConstraints
 from ..layout import Layout, Margin
+from ..passes.forms import AreaForms
 from ..spine.hierarchy import ROOT, numbered
 from ..spine.spine import Spine
 from ..spine_plan import SpinePlan
@@ -40,7 +44,6 @@ from .files import (
     read_places,
 )
 from .limits import Bound, Cells, Names, join_constraints, read_cells, read_exact, read_universe
-from .shape import AreaTarget, GeographySection, OptimiseEntry, area_targets
 
 
 @dataclass(frozen=True)
@@ -498,21 +501,26 @@ def check_size(document: Document, geography: Geography, problems: Problems) -> 
 
 
 @dataclass(frozen=True)
-class ReadGeography:
-    """The section as it was understood, and what is published of its files, by name."""
+class GeographyRead(Section):
+    """``[geography]``, read without a mistake."""
 
-    geography: Geography
-    files: dict[str, bytes]
+    def check_figure(self, figure: Figure) -> None:
+        """See :func:`check_figure`."""
+        check_figure(figure, self.parts["geography"])
+
+    def figure_rows(self, figure: Figure, areas: tuple[str, ...]) -> int:
+        """One for each area of the kinds that it is published for."""
+        return figure.rows * sum(self.parts["geography"].areas(kind)[0].size for kind in areas)
 
 
-def read_geography(
+def read_section(
     document: Document,
     schema: Schema,
     promise: Promise | None,
     method: Method | None,
     base: Path,
     problems: Problems,
-) -> ReadGeography | None:
+) -> GeographyRead | None:
     """``[geography]`` over the domain that the document declares; None where there are mistakes.
 
     Args:
@@ -565,7 +573,7 @@ def read_geography(
     check_people(geography, problems)
     files = {SPINE: encoded(_published(leaves, has_places=geography.places is not None))}
     files |= {BOUND.format(at=bound.at): bound.content for bound in universe.bounds}
-    return ReadGeography(geography, files)
+    return GeographyRead({"geography": geography}, files)
 
 
 def _published(leaves: Leaves, *, has_places: bool) -> dict[str, np.ndarray]:
@@ -615,3 +623,31 @@ def _can_be_met(limits: AreaConstraints | None, plan: SpinePlan, method: Method,
         problems.add(("invariant" if limits.exact else "bound",), str(error))
         return False
     return True
+
+
+def geography_of(spec: Spec) -> Geography:
+    """What a spec has under ``[geography]``.
+
+    Raises:
+        Unsupported: it has none.
+    """
+    if spec.geography is None:
+        raise Unsupported("this spec has no [geography]: it publishes no areas")
+    return spec.geography
+
+
+def check_figure(figure: Figure, geography: Geography) -> None:
+    """Refuse a figure that areas cannot have.
+
+    Raises:
+        InvalidArgument: it is grouped by what heads another column.
+        Unsupported: it takes too many numbers to be written out over the cells of an area.
+    """
+    for name in figure.headings:
+        if name in TAKEN:
+            raise InvalidArgument(f"{shown(name)} heads another column of the published figures: rename it")
+    tables = [figure.linear, *(end for r in figure.ratios for end in (r.numerator, r.denominator))]
+    if joint := [each.table for each in tables if each.table]:
+        AreaForms.of(geography.layout, joint)
+    for quantile in figure.quantiles:
+        AreaForms.of(geography.layout, [quantile.table])

@@ -8,16 +8,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, field_validator
 
-from ...privacy import exact
-from ...spec.problems import shown
-from ...spec.shape import (
-    TARGETS,
-    Budget,
-    Filled,
-    Share,
-    StrictSection,
-    problem,
-)
+from ..privacy import exact
+from .problems import shown
+from .shape import TARGETS, Budget, Filled, Share, StrictSection, problem
 
 NATION = "nation"
 """The region type that is all records together; no attribute needs to say it."""

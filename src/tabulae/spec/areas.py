@@ -11,22 +11,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
-from ....errors import InvalidArgument
-from ....privacy import exact
-from ....spec.problems import (
-    Problems,
-    listed,
-    nearest,
-    shown,
-)
-from ....spec.shape import (
-    Filled,
-    Name,
-    StrictSection,
-    TargetEntry,
-    exact_text,
-    problem,
-)
+from ..errors import InvalidArgument
+from ..privacy import exact
+from .problems import Problems, listed, nearest, shown
+from .shape import Filled, Name, StrictSection, TargetEntry, exact_text, problem
 
 
 def _part(value: str) -> str:
