@@ -19,7 +19,7 @@ from pathlib import Path
 from tabulae.privacy import Ledger
 from tabulae.products.areas.count import LeafColumn, open_spine_records
 from tabulae.products.areas.estimate import SpineEstimate, estimate_spine
-from tabulae.products.areas.measure import tabulate_spine
+from tabulae.products.areas.measure import measure_spine, refuse_contradictions
 from tabulae.products.areas.passes.area_variances import area_covariances
 from tabulae.products.areas.spec.section import Geography
 from tabulae.products.areas.store import SpineMeasurementWriter, read_spine_measurements
@@ -84,16 +84,12 @@ def measured(spec: Spec, geography: Geography, work: Path) -> tuple:
             LeafColumn(geography.column, geography.leaf_codes.tolist(), geography.dropped.tolist()),
         )
     with stage("measure"), SpineMeasurementWriter(work, plan, margins) as writer:
-        done = tabulate_spine(
-            counts,
-            plan,
-            margins,
-            [writer],
-            ledger=Ledger.open(spec.ledger),
-            constraints=geography.constraints,
-            unit=spec.unit,
-            title=spec.title,
-        )
+        if geography.constraints is not None:
+            refuse_contradictions(counts, plan, margins, geography.constraints)
+        ledger = Ledger.open(spec.ledger)
+        done = measure_spine(counts, plan, margins, ledger=ledger, unit=spec.unit, title=spec.title)
+        for piece in done:
+            writer(piece)
         writer.finish(done)
     return done.exact
 

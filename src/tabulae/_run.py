@@ -23,28 +23,26 @@ from pathlib import Path
 from typing import Literal
 
 from .errors import LedgerError, ReleaseError
-from .privacy import Ledger
+from .privacy import Ledger, mark_void
 from .products.product import Charged, Product, product_of, row_key, unit_rule
 from .release import Release
-from .release.folder import REPORT, replace_listed, require_others
+from .release.folder import MEASUREMENT, REPORT, replace_listed, require_others
 from .release.predecessor import check_followed
 from .release.series import record_standing, series_faults, standing_faults
 from .release.staging import (
     Say,
     check_space,
     disk,
-    finish,
     finished,
     mark,
     opened,
-    poured,
     put_in_place,
     run_digest,
     settle_published,
     stored_release,
-    told,
     unmark,
     workplace,
+    writing,
 )
 from .release.verify_texts import same_version
 from .report import report_of, seal_with_report
@@ -176,11 +174,7 @@ class _Life:
         with product.engine(engine):
             if release_id is None:
                 product.check(ledger)
-                with disk(partial, charged=False):
-                    check_space(partial, needs.disk)
-                    mark(partial, product.spec, product.document())
-                self._at("marked")
-                release_id = self._measured(engine)
+                release_id = self._measured(needs.disk, engine)
             self._at("stored")
             with disk(partial):
                 product.publish(partial, self._charged(release_id), self._say)
@@ -188,24 +182,46 @@ class _Life:
         self._at("published")
         return release_id
 
-    def _measured(self, memory: str | None) -> str:
-        """Count, charge and measure into the folder; what fails leaves nothing behind to resume."""
-        product, ledger = self._product, self._ledger
+    def _measured(self, space: int, memory: str | None) -> str:
+        """Count, charge and measure into the folder; what fails leaves nothing behind to resume.
+
+        Privacy:
+            From the charge on, whatever fails before the measurement is complete loses its noise: the charge is marked
+            void and stays spent. If the ledger cannot be read then, the folder keeps its mark, and resuming voids.
+        """
+        product, ledger, partial = self._product, self._ledger, self._partial
         rule = unit_rule(product.spec, row_key(product.spec, ledger))
+        earlier = {charge.release_id for charge in ledger.find(self._digest)}
         try:
+            with disk(partial, charged=False):
+                check_space(partial, space)
+                mark(partial, product.spec, product.document())
+            self._at("marked")
             self._say("counting the records")
-            with product.count(rule, memory) as counts, opened(product.writer(self._partial)) as writer:
+            with product.count(rule, memory) as counts, opened(product.writer(partial)) as writer:
                 self._at("counted")
                 self._say("charging the ledger and drawing noise")
                 drawn = product.measure(counts, ledger, self._digest)
                 self._at("charged")
-                poured(drawn, drawn.release_id, [told(writer)], ledger)
+                for piece in drawn:
+                    with writing(partial):
+                        writer(piece)
                 self._at("measured")
-                finish(writer, drawn, ledger)
-        except BaseException:
-            unmark(self._partial)  # nothing was charged, or the charge is void
-            raise
+                with writing(partial):
+                    writer.finish(drawn)
+        except BaseException as error:
+            complete = (partial / MEASUREMENT).exists()  # then it is resumed
+            raised = error if complete else self._voided(earlier, error)
+            unmark(partial)
+            raise raised from None
         return str(drawn.release_id)
+
+    def _voided(self, earlier: set[str], error: BaseException) -> BaseException:
+        """The error to raise where measuring failed, once what it had charged is marked void."""
+        for charge in self._ledger.find(self._digest):
+            if charge.release_id not in earlier and charge.state == "charged":
+                error = mark_void(self._ledger, charge.release_id, error)
+        return error
 
     def _charged(self, release_id: str) -> Charged:
         ledger = self._ledger

@@ -13,7 +13,6 @@ import pytest
 from tests.audit.specs import write_spec
 
 import tabulae as tb
-from tabulae import pipeline
 from tabulae.audit import Audit, audit
 from tabulae.linalg import Dense, Sensitivity
 from tabulae.measurement import Measurement
@@ -23,6 +22,7 @@ from tabulae.privacy import (
     SystemSource,
 )
 from tabulae.products.tables import measure as _measure
+from tabulae.products.tables import product
 from tabulae.products.tables.plan import Plan
 from tabulae.sources.source import Source
 from tabulae.strategy import (
@@ -43,7 +43,7 @@ def plans(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Plan]:
 
 def _records_edited(monkeypatch: pytest.MonkeyPatch, edit: Callable[[Rows], Rows]) -> None:
     """Let the engine see other records than those in the file."""
-    real = pipeline.tabulate
+    real = product.tabulate
 
     def faulty(records: Source, *arguments: Any, **options: Any) -> Any:
         import csv
@@ -55,7 +55,7 @@ def _records_edited(monkeypatch: pytest.MonkeyPatch, edit: Callable[[Rows], Rows
             csv.writer(file).writerows([header, *edit(rows)])
         return real(Source(path), *arguments, **options)
 
-    monkeypatch.setattr(pipeline, "tabulate", faulty)
+    monkeypatch.setattr(product, "tabulate", faulty)
 
 
 def _fails(plan: Plan, *names: str, seconds: float = 0.02) -> Audit:
@@ -99,7 +99,7 @@ def test_answers_that_are_clipped(plans: dict[str, Plan], monkeypatch: pytest.Mo
 
 def test_a_group_key_taken_from_the_data(plans: dict[str, Plan], monkeypatch: pytest.MonkeyPatch) -> None:
     """Only cells with somebody in them are asked about."""
-    real = pipeline.measure
+    real = product.measure
 
     def keyed(counts: tb.Counts, asked: Strategy, *arguments: Any, **options: Any) -> Measurement:
         blocks = []
@@ -108,7 +108,7 @@ def test_a_group_key_taken_from_the_data(plans: dict[str, Plan], monkeypatch: py
             blocks.append(Block(block.name, Dense(block.query.dense()[present]), block.exponent, block.scale))
         return real(counts, dataclasses.replace(asked, blocks=tuple(blocks)), *arguments, **options)
 
-    monkeypatch.setattr(pipeline, "measure", keyed)
+    monkeypatch.setattr(product, "measure", keyed)
     _fails(plans["zcdp"], "shape")
 
 
@@ -180,19 +180,19 @@ def test_a_sampler_at_half_scale(
 
 
 def test_noise_drawn_anew(plans: dict[str, Plan], monkeypatch: pytest.MonkeyPatch) -> None:
-    real = pipeline.measure
+    real = product.measure
 
     def redrawn(*arguments: Any, **options: Any) -> Measurement:
         return real(*arguments, **options | {"source": SystemSource()})
 
-    monkeypatch.setattr(pipeline, "measure", redrawn)
+    monkeypatch.setattr(product, "measure", redrawn)
     _fails(plans["zcdp"], "replay", "noise", "draws", "add one")
 
 
 def test_draws_that_depend_on_the_order_of_rows(
     plans: dict[str, Plan], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real, order = pipeline.measure, [0]
+    real, order = product.measure, [0]
 
     def remember(rows: Rows) -> Rows:
         order[0] = hashlib.sha256(repr(rows).encode()).digest()[0] % 5
@@ -203,7 +203,7 @@ def test_draws_that_depend_on_the_order_of_rows(
         return real(*arguments, source=source, **options)
 
     _records_edited(monkeypatch, remember)
-    monkeypatch.setattr(pipeline, "measure", late)
+    monkeypatch.setattr(product, "measure", late)
     _fails(plans["zcdp"], "row-order", "draws")
 
 
@@ -221,15 +221,19 @@ def test_noise_given_out_by_rank(plans: dict[str, Plan], monkeypatch: pytest.Mon
 
 
 def test_a_budget_spent_twice(plans: dict[str, Plan], monkeypatch: pytest.MonkeyPatch) -> None:
-    real = pipeline.rounds
-    monkeypatch.setattr(pipeline, "rounds", lambda plan: real(plan) * 2)
+    real = product.measure
+
+    def dear(counts: tb.Counts, asked: Strategy, budget: tb.ZCDP, **options: Any) -> Measurement:
+        return real(counts, asked, type(budget)(2 * budget.amount), **options)
+
+    monkeypatch.setattr(product, "measure", dear)
     made = _fails(plans["zcdp"], "budget")
     assert made["budget"].observed == 2.0
 
 
 def test_an_audit_that_could_be_published(plans: dict[str, Plan], monkeypatch: pytest.MonkeyPatch) -> None:
-    real = pipeline.measure
+    real = product.measure
     monkeypatch.setattr(
-        pipeline, "measure", lambda *a, **o: dataclasses.replace(real(*a, **o), rehearsal=False)
+        product, "measure", lambda *a, **o: dataclasses.replace(real(*a, **o), rehearsal=False)
     )
     _fails(plans["zcdp"], "rehearsal")

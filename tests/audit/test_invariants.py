@@ -11,13 +11,13 @@ import pytest
 from tests.audit.specs import write_spec
 
 import tabulae as tb
-from tabulae import pipeline
 from tabulae.audit import Audit, audit
 from tabulae.audit.columns import columns, told_apart
 from tabulae.audit.largest import largest_change
 from tabulae.linalg import Sensitivity
 from tabulae.measurement import Measurement
 from tabulae.products.tables import measure as _measure
+from tabulae.products.tables import product
 from tabulae.products.tables.plan import Plan
 from tabulae.strategy import Strategy, strategy
 
@@ -122,20 +122,20 @@ def test_a_search_within_invariants_stays_within_them(plans: dict[str, Plan]) ->
 
 def test_exact_counts_of_others(plans: dict[str, Plan], monkeypatch: pytest.MonkeyPatch) -> None:
     """One exact count is off by one: it is not what the records say."""
-    real = pipeline.measure
+    real = product.measure
 
     def off(*arguments: Any, **options: Any) -> Measurement:
         made = real(*arguments, **options)
         return dataclasses.replace(made, exact=(made.exact[0] + 1, *made.exact[1:]))
 
-    monkeypatch.setattr(pipeline, "measure", off)
+    monkeypatch.setattr(product, "measure", off)
     made = _fails(plans["add-remove"], "exact")
     assert made.failed == ("exact",)
     assert made["exact"].observed == 4.0
 
 
 def test_exact_counts_with_noise(plans: dict[str, Plan], monkeypatch: pytest.MonkeyPatch) -> None:
-    real = pipeline.measure
+    real = product.measure
 
     def noisy(*arguments: Any, **options: Any) -> Measurement:
         made = real(*arguments, **options)
@@ -143,7 +143,7 @@ def test_exact_counts_with_noise(plans: dict[str, Plan], monkeypatch: pytest.Mon
             made, exact=tuple(v + np.random.default_rng().integers(9) for v in made.exact)
         )
 
-    monkeypatch.setattr(pipeline, "measure", noisy)
+    monkeypatch.setattr(product, "measure", noisy)
     _fails(plans["replace"], "replay", "exact")
 
 
@@ -151,7 +151,7 @@ def test_noise_that_depends_on_the_exact_counts(
     plans: dict[str, Plan], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The exact total is added to the first noisy answer: it comes with the guarantee no longer."""
-    real = pipeline.measure
+    real = product.measure
 
     def mixed(*arguments: Any, **options: Any) -> Measurement:
         made = real(*arguments, **options)
@@ -159,7 +159,7 @@ def test_noise_that_depends_on_the_exact_counts(
         values[0] += int(made.exact[0][0])
         return dataclasses.replace(made, values=values)
 
-    monkeypatch.setattr(pipeline, "measure", mixed)
+    monkeypatch.setattr(product, "measure", mixed)
     _fails(plans["add-remove"], "noise", "add one")
 
 

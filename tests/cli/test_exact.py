@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from tests.app.exact import ADULTS, TOTAL, YOUNG, hamlet, text
-from tests.app.test_run import _KILLED, PHASES
 from tests.cli.test_cli import _call, _fails, _json
+from tests.run.exact import ADULTS, TOTAL, YOUNG, hamlet, text
+from tests.run.test_run import _KILLED, PHASES
 
 import tabulae as tb
 

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 import typer
 from jsonschema import Draft202012Validator
-from tests.app.exact import ADULTS, TOTAL, hamlet, text
 from tests.cli.schemas import NAMES, SCHEMAS, fits, schema, validator
 from tests.cli.test_cli import _call
 from tests.each import each
+from tests.run.exact import ADULTS, TOTAL, hamlet, text
 from tests.safetab.world import World, config
 
 import tabulae as tb

@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from tests.app.series import write_people, write_series, write_spec
+from tests.run.series import write_people, write_series, write_spec
 from typer.testing import CliRunner, Result
 
 from tabulae.cli import app

@@ -153,7 +153,7 @@ def test_only_counts_come_and_some_at_a_time(
 
 
 def test_a_release_by_the_same_spec(guild: Path, store: Store, elsewhere: str) -> None:
-    """At a budget that leaves next to no noise (see tests/app/test_detailed.py) every total is the true one."""
+    """At a budget that leaves next to no noise (see tests/run/test_detailed.py) every total is the true one."""
     rows = people(400)
     columns = dict(zip(("TOWN", "SEX", "AGE", "ONE", "TWO"), zip(*rows, strict=True), strict=True))
     source = store(elsewhere, pa.table({name: pa.array(column) for name, column in columns.items()}))

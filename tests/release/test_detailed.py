@@ -197,8 +197,6 @@ def test_the_measurements_read_back_as_they_were_drawn(release: tb.Release) -> N
 def test_what_groups_cannot_answer_is_refused_with_what_to_do(release: tb.Release) -> None:
     with pytest.raises(Unsupported, match=r"tables/totals\.csv"):
         release.query("SELECT COUNT(*) FROM people")
-    with pytest.raises(Unsupported, match="group_measurements"):
-        _ = release.measurements
 
 
 def test_suppression_leaves_out_small_totals_only(guild: Path) -> None:

@@ -25,7 +25,7 @@ from tabulae.privacy import ZCDP, PureDP
 from tabulae.products.areas import spine_plan
 from tabulae.products.areas.constraints import ExactMargin
 from tabulae.products.areas.layout import Layout
-from tabulae.products.areas.measure import measure_spine, tabulate_spine
+from tabulae.products.areas.measure import measure_spine
 from tabulae.products.areas.spine_plan import SpineMeasurements, SpinePieceValues, SpinePlan
 from tabulae.products.areas.store import (
     EXACT,
@@ -59,9 +59,10 @@ def stored(
     )
     drawn: list[SpinePieceValues] = []
     with SpineMeasurementWriter(folder, of, exact) as writer:
-        done = tabulate_spine(
-            counts(of, records(of, people)), of, exact, [drawn.append, writer], ledger=ledger
-        )
+        done = measure_spine(counts(of, records(of, people)), of, exact, ledger=ledger)
+        for piece in done:
+            drawn.append(piece)
+            writer(piece)
         writer.finish(done)
     return done, drawn
 

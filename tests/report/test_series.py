@@ -7,8 +7,8 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
-from tests.app.series import run, write_series
 from tests.report.page import Page
+from tests.run.series import run, write_series
 
 import tabulae as tb
 from tabulae._run import write_report

@@ -9,7 +9,7 @@ from pathlib import Path
 import tomli_w
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.app.series import SPEC
+from tests.run.series import SPEC
 
 from tabulae.release import folder
 from tabulae.spec import Spec

@@ -8,12 +8,12 @@ import fcntl
 import hashlib
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Protocol, Self, TypeVar
 
 from ..errors import LedgerError, ReleaseError, TabulaeError
-from ..privacy import Ledger, mark_void
+from ..privacy import Ledger
 from ..sources.memory import size_words
 from ..spec import Spec
 from .folder import MEASUREMENT, read_json, sync_folder, write_json
@@ -287,7 +287,6 @@ class Writer(Protocol):
 
 
 W = TypeVar("W", bound=Writer)
-Piece = TypeVar("Piece")
 
 
 def check_space(folder: Path, needed: int) -> None:
@@ -317,52 +316,10 @@ def opened(writer: W) -> Iterator[W]:
         yield writer
 
 
-def told(writer: Writer) -> Callable[[Any], None]:
-    """The writer, its trouble with the file system said plainly."""
-
-    def write(piece: Any) -> None:
-        try:
-            writer(piece)
-        except OSError as error:
-            raise ReleaseError(f"cannot write in {writer.folder}: {disk_reason(error)}") from None
-
-    return write
-
-
-def poured(
-    stream: Iterable[Piece],
-    release_id: str | None,
-    sinks: Sequence[Callable[[Piece], None]],
-    ledger: Ledger | None,
-) -> None:
-    """Hand each piece to every sink. Where one fails the noise is lost: its charge is marked void and stays spent.
-
-    Args:
-        stream: public measurements, drawn as they are read.
-        release_id: their charge; None where nothing was charged.
-        sinks: what writes them.
-        ledger: where they were charged.
-
-    Raises:
-        ReleaseError: a sink failed, and says why.
-    """
+@contextlib.contextmanager
+def writing(folder: Path) -> Iterator[None]:
+    """Trouble with the file system while measurements are stored, said plainly."""
     try:
-        for piece in stream:
-            for sink in sinks:
-                sink(piece)
-    except BaseException as error:
-        if ledger is not None and release_id is not None:
-            raise mark_void(ledger, release_id, error) from None
-        raise
-
-
-def finish(writer: Writer, done: Marks, ledger: Ledger) -> None:
-    """Complete the measurement on disk; where that fails its charge is void, for the noise cannot be published."""
-    try:
-        writer.finish(done)
-    except BaseException as error:
-        if (writer.folder / MEASUREMENT).exists():  # it is complete: to be resumed
-            raise
-        if isinstance(error, OSError):
-            error = ReleaseError(f"cannot write in {writer.folder}: {disk_reason(error)}")
-        raise mark_void(ledger, str(done.release_id), error) from None
+        yield
+    except OSError as error:
+        raise ReleaseError(f"cannot write in {folder}: {disk_reason(error)}") from None

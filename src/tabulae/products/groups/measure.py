@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from ...errors import InvalidArgument
-from ...privacy import Ledger, RandomBits, SystemSource
-from ...release.staging import poured
+from ...privacy import Ledger, RandomBits, SystemSource, mark_void
 from .count import GroupChunk, GroupCounts
 from .levels import (
     TOTAL,
@@ -144,5 +143,12 @@ def tabulate_groups(
         That of :func:`~tabulae.products.groups.measure.measure_groups`; the sinks do post-processing.
     """
     done = measure_groups(counts, plan, ledger=ledger, source=source, title=title, digest=digest)
-    poured(done, done.release_id, sinks, ledger)
+    try:
+        for piece in done:
+            for sink in sinks:
+                sink(piece)
+    except BaseException as error:
+        if ledger is None or done.release_id is None:
+            raise
+        raise mark_void(ledger, done.release_id, error) from None
     return done

@@ -22,7 +22,7 @@ from ...release.write import (
     status_field,
     write_documents,
 )
-from ...spec import Detailed, Spec, Suppression
+from ...spec import Spec
 from .estimate import GroupEstimates, cell_estimates, total_estimates
 from .levels import (
     TOTAL,

@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
-from tests.app.exact import ADULTS, TABLES, TOTAL, YOUNG, hamlet, text
-from tests.app.test_run import _kill_in
+from tests.run.exact import ADULTS, TABLES, TOTAL, YOUNG, hamlet, text
+from tests.run.test_run import _kill_in
 
 import tabulae as tb
 from tabulae.errors import (

@@ -109,7 +109,7 @@ def test_a_dangling_link_is_in_the_way(village: Path) -> None:
 
 def test_resuming_one_run_leaves_anothers_charge_alone(village: Path) -> None:
     """Two releases of one spec: the resumed one must not call the other's charge void."""
-    from tests.app.test_run import _kill_in
+    from tests.run.test_run import _kill_in
 
     one, two = village.parent / "one", village.parent / "two"
     _kill_in("before writing tables", village, one)

@@ -10,9 +10,9 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
-from tests.app.series import run, write_people, write_series, write_spec
 from tests.duchy import write_duchy
 from tests.each import each
+from tests.run.series import run, write_people, write_series, write_spec
 
 import tabulae as tb
 from tabulae._run import check_release, write_report

@@ -312,8 +312,6 @@ def test_the_release_says_what_it_cannot_answer(duchy: Path) -> None:
     release = tb.run(duchy, duchy.parent / "release")
     with pytest.raises(InvalidArgument, match="no level or entity"):
         release.query("SELECT COUNT(*) FROM people", areas=["village"])
-    with pytest.raises(Unsupported, match="area_measurements"):
-        _ = release.measurements
     assert set(release.tables) == {"total", "kind_by_grown", "faith"}
 
 
