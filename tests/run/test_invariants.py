@@ -13,7 +13,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 from tests.run.exact import ADULTS, TABLES, TOTAL, YOUNG, hamlet, text
-from tests.run.test_run import _kill_in
+from tests.run.stops import kill
 
 import tabulae as tb
 from tabulae.errors import (
@@ -501,18 +501,17 @@ def test_an_exact_count_cannot_be_left_out(copy: Path) -> None:
 @pytest.mark.parametrize(
     "phase",
     [
-        pytest.param("before charging", marks=pytest.mark.long),
-        pytest.param("before noise", marks=pytest.mark.long),
-        "before storing",
-        "before writing tables",
+        "counted",
+        "charged",
+        "stored",
     ],
 )
 def test_exact_counts_are_neither_lost_nor_read_for_nothing(tmp_path: Path, phase: str) -> None:
     spec, out = hamlet(tmp_path, text(TOTAL, YOUNG)), tmp_path / "release"
-    _kill_in(phase, spec, out)
+    kill(phase, spec, out)
     ledger = tb.Ledger.open(tmp_path / "ledger.db")
-    assert len(ledger.disclosures()) == (0 if phase == "before charging" else 2)
-    if phase in ("before noise", "before storing"):
+    assert len(ledger.disclosures()) == (0 if phase == "counted" else 2)
+    if phase == "charged":
         with pytest.raises(
             ReleaseError, match=r"void and stays spent, and its exact counts.* stay in the ledger"
         ):

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from tests.run.stops import kill as kill_at
 
 import tabulae as tb
 from tabulae.errors import ReleaseError
@@ -100,12 +101,7 @@ def test_a_run_with_a_saved_plan_resumes_without_it(village: Path, monkeypatch: 
     """Killed when the partial folder was all but sealed: the strategy is that of the stored measurements."""
     out, saved = village.parent / "release", village.parent / "plan.json"
     tb.plan(village).save(saved)
-    _killed(
-        "app.seal_with_report = die\napp.run(sys.argv[1], sys.argv[2], plan_file=sys.argv[3])",
-        village,
-        out,
-        saved,
-    )
+    kill_at("sealed", village, out, plan_file=str(saved))
     saved.unlink()
     monkeypatch.setattr(
         "tabulae.products.tables.product.plan_tables",
@@ -114,30 +110,6 @@ def test_a_run_with_a_saved_plan_resumes_without_it(village: Path, monkeypatch: 
     release = tb.run(village, out, resume=True)
     assert release.verify() == []
     assert tb.Ledger.open(village.parent / "ledger.db").spent == Fraction(1, 2)
-
-
-def test_a_resume_killed_while_it_voids_does_not_charge_later(village: Path) -> None:
-    out = village.parent / "release"
-    _killed("app.write_measurement = die\napp.run(sys.argv[1], sys.argv[2])", village, out)
-    for point in ("before", "after"):
-        _killed(
-            "whole = app.Ledger.settle\n"
-            "def settle(*a):\n"
-            "    if sys.argv[3] == 'after': whole(*a)\n"
-            "    die()\n"
-            "app.Ledger.settle = settle\n"
-            "app.run(sys.argv[1], sys.argv[2], resume=True)",
-            village,
-            out,
-            Path(point),
-        )
-    ledger = tb.Ledger.open(village.parent / "ledger.db")
-    assert [charge.state for charge in ledger.charges()] == ["void"]
-    with pytest.raises(ReleaseError, match="void"):
-        tb.run(village, out, resume=True)
-    assert ledger.spent == Fraction(1, 2)
-    tb.run(village, out)
-    assert [charge.state for charge in ledger.charges()] == ["void", "published"]
 
 
 def test_what_a_killed_run_left_is_not_published_by_the_next(village: Path) -> None:

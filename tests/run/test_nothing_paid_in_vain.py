@@ -7,6 +7,7 @@ from itertools import product
 from pathlib import Path
 
 import pytest
+from tests.run.stops import kill
 
 import tabulae as tb
 from tabulae.errors import TabulaeError
@@ -109,11 +110,9 @@ def test_a_dangling_link_is_in_the_way(village: Path) -> None:
 
 def test_resuming_one_run_leaves_anothers_charge_alone(village: Path) -> None:
     """Two releases of one spec: the resumed one must not call the other's charge void."""
-    from tests.run.test_run import _kill_in
-
     one, two = village.parent / "one", village.parent / "two"
-    _kill_in("before writing tables", village, one)
-    _kill_in("before counting", village, two)
+    kill("stored", village, one)
+    kill("marked", village, two)
     tb.run(village, two, resume=True)
     ledger = tb.Ledger.open(village.parent / "ledger.db")
     assert sorted(c.state for c in ledger.charges()) == ["charged", "published"]

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import shutil
-import signal
-import subprocess
-import sys
 from fractions import Fraction
 from pathlib import Path
 
@@ -23,40 +19,6 @@ from tabulae.errors import (
     LedgerError,
     ReleaseError,
 )
-
-# Where a run can be killed: (module attribute to break, what must be true afterwards).
-PHASES = {
-    "before counting": "tabulae.products.tables.product.tabulate",
-    "before charging": "tabulae.privacy.ledger.Ledger.charge",
-    "before noise": "tabulae.products.tables.measure._noisy",
-    "before storing": "tabulae.products.tables.store.MeasurementWriter.finish",
-    "before writing tables": "tabulae.products.tables.product.write_contents",
-    "before renaming": "tabulae._run.put_in_place",
-    "before settling": "tabulae.privacy.ledger.Ledger.settle",
-}
-OFTEN = ("before charging", "before storing", "before writing tables")
-
-_KILLED = """
-import os, signal, sys
-import tabulae._run
-target, spec, out = sys.argv[1:]
-parts = target.split(".")
-import importlib
-for cut in range(len(parts) - 1, 0, -1):
-    try:
-        owner = importlib.import_module(".".join(parts[:cut])); break
-    except ImportError:
-        continue
-for name in parts[cut:-1]:
-    owner = getattr(owner, name)
-setattr(owner, parts[-1], lambda *a, **k: os.kill(os.getpid(), signal.SIGKILL))
-tabulae._run.run(spec, out)
-"""
-
-
-def _kill_in(phase: str, spec: Path, out: Path) -> None:
-    done = subprocess.run([sys.executable, "-c", _KILLED, PHASES[phase], str(spec), str(out)], check=False)
-    assert done.returncode == -signal.SIGKILL
 
 
 def test_a_release_is_complete_verified_and_paid_once(village: Path) -> None:
@@ -101,79 +63,6 @@ def test_nothing_of_the_source_is_published(village: Path) -> None:
             assert b"people.csv" not in content
             assert str(village.parent).encode() not in content
             assert b"ledger.db" not in content
-
-
-@pytest.mark.parametrize(
-    "phase", [pytest.param(p, marks=[] if p in OFTEN else [pytest.mark.long]) for p in PHASES]
-)
-def test_killed_in_any_phase_leaves_no_half_release_and_no_second_draw(village: Path, phase: str) -> None:
-    out = village.parent / "release"
-    _kill_in(phase, village, out)
-    ledger = tb.Ledger.open(village.parent / "ledger.db")
-    charged = phase not in ("before counting", "before charging")
-    assert ledger.spent == (Fraction(1, 2) if charged else 0)
-    if phase == "before settling":
-        assert tb.Release.read(out).verify() == []
-    else:
-        assert not out.exists()
-    lost = phase in ("before noise", "before storing")
-    if lost:
-        with pytest.raises(ReleaseError, match="void"):
-            tb.run(village, out, resume=True)
-        assert [c.state for c in ledger.charges()] == ["void"]
-        assert not out.exists()
-        tb.run(village, out)
-        assert ledger.spent == 1
-    else:
-        release = tb.run(village, out, resume=True)
-        assert release.verify() == []
-        assert ledger.spent == Fraction(1, 2)
-        assert [c.state for c in ledger.charges()] == ["published"]
-
-
-def test_resuming_publishes_the_very_measurements_that_were_stored(village: Path) -> None:
-    out = village.parent / "release"
-    _kill_in("before writing tables", village, out)
-    stored = pq.read_table(village.parent / ".release.partial/measurements/001.parquet")["value"].to_numpy()
-    release = tb.run(village, out, resume=True)
-    assert np.array_equal(release.measurements[0].values, stored)
-
-
-def test_an_unfinished_run_is_neither_overwritten_nor_blurred(village: Path) -> None:
-    out = village.parent / "release"
-    _kill_in("before writing tables", village, out)
-    with pytest.raises(ReleaseError, match="--resume"):
-        tb.run(village, out)
-    people = village.parent / "people.csv"
-    people.write_text(people.read_text() + "F,1,a\n")
-    with pytest.raises(ReleaseError, match="same records"):
-        tb.run(village, out, resume=True)
-    assert not out.exists()
-
-
-@pytest.mark.parametrize("kind", ["village", "guild", "duchy"])
-def test_a_folder_that_cannot_be_written_in_costs_nothing(
-    kind: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    spec: Path = request.getfixturevalue(kind)
-
-    def full(*arguments: object, **named: object) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    with pytest.raises(ReleaseError, match=r"none does not exist: make it first. Nothing was charged"):
-        tb.run(spec, spec.parent / "none/release")
-    for where in ("pathlib.Path.mkdir", "tabulae.release.folder.os.fsync"):
-        with monkeypatch.context() as broken:
-            broken.setattr(where, full)
-            with pytest.raises(ReleaseError, match=r"the disk is full.* and nothing was charged"):
-                tb.run(spec, spec.parent / "release")
-    assert tb.Ledger.open(spec.parent / "ledger.db").charges() == []
-    assert not list(spec.parent.glob(".*partial"))
-
-
-def test_resuming_nothing_is_refused(village: Path) -> None:
-    with pytest.raises(ReleaseError, match="resume"):
-        tb.run(village, village.parent / "release", resume=True)
 
 
 def test_a_saved_plan_fixes_the_strategy(village: Path) -> None:
@@ -221,20 +110,6 @@ def test_an_existing_folder_is_refused_untouched(village: Path) -> None:
     with pytest.raises(ReleaseError, match="exists"):
         tb.run(village, out)
     assert [p.name for p in out.iterdir()] == ["mine.txt"]
-
-
-def test_a_full_disk_publishes_nothing(village: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import tabulae._run as app
-
-    def full(*_: object) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(app, "_write", full)
-    with pytest.raises(ReleaseError, match="disk is full"):
-        tb.run(village, village.parent / "release")
-    monkeypatch.undo()
-    assert not (village.parent / "release").exists()
-    assert tb.run(village, village.parent / "release", resume=True).verify() == []
 
 
 @pytest.mark.parametrize("damage", ["edit", "remove", "add", "numbers"])

@@ -126,24 +126,6 @@ def _broken(*_: object, **__: object) -> None:
     raise OSError(errno.ENOSPC, "No space left on device")
 
 
-@pytest.mark.parametrize("where", ["sync_file", "write_exact"])
-def test_a_disk_that_fills_before_the_measurement_is_complete_voids_the_charge(
-    duchy: Path, monkeypatch: pytest.MonkeyPatch, where: str
-) -> None:
-    out = duchy.parent / "release"
-    with monkeypatch.context() as full:
-        full.setattr(f"tabulae.products.areas.store.{where}", _broken)
-        with pytest.raises(
-            ReleaseError, match=r"the disk is full. Nothing was published; the charge .* is void"
-        ):
-            tb.run(duchy, out)
-    assert [charge.state for charge in _ledger(duchy).charges()] == ["void"]
-    assert _ledger(duchy).spent == 2
-    assert not out.exists()
-    assert tb.run(duchy, out).verify() == []
-    assert [charge.state for charge in _ledger(duchy).charges()] == ["void", "published"]
-
-
 def test_exact_counts_that_cannot_be_read_void_the_charge(
     duchy: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

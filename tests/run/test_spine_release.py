@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import shutil
-import signal
-import subprocess
-import sys
 from collections import Counter
 from fractions import Fraction
 from pathlib import Path
@@ -16,6 +12,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 from tests.duchy import houses, people, plots
+from tests.run.stops import kill
 
 import tabulae as tb
 from tabulae.audit import audit
@@ -30,56 +27,6 @@ from tabulae.errors import (
 from tabulae.spec import read_spec
 
 LOSS = Fraction(2)
-
-# Where a run can be killed: what is replaced, in which call of it, whether it has charged, and lost the noise.
-PHASES = {
-    "before reading": ("tabulae.products.areas.product.open_spine_records", 1, False, False),
-    "before charging": ("tabulae.privacy.ledger.Ledger.charge", 1, False, False),
-    "before noise": ("tabulae.products.areas.measure._pieces", 1, True, True),
-    "while storing": ("tabulae.products.areas.store.SpineMeasurementWriter.__call__", 3, True, True),
-    "before it is said": ("tabulae.products.areas.store.SpineMeasurementWriter.finish", 1, True, True),
-    "before estimating": ("tabulae.products.areas.estimate.estimate_spine", 1, True, False),
-    "after gls": ("tabulae.products.areas.estimate.up_pass", 1, True, False),
-    "at the third depth": ("tabulae.products.areas.estimate.descend", 3, True, False),
-    "at the leaves": ("tabulae.products.areas.estimate.descend", 5, True, False),
-    "before writing tables": ("tabulae.products.areas.product.write_spine", 1, True, False),
-    "while writing tables": ("tabulae.release.folder.TableWriter.write", 4, True, False),
-    "before microdata": ("tabulae.products.areas.publish.write_microdata", 1, True, False),
-    "before sealing": ("tabulae._run.seal_with_report", 1, True, False),
-    "before renaming": ("tabulae._run.put_in_place", 1, True, False),
-    "before settling": ("tabulae.privacy.ledger.Ledger.settle", 1, True, False),
-}
-OFTEN = ("before charging", "while storing", "at the third depth")
-
-_KILLED = """
-import importlib, os, signal, sys
-import tabulae._run
-target, call, spec, out = sys.argv[1:]
-parts = target.split(".")
-for cut in range(len(parts) - 1, 0, -1):
-    try:
-        owner = importlib.import_module(".".join(parts[:cut])); break
-    except ImportError:
-        continue
-for name in parts[cut:-1]:
-    owner = getattr(owner, name)
-left, real = [int(call)], getattr(owner, parts[-1])
-def killed(*a, **k):
-    left[0] -= 1
-    if not left[0]:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return real(*a, **k)
-setattr(owner, parts[-1], killed)
-if target == "tabulae.products.areas.estimate.estimate_spine":
-    importlib.import_module("tabulae.products.areas.tables").estimate_spine = killed
-tabulae._run.run(spec, out)
-"""
-
-
-def _kill_in(phase: str, spec: Path, out: Path) -> None:
-    target, call, *_ = PHASES[phase]
-    command = [sys.executable, "-c", _KILLED, target, str(call), str(spec), str(out)]
-    assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
 
 
 def _ledger(duchy: Path) -> tb.Ledger:
@@ -190,91 +137,15 @@ def test_nothing_of_the_source_is_published(duchy: Path) -> None:
                 assert word not in content
 
 
-@pytest.mark.parametrize(
-    "phase", [pytest.param(p, marks=[] if p in OFTEN else [pytest.mark.long]) for p in PHASES]
-)
-def test_killed_in_any_phase_leaves_no_half_release_and_no_second_draw(duchy: Path, phase: str) -> None:
-    """What a resumed run publishes is what an estimate in one go gives: ``verify`` makes it anew and compares."""
-    out, partial = duchy.parent / "release", duchy.parent / ".release.partial"
-    _kill_in(phase, duchy, out)
-    _, _, charged, lost = PHASES[phase]
-    assert _ledger(duchy).spent == (LOSS if charged else 0)
-    assert out.exists() == (phase == "before settling")
-    if not out.exists():
-        with pytest.raises(ReleaseError, match="--resume"):
-            tb.run(duchy, out)
-    if lost:
-        with pytest.raises(ReleaseError, match="void and stays spent, and its exact counts"):
-            tb.run(duchy, out, resume=True)
-        assert [charge.state for charge in _ledger(duchy).charges()] == ["void"]
-        assert not out.exists()
-        tb.run(duchy, out)
-        assert [charge.state for charge in _ledger(duchy).charges()] == ["void", "published"]
-        return
-    stored = (
-        {path.name: path.read_bytes() for path in (partial / "measurements").glob("*")} if charged else {}
-    )
-    if charged:
-        (duchy.parent / "people.csv").unlink()  # they are not needed any more
-    assert tb.run(duchy, out, resume=True).verify() == []
-    assert all((out / "measurements" / name).read_bytes() == content for name, content in stored.items())
-    assert _ledger(duchy).spent == LOSS
-    assert [charge.state for charge in _ledger(duchy).charges()] == ["published"]
-
-
-@pytest.mark.parametrize("phase", ["before charging", "before noise"])
-def test_a_run_is_not_resumed_by_an_edited_spec(duchy: Path, phase: str) -> None:
-    """It would find no charge of its own, and so charge a second time."""
-    out, right = duchy.parent / "release", duchy.read_text()
-    _kill_in(phase, duchy, out)
-    _edit(duchy, ("Duchy", "County"))
-    for _ in range(2):
-        with pytest.raises(ReleaseError, match=r"the spec was edited since.* resume with the spec as it was"):
-            tb.run(duchy, out, resume=True)
-    _, _, charged, lost = PHASES[phase]
-    assert [charge.state for charge in _ledger(duchy).charges()] == ["charged"] * charged
-    duchy.write_text(right)
-    if lost:
-        with pytest.raises(ReleaseError, match="void and stays spent"):
-            tb.run(duchy, out, resume=True)
-    else:
-        assert tb.run(duchy, out, resume=True).verify() == []
-
-
 def test_a_resumed_estimate_goes_on_from_its_last_stage(duchy: Path) -> None:
     out = duchy.parent / "release"
-    _kill_in("at the third depth", duchy, out)
+    kill("tabulae.products.areas.estimate.descend", duchy, out, call=3)
     work = duchy.parent / ".release.partial/estimate"
     assert {path.name for path in (work / "bluedown").glob("down-*")} == {"down-00.npz", "down-01.npz"}
     told: list[str] = []
     tb.run(duchy, out, resume=True, say=told.append)
     depths = [line.split()[-1] for line in told if "dividing counts" in line]
     assert depths == ["2", "3", "4"]
-
-
-def test_a_full_disk_publishes_nothing_and_says_so(duchy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    out = duchy.parent / "release"
-
-    def full(*arguments: object, **named: object) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    with monkeypatch.context() as broken:
-        broken.setattr("tabulae.products.areas.product.write_spine", full)
-        with pytest.raises(ReleaseError, match=r"the disk is full.*--resume"):
-            tb.run(duchy, out)
-    assert tb.run(duchy, out, resume=True).verify() == []
-    with monkeypatch.context() as broken:
-        broken.setattr("pyarrow.parquet.ParquetWriter.write_table", full)
-        with pytest.raises(
-            ReleaseError, match=r"the disk is full. Nothing was published; the charge .* is void"
-        ):
-            tb.run(duchy, duchy.parent / "another")
-    with monkeypatch.context() as broken:
-        broken.setattr("shutil.disk_usage", lambda path: shutil._ntuple_diskusage(10**12, 0, 1000))
-        with pytest.raises(ReleaseError, match=r"may take .* on disk.* Nothing was charged"):
-            tb.run(duchy, duchy.parent / "third")
-    assert [charge.state for charge in _ledger(duchy).charges()] == ["published", "void"]
-    assert sorted(path.name for path in duchy.parent.glob(".*partial")) == []
 
 
 def test_what_is_refused_costs_nothing(duchy: Path) -> None:

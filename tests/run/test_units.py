@@ -13,10 +13,8 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from tests.cli.test_cli import _call, _fails, _json
-from tests.run.test_run import _kill_in
 
 import tabulae as tb
-from tabulae.errors import ReleaseError
 from tabulae.products.product import row_key
 from tabulae.products.tables.plan import Plan
 from tabulae.products.tables.product import prepare
@@ -198,35 +196,7 @@ def _planned(neighbours: str) -> Plan:
 def _replayed(source: Path, neighbours: str) -> tuple[Plan, list[np.ndarray]]:
     planned = _planned(neighbours)
     made = Plan(planned.spec.with_source(source), planned.strategy)
-    return made, prepare(made, KEY).measure(None, tb.noise.Insecure(5))[0].block_values()
-
-
-# killed and resumed -------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "phase",
-    [
-        pytest.param("before charging", marks=pytest.mark.long),
-        pytest.param("before storing", marks=pytest.mark.long),
-        "before writing tables",
-        pytest.param("before settling", marks=pytest.mark.long),
-    ],
-)
-def test_resuming_counts_the_same_rows(visits: Path, phase: str) -> None:
-    """The choice of rows is the ledger's and the spec's: a resumed run finds its own charge by its digest."""
-    out = visits.parent / "release"
-    _kill_in(phase, visits, out)
-    if phase == "before storing":
-        with pytest.raises(ReleaseError, match="void"):
-            tb.run(visits, out, resume=True)
-        return
-    result = _call("run", visits, "--out", out, "--resume", "--json")
-    assert result.exit_code == 0, result.output
-    ledger = tb.Ledger.open(visits.parent / "ledger.db")
-    assert ledger.spent == Fraction(1, 2)
-    assert [c.state for c in ledger.charges()] == ["published"]
-    assert tb.Release.read(out).verify() == []
+    return made, prepare(made, KEY).measure(None, tb.noise.Insecure(5)).block_values()
 
 
 def test_the_rows_that_are_counted_are_those_of_the_ledger_and_of_no_order_or_file(visits: Path) -> None:

@@ -1,0 +1,115 @@
+"""Runs that are killed, each in a process of its own: forks of one that has imported everything already.
+
+Run as a program it reads a job a line from its standard input, and answers each with what became of its process.
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import importlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, get_args
+
+ROOT = Path(__file__).parents[2]
+_NOT_KILLED = 7
+
+
+def kill(where: str, spec: Path, out: Path, *, call: int = 1, **options: Any) -> None:
+    """Run a release that SIGKILL ends at a step, or instead of a call of the function of that dotted name.
+
+    Args:
+        where: a step of :data:`tabulae._run.Step`, or the name of a function or method.
+        spec, out, options: as for :func:`tabulae.run`.
+        call: which call of the function is not made.
+    """
+    job = {"where": where, "call": call, "spec": str(spec), "out": str(out), "options": options}
+    nursery = _nursery()
+    assert nursery.stdin is not None
+    assert nursery.stdout is not None
+    nursery.stdin.write(json.dumps(job) + "\n")
+    nursery.stdin.flush()
+    assert json.loads(nursery.stdout.readline()) == -signal.SIGKILL, where
+
+
+@functools.cache
+def _nursery() -> subprocess.Popen[str]:
+    surroundings = {"PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}", "OPENBLAS_NUM_THREADS": "1"}
+    started = subprocess.Popen(
+        [sys.executable, "-m", "tests.run.stops"],
+        cwd=ROOT,
+        env=os.environ | surroundings,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+    def end() -> None:
+        started.communicate()  # closes what it reads, at which it ends
+
+    atexit.register(end)
+    return started
+
+
+def _attribute(name: str) -> tuple[Any, str]:
+    """What a dotted name is an attribute of, and its own name."""
+    parts = name.split(".")
+    owner: Any = importlib.import_module(parts[0])
+    for i, part in enumerate(parts[1:-1], start=2):
+        owner = getattr(owner, part, None) or importlib.import_module(".".join(parts[:i]))
+    return owner, parts[-1]
+
+
+def _die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _deadly(real: Callable[..., Any], call: int) -> Callable[..., Any]:
+    left = [call]
+
+    def replaced(*given: Any, **named: Any) -> Any:
+        left[0] -= 1
+        if not left[0]:
+            _die()
+        return real(*given, **named)
+
+    return replaced
+
+
+def _run(job: dict[str, Any]) -> None:
+    from tabulae._run import Step, run
+
+    where = job["where"]
+    if where in get_args(Step):
+        run(job["spec"], job["out"], at=lambda step: _die() if step == where else None, **job["options"])
+        return
+    owner, name = _attribute(where)
+    setattr(owner, name, _deadly(getattr(owner, name), job["call"]))
+    run(job["spec"], job["out"], **job["options"])
+
+
+def main() -> None:
+    """Serve jobs until there are no more."""
+    importlib.import_module("tabulae._run")
+    for line in sys.stdin:
+        child = os.fork()
+        if not child:
+            try:
+                _run(json.loads(line))
+            except BaseException:
+                traceback.print_exc()
+            os._exit(_NOT_KILLED)
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        sys.stdout.write(f"{code}\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,309 @@
+"""Runs that stop: nothing was charged, or the charge is void, or the very same measurements are published later.
+
+One matrix for every kind of release: each step of a run x how it stops there.
+"""
+
+from __future__ import annotations
+
+import errno
+import shutil
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+from typing import NoReturn, get_args
+
+import pytest
+from tests.duchy import write_duchy
+from tests.guild import write_guild
+from tests.run.stops import kill
+from tests.village import write_village
+
+import tabulae as tb
+from tabulae._run import Step
+from tabulae.errors import LedgerError, ReleaseError
+
+LOSSES = {"village": Fraction(1, 2), "guild": Fraction(5, 2), "duchy": Fraction(2)}
+WRITE = {"village": write_village, "guild": write_guild, "duchy": write_duchy}
+CHEAPER = {
+    "village": ("[[table]]", '[method]\nselect = "identity"\n\n[[table]]'),
+    "guild": ("[source]", "[source]"),
+    "duchy": ("[release]\nmicrodata = true", '[method]\nestimate = "gls"'),
+}
+FREE: tuple[Step, ...] = ("planned", "marked", "counted")
+LOST: tuple[Step, ...] = ("charged", "measured")
+KEPT: tuple[Step, ...] = ("stored", "published", "sealed")
+DRAWN = {  # called when the charge has been made
+    "village": "tabulae.products.tables.measure._noisy",
+    "guild": "tabulae.products.groups.measure._measured",
+    "duchy": "tabulae.products.areas.measure._pieces",
+}
+STORED = {
+    "village": "tabulae.products.tables.store.MeasurementWriter",
+    "guild": "tabulae.products.groups.store.GroupMeasurementWriter",
+    "duchy": "tabulae.products.areas.store.SpineMeasurementWriter",
+}
+WRITTEN = {
+    "village": "tabulae.products.tables.product.write_contents",
+    "guild": "tabulae.products.groups.product.write_groups",
+    "duchy": "tabulae.products.areas.product.write_spine",
+}
+kinds = pytest.mark.parametrize("kind", LOSSES)
+
+
+class Stopped(Exception):
+    """What stops a run."""
+
+
+class Scene:
+    """A spec of one kind, its ledger, and the release that is being made."""
+
+    def __init__(self, kind: str, folder: Path) -> None:
+        self.kind, self.folder = kind, folder
+        self.spec = WRITE[kind](folder)
+        self.spec.write_text(self.spec.read_text().replace(*CHEAPER[kind], 1))
+        self.out, self.partial = folder / "release", folder / ".release.partial"
+        self.ledger = tb.Ledger.open(folder / "ledger.db")
+
+    @property
+    def states(self) -> list[str]:
+        """Of the charges; every one of them stays spent."""
+        found = self.ledger.charges()
+        assert self.ledger.spent == len(found) * LOSSES[self.kind]
+        return [charge.state for charge in found]
+
+    def measurements(self) -> dict[str, bytes]:
+        """The stored measurements, byte by byte."""
+        place = self.out if self.out.exists() else self.partial
+        return {path.name: path.read_bytes() for path in (place / "measurements").iterdir()}
+
+    def nothing_is_left(self) -> bool:
+        """Neither a release nor a part of one."""
+        return not list(self.folder.glob("*release*"))
+
+    def is_made(self, *states: str, resume: bool = False) -> None:
+        """The run makes a whole release, of the last of these charges."""
+        assert tb.run(self.spec, self.out, resume=resume).verify() == []
+        assert self.states == list(states)
+        assert not self.partial.exists()
+
+    def is_published_as_stored(self) -> None:
+        """Resuming makes the release of what is stored, paid once; the records are not needed any more."""
+        assert self.states == ["charged"]
+        stored = self.measurements()
+        (self.folder / "people.csv").unlink()
+        self.is_made("published", resume=True)
+        assert self.measurements() == stored
+
+
+@pytest.fixture
+def scene(kind: str, tmp_path: Path) -> Scene:
+    return Scene(kind, tmp_path)
+
+
+def _stop_at(wanted: Step, error: type[BaseException] = Stopped) -> Callable[[Step], None]:
+    def stop(step: Step) -> None:
+        if step == wanted:
+            raise error
+
+    return stop
+
+
+@kinds
+@pytest.mark.parametrize("step", get_args(Step))
+def test_an_error_at_any_step(scene: Scene, step: Step) -> None:
+    with pytest.raises(Stopped):
+        tb.run(scene.spec, scene.out, at=_stop_at(step))
+    if step == "placed":
+        assert scene.states == ["charged"]
+        scene.is_made("published", resume=True)
+    elif step in KEPT:
+        with pytest.raises(ReleaseError, match="--resume"):
+            tb.run(scene.spec, scene.out)
+        scene.is_published_as_stored()
+    else:
+        assert scene.states == ["void"] * (step in LOST)
+        assert scene.nothing_is_left()
+        with pytest.raises(ReleaseError, match="no unfinished run"):
+            tb.run(scene.spec, scene.out, resume=True)
+        scene.is_made(*scene.states, "published")
+    assert set(FREE + LOST + KEPT + ("placed",)) == set(get_args(Step))
+
+
+@kinds
+@pytest.mark.parametrize("step", ["counted", "charged", "stored", "published", "sealed"])
+def test_killed_at_a_step(scene: Scene, step: Step) -> None:
+    kill(step, scene.spec, scene.out)
+    assert not scene.out.exists()
+    with pytest.raises(ReleaseError, match="--resume"):
+        tb.run(scene.spec, scene.out)
+    if step in FREE:
+        assert scene.states == []
+        scene.is_made("published", resume=True)
+    elif step in LOST:
+        assert scene.states == ["charged"]
+        _is_void_on_resuming(scene)
+    else:
+        scene.is_published_as_stored()
+
+
+def _is_void_on_resuming(scene: Scene) -> None:
+    said = "void and stays spent, and its exact counts" if scene.kind == "duchy" else "void and stays spent"
+    with pytest.raises(ReleaseError, match=said):
+        tb.run(scene.spec, scene.out, resume=True)
+    assert scene.states == ["void"]
+    assert scene.nothing_is_left()
+    scene.is_made("void", "published")
+
+
+@pytest.mark.parametrize(
+    ("kind", "where", "call"),
+    [
+        ("village", "tabulae.products.tables.store.MeasurementWriter.finish", 1),
+        ("guild", "tabulae.products.groups.measure._measured", 2),
+        ("guild", "tabulae.products.groups.store.GroupMeasurementWriter.__call__", 2),
+        ("duchy", "tabulae.products.areas.store.SpineMeasurementWriter.__call__", 3),
+    ],
+)
+def test_killed_before_all_is_stored(scene: Scene, where: str, call: int) -> None:
+    kill(where, scene.spec, scene.out, call=call)
+    assert scene.states == ["charged"]
+    _is_void_on_resuming(scene)
+
+
+@pytest.mark.parametrize(
+    ("kind", "where", "call"),
+    [
+        ("village", "tabulae.privacy.ledger.Ledger.settle", 1),
+        ("duchy", "tabulae.products.areas.estimate.up_pass", 1),
+        ("duchy", "tabulae.release.folder.TableWriter.write", 4),
+    ],
+)
+def test_killed_while_it_publishes(scene: Scene, where: str, call: int) -> None:
+    kill(where, scene.spec, scene.out, call=call)
+    scene.is_published_as_stored()
+
+
+@kinds
+@pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError, OSError(errno.EIO, "Input/output error")])
+def test_noise_that_is_not_drawn_voids_the_charge(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, error: BaseException
+) -> None:
+    monkeypatch.setattr(DRAWN[scene.kind], _raising(error))
+    with pytest.raises(ReleaseError if isinstance(error, OSError) else error):  # type: ignore[arg-type]
+        tb.run(scene.spec, scene.out)
+    assert scene.states == ["void"]
+    assert scene.nothing_is_left()
+
+
+def _raising(error: BaseException) -> Callable[..., NoReturn]:
+    def fails(*given: object, **named: object) -> NoReturn:
+        raise error
+
+    return fails
+
+
+FULL = OSError(errno.ENOSPC, "No space left on device")
+
+
+@kinds
+@pytest.mark.parametrize("part", ["__call__", "finish"])
+def test_a_disk_that_fills_before_all_is_stored_voids_the_charge(
+    scene: Scene, part: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as full:
+        full.setattr(f"{STORED[scene.kind]}.{part}", _raising(FULL))
+        with pytest.raises(
+            ReleaseError, match=r"the disk is full\. Nothing was published; .* is void"
+        ) as said:
+            tb.run(scene.spec, scene.out)
+    assert str(said.value).count("Nothing was published") == 1
+    assert scene.states == ["void"]
+    assert scene.nothing_is_left()
+
+
+@kinds
+def test_a_charge_that_cannot_be_marked_void_stays_spent(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tabulae.privacy.ledger.Ledger.settle", _raising(LedgerError("locked")))
+    monkeypatch.setattr(DRAWN[scene.kind], _raising(FULL))
+    with pytest.raises(ReleaseError, match="could not be marked void in the ledger, but stays spent"):
+        tb.run(scene.spec, scene.out)
+    assert scene.states == ["charged"]
+    assert scene.nothing_is_left()
+
+
+@kinds
+def test_a_ledger_that_cannot_be_read_after_the_charge_is_settled_on_resuming(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lose_it(*given: object, **named: object) -> NoReturn:
+        monkeypatch.setattr("tabulae.privacy.ledger.Ledger.find", _raising(LedgerError("locked")))
+        raise FULL
+
+    with monkeypatch.context() as broken:
+        broken.setattr(DRAWN[scene.kind], lose_it)
+        with pytest.raises(LedgerError, match="locked"):
+            tb.run(scene.spec, scene.out)
+    monkeypatch.undo()
+    assert scene.states == ["charged"]
+    _is_void_on_resuming(scene)
+
+
+@kinds
+def test_a_disk_that_fills_while_tables_are_written(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as full:
+        full.setattr(WRITTEN[scene.kind], _raising(FULL))
+        with pytest.raises(ReleaseError, match=r"the disk is full.* stays charged, and --resume finishes"):
+            tb.run(scene.spec, scene.out)
+    scene.is_published_as_stored()
+
+
+@kinds
+def test_what_cannot_be_stored_is_refused_before_it_is_paid_for(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(ReleaseError, match=r"none does not exist: make it first. Nothing was charged"):
+        tb.run(scene.spec, scene.folder / "none/release")
+    for where in ("pathlib.Path.mkdir", "tabulae.release.folder.os.fsync"):
+        with monkeypatch.context() as full:
+            full.setattr(where, _raising(FULL))
+            with pytest.raises(ReleaseError, match=r"the disk is full.* and nothing was charged"):
+                tb.run(scene.spec, scene.out)
+    with monkeypatch.context() as full:
+        full.setattr(f"{STORED[scene.kind]}.__enter__", _raising(FULL))
+        with pytest.raises(ReleaseError, match=r"the disk is full. Nothing was charged"):
+            tb.run(scene.spec, scene.out)
+    with monkeypatch.context() as full:
+        full.setattr("shutil.disk_usage", lambda path: shutil._ntuple_diskusage(10**12, 0, 1))
+        with pytest.raises(ReleaseError, match=r"may take .* on disk.* Nothing was charged"):
+            tb.run(scene.spec, scene.out)
+    assert scene.states == []
+    assert scene.nothing_is_left()
+
+
+@kinds
+def test_a_run_is_not_resumed_by_an_edited_spec(scene: Scene) -> None:
+    """It would find no charge of its own, and so charge a second time."""
+    right = scene.spec.read_text()
+    kill("charged", scene.spec, scene.out)
+    scene.spec.write_text(right.replace('title = "', 'title = "Another ', 1))
+    with pytest.raises(ReleaseError, match=r"the spec was edited since.* resume with the spec as it was"):
+        tb.run(scene.spec, scene.out, resume=True)
+    assert scene.states == ["charged"]
+    scene.spec.write_text(right)
+    _is_void_on_resuming(scene)
+
+
+@kinds
+def test_a_resume_killed_while_it_voids_does_not_charge_later(scene: Scene) -> None:
+    kill("charged", scene.spec, scene.out)
+    kill("tabulae.privacy.ledger.Ledger.settle", scene.spec, scene.out, resume=True)
+    assert scene.states == ["charged"]
+    with pytest.raises(ReleaseError, match="void"):
+        tb.run(scene.spec, scene.out, resume=True)
+    scene.partial.mkdir()  # as if it had been killed when the charge was void
+    with pytest.raises(ReleaseError, match="void"):
+        tb.run(scene.spec, scene.out, resume=True)
+    assert scene.states == ["void"]
+    assert scene.nothing_is_left()
