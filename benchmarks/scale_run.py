@@ -19,7 +19,7 @@ from pathlib import Path
 from benchmarks.detailed_nation import Disk
 from benchmarks.state_run import peak_mb
 
-from tabulae import app
+import tabulae as tb
 
 STAGES = {
     "planning": "plan",
@@ -85,7 +85,7 @@ def main() -> int:
     stages = Stages(given.out.parent)
     stages.begin()
     try:
-        app.run(given.spec, given.out, say=stages.said, memory=given.memory)
+        tb.run(given.spec, given.out, say=stages.said, memory=given.memory)
     finally:
         stages.end()
     for name, row in stages.found.items():

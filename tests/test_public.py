@@ -10,9 +10,7 @@ import pytest
 from tests.each import each
 
 import tabulae as tb
-from tabulae import app, pipeline
-from tabulae.products import planning
-from tabulae.products.tables import measure as _measure
+from tabulae.products.tables.product import Prepared, prepare
 from tabulae.release import Release
 from tabulae.strategy import Strategy
 
@@ -48,11 +46,11 @@ def test_every_public_name_has_an_example(name: str) -> None:
 @pytest.mark.parametrize(
     "function",
     [
-        _measure.measure,
-        app.run,
-        pipeline.prepare,
-        pipeline.Prepared.measure,
-        planning.plan,
+        tb.measure,
+        tb.run,
+        prepare,
+        Prepared.measure,
+        tb.plan,
         tb.estimate,
         tb.select,
         Strategy.laws,

@@ -16,7 +16,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tabulae as tb
-from tabulae import pipeline
 from tabulae.notebook import (
     Rows,
     card,
@@ -24,6 +23,7 @@ from tabulae.notebook import (
 )
 from tabulae.products.areas.plan import GeographyPlan
 from tabulae.products.groups.plan import DetailedPlan
+from tabulae.products.tables.product import Prepared, prepare
 from tabulae.strategy import Block, Strategy
 
 SHOWN = {
@@ -223,7 +223,7 @@ def test_counts_and_what_holds_them_show_no_value(village: Path) -> None:
     domain = tb.Domain({"a": 3, "b": 2})
     counts = tb.Counts.from_array(domain, [7710, 7711, 7712, 7713, 7714, 7715])
     few = tb.Counts.from_cells(tb.Domain({f"a{i}": 1000 for i in range(4)}), [[7, 7, 1, 7]], [771])
-    held = pipeline.prepare(tb.plan(village))
+    held = prepare(tb.plan(village))
     assert isinstance(held._counts, tb.Counts)
     for thing in (counts, counts._storage, few, few._storage, held, held._counts):
         for text in (repr(thing), str(thing), f"{thing}"):
@@ -232,7 +232,7 @@ def test_counts_and_what_holds_them_show_no_value(village: Path) -> None:
 
 def test_no_class_that_stores_counts_prints_its_fields() -> None:
     """Neither those of tables nor those of groups and areas: a dataclass among them has no repr of its fields."""
-    stores = {c for c in _classes() if c.__module__.startswith("tabulae.counts")} | {pipeline.Prepared}
+    stores = {c for c in _classes() if c.__module__.startswith("tabulae.products.tables.count")} | {Prepared}
     assert len(stores) >= 8
     for store in stores:
         parameters = getattr(store, "__dataclass_params__", None)
