@@ -41,6 +41,9 @@ from .moments import (
     coefficient_statistics,
     kron_vectors,
     merge_statistics,
+    profile_of,
+    scaled,
+    sum_bounds,
 )
 from .protocol import Measured, refuse_not_estimable
 
@@ -105,17 +108,10 @@ class ClassInformation:
         self.variance(operator)
         terms = self._terms(operator)
         if len(terms) == 1:
-            stats = self._statistics(terms[0])
-            return Profile(*(row[None] for row in stats), exact=True, inverse=terms[0].inverse)
-        # Minkowski: the norms of a sum are at most the sums of the norms
+            return profile_of(self._statistics(terms[0]), inverse=terms[0].inverse)
         parts = [self._statistics(term)[:, term.inverse] for term in terms]
-        whole = np.empty((5, operator.shape[0]))
-        whole[0] = self.variance(operator) / self._variance
-        whole[1] = sum(s[1] ** (1 / 4) for s in parts) ** 4
-        whole[2] = sum(s[2] ** (1 / 6) for s in parts) ** 6
-        whole[3] = sum(s[3] for s in parts)
-        whole[4] = sum(s[4] for s in parts)
-        return Profile(*(row[None] for row in whole), exact=False)
+        squares = self.variance(operator) / self._variance
+        return profile_of(sum_bounds(parts, squares, sum(s[4] for s in parts)), exact=False)
 
     def _terms(self, operator: LinearOperator) -> list[_Term]:
         return [
@@ -173,8 +169,7 @@ class ClassInformation:
                 total,
                 np.stack([_placed(own[k], [i[k] for i in inside], piece.within, shape) for k in range(5)]),
             )
-        c = term.coefficient
-        return np.array([c**2, c**4, c**6, abs(c), 1.0])[:, None] * total.reshape(5, -1)
+        return scaled(total.reshape(5, -1), abs(term.coefficient))
 
 
 class _Piece:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -26,8 +26,14 @@ from ..block import products
 from .moments import (
     Profile,
     coefficient_statistics,
+    kron_moments,
     kron_vectors,
     merge_statistics,
+    pairs,
+    profile_of,
+    scaled,
+    sum_bounds,
+    written_out,
 )
 from .protocol import Measured, refuse_not_estimable
 
@@ -200,17 +206,9 @@ class KronInformation:
     def variance(self, operator: LinearOperator) -> np.ndarray:
         terms = self._terms(operator)
         total = np.zeros(operator.shape[0])
-        for a, (c, left) in enumerate(terms):
-            for d, right in terms[: a + 1]:
-                twice = 1 if right is left else 2
-                total += (
-                    twice
-                    * c
-                    * d
-                    * kron_vectors(
-                        [self._cross(i, p, q) for i, (p, q) in enumerate(zip(left, right, strict=True))]
-                    )
-                )
+        for times, (c, left), (d, right) in pairs(terms):
+            crosses = [self._cross(i, p, q) for i, (p, q) in enumerate(zip(left, right, strict=True))]
+            total += times * c * d * kron_vectors(crosses)
         # terms that cancel leave rounding of either sign
         return np.maximum(total, 0.0) * (self._variance / self._unit**2)
 
@@ -263,35 +261,17 @@ class KronInformation:
         terms = self._terms(operator)
         noise = int(np.prod([f.operator.shape[0] for f in self._factors], dtype=float))
         if len(terms) > 1 and operator.shape[0] * noise <= _EXPAND:
-            return self._expanded(terms, operator.shape[0])
+            factors = [[np.hstack(list(f.columns(q))) for f, q in self._sides(qs)] for _, qs in terms]
+            z = written_out([(c, parts) for (c, _), parts in zip(terms, factors, strict=True)])
+            return profile_of(scaled(coefficient_statistics(z), 1 / self._unit))
         stats = [
-            np.stack([kron_vectors([self._stats(i, q)[k] for i, q in enumerate(queries)]) for k in range(5)])
-            for _, queries in terms
+            scaled(kron_moments([self._stats(i, q) for i, q in enumerate(queries)]), abs(c) / self._unit)
+            for c, queries in terms
         ]
         if len(terms) == 1:
-            c = abs(terms[0][0])
-            return self._profile(np.array([c**2, c**4, c**6, c, 1.0])[:, None] * stats[0], exact=True)
-        # Minkowski: the norms of a sum are at most the sums of the norms
-        sizes = [abs(c) for c, _ in terms]
-        whole = np.empty((5, operator.shape[0]))
-        whole[0] = self.variance(operator) / self._variance * self._unit**2
-        whole[1] = sum(c * s[1] ** (1 / 4) for c, s in zip(sizes, stats, strict=True)) ** 4
-        whole[2] = sum(c * s[2] ** (1 / 6) for c, s in zip(sizes, stats, strict=True)) ** 6
-        whole[3] = sum(c * s[3] for c, s in zip(sizes, stats, strict=True))
-        whole[4] = noise
-        return self._profile(whole, exact=False)
+            return profile_of(stats[0])
+        squares = self.variance(operator) / self._variance
+        return profile_of(sum_bounds(stats, squares, noise), exact=False)
 
-    def _expanded(self, terms: list[tuple[int, tuple[LinearOperator, ...]]], rows: int) -> Profile:
-        z = np.zeros((rows, 1))
-        for c, queries in terms:
-            product = np.ones((1, 1))
-            for factor, query in zip(self._factors, queries, strict=True):
-                product = np.kron(product, np.hstack(list(factor.columns(query))))
-            z = z + c * product
-        return self._profile(coefficient_statistics(z), exact=True)
-
-    def _profile(self, stats: np.ndarray, *, exact: bool) -> Profile:
-        """The statistics in counts: the block's answers are 1/unit times its integers."""
-        u = 1 / self._unit
-        factors = np.array([u**2, u**4, u**6, u, 1.0])[:, None]
-        return Profile(*(row[None] for row in stats * factors), exact=exact)
+    def _sides(self, queries: Sequence[LinearOperator]) -> Iterator[tuple[_Factor, LinearOperator]]:
+        return zip(self._factors, queries, strict=True)

@@ -48,7 +48,7 @@ from ...linalg import (
 from ..block import Block, products
 from .lattice_axis import Axis, RowTypes
 from .marginal_algebra import superset_sum
-from .moments import Profile
+from .moments import Profile, pairs
 from .protocol import Measured, refuse_not_estimable
 
 _LISTED = 2**24  # coefficients on one block that are listed
@@ -353,10 +353,8 @@ class LatticeInformation:
         """diag(W P^+ W') by the lattice, (m,)."""
         parts = self._parts(operator)
         total = np.zeros(operator.shape[0])
-        for a, left in enumerate(parts):
-            for right in parts[: a + 1]:
-                twice = 1 if right is left else 2
-                total += twice * left.coefficient * right.coefficient * self._cross(left, right)
+        for times, left, right in pairs(parts):
+            total += times * left.coefficient * right.coefficient * self._cross(left, right)
         return total * self._scale
 
     def _cross(self, left: TablePart, right: TablePart) -> np.ndarray:
@@ -378,11 +376,9 @@ class LatticeInformation:
         total = 0.0
         for table in workload.tables:
             parts = self._parts(table.operator(workload.domain))
-            for a, left in enumerate(parts):
-                for right in parts[: a + 1]:
-                    twice = 1 if right is left else 2
-                    weight = float(table.weight) ** 2 * twice * left.coefficient * right.coefficient
-                    total += weight * self._sum(left, right)
+            for times, left, right in pairs(parts):
+                weight = float(table.weight) ** 2 * times * left.coefficient * right.coefficient
+                total += weight * self._sum(left, right)
         return total * self._scale
 
     def _sum(self, left: TablePart, right: TablePart) -> float:

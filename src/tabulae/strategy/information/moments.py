@@ -1,11 +1,24 @@
-"""What an answer's noise is made of: moments of the coefficients of its noise variables."""
+"""What an answer's noise is made of: moments of the coefficients of its noise variables.
+
+All routes share this engine. A table is a sum of terms, integers c_t times Kronecker products, and so are its
+coefficients ``z = sum_t c_t (x)_i z_ti`` on a block. Of one product every moment is the product over attributes of
+theirs; of a sum the second moment adds cross terms over pairs, and the others follow where the coefficients may be
+written out, or are bounded by Minkowski's inequality.
+
+Moments are arrays (5, ...): sum z^2, sum z^4, sum z^6, max |z| and the count of non-zeros.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
+
+T = TypeVar("T")
+
+_DEGREES = np.array([2.0, 4.0, 6.0, 1.0, 0.0])  # of each moment in z
 
 
 @dataclass(frozen=True)
@@ -59,3 +72,51 @@ def merge_statistics(total: np.ndarray, part: np.ndarray) -> None:
     """Add the statistics of further columns of z to those of the columns before, in place."""
     total[[0, 1, 2, 4]] += part[[0, 1, 2, 4]]
     np.maximum(total[3], part[3], out=total[3])
+
+
+def scaled(moments: np.ndarray, factor: float | np.ndarray) -> np.ndarray:
+    """Moments of coefficients multiplied by positive factors, one for all or one a block; (5, blocks, queries)."""
+    powers = np.atleast_1d(factor)[None, :] ** _DEGREES[:, None]
+    return moments * powers.reshape(5, -1, *[1] * (moments.ndim - 2))
+
+
+def kron_moments(factors: Sequence[np.ndarray]) -> np.ndarray:
+    """Moments of a Kronecker product from those of its factors, (5, rows_i) each; (5, rows)."""
+    return np.stack([kron_vectors([moments[k] for moments in factors]) for k in range(5)])
+
+
+def sum_bounds(terms: Sequence[np.ndarray], squares: np.ndarray, count: float | np.ndarray) -> np.ndarray:
+    """Upper bounds of a sum's moments: norms of a sum are at most the sums of the norms (Minkowski).
+
+    Of the terms their moments are given, coefficients included, of the sum itself its squares and how many non-zeros
+    it may have.
+    """
+    out = np.empty_like(terms[0])
+    out[0], out[4] = squares, count
+    for k, degree in ((1, 4), (2, 6), (3, 1)):
+        out[k] = sum(moments[k] ** (1 / degree) for moments in terms) ** degree
+    return out
+
+
+def written_out(terms: Sequence[tuple[int, Sequence[np.ndarray]]]) -> np.ndarray:
+    """``sum_t c_t (x)_i z_ti`` with all its coefficients, (rows, noise variables)."""
+    whole: np.ndarray | float = 0.0
+    for c, parts in terms:
+        product = np.full((1, 1), float(c))
+        for part in parts:
+            product = np.kron(product, part)
+        whole = whole + product
+    return np.asarray(whole)
+
+
+def pairs(terms: Sequence[T]) -> Iterator[tuple[int, T, T]]:
+    """All pairs of terms once, with how often each counts in the square of their sum: 1 or 2."""
+    for k, left in enumerate(terms):
+        for right in terms[:k]:
+            yield 2, left, right
+        yield 1, left, left
+
+
+def profile_of(moments: np.ndarray, *, exact: bool = True, inverse: np.ndarray | None = None) -> Profile:
+    """The profile of a strategy of one block, from moments (5, queries)."""
+    return Profile(*moments[:, None], exact=exact, inverse=inverse)

@@ -28,6 +28,10 @@ from .moments import (
     Profile,
     coefficient_statistics,
     kron_vectors,
+    pairs,
+    scaled,
+    sum_bounds,
+    written_out,
 )
 from .protocol import Measured, refuse_not_estimable
 from .residual_basis import (
@@ -130,15 +134,13 @@ class ResidualInformation:
     def _overlap(self, terms: Sequence[_Term], s: Set) -> np.ndarray:
         """``sum z^2`` on set S of each row of a sum of products, (m,)."""
         total, size = np.zeros(1), np.zeros(1)
-        for k, one in enumerate(terms):
-            for other in terms[: k + 1]:
-                vectors = [
-                    self._cross(i, p, q, inside=i in s)
-                    for i, (p, q) in enumerate(zip(one.factors, other.factors, strict=True))
-                ]
-                twice = 1 if other is one else 2
-                part = twice * one.coefficient * other.coefficient * kron_vectors(vectors)
-                total, size = total + part, size + np.abs(part)
+        for times, one, other in pairs(terms):
+            vectors = [
+                self._cross(i, p, q, inside=i in s)
+                for i, (p, q) in enumerate(zip(one.factors, other.factors, strict=True))
+            ]
+            part = times * one.coefficient * other.coefficient * kron_vectors(vectors)
+            total, size = total + part, size + np.abs(part)
         return np.where(
             total > CANCELLED * size, total, 0.0
         )  # or noise of any size would be let in by rounding
@@ -239,7 +241,7 @@ class ResidualInformation:
         terms = self._terms(operator)
         if len(terms) == 1:
             stats, inverse = self._by_set(terms[0], range(5))
-            return self._profile(_scaled(stats, abs(terms[0].coefficient)), terms[0].sets, inverse=inverse)
+            return self._profile(scaled(stats, abs(terms[0].coefficient)), terms[0].sets, inverse=inverse)
         sets = tuple(dict.fromkeys(s for t in terms for s in t.sets if s in self._block))
         stats, exact = np.zeros((5, len(sets), operator.shape[0])), True
         for position, s in enumerate(sets):
@@ -253,39 +255,34 @@ class ResidualInformation:
 
     def _expanded(self, terms: Sequence[_Term], s: Set) -> np.ndarray:
         """The coefficients on set S written out, (m, rows of the block)."""
-        whole: np.ndarray | float = 0.0
-        for term in terms:
-            product = np.full((1, 1), float(term.coefficient))
-            for i, query in enumerate(term.factors):
-                inside = self._basis(i).dense(query)[:, 1:] if i in s else self._totals(i, query)[:, None]
-                product = np.kron(product, inside)
-            whole = whole + product
-        return np.asarray(whole)
+        return written_out(
+            [
+                (
+                    term.coefficient,
+                    [
+                        self._basis(i).dense(query)[:, 1:] if i in s else self._totals(i, query)[:, None]
+                        for i, query in enumerate(term.factors)
+                    ],
+                )
+                for term in terms
+            ]
+        )
 
     def _bounded(self, terms: Sequence[_Term], s: Set, noise: int) -> np.ndarray:
-        """Upper bounds of the statistics on set S by Minkowski's inequality: norms of a sum, sums of norms."""
-        roots = np.array([1 / 2, 1 / 4, 1 / 6, 1.0])[:, None]
-        whole: np.ndarray | float = 0.0
+        """Upper bounds of the statistics on set S, (5, m)."""
+        parts = []
         for term in terms:
             stats, inverse = self._by_set(term, range(5))
-            whole = whole + abs(term.coefficient) * stats[:4, term.sets.index(s)][:, inverse] ** roots
-        bounds = np.asarray(whole) ** (1 / roots)
-        bounds[0] = self._overlap(terms, s)
-        return np.vstack([bounds, np.full(bounds.shape[1], float(noise))])
+            parts.append(scaled(stats[:, term.sets.index(s)][:, inverse], abs(term.coefficient)))
+        return sum_bounds(parts, self._overlap(terms, s), noise)
 
     def _profile(
         self, stats: np.ndarray, sets: Sequence[Set], *, exact: bool = True, inverse: np.ndarray | None = None
     ) -> Profile:
         """The statistics in units of the blocks' answers."""
         blocks = tuple(self._block[s] for s in sets)
-        kinds = _scaled(stats, 1 / self._units[list(blocks)])
+        kinds = scaled(stats, 1 / self._units[list(blocks)])
         return Profile(*kinds, exact=exact, blocks=blocks, inverse=inverse)
-
-
-def _scaled(stats: np.ndarray, factor: float | np.ndarray) -> np.ndarray:
-    """Statistics of coefficients multiplied by a positive factor, one for each set; (5, sets, queries)."""
-    powers = np.array([2.0, 4.0, 6.0, 1.0, 0.0])
-    return stats * (np.atleast_1d(factor)[None, :] ** powers[:, None])[:, :, None]
 
 
 def _entries(query: LinearOperator) -> np.ndarray:

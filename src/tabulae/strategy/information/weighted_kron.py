@@ -32,7 +32,7 @@ from ...linalg import (
     weighted_rows,
 )
 from ..block import products
-from .moments import Profile, coefficient_statistics
+from .moments import Profile, coefficient_statistics, pairs, profile_of, scaled, sum_bounds, written_out
 from .protocol import Measured, refuse_not_estimable
 
 WIDEST = 8192
@@ -219,18 +219,13 @@ class WeightedKronInformation:
     def profile(self, operator: LinearOperator) -> Profile:
         terms = self._terms(operator)
         if len(terms) > 1 and operator.shape[0] * self._weights.size <= _EXPAND:
-            return self._expanded(terms, operator.shape[0])
-        stats = [self._statistics(c, parts) for c, parts in terms]
+            z = written_out(terms) * by_row(self._axes, self._inverse).ravel()
+            return profile_of(coefficient_statistics(z))
+        stats = [scaled(self._statistics(parts), abs(c)) for c, parts in terms]
         if len(terms) == 1:
-            return Profile(*(row[None] for row in stats[0]), exact=True)
-        # Minkowski: the norms of a sum are at most the sums of the norms
-        whole = np.empty((5, operator.shape[0]))
-        whole[0] = self._squares(terms, self._inverse**2)
-        whole[1] = sum(s[1] ** (1 / 4) for s in stats) ** 4
-        whole[2] = sum(s[2] ** (1 / 6) for s in stats) ** 6
-        whole[3] = sum(s[3] for s in stats)
-        whole[4] = np.count_nonzero(self._weights)
-        return Profile(*(row[None] for row in whole), exact=False)
+            return profile_of(stats[0])
+        squares = self._squares(terms, self._inverse**2)
+        return profile_of(sum_bounds(stats, squares, int(np.count_nonzero(self._weights))), exact=False)
 
     def _terms(self, operator: LinearOperator) -> _Terms:
         """The coefficients ``q_i R_i^+`` of each product, or NotEstimable."""
@@ -257,37 +252,25 @@ class WeightedKronInformation:
     def _squares(self, terms: _Terms, weights: np.ndarray) -> np.ndarray:
         """``sum_r weights_r (sum_t c_t z_tr)^2`` for each query."""
         total: np.ndarray | float = 0.0
-        for a, (c, left) in enumerate(terms):
-            for d, right in terms[: a + 1]:
-                twice = 1 if right is left else 2
-                both = zip(self._axes, left, right, strict=True)
-                whole = Kron([Dense(axis.grouped(p * q)) for axis, p, q in both])
-                total = total + twice * c * d * (whole @ weights.ravel())
+        for times, (c, left), (d, right) in pairs(terms):
+            both = zip(self._axes, left, right, strict=True)
+            whole = Kron([Dense(axis.grouped(p * q)) for axis, p, q in both])
+            total = total + times * c * d * (whole @ weights.ravel())
         return np.maximum(total, 0.0)  # terms that cancel leave rounding of either sign
 
-    def _statistics(self, coefficient: int, parts: Sequence[np.ndarray]) -> np.ndarray:
+    def _statistics(self, parts: Sequence[np.ndarray]) -> np.ndarray:
         """:func:`coefficient_statistics` of one product's coefficients, (5, queries)."""
         sizes = [np.abs(z) for z in parts]
         out = []
         for power in (2, 4, 6):
             whole = Kron([Dense(a.grouped(z**power)) for a, z in zip(self._axes, sizes, strict=True)])
-            out.append(coefficient**power * (whole @ (self._inverse**power).ravel()))
+            out.append(whole @ (self._inverse**power).ravel())
         peaks = [_grouped_max(a, z) for a, z in zip(self._axes, sizes, strict=True)]
-        out.append(abs(coefficient) * largest_products(peaks, self._inverse))
+        out.append(largest_products(peaks, self._inverse))
         nonzero = [z > _NOTHING * z.max(axis=1, initial=0.0, keepdims=True) for z in sizes]
         counts = Kron([Dense(a.grouped(z.astype(float))) for a, z in zip(self._axes, nonzero, strict=True)])
         out.append(np.rint(counts @ self._asked.astype(float).ravel()))
         return np.stack(out)
-
-    def _expanded(self, terms: _Terms, rows: int) -> Profile:
-        whole = np.zeros((rows, self._weights.size))
-        for c, parts in terms:
-            product = np.ones((1, 1))
-            for z in parts:
-                product = np.kron(product, z)
-            whole += c * product
-        inverse = by_row(self._axes, self._inverse).ravel()
-        return Profile(*(row[None] for row in coefficient_statistics(whole * inverse)), exact=True)
 
     def _gram_terms(self, workload: Workload) -> list[tuple[float, list[np.ndarray]]]:
         """W'W over the strategy's merged cells; NotEstimable where the workload tells more cells apart."""
