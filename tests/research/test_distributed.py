@@ -15,12 +15,7 @@ from scipy import stats
 import tabulae as tb
 from tabulae.errors import InvalidArgument, Unsupported
 from tabulae.privacy import KeyedSource, SharedKey
-from tabulae.research.distributed import Agreement, Share
-from tabulae.research.exact_projector import (
-    LARGEST_PIECE,
-    ExactProjector,
-    stacked,
-)
+from tabulae.research.distributed import LARGEST_PIECE, Agreement, ExactProjector, Share, stacked
 
 GENERAL = [[1, 2, 0, -1, 0], [0, 1, 1, 3, 0], [1, 3, 1, 2, 0]]  # the third row is the sum of the first two
 

@@ -23,7 +23,7 @@ from tabulae.research import (
     projected_gaussian,
     projected_laplace,
 )
-from tabulae.research.exact import exact_inverse, null_basis
+from tabulae.research.target import exact_inverse, null_basis
 
 BUDGETS = [tb.ZCDP("1/2"), tb.PureDP(1), tb.ApproxDP(1, "1e-6")]
 integer_matrices = st.tuples(st.integers(0, 5), st.integers(1, 6)).flatmap(

@@ -10,7 +10,7 @@ import pytest
 import tabulae as tb
 from tabulae.linalg import Dense, weighted_sensitivity
 from tabulae.research import extended_gaussian
-from tabulae.research.exact import exact_inverse
+from tabulae.research.target import exact_inverse
 
 
 def margins(r: int, c: int) -> np.ndarray:

@@ -1,16 +1,22 @@
 """Research: mechanisms that no release uses, tested and kept out of its way."""
 
-from .additive import extended_gaussian, extended_laplace, projected_gaussian, projected_laplace
-from .basis import dissected_basis, generic_basis
-from .compare import Comparison, compare
-from .correlated import BaseDecomposition, base_decomposition, correlated_gaussian
 from .distributed import Agreement, Combined, Share
-from .ellipsoid import Ellipsoid, least_ellipsoid
-from .hull import HitAndRun
-from .k_norm import k_norm
+from .geometry import Ellipsoid, HitAndRun, least_ellipsoid
 from .mechanism import SubspaceMechanism, classical_multiplier
-from .optimal import optimal_gaussian
-from .target import ConstrainedQuery, ExactAnswers
+from .subspace import (
+    BaseDecomposition,
+    Comparison,
+    base_decomposition,
+    compare,
+    correlated_gaussian,
+    extended_gaussian,
+    extended_laplace,
+    k_norm,
+    optimal_gaussian,
+    projected_gaussian,
+    projected_laplace,
+)
+from .target import ConstrainedQuery, ExactAnswers, dissected_basis, generic_basis
 
 __all__ = [
     "Agreement",

@@ -21,7 +21,7 @@ from ..linalg import Dense, integer_matmul, largest_abs
 from ..measurement import Measurement
 from ..privacy import ApproxDP, PrivacyLoss, calibrate
 from ..strategy import Block, NoiseKind, Strategy
-from .hull import HitAndRun
+from .geometry import HitAndRun
 from .target import ConstrainedQuery, ExactAnswers
 
 Calibration = Literal["exact", "classical"]

@@ -7,6 +7,12 @@ can hide is ``Pi_N A x``. With Q_N (n x (n - n_c)) an orthonormal basis of N, ``
 What is measured must have its rows in the row space of ``Pi_N A`` *exactly*: a rounded Q_N would let a little of
 the data outside through, times the number of records. So everything measured is an integer combination of the
 integer rows ``J``: independent rows of ``K A`` with K an integer basis of N.
+
+Gaussian noise does not see which orthonormal basis of a null space is taken; Laplace noise does. ``generic_basis``
+comes from a decomposition and mixes all entries. ``dissected_basis`` is local: the entries are split into halves;
+what is null within a half gets a basis there, recursively, and only what needs both halves is spread over both. An
+entry then meets at most ``n_c`` vectors on each of ``log2 n`` levels, and the L1 length of its row stays of the order
+of one (for a single total the basis is Haar's).
 """
 
 from __future__ import annotations
@@ -18,11 +24,91 @@ from typing import Any
 
 import numpy as np
 import scipy.linalg as sl
+import scipy.sparse as sp
 
 from ..errors import InvalidArgument, Unsupported
-from ..linalg import Dense, IntegerSystem, LinearOperator, Relation, integer_matmul, largest_abs
-from .basis import generic_basis
-from .exact import exact_inverse, null_basis
+from ..linalg import (
+    Dense,
+    IntegerEchelon,
+    IntegerSystem,
+    LinearOperator,
+    Relation,
+    integer_matmul,
+    largest_abs,
+)
+
+_RELATIVE = 1e-10
+
+
+def generic_basis(C: np.ndarray) -> np.ndarray:
+    """An orthonormal basis of ``{v : C v = 0}``, (n, n - rank), from a singular value decomposition.
+
+    >>> generic_basis(np.ones((1, 4))).shape
+    (4, 3)
+    """
+    n = C.shape[1]
+    if not C.size or not C.any():
+        return np.eye(n)
+    _, values, vectors = sl.svd(C, full_matrices=True)
+    rank = int((values > _RELATIVE * values[0]).sum())
+    return np.ascontiguousarray(vectors[rank:].T)
+
+
+def dissected_basis(C: np.ndarray) -> np.ndarray:
+    """An orthonormal basis of ``{v : C v = 0}``, (n, n - rank), whose vectors stand on few entries.
+
+    >>> np.round(np.abs(dissected_basis(np.ones((1, 4)))) ** 2, 3).T.tolist()  # Haar's
+    [[0.5, 0.5, 0.0, 0.0], [0.0, 0.0, 0.5, 0.5], [0.25, 0.25, 0.25, 0.25]]
+    """
+    n = C.shape[1]
+    if n <= 1 or not C.any():
+        return generic_basis(C)
+    half = (n + 1) // 2
+    inner = np.asarray(sl.block_diag(dissected_basis(C[:, :half]), dissected_basis(C[:, half:])))
+    # What is null only across the halves: the null space of C and of all that was found within them.
+    across = generic_basis(np.vstack([C / np.abs(C).max(), inner.T]))
+    return np.hstack([inner, across])
+
+
+def exact_inverse(matrix: np.ndarray) -> tuple[np.ndarray, int]:
+    """Integers H (n x n, Python's) and a denominator D with ``H / D`` the inverse of a non-singular int64 matrix.
+
+    >>> H, D = exact_inverse(np.array([[2, 1], [1, 2]]))
+    >>> H.tolist(), D
+    ([[2, -1], [-1, 2]], 3)
+    """
+    echelon = _echelon(matrix)
+    assert len(echelon.kept) == len(matrix), "only a non-singular matrix has an inverse"
+    H = np.zeros(matrix.shape, dtype=object)
+    H[echelon.pivots] = echelon.inverse.astype(object)  # matrix = B P with P a permutation
+    return H, echelon.inverse_divisor
+
+
+def null_basis(matrix: np.ndarray) -> np.ndarray:
+    """Integer rows that span ``{v : matrix v = 0}``, (n - rank, n), Python's integers; matrix is int64.
+
+    One row for each column without a pivot: the smallest integers with nothing at the other such columns.
+
+    >>> null_basis(np.array([[1, 1, 1]])).tolist()
+    [[-1, 1, 0], [-1, 0, 1]]
+    """
+    n = matrix.shape[1]
+    echelon = _echelon(matrix)
+    free = np.setdiff1d(np.arange(n), echelon.pivots)
+    basis = np.zeros((len(free), n), dtype=object)
+    basis[np.arange(len(free)), free] = echelon.divisor
+    if echelon.kept:
+        basis[:, echelon.pivots] = -echelon.reduced[:, free].T.astype(object)
+    for row in basis:
+        row //= np.gcd.reduce(row)
+    return basis
+
+
+def _echelon(matrix: np.ndarray) -> IntegerEchelon:
+    echelon = IntegerEchelon(matrix.shape[1])
+    echelon.extend(sp.csr_array(matrix))
+    return echelon
+
 
 MOST_CELLS = 4096
 """Cells (columns of the query) up to which it is written out."""
@@ -30,7 +116,7 @@ MOST_CELLS = 4096
 MOST_ROWS = 512
 """Independent invariants up to which their system is solved in exact arithmetic."""
 
-_RELATIVE = 1e-9
+_NEGLIGIBLE_SHARE = 1e-9
 _FITS = 2**62
 _LARGEST = 2**24  # entries of invariants, so that C C' fits 62 bits
 _CHUNK = 2**22
@@ -182,7 +268,7 @@ class ConstrainedQuery:
     def span(self) -> np.ndarray:
         """An orthonormal basis of the columns of Q_N' A, (n - n_c, r): noise in other directions hides nothing."""
         left, values, _ = sl.svd(self.inner, full_matrices=False)
-        return left[:, values > _RELATIVE * values[0]]
+        return left[:, values > _NEGLIGIBLE_SHARE * values[0]]
 
     @cached_property
     def points(self) -> np.ndarray:
@@ -208,15 +294,15 @@ class ConstrainedQuery:
                 )
             rows, columns = np.triu_indices(count, 1)
             points = points[:, rows] - points[:, columns]
-        points = points[:, np.abs(points).max(axis=0) > _RELATIVE * np.abs(points).max()]
-        first = (np.abs(points) > _RELATIVE * np.abs(points).max()).argmax(axis=0)
+        points = points[:, np.abs(points).max(axis=0) > _NEGLIGIBLE_SHARE * np.abs(points).max()]
+        first = (np.abs(points) > _NEGLIGIBLE_SHARE * np.abs(points).max()).argmax(axis=0)
         return _distinct(points * np.sign(points[first, np.arange(points.shape[1])]))
 
     def spanning_steps(self) -> np.ndarray:
         """``steps``, refused where they leave a direction of ``span`` out (a public total, under "replace")."""
         steps = self.steps
         values = np.linalg.svd(steps, compute_uv=False)
-        if len(values) < len(steps) or values[-1] <= _RELATIVE * values[0]:
+        if len(values) < len(steps) or values[-1] <= _NEGLIGIBLE_SHARE * values[0]:
             raise Unsupported(
                 "under 'replace' the number of records is public and these answers determine it: add it to the "
                 "invariants, or use the projected, extended or optimal mechanism"
