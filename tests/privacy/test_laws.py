@@ -18,6 +18,7 @@ from tabulae.privacy import (
     PureDP,
     RoundedGaussian,
     calibrate,
+    law_for,
     law_type,
 )
 
@@ -159,3 +160,26 @@ def test_pure_noise_keeps_its_promise_exactly(epsilon, sensitivity):
     """ln P(k)/P(k + d) <= epsilon: the mass function falls by e^(-1/scale) a step, and d/scale is epsilon."""
     scale = calibrate(PureDP(epsilon), "laplace", sensitivity)
     assert sensitivity / scale == epsilon
+
+
+@pytest.mark.parametrize("kind", LAWS)
+def test_a_law_owns_what_others_ask_of_it(kind):
+    for parameter in ("3/10", 3, 50):
+        law = kind(parameter)
+        k = np.arange(-400, 401)
+        mass = np.array(
+            [(law.tail(abs(int(i)) - 1) - law.tail(abs(int(i)))) / (1 if i == 0 else 2) for i in k]
+        )
+        proxy = law.sub_gaussian_proxy
+        if np.isfinite(proxy):
+            for s in (0.01, 0.1, 0.5):
+                assert mass @ np.exp(s * k) <= np.exp(s * s * proxy / 2) * (1 + 1e-9)
+        continuous, rest = law.continuous_part()
+        assert continuous + rest >= law.variance_of_law * (1 - 1e-9)
+        log_p, losses = law.loss_atoms(1, 0.5)
+        assert np.exp(log_p).sum() == pytest.approx(1, abs=1e-9)
+        assert np.exp(log_p - losses).sum() == pytest.approx(1, abs=1e-6)  # the other neighbour's law
+        worst = law.largest_loss(1)
+        assert worst is None or losses.max() <= float(worst) * (1 + 1e-12)
+        budget = ApproxDP(1, "1e-6") if ApproxDP in law.budgets else ZCDP(1)
+        assert type(law_for(budget, law.kind, Fraction(1))) is kind

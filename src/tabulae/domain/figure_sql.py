@@ -5,7 +5,6 @@ Counts, weighted counts and cumulative counts within the groups of one statement
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -19,7 +18,7 @@ from .attribute import Attribute
 from .domain import AttributeView, Domain
 from .figure import Expression, Figure, Form, Quantile, Ratio
 from .predicate import Mask, Predicate, conjunction, expand
-from .sql import GroupedColumn, Node, Statement, Where, counts_rows, parsed, text
+from .sql import DECIMAL, GroupedColumn, Node, Statement, Where, counts_rows, parsed, text
 from .table import TableColumn
 
 _ENTRIES = 2**24  # of a matrix that is written out
@@ -160,7 +159,6 @@ FIGURE_SHAPE = (
 MOST_PARTS = 8
 """The most ratios and quantiles that one figure may add up."""
 
-_NUMBER = re.compile(r"(\d{1,40}(\.\d{0,40})?|\.\d{1,40})([eE][+-]?\d{1,2})?")
 _CONT = (
     "it interpolates between two values, and counts tell whole values only: write PERCENTILE_DISC, MEDIAN or QUANTILE, "
     "the smallest value with at least that share at or below it"
@@ -296,7 +294,7 @@ class _FigureStatement(Statement):
         return left * right if isinstance(node, exp.Mul) else left / right
 
     def _number(self, node: Node) -> Expression:
-        if not _NUMBER.fullmatch(node.this):
+        if not DECIMAL.fullmatch(node.this):
             self.refuse(node, "it is not a decimal number of reasonable length")
         return Expression(Form(constant=Fraction(node.this)))
 
@@ -376,7 +374,7 @@ class _FigureStatement(Statement):
             self.refuse(node, "WITHIN GROUP goes with PERCENTILE_DISC(share)")
 
     def _share(self, node: Node, share: Node) -> Fraction:
-        if isinstance(share, exp.Literal) and not share.is_string and _NUMBER.fullmatch(share.this):
+        if isinstance(share, exp.Literal) and not share.is_string and DECIMAL.fullmatch(share.this):
             value = Fraction(share.this)
             if 0 < value < 1 and value.denominator <= 10**6:
                 return value

@@ -29,7 +29,7 @@ ALLOWED = (
     "join conditions by AND, OR, NOT and parentheses"
 )
 _NO_NULLS = "the domain has no NULLs, the policy for missing values refused them or made a category of them"
-_DECIMAL = re.compile(r"(\d{1,40}(\.\d{0,40})?|\.\d{1,40})([eE][+-]?\d{1,2})?")
+DECIMAL = re.compile(r"(\d{1,40}(\.\d{0,40})?|\.\d{1,40})([eE][+-]?\d{1,2})?")
 _FLIPPED: dict[type[Node], type[Node]] = {
     exp.EQ: exp.EQ, exp.NEQ: exp.NEQ, exp.LT: exp.GT, exp.GT: exp.LT, exp.LTE: exp.GTE, exp.GTE: exp.LTE,
 }  # fmt: skip
@@ -140,7 +140,7 @@ class Where:
         return self.refuse(clause, f"`{text(node)}` is not a literal")
 
     def _number(self, written: str, clause: Node) -> Fraction:
-        if not _DECIMAL.fullmatch(written):
+        if not DECIMAL.fullmatch(written):
             self.refuse(clause, f"{written!r} is not a decimal number of reasonable length")
         return Fraction(written)
 

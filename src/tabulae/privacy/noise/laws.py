@@ -97,14 +97,14 @@ class NoiseLaw(ABC):
         """
 
     @property
-    @abstractmethod
     def size(self) -> float:
         """The standard deviation sigma, or the scale b, as papers state it."""
+        return math.sqrt(self.parameter) if self.power == 2 else float(self.parameter)
 
     @property
-    @abstractmethod
     def nominal_variance(self) -> float:
         """The variance as papers state it, of the continuous law: sigma^2, or 2 b^2."""
+        return float(self.parameter) if self.kind == "gaussian" else 2 * float(self.parameter) ** 2
 
     @property
     @abstractmethod
@@ -121,12 +121,12 @@ class NoiseLaw(ABC):
         """
 
     @abstractmethod
-    def loss_atoms(self, shift: int, tilt: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def loss_atoms(self, shift: int, tilt: float) -> tuple[Floats, Floats]:
         """Log probabilities and losses ``ln P(k) - ln P(k - shift)``, wide enough for the law tilted by e^{tilt L}."""
 
-    @abstractmethod
     def loss_cumulant(self, shift: int, tilt: float) -> float:
-        """ln E e^{tilt L}, for the choice of a tilt: that of the normal where it is close."""
+        """ln E e^{tilt L}, roughly, for the choice of a tilt: that of the normal."""
+        return tilt * (tilt + 1) * shift**2 / (2 * self.nominal_variance)
 
     def largest_loss(self, shift: int) -> Fraction | None:
         """The largest loss that any output can have; None where there is none."""
@@ -241,16 +241,6 @@ class DiscreteGaussian(NoiseLaw):
         return sensitivity_power / (2 * budget.amount)
 
     @property
-    def size(self) -> float:
-        """sigma."""
-        return math.sqrt(self.parameter)
-
-    @property
-    def nominal_variance(self) -> float:
-        """sigma^2, which the law's variance never exceeds."""
-        return float(self.parameter)
-
-    @property
     def sub_gaussian_proxy(self) -> float:
         """sigma^2 (Canonne, Kamath and Steinke 2020, Fact 19)."""
         return self.size**2
@@ -268,10 +258,6 @@ class DiscreteGaussian(NoiseLaw):
         k, twice = _outcomes(self, shift, tilt), 2 * float(self.parameter)
         log_p = -k * k / twice
         return log_p - log_sum(log_p), shift * (shift - 2 * k) / twice
-
-    def loss_cumulant(self, shift: int, tilt: float) -> float:
-        """That of the normal."""
-        return tilt * (tilt + 1) * shift**2 / (2 * float(self.parameter))
 
     def _sampler(self) -> Sampler:
         if self.parameter <= _LARGEST_TABLE_VARIANCE:
@@ -340,16 +326,6 @@ class DiscreteLaplace(NoiseLaw):
     def parameter_for(budget: PrivacyLoss, sensitivity_power: Fraction) -> Fraction:
         """D / epsilon (Ghosh, Roughgarden and Sundararajan 2009)."""
         return sensitivity_power / budget.amount
-
-    @property
-    def size(self) -> float:
-        """The scale."""
-        return float(self.parameter)
-
-    @property
-    def nominal_variance(self) -> float:
-        """Twice the scale squared."""
-        return 2 * float(self.parameter) ** 2
 
     @property
     def sub_gaussian_proxy(self) -> float:
@@ -432,16 +408,6 @@ class RoundedGaussian(NoiseLaw):
         return sensitivity_power * analytic_gaussian_variance(budget.amount, budget.delta)
 
     @property
-    def size(self) -> float:
-        """sigma of the normal variable."""
-        return math.sqrt(self.parameter)
-
-    @property
-    def nominal_variance(self) -> float:
-        """sigma^2 of the normal variable."""
-        return float(self.parameter)
-
-    @property
     def sub_gaussian_proxy(self) -> float:
         """(sigma + 1/2)^2: rounding adds at most half a step."""
         return (self.size + 0.5) ** 2
@@ -455,10 +421,6 @@ class RoundedGaussian(NoiseLaw):
         k = _outcomes(self, shift, tilt)
         log_p = _log_mass(k, self.size)
         return log_p - log_sum(log_p), log_p - _log_mass(k - shift, self.size)
-
-    def loss_cumulant(self, shift: int, tilt: float) -> float:
-        """That of the normal."""
-        return tilt * (tilt + 1) * shift**2 / (2 * float(self.parameter))
 
     def _sampler(self) -> Sampler:
         return FilteredSampler.of(self.parameter, rounded=True)
