@@ -12,19 +12,15 @@ from tests.strategy.instances import BUDGETS, WORKLOADS
 
 import tabulae as tb
 from tabulae.audit import largest
-from tabulae.audit.columns import (
-    answers,
+from tabulae.audit.checks import gaussian_delta, spent, wasteful
+from tabulae.audit.largest import (
     block_weight,
     columns,
+    counted,
+    largest_change,
     norm_of,
     power_sums,
     weighted_power,
-)
-from tabulae.audit.largest import largest_change
-from tabulae.audit.promise import (
-    gaussian_delta,
-    spent,
-    wasteful,
 )
 from tabulae.errors import InvalidArgument
 from tabulae.privacy.loss.conversions import analytic_gaussian_variance
@@ -71,7 +67,7 @@ def test_columns_and_answers_are_those_of_the_matrix(name: str, noise: str, meth
     for block in strategy.blocks:
         assert np.array_equal(columns(block.query, cells, strategy.domain.shape), block.query.dense())
         people = np.repeat(cells, x, axis=0)
-        assert np.array_equal(answers(block, people, strategy.domain.shape), block.query @ x)
+        assert np.array_equal(counted(block.query, people, strategy.domain.shape), block.query @ x)
 
 
 @each("neighbours", ["add-remove", "replace"])

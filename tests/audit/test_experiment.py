@@ -10,7 +10,7 @@ import pytest
 from tests.each import each
 
 import tabulae as tb
-from tabulae.audit.experiment import log_ratio, lower_bound
+from tabulae.audit._audit import log_ratio, lower_bound
 from tabulae.privacy import DiscreteGaussian, DiscreteLaplace
 
 RUNS = 20_000

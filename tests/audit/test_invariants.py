@@ -12,8 +12,7 @@ from tests.audit.specs import write_spec
 
 import tabulae as tb
 from tabulae.audit import Audit, audit
-from tabulae.audit.columns import columns, told_apart
-from tabulae.audit.largest import largest_change
+from tabulae.audit.largest import columns, largest_change, told_apart
 from tabulae.linalg import Sensitivity
 from tabulae.measurement import Measurement
 from tabulae.products.tables import measure as _measure

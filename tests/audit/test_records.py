@@ -9,10 +9,7 @@ import pytest
 from tests.audit.specs import write_spec
 
 import tabulae as tb
-from tabulae.audit.layout import Layout
-from tabulae.audit.people import People, invent
-from tabulae.audit.recorded import Recorded
-from tabulae.audit.stage import Stage
+from tabulae.audit.records import People, Recorded, RecordLayout, Stage, invent
 from tabulae.errors import InvalidArgument
 from tabulae.products.tables import product
 from tabulae.spec import read_spec
@@ -20,7 +17,7 @@ from tabulae.spec import read_spec
 
 def _stage(spec: Path) -> Stage:
     made = tb.plan(spec)
-    return Stage(made, Layout.of(made.spec), spec.parent, 0)
+    return Stage(made, RecordLayout.of(made.spec), spec.parent, 0)
 
 
 @pytest.mark.parametrize("source", ["csv", "parquet", "duckdb"])
@@ -51,7 +48,7 @@ def test_several_attributes_of_one_column(tmp_path: Path) -> None:
     spec = write_spec(tmp_path)
     extra = 'older = { column = "AGE", range = [5, 14] }\n'
     spec.write_text(spec.read_text().replace("[recodes]", extra + "[recodes]"))
-    layout = Layout.of(read_spec(spec))
+    layout = RecordLayout.of(read_spec(spec))
     age = next(column for column in layout.columns if column.name == "AGE")
     assert age.values == (5, 6, 7, 8, 9)
     assert age.codes.tolist() == [[5, 0], [6, 1], [7, 2], [8, 3], [9, 4]]

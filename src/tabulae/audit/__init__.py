@@ -7,6 +7,6 @@ statistical test tries to tell two neighbours apart by more than was promised.
 """
 
 from ._audit import Audit, audit
-from .check import Check
+from .checks import Check
 
 __all__ = ["Audit", "Check", "audit"]

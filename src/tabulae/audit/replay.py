@@ -15,12 +15,9 @@ from ..products.tables.plan import Plan
 from ..products.tables.product import reconstruct
 from ..products.tables.publish import publish
 from ..strategy import strategy_digest
-from .check import Check, guarded
-from .columns import told_apart, weighted_power
-from .largest import Largest
-from .people import People, invent
-from .recorded import Recorded
-from .stage import Run, Stage
+from .checks import Check, guarded
+from .largest import Largest, told_apart, weighted_power
+from .records import People, Recorded, Run, Stage, invent
 
 _UNITS = 300
 _RANDOM_PAIRS = 2

@@ -1,0 +1,375 @@
+"""Invented people, and the path that a release takes with them, from a file of records to measurements.
+
+A spec's domain says what records its source would hold. The random words of a replay can be drawn twice, with a list of
+what was asked of them; counts that answer a query once make measuring over and over cost no more than its noise.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..domain import Attribute
+from ..errors import Unsupported, require
+from ..linalg import LinearOperator
+from ..measurement import Measurement
+from ..privacy import Insecure, RandomBits
+from ..products.tables.count import Counts
+from ..products.tables.plan import Plan
+from ..products.tables.product import Prepared, prepare
+from ..spec import Source, Spec
+from .largest import counted
+
+Raw = int | str | None
+_KEY = bytes(range(32))  # decides which rows of a unit are counted; the same for all inputs
+
+
+@dataclass(frozen=True)
+class RecordColumn:
+    """A column of the records: the values that it may hold, and the codes that each stands for.
+
+    ``axes`` are the attributes that are read from it (k of them); ``codes`` has shape (values, k).
+    """
+
+    name: str
+    values: tuple[Raw, ...]
+    axes: tuple[int, ...]
+    codes: np.ndarray
+
+    @property
+    def numeric(self) -> bool:
+        """Whether its values are whole numbers."""
+        return not any(isinstance(value, str) for value in self.values)
+
+
+@dataclass(frozen=True)
+class RecordLayout:
+    """The columns of a spec's records. A record is a pick of one value in each: integers, shape (columns,)."""
+
+    columns: tuple[RecordColumn, ...]
+    attributes: int
+
+    @classmethod
+    def of(cls, spec: Spec) -> RecordLayout:
+        """The columns that the spec's attributes are read from, each once.
+
+        Raises :class:`~tabulae.errors.Unsupported` where several attributes share a column and no value fits
+        them all, or where the column of ids is also counted.
+        """
+        axes: dict[str, list[int]] = {}
+        for axis, attribute in enumerate(spec.domain.attributes):
+            axes.setdefault(spec.columns[attribute.name].name, []).append(axis)
+        if spec.unit_id in axes:
+            raise Unsupported(
+                f"column {spec.unit_id!r} is both counted and the unit_id: the audit cannot invent records for that"
+            )
+        columns = tuple(_column(spec, name, tuple(found)) for name, found in axes.items())
+        return cls(columns, len(spec.domain.attributes))
+
+    def codes(self, picks: np.ndarray) -> np.ndarray:
+        """The cells (records, attributes) of records (records, columns)."""
+        codes = np.zeros((len(picks), self.attributes), dtype=np.int64)
+        for position, column in enumerate(self.columns):
+            codes[:, list(column.axes)] = column.codes[picks[:, position]]
+        return codes
+
+    def pick(self, cell: Sequence[int]) -> np.ndarray | None:
+        """A record (columns,) that falls in a cell; None where none can."""
+        pick = []
+        for column in self.columns:
+            wanted = np.array([cell[axis] for axis in column.axes])
+            hits = np.flatnonzero((column.codes == wanted).all(axis=1))
+            if not hits.size:
+                return None
+            pick.append(int(hits[0]))
+        return np.array(pick, dtype=np.int64)
+
+    def random(self, rng: np.random.Generator, count: int) -> np.ndarray:
+        """Records (count, columns) drawn unevenly: few values are common, most are rare, some never occur."""
+        picks = np.zeros((count, len(self.columns)), dtype=np.int64)
+        for position, column in enumerate(self.columns):
+            share = 1.0 / np.arange(1, len(column.values) + 1) ** 1.5
+            order = rng.permutation(len(column.values))
+            picks[:, position] = order[rng.choice(len(order), size=count, p=share / share.sum())]
+        return picks
+
+
+def _column(spec: Spec, name: str, axes: tuple[int, ...]) -> RecordColumn:
+    attributes = [spec.domain.attributes[axis] for axis in axes]
+    if len(attributes) == 1:
+        pairs = _values(spec, attributes[0])
+        values = tuple(value for value, _ in pairs)
+        return RecordColumn(name, values, axes, np.array([[code] for _, code in pairs], dtype=np.int64))
+    listed = [{str(value): code for value, code in _listed(spec, a)} for a in attributes]
+    shared = [text for text in listed[0] if all(text in codes for codes in listed)]
+    if not shared:
+        names = ", ".join(repr(a.name) for a in attributes)
+        raise Unsupported(
+            f"attributes {names} are all read from column {name!r}, and no value is listed by each"
+        )
+    numeric = all(attribute.numeric for attribute in attributes)
+    codes = np.array([[codes[text] for codes in listed] for text in shared], dtype=np.int64)
+    return RecordColumn(name, tuple(int(text) if numeric else text for text in shared), axes, codes)
+
+
+def _listed(spec: Spec, attribute: Attribute) -> list[tuple[int | str, int]]:
+    """The values that the attribute lists, with their codes."""
+    extra = spec.columns[attribute.name].has_other
+    values = attribute.values[:-1] if extra else attribute.values
+    return [(value, code) for code, value in enumerate(values)]
+
+
+def _values(spec: Spec, attribute: Attribute) -> list[tuple[Raw, int]]:
+    """Also NULL, or a value that is not listed, where a policy counts those."""
+    rule = spec.columns[attribute.name]
+    pairs: list[tuple[Raw, int]] = [*_listed(spec, attribute)]
+    other = attribute.size - 1
+    if rule.unknown == "other":
+        pairs.append((_unlisted(attribute), other))
+    if rule.null == "other":
+        pairs.append((None, other))
+    return pairs
+
+
+def _unlisted(attribute: Attribute) -> int | str:
+    if attribute.numeric:
+        return max(int(value) for value in attribute.values) + 1
+    text = "unlisted"
+    while text in attribute.values:
+        text += "+"
+    return text
+
+
+@dataclass(frozen=True)
+class People:
+    """Records, and the unit that each belongs to.
+
+    Arguments:
+        picks: one record a row, shape (records, columns of the layout).
+        units: the number of the unit of each record, shape (records,).
+    """
+
+    picks: np.ndarray
+    units: np.ndarray
+
+    @classmethod
+    def of(cls, groups: Sequence[np.ndarray]) -> People:
+        """The people whose units have these records."""
+        sizes = [len(group) for group in groups]
+        return cls(np.concatenate(list(groups)), np.repeat(np.arange(len(groups)), sizes))
+
+    @property
+    def count(self) -> int:
+        """Units, had or had once: the number that a new one gets."""
+        return int(self.units.max()) + 1
+
+    def group(self, unit: int) -> np.ndarray:
+        """The records of a unit."""
+        return self.picks[self.units == unit]
+
+    def without(self, unit: int) -> People:
+        """These people less one unit."""
+        kept = self.units != unit
+        return People(self.picks[kept], self.units[kept])
+
+    def and_one(self, group: np.ndarray) -> People:
+        """These people and a unit with the records given."""
+        units = np.append(self.units, np.full(len(group), self.count))
+        return People(np.concatenate([self.picks, group]), units)
+
+    def shuffled(self, rng: np.random.Generator) -> People:
+        """The same people, in another order."""
+        order = rng.permutation(len(self.units))
+        return People(self.picks[order], self.units[order])
+
+
+def invent(layout: RecordLayout, rng: np.random.Generator, units: int, most: int) -> People:
+    """Uneven people: units of 1 to ``most`` records."""
+    sizes = rng.integers(1, most + 1, size=units)
+    return People(layout.random(rng, int(sizes.sum())), np.repeat(np.arange(units), sizes))
+
+
+def write(people: People, layout: RecordLayout, unit_id: str | None, path: Path, table: str | None) -> None:
+    """Write records to a file of the kind that the ending of ``path`` says (csv, parquet or duckdb)."""
+    columns: dict[str, list[Raw]] = {
+        column.name: [column.values[pick] for pick in people.picks[:, position]]
+        for position, column in enumerate(layout.columns)
+    }
+    if unit_id is not None:
+        columns[unit_id] = [f"u{unit}" for unit in people.units]
+    if path.suffix == ".csv":
+        with path.open("w", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file)
+            writer.writerow(columns)
+            writer.writerows(zip(*columns.values(), strict=True))
+        return
+    if path.suffix == ".parquet":
+        from pyarrow import parquet
+
+        parquet.write_table(_arrow(columns, layout), path)
+        return
+    _write_duckdb(_arrow(columns, layout), path, table or "people")
+
+
+def _arrow(columns: dict[str, list[Raw]], layout: RecordLayout):
+    import pyarrow as pa
+
+    numeric = {column.name for column in layout.columns if column.numeric}
+    return pa.table(
+        {
+            name: pa.array(values, pa.int64() if name in numeric else pa.string())
+            for name, values in columns.items()
+        }
+    )
+
+
+def _write_duckdb(records, path: Path, table: str) -> None:
+    duckdb = require("duckdb", None, "writing records")
+    schema, _, name = table.rpartition(".")
+    with duckdb.connect(str(path)) as connection:
+        quoted = '"' + name.replace('"', '""') + '"'
+        if schema:
+            outer = '"' + schema.replace('"', '""') + '"'
+            connection.execute(f"CREATE SCHEMA IF NOT EXISTS {outer}")
+            quoted = f"{outer}.{quoted}"
+        connection.register("invented", records)
+        connection.execute(f"CREATE TABLE {quoted} AS SELECT * FROM invented")  # noqa: S608
+
+
+class Recorded(Insecure):
+    """The same words for the same seed, and what was asked for, in order.
+
+    It is an insecure source: nothing drawn from it can be charged to a ledger or published.
+
+    Arguments:
+        seed: equal seeds give equal words.
+
+    Privacy:
+        None; see :class:`tabulae.privacy.Insecure`.
+
+    >>> source = Recorded(1)
+    >>> _ = source.u64(3), source.bits(5)
+    >>> source.requests
+    [('u64', 3), ('bits', 5)]
+    """
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        self.requests: list[tuple[str, int]] = []
+
+    def u64(self, n: int) -> NDArray[np.uint64]:
+        """n words of 64 bits."""
+        self.requests.append(("u64", n))
+        return super().u64(n)
+
+    def bits(self, k: int) -> int:
+        """An integer of k bits."""
+        self.requests.append(("bits", k))
+        return super().bits(k)
+
+
+class Remembered(Counts):
+    """The same counts; the exact answer to a matrix is computed at its first use and kept."""
+
+    __slots__ = ("_known",)
+
+    def __init__(self, counts: Counts) -> None:
+        super().__init__(counts.domain, counts._storage)
+        self._known: dict[int, tuple[LinearOperator, np.ndarray]] = {}
+
+    def answer(self, op: LinearOperator) -> np.ndarray:
+        """The exact answers, kept by the identity of the matrix, which is kept with them."""
+        if id(op) not in self._known:
+            exact = super().answer(op)
+            exact.setflags(write=False)
+            self._known[id(op)] = op, exact
+        return self._known[id(op)][1]
+
+
+def counted_once(prepared: Prepared) -> Prepared:
+    """What is prepared, measured by the same code with exact answers that are computed once."""
+    return replace(prepared, _counts=Remembered(prepared._counts))
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """What one run of the path gave, and what it asked of its source of randomness."""
+
+    done: tuple[Measurement, ...]
+    requests: tuple[tuple[str, int], ...]
+
+    @property
+    def values(self) -> list[np.ndarray]:
+        """The noisy answers of every block of every round, on the blocks' grids."""
+        return [values for m in self.done for values in m.block_values()]
+
+    @property
+    def exact(self) -> list[np.ndarray]:
+        """The counts that every round stated exactly."""
+        return [values for m in self.done for values in m.exact]
+
+    @property
+    def published(self) -> list[np.ndarray]:
+        """All that a run gives out."""
+        return [*self.values, *self.exact]
+
+
+@dataclass(eq=False)
+class Stage:
+    """A spec's path with a folder to write invented records in.
+
+    Arguments:
+        plan: what is audited.
+        layout: the columns of its records.
+        folder: an empty folder.
+        seed: of the words that every replay draws.
+    """
+
+    plan: Plan
+    layout: RecordLayout
+    folder: Path
+    seed: int
+    _written: int = field(default=0, init=False)
+
+    def prepare(self, people: People) -> Prepared:
+        """Write the people as the spec's kind of source, and have the pipeline count them.
+
+        What other processes count, a server or Spark, is counted here from Parquet: the records are invented.
+        """
+        spec = self.plan.spec
+        kind = "parquet" if spec.source.kind == "postgresql" else spec.source.kind
+        path = self.folder / f"people-{self._written}.{kind}"
+        self._written += 1
+        write(people, self.layout, spec.unit_id, path, spec.source.table)
+        table = (spec.source.table or "people") if kind == "duckdb" else None
+        moved = Plan(replace(spec, source=Source(kind, path, table)), self.plan.strategy, self.plan.level)
+        return prepare(moved, _KEY)
+
+    def run(self, people: People) -> Run:
+        """Count and measure with the recorded words."""
+        return self.measure(self.prepare(people))
+
+    def measure(self, prepared: Prepared) -> Run:
+        """Measure what is counted with the recorded words."""
+        source = Recorded(self.seed)
+        done = (prepared.measure(None, source),)
+        return Run(done, tuple(source.requests))
+
+    def draw(self, prepared: Prepared, source: RandomBits) -> tuple[Measurement, ...]:
+        """Measure what is counted with other randomness; a rehearsal all the same."""
+        return (prepared.measure(None, source),)
+
+    def answers(self, people: People, done: Sequence[Measurement]) -> list[np.ndarray]:
+        """The exact answers that these measurements should have had, for units within the bound."""
+        cells, shape = self.layout.codes(people.picks), self.plan.spec.domain.shape
+        return [counted(block.query, cells, shape) for m in done for block in m.strategy.blocks]
+
+    def exact(self, people: People, done: Sequence[Measurement]) -> list[np.ndarray]:
+        """The counts that these measurements should have stated exactly, counted from the columns."""
+        cells, domain = self.layout.codes(people.picks), self.plan.spec.domain
+        return [counted(t.operator(domain), cells, domain.shape) for m in done for t in m.strategy.invariants]
