@@ -90,6 +90,22 @@ class RatioSet:
     high: np.ndarray
     bounded: np.ndarray
 
+    def scaled(self, factor: float) -> RatioSet:
+        """The set of ``factor R``."""
+        low, high = (self.low, self.high) if factor > 0 else (self.high, self.low)
+        return RatioSet(low * factor, high * factor, self.bounded)
+
+    def over_exact(self, whole: np.ndarray, first: np.ndarray, last: np.ndarray) -> RatioSet:
+        """With the ends of linear intervals where the denominator is exact and not 0 (``whole``)."""
+        low = np.where(whole, np.minimum(first, last), self.low)
+        high = np.where(whole, np.maximum(first, last), self.high)
+        return RatioSet(low, high, self.bounded | whole)
+
+
+def delta_error(slopes: np.ndarray, covariance: np.ndarray) -> np.ndarray:
+    """Standard errors of a smooth function by its slopes (k, ...) at k counts of covariance (k, k, ...)."""
+    return np.sqrt(np.maximum(np.einsum("i...,ij...,j...->...", slopes, covariance, slopes), 0.0))
+
 
 def ratio_variance(
     ratio: np.ndarray, above: np.ndarray, below: np.ndarray, covariance: np.ndarray

@@ -17,7 +17,7 @@ import pyarrow as pa
 from ...domain import Figure, Linear, Quantile, Ratio
 from ...domain.figure_sql import figure_from_sql
 from ...errors import InvalidArgument
-from ...estimation.statistics import RatioSet, ratio_variance, woodruff
+from ...estimation.statistics import RatioSet, delta_error, ratio_variance, woodruff
 from ...privacy import NoiseLaw
 from ...release import folder as f
 from ...release.folder import DERIVED, PublishedRows, TableWriter, plain
@@ -204,8 +204,8 @@ class AreaSource:
         point = np.divide(a, b, out=np.full(self.shape, np.nan), where=found.bounded)
         spread = np.sqrt(ratio_variance(np.where(found.bounded, point, 0.0), *moments))
         error = np.divide(spread, np.abs(b), out=np.full(self.shape, np.nan), where=found.bounded)
-        low, high = (found.low, found.high) if scale > 0 else (found.high, found.low)
-        return AreaPart(scale * point, abs(scale) * error, scale * low, scale * high, sure & fixed)
+        found = found.scaled(scale)
+        return AreaPart(scale * point, abs(scale) * error, found.low, found.high, sure & fixed)
 
     def _over_exact(
         self,
@@ -227,11 +227,7 @@ class AreaSource:
         wide = form_half_widths(self._moment(at, at), spread, self.laws, level)
         safe = np.where(whole, b, 1.0)
         middle, half = a / safe, wide / np.abs(safe)
-        return RatioSet(
-            np.where(whole, middle - half, found.low),
-            np.where(whole, middle + half, found.high),
-            found.bounded | whole,
-        )
+        return found.over_exact(whole, middle - half, middle + half)
 
     def _quantile(self, forms: AreaForms, numbers: FormNumbers, quantile: Quantile, level: float) -> AreaPart:
         """A quantile in each group, with Woodruff's interval; NaN where there may be nobody."""
@@ -267,8 +263,7 @@ class AreaSource:
         held = np.array(
             [slope for slope, place in zip(slopes, self._place, strict=True) if place is not None]
         )
-        variance = np.einsum("iar,ijar,jar->ar", held, self.joint.moments, held)
-        return np.sqrt(np.maximum(variance, 0.0))
+        return delta_error(held, self.joint.moments)
 
 
 def _by_value(forms: AreaForms, quantile: Quantile, numbers: np.ndarray) -> np.ndarray:

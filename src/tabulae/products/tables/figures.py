@@ -24,6 +24,7 @@ from ...estimation.statistics import (
     box_ratios,
     covariances,
     crossing,
+    delta_error,
     ratio_set,
     ratio_variance,
     uniform_factor,
@@ -166,7 +167,7 @@ class Source:
             above, below = scales if profile else (1.0, 1.0)
             unscaled = moments[0] / above**2, moments[1] / below**2, moments[2] / (above * below)
             found, ways = ratio_set((a / above, b / below), unscaled, profile, laws, level)
-            found = _scaled(found, above / below)
+            found = found.scaled(above / below)
             spread = np.sqrt(ratio_variance(at, *moments))
         error = np.divide(spread, np.abs(b), out=np.full(self.rows, np.nan), where=b != 0)
         return found, error, ways == CONSERVATIVE
@@ -235,12 +236,7 @@ class Source:
         held = [(each, weight) for each, weight in weighted if each.table is not None]
         found = covariances(self.variance, [table for each, _ in held if (table := each.table)])
         slopes = np.array([np.where(self.exact(e), 0.0, w * float(e.scale)) for e, w in held])
-        return np.sqrt(np.maximum(np.einsum("im,ijm,jm->m", slopes, found, slopes), 0.0))
-
-
-def _scaled(found: RatioSet, scale: float) -> RatioSet:
-    ends = (found.low, found.high) if scale > 0 else (found.high, found.low)
-    return RatioSet(ends[0] * scale, ends[1] * scale, found.bounded)
+        return delta_error(slopes, found)
 
 
 def _over_exact(
@@ -251,10 +247,8 @@ def _over_exact(
         return found, wide
     whole = fixed & (b != 0)
     safe = np.where(whole, b, 1.0)
-    first, last = alone.low / safe, alone.high / safe
-    low = np.where(whole, np.minimum(first, last), found.low)
-    high = np.where(whole, np.maximum(first, last), found.high)
-    return RatioSet(low, high, found.bounded | whole), np.where(whole, alone.conservative, wide)
+    ratios = found.over_exact(whole, alone.low / safe, alone.high / safe)
+    return ratios, np.where(whole, alone.conservative, wide)
 
 
 def _within_known(
