@@ -242,8 +242,8 @@ def records(scratch: Path) -> Iterator[Case]:
     import pyarrow.parquet as pq
 
     from tabulae.products.tables.count import tabulate
-    from tabulae.sources.coding import ColumnRule
-    from tabulae.sources.source import Source
+    from tabulae.sources.coding import ColumnCoding
+    from tabulae.sources.source import RecordSource
 
     people = 5_000_000
     domain = tb.Domain(
@@ -257,7 +257,7 @@ def records(scratch: Path) -> Iterator[Case]:
         for a in domain.attributes
     }
     pq.write_table(pa.table(columns), path)
-    rules = {name: ColumnRule(name) for name in domain.names}
+    rules = {name: ColumnCoding(name) for name in domain.names}
 
     def group() -> None:
         with duckdb.connect() as connection:
@@ -267,7 +267,7 @@ def records(scratch: Path) -> Iterator[Case]:
 
     yield Case(
         "tabulate", "DuckDB, Parquet", f"{people:,} records of 3 attributes",
-        lambda: tabulate(Source(str(path)), domain, rules), "DuckDB grouping the raw values", group,
+        lambda: tabulate(RecordSource(str(path)), domain, rules), "DuckDB grouping the raw values", group,
     )  # fmt: skip
 
 

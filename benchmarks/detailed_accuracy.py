@@ -35,12 +35,11 @@ from benchmarks.detailed_population import MAPS
 
 import tabulae as tb
 from tabulae.domain.groups import Regions
-from tabulae.interop.safetab.config import Config, read_draft
+from tabulae.interop.safetab.config import WIDE, Config, read_draft
 from tabulae.interop.safetab.faults import Faults
 from tabulae.interop.safetab.layout import group_map, ladder
 from tabulae.interop.safetab.maps import read_maps
-from tabulae.interop.safetab.region_types import WIDE
-from tabulae.interop.safetab.suppression import suppression_threshold
+from tabulae.interop.safetab.plan import suppression_threshold
 from tabulae.privacy import ZCDP, NoiseLaw
 from tabulae.products.groups.count import GroupChunk, GroupCounts
 from tabulae.products.groups.estimate import cell_estimates, total_estimates

@@ -24,7 +24,7 @@ from tabulae.products.areas.passes.area_variances import area_covariances
 from tabulae.products.areas.spec.section import Geography
 from tabulae.products.areas.store import SpineMeasurementWriter, read_spine_measurements
 from tabulae.products.product import records_of
-from tabulae.sources.coding import ColumnRule
+from tabulae.sources.coding import ColumnCoding
 from tabulae.spec import Spec, read_spec
 
 METHODS = ("gls", "topdown", "bluedown")
@@ -79,7 +79,7 @@ def measured(spec: Spec, geography: Geography, work: Path) -> tuple:
     with stage("count"):
         counts = open_spine_records(
             records_of(spec),
-            {name: ColumnRule(c.name, c.unknown, c.null) for name, c in spec.columns.items()},
+            {name: ColumnCoding(c.name, c.unknown, c.null) for name, c in spec.columns.items()},
             plan,
             LeafColumn(geography.column, geography.leaf_codes.tolist(), geography.dropped.tolist()),
         )

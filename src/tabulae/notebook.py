@@ -24,7 +24,7 @@ _HEAD = f"{_CELL};font-weight:600;border-bottom:1px solid currentColor"
 
 
 @dataclass(frozen=True)
-class Rows:
+class CardRows:
     """A table in a card: its headings, its rows as far as they are needed, and how many there are in all."""
 
     headings: tuple[str, ...]
@@ -32,7 +32,7 @@ class Rows:
     total: int
 
 
-def card(title: str, facts: Iterable[tuple[str, object]], *tables: Rows) -> str:
+def card(title: str, facts: Iterable[tuple[str, object]], *tables: CardRows) -> str:
     """The HTML of an object: its kind, what is to say of it in words or numbers, and tables, each cut after 12 rows.
 
     Arguments:
@@ -54,7 +54,7 @@ def card(title: str, facts: Iterable[tuple[str, object]], *tables: Rows) -> str:
     return f'<div style="{_OUTER}"><strong>{_text(title)}</strong>{about}{parts}</div>'
 
 
-def _table(table: Rows) -> str:
+def _table(table: CardRows) -> str:
     rows = list(islice(table.rows, _ROWS))
     right = [
         any(isinstance(row[i], int | float) and not isinstance(row[i], bool) for row in rows)

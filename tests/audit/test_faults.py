@@ -24,7 +24,7 @@ from tabulae.privacy import (
 from tabulae.products.tables import measure as _measure
 from tabulae.products.tables import product
 from tabulae.products.tables.plan import Plan
-from tabulae.sources.source import Source
+from tabulae.sources.source import RecordSource
 from tabulae.strategy import (
     Block,
     Strategy,
@@ -45,7 +45,7 @@ def _records_edited(monkeypatch: pytest.MonkeyPatch, edit: Callable[[Rows], Rows
     """Let the engine see other records than those in the file."""
     real = product.tabulate
 
-    def faulty(records: Source, *arguments: Any, **options: Any) -> Any:
+    def faulty(records: RecordSource, *arguments: Any, **options: Any) -> Any:
         import csv
 
         path = records.path.with_suffix(".edited.csv")
@@ -53,7 +53,7 @@ def _records_edited(monkeypatch: pytest.MonkeyPatch, edit: Callable[[Rows], Rows
             header, *rows = csv.reader(file)
         with path.open("w", newline="") as file:
             csv.writer(file).writerows([header, *edit(rows)])
-        return real(Source(path), *arguments, **options)
+        return real(RecordSource(path), *arguments, **options)
 
     monkeypatch.setattr(product, "tabulate", faulty)
 

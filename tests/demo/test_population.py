@@ -14,17 +14,13 @@ import pytest
 from pyarrow import parquet
 from tests.each import each
 
-from tabulae.demo import (
-    population,
-    shares,
-    write_demo,
-    write_population,
-)
+from tabulae.demo import people as shares
+from tabulae.demo import population, write_demo, write_population
 from tabulae.domain import Domain
 from tabulae.errors import InvalidArgument, ReleaseError
 from tabulae.products.tables.count import tabulate
-from tabulae.sources.coding import ColumnRule
-from tabulae.sources.source import Source
+from tabulae.sources.coding import ColumnCoding
+from tabulae.sources.source import RecordSource
 from tabulae.spec import read_spec
 
 NAMES = ["county", "age", "sex", "race", "ethnicity", "relationship", "quarters"]
@@ -124,11 +120,11 @@ def test_households(people: People) -> None:
 
 def test_written_as_csv_and_parquet_they_count_alike(tmp_path: Path) -> None:
     domain = Domain({name: sorted(set(column)) for name, column in columns_of(population(5000)).items()})
-    rules = {name: ColumnRule(name) for name in NAMES}
+    rules = {name: ColumnCoding(name) for name in NAMES}
     fingerprints = set()
     for ending in ("csv", "parquet"):
         path = write_population(tmp_path / f"people.{ending}", 5000)
-        fingerprints.add(tabulate(Source(path), domain, rules).fingerprint())
+        fingerprints.add(tabulate(RecordSource(path), domain, rules).fingerprint())
     assert len(fingerprints) == 1
     with pytest.raises(ReleaseError, match="exists"):
         write_population(tmp_path / "people.csv", 5)
@@ -163,6 +159,6 @@ def test_the_spec_and_its_code_lists_agree_with_the_population(tmp_path: Path, p
 def test_the_spec_has_no_mistake(tmp_path: Path) -> None:
     spec = read_spec(write_demo(tmp_path, people=5000))
     assert spec.domain.size == 1_209_600
-    source = Source(spec.source.path, spec.source.kind, spec.source.table)
-    rules = {name: ColumnRule(rule.name, rule.unknown, rule.null) for name, rule in spec.columns.items()}
+    source = RecordSource(spec.source.path, spec.source.kind, spec.source.table)
+    rules = {name: ColumnCoding(rule.name, rule.unknown, rule.null) for name, rule in spec.columns.items()}
     assert tabulate(source, spec.domain, rules).total == 5000

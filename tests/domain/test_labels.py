@@ -15,10 +15,10 @@ from tabulae.linalg import (
     Dense,
     Identity,
     LinearOperator,
+    MatrixProduct,
     Partition,
     Permuted,
     Prefix,
-    Product,
     Scaled,
     Sparse,
     Stack,
@@ -53,9 +53,9 @@ CASES: list[tuple[str, LinearOperator, str, list[str]]] = [
     ("age", Partition([0, 0, 1, -1, 1, 0]), "age", ["0-1|5", "2|4"]),
     ("race", Partition([0, 1, 2, 2, 2, 2]), "major", ["w", "b", "o"]),
     ("race", Stack([Partition([0, 1, 2, 2, 2, 2]), Total(6)]), "race", ["w", "b", "o", "_T"]),
-    ("age", Product(Prefix(3), Partition([0, 0, 1, 1, 2, 2])), "grown", ["0-1", "0-3", "0-5"]),
-    ("race", Product(Dense([[1, 1, 0], [0, 0, 1]]), Partition([0, 1, 2, 2, 2, 2])), "major", ["w|b", "o"]),
-    ("age", Product(Prefix(2), Partition([1, 0, 0, 0, 0, 0])), "age", ["1-5", "1-5 to 0"]),
+    ("age", MatrixProduct(Prefix(3), Partition([0, 0, 1, 1, 2, 2])), "grown", ["0-1", "0-3", "0-5"]),
+    ("race", MatrixProduct(Dense([[1, 1, 0], [0, 0, 1]]), Partition([0, 1, 2, 2, 2, 2])), "major", ["w|b", "o"]),
+    ("age", MatrixProduct(Prefix(2), Partition([1, 0, 0, 0, 0, 0])), "age", ["1-5", "1-5 to 0"]),
 ]  # fmt: skip
 
 

@@ -20,9 +20,9 @@ from tabulae.linalg import (
     Dense,
     Identity,
     LinearOperator,
+    MatrixProduct,
     Partition,
     Prefix,
-    Product,
     Scaled,
     Sparse,
     Stack,
@@ -44,10 +44,10 @@ FACTORS: dict[str, LinearOperator] = {
     "prefix": Prefix(6),
     "ranges": AllRange(6),
     "widths": WidthRange(6, 4),
-    "prefixes of classes": Product(Prefix(3), RECODE),
-    "ranges of classes": Product(AllRange(3), RECODE),
+    "prefixes of classes": MatrixProduct(Prefix(3), RECODE),
+    "ranges of classes": MatrixProduct(AllRange(3), RECODE),
     "ranges beside one": Stack(
-        (Product(AllRange(5), Partition([0, 1, 2, 3, 4, -1], 5)), Partition([-1] * 5 + [0], 1))
+        (MatrixProduct(AllRange(5), Partition([0, 1, 2, 3, 4, -1], 5)), Partition([-1] * 5 + [0], 1))
     ),
     "overlapping": Stack((Partition([0, 0, 0, 1, 1, 1]), RECODE)),
     "written out": Dense([[1, 0, 2, 0, 0, 1], [0, -1, 0, 0, 3, 0]]),

@@ -25,9 +25,9 @@ from tabulae.linalg import (
     Identity,
     Kron,
     LinearOperator,
+    MatrixProduct,
     Partition,
     Prefix,
-    Product,
     Scaled,
     Stack,
     Total,
@@ -47,7 +47,7 @@ def matrices(n: int, rows: int | None) -> st.SearchStrategy[LinearOperator]:
     parts = classes.map(lambda c: Partition(c, rows or 2))
     known: list[LinearOperator] = [Identity(n), Total(n), Prefix(n), AllRange(n), WidthRange(n, 2)]
     known += [Stack([Partition([0] * (n - 1) + [1]), Total(n)]), Scaled(Partition([0] * (n - 1) + [1]), 2)]
-    known += [Product(Prefix(2), Partition([0] * (n - 1) + [1]))]
+    known += [MatrixProduct(Prefix(2), Partition([0] * (n - 1) + [1]))]
     fitting = [op for op in known if rows is None or op.shape[0] == rows]
     return st.one_of(plain, parts, *([st.sampled_from(fitting)] if fitting else []))
 
@@ -113,7 +113,7 @@ def test_merging_keeps_large_matrices_implicit() -> None:
     merged, (partition,) = Workload.of(windows).merge()
     assert partition.shape == (20_001, 30_000)
     (factor,) = merged.tables[0].terms[0].over(merged.domain)
-    assert isinstance(factor, Product)
+    assert isinstance(factor, MatrixProduct)
     x = np.arange(30_000)
     assert np.array_equal(factor @ (partition @ x), windows @ x)
 

@@ -22,7 +22,7 @@ from tests.engines.test_groups import counted
 
 from tabulae.errors import TabulaeError
 from tabulae.sources import engine as group_transfer
-from tabulae.sources.source import Source
+from tabulae.sources.source import RecordSource
 from tabulae.sources.spark import spark_session
 
 _EXECUTOR = "CoarseGrainedExecutorBackend"
@@ -43,7 +43,7 @@ def _counted(records: Path, strike: Callable[[], int] | None, marker: Path | Non
     done: list[int] = []
     with _watched(strike, marker, done):
         try:
-            people, _, fingerprint = counted(Source(records, engine="spark"))
+            people, _, fingerprint = counted(RecordSource(records, engine="spark"))
         except TabulaeError as error:
             return {"error": str(error), "code": error.exit_code, "killed": done}
     if marker is not None and marker.exists():

@@ -21,13 +21,13 @@ from psycopg import sql
 from pyarrow import parquet
 from tests.engines.server import Server, programs
 
-from tabulae.sources.source import Source
+from tabulae.sources.source import RecordSource
 
 ENGINES = ("duckdb-csv", "duckdb-parquet", "duckdb-file", "postgresql", "spark-parquet")
 TYPED = ENGINES[1:]
 """Those whose columns have types; in a CSV file all is text."""
 
-Store = Callable[[str, pa.Table], Source]
+Store = Callable[[str, pa.Table], RecordSource]
 
 
 @pytest.fixture(scope="session")
@@ -62,7 +62,7 @@ def store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     """store(engine, table) -> Source: records where that engine reads them, under a name of their own."""
     folder, number = tmp_path_factory.mktemp("records"), itertools.count()
 
-    def stored(engine: str, table: pa.Table) -> Source:
+    def stored(engine: str, table: pa.Table) -> RecordSource:
         name = f"people{next(number)}"
         if engine == "postgresql":
             return on_server(request.getfixturevalue("postgresql"), name, table)
@@ -73,7 +73,7 @@ def store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     return stored
 
 
-def on_server(server: Server, name: str, table: pa.Table) -> Source:
+def on_server(server: Server, name: str, table: pa.Table) -> RecordSource:
     """The records as a table of a PostgreSQL server."""
     columns = [
         sql.SQL("{} {}").format(
@@ -88,7 +88,7 @@ def on_server(server: Server, name: str, table: pa.Table) -> Source:
         with connection.cursor() as cursor, cursor.copy(into) as copy:
             for row in table.to_pylist():
                 copy.write_row(tuple(row.values()))
-    return Source(url=server.url(), table=name)
+    return RecordSource(url=server.url(), table=name)
 
 
 def _server_type(kind: pa.DataType) -> str:
@@ -116,14 +116,14 @@ def _server_type(kind: pa.DataType) -> str:
     }[kind]
 
 
-def _as_csv(folder: Path, name: str, table: pa.Table) -> Source:
+def _as_csv(folder: Path, name: str, table: pa.Table) -> RecordSource:
     path = folder / f"{name}.csv"
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n", quoting=csv.QUOTE_ALL)
         writer.writerow(table.column_names)
         # Nothing between quotes is text without letters, and NULL in a table: both mean the same to a rule.
         writer.writerows([_field(value) for value in row.values()] for row in table.to_pylist())
-    return Source(path)
+    return RecordSource(path)
 
 
 def _field(value: Any) -> str:
@@ -132,24 +132,24 @@ def _field(value: Any) -> str:
     return f"{value:f}" if isinstance(value, Decimal) else str(value)
 
 
-def _as_parquet(folder: Path, name: str, table: pa.Table) -> Source:
+def _as_parquet(folder: Path, name: str, table: pa.Table) -> RecordSource:
     path = folder / f"{name}.parquet"
     parquet.write_table(table, path)
-    return Source(path)
+    return RecordSource(path)
 
 
-def _as_database(folder: Path, name: str, table: pa.Table) -> Source:
+def _as_database(folder: Path, name: str, table: pa.Table) -> RecordSource:
     path = folder / f"{name}.duckdb"
     with duckdb.connect(str(path)) as connection:
         connection.register("given", table)
         connection.execute("CREATE TABLE people AS SELECT * FROM given")
-    return Source(path, table="people")
+    return RecordSource(path, table="people")
 
 
-def _for_spark(folder: Path, name: str, table: pa.Table) -> Source:
+def _for_spark(folder: Path, name: str, table: pa.Table) -> RecordSource:
     path = folder / f"{name}.parquet"
     parquet.write_table(table, path)
-    return Source(path, engine="spark")
+    return RecordSource(path, engine="spark")
 
 
 _WRITE = {

@@ -22,11 +22,11 @@ from tabulae.linalg import (
     Total,
 )
 from tabulae.products.tables.count import Counts, tabulate
-from tabulae.sources.coding import ColumnRule
-from tabulae.sources.source import Source
+from tabulae.sources.coding import ColumnCoding
+from tabulae.sources.source import RecordSource
 
 Policy = Literal["refuse", "other"]
-Store = Callable[[str, pa.Table], Source]
+Store = Callable[[str, pa.Table], RecordSource]
 
 FIND = (Phase.explicit, Phase.generate)  # an engine is too slow a thing to shrink an example with
 LETTERS = ["F", "f", "É", "e\u0301", "\u00e9", "ß", "SS", "Zoë 😀", "a'b\"c\\d", "%_", "NULL", "001", "1"]
@@ -34,8 +34,8 @@ BLANKS = ["", " ", "\t", "\n\r", "\v\f"]
 
 DOMAIN = Domain({"letter": [*LETTERS, "other"], "age": [*map(str, range(-2, 4)), "other"]})
 RULES = {
-    "letter": ColumnRule("Letter", unknown="other", null="other"),
-    "age": ColumnRule(
+    "letter": ColumnCoding("Letter", unknown="other", null="other"),
+    "age": ColumnCoding(
         "the age", unknown="other", null="other", values={n: code for code, n in enumerate(range(-2, 4))}
     ),
 }
@@ -70,7 +70,7 @@ def number_of(value: str) -> str:
     return str(number) if number in range(-2, 4) else "other"
 
 
-def check_text(source: Source, rows: Sequence[tuple[str | None, str]]) -> None:
+def check_text(source: RecordSource, rows: Sequence[tuple[str | None, str]]) -> None:
     """The records count as they do by hand."""
     seen = Counter((letter_of(letter), number_of(number)) for letter, number in rows)
     cells = itertools.product(*(attribute.labels for attribute in DOMAIN.attributes))
@@ -141,9 +141,9 @@ def attributes(columns: Sequence[str]) -> Domain:
     return Domain({column: Attribute(column, tuple(LABELS)) for column in columns})
 
 
-def rules(columns: Sequence[str], policy: Policy) -> dict[str, ColumnRule]:
+def rules(columns: Sequence[str], policy: Policy) -> dict[str, ColumnCoding]:
     values = {int(label): code for code, label in enumerate(LABELS[:-1])}
-    return {column: ColumnRule(column, unknown=policy, null=policy, values=values) for column in columns}
+    return {column: ColumnCoding(column, unknown=policy, null=policy, values=values) for column in columns}
 
 
 def test_values_of_every_type(store: Store, typed: str) -> None:

@@ -32,7 +32,7 @@ import tabulae as tb
 from tabulae.errors import MissingDependency
 from tabulae.products.groups import count as group_coding
 from tabulae.sources.engine import batches
-from tabulae.sources.source import Source
+from tabulae.sources.source import RecordSource
 from tabulae.sources.spark import java_home
 
 ROOT = Path(__file__).parents[2]
@@ -245,7 +245,7 @@ def test_a_cluster_of_which_parts_are_killed(tmp_path: Path) -> None:
         pytest.skip(str(error))
     (tmp_path / "spark-defaults.conf").write_text(CLUSTER)
     parquet.write_table(table_of(crowd()), tmp_path / "people.parquet")
-    whole = counted(Source(tmp_path / "people.parquet"))
+    whole = counted(RecordSource(tmp_path / "people.parquet"))
     found = _program(
         *(sys.executable, "-m", "tests.engines.cluster", str(tmp_path / "people.parquet")),
         SPARK_CONF_DIR=str(tmp_path),

@@ -22,10 +22,10 @@ from tabulae.products.groups.count import open_group_records
 from tabulae.products.groups.levels import AdaptivePlan
 from tabulae.sources import postgresql as postgres_copy
 from tabulae.sources.engine import batches
-from tabulae.sources.source import Source
+from tabulae.sources.source import RecordSource
 from tabulae.sources.units import UnitRule
 
-Store = Callable[[str, pa.Table], Source]
+Store = Callable[[str, pa.Table], RecordSource]
 
 SECRET = "SECRET4711"
 WORDS = pa.string()
@@ -75,7 +75,7 @@ def table_of(people: list[Person], **changed: Any) -> pa.Table:
     return pa.table({name: pa.array(column) for name, column in columns.items()})
 
 
-def counted(source: Source, **options: Any) -> tuple[int, list[Any], bytes]:
+def counted(source: RecordSource, **options: Any) -> tuple[int, list[Any], bytes]:
     with open_group_records(source, ATTRIBUTES, RULES, SHAPE, plan(), **options) as counts:
         return counts.records, entries_of(counts, plan()), counts.fingerprint()
 

@@ -15,14 +15,14 @@ from tests.tabulate.test_units import KEY, vector
 from tabulae.domain import Domain
 from tabulae.errors import DataError
 from tabulae.products.tables.count import tabulate
-from tabulae.sources.coding import ColumnRule
+from tabulae.sources.coding import ColumnCoding
 from tabulae.sources.engine import open_records
-from tabulae.sources.source import Source
+from tabulae.sources.source import RecordSource
 from tabulae.sources.units import UnitRule
 
 SECRET = "SECRET-7781"
 DOMAIN = Domain({"sex": ["F", "M", "f"]})
-RULES = {"sex": ColumnRule("sex")}
+RULES = {"sex": ColumnCoding("sex")}
 PEOPLE = (
     "CREATE TABLE people (id text, sex text); INSERT INTO people VALUES ('a', 'F'), ('a', 'M'), ('b', 'M')"
 )
@@ -62,7 +62,9 @@ def do(url: str, statements: str) -> None:
 
 
 def counted(url: str, table: str = "people", column: str = "sex") -> list[int]:
-    return vector(tabulate(Source(url=url, table=table), DOMAIN, {"sex": ColumnRule(column)})).tolist()
+    return vector(
+        tabulate(RecordSource(url=url, table=table), DOMAIN, {"sex": ColumnCoding(column)})
+    ).tolist()
 
 
 def refused(url: str, table: str = "people", column: str = "sex") -> str:
@@ -120,7 +122,7 @@ def test_types_of_text(url: str, declared: str) -> None:
         CREATE TABLE t (sex {declared}, id {declared}); INSERT INTO t VALUES ('f', 'f'), ('M', 'M'), ('f', 'f')""",
     )
     assert counted(url, "t") == [0, 1, 2]
-    by_unit = tabulate(Source(url=url, table="t"), DOMAIN, RULES, UnitRule("id", 1, KEY))
+    by_unit = tabulate(RecordSource(url=url, table="t"), DOMAIN, RULES, UnitRule("id", 1, KEY))
     assert vector(by_unit).tolist() == [0, 1, 1]
 
 
@@ -149,10 +151,10 @@ def test_numbers_of_any_length_and_ids_that_are_uuids(url: str) -> None:
         """CREATE DOMAIN percent AS numeric(5, 2); CREATE TABLE t (n percent, m numeric, id uuid);
         INSERT INTO t SELECT 1, 1.000, '00000000-0000-0000-0000-000000000001' FROM generate_series(1, 3)""",
     )
-    source, domain = Source(url=url, table="t"), Domain({"sex": range(2)})
+    source, domain = RecordSource(url=url, table="t"), Domain({"sex": range(2)})
     for column in ("n", "m"):
-        assert vector(tabulate(source, domain, {"sex": ColumnRule(column)})).tolist() == [0, 3]
-    found = tabulate(source, domain, {"sex": ColumnRule("n")}, UnitRule("id", 2, KEY))
+        assert vector(tabulate(source, domain, {"sex": ColumnCoding(column)})).tolist() == [0, 3]
+    found = tabulate(source, domain, {"sex": ColumnCoding("n")}, UnitRule("id", 2, KEY))
     assert vector(found).tolist() == [0, 2]
 
 
@@ -161,7 +163,7 @@ def test_numbers_of_any_length_and_ids_that_are_uuids(url: str) -> None:
 
 def test_one_snapshot(url: str) -> None:
     """What others write while the records are counted is not counted, in no table."""
-    with open_records(Source(url=url, table="people"), [("sex", "sex")]) as records:
+    with open_records(RecordSource(url=url, table="people"), [("sex", "sex")]) as records:
         before = records.count().to_pyarrow().as_py()
         do(url, "INSERT INTO people VALUES ('c', 'F'); DELETE FROM people WHERE sex = 'M'")
         assert records.count().to_pyarrow().as_py() == before == 3
@@ -175,7 +177,7 @@ def test_nothing_is_left_behind_and_nobody_waits(url: str) -> None:
             return connection.execute("SELECT oid, relname FROM pg_class ORDER BY oid").fetchall()
 
     before = everything()
-    with open_records(Source(url=url, table="people"), [("sex", "sex")], "id") as records:
+    with open_records(RecordSource(url=url, table="people"), [("sex", "sex")], "id") as records:
         records.count().to_pyarrow()
         do(
             url, "SET lock_timeout = '5s'; UPDATE people SET sex = 'f'"
@@ -203,7 +205,7 @@ def test_functions_of_the_database_are_not_called(database: str, url: str) -> No
         f"ALTER DATABASE {database} SET search_path = evil, pg_catalog, public;"
         f"ALTER DATABASE {database} SET standard_conforming_strings = off",
     )
-    found = tabulate(Source(url=url, table="people"), DOMAIN, RULES, UnitRule("id", 1, KEY))
+    found = tabulate(RecordSource(url=url, table="people"), DOMAIN, RULES, UnitRule("id", 1, KEY))
     assert found.total == 2
 
 
@@ -211,9 +213,9 @@ def test_no_key_and_no_value_in_a_statement(postgresql: Server, url: str) -> Non
     """The server logs every statement here; keys are sent to it as data."""
     do(url, "CREATE TABLE t (id text, sex text); INSERT INTO t SELECT 'u', 'M' FROM generate_series(1, 9)")
     before = len(postgresql.log)
-    tabulate(Source(url=url, table="t"), DOMAIN, RULES, UnitRule("id", 2, KEY))
+    tabulate(RecordSource(url=url, table="t"), DOMAIN, RULES, UnitRule("id", 2, KEY))
     with pytest.raises(DataError):
-        tabulate(Source(url=url, table="t"), Domain({"sex": ["label-of-nobody"]}), RULES)
+        tabulate(RecordSource(url=url, table="t"), Domain({"sex": ["label-of-nobody"]}), RULES)
     logged = postgresql.log[before:]
     assert "COPY" in logged
     assert KEY.hex() not in logged

@@ -12,10 +12,10 @@ from tests.tabulate.test_units import DOMAIN, KEY, RULES
 
 from tabulae.errors import DataError
 from tabulae.products.tables.count import tabulate
-from tabulae.sources.source import Source
+from tabulae.sources.source import RecordSource
 from tabulae.sources.units import UnitRule
 
-Store = Callable[[str, pa.Table], Source]
+Store = Callable[[str, pa.Table], RecordSource]
 
 SECRET = "SECRET-7781"
 BY_UNIT = UnitRule("PID", 2, KEY)
@@ -31,7 +31,7 @@ def silent(capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture) 
     assert KEY.hex() not in shown
 
 
-def refused(source: Source, unit: UnitRule | None = None) -> tuple[str, str]:
+def refused(source: RecordSource, unit: UnitRule | None = None) -> tuple[str, str]:
     """What is told, and what is told the holder of the records, without the source's own name."""
     with pytest.raises(DataError) as caught:
         tabulate(source, DOMAIN, RULES, unit)

@@ -24,10 +24,10 @@ from tabulae.errors import (
 from tabulae.linalg import Identity
 from tabulae.products.tables.count import tabulate
 from tabulae.sources import spark as java
-from tabulae.sources.coding import ColumnRule
+from tabulae.sources.coding import ColumnCoding
 from tabulae.sources.engine import open_records
 from tabulae.sources.failures import redacted
-from tabulae.sources.source import Source
+from tabulae.sources.source import RecordSource
 from tabulae.sources.spark import heap, spark_session
 from tabulae.sources.units import UnitRule
 
@@ -37,20 +37,20 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 DOMAIN = Domain({"sex": ["F", "M"]})
-RULE = {"sex": ColumnRule("sex")}
+RULE = {"sex": ColumnCoding("sex")}
 
 
-def written(path: Path, **columns: Any) -> Source:
+def written(path: Path, **columns: Any) -> RecordSource:
     pq.write_table(pa.table(columns or {"sex": ["F", "M", "F"]}), path)
-    return Source(path, engine="spark")
+    return RecordSource(path, engine="spark")
 
 
-def counted(source: Source, unit: UnitRule | None = None) -> list[int]:
+def counted(source: RecordSource, unit: UnitRule | None = None) -> list[int]:
     return tabulate(source, DOMAIN, RULE, unit).answer(Identity(2)).tolist()
 
 
-def folder_of(path: Path) -> Source:
-    return Source(path, kind="parquet", engine="spark")
+def folder_of(path: Path) -> RecordSource:
+    return RecordSource(path, kind="parquet", engine="spark")
 
 
 # files ---------------------------------------------------------------------------------------------
@@ -128,9 +128,9 @@ def test_columns_that_are_not_wanted_do_not_matter(tmp_path: Path) -> None:
     )
     assert counted(source) == [2, 1]
     with pytest.raises(DataError, match=r"column 'hour' \(attribute 'sex'\) has type time: the values"):
-        tabulate(source, DOMAIN, {"sex": ColumnRule("hour")})
+        tabulate(source, DOMAIN, {"sex": ColumnCoding("hour")})
     with pytest.raises(DataError, match=r"column 'half' \(attribute 'sex'\) has type halffloat, which Spark"):
-        tabulate(source, DOMAIN, {"sex": ColumnRule("half")})
+        tabulate(source, DOMAIN, {"sex": ColumnCoding("half")})
 
 
 def test_letters_keep_their_case_whatever_the_file_says_of_them(tmp_path: Path, spark: SparkSession) -> None:
@@ -141,7 +141,7 @@ def test_letters_keep_their_case_whatever_the_file_says_of_them(tmp_path: Path, 
     )
     assert spark.read.parquet(str(folder)).filter("sex = 'f'").count() == 2
     other = Domain({"sex": ["F", "M", "other"]})
-    found = tabulate(folder_of(folder), other, {"sex": ColumnRule("sex", unknown="other")})
+    found = tabulate(folder_of(folder), other, {"sex": ColumnCoding("sex", unknown="other")})
     assert found.answer(Identity(3)).tolist() == [1, 1, 1]
 
 
@@ -152,12 +152,12 @@ def test_ids_may_be_uuids(tmp_path: Path) -> None:
     sexes = ["FM"[i % 3 == 0] for i in range(20)]
     rule = UnitRule("id", 1, bytes(32))
     as_text = written(tmp_path / "text.parquet", sex=sexes, id=[str(i) for i in ids])
-    expected = counted(Source(as_text.file), rule)
+    expected = counted(RecordSource(as_text.file), rule)
     stored = written(tmp_path / "uuid.parquet", sex=sexes, id=pa.array([i.bytes for i in ids], pa.uuid()))
     assert counted(stored, rule) == counted(as_text, rule) == expected
     assert sum(expected) == 8
     with pytest.raises(DataError, match=r"column 'id' \(attribute 'sex'\) has type uuid: the values"):
-        tabulate(stored, DOMAIN, {"sex": ColumnRule("id")})
+        tabulate(stored, DOMAIN, {"sex": ColumnCoding("id")})
 
 
 # the session ---------------------------------------------------------------------------------------
@@ -195,9 +195,9 @@ def test_text_that_is_not_utf8_is_refused_as_duckdb_does(tmp_path: Path) -> None
     for engine in ("duckdb", "spark"):
         with pytest.raises(DataError, match="it is not UTF-8 text"):
             tabulate(
-                Source(tmp_path / "people.parquet", engine=engine),
+                RecordSource(tmp_path / "people.parquet", engine=engine),
                 Domain({"sex": ["F", "other"]}),
-                {"sex": ColumnRule("sex", unknown="other")},
+                {"sex": ColumnCoding("sex", unknown="other")},
             )
 
 

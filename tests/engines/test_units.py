@@ -16,10 +16,10 @@ from tests.tabulate.test_units import DOMAIN, KEY, RULES, chosen_by_hand, column
 
 from tabulae.products.areas.count import open_spine_records
 from tabulae.products.tables.count import tabulate
-from tabulae.sources.source import Source
+from tabulae.sources.source import RecordSource
 from tabulae.sources.units import UnitRule
 
-Store = Callable[[str, pa.Table], Source]
+Store = Callable[[str, pa.Table], RecordSource]
 
 UNITS = ["7", "07", "Ann", "ann", "é|:,'", "e\u0301|:,'", "a\\b"]
 

@@ -24,10 +24,10 @@ from tabulae.linalg import (
     Identity,
     Kron,
     LinearOperator,
+    MatrixProduct,
     Partition,
     Permuted,
     Prefix,
-    Product,
     Scaled,
     Sparse,
     Stack,
@@ -75,7 +75,7 @@ BUILDERS: dict[str, Callable[[], LinearOperator]] = {
     "total": lambda: Total(6),
     "centring": lambda: Centring(6),
     "centring of one": lambda: Centring(1),
-    "centring of classes": lambda: Product(Centring(3), Partition([0, 1, 0, 2])),
+    "centring of classes": lambda: MatrixProduct(Centring(3), Partition([0, 1, 0, 2])),
     "contrasts": lambda: _contrasts([None, 1, None]),
     "contrasts of two attributes": lambda: _contrasts([0, 1, None]),
     "contrasts outside": lambda: _contrasts([None, None, None]),
@@ -123,8 +123,8 @@ BUILDERS: dict[str, Callable[[], LinearOperator]] = {
     "kron of everything": lambda: Kron(
         [Partition([0, 1, 0]), Stack([Total(2), Identity(2)]), Permuted(AllRange(3), [2, 0, 1])]
     ),
-    "product": lambda: Product(Total(4), Prefix(4)),
-    "product of fractions": lambda: Product(Dense(FRACTIONS), Dense(INTEGERS[:3])),
+    "product": lambda: MatrixProduct(Total(4), Prefix(4)),
+    "product of fractions": lambda: MatrixProduct(Dense(FRACTIONS), Dense(INTEGERS[:3])),
     "sum": lambda: Sum([(1, Identity(4)), (Fraction(-1, 2), Prefix(4))]),
     "sum of integers": lambda: Sum([(1, Total(4)), (-2, Total(4)), (3, Dense([[1, 2, 3, 4]]))]),
     "difference of products": lambda: Sum(

@@ -21,10 +21,10 @@ from tabulae.linalg import (
     Identity,
     Kron,
     LinearOperator,
+    MatrixProduct,
     Partition,
     Permuted,
     Prefix,
-    Product,
     Scaled,
     Sparse,
     Stack,
@@ -62,7 +62,7 @@ INSTANCES: dict[str, Callable[[], LinearOperator]] = {
     "dense integers": lambda: Dense(INTEGERS),
     "row of zeros": lambda: Dense([[0.0, 0.0], [0.5, 2.0]]),
     "sparse": lambda: Sparse(scipy.sparse.csr_array(np.where(np.abs(FRACTIONS) > 0.6, FRACTIONS, 0.0))),
-    "product": lambda: Product(Dense(FRACTIONS[:, :4]), Dense(INTEGERS)),
+    "product": lambda: MatrixProduct(Dense(FRACTIONS[:, :4]), Dense(INTEGERS)),
     "multiple": lambda: Scaled(Prefix(4), 3),
     "negative multiple": lambda: Scaled(AllRange(4), -0.5),
     "zero": lambda: Scaled(Prefix(3), 0),
@@ -172,12 +172,12 @@ def test_bad_scales_are_refused(scale: list[object]) -> None:
 def test_what_is_too_large_is_refused_with_what_to_use() -> None:
     with pytest.raises(Unsupported, match="Kron"):
         row_norms(AllRange(40_000))
-    wide = Product(Dense(np.full((70_000, 1), 0.5)), Total(70_000))
+    wide = MatrixProduct(Dense(np.full((70_000, 1), 0.5)), Total(70_000))
     with pytest.raises(Unsupported, match="stacks and Kronecker products"):
         normalised(wide)
     with pytest.raises(Unsupported, match="merge cells"):
         weighted_gram(Identity(40_000), np.ones(40_000))
     with pytest.raises(Unsupported, match="no closed form"):
-        weighted_gram(Product(Dense(np.full((5_000, 1), 0.5)), Total(5_000)), np.ones(5_000))
+        weighted_gram(MatrixProduct(Dense(np.full((5_000, 1), 0.5)), Total(5_000)), np.ones(5_000))
     with pytest.raises(InvalidArgument, match="3 rows"):
         weighted_gram(Prefix(3), np.ones(2))

@@ -19,10 +19,10 @@ from tabulae.linalg import (
     Identity,
     Kron,
     LinearOperator,
+    MatrixProduct,
     Partition,
     Permuted,
     Prefix,
-    Product,
     Scaled,
     Sensitivity,
     Stack,
@@ -205,7 +205,7 @@ def test_written_out_fractions_are_exact(rows: int, columns: int, seed: int, p: 
 def test_fractions_in_products_are_bounded_from_above(seed: int, p: int, neighbours: str) -> None:
     rng = np.random.default_rng(seed)
     factors = [Dense(rng.random((3, 3)) - 0.3 * rng.integers(0, 2)) for _ in range(2)]
-    op, composite = Kron(factors), Product(factors[0], factors[1])
+    op, composite = Kron(factors), MatrixProduct(factors[0], factors[1])
     for block in (op, composite):
         found = block.sensitivity(p, neighbours=neighbours)
         matrix = np.kron(factors[0].dense(), factors[1].dense()) if block is op else block.dense()

@@ -16,8 +16,8 @@ from tabulae.linalg import (
     Identity,
     Kron,
     LinearOperator,
+    MatrixProduct,
     Partition,
-    Product,
     Total,
     sensitivity,
     sums_of_products,
@@ -87,7 +87,7 @@ def test_corners_bound_every_pair(seed: int, weights: list[Fraction]) -> None:
 
 def test_classes_alike_are_compared_once() -> None:
     """Centrings over classes of many cells, beside totals and the same classes' counts."""
-    bases: list[LinearOperator] = [Product(Centring(3), CLASSES), Centring(4)]
+    bases: list[LinearOperator] = [MatrixProduct(Centring(3), CLASSES), Centring(4)]
     blocks = [
         *_groups(bases, [Fraction(1), Fraction(1, 3), Fraction(2), Fraction(1, 7)]),
         (Kron([CLASSES, Identity(4)]), Fraction(5)),

@@ -12,9 +12,9 @@ from tabulae.report import (
     BlockView,
     EpsilonStatement,
     ExactView,
-    ExpectedError,
+    ExpectedErrorView,
     LedgerLine,
-    Promise,
+    PromiseView,
     ReleaseView,
     StrategyView,
     TableView,
@@ -45,7 +45,7 @@ def made_up_table(name: str, columns: dict[str, list[str]], sigma: float, seed: 
         ci_low=estimate - 1.96 * error,
         ci_high=estimate + 1.96 * error,
         obs_status=["A"] * rows,
-        expected=ExpectedError(sigma, 1.96 * sigma, sigma * 2.4, sigma * 1.7, sigma * 0.97),
+        expected=ExpectedErrorView(sigma, 1.96 * sigma, sigma * 2.4, sigma * 1.7, sigma * 0.97),
         file=f"tables/{name}.parquet",
     )
 
@@ -94,7 +94,7 @@ def made_up_release(**changes: object) -> ReleaseView:
     )
     fields: dict[str, object] = {
         "title": "Demo county, persons",
-        "promise": Promise(
+        "promise": PromiseView(
             definition="zcdp",
             parameter=Fraction(1, 2),
             neighbours="add-remove",

@@ -12,18 +12,18 @@ from hypothesis import strategies as st
 from scipy.special import ndtr, ndtri
 
 from tabulae.errors import InvalidArgument
-from tabulae.report import Promise
+from tabulae.report import PromiseView
 from tabulae.report.page import detection_bound
 
 shares = st.floats(0.001, 0.9)
 
 
-def zcdp(rho: float) -> Promise:
-    return Promise("zcdp", Fraction(rho), "add-remove", "person")
+def zcdp(rho: float) -> PromiseView:
+    return PromiseView("zcdp", Fraction(rho), "add-remove", "person")
 
 
-def pure(epsilon: float) -> Promise:
-    return Promise("pure", Fraction(epsilon), "add-remove", "person")
+def pure(epsilon: float) -> PromiseView:
+    return PromiseView("pure", Fraction(epsilon), "add-remove", "person")
 
 
 @given(st.floats(0.001, 8), shares)
@@ -58,7 +58,7 @@ def test_bounds_grow_with_the_budget_and_never_fall_below_chance(budget, alarm):
 
 
 def test_delta_is_added():
-    promise = Promise("approx", Fraction(1), "add-remove", "person", delta=Fraction(1, 100))
+    promise = PromiseView("approx", Fraction(1), "add-remove", "person", delta=Fraction(1, 100))
     assert detection_bound(promise, 0.05) == pytest.approx(math.e * 0.05 + 0.01)
 
 

@@ -11,7 +11,7 @@ from tests.report.test_page import Page
 from tabulae.report import (
     Consequences,
     ExactView,
-    Promise,
+    PromiseView,
     render_report,
 )
 
@@ -25,7 +25,7 @@ def words(made_up, *, neighbours: str = "add-remove", exact=SETS, **consequences
     told = (
         Consequences(**{"stated": 7, "independent": 6, **consequences}) if consequences is not None else None
     )
-    promise = Promise("zcdp", Fraction(1, 2), neighbours, "person", exact=exact, consequences=told)  # type: ignore[arg-type]
+    promise = PromiseView("zcdp", Fraction(1, 2), neighbours, "person", exact=exact, consequences=told)  # type: ignore[arg-type]
     page = Page(render_report(made_up(promise=promise)))
     assert page.open == []
     return page.words
@@ -46,7 +46,7 @@ def test_exact_counts_come_first_with_their_reasons(made_up):
 
 
 def test_without_exact_counts_the_promise_comes_first(made_up):
-    promise = Promise("zcdp", Fraction(1, 2), "add-remove", "person")
+    promise = PromiseView("zcdp", Fraction(1, 2), "add-remove", "person")
     text = Page(render_report(made_up(promise=promise))).words
     assert text.index("What this release promises") < text.index(
         "What is exact Nothing. Every published number"
@@ -102,7 +102,7 @@ def test_only_earlier_releases_were_exact(made_up):
 def test_reasons_and_warnings_are_escaped(made_up, hostile):
     sets = (ExactView(hostile, hostile, 2, hostile),)
     told = Consequences(2, 2, ((hostile, 1, 2),), (ExactView(hostile, hostile),), 2, (hostile,), (hostile,))
-    promise = Promise(
+    promise = PromiseView(
         "pure", Fraction(1), "replace-within-invariants", "person", exact=sets, consequences=told
     )
     text = render_report(made_up(promise=promise))

@@ -19,8 +19,8 @@ from tests.report.page import check_script
 
 from tabulae.report import (
     EpsilonStatement,
-    ExpectedError,
-    Promise,
+    ExpectedErrorView,
+    PromiseView,
     TableView,
     render_report,
 )
@@ -230,14 +230,14 @@ def test_size_is_bounded_whatever_names_and_labels_there_are(made_up):
     assert text.count("<article") == 200
 
 
-def promise(**changes) -> Promise:
+def promise(**changes) -> PromiseView:
     fields = {
         "definition": "zcdp",
         "parameter": Fraction(1, 2),
         "neighbours": "add-remove",
         "unit": "household",
     }
-    return Promise(**{**fields, **changes})
+    return PromiseView(**{**fields, **changes})
 
 
 def test_promise_of_zcdp(made_up):
@@ -295,7 +295,7 @@ def small_table(**changes) -> TableView:
         "ci_low": np.array([-11.09, 12337.66, np.nan, 17.0]),
         "ci_high": np.array([4.59, 12353.34, np.nan, 17.0]),
         "obs_status": ["A", "A", "Q", "E"],
-        "expected": ExpectedError(4.0, 7.84),
+        "expected": ExpectedErrorView(4.0, 7.84),
         "file": "tables/small.parquet",
     }
     return TableView(**{**fields, **changes})

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tabulae.report import ExpectedError, TableView
+from tabulae.report import ExpectedErrorView, TableView
 from tabulae.report.page import printed_tables
 from tabulae.report.view import ROWS_SHOWN
 from tabulae.spec import ReliabilitySection
@@ -27,7 +27,7 @@ def plain(name: str, size: int, label: str = "x") -> TableView:
         numbers - 2,
         numbers + 2,
         ["A"] * size,
-        ExpectedError(1.0, 2.0),
+        ExpectedErrorView(1.0, 2.0),
         f"tables/{name}.parquet",
     )
 

@@ -17,7 +17,7 @@ from tabulae.interop.safetab import check
 from tabulae.interop.safetab.faults import Faults
 from tabulae.interop.safetab.layout import age_ranges, group_map, ladder, production_stability
 from tabulae.interop.safetab.maps import read_maps
-from tabulae.interop.safetab.suppression import suppression_threshold
+from tabulae.interop.safetab.plan import suppression_threshold
 from tabulae.privacy import DiscreteGaussian, DiscreteLaplace
 
 GOLDEN = [

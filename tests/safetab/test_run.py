@@ -22,7 +22,7 @@ from tabulae.errors import (
 )
 from tabulae.interop.safetab import Done, run
 from tabulae.interop.safetab._run import _digest
-from tabulae.interop.safetab.spill import Spill
+from tabulae.interop.safetab.tables import Spill
 from tabulae.privacy import ZCDP, Ledger
 from tabulae.release.staging import workplace
 

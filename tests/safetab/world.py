@@ -12,7 +12,7 @@ import pytest
 
 from tabulae.errors import SpecError
 from tabulae.interop.safetab import check
-from tabulae.interop.safetab.region_types import PUERTO_RICO, US
+from tabulae.interop.safetab.config import PUERTO_RICO, US
 
 SHARED = Path(__file__).parents[2].parent / "shared" / "data" / "detailed-race"
 TOY, REAL = SHARED / "toy", SHARED / "release-2020"

@@ -14,9 +14,9 @@ from tabulae.linalg import (
     Identity,
     Kron,
     LinearOperator,
+    MatrixProduct,
     Partition,
     Prefix,
-    Product,
     Sum,
     Total,
 )
@@ -29,7 +29,7 @@ DOMAIN = tb.Domain({"a": 3, "b": 4, "c": 2})
 RNG = np.random.default_rng(7)
 A = Dense(RNG.integers(0, 9, (5, 3)))
 MERGE = Partition(np.array([0, 1, 1, 2]))
-B = Product(Dense(RNG.integers(0, 9, (4, 3))), MERGE)
+B = MatrixProduct(Dense(RNG.integers(0, 9, (4, 3))), MERGE)
 C = Identity(2)
 
 
@@ -43,7 +43,7 @@ MEASURED = strategy((A, B, Total(2)), (A, Total(4), C), (Total(3), Total(4), C))
 VARIANCES = (2.0, 0.3, 1.0)
 FIRST_OF_B = Partition(np.array([0, -1, -1, -1]), 1)
 QUERIES = [
-    Kron([Prefix(3), Product(Prefix(3), MERGE), Total(2)]),
+    Kron([Prefix(3), MatrixProduct(Prefix(3), MERGE), Total(2)]),
     Kron([Identity(3), Total(4), Identity(2)]),
     Kron([Total(3), Total(4), Total(2)]),
     Kron([Dense([[2, 2, 2], [1, 0, 1]]), Total(4), Total(2)]),

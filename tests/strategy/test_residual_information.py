@@ -18,8 +18,8 @@ from tabulae.linalg import (
     Dense,
     Kron,
     LinearOperator,
+    MatrixProduct,
     Partition,
-    Product,
     Stack,
     Total,
 )
@@ -32,7 +32,7 @@ RNG = np.random.default_rng(20)
 DOMAIN = tb.Domain({"a": 4, "b": 5, "c": 3})
 BASES: tuple[LinearOperator, ...] = (
     Centring(4),
-    Product(Dense(RNG.integers(-9, 10, (2, 3))), Partition([0, 1, 1, 2, 0])),
+    MatrixProduct(Dense(RNG.integers(-9, 10, (2, 3))), Partition([0, 1, 1, 2, 0])),
     Dense(RNG.integers(-9, 10, (2, 3))),
 )
 ALL = [s for k in range(4) for s in itertools.combinations(range(3), k)]
@@ -226,7 +226,7 @@ def test_other_structures_take_other_routes(blocks: list[Kron]) -> None:
 
 
 @pytest.mark.parametrize(
-    "operator", [*BASES, Product(Centring(2), Partition([0, 1, 0])), Dense([[1, -1, 0]])], ids=str
+    "operator", [*BASES, MatrixProduct(Centring(2), Partition([0, 1, 0])), Dense([[1, -1, 0]])], ids=str
 )
 def test_a_basis_inverts_itself(operator: LinearOperator) -> None:
     basis = Basis(operator)

@@ -27,8 +27,8 @@ from tabulae.linalg import (
     Identity,
     Kron,
     LinearOperator,
+    MatrixProduct,
     Partition,
-    Product,
     Sparse,
     Stack,
     Total,
@@ -65,8 +65,8 @@ def _weights(alike: list[int], shape: list[int], seed: int, zeros: bool) -> np.n
 
 
 FORMS: dict[str, tuple[list[LinearOperator], list[int]]] = {
-    "all three": ([_uniform(4), Product(Dense(EDGES), GROUPS), Identity(3)], [0]),
-    "lifted": ([Dense(RNG.integers(-5, 6, (4, 4))), Product(_uniform(3), GROUPS), Total(3)], [1]),
+    "all three": ([_uniform(4), MatrixProduct(Dense(EDGES), GROUPS), Identity(3)], [0]),
+    "lifted": ([Dense(RNG.integers(-5, 6, (4, 4))), MatrixProduct(_uniform(3), GROUPS), Total(3)], [1]),
     "plain": ([Identity(4), Total(5), Dense(np.array([[1, 1, 1], [1, 1, -2], [1, -1, 0]]))], []),
 }
 
@@ -204,7 +204,7 @@ def test_long_integers_are_exact() -> None:
 
 def test_what_is_not_of_this_form_is_not_taken_for_it() -> None:
     assert weighted_rows(Kron([Identity(2), Identity(3)])) is None
-    assert weighted_rows(Product(Dense([[1, 1]]), Kron([Identity(2)]))) is None
+    assert weighted_rows(MatrixProduct(Dense([[1, 1]]), Kron([Identity(2)]))) is None
     huge = weigh_rows(np.array([1, 1]), [Dense([[2**32, 1], [1, 1]])])
     assert weighted_rows(huge) is None  # whose squares would not fit; columns are then listed
     assert huge.sensitivity(2).power == 2**64 + 1
@@ -216,7 +216,7 @@ def test_what_is_not_of_this_form_is_not_taken_for_it() -> None:
 
 
 def test_an_explicit_table_is_refused_with_what_to_do() -> None:
-    table = Product(Dense(np.ones((1, 60), dtype=int)), Kron([Identity(4), Identity(5), Identity(3)]))
+    table = MatrixProduct(Dense(np.ones((1, 60), dtype=int)), Kron([Identity(4), Identity(5), Identity(3)]))
     with pytest.raises(Unsupported, match="residual"):
         information(_strategy("all three"), (1.0,)).variance(table)
 
@@ -239,14 +239,14 @@ def test_negative_weights_count_by_their_size() -> None:
 
 
 def test_a_row_that_is_weighed_twice_counts_twice() -> None:
-    twice = Product(Sparse(scipy.sparse.csr_array([[1, 0], [2, 0]])), Kron([Identity(2)]))
+    twice = MatrixProduct(Sparse(scipy.sparse.csr_array([[1, 0], [2, 0]])), Kron([Identity(2)]))
     assert weighted_rows(twice) is None
     assert (twice.sensitivity(1).power, twice.sensitivity(2).power) == (3, 5)
 
 
 def test_cells_that_a_merge_leaves_out() -> None:
     merge = Partition([0, -1, 1, 1])
-    left = Product(Dense([[1, 2], [3, -5]]), merge)
+    left = MatrixProduct(Dense([[1, 2], [3, -5]]), merge)
     assert left.columns(np.arange(4)).tolist() == [[1, 0, 2, 2], [3, 0, -5, -5]]
     query = weigh_rows(np.array([[2], [7]]), [left, Total(1)])
     dense = query.dense()

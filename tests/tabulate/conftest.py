@@ -11,11 +11,11 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from tabulae.sources.source import Source
+from tabulae.sources.source import RecordSource
 
 KINDS = ("csv", "parquet", "duckdb")
 Columns = Mapping[str, Sequence[Any]]
-Writer = Callable[..., Source]
+Writer = Callable[..., RecordSource]
 
 
 def _csv_cell(value: Any) -> str:
@@ -25,22 +25,22 @@ def _csv_cell(value: Any) -> str:
     return '"' + text.replace('"', '""') + '"' if any(c in text for c in ',"\n\r') else text
 
 
-def _write_source(folder: Path, kind: str, columns: Columns, name: str = "people") -> Source:
+def _write_source(folder: Path, kind: str, columns: Columns, name: str = "people") -> RecordSource:
     """Write columns of Python values (None is NULL) to a new file of the given kind."""
     path = folder / f"{name}.{kind}"
     if kind == "csv":
         rows = zip(*columns.values(), strict=True)
         lines = [",".join(map(_csv_cell, line)) for line in (columns, *rows)]
         path.write_text("\n".join(lines) + "\n", encoding="utf-8", newline="")
-        return Source(path)
+        return RecordSource(path)
     table = pa.table(dict(columns))
     if kind == "parquet":
         parquet.write_table(table, path)
-        return Source(path)
+        return RecordSource(path)
     with duckdb.connect(str(path)) as connection:
         connection.register("given", table)
         connection.execute("CREATE TABLE people AS SELECT * FROM given")
-    return Source(path, table="people")
+    return RecordSource(path, table="people")
 
 
 @pytest.fixture(scope="session")

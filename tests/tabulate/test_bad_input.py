@@ -19,19 +19,19 @@ from tabulae.domain import Domain
 from tabulae.errors import DataError, InvalidArgument
 from tabulae.products.tables.count import tabulate
 from tabulae.sources import failures
-from tabulae.sources.coding import ColumnRule
+from tabulae.sources.coding import ColumnCoding
 from tabulae.sources.engine import open_records
 from tabulae.sources.failures import redacted
-from tabulae.sources.source import Source
+from tabulae.sources.source import RecordSource
 
-Writer = Callable[..., Source]
+Writer = Callable[..., RecordSource]
 
 SECRET = "SECRET-7781"
 DOMAIN = Domain({"sex": ["F", "M"], "age": range(100)})
-RULES = {"sex": ColumnRule("SEX"), "age": ColumnRule("AGE")}
+RULES = {"sex": ColumnCoding("SEX"), "age": ColumnCoding("AGE")}
 
 
-def refusal(source: Source) -> DataError:
+def refusal(source: RecordSource) -> DataError:
     """The error that counting ends in, after checking that it gives nothing away."""
     with pytest.raises(DataError) as caught:
         tabulate(source, DOMAIN, RULES)
@@ -44,10 +44,10 @@ def refusal(source: Source) -> DataError:
     return error
 
 
-def csv_of(folder: Path, text: str | bytes) -> Source:
+def csv_of(folder: Path, text: str | bytes) -> RecordSource:
     path = folder / "people.csv"
     path.write_bytes(text.encode() if isinstance(text, str) else text)
-    return Source(path)
+    return RecordSource(path)
 
 
 def test_unknown_categories_and_nulls_are_all_named_at_once(write: Writer, kind: str) -> None:
@@ -175,7 +175,7 @@ def _no_rows(path: Path) -> None:
 def test_faults_of_files(tmp_path: Path, make: Callable[[Path], object], name: str, message: str) -> None:
     path = tmp_path / name
     make(path)
-    source = Source(path, table="people" if path.suffix in (".duckdb", ".db") else None)
+    source = RecordSource(path, table="people" if path.suffix in (".duckdb", ".db") else None)
     error = refusal(source)
     assert message in str(error)
     assert name in str(error)
@@ -185,8 +185,8 @@ def test_a_database_in_use(tmp_path: Path) -> None:
     path = tmp_path / "people.duckdb"
     with duckdb.connect(str(path)) as connection:
         connection.execute("CREATE TABLE people AS SELECT 'F' AS SEX, 1 AS AGE")
-        refusal(Source(path, table="people"))
-    assert tabulate(Source(path, table="people"), DOMAIN, RULES).total == 1
+        refusal(RecordSource(path, table="people"))
+    assert tabulate(RecordSource(path, table="people"), DOMAIN, RULES).total == 1
 
 
 @each(
@@ -218,12 +218,12 @@ def test_a_database_in_use(tmp_path: Path) -> None:
 )
 def test_sources_that_are_not_described(arguments: dict[str, str], message: str) -> None:
     with pytest.raises(InvalidArgument, match=message):
-        Source(**arguments)  # type: ignore[arg-type]
+        RecordSource(**arguments)  # type: ignore[arg-type]
 
 
 def test_the_kind_may_be_said(tmp_path: Path) -> None:
     (tmp_path / "people.txt").write_text("SEX,AGE\nF,1\n")
-    assert tabulate(Source(tmp_path / "people.txt", kind="csv"), DOMAIN, RULES).total == 1
+    assert tabulate(RecordSource(tmp_path / "people.txt", kind="csv"), DOMAIN, RULES).total == 1
 
 
 def test_the_engine_reads_one_file_and_can_be_told_nothing_else(tmp_path: Path) -> None:
@@ -295,4 +295,4 @@ def test_lost_or_doubled_records_are_refused(write: Writer, monkeypatch: pytest.
 
     monkeypatch.setattr(mapping, "_lookup", doubled)
     with pytest.raises(DataError, match="lost or doubled"):
-        tabulate(write("csv", {"SEX": ["F"]}), Domain({"sex": ["F"]}), {"sex": ColumnRule("SEX")})
+        tabulate(write("csv", {"SEX": ["F"]}), Domain({"sex": ["F"]}), {"sex": ColumnCoding("SEX")})

@@ -20,14 +20,14 @@ from pyarrow import parquet
 from tabulae.domain import Domain
 from tabulae.linalg import Identity, Kron
 from tabulae.products.tables.count import Counts, tabulate
-from tabulae.sources.coding import ColumnRule
-from tabulae.sources.source import Source
+from tabulae.sources.coding import ColumnCoding
+from tabulae.sources.source import RecordSource
 
-Writer = Callable[..., Source]
+Writer = Callable[..., RecordSource]
 KINDS = ("csv", "parquet", "duckdb")
 
 DOMAIN = Domain({"sex": ["F", "M"], "age": range(18, 21), "county": ["001", "003"]})
-RULES = {"sex": ColumnRule("SEX"), "age": ColumnRule("Age of person"), "county": ColumnRule("c,ounty")}
+RULES = {"sex": ColumnCoding("SEX"), "age": ColumnCoding("Age of person"), "county": ColumnCoding("c,ounty")}
 
 
 def vector(counts: Counts) -> list[int]:
@@ -81,14 +81,14 @@ def test_neither_order_nor_threads_nor_kind_matter(write: Writer) -> None:
 def test_attributes_may_share_a_column(write: Writer, kind: str) -> None:
     domain = Domain({"age": range(3), "again": range(3)})
     source = write(kind, {"a": [0, 1, 1]})
-    counts = tabulate(source, domain, {"age": ColumnRule("a"), "again": ColumnRule("a")})
+    counts = tabulate(source, domain, {"age": ColumnCoding("a"), "again": ColumnCoding("a")})
     assert vector(counts) == [1, 0, 0, 0, 2, 0, 0, 0, 0]
 
 
 def test_a_domain_too_large_to_write_out(write: Writer, kind: str) -> None:
     domain = Domain({f"a{i}": 1000 for i in range(5)})
     source = write(kind, {f"a{i}": [i, 999, 999] for i in range(5)})
-    counts = tabulate(source, domain, {name: ColumnRule(name) for name in domain.names})
+    counts = tabulate(source, domain, {name: ColumnCoding(name) for name in domain.names})
     codes = np.array([[0, 1, 2, 3, 4], [999] * 5, [999] * 5])
     assert counts.fingerprint() == Counts.from_records(domain, codes).fingerprint()
 
@@ -97,7 +97,7 @@ def test_quotes_byte_order_mark_line_endings_and_line_breaks_in_fields(tmp_path:
     path = tmp_path / "people.csv"
     text = '\ufeff"SEX",note,"Age of person","c,ounty"\r\n"F","a ""b"",\r\n c","018","001"\r\n M ,,19,003\r\n'
     path.write_bytes(text.encode())
-    counts = tabulate(Source(path), DOMAIN, RULES)
+    counts = tabulate(RecordSource(path), DOMAIN, RULES)
     assert vector(counts) == by_hand([("F", 18, "001"), ("M", 19, "003")])
 
 
@@ -107,24 +107,30 @@ def test_odd_paths(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
     path.parent.mkdir(exist_ok=True)
     path.write_text("a\n1\n")
-    assert vector(tabulate(Source(path), Domain({"a": range(3)}), {"a": ColumnRule("a")})) == [0, 1, 0]
+    assert vector(tabulate(RecordSource(path), Domain({"a": range(3)}), {"a": ColumnCoding("a")})) == [
+        0,
+        1,
+        0,
+    ]
 
 
 def test_names_of_folders_are_not_columns(tmp_path: Path) -> None:
     folder = tmp_path / "a=7"
     folder.mkdir()
     parquet.write_table(pa.table({"a": [1]}), folder / "people.parquet")
-    source = Source(folder / "people.parquet")
-    assert vector(tabulate(source, Domain({"a": range(3)}), {"a": ColumnRule("a")})) == [0, 1, 0]
+    source = RecordSource(folder / "people.parquet")
+    assert vector(tabulate(source, Domain({"a": range(3)}), {"a": ColumnCoding("a")})) == [0, 1, 0]
 
 
 def test_columns_that_differ_in_case_are_two(tmp_path: Path) -> None:
     for path, domain_column in ((tmp_path / "x.csv", "sex"), (tmp_path / "y.csv", "SEX")):
         path.write_text("sex,SEX\n0,1\n")
-        counts = tabulate(Source(path), Domain({"a": range(2)}), {"a": ColumnRule(domain_column)})
+        counts = tabulate(RecordSource(path), Domain({"a": range(2)}), {"a": ColumnCoding(domain_column)})
         assert vector(counts) == ([1, 0] if domain_column == "sex" else [0, 1])
     parquet.write_table(pa.table([[0], [1]], names=["sex", "SEX"]), tmp_path / "z.parquet")
-    counts = tabulate(Source(tmp_path / "z.parquet"), Domain({"a": range(2)}), {"a": ColumnRule("SEX")})
+    counts = tabulate(
+        RecordSource(tmp_path / "z.parquet"), Domain({"a": range(2)}), {"a": ColumnCoding("SEX")}
+    )
     assert vector(counts) == [0, 1]
 
 
@@ -134,6 +140,6 @@ def test_tables_of_another_schema_and_views(tmp_path: Path) -> None:
         connection.execute(
             "CREATE SCHEMA s; CREATE TABLE s.t AS SELECT 1 AS a; CREATE VIEW v AS SELECT 2 AS a"
         )
-    domain, rules = Domain({"a": range(3)}), {"a": ColumnRule("a")}
-    assert vector(tabulate(Source(path, table="s.t"), domain, rules)) == [0, 1, 0]
-    assert vector(tabulate(Source(path, table="v"), domain, rules)) == [0, 0, 1]
+    domain, rules = Domain({"a": range(3)}), {"a": ColumnCoding("a")}
+    assert vector(tabulate(RecordSource(path, table="s.t"), domain, rules)) == [0, 1, 0]
+    assert vector(tabulate(RecordSource(path, table="v"), domain, rules)) == [0, 0, 1]

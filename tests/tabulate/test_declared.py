@@ -12,7 +12,7 @@ import pytest
 from tabulae.errors import DataError, InvalidArgument
 from tabulae.sources import declared as peek
 from tabulae.sources.declared import DeclaredColumn, declared_columns, only_table
-from tabulae.sources.source import Source
+from tabulae.sources.source import RecordSource
 
 TABLE = '''
 CREATE TYPE sexes AS ENUM ('F', 'M');
@@ -37,7 +37,7 @@ def database(tmp_path: Path) -> Path:
 
 
 def test_a_table_of_duckdb(database: Path) -> None:
-    found = {c.name: c for c in declared_columns(Source(database, table="persons"))}
+    found = {c.name: c for c in declared_columns(RecordSource(database, table="persons"))}
     domains = {name: c.categories or c.bounds for name, c in found.items() if c.has_domain}
     assert domains == {
         "sex": ("F", "M"),
@@ -64,7 +64,7 @@ def test_values_that_no_spec_takes_are_no_domain(tmp_path: Path, column: str) ->
     path = tmp_path / "some.duckdb"
     with duckdb.connect(str(path)) as connection:
         connection.execute(f"CREATE TABLE t ({column}, d INTEGER CHECK (d BETWEEN 1 AND 1000000))")
-    found = declared_columns(Source(path, table="t"))
+    found = declared_columns(RecordSource(path, table="t"))
     assert [each.has_domain for each in found] == [False, True]
     assert found[0].can_be_counted
 
@@ -81,7 +81,7 @@ def test_a_parquet_file_has_types_and_no_domains(tmp_path: Path) -> None:
         }
     )
     pq.write_table(table, path)
-    found = {c.name: (c.content, c.type, c.categories) for c in declared_columns(Source(path))}
+    found = {c.name: (c.content, c.type, c.categories) for c in declared_columns(RecordSource(path))}
     assert found == {
         "sex": ("text", "string, by dictionary", None),
         "age": ("whole numbers", "int8", None),
@@ -95,7 +95,7 @@ def test_no_record_of_a_csv_file_is_read(tmp_path: Path) -> None:
     """What follows the first line may be anything."""
     path = tmp_path / "people.csv"
     path.write_bytes(b'SEX,"AGE, years"\r\n' + b'"no, "CSV" \r' * 1000)
-    assert declared_columns(Source(path)) == [
+    assert declared_columns(RecordSource(path)) == [
         DeclaredColumn("SEX", "", "unknown"),
         DeclaredColumn("AGE, years", "", "unknown"),
     ]
@@ -106,7 +106,7 @@ def test_a_first_line_that_names_nothing_is_refused_and_not_quoted(tmp_path: Pat
     path = tmp_path / "people.csv"
     path.write_text(line + "\nM,12\n")
     with pytest.raises(DataError, match="must name the columns") as caught:
-        declared_columns(Source(path))
+        declared_columns(RecordSource(path))
     assert repr(line.split(",")[0]) not in str(caught.value)
     assert caught.value.confidential
 
@@ -114,10 +114,10 @@ def test_a_first_line_that_names_nothing_is_refused_and_not_quoted(tmp_path: Pat
 def test_a_parquet_file_may_call_a_column_by_a_number_but_no_two_alike(tmp_path: Path) -> None:
     path = tmp_path / "people.parquet"
     pq.write_table(pa.table({"2020": ["a"]}), path)
-    assert declared_columns(Source(path))[0].name == "2020"
+    assert declared_columns(RecordSource(path))[0].name == "2020"
     pq.write_table(pa.Table.from_arrays([pa.array(["a"])] * 2, names=["a", "a"]), path)
     with pytest.raises(DataError, match="share one: name them apart"):
-        declared_columns(Source(path))
+        declared_columns(RecordSource(path))
 
 
 def test_the_only_table_needs_no_name(database: Path) -> None:
@@ -132,15 +132,15 @@ def test_a_file_that_is_none_is_told(tmp_path: Path) -> None:
     for name in ("people.parquet", "people.duckdb"):
         (tmp_path / name).write_text("no such thing")
         with pytest.raises(DataError, match="is not a"):
-            declared_columns(Source(tmp_path / name, table="t" if name.endswith("duckdb") else None))
+            declared_columns(RecordSource(tmp_path / name, table="t" if name.endswith("duckdb") else None))
     path = tmp_path / "some.duckdb"
     duckdb.connect(str(path)).close()
     with pytest.raises(DataError, match="has no table 'none'"):
-        declared_columns(Source(path, table="none"))
+        declared_columns(RecordSource(path, table="none"))
 
 
 def test_peek_finds_what_is_not_declared(database: Path) -> None:
-    source = Source(database, table="persons")
+    source = RecordSource(database, table="persons")
     before = declared_columns(source)
     after = peek(source, before)
     changed = {c.name: c for c, old in zip(after, before, strict=True) if c != old}
@@ -166,6 +166,6 @@ def test_what_peek_makes_of_values(
 ) -> None:
     path = tmp_path / "people.csv"
     path.write_text("A,B\n" + "".join(f"{value},x\n" for value in values))
-    found = peek(Source(path), declared_columns(Source(path)))[0]
+    found = peek(RecordSource(path), declared_columns(RecordSource(path)))[0]
     assert (found.categories, found.bounds) == (categories, bounds)
     assert found.found is (categories is not None or bounds is not None)

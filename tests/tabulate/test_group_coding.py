@@ -16,29 +16,29 @@ from hypothesis import strategies as st
 from tabulae.errors import DataError
 from tabulae.products.groups import count as group_coding
 from tabulae.sources.engine import batches, open_records
-from tabulae.sources.source import Source
+from tabulae.sources.source import RecordSource
 from tabulae.sources.units import UnitRule
 
 from .group_oracle import Person, by_definition, people, plans
 from .test_group_records import CROWD, LEAVES, columns_of, counted, small_plan
 
-Writer = Callable[..., Source]
+Writer = Callable[..., RecordSource]
 
 
 @pytest.fixture
-def elsewhere(monkeypatch: pytest.MonkeyPatch, write_source: Writer) -> Callable[..., Source]:
+def elsewhere(monkeypatch: pytest.MonkeyPatch, write_source: Writer) -> Callable[..., RecordSource]:
     """elsewhere(folder, columns) -> Source: records that are read as if DuckDB were not there to read them."""
 
     @contextmanager
-    def opened(source: Source, wanted: Any, unit: str | None, **options: Any) -> Iterator[Any]:
-        with open_records(Source(source.file), wanted, unit, **options) as records:
+    def opened(source: RecordSource, wanted: Any, unit: str | None, **options: Any) -> Iterator[Any]:
+        with open_records(RecordSource(source.file), wanted, unit, **options) as records:
             yield records
 
     monkeypatch.setattr(group_coding, "open_records", opened)
-    return lambda folder, columns: Source(write_source(folder, "parquet", columns).file, engine="spark")
+    return lambda folder, columns: RecordSource(write_source(folder, "parquet", columns).file, engine="spark")
 
 
-def test_counts_are_those_of_the_definition(elsewhere: Callable[..., Source]) -> None:
+def test_counts_are_those_of_the_definition(elsewhere: Callable[..., RecordSource]) -> None:
     @settings(max_examples=10)
     @given(data=st.data(), crowd=people(LEAVES, least=0))
     def holds(data: st.DataObject, crowd: list[Person]) -> None:
@@ -59,16 +59,18 @@ def _typed(columns: dict[str, list[Any]]) -> dict[str, Any]:
     }
 
 
-def test_units_are_counted_up_to_their_bound(elsewhere: Callable[..., Source], tmp_path: Path) -> None:
+def test_units_are_counted_up_to_their_bound(elsewhere: Callable[..., RecordSource], tmp_path: Path) -> None:
     rule = UnitRule("NAME", 3, bytes(range(32)))
     source = elsewhere(tmp_path, columns_of(CROWD))
     assert counted(source, small_plan(), unit=rule)[0] == 9
-    assert counted(source, small_plan(), unit=rule) == counted(Source(source.file), small_plan(), unit=rule)
+    assert counted(source, small_plan(), unit=rule) == counted(
+        RecordSource(source.file), small_plan(), unit=rule
+    )
 
 
 @pytest.mark.parametrize("column", ["BLOCK", "COUNTY", "SEX", "RACE2"])
 def test_one_record_that_is_refused_refuses_all(
-    elsewhere: Callable[..., Source], tmp_path: Path, column: str
+    elsewhere: Callable[..., RecordSource], tmp_path: Path, column: str
 ) -> None:
     columns = columns_of(CROWD)
     columns[column][7] = 4711 if column == "BLOCK" else "4711"
@@ -79,7 +81,7 @@ def test_one_record_that_is_refused_refuses_all(
 
 @pytest.mark.parametrize("change", [lambda rows: rows.slice(1), lambda rows: pa.concat_tables([rows, rows])])
 def test_records_lost_or_doubled_on_the_way_are_seen(
-    elsewhere: Callable[..., Source],
+    elsewhere: Callable[..., RecordSource],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     change: Callable[[pa.Table], pa.Table],

@@ -18,8 +18,8 @@ from tabulae.domain.groups import Group, GroupMap, Regions
 from tabulae.errors import DataError, InvalidArgument
 from tabulae.products.groups.count import RecordShape, open_group_records
 from tabulae.products.groups.levels import AdaptivePlan
-from tabulae.sources.coding import ColumnRule
-from tabulae.sources.source import Source
+from tabulae.sources.coding import ColumnCoding
+from tabulae.sources.source import RecordSource
 from tabulae.sources.units import UnitRule
 
 from .group_oracle import (
@@ -35,7 +35,7 @@ from .group_oracle import (
     plans,
 )
 
-Writer = Callable[..., Source]
+Writer = Callable[..., RecordSource]
 
 RACE, ETHNICITY = FAMILIES
 LEAVES = 6
@@ -50,7 +50,7 @@ ATTRIBUTES = [
     Attribute.of("unread", 3),
 ]
 RULES = {
-    a.name: ColumnRule(a.name.upper(), null="other" if a.labels[-1] == "other" else "refuse")
+    a.name: ColumnCoding(a.name.upper(), null="other" if a.labels[-1] == "other" else "refuse")
     for a in ATTRIBUTES
 }
 SHAPE = RecordShape(
@@ -71,7 +71,7 @@ def columns_of(crowd: list[Person]) -> dict[str, list[Any]]:
     }
 
 
-def counted(source: Source, plan: AdaptivePlan, **options: Any) -> tuple[int, list[Entries]]:
+def counted(source: RecordSource, plan: AdaptivePlan, **options: Any) -> tuple[int, list[Entries]]:
     given = {"domain_attributes": ATTRIBUTES, "rules": RULES, "shape": SHAPE} | options
     with open_group_records(source, plan=plan, **given) as counts:
         return counts.records, entries_of(counts, plan)
@@ -178,8 +178,8 @@ def test_nothing_is_left_in_the_temporary_folder(
     assert not list(folder.iterdir())
 
 
-def without_null(name: str) -> dict[str, ColumnRule]:
-    return RULES | {name: ColumnRule(name.upper(), unknown="other")}
+def without_null(name: str) -> dict[str, ColumnCoding]:
+    return RULES | {name: ColumnCoding(name.upper(), unknown="other")}
 
 
 @pytest.mark.parametrize(
@@ -208,7 +208,7 @@ def without_null(name: str) -> dict[str, ColumnRule]:
         ),
         ({"rules": without_null("race2")}, "'other' of attribute 'race2' is not a code of 'race'"),
         (
-            {"rules": RULES | {"race2": ColumnRule("RACE2", "other", "other")}},
+            {"rules": RULES | {"race2": ColumnCoding("RACE2", "other", "other")}},
             "would take unknown codes for no code",
         ),
         (

@@ -15,8 +15,8 @@ from tabulae.linalg import (
     Total,
 )
 from tabulae.products.tables.count import Counts, tabulate
-from tabulae.sources.coding import ColumnRule
-from tabulae.sources.source import Source
+from tabulae.sources.coding import ColumnCoding
+from tabulae.sources.source import RecordSource
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
 
@@ -31,7 +31,9 @@ def test_all_fourteen_attributes_of_adult() -> None:
     # An attribute's name becomes a file and a column: one of them is called otherwise than its column.
     called = {name: name.removesuffix(">50K") for name in names}
     domain = Domain({called[name]: sizes[name] for name in names})
-    made = tabulate(Source(DATA / "adult.csv"), domain, {called[name]: ColumnRule(name) for name in names})
+    made = tabulate(
+        RecordSource(DATA / "adult.csv"), domain, {called[name]: ColumnCoding(name) for name in names}
+    )
     assert made.total == len(codes) == 48_842
     assert made.fingerprint() == Counts.from_records(domain, codes).fingerprint()
     chosen = ("education-num", "sex", "income>50K")

@@ -21,10 +21,10 @@ from tabulae.linalg import (
     Total,
 )
 from tabulae.products.tables.count import Counts, tabulate
-from tabulae.sources.coding import ColumnRule
-from tabulae.sources.source import Source
+from tabulae.sources.coding import ColumnCoding
+from tabulae.sources.source import RecordSource
 
-Writer = Callable[..., Source]
+Writer = Callable[..., RecordSource]
 
 NULL, UNKNOWN = "null", "unknown"
 # -3, 0, 7, 12, and categories of their own for what is not declared and what is missing.
@@ -32,13 +32,15 @@ NUMBERS = Attribute("a", ("-3", "0", "7", "12", "other"))
 NUMBER_CODES = {-3: 0, 0: 1, 7: 2, 12: 3}
 
 
-def outcomes(source: Source, columns: list[str], attribute: Attribute, values: Any = None) -> list[int | str]:
+def outcomes(
+    source: RecordSource, columns: list[str], attribute: Attribute, values: Any = None
+) -> list[int | str]:
     """The code that the only record gets for each column: a position, "unknown" or "null"."""
     few = [columns[i : i + 8] for i in range(0, len(columns), 8)]
     return [outcome for part in few for outcome in _outcomes(source, part, attribute, values)]
 
 
-def _outcomes(source: Source, columns: list[str], attribute: Attribute, values: Any) -> list[int | str]:
+def _outcomes(source: RecordSource, columns: list[str], attribute: Attribute, values: Any) -> list[int | str]:
     found: dict[str, int | str] = {}
     try:
         counts = _counts(source, columns, attribute, values)
@@ -55,14 +57,14 @@ def _outcomes(source: Source, columns: list[str], attribute: Attribute, values: 
     return [found[column] for column in columns]
 
 
-def _counts(source: Source, columns: list[str], attribute: Attribute, values: Any) -> Counts | None:
+def _counts(source: RecordSource, columns: list[str], attribute: Attribute, values: Any) -> Counts | None:
     if not columns:
         return None
     domain = Domain({name: dataclasses.replace(attribute, name=name) for name in columns})
-    return tabulate(source, domain, {name: ColumnRule(name, values=values) for name in columns})
+    return tabulate(source, domain, {name: ColumnCoding(name, values=values) for name in columns})
 
 
-def outcome(source: Source, attribute: Attribute, values: Any = None) -> int | str:
+def outcome(source: RecordSource, attribute: Attribute, values: Any = None) -> int | str:
     return outcomes(source, ["x"], attribute, values)[0]
 
 
@@ -110,14 +112,14 @@ def test_numbers_as_text_in_csv(tmp_path: Path) -> None:
     names = [f"x{i}" for i in range(len(TEXTS))]
     fields = ",".join(f'"{text}"' for text, _ in TEXTS)
     path.write_text(f"{','.join(names)}\n{fields}\n", encoding="utf-8", newline="")
-    assert outcomes(Source(path), names, NUMBERS, NUMBER_CODES) == [expected for _, expected in TEXTS]
+    assert outcomes(RecordSource(path), names, NUMBERS, NUMBER_CODES) == [expected for _, expected in TEXTS]
 
 
 @pytest.mark.parametrize("stored", [pa.string(), pa.large_string(), pa.dictionary(pa.int8(), pa.string())])
 def test_numbers_as_text_in_parquet(tmp_path: Path, stored: pa.DataType) -> None:
     chosen = TEXTS[::3]
     texts = {f"x{i}": pa.array([text], pa.string()).cast(stored) for i, (text, _) in enumerate(chosen)}
-    source = Source(tmp_path / "x.parquet")
+    source = RecordSource(tmp_path / "x.parquet")
     parquet.write_table(pa.table(texts), source.path)
     assert outcomes(source, list(texts), NUMBERS, NUMBER_CODES) == [expected for _, expected in chosen]
 
@@ -151,7 +153,7 @@ STORED: list[tuple[Any, pa.DataType, int | str]] = [
 
 def test_numbers_as_stored(tmp_path: Path) -> None:
     stored = {f"x{i}": pa.array([value], kind) for i, (value, kind, _) in enumerate(STORED)}
-    source = Source(tmp_path / "x.parquet")
+    source = RecordSource(tmp_path / "x.parquet")
     parquet.write_table(pa.table(stored), source.path)
     assert outcomes(source, list(stored), NUMBERS, NUMBER_CODES) == [expected for *_, expected in STORED]
 
@@ -193,20 +195,20 @@ AS_NUMBERS: list[tuple[Any, pa.DataType, int | str]] = [
 
 def test_labels_stored_as_numbers(tmp_path: Path) -> None:
     stored = {f"x{i}": pa.array([value], kind) for i, (value, kind, _) in enumerate(AS_NUMBERS)}
-    source = Source(tmp_path / "x.parquet")
+    source = RecordSource(tmp_path / "x.parquet")
     parquet.write_table(pa.table(stored), source.path)
     expected = [code for *_, code in AS_NUMBERS]
     assert outcomes(source, list(stored), Attribute("a", tuple(LABELS))) == expected
 
 
 def test_numbers_are_not_labels_that_hold_none(tmp_path: Path) -> None:
-    source = Source(tmp_path / "x.parquet")
+    source = RecordSource(tmp_path / "x.parquet")
     parquet.write_table(pa.table({"x": [1]}), source.path)
     assert outcome(source, Attribute("a", ("F", "M"))) == UNKNOWN
 
 
 def test_floats_do_not_tell_large_numbers_apart(tmp_path: Path) -> None:
-    source = Source(tmp_path / "x.parquet")
+    source = RecordSource(tmp_path / "x.parquet")
     parquet.write_table(pa.table({"x": [float(2**53 + 2)]}), source.path)
     attribute = Attribute.of("a", [2**53 + 1, 2**53 + 2])
     assert outcome(source, attribute) == UNKNOWN
@@ -220,10 +222,10 @@ def test_a_database_that_ignores_case_does_not_change_the_counts(tmp_path: Path)
         connection.execute("CREATE TABLE people (x VARCHAR COLLATE NOCASE); INSERT INTO people VALUES ('f')")
         connection.execute("CREATE TYPE sex AS ENUM ('F', 'f'); CREATE TABLE enum (x sex)")
         connection.execute("INSERT INTO enum VALUES ('f')")
-    source = Source(path, table="people")
+    source = RecordSource(path, table="people")
     assert outcome(source, Attribute("a", ("F", "M"))) == UNKNOWN
     assert outcome(source, Attribute("a", ("F", "f"))) == 1
-    assert outcome(Source(path, table="enum"), Attribute("a", ("F", "f"))) == 1
+    assert outcome(RecordSource(path, table="enum"), Attribute("a", ("F", "f"))) == 1
 
 
 @pytest.mark.parametrize("column", ["date", "list", "struct", "blob", "uuid"])
@@ -236,9 +238,11 @@ def test_types_that_are_not_counted(tmp_path: Path, column: str) -> None:
         )
     domain = Domain({"a": NUMBERS})
     with pytest.raises(DataError, match=f"'{column}'.*convert it to text"):
-        tabulate(Source(path, table="people"), domain, {"a": ColumnRule(column)})
+        tabulate(RecordSource(path, table="people"), domain, {"a": ColumnCoding(column)})
     # Beside a column that is counted they do no harm.
-    counts = tabulate(Source(path, table="people"), domain, {"a": ColumnRule("number", values=NUMBER_CODES)})
+    counts = tabulate(
+        RecordSource(path, table="people"), domain, {"a": ColumnCoding("number", values=NUMBER_CODES)}
+    )
     assert counts.total == 1
 
 
@@ -249,7 +253,7 @@ def test_types_that_are_not_counted(tmp_path: Path, column: str) -> None:
 def test_policies(write: Writer, kind: str, unknown: Any, null: Any, expected: Any) -> None:
     source = write(kind, {"x": ["1", None, "5", None]})
     domain = Domain({"a": ["1", "2", "other"]})
-    rules = {"a": ColumnRule("x", unknown=unknown, null=null)}
+    rules = {"a": ColumnCoding("x", unknown=unknown, null=null)}
     if isinstance(expected, list):
         assert tabulate(source, domain, rules).answer(Identity(3)).tolist() == expected
         return
@@ -261,29 +265,29 @@ def test_policies(write: Writer, kind: str, unknown: Any, null: Any, expected: A
 def test_the_category_that_a_policy_adds_is_not_declared(write: Writer) -> None:
     source = write("csv", {"x": ["1", "other"]})
     domain = Domain({"a": ["1", "2", "other"]})
-    assert tabulate(source, domain, {"a": ColumnRule("x")}).answer(Identity(3)).tolist() == [1, 0, 1]
+    assert tabulate(source, domain, {"a": ColumnCoding("x")}).answer(Identity(3)).tolist() == [1, 0, 1]
     with pytest.raises(DataError, match="outside the declared"):
-        tabulate(source, domain, {"a": ColumnRule("x", null="other")})
+        tabulate(source, domain, {"a": ColumnCoding("x", null="other")})
 
 
 @pytest.mark.parametrize(
     ("rule", "attribute", "message"),
     [
-        (ColumnRule("x", unknown="other"), ["1", "2"], 'last label must be "other"'),
-        (ColumnRule("x", null="drop"), ["1", "2"], '"refuse" or "other"'),  # type: ignore[arg-type]
-        (ColumnRule("x", values={"1": 2}), ["1", "2"], r"codes 0\.\.1"),
-        (ColumnRule("x", values={"1": 0, 2: 1}), ["1", "2"], "all whole numbers or all strings"),  # type: ignore[dict-item]
-        (ColumnRule("x"), ["a", " a"], "cannot tell apart"),
-        (ColumnRule("x", values={"": 0}), ["1", "2"], "empty text is NULL"),
+        (ColumnCoding("x", unknown="other"), ["1", "2"], 'last label must be "other"'),
+        (ColumnCoding("x", null="drop"), ["1", "2"], '"refuse" or "other"'),  # type: ignore[arg-type]
+        (ColumnCoding("x", values={"1": 2}), ["1", "2"], r"codes 0\.\.1"),
+        (ColumnCoding("x", values={"1": 0, 2: 1}), ["1", "2"], "all whole numbers or all strings"),  # type: ignore[dict-item]
+        (ColumnCoding("x"), ["a", " a"], "cannot tell apart"),
+        (ColumnCoding("x", values={"": 0}), ["1", "2"], "empty text is NULL"),
     ],
 )
-def test_rules_that_do_not_fit(write: Writer, rule: ColumnRule, attribute: Any, message: str) -> None:
+def test_rules_that_do_not_fit(write: Writer, rule: ColumnCoding, attribute: Any, message: str) -> None:
     with pytest.raises(InvalidArgument, match=message):
         tabulate(write("csv", {"x": ["1"]}), Domain({"a": attribute}), {"a": rule})
 
 
 def test_labels_that_are_one_number_cannot_be_read_from_numbers(write: Writer) -> None:
-    domain, rules = Domain({"a": ["1", "01"]}), {"a": ColumnRule("x")}
+    domain, rules = Domain({"a": ["1", "01"]}), {"a": ColumnCoding("x")}
     assert tabulate(write("csv", {"x": ["01"]}), domain, rules).answer(Identity(2)).tolist() == [0, 1]
     with pytest.raises(InvalidArgument, match="cannot tell apart"):
         tabulate(write("parquet", {"x": [1]}), domain, rules)
@@ -292,4 +296,4 @@ def test_labels_that_are_one_number_cannot_be_read_from_numbers(write: Writer) -
 def test_one_rule_for_each_attribute(write: Writer) -> None:
     source, domain = write("csv", {"x": [1]}), Domain({"a": 2, "b": 2})
     with pytest.raises(InvalidArgument, match="none for 'b'; the domain has no 'c'"):
-        tabulate(source, domain, {"a": ColumnRule("x"), "c": ColumnRule("x")})
+        tabulate(source, domain, {"a": ColumnCoding("x"), "c": ColumnCoding("x")})

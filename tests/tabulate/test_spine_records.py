@@ -19,14 +19,14 @@ from tabulae.errors import DataError, InvalidArgument
 from tabulae.products.areas import count as spine_records
 from tabulae.products.areas.count import LeafColumn, SpineCounts, open_spine_records
 from tabulae.products.areas.spine_plan import SpinePlan
-from tabulae.sources.coding import ColumnRule
+from tabulae.sources.coding import ColumnCoding
 from tabulae.sources.engine import open_records
-from tabulae.sources.source import Source
+from tabulae.sources.source import RecordSource
 from tabulae.sources.units import UnitRule
 
-Writer = Callable[..., Source]
+Writer = Callable[..., RecordSource]
 
-RULES = {name: ColumnRule(name.upper()) for name in ("quarters", "age", "race")}
+RULES = {name: ColumnCoding(name.upper()) for name in ("quarters", "age", "race")}
 PLAN = plan(3)
 
 
@@ -53,7 +53,7 @@ def columns_of(of: SpinePlan, people: list[Record]) -> dict[str, list[Any]]:
     }
 
 
-def refused(source: Source, of: SpinePlan, leaf: LeafColumn | None = None, **options: Any) -> DataError:
+def refused(source: RecordSource, of: SpinePlan, leaf: LeafColumn | None = None, **options: Any) -> DataError:
     with pytest.raises(DataError) as caught:
         open_spine_records(source, RULES, of, leaf or leaves(of), **options)
     return caught.value
@@ -107,7 +107,7 @@ def test_every_record_is_in_one_part_and_so_is_every_unit(write: Writer, kind: s
 def test_parts_are_as_small_as_memory_asks(engine: Any, memory: str | None, parts: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(spine_records, "_PART", 16)
-        source = Source("people.parquet", engine=engine)
+        source = RecordSource("people.parquet", engine=engine)
         assert spine_records._part_count(source, 40, memory) == parts
 
 
@@ -123,7 +123,7 @@ def test_values_are_coded_by_the_rules_of_their_columns(write: Writer) -> None:
     crowd = records(PLAN, 10)
     columns = columns_of(PLAN, crowd)
     columns["QUARTERS"] = [{"home": "1", "hall": "2", "ward": "3"}[label] for label in columns["QUARTERS"]]
-    rules = RULES | {"quarters": ColumnRule("QUARTERS", values={"1": 0, "2": 1, "3": 2})}
+    rules = RULES | {"quarters": ColumnCoding("QUARTERS", values={"1": 0, "2": 1, "3": 2})}
     assert same(open_spine_records(write("csv", columns), rules, PLAN, leaves(PLAN)), counts(PLAN, crowd))
 
 

@@ -24,15 +24,15 @@ from tabulae.domain import Domain
 from tabulae.errors import DataError, InvalidArgument
 from tabulae.linalg import Identity, Kron
 from tabulae.products.tables.count import Counts, tabulate
-from tabulae.sources.coding import ColumnRule
-from tabulae.sources.source import Source
+from tabulae.sources.coding import ColumnCoding
+from tabulae.sources.source import RecordSource
 from tabulae.sources.units import UnitRule
 
-Writer = Callable[..., Source]
+Writer = Callable[..., RecordSource]
 Row = tuple[str, str, int]  # unit, sex, age
 
 DOMAIN = Domain({"sex": ["F", "M"], "age": range(3)})
-RULES = {"sex": ColumnRule("SEX"), "age": ColumnRule("AGE")}
+RULES = {"sex": ColumnCoding("SEX"), "age": ColumnCoding("AGE")}
 KEY = bytes(range(32))
 KINDS = ("csv", "parquet", "duckdb")
 FIND = (Phase.explicit, Phase.generate)  # an engine is too slow a thing to shrink an example with
@@ -46,7 +46,7 @@ def columns_of(rows: list[Row]) -> dict[str, list[Any]]:
     return {"PID": [r[0] for r in rows], "SEX": [r[1] for r in rows], "AGE": [r[2] for r in rows]}
 
 
-def counted(source: Source, k: int, key: bytes = KEY) -> np.ndarray:
+def counted(source: RecordSource, k: int, key: bytes = KEY) -> np.ndarray:
     return vector(tabulate(source, DOMAIN, RULES, UnitRule("PID", k, key)))
 
 
@@ -148,7 +148,7 @@ def test_policies_see_every_row(write: Writer, kind: str) -> None:
         with pytest.raises(DataError, match=r"'SEX'.*outside the declared"):
             counted(source, 1, key)
     domain = Domain({"sex": ["F", "M", "other"]})
-    rules = {"sex": ColumnRule("SEX", unknown="other")}
+    rules = {"sex": ColumnCoding("SEX", unknown="other")}
     assert vector(tabulate(source, domain, rules, UnitRule("PID", 31, KEY))).tolist() == [30, 0, 1]
     assert vector(tabulate(source, domain, rules, UnitRule("PID", 4, KEY))).sum() == 4
 
@@ -171,7 +171,7 @@ def test_ids_mean_the_same_however_they_are_stored(
         pa.table({"PID": pa.array(ids, type_), "SEX": ["F", "M", "M"], "AGE": [0, 1, 2]}), path
     )
     expected = chosen_by_hand([("1", "F", 0), ("1", "M", 1), ("2", "M", 2)], 1)
-    assert counted(Source(path), 1).tolist() == expected.tolist()
+    assert counted(RecordSource(path), 1).tolist() == expected.tolist()
 
 
 def test_uuids_and_databases_that_ignore_case(tmp_path: Path) -> None:
@@ -180,13 +180,13 @@ def test_uuids_and_databases_that_ignore_case(tmp_path: Path) -> None:
         connection.execute("CREATE TABLE people AS SELECT uuid() AS PID, 'F' AS SEX, 0 AS AGE FROM range(5)")
         connection.execute("CREATE TABLE cased (PID VARCHAR COLLATE NOCASE, SEX VARCHAR, AGE INTEGER)")
         connection.execute("INSERT INTO cased VALUES ('a', 'F', 0), ('A', 'F', 0), ('a', 'F', 0)")
-    assert counted(Source(path, table="people"), 1).sum() == 5
-    assert counted(Source(path, table="cased"), 1).sum() == 2
+    assert counted(RecordSource(path, table="people"), 1).sum() == 5
+    assert counted(RecordSource(path, table="cased"), 1).sum() == 2
 
 
 def test_the_column_of_the_unit_may_be_an_attribute_too(write: Writer, kind: str) -> None:
     source = write(kind, {"house": ["0", "0", "1"]})
-    counts = tabulate(source, Domain({"h": 2}), {"h": ColumnRule("house")}, UnitRule("house", 1, KEY))
+    counts = tabulate(source, Domain({"h": 2}), {"h": ColumnCoding("house")}, UnitRule("house", 1, KEY))
     assert vector(counts).tolist() == [1, 1]
 
 
@@ -195,7 +195,7 @@ def test_the_column_of_the_unit_may_be_an_attribute_too(write: Writer, kind: str
 SECRET = "SECRET-7781"
 
 
-def refusal(source: Source) -> DataError:
+def refusal(source: RecordSource) -> DataError:
     with pytest.raises(DataError) as caught:
         counted(source, 2)
     shown = "".join(traceback.format_exception(caught.value))
@@ -218,7 +218,7 @@ def test_a_row_without_a_unit_is_refused(write: Writer, kind: str, nothing: str 
 def test_a_column_of_ids_that_has_no_value_at_all(tmp_path: Path) -> None:
     path = tmp_path / "x.parquet"
     parquet.write_table(pa.table({"PID": pa.nulls(1), "SEX": ["F"], "AGE": [0]}), path)
-    assert "(unit_id): NULL values" in str(refusal(Source(path)))
+    assert "(unit_id): NULL values" in str(refusal(RecordSource(path)))
 
 
 def test_a_missing_or_ambiguous_column(write: Writer, tmp_path: Path) -> None:
@@ -226,14 +226,14 @@ def test_a_missing_or_ambiguous_column(write: Writer, tmp_path: Path) -> None:
     assert "no column 'PID' (unit_id), but one that is written 'pid'" in str(error)
     twice = tmp_path / "twice.csv"
     twice.write_text(f"PID,PID,SEX,AGE\n{SECRET},1,F,0\n")
-    assert "several columns named 'PID' (unit_id)" in str(refusal(Source(twice)))
+    assert "several columns named 'PID' (unit_id)" in str(refusal(RecordSource(twice)))
 
 
 @pytest.mark.parametrize("ids", [[7.0], [[7]], [Decimal("7.5")], [True], [b"7"]])
 def test_types_that_cannot_be_ids(tmp_path: Path, ids: list[Any]) -> None:
     path = tmp_path / "x.parquet"
     parquet.write_table(pa.table({"PID": ids, "SEX": ["F"], "AGE": [0]}), path)
-    error = refusal(Source(path))
+    error = refusal(RecordSource(path))
     assert "column 'PID' (unit_id) has type" in str(error)
     assert "convert it to text" in str(error)
 

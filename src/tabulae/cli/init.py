@@ -12,7 +12,7 @@ from ..errors import DataError, ReleaseError, Unsupported
 from ..release.folder import write_bytes
 from ..sources import declared as peek_values
 from ..sources.declared import DeclaredColumn, declared_columns, only_table
-from ..sources.source import SCHEMES, Source
+from ..sources.source import SCHEMES, RecordSource
 from ..spec.draft import Draft, draft_spec
 from ..spec.shape import kind_of
 from .output import emit, progress
@@ -38,7 +38,7 @@ def init(file: Path, out: Path, peek: bool, table: str | None, json: bool) -> No
         raise DataError(f"cannot tell what kind of file {file} is: end its name in .csv, .parquet or .duckdb")
     if table is None and kind == "duckdb":
         table = only_table(file)
-    source = Source(file, table=table)
+    source = RecordSource(file, table=table)
     columns = declared_columns(source)
     if peek:
         looked = [c for c in columns if c.can_be_counted and not c.has_domain]
@@ -52,7 +52,7 @@ def init(file: Path, out: Path, peek: bool, table: str | None, json: bool) -> No
     _print(drafted, out, json)
 
 
-def _warn(source: Source, looked: Sequence[DeclaredColumn], out: Path) -> None:
+def _warn(source: RecordSource, looked: Sequence[DeclaredColumn], out: Path) -> None:
     """Say on stderr what was looked at."""
     if not looked:
         typer.echo(f"--peek: nothing to look at: {source.name} declares every domain", err=True)

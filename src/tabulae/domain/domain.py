@@ -21,9 +21,9 @@ from ..linalg import (
     AllRange,
     Identity,
     LinearOperator,
+    MatrixProduct,
     Partition,
     Prefix,
-    Product,
     Scaled,
     Stack,
     Total,
@@ -186,13 +186,15 @@ class Domain:
         return f"Domain({', '.join(parts)}{'; ' if recodes else ''}{recodes})"
 
     def _repr_html_(self) -> str:
-        from ..notebook import Rows, card, listed
+        from ..notebook import CardRows, card, listed
 
         attributes = ((a.name, a.size, listed(a.labels), a.ordered) for a in self.attributes)
-        tables = [Rows(("attribute", "categories", "labels", "ordered"), attributes, len(self.attributes))]
+        tables = [
+            CardRows(("attribute", "categories", "labels", "ordered"), attributes, len(self.attributes))
+        ]
         if self.recodes:
             recodes = ((r.name, r.of, len(r.labels), listed(r.labels)) for r in self.recodes)
-            tables.append(Rows(("recode", "of", "classes", "labels"), recodes, len(self.recodes)))
+            tables.append(CardRows(("recode", "of", "classes", "labels"), recodes, len(self.recodes)))
         return card("Domain", [("cells", self.size)], *tables)
 
 
@@ -223,7 +225,7 @@ def heading_and_labels(domain: Domain, name: str, operator: LinearOperator) -> t
     """
     attribute = domain[name]
     recodes = tuple(recode for recode in domain.recodes if recode.of == name)
-    view = operator.right if isinstance(operator, Product) else operator
+    view = operator.right if isinstance(operator, MatrixProduct) else operator
     heading = next((recode.name for recode in recodes if recode.operator == view), name)
     cells = _Cells(attribute.labels, attribute.ordered, Runs(attribute.labels), recodes)
     return heading, _distinct(_labels(operator, cells))
@@ -248,7 +250,7 @@ def _labels(operator: LinearOperator, cells: _Cells) -> Sequence[str | None]:
     if isinstance(operator, Partition):
         known = (recode.labels for recode in cells.recodes if recode.operator == operator)
         return next(known, None) or [_set_label(members, cells) for members in _members(operator)]
-    if isinstance(operator, Product) and isinstance(operator.right, Partition):
+    if isinstance(operator, MatrixProduct) and isinstance(operator.right, Partition):
         return _labels(operator.left, _classes(operator.right, cells))
     return _inspected(operator, cells)
 

@@ -30,8 +30,8 @@ from ..linalg import (
     IntegerSystem,
     Kron,
     LinearOperator,
+    MatrixProduct,
     Partition,
-    Product,
     QueryRelations,
     SparseRows,
     Sum,
@@ -236,7 +236,7 @@ class ExplicitInvariants:
         asked = self._of(table)
         if asked.relations.determined.all():
             return Restricted(None, 1)
-        return Restricted(Product(Dense(asked.restricted()), Kron(asked.cells.partitions)), 1)
+        return Restricted(MatrixProduct(Dense(asked.restricted()), Kron(asked.cells.partitions)), 1)
 
     def restricted_over(self, table: Table, merges: Sequence[Partition]) -> np.ndarray:
         """``W Pi_N`` over merged cells that respect the table and the exact ones, (m x n) floats."""

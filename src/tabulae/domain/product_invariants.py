@@ -41,8 +41,8 @@ from ..linalg import (
     Identity,
     Kron,
     LinearOperator,
+    MatrixProduct,
     Partition,
-    Product,
     Stack,
     Sum,
     Total,
@@ -284,10 +284,10 @@ def projected(factor: LinearOperator, partition: Partition | None) -> tuple[Line
             "a table of queries with fractional entries cannot be restricted exactly: scale it up"
         )
     if classes == 1:
-        return Product(Dense((factor @ np.ones(n, dtype=np.int64))[:, None]), Total(n)), n
+        return MatrixProduct(Dense((factor @ np.ones(n, dtype=np.int64))[:, None]), Total(n)), n
     divisor = math.lcm(*(int(s) for s in partition.sizes))
     sums = np.asarray(factor @ partition.T.dense()) * (divisor // partition.sizes)
-    return Product(Dense(sums), partition), divisor
+    return MatrixProduct(Dense(sums), partition), divisor
 
 
 @dataclass(frozen=True)

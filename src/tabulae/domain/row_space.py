@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import InvalidArgument, Unsupported
-from ..linalg import AllRange, Dense, Identity, LinearOperator, Partition, Prefix, Product, Stack, Total
+from ..linalg import AllRange, Dense, Identity, LinearOperator, MatrixProduct, Partition, Prefix, Stack, Total
 from .domain import Domain
 from .table import Table, Term
 
@@ -214,7 +214,7 @@ def _classes(factor: LinearOperator) -> np.ndarray | None:
     """Classes whose sums span the rows of the matrix; None where it is not of such a kind."""
     if isinstance(factor, Prefix | AllRange):  # of full column rank: their rows span everything
         return np.arange(factor.n)
-    if isinstance(factor, Product) and isinstance(factor.right, Partition):
+    if isinstance(factor, MatrixProduct) and isinstance(factor.right, Partition):
         left, classes = _classes(factor.left), factor.right.classes
         return None if left is None else np.where(classes >= 0, left[classes], -1)
     if isinstance(factor, Stack):

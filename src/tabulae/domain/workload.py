@@ -19,8 +19,8 @@ from ..linalg import (
     Dense,
     Identity,
     LinearOperator,
+    MatrixProduct,
     Partition,
-    Product,
     Scaled,
     Sparse,
     Stack,
@@ -58,14 +58,14 @@ def _select(operator: LinearOperator, cells: NDArray[np.intp]) -> LinearOperator
         return Stack(tuple(_select(part, cells) for part in operator.ops))
     if isinstance(operator, Scaled):
         return Scaled(_select(operator.op, cells), operator.factor)
-    if isinstance(operator, Product):
-        return Product(operator.left, _select(operator.right, cells))
+    if isinstance(operator, MatrixProduct):
+        return MatrixProduct(operator.left, _select(operator.right, cells))
     m, n = operator.shape
     k = len(cells)
     if m * k <= _MOST_ENTRIES:
         return Dense(operator.columns(cells))
     ones = np.ones(k, dtype=np.int64)
-    return Product(operator, Sparse(sparse.csr_array((ones, (cells, np.arange(k))), shape=(n, k))))
+    return MatrixProduct(operator, Sparse(sparse.csr_array((ones, (cells, np.arange(k))), shape=(n, k))))
 
 
 _MOST_TABLES = 1_000_000
@@ -256,7 +256,7 @@ class Workload:
         return f"Workload({len(self.tables)} tables, {self.queries} queries over {self.domain.size} cells)"
 
     def _repr_html_(self) -> str:
-        from ..notebook import Rows, card, listed
+        from ..notebook import CardRows, card, listed
 
         tables = (
             (t.name, t.rows(self.domain), listed(t.attributes, 6) or "all records", str(t.weight))
@@ -264,7 +264,7 @@ class Workload:
         )
         facts = [("tables", len(self.tables)), ("queries", self.queries), ("cells", self.domain.size)]
         headings = ("table", "queries", "of", "weight")
-        return card("Workload", facts, Rows(headings, tables, len(self.tables)))
+        return card("Workload", facts, CardRows(headings, tables, len(self.tables)))
 
 
 def _cross(
@@ -273,7 +273,7 @@ def _cross(
     known: dict[tuple[LinearOperator, LinearOperator], LinearOperator],
 ) -> LinearOperator:
     if (left, right) not in known:
-        known[left, right] = left.gram() if left == right else Product(left.T, right)
+        known[left, right] = left.gram() if left == right else MatrixProduct(left.T, right)
     return known[left, right]
 
 

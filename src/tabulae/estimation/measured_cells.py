@@ -21,8 +21,8 @@ from ..linalg import (
     Identity,
     Kron,
     LinearOperator,
+    MatrixProduct,
     Partition,
-    Product,
     Stack,
     Sum,
     Total,
@@ -66,7 +66,7 @@ class MeasuredCells:
         self._weights = [
             2.0**-b.exponent / math.sqrt(v) for b, v in zip(strategy.blocks, variances, strict=True)
         ]
-        self._explicit = any(isinstance(b.query, Product | Contrasts | Stack) for b in strategy.blocks)
+        self._explicit = any(isinstance(b.query, MatrixProduct | Contrasts | Stack) for b in strategy.blocks)
         self._blocks = [self.over_cells(block.query) for block in strategy.blocks]
 
     @property
@@ -85,8 +85,8 @@ class MeasuredCells:
             return Stack([self.over_cells(part) for part in operator.ops])
         if isinstance(operator, Contrasts):
             return self.over_cells(operator.composed)
-        if isinstance(operator, Product):
-            return Product(operator.left, self.over_cells(operator.right))
+        if isinstance(operator, MatrixProduct):
+            return MatrixProduct(operator.left, self.over_cells(operator.right))
         terms = [
             (c, Kron([over_classes(f, p) for f, p in zip(factors, self._merges, strict=True)]))
             for c, factors in products(operator)
@@ -161,7 +161,7 @@ def over_classes(factor: LinearOperator, merge: Partition) -> LinearOperator:
         return Total(classes)
     first = np.unique(merge.classes, return_index=True)[1]
     if factor.shape[0] * classes > _DENSE:
-        return Product(
+        return MatrixProduct(
             factor, Partition(np.where(np.isin(np.arange(n), first), merge.classes, -1), classes).T
         )
     matrix = factor.columns(first)

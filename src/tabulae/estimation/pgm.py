@@ -22,7 +22,7 @@ from ..linalg import (
     Dense,
     Kron,
     LinearOperator,
-    Product,
+    MatrixProduct,
 )
 from ..strategy import Block, law_variances, merges, products
 from .least_squares import OneSided
@@ -99,7 +99,7 @@ class GraphicalModel(OneSided):
         return max(1.0, float(total[0]))
 
     def _terms(self, operator: LinearOperator) -> list[Term]:
-        if isinstance(operator, Product):
+        if isinstance(operator, MatrixProduct):
             raise Unsupported(
                 "an explicit matrix over several attributes is measured, which is no query on one clique of a "
                 'graphical model: choose a strategy of products ("kron", "union", "workload"), or estimate by '

@@ -29,9 +29,9 @@ from .operator import (
     Dense,
     Identity,
     LinearOperator,
+    MatrixProduct,
     Partition,
     Permuted,
-    Product,
     Sparse,
     Stack,
     Total,
@@ -139,7 +139,7 @@ class Kron(AxisOperator):
         return reduce(lambda a, b: np.multiply.outer(a, b).reshape(-1), factors)
 
     def column_norms_after(self, left: LinearOperator, p: int) -> np.ndarray | None:
-        view = weighted_rows(Product(left, self))
+        view = weighted_rows(MatrixProduct(left, self))
         return None if view is None else view.column_norms(p)
 
     def column_classes(self) -> np.ndarray:
@@ -379,16 +379,16 @@ class Contrasts(AxisOperator):
         return Kron(factors)
 
     @cached_property
-    def composed(self) -> Product:
+    def composed(self) -> MatrixProduct:
         """The same matrix as ``left @ cells``, left over the classes and cells that K tells apart."""
         if not self.picked:
-            return Product(self.matrix, self.cells)
+            return MatrixProduct(self.matrix, self.cells)
         shape = [factor.shape[0] for factor in self.cells.ops]
         outside = [i for i, c in enumerate(self.within) if c is None]
         inside = [i for i, c in enumerate(self.within) if c is not None]
         order = np.arange(math.prod(shape)).reshape(shape).transpose(outside + inside).reshape(-1)
         left = Kron([self.matrix, *(Centring(s) for s in self.picked)])
-        return Product(Permuted(left, order), self.cells)
+        return MatrixProduct(Permuted(left, order), self.cells)
 
     def along(self, x: np.ndarray) -> np.ndarray:
         return self.composed.along(x)
@@ -494,7 +494,7 @@ class WeightedRows:
         return WeightedRows(np.where(alike, 0, self.weights), self.factors)
 
 
-def weigh_rows(weights: np.ndarray, factors: Sequence[LinearOperator]) -> Product:
+def weigh_rows(weights: np.ndarray, factors: Sequence[LinearOperator]) -> MatrixProduct:
     """The operator of the rows that have a weight: weights (m_1, ..., m_d), integers; factors m_i x n_i.
 
     >>> from tabulae.linalg import Identity
@@ -511,12 +511,12 @@ def weigh_rows(weights: np.ndarray, factors: Sequence[LinearOperator]) -> Produc
     flat = weights.ravel()
     kept = np.flatnonzero(flat)
     chosen = scipy.sparse.csr_array((flat[kept], (np.arange(len(kept)), kept)), shape=(len(kept), flat.size))
-    return Product(Sparse(chosen), Kron(tuple(factors)))
+    return MatrixProduct(Sparse(chosen), Kron(tuple(factors)))
 
 
 def weighted_rows(op: LinearOperator) -> WeightedRows | None:
     """The weights and factors of an operator of :func:`weigh_rows`; None for any other."""
-    if not (isinstance(op, Product) and isinstance(op.left, Sparse) and isinstance(op.right, Kron)):
+    if not (isinstance(op, MatrixProduct) and isinstance(op.left, Sparse) and isinstance(op.right, Kron)):
         return None
     matrix = op.left.matrix
     if not (op.integer and matrix.nnz == matrix.shape[0] and (np.diff(matrix.indptr) == 1).all()):
@@ -545,7 +545,7 @@ def total_and_rest(factor: LinearOperator) -> int | None:
 
 def unlifted(factor: LinearOperator) -> tuple[LinearOperator, Partition | None]:
     """A factor over merged cells and the partition that merges them, None where every cell is by itself."""
-    if isinstance(factor, Product) and isinstance(factor.right, Partition):
+    if isinstance(factor, MatrixProduct) and isinstance(factor.right, Partition):
         partition = factor.right
         if partition.classes.min() >= 0 and partition.sizes.all():
             return factor.left, partition

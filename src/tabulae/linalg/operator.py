@@ -238,7 +238,7 @@ class LinearOperator(ABC):
 
     def gram(self) -> LinearOperator:
         """``A'A``, ``n x n``."""
-        return Product(self.T, self)
+        return MatrixProduct(self.T, self)
 
     def pinv(self) -> LinearOperator:
         """The Moore-Penrose inverse ``A^+``, ``n x m``: by structure, densely, or iteratively."""
@@ -873,7 +873,7 @@ class Partition(AxisOperator):
 
     def pinv(self) -> LinearOperator:
         inverse = np.divide(1.0, self.sizes, out=np.zeros(self.shape[0]), where=self.sizes > 0)
-        return Product(self.T, Diagonal(inverse))
+        return MatrixProduct(self.T, Diagonal(inverse))
 
     def abs_row_sum_max(self) -> int:
         return int(self.sizes.max())
@@ -1180,7 +1180,7 @@ class Sum(AxisOperator):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Product(AxisOperator):
+class MatrixProduct(AxisOperator):
     """``left @ right``, applied one after the other and never multiplied out.
 
     >>> from tabulae.linalg import Prefix, Total
@@ -1209,7 +1209,7 @@ class Product(AxisOperator):
 
     @property
     def T(self) -> LinearOperator:
-        return Product(self.right.T, self.left.T)
+        return MatrixProduct(self.right.T, self.left.T)
 
     def along(self, x: np.ndarray) -> np.ndarray:
         if x.dtype == np.int64 and not self.integer:
@@ -1327,7 +1327,7 @@ def pseudo_inverse(op: LinearOperator) -> LinearOperator:
         return Dense(dense_pinv(op.dense().astype(np.float64)))
     if m < n:
         return pseudo_inverse(op.T).T
-    return Product(Dense(_gram_pinv(op.gram().dense().astype(np.float64))), op.T)
+    return MatrixProduct(Dense(_gram_pinv(op.gram().dense().astype(np.float64))), op.T)
 
 
 def dense_pinv(matrix: np.ndarray) -> np.ndarray:

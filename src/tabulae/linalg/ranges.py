@@ -17,7 +17,7 @@ from .operator import (
     AxisOperator,
     CountingOperator,
     LinearOperator,
-    Product,
+    MatrixProduct,
     Scaled,
     SizedOperator,
     Sparse,
@@ -100,7 +100,7 @@ class AllRange(CountingOperator):
         return AllRangeGram(self.n)
 
     def pinv(self) -> LinearOperator:
-        return Product(AllRangeGram(self.n).pinv(), self.T)
+        return MatrixProduct(AllRangeGram(self.n).pinv(), self.T)
 
     def column_norms(self, p: int) -> np.ndarray:
         check_power(p)
@@ -266,7 +266,7 @@ def window_pinv(n: int, width: int) -> LinearOperator:
     leaves the shortest solution, which is ``A^+ y``. No linear system is solved, so nothing is lost to the
     condition number of ``A A'``.
     """
-    return Product(PeriodicComplement(n, width), Product(StridedSum(n, width), _steps(n, width)))
+    return MatrixProduct(PeriodicComplement(n, width), MatrixProduct(StridedSum(n, width), _steps(n, width)))
 
 
 def _steps(n: int, width: int) -> LinearOperator:

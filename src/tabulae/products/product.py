@@ -19,8 +19,8 @@ from ..errors import Problem, SpecError
 from ..privacy import Charge, Disclosure, Ledger
 from ..release.read import Release
 from ..release.staging import Say, Writer
-from ..sources.coding import ColumnRule
-from ..sources.source import Source
+from ..sources.coding import ColumnCoding
+from ..sources.source import RecordSource
 from ..sources.units import UnitRule
 from ..spec import Spec, read_spec
 
@@ -42,7 +42,7 @@ class Charged:
     earlier: Sequence[tuple[Charge, Disclosure]]
 
 
-class Drawn(Protocol):
+class DrawnMeasurements(Protocol):
     """Measurements of one charge, piece by piece as they are drawn; a small release is a stream of one."""
 
     @property
@@ -100,7 +100,7 @@ class Product(Protocol):
         """The confidential counts; they live as long as the context."""
         ...
 
-    def measure(self, counts: Any, ledger: Ledger, digest: bytes) -> Drawn:
+    def measure(self, counts: Any, ledger: Ledger, digest: bytes) -> DrawnMeasurements:
         """The boundary: charge the ledger, then read exact counts and draw noise, piece by piece."""
         ...
 
@@ -184,12 +184,12 @@ def unit_rule(spec: Spec, key: bytes) -> UnitRule | None:
     return None if spec.unit_id is None else UnitRule(spec.unit_id, spec.rows_per_unit, key)
 
 
-def rules_of(spec: Spec) -> dict[str, ColumnRule]:
+def rules_of(spec: Spec) -> dict[str, ColumnCoding]:
     """Attribute -> the column that it is read from, as counting takes it."""
-    return {name: ColumnRule(c.name, c.unknown, c.null) for name, c in spec.columns.items()}
+    return {name: ColumnCoding(c.name, c.unknown, c.null) for name, c in spec.columns.items()}
 
 
-def records_of(spec: Spec) -> Source:
+def records_of(spec: Spec) -> RecordSource:
     """Where the records of a spec are; a published copy names none, and is refused."""
     given = spec.source
     if given.path is None and given.url is None:
@@ -197,4 +197,4 @@ def records_of(spec: Spec) -> Source:
             "source.path", "is missing: this is a published copy; say where the records are with --source"
         )
         raise SpecError([problem], str(spec.path or "spec"))
-    return Source(given.path, given.kind, given.table, given.engine, given.url)
+    return RecordSource(given.path, given.kind, given.table, given.engine, given.url)

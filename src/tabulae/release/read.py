@@ -20,7 +20,7 @@ from ..errors import (
     ReleaseError,
     SpecError,
 )
-from ..notebook import Rows, card
+from ..notebook import CardRows, card
 from ..spec import Spec, read_spec
 from . import folder as f
 from .agreement import ledger_faults
@@ -263,9 +263,9 @@ def release_card(release: Release) -> str:
     names = list(release.tables)
     if "expected" not in about:
         rows = ((name, about.get("rows", {}).get(name)) for name in names)
-        return card("Release", facts, Rows(("table", "rows"), rows, len(names)))
+        return card("Release", facts, CardRows(("table", "rows"), rows, len(names)))
     headings = ("table", "rows", "RMSE", f"{release.level:.0%} margin")
-    return card("Release", facts, Rows(headings, _expected(release, names), len(names)))
+    return card("Release", facts, CardRows(headings, _expected(release, names), len(names)))
 
 
 def _spent(release: Release) -> str | None:

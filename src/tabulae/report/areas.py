@@ -29,9 +29,9 @@ from .view import (
     DerivedView,
     EpsilonStatement,
     ExactView,
-    ExpectedError,
+    ExpectedErrorView,
     LedgerLine,
-    Promise,
+    PromiseView,
     StandingView,
     StoredReliability,
     TableView,
@@ -256,7 +256,7 @@ class GeographyView:
     """
 
     title: str
-    promise: Promise
+    promise: PromiseView
     ledger: tuple[LedgerLine, ...]
     standing: StandingView | None
     method: str
@@ -409,13 +409,13 @@ def _dropped_words(geography: Geography) -> str:
     )
 
 
-def _promise(release: Release, geography: Geography) -> Promise:
+def _promise(release: Release, geography: Geography) -> PromiseView:
     spec = release.spec
     statements = ()
     if spec.loss.definition == "zcdp" and spec.delta is not None:
         deltas = dict.fromkeys((spec.delta, *_MORE_DELTAS))
         statements = tuple(EpsilonStatement(float(d), spec.loss.epsilon(d)) for d in deltas)
-    return Promise(
+    return PromiseView(
         spec.loss.definition,  # type: ignore[arg-type]
         spec.loss.amount,
         spec.neighbours,
@@ -458,7 +458,7 @@ def _sample(release: Release, name: str, count: int) -> TableView:
         ci_low=_floats(rows, "ci_low"),
         ci_high=_floats(rows, "ci_high"),
         obs_status=rows["obs_status"].to_pylist(),
-        expected=ExpectedError(0.0, 0.0),
+        expected=ExpectedErrorView(0.0, 0.0),
         file=file,
         level=release.level,
         count=count,

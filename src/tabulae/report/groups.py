@@ -20,9 +20,9 @@ from .page import FALSE_ALARMS, detection_bound, render_page, stored_context
 from .view import (
     ROWS_SHOWN,
     EpsilonStatement,
-    ExpectedError,
+    ExpectedErrorView,
     LedgerLine,
-    Promise,
+    PromiseView,
     StandingView,
     StoredReliability,
     TableView,
@@ -83,7 +83,7 @@ class GroupsView:
     """
 
     title: str
-    promise: Promise
+    promise: PromiseView
     how: str | None
     epsilon: EpsilonStatement | None
     ledger: tuple[LedgerLine, ...]
@@ -126,7 +126,7 @@ def groups_view(release: Release) -> GroupsView:
     told = release.about["levels"]
     rows = {name: count for name, count in release.about["rows"].items() if count}
     tables = ("total only", "total", *(rung.name for rung in plan.levels[0].ladder.rungs))
-    promise = Promise(
+    promise = PromiseView(
         plan.loss.definition,  # type: ignore[arg-type]
         plan.loss.amount,
         spec.neighbours,
@@ -206,7 +206,7 @@ def _sample(release: Release, name: str, count: int) -> TableView:
         ci_low=_floats(rows, "ci_low"),
         ci_high=_floats(rows, "ci_high"),
         obs_status=rows["obs_status"].to_pylist(),
-        expected=ExpectedError(0.0, 0.0),
+        expected=ExpectedErrorView(0.0, 0.0),
         file=file,
         level=release.level,
         count=count,

@@ -23,7 +23,7 @@ from .view import (
     ROWS_SHOWN,
     BlockView,
     MatrixPicture,
-    Promise,
+    PromiseView,
     ReleaseView,
     ReliabilityRow,
     StoredReliability,
@@ -234,7 +234,7 @@ def _draw(picture: MatrixPicture, blocks: int, name: str) -> Drawn:
 _ORDERS = 1.0 + np.geomspace(1e-3, 1e4, 400)
 
 
-def detection_bound(promise: Promise, false_alarm: float) -> float:
+def detection_bound(promise: PromiseView, false_alarm: float) -> float:
     """Return the largest share of members that any test can detect at a given share of false alarms.
 
     A test looks at the release and says "in" or "out". With a false alarm in a share ``a`` of the cases where

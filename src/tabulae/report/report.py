@@ -25,8 +25,8 @@ from .view import (
     Consequences,
     EpsilonStatement,
     ExactView,
-    ExpectedError,
-    Promise,
+    ExpectedErrorView,
+    PromiseView,
     ReleaseView,
     TableView,
     derived_views,
@@ -64,14 +64,14 @@ def view_of(release: Release) -> ReleaseView:
     )
 
 
-def _promise(release: Release) -> Promise:
+def _promise(release: Release) -> PromiseView:
     spec = release.spec
     delta = spec.loss.parameters.get("delta")
     statements = ()
     if spec.loss.definition == "zcdp" and spec.delta is not None:
         deltas = dict.fromkeys((spec.delta, *_MORE_DELTAS))
         statements = tuple(EpsilonStatement(float(d), spec.loss.epsilon(d)) for d in deltas)
-    return Promise(
+    return PromiseView(
         spec.loss.definition,  # type: ignore[arg-type]
         spec.loss.amount,
         spec.neighbours,
@@ -121,7 +121,9 @@ def _table(release: Release, table: Table) -> TableView:
         ci_low=_floats(rows, "ci_low"),
         ci_high=_floats(rows, "ci_high"),
         obs_status=rows["obs_status"].to_pylist(),
-        expected=ExpectedError(**{k: about[k] for k in ("rmse", "margin", "identity", "workload", "bound")}),
+        expected=ExpectedErrorView(
+            **{k: about[k] for k in ("rmse", "margin", "identity", "workload", "bound")}
+        ),
         file=f"tables/{table.name}.parquet",
         level=release.level,
         conservative=release.about["conservative_intervals"][table.name] > 0,

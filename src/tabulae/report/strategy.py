@@ -19,8 +19,8 @@ from ..linalg import (
     Identity,
     Kron,
     LinearOperator,
+    MatrixProduct,
     Partition,
-    Product,
     Stack,
     Total,
     WeightedRows,
@@ -38,7 +38,7 @@ _MOST_WEIGHTS = 1 << 24  # of all parts together, above which a block stays whol
 
 
 @dataclass(frozen=True)
-class Part:
+class StrategyPart:
     """Some questions of a block, as a block, and the attributes that they ask about: all others are summed over.
 
     Of the attributes ``compared`` they only ask how values differ from the mean of their class.
@@ -49,7 +49,7 @@ class Part:
     compared: tuple[str, ...] = ()
 
 
-def parts_of(block: Block, domain: Domain) -> list[Part]:
+def parts_of(block: Block, domain: Domain) -> list[StrategyPart]:
     """The questions of a block by what they ask about; the block itself where they are all of one kind.
 
     Two kinds of blocks have several: weighted rows of a product whose factors begin with a total, by the attributes
@@ -70,7 +70,7 @@ def parts_of(block: Block, domain: Domain) -> list[Part]:
     rows = weighted_rows(block.query)
     if rows is not None:
         return list(_weighted(block, rows, names))
-    return [Part(block, tuple(n for n, asks in zip(names, _asks(block), strict=True) if asks))]
+    return [StrategyPart(block, tuple(n for n, asks in zip(names, _asks(block), strict=True) if asks))]
 
 
 def _asks(block: Block) -> list[bool]:
@@ -86,17 +86,17 @@ def _is_total(factor: LinearOperator) -> bool:
     return factor.shape[0] == 1 and len(np.unique(factor.dense())) == 1
 
 
-def _contrasts(block: Block, op: Contrasts, names: list[str]) -> Part:
+def _contrasts(block: Block, op: Contrasts, names: list[str]) -> StrategyPart:
     asks = [
         within is not None or classes.shape[0] > 1
         for within, classes in zip(op.within, op.classes, strict=True)
     ]
     asked = tuple(name for name, one in zip(names, asks, strict=True) if one)
     compared = tuple(name for name, within in zip(names, op.within, strict=True) if within is not None)
-    return Part(_named(block, op, asked), asked, compared)
+    return StrategyPart(_named(block, op, asked), asked, compared)
 
 
-def _weighted(block: Block, rows: WeightedRows, names: list[str]) -> Iterator[Part]:
+def _weighted(block: Block, rows: WeightedRows, names: list[str]) -> Iterator[StrategyPart]:
     totals = np.array([_begins_with_total(factor) for factor in rows.factors])
     places = np.argwhere(rows.weights)
     beyond: NDArray[np.bool_] = (places > 0) | ~totals
@@ -108,7 +108,7 @@ def _weighted(block: Block, rows: WeightedRows, names: list[str]) -> Iterator[Pa
         weights = np.zeros_like(rows.weights)
         weights[chosen] = rows.weights[chosen]
         asked = tuple(name for name, one in zip(names, sets[i], strict=True) if one)
-        yield Part(_named(block, weigh_rows(weights, rows.factors), asked), asked)
+        yield StrategyPart(_named(block, weigh_rows(weights, rows.factors), asked), asked)
 
 
 def _begins_with_total(factor: LinearOperator) -> bool:
@@ -135,7 +135,7 @@ def largest_entry(op: LinearOperator) -> float:
         return float(op.n - 1)
     if isinstance(op, Contrasts):
         return largest_entry(op.matrix) * math.prod(size - 1 for size in op.picked)
-    if isinstance(op, Product) and _merges(op.right):
+    if isinstance(op, MatrixProduct) and _merges(op.right):
         return largest_entry(op.left)
     rows = weighted_rows(op)
     if rows is None or rows.weights.size > _MOST_WEIGHTS:
@@ -283,7 +283,7 @@ def block_shares(
     )
 
 
-def _block(part: Part, law: NoiseLaw, domain: Domain, share: float | None) -> BlockView:
+def _block(part: StrategyPart, law: NoiseLaw, domain: Domain, share: float | None) -> BlockView:
     pictures, undrawn = _pictures(part, domain)
     block = part.block
     return BlockView(
@@ -300,7 +300,7 @@ def _block(part: Part, law: NoiseLaw, domain: Domain, share: float | None) -> Bl
     )
 
 
-def _pictures(part: Part, domain: Domain) -> tuple[list[MatrixPicture], list[str]]:
+def _pictures(part: StrategyPart, domain: Domain) -> tuple[list[MatrixPicture], list[str]]:
     """The matrices that the attributes are asked with, one each or one for all, and what is too large to be drawn."""
     query = part.block.query
     if isinstance(query, Contrasts):  # what is crossed with differences of values
@@ -310,7 +310,7 @@ def _pictures(part: Part, domain: Domain) -> tuple[list[MatrixPicture], list[str
             if within is None and classes.shape[0] > 1
         ]
         matrices = [(" × ".join(names), query.matrix)] if names else []
-    elif isinstance(query, Product) and weighted_rows(query) is None:
+    elif isinstance(query, MatrixProduct) and weighted_rows(query) is None:
         matrices = [(" × ".join(part.asked), query.left)] if part.asked else []
     else:
         factors = zip(domain.attributes, _finest(part.block), strict=True)

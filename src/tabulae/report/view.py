@@ -165,7 +165,7 @@ class Consequences:
 
 
 @dataclass(frozen=True)
-class Promise:
+class PromiseView:
     """The promise of a release.
 
     ``parameter`` is epsilon for ``"pure"`` and ``"approx"``, rho for ``"zcdp"``; ``delta`` belongs to
@@ -199,7 +199,7 @@ class LedgerLine:
 
 
 @dataclass(frozen=True)
-class ExpectedError:
+class ExpectedErrorView:
     """What the plan said of a table before any record was read, in counts.
 
     ``rmse`` is the root mean squared error over the table's queries and ``margin`` half the width of its
@@ -234,7 +234,7 @@ class TableView:
     ci_low: NDArray[np.float64]
     ci_high: NDArray[np.float64]
     obs_status: Sequence[str]
-    expected: ExpectedError
+    expected: ExpectedErrorView
     file: str
     level: float = 0.95
     conservative: bool = False
@@ -326,7 +326,7 @@ class ReleaseView:
     """Everything that a report shows; ``raised`` says that estimates are kept from falling below zero."""
 
     title: str
-    promise: Promise
+    promise: PromiseView
     ledger: tuple[LedgerLine, ...]
     tables: tuple[TableView, ...]
     strategy: StrategyView

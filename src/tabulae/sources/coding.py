@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from ..domain import Attribute, Value
 from ..errors import DataError, InvalidArgument
 from .failures import redacted
-from .source import Source
+from .source import RecordSource
 from .units import ID, UnitRule, given, held
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ _EXACT_IN_FLOAT = range(-(2**53), 2**53 + 1)
 
 
 @dataclass(frozen=True)
-class ColumnRule:
+class ColumnCoding:
     """How one attribute is read from the records.
 
     Args:
@@ -159,7 +159,7 @@ def _distinct(attribute: Attribute, pairs: Iterable[tuple[Key, int]]) -> dict[Ke
 def coded(
     records: ir.Table,
     attributes: Sequence[Attribute],
-    rules: Mapping[str, ColumnRule],
+    rules: Mapping[str, ColumnCoding],
     beside: Sequence[str] = (),
 ) -> ir.Table:
     """The distinct records, each with a code for each attribute and the number of records like it.
@@ -208,7 +208,7 @@ def _lookup(alike: ir.Table, i: int, keys: Mapping[Any, int], key: ir.Value) -> 
     return given(alike, pa.table({f"match{i}": pa.array(list(keys), of_type), f"code{i}": codes}))
 
 
-def _keys(raw: Any, attribute: Attribute, rule: ColumnRule) -> tuple[Any, Mapping[Any, int]]:
+def _keys(raw: Any, attribute: Attribute, rule: ColumnCoding) -> tuple[Any, Mapping[Any, int]]:
     """What is compared in place of the raw value (NULL where it is missing), and the keys it may equal."""
     import ibis
 
@@ -256,7 +256,7 @@ _KINDS = {UNKNOWN_CODE: "values outside the declared categories", NULL_CODE: "NU
 
 
 def misfits(
-    source: Source, attributes: Sequence[Attribute], rules: Mapping[str, ColumnRule], table: Any
+    source: RecordSource, attributes: Sequence[Attribute], rules: Mapping[str, ColumnCoding], table: Any
 ) -> list[tuple[str, str]]:
     """Column and kind of each fault, and the same with numbers and values, which is confidential.
 
@@ -283,14 +283,14 @@ def misfits(
     return faults
 
 
-def nameless(source: Source, records: Any, unit: UnitRule) -> list[tuple[str, str]]:
+def nameless(source: RecordSource, records: Any, unit: UnitRule) -> list[tuple[str, str]]:
     """Records without a unit, likewise: nobody could say whose they are."""
     number = redacted(source.name, lambda: int(records[ID].isnull().sum().to_pyarrow().as_py() or 0))
     where = f"column {unit.column!r} (unit_id): NULL values, and every record needs the id of its unit"
     return [(where, f"{where}: in {number} records")] if number else []
 
 
-def refusal(source: Source, faults: Sequence[tuple[str, str]]) -> DataError:
+def refusal(source: RecordSource, faults: Sequence[tuple[str, str]]) -> DataError:
     """The error that names the faults."""
     remedy = (
         'Correct the records, list the values under [attributes], or count them apart with unknown = "other" '
@@ -304,7 +304,7 @@ def refusal(source: Source, faults: Sequence[tuple[str, str]]) -> DataError:
     )
 
 
-def unknown(source: Source, table: Any, raw: str, key: str) -> list[tuple[Any, int]]:
+def unknown(source: RecordSource, table: Any, raw: str, key: str) -> list[tuple[Any, int]]:
     """The commonest values that have no code, and how many records have each: for the holder of the records.
 
     Args:
@@ -332,7 +332,7 @@ def listed(examples: Iterable[tuple[Any, int]]) -> str:
     return ", ".join(f"{value!r} ({people})" for value, people in examples)
 
 
-def check_counted(source: Source, rows: int, counted: int, least: int = 0) -> None:
+def check_counted(source: RecordSource, rows: int, counted: int, least: int = 0) -> None:
     """Raise a `DataError` where there are no records, or other records were counted than there are.
 
     Args:

@@ -18,7 +18,7 @@ from .coding import WHOLE_NUMBER
 from .duckdb_engine import DATABASE, attached, connected, schema_and_name, stored_table
 from .engine import open_records
 from .failures import redacted
-from .source import Source, csv_header
+from .source import RecordSource, csv_header
 
 if TYPE_CHECKING:
     import duckdb
@@ -205,7 +205,7 @@ _MOST_NUMBERS = 1_000_000  # of a declared range: no attribute of a spec may hav
 _MOST_LISTED = 10_000  # values of a declared list: longer ones are code lists, for a file of their own
 
 
-def declared_columns(source: Source) -> list[DeclaredColumn]:
+def declared_columns(source: RecordSource) -> list[DeclaredColumn]:
     """The columns of a source as they are declared, in order.
 
     A CSV file declares names, in its first line; a Parquet file names and types, in its footer; a table of DuckDB
@@ -244,7 +244,7 @@ def only_table(path: Path) -> str:
         DataError: it cannot be read, or holds none.
         InvalidArgument: it holds several, all of which are named.
     """
-    Source(path, "duckdb", table="any").check_exists()
+    RecordSource(path, "duckdb", table="any").check_exists()
     names = redacted(path.name, lambda: _tables(path))
     if not names:
         raise DataError(f"{path.name} has no table")
@@ -255,11 +255,11 @@ def only_table(path: Path) -> str:
 
 def _tables(path: Path) -> list[str]:
     with connected() as connection:
-        present = attached(connection, Source(path, "duckdb", table="any"))
+        present = attached(connection, RecordSource(path, "duckdb", table="any"))
     return [name if schema == "main" else f"{schema}.{name}" for schema, name in sorted(present)]
 
 
-def _csv(source: Source) -> list[DeclaredColumn]:
+def _csv(source: RecordSource) -> list[DeclaredColumn]:
     names = csv_header(source.file)
     if any(map(_is_value, names)) or len(set(names)) != len(names):
         # It is a record, as it seems: numbers, dates, nothing, or the same twice do not name columns.
@@ -284,7 +284,7 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def _parquet(source: Source) -> list[DeclaredColumn]:
+def _parquet(source: RecordSource) -> list[DeclaredColumn]:
     from pyarrow import parquet
 
     schema = parquet.read_schema(source.file)
@@ -311,7 +311,7 @@ def _field(field: pa.Field) -> DeclaredColumn:
     return DeclaredColumn(field.name, told, content)
 
 
-def _table(source: Source) -> list[DeclaredColumn]:
+def _table(source: RecordSource) -> list[DeclaredColumn]:
     with connected() as connection:
         attached(connection, source)
         names, relation = stored_table(connection, source)
@@ -324,7 +324,7 @@ def _table(source: Source) -> list[DeclaredColumn]:
 
 
 def _constraints(
-    connection: duckdb.DuckDBPyConnection, source: Source
+    connection: duckdb.DuckDBPyConnection, source: RecordSource
 ) -> tuple[dict[str, Checked], set[str]]:
     """What CHECK says of each column, and which columns are keys by themselves."""
     rows = connection.execute(
@@ -372,7 +372,7 @@ _FEW = 10  # different whole numbers: more are written as a range
 _PADDED = r"^[+-]?0[0-9]"  # a code such as 007, which is not the number 7
 
 
-def peek(source: Source, columns: Sequence[DeclaredColumn]) -> list[DeclaredColumn]:
+def peek(source: RecordSource, columns: Sequence[DeclaredColumn]) -> list[DeclaredColumn]:
     """The same columns, those without a declared domain with one that was found in the records.
 
     Whole numbers get the lowest and the highest; anything else its list of values, where there are at most

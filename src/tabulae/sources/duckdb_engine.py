@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import DataError, require
 from .failures import redacted
-from .source import Source, WantedColumn, csv_header, positions
+from .source import RecordSource, WantedColumn, csv_header, positions
 
 if TYPE_CHECKING:
     import duckdb
@@ -118,7 +118,7 @@ def lock(connection: duckdb.DuckDBPyConnection) -> None:
 
 @contextmanager
 def opened_file(
-    source: Source, columns: Sequence[WantedColumn], *, memory: str | None = None, scratch: bool = False
+    source: RecordSource, columns: Sequence[WantedColumn], *, memory: str | None = None, scratch: bool = False
 ) -> Iterator[ir.Table]:
     """The wanted columns of a file: see `tabulae.sources.engine.open_records`."""
     source.check_exists()
@@ -129,7 +129,7 @@ def opened_file(
 
 def _open(
     connection: duckdb.DuckDBPyConnection,
-    source: Source,
+    source: RecordSource,
     columns: Sequence[WantedColumn],
 ) -> Any:
     import ibis
@@ -151,12 +151,12 @@ def _open(
     return backend.table(VIEW)
 
 
-def _attach(connection: duckdb.DuckDBPyConnection, source: Source) -> None:
+def _attach(connection: duckdb.DuckDBPyConnection, source: RecordSource) -> None:
     path = literal(str(source.file.resolve()))
     connection.execute(f"ATTACH {path} AS {DATABASE} (TYPE duckdb, READ_ONLY)")
 
 
-def attached(connection: duckdb.DuckDBPyConnection, source: Source) -> list[tuple[str, str]]:
+def attached(connection: duckdb.DuckDBPyConnection, source: RecordSource) -> list[tuple[str, str]]:
     """Open a DuckDB file, and nothing else from here on; returns its tables and views, as (schema, name)."""
     _attach(connection, source)
     restrict(connection, None)
@@ -172,7 +172,7 @@ def _present(connection: duckdb.DuckDBPyConnection) -> list[tuple[str, str]]:
     ).fetchall()
 
 
-def _csv(connection: duckdb.DuckDBPyConnection, source: Source) -> tuple[tuple[str, ...], str]:
+def _csv(connection: duckdb.DuckDBPyConnection, source: RecordSource) -> tuple[tuple[str, ...], str]:
     """Every field as text, and no guessing: dialect, header and types are given."""
     names = csv_header(source.file)
     columns = ", ".join(f"'a{i}': 'VARCHAR'" for i in range(len(names)))
@@ -183,7 +183,7 @@ def _csv(connection: duckdb.DuckDBPyConnection, source: Source) -> tuple[tuple[s
     )
 
 
-def _parquet(connection: duckdb.DuckDBPyConnection, source: Source) -> tuple[tuple[str, ...], str]:
+def _parquet(connection: duckdb.DuckDBPyConnection, source: RecordSource) -> tuple[tuple[str, ...], str]:
     """One file, and its columns only: folder names such as year=2020 are not columns."""
     from pyarrow import parquet
 
@@ -194,13 +194,13 @@ def _parquet(connection: duckdb.DuckDBPyConnection, source: Source) -> tuple[tup
     )
 
 
-def schema_and_name(source: Source) -> tuple[str, str]:
+def schema_and_name(source: RecordSource) -> tuple[str, str]:
     """Where the table of a DuckDB file is."""
     schema, _, name = ("." + str(source.table)).rpartition(".")
     return schema.lstrip(".") or "main", name
 
 
-def stored_table(connection: duckdb.DuckDBPyConnection, source: Source) -> tuple[tuple[str, ...], str]:
+def stored_table(connection: duckdb.DuckDBPyConnection, source: RecordSource) -> tuple[tuple[str, ...], str]:
     """The columns of the table that a source names, in the DuckDB file that is attached, and how to select them.
 
     Raises:

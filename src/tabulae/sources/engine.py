@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from .duckdb_engine import opened_file
-from .source import Source, WantedColumn
+from .source import RecordSource, WantedColumn
 from .units import ID
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ LEAF = "leaf"
 
 @contextmanager
 def open_records(
-    source: Source,
+    source: RecordSource,
     wanted: Sequence[tuple[str, str]],
     unit: str | None = None,
     leaf: str | None = None,
@@ -57,7 +57,7 @@ def open_records(
 
 @contextmanager
 def _opened(
-    source: Source, columns: Sequence[WantedColumn], memory: str | None, *, scratch: bool
+    source: RecordSource, columns: Sequence[WantedColumn], memory: str | None, *, scratch: bool
 ) -> Iterator[ir.Table]:
     if source.engine == "postgresql":
         from .postgresql import opened_server

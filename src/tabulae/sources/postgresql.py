@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, LiteralString, cast
 
 from ..errors import DataError, require
 from .failures import redacted
-from .source import Source, WantedColumn, positions
+from .source import RecordSource, WantedColumn, positions
 
 if TYPE_CHECKING:
     import ibis.expr.types as ir
@@ -186,7 +186,7 @@ _READ = {"bool", "int2", "int4", "int8", "float4", "float8", "uuid", "date", "by
 
 
 @contextmanager
-def opened_server(source: Source, columns: Sequence[WantedColumn]) -> Iterator[ir.Table]:
+def opened_server(source: RecordSource, columns: Sequence[WantedColumn]) -> Iterator[ir.Table]:
     """The wanted columns of a table of a PostgreSQL server: see `tabulae.sources.engine.open_records`.
 
     Raises:
@@ -207,7 +207,7 @@ def opened_server(source: Source, columns: Sequence[WantedColumn]) -> Iterator[i
         connection.close()
 
 
-def _connected(source: Source) -> psycopg.Connection[Any]:
+def _connected(source: RecordSource) -> psycopg.Connection[Any]:
     import psycopg
 
     try:
@@ -234,7 +234,7 @@ def _connected(source: Source) -> psycopg.Connection[Any]:
     )
 
 
-def _open(connection: psycopg.Connection[Any], source: Source, columns: Sequence[WantedColumn]) -> Any:
+def _open(connection: psycopg.Connection[Any], source: RecordSource, columns: Sequence[WantedColumn]) -> Any:
     from psycopg import sql
 
     _check_server(connection, source)
@@ -260,7 +260,7 @@ def _open(connection: psycopg.Connection[Any], source: Source, columns: Sequence
     return copying(connection, source.name).table(VIEW)
 
 
-def _check_server(connection: psycopg.Connection[Any], source: Source) -> None:
+def _check_server(connection: psycopg.Connection[Any], source: RecordSource) -> None:
     if connection.info.server_version < _OLDEST * 10_000:
         raise DataError(
             f"{source.name}: the server is older than PostgreSQL {_OLDEST}, which is the oldest read here"
@@ -273,7 +273,9 @@ def _check_server(connection: psycopg.Connection[Any], source: Source) -> None:
         )
 
 
-def _found(connection: psycopg.Connection[Any], source: Source, path: list[str]) -> tuple[str, str, int]:
+def _found(
+    connection: psycopg.Connection[Any], source: RecordSource, path: list[str]
+) -> tuple[str, str, int]:
     """Schema, name and number of the table; without a schema it is looked for in the schemas of the search path."""
     asked, _, name = ("." + str(source.table)).rpartition(".")
     asked = asked.lstrip(".")

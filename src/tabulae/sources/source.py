@@ -152,7 +152,7 @@ class WantedColumn:
 
 
 @dataclass(frozen=True, init=False)
-class Source:
+class RecordSource:
     """One table of confidential records, one row a record.
 
     A CSV file is read as RFC 4180 has it, and nothing about it is guessed: fields divided by commas, double

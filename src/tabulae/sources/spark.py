@@ -30,7 +30,7 @@ from ..errors import (
 )
 from .failures import redacted
 from .memory import read_memory
-from .source import Source, WantedColumn, positions
+from .source import RecordSource, WantedColumn, positions
 from .units import ID
 
 if TYPE_CHECKING:
@@ -358,7 +358,7 @@ _UUID = r"^(.{8})(.{4})(.{4})(.{4})(.{12})$"
 
 @contextmanager
 def opened_on_spark(
-    source: Source, columns: Sequence[WantedColumn], *, memory: str | None = None
+    source: RecordSource, columns: Sequence[WantedColumn], *, memory: str | None = None
 ) -> Iterator[ir.Table]:
     """The wanted columns of Parquet files, on Spark: see `tabulae.sources.engine.open_records`.
 
@@ -385,7 +385,7 @@ def opened_on_spark(
                     session.catalog.dropTempView(view)
 
 
-def _files(source: Source) -> list[Path]:
+def _files(source: RecordSource) -> list[Path]:
     """The Parquet files of a source, in the order of their names; a folder holds nothing else that could be records."""
     path = source.file.resolve()
     if not path.is_dir():
@@ -416,7 +416,7 @@ def _check_name(file: Path) -> None:
 
 
 def _types(
-    source: Source, files: Sequence[Path], columns: Sequence[WantedColumn]
+    source: RecordSource, files: Sequence[Path], columns: Sequence[WantedColumn]
 ) -> Mapping[str, pa.DataType]:
     """Column -> its type, which must be the same in all files."""
     from pyarrow import parquet
@@ -449,7 +449,7 @@ def _plain(type_: pa.DataType) -> pa.DataType:
 
 def _table(
     session: SparkSession,
-    source: Source,
+    source: RecordSource,
     files: Sequence[Path],
     columns: Sequence[WantedColumn],
     types: Mapping[str, pa.DataType],
@@ -573,7 +573,7 @@ def _address(file: Path) -> str:
     return "file://" + re.sub(r"([\\*?\[\]{}])", r"\\\1", str(file))
 
 
-def _check_complete(source: Source, files: Sequence[Path], read: int) -> None:
+def _check_complete(source: RecordSource, files: Sequence[Path], read: int) -> None:
     """Raise where Spark does not see all records that the files say they hold."""
     from pyarrow import parquet
 

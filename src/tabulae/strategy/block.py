@@ -10,7 +10,7 @@ from ..linalg import (
     Contrasts,
     Kron,
     LinearOperator,
-    Product,
+    MatrixProduct,
     Stack,
     Sum,
 )
@@ -59,7 +59,7 @@ def _cells(operator: LinearOperator) -> LinearOperator:
     """What an operator's columns depend on: for explicit ones the matrix that merges cells."""
     if isinstance(operator, Contrasts):
         return operator.cells
-    return operator.right if isinstance(operator, Product) else operator
+    return operator.right if isinstance(operator, MatrixProduct) else operator
 
 
 def products(operator: LinearOperator) -> list[tuple[int, tuple[LinearOperator, ...]]]:

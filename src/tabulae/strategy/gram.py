@@ -25,8 +25,8 @@ from ..linalg import (
     Identity,
     Kron,
     LinearOperator,
+    MatrixProduct,
     Partition,
-    Product,
     Total,
 )
 from .block import Block
@@ -211,7 +211,7 @@ def explicit_query(rounded: Rounded, merges: Sequence[Partition]) -> LinearOpera
         return Kron([lifted(Identity(m.shape[0]), m) for m in merges])
     if isinstance(rounded.matrix, Total):
         return Kron([Total(m.shape[1]) for m in merges])
-    return Product(rounded.matrix, Kron([lifted(Identity(m.shape[0]), m) for m in merges]))
+    return MatrixProduct(rounded.matrix, Kron([lifted(Identity(m.shape[0]), m) for m in merges]))
 
 
 def lifted(matrix: LinearOperator, merge: Partition) -> LinearOperator:
@@ -222,7 +222,7 @@ def lifted(matrix: LinearOperator, merge: Partition) -> LinearOperator:
         return Total(merge.shape[1])
     if isinstance(matrix, Identity):
         return merge
-    return Product(matrix, merge)
+    return MatrixProduct(matrix, merge)
 
 
 def explicit_strategy(

@@ -83,7 +83,7 @@ Choose = Callable[[Workload, Settings], Strategy]
 
 
 @dataclass(frozen=True)
-class Method:
+class RegisteredMethod:
     """One way to choose a strategy: ``choose``, and what others must know of it.
 
     ``words`` say on pages what is measured. ``noises`` are those that it serves, ``otherwise`` is the refusal under
@@ -108,7 +108,7 @@ class Method:
         return self.choose(workload, settings)
 
 
-SINGLE: dict[str, Method] = {}
+SINGLE: dict[str, RegisteredMethod] = {}
 """The methods by name."""
 
 FAMILIES = ("hdmm", "auto")
@@ -116,10 +116,10 @@ FAMILIES = ("hdmm", "auto")
 
 
 def register(name: str, words: str, **traits: Any) -> Callable[[Choose], Choose]:
-    """Enter the decorated function as a :class:`Method` of these traits."""
+    """Enter the decorated function as a :class:`RegisteredMethod` of these traits."""
 
     def entered(choose: Choose) -> Choose:
-        SINGLE[name] = Method(name, words, choose, **traits)
+        SINGLE[name] = RegisteredMethod(name, words, choose, **traits)
         return choose
 
     return entered

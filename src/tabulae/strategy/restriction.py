@@ -28,8 +28,8 @@ from ..linalg import (
     Dense,
     Kron,
     LinearOperator,
+    MatrixProduct,
     Partition,
-    Product,
 )
 from .block import Block
 from .information.error import LeftOpen, error_under
@@ -209,7 +209,7 @@ def _nearly_restricted(
     matrix = invariants.restricted_over(table, merges)
     finer = max(0, _GRID - math.frexp(float(np.abs(matrix).max()))[1])
     whole = np.rint(np.ldexp(matrix, finer)).astype(np.int64)
-    return replace(block, query=Product(Dense(whole), Kron(merges)), exponent=block.exponent + finer)
+    return replace(block, query=MatrixProduct(Dense(whole), Kron(merges)), exponent=block.exponent + finer)
 
 
 def _flattened(workload: Workload, invariants: Invariants) -> Restriction:
@@ -235,7 +235,7 @@ def _over_cells(query: LinearOperator, carry: Kron) -> LinearOperator:
     """A query over the merged cells as one over the domain."""
     if isinstance(query, Kron) and len(query.ops) == 1:
         query = query.ops[0]
-    return Product(Dense(query.dense()), carry)
+    return MatrixProduct(Dense(query.dense()), carry)
 
 
 def _weighted(table: Table, weight: Fraction) -> Table:

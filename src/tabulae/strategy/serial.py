@@ -25,10 +25,10 @@ from ..linalg import (
     Identity,
     Kron,
     LinearOperator,
+    MatrixProduct,
     Partition,
     Permuted,
     Prefix,
-    Product,
     Scaled,
     Sparse,
     Stack,
@@ -88,7 +88,7 @@ def _describe_composed(operator: LinearOperator, arrays: Arrays) -> Document:
                 "op": describe_operator(operator.op, arrays),
                 "factor": int(operator.factor),
             }
-        case Product():
+        case MatrixProduct():
             return {
                 "kind": "product",
                 "left": describe_operator(operator.left, arrays),
@@ -139,7 +139,9 @@ def _read_composed(
 ) -> LinearOperator:
     match kind:
         case "product":
-            return Product(read_operator(document["left"], arrays), read_operator(document["right"], arrays))
+            return MatrixProduct(
+                read_operator(document["left"], arrays), read_operator(document["right"], arrays)
+            )
         case "contrasts":
             merges, classes = (
                 [_read_partition(part, arrays) for part in document[name]] for name in ("merges", "classes")

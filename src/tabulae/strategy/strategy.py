@@ -164,7 +164,7 @@ class Strategy:
         return f"Strategy({self.method!r}, {self.noise}, {asked})"
 
     def _repr_html_(self) -> str:
-        from ..notebook import Rows, card
+        from ..notebook import CardRows, card
 
         proven = None if self.certificate is None else f"{self.certificate:.3g} (relative, squared error)"
         facts = [
@@ -181,7 +181,9 @@ class Strategy:
             for b in self.blocks
         )
         return card(
-            "Strategy", facts, Rows(("block", "answers", "relative scale", "grid"), blocks, len(self.blocks))
+            "Strategy",
+            facts,
+            CardRows(("block", "answers", "relative scale", "grid"), blocks, len(self.blocks)),
         )
 
     @cached_property

@@ -26,8 +26,8 @@ from ..linalg import (
     Dense,
     Kron,
     LinearOperator,
+    MatrixProduct,
     Partition,
-    Product,
     Sensitivity,
     Stack,
     Sum,
@@ -135,7 +135,7 @@ def _members(operator: LinearOperator) -> Iterator[LinearOperator]:
 
 def _terms(operator: LinearOperator) -> Terms:
     """A sum of products over the attributes; of an explicit one, what its columns depend on."""
-    if isinstance(operator, Product):
+    if isinstance(operator, MatrixProduct):
         return _terms(operator.right)
     if isinstance(operator, Sum):
         return [(int(c) * d, factors) for c, part in operator.terms for d, factors in _terms(part)]
@@ -171,7 +171,7 @@ def _listed(blocks: Weighted, domain: Domain, invariants: Invariants) -> _Parts 
 
 def _largest(operator: LinearOperator) -> int:
     """A bound on the entries of a block and on what they are computed from."""
-    if isinstance(operator, Product):
+    if isinstance(operator, MatrixProduct):
         return math.ceil(operator.left.abs_row_sum_max()) * _largest(operator.right)
     return sum(
         abs(c) * math.prod(max(1, math.ceil(f.abs_entry_max())) for f in factors)
@@ -181,7 +181,7 @@ def _largest(operator: LinearOperator) -> int:
 
 def written_out(operator: LinearOperator, chosen: Sequence[np.ndarray]) -> np.ndarray:
     """The columns of a sum of products at the combinations of chosen categories, one set an attribute."""
-    if isinstance(operator, Product):
+    if isinstance(operator, MatrixProduct):
         return np.asarray(operator.left @ written_out(operator.right, chosen))
     total: np.ndarray | int = 0
     for coefficient, factors in _terms(operator):
@@ -200,7 +200,7 @@ def _labels_of(matrix: np.ndarray) -> np.ndarray:
 def _by_class(blocks: Weighted, invariants: Invariants) -> _Parts | None:
     """The blocks over each kind of class, factor by factor; None where blocks or invariants have no such form."""
     finest = invariants.finest
-    if finest is None or any(isinstance(op, Product) for op, _ in blocks):
+    if finest is None or any(isinstance(op, MatrixProduct) for op, _ in blocks):
         return None
     terms = [_terms(op) for op, _ in blocks]
     kinds: list[list[list[list[LinearOperator]]]] = []

@@ -23,8 +23,7 @@ from .documents import Epsilon, Summary, inputs_document, promise_document, read
 from .faults import Faults
 from .persons import open_group_lines
 from .plan import StabilityRule
-from .published import Published
-from .tables import Tables
+from .tables import Published, Tables
 
 Say = Callable[[str], None]
 _TITLE = "detailed groups (T1 and T2)"

@@ -3,17 +3,148 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Mapping
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar
 
+from ...errors import InvalidArgument
+from ...privacy import exact
 from .delimited import read_text
-from .exact_json import Object, Unfit, fraction, line_of, parse, shown, whole
 from .faults import Faults
-from .region_types import LEVELS, PUERTO_RICO, STATES, US
+
+US = ("USA", "STATE", "COUNTY", "TRACT", "PLACE", "AIANNH")
+"""The run of the states and the District of Columbia."""
+
+PUERTO_RICO = ("PR-STATE", "PR-COUNTY", "PR-TRACT", "PR-PLACE")
+"""The run of Puerto Rico."""
+
+WIDE = frozenset({"USA", "STATE", "PR-STATE"})
+"""Nation and states: they take the groups that are detailed only, and none of their counts is suppressed."""
+
+LEVELS = ("1", "2")
+"""Levels of characteristic iterations: regional and detailed groups."""
+
+PR_CODE = 72
+"""The state code of Puerto Rico."""
+
+STATES = frozenset(range(1, 57)) - {3, 7, 14, 43, 52}
+"""State codes of the 50 states and the District of Columbia (FIPS 5-2, as published at census.gov)."""
+
+
+_SHOWN = 40
+_PARTS = 5
+
+
+class Number(str):
+    """A JSON number as it is written, told from a JSON string by its type."""
+
+    __slots__ = ()
+
+
+class Object(dict[str, Any]):
+    """A JSON object that knows which of its keys were written twice."""
+
+    repeated: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, pairs: Sequence[tuple[str, Any]]) -> Object:
+        """The object of these pairs."""
+        made, seen = cls(pairs), set[str]()
+        made.repeated = frozenset(k for k, _ in pairs if k in seen or seen.add(k))
+        return made
+
+
+class Unfit(Exception):
+    """A value is not what it must be; ``words`` say what that is."""
+
+    def __init__(self, words: str) -> None:
+        super().__init__(words)
+        self.words = words
+
+
+def parse(text: str, file: str, faults: Faults) -> Object | None:
+    """The object that a text holds; None, and the mistake, where it holds none."""
+    try:
+        document = json.loads(
+            text, parse_float=Number, parse_int=Number, parse_constant=Number, object_pairs_hook=Object.of
+        )
+    except json.JSONDecodeError as error:
+        faults.add(file, f"this is not JSON: {error.msg} (character {error.colno})", error.lineno)
+        return None
+    except RecursionError:
+        faults.add(file, "this is not a config: brackets are nested too deeply")
+        return None
+    if not isinstance(document, Object):
+        faults.add(file, "this is not a config: it must be one JSON object, { ... }", 1)
+        return None
+    return document
+
+
+def line_of(text: str, key: str, within: str | None = None) -> int | None:
+    """The line where a key stands, ``within`` the value of another one; None where it is nowhere."""
+    start = 0
+    for name in (within, key) if within is not None else (key,):
+        found = re.compile(rf"{re.escape(json.dumps(name))}\s*:").search(text, start)
+        if found is None:
+            return None
+        start = found.start()
+    return text.count("\n", 0, start) + 1
+
+
+def fraction(value: Any, words: str) -> Fraction:
+    """A JSON number as an exact fraction.
+
+    Raises:
+        Unfit: it is something else, in which case it must be what ``words`` say.
+
+    >>> fraction(Number("0.1"), "a share")
+    Fraction(1, 10)
+    """
+    if not isinstance(value, Number):
+        raise Unfit(words)
+    try:
+        return exact(str(value))
+    except InvalidArgument:
+        finite = value.lstrip("-").isascii() and value.lstrip("-")[0].isdigit()
+        raise Unfit("a number of fewer digits" if finite else "a finite number") from None
+
+
+def whole(value: Any) -> int | None:
+    """A JSON number that is whole, and written so, with at most 18 digits; None for all else.
+
+    >>> whole(Number("-7")), whole(Number("7.0")), whole("7"), whole(True)
+    (-7, None, None, None)
+    """
+    if isinstance(value, Number) and re.fullmatch(r"-?\d{1,18}", value, re.ASCII):
+        return int(value)
+    return None
+
+
+def shown(value: Any) -> str:
+    """A JSON value for a message, at most 40 letters of it.
+
+    >>> print(shown(None), shown(True), shown("a"), shown(Number("1e5")), shown([Number("1"), None, [], Object()]))
+    null true "a" 1e5 [1, null, [...], {...}]
+    """
+    if isinstance(value, list):
+        text = f"[{', '.join(map(_part, value[:_PARTS]))}{', ...' if len(value) > _PARTS else ''}]"
+    else:
+        text = "an object" if isinstance(value, Object) else _part(value)
+    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
+
+
+def _part(value: Any) -> str:
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    if isinstance(value, str):
+        return str(value) if isinstance(value, Number) else f'"{value}"'
+    return "[...]" if isinstance(value, list) else "{...}"
+
 
 CONFIG = "config.json"
 STAGE_ONE = "privacy_budget_p_stage_1_fraction"
@@ -60,7 +191,7 @@ class Config:
 
 
 @dataclass(frozen=True)
-class Draft:
+class ConfigDraft:
     """What other files are checked against, None where it could not be read; ``config`` is None with any mistake."""
 
     run_us: bool | None
@@ -79,7 +210,7 @@ def budget_key(region: str, level: str) -> str:
     return f"privacy_budget_p_level_{level}_{region.lower().replace('-', '_')}"
 
 
-def read_draft(path: Path, faults: Faults) -> Draft | None:
+def read_draft(path: Path, faults: Faults) -> ConfigDraft | None:
     """Read config.json as far as it goes; None where it is no JSON object at all."""
     text = read_text(path, faults)
     document = None if text is None else parse(text, CONFIG, faults)
@@ -97,7 +228,7 @@ class _Reader:
         self.document, self.text, self.faults = document, text, faults
         self.lines = {key: line_of(text, key) for key in document}
 
-    def draft(self) -> Draft:
+    def draft(self) -> ConfigDraft:
         before = self.faults.count
         self._names()
         run_us, run_pr = self._take("run_us", _flag), self._take("run_pr", _flag)
@@ -123,7 +254,7 @@ class _Reader:
             "lines": self.lines,
         }
         sound = self.faults.count == before and all(value is not None for value in values.values())
-        return Draft(run_us, run_pr, states, self.lines, Config(**values) if sound else None)
+        return ConfigDraft(run_us, run_pr, states, self.lines, Config(**values) if sound else None)
 
     def _fault(self, key: str, message: str) -> None:
         self.faults.add(CONFIG, message, self.lines.get(key), key)

@@ -21,7 +21,7 @@ _OTHERS = {",": "commas", "\t": "tabs", ";": "semicolons"}
 
 
 @dataclass(frozen=True)
-class Layout:
+class DelimitedLayout:
     """The columns of a file, in order; ``extra`` says whether others may stand among them, unread."""
 
     columns: tuple[str, ...]
@@ -29,7 +29,7 @@ class Layout:
 
 
 @dataclass
-class Rows:
+class DelimitedRows:
     """Some lines of a file: the columns of its layout as text, and where the lines stand."""
 
     columns: dict[str, pa.StringArray]
@@ -71,7 +71,7 @@ _BOM_WORDS = "begins with a byte-order mark: save it as UTF-8 without one"
 _UTF8_WORDS = "this is not UTF-8 text: save the file with that encoding"
 
 
-def read_rows(path: Path, layout: Layout, faults: Faults) -> Iterator[Rows]:
+def read_rows(path: Path, layout: DelimitedLayout, faults: Faults) -> Iterator[DelimitedRows]:
     """The rows of a file, some hundred thousand at a time, its mistakes noted on the way.
 
     Nothing is read of a file that is no text of lines, or whose header is wrong. A line with the wrong number of fields
@@ -88,14 +88,14 @@ def read_rows(path: Path, layout: Layout, faults: Faults) -> Iterator[Rows]:
     for batch in _batches(path, header, layout, ragged):
         any_row = any_row or batch.num_rows > 0
         columns = {name: batch.column(name) for name in layout.columns}
-        yield Rows(columns, lines.next(batch.num_rows, [line for line, _ in ragged]))
+        yield DelimitedRows(columns, lines.next(batch.num_rows, [line for line, _ in ragged]))
     for line, fields in ragged:
         faults.add_row(path.name, f"this line has {fields} fields; the header has {len(header)}", line)
     if not any_row and not ragged:
         faults.add(path.name, "there is no row below the header")
 
 
-def check_header(file: str, header: Sequence[str], layout: Layout, faults: Faults) -> bool:
+def check_header(file: str, header: Sequence[str], layout: DelimitedLayout, faults: Faults) -> bool:
     """Whether a header has the layout's columns in order; where not, what is wrong with it."""
     wanted = "|".join(layout.columns)
     if len(header) == 1 and len(layout.columns) > 1:
@@ -133,7 +133,7 @@ class _LineCounter:
 
 
 def _batches(
-    path: Path, header: Sequence[str], layout: Layout, ragged: list[tuple[int, int]]
+    path: Path, header: Sequence[str], layout: DelimitedLayout, ragged: list[tuple[int, int]]
 ) -> Iterator[pa.RecordBatch]:
     """The columns of the layout as text, batch by batch; lines that do not have all fields go to ``ragged``."""
 

@@ -12,8 +12,7 @@ import pyarrow as pa
 from ...products.groups.estimate import GroupEstimates, cell_estimates, total_estimates
 from ...products.groups.levels import TOTAL, TOTAL_ONLY
 from .layout import SEXES, age_ranges
-from .published import TABLE_OF_TOTAL, Published
-from .spill import Spill
+from .tables import TABLE_OF_TOTAL, Published, Spill
 
 CONFIDENCE = 0.95
 _PLACE = ("region_type", "region_id", "iteration_code", "level", "table")

@@ -12,8 +12,8 @@ from ...privacy import NoiseLaw, rounded_up
 from ...products.groups.levels import TOTAL, TOTAL_ONLY, AdaptivePlan, PopulationLevel
 from ...release.folder import file_sha256
 from .detail import CONFIDENCE
-from .plan import Suppression, Tabulation
-from .published import TABLE_OF_TOTAL, Published
+from .plan import SuppressionRule, Tabulation
+from .tables import TABLE_OF_TOTAL, Published
 
 _READING = """
 Read it
@@ -138,7 +138,7 @@ def readme(tabulation: Tabulation, epsilon: Epsilon) -> str:
     plan = tabulation.plan
     loss = ", ".join(f"{name} {value}" for name, value in plan.loss.parameters.items())
     clamped = "" if tabulation.allow_negative else " Counts below 0 were raised to 0."
-    drops = any(dropped != Suppression(None, None) for dropped in tabulation.suppression)
+    drops = any(dropped != SuppressionRule(None, None) for dropped in tabulation.suppression)
     missing = _DROPPED if drops else _NOT_DROPPED
     over = " and before small totals are left out" if drops else ""
     page = f"""Detailed groups by region, tabulated under differential privacy by tabulae {VERSION}

@@ -10,10 +10,9 @@ import numpy as np
 import pyarrow as pa
 
 from ...domain import Regions
-from .config import CONFIG, Draft
-from .delimited import Layout, Rows, read_rows
+from .config import CONFIG, PR_CODE, PUERTO_RICO, STATES, ConfigDraft
+from .delimited import DelimitedLayout, DelimitedRows, read_rows
 from .faults import Faults
-from .region_types import PR_CODE, PUERTO_RICO, STATES
 
 GRF = "GRF-C.txt"
 BLOCK = {"TABBLKST": 2, "TABBLKCOU": 3, "TABTRACTCE": 6, "TABBLK": 4}
@@ -26,7 +25,7 @@ _DIGITS = {"STATE": 2, "COUNTY": 5, "TRACT": 11, "PLACE": 7, "AIANNH": 4}
 
 
 @dataclass(frozen=True, eq=False)
-class Geography:
+class BlockGeography:
     """Every block, in rising order, with its place and American Indian, Alaska Native or Native Hawaiian area.
 
     Args:
@@ -68,11 +67,11 @@ class Geography:
         return Regions(region_type, tuple(f"{n:0{_DIGITS[kind]}d}" for n in found.tolist()), of_leaf)
 
 
-def read_geography(path: Path, faults: Faults) -> Geography | None:
+def read_geography(path: Path, faults: Faults) -> BlockGeography | None:
     """Read every block; None where a mistake could hide one. Blocks that stand twice are kept once."""
     before = faults.count
     parts, lines = [], []
-    for rows in read_rows(path, Layout((*BLOCK, *_AREAS), extra=True), faults):
+    for rows in read_rows(path, DelimitedLayout((*BLOCK, *_AREAS), extra=True), faults):
         parts.append(_numbers(path.name, rows, faults))
         lines.append(rows.lines)
     if not parts:
@@ -98,7 +97,7 @@ def read_geography(path: Path, faults: Faults) -> Geography | None:
     if not whole:
         return None
     order = order[once]
-    return Geography(block[order], numbers["PLACEFP"][order], numbers["AIANNHCE"][order], of_state)
+    return BlockGeography(block[order], numbers["PLACEFP"][order], numbers["AIANNHCE"][order], of_state)
 
 
 def _check_repeated(file: str, lines: np.ndarray, faults: Faults) -> None:
@@ -113,7 +112,7 @@ def _first_lines(state: np.ndarray, line: np.ndarray) -> dict[int, int]:
     return dict(zip(state[start].tolist(), first.tolist(), strict=True))
 
 
-def _numbers(file: str, rows: Rows, faults: Faults) -> dict[str, np.ndarray]:
+def _numbers(file: str, rows: DelimitedRows, faults: Faults) -> dict[str, np.ndarray]:
     """The columns as numbers, -1 where a field is wrong."""
     fields = BLOCK | _AREAS
     found = {name: _number(rows.columns[name], digits) for name, digits in fields.items()}
@@ -146,7 +145,7 @@ def _offsets(column: pa.StringArray) -> np.ndarray:
     return np.frombuffer(column.buffers()[1], np.int32)[column.offset : column.offset + len(column) + 1]
 
 
-def check_states(geography: Geography, draft: Draft, faults: Faults) -> None:
+def check_states(geography: BlockGeography, draft: ConfigDraft, faults: Faults) -> None:
     """Whether the runs of the config have blocks, and the state filter names just the states that there are."""
 
     def fault(key: str, message: str) -> None:

@@ -9,11 +9,10 @@ from typing import overload
 import numpy as np
 
 from ...domain import CodeFamily, Group, GroupKind, GroupMap, GroupSelection, Ladder
-from .config import MOST_CODES
-from .geography import BLOCK, Geography
+from .config import MOST_CODES, PUERTO_RICO, US, WIDE
+from .geography import BLOCK, BlockGeography
 from .lines import Code, Key, LineColumn, LineLayout, Listed, Unused, WholeNumber
 from .maps import Maps
-from .region_types import PUERTO_RICO, US, WIDE
 
 PERSONS = "person-records.txt"
 SEXES = ("1", "2")
@@ -81,7 +80,7 @@ def ladder() -> Ladder:
     return Ladder.of({"age": OLDEST + 1, "sex": len(SEXES)}, tables)
 
 
-def person_layout(codes: tuple[str, ...], most: int, geography: Geography | None) -> LineLayout:
+def person_layout(codes: tuple[str, ...], most: int, geography: BlockGeography | None) -> LineLayout:
     """What person-records.txt holds; without a geography, it names no blocks."""
     race, ethnicity = families(codes, most)
     races = [
@@ -103,7 +102,7 @@ def person_layout(codes: tuple[str, ...], most: int, geography: Geography | None
 class _Blocks(Sequence[tuple[str, ...]]):
     """The keys of millions of blocks, made as they are asked for: blocks alike in a part share its text."""
 
-    def __init__(self, geography: Geography) -> None:
+    def __init__(self, geography: BlockGeography) -> None:
         self._block = geography.block
 
     def __len__(self) -> int:

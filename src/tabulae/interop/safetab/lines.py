@@ -323,7 +323,7 @@ def told(path: Path, faults: Sequence[LineFault]) -> DataError:
     )
 
 
-class Found:
+class FoundFaults:
     """Faults by kind (column and message), so many of each at most."""
 
     def __init__(self) -> None:
@@ -392,11 +392,11 @@ def joined(parts: list[Any], layout: LineLayout) -> Any:
     return pc.binary_join_element_wise(*parts, layout.delimiter)
 
 
-class Rows:
+class LineRows:
     """The check of the lines after the header, many at a time; ``look_up`` says whether leaves and codes are known."""
 
     def __init__(
-        self, layout: LineLayout, found: Found, *, return_ends: bool, look_up: tuple[bool, bool]
+        self, layout: LineLayout, found: FoundFaults, *, return_ends: bool, look_up: tuple[bool, bool]
     ) -> None:
         self.layout, self.found, self.return_ends = layout, found, return_ends
         leaves, self.codes_known = look_up
@@ -581,17 +581,17 @@ def check_lines(
     if path.stat().st_size == 0:
         return [LineFault(None, None, "the file is empty: it has no header and no records")]
     _, first = next(lines_of(path))
-    found = Found()
+    found = FoundFaults()
     head = first[0].removesuffix(b"\r")
     if head.startswith(_BOM):
         found.add(1, None, "the file begins with a byte-order mark: save it as UTF-8 without one")
     if faults := _header_faults(head.removeprefix(_BOM), layout):
         return found.listed() + faults
-    rows = Rows(layout, found, return_ends=first[0].endswith(b"\r"), look_up=(leaves, codes))
+    rows = LineRows(layout, found, return_ends=first[0].endswith(b"\r"), look_up=(leaves, codes))
     return _row_faults(path, rows, found)
 
 
-def _row_faults(path: Path, rows: Rows, found: Found) -> list[LineFault]:
+def _row_faults(path: Path, rows: LineRows, found: FoundFaults) -> list[LineFault]:
     blocks = lines_of(path)
     number, lines = next(blocks)
     for following in blocks:

@@ -15,7 +15,7 @@ import numpy as np
 
 from ...errors import DataError, InvalidArgument
 from ...products.groups.count import EngineCounts, GroupCounts
-from ...products.groups.engine import CODED, Areas, CodedRecords, Kinds, PackedCodes, areas_of, kinds_of
+from ...products.groups.engine import CODED, AreaSets, CodedRecords, Kinds, PackedCodes, areas_of, kinds_of
 from ...products.groups.levels import AdaptivePlan
 from ...sources.duckdb_engine import SCRATCH, connected, literal, lock, restrict
 from ...sources.failures import redacted
@@ -73,7 +73,7 @@ def _rows(connection: duckdb.DuckDBPyConnection, path: Path) -> tuple[int, ...]:
     return redacted(path.name, lambda: connection.execute(query).fetchall())[0]
 
 
-def _check_fit(layout: LineLayout, plan: AdaptivePlan, areas: Areas, kinds: Kinds) -> None:
+def _check_fit(layout: LineLayout, plan: AdaptivePlan, areas: AreaSets, kinds: Kinds) -> None:
     if len(layout.leaves) != areas.of_leaf.size:
         raise InvalidArgument(
             f"the layout has {len(layout.leaves)} leaves, and the plan has {areas.of_leaf.size}"
@@ -107,7 +107,7 @@ def _read(
     connection: duckdb.DuckDBPyConnection,
     path: Path,
     layout: LineLayout,
-    areas: Areas,
+    areas: AreaSets,
     kinds: Kinds,
     packed: PackedCodes,
 ) -> DataError | None:
@@ -123,7 +123,7 @@ def _code(
     connection: duckdb.DuckDBPyConnection,
     path: Path,
     layout: LineLayout,
-    areas: Areas,
+    areas: AreaSets,
     kinds: Kinds,
     packed: PackedCodes,
 ) -> None:
@@ -150,7 +150,9 @@ def _code(
     lock(connection)
 
 
-def _look_ups(connection: duckdb.DuckDBPyConnection, layout: LineLayout, areas: Areas, kinds: Kinds) -> None:
+def _look_ups(
+    connection: duckdb.DuckDBPyConnection, layout: LineLayout, areas: AreaSets, kinds: Kinds
+) -> None:
     """What keys, cells and texts stand for: two tables, and a type for each column of values and family of codes."""
     import pyarrow as pa
 

@@ -9,21 +9,51 @@ from typing import Literal
 
 from ...domain.groups import GroupMap, GroupSelection
 from ...errors import InvalidArgument
-from ...privacy import ZCDP, PureDP
+from ...privacy import ZCDP, NoiseLaw, PureDP
 from ...products.groups.levels import AdaptivePlan, PopulationLevel
-from .config import CONFIG, STAGE_ONE, Config, budget_key
+from .config import CONFIG, LEVELS, STAGE_ONE, WIDE, Config, budget_key
 from .faults import Faults
-from .geography import Geography
+from .geography import BlockGeography
 from .layout import group_map, ladder, production_stability
 from .maps import MEMBERS, Maps
-from .region_types import LEVELS, WIDE
-from .suppression import suppression_threshold
+
+
+def suppression_threshold(law: NoiseLaw, chance: Fraction) -> int | None:
+    """The least integer t with ``P(X <= t) >= chance``; a total is kept if it is above t. None for a chance of 0.
+
+    The law's tail is an upper bound within 10^-12 of the truth, so that t is never too small, and too large only where
+    a probability agrees with the chance to 12 digits.
+
+    >>> from tabulae.privacy import DiscreteGaussian
+    >>> suppression_threshold(DiscreteGaussian(100), Fraction("0.5"))
+    0
+    """
+    if chance <= 0:
+        return None
+    miss, high = 1 - chance, 1
+    while not _reached(law, high, miss):
+        high *= 2
+    low = -1
+    while _reached(law, low, miss):
+        low *= 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if _reached(law, middle, miss) else (middle, high)
+    return high
+
+
+def _reached(law: NoiseLaw, t: int, miss: Fraction) -> bool:
+    """Whether ``P(X > t) <= miss``, for a law that is symmetric around 0."""
+    if t >= 0:
+        return Fraction(law.tail(t)) / 2 <= miss
+    return 1 - Fraction(law.tail(-t - 1)) / 2 <= miss
+
 
 StabilityRule = Literal["proven", "production"]
 
 
 @dataclass(frozen=True)
-class Suppression:
+class SuppressionRule:
     """The largest totals that are dropped: of a group with a second stage, and of one with one count; None: none is."""
 
     total: int | None
@@ -43,12 +73,12 @@ class Tabulation:
 
     plan: AdaptivePlan
     production: tuple[int, ...]
-    suppression: tuple[Suppression, ...]
+    suppression: tuple[SuppressionRule, ...]
     allow_negative: bool
 
 
 def tabulation(
-    config: Config, maps: Maps, geography: Geography, rule: StabilityRule, faults: Faults
+    config: Config, maps: Maps, geography: BlockGeography, rule: StabilityRule, faults: Faults
 ) -> Tabulation | None:
     """Build all levels with a budget; None, and the mistakes, where that cannot be.
 
@@ -72,7 +102,7 @@ def tabulation(
     return Tabulation(AdaptivePlan(tuple(levels)), production, suppression, config.allow_negative)
 
 
-def _levels(config: Config, groups: GroupMap, geography: Geography) -> list[PopulationLevel]:
+def _levels(config: Config, groups: GroupMap, geography: BlockGeography) -> list[PopulationLevel]:
     """Levels in the order of the runs; those without budget, regions or groups are left out."""
     kind = ZCDP if config.definition == "zcdp" else PureDP
     tables = ladder()
@@ -137,9 +167,9 @@ def _witness(witness: Mapping[str, tuple[str, ...]]) -> str:
     return f" (one with {'; '.join(parts)})" if parts else ""
 
 
-def _suppression(level: PopulationLevel, chance: Fraction) -> Suppression:
+def _suppression(level: PopulationLevel, chance: Fraction) -> SuppressionRule:
     if level.regions.name in WIDE:
-        return Suppression(None, None)
-    return Suppression(
+        return SuppressionRule(None, None)
+    return SuppressionRule(
         suppression_threshold(level.second, chance), suppression_threshold(level.whole, chance)
     )

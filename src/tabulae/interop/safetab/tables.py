@@ -2,17 +2,128 @@
 
 from __future__ import annotations
 
+import contextlib
+import shutil
+from collections.abc import Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+import duckdb
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 
-from ...products.groups.levels import TOTAL, TOTAL_ONLY
+from ...products.groups.levels import TOTAL, TOTAL_ONLY, GroupMeasurement, PopulationLevel
+from ...sources.duckdb_engine import without_bar
 from .layout import SEXES, age_ranges
-from .published import Published
-from .spill import Spill
+from .plan import SuppressionRule, Tabulation
+
+TABLE_OF_TOTAL = {TOTAL_ONLY: "total only", TOTAL: "total"}
+"""What files call the two rungs without a table."""
+
+
+class Published:
+    """The places of one measurement that T1 and T2 show: all with a table, and the totals that are not suppressed.
+
+    Args:
+        tabulation: the run.
+        measurement: a piece of it.
+    """
+
+    def __init__(self, tabulation: Tabulation, measurement: GroupMeasurement) -> None:
+        self.measurement = measurement
+        self.level: PopulationLevel = tabulation.plan.levels[measurement.level]
+        self._suppression: SuppressionRule = tabulation.suppression[measurement.level]
+
+    def totals(self, rung: int) -> np.ndarray:
+        """The published places of one rung without a table, rising."""
+        threshold = self._suppression.whole if rung == TOTAL_ONLY else self._suppression.total
+        kept = self.measurement.rung == rung
+        if threshold is not None:
+            kept &= self.measurement.totals > threshold
+        return np.flatnonzero(kept)
+
+    def named(self, places: np.ndarray) -> dict[str, pa.Array]:
+        """Region type, region and iteration of each place, under production's headings."""
+        groups = len(self.level.groups)
+        region, group = np.divmod(places, groups)
+        kind = pa.DictionaryArray.from_arrays(
+            pa.array(np.zeros(len(places), np.int32)), pa.array([self.level.regions.name])
+        )
+        first, last = self.measurement.first, self.measurement.first + self.measurement.regions
+        ids = pa.array(self.level.regions.ids[first:last], pa.string())
+        return {
+            "REGION_ID": pa.DictionaryArray.from_arrays(pa.array(region.astype(np.int32)), ids),
+            "REGION_TYPE": kind,
+            "ITERATION_CODE": pa.DictionaryArray.from_arrays(pa.array(group.astype(np.int32)), self._codes),
+        }
+
+    @cached_property
+    def _codes(self) -> pa.Array:
+        return pa.array([group.code for group in self.level.groups.groups], pa.string())
+
+
+_MEMORY = "2GB"
+
+
+class Spill:
+    """Rows of one table, collected in a file that only this run reads.
+
+    Args:
+        folder: where the file goes.
+        name: its stem.
+        schema: columns in order; text columns take dictionaries, too.
+    """
+
+    def __init__(self, folder: Path, name: str, schema: Mapping[str, pa.DataType]) -> None:
+        self.path = folder / f"{name}.spill"
+        self._schema = pa.schema(list(schema.items()))
+        self._writer = pq.ParquetWriter(self.path, self._schema, compression="zstd")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with contextlib.suppress(
+            *([OSError] if kind is not None else [])
+        ):  # of two errors, the first is told
+            self._writer.close()
+
+    def add(self, columns: Mapping[str, pa.Array]) -> None:
+        """Rows, under the schema's headings."""
+        arrays = [
+            columns[field.name].dictionary_decode()
+            if isinstance(columns[field.name], pa.DictionaryArray)
+            else columns[field.name]
+            for field in self._schema
+        ]
+        if len(arrays[0]):
+            self._writer.write_table(pa.Table.from_arrays(arrays, schema=self._schema))
+
+    def write(self, targets: Mapping[Path, str], order: Sequence[str]) -> None:
+        """Write all rows in order, to each target with its options of DuckDB's COPY, and remove the collected ones.
+
+        Ties would make the order depend on the machine: ``order`` must tell all rows apart.
+        """
+        self._writer.close()
+        scratch = self.path.with_suffix(".sort")
+        with duckdb.connect(config={"memory_limit": _MEMORY, "temp_directory": str(scratch)}) as engine:
+            without_bar(engine)
+            chosen = ", ".join(f'"{name}"' for name in self._schema.names)
+            engine.read_parquet(str(self.path)).project(chosen).order(", ".join(order)).create("sorted")
+            for target, options in targets.items():
+                engine.execute(f"COPY sorted TO '{_quoted(target)}' ({options})")
+        self.path.unlink()
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _quoted(path: Path) -> str:
+    return str(path).replace("'", "''")
+
 
 T1, T2 = "t1/t1.csv", "t2/t2.csv"
 PLACE = ("REGION_ID", "REGION_TYPE", "ITERATION_CODE")

@@ -17,7 +17,7 @@ from ...sources.coding import (
     EXAMPLES,
     NULL_CODE,
     UNKNOWN_CODE,
-    ColumnRule,
+    ColumnCoding,
     check_counted,
     coded,
     listed,
@@ -29,7 +29,7 @@ from ...sources.coding import (
 from ...sources.engine import LEAF, batches, open_records
 from ...sources.failures import redacted
 from ...sources.memory import read_memory
-from ...sources.source import Source
+from ...sources.source import RecordSource
 from ...sources.units import (
     ID,
     UnitRule,
@@ -236,8 +236,8 @@ class LeafColumn:
 
 
 def open_spine_records(
-    source: Source,
-    rules: Mapping[str, ColumnRule],
+    source: RecordSource,
+    rules: Mapping[str, ColumnCoding],
     plan: SpinePlan,
     leaf: LeafColumn,
     *,
@@ -302,7 +302,7 @@ def _readable(records: ir.Table, leaf: LeafColumn, unit: UnitRule | None) -> Any
     return found if unit is None else identified(found, unit)
 
 
-def _part_count(source: Source, rows: int, memory: str | None) -> int:
+def _part_count(source: RecordSource, rows: int, memory: str | None) -> int:
     """In how many parts records are grouped, one after the other; servers and Spark see to their memory themselves.
 
     Grouping takes memory for each combination of a leaf and values, of which there are nearly as many as records, and
@@ -360,9 +360,9 @@ class _Coded:
     ``numbered`` has the codes of leaves and their numbers, where the records are: one table for all parts.
     """
 
-    source: Source
+    source: RecordSource
     attributes: Sequence[Attribute]
-    rules: Mapping[str, ColumnRule]
+    rules: Mapping[str, ColumnCoding]
     leaf: LeafColumn
     records: Any
     numbered: Any
@@ -479,7 +479,9 @@ class LeafBound:
     possible: np.ndarray
 
 
-def leaf_faults(source: Source, table: Any, leaf: LeafColumn, every: Mapping[str, np.ndarray]) -> list[Fault]:
+def leaf_faults(
+    source: RecordSource, table: Any, leaf: LeafColumn, every: Mapping[str, np.ndarray]
+) -> list[Fault]:
     """Faults of the leaf codes of coded records: missing, unknown, or of leaves where nothing can be counted.
 
     Args:
@@ -561,7 +563,7 @@ def _with_examples(told: str, values: Sequence[str], people: np.ndarray) -> str:
     return f"{told}: in {sum(total.values())} records, such as {listed(commonest)}"
 
 
-def refused(source: Source, faults: Sequence[Fault]) -> DataError:
+def refused(source: RecordSource, faults: Sequence[Fault]) -> DataError:
     """The error that names faults whose words say what to do."""
     return DataError(
         "\n".join(

@@ -169,7 +169,7 @@ class GeographyPlan:
         return f"GeographyPlan({self.spec!r}, {self.geography.leaf_codes.size} leaves)"
 
     def _repr_html_(self) -> str:
-        from ...notebook import Rows, card
+        from ...notebook import CardRows, card
 
         facts = [
             ("release", self.spec.title),
@@ -179,11 +179,11 @@ class GeographyPlan:
             ("cells of each", int(self.geography.layout.cell.size)),
         ]
         levels = ((r.level, r.units, r.measured, str(r.share)) for r in self.levels)
-        tables = [Rows(("level", "units", "measured", "share"), levels, len(self.levels))]
+        tables = [CardRows(("level", "units", "measured", "share"), levels, len(self.levels))]
         if "table_errors" in self.__dict__:
             errors = ((r.table, r.area_type, r.areas, r.rmse, r.margin) for r in self.table_errors)
             headings = ("table", "areas of", "areas", "RMSE", f"{self.level:.0%} margin")
-            tables.append(Rows(headings, errors, len(self.table_errors)))
+            tables.append(CardRows(headings, errors, len(self.table_errors)))
         else:
             facts.append(("errors", "not computed yet: ask for .errors"))
         return card("Plan of areas", facts, *tables)

@@ -13,13 +13,13 @@ import numpy as np
 
 from ...domain import NO_CODE, Attribute, CodeFamily
 from ...errors import DataError, InvalidArgument, Unsupported
-from ...sources.coding import OTHER, ColumnRule, coded, misfits, nameless, refusal
+from ...sources.coding import OTHER, ColumnCoding, coded, misfits, nameless, refusal
 from ...sources.duckdb_engine import SCRATCH, connected, lock, restrict
 from ...sources.engine import batches, open_records
 from ...sources.failures import redacted
-from ...sources.source import Source
+from ...sources.source import RecordSource
 from ...sources.units import ID, UnitRule, bounded, given, identified, most_counted
-from .engine import CODED, Areas, CodedRecords, Kinds, PackedCodes, areas_of, kinds_of
+from .engine import CODED, AreaSets, CodedRecords, Kinds, PackedCodes, areas_of, kinds_of
 from .levels import AdaptivePlan
 
 if TYPE_CHECKING:
@@ -199,7 +199,7 @@ class Places:
 
     attributes: Mapping[str, Attribute]
     shape: RecordShape
-    areas: Areas
+    areas: AreaSets
     kinds: Kinds
     positions: Mapping[str, np.ndarray]
     packed: PackedCodes
@@ -288,8 +288,8 @@ class CodedSource:
         memory: the most that an engine of ours takes.
     """
 
-    source: Source
-    rules: Mapping[str, ColumnRule]
+    source: RecordSource
+    rules: Mapping[str, ColumnCoding]
     unit: UnitRule | None
     places: Places
     memory: str | None
@@ -402,9 +402,9 @@ def _row(table: Any) -> dict[str, Any]:
 
 @contextmanager
 def open_group_records(
-    source: Source,
+    source: RecordSource,
     domain_attributes: Sequence[Attribute],
-    rules: Mapping[str, ColumnRule],
+    rules: Mapping[str, ColumnCoding],
     shape: RecordShape,
     plan: AdaptivePlan,
     *,
@@ -454,7 +454,7 @@ def open_group_records(
 
 
 def _attributes(
-    domain: Sequence[Attribute], rules: Mapping[str, ColumnRule], shape: RecordShape
+    domain: Sequence[Attribute], rules: Mapping[str, ColumnCoding], shape: RecordShape
 ) -> dict[str, Attribute]:
     known = {attribute.name: attribute for attribute in domain}
     for name in shape.names:
@@ -468,7 +468,7 @@ def _attributes(
 def _check_fit(
     attributes: Mapping[str, Attribute],
     shape: RecordShape,
-    areas: Areas,
+    areas: AreaSets,
     kinds: Kinds,
     families: Mapping[str, CodeFamily],
 ) -> None:
@@ -486,7 +486,7 @@ def _check_fit(
         raise InvalidArgument(f"there is no family of codes {', '.join(map(repr, unknown))}")
 
 
-def _positions(attribute: Attribute, rule: ColumnRule, family: CodeFamily) -> np.ndarray:
+def _positions(attribute: Attribute, rule: ColumnCoding, family: CodeFamily) -> np.ndarray:
     """Category -> position of the code, or -1 for the category of missing values."""
     out = []
     for label in attribute.labels:

@@ -23,7 +23,7 @@ _MOST_KEYS = 2**62
 
 
 @dataclass(frozen=True, eq=False)
-class Areas:
+class AreaSets:
     """The areas of a plan, numbered by their first leaf: leaves in the order of geography keep regions together.
 
     Args:
@@ -40,7 +40,7 @@ class Areas:
         return int(self.of_leaf.max(initial=-1)) + 1
 
 
-def areas_of(plan: AdaptivePlan) -> Areas:
+def areas_of(plan: AdaptivePlan) -> AreaSets:
     """The coarsest areas of which every region of every level is made.
 
     >>> import numpy as np
@@ -58,7 +58,7 @@ def areas_of(plan: AdaptivePlan) -> Areas:
     """
     types = list({id(level.regions.of_leaf): level.regions for level in plan.levels}.values())
     first, of_leaf = _told_apart(types, plan.levels[0].regions.of_leaf.size)
-    return Areas(of_leaf, tuple(level.regions.of_leaf[first] for level in plan.levels))
+    return AreaSets(of_leaf, tuple(level.regions.of_leaf[first] for level in plan.levels))
 
 
 def _told_apart(types: list[Regions], leaves: int) -> tuple[np.ndarray, np.ndarray]:
@@ -263,7 +263,7 @@ class CodedRecords:
         connection: duckdb.DuckDBPyConnection,
         where: str,
         plan: AdaptivePlan,
-        areas: Areas,
+        areas: AreaSets,
         packed: PackedCodes,
         people: str = "count(*)",
     ) -> None:

@@ -343,7 +343,7 @@ class DetailedPlan:
         return f"DetailedPlan({self.spec!r}, {len(self.adaptive.levels)} levels)"
 
     def _repr_html_(self) -> str:
-        from ...notebook import Rows, card
+        from ...notebook import CardRows, card
 
         facts = [
             ("release", self.spec.title),
@@ -356,8 +356,8 @@ class DetailedPlan:
         return card(
             "Plan of groups",
             facts,
-            Rows(("level", "regions", "groups", "budget"), budgets, len(levels)),
-            Rows(headings, errors, len(self.table_errors)),
+            CardRows(("level", "regions", "groups", "budget"), budgets, len(levels)),
+            CardRows(headings, errors, len(self.table_errors)),
         )
 
     def save(self, path: str | PathLike[str]) -> None:

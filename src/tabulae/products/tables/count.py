@@ -19,8 +19,8 @@ from ...linalg import (
     Dense,
     Kron,
     LinearOperator,
+    MatrixProduct,
     Partition,
-    Product,
     Scaled,
     Stack,
     Sum,
@@ -29,7 +29,7 @@ from ...linalg import (
     split_kron,
 )
 from ...sources.coding import (
-    ColumnRule,
+    ColumnCoding,
     check_counted,
     coded,
     misfits,
@@ -38,7 +38,7 @@ from ...sources.coding import (
 )
 from ...sources.engine import open_records
 from ...sources.failures import redacted
-from ...sources.source import Source
+from ...sources.source import RecordSource
 from ...sources.units import (
     ID,
     UnitRule,
@@ -240,14 +240,14 @@ _MOST_FACTOR_ENTRIES = 2**24
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Cells:
+class ListedCells:
     """The cells that are not empty, in C order: their keys (see `keys`), and how many records each has."""
 
     keys: tuple[Integers, ...]
     counts: Integers
 
     @classmethod
-    def of(cls, domain: Domain, keys: tuple[Integers, ...], people: Integers | None) -> Cells:
+    def of(cls, domain: Domain, keys: tuple[Integers, ...], people: Integers | None) -> ListedCells:
         """Sort, add up what falls in one cell, and drop the empty ones."""
         counts = np.ones(keys[0].size, dtype=np.int64) if people is None else people
         order = np.lexsort(keys[::-1])
@@ -285,7 +285,7 @@ class Cells:
             return sum((c * values for c, (values, _) in terms), np.zeros(op.shape[0], np.int64)), bound
         if isinstance(op, Contrasts):
             op = op.composed
-        if isinstance(op, Product):
+        if isinstance(op, MatrixProduct):
             values, _ = self.answer(domain, op.right)
             bound = check_bound(op, op.left.bound(values))
             return op.left @ values, bound
@@ -333,7 +333,7 @@ def _merged(factor: LinearOperator, classes: Integers) -> LinearOperator:
         return Dense(factor.columns(first))
     chosen = np.full(factor.shape[1], -1, dtype=np.int64)
     chosen[first] = np.arange(first.size)
-    return Product(factor, Partition(chosen, first.size).T)
+    return MatrixProduct(factor, Partition(chosen, first.size).T)
 
 
 def _too_large(domain: Domain, widths: list[int], size: int) -> Unsupported:
@@ -361,7 +361,7 @@ class Counts:
 
     __slots__ = ("_domain", "_storage")
 
-    def __init__(self, domain: Domain, storage: Vector | Cells) -> None:
+    def __init__(self, domain: Domain, storage: Vector | ListedCells) -> None:
         self._domain = domain
         self._storage = storage
 
@@ -435,7 +435,7 @@ class Counts:
         keys = keys_of(domain, codes)
         if domain.size <= VECTOR_LIMIT:
             return cls(domain, Vector(added_up(keys[0], people, domain.size)))
-        return cls(domain, Cells.of(domain, keys, people))
+        return cls(domain, ListedCells.of(domain, keys, people))
 
     @property
     def domain(self) -> Domain:
@@ -508,9 +508,9 @@ class Counts:
 
 
 def tabulate(
-    source: Source,
+    source: RecordSource,
     domain: Domain,
-    columns: Mapping[str, ColumnRule],
+    columns: Mapping[str, ColumnCoding],
     unit: UnitRule | None = None,
     *,
     memory: str | None = None,
@@ -574,7 +574,7 @@ def tabulate(
     return Counts.from_cells(domain, cells, people)
 
 
-def _rules(domain: Domain, columns: Mapping[str, ColumnRule]) -> dict[str, ColumnRule]:
+def _rules(domain: Domain, columns: Mapping[str, ColumnCoding]) -> dict[str, ColumnCoding]:
     missing = [name for name in domain.names if name not in columns]
     extra = [name for name in columns if name not in domain.names]
     if missing or extra:
@@ -591,7 +591,7 @@ def _sum(table: Any) -> Any:
 
 
 def _by_cell(
-    source: Source, domain: Domain, table: ir.Table, unit: UnitRule | None = None
+    source: RecordSource, domain: Domain, table: ir.Table, unit: UnitRule | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Codes (cells, attributes) and records counted (cells,), of the cells that are not empty."""
     names = [f"k{i}" for i in range(len(domain.attributes))]
@@ -601,7 +601,7 @@ def _by_cell(
     return np.stack([_column(found, name) for name in names], axis=1), _column(found, "people")
 
 
-def _number(source: Source, count: Any) -> int:
+def _number(source: RecordSource, count: Any) -> int:
     return redacted(source.name, lambda: int(count.to_pyarrow().as_py() or 0))
 
 

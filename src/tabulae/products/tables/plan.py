@@ -431,7 +431,7 @@ class Plan:
         return f"Plan({self.spec!r}, {self.strategy!r})"
 
     def _repr_html_(self) -> str:
-        from ...notebook import Rows, card
+        from ...notebook import CardRows, card
 
         strategy = f"{self.strategy.method}, {self.strategy.rows:,} noisy answers"
         facts = [
@@ -443,7 +443,7 @@ class Plan:
         ]
         errors = ((r.table, r.queries, r.rmse, r.margin, r.bound) for r in self.table_errors)
         headings = ("table", "rows", "RMSE", f"{self.level:.0%} margin", "bound")
-        return card("Plan", facts, Rows(headings, errors, len(self.table_errors)))
+        return card("Plan", facts, CardRows(headings, errors, len(self.table_errors)))
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the plan as JSON, whole or not at all: a run with it asks exactly these queries.

@@ -26,9 +26,9 @@ from ...linalg import (
     Dense,
     Identity,
     LinearOperator,
+    MatrixProduct,
     Partition,
     Prefix,
-    Product,
     Stack,
     Total,
     WidthRange,
@@ -85,7 +85,7 @@ class Queries:
                 return _beside_other(over, view)
         if over is None or isinstance(view.operator, Identity):
             return over
-        return Product(over, view.operator)
+        return MatrixProduct(over, view.operator)
 
     def ranges(self, query: str | dict[str, object], cells: int, path: KeyPath) -> LinearOperator | None:
         """Prefixes, all ranges, or the ranges of one width, over neighbouring cells."""
@@ -142,7 +142,7 @@ def _beside_other(ranges: LinearOperator, view: AttributeView) -> Stack:
     classes = view.operator.classes if isinstance(view.operator, Partition) else np.arange(last + 1)
     ordered = Partition(np.where(classes < last, classes, -1), last)
     other = Partition(np.where(classes == last, 0, -1), 1)
-    return Stack((Product(ranges, ordered), other))
+    return Stack((MatrixProduct(ranges, ordered), other))
 
 
 def _whole(array: np.ndarray) -> np.ndarray:
@@ -336,9 +336,9 @@ class _Tables:
             return heading_and_labels(self.domain, base, factor)[1]
         plain = without_other(self.domain[base])
         ranges = factor.ops[0]
-        assert isinstance(ranges, Product)
+        assert isinstance(ranges, MatrixProduct)
         assert isinstance(ranges.right, Partition)
-        classes = Product(ranges.left, Partition(ranges.right.classes[:-1], ranges.right.count))
+        classes = MatrixProduct(ranges.left, Partition(ranges.right.classes[:-1], ranges.right.count))
         return (*heading_and_labels(Domain({base: plain}), base, classes)[1], OTHER)
 
 

@@ -30,8 +30,8 @@ from ..view import ExactView
 from .view import (
     OWN,
     SMALLEST,
-    Areas,
-    ErrorRow,
+    AreasView,
+    ErrorLine,
     Errors,
     ErrorTable,
     ShareTable,
@@ -180,7 +180,7 @@ class _Spaced:
             made[base] = AreaErrors(self.plan.geography, Covariances.of(spine, known), self.plan.level).rows()
         return made
 
-    def row(self, i: int, own: AreaTableError) -> ErrorRow:
+    def row(self, i: int, own: AreaTableError) -> ErrorLine:
         """A table of one kind of area at every stop."""
         off = " (off the spine)" if own.area_type in self.off else ""
         targets = [t for t in self.targets if (t.table, t.of) == (own.table, own.area_type)]
@@ -191,7 +191,7 @@ class _Spaced:
             margin = exact.margin if base == s else self._margin(rmse, self.laws[s])
             found.append(Errors((rmse, largest, margin), self._met(targets, s), rough))
         words = "; ".join(target_words(target.target, target.confidence) for target in targets)
-        return ErrorRow((own.table, own.area_type + off), (f"{own.areas:,}",), words, tuple(found))
+        return ErrorLine((own.table, own.area_type + off), (f"{own.areas:,}",), words, tuple(found))
 
     def _met(self, targets: Sequence[TargetRow], s: int) -> bool | None:
         """Whether all targets of a row are met at a stop; None without any, and where that cannot be told."""
@@ -235,13 +235,13 @@ def area_shares(plan: GeographyPlan) -> Iterator[ShareTable]:
     )
 
 
-def areas_of(plan: GeographyPlan) -> Areas:
+def areas_of(plan: GeographyPlan) -> AreasView:
     """Distances of areas off the spine, and the estimator."""
     distances = tuple(
         (d.entity_type, d.entities, d.conventional_mean, d.conventional_largest, d.mean, d.largest)
         for d in plan.distances
     )
-    return Areas(distances, plan.geography.estimate)
+    return AreasView(distances, plan.geography.estimate)
 
 
 def area_exact(plan: GeographyPlan) -> tuple[ExactView, ...]:
@@ -273,7 +273,7 @@ def group_errors_at(plan: DetailedPlan, stops: Sequence[Stop]) -> ErrorTable:
         row = plan.table_errors[i]
         target = "" if row.target is None else target_words(row.target, row.confidence)
         found = tuple(Errors((at[i].rmse, float(at[i].margin)), at[i].met) for at in made)
-        rows.append(ErrorRow((row.level, row.table), (f"{row.cells:,}",), target, found))
+        rows.append(ErrorLine((row.level, row.table), (f"{row.cells:,}",), target, found))
     return ErrorTable(
         ("Level", "Table"),
         ("Cells",),
@@ -333,7 +333,7 @@ def table_errors_at(plan: Plan, stops: Sequence[Stop]) -> ErrorTable:
         found = tuple(Errors((r, w), m) for r, w, m in zip(rmse, margin, met, strict=True))
         target = "" if row.target is None else target_words(row.target, row.confidence)
         errors.append(
-            ErrorRow((table.name,), (f"{row.queries:,}", _exact(row.exact, row.queries)), target, found)
+            ErrorLine((table.name,), (f"{row.queries:,}", _exact(row.exact, row.queries)), target, found)
         )
     return ErrorTable(("Table",), ("Counts", "Exact"), ("RMSE", "Margin"), tuple(errors), "", len(every))
 

@@ -15,8 +15,8 @@ from ...products.tables.plan import Plan
 from ...spec import Spec
 from .. import plots
 from ..page import detection_bound
-from ..strategy import Part, parts_of
-from ..view import Promise
+from ..strategy import StrategyPart, parts_of
+from ..view import PromiseView
 from .view import (
     MethodRow,
     Methods,
@@ -131,7 +131,7 @@ def part_shares(plan: Plan) -> ShareTable | None:
     )
 
 
-def _asked(part: Part) -> str:
+def _asked(part: StrategyPart) -> str:
     """What a part asks about, in words."""
     names = (f"differences in {name}" if name in part.compared else name for name in part.asked)
     return " by ".join(names) or "the total"
@@ -179,6 +179,6 @@ def ledger_of(spec: Spec) -> tuple[Fraction, Fraction] | None:
         return None
 
 
-def _promise(spec: Spec, loss: PrivacyLoss) -> Promise:
+def _promise(spec: Spec, loss: PrivacyLoss) -> PromiseView:
     delta = loss.parameters.get("delta")
-    return Promise(loss.definition, loss.amount, spec.neighbours, spec.unit, delta)  # type: ignore[arg-type]
+    return PromiseView(loss.definition, loss.amount, spec.neighbours, spec.unit, delta)  # type: ignore[arg-type]

@@ -26,7 +26,7 @@ from ...release.folder import write_bytes
 from ...spec import Spec
 from ..numbers import decimal, significant
 from ..page import environment
-from ..view import Consequences, ExactView, Promise
+from ..view import Consequences, ExactView, PromiseView
 from . import view as live
 from .errors import (
     area_errors_at,
@@ -40,9 +40,9 @@ from .errors import (
 )
 from .methods import ALARMS, deltas_of, ledger_of, methods_of, part_shares, reaches_at
 from .view import (
-    Aim,
-    Areas,
-    ErrorRow,
+    AimView,
+    AreasView,
+    ErrorLine,
     ErrorTable,
     Methods,
     PlanView,
@@ -64,7 +64,7 @@ class _Parts:
     errors: ErrorTable
     shares: tuple[ShareTable, ...]
     methods: Methods | None
-    areas: Areas | None
+    areas: AreasView | None
     exact: tuple[ExactView, ...]
     consequences: Consequences | None
     remark: str = ""
@@ -102,8 +102,8 @@ def plan_view(plan: AnyPlan) -> PlanView:
     )
 
 
-def _promise(spec: Spec, parts: _Parts) -> Promise:
-    return Promise(
+def _promise(spec: Spec, parts: _Parts) -> PromiseView:
+    return PromiseView(
         spec.loss.definition,  # type: ignore[arg-type]
         spec.loss.amount,
         spec.neighbours,
@@ -205,7 +205,7 @@ def _lines(stop: Stop) -> Iterator[str]:
         yield f'budget = "{decimal(amount)}"'
 
 
-def _aim(smallest: Smallest, errors: ErrorTable, stops: tuple[Stop, ...]) -> Aim:
+def _aim(smallest: Smallest, errors: ErrorTable, stops: tuple[Stop, ...]) -> AimView:
     lines = tuple(
         TargetLine(", ".join(row.labels), row.target, _met_from(row, stops))
         for row in errors.rows
@@ -213,10 +213,10 @@ def _aim(smallest: Smallest, errors: ErrorTable, stops: tuple[Stop, ...]) -> Aim
     )
     lower = None if smallest.lower is None else smallest.lower.amount
     best = None if smallest.best is None else smallest.best.loss.amount
-    return Aim(smallest.loss, lower, best, lines, smallest.note)
+    return AimView(smallest.loss, lower, best, lines, smallest.note)
 
 
-def _met_from(row: ErrorRow, stops: tuple[Stop, ...]) -> Fraction | None:
+def _met_from(row: ErrorLine, stops: tuple[Stop, ...]) -> Fraction | None:
     """The first stop from which on a target is met; None where there is none."""
     found = None
     for errors, stop in zip(reversed(row.errors), reversed(stops), strict=True):

@@ -13,7 +13,7 @@ from markupsafe import Markup
 
 from ...privacy import PrivacyLoss, rounded_up
 from ..numbers import decimal, share, significant
-from ..view import Promise
+from ..view import PromiseView
 
 OWN, SMALLEST = "own", "smallest"
 
@@ -48,7 +48,7 @@ class Errors:
 
 
 @dataclass(frozen=True)
-class ErrorRow:
+class ErrorLine:
     """One row of the table of errors: its labels, its target in words, and its errors at every stop."""
 
     labels: tuple[str, ...]
@@ -68,7 +68,7 @@ class ErrorTable:
     labels: tuple[str, ...]
     facts: tuple[str, ...]
     numbers: tuple[str, ...]
-    rows: tuple[ErrorRow, ...]
+    rows: tuple[ErrorLine, ...]
     about: str
     in_all: int
 
@@ -132,7 +132,7 @@ class TargetLine:
 
 
 @dataclass(frozen=True)
-class Aim:
+class AimView:
     """The smallest budget that meets all targets.
 
     ``loss`` is that budget, None where none is known; ``lower`` is a budget that no other strategy (areas: no other
@@ -148,7 +148,7 @@ class Aim:
 
 
 @dataclass(frozen=True)
-class Areas:
+class AreasView:
     """Areas on the spine and off it: distances before and after the spine was drawn anew, and the estimator's words."""
 
     distances: tuple[tuple[str, int, float, int, float, int], ...]
@@ -166,7 +166,7 @@ class PlanView:
 
     title: str
     kind: str
-    promise: Promise
+    promise: PromiseView
     open_budget: bool
     level: float
     stops: tuple[Stop, ...]
@@ -177,8 +177,8 @@ class PlanView:
     errors: ErrorTable
     shares: tuple[ShareTable, ...]
     methods: Methods | None
-    aim: Aim | None
-    areas: Areas | None
+    aim: AimView | None
+    areas: AreasView | None
     ledger: tuple[Fraction, Fraction] | None
     remark: str
     version: str
@@ -296,7 +296,7 @@ def numbers(errors: Errors) -> list[str]:
     return [*words[:-1], f"{sign}±{significant(margin)}" if margin else "exact"]
 
 
-def state(row: ErrorRow, at: int) -> str:
+def state(row: ErrorLine, at: int) -> str:
     """Whether a row's target is met, in a word; nothing for a row without one."""
     return MET[row.errors[at].met] if row.target else ""
 

@@ -44,8 +44,8 @@ from ...linalg import (
     Identity,
     Kron,
     LinearOperator,
+    MatrixProduct,
     Partition,
-    Product,
     Stack,
     Total,
     joint_classes,
@@ -140,7 +140,7 @@ def low_rank_design(workload: Workload, settings: Settings) -> Strategy | None:
     found = query_weighting(queries, values, p=settings.norm, time_limit=settings.remaining())
     real = found.weights[:, None] * combine * weights
     mix = np.rint(np.ldexp(real, _BITS)).astype(np.int64)
-    query = Product(Dense(mix), lifted(Dense(distinct), merge))
+    query = MatrixProduct(Dense(mix), lifted(Dense(distinct), merge))
     return Strategy(workload.domain, (Block("eigen", query, _BITS),), settings.noise, "eigen")
 
 

@@ -40,7 +40,16 @@ import scipy.sparse as sp
 
 from ...domain import Table, Workload
 from ...errors import InvalidArgument, Unsupported
-from ...linalg import Contrasts, Dense, LinearOperator, Partition, Product, Sparse, Stack, representatives
+from ...linalg import (
+    Contrasts,
+    Dense,
+    LinearOperator,
+    MatrixProduct,
+    Partition,
+    Sparse,
+    Stack,
+    representatives,
+)
 from ..block import Block
 from ..bounds.dual import lowered_trace
 from ..information.explicit import row_count
@@ -538,7 +547,7 @@ def _combined(
     for piece, rows, factor in zip(found.pieces, pieces, optimum.factors, strict=True):
         assert isinstance(rows, SparseRows)
         real = (rows.mix @ factor).T / _picked(found.classes, piece.within)
-        matrix = Product(Dense(np.rint(np.ldexp(real, bits))), Sparse(piece.rows))
+        matrix = MatrixProduct(Dense(np.rint(np.ldexp(real, bits))), Sparse(piece.rows))
         members.append(Contrasts(matrix, merges, found.classes, piece.within))
     return members
 

@@ -29,8 +29,8 @@ from ...linalg import (
     Dense,
     Kron,
     LinearOperator,
+    MatrixProduct,
     Partition,
-    Product,
     Sparse,
     Stack,
     representatives,
@@ -330,7 +330,7 @@ def _placed(
 
 def _weighted_outer(matrix: LinearOperator, sizes: np.ndarray) -> np.ndarray:
     """B diag(sizes) B'."""
-    if isinstance(matrix, Product) and isinstance(matrix.right, Sparse):
+    if isinstance(matrix, MatrixProduct) and isinstance(matrix.right, Sparse):
         rows = matrix.right.matrix.astype(float)
         left = np.asarray(matrix.left.dense(), dtype=float)
         return left @ (rows @ sp.diags_array(sizes) @ rows.T).toarray() @ left.T

@@ -44,8 +44,8 @@ from ...linalg import (
     Identity,
     Kron,
     LinearOperator,
+    MatrixProduct,
     Partition,
-    Product,
     Scaled,
     merge_columns,
     representatives,
@@ -189,7 +189,7 @@ def merged_cells(strategy: Measured) -> int:
 
 def reduced_count(strategy: Measured) -> int:
     """How many rows its blocks have once tall factors are reduced to their rank, and what is mixed of them."""
-    mixed = [b.query.shape[0] if isinstance(b.query, Product) else 0 for b in strategy.blocks]
+    mixed = [b.query.shape[0] if isinstance(b.query, MatrixProduct) else 0 for b in strategy.blocks]
     return sum(max(row_count(b.terms), m) for b, m in zip(strategy.blocks, mixed, strict=True))
 
 
@@ -300,7 +300,7 @@ class DenseInformation(_Explicit):
         self._root = math.sqrt(unit) * self._pseudo
         parts = np.split(left[:, :kept], np.cumsum([len(rows) for _, rows in split])[:-1])
         self._inward = [
-            Product(carry, Dense(u * share))
+            MatrixProduct(carry, Dense(u * share))
             for (carry, _), u, share in zip(split, parts, shares, strict=True)
         ]
         self._place = [slice(0, kept)] * len(split)
@@ -311,7 +311,7 @@ class DenseInformation(_Explicit):
         Tall factors are reduced to as many rows as they have columns: ranges have hundreds of times as many.
         """
         step = 2.0**-block.exponent
-        if isinstance(block.query, Product):
+        if isinstance(block.query, MatrixProduct):
             whole = self._over_cells(block.terms)
             matrix = np.asarray(block.query.left @ whole, dtype=float) * step
             return Identity(len(matrix)), matrix
@@ -339,11 +339,11 @@ class DenseInformation(_Explicit):
         return _Lifted(group.carry, small)
 
     def _table(self, operator: LinearOperator) -> _Lifted:
-        if operator not in self._lifted and isinstance(operator, Product):
+        if operator not in self._lifted and isinstance(operator, MatrixProduct):
             self._lifted[operator] = self._lift_explicit(operator)
         return super()._table(operator)
 
-    def _lift_explicit(self, operator: Product) -> _Lifted:
+    def _lift_explicit(self, operator: MatrixProduct) -> _Lifted:
         """A matrix over merged cells, which those told apart here refine."""
         terms = products(operator.right)
         for _, queries in terms:
@@ -430,7 +430,7 @@ class RowsInformation(_Explicit):
 
 def _mix_of(block: Block, group: ReducedRows) -> np.ndarray | None:
     """T of a block ``T (x)_i A_i`` over the product's reduced rows; None for a block that is the product itself."""
-    if not isinstance(block.query, Product):
+    if not isinstance(block.query, MatrixProduct):
         return None
     return np.asarray(group.carry.T @ np.asarray(block.query.left.T.dense(), dtype=float)).T
 
@@ -523,7 +523,7 @@ class ConstrainedInformation(DenseInformation):
         self._root = math.sqrt(unit) * self._pseudo
         parts = np.split(left[:, :kept], np.cumsum([len(rows) for _, rows in split])[:-1])
         self._inward: list[LinearOperator] = [
-            Product(carry, Dense(u * share))
+            MatrixProduct(carry, Dense(u * share))
             for (carry, _), u, share in zip(split, parts, shares, strict=True)
         ]
         self._place = [slice(0, kept)] * len(split)

@@ -41,7 +41,7 @@ from ...linalg import (
     Identity,
     Kron,
     LinearOperator,
-    Product,
+    MatrixProduct,
     Sum,
 )
 from ..block import products
@@ -204,7 +204,7 @@ class IterativeInformation(LocalInformation):
 
     def __init__(self, strategy: Measured, variances: Sequence[float], solve: Solve) -> None:
         super().__init__(strategy, variances, solve)
-        if any(isinstance(block.query, Product) for block in strategy.blocks):
+        if any(isinstance(block.query, MatrixProduct) for block in strategy.blocks):
             raise Unsupported("explicit matrices over merged cells are not fitted iteratively")
         widest = max(p.shape[0] for p in merges(strategy))
         if widest > WIDEST:

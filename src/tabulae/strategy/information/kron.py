@@ -17,8 +17,8 @@ from ...linalg import (
     Identity,
     Kron,
     LinearOperator,
+    MatrixProduct,
     Prefix,
-    Product,
     Sum,
     WidthRange,
 )
@@ -128,7 +128,7 @@ class _Factor:
             return query
         if query.shape[0] * self.pinv.shape[1] <= _CHUNK:
             return Dense(query @ self.pinv)
-        return Product(query, Dense(self.pinv))
+        return MatrixProduct(query, Dense(self.pinv))
 
     @cached_property
     def inverse_gram(self) -> np.ndarray:

@@ -37,9 +37,9 @@ from ...linalg import (
     Centring,
     Identity,
     LinearOperator,
+    MatrixProduct,
     Partition,
     Prefix,
-    Product,
     Total,
     representatives,
 )
@@ -266,14 +266,14 @@ def _classes(operator: LinearOperator) -> Partition:
     if isinstance(operator, Centring):
         return Partition(np.arange(operator.n))
     if _is_centring(operator):
-        assert isinstance(operator, Product)
+        assert isinstance(operator, MatrixProduct)
         return Partition(operator.right.column_classes())
     return Partition(operator.column_classes())
 
 
 def _is_centring(operator: LinearOperator) -> bool:
     """Whether B is Centring, over the cells or over classes of them that leave none out."""
-    if isinstance(operator, Product) and isinstance(operator.right, Partition):
+    if isinstance(operator, MatrixProduct) and isinstance(operator.right, Partition):
         everyone = operator.right.classes.min() >= 0 and operator.right.sizes.min() > 0
         return everyone and isinstance(operator.left, Centring)
     return isinstance(operator, Centring)

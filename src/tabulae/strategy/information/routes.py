@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from ...errors import Unsupported
-from ...linalg import Kron, Product
+from ...linalg import Kron, MatrixProduct
 from .classes import ClassInformation, contrasts_of
 from .explicit import (
     DenseInformation,
@@ -72,7 +72,7 @@ def _one_weighted_product(strategy: Measured) -> bool:
 
 
 def _explicit(strategy: Measured) -> bool:
-    return any(isinstance(block.query, Product) for block in strategy.blocks)
+    return any(isinstance(block.query, MatrixProduct) for block in strategy.blocks)
 
 
 def _few_cells(strategy: Measured) -> bool:

@@ -54,7 +54,7 @@ from scipy.optimize import minimize
 
 from ...domain import Workload
 from ...errors import InvalidArgument, Unsupported
-from ...linalg import Identity, LinearOperator, Product, Total
+from ...linalg import Identity, LinearOperator, MatrixProduct, Total
 from ..bounds.dual import identity_and_ones
 from ..hdmm.opt0 import nonsingular_optimum
 from ..information.residual_basis import Set, SetSums, closure, is_flat
@@ -455,7 +455,7 @@ def _alike(gram: LinearOperator) -> tuple[float, float] | None:
     """(diagonal, beside it) of a Gram matrix a I + b J; None for any other."""
     if isinstance(gram, Identity):
         return (1.0, 0.0) if gram.n > 1 else (1.0, 1.0)
-    if isinstance(gram, Product) and isinstance(gram.right, Total) and gram.left == gram.right.T:
+    if isinstance(gram, MatrixProduct) and isinstance(gram.right, Total) and gram.left == gram.right.T:
         return 1.0, 1.0
     matrix = np.asarray(gram.dense(), dtype=float)
     return None if identity_and_ones(matrix) is None else (float(matrix[0, 0]), float(matrix[0, -1]))

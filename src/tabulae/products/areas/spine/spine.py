@@ -189,15 +189,15 @@ class Spine:
         return f"Spine({' > '.join(self.levels)}, {self.leaves} leaves)"
 
     def _repr_html_(self) -> str:
-        from ....notebook import Rows, card
+        from ....notebook import CardRows, card
 
         facts = [("leaves", self.leaves), ("distinct shares", self.shares and len(self.shares.values))]
         if self.shares is None:
             units = zip(self.levels, map(len, self.hierarchy.codes), strict=True)
-            return card("Spine", facts, Rows(("level", "units"), units, len(self.levels)))
+            return card("Spine", facts, CardRows(("level", "units"), units, len(self.levels)))
         measured = (int(np.count_nonzero(units)) for units in self.shares.measured)
         rows = zip(self.levels, map(len, self.hierarchy.codes), measured, strict=True)
-        return card("Spine", facts, Rows(("level", "units", "measured"), rows, len(self.levels)))
+        return card("Spine", facts, CardRows(("level", "units", "measured"), rows, len(self.levels)))
 
     @property
     def levels(self) -> tuple[str, ...]:
