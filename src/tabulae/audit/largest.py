@@ -18,7 +18,7 @@ from math import lcm, prod
 import numpy as np
 
 from ..domain import Workload
-from ..linalg import Contrasts, Kron, LinearOperator, Product, Stack, Sum
+from ..linalg import Contrasts, Kron, LinearOperator, MatrixProduct, Stack, Sum
 from ..strategy import Block, Strategy
 
 _ENTRIES = 2**22  # written out at once
@@ -39,7 +39,7 @@ def columns(query: LinearOperator, cells: np.ndarray, shape: Sequence[int]) -> n
         return np.concatenate([columns(op, cells, shape) for op in query.ops])
     if isinstance(query, Contrasts):
         query = query.composed
-    if isinstance(query, Product) and isinstance(query.right, Kron):
+    if isinstance(query, MatrixProduct) and isinstance(query.right, Kron):
         return query.left @ columns(query.right, cells, shape)
     if isinstance(query, Kron) and len(query.ops) == len(shape):
         out = np.ones((1, len(cells)), dtype=np.int64)
