@@ -174,7 +174,6 @@ def test_killed_before_all_is_stored(scene: Scene, where: str, call: int) -> Non
     ("kind", "where", "call"),
     [
         ("village", "tabulae.privacy.ledger.Ledger.settle", 1),
-        ("duchy", "tabulae.products.areas.estimate.up_pass", 1),
         ("duchy", "tabulae.release.folder.TableWriter.write", 4),
     ],
 )

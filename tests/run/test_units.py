@@ -115,7 +115,7 @@ def test_published_errors_are_those_of_the_plan(visits: Path) -> None:
     truth = {t.name: prepared._counts.answer(t.operator(workload.domain)) for t in workload.tables}
     squares = []
     for seed in range(60):
-        estimate = tb.estimate(prepared.measure(None, tb.noise.Insecure(seed))[0])
+        estimate = tb.estimate(prepared.measure(None, tb.noise.Insecure(seed)))
         answers, variances = estimate.answer(workload), estimate.variance(workload)
         squares += [((answers[n] - truth[n]) ** 2 / variances[n]).mean() for n in truth]
     assert np.mean(squares) == pytest.approx(1, abs=0.12)
