@@ -21,11 +21,11 @@ from tabulae.products.areas.count import LeafColumn, open_spine_records
 from tabulae.products.areas.estimate import SpineEstimate, estimate_spine
 from tabulae.products.areas.measure import measure_spine, refuse_contradictions
 from tabulae.products.areas.passes.area_variances import area_covariances
+from tabulae.products.areas.spec.section import Geography
 from tabulae.products.areas.store import SpineMeasurementWriter, read_spine_measurements
 from tabulae.products.product import records_of
 from tabulae.sources.coding import ColumnCoding
 from tabulae.spec import Spec, read_spec
-from tabulae.products.areas.spec.section import Geography
 
 METHODS = ("gls", "topdown", "bluedown")
 

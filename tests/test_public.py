@@ -10,7 +10,10 @@ import pytest
 from tests.each import each
 
 import tabulae as tb
-from tabulae.products.tables.product import Prepared, prepare
+from tabulae import _run
+from tabulae.products.product import plan
+from tabulae.products.tables import measure as _measure
+from tabulae.products.tables import product
 from tabulae.release import Release
 from tabulae.strategy import Strategy
 
@@ -46,11 +49,11 @@ def test_every_public_name_has_an_example(name: str) -> None:
 @pytest.mark.parametrize(
     "function",
     [
-        tb.measure,
-        tb.run,
-        prepare,
-        Prepared.measure,
-        tb.plan,
+        _measure.measure,
+        _run.run,
+        product.prepare,
+        product.Prepared.measure,
+        plan,
         tb.estimate,
         tb.select,
         Strategy.laws,
