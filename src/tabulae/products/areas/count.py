@@ -353,7 +353,7 @@ def _as_text(records: ir.Table, leaf: LeafColumn) -> Any:
     return raw.cast("string")
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class _Coded:
     """Records with codes in place of values: k0, k1, ... for the attributes, ``at`` for the leaf.
 

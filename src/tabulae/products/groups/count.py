@@ -276,7 +276,7 @@ def _looked_up(table: Any, key: str, value: str, values: np.ndarray) -> Any:
 _ALIKE = "alike"
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class CodedSource:
     """Records, and how they are coded.
 
