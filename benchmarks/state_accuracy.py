@@ -33,7 +33,8 @@ from tabulae.products.areas.measure import measure_spine
 from tabulae.products.areas.passes.area_variances import area_covariances, margin_variance
 from tabulae.products.areas.passes.covariances import Covariances
 from tabulae.products.areas.passes.forms import area_half_widths
-from tabulae.spec import Geography, read_spec
+from tabulae.products.areas.spec.section import Geography
+from tabulae.spec import read_spec
 
 RESULTS = Path(__file__).parent / "results/state_accuracy.csv"
 FIELDS = ("part", "area", "areas", "measure", "method", "mean", "standard_error", "runs")
