@@ -27,9 +27,11 @@ lint: $(VENV)/.installed-dev
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright --pythonpath $(BIN)/python
 	$(BIN)/lint-imports
+	$(BIN)/python -m tests.architecture.circles
 
 docs: $(VENV)/.installed-dev
 	$(BIN)/python docs/information.py
+	$(BIN)/python docs/rooms.py
 	$(BIN)/python docs/pictures.py
 	$(BIN)/python docs/tutorials/execute.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
