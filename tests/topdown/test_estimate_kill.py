@@ -63,13 +63,20 @@ def run(work: Path, out: Path, where: str, count: int) -> int:
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="no SIGKILL on this system")
-def test_a_killed_estimate_goes_on_to_the_same_numbers(tmp_path):
+@pytest.mark.parametrize(
+    "kills",
+    [
+        [("stage", 1), ("parent", 9)],
+        pytest.param([("stage", 1), ("sync", 3), ("parent", 3), ("parent", 9)], marks=pytest.mark.long),
+    ],
+)
+def test_a_killed_estimate_goes_on_to_the_same_numbers(tmp_path, kills):
     """At a stage's beginning, while a mark is written, and twice in the middle of a depth, one after the other."""
     one = case()
     whole = numbers(estimate_spine(one.plan, one.values(6), "bluedown").vectors)
     work, out = tmp_path / "work", tmp_path / "out.npy"
     finished: list[set[str]] = []
-    for where, count in (("stage", 1), ("sync", 3), ("parent", 3), ("parent", 9)):
+    for where, count in kills:
         assert run(work, out, where, count) == -signal.SIGKILL
         finished.append({path.name for path in work.rglob("*.npz")})
         assert not out.exists()
