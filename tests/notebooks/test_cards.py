@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import tabulae as tb
 from tabulae.notebook import (
-    Rows,
+    CardRows,
     card,
     written,
 )
@@ -181,7 +181,7 @@ def test_a_spine_of_many_leaves() -> None:
 
 @given(st.text(), st.lists(st.tuples(st.text(), st.one_of(st.text(), st.integers(), st.floats(), st.none()))))
 def test_any_text_is_escaped(title: str, facts: list[tuple[str, object]]) -> None:
-    html = card(title, facts, Rows(("a", "b"), facts, len(facts)))
+    html = card(title, facts, CardRows(("a", "b"), facts, len(facts)))
     texts = "".join(_Reader(html.replace("\x00", "")).texts)
     assert "<script" not in html
     assert re.sub(r"\s", "", title.replace("\x00", ""))[:10] in re.sub(r"\s", "", texts)
