@@ -159,7 +159,7 @@ def _check_release(path: Path, *, json: bool) -> None:
         )
     else:
         words = "every number follows from the measurements"
-        if release.product.disclosures() or release.spec.kind == "areas":
+        if release.product.disclosures() or release.product.adds_up:
             words += ", and every sum that is exact holds exactly"
         if not life.pages_are_compared(release):
             words += (

@@ -67,6 +67,8 @@ class Product(Protocol):
     """Whether levels have budgets of their own, whose epsilon is proven by composing them."""
     rows_by_area: ClassVar[bool]
     """Whether the first column of a table says of which kind of area its rows are."""
+    adds_up: ClassVar[bool]
+    """Whether counts of areas are the sums of those within them."""
     words_beside: ClassVar[Mapping[str, tuple[str, ...]]]
     """Of a published table, the columns of words that follow from its key."""
 

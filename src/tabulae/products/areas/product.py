@@ -47,6 +47,7 @@ class AreasProduct:
 
     levels_compose = False
     rows_by_area = True
+    adds_up = True
     words_beside: ClassVar[Mapping[str, tuple[str, ...]]] = {}
 
     def __init__(self, spec: Spec) -> None:

@@ -36,6 +36,7 @@ class GroupsProduct:
 
     levels_compose = True
     rows_by_area = True
+    adds_up = False
     words_beside: ClassVar[Mapping[str, tuple[str, ...]]] = {TOTALS: ("label", "table")}
 
     def __init__(self, spec: Spec) -> None:

@@ -105,6 +105,7 @@ class TablesProduct:
 
     levels_compose = False
     rows_by_area = False
+    adds_up = False
     words_beside: ClassVar[Mapping[str, tuple[str, ...]]] = {}
 
     def __init__(self, spec: Spec) -> None:
