@@ -10,8 +10,8 @@ import typer
 
 from ..errors import DataError, ReleaseError, Unsupported
 from ..release.folder import write_bytes
-from ..sources import declared as peek_values
 from ..sources.declared import DeclaredColumn, declared_columns, only_table
+from ..sources.declared import peek as peek_values
 from ..sources.source import SCHEMES, RecordSource
 from ..spec.draft import Draft, draft_spec
 from ..spec.shape import kind_of

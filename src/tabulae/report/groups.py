@@ -127,7 +127,7 @@ def groups_view(release: Release) -> GroupsView:
     rows = {name: count for name, count in release.about["rows"].items() if count}
     tables = ("total only", "total", *(rung.name for rung in plan.levels[0].ladder.rungs))
     promise = PromiseView(
-        plan.loss.definition,  # type: ignore[arg-type]
+        plan.loss.definition,
         plan.loss.amount,
         spec.neighbours,
         spec.unit,
