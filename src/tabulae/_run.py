@@ -24,7 +24,7 @@ from typing import Literal
 
 from .errors import LedgerError, ReleaseError
 from .privacy import Ledger, mark_void
-from .products.product import Charged, Product, product_of, row_key, unit_rule
+from .products.product import Charged, DrawnMeasurements, Product, product_of, row_key, unit_rule
 from .release import Release
 from .release.folder import MEASUREMENT, REPORT, replace_listed, require_others
 from .release.predecessor import check_followed
@@ -187,20 +187,22 @@ class _Life:
 
         Privacy:
             From the charge on, whatever fails before the measurement is complete loses its noise: the charge is marked
-            void and stays spent. If the ledger cannot be read then, the folder keeps its mark, and resuming voids.
+            void and stays spent.
         """
         product, ledger, partial = self._product, self._ledger, self._partial
-        rule = unit_rule(product.spec, row_key(product.spec, ledger))
-        earlier = {charge.release_id for charge in ledger.find(self._digest)}
+        earlier: set[str] | None = None
+        drawn: DrawnMeasurements | None = None
         try:
             with disk(partial, charged=False):
                 check_space(partial, space)
                 mark(partial, product.spec, product.document())
             self._at("marked")
             self._say("counting the records")
+            rule = unit_rule(product.spec, row_key(product.spec, ledger))
             with product.count(rule, memory) as counts, opened(product.writer(partial)) as writer:
                 self._at("counted")
                 self._say("charging the ledger and drawing noise")
+                earlier = {charge.release_id for charge in ledger.find(self._digest)}
                 drawn = product.measure(counts, ledger, self._digest)
                 self._at("charged")
                 for piece in drawn:
@@ -210,17 +212,30 @@ class _Life:
                 with writing(partial):
                     writer.finish(drawn)
         except BaseException as error:
-            complete = (partial / MEASUREMENT).exists()  # then it is resumed
-            raised = error if complete else self._voided(earlier, error)
-            unmark(partial)
-            raise raised from None
+            if earlier is None or (partial / MEASUREMENT).exists():  # nothing was charged, or it is resumed
+                unmark(partial)
+                raise
+            raise self._lost(earlier, drawn, error) from None
         return str(drawn.release_id)
 
-    def _voided(self, earlier: set[str], error: BaseException) -> BaseException:
-        """The error to raise where measuring failed, once what it had charged is marked void."""
-        for charge in self._ledger.find(self._digest):
-            if charge.release_id not in earlier and charge.state == "charged":
-                error = mark_void(self._ledger, charge.release_id, error)
+    def _lost(
+        self, earlier: set[str], drawn: DrawnMeasurements | None, error: BaseException
+    ) -> BaseException:
+        """The error to raise where noise is lost, or was refused: what was charged for it is void by then.
+
+        Where the ledger cannot be read, the folder keeps its mark: resuming sees whether there was a charge.
+        """
+        if drawn is not None:
+            error = mark_void(self._ledger, str(drawn.release_id), error)
+        else:
+            try:
+                charges = self._ledger.find(self._digest)
+            except LedgerError:
+                return error
+            for charge in charges:
+                if charge.release_id not in earlier and charge.state == "charged":
+                    error = mark_void(self._ledger, charge.release_id, error)
+        unmark(self._partial)
         return error
 
     def _charged(self, release_id: str) -> Charged:

@@ -119,8 +119,12 @@ def _check_full(row: dict[str, Any], fate: str) -> None:
         assert (seen["faults"], seen["temporary"]) == ([], []), row
     assert first["code"] == 1, row
     if fate == COUNTING:
-        assert (first["charges"], first["published"], first["measured"]) == ([], False, {}), row
-        assert (first["left"], then["code"], then["charges"]) == ([], 1, []), row
+        assert (first["charges"], first["published"]) == ([], False), row
+        assert "measurement.json" not in first["measured"], row
+        # A ledger that cannot be read after it was asked leaves the run to be resumed, which sees what was charged.
+        left = [".release.partial"] if row["stage"] == "charging" else []
+        assert first["left"] in ([], left), row
+        assert (then["code"], then["charges"]) == ((0, ["published"]) if first["left"] else (1, [])), row
     elif fate == NOISE:
         assert first["charges"] in (["charged"], ["void"]), row
         assert (first["published"], first["left"], first["measured"]) == (False, [], {}), row
