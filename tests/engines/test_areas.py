@@ -20,10 +20,10 @@ from tests.topdown.test_parts import Stored, in_pieces, small_chunks
 
 import tabulae as tb
 from tabulae.errors import ReleaseError
-from tabulae.products.areas.estimate import estimate_spine
+from tabulae.products.areas.estimate import estimate_spine, read_measured
 from tabulae.products.areas.passes.vectors import Parts
 from tabulae.products.areas.spark_tasks import on_spark
-from tabulae.products.areas.tasks import ReadTask, estimate_in_parts, read_in_parts
+from tabulae.products.areas.tasks import ReadTask
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -38,11 +38,12 @@ pytestmark = [
 def test_estimates_are_those_of_the_single_machine(spark: SparkSession, tmp_path: Path) -> None:
     """By the two methods whose tasks, between them, are of every kind."""
     case = in_pieces(random_case(np.random.default_rng(4), 60, 4))
-    measured = read_in_parts(case.plan, Stored(list(case.values(1))), on_spark(spark), tmp_path / "measured")
+    run = on_spark(spark)
+    measured = read_measured(case.plan, Stored(list(case.values(1))), tmp_path / "measured", run=run)
     for method in ("gls", "topdown"):
         whole = estimate_spine(case.plan, case.values(1), method)
         with small_chunks():
-            found = estimate_in_parts(case.plan, measured, method, on_spark(spark), work=tmp_path / method)
+            found = estimate_spine(case.plan, measured, method, work=tmp_path / method, run=run)
         assert (all_cells(found) == all_cells(whole)).all()
         assert found.unconverged == whole.unconverged
 
@@ -70,7 +71,7 @@ def test_what_a_task_refuses_is_told_plainly(spark: SparkSession, tmp_path: Path
             "^.*parts holds the work of .* other measurements",
         ),
     ):
-        task = ReadTask(case.plan, piece, Parts(tmp_path / folder, at))
+        task = ReadTask(case.plan, piece, Parts(case.plan, tmp_path / folder, at))
         with pytest.raises(kind, match=words) if kind else nullcontext(), on_spark(spark)(task) as tasks:
             assert [one.number for one in tasks(range(1))] == [0]
 

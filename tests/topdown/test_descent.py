@@ -2,47 +2,35 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.topdown.descent_cases import Case, random_case
+from tests.topdown.two_pass_cases import numbers
 
-from tabulae.products.areas.descent.descent import (
-    Descent,
-    MeasuredTotals,
-    OwnWeights,
-    descend,
-    no_limits,
-)
-from tabulae.products.areas.passes.vectors import NodeVectors
+from tabulae.products.areas.descent.descent import Descent, MeasuredTotals, OwnWeights, no_limits
+from tabulae.products.areas.estimate import Estimation, Here, read_measured
+from tabulae.products.areas.passes.vectors import Halves
+from tabulae.products.areas.stages import Checkpoint
+from tabulae.products.areas.tasks import in_threads
 
 
-def descent(case: Case, seed: int | None, *, totals: bool = True) -> Descent:
-    plan = case.plan
-    information = NodeVectors.zeros(plan)
-    measured = MeasuredTotals.none(plan.tree.size)
-    for given_values in case.values(seed):
-        information.put(given_values.piece.nodes, plan.information(given_values))
-        measured.take_in(plan, given_values)
-    weights = OwnWeights(plan, information)
+def counts(case: Case, seed: int | None, *, totals: bool = True, workers: int = 1) -> Halves:
+    plan, measured = case.plan, read_measured(case.plan, case.values(seed))
     if not totals:
-        measured = MeasuredTotals.none(plan.tree.size)
-    return Descent(plan, weights, weights, np.zeros(plan.layout.size, np.int64), no_limits(plan), measured)
+        measured = replace(measured, totals=MeasuredTotals.none(plan.tree.size))
+    place = Here(plan, Checkpoint(None, ""), in_threads(workers))
+    return Estimation(plan, measured, place).divided("topdown")[0]
 
 
-def counts(problem: Descent, workers: int = 1, start: int = 0) -> NodeVectors:
-    found = NodeVectors(problem.plan, np.full(problem.plan.offsets[-1], start, np.int64))
-    for depth in range(len(problem.plan.depths)):
-        descend(problem, found, depth, workers)
-    return found
-
-
-def check_tree(case: Case, found: NodeVectors) -> None:
+def check_tree(case: Case, found: Halves) -> None:
     """Whole numbers, 0 or more, each node the sum of its children."""
     plan, every = case.plan, np.arange(case.plan.layout.size)
-    assert found.flat.dtype == np.int64
-    assert found.flat.min() >= 0
+    assert found.dtype == np.int64
+    assert numbers(found).min() >= 0
     for node in range(plan.tree.size):
         children = np.arange(plan.children[node], plan.children[node + 1])
         if children.size:
@@ -54,14 +42,14 @@ def check_tree(case: Case, found: NodeVectors) -> None:
 @given(st.integers(0, 2**32 - 1), st.integers(2, 12), st.integers(2, 4), st.booleans())
 def test_counts_add_up_in_any_tree(seed, leaves, depth, totals):
     case = random_case(np.random.default_rng(seed), leaves, depth)
-    check_tree(case, counts(descent(case, seed, totals=totals), start=7))
+    check_tree(case, counts(case, seed, totals=totals))
 
 
 @settings(max_examples=25)
 @given(st.integers(0, 2**32 - 1), st.integers(2, 12), st.integers(2, 4), st.booleans())
 def test_without_noise_the_truth_comes_back(seed, leaves, depth, totals):
     case = random_case(np.random.default_rng(seed), leaves, depth, rho="20")
-    found = counts(descent(case, None, totals=totals))
+    found = counts(case, None, totals=totals)
     for node, true in enumerate(case.of_nodes()):
         assert (found.take(np.array([node]))[0] == true).all()
 
@@ -69,29 +57,27 @@ def test_without_noise_the_truth_comes_back(seed, leaves, depth, totals):
 def test_the_number_of_threads_does_not_matter(monkeypatch):
     monkeypatch.setattr("tabulae.products.areas.descent.descent._CHUNK", 200)
     case = random_case(np.random.default_rng(3), 60, 4)
-    problem = descent(case, 3)
-    one = counts(problem).flat
+    one = numbers(counts(case, 3))
     for workers in (2, 5):
-        assert (counts(problem, workers, start=3).flat == one).all()
+        assert (numbers(counts(case, 3, workers=workers)) == one).all()
 
 
 def test_a_fault_in_one_task_is_raised(monkeypatch):
     case = random_case(np.random.default_rng(3), 20, 3)
-    problem = descent(case, 3)
 
     def broken(self, parent, total):
         raise RuntimeError("one parent failed")
 
-    found = NodeVectors.zeros(case.plan, np.int64)
-    descend(problem, found, 0, 2)
     monkeypatch.setattr(Descent, "divide", broken)
     with pytest.raises(RuntimeError, match="one parent failed"):
-        descend(problem, found, 1, 2)
+        counts(case, 3, workers=2)
 
 
 def test_totals_go_first_above_the_leaves_alone(monkeypatch):
     case = random_case(np.random.default_rng(8), 60, 4, bypass=None)
-    problem, plan = descent(case, 8), case.plan
+    plan, measured = case.plan, read_measured(case.plan, case.values(8))
+    weights, part = OwnWeights(plan, measured.information), np.zeros(plan.layout.size, np.int64)
+    problem = Descent(plan, weights, part, no_limits(plan), measured.totals)
     asked: list[int] = []
     monkeypatch.setattr(
         "tabulae.products.areas.descent.descent.divide_totals",
@@ -103,9 +89,7 @@ def test_totals_go_first_above_the_leaves_alone(monkeypatch):
     for parent in range(plan.tree.size):
         nodes = np.arange(plan.children[parent], plan.children[parent + 1])
         if nodes.size > 1:
-            given_problem = problem._problem(
-                problem.weights, nodes, np.arange(plan.layout.size), np.ones((3, 6), np.int64)
-            )
+            given_problem = problem._problem(nodes, np.arange(plan.layout.size), np.ones((3, 6), np.int64))
             before = len(asked)
             held = problem._totals(given_problem, nodes)
             leaves = (plan.tree.level[nodes] == len(plan.spine.levels) - 1).any()

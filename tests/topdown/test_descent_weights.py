@@ -35,9 +35,9 @@ def handed(case: Case, method: Method, monkeypatch: pytest.MonkeyPatch) -> list[
     last: list[tuple[np.ndarray, np.ndarray]] = []
     problem, solve = descent.Descent._problem, descent.solve
 
-    def noted(self, weights, nodes, support, total) -> Division:
+    def noted(self, nodes, support, total) -> Division:
         last.append((nodes, support))
-        return problem(self, weights, nodes, support, total)
+        return problem(self, nodes, support, total)
 
     def solved(division, totals=None):
         found.append(Handed(*last.pop(), division, totals))

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from tests.topdown.descent_cases import Case, random_case
-from tests.topdown.two_pass_cases import numbers
+from tests.topdown.two_pass_cases import gls, numbers
 
 from tabulae.errors import InvalidArgument, ReleaseError
 from tabulae.products.areas.constraints import AreaConstraints, ExactMargin
@@ -15,7 +15,6 @@ from tabulae.products.areas.descent import admm
 from tabulae.products.areas.descent.limits import NO_LIMIT
 from tabulae.products.areas.estimate import SpineEstimate, estimate_spine
 from tabulae.products.areas.passes.covariances import Covariances
-from tabulae.products.areas.passes.two_pass import gls
 from tabulae.products.areas.passes.vectors import NodeVectors
 
 METHODS = ("gls", "topdown", "bluedown")

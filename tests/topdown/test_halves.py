@@ -14,10 +14,8 @@ from tabulae.products.areas.descent import descent
 from tabulae.products.areas.estimate import estimate_spine
 from tabulae.products.areas.passes import area_variances as areas
 from tabulae.products.areas.passes import covariances as node_groups
-from tabulae.products.areas.passes import two_pass
 from tabulae.products.areas.passes.vectors import (
     Halves,
-    NodeRange,
     NodeVectors,
     cells_of,
     end_of_parents,
@@ -32,8 +30,8 @@ def halves(plan: SpinePlan, kind: type, folder: Path | None = None) -> Halves:
     end = end_of_parents(plan)
     paths = (None, None) if folder is None else (folder / "above.npy", folder / "below.npy")
     return Halves(
-        NodeRange.between(plan, 0, end, np.int64, paths[0]),
-        NodeRange.between(plan, end, plan.tree.size, kind, paths[1]),
+        NodeVectors.zeros(plan, np.int64, paths[0], ((0, end),)),
+        NodeVectors.zeros(plan, kind, paths[1], ((end, plan.tree.size),)),
     )
 
 
@@ -63,22 +61,22 @@ def test_two_stores_are_as_one(seed, tmp_path):
     two.flush()
     end = end_of_parents(plan)
     again = Halves(
-        NodeRange.stored(plan, 0, end, tmp_path / "above.npy"),
-        NodeRange.stored(plan, end, plan.tree.size, tmp_path / "below.npy"),
+        NodeVectors.stored(plan, tmp_path / "above.npy", ((0, end),)),
+        NodeVectors.stored(plan, tmp_path / "below.npy", ((end, plan.tree.size),)),
     )
     assert (numbers(again) == one.flat).all()
 
 
 def test_a_range_of_other_nodes_is_refused():
     plan = random_plan(np.random.default_rng(1))
-    with pytest.raises(InvalidArgument, match="nodes 0 to 0 have"):
-        NodeRange(plan, np.zeros(cells_of(plan, 0, 1) + 1), 0, 1)
+    with pytest.raises(InvalidArgument, match=r"nodes \(\(0, 1\),\) have"):
+        NodeVectors(plan, np.zeros(cells_of(plan, 0, 1) + 1), ((0, 1),))
 
 
 def test_the_largest_cell_is_found_in_any_chunk(monkeypatch):
     plan = random_plan(np.random.default_rng(2))
     monkeypatch.setattr("tabulae.products.areas.passes.vectors.CHUNK_CELLS", 3)
-    above = NodeRange.between(plan, 0, end_of_parents(plan), np.int64)
+    above = NodeVectors.zeros(plan, np.int64, ranges=((0, end_of_parents(plan)),))
     nodes = plan.depths[-2]
     inner = slice(nodes.start, min(nodes.stop, end_of_parents(plan)))
     above.flat[plan.offsets[inner.stop] - 1] = 77
@@ -93,7 +91,6 @@ def test_chunks_and_files_change_no_bit(method, tmp_path, monkeypatch):
     whole = estimate_spine(case.plan, case.values(4), method)
     for module, name in (
         (node_groups, "CHUNK_CELLS"),
-        (two_pass, "CHUNK_CELLS"),
         (descent, "_CHUNK"),
         (areas, "_NUMBERS"),
     ):
@@ -108,7 +105,7 @@ def test_leaves_take_the_bytes_that_are_enough(tmp_path):
     case = random_case(np.random.default_rng(4), 60, 4)
     done = estimate_spine(case.plan, case.values(4), "bluedown", work=tmp_path)
     end = end_of_parents(case.plan)
-    stored = NodeRange.stored(case.plan, end, case.plan.tree.size, tmp_path / "leaves.npy")
+    stored = NodeVectors.stored(case.plan, tmp_path / "leaves.npy", ((end, case.plan.tree.size),))
     assert stored.dtype == np.uint8
     leaves = np.arange(end, case.plan.tree.size)
     every = np.arange(case.plan.layout.size)

@@ -28,9 +28,8 @@ def test_what_is_put_is_taken(seed, tmp_path):
     some = np.sort(rng.permutation(every)[:2])
     assert (stored.take_on(nodes, some) == whole[nodes][:, some]).all()
     stored.flush()
-    opened = NodeVectors.open(plan, tmp_path / "counts.npy")
+    opened = NodeVectors.stored(plan, tmp_path / "counts.npy")
     assert (opened.flat == stored.flat).all()
-    assert not opened.flat.flags.writeable
     again = NodeVectors.zeros(plan, np.int64)
     again.put_on(nodes, every, opened.take_on(nodes, every))
     assert (again.flat == opened.flat).all()
@@ -46,5 +45,5 @@ def test_taking_makes_a_copy():
 
 def test_vectors_of_another_plan_are_refused():
     plan = random_plan(np.random.default_rng(1))
-    with pytest.raises(InvalidArgument, match="this spine's nodes have"):
+    with pytest.raises(InvalidArgument, match="nodes of this spine have"):
         NodeVectors(plan, np.zeros(3))

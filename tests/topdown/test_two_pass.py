@@ -10,11 +10,13 @@ from tests.each import each
 from tests.topdown.two_pass_cases import (
     DenseSpine,
     covariance_of,
+    gls,
     kind_matrix,
     measured,
     numbers,
     random_exact,
     random_plan,
+    up_pass,
 )
 
 from tabulae import ZCDP, Domain, PureDP
@@ -23,8 +25,7 @@ from tabulae.products.areas.constraints import ExactMargin
 from tabulae.products.areas.layout import Layout
 from tabulae.products.areas.passes import covariances as node_groups
 from tabulae.products.areas.passes.covariances import Covariances, EqualityStep
-from tabulae.products.areas.passes.two_pass import gls, up_pass
-from tabulae.products.areas.passes.vectors import NodeRange, NodeVectors, end_of_parents
+from tabulae.products.areas.passes.vectors import NodeVectors
 from tabulae.products.areas.spine.spine import Spine
 from tabulae.products.areas.spine_plan import SpinePlan
 
@@ -166,18 +167,16 @@ def test_chunks_and_files_change_nothing(seed, monkeypatch, tmp_path):
     small = Covariances.of(plan, dense.exact)
     assert close(small.variances.flat, cov.variances.flat)
     assert close(small.weights.flat, cov.weights.flat)
-    files = [
-        NodeRange.between(plan, 0, end_of_parents(plan), path=tmp_path / f"{name}.npy")
-        for name in ("found", "told", "linear")
-    ]
-    done = gls(plan, information, small, exact, found=files[0], told=files[1])
+    done = gls(plan, information, small, exact, tmp_path / "gls")
     assert close(numbers(done), wanted)
     done.release()
     every = np.arange(plan.tree.size)
     cells = np.arange(plan.layout.size)
     assert close(done.take_on(every[::-1], cells)[::-1], done.take_on(every, cells))
-    assert (np.load(tmp_path / "found.npy") == files[0].flat).all()
-    assert close(numbers(up_pass(plan, information, into=files[2]).linear), upward)
+    assert (np.load(tmp_path / "gls/estimate.npy") == done.passes.estimate.flat).all()
+    again = gls(plan, information, small, exact, tmp_path / "gls")
+    assert (numbers(again) == numbers(done)).all()
+    assert close(numbers(up_pass(plan, information, tmp_path / "up").linear), upward)
 
 
 def test_exact_sums_move_a_node_alike_in_any_company():
@@ -208,8 +207,6 @@ def test_refusals_say_what_to_do():
         gls(plan, information, cov, [np.zeros((1, 2))])
     with pytest.raises(InvalidArgument, match="values are given for 0"):
         gls(plan, information, cov)
-    with pytest.raises(InvalidArgument, match="takes no exact margins"):
-        up_pass(plan, information, cov)
 
 
 def test_a_unit_that_the_bypass_leaves_out_cannot_be_exact():

@@ -11,14 +11,13 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from scipy.special import ndtri
-from tests.topdown.two_pass_cases import covariance_of
+from tests.topdown.two_pass_cases import covariance_of, gls
 
 from tabulae import ZCDP, Domain, PureDP
 from tabulae.estimation.coverage import bounded_half_widths
 from tabulae.products.areas.layout import Layout
 from tabulae.products.areas.passes.area_variances import margin_variance
 from tabulae.products.areas.passes.covariances import Covariances
-from tabulae.products.areas.passes.two_pass import gls
 from tabulae.products.areas.passes.vectors import NodeVectors
 from tabulae.products.areas.spine.spine import Spine
 from tabulae.products.areas.spine_plan import SpinePieceValues, SpinePlan

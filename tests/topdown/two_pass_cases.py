@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from pathlib import Path
 
 import numpy as np
 from tests.geography.trees import random_shares, random_spine
 
 from tabulae import ZCDP, Domain, PureDP, Recode
 from tabulae.products.areas.constraints import ExactMargin
+from tabulae.products.areas.descent.descent import MeasuredTotals
+from tabulae.products.areas.estimate import Estimation, Here, Measured
 from tabulae.products.areas.layout import Layout
 from tabulae.products.areas.passes.area_variances import area_covariances
 from tabulae.products.areas.passes.covariances import Covariances
+from tabulae.products.areas.passes.two_pass import TwoPassEstimate, Upward
 from tabulae.products.areas.passes.vectors import NodeVectors, Vectors
 from tabulae.products.areas.spine.spine import Spine
 from tabulae.products.areas.spine_plan import SpinePieceValues, SpinePlan
+from tabulae.products.areas.stages import Checkpoint
+from tabulae.products.areas.tasks import in_threads
 
 DENSE = [(), ("type",), ("type", "age"), ("race",)]
 ASKED = [(), ("type",), ("race",), ("age", "race"), ("coarse",)]
@@ -211,6 +218,28 @@ def measured(rng: np.random.Generator, plan: SpinePlan, dense: DenseSpine, truth
             values.append(None if law is None else answers + scale * rng.normal(size=answers.shape))
         found.put(piece.nodes, plan.information(SpinePieceValues(piece, tuple(values))))
     return found
+
+
+def estimation(
+    plan: SpinePlan, information: NodeVectors, folder: Path | None = None, workers: int = 1
+) -> Estimation:
+    """An estimate from what measurements say of each node, in memory or in a work folder."""
+    measured = Measured(information, MeasuredTotals.none(plan.tree.size), "")
+    return Estimation(plan, measured, Here(plan, Checkpoint(folder, ""), in_threads(workers)))
+
+
+def gls(
+    plan: SpinePlan,
+    information: NodeVectors,
+    cov: Covariances,
+    exact: Sequence[np.ndarray] = (),
+    folder: Path | None = None,
+) -> TwoPassEstimate:
+    return estimation(plan, information, folder).least_squares(cov, exact)
+
+
+def up_pass(plan: SpinePlan, information: NodeVectors, folder: Path | None = None) -> Upward:
+    return estimation(plan, information, folder).upward().upward(((0, plan.tree.size),))
 
 
 def covariance_of(cov: Covariances, leaves: np.ndarray) -> np.ndarray:

@@ -1,9 +1,14 @@
-"""What all measurements say of each node of a spine, read once for every estimate that is made from them."""
+"""Estimates of every unit of a spine: measurements read once, passes and divisions level by level, resumed at a level.
+
+The same stages and tasks run in this process, on vectors in memory or mapped files, and on Spark, on parts in Parquet.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
@@ -12,26 +17,46 @@ from typing import Any, Literal, get_args
 import numpy as np
 from scipy import sparse
 
-from ...errors import InvalidArgument, ReleaseError
+from ...errors import InvalidArgument
 from .constraints import AreaConstraints
-from .descent.descent import (
-    Descent,
-    DivisionWeights,
-    MeasuredTotals,
-    OwnWeights,
-    UpWeights,
-    descend,
-    no_limits,
-)
+from .descent.descent import MeasuredTotals, no_limits, runs_of_parents
 from .descent.limits import NodeLimits
 from .layout import Margin
 from .passes.covariances import Covariances
-from .passes.two_pass import Passes, TwoPassEstimate, Upward, gls, up_pass
-from .passes.vectors import Halves, NodeRange, NodeVectors, Vectors, end_of_parents, largest_cell
-from .spine_plan import Piece, SpinePieceValues, SpinePlan
+from .passes.two_pass import Passes, TwoPassEstimate
+from .passes.vectors import (
+    Halves,
+    NodeVectors,
+    Parts,
+    Ranges,
+    Vectors,
+    VectorStore,
+    end_of_parents,
+    largest_cell,
+)
+from .spine_plan import SpinePieceValues, SpinePlan, estimation_variance
 from .stages import Checkpoint, Fingerprint, estimate_digest, plan_digest
+from .tasks import (
+    DivideTask,
+    FallTask,
+    Numbers,
+    ReadTask,
+    RiseTask,
+    Runner,
+    Task,
+    TaskResult,
+    UpTask,
+    children_of,
+    in_threads,
+    of_other_measurements,
+    parents_in,
+)
 
 Say = Callable[[str], None]
+
+
+def _quiet(line: str) -> None:
+    """Progress that nobody watches."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,73 +69,75 @@ class Measured:
         digest: of all answers.
     """
 
-    information: NodeVectors
+    information: VectorStore
     totals: MeasuredTotals
     digest: str
 
 
 def read_measured(
     plan: SpinePlan,
-    stream: Iterable[SpinePieceValues],
+    pieces: Iterable[SpinePieceValues] | Callable[[int], SpinePieceValues],
     work: Path | None = None,
-    say: Say = lambda line: None,
+    say: Say = _quiet,
+    run: Runner | None = None,
 ) -> Measured:
     """Read measurements to their end; in any case, to see which they are.
 
     Args:
         plan: what was measured.
-        stream: the measurements, all of ``plan.pieces`` in their order.
+        pieces: the measurements, all of ``plan.pieces`` in their order; or what gives the piece of a number, and goes
+            to the tasks.
         work: a folder for m, which is found there again; in memory where None.
         say: called with a line of progress.
+        run: who runs tasks, on processes that share the work folder; this process where None.
 
     Raises:
         InvalidArgument: the measurements do not fit the plan.
-        ReleaseError: the work folder is of other measurements.
+        ReleaseError: the work folder is of other measurements, or is not shared.
     """
     say("reading the measurements")
-    checkpoint = Checkpoint(work, plan_digest(plan))
-    stored = checkpoint.found("information")
-    found = stored_vectors(plan, checkpoint, "information", made=stored is not None)
-    totals, which, seen = MeasuredTotals.none(plan.tree.size), Fingerprint(), 0
-    for given in stream:
-        if seen == len(plan.pieces) or not _same_piece(given.piece, plan.pieces[seen]):
-            raise InvalidArgument("these measurements are of another plan: their pieces are not this plan's")
-        seen += 1
-        which.add(given.values)
-        totals.take_in(plan, given)
-        if stored is None:
-            found.put(given.piece.nodes, plan.information(given))
-            found.release()
-    if seen < len(plan.pieces):
-        raise InvalidArgument(f"the measurements end after {seen} of {len(plan.pieces)} pieces")
+    count = len(plan.pieces)
+    place = _place(plan, work, plan_digest(plan), run, 1)
+    stored = place.checkpoint.found("information")
+    makes = (piece.nodes for piece in plan.pieces)
+    information = place.vectors("information", "information", makes, every=True)
+    stream = iter(()) if callable(pieces) else iter(pieces)
+    read = pieces if callable(pieces) else _in_order(stream, count)
+    with place.run(ReadTask(plan, read, information, known=stored is not None)) as tasks:
+        done = tasks(range(count))
+    if next(stream, None) is not None:
+        raise InvalidArgument("these measurements are of another plan: their pieces are not this plan's")
+    digest = Fingerprint().add([one.digest for one in done]).hex()
     if stored is None:
-        found.flush()
-        checkpoint.finish("information", measurements=np.array(which.hex()))
-    elif stored["measurements"] != np.array(which.hex()):
-        raise ReleaseError(
-            f"{checkpoint.folder} holds the work of an estimate from other measurements: use another folder, or remove "
-            "this one"
-        )
-    return Measured(found, totals, which.hex())
+        information.sync(one.number for one in done)
+        place.checkpoint.finish("information", measurements=np.array(digest))
+    elif stored["measurements"] != np.array(digest):
+        raise of_other_measurements(place.checkpoint.folder)
+    return Measured(information, _totals(plan, done), digest)
 
 
-def stored_vectors(plan: SpinePlan, checkpoint: Checkpoint, name: str, *, made: bool) -> NodeVectors:
-    """New vectors of all nodes, or those that a finished stage has made.
+def _in_order(pieces: Iterator[SpinePieceValues], count: int) -> Callable[[int], SpinePieceValues]:
+    """The next piece, whatever its number: for tasks that run in the order of numbers."""
 
-    Raises:
-        ReleaseError: their file is missing or cut short.
-    """
-    path = checkpoint.place(f"{name}.npy")
-    if path is None or not made:
-        return NodeVectors.zeros(plan, np.float64, path)
-    with checkpoint.reading(path):
-        return NodeVectors.open(plan, path)
+    def read(number: int) -> SpinePieceValues:
+        given = next(pieces, None)
+        if given is None:
+            raise InvalidArgument(f"the measurements end after {number} of {count} pieces")
+        return given
+
+    return read
 
 
-def _same_piece(one: Piece, other: Piece) -> bool:
-    return np.array_equal(one.nodes, other.nodes) and all(
-        getattr(one, name) == getattr(other, name) for name in ("level", "share", "pattern", "rows")
-    )
+def _totals(plan: SpinePlan, done: Sequence[TaskResult]) -> MeasuredTotals:
+    """The measured totals that were read."""
+    found = MeasuredTotals.none(plan.tree.size)
+    for piece, one in zip(plan.pieces, done, strict=True):
+        if one.totals:
+            laws = plan.laws(int(plan.classes[1][piece.nodes[0]]))
+            law = next(law for query, law in zip(plan.queries, laws, strict=True) if query.size == 1 and law)
+            found.value[piece.nodes] = np.frombuffer(one.totals, np.int64)
+            found.variance[piece.nodes] = estimation_variance(law)
+    return found
 
 
 def leaves_held(plan: SpinePlan) -> np.ndarray:
@@ -313,7 +340,8 @@ def estimate_spine(
     exact_values: Sequence[np.ndarray] = (),
     work: Path | None = None,
     workers: int | None = None,
-    say: Say = lambda line: None,
+    run: Runner | None = None,
+    say: Say = _quiet,
 ) -> SpineEstimate:
     """Estimate the counts of every unit from all measurements.
 
@@ -331,6 +359,8 @@ def estimate_spine(
         work: a folder for arrays and finished stages: an estimate that was interrupted goes on from the last of them.
             Everything stays in memory where None.
         workers: threads; as many as there are cores where None. The estimate does not depend on it.
+        run: who runs tasks, on processes that share the work folder; this process where None. The estimate does not
+            depend on it.
         say: called with a line of progress at each stage.
 
     Raises:
@@ -359,112 +389,305 @@ def estimate_spine(
     measured = (
         stream
         if isinstance(stream, Measured)
-        else read_measured(plan, stream, None if work is None else work / MEASURED, say)
+        else read_measured(plan, stream, None if work is None else work / MEASURED, say, run)
     )
-    checkpoint = Checkpoint(work, estimate_digest(plan, method, constraints, exact_values, measured.digest))
+    digest = estimate_digest(plan, method, constraints, exact_values, measured.digest)
+    estimation = Estimation(plan, measured, _place(plan, work, digest, run, workers), say)
     if method == "gls":
-        vectors = _least_squares(plan, measured, constraints, exact_values, checkpoint, say)
-        return SpineEstimate(plan, method, vectors, constraints)
-    limits = no_limits(plan) if constraints is None else NodeLimits.of(plan, constraints, exact_values)
-    part = np.zeros(plan.layout.size, np.int64) if constraints is None else constraints.part
-    weights, root = _weights(plan, measured.information, method, checkpoint, say)
-    totals = MeasuredTotals.none(plan.tree.size) if method == "bluedown" else measured.totals
-    descent = Descent(plan, weights, root, part, limits, totals)
-    counts, unconverged = _descended(descent, workers, checkpoint, say)
+        cov = Covariances.of(plan, () if constraints is None else constraints.exact)
+        found = estimation.least_squares(cov, exact_values)
+        return SpineEstimate(plan, method, found, constraints)
+    counts, unconverged = estimation.divided(method, constraints, exact_values)
     return SpineEstimate(plan, method, counts, constraints, unconverged)
 
 
-def _descended(descent: Descent, workers: int | None, checkpoint: Checkpoint, say: Say) -> tuple[Halves, int]:
-    """The counts of all nodes, and in how many divisions the solver stopped early.
+@dataclass(frozen=True, eq=False)
+class Estimation:
+    """One estimate at work: steps of stages, a stage for each level, a task for each run of neighbouring parents.
 
-    No cell of a node has more people than the same cell of its parent: the largest cell of a depth says how many bytes
-    are enough for the leaves below it.
+    Args:
+        plan: what was measured.
+        measured: the measurements.
+        place: where vectors are, and who runs tasks.
+        say: called with a line of progress at each stage.
     """
-    plan, end = descent.plan, end_of_parents(descent.plan)
-    above = _above(plan, np.int64, checkpoint, "counts", made=checkpoint.found("down-00") is not None)
-    counts, unconverged = Halves(above, NodeRange.between(plan, end, end)), 0
-    for depth, nodes in enumerate(plan.depths):
-        if nodes.stop > end >= nodes.start:  # leaves begin here that no node with children follows
-            kind = np.min_scalar_type(largest_cell(above, plan.depths[depth - 1]))
-            made = checkpoint.found(f"down-{depth:02}") is not None
-            counts = Halves(above, _range(plan, end, plan.tree.size, kind, checkpoint, "leaves", made=made))
-        unconverged += _divided(descent, counts, depth, workers, checkpoint, say)
-    return counts, unconverged
+
+    plan: SpinePlan
+    measured: Measured
+    place: Here | Elsewhere
+    say: Say = _quiet
+
+    def least_squares(self, cov: Covariances, exact_values: Sequence[np.ndarray] = ()) -> TwoPassEstimate:
+        """x^ of all nodes, with the margins of ``cov`` exact."""
+        plan, place = self.plan, self.place
+        families = _families(cov)
+
+        def vectors(name: str, step: str, made: Ranges) -> VectorStore:
+            return place.vectors(name, step, (parents_in(cov, nodes) for nodes in made))
+
+        mean, told = (vectors(name, "rise", families) for name in ("mean", "told"))
+        estimate, passed = mean, told
+        if place.checkpoint.folder is not None:  # where it can be resumed, no pass overwrites what it reads
+            below = _below(plan, families)
+            estimate, passed = (vectors(name, "fall", below) for name in ("estimate", "passed"))
+        passes = Passes(cov, tuple(exact_values), self.measured.information, mean, told, estimate, passed)
+        passes.check_exact()
+        self._up("rise", RiseTask(passes, families))
+        self._down(
+            "fall", FallTask(passes, families), "least squares down the spine, to depth {}", leaves=False
+        )
+        information = place.gathered(self.measured.information, "information", every=True)
+        estimate, passed = place.gathered(estimate, "estimate"), place.gathered(passed, "passed")
+        place.clear()
+        return TwoPassEstimate(replace(passes, information=information, mean=estimate, told=passed,
+                                       estimate=estimate, passed=passed))  # fmt: skip
+
+    def upward(self) -> UpTask:
+        """b of the nodes before ``end_of_parents``: what is measured at them and below."""
+        cov = Covariances.of(self.plan)
+        families = _families(cov)
+        _ = cov.inverses  # made here once, and not by every thread or process that runs tasks
+        end = end_of_parents(self.plan)
+        made = (np.arange(first, min(last, end)) for first, last in families)
+        linear = self.place.vectors("linear", "up", made)
+        task = UpTask(cov, families, self.measured.information, linear)
+        self._up("up", task)
+        return task
+
+    def divided(
+        self,
+        method: Method,
+        constraints: AreaConstraints | None = None,
+        exact_values: Sequence[np.ndarray] = (),
+    ) -> tuple[Halves, int]:
+        """Whole counts of all nodes, and in how many divisions the solver stopped early.
+
+        A root that is not measured is estimated from below.
+        """
+        plan, topdown = self.plan, method == "topdown"
+        limits = no_limits(plan) if constraints is None else NodeLimits.of(plan, constraints, exact_values)
+        part = np.zeros(plan.layout.size, np.int64) if constraints is None else constraints.part
+        totals = self.measured.totals if topdown else MeasuredTotals.none(plan.tree.size)
+        root_measured = any(plan.laws(int(plan.classes[1][0])))
+        up = None if topdown and root_measured else self.upward()
+        families = tuple(
+            (parents.start, parents.stop)
+            for depth in range(1, len(plan.depths))
+            for parents in runs_of_parents(plan, depth)
+        )
+        counts = self.place.counts(np.arange(*nodes) for nodes in _below(plan, families))
+        task = DivideTask(
+            plan, self.measured.information, up, topdown, part, limits, totals, families, counts
+        )
+        missed = self._down("counts", task, "dividing counts among the units of depth {}")
+        found = self.place.gathered_counts(counts)
+        self.place.clear()
+        return found, missed
+
+    def _up(self, step: str, task: RiseTask | UpTask) -> None:
+        """All families, the deepest first."""
+        depths = reversed(range(len(self.plan.depths) - 1))
+        stages = ((depth, _numbers(self.plan, task.families, depth)) for depth in depths)
+        self._stages(step, task, stages, "least squares up the spine, to depth {}")
+
+    def _down(self, step: str, task: FallTask | DivideTask, told: str, *, leaves: bool = True) -> int:
+        """The root, then the children of all parents, the first depth first: in how many divisions solvers stopped."""
+
+        def stages() -> Iterator[tuple[int, range]]:
+            yield 0, range(len(task.families), len(task.families) + 1)
+            for depth in range(1, len(self.plan.depths) - (not leaves)):
+                if leaves and depth == leaf_depth(self.plan):
+                    self.place.begin_leaves(task.makes[0])
+                yield depth, _numbers(self.plan, task.families, depth - 1)
+
+        return self._stages(step, task, stages(), told)
+
+    def _stages(self, step: str, task: Task, stages: Iterable[tuple[int, range]], told: str) -> int:
+        """Each a depth and the numbers of its tasks, in this order: in how many divisions solvers stopped early."""
+        missed, checkpoint = 0, self.place.checkpoint
+        with ExitStack() as open_to:
+            tasks: Numbers | None = None
+            for depth, numbers in stages:
+                stage = f"{step}-{depth:02}"
+                if (stored := checkpoint.found(stage)) is None:
+                    self.say(told.format(depth))
+                    tasks = tasks or open_to.enter_context(self.place.run(task))
+                    done = tasks(numbers)
+                    for store in task.makes:
+                        store.sync(one.number for one in done)
+                    stored = {"missed": np.array(sum(one.missed for one in done))}
+                    checkpoint.finish(stage, **stored)
+                missed += int(stored["missed"])
+        if missed:
+            self.say(
+                f"{missed} divisions stopped early: all limits are met, by counts that may not be the nearest"
+            )
+        return missed
 
 
-def _divided(
-    descent: Descent, counts: Halves, depth: int, workers: int | None, checkpoint: Checkpoint, say: Say
-) -> int:
-    """Divide counts among the units of a depth, as one stage: in how many divisions the solver stopped early."""
-    stage, nodes = f"down-{depth:02}", descent.plan.depths[depth]
-    if (stored := checkpoint.found(stage)) is not None:
-        return int(stored["missed"])
-    say(f"dividing counts among {nodes.stop - nodes.start:,} units of depth {depth}")
-    if missed := descend(descent, counts, depth, workers):
-        say(f"{missed} divisions stopped early: all limits are met, by counts that may not be the nearest")
-    counts.flush()
-    checkpoint.finish(stage, missed=np.array(missed))
-    return missed
+def _families(cov: Covariances) -> Ranges:
+    """The parents of each task of a pass."""
+    plan = cov.plan
+    width = plan.layout.size * plan.layout.algebra.cells
+    depths = range(len(plan.depths) - 1)
+    return tuple((int(a), int(b)) for depth in depths for a, b in cov.kinds.families(depth, width))
 
 
-def _least_squares(
-    plan: SpinePlan,
-    measured: Measured,
-    constraints: AreaConstraints | None,
-    exact_values: Sequence[np.ndarray],
-    checkpoint: Checkpoint,
-    say: Say,
-) -> TwoPassEstimate:
-    """The two passes, as one stage."""
-    made = checkpoint.found("gls") is not None
-    found, told = (_above(plan, np.float64, checkpoint, name, made=made) for name in ("estimate", "told"))
-    exact = () if constraints is None else constraints.exact
-    cov = Covariances.of(plan, exact)
-    if made:
-        return TwoPassEstimate(Passes(plan, cov, measured.information, found, told, exact_values))
-    say("least squares, up the spine and down")
-    done = gls(plan, measured.information, cov, exact_values, found=found, told=told)
-    found.flush()
-    told.flush()
-    checkpoint.finish("gls")
-    return done
+def _below(plan: SpinePlan, families: Ranges) -> Ranges:
+    """The nodes that each task makes whose parents are these: their children, and the root last."""
+    return (*(children_of(plan, family) for family in families), (0, 1))
 
 
-def _weights(
-    plan: SpinePlan, information: NodeVectors, method: Method, checkpoint: Checkpoint, say: Say
-) -> tuple[DivisionWeights, DivisionWeights]:
-    """Of children given their parent, and of the root: a root that is not measured is estimated from below."""
-    own = OwnWeights(plan, information)
-    root_measured = any(plan.laws(int(plan.classes[1][0])))
-    if method == "topdown" and root_measured:
-        return own, own
-    made = checkpoint.found("up") is not None
-    above, covariances = _above(plan, np.float64, checkpoint, "linear", made=made), Covariances.of(plan)
-    upward = Upward(covariances, Halves(above, information))
-    if not made:
-        say("least squares up the spine")
-        upward = up_pass(plan, information, covariances, into=above)
-        above.flush()
-        checkpoint.finish("up")
-    up = UpWeights(plan, upward)
-    return (own if method == "topdown" else up), up
+def _numbers(plan: SpinePlan, parents: Ranges, depth: int) -> range:
+    """The tasks whose parents are of a depth; parents rise with their numbers."""
+    nodes, starts = plan.depths[depth], [first for first, _ in parents]
+    return range(*np.searchsorted(starts, [nodes.start, nodes.stop]).tolist())
 
 
-def _above(plan: SpinePlan, dtype: Any, checkpoint: Checkpoint, name: str, *, made: bool) -> NodeRange:
-    """Vectors of the nodes that may have children."""
-    return _range(plan, 0, end_of_parents(plan), dtype, checkpoint, name, made=made)
+def leaf_depth(plan: SpinePlan) -> int:
+    """The first depth with nodes that no node with children follows."""
+    return int(plan.depth[end_of_parents(plan)])
 
 
-def _range(
-    plan: SpinePlan, first: int, last: int, dtype: Any, checkpoint: Checkpoint, name: str, *, made: bool
-) -> NodeRange:
-    """New vectors of some nodes, or those that a finished stage has made.
+def _place(
+    plan: SpinePlan, work: Path | None, digest: str, run: Runner | None, workers: int | None
+) -> Here | Elsewhere:
+    if run is None:
+        return Here(plan, Checkpoint(work, digest), in_threads(workers))
+    if work is None:
+        raise InvalidArgument("tasks that run elsewhere need a work folder that they share")
+    return Elsewhere(plan, Checkpoint(work, f"{digest} in parts"), run)
 
-    Raises:
-        ReleaseError: their file is missing or cut short.
+
+@dataclass(frozen=True, eq=False)
+class Here:
+    """Vectors in memory, or in mapped files of a work folder; tasks run in this process."""
+
+    plan: SpinePlan
+    checkpoint: Checkpoint
+    run: Runner
+
+    def vectors(
+        self,
+        name: str,
+        step: str,
+        makes: Iterable[np.ndarray],
+        *,
+        every: bool = False,
+        dtype: Any = np.float64,
+    ) -> NodeVectors:
+        """New vectors of the nodes before ``end_of_parents``, or of every node; or those that a stage has made.
+
+        Args:
+            name: of the file.
+            step: whose stages make them.
+            makes: the nodes of each task; all lie side by side here.
+            every: whether all nodes have them.
+            dtype: of the numbers.
+
+        Raises:
+            ReleaseError: their file is missing or cut short.
+        """
+        made = self.checkpoint.begun(step) or self.checkpoint.found(step) is not None
+        return self._file(name, None if every else ((0, end_of_parents(self.plan)),), dtype, made=made)
+
+    def _file(self, name: str, ranges: Ranges | None, dtype: Any, *, made: bool) -> NodeVectors:
+        path = self.checkpoint.place(f"{name}.npy")
+        if path is None or not made:
+            return NodeVectors.zeros(self.plan, dtype, path, ranges)
+        with self.checkpoint.reading(path):
+            return NodeVectors.stored(self.plan, path, ranges)
+
+    def counts(self, makes: Iterable[np.ndarray]) -> Halves:
+        """Whole numbers of all nodes; of leaves from ``begin_leaves`` on."""
+        above = self.vectors("counts", "counts", makes, dtype=np.int64)
+        end = end_of_parents(self.plan)
+        return Halves(above, NodeVectors.zeros(self.plan, np.uint8, ranges=((end, end),)))
+
+    def begin_leaves(self, counts: Any) -> None:
+        """Make room for the leaves.
+
+        No cell of a node has more people than the same cell of its parent: the largest cell of a depth says how many
+        bytes are enough for the leaves below it.
+        """
+        end, depth = end_of_parents(self.plan), leaf_depth(self.plan)
+        kind = np.min_scalar_type(largest_cell(counts.above, self.plan.depths[depth - 1]))
+        made = self.checkpoint.found(f"counts-{depth:02}") is not None
+        counts.below = self._file("leaves", ((end, self.plan.tree.size),), kind, made=made)
+
+    def gathered(self, store: Any, name: str, *, every: bool = False) -> NodeVectors:
+        """The vectors themselves."""
+        return store
+
+    def gathered_counts(self, store: Any) -> Halves:
+        """The counts themselves."""
+        return store
+
+    def clear(self) -> None:
+        """Nothing is there twice."""
+
+
+@dataclass(frozen=True, eq=False)
+class Elsewhere:
+    """Vectors in parts of a work folder that all tasks and this process share; tasks run where the runner takes them.
+
+    In the end vectors are gathered into mapped files, as they are where all is done here.
     """
-    path = checkpoint.place(f"{name}.npy")
-    if path is None or not made:
-        return NodeRange.between(plan, first, last, dtype, path)
-    with checkpoint.reading(path):
-        return NodeRange.stored(plan, first, last, path)
+
+    plan: SpinePlan
+    checkpoint: Checkpoint
+    run: Runner
+
+    @property
+    def _work(self) -> Path:
+        assert self.checkpoint.folder is not None
+        return self.checkpoint.folder
+
+    def vectors(
+        self,
+        name: str,
+        step: str,
+        makes: Iterable[np.ndarray],
+        *,
+        every: bool = False,
+        dtype: Any = np.float64,
+    ) -> Parts:
+        """A folder of parts; those of every node are kept."""
+        return Parts.under(self.plan, self._work if every else self._work / _PARTS, name, makes, dtype)
+
+    def counts(self, makes: Iterable[np.ndarray]) -> Parts:
+        """Whole numbers of all nodes."""
+        return self.vectors("counts", "counts", makes, dtype=np.int64)
+
+    def begin_leaves(self, counts: Any) -> None:
+        """There is room in parts."""
+
+    def gathered(self, store: Any, name: str, *, every: bool = False) -> NodeVectors:
+        """The vectors of the nodes before ``end_of_parents``, or of every node, from their parts."""
+        return self._gathered(
+            store, name, (0, self.plan.tree.size if every else end_of_parents(self.plan)), store.dtype
+        )
+
+    def gathered_counts(self, store: Any) -> Halves:
+        """The counts of all nodes, leaves in as few bytes as are enough."""
+        above, end = self.gathered(store, "counts"), end_of_parents(self.plan)
+        kind = np.min_scalar_type(largest_cell(above, self.plan.depths[leaf_depth(self.plan) - 1]))
+        return Halves(above, self._gathered(store, "leaves", (end, self.plan.tree.size), kind))
+
+    def _gathered(self, store: Parts, name: str, nodes: tuple[int, int], dtype: Any) -> NodeVectors:
+        path, stage = self._work / f"{name}.npy", f"gathered-{name}"
+        if self.checkpoint.found(stage) is not None:
+            with self.checkpoint.reading(path):
+                return NodeVectors.stored(self.plan, path, (nodes,))
+        found = NodeVectors.zeros(self.plan, dtype, path, (nodes,))
+        store.read(found, *nodes)
+        found.flush()
+        self.checkpoint.finish(stage)
+        return found
+
+    def clear(self) -> None:
+        """Remove parts that were gathered; the whole folder goes in the end."""
+        shutil.rmtree(self._work / _PARTS, ignore_errors=True)
+
+
+_PARTS = "parts"

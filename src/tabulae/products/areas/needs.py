@@ -62,19 +62,19 @@ def work_bytes(plan: SpinePlan, method: str) -> int:
     """What estimates keep on the disk.
 
     Of every node what its measurements say, in 8 bytes a cell; of nodes with children their ``gls`` estimate and what
-    it tells the children. Another method adds, of nodes with children, what is known from below and the counts; and the
-    counts of the leaves.
+    it tells the children, on the way up and on the way down. Another method adds, of nodes with children, what is known
+    from below and the counts; and the counts of the leaves.
     """
     end = end_of_parents(plan)
     above, leaves = cells_of(plan, 0, end), cells_of(plan, end, plan.tree.size)
-    unbiased = 8 * (above + leaves) + 16 * above
+    unbiased = 8 * (above + leaves) + 32 * above
     return unbiased if method == UNBIASED else unbiased + 16 * above + _COUNT * leaves
 
 
 def parts_bytes(plan: SpinePlan) -> int:
     """What estimates by tasks keep on the disk at once, for any method.
 
-    Of every node what its measurements say and its ``gls`` estimate, in 8 bytes a cell, and one estimate more while it
-    is gathered from its parts; of nodes with children three numbers a cell beside them.
+    Of every node what its measurements say, in parts and gathered, and whole counts, in 8 bytes a cell each; counts of
+    leaves once more while they are gathered; of nodes with children four numbers a cell beside them.
     """
-    return 24 * (cells_of(plan, 0, plan.tree.size) + cells_of(plan, 0, end_of_parents(plan)))
+    return 28 * cells_of(plan, 0, plan.tree.size) + 32 * cells_of(plan, 0, end_of_parents(plan))

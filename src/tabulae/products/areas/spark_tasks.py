@@ -23,7 +23,7 @@ _TASKS_A_CORE = 4  # so that a core that drew the larger tasks is not waited for
 
 
 def on_spark(session: SparkSession) -> Runner:
-    """A runner of tasks for :func:`~.part_estimate.estimate_in_parts`.
+    """A runner of tasks for :func:`~.estimate.estimate_spine`.
 
     A step goes to every process once, with its plan and matrices, by Spark's broadcast; what is mapped over are the
     numbers of its tasks. A task that is lost is run again where Spark is set to (``spark.task.maxFailures``); what a

@@ -79,6 +79,10 @@ class Checkpoint:
                 f"{path} cannot be read: {error}. Remove {self.folder} and begin anew"
             ) from None
 
+    def begun(self, step: str) -> bool:
+        """Whether some stage of a step (named ``STEP-...``) is finished."""
+        return self.folder is not None and any(self.folder.glob(f"{step}-*.npz"))
+
     @contextmanager
     def reading(self, path: Path) -> Iterator[None]:
         """Opening a large array that a finished stage has made: what fails is said with what to do.

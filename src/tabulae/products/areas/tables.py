@@ -34,7 +34,7 @@ from .spec.section import (
 )
 from .spine_plan import SpinePlan
 from .store import StoredPieces, read_exact, read_spine_measurements
-from .tasks import Runner, estimate_in_parts, read_in_parts
+from .tasks import Runner
 
 AREA_COLUMNS = (AREA_TYPE, AREA)
 GLS_ESTIMATE = "gls_estimate"
@@ -330,11 +330,7 @@ class SpineRelease:
         geography = geography_of(spec)
         plan = geography.plan()
         exact = read_exact(folder, plan, exact_of(geography))
-        if run is None:
-            estimate = _here(folder, plan, work, say)
-        else:
-            assert work is not None
-            estimate = _by_tasks(folder, plan, work, say, run)
+        estimate = _estimator(folder, plan, work, say, run)
         known = {"constraints": geography.constraints, "exact_values": exact}
         unbiased = estimate(UNBIASED, **known)
         method = method or spec.method.estimate
@@ -367,33 +363,20 @@ class SpineRelease:
         return Microdata(self.plan.layout, areas, self.published)
 
 
-def _here(folder: Path, plan: SpinePlan, work: Path | None, say: Say) -> Callable[..., SpineEstimate]:
-    """Estimates by this process, from the measurements stored in a folder."""
-    measured = read_measured(
-        plan, read_spine_measurements(folder, plan), None if work is None else work / MEASURED, say
-    )
-
-    def estimate(method: Any, **known: Any) -> SpineEstimate:
-        place = None if work is None else work / method
-        return estimate_spine(plan, measured, method, work=place, say=_named(method, say), **known)
-
-    return estimate
-
-
-def _by_tasks(
-    folder: Path, plan: SpinePlan, work: Path, say: Say, run: Runner
+def _estimator(
+    folder: Path, plan: SpinePlan, work: Path | None, say: Say, run: Runner | None
 ) -> Callable[..., SpineEstimate]:
-    """Estimates by tasks that run elsewhere; they read the measurements themselves.
+    """Estimates from the measurements stored in a folder, read once; tasks that run elsewhere read them themselves.
 
-    Their folder is beside that of estimates by this process: a run may be resumed in either way.
+    The folder of such tasks is beside that of estimates by this process: a run may be resumed in either way.
     """
-    place = work / "by_tasks"
-    measured = read_in_parts(plan, StoredPieces(folder.resolve(), plan), run, place / MEASURED, say)
+    pieces = read_spine_measurements(folder, plan) if run is None else StoredPieces(folder.resolve(), plan)
+    place = work if run is None or work is None else work / "by_tasks"
+    measured = read_measured(plan, pieces, None if place is None else place / MEASURED, say, run)
 
     def estimate(method: Any, **known: Any) -> SpineEstimate:
-        return estimate_in_parts(
-            plan, measured, method, run, work=place / method, say=_named(method, say), **known
-        )
+        own = None if place is None else place / method
+        return estimate_spine(plan, measured, method, work=own, run=run, say=_named(method, say), **known)
 
     return estimate
 

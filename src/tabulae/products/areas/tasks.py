@@ -1,23 +1,20 @@
-"""The estimators as tasks: each takes the parts of one level that it needs, and makes one part.
+"""The estimators as tasks: each takes the vectors of one level that it needs, and makes those of some nodes.
 
-A task computes with the functions of the single machine, on windows of the vectors that those take whole. It draws
-nothing, so that a task that is run again, or twice at once, makes the same part. A part that is there is not made
-again.
+A task draws nothing, so that one that is run again, or twice at once, makes the same numbers, wherever it runs.
 """
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Protocol, get_args
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 
 from ...errors import InvalidArgument, ReleaseError
-from .constraints import AreaConstraints
 from .descent.descent import (
     Descent,
     DivisionWeights,
@@ -25,42 +22,37 @@ from .descent.descent import (
     OwnWeights,
     UpWeights,
     divide_into,
-    no_limits,
-    runs_of_parents,
     totals_of,
 )
 from .descent.limits import NodeLimits
-from .estimate import Method, Say, SpineEstimate
 from .passes.covariances import Covariances
-from .passes.two_pass import Passes, Upward, up_family
-from .passes.vectors import (
-    Halves,
-    NodeRange,
-    NodeWindow,
-    Parts,
-    Vectors,
-    end_of_parents,
-    largest_cell,
-    lists_of,
-)
-from .spine_plan import SpinePieceValues, SpinePlan, estimation_variance
-from .stages import Checkpoint, Fingerprint, estimate_digest, plan_digest
-
-Ranges = tuple[tuple[int, int], ...]
-"""Nodes from first to last - 1 of one depth: the parents of each task."""
+from .passes.two_pass import Passes, Upward
+from .passes.vectors import Halves, Ranges, VectorStore, end_of_parents
+from .spine_plan import Piece, SpinePieceValues, SpinePlan
+from .stages import Fingerprint
 
 
 class Task(Protocol):
     """A step that is cut into numbered tasks; can be pickled."""
 
+    @property
+    def makes(self) -> tuple[VectorStore, ...]:
+        """Where it keeps what it makes: what is kept last is there when all is."""
+        ...
+
+    @property
+    def frees_threads(self) -> bool:
+        """Whether its time is spent in compiled code, which leaves other threads free to run."""
+        ...
+
     def __call__(self, number: int) -> TaskResult:
-        """Make the part of a number, unless it is there."""
+        """Make what belongs to a number, unless it is there."""
         ...
 
 
 @dataclass(frozen=True)
 class TaskResult:
-    """What a task tells beside its part.
+    """What a task tells beside what it makes.
 
     Attributes:
         number: of the task.
@@ -75,83 +67,162 @@ class TaskResult:
     totals: bytes = b""
 
 
+Numbers = Callable[[range], list[TaskResult]]
+"""Runs the tasks of some numbers, in any order and place, and gives what they tell in the order of numbers."""
+
+Runner = Callable[[Task], AbstractContextManager[Numbers]]
+"""Takes a task to where it is run, and away again."""
+
+
+def in_threads(workers: int | None = None) -> Runner:
+    """A runner of tasks in this process, in the order of their numbers.
+
+    Args:
+        workers: threads for tasks that leave them free to run; as many as there are cores where None.
+    """
+
+    @contextmanager
+    def here(task: Task) -> Iterator[Numbers]:
+        with ThreadPoolExecutor((workers or os.cpu_count() or 1) if task.frees_threads else 1) as pool:
+            yield lambda numbers: list(pool.map(task, numbers))
+
+    return here
+
+
+@dataclass(frozen=True, eq=False)
+class ReadTask:
+    """m of a piece's nodes, from its measurements.
+
+    Args:
+        plan: what was measured.
+        read: the measurements of the piece of a number, verified.
+        information: m of the nodes that are measured.
+        known: m is there: measurements are read to see which they are.
+    """
+
+    plan: SpinePlan
+    read: Callable[[int], SpinePieceValues]
+    information: VectorStore
+    known: bool = False
+    frees_threads = False
+
+    @property
+    def makes(self) -> tuple[VectorStore, ...]:
+        """m."""
+        return (self.information,)
+
+    def __call__(self, number: int) -> TaskResult:
+        """Read the piece; keep its m, or see that what is kept is of the same measurements.
+
+        Raises:
+            InvalidArgument: the measurements are of another plan.
+            ReleaseError: they are not those of the plan, or others than those that were kept, or the folder is not
+                seen here.
+        """
+        given = self.read(number)
+        if not _same_piece(given.piece, self.plan.pieces[number]):
+            raise InvalidArgument("these measurements are of another plan: their pieces are not this plan's")
+        digest = Fingerprint().add(given.values).hex()
+        noted = self.information.noted(number)
+        if noted is not None and noted.get("digest") != digest:
+            raise of_other_measurements(self.information)
+        if noted is None and not self.known:
+            self.information.add(number, given.piece.nodes, self.plan.information(given), digest=digest)
+        totals = totals_of(self.plan, given)
+        found = b"" if totals is None else totals[0].astype(np.int64).tobytes()
+        return TaskResult(number, digest=digest, totals=found)
+
+
+def of_other_measurements(place: object) -> ReleaseError:
+    """What is said of a work folder whose vectors were made of other measurements."""
+    return ReleaseError(
+        f"{place} holds the work of an estimate from other measurements: use another folder, or remove this one and "
+        "begin anew"
+    )
+
+
+def _same_piece(one: Piece, other: Piece) -> bool:
+    return np.array_equal(one.nodes, other.nodes) and all(
+        getattr(one, name) == getattr(other, name) for name in ("level", "share", "pattern", "rows")
+    )
+
+
 @dataclass(frozen=True, eq=False)
 class RiseTask:
     """mu and t of some parents: the pass of ``gls`` up the tree.
 
     Args:
-        cov: the matrices.
-        exact: the exact counts.
+        passes: whose vectors are stores.
         families: the parents of each task.
-        information: m.
-        parts: of mu and t of the nodes with children, columns ``mean`` and ``told``.
     """
 
-    cov: Covariances
-    exact: Sequence[np.ndarray]
+    passes: Passes
     families: Ranges
-    information: Parts
-    parts: Parts
+    frees_threads = False
+
+    @property
+    def makes(self) -> tuple[VectorStore, ...]:
+        """mu and t."""
+        return self.passes.mean, self.passes.told
 
     def __call__(self, number: int) -> TaskResult:
         """The parents of one family."""
-        if self.parts.noted(number) is not None:
+        passes, family = self.passes, self.families[number]
+        if passes.told.noted(number) is not None:
             return TaskResult(number)
-        plan, family = self.cov.plan, self.families[number]
-        below = children_of(plan, family)
-        m = NodeWindow.over(plan, (family, below))
-        self.information.read(m, *family, "cells")
-        _read_leaves(self.cov, self.information, m, below)
-        found, told = NodeWindow.over(plan, (family, below)), NodeWindow.over(plan, (family,))
-        self.parts.read(found, *below, "mean")
-        Passes(plan, self.cov, m, found, told, self.exact).rise_family(*family)
-        nodes = _parents(self.cov, family)
-        columns = {
-            "mean": lists_of(plan, nodes, found.cells_of(nodes)),
-            "told": lists_of(plan, nodes, told.cells_of(nodes)),
-        }
-        self.parts.write(number, nodes, columns)
+        below = children_of(passes.plan, family)
+        work = replace(
+            passes,
+            information=passes.information.window((family, *leaves_in(passes.cov, below))),
+            mean=passes.mean.window((below,), (family,)),
+            told=passes.told.window((), (family,)),
+        )
+        work.rise_family(*family)
+        work.information.release()
+        nodes = parents_in(passes.cov, family)
+        passes.mean.keep(number, nodes, work.mean)
+        passes.told.keep(number, nodes, work.told)
         return TaskResult(number)
 
 
 @dataclass(frozen=True, eq=False)
 class FallTask:
-    """x^ of the children of some parents: the pass of ``gls`` down the tree. The task after the last is the root's.
+    """x^ of the children of some parents, of those that have children, and what theirs get: the pass of ``gls`` down
+    the tree. The task after the last is the root's.
 
     Args:
-        rise: the pass up the tree, whose families are this one's too.
-        parts: of x^ of all nodes, column ``cells``, and of what the children of those with children get, ``told``.
+        passes, families: as of the pass up the tree.
     """
 
-    rise: RiseTask
-    parts: Parts
+    passes: Passes
+    families: Ranges
+    frees_threads = False
+
+    @property
+    def makes(self) -> tuple[VectorStore, ...]:
+        """x^, and what children get."""
+        return self.passes.estimate, self.passes.passed
 
     def __call__(self, number: int) -> TaskResult:
         """The children of one family."""
-        if self.parts.noted(number) is not None:
+        passes = self.passes
+        if passes.passed.noted(number) is not None:
             return TaskResult(number)
-        cov, rise = self.rise.cov, self.rise
-        plan, root = cov.plan, number == len(rise.families)
-        above = (0, 0) if root else rise.families[number]
-        below = (0, 1) if root else children_of(plan, above)
-        m, found = NodeWindow.over(plan, (below,)), NodeWindow.over(plan, (below,))
-        told = NodeWindow.over(plan, (above, below))
-        _read_leaves(cov, rise.information, m, below)
-        rise.parts.read(found, *below, "mean")
-        rise.parts.read(told, *below, "told")
-        self.parts.read(told, *above, "told")
-        passes = Passes(plan, cov, m, found, told, rise.exact)
-        for group in cov.kinds.pieces(np.arange(*below)):
-            if group.leaf:
-                found.put(group.nodes, passes.leaf_estimates(group))
-            else:
-                passes.descend_group(group)
-        nodes, inner = np.arange(*below), _parents(cov, below)
-        columns = {
-            "cells": lists_of(plan, nodes, found.flat),
-            "told": lists_of(plan, nodes, told.cells_of(inner), ~cov.kinds.is_leaf[nodes]),
-        }
-        self.parts.write(number, nodes, columns)
+        above, below = family_of(passes.plan, self.families, number)
+        work = replace(
+            passes,
+            mean=passes.mean.window((below,)),
+            told=passes.told.window((below,)),
+            estimate=passes.estimate.window((), (below,)),
+            passed=passes.passed.window((above,), (below,)),
+        )
+        nodes = parents_in(passes.cov, below)
+        for group in passes.cov.kinds.pieces(nodes):
+            work.descend_group(group)
+        work.mean.release()
+        work.told.release()
+        passes.estimate.keep(number, nodes, work.estimate)
+        passes.passed.keep(number, nodes, work.passed)
         return TaskResult(number)
 
 
@@ -163,32 +234,38 @@ class UpTask:
         cov: the matrices, without exact margins.
         families: the parents of each task.
         information: m.
-        parts: of b of the nodes with children, column ``cells``.
+        linear: b of the nodes before ``end_of_parents``.
     """
 
     cov: Covariances
     families: Ranges
-    information: Parts
-    parts: Parts
+    information: VectorStore
+    linear: VectorStore
+    frees_threads = False
+
+    @property
+    def makes(self) -> tuple[VectorStore, ...]:
+        """b."""
+        return (self.linear,)
 
     def __call__(self, number: int) -> TaskResult:
         """The parents of one family."""
-        if self.parts.noted(number) is not None:
+        if self.linear.noted(number) is not None:
             return TaskResult(number)
-        plan, family = self.cov.plan, self.families[number]
-        below = children_of(plan, family)
-        linear = NodeWindow.over(plan, (family, below))
-        self.information.read(linear, *family, "cells")
-        self.read(linear, below)
-        up_family(Upward(self.cov, linear), *family)
-        nodes = _parents(self.cov, family)
-        self.parts.write(number, nodes, {"cells": lists_of(plan, nodes, linear.cells_of(nodes))})
+        plan, (first, last) = self.cov.plan, self.families[number]
+        end = min(last, end_of_parents(plan))
+        upward = self.upward((children_of(plan, (first, last)),), ((first, end),))
+        m = self.information.window(((first, end),))
+        upward.rise_family(m, first, last)
+        m.release()
+        self.linear.keep(number, np.arange(first, end), upward.linear.above)
         return TaskResult(number)
 
-    def read(self, linear: NodeWindow, nodes: tuple[int, int]) -> None:
-        """b of nodes for which it was made, and of leaves, whose b is m."""
-        _read_leaves(self.cov, self.information, linear, nodes)
-        self.parts.read(linear, *nodes, "cells")
+    def upward(self, read: Ranges, room: Ranges = ()) -> Upward:
+        """H and b of nodes; b of those without children further on is their m."""
+        end, size = end_of_parents(self.cov.plan), self.cov.plan.tree.size
+        above = self.linear.window(_between(read, 0, end), room)
+        return Upward(self.cov, Halves(above, self.information.window(_between(read, end, size))))
 
 
 @dataclass(frozen=True, eq=False)
@@ -203,50 +280,49 @@ class DivideTask:
         part: shape (D,): the part of each dense cell.
         limits: of every node.
         totals: measured totals, where totals are divided first.
-        runs: the parents of each task.
-        parts: of the counts of all nodes, column ``cells``.
+        families: the parents of each task.
+        counts: of all nodes.
     """
 
     plan: SpinePlan
-    information: Parts
+    information: VectorStore
     up: UpTask | None
     root_only: bool
     part: np.ndarray
     limits: NodeLimits
     totals: MeasuredTotals
-    runs: Ranges
-    parts: Parts
+    families: Ranges
+    counts: VectorStore
+    frees_threads = True
+
+    @property
+    def makes(self) -> tuple[VectorStore, ...]:
+        """Counts."""
+        return (self.counts,)
 
     def __call__(self, number: int) -> TaskResult:
-        """The children of one run of parents."""
-        if (noted := self.parts.noted(number)) is not None:
+        """The children of one family."""
+        if (noted := self.counts.noted(number)) is not None:
             return TaskResult(number, int(noted["missed"]))
-        plan, root = self.plan, number == len(self.runs)
-        above = (0, 0) if root else self.runs[number]
-        below = (0, 1) if root else children_of(plan, above)
+        root = number == len(self.families)
+        above, below = family_of(self.plan, self.families, number)
         weights = self._weights(below, root=root)
-        descent = Descent(plan, weights, weights, self.part, self.limits, self.totals)
-        counts = NodeWindow.over(plan, (above, below), np.int64)
-        self.parts.read(counts, *above, "cells")
+        descent = Descent(self.plan, weights, self.part, self.limits, self.totals)
+        counts = self.counts.window((above,), (below,))
         if root:
             divided = descent.divide_root()
             counts.put(np.zeros(1, np.int64), divided.counts)
             missed = int(not divided.converged)
         else:
             missed = sum(not divide_into(descent, counts, parent) for parent in range(*above))
-        nodes = np.arange(*below)
-        self.parts.write(
-            number, nodes, {"cells": lists_of(plan, nodes, counts.cells_of(nodes))}, missed=missed
-        )
+        weights.linear.release()
+        self.counts.keep(number, np.arange(*below), counts, missed=missed)
         return TaskResult(number, missed)
 
     def _weights(self, nodes: tuple[int, int], *, root: bool) -> DivisionWeights:
-        linear = NodeWindow.over(self.plan, (nodes,))
         if self.up is None or (self.root_only and not root):
-            self.information.read(linear, *nodes, "cells")
-            return OwnWeights(self.plan, linear)
-        self.up.read(linear, nodes)
-        return UpWeights(self.plan, Upward(self.up.cov, linear))
+            return OwnWeights(self.plan, self.information.window((nodes,)))
+        return UpWeights(self.plan, self.up.upward((nodes,)))
 
 
 def children_of(plan: SpinePlan, nodes: tuple[int, int]) -> tuple[int, int]:
@@ -254,321 +330,24 @@ def children_of(plan: SpinePlan, nodes: tuple[int, int]) -> tuple[int, int]:
     return int(plan.children[nodes[0]]), int(plan.children[nodes[1]])
 
 
-def _parents(cov: Covariances, nodes: tuple[int, int]) -> np.ndarray:
+def family_of(plan: SpinePlan, families: Ranges, number: int) -> tuple[tuple[int, int], tuple[int, int]]:
+    """The parents of a task, and their children; after the last task no parent, and the root."""
+    if number == len(families):
+        return (0, 0), (0, 1)
+    return families[number], children_of(plan, families[number])
+
+
+def parents_in(cov: Covariances, nodes: tuple[int, int]) -> np.ndarray:
     """Those of a range of nodes that have children."""
     return nodes[0] + np.flatnonzero(~cov.kinds.is_leaf[nodes[0] : nodes[1]])
 
 
-def _read_leaves(cov: Covariances, information: Parts, window: NodeWindow, nodes: tuple[int, int]) -> None:
-    """m of a range of nodes, if there are leaves among them."""
-    if cov.kinds.is_leaf[nodes[0] : nodes[1]].any():
-        information.read(window, *nodes, "cells")
+def leaves_in(cov: Covariances, nodes: tuple[int, int]) -> Ranges:
+    """A range of nodes, if there are leaves among them."""
+    return (nodes,) if cov.kinds.is_leaf[nodes[0] : nodes[1]].any() else ()
 
 
-Numbers = Callable[[range], list[TaskResult]]
-"""Runs the tasks of some numbers, in any order and place, and gives what they tell in the order of numbers."""
-
-Runner = Callable[[Task], AbstractContextManager[Numbers]]
-"""Takes a task to where it is run, and away again."""
-
-
-@dataclass(frozen=True, eq=False)
-class PartedMeasured:
-    """What :class:`~.measured.Measured` is, with m in parts.
-
-    Attributes:
-        information: m of every node that is measured, column ``cells``.
-        totals: the answers to the query of the total.
-        digest: of all answers.
-    """
-
-    information: Parts
-    totals: MeasuredTotals
-    digest: str
-
-
-@dataclass(frozen=True, eq=False)
-class ReadTask:
-    """m of a piece's nodes, from its stored measurements.
-
-    Args:
-        plan: what was measured.
-        read: the measurements of the piece of a number, verified.
-        parts: of m, column ``cells``.
-    """
-
-    plan: SpinePlan
-    read: Callable[[int], SpinePieceValues]
-    parts: Parts
-
-    def __call__(self, number: int) -> TaskResult:
-        """Read the piece; write its part, or see that the part is of the same measurements.
-
-        Raises:
-            ReleaseError: the measurements are not those of the plan, or others than the part's, or the folder is not
-                seen here.
-        """
-        self.parts.check_seen()
-        given = self.read(number)
-        digest = Fingerprint().add(given.values).hex()
-        noted = self.parts.noted(number)
-        if noted is None:
-            nodes = given.piece.nodes
-            m = lists_of(self.plan, nodes, self.plan.information(given).reshape(-1))
-            self.parts.write(number, nodes, {"cells": m}, digest=digest)
-        elif noted.get("digest") != digest:
-            raise ReleaseError(
-                f"{self.parts.folder} holds the work of an estimate from other measurements: remove it and begin anew"
-            )
-        totals = totals_of(self.plan, given)
-        return TaskResult(
-            number, digest=digest, totals=b"" if totals is None else totals[0].astype(np.int64).tobytes()
-        )
-
-
-def read_in_parts(
-    plan: SpinePlan,
-    read: Callable[[int], SpinePieceValues],
-    run: Runner,
-    work: Path,
-    say: Say = lambda line: None,
-) -> PartedMeasured:
-    """Read stored measurements by tasks; all of them in any case, to see which they are.
-
-    Args:
-        plan: what was measured.
-        read: the measurements of the piece of a number; goes to the tasks, which call it.
-        run: who runs tasks.
-        work: a folder for m, which is found there again, and which all tasks and this process share.
-        say: called with a line of progress.
-
-    Raises:
-        ReleaseError: the measurements are not those of the plan, or the work folder is of others, or is not shared.
-    """
-    say("reading the measurements")
-    Checkpoint(work, f"{plan_digest(plan)} in parts")
-    of = np.full(plan.tree.size, -1, np.int32)
-    for number, piece in enumerate(plan.pieces):
-        of[piece.nodes] = number
-    parts = Parts.under(work, "information", of)
-    with run(ReadTask(plan, read, parts)) as tasks:
-        done = tasks(range(len(plan.pieces)))
-    parts.check_there(one.number for one in done)
-    digest = Fingerprint().add([one.digest for one in done]).hex()
-    return PartedMeasured(parts, _totals(plan, done), digest)
-
-
-def _totals(plan: SpinePlan, done: list[TaskResult]) -> MeasuredTotals:
-    """The measured totals that were read."""
-    found = MeasuredTotals.none(plan.tree.size)
-    for piece, one in zip(plan.pieces, done, strict=True):
-        if one.totals:
-            laws = plan.laws(int(plan.classes[1][piece.nodes[0]]))
-            law = next(law for query, law in zip(plan.queries, laws, strict=True) if query.size == 1 and law)
-            found.value[piece.nodes] = np.frombuffer(one.totals, np.int64)
-            found.variance[piece.nodes] = estimation_variance(law)
-    return found
-
-
-_PARTS = "parts"
-_GATHERED = "gathered"
-
-
-def estimate_in_parts(
-    plan: SpinePlan,
-    measured: PartedMeasured,
-    method: Method,
-    run: Runner,
-    *,
-    work: Path,
-    constraints: AreaConstraints | None = None,
-    exact_values: Sequence[np.ndarray] = (),
-    say: Say = lambda line: None,
-) -> SpineEstimate:
-    """The estimate of :func:`~.estimate.estimate_spine`, to the last bit, by tasks that run elsewhere.
-
-    Tasks are over runs of parents, one level after the other. Each takes the parts of the levels beside its own from
-    the work folder and leaves one there, which is not made again: not by a task that was lost and runs once more, and
-    not by an estimate that was interrupted and goes on.
-
-    Args:
-        plan: what was measured.
-        measured: the measurements, in parts.
-        method: "gls", "topdown" or "bluedown".
-        run: who runs tasks.
-        work: a folder that all tasks and this process share; nothing in it is confidential.
-        constraints, exact_values, say: as for ``estimate_spine``.
-
-    Raises:
-        InvalidArgument: an unknown method, or constraints that cannot be met.
-        ReleaseError: the work folder is of another estimate, or tasks do not share it.
-    """
-    if method not in get_args(Method):
-        raise InvalidArgument(f"method is {method!r}; it must be one of {', '.join(get_args(Method))}")
-    if constraints is not None:
-        constraints.check(plan, method)
-    digest = estimate_digest(plan, method, constraints, exact_values, measured.digest)
-    checkpoint = Checkpoint(work, f"{digest} in parts")
-    stored = checkpoint.found(_GATHERED)
-    gathered = _Gathered(plan, work, checkpoint)
-    if stored is not None:
-        return SpineEstimate(plan, method, gathered.vectors(method), constraints, int(stored["missed"]))
-    (work / _PARTS).mkdir(exist_ok=True)
-    steps = _Steps(plan, measured, checkpoint, work / _PARTS, run, say)
-    if method == "gls":
-        parts, missed = steps.least_squares(constraints, exact_values), 0
-    else:
-        parts, missed = steps.divided(method, constraints, exact_values)
-    say("gathering the estimates")
-    vectors = gathered.vectors(method, parts)
-    checkpoint.finish(_GATHERED, missed=np.array(missed))
-    shutil.rmtree(work / _PARTS, ignore_errors=True)  # the whole folder goes in the end
-    return SpineEstimate(plan, method, vectors, constraints, missed)
-
-
-@dataclass(frozen=True, eq=False)
-class _Steps:
-    """One estimate at work.
-
-    Args:
-        plan: what was measured.
-        measured: the measurements, in parts.
-        checkpoint: finished stages.
-        folder: of parts.
-        run: who runs tasks.
-        say: called with a line of progress at each stage.
-    """
-
-    plan: SpinePlan
-    measured: PartedMeasured
-    checkpoint: Checkpoint
-    folder: Path
-    run: Runner
-    say: Say
-
-    def least_squares(self, constraints: AreaConstraints | None, exact_values: Sequence[np.ndarray]) -> Parts:
-        """x^ of all nodes."""
-        cov = Covariances.of(self.plan, () if constraints is None else constraints.exact)
-        families = _families(cov)
-        up = RiseTask(
-            cov, tuple(exact_values), families, self.measured.information, self._parts("rise", families)
-        )
-        self._up(up, "least squares up the spine, to depth {}")
-        down = FallTask(up, self._parts("fall", self._below(families)))
-        self._down(down, families, "least squares down the spine, to depth {}")
-        return down.parts
-
-    def divided(
-        self, method: Method, constraints: AreaConstraints | None, exact_values: Sequence[np.ndarray]
-    ) -> tuple[Parts, int]:
-        """Whole counts of all nodes, and in how many divisions the solver stopped early."""
-        plan, topdown = self.plan, method == "topdown"
-        limits = no_limits(plan) if constraints is None else NodeLimits.of(plan, constraints, exact_values)
-        part = np.zeros(plan.layout.size, np.int64) if constraints is None else constraints.part
-        totals = self.measured.totals if topdown else MeasuredTotals.none(plan.tree.size)
-        up = None
-        if not (topdown and any(plan.laws(int(plan.classes[1][0])))):
-            cov = Covariances.of(plan)
-            families = _families(cov)
-            _ = cov.inverses  # made here once, and not by every process that runs tasks
-            up = UpTask(cov, families, self.measured.information, self._parts("up", families))
-            self._up(up, "least squares up the spine, to depth {}")
-        runs = tuple(
-            (parents.start, parents.stop)
-            for depth in range(1, len(plan.depths))
-            for parents in runs_of_parents(plan, depth)
-        )
-        counts = self._parts("counts", self._below(runs))
-        down = DivideTask(plan, self.measured.information, up, topdown, part, limits, totals, runs, counts)
-        return counts, self._down(down, runs, "dividing counts among the units of depth {}")
-
-    def _up(self, task: RiseTask | UpTask, told: str) -> None:
-        """All families, the deepest first."""
-        depths = reversed(range(len(self.plan.depths) - 1))
-        self._stages(task, [(depth, _numbers(self.plan, task.families, depth)) for depth in depths], told)
-
-    def _down(self, task: FallTask | DivideTask, parents: Ranges, told: str) -> int:
-        """The root, then the children of all parents, the first depth first: in how many divisions solvers stopped."""
-        root = (0, range(len(parents), len(parents) + 1))
-        depths = range(len(self.plan.depths) - 1)
-        below = [(depth + 1, _numbers(self.plan, parents, depth)) for depth in depths]
-        return self._stages(task, [root, *below], told)
-
-    def _stages(
-        self, task: RiseTask | UpTask | FallTask | DivideTask, stages: Sequence[tuple[int, range]], told: str
-    ) -> int:
-        """Each a depth and the numbers of its tasks, in this order: in how many divisions solvers stopped early."""
-        missed = 0
-        with self.run(task) as tasks:
-            for depth, numbers in stages:
-                stage = f"{task.parts.folder.name}-{depth:02}"
-                if (stored := self.checkpoint.found(stage)) is None:
-                    self.say(told.format(depth))
-                    done = tasks(numbers)
-                    task.parts.check_there(one.number for one in done)
-                    stored = {"missed": np.array(sum(one.missed for one in done))}
-                    self.checkpoint.finish(stage, **stored)
-                missed += int(stored["missed"])
-        return missed
-
-    def _below(self, parents: Ranges) -> Ranges:
-        """What each task makes whose parents are these: their children, and the root last."""
-        return (*(children_of(self.plan, family) for family in parents), (0, 1))
-
-    def _parts(self, name: str, ranges: Ranges) -> Parts:
-        """Parts of ranges of nodes."""
-        of = np.full(self.plan.tree.size, -1, np.int32)
-        for number, (first, last) in enumerate(ranges):
-            of[first:last] = number
-        return Parts.under(self.folder, name, of)
-
-
-@dataclass(frozen=True, eq=False)
-class _Gathered:
-    """The vectors of all nodes, in files of the work folder as the single machine has them.
-
-    Args:
-        plan: what was measured.
-        work: the work folder.
-        checkpoint: of the estimate.
-    """
-
-    plan: SpinePlan
-    work: Path
-    checkpoint: Checkpoint
-
-    def vectors(self, method: Method, parts: Parts | None = None) -> Vectors:
-        """Estimates of "gls", or whole counts, from their parts where they are not made."""
-        plan, end = self.plan, end_of_parents(self.plan)
-        if method == "gls":
-            return self._range(0, plan.tree.size, np.float64, "estimate", parts)
-        above = self._range(0, end, np.int64, "counts", parts)
-        kind = np.min_scalar_type(largest_cell(above, plan.depths[int(plan.depth[end]) - 1]))
-        return Halves(above, self._range(end, plan.tree.size, kind, "leaves", parts))
-
-    def _range(self, first: int, last: int, dtype: Any, name: str, parts: Parts | None) -> NodeRange:
-        path = self.work / f"{name}.npy"
-        if parts is None:
-            with self.checkpoint.reading(path):
-                return NodeRange.stored(self.plan, first, last, path)
-        found = NodeRange.between(self.plan, first, last, dtype, path)
-        parts.read(NodeWindow(self.plan, found.flat, ((first, last),)), first, last, "cells")
-        found.flush()
-        return found
-
-
-def _families(cov: Covariances) -> Ranges:
-    """The parents of each task, as the single machine takes them."""
-    plan = cov.plan
-
-    def found() -> Iterator[tuple[int, int]]:
-        for depth in range(len(plan.depths) - 1):
-            yield from cov.kinds.families(depth, plan.layout.size * plan.layout.algebra.cells)
-
-    return tuple((int(first), int(last)) for first, last in found())
-
-
-def _numbers(plan: SpinePlan, parents: Ranges, depth: int) -> range:
-    """The tasks whose parents are of a depth; parents rise with their numbers."""
-    nodes, starts = plan.depths[depth], [first for first, _ in parents]
-    return range(*np.searchsorted(starts, [nodes.start, nodes.stop]).tolist())
+def _between(ranges: Ranges, low: int, high: int) -> Ranges:
+    """The part of ranges between two nodes."""
+    cut = ((max(first, low), min(last, high)) for first, last in ranges)
+    return tuple((first, last) for first, last in cut if first < last)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Protocol
@@ -283,11 +281,6 @@ class MeasuredTotals:
         """No node answers it."""
         return cls(np.zeros(nodes), np.full(nodes, np.nan))
 
-    def take_in(self, plan: SpinePlan, given: SpinePieceValues) -> None:
-        """Note the totals among a piece's answers."""
-        if (found := totals_of(plan, given)) is not None:
-            self.value[given.piece.nodes], self.variance[given.piece.nodes] = found
-
 
 def totals_of(plan: SpinePlan, given: SpinePieceValues) -> tuple[np.ndarray, float] | None:
     """A piece's answers to the query of the total, shape (m,), and their variance; None where it is not asked."""
@@ -319,8 +312,7 @@ class Descent:
 
     Args:
         plan: the plan.
-        weights: of children, given their parent.
-        root: of the root.
+        weights: of the nodes that are made: of children, given their parent, or of the root.
         part: shape (D,): the part of each dense cell.
         limits: of every node.
         totals: measured totals, where totals are divided first.
@@ -328,7 +320,6 @@ class Descent:
 
     plan: SpinePlan
     weights: DivisionWeights
-    root: DivisionWeights
     part: np.ndarray
     limits: NodeLimits
     totals: MeasuredTotals
@@ -337,7 +328,7 @@ class Descent:
         """The root's counts, of shape (1, k, N)."""
         plan, nodes = self.plan, np.zeros(1, np.int64)
         support = plan.dense_cells[plan.pattern[0]]
-        given = self._problem(self.root, nodes, support, None)
+        given = self._problem(nodes, support, None)
         solved = solve(given)
         return Divided(_whole(given, solved.x), support, solved.converged)
 
@@ -356,7 +347,7 @@ class Descent:
             return Divided(np.zeros((nodes.size, 0, total.shape[1]), np.int64), support)
         if nodes.size == 1:
             return Divided(total[kept][None], support)
-        given = self._problem(self.weights, nodes, support, total[kept])
+        given = self._problem(nodes, support, total[kept])
         solved = solve(given, self._totals(given, nodes))
         return Divided(_whole(given, solved.x), support, solved.converged)
 
@@ -368,12 +359,10 @@ class Descent:
             return None
         return divide_totals(given, self.totals.value[nodes], 1 / variance).astype(float)
 
-    def _problem(
-        self, weights: DivisionWeights, nodes: np.ndarray, support: np.ndarray, total: np.ndarray | None
-    ) -> Division:
+    def _problem(self, nodes: np.ndarray, support: np.ndarray, total: np.ndarray | None) -> Division:
         """Some nodes over some dense cells of their parent (positions in the layout)."""
         plan = self.plan
-        precision, which = self._precisions(weights, nodes, support)
+        precision, which = self._precisions(nodes, support)
         parts, part = np.unique(self.part[support], return_inverse=True)
         group = self.limits.group[nodes][:, parts]
         exact = self.limits.exact[nodes]
@@ -383,7 +372,7 @@ class Descent:
             total,
             precision,
             which,
-            weights.linear.take_on(nodes, support),
+            self.weights.linear.take_on(nodes, support),
             plan.patterns[plan.pattern[nodes]][:, support],
             part.reshape(-1),
             self.limits.lower[nodes][:, parts],
@@ -392,12 +381,10 @@ class Descent:
             np.where(counted, exact, FREE),
         )
 
-    def _precisions(
-        self, weights: DivisionWeights, nodes: np.ndarray, support: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def _precisions(self, nodes: np.ndarray, support: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The distinct H over the parent's cells, and which of them each node has."""
         plan = self.plan
-        key = np.where(weights.is_shared(nodes), plan.classes[1][nodes], -1 - nodes)
+        key = np.where(self.weights.is_shared(nodes), plan.classes[1][nodes], -1 - nodes)
         _, first, which = np.unique(key, return_index=True, return_inverse=True)
         found = np.zeros((first.size, plan.layout.algebra.kinds, support.size, support.size))
         place_of = np.full(plan.layout.size, -1)
@@ -406,7 +393,7 @@ class Descent:
             cells = plan.dense_cells[plan.pattern[node]]
             at = place_of[cells]
             inside, place = np.flatnonzero(at >= 0), at[at >= 0]
-            row[:, place[:, None], place] = weights.precision(node)[:, inside[:, None], inside]
+            row[:, place[:, None], place] = self.weights.precision(node)[:, inside[:, None], inside]
         return found, which.reshape(-1)
 
 
@@ -414,34 +401,6 @@ def no_limits(plan: SpinePlan) -> NodeLimits:
     """Of nodes that only their parent limits."""
     lower = np.zeros((plan.tree.size, 1), np.int64)
     return NodeLimits(lower, np.full_like(lower, NO_LIMIT), lower, np.full_like(lower, FREE))
-
-
-def descend(descent: Descent, counts: WritableVectors, depth: int, workers: int | None = None) -> int:
-    """Fill in the counts of all nodes of a depth, given those of the depth above.
-
-    Args:
-        descent: the problems.
-        counts: of whole numbers; nodes of the depth are written, whatever they held.
-        depth: 0 for the root.
-        workers: threads; as many as there are cores where None. The counts do not depend on it.
-
-    Returns:
-        For how many parents the solver did not converge.
-    """
-    if depth == 0:
-        root = descent.divide_root()
-        counts.put(np.zeros(1, np.int64), root.counts)
-        return int(not root.converged)
-    tasks = list(runs_of_parents(descent.plan, depth))
-
-    def run(parents: range) -> int:
-        missed = sum(not divide_into(descent, counts, parent) for parent in parents)
-        counts.release()
-        descent.weights.linear.release()
-        return missed
-
-    with ThreadPoolExecutor(min(workers or os.cpu_count() or 1, len(tasks))) as pool:
-        return sum(pool.map(run, tasks))
 
 
 def divide_into(descent: Descent, counts: WritableVectors, parent: int) -> bool:

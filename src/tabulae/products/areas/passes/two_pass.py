@@ -4,25 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from ....errors import InvalidArgument
 from ..spine_plan import SpinePlan
-from .covariances import CHUNK_CELLS, Covariances, NodeGroup, sums_by
-from .vectors import Halves, NodeRange, NodeVectors, WritableVectors, end_of_parents
+from .covariances import Covariances, NodeGroup, sums_by
+from .vectors import Halves, Vectors, end_of_parents
 
 
-def gls(
-    plan: SpinePlan,
-    information: NodeVectors,
-    cov: Covariances,
-    exact_values: Sequence[np.ndarray] = (),
-    *,
-    found: NodeVectors | None = None,
-    told: NodeVectors | None = None,
-) -> TwoPassEstimate:
-    """The generalised least-squares estimate of every node's counts, from the measurements of all nodes.
+@dataclass(frozen=True, eq=False)
+class Passes:
+    """Generalised least squares on a tree in two passes: every node's counts from the measurements of all nodes.
 
     Up the tree, with m_u the node's own information, s_u the sum of its children's mu and the matrices of
     :class:`Covariances`:
@@ -35,81 +29,51 @@ def gls(
 
         x^_u = mu'_u + S'_u z_u,  and u's own children get  t_u + A_u z_u
 
-    Estimates are unbiased, add up exactly as the spine does, meet exact counts, and may be negative. Nodes are
-    worked on in chunks, and vectors may lie in files. Of leaves nothing is kept: their x^ follows from their own m and
-    from what their parents tell them, and is made when it is asked for.
+    Estimates are unbiased, add up exactly as the spine does, meet exact counts, and may be negative. Of leaves nothing
+    is kept: their x^ follows from their own m and from what their parents tell them, and is made when it is asked for.
 
     Args:
-        plan: the spine and its queries.
-        information: m, in natural coordinates.
         cov: the matrices, with the margins that are exact.
-        exact_values: for each of ``cov.equalities.margins`` its counts, shape (units of its level, classes).
-        found, told: where x^ of nodes with children, and what they tell these, are written; in memory where None.
-
-    Returns:
-        The estimates x^, in natural coordinates. They read ``information`` from then on.
-
-    Raises:
-        InvalidArgument: values for another number of margins, or of another shape.
+        exact: for each of ``cov.equalities.margins`` its counts, shape (units of its level, classes).
+        information: m of every node, in natural coordinates.
+        mean, told: mu, rotated, and t of the nodes with children: the way up.
+        estimate, passed: their x^, in natural coordinates, and what their children get: the way down. They may be
+            ``mean`` and ``told``, whose numbers are then lost.
 
     Reference: Cumings-Menon, "Full-Information Estimation for Hierarchical Data" (arXiv 2404.13164).
-
-    A county and its two blocks, each measured with variance 2: 12 people, 5 and 4. The missing 3 are shared out.
-
-    >>> from tabulae import Domain, Spine, ZCDP
-    >>> from tabulae.products.areas.layout import Layout
-    >>> spine = Spine.from_codes({"county": list("AA"), "block": list("ab")}, levels=["county", "block"])
-    >>> spine, layout = spine.with_shares({"county": "1/2", "block": "1/2"}), Layout.of(Domain({"sex": 1}))
-    >>> shares = {level: (1,) for level in spine.levels}
-    >>> plan = SpinePlan(spine, layout, (layout.margin(["sex"]),), shares, ZCDP(1), np.ones((2, 1), bool))
-    >>> information = NodeVectors(plan, np.array([12.0, 5.0, 4.0]) / 2)
-    >>> gls(plan, information, Covariances.of(plan)).take(np.arange(3)).ravel().round(6).tolist()
-    [11.0, 6.0, 5.0]
-    """
-    for one, values in zip(cov.equalities.margins, exact_values, strict=False):
-        units = plan.spine.codes[one.level].size
-        if np.shape(values) != (units, one.margin.classes):
-            raise InvalidArgument(
-                f"the exact counts of {one.margin.name!r} have shape {np.shape(values)}; level {one.level!r} needs "
-                f"({units}, {one.margin.classes})"
-            )
-    above, told = (
-        NodeRange.between(plan, 0, end_of_parents(plan)) if given is None else given
-        for given in (found, told)
-    )
-    passes = Passes(plan, cov, information, above, told, exact_values)
-    passes.rise()
-    passes.descend()
-    return TwoPassEstimate(passes)
-
-
-@dataclass(frozen=True, eq=False)
-class Passes:
-    """What the two passes of ``gls`` work on.
-
-    Args:
-        plan, cov: the spine and its matrices.
-        information: m.
-        found: mu on the way up, in rotated coordinates; x^ on the way down, in natural ones. Of nodes with children
-            alone.
-        told: t on the way up, and what the children get on the way down; of the same nodes.
-        exact: the exact counts.
     """
 
-    plan: SpinePlan
     cov: Covariances
-    information: NodeVectors
-    found: NodeVectors
-    told: NodeVectors
     exact: Sequence[np.ndarray]
+    information: Any
+    mean: Any
+    told: Any
+    estimate: Any
+    passed: Any
 
-    def rise(self) -> None:
-        """From the leaves to the root."""
-        plan, kinds = self.plan, self.cov.kinds
-        for depth in reversed(range(len(plan.depths) - 1)):
-            for first, last in kinds.families(depth, plan.layout.size * plan.layout.algebra.cells):
-                self.rise_family(first, last)
-                self._release()
+    @property
+    def plan(self) -> SpinePlan:
+        """The spine and its queries."""
+        return self.cov.plan
+
+    def check_exact(self) -> None:
+        """Refuse exact counts of another shape.
+
+        Raises:
+            InvalidArgument: values for another number of margins, or of another shape.
+        """
+        margins = self.cov.equalities.margins
+        if len(self.exact) != len(margins):
+            raise InvalidArgument(
+                f"{len(margins)} margins are exact, and values are given for {len(self.exact)}"
+            )
+        for one, values in zip(margins, self.exact, strict=True):
+            units = self.plan.spine.codes[one.level].size
+            if np.shape(values) != (units, one.margin.classes):
+                raise InvalidArgument(
+                    f"the exact counts of {one.margin.name!r} have shape {np.shape(values)}; level {one.level!r} needs "
+                    f"({units}, {one.margin.classes})"
+                )
 
     def rise_family(self, first: int, last: int) -> None:
         """mu and t of those nodes of one depth from first to last that have children."""
@@ -120,7 +84,7 @@ class Passes:
 
     def means(self, group: NodeGroup) -> np.ndarray:
         """mu of some nodes, rotated; those of leaves are made here."""
-        return self._leaf_means(group) if group.leaf else self.found.take(group.nodes)
+        return self._leaf_means(group) if group.leaf else self.mean.take(group.nodes)
 
     def _leaf_means(self, group: NodeGroup) -> np.ndarray:
         algebra, own = self.plan.layout.algebra, self.cov.leaf[group.kind]
@@ -136,7 +100,7 @@ class Passes:
     def leaf_estimates(self, group: NodeGroup) -> np.ndarray:
         """x^ of leaves of one kind, in natural coordinates, once their parents were told: the same in any company."""
         algebra = self.plan.layout.algebra
-        above = self.told.take_on(self.plan.tree.parent[group.nodes], group.cells)
+        above = self.passed.take_on(self.plan.tree.parent[group.nodes], group.cells)
         return algebra.unrotate(self._leaf_means(group) + algebra.apply(self.cov.upward(group), above))
 
     def _rise_group(self, group: NodeGroup, s: np.ndarray) -> None:
@@ -149,7 +113,7 @@ class Passes:
             missing = self._missing(group, before)
             mean[..., 0] = before + _times(step.before, missing)
             r[..., 0] += missing
-        self.found.put(group.nodes, mean)
+        self.mean.put(group.nodes, mean)
         self.told.put(group.nodes, algebra.apply(cov.gains.take(group.nodes), r))
 
     def _missing(self, group: NodeGroup, mean: np.ndarray) -> np.ndarray:
@@ -158,30 +122,17 @@ class Passes:
         exact = self.cov.equalities.values(margins, group.nodes, self.exact)
         return self.cov.step(group.kind, group.nodes).move(mean, exact)
 
-    def descend(self) -> None:
-        """From the root to the last nodes with children."""
-        for nodes in self.plan.depths[:-1]:
-            inner = nodes.start + np.flatnonzero(~self.cov.kinds.is_leaf[nodes])
-            for group in self.cov.kinds.pieces(inner):
-                self.descend_group(group)
-                self._release()
-
-    def _release(self) -> None:
-        for vectors in (self.information, self.found, self.told):
-            vectors.release()
-
     def descend_group(self, group: NodeGroup) -> None:
         """x^ of nodes of one kind that have children, and what these get."""
         algebra, nodes = self.plan.layout.algebra, group.nodes
-        x = self.found.take(nodes)
-        above = None
+        x, told = self.mean.take(nodes), self.told.take(nodes)
         if nodes[0]:
-            above = self.told.take_on(self.plan.tree.parent[nodes], group.cells)
+            above = self.passed.take_on(self.plan.tree.parent[nodes], group.cells)
             x += algebra.apply(self.cov.upward(group), above)
-        self.found.put(nodes, algebra.unrotate(x))
-        if above is not None:
             move, _ = self.cov.descent(group.kind, nodes)
-            self.told.put(nodes, self.told.take(nodes) + algebra.apply(move, above))
+            told += algebra.apply(move, above)
+        self.estimate.put(nodes, algebra.unrotate(x))
+        self.passed.put(nodes, told)
 
 
 @dataclass(frozen=True, eq=False)
@@ -207,7 +158,7 @@ class TwoPassEstimate:
     @property
     def dtype(self) -> np.dtype:
         """Of the estimates."""
-        return self.passes.found.dtype
+        return self.passes.estimate.dtype
 
     def take(self, nodes: np.ndarray) -> np.ndarray:
         """x^ of nodes (rising) of one support: shape (m, k, N)."""
@@ -233,25 +184,29 @@ class TwoPassEstimate:
 
     def release(self) -> None:
         """Let go of what is in memory of files."""
-        for vectors in (self.passes.information, self.passes.found, self.passes.told):
+        for vectors in (self.passes.information, self.passes.estimate, self.passes.passed):
             vectors.release()
 
     def _of(self, group: NodeGroup) -> np.ndarray:
-        return self.passes.leaf_estimates(group) if group.leaf else self.passes.found.take(group.nodes)
+        return self.passes.leaf_estimates(group) if group.leaf else self.passes.estimate.take(group.nodes)
 
 
 @dataclass(frozen=True, eq=False)
 class Upward:
-    """What measurements at each node and below it tell of its counts x: minus the log-likelihood is
-    ``x'Hx / 2 - b'x`` and a constant.
+    """The pass up the tree alone, nothing being exact: what measurements at each node and below it tell of its counts.
+
+    Minus the log-likelihood of counts x is ``x'Hx / 2 - b'x`` and a constant, with H = S^-1 and
+
+        leaf   b = m
+        above  b = m + (S^-1 - P) s,  s the sum of the children's S b
 
     Args:
-        cov: the matrices, without exact margins.
-        linear: b = S^-1 mu of every node, in natural coordinates.
+        cov: the matrices, without exact margins: these hold in the descent.
+        linear: b of every node, in natural coordinates.
     """
 
     cov: Covariances
-    linear: WritableVectors
+    linear: Halves
 
     def precisions(self, nodes: np.ndarray) -> np.ndarray:
         """H = S^-1 of nodes of one support that have children: shape (m, kinds, k, k)."""
@@ -263,67 +218,21 @@ class Upward:
             return self.cov.precisions[self.cov.kinds.of[node]]
         return self.precisions(np.array([node]))[0]
 
+    def rise_family(self, information: Vectors, first: int, last: int) -> None:
+        """b of those nodes of one depth from first to last that may have children, from m and b of their children."""
+        cov, algebra = self.cov, self.cov.plan.layout.algebra
 
-def up_pass(
-    plan: SpinePlan,
-    information: NodeVectors,
-    cov: Covariances | None = None,
-    *,
-    into: NodeVectors | None = None,
-) -> Upward:
-    """The pass up the tree alone: what is known of each node from below, nothing being exact.
+        def means(group: NodeGroup) -> np.ndarray:
+            return algebra.apply(cov.upward(group), algebra.rotate(self.linear.take(group.nodes)))
 
-        leaf   b = m
-        above  b = m + (S^-1 - P) s,  s the sum of the children's S b
-
-    Args:
-        plan: the spine and its queries.
-        information: m, in natural coordinates.
-        cov: matrices without exact margins; made here where None.
-        into: where b of the nodes before ``end_of_parents`` is written; in memory where None. Leaves' b is their m,
-            and is read from ``information``.
-
-    Raises:
-        InvalidArgument: matrices with exact margins.
-    """
-    cov = Covariances.of(plan) if cov is None else cov
-    if cov.equalities.margins:
-        raise InvalidArgument("the pass up the tree takes no exact margins: they hold in the descent")
-    upward = Upward(cov, Halves(_copied(information, into), information))
-    for depth in reversed(range(len(plan.depths) - 1)):
-        for first, last in cov.kinds.families(depth, plan.layout.size * plan.layout.algebra.cells):
-            up_family(upward, first, last)
-            upward.linear.release()
-    return upward
-
-
-def _copied(information: NodeVectors, into: NodeVectors | None) -> NodeVectors:
-    """m of the nodes before ``end_of_parents``, some at a time."""
-    plan = information.plan
-    end = end_of_parents(plan)
-    above = NodeRange.between(plan, 0, end) if into is None else into
-    every = np.arange(plan.layout.size)
-    step = max(1, CHUNK_CELLS // plan.layout.cell.size)
-    for first in range(0, end, step):
-        nodes = np.arange(first, min(first + step, end))
-        above.put_on(nodes, every, information.take_on(nodes, every))
-    return above
-
-
-def up_family(upward: Upward, first: int, last: int) -> None:
-    """b of nodes of one depth from first to last, whose ``linear`` is m until then, from b of their children."""
-    cov, found = upward.cov, upward.linear
-    algebra = cov.plan.layout.algebra
-
-    def means(group: NodeGroup) -> np.ndarray:
-        return algebra.apply(cov.upward(group), algebra.rotate(found.take(group.nodes)))
-
-    sums = child_sums(cov, first, last, means)
-    for group in cov.kinds.groups(np.arange(first, last)):
-        if not group.leaf:
-            below = upward.precisions(group.nodes) - cov.precisions[group.kind]
-            told = algebra.apply(below, sums[np.ix_(group.nodes - first, group.cells)])
-            found.put(group.nodes, found.take(group.nodes) + algebra.unrotate(told))
+        sums = child_sums(cov, first, last, means)
+        for group in cov.kinds.groups(np.arange(first, min(last, end_of_parents(cov.plan)))):
+            b = information.take(group.nodes)
+            if not group.leaf:
+                below = self.precisions(group.nodes) - cov.precisions[group.kind]
+                told = algebra.apply(below, sums[np.ix_(group.nodes - first, group.cells)])
+                b = b + algebra.unrotate(told)
+            self.linear.put(group.nodes, b)
 
 
 def child_sums(

@@ -5,7 +5,8 @@ from __future__ import annotations
 import mmap
 import os
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -63,15 +64,81 @@ class WritableVectors(Vectors, Protocol):
         ...
 
 
+Ranges = tuple[tuple[int, int], ...]
+"""Nodes from first to last - 1 of each: rising, not overlapping."""
+
+
+class VectorStore(Protocol):
+    """Where tasks find vectors, and leave what they make: in this process, or in parts that processes share."""
+
+    def window(self, read: Ranges, room: Ranges = ()) -> Any:
+        """Vectors to work on.
+
+        Args:
+            read: nodes whose vectors are wanted.
+            room: nodes whose vectors will be made.
+        """
+        ...
+
+    def keep(self, number: int, nodes: np.ndarray, window: Any, **notes: object) -> None:
+        """Keep what was made in a window as the part of a task, with notes about it."""
+        ...
+
+    def add(self, number: int, nodes: np.ndarray, x: np.ndarray, **notes: object) -> None:
+        """Keep vectors (m, k, N) of nodes (rising) of one support as the part of a task."""
+        ...
+
+    def noted(self, number: int) -> dict[str, str] | None:
+        """What was noted with the part of a task; None where it has to be made."""
+        ...
+
+    def sync(self, numbers: Iterable[int]) -> None:
+        """See that the parts of some tasks are here, and on the disk if they are in files."""
+        ...
+
+
+class _InPlace(ABC):
+    """What makes vectors a store of tasks in this process: what they make is in its place at once."""
+
+    def window(self, read: Ranges, room: Ranges = ()) -> Any:
+        """These vectors themselves."""
+        return self
+
+    def keep(self, number: int, nodes: np.ndarray, window: Any, **notes: object) -> None:
+        """It is kept already."""
+        self.release()
+
+    def add(self, number: int, nodes: np.ndarray, x: np.ndarray, **notes: object) -> None:
+        """Set the vectors of nodes of one support."""
+        self.put(nodes, x)
+        self.release()
+
+    def noted(self, number: int) -> dict[str, str] | None:
+        """Nothing: a level is here whole, or made again."""
+        return None
+
+    def sync(self, numbers: Iterable[int]) -> None:
+        """Write what is in memory to the file, if there is one."""
+        self.flush()
+
+    @abstractmethod
+    def put(self, nodes: np.ndarray, x: np.ndarray) -> None: ...
+    @abstractmethod
+    def flush(self) -> None: ...
+    @abstractmethod
+    def release(self) -> None: ...
+
+
 @dataclass(frozen=True, eq=False)
-class NodeVectors:
-    """Cells (k, N) of every node on the node's own support, one after the other in the order of nodes.
+class NodeVectors(_InPlace):
+    """Cells (k, N) of nodes on each node's own support, one after the other in the order of nodes.
 
     The array is in memory, or is a ``.npy`` file mapped into it, so that vectors of all areas need not fit at once.
 
     Args:
-        plan: whose ``offsets`` say where each node's cells begin.
-        flat: shape (plan.offsets[-1],).
+        plan: whose ``offsets`` say how many cells each node has.
+        flat: shape (cells of these nodes,).
+        ranges: the nodes; all where None. Others must not be asked for.
 
     Raises:
         InvalidArgument: an array of another length.
@@ -79,29 +146,38 @@ class NodeVectors:
 
     plan: SpinePlan
     flat: np.ndarray
+    ranges: Ranges | None = None
 
     def __post_init__(self) -> None:
-        if self.flat.shape != (int(self.plan.offsets[-1]),):
+        size = cells_in(self.plan, self.ranges)
+        if self.flat.shape != (size,):
             raise InvalidArgument(
-                f"vectors of shape {self.flat.shape}; this spine's nodes have {int(self.plan.offsets[-1]):,} cells"
+                f"vectors of shape {self.flat.shape}; nodes {self.ranges or 'of this spine'} have {size:,} cells"
             )
 
     @classmethod
-    def zeros(cls, plan: SpinePlan, dtype: Any = np.float64, path: Path | None = None) -> NodeVectors:
-        """Zeros for every node: in memory, or in a new file (an existing one is overwritten)."""
-        size = (int(plan.offsets[-1]),)
-        if path is None:
-            return cls(plan, np.zeros(size, dtype))
-        return cls(plan, new_file(path, dtype, size[0]))
+    def zeros(
+        cls, plan: SpinePlan, dtype: Any = np.float64, path: Path | None = None, ranges: Ranges | None = None
+    ) -> NodeVectors:
+        """Zeros: in memory, or in a new file (an existing one is overwritten). Empty ranges are left out."""
+        ranges = None if ranges is None else tuple(each for each in ranges if each[0] < each[1])
+        size = cells_in(plan, ranges)
+        return cls(
+            plan, np.zeros(size, dtype) if path is None or not size else new_file(path, dtype, size), ranges
+        )
 
     @classmethod
-    def open(cls, plan: SpinePlan, path: Path, *, write: bool = False) -> NodeVectors:
-        """Vectors that are in a file.
+    def stored(cls, plan: SpinePlan, path: Path, ranges: Ranges | None = None) -> NodeVectors:
+        """Those that are in a file, to be read and written.
 
         Raises:
             InvalidArgument: a file of another length.
         """
-        return cls(plan, np.load(path, mmap_mode="r+" if write else "r"))
+        if not cells_in(plan, ranges):
+            return cls.zeros(plan, ranges=ranges)
+        # opened for reading first: where it is too short, opening it for writing would make it longer
+        cls(plan, np.load(path, mmap_mode="r"), ranges)
+        return cls(plan, np.load(path, mmap_mode="r+"), ranges)
 
     def flush(self) -> None:
         """Write what is in memory to the file, if there is one."""
@@ -130,9 +206,8 @@ class NodeVectors:
         first, last = int(nodes[0]), int(nodes[-1])
         if last - first + 1 == nodes.size:
             low = int(self._begin(nodes[:1])[0])
-            return np.array(self.flat[low : low + nodes.size * k * self._cells]).reshape(
-                nodes.size, k, self._cells
-            )
+            cells = self.flat[low : low + nodes.size * k * self._cells]
+            return np.array(cells).reshape(nodes.size, k, self._cells)
         rows = (self._first_row(nodes)[:, None] + np.arange(k)).ravel()
         return self._rows[rows].reshape(nodes.size, k, self._cells)
 
@@ -176,9 +251,41 @@ class NodeVectors:
             low = int(self._begin(np.array([first]))[0])
             self.flat[low : low + int(self.plan.offsets[last] - self.plan.offsets[first])] = 0
 
+    def fill(self, nodes: np.ndarray, cells: np.ndarray) -> None:
+        """Set the vectors of nodes of any supports: the cells of all, one node after the other."""
+        if not nodes.size:
+            return
+        widths = self.plan.offsets[nodes + 1] - self.plan.offsets[nodes]
+        ends = np.cumsum(widths)
+        begin = self._begin(nodes)
+        if begin[-1] - begin[0] == ends[-1] - widths[-1] and nodes[-1] - nodes[0] == nodes.size - 1:
+            self.flat[begin[0] : begin[0] + ends[-1]] = cells
+        else:
+            self.flat[np.repeat(begin - (ends - widths), widths) + np.arange(ends[-1])] = cells
+
+    def cells_of(self, nodes: np.ndarray) -> np.ndarray:
+        """The cells of nodes of any supports, one node after the other."""
+        widths = self.plan.offsets[nodes + 1] - self.plan.offsets[nodes]
+        ends = np.cumsum(widths)
+        return self.flat[np.repeat(self._begin(nodes) - (ends - widths), widths) + np.arange(widths.sum())]
+
+    @cached_property
+    def _starts(self) -> tuple[np.ndarray, np.ndarray]:
+        """Of each range its first node, and where that one's cells begin in ``flat`` less where they do in the plan."""
+        ranges = self.ranges or ()
+        widths = [cells_of(self.plan, *each) for each in ranges]
+        firsts = np.array([first for first, _ in ranges], np.int64)
+        return firsts, np.cumsum([0, *widths[:-1]]) - self.plan.offsets[firsts] if ranges else firsts
+
     def _begin(self, nodes: np.ndarray) -> np.ndarray:
         """Where the cells of each node begin in ``flat``."""
-        return self.plan.offsets[nodes]
+        begin = self.plan.offsets[nodes]
+        if not self.ranges:
+            return begin
+        firsts, shift = self._starts
+        if len(firsts) == 1:
+            return begin + shift
+        return begin + shift[np.searchsorted(firsts, nodes, side="right") - 1]
 
     def _first_row(self, nodes: np.ndarray) -> np.ndarray:
         return self._begin(nodes) // self._cells
@@ -215,62 +322,22 @@ def end_of_parents(plan: SpinePlan) -> int:
     return int(plan.tree.parent[-1]) + 1
 
 
-@dataclass(frozen=True, eq=False)
-class NodeRange(NodeVectors):
-    """Vectors of the nodes from ``first`` to ``last - 1`` alone.
-
-    Args:
-        plan, flat: as of :class:`NodeVectors`, ``flat`` with the cells of these nodes.
-        first, last: nodes.
-    """
-
-    first: int
-    last: int
-
-    def __post_init__(self) -> None:
-        if self.flat.shape != (cells_of(self.plan, self.first, self.last),):
-            raise InvalidArgument(
-                f"vectors of shape {self.flat.shape}; nodes {self.first} to {self.last - 1} have "
-                f"{cells_of(self.plan, self.first, self.last):,} cells"
-            )
-
-    @classmethod
-    def between(
-        cls, plan: SpinePlan, first: int, last: int, dtype: Any = np.float64, path: Path | None = None
-    ) -> NodeRange:
-        """Zeros: in memory, or in a new file (an existing one is overwritten)."""
-        size = (cells_of(plan, first, last),)
-        if path is None or not size[0]:
-            return cls(plan, np.zeros(size, dtype), first, last)
-        return cls(plan, new_file(path, dtype, size[0]), first, last)
-
-    @classmethod
-    def stored(cls, plan: SpinePlan, first: int, last: int, path: Path) -> NodeRange:
-        """Those that are in a file, to be read and written.
-
-        Raises:
-            InvalidArgument: a file of another length.
-        """
-        if not cells_of(plan, first, last):
-            return cls.between(plan, first, last)
-        # opened for reading first: where it is too short, opening it for writing would make it longer
-        cls(plan, np.load(path, mmap_mode="r"), first, last)
-        return cls(plan, np.load(path, mmap_mode="r+"), first, last)
-
-    def _begin(self, nodes: np.ndarray) -> np.ndarray:
-        return self.plan.offsets[nodes] - self.plan.offsets[self.first]
-
-
 def cells_of(plan: SpinePlan, first: int, last: int) -> int:
     """How many cells the nodes from first to last - 1 have."""
     return int(plan.offsets[last] - plan.offsets[first])
 
 
-def largest_cell(vectors: NodeRange, nodes: slice) -> int:
-    """The largest number of some nodes of a range; 0 where there are none."""
-    first, last = (
-        vectors.plan.offsets[at] - vectors.plan.offsets[vectors.first] for at in (nodes.start, nodes.stop)
-    )
+def cells_in(plan: SpinePlan, ranges: Ranges | None) -> int:
+    """How many cells the nodes of some ranges have; all nodes where None."""
+    return int(plan.offsets[-1]) if ranges is None else sum(cells_of(plan, *each) for each in ranges)
+
+
+def largest_cell(vectors: NodeVectors, nodes: slice) -> int:
+    """The largest number of some nodes (of one range); 0 where there are none."""
+    if nodes.start == nodes.stop:
+        return 0
+    first = int(vectors._begin(np.array([nodes.start]))[0])
+    last = first + cells_of(vectors.plan, nodes.start, nodes.stop)
     largest = 0
     for low in range(first, last, CHUNK_CELLS):
         largest = max(largest, int(vectors.flat[low : min(low + CHUNK_CELLS, last)].max()))
@@ -278,8 +345,8 @@ def largest_cell(vectors: NodeRange, nodes: slice) -> int:
     return largest
 
 
-@dataclass(frozen=True, eq=False)
-class Halves:
+@dataclass(eq=False)
+class Halves(_InPlace):
     """Vectors of all nodes, of the type of those ``above``.
 
     Args:
@@ -289,6 +356,11 @@ class Halves:
 
     above: NodeVectors
     below: NodeVectors
+
+    def flush(self) -> None:
+        """Write what is in memory to the files, if there are some."""
+        self.above.flush()
+        self.below.flush()
 
     @property
     def plan(self) -> SpinePlan:
@@ -341,11 +413,6 @@ class Halves:
         self.above.clear(first, min(last, self._cut))
         self.below.clear(max(first, self._cut), last)
 
-    def flush(self) -> None:
-        """Write what is in memory to the files, if there are some."""
-        self.above.flush()
-        self.below.flush()
-
     def release(self) -> None:
         """Let go of what is in memory of the files."""
         self.above.release()
@@ -356,89 +423,70 @@ class Halves:
         return end_of_parents(self.plan)
 
 
-@dataclass(frozen=True, eq=False)
-class NodeWindow(NodeVectors):
-    """Cells (k, N) of the nodes of some ranges, side by side; every other node is outside and must not be asked for.
-
-    Args:
-        plan: whose ``offsets`` say how many cells each node has.
-        flat: shape (cells of all ranges,).
-        ranges: (first, last) of each, ``last`` not included: rising, not overlapping.
-    """
-
-    ranges: tuple[tuple[int, int], ...] = ()
-
-    def __post_init__(self) -> None:
-        if self.flat.shape != (int(self._starts[-1]),):
-            raise InvalidArgument(
-                f"vectors of shape {self.flat.shape}; nodes {self.ranges} have {int(self._starts[-1]):,} cells"
-            )
-
-    @classmethod
-    def over(cls, plan: SpinePlan, ranges: Sequence[tuple[int, int]], dtype: Any = np.float64) -> NodeWindow:
-        """Zeros for the nodes of some ranges; empty ones are left out."""
-        held = tuple((first, last) for first, last in ranges if first < last)
-        cells = sum(int(plan.offsets[last] - plan.offsets[first]) for first, last in held)
-        return cls(plan, np.zeros(cells, dtype), held)
-
-    def fill(self, nodes: np.ndarray, cells: np.ndarray) -> None:
-        """Set the vectors of nodes of any supports: the cells of all, one node after the other."""
-        if not nodes.size:
-            return
-        widths = self.plan.offsets[nodes + 1] - self.plan.offsets[nodes]
-        ends = np.cumsum(widths)
-        begin = self._begin(nodes)
-        if begin[-1] - begin[0] == ends[-1] - widths[-1] and nodes[-1] - nodes[0] == nodes.size - 1:
-            self.flat[begin[0] : begin[0] + ends[-1]] = cells
-        else:
-            self.flat[np.repeat(begin - (ends - widths), widths) + np.arange(ends[-1])] = cells
-
-    def cells_of(self, nodes: np.ndarray) -> np.ndarray:
-        """The cells of nodes of any supports, one node after the other."""
-        widths = self.plan.offsets[nodes + 1] - self.plan.offsets[nodes]
-        ends = np.cumsum(widths)
-        return self.flat[np.repeat(self._begin(nodes) - (ends - widths), widths) + np.arange(widths.sum())]
-
-    @cached_property
-    def _starts(self) -> np.ndarray:
-        """Where each range begins in ``flat``, and the end of the last."""
-        widths = [int(self.plan.offsets[last] - self.plan.offsets[first]) for first, last in self.ranges]
-        return np.cumsum([0, *widths])
-
-    @cached_property
-    def _firsts(self) -> np.ndarray:
-        return np.array([first for first, _ in self.ranges], np.int64)
-
-    def _begin(self, nodes: np.ndarray) -> np.ndarray:
-        which = np.searchsorted(self._firsts, nodes, side="right") - 1
-        return self.plan.offsets[nodes] - self.plan.offsets[self._firsts[which]] + self._starts[which]
-
-
 _SHARE = "write the release to a file system that all executors and this process share"
 _ROW_GROUP = 1 << 16  # about how many cells are read at a time where few nodes of a part are wanted
 
 
 @dataclass(frozen=True, eq=False)
 class Parts:
-    """A folder of parts: tables with one row a node, ``node`` rising, and columns of lists, a node's cells (k, N) each.
+    """A folder of parts: tables with one row a node, ``node`` rising, and a column ``cells`` of lists, (k, N) each.
 
     A part is written under a name of its own and renamed, so that what stands under its name is complete, whichever
     of two processes that make the same part came first: they write the same.
 
     Args:
+        plan: of the nodes.
         folder: of these parts alone.
         part: shape (nodes,), int32: the part that each node is in; -1 where it is in none.
+        dtype: of the cells.
     """
 
+    plan: SpinePlan
     folder: Path
     part: np.ndarray
+    dtype: Any = np.float64
 
     @classmethod
-    def under(cls, work: Path, name: str, part: np.ndarray) -> Parts:
-        """A folder of parts within a work folder, made where it is not there."""
+    def under(
+        cls, plan: SpinePlan, work: Path, name: str, makes: Iterable[np.ndarray], dtype: Any = np.float64
+    ) -> Parts:
+        """A folder of parts within a work folder, made where it is not there.
+
+        Args:
+            plan: of the nodes.
+            work: the work folder.
+            name: of the folder.
+            makes: the nodes of each part.
+            dtype: of the cells.
+        """
         folder = work.resolve() / name
-        folder.mkdir(exist_ok=True)
-        return cls(folder, part)
+        folder.mkdir(parents=True, exist_ok=True)
+        part = np.full(plan.tree.size, -1, np.int32)
+        for number, nodes in enumerate(makes):
+            part[nodes] = number
+        return cls(plan, folder, part, dtype)
+
+    def window(self, read: Ranges, room: Ranges = ()) -> NodeVectors:
+        """A copy of the vectors that are read, beside zeros for those that will be made.
+
+        Raises:
+            ReleaseError: a part is missing, or cannot be read.
+        """
+        found = NodeVectors.zeros(self.plan, self.dtype, ranges=tuple(sorted({*read, *room})))
+        for first, last in read:
+            self.read(found, first, last)
+        return found
+
+    def keep(self, number: int, nodes: np.ndarray, window: NodeVectors, **notes: object) -> None:
+        """Write what a window holds of some nodes."""
+        self._write(number, nodes, window.cells_of(nodes), notes)
+
+    def add(self, number: int, nodes: np.ndarray, x: np.ndarray, **notes: object) -> None:
+        """Write vectors of nodes of one support."""
+        self._write(number, nodes, x.reshape(-1), notes)
+
+    def __str__(self) -> str:
+        return str(self.folder)
 
     def path(self, number: int) -> Path:
         """Where a part stands."""
@@ -466,7 +514,7 @@ class Parts:
         if not self.folder.is_dir():
             raise ReleaseError(f"{self.folder} is not seen where tasks run: {_SHARE}")
 
-    def check_there(self, numbers: Iterable[int]) -> None:
+    def sync(self, numbers: Iterable[int]) -> None:
         """See that parts are here: tasks elsewhere may have written to a folder of this name that is another.
 
         Raises:
@@ -476,19 +524,21 @@ class Parts:
             if not self.path(number).exists():
                 raise ReleaseError(f"{self.path(number)} was made and is not here: {_SHARE}")
 
-    def write(self, number: int, nodes: np.ndarray, columns: Mapping[str, pa.Array], **notes: object) -> None:
+    def _write(self, number: int, nodes: np.ndarray, cells: np.ndarray, notes: Mapping[str, object]) -> None:
         """Write a part, see it onto the disk, and give it its name.
 
         Args:
             number: of the part.
             nodes: shape (m,): rising.
-            columns: lists, m of them each.
+            cells: of the nodes, one after the other.
             notes: kept with the part as text.
         """
+        self.check_seen()
         told = {key: str(value) for key, value in notes.items()}
-        table = pa.table({"node": nodes, **columns}).replace_schema_metadata(told)
-        widest = max((len(column.values) for column in columns.values()), default=0)
-        rows = max(1, _ROW_GROUP * nodes.size // max(1, widest))
+        ends = np.concatenate([[0], np.cumsum(self.plan.offsets[nodes + 1] - self.plan.offsets[nodes])])
+        lists = pa.LargeListArray.from_arrays(pa.array(ends), pa.array(cells))
+        table = pa.table({"node": nodes, "cells": lists}).replace_schema_metadata(told)
+        rows = max(1, _ROW_GROUP * nodes.size // max(1, cells.size))
         draft = self.folder / f".{self.path(number).name}.{uuid.uuid4().hex}"
         try:
             with draft.open("wb") as file:
@@ -502,7 +552,7 @@ class Parts:
             draft.unlink(missing_ok=True)
             raise
 
-    def read(self, window: NodeWindow, first: int, last: int, column: str) -> None:
+    def read(self, window: NodeVectors, first: int, last: int) -> None:
         """Fill a window with the vectors of nodes first to last - 1, of those that the parts have.
 
         Raises:
@@ -510,41 +560,22 @@ class Parts:
         """
         for number in np.unique(self.part[first:last]).tolist():
             if number >= 0:
-                self._read(number, window, first, last, column)
+                self._read(number, window, first, last)
                 window.release()
 
-    def _read(self, number: int, window: NodeWindow, first: int, last: int, column: str) -> None:
+    def _read(self, number: int, window: NodeVectors, first: int, last: int) -> None:
         path = self.path(number)
         with _opened(path) as file:
             groups = [g for g in range(file.num_row_groups) if _overlaps(file, g, first, last)]
             try:
-                rows = file.read_row_groups(groups, columns=["node", column], use_threads=False)
+                rows = file.read_row_groups(groups, columns=["node", "cells"], use_threads=False)
             except (OSError, pa.ArrowException) as error:
                 raise ReleaseError(_unreadable(path, error)) from None
         node = pc.field("node")
-        rows = rows.filter((node >= first) & (node < last) & pc.field(column).is_valid()).combine_chunks()
+        rows = rows.filter((node >= first) & (node < last)).combine_chunks()
         if rows.num_rows:
-            lists = rows[column].chunk(0)
+            lists = rows["cells"].chunk(0)
             window.fill(rows["node"].to_numpy(), lists.flatten().to_numpy())
-
-
-def lists_of(
-    plan: SpinePlan, nodes: np.ndarray, cells: np.ndarray, held: np.ndarray | None = None
-) -> pa.Array:
-    """A column of lists for a part: the cells of nodes, one node after the other.
-
-    Args:
-        plan: which says how many cells each node has.
-        nodes: shape (m,).
-        cells: of the nodes that are held.
-        held: shape (m,), boolean: nodes with a list; the others have none. All where None.
-    """
-    widths = plan.offsets[nodes + 1] - plan.offsets[nodes]
-    if held is not None:
-        widths = np.where(held, widths, 0)
-    ends = np.concatenate([[0], np.cumsum(widths)])
-    mask = None if held is None else pa.array(~held)
-    return pa.LargeListArray.from_arrays(pa.array(ends), pa.array(cells), mask=mask)
 
 
 def _overlaps(file: pq.ParquetFile, group: int, first: int, last: int) -> bool:
