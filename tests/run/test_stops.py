@@ -174,6 +174,7 @@ def test_killed_before_all_is_stored(scene: Scene, where: str, call: int) -> Non
     ("kind", "where", "call"),
     [
         ("village", "tabulae.privacy.ledger.Ledger.settle", 1),
+        ("duchy", "tabulae.products.areas.tasks.FallTask.__call__", 1),
         ("duchy", "tabulae.release.folder.TableWriter.write", 4),
     ],
 )

@@ -32,15 +32,16 @@ class Handed:
 def handed(case: Case, method: Method, monkeypatch: pytest.MonkeyPatch) -> list[Handed]:
     """All divisions of an estimate."""
     found: list[Handed] = []
-    last: list[tuple[np.ndarray, np.ndarray]] = []
+    last: list[tuple[np.ndarray, np.ndarray, Division]] = []
     problem, solve = descent.Descent._problem, descent.solve
 
     def noted(self, nodes, support, total) -> Division:
-        last.append((nodes, support))
-        return problem(self, nodes, support, total)
+        last.append((nodes, support, problem(self, nodes, support, total)))
+        return last[-1][2]
 
     def solved(division, totals=None):
-        found.append(Handed(*last.pop(), division, totals))
+        if last and division is last[-1][2]:  # not one of totals, before it
+            found.append(Handed(*last.pop(), totals))
         return solve(division, totals)
 
     monkeypatch.setattr(descent.Descent, "_problem", noted)
