@@ -22,8 +22,8 @@ from pathlib import Path
 import numpy as np
 
 from tabulae.products.areas.estimate import SpineEstimate
-from tabulae.products.areas.spark_tasks import on_spark
 from tabulae.products.areas.tables import SpineRelease
+from tabulae.products.areas.tasks import on_spark
 from tabulae.release import Release
 from tabulae.sources.spark import spark_session
 

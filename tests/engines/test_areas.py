@@ -22,8 +22,7 @@ import tabulae as tb
 from tabulae.errors import ReleaseError
 from tabulae.products.areas.estimate import estimate_spine, read_measured
 from tabulae.products.areas.passes.vectors import Parts
-from tabulae.products.areas.spark_tasks import on_spark
-from tabulae.products.areas.tasks import ReadTask
+from tabulae.products.areas.tasks import ReadTask, on_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

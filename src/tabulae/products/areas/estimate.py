@@ -192,36 +192,6 @@ def _raised(plan: SpinePlan, held: np.ndarray, here: np.ndarray) -> tuple[np.nda
     return here[:, stays], np.stack([parent[starts], low, sums])[:, whole]
 
 
-def leaf_cells(
-    plan: SpinePlan, vectors: Vectors, first: int, last: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Cells of leaves first to last - 1 that are not 0.
-
-    Args:
-        plan: of the spine.
-        vectors: of its nodes.
-        first, last: a range of leaves.
-
-    Returns:
-        Shape (m,) each: the leaf, rising; the cell as ``dense cell * N + combination``, rising within a leaf; and what
-        it holds.
-    """
-    inner, nodes = plan.layout.algebra.cells, plan.tree.leaf[first:last]
-    order = np.argsort(nodes, kind="stable")
-    pattern = plan.pattern[nodes[order]]
-    found = [(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, vectors.dtype))]
-    for one in np.unique(pattern).tolist():
-        here = order[pattern == one]
-        x = vectors.take(nodes[here])
-        row, dense, combination = np.nonzero(x)
-        place = plan.dense_cells[one][dense] * inner + combination
-        found.append((first + here[row], place, x[row, dense, combination]))
-    vectors.release()
-    leaf, place, held = (np.concatenate(columns) for columns in zip(*found, strict=True))
-    rising = np.argsort(leaf * plan.layout.cell.size + place)
-    return leaf[rising], place[rising], held[rising]
-
-
 Method = Literal["gls", "topdown", "bluedown"]
 
 MEASURED = "measured"
@@ -318,10 +288,27 @@ class SpineEstimate:
         return leaves_held(self.plan)
 
     def leaf_cells(self, first: int, last: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The cells of leaves first to last - 1 that are not 0: leaf, place in the layout, and count, as
-        :func:`~.leaf_cells.leaf_cells` has them.
+        """Cells of leaves first to last - 1 that are not 0.
+
+        Returns:
+            Shape (m,) each: the leaf, rising; the cell as ``dense cell * N + combination``, rising within a leaf; and
+            what it holds.
         """
-        return leaf_cells(self.plan, self.vectors, first, last)
+        plan = self.plan
+        inner, nodes = plan.layout.algebra.cells, plan.tree.leaf[first:last]
+        order = np.argsort(nodes, kind="stable")
+        pattern = plan.pattern[nodes[order]]
+        found = [(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, self.vectors.dtype))]
+        for one in np.unique(pattern).tolist():
+            here = order[pattern == one]
+            x = self.vectors.take(nodes[here])
+            row, dense, combination = np.nonzero(x)
+            place = plan.dense_cells[one][dense] * inner + combination
+            found.append((first + here[row], place, x[row, dense, combination]))
+        self.vectors.release()
+        leaf, place, held = (np.concatenate(columns) for columns in zip(*found, strict=True))
+        rising = np.argsort(leaf * plan.layout.cell.size + place)
+        return leaf[rising], place[rising], held[rising]
 
     def leaf_counts(self, first: int, last: int) -> np.ndarray:
         """The cells of leaves first to last - 1: shape (last - first, D, N), 0 where a cell cannot occur."""

@@ -29,12 +29,11 @@ from .measure import measure_spine, refuse_contradictions
 from .needs import needs_of
 from .plan import MOST_PEOPLE, GeographyPlan, largest_error, plan_geography
 from .publish import spine_faults, spine_text_faults, write_spine
-from .spark_tasks import on_spark
 from .spec.section import Geography, geography_of
 from .spine_plan import SpineMeasurements, SpinePieceValues, SpinePlan
 from .store import SpineMeasurementWriter, plan_document, read_spine_measurements
 from .tables import UNBIASED, SpineRelease, exact_of
-from .tasks import Runner
+from .tasks import Runner, on_spark
 
 WORK = "estimate"
 """The folder, within the partial one, of finished stages of estimation: a killed run goes on from the last of them."""
