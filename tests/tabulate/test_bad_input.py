@@ -264,7 +264,7 @@ def test_an_error_of_this_program_is_told_as_one_without_its_words(kind: type[Ex
     place = Path(failures.__file__).with_name("rules.py")
     own: dict[str, Any] = {"kind": kind, "secret": SECRET}
     exec(compile("def broken():\n    raise kind(secret)\n", str(place), "exec"), own)
-    with pytest.raises(kind, match=r"an error of tabulae at tabulae/tabulate/rules.py, line 2") as caught:
+    with pytest.raises(kind, match=r"an error of tabulae at tabulae/sources/rules.py, line 2") as caught:
         redacted("people.csv", own["broken"])
     assert SECRET not in "".join(traceback.format_exception(caught.value))
     assert caught.value.__context__ is None
