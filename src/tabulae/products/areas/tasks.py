@@ -91,7 +91,10 @@ def in_threads(workers: int | None = None) -> Runner:
 
     @contextmanager
     def here(task: Task) -> Iterator[Numbers]:
-        with ThreadPoolExecutor((workers or os.cpu_count() or 1) if task.frees_threads else 1) as pool:
+        if not task.frees_threads:  # a thread of its own would hold memory of its own
+            yield lambda numbers: [task(number) for number in numbers]
+            return
+        with ThreadPoolExecutor(workers or os.cpu_count() or 1) as pool:
             yield lambda numbers: list(pool.map(task, numbers))
 
     return here
