@@ -60,7 +60,7 @@ STAGES = {
     "village": {
         "charging": ("tabulae.privacy.ledger.Ledger.charge", COUNTING),
         "storing": ("tabulae.products.tables.store.MeasurementWriter.finish", NOISE),
-        "writing": ("tabulae.products.tables.product.reconstruct", STORED),
+        "writing": ("tabulae.products.tables.product.write_contents", STORED),
         "sealing": ("tabulae._run.seal_with_report", STORED),
         "settling": ("tabulae.privacy.ledger.Ledger.settle", STORED),
     },
