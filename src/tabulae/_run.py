@@ -164,7 +164,7 @@ class _Life:
         """
         product, partial, ledger = self._product, self._partial, self._ledger
         followed = check_followed(product.spec, ledger)
-        product.ready(partial, plan_file, self._say)
+        product.prepare(partial, plan_file, self._say)
         self._at("planned")
         stays = product.stays_disclosed()
         release_id = stored_release(partial, ledger, self._digest, stays) if resume else None

@@ -72,7 +72,7 @@ class Product(Protocol):
     words_beside: ClassVar[Mapping[str, tuple[str, ...]]]
     """Of a published table, the columns of words that follow from its key."""
 
-    def ready(self, partial: Path, plan_file: str | PathLike[str] | None, say: Say) -> None:
+    def prepare(self, partial: Path, plan_file: str | PathLike[str] | None, say: Say) -> None:
         """Plan: from what an interrupted run left, from a saved plan, or anew."""
 
     def check(self, ledger: Ledger) -> None:

@@ -74,8 +74,7 @@ class AreasProduct:
         """The margins whose counts are read as they are."""
         return exact_of(self.geography)
 
-    def ready(self, partial: Path, plan_file: str | PathLike[str] | None, say: Say) -> None:
-        """See :meth:`Product.ready`."""
+    def prepare(self, partial: Path, plan_file: str | PathLike[str] | None, say: Say) -> None:
         if plan_file is not None:
             raise InvalidArgument(
                 "the plan of a spec with [geography] follows from the spec: run it without --plan"
@@ -108,11 +107,9 @@ class AreasProduct:
         return ResourceEstimate(needs.disk, needs.memory)
 
     def document(self) -> Mapping[str, Any]:
-        """See :meth:`Product.document`."""
         return plan_document(self.spine_plan, self.exact)
 
     def stays_disclosed(self) -> str:
-        """See :meth:`Product.stays_disclosed`."""
         if not self.exact:
             return ""
         return ", and its exact counts, which may have been read, stay in the ledger as disclosed"
@@ -173,11 +170,9 @@ class AreasProduct:
         )
 
     def writer(self, partial: Path) -> SpineMeasurementWriter:
-        """See :meth:`Product.writer`."""
         return SpineMeasurementWriter(partial, self.spine_plan, self.exact)
 
     def publish(self, partial: Path, charged: Charged, say: Say) -> None:
-        """See :meth:`Product.publish`."""
         say("estimating")
         made = SpineRelease.of(partial, self.spec, LEVEL, partial / WORK, say, self._runner)
         say("writing tables")
@@ -189,11 +184,9 @@ class AreasProduct:
         return read_spine_measurements(release.path, self.spine_plan)
 
     def faults(self, release: Release) -> list[str]:
-        """See :meth:`Product.faults`."""
         return list(spine_faults(release.path, self.spec, release.level))
 
     def text_faults(self, release: Release) -> list[str]:
-        """See :meth:`Product.text_faults`."""
         return list(spine_text_faults(release.path, self.spec, release.descriptor))
 
     def query(self, release: Release, sql: str, areas: Sequence[str], codes: Sequence[str]) -> pa.Table:

@@ -32,7 +32,7 @@ class GroupsProduct:
     """A release of groups, of one spec: see :class:`tabulae.products.product.Product`."""
 
     estimates_on_engine = False
-    plan_of: DetailedPlan
+    _planned: DetailedPlan
 
     levels_compose = True
     rows_by_area = True
@@ -49,25 +49,23 @@ class GroupsProduct:
         """The levels of groups, with their stability and noise, as a published spec has them."""
         return detailed_of(self.spec).plan()
 
-    def ready(self, partial: Path, plan_file: str | PathLike[str] | None, say: Say) -> None:
-        """See :meth:`Product.ready`."""
+    def prepare(self, partial: Path, plan_file: str | PathLike[str] | None, say: Say) -> None:
         if plan_file is not None:
             raise InvalidArgument(
                 "the plan of a spec with [detailed] follows from the spec: run it without --plan"
             )
         say("proving how many groups one record can belong to")
-        self.plan_of = plan_detailed(self.spec)
+        self._planned = plan_detailed(self.spec)
 
     def check(self, ledger: Ledger) -> None:
         """Nothing more: whatever is drawn can be published."""
 
     def resources(self) -> ResourceEstimate:
         """Noisy counts on the disk, at most; memory does not grow with the groups."""
-        return ResourceEstimate(most_bytes(self.plan_of.adaptive), _PROGRAM)
+        return ResourceEstimate(most_bytes(self._planned.adaptive), _PROGRAM)
 
     def document(self) -> Mapping[str, Any]:
-        """See :meth:`Product.document`."""
-        return plan_document(self.plan_of.adaptive)
+        return plan_document(self._planned.adaptive)
 
     def stays_disclosed(self) -> str:
         """Nothing: no count of a group is read as it is."""
@@ -89,7 +87,7 @@ class GroupsProduct:
             spec.domain.attributes,
             rules_of(spec),
             RecordShape(detailed.place, detailed.codes, detailed.cell),
-            self.plan_of.adaptive,
+            self._planned.adaptive,
             unit=unit,
             memory=memory,
         )
@@ -101,16 +99,14 @@ class GroupsProduct:
             That of :func:`~tabulae.products.groups.measure.measure_groups`.
         """
         title = self.spec.title or "release"
-        return measure_groups(counts, self.plan_of.adaptive, ledger=ledger, title=title, digest=digest)
+        return measure_groups(counts, self._planned.adaptive, ledger=ledger, title=title, digest=digest)
 
     def writer(self, partial: Path) -> GroupMeasurementWriter:
-        """See :meth:`Product.writer`."""
-        return GroupMeasurementWriter(partial, self.plan_of.adaptive)
+        return GroupMeasurementWriter(partial, self._planned.adaptive)
 
     def publish(self, partial: Path, charged: Charged, say: Say) -> None:
-        """See :meth:`Product.publish`."""
         say("estimating and writing tables")
-        plan = self.plan_of
+        plan = self._planned
         write_groups(partial, self.spec, plan.adaptive, charged.entries, charged.release_id, plan.level)
 
     def measurements(self, release: Release) -> Iterator[GroupMeasurement]:
@@ -118,7 +114,6 @@ class GroupsProduct:
         return read_group_measurements(release.path, self.adaptive)
 
     def faults(self, release: Release) -> list[str]:
-        """See :meth:`Product.faults`."""
         return list(group_faults(release.path, detailed_of(self.spec), self.adaptive, release.level))
 
     def text_faults(self, release: Release) -> list[str]:

@@ -101,7 +101,7 @@ class TablesProduct:
     """A release of tables, of one spec: see :class:`tabulae.products.product.Product`."""
 
     estimates_on_engine = False
-    plan_of: Plan
+    _planned: Plan
 
     levels_compose = False
     rows_by_area = False
@@ -120,17 +120,16 @@ class TablesProduct:
         check_derived(made)
         return made
 
-    def ready(self, partial: Path, plan_file: str | PathLike[str] | None, say: Say) -> None:
-        """See :meth:`Product.ready`."""
+    def prepare(self, partial: Path, plan_file: str | PathLike[str] | None, say: Say) -> None:
         if (partial / PLAN).exists():
-            self.plan_of = Plan.load(partial / PLAN, self.spec)
+            self._planned = Plan.load(partial / PLAN, self.spec)
         elif (partial / f.MEASUREMENT).exists():  # the plan is removed before the folder is sealed
-            self.plan_of = Plan(self.spec, self._stored(partial).strategy)
+            self._planned = Plan(self.spec, self._stored(partial).strategy)
         elif plan_file is not None:
-            self.plan_of = Plan.load(plan_file, self.spec)
+            self._planned = Plan.load(plan_file, self.spec)
         else:
             say("choosing the strategy")
-            self.plan_of = plan_tables(self.spec)
+            self._planned = plan_tables(self.spec)
 
     def check(self, ledger: Ledger) -> None:
         """Compute all that will be published once, on made-up answers: what cannot be computed must not be paid for.
@@ -139,7 +138,7 @@ class TablesProduct:
             Unsupported: errors or intervals are not finite.
             SpecError: with what other releases of the ledger state exactly, the promise would be empty.
         """
-        plan = self.plan_of
+        plan = self._planned
         _ = plan.exact
         check_derived(plan)
         rehearsed = rehearse(plan)
@@ -157,15 +156,13 @@ class TablesProduct:
 
     def resources(self) -> ResourceEstimate:
         """Answers on the disk; in memory vectors of 8 bytes a cell or row, of which some are held together."""
-        rows, cells = self.plan_of.strategy.rows, min(self.spec.domain.size, VECTOR_LIMIT)
+        rows, cells = self._planned.strategy.rows, min(self.spec.domain.size, VECTOR_LIMIT)
         return ResourceEstimate(8 * rows, _PROGRAM + 8 * _VECTORS * max(cells, rows))
 
     def document(self) -> Mapping[str, Any]:
-        """See :meth:`Product.document`."""
-        return self.plan_of.document()
+        return self._planned.document()
 
     def stays_disclosed(self) -> str:
-        """See :meth:`Product.stays_disclosed`."""
         if not self.spec.invariants:
             return ""
         return ", and its exact counts, which may have been read, stay in the ledger as disclosed"
@@ -183,7 +180,7 @@ class TablesProduct:
 
     def count(self, unit: UnitRule | None, memory: str | None) -> AbstractContextManager[Prepared]:
         """The records by cell of the domain, at most ``rows_per_unit`` of each unit."""
-        return nullcontext(_counted(self.plan_of, unit, memory))
+        return nullcontext(_counted(self._planned, unit, memory))
 
     def measure(self, counts: Prepared, ledger: Ledger, digest: bytes) -> MeasuredOnce:
         """Charge, and draw all noise at once.
@@ -194,13 +191,11 @@ class TablesProduct:
         return MeasuredOnce(counts.measure(ledger, digest=digest))
 
     def writer(self, partial: Path) -> MeasurementWriter:
-        """See :meth:`Product.writer`."""
         return MeasurementWriter(partial)
 
     def publish(self, partial: Path, charged: Charged, say: Say) -> None:
-        """See :meth:`Product.publish`."""
         say("estimating and writing tables")
-        plan, spec, measured = self.plan_of, self.spec, self._stored(partial)
+        plan, spec, measured = self._planned, self.spec, self._stored(partial)
         estimated = reconstruct(plan, measured)
         tables = publish(estimated, spec.workload, plan.level) + publish_exact(measured)
         expected = {row.table: asdict(row) for row in plan.table_errors}
@@ -218,7 +213,6 @@ class TablesProduct:
         return (self._read[release.path],)
 
     def faults(self, release: Release) -> list[str]:
-        """See :meth:`Product.faults`."""
         (measurement,), estimated = release.measurements, self._estimate(release)
         exact, spec = estimated.exact, self.spec
         if exact is not None and (faults := contradictions(exact, measurement.exact)):
@@ -248,7 +242,6 @@ class TablesProduct:
         return []
 
     def query(self, release: Release, sql: str, areas: Sequence[str], codes: Sequence[str]) -> pa.Table:
-        """See :meth:`Product.query`."""
         if areas or codes:
             raise InvalidArgument(
                 f"{release.path} has no areas: its tables are of the whole; ask without areas and codes"
