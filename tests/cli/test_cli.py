@@ -217,13 +217,14 @@ def test_the_same_release_from_every_source(village: Path) -> None:
     pq.write_table(table, folder / "people.parquet")
     with duckdb.connect(str(folder / "people.duckdb")) as connection:
         connection.execute("CREATE TABLE persons AS SELECT * FROM read_csv(?)", [str(folder / "people.csv")])
+    from tabulae.products.tables.plan import Plan
     from tabulae.products.tables.product import prepare
 
     made = tb.plan(village)
     digests = {prepare(made)._counts.fingerprint()}
     for name, kind in (("people.parquet", None), ("people.duckdb", "persons")):
         spec = made.spec.with_source(folder / name, kind)
-        digests.add(prepare(tb.planning.Plan(spec, made.strategy))._counts.fingerprint())
+        digests.add(prepare(Plan(spec, made.strategy))._counts.fingerprint())
     assert len(digests) == 1
 
 

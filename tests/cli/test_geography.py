@@ -142,7 +142,7 @@ def test_plan_run_check_report_and_query(duchy: Path) -> None:
     told = _ran("query", out, "SELECT COUNT(*) FROM people", "--areas", "plots", code=1)
     assert 'no level or entity "plots"; did you mean "plot"?' in told
     assert "exists" in _ran("run", duchy, "--out", out, code=1)
-    assert "without --plan" in _ran("run", duchy, "--out", out, "--plan", duchy, code=1)
+    assert "without --plan" in _ran("run", duchy, "--out", out.with_name("other"), "--plan", duchy, code=1)
     printed = _ran("run", duchy, "--out", duchy.parent / "second")
     assert "microdata.parquet   500 rows" in printed
     (out / "tables/faith.csv").write_text("")

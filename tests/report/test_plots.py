@@ -50,7 +50,7 @@ def test_drawing_leaves_no_trace():
 def test_matplotlib_is_imported_on_first_use_and_pyplot_never():
     script = (
         "import sys, numpy as np\n"
-        "from tabulae import plots\n"
+        "from tabulae.report import plots\n"
         "assert 'matplotlib' not in sys.modules\n"
         "plots.matrix(np.eye(2), 'x', 'x', 'x')\n"
         "assert 'matplotlib' in sys.modules and 'matplotlib.pyplot' not in sys.modules\n"
