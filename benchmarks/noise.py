@@ -13,12 +13,7 @@ import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
-from tabulae.privacy import (
-    DiscreteGaussian,
-    DiscreteLaplace,
-    NoiseLaw,
-    RoundedGaussian,
-)
+from tabulae.privacy import DiscreteGaussian, DiscreteLaplace, NoiseLaw, RoundedGaussian
 
 RESULTS = Path(__file__).parent / "results"
 SCALES = (1, 10, 100, 10_000)

@@ -17,15 +17,7 @@ from . import _version
 
 if TYPE_CHECKING:
     from ._run import run
-    from .domain import (
-        Attribute,
-        Constraint,
-        Domain,
-        Invariants,
-        Recode,
-        Table,
-        Workload,
-    )
+    from .domain import Attribute, Constraint, Domain, Invariants, Recode, Table, Workload
     from .errors import TabulaeError
     from .estimation import Estimate, estimate, smallest_budget
     from .linalg import (
@@ -43,14 +35,7 @@ if TYPE_CHECKING:
         WidthRange,
     )
     from .measurement import Measurement
-    from .privacy import (
-        ZCDP,
-        ApproxDP,
-        Ledger,
-        PrivacyLoss,
-        PureDP,
-        noise,
-    )
+    from .privacy import ZCDP, ApproxDP, Ledger, PrivacyLoss, PureDP, noise
     from .products.areas.spine.spine import Spine
     from .products.product import plan
     from .products.tables.count import Counts

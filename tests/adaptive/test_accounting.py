@@ -12,14 +12,7 @@ from tests.adaptive.plans import either, level, plan, touching
 from tests.domain.toy_maps import REAL, needs_maps, read_map
 
 from tabulae.errors import InvalidArgument
-from tabulae.privacy import (
-    ZCDP,
-    DiscreteGaussian,
-    DiscreteLaplace,
-    NoiseComposition,
-    PureDP,
-    Use,
-)
+from tabulae.privacy import ZCDP, DiscreteGaussian, DiscreteLaplace, NoiseComposition, PureDP, Use
 from tabulae.products.groups import levels as accounting
 from tabulae.products.groups.levels import epsilon_of
 

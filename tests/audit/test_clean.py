@@ -11,11 +11,7 @@ from tests.village import SPEC
 import tabulae as tb
 from tabulae.audit import Audit, audit
 from tabulae.demo import write_demo
-from tabulae.errors import (
-    InvalidArgument,
-    SpecError,
-    Unsupported,
-)
+from tabulae.errors import InvalidArgument, SpecError, Unsupported
 
 NAMES = {
     "replay", "row-order", "noise", "shape", "draws", "rehearsal", "sensitivity", "law", "budget", "epsilon",

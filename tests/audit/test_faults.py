@@ -16,20 +16,12 @@ import tabulae as tb
 from tabulae.audit import Audit, audit
 from tabulae.linalg import Dense, Sensitivity
 from tabulae.measurement import Measurement
-from tabulae.privacy import (
-    DiscreteGaussian,
-    DiscreteLaplace,
-    SystemSource,
-)
+from tabulae.privacy import DiscreteGaussian, DiscreteLaplace, SystemSource
 from tabulae.products.tables import measure as _measure
 from tabulae.products.tables import product
 from tabulae.products.tables.plan import Plan
 from tabulae.sources.source import RecordSource
-from tabulae.strategy import (
-    Block,
-    Strategy,
-    strategy,
-)
+from tabulae.strategy import Block, Strategy, strategy
 
 Rows = list[list[str]]
 

@@ -14,11 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tabulae.domain import Domain, Workload
-from tabulae.errors import (
-    InvalidArgument,
-    TabulaeError,
-    Unsupported,
-)
+from tabulae.errors import InvalidArgument, TabulaeError, Unsupported
 from tabulae.linalg import (
     AllRange,
     Dense,

@@ -10,18 +10,8 @@ from tests.each import each
 
 import tabulae as tb
 from tabulae.errors import Unsupported
-from tabulae.linalg import (
-    Dense,
-    Identity,
-    Kron,
-    LinearOperator,
-    Partition,
-    Prefix,
-    Total,
-)
-from tabulae.linalg import (
-    kron as kron_slices,
-)
+from tabulae.linalg import Dense, Identity, Kron, LinearOperator, Partition, Prefix, Total
+from tabulae.linalg import kron as kron_slices
 from tabulae.products.tables import count as cells
 from tabulae.products.tables import count as memory
 from tabulae.products.tables import measure as _measure

@@ -5,13 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tabulae.domain import Domain, Table
-from tabulae.linalg import (
-    AllRange,
-    Dense,
-    Identity,
-    Partition,
-    Prefix,
-)
+from tabulae.linalg import AllRange, Dense, Identity, Partition, Prefix
 
 DOMAIN = Domain({"a": 3, "b": 6, "c": 2})
 GROUPS = Partition([0, 0, 1, 1, 1, 2])

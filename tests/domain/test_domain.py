@@ -12,11 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.each import each
 
-from tabulae.domain import (
-    Attribute,
-    Domain,
-    Recode,
-)
+from tabulae.domain import Attribute, Domain, Recode
 from tabulae.errors import InvalidArgument
 from tabulae.linalg import Identity, Partition
 

@@ -14,18 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.each import each
 
-from tabulae.domain import (
-    Attribute,
-    Domain,
-    Recode,
-)
+from tabulae.domain import Attribute, Domain, Recode
 from tabulae.domain.figure import Figure, Linear
 from tabulae.domain.figure_sql import MOST_PARTS, figure_from_sql
-from tabulae.errors import (
-    InvalidArgument,
-    TabulaeError,
-    Unsupported,
-)
+from tabulae.errors import InvalidArgument, TabulaeError, Unsupported
 
 AGES = range(3, 9)
 DOMAIN = Domain({"sex": ["F", "M"], "age": AGES, "race": ["x", "y", "z"]})

@@ -18,19 +18,9 @@ from tests.domain.exact_instances import (
 )
 from tests.each import each
 
-from tabulae.domain import (
-    Constraint,
-    Domain,
-    Invariants,
-    Table,
-    Term,
-)
+from tabulae.domain import Constraint, Domain, Invariants, Table, Term
 from tabulae.errors import InvalidArgument
-from tabulae.linalg import (
-    Dense,
-    Identity,
-    Partition,
-)
+from tabulae.linalg import Dense, Identity, Partition
 from tabulae.strategy import has_neighbours
 
 CASES = {**NESTED, **GENERAL}

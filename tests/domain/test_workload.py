@@ -12,12 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tabulae.domain import (
-    Domain,
-    Table,
-    Term,
-    Workload,
-)
+from tabulae.domain import Domain, Table, Term, Workload
 from tabulae.errors import InvalidArgument, Unsupported
 from tabulae.linalg import (
     AllRange,

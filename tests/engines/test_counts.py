@@ -16,11 +16,7 @@ from hypothesis import strategies as st
 
 from tabulae.domain import Attribute, Domain
 from tabulae.errors import DataError
-from tabulae.linalg import (
-    Identity,
-    Kron,
-    Total,
-)
+from tabulae.linalg import Identity, Kron, Total
 from tabulae.products.tables.count import Counts, tabulate
 from tabulae.sources.coding import ColumnCoding
 from tabulae.sources.source import RecordSource

@@ -15,12 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tabulae.domain import Domain
-from tabulae.errors import (
-    DataError,
-    InvalidArgument,
-    MissingDependency,
-    Unsupported,
-)
+from tabulae.errors import DataError, InvalidArgument, MissingDependency, Unsupported
 from tabulae.linalg import Identity
 from tabulae.products.tables.count import tabulate
 from tabulae.sources import spark as java

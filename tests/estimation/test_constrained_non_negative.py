@@ -12,11 +12,7 @@ from tests.estimation.overlapping import measured
 from tests.strategy.instances import BUDGETS, DOMAIN, WORKLOADS, dense_strategy
 
 import tabulae as tb
-from tabulae.domain import (
-    Constraint,
-    Domain,
-    Term,
-)
+from tabulae.domain import Constraint, Domain, Term
 from tabulae.errors import InvalidArgument
 from tabulae.estimation import whole_cells
 from tabulae.estimation.cone import GAP

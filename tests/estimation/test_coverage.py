@@ -10,11 +10,7 @@ from scipy import stats
 from tests.each import each
 
 from tabulae.estimation.coverage import _gaussian, half_widths, smallest_half_width
-from tabulae.privacy import (
-    DiscreteGaussian,
-    DiscreteLaplace,
-    RoundedGaussian,
-)
+from tabulae.privacy import DiscreteGaussian, DiscreteLaplace, RoundedGaussian
 from tabulae.strategy import Profile
 
 LAWS = [

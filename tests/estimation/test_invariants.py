@@ -21,11 +21,7 @@ from tests.strategy.instances import dense_strategy
 
 import tabulae as tb
 from tabulae.errors import InvalidArgument, Unsupported
-from tabulae.linalg import (
-    Dense,
-    Identity,
-    Prefix,
-)
+from tabulae.linalg import Dense, Identity, Prefix
 from tabulae.privacy import Insecure
 
 EXACT = {**NESTED, **GENERAL}

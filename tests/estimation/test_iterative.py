@@ -15,11 +15,7 @@ from tests.strategy.instances import BUDGETS, WORKLOADS, dense_strategy
 import tabulae as tb
 from tabulae.errors import NotEstimable
 from tabulae.estimation.coverage import bounded_half_widths
-from tabulae.privacy import (
-    DiscreteGaussian,
-    DiscreteLaplace,
-    RoundedGaussian,
-)
+from tabulae.privacy import DiscreteGaussian, DiscreteLaplace, RoundedGaussian
 from tabulae.strategy import IterativeInformation, law_variances
 from tabulae.strategy.information.routes import information, solve
 

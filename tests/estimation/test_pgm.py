@@ -12,11 +12,7 @@ from tests.estimation.overlapping import measured
 from tests.strategy.instances import BUDGETS, WORKLOADS, dense, dense_strategy
 
 import tabulae as tb
-from tabulae.errors import (
-    MissingDependency,
-    NotEstimable,
-    Unsupported,
-)
+from tabulae.errors import MissingDependency, NotEstimable, Unsupported
 
 with_mbi = pytest.mark.skipif(
     importlib.util.find_spec("mbi") is None, reason="needs the extra [pgm]: pip install 'tabulae[pgm]'"

@@ -9,12 +9,7 @@ import pytest
 from tests.each import each
 from tests.estimation.groups_of_one_level import Oracle, level
 
-from tabulae.privacy import (
-    ZCDP,
-    DiscreteLaplace,
-    Insecure,
-    PureDP,
-)
+from tabulae.privacy import ZCDP, DiscreteLaplace, Insecure, PureDP
 from tabulae.products.groups.estimate import total_estimates
 from tabulae.products.groups.levels import PopulationLevel
 from tabulae.products.groups.two_stage_laws import plain_margin

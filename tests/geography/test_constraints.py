@@ -8,12 +8,7 @@ from tests.topdown.limit_cases import plan_of, reachable, tables, type_layout, w
 
 import tabulae as tb
 from tabulae.errors import InvalidArgument
-from tabulae.products.areas.constraints import (
-    NO_LIMIT,
-    AreaConstraints,
-    ExactMargin,
-    nodes_of_units,
-)
+from tabulae.products.areas.constraints import NO_LIMIT, AreaConstraints, ExactMargin, nodes_of_units
 from tabulae.products.areas.descent.limits import NodeLimits
 from tabulae.products.areas.layout import Layout
 from tabulae.products.areas.spine.spine import Spine

@@ -10,12 +10,7 @@ import pytest
 from tests.each import each
 from tests.topdown.two_pass_cases import DenseSpine, kind_matrix, measured, random_plan
 
-from tabulae import (
-    ZCDP,
-    ApproxDP,
-    Domain,
-    PureDP,
-)
+from tabulae import ZCDP, ApproxDP, Domain, PureDP
 from tabulae.errors import InvalidArgument
 from tabulae.products.areas import spine_plan
 from tabulae.products.areas.layout import Layout

@@ -10,17 +10,7 @@ import numpy as np
 import pytest
 from tests.each import each
 
-from tabulae.linalg import (
-    AllRange,
-    Kron,
-    LinearOperator,
-    Permuted,
-    Prefix,
-    Scaled,
-    Stack,
-    Total,
-    WidthRange,
-)
+from tabulae.linalg import AllRange, Kron, LinearOperator, Permuted, Prefix, Scaled, Stack, Total, WidthRange
 
 RNG = np.random.default_rng(7)
 

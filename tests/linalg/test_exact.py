@@ -6,13 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tabulae.linalg import (
-    Dense,
-    Kron,
-    Prefix,
-    Total,
-    integer_matmul,
-)
+from tabulae.linalg import Dense, Kron, Prefix, Total, integer_matmul
 
 
 @st.composite

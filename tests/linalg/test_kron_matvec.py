@@ -27,12 +27,8 @@ from tabulae.linalg import (
     WidthRange,
     kron_matvec,
 )
-from tabulae.linalg import (
-    arrays as blas,
-)
-from tabulae.linalg import (
-    kron_matvec as kron_plan,
-)
+from tabulae.linalg import arrays as blas
+from tabulae.linalg import kron_matvec as kron_plan
 
 RNG = np.random.default_rng(11)
 

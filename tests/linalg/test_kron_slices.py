@@ -8,25 +8,9 @@ import numpy as np
 import pytest
 from tests.each import each
 
-from tabulae.linalg import (
-    AllRange,
-    Dense,
-    Diagonal,
-    Identity,
-    Kron,
-    Prefix,
-    Stack,
-    Total,
-    kron,
-)
-from tabulae.linalg import (
-    kron as kron_slices,
-)
-from tabulae.linalg.kron import (
-    in_slices,
-    multiply_slices,
-    split_kron,
-)
+from tabulae.linalg import AllRange, Dense, Diagonal, Identity, Kron, Prefix, Stack, Total, kron
+from tabulae.linalg import kron as kron_slices
+from tabulae.linalg.kron import in_slices, multiply_slices, split_kron
 
 RNG = np.random.default_rng(10)
 

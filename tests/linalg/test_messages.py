@@ -11,11 +11,7 @@ import pytest
 import scipy.sparse
 from tests.each import each
 
-from tabulae.errors import (
-    InvalidArgument,
-    TabulaeError,
-    Unsupported,
-)
+from tabulae.errors import InvalidArgument, TabulaeError, Unsupported
 from tabulae.linalg import (
     AllRange,
     Dense,

@@ -32,13 +32,7 @@ from tabulae.linalg import (
     WidthRange,
     merge_columns,
 )
-from tabulae.linalg.row_scaling import (
-    RowScaled,
-    common_value,
-    normalised,
-    row_norms,
-    weighted_gram,
-)
+from tabulae.linalg.row_scaling import RowScaled, common_value, normalised, row_norms, weighted_gram
 
 RNG = np.random.default_rng(20261121)
 FRACTIONS = RNG.normal(size=(7, 5))

@@ -6,20 +6,8 @@ import numpy as np
 import pytest
 
 from tabulae.errors import Unsupported
-from tabulae.linalg import (
-    Dense,
-    Identity,
-    Kron,
-    LinearOperator,
-    Prefix,
-    Scaled,
-    Stack,
-    Total,
-    WidthRange,
-)
-from tabulae.linalg import (
-    operator as pseudo_inverse,
-)
+from tabulae.linalg import Dense, Identity, Kron, LinearOperator, Prefix, Scaled, Stack, Total, WidthRange
+from tabulae.linalg import operator as pseudo_inverse
 
 RNG = np.random.default_rng(5)
 

@@ -9,15 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tabulae.linalg import (
-    Dense,
-    Identity,
-    Kron,
-    Sum,
-    Total,
-    sensitivity,
-    weighted_sensitivity,
-)
+from tabulae.linalg import Dense, Identity, Kron, Sum, Total, sensitivity, weighted_sensitivity
 
 SIZES = (3, 2, 4)
 OTHER = Kron([Identity(3), Total(2), Total(4)])

@@ -11,12 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tabulae.linalg import sums_of_products
-from tabulae.linalg.sums_of_products import (
-    Choices,
-    extreme,
-    maximise,
-    undominated,
-)
+from tabulae.linalg.sums_of_products import Choices, extreme, maximise, undominated
 
 
 def choices(values: np.ndarray) -> Choices:

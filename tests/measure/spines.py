@@ -8,11 +8,7 @@ from fractions import Fraction
 import numpy as np
 
 import tabulae as tb
-from tabulae.domain import (
-    Attribute,
-    Domain,
-    Recode,
-)
+from tabulae.domain import Attribute, Domain, Recode
 from tabulae.privacy import ZCDP, PureDP
 from tabulae.products.areas.count import SpineCounts
 from tabulae.products.areas.layout import Layout, Margin

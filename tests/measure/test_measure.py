@@ -11,11 +11,7 @@ import pytest
 from tests.strategy.instances import BUDGETS, DOMAIN, WORKLOADS
 
 import tabulae as tb
-from tabulae.errors import (
-    BudgetRefused,
-    InvalidArgument,
-    Unsupported,
-)
+from tabulae.errors import BudgetRefused, InvalidArgument, Unsupported
 from tabulae.privacy import DiscreteGaussian, SystemSource
 
 WORKLOAD = WORKLOADS["union"]

@@ -16,20 +16,8 @@ from tests.measure.spines import DOMAIN, counts, plan, records, table
 import tabulae as tb
 from tabulae.domain import Domain
 from tabulae.domain.row_space import read
-from tabulae.errors import (
-    BudgetRefused,
-    DataError,
-    InvalidArgument,
-    ReleaseError,
-)
-from tabulae.privacy import (
-    ZCDP,
-    DiscreteGaussian,
-    DiscreteLaplace,
-    NoiseLaw,
-    PureDP,
-    SystemSource,
-)
+from tabulae.errors import BudgetRefused, DataError, InvalidArgument, ReleaseError
+from tabulae.privacy import ZCDP, DiscreteGaussian, DiscreteLaplace, NoiseLaw, PureDP, SystemSource
 from tabulae.products.areas.constraints import AreaConstraints, ExactMargin
 from tabulae.products.areas.count import SpineCounts
 from tabulae.products.areas.layout import Layout

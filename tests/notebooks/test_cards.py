@@ -16,11 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tabulae as tb
-from tabulae.notebook import (
-    CardRows,
-    card,
-    written,
-)
+from tabulae.notebook import CardRows, card, written
 from tabulae.products.areas.plan import GeographyPlan
 from tabulae.products.groups.plan import DetailedPlan
 from tabulae.products.tables import product

@@ -12,11 +12,7 @@ from tests.spec.states import State, write_state
 import tabulae as tb
 from tabulae.errors import Unsupported
 from tabulae.products.areas.passes.forms import area_half_widths
-from tabulae.products.areas.plan import (
-    GeographyPlan,
-    LevelRow,
-    plan_geography,
-)
+from tabulae.products.areas.plan import GeographyPlan, LevelRow, plan_geography
 from tabulae.products.areas.spec.section import Geography
 
 GLS = ("[[table]]", '[method]\nestimate = "gls"\n[[table]]')

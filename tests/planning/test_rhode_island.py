@@ -7,11 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tabulae.products.areas.plan import (
-    EntityDistance,
-    GeographyPlan,
-    plan_geography,
-)
+from tabulae.products.areas.plan import EntityDistance, GeographyPlan, plan_geography
 
 BLOCKS = Path(__file__).parents[3] / "shared" / "data" / "ri_2020_blocks.csv"
 LEVELS = ("nation", "state", "county", "tract", "block_group", "block")

@@ -8,18 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tabulae.errors import InvalidArgument
-from tabulae.privacy import (
-    ZCDP,
-    ApproxDP,
-    PureDP,
-)
-from tabulae.privacy.loss.composition import (
-    RDP,
-    generalised_parallel,
-    group,
-    parallel,
-    sequential,
-)
+from tabulae.privacy import ZCDP, ApproxDP, PureDP
+from tabulae.privacy.loss.composition import RDP, generalised_parallel, group, parallel, sequential
 
 AMOUNTS = st.lists(st.fractions("1/20", 3), min_size=1, max_size=6)
 

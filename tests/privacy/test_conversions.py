@@ -11,11 +11,7 @@ from tests.each import each
 
 from tabulae.errors import InvalidArgument
 from tabulae.privacy import ApproxDP, calibrate
-from tabulae.privacy.loss.conversions import (
-    analytic_gaussian_variance,
-    enclose_delta,
-    zcdp_epsilon,
-)
+from tabulae.privacy.loss.conversions import analytic_gaussian_variance, enclose_delta, zcdp_epsilon
 from tabulae.privacy.loss.exact_numbers import round_digits
 
 RHOS = st.fractions("1/10000", 1000)

@@ -9,13 +9,7 @@ from hypothesis import strategies as st
 from tests.each import each
 
 from tabulae.errors import InvalidArgument
-from tabulae.privacy import (
-    ZCDP,
-    ApproxDP,
-    PureDP,
-    check_neighbours,
-    exact,
-)
+from tabulae.privacy import ZCDP, ApproxDP, PureDP, check_neighbours, exact
 
 fractions = st.fractions(min_value="1/1000000", max_value=10**6)
 

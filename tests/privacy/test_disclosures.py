@@ -16,16 +16,8 @@ from multiprocessing import get_context
 import numpy as np
 import pytest
 
-from tabulae.errors import (
-    BudgetRefused,
-    InvalidArgument,
-    LedgerError,
-)
-from tabulae.privacy import (
-    ZCDP,
-    Disclosure,
-    Ledger,
-)
+from tabulae.errors import BudgetRefused, InvalidArgument, LedgerError
+from tabulae.privacy import ZCDP, Disclosure, Ledger
 from tabulae.privacy.ledger.store import ChainedEntry, link
 
 TOTAL = Disclosure(

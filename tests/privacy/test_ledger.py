@@ -9,19 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tabulae.errors import (
-    BudgetRefused,
-    InvalidArgument,
-    LedgerError,
-)
-from tabulae.privacy import (
-    ZCDP,
-    ApproxDP,
-    Insecure,
-    Ledger,
-    PureDP,
-    noise,
-)
+from tabulae.errors import BudgetRefused, InvalidArgument, LedgerError
+from tabulae.privacy import ZCDP, ApproxDP, Insecure, Ledger, PureDP, noise
 
 DIGEST = bytes(range(32))
 

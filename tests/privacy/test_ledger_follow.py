@@ -8,11 +8,7 @@ from pathlib import Path
 import pytest
 
 from tabulae.errors import InvalidArgument, LedgerError
-from tabulae.privacy import (
-    ZCDP,
-    Charge,
-    Ledger,
-)
+from tabulae.privacy import ZCDP, Charge, Ledger
 
 
 @pytest.fixture

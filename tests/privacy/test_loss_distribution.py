@@ -9,13 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tabulae.errors import InvalidArgument, Unsupported
-from tabulae.privacy import (
-    ApproxDP,
-    DiscreteGaussian,
-    DiscreteLaplace,
-    RoundedGaussian,
-    calibrate,
-)
+from tabulae.privacy import ApproxDP, DiscreteGaussian, DiscreteLaplace, RoundedGaussian, calibrate
 from tabulae.privacy.loss.conversions import zcdp_epsilon
 from tabulae.privacy.noise.loss_distribution import NoiseComposition, Use
 

@@ -13,14 +13,7 @@ from scipy import stats
 from tests.each import each
 
 from tabulae.errors import InvalidArgument
-from tabulae.privacy import (
-    DiscreteGaussian,
-    DiscreteLaplace,
-    Insecure,
-    RoundedGaussian,
-    SystemSource,
-    noise,
-)
+from tabulae.privacy import DiscreteGaussian, DiscreteLaplace, Insecure, RoundedGaussian, SystemSource, noise
 
 LAWS = [DiscreteGaussian, DiscreteLaplace, RoundedGaussian]
 SCALES = ["3/10", "1", "10", "100", "257", "1024", "1500", "10000"]

@@ -9,16 +9,8 @@ from hypothesis import strategies as st
 from tests.each import each
 
 from tabulae.errors import InvalidArgument
-from tabulae.privacy import (
-    ZCDP,
-    ApproxDP,
-    PureDP,
-)
-from tabulae.privacy.loss.composition import (
-    RDP,
-    GroupCurve,
-    LargestCurve,
-)
+from tabulae.privacy import ZCDP, ApproxDP, PureDP
+from tabulae.privacy.loss.composition import RDP, GroupCurve, LargestCurve
 from tabulae.privacy.loss.conversions import zcdp_epsilon
 
 ORDERS = ["1.01", "1.1", "1.5", "2", "3.7", "10", "64"]

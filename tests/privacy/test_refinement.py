@@ -10,12 +10,7 @@ from hypothesis import strategies as st
 from tabulae.errors import Unsupported
 from tabulae.privacy import DiscreteGaussian, DiscreteLaplace, Insecure
 from tabulae.privacy.noise.enclosure import GaussianWeights, GeometricWeights
-from tabulae.privacy.noise.samplers import (
-    DigitSampler,
-    FilteredSampler,
-    TableSampler,
-    draw,
-)
+from tabulae.privacy.noise.samplers import DigitSampler, FilteredSampler, TableSampler, draw
 
 ONES = (1 << 64) - 1
 

@@ -12,13 +12,7 @@ import numpy as np
 import pytest
 
 from tabulae.errors import InvalidArgument
-from tabulae.privacy import (
-    Insecure,
-    KeyedSource,
-    RandomBits,
-    SystemSource,
-    noise,
-)
+from tabulae.privacy import Insecure, KeyedSource, RandomBits, SystemSource, noise
 from tabulae.privacy.noise import random_bits as module
 
 

@@ -7,12 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tabulae.errors import InvalidArgument
-from tabulae.privacy import (
-    ZCDP,
-    DiscreteGaussian,
-    DiscreteLaplace,
-    PureDP,
-)
+from tabulae.privacy import ZCDP, DiscreteGaussian, DiscreteLaplace, PureDP
 from tabulae.privacy.noise.laws import budget_for_margin
 
 SLACK = 1 - Fraction(1, 10**9)

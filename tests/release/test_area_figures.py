@@ -25,12 +25,7 @@ from tests.release.area_figure_cases import (
 )
 
 import tabulae as tb
-from tabulae.products.areas.figures import (
-    AreaSource,
-    FigureForms,
-    FormNumbers,
-    _numbers,
-)
+from tabulae.products.areas.figures import AreaSource, FigureForms, FormNumbers, _numbers
 from tabulae.release.folder import write_sums
 
 CELLS = int(np.prod(SHAPE))

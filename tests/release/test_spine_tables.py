@@ -16,18 +16,9 @@ import tabulae as tb
 from tabulae.domain import Recode
 from tabulae.errors import ReleaseError
 from tabulae.products.areas.layout import Layout, Margin
-from tabulae.products.areas.microdata import (
-    FILE,
-    Microdata,
-    microdata_faults,
-    write_microdata,
-)
+from tabulae.products.areas.microdata import FILE, Microdata, microdata_faults, write_microdata
 from tabulae.products.areas.spec.section import AreaTable
-from tabulae.products.areas.tables import (
-    AreaPublisher,
-    Areas,
-    table_schemas,
-)
+from tabulae.products.areas.tables import AreaPublisher, Areas, table_schemas
 from tabulae.release.folder import PublishedRows, TableWriter, plain
 
 DOMAIN = tb.Domain(

@@ -8,12 +8,7 @@ import pytest
 from tests.report.page import check_script
 from tests.report.test_page import Page
 
-from tabulae.report import (
-    Consequences,
-    ExactView,
-    PromiseView,
-    render_report,
-)
+from tabulae.report import Consequences, ExactView, PromiseView, render_report
 
 SETS = (
     ExactView("exact total: one count", "the register publishes it", 1, "tables/exact total.csv"),

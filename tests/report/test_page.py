@@ -17,13 +17,7 @@ import numpy as np
 import pytest
 from tests.report.page import check_script
 
-from tabulae.report import (
-    EpsilonStatement,
-    ExpectedErrorView,
-    PromiseView,
-    TableView,
-    render_report,
-)
+from tabulae.report import EpsilonStatement, ExpectedErrorView, PromiseView, TableView, render_report
 
 VOID = {"wbr", "meta", "link", "br", "hr", "img", "input", "path", "rect", "image", "use"}
 HOSTILE = '<script>alert("x")</script> & \'"><img src=x onerror=alert(1)> $\\frac{a}{b$ ]]> <!-- \u202e'

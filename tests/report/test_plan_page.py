@@ -23,14 +23,7 @@ from tabulae.report.plan_page import plan_page, plan_view
 from tabulae.report.plan_page import view as live
 from tabulae.report.plan_page.errors import plan_at, table_errors_at
 from tabulae.report.plan_page.page import render_plan, with_amount
-from tabulae.report.plan_page.view import (
-    OWN,
-    REACH,
-    PlanView,
-    Stop,
-    amounts_around,
-    round_amounts,
-)
+from tabulae.report.plan_page.view import OWN, REACH, PlanView, Stop, amounts_around, round_amounts
 from tabulae.strategy import law_variances
 from tabulae.strategy.information.routes import information
 

@@ -10,11 +10,7 @@ from tests.research.instances import NEIGHBOURS, differences, random_problem
 
 import tabulae as tb
 from tabulae.errors import InvalidArgument, Unsupported
-from tabulae.research import (
-    base_decomposition,
-    correlated_gaussian,
-    least_ellipsoid,
-)
+from tabulae.research import base_decomposition, correlated_gaussian, least_ellipsoid
 
 
 @each("seed", range(6))

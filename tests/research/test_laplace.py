@@ -10,14 +10,7 @@ import pytest
 from scipy import stats
 from scipy.spatial import ConvexHull
 from tests.each import each
-from tests.research.instances import (
-    LAPLACE,
-    NEIGHBOURS,
-    PAIRS,
-    differences,
-    measured_cost,
-    random_problem,
-)
+from tests.research.instances import LAPLACE, NEIGHBOURS, PAIRS, differences, measured_cost, random_problem
 
 import tabulae as tb
 from tabulae.errors import Unsupported

@@ -16,11 +16,7 @@ from tests.run.exact import ADULTS, TABLES, TOTAL, YOUNG, hamlet, text
 from tests.run.stops import kill
 
 import tabulae as tb
-from tabulae.errors import (
-    InvalidArgument,
-    ReleaseError,
-    SpecError,
-)
+from tabulae.errors import InvalidArgument, ReleaseError, SpecError
 from tabulae.products.tables.product import prepare, reconstruct
 from tabulae.release import seal
 from tabulae.spec import Spec

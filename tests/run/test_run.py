@@ -13,12 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import tabulae as tb
-from tabulae.errors import (
-    BudgetRefused,
-    DataError,
-    LedgerError,
-    ReleaseError,
-)
+from tabulae.errors import BudgetRefused, DataError, LedgerError, ReleaseError
 
 
 def test_a_release_is_complete_verified_and_paid_once(village: Path) -> None:

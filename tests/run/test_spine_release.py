@@ -16,14 +16,7 @@ from tests.run.stops import kill
 
 import tabulae as tb
 from tabulae.audit import audit
-from tabulae.errors import (
-    BudgetRefused,
-    DataError,
-    InvalidArgument,
-    LedgerError,
-    ReleaseError,
-    Unsupported,
-)
+from tabulae.errors import BudgetRefused, DataError, InvalidArgument, LedgerError, ReleaseError, Unsupported
 from tabulae.spec import read_spec
 
 LOSS = Fraction(2)

@@ -5,17 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.safetab.world import (
-    CODES,
-    ETHNICITY,
-    MEMBERS,
-    RACE,
-    REAL,
-    TOY,
-    World,
-    needs_shared,
-    spoilt,
-)
+from tests.safetab.world import CODES, ETHNICITY, MEMBERS, RACE, REAL, TOY, World, needs_shared, spoilt
 
 from tabulae.interop.safetab.faults import Faults
 from tabulae.interop.safetab.maps import read_maps

@@ -13,13 +13,7 @@ import duckdb
 import pytest
 from tests.safetab.world import PERSONS, World, config
 
-from tabulae.errors import (
-    BudgetRefused,
-    LedgerError,
-    Problem,
-    ReleaseError,
-    SpecError,
-)
+from tabulae.errors import BudgetRefused, LedgerError, Problem, ReleaseError, SpecError
 from tabulae.interop.safetab import Done, run
 from tabulae.interop.safetab._run import _digest
 from tabulae.interop.safetab.tables import Spill

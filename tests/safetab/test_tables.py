@@ -14,11 +14,7 @@ from tests.safetab.oracle import truth
 from tests.safetab.world import GRF, PERSONS, TOY, World, config, needs_shared, persons, thresholds
 
 from tabulae.interop.safetab import run
-from tabulae.privacy import (
-    DiscreteGaussian,
-    DiscreteLaplace,
-    Ledger,
-)
+from tabulae.privacy import DiscreteGaussian, DiscreteLaplace, Ledger
 
 T1 = "REGION_ID|REGION_TYPE|ITERATION_CODE|COUNT"
 T2 = "REGION_ID|REGION_TYPE|ITERATION_CODE|AGESTART|AGEEND|SEX|COUNT"

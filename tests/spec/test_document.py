@@ -11,17 +11,8 @@ import pytest
 from tests.each import each
 
 from tabulae.errors import InvalidArgument, SpecError
-from tabulae.privacy import (
-    ZCDP,
-    ApproxDP,
-    PureDP,
-)
-from tabulae.spec import (
-    Method,
-    Source,
-    Spec,
-    read_spec,
-)
+from tabulae.privacy import ZCDP, ApproxDP, PureDP
+from tabulae.spec import Method, Source, Spec, read_spec
 
 
 def matrix(spec: Spec, name: str) -> np.ndarray:

@@ -13,12 +13,7 @@ import tomli_w
 from tests.each import each
 
 from tabulae.errors import SpecError
-from tabulae.spec import (
-    Spec,
-    promise,
-    read_spec,
-    shape,
-)
+from tabulae.spec import Spec, promise, read_spec, shape
 from tabulae.spec import areas as geography_shape
 from tabulae.spec import groups as detailed_shape
 from tabulae.spec.sections import SECTIONS

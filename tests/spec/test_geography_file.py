@@ -14,11 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tabulae.products.areas.spec.files import (
-    TextColumns,
-    encoded,
-    read_text_columns,
-)
+from tabulae.products.areas.spec.files import TextColumns, encoded, read_text_columns
 from tabulae.spec.problems import KeyLines, Problems
 
 DIRECTIONS = (*range(0x202A, 0x202F), *range(0x2066, 0x206A))

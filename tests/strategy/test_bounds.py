@@ -14,11 +14,7 @@ from hypothesis.extra.numpy import arrays
 from tests.strategy.gram_terms import dense, marginals
 
 from tabulae.errors import InvalidArgument, Unsupported
-from tabulae.strategy.bounds.dual import (
-    dual_bound,
-    svd_bound,
-    svd_bound_kron,
-)
+from tabulae.strategy.bounds.dual import dual_bound, svd_bound, svd_bound_kron
 from tabulae.strategy.gram import DistinctCells
 
 workloads = st.integers(1, 6).flatmap(

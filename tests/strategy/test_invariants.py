@@ -15,11 +15,7 @@ from tests.strategy.instances import dense_strategy
 import tabulae as tb
 from tabulae.domain import Invariants
 from tabulae.errors import InvalidArgument, Unsupported
-from tabulae.linalg import (
-    AllRange,
-    Identity,
-    Prefix,
-)
+from tabulae.linalg import AllRange, Identity, Prefix
 from tabulae.strategy import restricted_strategy
 from tabulae.strategy.restriction import restrict
 from tabulae.strategy.strategy import unit_rmse

@@ -9,17 +9,7 @@ import pytest
 
 import tabulae as tb
 from tabulae.errors import NotEstimable
-from tabulae.linalg import (
-    Dense,
-    Identity,
-    Kron,
-    LinearOperator,
-    MatrixProduct,
-    Partition,
-    Prefix,
-    Sum,
-    Total,
-)
+from tabulae.linalg import Dense, Identity, Kron, LinearOperator, MatrixProduct, Partition, Prefix, Sum, Total
 from tabulae.strategy import Block, Strategy
 from tabulae.strategy.information.explicit import DenseInformation
 from tabulae.strategy.information.lattice import LatticeInformation, is_lattice

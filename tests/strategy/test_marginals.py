@@ -15,20 +15,10 @@ from tests.strategy.instances import BUDGETS, WORKLOADS, dense, dense_strategy
 
 import tabulae as tb
 from tabulae.errors import Unsupported
-from tabulae.linalg import (
-    Dense,
-    Identity,
-    Kron,
-    Partition,
-    Total,
-)
+from tabulae.linalg import Dense, Identity, Kron, Partition, Total
 from tabulae.strategy import Block, Strategy, describe_strategy, law_variances, read_strategy
 from tabulae.strategy.bounds.lower import unit_bound
-from tabulae.strategy.hdmm.marginals import (
-    marginals_strategy,
-    opt_marginals_gaussian,
-    opt_marginals_laplace,
-)
+from tabulae.strategy.hdmm.marginals import marginals_strategy, opt_marginals_gaussian, opt_marginals_laplace
 from tabulae.strategy.information import information
 from tabulae.strategy.information.lattice import LatticeInformation, is_lattice
 from tabulae.strategy.information.marginal_algebra import (

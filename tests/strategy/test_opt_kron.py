@@ -14,11 +14,7 @@ from hypothesis.extra.numpy import arrays
 from tabulae.errors import InvalidArgument
 from tabulae.strategy.bounds.dual import svd_bound_kron
 from tabulae.strategy.hdmm.kron import KnownFactors, opt_kron
-from tabulae.strategy.hdmm.opt0 import (
-    nonsingular_optimum,
-    opt0_gaussian,
-    opt0_laplace,
-)
+from tabulae.strategy.hdmm.opt0 import nonsingular_optimum, opt0_gaussian, opt0_laplace
 
 SIGMA = 4.224678889326836
 ADULT = (100, 100, 100, 99, 85, 42, 16, 15, 9, 7, 6, 5, 2, 2)

@@ -13,12 +13,7 @@ from scipy.optimize import approx_fprime
 
 from tabulae.errors import InvalidArgument
 from tabulae.strategy.bounds.dual import svd_bound
-from tabulae.strategy.hdmm.opt0 import (
-    full_optimum,
-    opt0_laplace,
-    p_identity,
-    p_identity_loss,
-)
+from tabulae.strategy.hdmm.opt0 import full_optimum, opt0_laplace, p_identity, p_identity_loss
 
 
 def all_range(n):

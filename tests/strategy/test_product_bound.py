@@ -13,11 +13,7 @@ from tabulae.domain import Term
 from tabulae.strategy.bounds.lower import unit_bound
 from tabulae.strategy.gram import explicit_gram
 from tabulae.strategy.hdmm.opt0 import opt0_gaussian
-from tabulae.strategy.residual.search import (
-    asked_for,
-    planner_bound,
-    product_bound,
-)
+from tabulae.strategy.residual.search import asked_for, planner_bound, product_bound
 
 UNIT = tb.ApproxDP(1, "1e-6")
 

@@ -16,18 +16,8 @@ from tests.strategy.instances import BUDGETS, WORKLOADS, dense, dense_strategy
 import tabulae as tb
 from tabulae.domain.table import Term
 from tabulae.errors import InvalidArgument, Unsupported
-from tabulae.linalg import (
-    Dense,
-    LinearOperator,
-    Partition,
-    Stack,
-)
-from tabulae.strategy import (
-    Block,
-    describe_strategy,
-    read_strategy,
-    strategy_digest,
-)
+from tabulae.linalg import Dense, LinearOperator, Partition, Stack
+from tabulae.strategy import Block, describe_strategy, read_strategy, strategy_digest
 from tabulae.strategy.bounds.lower import unit_bound
 from tabulae.strategy.gram import explicit_gram
 from tabulae.strategy.hdmm.opt0 import opt0_gaussian

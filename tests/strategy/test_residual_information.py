@@ -13,16 +13,7 @@ from tests.strategy.instances import WORKLOADS, dense_strategy
 import tabulae as tb
 from tabulae.domain.table import Term
 from tabulae.errors import NotEstimable
-from tabulae.linalg import (
-    Centring,
-    Dense,
-    Kron,
-    LinearOperator,
-    MatrixProduct,
-    Partition,
-    Stack,
-    Total,
-)
+from tabulae.linalg import Centring, Dense, Kron, LinearOperator, MatrixProduct, Partition, Stack, Total
 from tabulae.strategy import Block, Profile, nominal_variances
 from tabulae.strategy.information.residual import structure_of
 from tabulae.strategy.information.residual_basis import Basis

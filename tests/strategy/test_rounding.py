@@ -7,11 +7,7 @@ import pytest
 
 from tabulae.errors import Unsupported
 from tabulae.strategy.hdmm.opt0 import opt0_gaussian, opt0_laplace
-from tabulae.strategy.rounding import (
-    share_bits,
-    to_grid,
-    unit_loss,
-)
+from tabulae.strategy.rounding import share_bits, to_grid, unit_loss
 
 
 def prefix(n):

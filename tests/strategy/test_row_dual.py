@@ -15,22 +15,12 @@ from tests.strategy.instances import WORKLOADS, dense, dense_strategy
 import tabulae as tb
 from benchmarks import workloads
 from tabulae.errors import NotEstimable, Unsupported
-from tabulae.strategy import (
-    describe_strategy,
-    read_strategy,
-    strategy_digest,
-)
+from tabulae.strategy import describe_strategy, read_strategy, strategy_digest
 from tabulae.strategy.bounds.dual import svd_bound
 from tabulae.strategy.gram import explicit_gram
 from tabulae.strategy.hdmm import rows as row_strategy
 from tabulae.strategy.hdmm.opt0 import opt0_gaussian
-from tabulae.strategy.hdmm.rows import (
-    PieceRows,
-    SparseRows,
-    independent_rows,
-    row_optimum,
-    row_svd_bound,
-)
+from tabulae.strategy.hdmm.rows import PieceRows, SparseRows, independent_rows, row_optimum, row_svd_bound
 from tabulae.strategy.information.routes import information
 from tabulae.strategy.methods import Settings
 from tabulae.strategy.strategy import unit_rmse

@@ -13,12 +13,7 @@ from tests.strategy.instances import DOMAIN, TABLES, WORKLOADS, dense, dense_str
 import tabulae as tb
 from benchmarks import workloads
 from tabulae.errors import InvalidArgument, Unsupported
-from tabulae.strategy.hdmm.union import (
-    clusters,
-    groups_of,
-    relative_scale,
-    union_strategy,
-)
+from tabulae.strategy.hdmm.union import clusters, groups_of, relative_scale, union_strategy
 from tabulae.strategy.methods import Settings
 
 SIGMA = 4.224678889326836

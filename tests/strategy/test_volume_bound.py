@@ -13,11 +13,7 @@ from tests.each import each
 
 import tabulae as tb
 from tabulae.errors import Unsupported
-from tabulae.strategy.bounds.lower import (
-    hull_volume_bound,
-    unit_bound,
-    volume_bound,
-)
+from tabulae.strategy.bounds.lower import hull_volume_bound, unit_bound, volume_bound
 from tabulae.strategy.gram import dense_grams
 from tabulae.strategy.hdmm.opt0 import opt0_gaussian
 from tabulae.strategy.methods import SINGLE

@@ -16,11 +16,7 @@ from tests.strategy.instances import dense_strategy
 
 import tabulae as tb
 from tabulae.domain.table import Term
-from tabulae.errors import (
-    InvalidArgument,
-    NotEstimable,
-    Unsupported,
-)
+from tabulae.errors import InvalidArgument, NotEstimable, Unsupported
 from tabulae.linalg import (
     Centring,
     Dense,
@@ -33,11 +29,7 @@ from tabulae.linalg import (
     Stack,
     Total,
 )
-from tabulae.linalg.kron import (
-    exact_product,
-    weigh_rows,
-    weighted_rows,
-)
+from tabulae.linalg.kron import exact_product, weigh_rows, weighted_rows
 from tabulae.strategy import Block
 from tabulae.strategy.information.routes import information
 from tabulae.strategy.serial import describe_strategy, read_strategy

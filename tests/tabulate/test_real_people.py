@@ -9,11 +9,7 @@ import numpy as np
 import pytest
 
 from tabulae.domain import Domain
-from tabulae.linalg import (
-    Identity,
-    Kron,
-    Total,
-)
+from tabulae.linalg import Identity, Kron, Total
 from tabulae.products.tables.count import Counts, tabulate
 from tabulae.sources.coding import ColumnCoding
 from tabulae.sources.source import RecordSource

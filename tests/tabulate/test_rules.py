@@ -15,11 +15,7 @@ from pyarrow import parquet
 
 from tabulae.domain import Attribute, Domain
 from tabulae.errors import DataError, InvalidArgument
-from tabulae.linalg import (
-    Identity,
-    Kron,
-    Total,
-)
+from tabulae.linalg import Identity, Kron, Total
 from tabulae.products.tables.count import Counts, tabulate
 from tabulae.sources.coding import ColumnCoding
 from tabulae.sources.source import RecordSource

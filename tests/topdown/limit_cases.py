@@ -9,16 +9,8 @@ import numpy as np
 from tests.geography.trees import random_shares, random_spine
 
 import tabulae as tb
-from tabulae.domain import (
-    Attribute,
-    Domain,
-    Recode,
-)
-from tabulae.products.areas.constraints import (
-    NO_LIMIT,
-    AreaConstraints,
-    ExactMargin,
-)
+from tabulae.domain import Attribute, Domain, Recode
+from tabulae.products.areas.constraints import NO_LIMIT, AreaConstraints, ExactMargin
 from tabulae.products.areas.descent.limits import FREE
 from tabulae.products.areas.layout import Layout
 from tabulae.products.areas.spine_plan import SpinePlan

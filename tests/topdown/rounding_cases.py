@@ -7,11 +7,7 @@ from scipy.optimize import linprog
 from scipy.sparse import csr_array, hstack, identity, vstack
 
 from tabulae.linalg import BlockAlgebra
-from tabulae.products.areas.descent.limits import (
-    FREE,
-    NO_LIMIT,
-    Division,
-)
+from tabulae.products.areas.descent.limits import FREE, NO_LIMIT, Division
 
 
 def random_division(rng, *, n=None, symmetric=None, k=None, people=3.0, tight=0.5, exact=0.5, rooted=False):

@@ -6,11 +6,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from tabulae.linalg import BlockAlgebra
-from tabulae.products.areas.descent.limits import (
-    FREE,
-    NO_LIMIT,
-    Division,
-)
+from tabulae.products.areas.descent.limits import FREE, NO_LIMIT, Division
 
 
 def random_division(

@@ -8,17 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tabulae.linalg import BlockAlgebra
-from tabulae.products.areas.descent.descent import (
-    divide_totals,
-    nearest_sums,
-    reduce_to_sums,
-    solve,
-)
-from tabulae.products.areas.descent.limits import (
-    FREE,
-    NO_LIMIT,
-    Division,
-)
+from tabulae.products.areas.descent.descent import divide_totals, nearest_sums, reduce_to_sums, solve
+from tabulae.products.areas.descent.limits import FREE, NO_LIMIT, Division
 
 
 def division(total, allowed, part, lower, upper, group=None, exact=None) -> Division:

@@ -14,13 +14,7 @@ from tabulae.products.areas.descent import descent
 from tabulae.products.areas.estimate import estimate_spine
 from tabulae.products.areas.passes import area_variances as areas
 from tabulae.products.areas.passes import covariances as node_groups
-from tabulae.products.areas.passes.vectors import (
-    Halves,
-    NodeVectors,
-    cells_of,
-    end_of_parents,
-    largest_cell,
-)
+from tabulae.products.areas.passes.vectors import Halves, NodeVectors, cells_of, end_of_parents, largest_cell
 from tabulae.products.areas.spine_plan import SpinePlan
 
 METHODS = ("gls", "topdown", "bluedown")

@@ -20,11 +20,7 @@ from tests.topdown.limit_cases import (
 )
 
 from tabulae.errors import InvalidArgument
-from tabulae.products.areas.constraints import (
-    NO_LIMIT,
-    AreaConstraints,
-    ExactMargin,
-)
+from tabulae.products.areas.constraints import NO_LIMIT, AreaConstraints, ExactMargin
 from tabulae.products.areas.descent.limits import FREE, NodeLimits
 from tabulae.products.areas.spine.spine import Spine
 

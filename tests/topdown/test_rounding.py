@@ -9,21 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.topdown.plain_solvers import in_plain_arrays
-from tests.topdown.rounding_cases import (
-    distance,
-    meets,
-    nearest,
-    nested_sums,
-    part_sums,
-    random_division,
-)
+from tests.topdown.rounding_cases import distance, meets, nearest, nested_sums, part_sums, random_division
 
 from tabulae.linalg import BlockAlgebra
-from tabulae.products.areas.descent.limits import (
-    FREE,
-    NO_LIMIT,
-    Division,
-)
+from tabulae.products.areas.descent.limits import FREE, NO_LIMIT, Division
 from tabulae.products.areas.descent.rounding import round_division
 
 seeds = st.integers(0, 2**32 - 1)

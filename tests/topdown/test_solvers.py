@@ -24,11 +24,7 @@ from tests.topdown.solver_cases import (
 from tabulae.linalg import BlockAlgebra
 from tabulae.products.areas.descent import admm
 from tabulae.products.areas.descent.descent import Solved, solve
-from tabulae.products.areas.descent.limits import (
-    FREE,
-    NO_LIMIT,
-    Division,
-)
+from tabulae.products.areas.descent.limits import FREE, NO_LIMIT, Division
 
 KINDS = {
     "plain": {"limited": False},

@@ -13,12 +13,7 @@ from ..products.tables.exactness import Exactness
 from ..products.tables.plan import Plan, TableError
 from ..release import Release
 from ..spec import Spec
-from .output import (
-    number,
-    print_reach,
-    print_table,
-    promise_document,
-)
+from .output import number, print_reach, print_table, promise_document
 from .smallest import print_smallest
 
 FOLLOWS_FROM = None

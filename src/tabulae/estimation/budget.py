@@ -13,14 +13,7 @@ from scipy.special import ndtri
 
 from ..domain import Workload
 from ..errors import InvalidArgument
-from ..privacy import (
-    ZCDP,
-    ApproxDP,
-    NoiseLaw,
-    PrivacyLoss,
-    PureDP,
-    round_digits,
-)
+from ..privacy import ZCDP, ApproxDP, NoiseLaw, PrivacyLoss, PureDP, round_digits
 from ..strategy import LeftOpen, Strategy, Targets, error_under, law_variances
 from ..strategy.information.routes import information
 from .least_squares import table_half_widths

@@ -9,25 +9,10 @@ from functools import cached_property
 import numpy as np
 
 from ..domain import Constraint, Table
-from ..errors import (
-    InvalidArgument,
-    NotEstimable,
-    Unsupported,
-)
-from ..linalg import (
-    Kron,
-    LinearOperator,
-    Partition,
-    Total,
-)
+from ..errors import InvalidArgument, NotEstimable, Unsupported
+from ..linalg import Kron, LinearOperator, Partition, Total
 from ..strategy import law_variances
-from .cone import (
-    Certificate,
-    ConstrainedCone,
-    Solution,
-    WholeSolution,
-    solve,
-)
+from .cone import Certificate, ConstrainedCone, Solution, WholeSolution, solve
 from .least_squares import ConstrainedLeastSquares, LeastSquares, OneSided
 from .limits import Limits
 from .measured_cells import MeasuredCells

@@ -13,17 +13,8 @@ from typing import Any
 import numpy as np
 
 from ..domain import Table
-from ..errors import (
-    NotEstimable,
-    Unsupported,
-    require,
-)
-from ..linalg import (
-    Dense,
-    Kron,
-    LinearOperator,
-    MatrixProduct,
-)
+from ..errors import NotEstimable, Unsupported, require
+from ..linalg import Dense, Kron, LinearOperator, MatrixProduct
 from ..strategy import Block, law_variances, merges, products
 from .least_squares import OneSided
 from .measured_cells import over_classes

@@ -50,20 +50,10 @@ import scipy.sparse
 from scipy.optimize import linprog
 from scipy.sparse.csgraph import breadth_first_order, connected_components, minimum_spanning_tree
 
-from ..domain import (
-    Domain,
-    Invariants,
-    Table,
-)
+from ..domain import Domain, Invariants, Table
 from ..domain.table import Term
 from ..errors import InvalidArgument, Unsupported
-from ..linalg import (
-    Dense,
-    IntegerSystem,
-    LinearOperator,
-    Total,
-    joint_classes,
-)
+from ..linalg import Dense, IntegerSystem, LinearOperator, Total, joint_classes
 from .limits import LimitedRows, Limits
 
 _BOXES = 4096  # looked at for a cell

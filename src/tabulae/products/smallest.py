@@ -7,12 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from ..privacy import (
-    ZCDP,
-    ApproxDP,
-    PrivacyLoss,
-    PureDP,
-)
+from ..privacy import ZCDP, ApproxDP, PrivacyLoss, PureDP
 
 
 @dataclass(frozen=True)

@@ -13,24 +13,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from .._version import VERSION
-from ..domain import (
-    Domain,
-)
-from ..errors import (
-    ReleaseError,
-    SpecError,
-)
+from ..domain import Domain
+from ..errors import ReleaseError, SpecError
 from ..notebook import CardRows, card
 from ..spec import Spec, read_spec
 from . import folder as f
 from .agreement import ledger_faults
 from .folder import DERIVED, is_derived
-from .series import (
-    Link,
-    chain_of,
-    series_faults,
-    standing_faults,
-)
+from .series import Link, chain_of, series_faults, standing_faults
 from .verify_texts import same_version, text_faults
 from .write import LEVEL
 

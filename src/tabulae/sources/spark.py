@@ -21,13 +21,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import (
-    DataError,
-    InvalidArgument,
-    MissingDependency,
-    Unsupported,
-    require,
-)
+from ..errors import DataError, InvalidArgument, MissingDependency, Unsupported, require
 from .failures import redacted
 from .memory import read_memory
 from .source import RecordSource, WantedColumn, positions

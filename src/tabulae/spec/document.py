@@ -13,43 +13,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..domain import Domain, Workload
-from ..errors import (
-    InvalidArgument,
-    Problem,
-    SpecError,
-    Unsupported,
-)
-from ..privacy import (
-    ZCDP,
-    Neighbours,
-    PrivacyLoss,
-    PureDP,
-)
-from ..sources.source import (
-    SCHEMES,
-    is_url,
-    url_mistake,
-)
+from ..errors import InvalidArgument, Problem, SpecError, Unsupported
+from ..privacy import ZCDP, Neighbours, PrivacyLoss, PureDP
+from ..sources.source import SCHEMES, is_url, url_mistake
 from . import published
 from .derived import Derived, read_derived
 from .problems import KeyLines, Problems
-from .promise import (
-    Method,
-    read_method,
-    read_promise,
-)
+from .promise import Method, read_method, read_promise
 from .schema import ColumnRule, read_schema
 from .section import Kind as ReleaseKind
 from .section import read_section
 from .sections import Document, read_sections
 from .series import Series, read_series
-from .shape import (
-    Engine,
-    Kind,
-    ReliabilitySection,
-    SourceSection,
-    kind_of,
-)
+from .shape import Engine, Kind, ReliabilitySection, SourceSection, kind_of
 
 if TYPE_CHECKING:
     from ..strategy import Targets

@@ -7,28 +7,11 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Literal
 
-from ..privacy import (
-    WITHIN,
-    ZCDP,
-    ApproxDP,
-    Neighbours,
-    PrivacyLoss,
-    PureDP,
-    exact,
-)
+from ..privacy import WITHIN, ZCDP, ApproxDP, Neighbours, PrivacyLoss, PureDP, exact
 from ..strategy import METHODS
-from .problems import (
-    Problems,
-    listed,
-    nearest,
-    shown,
-)
+from .problems import Problems, listed, nearest, shown
 from .sections import Document
-from .shape import (
-    TARGETS,
-    MethodSection,
-    PrivacySection,
-)
+from .shape import TARGETS, MethodSection, PrivacySection
 
 ESTIMATORS = ("least-squares", "non-negative", "pgm")
 """The names that ``method.estimate`` accepts."""

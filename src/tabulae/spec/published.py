@@ -16,14 +16,7 @@ import tomli_w
 from .promise import Method
 from .sections import Document
 from .series import Series
-from .shape import (
-    AttributeEntry,
-    CountedEntry,
-    InvariantEntry,
-    Kind,
-    RecodeEntry,
-    TableEntry,
-)
+from .shape import AttributeEntry, CountedEntry, InvariantEntry, Kind, RecodeEntry, TableEntry
 
 CODES = "codes/{attribute}.csv"
 MAPS = "maps/{recode}.csv"

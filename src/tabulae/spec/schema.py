@@ -14,26 +14,12 @@ from pathlib import Path
 
 import numpy as np
 
-from ..domain import (
-    Attribute,
-    Domain,
-    Recode,
-)
+from ..domain import Attribute, Domain, Recode
 from ..errors import InvalidArgument
-from .problems import (
-    KeyPath,
-    Problems,
-    listed,
-    nearest,
-    shown,
-)
+from .problems import KeyPath, Problems, listed, nearest, shown
 from .published import CODES, MAPS
 from .sections import Document
-from .shape import (
-    AttributeEntry,
-    Policy,
-    RecodeEntry,
-)
+from .shape import AttributeEntry, Policy, RecodeEntry
 
 _TOLD = 5  # mistakes told of one file: the rest are likely the same one
 

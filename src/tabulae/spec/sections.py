@@ -7,12 +7,7 @@ from typing import Any
 
 from .areas import AreaTargetEntry, BoundEntry, GeographySection, QueryEntry, ZeroEntry, read_area_targets
 from .groups import DetailedSection, LevelEntry
-from .problems import (
-    Problems,
-    Section,
-    nearest,
-    shown,
-)
+from .problems import Problems, Section, nearest, shown
 from .shape import (
     AttributeEntry,
     DerivedEntry,

@@ -13,11 +13,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field
 
 from .problems import Problems, shown
-from .shape import (
-    Filled,
-    StrictSection,
-    problem,
-)
+from .shape import Filled, StrictSection, problem
 
 DESCRIPTOR = "datapackage.json"
 REPORT = "report.html"

@@ -6,14 +6,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from ..errors import InvalidArgument
-from ..linalg import (
-    Contrasts,
-    Kron,
-    LinearOperator,
-    MatrixProduct,
-    Stack,
-    Sum,
-)
+from ..linalg import Contrasts, Kron, LinearOperator, MatrixProduct, Stack, Sum
 
 
 @dataclass(frozen=True)

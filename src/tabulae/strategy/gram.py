@@ -21,21 +21,10 @@ from threadpoolctl import threadpool_limits
 
 from ..domain import Workload
 from ..errors import InvalidArgument, Unsupported
-from ..linalg import (
-    Identity,
-    Kron,
-    LinearOperator,
-    MatrixProduct,
-    Partition,
-    Total,
-)
+from ..linalg import Identity, Kron, LinearOperator, MatrixProduct, Partition, Total
 from .block import Block
 from .methods import Settings
-from .rounding import (
-    FINEST,
-    Rounded,
-    to_grid,
-)
+from .rounding import FINEST, Rounded, to_grid
 from .strategy import Strategy
 from .symmetry import WIDEST
 

@@ -31,12 +31,7 @@ from typing import Literal
 import numpy as np
 import scipy.linalg
 
-from ..domain import (
-    Domain,
-    Table,
-    Term,
-    Workload,
-)
+from ..domain import Domain, Table, Term, Workload
 from ..domain.table import positive_fraction
 from ..errors import InvalidArgument, Unsupported
 from ..linalg import Dense, Identity, LinearOperator, RowScaled, Total, common_value, normalised, row_norms

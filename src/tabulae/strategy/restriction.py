@@ -17,20 +17,9 @@ from fractions import Fraction
 
 import numpy as np
 
-from ..domain import (
-    Domain,
-    Invariants,
-    Table,
-    Workload,
-)
+from ..domain import Domain, Invariants, Table, Workload
 from ..errors import InvalidArgument, Unsupported
-from ..linalg import (
-    Dense,
-    Kron,
-    LinearOperator,
-    MatrixProduct,
-    Partition,
-)
+from ..linalg import Dense, Kron, LinearOperator, MatrixProduct, Partition
 from .block import Block
 from .information.error import LeftOpen, error_under
 from .information.explicit import joint_merges, over_merged

@@ -11,33 +11,14 @@ from typing import Literal
 
 import numpy as np
 
-from ..domain import (
-    Domain,
-    Invariants,
-    Table,
-    Workload,
-)
+from ..domain import Domain, Invariants, Table, Workload
 from ..errors import InvalidArgument, Unsupported
-from ..linalg import (
-    LinearOperator,
-    Sensitivity,
-    weighted_sensitivity,
-)
-from ..privacy import (
-    NoiseLaw,
-    PrivacyLoss,
-    calibrate,
-    check_neighbours,
-    law_type,
-)
+from ..linalg import LinearOperator, Sensitivity, weighted_sensitivity
+from ..privacy import NoiseLaw, PrivacyLoss, calibrate, check_neighbours, law_type
 from .block import Block
 from .information.error import ExpectedError, error_under
 from .information.routes import information
-from .within import (
-    WITHIN,
-    between_classes,
-    within_invariants,
-)
+from .within import WITHIN, between_classes, within_invariants
 
 
 def check_stability(stability: int) -> int:

@@ -16,12 +16,7 @@ import tabulae as tb
 from benchmarks import workloads as published
 from tabulae.errors import Unsupported
 from tabulae.linalg import Partition
-from tabulae.strategy.classic.cubes import (
-    bound_max_variance,
-    data_cube_strategy,
-    largest_sum,
-    summed_cells,
-)
+from tabulae.strategy.classic.cubes import bound_max_variance, data_cube_strategy, largest_sum, summed_cells
 from tabulae.strategy.methods import Settings
 from tabulae.strategy.strategy import unit_rmse
 

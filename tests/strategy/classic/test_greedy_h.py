@@ -22,11 +22,7 @@ from tabulae.strategy.classic.trees import (
     tree,
     wavelet_strategy,
 )
-from tabulae.strategy.gram import (
-    dense_grams,
-    explicit_gram,
-    surrogate_gram,
-)
+from tabulae.strategy.gram import dense_grams, explicit_gram, surrogate_gram
 from tabulae.strategy.methods import Settings
 from tabulae.strategy.strategy import NoiseKind, unit_rmse
 

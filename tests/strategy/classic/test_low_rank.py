@@ -13,11 +13,7 @@ from tests.each import each
 import tabulae as tb
 from tabulae.errors import InvalidArgument, Unsupported
 from tabulae.strategy.bounds.dual import svd_bound
-from tabulae.strategy.classic.explicit import (
-    low_rank,
-    low_rank_strategy,
-    project_columns,
-)
+from tabulae.strategy.classic.explicit import low_rank, low_rank_strategy, project_columns
 from tabulae.strategy.hdmm.opt0 import opt0_gaussian
 from tabulae.strategy.methods import Settings
 from tabulae.strategy.strategy import unit_rmse

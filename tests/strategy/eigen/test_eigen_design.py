@@ -23,12 +23,7 @@ from tests.strategy.instances import WORKLOADS
 import tabulae as tb
 from tabulae.errors import InvalidArgument, Unsupported
 from tabulae.strategy.bounds.dual import svd_bound
-from tabulae.strategy.eigen import (
-    completed,
-    eigen_design,
-    eigen_queries,
-    query_weighting,
-)
+from tabulae.strategy.eigen import completed, eigen_design, eigen_queries, query_weighting
 from tabulae.strategy.eigen.strategies import eigen_strategy
 from tabulae.strategy.gram import explicit_gram
 from tabulae.strategy.methods import Settings

@@ -9,11 +9,7 @@ from hypothesis import strategies as st
 from tests.strategy.instances import dense_strategy
 
 import tabulae as tb
-from tabulae.errors import (
-    InvalidArgument,
-    NotEstimable,
-    Unsupported,
-)
+from tabulae.errors import InvalidArgument, NotEstimable, Unsupported
 from tabulae.linalg import Dense, Partition
 from tabulae.strategy.eigen import eigen_queries, query_weighting
 from tabulae.strategy.eigen.strategies import eigen_queries_of_rows, low_rank_design

@@ -14,20 +14,11 @@ from tests.each import each
 
 import tabulae as tb
 from tabulae.errors import InvalidArgument, Unsupported
-from tabulae.linalg import (
-    Dense,
-    Identity,
-    LinearOperator,
-    Partition,
-)
+from tabulae.linalg import Dense, Identity, LinearOperator, Partition
 from tabulae.strategy.bounds.dual import svd_bound
 from tabulae.strategy.eigen import eigen_queries, query_weighting
 from tabulae.strategy.eigen.design import eigen_design
-from tabulae.strategy.eigen.strategies import (
-    halving,
-    product_design,
-    product_factors,
-)
+from tabulae.strategy.eigen.strategies import halving, product_design, product_factors
 from tabulae.strategy.eigen.weighting import kron_weighting
 from tabulae.strategy.gram import dense_grams, explicit_gram
 from tabulae.strategy.information import information

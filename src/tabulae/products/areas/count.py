@@ -30,14 +30,7 @@ from ...sources.engine import LEAF, batches, open_records
 from ...sources.failures import redacted
 from ...sources.memory import read_memory
 from ...sources.source import RecordSource
-from ...sources.units import (
-    ID,
-    UnitRule,
-    bounded,
-    given,
-    identified,
-    most_counted,
-)
+from ...sources.units import ID, UnitRule, bounded, given, identified, most_counted
 from .constraints import ExactMargin
 from .spine_plan import Piece, SpinePlan
 

@@ -15,33 +15,16 @@ import pyarrow as pa
 from ...errors import ReleaseError
 from ...release import folder as f
 from ...release.folder import PublishedRows, TableWriter, plain
-from ...release.write import (
-    data_package,
-    slug,
-    write_documents,
-)
+from ...release.write import data_package, slug, write_documents
 from ...spec import Spec
 from .descent.limits import FREE, NO_LIMIT
 from .estimate import SpineEstimate
-from .figures import (
-    area_figure_faults,
-    figure_counts,
-    figure_resource,
-    write_area_figures,
-)
+from .figures import area_figure_faults, figure_counts, figure_resource, write_area_figures
 from .microdata import microdata_faults, write_microdata
 from .spec.section import geography_of
 from .spine_plan import SpinePlan
 from .store import plan_document
-from .tables import (
-    AREA_COLUMNS,
-    GLS_ESTIMATE,
-    UNBIASED,
-    SpineRelease,
-    areas_of,
-    exact_of,
-    table_schemas,
-)
+from .tables import AREA_COLUMNS, GLS_ESTIMATE, UNBIASED, SpineRelease, areas_of, exact_of, table_schemas
 
 README = "README.md"
 _STATUS = "A estimated, E exact: nobody can be there, or exact counts determine it"

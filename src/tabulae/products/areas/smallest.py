@@ -12,33 +12,13 @@ import numpy as np
 
 from ...errors import Problem, SpecError
 from ...estimation.budget import least_met, next_up
-from ...privacy import (
-    ZCDP,
-    DiscreteGaussian,
-    NoiseLaw,
-    PrivacyLoss,
-    PureDP,
-    round_digits,
-)
+from ...privacy import ZCDP, DiscreteGaussian, NoiseLaw, PrivacyLoss, PureDP, round_digits
 from ...spec import Spec
-from ..smallest import (
-    BestShares,
-    Smallest,
-    TargetRow,
-)
+from ..smallest import BestShares, Smallest, TargetRow
 from .passes.area_variances import MOST_NUMBERS, Sensitivities
 from .spec.section import Geography, geography_of
 from .spine_plan import SpinePlan, estimation_variance
-from .targets import (
-    MOST_WORK,
-    AreaAims,
-    Design,
-    ShareSearch,
-    is_gaussian,
-    rounded,
-    shared,
-    work_of,
-)
+from .targets import MOST_WORK, AreaAims, Design, ShareSearch, is_gaussian, rounded, shared, work_of
 
 _DIGITS = 4
 _FEWEST = Fraction(1, 10**12)  # a smaller budget is not looked for

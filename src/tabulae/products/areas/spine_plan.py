@@ -11,15 +11,7 @@ from itertools import pairwise
 import numpy as np
 
 from ...errors import InvalidArgument
-from ...privacy import (
-    WITHIN,
-    ZCDP,
-    NoiseLaw,
-    PureDP,
-    check_neighbours,
-    law_for,
-    law_type,
-)
+from ...privacy import WITHIN, ZCDP, NoiseLaw, PureDP, check_neighbours, law_for, law_type
 from .layout import Layout, Margin
 from .spine.shares import distinct_rows
 from .spine.spine import Spine, Tree

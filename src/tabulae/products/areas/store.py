@@ -18,12 +18,7 @@ from ...errors import InvalidArgument, ReleaseError
 from ...release import folder as f
 from ...release.folder import close_all, open_parquet, sync_file
 from .constraints import ExactMargin
-from .spine_plan import (
-    Piece,
-    SpineMeasurements,
-    SpinePieceValues,
-    SpinePlan,
-)
+from .spine_plan import Piece, SpineMeasurements, SpinePieceValues, SpinePlan
 
 EXACT = f"{f.INVARIANTS}/exact.parquet"
 _PLACE = pa.schema(

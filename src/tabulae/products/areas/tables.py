@@ -15,23 +15,12 @@ import pyarrow as pa
 from ...release.write import ESTIMATED, EXACT, label_columns
 from ...spec import Spec
 from .constraints import ExactMargin
-from .estimate import (
-    MEASURED,
-    SpineEstimate,
-    estimate_spine,
-    read_measured,
-)
+from .estimate import MEASURED, SpineEstimate, estimate_spine, read_measured
 from .layout import Layout, Margin
 from .microdata import Microdata
 from .passes.area_variances import area_covariances, margin_variance
 from .passes.forms import area_half_widths
-from .spec.section import (
-    AREA,
-    AREA_TYPE,
-    AreaTable,
-    Geography,
-    geography_of,
-)
+from .spec.section import AREA, AREA_TYPE, AreaTable, Geography, geography_of
 from .spine_plan import SpinePlan
 from .store import StoredPieces, read_exact, read_spine_measurements
 from .tasks import Runner

@@ -11,14 +11,7 @@ import numpy as np
 from ...errors import InvalidArgument
 from ...privacy import Ledger, RandomBits, SystemSource, mark_void
 from .count import GroupChunk, GroupCounts
-from .levels import (
-    TOTAL,
-    TOTAL_ONLY,
-    AdaptivePlan,
-    GroupMeasurement,
-    GroupMeasurements,
-    PopulationLevel,
-)
+from .levels import TOTAL, TOTAL_ONLY, AdaptivePlan, GroupMeasurement, GroupMeasurements, PopulationLevel
 
 
 def measure_groups(

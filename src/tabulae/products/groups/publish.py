@@ -14,23 +14,10 @@ import pyarrow as pa
 from ...errors import ReleaseError
 from ...release import folder as f
 from ...release.folder import PublishedRows, TableWriter, plain
-from ...release.write import (
-    ESTIMATED,
-    data_package,
-    label_columns,
-    slug,
-    status_field,
-    write_documents,
-)
+from ...release.write import ESTIMATED, data_package, label_columns, slug, status_field, write_documents
 from ...spec import Spec
 from .estimate import GroupEstimates, cell_estimates, total_estimates
-from .levels import (
-    TOTAL,
-    TOTAL_ONLY,
-    AdaptivePlan,
-    GroupMeasurement,
-    PopulationLevel,
-)
+from .levels import TOTAL, TOTAL_ONLY, AdaptivePlan, GroupMeasurement, PopulationLevel
 from .spec import Detailed, Suppression
 from .store import group_rows, plan_document, read_group_measurements
 

@@ -15,13 +15,7 @@ from ...errors import ReleaseError
 from ...privacy import NoiseLaw
 from ...release import folder as f
 from ...release.folder import Rows, close_all, sync_file
-from .levels import (
-    TOTAL_ONLY,
-    AdaptivePlan,
-    GroupMeasurement,
-    GroupMeasurements,
-    PopulationLevel,
-)
+from .levels import TOTAL_ONLY, AdaptivePlan, GroupMeasurement, GroupMeasurements, PopulationLevel
 
 FOLDER = "measurements"
 _PLACE_BYTES, _CELL_BYTES, _FILE_BYTES = 48, 10, 1 << 16

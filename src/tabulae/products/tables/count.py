@@ -28,24 +28,11 @@ from ...linalg import (
     representatives,
     split_kron,
 )
-from ...sources.coding import (
-    ColumnCoding,
-    check_counted,
-    coded,
-    misfits,
-    nameless,
-    refusal,
-)
+from ...sources.coding import ColumnCoding, check_counted, coded, misfits, nameless, refusal
 from ...sources.engine import open_records
 from ...sources.failures import redacted
 from ...sources.source import RecordSource
-from ...sources.units import (
-    ID,
-    UnitRule,
-    bounded,
-    identified,
-    most_counted,
-)
+from ...sources.units import ID, UnitRule, bounded, identified, most_counted
 
 if TYPE_CHECKING:
     import ibis.expr.types as ir

@@ -18,11 +18,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from ...domain import (
-    Invariants,
-    Table,
-    Workload,
-)
+from ...domain import Invariants, Table, Workload
 from ...errors import (
     InvalidArgument,
     LedgerError,
@@ -33,15 +29,7 @@ from ...errors import (
     Unsupported,
 )
 from ...estimation import smallest_budget, table_half_widths, within
-from ...privacy import (
-    WITHIN,
-    Ledger,
-    PrivacyLoss,
-    calibrate,
-    law_for,
-    law_type,
-    round_digits,
-)
+from ...privacy import WITHIN, Ledger, PrivacyLoss, calibrate, law_for, law_type, round_digits
 from ...release.folder import write_bytes
 from ...release.write import LEVEL
 from ...spec import Spec, read_spec
@@ -62,16 +50,8 @@ from ...strategy import (
 )
 from ...strategy.information.routes import information
 from ...strategy.objective import Minimax
-from ..smallest import (
-    Smallest,
-    TargetRow,
-    with_amount,
-)
-from .exactness import (
-    Earlier,
-    Exactness,
-    exactness,
-)
+from ..smallest import Smallest, TargetRow, with_amount
+from .exactness import Earlier, Exactness, exactness
 from .publish import together
 
 

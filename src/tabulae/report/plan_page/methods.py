@@ -17,13 +17,7 @@ from .. import plots
 from ..page import detection_bound
 from ..strategy import StrategyPart, parts_of
 from ..view import PromiseView
-from .view import (
-    MethodRow,
-    Methods,
-    Reach,
-    ShareTable,
-    Stop,
-)
+from .view import MethodRow, Methods, Reach, ShareTable, Stop
 
 _PARTS_COMPARED, _PARTS_SHOWN = 400, 40
 _TABLES_DRAWN = 60

@@ -52,17 +52,8 @@ from ...linalg import (
 )
 from ..block import Block, products
 from ..within import written_out
-from .moments import (
-    Profile,
-    coefficient_statistics,
-    kron_vectors,
-    merge_statistics,
-)
-from .protocol import (
-    EXPLICIT,
-    Measured,
-    refuse_not_estimable,
-)
+from .moments import Profile, coefficient_statistics, kron_vectors, merge_statistics
+from .protocol import EXPLICIT, Measured, refuse_not_estimable
 
 Terms = list[tuple[int, tuple[LinearOperator, ...]]]
 

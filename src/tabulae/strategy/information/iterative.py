@@ -35,24 +35,11 @@ import scipy.linalg
 
 from ...domain import Workload
 from ...errors import NotEstimable, Unsupported
-from ...linalg import (
-    Centring,
-    Dense,
-    Identity,
-    Kron,
-    LinearOperator,
-    MatrixProduct,
-    Sum,
-)
+from ...linalg import Centring, Dense, Identity, Kron, LinearOperator, MatrixProduct, Sum
 from ..block import products
 from .explicit import ReducedRows, merges, reduce_rows
 from .moments import Profile, VarianceBound
-from .protocol import (
-    Blocks,
-    Information,
-    Measured,
-    refuse_not_estimable,
-)
+from .protocol import Blocks, Information, Measured, refuse_not_estimable
 
 Solve = Callable[[Measured, tuple[float, ...]], Information]
 """Least squares from blocks and their variances, by whatever structure they have."""

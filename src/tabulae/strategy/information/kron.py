@@ -11,17 +11,7 @@ import scipy.linalg
 
 from ...domain import Workload
 from ...errors import Unsupported
-from ...linalg import (
-    AllRange,
-    Dense,
-    Identity,
-    Kron,
-    LinearOperator,
-    MatrixProduct,
-    Prefix,
-    Sum,
-    WidthRange,
-)
+from ...linalg import AllRange, Dense, Identity, Kron, LinearOperator, MatrixProduct, Prefix, Sum, WidthRange
 from ..block import products
 from .moments import (
     Profile,

@@ -38,13 +38,7 @@ import numpy as np
 
 from ...domain import Workload
 from ...errors import Unsupported
-from ...linalg import (
-    Dense,
-    Identity,
-    Kron,
-    LinearOperator,
-    Total,
-)
+from ...linalg import Dense, Identity, Kron, LinearOperator, Total
 from ..block import Block, products
 from .lattice_axis import Axis, RowTypes
 from .marginal_algebra import superset_sum

@@ -9,12 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from ...domain import merged_factor
-from ...linalg import (
-    Identity,
-    LinearOperator,
-    Partition,
-    merge_columns,
-)
+from ...linalg import Identity, LinearOperator, Partition, merge_columns
 from ..rounding import gram_inverse
 from .explicit import row_dots
 from .protocol import refuse_not_estimable

@@ -8,11 +8,7 @@ from typing import Protocol
 
 import numpy as np
 
-from ...domain import (
-    Domain,
-    Invariants,
-    Workload,
-)
+from ...domain import Domain, Invariants, Workload
 from ...errors import NotEstimable
 from ...linalg import LinearOperator
 from ..block import Block

@@ -29,20 +29,11 @@ from functools import lru_cache
 from ...errors import Unsupported
 from ...linalg import Kron, MatrixProduct
 from .classes import ClassInformation, contrasts_of
-from .explicit import (
-    DenseInformation,
-    RowsInformation,
-    merged_cells,
-    reduced_count,
-)
+from .explicit import DenseInformation, RowsInformation, merged_cells, reduced_count
 from .iterative import IterativeInformation
 from .kron import KronInformation
 from .lattice import LatticeInformation, is_lattice
-from .protocol import (
-    EXPLICIT,
-    Information,
-    Measured,
-)
+from .protocol import EXPLICIT, Information, Measured
 from .residual import ResidualInformation, structure_of
 from .weighted_kron import WeightedKronInformation, weighted_kron
 

@@ -10,11 +10,7 @@ import numpy as np
 
 from ..layout import Layout, Margin
 from ..spine_plan import SpinePlan
-from .covariances import (
-    Covariances,
-    NodeGroup,
-    sums_by,
-)
+from .covariances import Covariances, NodeGroup, sums_by
 
 
 @dataclass(frozen=True, eq=False)

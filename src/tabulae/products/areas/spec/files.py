@@ -22,13 +22,7 @@ from sqlglot import errors, exp, parse_one
 
 from ....errors import InvalidArgument, Unsupported
 from ....spec.areas import GeographySection
-from ....spec.problems import (
-    FileMistakes,
-    KeyPath,
-    Problems,
-    nearest,
-    shown,
-)
+from ....spec.problems import FileMistakes, KeyPath, Problems, nearest, shown
 from ....spec.shape import unseen
 from ..spine.hierarchy import numbered
 

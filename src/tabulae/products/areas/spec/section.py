@@ -16,14 +16,7 @@ from ....errors import InvalidArgument, Unsupported
 from ....privacy import ZCDP, PureDP, exact
 from ....spec.areas import AreaTarget, GeographySection, OptimiseEntry, area_targets
 from ....spec.document import Spec
-from ....spec.problems import (
-    KeyPath,
-    Problems,
-    Taken,
-    nearest,
-    shown,
-    written,
-)
+from ....spec.problems import KeyPath, Problems, Taken, nearest, shown, written
 from ....spec.promise import Method, Promise
 from ....spec.published import BOUND, SPINE
 from ....spec.schema import Schema
@@ -35,14 +28,7 @@ from ..passes.forms import AreaForms
 from ..spine.hierarchy import ROOT, numbered
 from ..spine.spine import Spine
 from ..spine_plan import SpinePlan
-from .files import (
-    AXES,
-    Leaves,
-    encoded,
-    only_numbers,
-    read_leaves,
-    read_places,
-)
+from .files import AXES, Leaves, encoded, only_numbers, read_leaves, read_places
 from .limits import Bound, Cells, Names, join_constraints, read_cells, read_exact, read_universe
 
 

@@ -12,12 +12,7 @@ import numpy as np
 from ....errors import InvalidArgument
 from .hierarchy import Hierarchy, from_columns, from_marks, from_parent_column
 from .optimise import Entities, optimise, osed, read_entities
-from .shares import (
-    Amount,
-    Shares,
-    bypass,
-    read_shares,
-)
+from .shares import Amount, Shares, bypass, read_shares
 
 
 def split(h: Hierarchy, mask: np.ndarray, below: str | None = None) -> Hierarchy:
