@@ -14,7 +14,7 @@ from tests.geography.trees import random_shares, random_spine
 from tabulae import ZCDP, Domain, PureDP, Recode
 from tabulae.products.areas.constraints import ExactMargin
 from tabulae.products.areas.descent.descent import MeasuredTotals
-from tabulae.products.areas.estimate import Estimation, Here, Measured
+from tabulae.products.areas.estimate import Estimation, Here, MeasuredNodes
 from tabulae.products.areas.layout import Layout
 from tabulae.products.areas.passes.area_variances import area_covariances
 from tabulae.products.areas.passes.covariances import Covariances
@@ -224,7 +224,7 @@ def estimation(
     plan: SpinePlan, information: NodeVectors, folder: Path | None = None, workers: int = 1
 ) -> Estimation:
     """An estimate from what measurements say of each node, in memory or in a work folder."""
-    measured = Measured(information, MeasuredTotals.none(plan.tree.size), "")
+    measured = MeasuredNodes(information, MeasuredTotals.none(plan.tree.size), "")
     return Estimation(plan, measured, Here(plan, Checkpoint(folder, ""), in_threads(workers)))
 
 

@@ -60,7 +60,7 @@ def _quiet(line: str) -> None:
 
 
 @dataclass(frozen=True, eq=False)
-class Measured:
+class MeasuredNodes:
     """Measurements as estimates take them.
 
     Attributes:
@@ -80,7 +80,7 @@ def read_measured(
     work: Path | None = None,
     say: Say = _quiet,
     run: Runner | None = None,
-) -> Measured:
+) -> MeasuredNodes:
     """Read measurements to their end; in any case, to see which they are.
 
     Args:
@@ -113,7 +113,7 @@ def read_measured(
         place.checkpoint.finish("information", measurements=np.array(digest))
     elif stored["measurements"] != np.array(digest):
         raise of_other_measurements(place.checkpoint.folder)
-    return Measured(information, _totals(plan, done), digest)
+    return MeasuredNodes(information, _totals(plan, done), digest)
 
 
 def _in_order(pieces: Iterator[SpinePieceValues], count: int) -> Callable[[int], SpinePieceValues]:
@@ -320,7 +320,7 @@ class SpineEstimate:
 
 def estimate_spine(
     plan: SpinePlan,
-    stream: Iterable[SpinePieceValues] | Measured,
+    stream: Iterable[SpinePieceValues] | MeasuredNodes,
     method: Method = "bluedown",
     *,
     constraints: AreaConstraints | None = None,
@@ -375,7 +375,7 @@ def estimate_spine(
         constraints.check(plan, method)
     measured = (
         stream
-        if isinstance(stream, Measured)
+        if isinstance(stream, MeasuredNodes)
         else read_measured(plan, stream, None if work is None else work / MEASURED, say, run)
     )
     digest = estimate_digest(plan, method, constraints, exact_values, measured.digest)
@@ -400,7 +400,7 @@ class Estimation:
     """
 
     plan: SpinePlan
-    measured: Measured
+    measured: MeasuredNodes
     place: Here | Elsewhere
     say: Say = _quiet
 

@@ -71,7 +71,7 @@ class Part:
 
 
 @dataclass(frozen=True, eq=False)
-class Source:
+class FigureNumbers:
     """The numbers that a figure of so many rows is made from.
 
     Errors and intervals are those of least squares, whatever method gives the estimate: ``linear_estimate``.
@@ -252,7 +252,7 @@ def _over_exact(
 
 
 def _within_known(
-    source: Source, ratio: Ratio, low: np.ndarray, high: np.ndarray
+    source: FigureNumbers, ratio: Ratio, low: np.ndarray, high: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Ends cut at 0 where no record counts negatively, above or below."""
     cut = np.ones(source.rows, dtype=bool)
@@ -310,7 +310,7 @@ def publish_figure(estimate: Estimate, figure: Figure, level: float) -> Publishe
     """
     if isinstance(estimate, LocalLeastSquares):
         raise Unsupported('figures need estimates that agree with each other: estimate by "least-squares"')
-    source = Source(estimate, figure.rows)
+    source = FigureNumbers(estimate, figure.rows)
     linear = [figure.linear] if figure.linear.table else []
     count = len(linear) + len(figure.ratios) + len(figure.quantiles)
     level = 1 - (1 - level) / count

@@ -45,14 +45,14 @@ from .moments import (
     scaled,
     sum_bounds,
 )
-from .protocol import Measured, refuse_not_estimable
+from .protocol import MeasuredStrategy, refuse_not_estimable
 
 _CHUNK = 2**24  # entries held at once
 _MISSING = 1e-9  # share of a query's squared norm that may be missing from the row space, by rounding
 _ROUNDING = 1e-12  # the same as a share of the terms whose sum the query is
 
 
-def contrasts_of(strategy: Measured) -> tuple[Contrasts, ...] | None:
+def contrasts_of(strategy: MeasuredStrategy) -> tuple[Contrasts, ...] | None:
     """The pieces of a strategy of one block of contrasts over common classes; None for any other."""
     if len(strategy.blocks) != 1:
         return None
@@ -70,7 +70,7 @@ class ClassInformation:
 
     route = "classes"
 
-    def __init__(self, strategy: Measured, variances: Sequence[float]) -> None:
+    def __init__(self, strategy: MeasuredStrategy, variances: Sequence[float]) -> None:
         members = contrasts_of(strategy)
         assert members is not None
         self._merges, self._classes = members[0].merges, members[0].classes

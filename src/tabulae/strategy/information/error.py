@@ -17,7 +17,7 @@ import numpy as np
 from ...domain import Table, Workload
 from ...linalg import LinearOperator
 from .moments import Profile, VarianceBound
-from .protocol import Information, Measured
+from .protocol import Information, MeasuredStrategy
 from .routes import information
 
 
@@ -34,7 +34,7 @@ class LeftOpen:
     exact: np.ndarray
 
     @classmethod
-    def of(cls, strategy: Measured, table: Table) -> LeftOpen:
+    def of(cls, strategy: MeasuredStrategy, table: Table) -> LeftOpen:
         """What a strategy's invariants leave open of a table."""
         invariants = strategy.exact
         if invariants is None:
@@ -71,7 +71,9 @@ class ExpectedError:
     tables: dict[str, float]
 
 
-def error_under(strategy: Measured, workload: Workload, variances: tuple[float, ...]) -> ExpectedError:
+def error_under(
+    strategy: MeasuredStrategy, workload: Workload, variances: tuple[float, ...]
+) -> ExpectedError:
     """Expected error when block i has noise variance ``variances[i]``, in squared counts."""
     info = information(strategy, variances)
     total, largest, tables = 0.0, 0.0, {}

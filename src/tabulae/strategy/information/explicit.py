@@ -53,7 +53,7 @@ from ...linalg import (
 from ..block import Block, products
 from ..within import written_out
 from .moments import Profile, coefficient_statistics, kron_vectors, merge_statistics
-from .protocol import EXPLICIT, Measured, refuse_not_estimable
+from .protocol import EXPLICIT, MeasuredStrategy, refuse_not_estimable
 
 Terms = list[tuple[int, tuple[LinearOperator, ...]]]
 
@@ -145,13 +145,13 @@ _FAINT = 1e-12  # of the largest variance: smaller ones are taken for this
 _LARGEST = 2**27  # entries of a table over the reduced coordinates
 
 
-def merges(strategy: Measured) -> tuple[Partition, ...]:
+def merges(strategy: MeasuredStrategy) -> tuple[Partition, ...]:
     """Per attribute, the coarsest partition on whose classes every block's queries are constant."""
     every = [factors for block in strategy.blocks for _, factors in block.terms]
     return tuple(merge_columns(list(column)) for column in zip(*every, strict=True))
 
 
-def joint_merges(strategy: Measured, invariants: Invariants) -> tuple[Partition, ...]:
+def joint_merges(strategy: MeasuredStrategy, invariants: Invariants) -> tuple[Partition, ...]:
     """Cells that neither the strategy nor the exact tables tell apart, attribute by attribute."""
     exact = [term.over(strategy.domain) for table in invariants.tables for term in table.terms]
     return tuple(
@@ -165,7 +165,7 @@ def over_merged(operator: LinearOperator, merges: Sequence[Partition]) -> np.nda
     return written_out(operator, [representatives(merge.classes) for merge in merges])
 
 
-def told_apart(strategy: Measured) -> tuple[Partition, ...]:
+def told_apart(strategy: MeasuredStrategy) -> tuple[Partition, ...]:
     """The cells that a strategy works over: those it tells apart, and its invariants where they have no structure."""
     exact = strategy.exact
     if exact is None or exact.structure == "product":
@@ -173,12 +173,12 @@ def told_apart(strategy: Measured) -> tuple[Partition, ...]:
     return joint_merges(strategy, exact)
 
 
-def merged_cells(strategy: Measured) -> int:
+def merged_cells(strategy: MeasuredStrategy) -> int:
     """How many cells the strategy tells apart, attribute by attribute."""
     return math.prod(p.shape[0] for p in told_apart(strategy))
 
 
-def reduced_count(strategy: Measured) -> int:
+def reduced_count(strategy: MeasuredStrategy) -> int:
     """How many rows its blocks have once tall factors are reduced to their rank, and what is mixed of them."""
     mixed = [b.query.shape[0] if isinstance(b.query, MatrixProduct) else 0 for b in strategy.blocks]
     return sum(max(row_count(b.terms), m) for b, m in zip(strategy.blocks, mixed, strict=True))
@@ -275,7 +275,7 @@ class DenseInformation(_Explicit):
 
     route = "dense"
 
-    def __init__(self, strategy: Measured, variances: Sequence[float]) -> None:
+    def __init__(self, strategy: MeasuredStrategy, variances: Sequence[float]) -> None:
         super().__init__()
         self._merges = told_apart(strategy)
         self._chosen = [representatives_of(p) for p in self._merges]
@@ -369,7 +369,7 @@ class RowsInformation(_Explicit):
 
     route = "rows"
 
-    def __init__(self, strategy: Measured, variances: Sequence[float]) -> None:
+    def __init__(self, strategy: MeasuredStrategy, variances: Sequence[float]) -> None:
         super().__init__()
         self._rows: list[ReducedRows] = []
         self._mixes: list[np.ndarray | None] = []
@@ -484,7 +484,7 @@ class ConstrainedInformation(DenseInformation):
 
     def __init__(
         self,
-        strategy: Measured,
+        strategy: MeasuredStrategy,
         variances: Sequence[float],
         invariants: Invariants,
         values: Sequence[np.ndarray],

@@ -39,9 +39,9 @@ from ...linalg import Centring, Dense, Identity, Kron, LinearOperator, MatrixPro
 from ..block import products
 from .explicit import ReducedRows, merges, reduce_rows
 from .moments import Profile, VarianceBound
-from .protocol import Blocks, Information, Measured, refuse_not_estimable
+from .protocol import Blocks, Information, MeasuredStrategy, refuse_not_estimable
 
-Solve = Callable[[Measured, tuple[float, ...]], Information]
+Solve = Callable[[MeasuredStrategy, tuple[float, ...]], Information]
 """Least squares from blocks and their variances, by whatever structure they have."""
 
 Term = tuple[int, tuple[LinearOperator, ...]]
@@ -65,7 +65,7 @@ class LocalInformation:
 
     route = "local"
 
-    def __init__(self, strategy: Measured, variances: Sequence[float], solve: Solve) -> None:
+    def __init__(self, strategy: MeasuredStrategy, variances: Sequence[float], solve: Solve) -> None:
         self._solve = solve
         self.strategy = strategy
         self._variances = tuple(variances)
@@ -189,7 +189,7 @@ class IterativeInformation(LocalInformation):
 
     route = "iterative"
 
-    def __init__(self, strategy: Measured, variances: Sequence[float], solve: Solve) -> None:
+    def __init__(self, strategy: MeasuredStrategy, variances: Sequence[float], solve: Solve) -> None:
         super().__init__(strategy, variances, solve)
         if any(isinstance(block.query, MatrixProduct) for block in strategy.blocks):
             raise Unsupported("explicit matrices over merged cells are not fitted iteratively")
@@ -222,7 +222,7 @@ class IterativeInformation(LocalInformation):
 class _CrossGram:
     """K = B H B' over the blocks' reduced rows, as Kronecker products between pairs of blocks."""
 
-    def __init__(self, strategy: Measured, variances: Sequence[float]) -> None:
+    def __init__(self, strategy: MeasuredStrategy, variances: Sequence[float]) -> None:
         weights = [2.0**-b.exponent / math.sqrt(v) for b, v in zip(strategy.blocks, variances, strict=True)]
         self._noise = [math.sqrt(v) for v in variances]
         self._groups = [reduce_rows(b.terms, w) for b, w in zip(strategy.blocks, weights, strict=True)]

@@ -25,7 +25,7 @@ from .moments import (
     sum_bounds,
     written_out,
 )
-from .protocol import Measured, refuse_not_estimable
+from .protocol import MeasuredStrategy, refuse_not_estimable
 
 
 def range_variance(query: LinearOperator, covariance: np.ndarray) -> np.ndarray | None:
@@ -153,7 +153,7 @@ class KronInformation:
 
     route = "kron"
 
-    def __init__(self, strategy: Measured, variances: Sequence[float]) -> None:
+    def __init__(self, strategy: MeasuredStrategy, variances: Sequence[float]) -> None:
         (block,), (variance,) = strategy.blocks, variances
         self._factors = tuple(_Factor(f) for f in block.terms[0][1])
         self._unit = 2.0**-block.exponent  # of one step of the block's grid, in counts

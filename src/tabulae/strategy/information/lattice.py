@@ -43,7 +43,7 @@ from ..block import Block, products
 from .lattice_axis import Axis, RowTypes
 from .marginal_algebra import superset_sum
 from .moments import Profile, pairs
-from .protocol import Measured, refuse_not_estimable
+from .protocol import MeasuredStrategy, refuse_not_estimable
 
 _LISTED = 2**24  # coefficients on one block that are listed
 _STATISTICS = 2**27  # numbers that a profile may hold
@@ -254,7 +254,7 @@ _SETS = 2**18  # subsets of crossed sets that are listed one by one
 _ATTRIBUTES = 16  # attributes of which all sets are listed instead
 
 
-def _axes(strategy: Measured) -> tuple[Axis, ...] | None:
+def _axes(strategy: MeasuredStrategy) -> tuple[Axis, ...] | None:
     """The one matrix of each attribute; None where blocks differ in more than what they sum over."""
     matrices: dict[int, LinearOperator] = {}
     for block in strategy.blocks:
@@ -266,7 +266,7 @@ def _axes(strategy: Measured) -> tuple[Axis, ...] | None:
     return tuple(Axis(matrices.get(i, Identity(n))) for i, n in enumerate(strategy.domain.shape))
 
 
-def is_lattice(strategy: Measured) -> bool:
+def is_lattice(strategy: MeasuredStrategy) -> bool:
     """Whether every block is a (generalised) marginal, and the sets of attributes they cross can be listed."""
     axes = _axes(strategy)
     if axes is None:
@@ -287,7 +287,7 @@ class LatticeInformation:
 
     route = "lattice"
 
-    def __init__(self, strategy: Measured, variances: Sequence[float]) -> None:
+    def __init__(self, strategy: MeasuredStrategy, variances: Sequence[float]) -> None:
         axes = _axes(strategy)
         assert axes is not None
         self._axes = axes

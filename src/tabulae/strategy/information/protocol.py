@@ -18,7 +18,7 @@ EXPLICIT = 4096
 """Largest order of a matrix that is decomposed as a whole (about a minute on one core)."""
 
 
-class Measured(Protocol):
+class MeasuredStrategy(Protocol):
     """What least squares needs of a strategy."""
 
     @property

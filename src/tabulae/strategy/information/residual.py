@@ -21,7 +21,7 @@ from ...domain import Workload
 from ...linalg import Kron, LinearOperator, Total
 from ..block import products
 from .moments import Profile, coefficient_statistics, kron_vectors, pairs, scaled, sum_bounds, written_out
-from .protocol import Measured, refuse_not_estimable
+from .protocol import MeasuredStrategy, refuse_not_estimable
 from .residual_basis import CANCELLED, Basis, Set, SetSums, basis_of, is_flat, subsets
 
 _EXPAND = 2**24  # coefficients of a sum of products that are written out for exact statistics
@@ -36,7 +36,7 @@ class Structure:
     sets: tuple[Set, ...]
 
 
-def structure_of(strategy: Measured) -> Structure | None:
+def structure_of(strategy: MeasuredStrategy) -> Structure | None:
     """The residual groups that the blocks are, recognised from the blocks alone; None for anything else."""
     factors: dict[int, LinearOperator] = {}
     sets: list[Set] = []
@@ -70,7 +70,7 @@ class ResidualInformation:
 
     route = "residual"
 
-    def __init__(self, strategy: Measured, variances: Sequence[float]) -> None:
+    def __init__(self, strategy: MeasuredStrategy, variances: Sequence[float]) -> None:
         structure = structure_of(strategy)
         assert structure is not None
         self._bases = structure.bases

@@ -33,7 +33,7 @@ from .explicit import DenseInformation, RowsInformation, merged_cells, reduced_c
 from .iterative import IterativeInformation
 from .kron import KronInformation
 from .lattice import LatticeInformation, is_lattice
-from .protocol import EXPLICIT, Information, Measured
+from .protocol import EXPLICIT, Information, MeasuredStrategy
 from .residual import ResidualInformation, structure_of
 from .weighted_kron import WeightedKronInformation, weighted_kron
 
@@ -46,27 +46,27 @@ class Route:
     """One way of least squares: its name, which strategies it serves, and how it solves them."""
 
     name: str
-    serves: Callable[[Measured], bool]
-    solve: Callable[[Measured, tuple[float, ...]], Information]
+    serves: Callable[[MeasuredStrategy], bool]
+    solve: Callable[[MeasuredStrategy, tuple[float, ...]], Information]
 
 
-def _exact_without_structure(strategy: Measured) -> bool:
+def _exact_without_structure(strategy: MeasuredStrategy) -> bool:
     return strategy.exact is not None and strategy.exact.structure != "product"
 
 
-def _one_product(strategy: Measured) -> bool:
+def _one_product(strategy: MeasuredStrategy) -> bool:
     return len(strategy.blocks) == 1 and isinstance(strategy.blocks[0].query, Kron)
 
 
-def _one_weighted_product(strategy: Measured) -> bool:
+def _one_weighted_product(strategy: MeasuredStrategy) -> bool:
     return len(strategy.blocks) == 1 and weighted_kron(strategy.blocks[0].query) is not None
 
 
-def _explicit(strategy: Measured) -> bool:
+def _explicit(strategy: MeasuredStrategy) -> bool:
     return any(isinstance(block.query, MatrixProduct) for block in strategy.blocks)
 
 
-def _few_cells(strategy: Measured) -> bool:
+def _few_cells(strategy: MeasuredStrategy) -> bool:
     """At most ``EXPLICIT`` cells, and no more than rows unless these are too many (an explicit matrix: 8 times)."""
     cells, rows = merged_cells(strategy), reduced_count(strategy)
     if _explicit(strategy):
@@ -92,7 +92,7 @@ ROUTES = (
 """All routes; the first that serves a strategy is taken."""
 
 
-def route(strategy: Measured) -> Route:
+def route(strategy: MeasuredStrategy) -> Route:
     """The first of :data:`ROUTES` that serves a strategy.
 
     Raises :class:`~tabulae.errors.Unsupported` where neither structure nor size allows any.
@@ -113,12 +113,12 @@ def route(strategy: Measured) -> Route:
     )
 
 
-def solve(strategy: Measured, variances: tuple[float, ...]) -> Information:
+def solve(strategy: MeasuredStrategy, variances: tuple[float, ...]) -> Information:
     """P of ``strategy`` when block i has noise variance ``variances[i]`` (squared counts), by :func:`route`."""
     return route(strategy).solve(strategy, variances)
 
 
 @lru_cache(maxsize=4)
-def information(strategy: Measured, variances: tuple[float, ...]) -> Information:
+def information(strategy: MeasuredStrategy, variances: tuple[float, ...]) -> Information:
     """As :func:`solve`, and kept: what is computed for one table serves the next."""
     return solve(strategy, variances)

@@ -33,7 +33,7 @@ from ...linalg import (
 )
 from ..block import products
 from .moments import Profile, coefficient_statistics, pairs, profile_of, scaled, sum_bounds, written_out
-from .protocol import Measured, refuse_not_estimable
+from .protocol import MeasuredStrategy, refuse_not_estimable
 
 WIDEST = 8192
 """Most merged cells of one attribute: what is inverted is a dense matrix."""
@@ -180,7 +180,7 @@ class WeightedKronInformation:
 
     route = "weighted-kron"
 
-    def __init__(self, strategy: Measured, variances: Sequence[float]) -> None:
+    def __init__(self, strategy: MeasuredStrategy, variances: Sequence[float]) -> None:
         (block,), (variance,) = strategy.blocks, variances
         found = weighted_kron(block.query)
         assert found is not None
