@@ -45,7 +45,7 @@ def areas_of(plan: AdaptivePlan) -> AreaSets:
 
     >>> import numpy as np
     >>> from fractions import Fraction
-    >>> from tabulae.adaptive import PopulationLevel
+    >>> from tabulae.products.groups.levels import PopulationLevel
     >>> from tabulae.privacy import ZCDP
     >>> from tabulae.domain.groups import CodeFamily, GroupMap
     >>> from tabulae.domain.groups import Ladder
