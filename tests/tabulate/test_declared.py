@@ -10,8 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tabulae.errors import DataError, InvalidArgument
-from tabulae.sources import declared as peek
-from tabulae.sources.declared import DeclaredColumn, declared_columns, only_table
+from tabulae.sources.declared import DeclaredColumn, declared_columns, only_table, peek
 from tabulae.sources.source import RecordSource
 
 TABLE = '''
