@@ -40,7 +40,8 @@ def card(title: str, facts: Iterable[tuple[str, object]], *tables: CardRows) -> 
         facts: (what, value) pairs; those whose value is None are left out.
         tables: shown below the facts.
 
-    >>> card("Domain", [("cells", 2**60)], Rows(("attribute",), (["a<b"] for _ in range(10**6)), 10**6)).count("a&lt;b")
+    >>> rows = CardRows(("attribute",), (["a<b"] for _ in range(10**6)), 10**6)
+    >>> card("Domain", [("cells", 2**60)], rows).count("a&lt;b")
     12
     """
     told = "".join(

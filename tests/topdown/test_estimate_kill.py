@@ -39,7 +39,7 @@ def dying(call):
 
 said = dying(lambda line: None) if where == "stage" else (lambda line: None)
 if where == "parent":
-    Descent.divide = dying(Descent.divide)
+    descent.Descent.divide = dying(descent.Descent.divide)
 if where == "sync":
     stages.os.fsync = dying(os.fsync)
 if where == "task":

@@ -1184,7 +1184,7 @@ class MatrixProduct(AxisOperator):
     """``left @ right``, applied one after the other and never multiplied out.
 
     >>> from tabulae.linalg import Prefix, Total
-    >>> (Product(Total(2), Prefix(2)) @ [1, 2]).tolist()
+    >>> (MatrixProduct(Total(2), Prefix(2)) @ [1, 2]).tolist()
     [4]
     """
 

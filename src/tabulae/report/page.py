@@ -257,7 +257,7 @@ def detection_bound(promise: PromiseView, false_alarm: float) -> float:
         Bun and Steinke (2016), "Concentrated differential privacy", Lemma 15.
 
     >>> from fractions import Fraction
-    >>> loss = Promise("pure", Fraction(1), "add-remove", "person")
+    >>> loss = PromiseView("pure", Fraction(1), "add-remove", "person")
     >>> round(detection_bound(loss, 0.05), 4)
     0.1359
     """

@@ -56,7 +56,7 @@ class ColumnCoding:
             the category "other" that a policy adds.
 
     Example:
-        >>> ColumnRule("SEX", values={"1": 0, "2": 1}).unknown
+        >>> ColumnCoding("SEX", values={"1": 0, "2": 1}).unknown
         'refuse'
     """
 

@@ -227,7 +227,7 @@ def declared_columns(source: RecordSource) -> list[DeclaredColumn]:
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     path = pathlib.Path(folder) / "people.csv"
         ...     _ = path.write_text("SEX,AGE\\nF,34\\n")
-        ...     [column.name for column in declared_columns(Source(path))]
+        ...     [column.name for column in declared_columns(RecordSource(path))]
         ['SEX', 'AGE']
     """
     source.check_exists()

@@ -171,9 +171,9 @@ class RecordSource:
         InvalidArgument: if the kind cannot be told, is unknown, or does not fit the rest.
 
     Example:
-        >>> Source("people.parquet").kind
+        >>> RecordSource("people.parquet").kind
         'parquet'
-        >>> Source(url="postgresql://census.example/people", table="persons").engine
+        >>> RecordSource(url="postgresql://census.example/people", table="persons").engine
         'postgresql'
     """
 

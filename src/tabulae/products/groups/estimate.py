@@ -275,10 +275,10 @@ def total_estimates(
 
     >>> from fractions import Fraction
     >>> from tabulae.privacy import ZCDP
-    >>> from tabulae.domain.groups import Family, Group, GroupMap
-    >>> from tabulae.domain.ladder import Ladder
-    >>> from tabulae.domain.regions import Regions
-    >>> groups = GroupMap((Family("origin", ("a",)),), (Group("A", "1", "origin", "any"),), [("A", "a")])
+    >>> from tabulae.domain.groups import CodeFamily, Group, GroupMap
+    >>> from tabulae.domain.groups import Ladder
+    >>> from tabulae.domain.groups import Regions
+    >>> groups = GroupMap((CodeFamily("origin", ("a",)),), (Group("A", "1", "origin", "any"),), [("A", "a")])
     >>> ladder = Ladder.of({"sex": 2}, [("sex", {"sex": (["F", "M"], [0, 1])})])
     >>> states = Regions("state", ("s",), np.array([0]))
     >>> budget, threshold = ZCDP(Fraction(1, 100)), 100

@@ -73,11 +73,11 @@ def expected_rungs(level: PopulationLevel, sizes: np.ndarray) -> np.ndarray:
         Shape (n, rungs + 1): from the total up; each row sums to 1.
 
     >>> from tabulae.privacy import ZCDP
-    >>> from tabulae.domain.groups import Family, Group, GroupMap
-    >>> from tabulae.domain.ladder import Ladder
-    >>> from tabulae.domain.regions import Regions
+    >>> from tabulae.domain.groups import CodeFamily, Group, GroupMap
+    >>> from tabulae.domain.groups import Ladder
+    >>> from tabulae.domain.groups import Regions
     >>> ladder = Ladder.of({"sex": 2}, [("sex", {"sex": (["F", "M"], [0, 1])})])
-    >>> groups = GroupMap((Family("f", ("x",)),), (Group("a", "1", "f", "any"),), [("a", "x")]).at("1", "nation")
+    >>> groups = GroupMap((CodeFamily("f", ("x",)),), (Group("a", "1", "f", "any"),), [("a", "x")]).at("1", "nation")
     >>> level = PopulationLevel(Regions.nation(1), "1", groups, ladder, (20,), ZCDP(1), Fraction(1, 10))
     >>> expected_rungs(level, np.array([10, 20, 30])).round(3)
     array([[1.   , 0.   ],

@@ -538,7 +538,7 @@ def tabulate(
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     path = pathlib.Path(folder) / "people.csv"
         ...     _ = path.write_text("id,SEX\\n1,F\\n2,M\\n3,F\\n")
-        ...     counts = tabulate(Source(path), domain, {"sex": ColumnRule("SEX")})
+        ...     counts = tabulate(RecordSource(path), domain, {"sex": ColumnCoding("SEX")})
         >>> counts.total
         3
     """

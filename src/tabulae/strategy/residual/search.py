@@ -310,7 +310,6 @@ def product_bound(asked: Asked) -> float:
     Raises nothing: every choice of multipliers bounds, and the best one visited is taken.
 
     >>> import tabulae as tb
-    >>> from tabulae.strategy.residual.planner import asked_for
     >>> domain = tb.Domain({"a": 3, "b": 4})
     >>> workload = tb.Workload(domain, [tb.Table("t", {"a": tb.Prefix(3)}), tb.Table("u", {"b": tb.Identity(4)})])
     >>> best = tb.select(workload, method="opt0")
