@@ -337,7 +337,7 @@ class Stage:
     _written: int = field(default=0, init=False)
 
     def prepare(self, people: People) -> Prepared:
-        """Write the people as the spec's kind of source, and have the pipeline count them.
+        """Write the people as the spec's kind of source, and count them as a run does.
 
         What other processes count, a server or Spark, is counted here from Parquet: the records are invented.
         """

@@ -71,13 +71,6 @@ class MeasurementWriter:
         f.write_json(self.folder / f.MEASUREMENT, self._document)
 
 
-def write_measurement(folder: Path, measurement: Measurement) -> None:
-    """Write a whole measurement at once."""
-    writer = MeasurementWriter(folder)
-    writer(measurement)
-    writer.finish(measurement)
-
-
 def _write_strategy(folder: Path, measurement: Measurement) -> None:
     document, arrays = describe_strategy(measurement.strategy)
     for name, array in arrays.items():
@@ -154,7 +147,7 @@ _LOSSES: dict[str, type[PrivacyLoss]] = {"pure": PureDP, "approx": ApproxDP, "zc
 
 
 def read_measurement(folder: Path, domain: Domain, invariants: Sequence[Table] = ()) -> Measurement:
-    """The measurement stored in a folder by ``write_measurement``.
+    """The measurement stored in a folder by :class:`MeasurementWriter`.
 
     Raises :class:`~tabulae.errors.ReleaseError` where it cannot be read, or was made under other invariants.
     """
