@@ -25,7 +25,8 @@ from tests.release.area_figure_cases import (
 )
 
 import tabulae as tb
-from tabulae.products.areas.figures import AreaSource, FigureForms, FormNumbers, _numbers
+from tabulae.estimation.figures import figure_numbers
+from tabulae.products.areas.figures import FigureForms, FormNumbers, KnownAreas
 from tabulae.release.folder import write_sums
 
 CELLS = int(np.prod(SHAPE))
@@ -237,34 +238,14 @@ def test_intervals_cover(tmp_path: Path, definition: str, budget: str) -> None:
     variance = model.variance.reshape(PLOTS, CELLS, PLOTS, CELLS)[area][:, :, area].sum(axis=(0, 2))
     for derived in release.spec.derived:
         forms_of = FigureForms.of(layout, derived.figure)
-        numbers = [numbers_of(each, cells, variance, laws) for each in forms_of.every]
-        true = [
-            numbers_of(each, truth[area].sum(axis=0).reshape(CELLS, 1), variance, laws)
-            for each in forms_of.every
-        ]
-        split = len(numbers) - len(forms_of.quantiles)
-        columns, status = _numbers(
-            AreaSource(
-                forms_of,
-                numbers[0] if split else None,
-                tuple(numbers[split:]),
-                (draws, derived.figure.rows),
-                laws,
-            ),
-            0.95,
-        )
-        exactly, _ = _numbers(
-            AreaSource(
-                forms_of,
-                without_noise(true[0]) if split else None,
-                tuple(map(without_noise, true[split:])),
-                (1, derived.figure.rows),
-                laws,
-            ),
-            0.95,
-        )
-        value = exactly["estimate"]
-        missed = (status != 2) & ((columns["ci_low"] > value + 1e-9) | (columns["ci_high"] < value - 1e-9))
+        numbers = tuple(numbers_of(each, cells, variance, laws) for each in forms_of.every)
+        people = truth[area].sum(axis=0).reshape(CELLS, 1)
+        true = tuple(without_noise(numbers_of(each, people, variance, laws)) for each in forms_of.every)
+        rows = derived.figure.rows
+        made = figure_numbers(derived.figure, KnownAreas(forms_of, numbers, (draws, rows)), 0.95)
+        value = figure_numbers(derived.figure, KnownAreas(forms_of, true, (1, rows)), 0.95).estimate
+        status = made.status
+        missed = (status != 2) & ((made.ci_low > value + 1e-9) | (made.ci_high < value - 1e-9))
         assert (missed.sum(axis=0) <= most).all(), derived.name
         assert (status == 0).any(), derived.name
 

@@ -37,7 +37,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import combinations
 
 import numpy as np
 
@@ -58,8 +57,8 @@ from .least_squares import LeastSquares
 Variance = Callable[[Table], np.ndarray]
 
 
-def covariances(variance_of: Variance, tables: Sequence[Table]) -> np.ndarray:
-    """Covariances of the answers of K tables of m rows each, row by row, (K, K, m), in squared counts.
+def covariance_of(variance_of: Variance, one: Table, other: Table) -> np.ndarray:
+    """Covariances of the answers of two tables of m rows each, row by row, (m,), in squared counts.
 
     By ``Cov(a, b) = (Var a + Var b - Var(a - b)) / 2``: what it takes is variances of tables, never one of all cells.
 
@@ -68,18 +67,14 @@ def covariances(variance_of: Variance, tables: Sequence[Table]) -> np.ndarray:
     >>> strategy = tb.select(tb.Workload.of(tb.Identity(2)), method="identity")
     >>> found = tb.estimate(tb.measure(np.array([5, 9]), strategy, tb.ZCDP("1/2")))
     >>> cells, both = Table("cells", {"x": Identity(2)}), Table("both", {"x": tb.Dense([[1, 1], [1, 1]])})
-    >>> covariances(found.variance_of, [cells, both])[:, :, 0].round(6).tolist()
-    [[1.0, 1.0], [1.0, 2.0]]
+    >>> covariance_of(found.variance_of, cells, both).round(6).tolist()
+    [1.0, 1.0]
     """
-    variances = [variance_of(table) for table in tables]
-    out = np.zeros((len(tables), len(tables), len(variances[0])))
-    for i, variance in enumerate(variances):
-        out[i, i] = variance
-    for i, j in combinations(range(len(tables)), 2):
-        rest = table_difference(tables[i], tables[j])
-        apart = 0.0 if rest is None else variance_of(rest)
-        out[i, j] = out[j, i] = (variances[i] + variances[j] - apart) / 2
-    return out
+    if one == other:
+        return variance_of(one)
+    rest = table_difference(one, other)
+    apart = 0.0 if rest is None else variance_of(rest)
+    return (variance_of(one) + variance_of(other) - apart) / 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,17 +84,6 @@ class RatioSet:
     low: np.ndarray
     high: np.ndarray
     bounded: np.ndarray
-
-    def scaled(self, factor: float) -> RatioSet:
-        """The set of ``factor R``."""
-        low, high = (self.low, self.high) if factor > 0 else (self.high, self.low)
-        return RatioSet(low * factor, high * factor, self.bounded)
-
-    def over_exact(self, whole: np.ndarray, first: np.ndarray, last: np.ndarray) -> RatioSet:
-        """With the ends of linear intervals where the denominator is exact and not 0 (``whole``)."""
-        low = np.where(whole, np.minimum(first, last), self.low)
-        high = np.where(whole, np.maximum(first, last), self.high)
-        return RatioSet(low, high, self.bounded | whole)
 
 
 def delta_error(slopes: np.ndarray, covariance: np.ndarray) -> np.ndarray:

@@ -8,16 +8,16 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from statistics import NormalDist
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from ...domain import Figure, Linear, Quantile, Ratio
+from ...domain import Domain, Figure, Linear, Ratio, Table
 from ...domain.figure_sql import figure_from_sql
 from ...errors import InvalidArgument
-from ...estimation.statistics import RatioSet, delta_error, ratio_variance, woodruff
+from ...estimation.figures import FigureNumbers, figure_numbers, linears_of
+from ...estimation.statistics import RatioSet
 from ...privacy import NoiseLaw
 from ...release import folder as f
 from ...release.folder import DERIVED, PublishedRows, TableWriter, plain
@@ -34,23 +34,11 @@ _CANCELLED = 1e-9  # of the terms of a variance: below it, they cancel, and exac
 
 
 @dataclass(frozen=True, eq=False)
-class AreaPart:
-    """One summand of a figure, shape (areas, m) each: NaN where it is not estimable."""
-
-    estimate: np.ndarray
-    std_error: np.ndarray
-    low: np.ndarray
-    high: np.ndarray
-    exact: np.ndarray
-
-
-@dataclass(frozen=True, eq=False)
 class FigureForms:
-    """A figure as linear forms: ``joint`` those of its counts and ratios, and one for each quantile."""
+    """The tables of a figure as linear forms: those of its counts and ratios together, and each quantile's."""
 
-    figure: Figure
-    joint: AreaForms | None
-    quantiles: tuple[AreaForms, ...]
+    tables: tuple[tuple[Table, ...], ...]
+    every: tuple[AreaForms, ...]
 
     @classmethod
     def of(cls, layout: Layout, figure: Figure) -> FigureForms:
@@ -59,20 +47,9 @@ class FigureForms:
         Raises:
             Unsupported: too many rows or cells to be written out.
         """
-        tables = [each.table for each in linears_of(figure) if each.table]
-        joint = AreaForms.of(layout, tables) if tables else None
-        return cls(figure, joint, tuple(AreaForms.of(layout, [q.table]) for q in figure.quantiles))
-
-    @property
-    def every(self) -> tuple[AreaForms, ...]:
-        """All of them."""
-        return (*(() if self.joint is None else (self.joint,)), *self.quantiles)
-
-
-def linears_of(figure: Figure) -> list[Linear]:
-    """The linear functions that a figure is made from, in the order of its parts."""
-    ends = [linear for ratio in figure.ratios for linear in (ratio.numerator, ratio.denominator)]
-    return [*([figure.linear] if figure.linear.table else []), *ends]
+        joint = tuple(dict.fromkeys(each.table for each in linears_of(figure) if each.table))
+        tables = (*((joint,) if joint else ()), *((each.table,) for each in figure.quantiles))
+        return cls(tables, tuple(AreaForms.of(layout, some) for some in tables))
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,155 +100,67 @@ class FormNumbers:
 
 
 @dataclass(frozen=True, eq=False)
-class AreaSource:
-    """The parts of a figure for some areas, at a level for each.
+class KnownAreas:
+    """What least squares knows of the tables of a figure for some areas: arrays are (areas, m).
 
     Args:
         forms: of the figure.
-        joint: the numbers of its counts and ratios.
-        quantiles: those of each quantile.
+        numbers: of each of them.
         shape: areas and rows.
-        laws: of the noise.
     """
 
     forms: FigureForms
-    joint: FormNumbers | None
-    quantiles: tuple[FormNumbers, ...]
+    numbers: tuple[FormNumbers, ...]
     shape: tuple[int, int]
-    laws: Sequence[NoiseLaw]
+    other = None
+    only_bounds = False
+
+    @property
+    def domain(self) -> Domain:
+        return self.forms.every[0].margin.layout.domain
 
     @cached_property
-    def _place(self) -> list[int | None]:
-        """For each linear function its form; None where it is a number."""
-        found, at = [], 0
-        for each in linears_of(self.forms.figure):
-            found.append(at if each.table else None)
-            at += each.table is not None
-        return found
+    def _place(self) -> dict[Table, tuple[int, int]]:
+        """Which forms a table is among, and its position there."""
+        return {table: (i, k) for i, tables in enumerate(self.forms.tables) for k, table in enumerate(tables)}
 
-    def parts(self, level: float) -> list[AreaPart]:
-        """All parts, the counts first, then ratios and quantiles."""
-        figure = self.forms.figure
-        start = int(figure.linear.table is not None)
-        found = [self._linear(figure.linear, level)] if start else []
-        found += [self._ratio(ratio, start + 2 * i, level) for i, ratio in enumerate(figure.ratios)]
-        for forms, numbers, quantile in zip(
-            self.forms.quantiles, self.quantiles, figure.quantiles, strict=True
-        ):
-            found.append(self._quantile(forms, numbers, quantile, level))
-        return found
+    def estimate(self, table: Table) -> np.ndarray:
+        i, k = self._place[table]
+        return self.numbers[i].estimate[k]
 
-    def _value(self, at: int, linear: Linear) -> tuple[np.ndarray, np.ndarray]:
-        """Estimates in units of the form, with the constant, and which are exact."""
-        place = self._place[at]
-        constant = float(linear.constant / linear.scale)
-        if place is None or self.joint is None:
-            return np.full(self.shape, constant), np.ones(self.shape, bool)
-        return self.joint.estimate[place] + constant, self.joint.exact[place]
+    def exact(self, table: Table) -> np.ndarray:
+        i, k = self._place[table]
+        return self.numbers[i].exact[k]
 
-    def _moment(self, at: int, other: int) -> np.ndarray:
-        """A covariance in units of the forms."""
-        one, two = self._place[at], self._place[other]
-        if one is None or two is None or self.joint is None:
-            return np.zeros(self.shape)
-        return self.joint.moments[one, two]
+    def covariance(self, one: Table, other: Table) -> np.ndarray:
+        (i, k), (_, m) = self._place[one], self._place[other]
+        return self.numbers[i].moments[k, m]
 
-    def _cells(self, at: int) -> np.ndarray:
-        """The coefficients of a linear function, shape (m, cells)."""
-        joint, place = self.forms.joint, self._place[at]
-        assert joint is not None
-        found = joint.coefficients[0] * 0 if place is None else joint.coefficients[place]
-        return found.reshape(len(found), -1)
+    def half_widths(self, table: Table, level: float) -> tuple[np.ndarray, np.ndarray]:
+        i, k = self._place[table]
+        wide = form_half_widths(
+            self.covariance(table, table), self.forms.every[i].spread[k], self._laws, level
+        )
+        return wide, np.zeros(wide.shape, bool)
 
-    def _linear(self, linear: Linear, level: float) -> AreaPart:
-        """Sums and differences of counts."""
-        assert self.forms.joint is not None
-        value, exact = self._value(0, linear)
-        variance, scale = self._moment(0, 0), float(linear.scale)
-        wide = abs(scale) * form_half_widths(variance, self.forms.joint.spread[0], self.laws, level)
-        middle = scale * value
-        return AreaPart(middle, abs(scale) * np.sqrt(variance), middle - wide, middle + wide, exact)
+    @property
+    def _laws(self) -> Sequence[NoiseLaw]:
+        return self.numbers[0].laws
 
-    def _ratio(self, ratio: Ratio, at: int, level: float) -> AreaPart:
-        """A ratio of counts, with Fieller's interval."""
-        a, sure = self._value(at, ratio.numerator)
-        b, fixed = self._value(at + 1, ratio.denominator)
-        moments = self._moment(at, at), self._moment(at + 1, at + 1), self._moment(at, at + 1)
-        pairs = extreme_pairs(self._cells(at), self._cells(at + 1))
-        scale = float(ratio.numerator.scale / ratio.denominator.scale)
-        found = area_ratios((a, b), moments, pairs, self.laws, level)
-        found = self._over_exact(found, ratio, at, a, b, fixed, level)
-        point = np.divide(a, b, out=np.full(self.shape, np.nan), where=found.bounded)
-        spread = np.sqrt(ratio_variance(np.where(found.bounded, point, 0.0), *moments))
-        error = np.divide(spread, np.abs(b), out=np.full(self.shape, np.nan), where=found.bounded)
-        found = found.scaled(scale)
-        return AreaPart(scale * point, abs(scale) * error, found.low, found.high, sure & fixed)
-
-    def _over_exact(
+    def ratio_set(
         self,
-        found: RatioSet,
         ratio: Ratio,
-        at: int,
-        a: np.ndarray,
-        b: np.ndarray,
-        fixed: np.ndarray,
+        estimates: tuple[np.ndarray, np.ndarray],
+        moments: tuple[np.ndarray, np.ndarray, np.ndarray],
         level: float,
-    ) -> RatioSet:
-        """Where the denominator is exact the ratio is linear, and has the interval of its numerator."""
-        whole = fixed & (b != 0)
-        if ratio.numerator.table is None or self.forms.joint is None or not whole.any():
-            return found
-        place = self._place[at]
-        assert place is not None
-        spread = self.forms.joint.spread[place]
-        wide = form_half_widths(self._moment(at, at), spread, self.laws, level)
-        safe = np.where(whole, b, 1.0)
-        middle, half = a / safe, wide / np.abs(safe)
-        return found.over_exact(whole, middle - half, middle + half)
+    ) -> tuple[RatioSet, np.ndarray]:
+        pairs = extreme_pairs(self._cells(ratio.numerator), self._cells(ratio.denominator))
+        return area_ratios(estimates, moments, pairs, self._laws, level), np.zeros(self.shape, bool)
 
-    def _quantile(self, forms: AreaForms, numbers: FormNumbers, quantile: Quantile, level: float) -> AreaPart:
-        """A quantile in each group, with Woodruff's interval; NaN where there may be nobody."""
-        wide = form_half_widths(numbers.moments[0, 0], forms.spread[0], self.laws, level)
-        t, half, sure = (
-            _by_value(forms, quantile, each) for each in (numbers.estimate[0], wide, numbers.exact[0])
-        )
-        found, values = woodruff(t, half), np.array(quantile.values, dtype=float)
-        some = t[:, -1] > half[:, -1]
-        factor = float(quantile.coefficient)
-        places = (
-            (found.estimate, found.low, found.high) if factor > 0 else (found.estimate, found.high, found.low)
-        )
-        point, low, high = (
-            np.where(some, factor * values[place], np.nan).reshape(self.shape) for place in places
-        )
-        error = (high - low) / (2 * NormalDist().inv_cdf((1 + level) / 2))
-        return AreaPart(point, error, low, high, np.all(sure, axis=1).reshape(self.shape))
-
-    def joint_error(self, parts: Sequence[AreaPart]) -> np.ndarray:
-        """Standard errors of a sum by the delta method; for quantiles the sum of theirs, which bounds it."""
-        figure = self.forms.figure
-        if figure.quantiles or self.joint is None:
-            return np.sum([part.std_error for part in parts], axis=0)
-        slopes = [np.full(self.shape, float(figure.linear.scale))] if figure.linear.table else []
-        start = len(slopes)
-        for i, ratio in enumerate(figure.ratios):
-            a, _ = self._value(start + 2 * i, ratio.numerator)
-            b, _ = self._value(start + 2 * i + 1, ratio.denominator)
-            scale = float(ratio.numerator.scale / ratio.denominator.scale)
-            inverse = np.divide(scale, b, out=np.full(self.shape, np.nan), where=b != 0)
-            slopes += [inverse, np.divide(-a * inverse, b, out=np.full(self.shape, np.nan), where=b != 0)]
-        held = np.array(
-            [slope for slope, place in zip(slopes, self._place, strict=True) if place is not None]
-        )
-        return delta_error(held, self.joint.moments)
-
-
-def _by_value(forms: AreaForms, quantile: Quantile, numbers: np.ndarray) -> np.ndarray:
-    """Numbers of a quantile's table, (areas, rows), as (areas x groups, values)."""
-    counts = quantile.table.row_counts(forms.margin.layout.domain)
-    axis = list(counts).index(quantile.attribute)
-    shaped = numbers.reshape(len(numbers), *counts.values())
-    return np.moveaxis(shaped, axis + 1, -1).reshape(-1, len(quantile.values))
+    def _cells(self, linear: Linear) -> np.ndarray:
+        """The coefficients of a linear function over the cells of the joint marginal."""
+        joint = self.forms.every[0].coefficients
+        return joint[0] * 0 if linear.table is None else joint[self._place[linear.table][1]]
 
 
 _NUMBERS = ("estimate", "std_error", "ci_low", "ci_high")
@@ -323,47 +212,19 @@ class AreaFigures:
         possible, figure = part.possible(self.publisher.support), derived.figure
         margins = [each.margin for each in forms.every]
         counts = self.publisher.unbiased.margins(margins, part.owner, part.codes.size, part.leaves)
-        found = [
-            FormNumbers.of(
-                each,
-                of_margin,
-                covariance,
-                possible,
-                self.laws,
-                has_exact=self.publisher.has_exact,
-            )
+        has_exact = self.publisher.has_exact
+        found = tuple(
+            FormNumbers.of(each, of_margin, covariance, possible, self.laws, has_exact=has_exact)
             for each, of_margin in zip(forms.every, counts, strict=True)
-        ]
-        split = len(found) - len(forms.quantiles)
-        joint = found[0] if split else None
-        source = AreaSource(forms, joint, tuple(found[split:]), (part.codes.size, figure.rows), self.laws)
-        return _arrow(derived, part, *_numbers(source, self.publisher.level))
+        )
+        shape = (part.codes.size, figure.rows)
+        return _arrow(
+            derived, part, figure_numbers(figure, KnownAreas(forms, found, shape), self.publisher.level)
+        )
 
 
-def _numbers(source: AreaSource, level: float) -> tuple[dict[str, np.ndarray], np.ndarray]:
-    """The number columns of a figure, and its statuses by position among A, E and Q: shape (areas, m) each."""
-    figure = source.forms.figure
-    linear = figure.linear.table is not None
-    count = linear + len(figure.ratios) + len(figure.quantiles)
-    parts = source.parts(1 - (1 - level) / count)
-    shift = float(figure.linear.constant) * (not linear)
-    exact = np.all([part.exact for part in parts], axis=0)
-    total = np.sum([part.estimate for part in parts], axis=0) + shift
-    error = parts[0].std_error if count == 1 else source.joint_error(parts)
-    low, high = (np.sum([getattr(part, end) for part in parts], axis=0) + shift for end in ("low", "high"))
-    known = np.isfinite(total) & np.isfinite(low) & np.isfinite(high)
-    columns = {
-        "estimate": total,
-        "std_error": np.where(exact, 0.0, error),
-        "ci_low": np.where(exact, total, low),
-        "ci_high": np.where(exact, total, high),
-    }
-    status = np.where(known, np.where(exact, 1, 0), 2)
-    return {name: np.where(known, values, np.nan) for name, values in columns.items()}, status
-
-
-def _arrow(derived: Derived, part: SomeAreas, numbers: dict[str, np.ndarray], status: np.ndarray) -> pa.Table:
-    count, rows = status.shape
+def _arrow(derived: Derived, part: SomeAreas, numbers: FigureNumbers) -> pa.Table:
+    count, rows = numbers.status.shape
     kind, code = AREA_COLUMNS
     columns: dict[str, Any] = {
         kind: words_of(np.zeros(count * rows, np.int32), [part.kind]),
@@ -372,9 +233,10 @@ def _arrow(derived: Derived, part: SomeAreas, numbers: dict[str, np.ndarray], st
     for name, column in label_columns(derived.figure.headings).items():
         labels = np.tile(column.indices.to_numpy(), count)
         columns[name] = pa.DictionaryArray.from_arrays(labels, column.dictionary)
-    for name, values in numbers.items():
-        columns[name] = pa.array(values.ravel(), pa.float64(), from_pandas=True)
-    columns["obs_status"] = words_of(status.ravel().astype(np.int32), [ESTIMATED, EXACT, NOT_ESTIMABLE])
+    for name in _NUMBERS:
+        columns[name] = pa.array(getattr(numbers, name).ravel(), pa.float64(), from_pandas=True)
+    status = numbers.status.ravel().astype(np.int32)
+    columns["obs_status"] = words_of(status, [ESTIMATED, EXACT, NOT_ESTIMABLE])
     return pa.table(columns, schema=figure_schema(derived))
 
 

@@ -4,32 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
-from statistics import NormalDist
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from ...domain import Table
-from ...domain.figure import Figure, Linear, Quantile, Ratio
+from ...domain import Domain, Figure, Linear, Quantile, Ratio, Table
 from ...errors import Unsupported
 from ...estimation import Estimate
 from ...estimation.coverage import CONSERVATIVE
+from ...estimation.figures import figure_numbers
 from ...estimation.least_squares import LeastSquares, LocalLeastSquares, OneSided, non_negative_rows
-from ...estimation.statistics import (
-    PairProfile,
-    RatioSet,
-    box_ratios,
-    covariances,
-    crossing,
-    delta_error,
-    ratio_set,
-    ratio_variance,
-    uniform_factor,
-    woodruff,
-)
+from ...estimation.statistics import PairProfile, RatioSet, covariance_of, ratio_set, uniform_factor
 from ...release import folder as f
 from ...release.agreement import csv_faults
 from ...release.folder import DERIVED
@@ -48,219 +35,92 @@ from ...strategy import IterativeInformation
 from .publish import empty_rows
 
 _WIDEST = 50.0  # standard deviations: beyond, the factor of a test is of no use
+_STATUS = np.array([ESTIMATED, EXACT, NOT_ESTIMABLE])
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
-    """One summand of a figure, (m,) each: NaN where it is not estimable."""
+class EstimatedCounts:
+    """What least squares knows of the tables of a figure of so many rows, each number computed once."""
 
-    estimate: np.ndarray
-    std_error: np.ndarray
-    low: np.ndarray
-    high: np.ndarray
-    exact: np.ndarray
-    conservative: np.ndarray
-
-    def times(self, factor: float) -> Part:
-        """A multiple of it."""
-        ends = (self.low, self.high) if factor > 0 else (self.high, self.low)
-        low, high = (factor * end for end in ends)
-        return Part(
-            factor * self.estimate, abs(factor) * self.std_error, low, high, self.exact, self.conservative
-        )
-
-
-@dataclass(frozen=True, eq=False)
-class FigureNumbers:
-    """The numbers that a figure of so many rows is made from.
-
-    Errors and intervals are those of least squares, whatever method gives the estimate: ``linear_estimate``.
-    """
-
-    estimate: Estimate
+    linear: LeastSquares
     rows: int
+    other: NonNegativeCounts | None = None
     _exact: dict[Table, np.ndarray] = field(default_factory=dict)
     _variances: dict[Table, np.ndarray] = field(default_factory=dict)
 
-    @cached_property
-    def linear_estimate(self) -> LeastSquares:
-        """Least squares from the same measurements."""
-        found = self.estimate.linear if isinstance(self.estimate, OneSided) else self.estimate
-        assert isinstance(found, LeastSquares)
-        return found
+    @classmethod
+    def of(cls, estimate: Estimate, rows: int) -> EstimatedCounts:
+        """From the same measurements as an estimate by any method."""
+        if isinstance(estimate, OneSided):
+            return cls(estimate.linear, rows, NonNegativeCounts(estimate))
+        assert isinstance(estimate, LeastSquares)
+        return cls(estimate, rows)
 
     @property
-    def bounded(self) -> bool:
-        """Whether no more is known of variances than upper bounds."""
-        return isinstance(self.linear_estimate.information, IterativeInformation)
+    def domain(self) -> Domain:
+        return self.linear.domain
 
-    def variance(self, table: Table) -> np.ndarray:
-        """Variances of least squares, (m,), each computed once."""
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (self.rows,)
+
+    @property
+    def only_bounds(self) -> bool:
+        return isinstance(self.linear.information, IterativeInformation)
+
+    def exact(self, table: Table) -> np.ndarray:
+        if table not in self._exact:
+            self._exact[table] = empty_rows(table, self.domain) | self.linear.exact_of(table)
+        return self._exact[table]
+
+    def estimate(self, table: Table) -> np.ndarray:
+        return np.where(empty_rows(table, self.domain), 0.0, self.linear.answer_of(table))
+
+    def covariance(self, one: Table, other: Table) -> np.ndarray:
+        free = ~(self.exact(one) | self.exact(other))
+        return np.where(free, covariance_of(self._variance, one, other), 0.0)
+
+    def _variance(self, table: Table) -> np.ndarray:
         if table not in self._variances:
-            self._variances[table] = self.linear_estimate.variance_of(table)
+            self._variances[table] = self.linear.variance_of(table)
         return self._variances[table]
 
-    def exact(self, linear: Linear) -> np.ndarray:
-        """Rows that are known without noise."""
-        if linear.table is None:
-            return np.ones(self.rows, dtype=bool)
-        if linear.table not in self._exact:
-            empty = empty_rows(linear.table, self.estimate.domain)
-            self._exact[linear.table] = empty | self.estimate.exact_of(linear.table)
-        return self._exact[linear.table]
+    def half_widths(self, table: Table, level: float) -> tuple[np.ndarray, np.ndarray]:
+        widths = self.linear.half_widths_of(table, level)
+        return np.where(self.exact(table), 0.0, widths.values), widths.ways == CONSERVATIVE
 
-    def value(self, linear: Linear, estimate: Estimate) -> np.ndarray:
-        """Estimates, (m,)."""
-        if linear.table is None:
-            return np.full(self.rows, float(linear.constant))
-        answer = estimate.answer_of(linear.table)
-        answer = np.where(empty_rows(linear.table, self.estimate.domain), 0.0, answer)
-        return float(linear.scale) * answer + float(linear.constant)
-
-    def linear(self, linear: Linear, level: float) -> Part:
-        """Sums and differences of counts: as tables are published."""
-        assert linear.table is not None
-        exact, middle = self.exact(linear), self.value(linear, self.estimate)
-        scale = abs(float(linear.scale))
-        deviation = scale * np.sqrt(self.estimate.variance_of(linear.table))
-        widths = self.estimate.half_widths_of(linear.table, level)
-        wide = np.where(exact, 0.0, scale * widths.values)
-        error = np.where(exact, 0.0, deviation)
-        return Part(middle, error, middle - wide, middle + wide, exact, widths.ways == CONSERVATIVE)
-
-    def ratio(self, ratio: Ratio, level: float) -> Part:
-        """A ratio of counts, with Fieller's interval; NaN where no bounded set of ratios is left."""
-        fixed = self.exact(ratio.denominator)
-        exact = fixed & self.exact(ratio.numerator)
-        a, b = (self.value(each, self.linear_estimate) for each in (ratio.numerator, ratio.denominator))
-        found, error, wide = self._interval(ratio, a, b, level)
-        if ratio.numerator.table is not None and fixed.any():
-            alone = self.linear(ratio.numerator, level) if self.estimate is self.linear_estimate else None
-            found, wide = _over_exact(found, wide, alone, b, fixed)
-        bounded = found.bounded & (b != 0)
-        low, high = np.where(bounded, found.low, np.nan), np.where(bounded, found.high, np.nan)
-        if self.estimate is self.linear_estimate:
-            point = np.divide(a, b, out=np.full(self.rows, np.nan), where=bounded)
-            return Part(point, error, low, high, exact, wide)
-        above, below = (self.value(each, self.estimate) for each in (ratio.numerator, ratio.denominator))
-        point = np.divide(above, below, out=np.full(self.rows, np.nan), where=bounded & (below != 0))
-        low, high = _within_known(self, ratio, low, high)
-        return Part(point, error, np.minimum(low, point), np.maximum(high, point), exact, np.ones_like(exact))
-
-    def _interval(
-        self, ratio: Ratio, a: np.ndarray, b: np.ndarray, level: float
-    ) -> tuple[RatioSet, np.ndarray, np.ndarray]:
-        """The set of ratios, the standard errors by the delta method, and which sets are wider than need be."""
-        laws = self.estimate.measurement.laws
-        scales = float(ratio.numerator.scale), float(ratio.denominator.scale)
-        moments = self.moments(ratio)
-        at = np.divide(a, b, out=np.zeros(self.rows), where=b != 0)
-        if self.bounded or uniform_factor(laws, level) > _WIDEST:
-            widths = [self.half_width(each, (1 + level) / 2) for each in (ratio.numerator, ratio.denominator)]
-            found, ways = box_ratios(a, b, *widths), np.full(self.rows, CONSERVATIVE)
-            spread = np.sqrt(moments[0]) + np.abs(at) * np.sqrt(moments[1])
-        else:
-            profile, tables = None, (ratio.numerator.table, ratio.denominator.table)
-            plain = ratio.numerator.constant == ratio.denominator.constant == 0
-            if tables[0] is not None and tables[1] is not None and plain:
-                profile = PairProfile.of(self.linear_estimate, tables[0], tables[1])
-            above, below = scales if profile else (1.0, 1.0)
-            unscaled = moments[0] / above**2, moments[1] / below**2, moments[2] / (above * below)
-            found, ways = ratio_set((a / above, b / below), unscaled, profile, laws, level)
-            found = found.scaled(above / below)
-            spread = np.sqrt(ratio_variance(at, *moments))
-        error = np.divide(spread, np.abs(b), out=np.full(self.rows, np.nan), where=b != 0)
-        return found, error, ways == CONSERVATIVE
-
-    def moments(self, ratio: Ratio) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Variances of numerator and denominator and their covariance, (m,)."""
-        linears = (ratio.numerator, ratio.denominator)
-        out = np.zeros((2, 2, self.rows))
-        held = [k for k, each in enumerate(linears) if each.table is not None]
-        found = covariances(self.variance, [table for each in linears if (table := each.table)])
-        scale = np.array([float(each.scale) for each in linears])
-        sure = np.array([self.exact(each) for each in linears])
-        for i, k in enumerate(held):
-            for j, other in enumerate(held):
-                free = ~(sure[k] | sure[other])
-                out[k, other] = np.where(free, scale[k] * scale[other] * found[i, j], 0.0)
-        return out[0, 0], out[1, 1], out[0, 1]
-
-    def half_width(self, linear: Linear, level: float) -> np.ndarray:
-        """Half-widths of least squares, (m,)."""
-        if linear.table is None:
-            return np.zeros(self.rows)
-        widths = self.linear_estimate.half_widths_of(linear.table, level).values
-        return np.where(self.exact(linear), 0.0, abs(float(linear.scale)) * widths)
-
-    def quantile(self, quantile: Quantile, level: float) -> Part:
-        """A quantile in each group, with Woodruff's interval; NaN where there may be nobody."""
-        t = self.by_value(quantile, self.linear_estimate.answer_of(quantile.table))
-        wide = self.linear_estimate.half_widths_of(quantile.table, level)
-        half = self.by_value(quantile, wide.values)
-        sure = empty_rows(quantile.table, self.estimate.domain) | self.estimate.exact_of(quantile.table)
-        sure = self.by_value(quantile, sure)
-        half = np.where(sure, 0.0, half)
-        some = t[:, -1] > half[:, -1]
-        found, values = woodruff(t, half), np.array(quantile.values, dtype=float)
-        place = found.estimate
-        if self.estimate is not self.linear_estimate:
-            place = crossing(self.by_value(quantile, self.estimate.answer_of(quantile.table)))
-        numbers = [
-            np.where(some, values[at], np.nan)
-            for at in (place, np.minimum(found.low, place), np.maximum(found.high, place))
-        ]
-        error = (numbers[2] - numbers[1]) / (2 * NormalDist().inv_cdf((1 + level) / 2))
-        ways = np.any(self.by_value(quantile, wide.ways == CONSERVATIVE) & ~sure, axis=1)
-        ways = ways | (self.estimate is not self.linear_estimate)
-        return Part(numbers[0], error, numbers[1], numbers[2], np.all(sure, axis=1), ways)
-
-    def by_value(self, quantile: Quantile, answers: np.ndarray) -> np.ndarray:
-        """Answers of a quantile's table as (groups, values)."""
-        counts = quantile.table.row_counts(self.estimate.domain)
-        axis = list(counts).index(quantile.attribute)
-        shaped = np.moveaxis(answers.reshape(tuple(counts.values())), axis, -1)
-        return shaped.reshape(self.rows, len(quantile.values))
-
-    def joint_error(self, figure: Figure, parts: list[Part]) -> np.ndarray:
-        """Standard errors of a sum of parts by the delta method; for quantiles the sum of theirs, which bounds it."""
-        if figure.quantiles or self.bounded:
-            return np.sum([part.std_error for part in parts], axis=0)
-        weighted: list[tuple[Linear, np.ndarray]] = []
-        if figure.linear.table is not None:
-            weighted.append((figure.linear, np.ones(self.rows)))
-        for ratio in figure.ratios:
-            a, b = (self.value(e, self.linear_estimate) for e in (ratio.numerator, ratio.denominator))
-            inverse = np.divide(1.0, b, out=np.full(self.rows, np.nan), where=b != 0)
-            weighted += [(ratio.numerator, inverse), (ratio.denominator, -a * inverse**2)]
-        held = [(each, weight) for each, weight in weighted if each.table is not None]
-        found = covariances(self.variance, [table for each, _ in held if (table := each.table)])
-        slopes = np.array([np.where(self.exact(e), 0.0, w * float(e.scale)) for e, w in held])
-        return delta_error(slopes, found)
+    def ratio_set(
+        self,
+        ratio: Ratio,
+        estimates: tuple[np.ndarray, np.ndarray],
+        moments: tuple[np.ndarray, np.ndarray, np.ndarray],
+        level: float,
+    ) -> tuple[RatioSet, np.ndarray] | None:
+        laws = self.linear.measurement.laws
+        if self.only_bounds or uniform_factor(laws, level) > _WIDEST:
+            return None
+        profile, (above, below) = None, (ratio.numerator, ratio.denominator)
+        if above.table is not None and below.table is not None and above.constant == below.constant == 0:
+            profile = PairProfile.of(self.linear, above.table, below.table)
+        found, ways = ratio_set(estimates, moments, profile, laws, level)
+        return found, ways == CONSERVATIVE
 
 
-def _over_exact(
-    found: RatioSet, wide: np.ndarray, alone: Part | None, b: np.ndarray, fixed: np.ndarray
-) -> tuple[RatioSet, np.ndarray]:
-    """Where the denominator is exact the ratio is linear, and has the interval of its numerator."""
-    if alone is None:
-        return found, wide
-    whole = fixed & (b != 0)
-    safe = np.where(whole, b, 1.0)
-    ratios = found.over_exact(whole, alone.low / safe, alone.high / safe)
-    return ratios, np.where(whole, alone.conservative, wide)
+@dataclass(frozen=True, eq=False)
+class NonNegativeCounts:
+    """Estimates that are kept non-negative, with intervals of least squares that contain them."""
 
+    kept: OneSided
 
-def _within_known(
-    source: FigureNumbers, ratio: Ratio, low: np.ndarray, high: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Ends cut at 0 where no record counts negatively, above or below."""
-    cut = np.ones(source.rows, dtype=bool)
-    for linear in (ratio.numerator, ratio.denominator):
-        cut &= linear.constant >= 0 < linear.scale
-        if linear.table is not None:
-            cut &= non_negative_rows(linear.table.operator(source.estimate.domain))
-    return np.where(cut, np.maximum(low, 0.0), low), np.where(cut, np.maximum(high, 0.0), high)
+    def estimate(self, table: Table) -> np.ndarray:
+        return np.where(empty_rows(table, self.kept.domain), 0.0, self.kept.answer_of(table))
+
+    def half_widths(self, table: Table, level: float) -> np.ndarray:
+        return self.kept.half_widths_of(table, level).values
+
+    def never_negative(self, linear: Linear) -> np.ndarray:
+        sure = np.array(linear.constant >= 0 < linear.scale)
+        return sure if linear.table is None else sure & non_negative_rows(self.kept.operator_of(linear.table))
 
 
 @dataclass(frozen=True, eq=False)
@@ -294,8 +154,6 @@ class PublishedFigure:
 def publish_figure(estimate: Estimate, figure: Figure, level: float) -> PublishedFigure:
     """A figure with standard errors and intervals, from the estimates of the counts that it is made from.
 
-    A sum of J ratios, quantiles and counts has the sums of their intervals at level ``1 - (1 - level) / J``.
-
     Arguments:
         estimate: of the counts, by any method.
         figure: what is asked for.
@@ -310,38 +168,16 @@ def publish_figure(estimate: Estimate, figure: Figure, level: float) -> Publishe
     """
     if isinstance(estimate, LocalLeastSquares):
         raise Unsupported('figures need estimates that agree with each other: estimate by "least-squares"')
-    source = FigureNumbers(estimate, figure.rows)
-    linear = [figure.linear] if figure.linear.table else []
-    count = len(linear) + len(figure.ratios) + len(figure.quantiles)
-    level = 1 - (1 - level) / count
-    parts = [source.linear(each, level) for each in linear]
-    parts += [source.ratio(each, level) for each in figure.ratios]
-    parts += [source.quantile(each, level).times(float(each.coefficient)) for each in figure.quantiles]
-    shift = 0.0 if linear else float(figure.linear.constant)
-    exact = np.all([part.exact for part in parts], axis=0)
-    total = np.sum([part.estimate for part in parts], axis=0) + shift
-    error = parts[0].std_error if count == 1 else source.joint_error(figure, parts)
-    low, high = (np.sum([getattr(p, end) for p in parts], axis=0) + shift for end in ("low", "high"))
-    known = np.isfinite(total) & np.isfinite(low) & np.isfinite(high)
-    wide = np.any([part.conservative for part in parts], axis=0) | (count > 1)
-    total, error, low, high = (
-        np.where(known, each, np.nan)
-        for each in (
-            total,
-            np.where(exact, 0.0, error),
-            np.where(exact, total, low),
-            np.where(exact, total, high),
-        )
-    )
+    found = figure_numbers(figure, EstimatedCounts.of(estimate, figure.rows), level)
     return PublishedFigure(
         figure.name,
         figure.headings,
-        total,
-        error,
-        low,
-        high,
-        np.where(known, np.where(exact, EXACT, ESTIMATED), NOT_ESTIMABLE),
-        int((wide & known & ~exact).sum()),
+        found.estimate,
+        found.std_error,
+        found.ci_low,
+        found.ci_high,
+        _STATUS[found.status],
+        found.conservative,
         sum(_grain(quantile) for quantile in figure.quantiles),
     )
 
