@@ -148,12 +148,17 @@ def figure_numbers(figure: Figure, known: KnownCounts, level: float) -> FigureNu
     error = parts[0].std_error if count == 1 else _joint_error(figure, known, parts)
     there = np.isfinite(total) & np.isfinite(low) & np.isfinite(high)
     wide = np.any([part.conservative for part in parts], axis=0) | (count > 1)
-    columns = (total, np.where(exact, 0.0, error), np.where(exact, total, low), np.where(exact, total, high))
-    return FigureNumbers(
-        *(np.where(there, column, np.nan) for column in columns),
-        np.where(there, np.where(exact, _EXACT, _ESTIMATED), _NOT_ESTIMABLE),
-        int((wide & there & ~exact).sum()),
+    total, error, low, high = (
+        np.where(there, column, np.nan)
+        for column in (
+            total,
+            np.where(exact, 0.0, error),
+            np.where(exact, total, low),
+            np.where(exact, total, high),
+        )
     )
+    status = np.where(there, np.where(exact, _EXACT, _ESTIMATED), _NOT_ESTIMABLE)
+    return FigureNumbers(total, error, low, high, status, int((wide & there & ~exact).sum()))
 
 
 def _count(known: KnownCounts, linear: Linear, level: float) -> Part:
