@@ -39,13 +39,13 @@ from tabulae.interop.safetab.config import WIDE, Config, read_draft
 from tabulae.interop.safetab.faults import Faults
 from tabulae.interop.safetab.layout import group_map, ladder
 from tabulae.interop.safetab.maps import read_maps
-from tabulae.interop.safetab.plan import suppression_threshold
 from tabulae.privacy import ZCDP, NoiseLaw
 from tabulae.products.groups.count import GroupChunk, GroupCounts
 from tabulae.products.groups.estimate import cell_estimates, total_estimates
 from tabulae.products.groups.levels import TOTAL, TOTAL_ONLY, AdaptivePlan, GroupMeasurement, PopulationLevel
 from tabulae.products.groups.measure import measure_groups
 from tabulae.products.groups.plan import expected_rungs
+from tabulae.products.groups.spec import Suppression
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks/results/detailed_accuracy.csv"
@@ -255,7 +255,7 @@ def table_rows(level: PopulationLevel, largest: int = 7) -> Iterator[Row]:
 def suppressed_rows(level: PopulationLevel, chance: Fraction) -> Iterator[Row]:
     """Coverage of published totals of groups without a table, drawn given that they are published."""
     law, rng = level.second, np.random.default_rng(1)
-    threshold = suppression_threshold(law, chance)
+    threshold = Suppression(chance, frozenset()).floor(law)
     assert threshold is not None
     reach = law.margin("0.99999999")
     noise = np.arange(-reach, reach + 1)

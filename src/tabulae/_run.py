@@ -118,45 +118,63 @@ def run(
     spec = spec if isinstance(spec, Spec) else read_spec(spec)
     spec = spec if source is None else spec.with_source(source)
     spec.check_spendable()
-    out, bound = Path(out), None if memory is None else read_memory(memory)
-    with workplace(out, resume=resume) as partial:
-        if (release := finished(out, spec, resume=resume)) is not None:
-            return release
-        if spec.ledger is None:
-            raise LedgerError('this spec names no ledger: add ledger = "ledger.db" under [privacy]')
-        ledger = Ledger.open(spec.ledger)
-        life = _Life(product_of(spec), out, partial, ledger, bound, say, at)
-        release_id = life.publish(plan_file, resume=resume)
-        del spec, life  # sealing reads all of it back from the folder: a nation is not held twice
-        say("writing the report")
-        with disk(partial):
-            release = seal_with_report(partial)
-            at("sealed")
-            put_in_place(partial, out)
-            at("placed")
-        settle_published(ledger, release_id, out)
-    return release.moved(out)
+    life = Life(product_of(spec), Path(out), memory=memory, say=say, at=at)
+    del spec
+    return life.release(plan_file, resume=resume)
 
 
-class _Life:
-    """One run of one product, from the plan to the folder that is ready to be sealed."""
+class Life:
+    """One run of one product, from the plan to the folder in its place.
+
+    Arguments:
+        product: what is released.
+        out: the folder to write.
+        seal: closes the folder when all else is in it, with a report or without one.
+        memory, say, at: as for :func:`run`.
+    """
 
     def __init__(
         self,
         product: Product,
         out: Path,
-        partial: Path,
-        ledger: Ledger,
-        memory: int | None,
-        say: Say,
-        at: Callable[[Step], None],
+        *,
+        seal: Callable[[Path], Release] = seal_with_report,
+        memory: str | None = None,
+        say: Say = _quiet,
+        at: Callable[[Step], None] = _go_on,
     ) -> None:
-        self._product, self._out, self._partial, self._ledger = product, out, partial, ledger
-        self._memory, self._say, self._at = memory, say, at
-        spec = product.spec
-        self._digest = run_digest(spec.kind.encode(), spec, out)
+        self._product, self._out, self._seal, self._say, self._at = product, out, seal, say, at
+        self._memory = None if memory is None else read_memory(memory)
 
-    def publish(self, plan_file: str | PathLike[str] | None, *, resume: bool) -> str:
+    def release(self, plan_file: str | PathLike[str] | None = None, *, resume: bool = False) -> Release:
+        """Make the release, or finish it: see :func:`run`.
+
+        Privacy:
+            See :func:`run`.
+        """
+        out, spec = self._out, self._product.spec
+        with workplace(out, resume=resume) as partial:
+            if (release := finished(out, spec, resume=resume)) is not None:
+                return release
+            if spec.ledger is None:
+                raise LedgerError('this spec names no ledger: add ledger = "ledger.db" under [privacy]')
+            self._partial, self._ledger = partial, Ledger.open(spec.ledger)
+            self._digest = run_digest(spec.kind.encode(), spec, out)
+            release_id = self._published(plan_file, resume=resume)
+            del (
+                spec,
+                self._product,
+            )  # sealing reads all of it back from the folder: a nation is not held twice
+            self._say("writing the report")
+            with disk(partial):
+                release = self._seal(partial)
+                self._at("sealed")
+                put_in_place(partial, out)
+                self._at("placed")
+            settle_published(self._ledger, release_id, out)
+        return release.moved(out)
+
+    def _published(self, plan_file: str | PathLike[str] | None, *, resume: bool) -> str:
         """Everything but the report; the id of the release.
 
         Privacy:

@@ -22,7 +22,7 @@ def levels(tmp_path_factory):
 def test_the_front_end_finds_no_mistake(tmp_path, geography):
     made = population.write_population(tmp_path, 2000, geography, maps=None, scale=1e-4)
     inputs = tabulae.interop.safetab.check(made.params, made.data, rule="proven")
-    plan = inputs.tabulation.plan
+    plan = inputs.plan.adaptive
     sizes = {level.regions.name: level.regions.size for level in plan.levels}
     if geography == "48 blocks":
         assert sizes == {"USA": 1, "STATE": 2, "COUNTY": 4, "TRACT": 12, "PLACE": 8, "AIANNH": 6}
@@ -36,7 +36,7 @@ def test_the_front_end_finds_no_mistake(tmp_path, geography):
 @pytest.mark.skipif(not population.MAPS.exists(), reason="the maps of the 2020 release are not at hand")
 def test_with_the_maps_of_2020_the_48_blocks_have_74640_groups(tmp_path):
     made = population.write_population(tmp_path, 500)
-    plan = tabulae.interop.safetab.check(made.params, made.data, rule="proven").tabulation.plan
+    plan = tabulae.interop.safetab.check(made.params, made.data, rule="proven").plan.adaptive
     assert sum(level.regions.size * len(level.groups) for level in plan.levels) == 74_640
     assert {level.groups_of_a_record for level in plan.levels} == {9}
 

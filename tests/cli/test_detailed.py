@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 from tests.cli.test_cli import _call, _fails, _json
+from tests.run.stops import kill
 from tests.safetab.world import CODES, GRF, PERSONS, TOY, World, config, needs_shared
 
-from tabulae.interop.safetab._run import _digest
-from tabulae.privacy import ZCDP, Ledger
+from tabulae.privacy import Ledger
 
 SECRET = "4711"
 
@@ -72,23 +72,14 @@ def test_run_as_json(world: tuple[Path, Path, Path], tmp_path: Path) -> None:
     assert told["release_id"]
 
 
-@pytest.mark.parametrize("options", [(), ("--json",)])
-def test_a_charge_that_a_killed_run_lost_is_told(
-    world: tuple[Path, Path, Path], tmp_path: Path, options: tuple[str, ...]
-) -> None:
+def test_a_killed_run_is_resumed(world: tuple[Path, Path, Path], tmp_path: Path) -> None:
     params, data, path = world
-    ledger = Ledger.open(path)
-    paid = ledger.charge(ZCDP(3), "add-remove", "person", "killed", _digest(tmp_path / "out"))
-    (tmp_path / ".out.partial").mkdir()
-    result = _call("detailed", "run", params, data, "--out", tmp_path / "out", "--ledger", path, *options)
-    assert result.exit_code == 0, result.output
-    assert f"warning: {path}: an earlier run for {tmp_path / 'out'} was cut off after" in result.stderr
-    assert f"its charge of rho 3 ({paid.release_id})" in result.stderr
-    assert "stays spent" in result.stderr
-    if options:
-        (warning,) = json.loads(result.stdout)["warnings"]
-        assert (warning["path"], "rho 3" in warning["message"]) == (str(path), True)
-    assert [charge.state for charge in ledger.charges()] == ["void", "published"]
+    command = ("detailed", "run", params, data, "--out", tmp_path / "out", "--ledger", path)
+    kill("stored", params.parent, tmp_path / "out")
+    _fails(_call(*command), 1, "--resume")
+    (data / PERSONS).unlink()
+    assert _call(*command, "--resume").exit_code == 0
+    assert [charge.state for charge in Ledger.open(path).charges()] == ["published"]
 
 
 def _spoil(params: Path, data: Path) -> None:

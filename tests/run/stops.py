@@ -27,7 +27,7 @@ def kill(where: str, spec: Path, out: Path, *, call: int = 1, **options: Any) ->
 
     Args:
         where: a step of :data:`tabulae._run.Step`, or the name of a function or method.
-        spec, out, options: as for :func:`tabulae.run`.
+        spec, out, options: as for :func:`make`.
         call: which call of the function is not made.
     """
     job = {"where": where, "call": call, "spec": str(spec), "out": str(out), "options": options}
@@ -83,16 +83,25 @@ def _deadly(real: Callable[..., Any], call: int) -> Callable[..., Any]:
     return replaced
 
 
-def _run(job: dict[str, Any]) -> None:
-    from tabulae._run import Step, run
+def make(spec: Path, out: Path, **options: Any) -> Any:
+    """The release of a document, or of a folder with ``params``, ``data`` and a ledger in the Bureau's formats."""
+    if not spec.is_dir():
+        return importlib.import_module("tabulae").run(spec, out, **options)
+    safetab = importlib.import_module("tabulae.interop.safetab")
+    inputs = safetab.check(spec / "params", spec / "data", ledger=spec / "ledger.db", persons=False)
+    return safetab.run(inputs, out, say=lambda message: None, **options)
 
-    where = job["where"]
+
+def _run(job: dict[str, Any]) -> None:
+    from tabulae._run import Step
+
+    where, spec, out = job["where"], Path(job["spec"]), Path(job["out"])
     if where in get_args(Step):
-        run(job["spec"], job["out"], at=lambda step: _die() if step == where else None, **job["options"])
+        make(spec, out, at=lambda step: _die() if step == where else None, **job["options"])
         return
     owner, name = _attribute(where)
     setattr(owner, name, _deadly(getattr(owner, name), job["call"]))
-    run(job["spec"], job["out"], **job["options"])
+    make(spec, out, **job["options"])
 
 
 def main() -> None:

@@ -243,15 +243,15 @@ def test_the_real_maps(tmp_path: Path) -> None:
     inputs = check(REAL, tmp_path)
     assert [warning.column for warning in inputs.warnings] == ["reader"]
     assert not faults.problems
-    assert {level.proven.value for level in inputs.tabulation.plan.levels} == {9}
-    assert set(inputs.tabulation.production) == {9}
+    assert {level.proven.value for level in inputs.plan.adaptive.levels} == {9}
+    assert set(inputs.production) == {9}
     dropped = {
-        (level.regions.name, level.group_level): (told.total, told.whole)
-        for level, told in zip(inputs.tabulation.plan.levels, inputs.tabulation.suppression, strict=True)
+        (level.regions.name, level.group_level): inputs.plan.left_out(level)
+        for level in inputs.plan.adaptive.levels
     }
     assert dropped["COUNTY", "2"] == dropped["PR-PLACE", "2"] == (21, 20)
     assert dropped["COUNTY", "1"] == dropped["TRACT", "1"] == (93, 88)
-    assert dropped["USA", "1"] == dropped["STATE", "2"] == dropped["PR-STATE", "1"] == (None, None)
+    assert dropped["USA", "1"] == dropped["STATE", "2"] == dropped["PR-STATE", "1"] is None
 
 
 def test_invented_people_are_sound(tmp_path: Path) -> None:

@@ -17,8 +17,8 @@ from tabulae.interop.safetab import check
 from tabulae.interop.safetab.faults import Faults
 from tabulae.interop.safetab.layout import age_ranges, group_map, ladder, production_stability
 from tabulae.interop.safetab.maps import read_maps
-from tabulae.interop.safetab.plan import suppression_threshold
 from tabulae.privacy import DiscreteGaussian, DiscreteLaplace
+from tabulae.products.groups.spec import Suppression
 
 GOLDEN = [
     ("1010", "1010", "2001,3001,1130,1140", None),
@@ -61,16 +61,15 @@ def test_production_stability() -> None:
 
 def test_proven_stability_is_the_default(tmp_path: Path) -> None:
     inputs = check(*World().write(tmp_path))
-    for level in inputs.tabulation.plan.levels:
+    for level in inputs.plan.adaptive.levels:
         assert level.groups_of_a_record == level.proven.value
 
 
 def test_production_stability_where_it_is_a_bound(tmp_path: Path) -> None:
     inputs = check(*World(config(max_race_codes=8)).write(tmp_path), rule="production")
-    tabulation = inputs.tabulation
-    for level, production in zip(tabulation.plan.levels, tabulation.production, strict=True):
+    for level, production in zip(inputs.plan.adaptive.levels, inputs.production, strict=True):
         assert level.groups_of_a_record == production >= level.proven.value
-    assert any(level.groups_of_a_record > level.proven.value for level in tabulation.plan.levels)
+    assert any(level.groups_of_a_record > level.proven.value for level in inputs.plan.adaptive.levels)
 
 
 def test_production_stability_where_it_is_no_bound(tmp_path: Path) -> None:
@@ -95,7 +94,7 @@ def test_production_stability_where_it_is_no_bound(tmp_path: Path) -> None:
 @pytest.mark.parametrize("definition", ["zcdp", "puredp"])
 def test_noise_is_sized_by_the_papers_formulas(tmp_path: Path, definition: str) -> None:
     inputs = check(*World(config(privacy_defn=definition)).write(tmp_path))
-    for level in inputs.tabulation.plan.levels:
+    for level in inputs.plan.adaptive.levels:
         s, budget = level.proven.value, level.budget.amount
         for law, share in ((level.first, Fraction(1, 10)), (level.second, Fraction(9, 10)), (level.whole, 1)):
             wanted = s / (2 * share * budget) if definition == "zcdp" else s / (share * budget)
@@ -129,15 +128,15 @@ def test_a_budget_whose_noise_would_be_beyond_measure(
     assert words in caught.value.problems[0].message
 
 
+def floor(law: DiscreteGaussian | DiscreteLaplace, chance: Fraction) -> int:
+    return Suppression(chance, frozenset()).floor(law)
+
+
 @each("law", [DiscreteGaussian("9.5"), DiscreteGaussian(625), DiscreteLaplace(3), DiscreteLaplace("71/3")])
 @each("chance", ["0.001", "0.3", "0.5", "0.50001", "0.9", "0.95", "0.9999", "0.9999999"])
 def test_suppression_is_the_least_quantile(law: DiscreteGaussian | DiscreteLaplace, chance: str) -> None:
-    found = suppression_threshold(law, Fraction(chance))
+    found = floor(law, Fraction(chance))
     assert found == threshold({law.word: str(law.parameter)}, Fraction(chance))
-
-
-def test_no_suppression() -> None:
-    assert suppression_threshold(DiscreteGaussian(10), Fraction(0)) is None
 
 
 def test_the_suppression_of_2020() -> None:
@@ -147,7 +146,7 @@ def test_the_suppression_of_2020() -> None:
             DiscreteGaussian(Fraction(9) / (2 * share * rho[level]))
             for share in (Fraction(9, 10), Fraction(1))
         ]
-        assert tuple(suppression_threshold(law, chance) for law in laws) == expected
+        assert tuple(floor(law, chance) for law in laws) == expected
 
 
 def test_age_ranges() -> None:

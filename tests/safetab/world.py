@@ -13,6 +13,7 @@ import pytest
 from tabulae.errors import SpecError
 from tabulae.interop.safetab import check
 from tabulae.interop.safetab.config import PUERTO_RICO, US
+from tabulae.privacy import Ledger
 
 SHARED = Path(__file__).parents[2].parent / "shared" / "data" / "detailed-race"
 TOY, REAL = SHARED / "toy", SHARED / "release-2020"
@@ -161,6 +162,14 @@ class World:
         """What a file of this world says."""
         params, data = self.write(folder)
         return ((data if name in (GRF, PERSONS) else params) / name).read_bytes().decode()
+
+
+def write_bureau(folder: Path) -> Path:
+    """The folders of a quick run, one region type only, with a ledger that pays for two; returns their folder."""
+    only = {key: 0 for key in config() if key.startswith("privacy_budget_p_level") and "county" not in key}
+    World(config(**only)).write(folder)
+    Ledger.create(folder / "ledger.db", 5, "zcdp")
+    return folder
 
 
 def problems(world: World, folder: Path, **options: Any) -> list[tuple[str, int | None, str | None, str]]:

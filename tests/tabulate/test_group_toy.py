@@ -7,7 +7,7 @@ import pytest
 from tests.domain.toy_maps import DATA, TOY, needs_maps, read_map, rows
 
 from tabulae.domain import Ladder, Regions
-from tabulae.errors import DataError
+from tabulae.errors import SpecError
 from tabulae.interop.safetab.lines import Code, Key, LineColumn, LineLayout, Listed, Unused, WholeNumber
 from tabulae.interop.safetab.persons import open_group_lines
 from tabulae.products.groups.levels import AdaptivePlan
@@ -67,7 +67,7 @@ def test_a_person_whose_block_is_unknown_is_refused_by_line() -> None:
     plan, layout = toy(8, [block for block in blocks if block[0] != "72"])
     with (
         pytest.raises(
-            DataError, match=r"line 8, column TABBLKST, .*the geography has no such leaf"
+            SpecError, match=r"line 8, column TABBLKST, .*the geography has no such leaf"
         ) as caught,
         open_group_lines(PERSONS, layout, plan),
     ):

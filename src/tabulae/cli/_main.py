@@ -35,6 +35,7 @@ def _words(*words: str) -> Callable[[str], list[str]]:
     return lambda incomplete: [word for word in words if word.startswith(incomplete)]
 
 
+Resume = Annotated[bool, typer.Option("--resume", help="Finish an interrupted run, without a second draw.")]
 Memory = Annotated[
     str | None,
     typer.Option(help="The most memory that the run may take, such as 8GB.", metavar="SIZE"),
@@ -184,9 +185,7 @@ def run(
         str | None,
         typer.Option(help="Read the records from this file, or postgresql:// url, instead.", metavar="PLACE"),
     ] = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Finish an interrupted run, without a second draw.")
-    ] = False,
+    resume: Resume = False,
     memory: Memory = None,
     json: Json = False,
     show_confidential: Confidential = False,
@@ -350,6 +349,7 @@ def detailed_run(
     stability: Stability = "proven",
     delta: Delta = "1e-10",
     memory: Memory = None,
+    resume: Resume = False,
     json: Json = False,
     show_confidential: Confidential = False,
 ) -> None:
@@ -357,7 +357,9 @@ def detailed_run(
     from . import detailed as commands_detailed
 
     _guard(
-        lambda: commands_detailed.run(params, data, out, ledger, stability, delta, memory, json=json),
+        lambda: commands_detailed.run(
+            params, data, out, ledger, stability, delta, memory, resume=resume, json=json
+        ),
         json=json,
         show_confidential=show_confidential,
     )

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, get_args
 
 import typer
 from rich.table import Table as RichTable
 
-from ..errors import InvalidArgument, Problem
+from ..errors import InvalidArgument
 from ..interop import safetab
-from ..interop.safetab import Done, Epsilon, Inputs, StabilityRule
+from ..interop.safetab import Inputs, StabilityRule
 from ..privacy import exact, rounded_up
 from .output import emit, open_console, print_table, progress
 
@@ -23,16 +25,16 @@ def check(params: Path, data: Path, stability: str, delta: str, *, json: bool) -
     _delta(delta)
     with progress() as say:
         say("checking the inputs")
-        inputs = safetab.check(params, data, rule=rule)
+        inputs = safetab.check(params, data, rule=rule, delta=delta)
         say("composing the loss")
-        stated = safetab.epsilon_at(inputs.tabulation.plan, delta)
+        _ = inputs.epsilon
     if json:
-        document = safetab.promise_document(inputs.tabulation, stated)
+        document = safetab.promise_document(inputs)
         emit({"params": str(params), "data": str(data), **document, "warnings": _warnings(inputs)})
         return
     _warn(inputs)
     typer.echo(f"{params} and {data}: no mistakes")
-    _print_promise(inputs, stated)
+    _print_promise(inputs)
     _print_levels(inputs)
 
 
@@ -45,32 +47,33 @@ def run(
     delta: str,
     memory: str | None,
     *,
+    resume: bool,
     json: bool,
 ) -> None:
     """Publish the tables, and say what was published."""
     rule = _rule(stability)
     _delta(delta)
-    lost: list[Problem] = []
-
-    def warn(problem: Problem) -> None:
-        lost.append(problem)
-        typer.echo(f"warning: {problem}", err=True)
-
     with progress() as say:
-        done = safetab.run(
-            params, data, out, ledger, rule=rule, delta=delta, say=say, warn=warn, memory=memory
-        )
+        say("checking the inputs")
+        inputs = safetab.check(params, data, rule=rule, delta=delta, ledger=ledger, persons=False)
+        release = safetab.run(inputs, out, resume=resume, memory=memory, say=say)
+    published = release.about["levels"]
     if json:
-        document = safetab.promise_document(done.inputs.tabulation, done.epsilon)
-        for level, found in zip(document["levels"], done.summary.document(), strict=True):
-            level.update(found)
-        head = {"release": str(done.path), "release_id": done.release_id}
-        emit({**head, **document, "warnings": [*map(_problem, lost), *_warnings(done.inputs)]})
+        document = safetab.promise_document(inputs)
+        for level, found in zip(document["levels"], published, strict=True):
+            level.update(t1_rows=_t1_rows(found), groups_by_table=found["groups_by_table"])
+        head = {"release": str(release.path), "release_id": release.about["release_id"]}
+        emit({**head, **document, "warnings": _warnings(inputs)})
         return
-    _warn(done.inputs)
-    typer.echo(f"Published {done.path}; its README.txt says how to read it")
-    _print_promise(done.inputs, done.epsilon)
-    _print_levels(done.inputs, done)
+    _warn(inputs)
+    typer.echo(f"Published {release.path}; its README.txt says how to read it")
+    _print_promise(inputs)
+    _print_levels(inputs, published)
+
+
+def _t1_rows(level: Mapping[str, Any]) -> int:
+    """How many groups of a level are not left out."""
+    return sum(level["groups_by_table"].values()) - level["suppressed"]
 
 
 def _rule(stability: str) -> StabilityRule:
@@ -91,16 +94,7 @@ def _delta(delta: str) -> None:
 
 
 def _warnings(inputs: Inputs) -> list[dict[str, Any]]:
-    return [_problem(warning) for warning in inputs.warnings]
-
-
-def _problem(problem: Problem) -> dict[str, Any]:
-    return {
-        "path": problem.path,
-        "line": problem.line,
-        "column": problem.column,
-        "message": problem.message,
-    }
+    return [asdict(warning) for warning in inputs.warnings]
 
 
 def _warn(inputs: Inputs) -> None:
@@ -108,26 +102,25 @@ def _warn(inputs: Inputs) -> None:
         typer.echo(f"warning: {warning}", err=True)
 
 
-def _print_promise(inputs: Inputs, stated: Epsilon) -> None:
-    plan = inputs.tabulation.plan
+def _print_promise(inputs: Inputs) -> None:
+    plan, (epsilon, how) = inputs.plan.adaptive, inputs.epsilon
     loss = ", ".join(f"{name} {float(value):.6g}" for name, value in plan.loss.parameters.items())
     typer.echo(f"Promise   {plan.loss.definition}: {loss}, {plan.neighbours} one {plan.unit}")
-    typer.echo(f"          epsilon {rounded_up(stated.epsilon, 6):.6g} at delta {stated.delta}, {stated.how}")
+    typer.echo(f"          epsilon {rounded_up(epsilon, 6):.6g} at delta {inputs.delta}, {how}")
 
 
-def _print_levels(inputs: Inputs, done: Done | None = None) -> None:
+def _print_levels(inputs: Inputs, published: Sequence[Mapping[str, Any]] | None = None) -> None:
     """Each level in a row: noise, margins, and what was published where that is known."""
     table = RichTable()
     headings = ["level", "regions", "groups", "stability", "sd 1", "sd 2", "95% margin", "dropped up to"]
-    if done is not None:
+    if published is not None:
         headings += ["T1 rows", "by table"]
     for heading in headings:
         left = heading in ("level", "by table")
         table.add_column(
             heading, justify="left" if left else "right", overflow="fold", no_wrap=heading == "level"
         )
-    found = None if done is None else done.summary.document()
-    for i, level in enumerate(safetab.level_documents(inputs.tabulation)):
+    for i, level in enumerate(safetab.level_documents(inputs)):
         row = [
             level["level"],
             f"{level['regions']:,}",
@@ -137,9 +130,9 @@ def _print_levels(inputs: Inputs, done: Done | None = None) -> None:
         row += [f"{level['noise'][stage]['sd']:,.2f}" for stage in ("stage_one", "stage_two")]
         dropped = level["suppressed_up_to"]["total"]
         row += [f"{level['noise']['stage_two']['margin_95']:,}", "-" if dropped is None else f"{dropped:,}"]
-        if found is not None:
-            tables = found[i]["groups_by_table"]
-            row += [f"{found[i]['t1_rows']:,}", ", ".join(f"{n} {k:,}" for n, k in tables.items() if k)]
+        if published is not None:
+            tables = published[i]["groups_by_table"]
+            row += [f"{_t1_rows(published[i]):,}", ", ".join(f"{n} {k:,}" for n, k in tables.items() if k)]
         table.add_row(*row)
     console = open_console(_WIDTH)
     print_table(console, table)

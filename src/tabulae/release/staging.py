@@ -22,6 +22,9 @@ from .read import Release
 Say = Callable[[str], None]
 """Called with a line of progress."""
 
+OF = "digest"
+"""Where the descriptor of a folder without a spec says the digest of the one that it is of."""
+
 PLAN = "plan.json"
 """Stands in the partial folder from before the charge until the folder is sealed."""
 
@@ -107,7 +110,7 @@ def finished(out: Path, spec: Spec, *, resume: bool) -> Release | None:
         _check_same(partial_folder(out), spec)
         return None
     release = Release.read(out)
-    if release.spec.digest() != spec.digest():
+    if (release.about.get(OF) or release.spec.digest()) != spec.digest():
         raise ReleaseError(f"{out} is a release of another spec; name another folder")
     if spec.ledger is not None:
         Ledger.open(spec.ledger).settle(release.about["release_id"], "published")

@@ -2,95 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
+import hashlib
+from collections.abc import Mapping
 from typing import Any
 
 from ..._version import VERSION
 from ...privacy import NoiseLaw, rounded_up
-from ...products.groups.levels import TOTAL, TOTAL_ONLY, AdaptivePlan, PopulationLevel
-from ...release.folder import file_sha256
-from .detail import CONFIDENCE
-from .plan import SuppressionRule, Tabulation
-from .tables import TABLE_OF_TOTAL, Published
+from ...release.write import LEVEL
+from .geography import GRF
+from .inputs import Inputs
 
 _READING = """
 Read it
   Python  import pandas; t1 = pandas.read_csv("t1/t1.csv", sep="|", dtype={"REGION_ID": str, "ITERATION_CODE": str})
-          totals = pandas.read_parquet("detail/totals.parquet")
+          totals = pandas.read_parquet("tables/totals.parquet")
   R       t1 <- read.delim("t1/t1.csv", sep = "|", colClasses = c("character", "character", "character", "integer"))
-          totals <- arrow::read_parquet("detail/totals.parquet")
-  SQL     SELECT * FROM 'detail/totals.parquet' WHERE region_type = 'STATE' ORDER BY estimate DESC  -- DuckDB
+          totals <- arrow::read_parquet("tables/totals.parquet")
+  SQL     SELECT * FROM 'tables/totals.parquet' WHERE region_type = 'STATE' ORDER BY estimate DESC  -- DuckDB
 """
 _DROPPED = """\
 Below the state, small totals are left out (zero suppression): a group that is missing is small or empty."""
 _NOT_DROPPED = "No total is left out: T1 has each group of each region, empty ones, too."
 
 
-@dataclass(frozen=True)
-class Epsilon:
-    """An (epsilon, delta) statement about a run, and how it is proven."""
-
-    epsilon: float
-    delta: str
-    how: str
-
-
-class Summary:
-    """Counts what was published, level by level: all of it public."""
-
-    def __init__(self, plan: AdaptivePlan) -> None:
-        self._plan = plan
-        self.rows = [0] * len(plan.levels)
-        self.tables = [dict.fromkeys(table_names(level), 0) for level in plan.levels]
-
-    def add(self, published: Published) -> None:
-        """One piece of the measurements."""
-        i, level = published.measurement.level, published.level
-        found = {rung: len(published.totals(rung)) for rung in (TOTAL_ONLY, TOTAL)}
-        found |= {rung: len(places) for rung, (places, _) in published.measurement.cells.items()}
-        for rung, count in found.items():
-            name = TABLE_OF_TOTAL.get(rung) or level.ladder.rungs[rung - 1].name
-            self.tables[i][name] += count
-            self.rows[i] += count
-
-    def document(self) -> list[dict[str, Any]]:
-        """T1 rows and groups by table of each level."""
-        return [
-            {"level": level.name, "t1_rows": rows, "groups_by_table": tables}
-            for level, rows, tables in zip(self._plan.levels, self.rows, self.tables, strict=True)
-        ]
-
-
-def table_names(level: PopulationLevel) -> list[str]:
-    """What files call the rungs of a level, lowest first."""
-    return [*TABLE_OF_TOTAL.values(), *(rung.name for rung in level.ladder.rungs)]
-
-
-def promise_document(tabulation: Tabulation, epsilon: Epsilon) -> dict[str, Any]:
-    """The loss of the whole run, exactly, and as epsilon at a delta."""
-    plan = tabulation.plan
+def promise_document(inputs: Inputs) -> dict[str, Any]:
+    """The loss of the whole run, exactly, and as epsilon at a delta; and each level's."""
+    plan = inputs.plan.adaptive
+    epsilon, how = inputs.epsilon
     return {
         "version": VERSION,
         "definition": plan.loss.definition,
         "loss": {name: str(value) for name, value in plan.loss.parameters.items()},
         "neighbours": plan.neighbours,
         "unit": plan.unit,
-        "epsilon": epsilon.epsilon,
-        "delta": epsilon.delta,
-        "epsilon_is": epsilon.how,
-        "levels": level_documents(tabulation),
+        "epsilon": epsilon,
+        "delta": inputs.delta,
+        "epsilon_is": how,
+        "levels": level_documents(inputs),
     }
 
 
-def level_documents(tabulation: Tabulation) -> list[dict[str, Any]]:
+def level_documents(inputs: Inputs) -> list[dict[str, Any]]:
     """Each level: what it covers, its budget, stability, noise laws and suppression thresholds."""
     found = []
-    for level, production, dropped in zip(
-        tabulation.plan.levels, tabulation.production, tabulation.suppression, strict=True
-    ):
-        proven = level.proven
+    for level, production in zip(inputs.plan.adaptive.levels, inputs.production, strict=True):
+        proven, floors = level.proven, inputs.plan.left_out(level) or (None, None)
         found.append(
             {
                 "level": level.name,
@@ -113,7 +69,7 @@ def level_documents(tabulation: Tabulation) -> list[dict[str, Any]]:
                     "stage_two": _law(level.second),
                     "total_only": _law(level.whole),
                 },
-                "suppressed_up_to": {"total": dropped.total, "total only": dropped.whole},
+                "suppressed_up_to": dict(zip(("total", "total only"), floors, strict=True)),
             }
         )
     return found
@@ -128,29 +84,32 @@ def _law(law: NoiseLaw) -> dict[str, Any]:
     }
 
 
-def inputs_document(files: Sequence[Path]) -> list[dict[str, str]]:
+def inputs_document(files: Mapping[str, bytes]) -> list[dict[str, str]]:
     """The public inputs by name and SHA-256; person records are none of them."""
-    return [{"file": path.name, "sha256": file_sha256(path)} for path in files]
+    digests = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
+    return [{"file": name, "sha256": told} for name, told in (digests | {GRF: files[GRF].decode()}).items()]
 
 
-def readme(tabulation: Tabulation, epsilon: Epsilon) -> str:
+def readme(inputs: Inputs) -> str:
     """A page for whoever opens the folder."""
-    plan = tabulation.plan
+    plan, epsilon = inputs.plan.adaptive, inputs.epsilon[0]
     loss = ", ".join(f"{name} {value}" for name, value in plan.loss.parameters.items())
-    clamped = "" if tabulation.allow_negative else " Counts below 0 were raised to 0."
-    drops = any(dropped != SuppressionRule(None, None) for dropped in tabulation.suppression)
+    clamped = "" if inputs.allow_negative else " Counts below 0 were raised to 0."
+    drops = any(inputs.plan.left_out(level) for level in plan.levels)
     missing = _DROPPED if drops else _NOT_DROPPED
     over = " and before small totals are left out" if drops else ""
     page = f"""Detailed groups by region, tabulated under differential privacy by tabulae {VERSION}
 
 Promise: {plan.loss.definition}, {loss}, {plan.neighbours} one {plan.unit};
-epsilon {rounded_up(epsilon.epsilon):.4g} at delta {epsilon.delta}.
+epsilon {rounded_up(epsilon):.4g} at delta {inputs.delta}.
 privacy.json has each level's share, noise and thresholds.
 
 t1/t1.csv             the noisy total of each published group: REGION_ID|REGION_TYPE|ITERATION_CODE|COUNT
 t2/t2.csv             sex by age of the groups that are large enough; AGESTART and AGEEND are "*" for all ages
-detail/totals.*       each group of T1: table chosen, estimate, variance, {CONFIDENCE:.0%} interval, both noisy counts
-detail/cells.*        each cell of T2, adjusted so that the cells of a group add up to its estimated total
+tables/totals.*       each group of T1: table chosen, estimate, standard error, {LEVEL:.0%} interval
+tables/sex*age*.*     each cell of T2, adjusted so that the cells of a group add up to its estimated total
+measurements/         every noisy count as it was drawn, of both stages; measurement.json says with which noise
+datapackage.json      the columns of all tables; of each level how many groups got which table
 ledger.json           the entry of this release in the ledger
 inputs.json           SHA-256 of each public input
 SHA256SUMS            check with: sha256sum -c SHA256SUMS
@@ -158,7 +117,7 @@ SHA256SUMS            check with: sha256sum -c SHA256SUMS
 T1 and T2 hold whole numbers with noise: they may be negative, and parts need not add up to wholes.{clamped}
 In T1 a group with a table has the sum of its cells.
 {missing}
-detail/ has the same groups with better estimates; prefer it for analysis.
+tables/ has the same groups with better estimates; prefer it for analysis.
 An interval covers the true count with the stated probability, over the noise{over}.
 Lines are sorted by region type, region and iteration.
 """

@@ -288,7 +288,6 @@ def lines_of(path: Path) -> Iterator[tuple[int, list[bytes]]]:
 
 
 _LISTED = 1000
-_SHOWN = 20
 
 
 @dataclass(frozen=True)
@@ -308,19 +307,6 @@ class LineFault:
         column = None if self.column is None else f"column {self.column}"
         where = ", ".join(part for part in (line, column) if part)
         return f"{where}: {self.message}" if where else self.message
-
-
-def told(path: Path, faults: Sequence[LineFault]) -> DataError:
-    """The error that names the first faults; their values are confidential."""
-    more = len(faults) - _SHOWN
-    lines = [f"  {fault}" for fault in faults[:_SHOWN]] + ([f"  ... and {more} more"] if more > 0 else [])
-    values = [f"{fault} ({fault.value!r})" for fault in faults[:_SHOWN] if fault.value is not None]
-    return DataError(
-        "\n".join(
-            [f"{path.name} is not valid: nothing was counted", *lines, "Correct these lines, and run again."]
-        ),
-        confidential="\n".join(values) or None,
-    )
 
 
 class FoundFaults:

@@ -19,13 +19,36 @@ from ...products.groups.engine import CODED, AreaSets, CodedRecords, Kinds, Pack
 from ...products.groups.levels import AdaptivePlan
 from ...sources.duckdb_engine import SCRATCH, connected, literal, lock, restrict
 from ...sources.failures import redacted
-from .lines import Code, LineLayout, Listed, WholeNumber, check_lines, leaf_keys, line_count, told
+from .delimited import can_read
+from .faults import Faults
+from .geography import GRF
+from .lines import Code, LineLayout, Listed, WholeNumber, check_lines, leaf_keys, line_count
+from .maps import CODES
 
 if TYPE_CHECKING:
     import duckdb
 
 _ABSENT = "\x01"
 """A field with this letter alone is NULL to the engine, and so refused: an empty field is an empty text."""
+
+
+def check_persons(
+    path: Path, layout: LineLayout, faults: Faults, *, codes: bool = True, blocks: bool = True
+) -> None:
+    """Note the mistakes of the person records, their values as confidential ones.
+
+    Where ``codes`` or ``blocks`` are not known, they are not looked up; that is noted, and all else is checked.
+    """
+    if not can_read(path, faults):
+        return
+    for name, what, known in ((CODES, "codes", codes), (GRF, "blocks", blocks)):
+        if not known:
+            words = (
+                f"its {what} could not be looked up, as {name} has mistakes: correct those, and check again"
+            )
+            faults.add(path.name, words)
+    for fault in check_lines(path, layout, leaves=blocks, codes=codes):
+        faults.add(path.name, fault.message, fault.line, fault.column, fault.value)
 
 
 @contextmanager
@@ -45,7 +68,8 @@ def open_group_lines(
         memory: the most that the engine takes, such as "4GB"; None is 4 GB. More goes, encrypted, to disk.
 
     Raises:
-        DataError: the file breaks the layout: all faults, with their lines; values are in ``confidential``.
+        SpecError: the file breaks the layout: all faults, with their lines; values are in ``confidential``.
+        DataError: there are no records, or the file changed while it was read.
         InvalidArgument: the layout does not fit the plan.
 
     Privacy:
@@ -92,9 +116,9 @@ def _check_fit(layout: LineLayout, plan: AdaptivePlan, areas: AreaSets, kinds: K
 
 def _refusal(path: Path, layout: LineLayout, engine: DataError | None = None) -> DataError:
     """The faults of a file that the engine could not read, or did not read as it stands."""
-    faults = check_lines(path, layout)
-    if faults:
-        return told(path, faults)
+    faults = Faults()
+    check_persons(path, layout, faults)
+    faults.stop(str(path.parent))
     if engine is not None and engine.confidential and "CSV" not in engine.confidential:
         return engine
     return DataError(

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 
 import numpy as np
 
 from ...errors import InvalidArgument
-from ...privacy import Ledger, RandomBits, SystemSource, mark_void
+from ...privacy import Ledger, RandomBits, SystemSource
 from .count import GroupChunk, GroupCounts
 from .levels import TOTAL, TOTAL_ONLY, AdaptivePlan, GroupMeasurement, GroupMeasurements, PopulationLevel
 
@@ -98,50 +98,3 @@ def _measured(i: int, level: PopulationLevel, chunk: GroupChunk, source: RandomB
             totals[chosen] = noisy.sum(axis=1)
             cells[r] = (chosen, noisy)
     return GroupMeasurement(i, chunk.first, chunk.regions, stage_one, rung, totals, cells)
-
-
-Sink = Callable[[GroupMeasurement], None]
-
-
-def tabulate_groups(
-    counts: GroupCounts,
-    plan: AdaptivePlan,
-    sinks: Sequence[Sink],
-    *,
-    ledger: Ledger | None,
-    source: RandomBits | None = None,
-    title: str = "detailed groups",
-    digest: bytes | None = None,
-) -> GroupMeasurements:
-    """Charge, measure both rounds of every level, and hand each piece to every sink, in the plan's order.
-
-    Where a sink fails, what it had written must not be published: the noise is gone, so the charge is marked void and
-    stays spent.
-
-    Arguments:
-        counts: confidential counts made for the plan.
-        plan: the levels.
-        sinks: called with each :class:`GroupMeasurement`; they see nothing confidential.
-        ledger: where the loss is charged; None is a rehearsal.
-        source, title, digest: as in :func:`~tabulae.products.groups.measure.measure_groups`.
-
-    Returns:
-        The measurements' marks (release id, rehearsal); their stream is used up.
-
-    Raises:
-        BudgetRefused, LedgerError: nothing was drawn.
-        ReleaseError: writing failed after the charge.
-
-    Privacy:
-        That of :func:`~tabulae.products.groups.measure.measure_groups`; the sinks do post-processing.
-    """
-    done = measure_groups(counts, plan, ledger=ledger, source=source, title=title, digest=digest)
-    try:
-        for piece in done:
-            for sink in sinks:
-                sink(piece)
-    except BaseException as error:
-        if ledger is None or done.release_id is None:
-            raise
-        raise mark_void(ledger, done.release_id, error) from None
-    return done

@@ -330,9 +330,9 @@ class DetailedPlan:
     @cached_property
     def rehearsal(self) -> tuple[tuple[SizeRow, ...], ...]:
         """For each level, by size of the group: how often it gets each table, and how wrong that is. Needs no data."""
-        return tuple(tuple(rehearse(level, suppress=self._left_out(level))) for level in self.adaptive.levels)
+        return tuple(tuple(rehearse(level, suppress=self.left_out(level))) for level in self.adaptive.levels)
 
-    def _left_out(self, level: PopulationLevel) -> tuple[int, int] | None:
+    def left_out(self, level: PopulationLevel) -> tuple[int, int] | None:
         """The largest totals of a level that are left out, of two stages and of one count; None where none is."""
         suppress = detailed_of(self.spec).suppress
         if suppress is None or level.regions.name not in suppress.regions:

@@ -15,6 +15,7 @@ from ...errors import InvalidArgument, Unsupported
 from ...privacy import Disclosure, Ledger
 from ...release.read import Release
 from ...release.staging import Say
+from ...release.write import write_documents
 from ...sources.units import UnitRule
 from ...spec import Spec
 from ..product import Charged, ResourceEstimate, records_of, rules_of
@@ -34,9 +35,9 @@ class GroupsProduct:
     estimates_on_engine = False
     _planned: DetailedPlan
 
-    levels_compose = True
-    rows_by_area = True
-    adds_up = False
+    levels_compose: ClassVar[bool] = True
+    rows_by_area: ClassVar[bool] = True
+    adds_up: ClassVar[bool] = False
     words_beside: ClassVar[Mapping[str, tuple[str, ...]]] = {TOTALS: ("label", "table")}
 
     def __init__(self, spec: Spec) -> None:
@@ -106,8 +107,8 @@ class GroupsProduct:
 
     def publish(self, partial: Path, charged: Charged, say: Say) -> None:
         say("estimating and writing tables")
-        plan = self._planned
-        write_groups(partial, self.spec, plan.adaptive, charged.entries, charged.release_id, plan.level)
+        write_documents(partial, self.spec, charged.entries)
+        write_groups(partial, self.spec, self._planned.adaptive, charged.release_id, self._planned.level)
 
     def measurements(self, release: Release) -> Iterator[GroupMeasurement]:
         """The noisy counts as they were drawn, piece by piece, in the order of the levels."""

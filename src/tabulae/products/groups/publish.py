@@ -14,7 +14,7 @@ import pyarrow as pa
 from ...errors import ReleaseError
 from ...release import folder as f
 from ...release.folder import PublishedRows, TableWriter, plain
-from ...release.write import ESTIMATED, data_package, label_columns, slug, status_field, write_documents
+from ...release.write import ESTIMATED, data_package, label_columns, slug, status_field
 from ...spec import Spec
 from .estimate import GroupEstimates, cell_estimates, total_estimates
 from .levels import TOTAL, TOTAL_ONLY, AdaptivePlan, GroupMeasurement, PopulationLevel
@@ -143,16 +143,10 @@ def table_schemas(detailed: Detailed) -> dict[str, pa.Schema]:
 
 
 def write_groups(
-    folder: Path,
-    spec: Spec,
-    plan: AdaptivePlan,
-    ledger: list[dict[str, Any]],
-    release_id: str,
-    level: float,
+    folder: Path, spec: Spec, plan: AdaptivePlan, release_id: str, level: float, **about: Any
 ) -> None:
-    """Write everything but the measurement and the report: tables, codes, spec, ledger entries, descriptor."""
+    """Write the tables, and the descriptor with what else is to be said ``about`` the release."""
     assert spec.detailed is not None
-    write_documents(folder, spec, ledger)
     chosen: list[Counter[str]] = [Counter() for _ in plan.levels]
     suppressed: Counter[int] = Counter()
     with TableWriter(folder / "tables", table_schemas(spec.detailed)) as tables:
@@ -168,6 +162,7 @@ def write_groups(
         for i, at in enumerate(plan.levels)
     ]
     about = {
+        **about,
         "release_id": release_id,
         "interval_level": level,
         "obs_status": "A estimated",

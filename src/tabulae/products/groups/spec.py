@@ -26,13 +26,14 @@ from .levels import AdaptivePlan, PopulationLevel
 
 @dataclass(frozen=True, eq=False)
 class LevelRule:
-    """One level as the spec has it; a budget of None is to be found from the target."""
+    """One level as the spec has it; a budget of None is to be found from the target, a stability of None proven."""
 
     region: str
     group_level: str
     budget: Fraction | None
     target: LevelTarget | None
     thresholds: tuple[int, ...]
+    stability: int | None = None
 
 
 @dataclass(frozen=True)
@@ -43,13 +44,30 @@ class Suppression:
     regions: frozenset[str]
 
     def floor(self, law: NoiseLaw) -> int:
-        """The smallest integer that the noise alone does not exceed with this chance, which is over 1/2.
+        """The smallest integer t with ``P(noise <= t) >= chance``: totals up to it are left out.
+
+        The law's tail is an upper bound within 10^-12 of the truth, so that t is never too small, and too large only
+        where a probability agrees with the chance to 12 digits.
 
         >>> from tabulae.privacy import DiscreteGaussian
-        >>> Suppression(Fraction(9999, 10000), frozenset()).floor(DiscreteGaussian(1))
-        4
+        >>> law = DiscreteGaussian(1)
+        >>> [Suppression(Fraction(chance), frozenset()).floor(law) for chance in ("0.9999", "0.5", "0.1")]
+        [4, 0, -1]
         """
-        return law.margin(2 * self.chance - 1)
+        low, high = -1, 1
+        while not self._reached(law, high):
+            high *= 2
+        while self._reached(law, low):
+            low *= 2
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if self._reached(law, middle) else (middle, high)
+        return high
+
+    def _reached(self, law: NoiseLaw, t: int) -> bool:
+        """Whether ``P(noise > t) <= 1 - chance``, for a law that is symmetric around 0."""
+        beyond = Fraction(law.tail(t)) / 2 if t >= 0 else 1 - Fraction(law.tail(-t - 1)) / 2
+        return beyond <= 1 - self.chance
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,6 +118,7 @@ class Detailed:
             self.stage_one,
             self.neighbours,
             self.rows_per_unit,
+            rule.stability,
         )
 
     def plan(self, found: Mapping[int, Fraction] | None = None) -> AdaptivePlan:
