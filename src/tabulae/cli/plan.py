@@ -52,13 +52,11 @@ def plan(spec_path: Path, save: Path | None, json: bool, page: Path | None = Non
 
 
 def _check_saved_plans(section: str | None, save: Path) -> None:
-    """Plans that follow from a section are not saved."""
     if section is not None:
         raise Unsupported(f"the plan of a spec with [{section}] follows from the spec: run it without {save}")
 
 
 def _check_outputs(save: Path | None, page: Path | None) -> None:
-    """What is asked for can be written, and is two files."""
     if page is not None:
         check_target(page)
     if save is not None:

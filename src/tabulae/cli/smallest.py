@@ -17,10 +17,7 @@ def print_smallest(console: Console, smallest: Smallest | None, whose: str, more
     """What the targets of a plan need; nothing without targets.
 
     Arguments:
-        console: where to print.
-        smallest: of the plan.
         whose: what meets the targets, and "meets".
-        more: lines that follow from the kind of plan.
     """
     if smallest is not None:
         for line in smallest_words(smallest, whose, more):

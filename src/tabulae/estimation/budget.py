@@ -40,8 +40,6 @@ def least_met(
 
     Arguments:
         possible: of an amount: False where it cannot be enough, and then for every smaller one. For speed.
-        met: whether an amount is enough. Whatever is returned was asked.
-        fewest, most: powers of ten at which the grid begins and ends.
 
     >>> least_met(lambda amount: True, lambda amount: 2 <= amount < 3 or amount >= 5)
     Fraction(2, 1)

@@ -87,7 +87,6 @@ class Spread:
 
     @classmethod
     def of(cls, profile: Profile, laws: Sequence[NoiseLaw], steps: Sequence[float]) -> Spread:
-        """The spread of a profile under the blocks' laws on their grids."""
         variance = np.array([law.variance_of_law * g * g for law, g in zip(laws, steps, strict=True)])[
             :, None
         ]

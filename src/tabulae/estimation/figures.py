@@ -40,9 +40,7 @@ class KnownCounts(Protocol):
     """What least squares knows of the tables of one figure, row by row: arrays are (..., m), m rows of a table."""
 
     @property
-    def domain(self) -> Domain:
-        """Of the tables."""
-        ...
+    def domain(self) -> Domain: ...
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -59,9 +57,7 @@ class KnownCounts(Protocol):
         """Whether no more is known of variances than upper bounds, and nothing of covariances."""
         ...
 
-    def estimate(self, table: Table) -> np.ndarray:
-        """Answers."""
-        ...
+    def estimate(self, table: Table) -> np.ndarray: ...
 
     def exact(self, table: Table) -> np.ndarray:
         """Which of them are known without noise."""
@@ -101,7 +97,6 @@ class Part:
     conservative: np.ndarray
 
     def times(self, factor: float) -> Part:
-        """A multiple of it."""
         low, high = (self.low, self.high) if factor > 0 else (self.high, self.low)
         error = abs(factor) * self.std_error
         return Part(factor * self.estimate, error, factor * low, factor * high, self.exact, self.conservative)

@@ -102,7 +102,6 @@ class Estimate(ABC):
         return self.exact.determined(table)
 
     def operator_of(self, table: Table) -> LinearOperator:
-        """The table's matrix over the measured domain."""
         return table.operator(self.domain)
 
     def _tables(self, workload: Workload) -> tuple[Table, ...]:
@@ -253,7 +252,6 @@ class LocalLeastSquares(LeastSquares):
 
     @cached_property
     def information(self) -> Information:
-        """Least squares within single blocks."""
         strategy = self.measurement.strategy
         return LocalInformation(strategy, law_variances(strategy, self.measurement.laws), solve)
 
@@ -289,19 +287,16 @@ class ConstrainedLeastSquares(LeastSquares):
 
     @cached_property
     def exact(self) -> Invariants:
-        """The row space of all exact counts."""
         own = self.measurement.strategy.invariants
         return Invariants(self.domain, _named([*own, *(c.table for c in self.constraints)]))
 
     @cached_property
     def values(self) -> tuple[np.ndarray, ...]:
-        """Their values, table by table."""
         given = [c.over(self.domain).at_least for c in self.constraints]
         return (*self.measurement.exact, *(v for v in given if v is not None))
 
     @cached_property
     def information(self) -> Information:
-        """Least squares within the exact counts."""
         strategy = self.measurement.strategy
         variances = law_variances(strategy, self.measurement.laws)
         return ConstrainedInformation(strategy, variances, self.exact, self.values)
@@ -340,7 +335,6 @@ def equalities(measurement: Measurement, constraints: Sequence[Constraint]) -> t
 
 
 def _named(tables: Sequence[Table]) -> list[Table]:
-    """The tables under names of their own."""
     seen: dict[str, int] = {}
     out = []
     for table in tables:
@@ -363,7 +357,6 @@ class OneSided(Estimate):
 
     @cached_property
     def linear(self) -> LeastSquares:
-        """Least squares from the same measurements."""
         return LeastSquares(self.measurement)
 
     @abstractmethod

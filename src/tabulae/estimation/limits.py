@@ -47,7 +47,6 @@ class LimitedRows:
 
     @cached_property
     def matrix(self) -> scipy.sparse.csr_array:
-        """The rows written out, whole numbers."""
         m, n = self.operator.shape
         if self.labels is not None:
             cells = np.flatnonzero(self.labels >= 0)
@@ -95,7 +94,6 @@ class Limits:
 
     @cached_property
     def merged(self) -> Invariants:
-        """The exact tables over the merged cells, in order."""
         names = self.domain.names
         domain = Domain({name: p.shape[0] for name, p in zip(names, self._merges, strict=True)})
         merge = dict(zip(names, self._merges, strict=True))
@@ -122,7 +120,6 @@ class Limits:
             raise InvalidArgument(f"the constraints cannot hold: the count of {self.name(each, row)} {why}")
 
     def name(self, rows: LimitedRows, row: int) -> str:
-        """What a row counts, in words."""
         return Invariants(self.domain, [rows.constraint.table]).row_name(row)
 
     def _stacked_name(self, row: int) -> str:
@@ -134,7 +131,6 @@ class Limits:
 
     @property
     def all(self) -> tuple[LimitedRows, ...]:
-        """Exact tables, then the others."""
         return self.exact + self.bounded
 
     @property

@@ -76,7 +76,6 @@ class MeasuredCells:
 
     @property
     def cells(self) -> int:
-        """How many unknowns there are."""
         return math.prod(self.shape)
 
     def over_cells(self, operator: LinearOperator) -> LinearOperator:
@@ -201,7 +200,6 @@ def _axis_basis(factors: Sequence[LinearOperator], *, constants: bool = False) -
 
 
 def _diagonal(basis: LinearOperator, left: LinearOperator, right: LinearOperator) -> np.ndarray:
-    """diag(Q L'R Q')."""
     if isinstance(basis, Identity) and left == right:
         return np.asarray(left.column_norms(2), dtype=float)
     rows = basis.T.dense()

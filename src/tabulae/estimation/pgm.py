@@ -58,7 +58,6 @@ class GraphicalModel(OneSided):
 
     @cached_property
     def model(self) -> Any:
-        """The fitted ``mbi`` model over merged values."""
         with _mbi() as mbi:
             domain = mbi.Domain(self._names, [p.shape[0] for p in self._merges])
             noise = law_variances(self.measurement.strategy, self.measurement.laws)

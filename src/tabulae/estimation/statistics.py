@@ -217,7 +217,6 @@ class PairProfile:
 
     @classmethod
     def of(cls, estimate: LeastSquares, above: Table, below: Table) -> PairProfile | None:
-        """The profiles of two tables; None where only variances are known."""
         rest = table_difference(above, below)
         tables = (above, below) if rest is None else (above, below, rest)
         found = [_profile(estimate, table) for table in tables]
@@ -276,9 +275,6 @@ def ratio_set(
     Arguments:
         estimates: a and b, (m,).
         moments: Var a, Var b and their covariance, (m,).
-        profile: how the noise of both is made up, if that is known.
-        laws: of the noise.
-        level: of the tests.
     """
     a, b = estimates
     factor = np.full(a.shape, uniform_factor(laws, level))

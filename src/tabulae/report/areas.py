@@ -91,10 +91,7 @@ def area_numbers(folder: Path, name: str, kinds: Sequence[tuple[str, int]], cell
     """What a published table says of its areas, by type.
 
     Args:
-        folder: of the release.
-        name: of the table.
         kinds: in the table's order, each type of area with how many there are.
-        cells: counts that each area has in the table.
 
     Raises:
         ReleaseError: the file cannot be read.

@@ -100,12 +100,10 @@ class PrintedTable:
 
     @property
     def whole(self) -> bool:
-        """Whether all rows are shown."""
         return len(self.rows) == self.table.rows
 
     @cached_property
     def body(self) -> Markup:
-        """The rows, one a line."""
         return Markup("\n").join(self.rows)
 
 
@@ -116,11 +114,6 @@ def printed_tables(
 
     All tables that are cut have the same number of rows, and those that have fewer are whole: the most rows for which
     everything fits, ``ROWS_SHOWN`` at most.
-
-    Args:
-        tables: the tables, in order.
-        room: bytes that all rows may take.
-        section: the classes of reliability.
     """
     sizes = np.array([len(table.estimate) for table in tables], np.int64)
     level = _level([np.arange(1 + size) * _LEAST_ROW for size in np.minimum(sizes, ROWS_SHOWN)], room)
@@ -246,7 +239,6 @@ def detection_bound(promise: PromiseView, false_alarm: float) -> float:
       finite set of orders gives an upper bound.
 
     Args:
-        promise: the promise of a release.
         false_alarm: the share ``a``, strictly between 0 and 1.
 
     Raises:
@@ -314,9 +306,6 @@ def render_report(release: ReleaseView) -> str:
     it nothing is missing. Every string of the release is escaped. The page stays under two million bytes: long tables
     and long lists of tables are cut with a note that names the file.
 
-    Args:
-        release: what to show.
-
     Returns:
         The page, ending in a newline.
     """
@@ -347,14 +336,7 @@ def render_report(release: ReleaseView) -> str:
 
 
 def render_page(name: str, tables: tuple[TableView, ...], section: ReliabilitySection, **context: Any) -> str:
-    """A page with as many rows of its tables as its size allows.
-
-    Args:
-        name: the template.
-        tables: the published tables that it shows.
-        section: the classes of reliability.
-        **context: what else the template shows.
-    """
+    """A page with as many rows of its tables as its size allows."""
     template = environment().get_template(name)
     context |= {"classes": named_classes(section), "customary": section.customary}
     context |= {"script": script(), "policy": policy()}

@@ -78,8 +78,6 @@ def errors_by_method(
         methods: for each method, its RMSE in counts per table, None where it has none; the first is the
             chosen one.
         bound: an RMSE per table that no method can beat, None where none is known.
-        label: what the figure shows, for readers who cannot see it.
-        name: prefix of the identifiers.
 
     Raises:
         InvalidArgument: a method has not one error a table.
@@ -122,12 +120,6 @@ def noise_against_size(
     Counts below 1 (negative ones too) stand at the left edge. Of more than ``POINTS_DRAWN`` counts, an evenly
     spaced choice in order of size is drawn.
 
-    Args:
-        estimate: the published counts, one a query.
-        margin: half the width of each interval, in counts, positive.
-        label: what the figure shows, for readers who cannot see it.
-        name: prefix of the identifiers.
-
     >>> noise_against_size(np.array([-2.0, 10.0, 500.0]), np.array([8.0, 8.0, 8.0]), "noise")[:4]
     '<svg'
     """
@@ -160,9 +152,6 @@ def matrix(pixels: NDArray[np.float64], columns: str, label: str, name: str) -> 
 
     Args:
         pixels: the image, 2-D.
-        columns: the name of what the columns are.
-        label: what the figure shows, for readers who cannot see it.
-        name: prefix of the identifiers.
 
     >>> matrix(np.eye(3), "sex", "identity", "m1")[:4]
     '<svg'

@@ -59,7 +59,6 @@ class GroupsStrip:
         return _element(paths, y + line - _LINE_GAP, self.label)
 
     def _groups(self) -> Iterator[tuple[bool, np.ndarray]]:
-        """The leaves of each group, and whether it is the first of its parent."""
         order = np.lexsort([self.group, self.parent])
         starts = np.flatnonzero(np.diff(self.group[order], prepend=-1) != 0)
         last = -1
@@ -180,8 +179,6 @@ def fan_rows(given: Spine, measured: Spine, shares: Mapping[str, str]) -> Iterat
     """The levels of a measured spine, beside the one of the file.
 
     Args:
-        given: the spine of the file, without shares.
-        measured: the spine as it was measured.
         shares: level -> its share of the budget, as written.
     """
     before, after = fans(given), fans(measured)

@@ -172,9 +172,7 @@ def picture_of(attribute: str, matrix: _Matrix, pixels: int = PIXELS) -> MatrixP
     a time, so that an implicit ``m x n`` matrix is never formed: memory is ``m`` times a few columns.
 
     Args:
-        attribute: the attribute whose values are the matrix's columns.
         matrix: anything with ``shape`` and ``@``.
-        pixels: the largest number of pixels on a side.
 
     Returns:
         The picture, or None where the matrix has more than ``DRAWN_ENTRIES`` entries.

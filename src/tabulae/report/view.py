@@ -72,7 +72,6 @@ class StandingView:
 
     @property
     def before(self) -> SeriesRow:
-        """The release that this one follows."""
         return self.rows[-2]
 
 
@@ -274,7 +273,6 @@ class TableView:
 
     @property
     def margin(self) -> NDArray[np.float64]:
-        """Half the width of each interval, in counts."""
         return (np.asarray(self.ci_high, dtype=float) - np.asarray(self.ci_low, dtype=float)) / 2
 
 
@@ -378,7 +376,6 @@ class Reliability:
 
     @property
     def total(self) -> int:
-        """How many counts are classed: the estimated ones."""
         return sum(self.counts)
 
     @property
@@ -419,7 +416,6 @@ class StoredReliability:
     margin: NDArray[np.float64]
 
     def rows(self, table: str, anchor: str | None = None) -> Iterator[ReliabilityRow]:
-        """One row a type of area."""
         for kind, found in self.kinds.items():
             yield ReliabilityRow(table, found, kind, anchor)
 
@@ -428,10 +424,7 @@ def stored_reliability(path: Path, by: str, count: int, section: ReliabilitySect
     """Class the counts of a stored table of any length, some rows at a time.
 
     Args:
-        path: the Parquet file.
-        by: the column that says the type of area.
         count: how many rows the table has; an evenly spaced choice of 20,000 at most gives the points.
-        section: the classes.
 
     Raises:
         ReleaseError: the file cannot be read.
@@ -490,13 +483,7 @@ class Row:
 
 
 def printed_rows(table: TableView, limit: int, section: ReliabilitySection) -> tuple[Row, ...]:
-    """Print the first rows of a table, all with the same decimals and on one scale of pictures.
-
-    Args:
-        table: the table.
-        limit: how many rows at most.
-        section: the classes of reliability.
-    """
+    """Print the first rows of a table, all with the same decimals and on one scale of pictures."""
     count = min(len(table.estimate), limit)
     decimals = decimals_for(table.std_error[:count].tolist())
     scale = _scale(table, count)
@@ -621,7 +608,6 @@ class DerivedView:
 
     @property
     def file(self) -> str:
-        """Where the numbers stand."""
         return f"derived/{self.name}.parquet"
 
 

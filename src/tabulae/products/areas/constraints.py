@@ -24,8 +24,6 @@ class ExactMargin:
     """A marginal over dense attributes whose counts are exact for every unit of a level, and so for those above it.
 
     Args:
-        level: name of a level of the spine.
-        margin: over dense attributes alone.
         reason: why it may be exact, as published.
     """
 
@@ -39,7 +37,6 @@ class AreaConstraints:
     """Limits that estimates of counts meet exactly, all from public files, and the margins that are exact.
 
     Args:
-        layout: of the cells.
         part: shape (D,): the part 0 .. J-1 of each dense cell: the finest margin that a bound or exact count is about.
         part_names: what messages call each part.
         lower, upper: shape (leaves, J), int64, by leaf of the spine; ``NO_LIMIT`` where there is none.

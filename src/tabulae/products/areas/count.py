@@ -61,7 +61,6 @@ class SpineCounts:
     one after the other. What is kept of a count is its cell and its number, in as few bytes as the largest takes.
 
     Args:
-        plan: says what leaves and cells there are.
         leaf, place: shape (entries,), leaves and ``dense cell * N + combination`` of the counts that are not zero.
         people: shape (entries,), int64. Entries of one leaf and place are added.
 
@@ -101,7 +100,6 @@ class SpineCounts:
 
     @property
     def records(self) -> int:
-        """The number of records. Confidential."""
         return int(self._people.sum(dtype=np.int64))
 
     def check(self, plan: SpinePlan) -> None:
@@ -166,7 +164,6 @@ class SpineCounts:
 
 
 def _inside(index: np.ndarray, size: int) -> bool:
-    """Whether all positions lie in 0..size - 1."""
     return not index.size or bool(index.min() >= 0 and index.max() < size)
 
 
@@ -191,10 +188,8 @@ class LeafColumn:
     records are read as the digits that write them.
 
     Args:
-        column: the column.
         codes: of the plan's leaves, in the plan's order.
         dropped: of further leaves of the public file, where nothing can be counted.
-        file: what messages call that file.
 
     Raises:
         InvalidArgument: two leaves of one code.
@@ -221,7 +216,6 @@ class LeafColumn:
 
     @property
     def numbered(self) -> pa.Table:
-        """The codes, each with its number among them."""
         import pyarrow as pa
 
         known = pa.array(self.known, pa.string())
@@ -244,10 +238,7 @@ def open_spine_records(
     public files set on counts are not compared with the records.
 
     Args:
-        source: where the records are, one row a record.
         rules: attribute name -> the rule of its column; one for each attribute of the plan's domain.
-        plan: the leaves, the cells, and which cells can occur in which leaf.
-        leaf: the column of leaf codes.
         bounds: the public files that say which cells can occur in which leaf of the plan, to be named in messages.
         unit: which records belong to one unit, and how many of them are counted; None counts every record.
         memory: the most that the engine takes, such as "4GB"; None is its default.
@@ -362,7 +353,6 @@ class _Coded:
 
     @property
     def keys(self) -> list[str]:
-        """The columns of codes, the leaf's first."""
         return [AT, *(f"k{i}" for i in range(len(self.attributes)))]
 
     def table(self, beside: Sequence[str] = ()) -> Any:
@@ -376,17 +366,10 @@ class _Coded:
         return table.mutate(**{AT: at}).drop("code", "number")
 
     def rows(self, expected: Any) -> int:
-        """How many records an expression counts."""
         return redacted(self.source.name, lambda: int(expected.to_pyarrow().as_py() or 0))
 
     def counted(self, tables: Sequence[Any], rows: int, *, fit: bool = False) -> dict[str, np.ndarray]:
-        """The columns of codes and the number of records with them, each combination once in a table.
-
-        Args:
-            tables: alike records and their number.
-            rows: how many there must be in all.
-            fit: whether all records were found to fit before.
-        """
+        """The columns of codes and the number of records with them, each combination once in a table."""
         grouped = [
             table.group_by(self.keys).aggregate(people=table.people.sum().cast("int64")) for table in tables
         ]
@@ -462,7 +445,6 @@ class LeafBound:
     """What a public file lets occur in each leaf.
 
     Args:
-        name: of the file in messages.
         label: shape (D,): the class of each dense cell.
         possible: shape (leaves, classes), boolean.
     """
@@ -478,9 +460,7 @@ def leaf_faults(
     """Faults of the leaf codes of coded records: missing, unknown, or of leaves where nothing can be counted.
 
     Args:
-        source: what messages name.
         table: the coded records, with the leaf's code and its number ``at``.
-        leaf: the codes that there are.
         every: numbers of records by ``at`` and other codes.
     """
     at, people = every["at"], every["people"]
@@ -542,7 +522,6 @@ def place_faults(
 
 
 def _labels(cell: int, plan: SpinePlan) -> str:
-    """The dense attributes' categories of a cell of the domain."""
     domain = plan.layout.domain
     codes = dict(zip(domain.names, np.unravel_index(int(cell), domain.shape), strict=True))
     return ", ".join(domain[name].labels[codes[name]] for name in plan.layout.dense)

@@ -84,11 +84,9 @@ def read_measured(
     """Read measurements to their end; in any case, to see which they are.
 
     Args:
-        plan: what was measured.
         pieces: the measurements, all of ``plan.pieces`` in their order; or what gives the piece of a number, and goes
             to the tasks.
         work: a folder for m, which is found there again; in memory where None.
-        say: called with a line of progress.
         run: who runs tasks, on processes that share the work folder; this process where None.
 
     Raises:
@@ -129,7 +127,6 @@ def _in_order(pieces: Iterator[SpinePieceValues], count: int) -> Callable[[int],
 
 
 def _totals(plan: SpinePlan, done: Sequence[TaskResult]) -> MeasuredTotals:
-    """The measured totals that were read."""
     found = MeasuredTotals.none(plan.tree.size)
     for piece, one in zip(plan.pieces, done, strict=True):
         if one.totals:
@@ -157,8 +154,6 @@ def covers(
     From the deepest nodes up: those of one parent give way to it where they are all of its leaves, and of one area.
 
     Args:
-        plan: of the spine.
-        held: as :func:`leaves_held` has it.
         leaves: shape (m,): the leaves that lie in some area.
         area: shape (m,): in which.
 
@@ -209,7 +204,6 @@ class SpineEstimate:
     for them.
 
     Attributes:
-        plan: what was measured.
         method: "gls", "topdown" or "bluedown".
         vectors: the counts of every node, float64 for "gls", int64 otherwise.
         constraints: what the estimate took as known besides the measurements.
@@ -240,9 +234,7 @@ class SpineEstimate:
         """A marginal table of any areas that are sums of leaves, and do not overlap.
 
         Args:
-            margin: over the plan's layout.
             area: shape (leaves,): the area of each leaf, -1 where it is in none.
-            areas: their number.
 
         Returns:
             Shape (areas, margin.classes, margin.inner).
@@ -256,9 +248,7 @@ class SpineEstimate:
         """Several marginal tables of the same areas: the leaves are looked at once.
 
         Args:
-            margins: over the plan's layout.
             area: shape (m,): the area of each of the leaves.
-            areas: their number.
             leaves: shape (m,): those that lie in some area.
 
         Returns:
@@ -338,7 +328,6 @@ def estimate_spine(
     that is measured below a child as its weights.
 
     Args:
-        plan: what was measured.
         stream: the measurements, all of ``plan.pieces`` in their order; or what :func:`read_measured` made of them.
         method: "gls", "topdown" or "bluedown".
         constraints: limits and exact margins; "gls" uses the exact margins alone.
@@ -348,7 +337,6 @@ def estimate_spine(
         workers: threads; as many as there are cores where None. The estimate does not depend on it.
         run: who runs tasks, on processes that share the work folder; this process where None. The estimate does not
             depend on it.
-        say: called with a line of progress at each stage.
 
     Raises:
         InvalidArgument: an unknown method, constraints that cannot be met, or measurements of another plan.
@@ -393,8 +381,6 @@ class Estimation:
     """One estimate at work: steps of stages, a stage for each level, a task for each run of neighbouring parents.
 
     Args:
-        plan: what was measured.
-        measured: the measurements.
         place: where vectors are, and who runs tasks.
         say: called with a line of progress at each stage.
     """
@@ -472,7 +458,6 @@ class Estimation:
         return found, missed
 
     def _up(self, step: str, task: RiseTask | UpTask) -> None:
-        """All families, the deepest first."""
         depths = reversed(range(len(self.plan.depths) - 1))
         stages = ((depth, _numbers(self.plan, task.families, depth)) for depth in depths)
         self._stages(step, task, stages, "least squares up the spine, to depth {}")
@@ -513,7 +498,6 @@ class Estimation:
 
 
 def _families(cov: Covariances) -> Ranges:
-    """The parents of each task of a pass."""
     plan = cov.plan
     width = plan.layout.size * plan.layout.algebra.cells
     depths = range(len(plan.depths) - 1)
@@ -565,13 +549,6 @@ class Here:
     ) -> NodeVectors:
         """New vectors of the nodes before ``end_of_parents``, or of every node; or those that a stage has made.
 
-        Args:
-            name: of the file.
-            step: whose stages make them.
-            makes: the nodes of each task; all lie side by side here.
-            every: whether all nodes have them.
-            dtype: of the numbers.
-
         Raises:
             ReleaseError: their file is missing or cut short.
         """
@@ -586,7 +563,6 @@ class Here:
             return NodeVectors.stored(self.plan, path, ranges)
 
     def counts(self, makes: Iterable[np.ndarray]) -> Halves:
-        """Whole numbers of all nodes; of leaves from ``begin_leaves`` on."""
         above = self.vectors("counts", "counts", makes, dtype=np.int64)
         end = end_of_parents(self.plan)
         return Halves(above, NodeVectors.zeros(self.plan, np.uint8, ranges=((end, end),)))
@@ -603,11 +579,9 @@ class Here:
         counts.below = self._file("leaves", ((end, self.plan.tree.size),), kind, made=made)
 
     def gathered(self, store: Any, name: str, *, every: bool = False) -> NodeVectors:
-        """The vectors themselves."""
         return store
 
     def gathered_counts(self, store: Any) -> Halves:
-        """The counts themselves."""
         return store
 
     def clear(self) -> None:
@@ -643,7 +617,6 @@ class Elsewhere:
         return Parts.under(self.plan, self._work if every else self._work / _PARTS, name, makes, dtype)
 
     def counts(self, makes: Iterable[np.ndarray]) -> Parts:
-        """Whole numbers of all nodes."""
         return self.vectors("counts", "counts", makes, dtype=np.int64)
 
     def begin_leaves(self, counts: Any) -> None:

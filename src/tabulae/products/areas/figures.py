@@ -60,7 +60,6 @@ class FormNumbers:
         estimate: shape (K, areas, m).
         moments: their covariances, (K, K, areas, m), 0 where one is exact.
         exact: which are known without noise, (K, areas, m).
-        laws: of the noise.
     """
 
     estimate: np.ndarray
@@ -82,11 +81,9 @@ class FormNumbers:
         """From the counts of the forms' marginal and V of all cells.
 
         Args:
-            forms: linear forms.
             counts: estimates, (areas, classes, inner).
             covariance: V, (areas, kinds, D, D).
             possible: which dense cells can occur in each area, (areas, D).
-            laws: of the noise.
             has_exact: whether some counts are exact, so that others may follow from them.
         """
         moments, exact = forms.moments(covariance), forms.empty(possible)
@@ -104,7 +101,6 @@ class KnownAreas:
     """What least squares knows of the tables of a figure for some areas: arrays are (areas, m).
 
     Args:
-        forms: of the figure.
         numbers: of each of them.
         shape: areas and rows.
     """
@@ -121,7 +117,6 @@ class KnownAreas:
 
     @cached_property
     def _place(self) -> dict[Table, tuple[int, int]]:
-        """Which forms a table is among, and its position there."""
         return {table: (i, k) for i, tables in enumerate(self.forms.tables) for k, table in enumerate(tables)}
 
     def estimate(self, table: Table) -> np.ndarray:
@@ -177,12 +172,7 @@ def figure_schema(derived: Derived) -> pa.Schema:
 
 @dataclass(frozen=True, eq=False)
 class AreaFigures:
-    """Makes the rows of all figures of a release, from its least-squares estimate.
-
-    Args:
-        publisher: of its tables.
-        laws: of the noise.
-    """
+    """Makes the rows of all figures of a release, from its least-squares estimate."""
 
     publisher: AreaPublisher
     laws: Sequence[NoiseLaw]
@@ -201,7 +191,6 @@ class AreaFigures:
                     yield each.name, self._piece(each, forms[each.name], part, covariance)
 
     def _step(self, asked: Sequence[FigureForms]) -> int:
-        """How many areas are looked at together."""
         layout = self.publisher.layout
         cost = max(form.cost for forms in asked for form in forms.every)
         return max(1, _HELD // max(layout.algebra.kinds * layout.size**2, cost))
@@ -304,11 +293,8 @@ def query_areas(
     """The rows of a figure, estimated by least squares from the measurements of a release.
 
     Arguments:
-        folder: of the release.
         spec: with ``[geography]``.
-        level: of the intervals.
         sql: a statement that ``[[derived]]`` accepts.
-        areas: levels and entities; the first level where there are none.
         codes: of the areas that are wanted; all of those types where there are none.
 
     Raises:
@@ -370,7 +356,6 @@ def _areas(geography: Geography, kinds: Sequence[str], codes: Sequence[str]) -> 
 
 
 def _only(areas: Areas, codes: Sequence[str]) -> Areas:
-    """Those with some codes, in the order of all."""
     kept = np.flatnonzero(np.isin(areas.codes, list(codes)))
     place = np.full(areas.codes.size + 1, -1)
     place[kept] = np.arange(kept.size)

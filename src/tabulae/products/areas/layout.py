@@ -26,7 +26,6 @@ class Layout:
     attributes that cannot occur (structural zeros) are no cells.
 
     Attributes:
-        domain: the public domain.
         dense: names of the dense attributes, in the order of the domain.
         symmetric: names of the others.
         codes: shape (D, len(dense)): the category of each dense attribute in each dense cell, in C order.
@@ -42,8 +41,6 @@ class Layout:
         """Arrange a domain.
 
         Args:
-            domain: the public domain.
-            dense: names of attributes that are not treated symmetrically.
             impossible: shape of the sizes of the dense attributes in the order of the domain: which of their
                 combinations cannot occur.
 
@@ -79,7 +76,6 @@ class Layout:
 
     @cached_property
     def algebra(self) -> BlockAlgebra:
-        """The block algebra over the symmetric attributes."""
         return BlockAlgebra(tuple(self.domain[name].size for name in self.symmetric))
 
     @cached_property
@@ -134,7 +130,6 @@ class Margin:
 
     @classmethod
     def of(cls, layout: Layout, names: Sequence[str]) -> Margin:
-        """See :meth:`Layout.margin`."""
         domain, views = layout.domain, {}
         for name in names:
             view = domain.resolve(name)
@@ -172,7 +167,6 @@ class Margin:
 
     @property
     def size(self) -> int:
-        """Cells of the table."""
         return self.order.size
 
     @property
@@ -278,7 +272,6 @@ class Margin:
 
 
 def _strides(shape: Sequence[int]) -> list[int]:
-    """Of an array of this shape in C order."""
     return [prod(shape[i + 1 :]) for i in range(len(shape))]
 
 

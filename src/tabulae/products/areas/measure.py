@@ -35,8 +35,6 @@ def measure_spine(
     the charge is marked void and stays spent.
 
     Arguments:
-        counts: confidential counts over the plan's leaves.
-        plan: the spine, its queries, and the budget they share.
         exact: margins whose counts are read as they are; the same entry of the ledger says so before.
         ledger: where the whole loss is charged; None is a rehearsal.
         source: randomness; None is the operating system's. An insecure source makes a rehearsal.

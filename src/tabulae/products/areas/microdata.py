@@ -32,10 +32,8 @@ class Microdata:
     """Rows of people from counts of cells: by leaf, then by cell in the order of the domain.
 
     Args:
-        layout: of the cells.
         areas: name of a level -> codes of its units, and the position there of each leaf's unit, -1 where it lies in
             none; the leaves' own last.
-        counts: of the cells.
     """
 
     layout: Layout
@@ -44,12 +42,10 @@ class Microdata:
 
     @property
     def schema(self) -> pa.Schema:
-        """A column for each level and for each attribute."""
         names = [*self.areas, *self.layout.domain.names]
         return pa.schema([(name, pa.dictionary(pa.int32(), pa.string())) for name in names])
 
     def rows(self) -> Iterator[pa.Table]:
-        """All rows, those of some leaves at a time."""
         leaves = len(next(iter(self.areas.values()))[1])
         step = max(1, _CELLS // self.layout.cell.size)
         for first in range(0, leaves, step):

@@ -35,17 +35,11 @@ class Needs:
 
     @property
     def disk(self) -> int:
-        """All that is on the disk at once."""
         return self.measurements + self.work + self.tables
 
 
 def needs_of(geography: Geography, *, in_parts: bool = False) -> Needs:
-    """The needs of a release of areas; of what counting spills and of microdata, the records decide.
-
-    Args:
-        geography: of the spec.
-        in_parts: whether estimates are made by tasks that run elsewhere.
-    """
+    """The needs of a release of areas; of what counting spills and of microdata, the records decide."""
     plan = geography.plan()
     exact = () if geography.constraints is None else geography.constraints.exact
     rows = sum(

@@ -58,10 +58,6 @@ class GeographyPlan:
 
     Expected errors are those of ``gls``, whose variances are known exactly beforehand. ``topdown`` and ``bluedown``
     give whole numbers that are not negative, with errors that depend on the counts: mostly smaller ones, and biased.
-
-    Attributes:
-        spec: the spec.
-        level: of the margins.
     """
 
     spec: Spec
@@ -69,12 +65,10 @@ class GeographyPlan:
 
     @property
     def geography(self) -> Geography:
-        """The section of the spec."""
         return geography_of(self.spec)
 
     @property
     def spine_plan(self) -> SpinePlan:
-        """What is measured of every unit."""
         return self.geography.plan()
 
     @property
@@ -99,13 +93,11 @@ class GeographyPlan:
 
     @cached_property
     def covariances(self) -> Covariances:
-        """Variances of ``gls`` for every unit of the spine."""
         limits = self.geography.constraints
         return Covariances.of(self.spine_plan, () if limits is None else limits.exact)
 
     @cached_property
     def table_errors(self) -> tuple[AreaTableError, ...]:
-        """One row for each table and each kind of area that it is published for."""
         return AreaErrors(self.geography, self.covariances, self.level).rows()
 
     @property
@@ -128,7 +120,6 @@ class GeographyPlan:
 
     @cached_property
     def levels(self) -> tuple[LevelRow, ...]:
-        """The levels of the spine, from the root's down."""
         return tuple(self._levels())
 
     def _levels(self) -> Iterator[LevelRow]:
@@ -162,7 +153,6 @@ class GeographyPlan:
 
     @property
     def needs(self) -> Needs:
-        """What the run takes of a machine: bytes of disk and of memory."""
         return needs_of(self.geography, in_parts=self.spec.source.engine == "spark")
 
     def __repr__(self) -> str:
@@ -201,9 +191,6 @@ class GeographyPlan:
 
 def plan_geography(spec: Spec | str | PathLike[str]) -> GeographyPlan:
     """The plan of a spec that has ``[geography]``.
-
-    Arguments:
-        spec: a spec, or the path of its TOML document.
 
     Raises:
         SpecError: the document has mistakes; all are listed.

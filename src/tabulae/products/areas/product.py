@@ -56,22 +56,18 @@ class AreasProduct:
 
     @staticmethod
     def plan(spec: Spec) -> GeographyPlan:
-        """The plan, with the errors of each kind of area."""
         return plan_geography(spec)
 
     @property
     def geography(self) -> Geography:
-        """The section of the spec."""
         return geography_of(self.spec)
 
     @cached_property
     def spine_plan(self) -> SpinePlan:
-        """What is measured of each area, with which noise."""
         return self.geography.plan()
 
     @property
     def exact(self) -> tuple[ExactMargin, ...]:
-        """The margins whose counts are read as they are."""
         return exact_of(self.geography)
 
     def prepare(self, partial: Path, plan_file: str | PathLike[str] | None, say: Say) -> None:
@@ -102,7 +98,6 @@ class AreasProduct:
             )
 
     def resources(self) -> ResourceEstimate:
-        """Noisy answers, what estimates keep, and tables on the disk; memory by leaves and answers."""
         needs = needs_of(self.geography, in_parts=self.estimates_on_engine)
         return ResourceEstimate(needs.disk, needs.memory)
 
@@ -115,7 +110,6 @@ class AreasProduct:
         return ", and its exact counts, which may have been read, stay in the ledger as disclosed"
 
     def disclosures(self) -> list[Disclosure]:
-        """What the ledger is told of the counts that are read as they are."""
         return [disclosure_of(self.spine_plan, each) for each in self.exact]
 
     @contextmanager
@@ -129,7 +123,6 @@ class AreasProduct:
             yield
 
     def count(self, unit: UnitRule | None, memory: str | None) -> nullcontext[SpineCounts]:
-        """The records by leaf and cell."""
         geography, spec = self.geography, self.spec
         counts = open_spine_records(
             records_of(spec),

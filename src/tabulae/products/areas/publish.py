@@ -66,7 +66,6 @@ def write_spine(folder: Path, made: SpineRelease, ledger: list[dict[str, Any]], 
 
 
 def _sizes(spec: Spec) -> dict[str, dict[str, int]]:
-    """How many areas there are of each type, and how many rows in each table and derived figure."""
     geography = geography_of(spec)
     return {
         **({"derived": figure_counts(spec)} if spec.derived else {}),
@@ -131,7 +130,6 @@ def _field(field: pa.Field, method: str) -> dict[str, Any]:
 
 
 def _readme(spec: Spec, method: str, people: int | None) -> str:
-    """How to read the folder, for somebody who finds it."""
     columns = ", ".join(f"`{name}`" for name in AREA_COLUMNS)
     lines = [
         f"# {spec.title or 'Release'}",
@@ -201,7 +199,6 @@ def spine_faults(folder: Path, spec: Spec, level: float) -> Iterator[str]:
 
 
 def _table_faults(folder: Path, made: SpineRelease) -> Iterator[str]:
-    """Tables against estimates made anew."""
     tables, method = made.geography.tables, made.published.method
     files = {
         name: PublishedRows(folder / "tables", name, plain(schema))
@@ -232,7 +229,6 @@ def _made_elsewhere(folder: Path) -> str:
 
 
 def _counts(rows: pa.Table, cells: int) -> np.ndarray:
-    """The sum of some areas' counts, cell by cell."""
     return rows["estimate"].to_numpy().reshape(-1, cells).sum(axis=0)
 
 
@@ -252,9 +248,7 @@ def constraint_faults(
     """Whether the counts of leaves are 0 or more, nowhere where nobody can be, within every limit, and exact in sum.
 
     Args:
-        plan: of the release.
         estimate: whole counts.
-        exact_values: one array a margin, as measured.
     """
     limits = estimate.constraints
     step = max(1, _CELLS // plan.layout.cell.size)

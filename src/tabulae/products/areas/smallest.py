@@ -43,10 +43,6 @@ class Need:
     Errors at one budget are found by a pass over the spine. They bound those at any other: with r the ratio of the
     variances of a law at the two budgets, variances of least squares lie between the least r and the largest r times
     what they were. So most budgets are judged by the laws alone, and a pass is made where that does not tell.
-
-    Args:
-        aims: the targets.
-        plan: the spine and its shares.
     """
 
     aims: AreaAims
@@ -56,12 +52,10 @@ class Need:
 
     @property
     def own(self) -> Fraction:
-        """The plan's budget."""
         return self.plan.budget.amount
 
     @cached_property
     def _places(self) -> list[tuple[str, Fraction, int]]:
-        """The level, share and query of each law."""
         shares = self.plan.spine.shares
         assert shares is not None
         kinds = np.unique(self.plan.classes[0][:, :2], axis=0).tolist()
@@ -81,7 +75,6 @@ class Need:
         return self._laws[amount]
 
     def at(self, amount: Fraction) -> np.ndarray:
-        """The variance of each aim with a budget of some amount."""
         if amount not in self._seen:
             self._seen[amount] = self.aims.variances(self.aims.covariances(self._with(amount)))
         return self._seen[amount]
@@ -104,7 +97,6 @@ class Need:
         return min(estimation_variance(law) / estimation_variance(own) for law, own in pairs)
 
     def met(self, amount: Fraction) -> bool:
-        """Whether a budget meets every target."""
         if amount not in self._seen:
             low, high = self.between(amount)
             if not self._all_met(amount, low / _SURE):
@@ -119,7 +111,6 @@ class Need:
 
     @property
     def is_exact(self) -> bool:
-        """Whether every count that has a target is exact."""
         return not self.at(self.own).any()
 
     def least(self) -> Fraction | None:
@@ -135,7 +126,6 @@ def smallest_of_areas(geography: Geography, written: PrivacyLoss | None) -> Smal
     """What the targets of a plan of areas need; None without a target.
 
     Arguments:
-        geography: the section, with the budget of the plan.
         written: the budget of the spec; None where it is to be found.
     """
     aims = AreaAims(geography)
@@ -173,7 +163,6 @@ def smallest_of_areas(geography: Geography, written: PrivacyLoss | None) -> Smal
 
 
 def _in_reach(plan: SpinePlan, aims: AreaAims) -> bool:
-    """Whether better shares can be looked for in reasonable time and memory."""
     if plan.tree.size < 2:
         return False
     return Sensitivities.numbers(plan) <= MOST_NUMBERS and work_of(plan, aims) <= MOST_WORK
@@ -187,8 +176,6 @@ def best_shares(aims: AreaAims, need: Fraction, chosen: np.ndarray) -> BestShare
     """The shares of levels and queries with which the targets cost least, and what none does without.
 
     Arguments:
-        aims: the targets.
-        need: the budget that the shares as they are written need.
         chosen: shape (aims,), boolean: the targets that are not about exact counts.
 
     Privacy:

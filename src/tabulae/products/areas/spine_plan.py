@@ -82,7 +82,6 @@ class SpinePlan:
 
     Args:
         spine: with shares; over the leaves where something can be counted.
-        layout: of the domain's cells.
         queries: marginals without recodes of symmetric attributes.
         query_shares: for each level that is measured, one share a query, 0 or more, which add up to 1.
         budget: pure or zero-concentrated.
@@ -188,7 +187,6 @@ class SpinePlan:
 
     @property
     def tree(self) -> Tree:
-        """The measured units and the root."""
         return self.spine.tree
 
     @property
@@ -285,7 +283,6 @@ class SpinePlan:
         return distinct_rows(np.stack([self.tree.level, self.share, self.pattern], axis=1))
 
     def laws(self, kind: int) -> tuple[NoiseLaw | None, ...]:
-        """For a class, the noise of each query."""
         assert self.spine.shares is not None
         level, share, _ = self.classes[0][kind]
         value = self.spine.shares.values[share]
@@ -304,7 +301,6 @@ class SpinePlan:
 
     @cached_property
     def precisions(self) -> tuple[np.ndarray, ...]:
-        """P of every class."""
         return tuple(self.precision(kind) for kind in range(len(self.classes[0])))
 
     def precision_of(self, weights: np.ndarray, support: np.ndarray) -> np.ndarray:

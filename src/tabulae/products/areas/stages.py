@@ -59,7 +59,6 @@ class Checkpoint:
             _write(mark, (json.dumps({"tabulae_estimate": 1, "digest": digest}) + "\n").encode())
 
     def place(self, name: str) -> Path | None:
-        """Where a large array stands; None without a folder."""
         return None if self.folder is None else self.folder / name
 
     def found(self, stage: str) -> dict[str, np.ndarray] | None:
@@ -174,7 +173,6 @@ class Fingerprint:
         self._state.update(f"{kind} {len(content)} ".encode() + content)
 
     def hex(self) -> str:
-        """Of all that was taken in so far."""
         return self._state.hexdigest()
 
 

@@ -33,8 +33,6 @@ def write_exact(
     """Write the exact counts, margin by margin and unit by unit, and see them onto the disk.
 
     Args:
-        folder: of the release.
-        plan, exact: what was measured.
         values: for each margin, shape (units of its level, margin.classes).
     """
     (folder / f.INVARIANTS).mkdir(exist_ok=True)
@@ -46,7 +44,6 @@ def write_exact(
 
 
 def _places(plan: SpinePlan, exact: Sequence[ExactMargin]) -> pa.Table:
-    """All columns but the values."""
     parts: dict[str, list[np.ndarray]] = {name: [] for name in _PLACE.names}
     for each in exact:
         codes = plan.spine.codes[each.level].astype(str)
@@ -197,7 +194,6 @@ class _Rows:
         )
 
     def table(self, values: np.ndarray) -> pa.Table:
-        """These rows with their values."""
         return pa.table(
             {
                 "geocode": _words(self.geocode, self.codes),
@@ -215,11 +211,7 @@ def _words(index: np.ndarray, words: Sequence[str]) -> pa.Array:
 
 
 class _PieceRows:
-    """The rows of pieces, one piece after the other: many differ in their codes alone, and share the rest.
-
-    Args:
-        plan: of the pieces.
-    """
+    """The rows of pieces, one piece after the other: many differ in their codes alone, and share the rest."""
 
     def __init__(self, plan: SpinePlan) -> None:
         self.plan = plan
@@ -227,7 +219,6 @@ class _PieceRows:
         self._last: _Rows | None = None
 
     def of(self, piece: Piece) -> _Rows:
-        """What the plan says of a piece's rows."""
         kind = int(self.plan.classes[1][piece.nodes[0]])
         like = (piece.level, piece.pattern, kind, piece.nodes.size)
         if self._last is None or like != self._like:
@@ -258,8 +249,6 @@ class SpineMeasurementWriter:
     ``measurement.json``, which says that all is there, comes last and from :meth:`finish` only.
 
     Args:
-        folder: of the release.
-        plan: what is measured.
         exact: the margins whose counts are exact, as they were measured.
     """
 
@@ -384,7 +373,6 @@ class StoredPieces:
 
     Args:
         folder: of the release, whole from the root of the file system.
-        plan: what was measured.
     """
 
     folder: Path

@@ -52,9 +52,7 @@ class AreaVariances(Protocol):
         """For each set of leaves, shape (kinds, D, D); 0 for dense cells that cannot occur in it."""
         ...
 
-    def half_widths(self, variance: np.ndarray, level: float) -> np.ndarray:
-        """Half the width of an interval for each variance."""
-        ...
+    def half_widths(self, variance: np.ndarray, level: float) -> np.ndarray: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,8 +60,6 @@ class Areas:
     """All areas of one type.
 
     Args:
-        kind: a level or a type of entity.
-        codes: shape (areas,).
         leaf: shape (leaves,): the area of each leaf of the spine; -1 where it lies in none. An area without a leaf is
             outside the universe: nobody can be there.
     """
@@ -102,14 +98,12 @@ class AreaPublisher:
     """Makes the rows of all tables, from estimates that know nothing of tables.
 
     Args:
-        layout: of the cells.
         support: shape (leaves, D), boolean: which dense cells can occur in each leaf.
         method: how ``published`` was estimated.
         published: the estimates of the tables.
         unbiased: those of ``gls``; the same object where that is the method.
         variances: of the latter.
         has_exact: whether some counts are exact, so that others may follow from them.
-        level: of the intervals.
     """
 
     layout: Layout
@@ -136,7 +130,6 @@ class AreaPublisher:
                     yield table.name, self._table(table, part, possible, covariance, *numbers)
 
     def _step(self, cells: int) -> int:
-        """How many areas are looked at together."""
         matrix = self.layout.algebra.kinds * self.layout.size**2
         return max(1, min(_ROWS // cells, _VARIANCES // matrix))
 
@@ -216,8 +209,6 @@ class SomeAreas:
     """Some areas of one type, side by side.
 
     Args:
-        kind: their type.
-        codes: shape (areas,).
         leaves: shape (m,), rising: the leaves that lie in one of them.
         owner: shape (m,): the area of each, counted from the first.
     """
@@ -263,11 +254,9 @@ class GlsVariances:
     estimate: SpineEstimate
 
     def covariances(self, area: np.ndarray, areas: int) -> Iterator[np.ndarray]:
-        """For each set of leaves, shape (kinds, D, D)."""
         return area_covariances(self.estimate.covariances, area, areas)
 
     def half_widths(self, variance: np.ndarray, level: float) -> np.ndarray:
-        """Half the width of an interval for each variance."""
         return area_half_widths(variance, self.estimate.plan.all_laws, level)
 
 
@@ -276,12 +265,9 @@ class SpineRelease:
     """The estimates of a release of areas.
 
     Args:
-        spec: with ``[geography]``.
-        plan: what was measured.
         published: by the method of the spec.
         unbiased: by ``gls``; the same where that is the method.
         exact: the exact counts, one array a margin.
-        level: of the intervals.
     """
 
     spec: Spec
@@ -305,11 +291,8 @@ class SpineRelease:
         """Estimate from the measurements stored in a folder.
 
         Args:
-            folder: of the release.
             spec: with ``[geography]``.
-            level: of the intervals.
             work: where stages of the estimation are kept, so that a killed process goes on from the last of them.
-            say: called with a line of progress at each stage.
             run: who runs the estimates' tasks, with a ``work`` folder that they share; this process where None.
             method: of ``published``; that of the spec where None.
 
@@ -328,12 +311,10 @@ class SpineRelease:
 
     @property
     def geography(self) -> Geography:
-        """Of the spec."""
         return geography_of(self.spec)
 
     @cached_property
     def publisher(self) -> AreaPublisher:
-        """Makes the rows of the tables."""
         return AreaPublisher(
             self.plan.layout,
             self.plan.support,
@@ -347,7 +328,6 @@ class SpineRelease:
 
     @property
     def microdata(self) -> Microdata:
-        """One row a person, of the published counts."""
         areas = {name: self.geography.areas(name) for name in self.geography.levels}
         return Microdata(self.plan.layout, areas, self.published)
 

@@ -33,10 +33,6 @@ class AreaTableError:
     """Error of one table for one kind of area, as ``gls`` estimates it, in counts.
 
     Attributes:
-        table: its name.
-        area_type: the level, or type of entity.
-        areas: how many there are.
-        cells: of the table, in one area.
         rmse: root of the mean squared error of all counts that can occur, in all areas but those where all are exact.
         largest: the largest root mean squared error of the counts of one area.
         margin: what a count of that ``rmse`` is off by at most, at 95 %.
@@ -60,11 +56,6 @@ class AreaErrors:
         sum over kinds S of  w[S] * sum over dense cells d, e of one class of  V_A[S][d, e]
 
     with V_A the variance of the area's counts, and w the margin's squares (see :meth:`BlockAlgebra.squares`).
-
-    Args:
-        geography: the section.
-        covariances: of its plan.
-        level: of the margins.
     """
 
     geography: Geography
@@ -166,13 +157,11 @@ class Aim:
 
     @property
     def allowed(self) -> float:
-        """The RMSE or the margin."""
         given = self.target.rmse if self.target.margin is None else self.target.margin
         assert given is not None
         return given
 
     def met(self, variance: float, laws: Sequence[NoiseLaw]) -> bool:
-        """Whether the error that is judged keeps to the target."""
         reached = self.reached(variance, laws)
         return reached <= self.allowed if self.target.confidence is None else within(reached, self.allowed)
 
@@ -203,11 +192,7 @@ class AimSlope:
 
 @dataclass(frozen=True, eq=False)
 class AreaAims:
-    """All targets of a geography.
-
-    Args:
-        geography: the section.
-    """
+    """All targets of a geography."""
 
     geography: Geography
 
@@ -240,7 +225,6 @@ class AreaAims:
         """Errors and their changes, for some aims by position; those that are exact are left out.
 
         Args:
-            cov: at the precisions.
             chosen: shape (aims,), boolean.
         """
         found = {}
@@ -273,7 +257,6 @@ class AreaAims:
 
     @cached_property
     def _by_kind(self) -> dict[str, list[int]]:
-        """For each kind of area, the positions of its aims."""
         found: dict[str, list[int]] = {}
         for place, aim in enumerate(self.aims):
             found.setdefault(aim.kind, []).append(place)
@@ -374,7 +357,6 @@ class Design:
         return y[self.level] * (self.joined @ whole / whole[self.level])[:, None]
 
     def weights(self, x: np.ndarray) -> np.ndarray:
-        """The weights of each class and query of the plan, shape (classes, queries)."""
         return self.unit * np.where(self.cell[:, None] >= 0, x[self.cell], 0.0)
 
     def slope(self, by_class: np.ndarray) -> np.ndarray:
@@ -440,8 +422,6 @@ class ShareSearch:
     bounds the budget from below for whatever shares, and any feasible point of its dual proves a bound.
 
     Args:
-        design: the variables.
-        aims: the targets.
         allowed: shape (aims,): the variance that each allows.
         chosen: shape (aims,), boolean: those that are not exact.
     """
@@ -471,7 +451,6 @@ class ShareSearch:
             return
 
     def _descend(self, start: np.ndarray) -> None:
-        """Sequential quadratic programming in log y."""
         found, _ = self.at(start)
         z = np.log(start * np.exp(found.max())).ravel()
         low = np.log(_LEAST * np.exp(z).sum())

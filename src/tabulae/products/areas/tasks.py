@@ -105,7 +105,6 @@ class ReadTask:
     """m of a piece's nodes, from its measurements.
 
     Args:
-        plan: what was measured.
         read: the measurements of the piece of a number, verified.
         information: m of the nodes that are measured.
         known: m is there: measurements are read to see which they are.
@@ -119,7 +118,6 @@ class ReadTask:
 
     @property
     def makes(self) -> tuple[VectorStore, ...]:
-        """m."""
         return (self.information,)
 
     def __call__(self, number: int) -> TaskResult:
@@ -160,12 +158,7 @@ def _same_piece(one: Piece, other: Piece) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class RiseTask:
-    """mu and t of some parents: the pass of ``gls`` up the tree.
-
-    Args:
-        passes: whose vectors are stores.
-        families: the parents of each task.
-    """
+    """mu and t of some parents: the pass of ``gls`` up the tree."""
 
     passes: Passes
     families: Ranges
@@ -173,11 +166,9 @@ class RiseTask:
 
     @property
     def makes(self) -> tuple[VectorStore, ...]:
-        """mu and t."""
         return self.passes.mean, self.passes.told
 
     def __call__(self, number: int) -> TaskResult:
-        """The parents of one family."""
         passes, family = self.passes, self.families[number]
         if passes.told.noted(number) is not None:
             return TaskResult(number)
@@ -211,11 +202,9 @@ class FallTask:
 
     @property
     def makes(self) -> tuple[VectorStore, ...]:
-        """x^, and what children get."""
         return self.passes.estimate, self.passes.passed
 
     def __call__(self, number: int) -> TaskResult:
-        """The children of one family."""
         passes = self.passes
         if passes.passed.noted(number) is not None:
             return TaskResult(number)
@@ -242,8 +231,6 @@ class UpTask:
     """b of some parents: what is measured at them and below.
 
     Args:
-        cov: the matrices, without exact margins.
-        families: the parents of each task.
         information: m.
         linear: b of the nodes before ``end_of_parents``.
     """
@@ -256,11 +243,9 @@ class UpTask:
 
     @property
     def makes(self) -> tuple[VectorStore, ...]:
-        """b."""
         return (self.linear,)
 
     def __call__(self, number: int) -> TaskResult:
-        """The parents of one family."""
         if self.linear.noted(number) is not None:
             return TaskResult(number)
         plan, (first, last) = self.cov.plan, self.families[number]
@@ -284,15 +269,12 @@ class DivideTask:
     """Whole counts of the children of some parents. The task after the last is the root's.
 
     Args:
-        plan: what was measured.
         information: m: the weights of units that are weighted by their own measurements.
         up: the pass up the tree, where units are weighted by it.
         root_only: whether the root alone is.
         part: shape (D,): the part of each dense cell.
         limits: of every node.
         totals: measured totals, where totals are divided first.
-        families: the parents of each task.
-        counts: of all nodes.
     """
 
     plan: SpinePlan
@@ -308,11 +290,9 @@ class DivideTask:
 
     @property
     def makes(self) -> tuple[VectorStore, ...]:
-        """Counts."""
         return (self.counts,)
 
     def __call__(self, number: int) -> TaskResult:
-        """The children of one family."""
         if (noted := self.counts.noted(number)) is not None:
             return TaskResult(number, int(noted["missed"]))
         root = number == len(self.families)
@@ -359,7 +339,6 @@ def leaves_in(cov: Covariances, nodes: tuple[int, int]) -> Ranges:
 
 
 def _between(ranges: Ranges, low: int, high: int) -> Ranges:
-    """The part of ranges between two nodes."""
     cut = ((max(first, low), min(last, high)) for first, last in ranges)
     return tuple((first, last) for first, last in cut if first < last)
 
@@ -449,8 +428,6 @@ def _plainly() -> Iterator[None]:
 
 
 def _each(shared: Broadcast[Any]) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """What every process does with its numbers."""
-
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for number in batch.column(0).to_pylist():

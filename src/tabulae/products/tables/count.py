@@ -149,16 +149,13 @@ class Vector:
         self.x.setflags(write=False)
 
     def total(self) -> int:
-        """The number of records."""
         return exact_sum(self.x)
 
     def answer(self, domain: Domain, op: LinearOperator) -> tuple[Integers, int]:
-        """The answers ``A x``, and a bound on their size, below 2^62."""
         bound = check_bound(op, op.bound(self.x))
         return op @ self.x, bound
 
     def blocks(self) -> Iterator[tuple[tuple[Integers, ...], Integers]]:
-        """Keys and counts of the cells that are not empty, in C order, some at a time."""
         cells = np.flatnonzero(self.x)
         for start in range(0, cells.size, BLOCK):
             block = cells[start : start + BLOCK]
@@ -218,7 +215,6 @@ def answer_in_slices(op: Kron, index: Integers, people: Integers) -> tuple[Integ
 
 
 def _bound(op: LinearOperator, people: Integers) -> int:
-    """The bound of :meth:`LinearOperator.bound`, from the cells that are not empty."""
     largest = int(people.max(initial=0))
     return min(largest * int(op.abs_row_sum_max()), exact_sum(people) * max(1, int(op.abs_entry_max())))
 
@@ -248,17 +244,14 @@ class ListedCells:
         return cls(tuple(key[starts] for key in keys), sums)
 
     def total(self) -> int:
-        """The number of records."""
         return exact_sum(self.counts)
 
     def blocks(self) -> Iterator[tuple[tuple[Integers, ...], Integers]]:
-        """Keys and counts of the cells that are not empty, in C order, some at a time."""
         for start in range(0, self.counts.size, BLOCK):
             part = slice(start, start + BLOCK)
             yield tuple(key[part] for key in self.keys), self.counts[part]
 
     def answer(self, domain: Domain, op: LinearOperator) -> tuple[Integers, int]:
-        """The answers ``A x``, and a bound on their size, below 2^62."""
         if isinstance(op, Scaled) and isinstance(op.factor, int):
             values, bound = self.answer(domain, op.op)
             bound = check_bound(op, bound * abs(op.factor))

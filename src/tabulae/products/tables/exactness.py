@@ -70,7 +70,6 @@ class Exactness:
     warnings: tuple[str, ...] = ()
 
     def document(self) -> dict[str, Any]:
-        """The same as plain values, for JSON."""
         return asdict(self)
 
 
@@ -78,7 +77,6 @@ def exactness(spec: Spec, earlier: Earlier = ()) -> Exactness | None:
     """What the invariants of a spec give away; None where neither it nor an earlier release makes anything exact.
 
     Arguments:
-        spec: the tables, the invariants and the promise.
         earlier: what the ledger says that other releases stated exactly.
 
     Reference: Gao, Gong, Yu, "Subspace Differential Privacy", Definition 2.2 and Proposition 2.9.
@@ -257,7 +255,6 @@ def _single_cells(spec: Spec, invariants: Invariants, by: str) -> Iterator[str]:
 
 
 def _cells_told(spec: Spec, by: str, alone: Mapping[str, Sequence[int]], found: np.ndarray) -> str:
-    """The sentence that names cells that are exact."""
     shape = [len(codes) for codes in alone.values()]
     named = []
     for cell in found[:_NAMED]:

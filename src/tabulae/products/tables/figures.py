@@ -50,7 +50,6 @@ class EstimatedCounts:
 
     @classmethod
     def of(cls, estimate: Estimate, rows: int) -> EstimatedCounts:
-        """From the same measurements as an estimate by any method."""
         if isinstance(estimate, OneSided):
             return cls(estimate.linear, rows, NonNegativeCounts(estimate))
         assert isinstance(estimate, LeastSquares)
@@ -142,7 +141,6 @@ class PublishedFigure:
     grain: float = 0.0
 
     def arrow(self) -> pa.Table:
-        """The figure as it stands in the release's Parquet and CSV files."""
         labels: dict[str, Any] = {n: c.cast(pa.string()) for n, c in label_columns(self.columns).items()}
         numbers = {
             name: pa.array(getattr(self, name), pa.float64(), from_pandas=True)

@@ -194,7 +194,6 @@ def discreteness(spec: Spec) -> float:
 
 
 def _gaussian(spec: Spec) -> bool:
-    """Whether the spec's noise is Gaussian."""
     return spec.method.noise == "gaussian"
 
 
@@ -225,10 +224,7 @@ def smallest_of_tables(
     """What the targets of a plan of tables need.
 
     Arguments:
-        spec: with the budget of the plan.
-        strategy: chosen for the targets.
         targets: of the tables that are not exact.
-        rows: the tables' errors at the plan's budget.
     """
     need = spec.loss if spec.open_budget else budget_for(spec, strategy, targets)
     judged = tuple(_judged_smallest_tables(row) for row in rows if row.target is not None)
@@ -258,9 +254,6 @@ def least_of_any(
 
     The noise of whole numbers may lie a little below its nominal scale, which is allowed for. Only targets of RMSE
     count: half-widths of whole numbers may be much below those of the normal law, and no bound follows from margins.
-
-    Arguments:
-        spec, strategy, targets, rows: as of :func:`smallest_of_tables`.
     """
     aimed = {t: float(targets.rmse[t.name]) ** 2 for t in spec.workload.tables if t.name in targets.rmse}
     bounds = {row.table: row.bound for row in rows}
@@ -352,7 +345,6 @@ class Plan:
 
     @cached_property
     def table_errors(self) -> tuple[TableError, ...]:
-        """Expected error by table."""
         return tuple(table_errors(self.spec, self.strategy, self.expected, self.level))
 
     @cached_property
@@ -596,9 +588,6 @@ def _disclosed_before(spec: Spec) -> Earlier:
 
 def check_derived(plan: Plan) -> None:
     """Refuse derived figures of counts that the plan does not measure, all of them named.
-
-    Arguments:
-        plan: with the strategy chosen.
 
     Raises:
         SpecError: the measurements will not determine a count that a figure takes.

@@ -54,7 +54,6 @@ class MeasuredOnce:
 
     @property
     def release_id(self) -> str | None:
-        """The charge."""
         return self.whole.release_id
 
     def __iter__(self) -> Iterator[Measurement]:
@@ -115,7 +114,6 @@ class TablesProduct:
 
     @staticmethod
     def plan(spec: Spec) -> Plan:
-        """The plan, with the strategy chosen; refused where it does not measure what derived figures take."""
         made = plan_tables(spec)
         check_derived(made)
         return made
@@ -168,18 +166,15 @@ class TablesProduct:
         return ", and its exact counts, which may have been read, stay in the ledger as disclosed"
 
     def disclosures(self) -> list[Disclosure]:
-        """What the ledger is told of the counts that are read as they are."""
         return [
             Disclosure(given.table.name, given.reason, describe_row_space(given.table, self.spec.domain))
             for given in self.spec.invariants
         ]
 
     def engine(self, memory: str | None) -> AbstractContextManager[None]:
-        """Nothing: estimates are made here."""
         return nullcontext()
 
     def count(self, unit: UnitRule | None, memory: str | None) -> AbstractContextManager[Prepared]:
-        """The records by cell of the domain, at most ``rows_per_unit`` of each unit."""
         return nullcontext(_counted(self._planned, unit, memory))
 
     def measure(self, counts: Prepared, ledger: Ledger, digest: bytes) -> MeasuredOnce:
@@ -238,7 +233,6 @@ class TablesProduct:
         return [*faults, *derived_faults(release.path, spec, release.derived, estimated, release.level)]
 
     def text_faults(self, release: Release) -> list[str]:
-        """None beside those of every kind."""
         return []
 
     def query(self, release: Release, sql: str, areas: Sequence[str], codes: Sequence[str]) -> pa.Table:

@@ -166,10 +166,6 @@ def _step(estimates: np.ndarray) -> int | None:
 def together(strategy: Strategy, asked: Sequence[str]) -> str:
     """Which of the attributes asked for a strategy measures together, and which never.
 
-    Arguments:
-        strategy: what is measured.
-        asked: names of attributes.
-
     >>> import tabulae as tb
     >>> ways = tb.Workload.marginals(tb.Domain({"sex": 2, "age": 3}), ways=[1])
     >>> together(tb.select(ways, method="marginals"), ["sex", "age"])

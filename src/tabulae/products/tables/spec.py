@@ -57,14 +57,7 @@ class Queries:
     def factor(
         self, asked: tuple[str, str], query: object, view: AttributeView, path: KeyPath
     ) -> LinearOperator | None:
-        """The matrix that a query is, one column a category of the base attribute.
-
-        Args:
-            asked: the table, and the attribute or recode in it.
-            query: as the document has it.
-            view: what the attribute or recode stands for.
-            path: the key that asks.
-        """
+        """The matrix that a query is, one column a category of the base attribute."""
         classes = len(view.labels)
         if query == "identity":
             return view.operator
@@ -163,15 +156,7 @@ class Invariant:
 def read_section(
     document: Document, schema: Schema, promise: object, method: object, base: Path, problems: Problems
 ) -> Section | None:
-    """The tables and invariants that the document publishes, over the domain that it declares.
-
-    Args:
-        document: the sections as read.
-        schema: the domain, and the names that could not be read.
-        promise, method: not needed for tables.
-        base: the folder that matrices are relative to.
-        problems: where mistakes are recorded.
-    """
+    """The tables and invariants that the document publishes, over the domain that it declares."""
     names = _distinct_names(document, problems)
     if schema.domain is None:
         return None
@@ -259,7 +244,6 @@ class _Tables:
         self.problems = problems
 
     def table(self, path: KeyPath, entry: CountedEntry, title: str | None, weight: float = 1) -> Table | None:
-        """One entry as a table; None where something it needs is wrong."""
         key = "name" if entry.sql is None else "sql"
         name = title or written(path)
         try:
@@ -274,7 +258,6 @@ class _Tables:
             return None
 
     def from_sql(self, name: str, sql: str, weight: float) -> Table | None:
-        """The statement as a sum of products."""
         broken = "|".join(map(re.escape, self.schema.broken))
         if broken and re.search(rf"(?<!\w)(?:{broken})(?!\w)", sql, re.IGNORECASE):
             return None  # the statement is judged once the names in it can be read

@@ -67,7 +67,6 @@ class MeasurementWriter:
         }
 
     def finish(self, done: Any) -> None:
-        """Say that all of it is on the disk."""
         f.write_json(self.folder / f.MEASUREMENT, self._document)
 
 
@@ -100,7 +99,6 @@ class MeasuredRows:
     variance: float
 
     def part(self, start: int, stop: int) -> pa.Table:
-        """Rows ``start`` to ``stop``."""
         part = self.values[start:stop]
         rows = len(part)
         return pa.table(
@@ -116,7 +114,6 @@ class MeasuredRows:
         )
 
     def write(self, path: Path) -> None:
-        """Write them as a Parquet file, some rows at a time."""
         with f.drafted(path) as file:
             writer = pq.ParquetWriter(file, self.part(0, 0).schema, compression="zstd")
             for start in range(0, len(self.values), _ROWS):
@@ -132,7 +129,6 @@ def measured_rows(measurement: Measurement) -> list[MeasuredRows]:
 
 
 def _stated(values: np.ndarray) -> pa.Table:
-    """Exact counts, one a row of their table."""
     return pa.table({"cell": np.arange(len(values), dtype=np.int64), "value": values})
 
 
@@ -187,7 +183,6 @@ def _values(files: Sequence[Path]) -> np.ndarray:
 def _exact_values(
     folder: Path, entries: Sequence[Mapping[str, str]], strategy: Strategy
 ) -> tuple[np.ndarray, ...]:
-    """The exact counts of each invariant, in the strategy's order."""
     if [entry["table"] for entry in entries] != [table.name for table in strategy.invariants]:
         raise ValueError("the exact counts are not those of the strategy's invariants")
     found = [pq.read_table(folder / entry["file"]) for entry in entries]

@@ -48,9 +48,6 @@ def met_at(
     """Whether a target is met by other noise than that which its ``reached`` is for.
 
     Arguments:
-        target: with what the plan's own budget reaches.
-        own: the laws of the plan's own budget.
-        laws: those of the other.
         growth: the least and the largest ratio of a variance to that at the plan's own budget.
     """
     if target.confidence is None:
@@ -127,12 +124,10 @@ class _Spaced:
 
     @cached_property
     def own(self) -> int:
-        """The position of the plan's own budget."""
         return next(i for i, stop in enumerate(self.stops) if OWN in stop.kind)
 
     @cached_property
     def targets(self) -> tuple[TargetRow, ...]:
-        """All targets, with what the plan's own budget reaches."""
         return () if self.plan.smallest is None else self.plan.smallest.targets
 
     @cached_property
@@ -142,12 +137,10 @@ class _Spaced:
 
     @cached_property
     def laws(self) -> list[tuple[NoiseLaw, ...]]:
-        """The distinct laws, at each stop."""
         return [laws_at(self.plan, stop) for stop in self.stops]
 
     @cached_property
     def variances(self) -> list[np.ndarray]:
-        """Of these laws, at each stop."""
         return [np.array([estimation_variance(law) for law in laws]) for laws in self.laws]
 
     @cached_property
@@ -352,7 +345,6 @@ class _Moments:
 
     @cached_property
     def laws(self) -> list[tuple[NoiseLaw, ...]]:
-        """The laws of the blocks, at each stop."""
         spec, strategy = self.plan.spec, self.plan.strategy
         return [strategy.laws(stop.loss, spec.neighbours, spec.rows_per_unit) for stop in self.stops]
 

@@ -146,7 +146,6 @@ def _proven(plan: DetailedPlan) -> str:
 
 
 def _smallest(plan: AnyPlan) -> Fraction | None:
-    """The smallest budget that meets all targets; None without targets, and where no budget does."""
     found = plan.smallest
     return None if found is None or found.loss is None else found.loss.amount
 
@@ -256,9 +255,6 @@ def plan_page(plan: AnyPlan) -> str:
     The page loads nothing; its one script moves the budget among those that were computed here, and without it the page
     shows the plan at its own. Every string of the plan is escaped.
 
-    Arguments:
-        plan: of tables, groups or areas.
-
     Returns:
         The page, ending in a newline.
 
@@ -337,7 +333,6 @@ def write_plan_page(plan: AnyPlan, path: str | PathLike[str]) -> Path:
 
 
 def _side_by_side(view: PlanView) -> list[int]:
-    """Positions of a few budgets: 1, 2 and 5 times powers of ten, and those that matter."""
     amounts = [stop.factor if view.kind == "groups" else stop.loss.amount for stop in view.stops]
     digits = [f"{float(amount):.9e}".partition("e")[0] for amount in amounts]
     return [i for i, stop in enumerate(view.stops) if stop.kind or digits[i] in _PLAIN]

@@ -23,7 +23,6 @@ class Stop:
     """One budget that the slider stops at.
 
     Attributes:
-        loss: what the release would spend.
         factor: of the plan's own budget; for groups every level is multiplied by it.
         levels: of groups, each level's budget; else empty.
         kind: ``"own"`` for the plan's budget, ``"smallest"`` for the one found from the targets, else ``""``.
@@ -195,7 +194,6 @@ class PlanView:
 
     @property
     def symbol(self) -> str:
-        """How the budget is written."""
         return "ρ" if self.promise.definition == "zcdp" else "ε"
 
 
@@ -219,8 +217,6 @@ def amounts_around(own: Fraction, smallest: Fraction | None, *, of_factors: bool
     """Where the slider stops, rising: the plan's budget, the one found from its targets, and round numbers around them.
 
     Arguments:
-        own: the plan's budget.
-        smallest: the budget found from the targets, where there is one.
         of_factors: whether multiples of ``own`` are round rather than the budgets themselves.
     """
     ends = [own, own if smallest is None else smallest]

@@ -60,7 +60,6 @@ def alternating_directions(
     The answer is z: the children's own limits are met exactly, and the parent's counts within the tolerance.
 
     Args:
-        division: the problem.
         allowed: shape (n, k): where a child's dense cell can be more than 0.
         totals: shape (n,): held totals of the children, or None.
 

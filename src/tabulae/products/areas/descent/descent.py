@@ -47,7 +47,6 @@ def solve(division: Division, totals: np.ndarray | None = None) -> Solved:
     on every thread.
 
     Args:
-        division: the problem, which can be met.
         totals: shape (n,): the children's totals, if they are held at what an earlier pass found.
 
     >>> from tabulae.linalg import BlockAlgebra
@@ -117,7 +116,6 @@ def divide_totals(division: Division, measured: np.ndarray, weight: np.ndarray) 
     proximal point method, whose limit is a solution without the ridge.
 
     Args:
-        division: with a total.
         measured: shape (n,): the measured totals.
         weight: shape (n,): positive, the inverse of their variances.
 
@@ -227,7 +225,6 @@ class OwnWeights:
     """What a unit's own measurements say alone, H = P and b = m: the weights of TopDown.
 
     Args:
-        plan: the plan.
         linear: m of every node.
     """
 
@@ -235,11 +232,9 @@ class OwnWeights:
     linear: Vectors
 
     def precision(self, node: int) -> np.ndarray:
-        """P of a node's class."""
         return self.plan.precisions[self.plan.classes[1][node]]
 
     def is_shared(self, nodes: np.ndarray) -> np.ndarray:
-        """All are."""
         return np.ones(nodes.size, bool)
 
 
@@ -248,7 +243,6 @@ class UpWeights:
     """What is measured at a unit and below it says: the weights of BlueDown.
 
     Args:
-        plan: the plan.
         upward: the pass up the tree.
     """
 
@@ -257,15 +251,12 @@ class UpWeights:
 
     @property
     def linear(self) -> Vectors:
-        """b of every node."""
         return self.upward.linear
 
     def precision(self, node: int) -> np.ndarray:
-        """S^-1 of a node; of a leaf its P."""
         return self.upward.precision(node)
 
     def is_shared(self, nodes: np.ndarray) -> np.ndarray:
-        """Leaves are."""
         return self.plan.children[nodes] == self.plan.children[nodes + 1]
 
 
@@ -278,7 +269,6 @@ class MeasuredTotals:
 
     @classmethod
     def none(cls, nodes: int) -> MeasuredTotals:
-        """No node answers it."""
         return cls(np.zeros(nodes), np.full(nodes, np.nan))
 
 
@@ -311,7 +301,6 @@ class Descent:
     """The problems of one tree, and how they are solved: by depth, all parents of a depth independent of each other.
 
     Args:
-        plan: the plan.
         weights: of the nodes that are made: of children, given their parent, or of the root.
         part: shape (D,): the part of each dense cell.
         limits: of every node.
@@ -336,7 +325,6 @@ class Descent:
         """A parent's counts divided among its children.
 
         Args:
-            parent: a node.
             total: its counts, shape (k, N) over its support, int64.
         """
         plan = self.plan

@@ -57,7 +57,6 @@ class Division:
 
     @property
     def children(self) -> int:
-        """n."""
         return self.which.size
 
     @property
@@ -106,7 +105,6 @@ class NodeLimits:
         must; what all parts of a node can and must hold is added to its parent's.
 
         Args:
-            plan: of the spine.
             constraints: checked with ``constraints.check(plan, ...)``.
             exact_values: for each exact margin, shape (units of its level, classes), int64, as disclosed.
 

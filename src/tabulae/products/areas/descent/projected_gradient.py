@@ -48,7 +48,6 @@ def projected_gradient(division: Division, allowed: np.ndarray) -> tuple[np.ndar
     ``grad(x)'x - min over the simplices`` on how much lower the objective could be is at most ``GAP`` a child.
 
     Args:
-        division: the problem; limits other than zero are not looked at.
         allowed: shape (n, k): where a child's dense cell can be more than 0.
 
     Reference: Beck and Teboulle, "A Fast Iterative Shrinkage-Thresholding Algorithm for Linear Inverse Problems"; the

@@ -486,7 +486,6 @@ def round_division(division: Division, x: np.ndarray) -> np.ndarray:
 
 
 def _limits(division: Division) -> tuple[np.ndarray, ...]:
-    """What kernels take, in the order in which they take it."""
     d = division
     return d.allowed, d.part, d.lower, d.upper, d.group, d.exact
 

@@ -32,7 +32,6 @@ class AreaPairs:
 
     @classmethod
     def of(cls, cov: Covariances, area: np.ndarray, areas: int) -> AreaPairs:
-        """From the area of each leaf, -1 where it is in none."""
         tree, nodes = cov.plan.tree, cov.plan.tree.size
         held = np.bincount(tree.leaf, minlength=nodes)
         for depth in reversed(cov.plan.depths[1:]):
@@ -71,7 +70,6 @@ class Climb:
     """Some areas on their way up.
 
     Args:
-        cov: the matrices.
         first: the first area.
         pairs: of these areas alone, by depth: area, node, full, top.
         found: shape (areas, kinds, D, D): N.
@@ -84,7 +82,6 @@ class Climb:
 
     @classmethod
     def of(cls, cov: Covariances, pairs: AreaPairs, first: int, last: int) -> Climb:
-        """Areas from first to last - 1."""
         own = []
         for columns in zip(pairs.area, pairs.node, pairs.full, pairs.top, strict=True):
             here = slice(*np.searchsorted(columns[0], [first, last]))
@@ -106,7 +103,6 @@ class Climb:
         return self.found
 
     def _whole_areas(self, depth: int) -> None:
-        """Areas that are one node."""
         area, node, full, top = self.pairs[depth]
         chosen = np.flatnonzero(full & top)
         chosen = chosen[np.argsort(node[chosen], kind="stable")]
@@ -167,7 +163,6 @@ class Climb:
             self._add(area[rows], own, group.cells)
 
     def _add(self, area: np.ndarray, own: np.ndarray, cells: np.ndarray | None = None) -> None:
-        """Add matrices, or one for all, to N of areas."""
         order = np.argsort(area, kind="stable")
         if own.ndim == 3:
             at, count = np.unique(area, return_counts=True)
@@ -189,9 +184,7 @@ def margin_variance(layout: Layout, variance: np.ndarray, margin: Margin) -> np.
     (:meth:`BlockAlgebra.squares`): ``sum_S q[S] r' V[S] r``.
 
     Args:
-        layout: of the cells.
         variance: V of the cells' estimates, shape (..., kinds, D, D); zero rows for cells that cannot occur.
-        margin: the table.
 
     Returns:
         Shape (..., classes, inner).
@@ -219,9 +212,7 @@ def area_covariances(cov: Covariances, area: np.ndarray, areas: int) -> Iterator
     :class:`Covariances`. Units outside a, and below a unit wholly inside it, are not looked at.
 
     Args:
-        cov: the matrices.
         area: shape (leaves,): the area of each leaf, -1 where it is in none.
-        areas: their number.
 
     Yields:
         For each area in turn shape (kinds, D, D), over all dense cells.
@@ -260,7 +251,6 @@ class Sensitivities:
     where "own" and N are what :class:`AreaSweep` adds.
 
     Args:
-        cov: the matrices.
         sums: for each kind of node H, added over its nodes.
         own, below, down, spread, whole: shape (nodes with children, kinds, D, D): E of areas that end at a node; E of
             its children that are leaves; what is added to O of the node; to O of all its children; N.
@@ -276,7 +266,6 @@ class Sensitivities:
 
     @classmethod
     def zeros(cls, cov: Covariances) -> Sensitivities:
-        """Of no area."""
         size, kinds = cov.plan.layout.size, cov.plan.layout.algebra.kinds
         sums = [
             np.zeros((kinds, cov.kinds.cells(i).size, cov.kinds.cells(i).size))
@@ -432,7 +421,6 @@ class AreaSweep:
 
     @classmethod
     def of(cls, to: Sensitivities, pairs: AreaPairs, first: int, last: int, weights: np.ndarray) -> AreaSweep:
-        """Areas from first to last - 1."""
         partly: list[_Pairs] = []
         inside: list[_Pairs] = []
         tree = to.cov.plan.tree
@@ -450,7 +438,6 @@ class AreaSweep:
         return cls(to, partly, inside, weights)
 
     def run(self) -> None:
-        """Add everything."""
         below = _Pairs(*np.zeros((3, 0), np.int64)), _Pairs(*np.zeros((3, 0), np.int64)), self._zeros(0)
         for partly, inside in zip(reversed(self.partly), reversed(self.inside), strict=True):
             below = partly, inside, self._rise(partly, *below)
@@ -489,7 +476,6 @@ class AreaSweep:
         return found
 
     def _whole(self, pairs: _Pairs) -> None:
-        """Areas that are one node."""
         to, cov = self.to, self.to.cov
         for rows, group in self._groups(pairs, pairs.parent < 0):
             weight = self._weight(pairs.area[rows], group)

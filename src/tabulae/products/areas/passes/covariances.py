@@ -42,7 +42,6 @@ class EqualityStep:
     def of(
         cls, variance: np.ndarray, free: np.ndarray, sums: np.ndarray
     ) -> tuple[EqualityStep, np.ndarray, np.ndarray]:
-        """The step, and S' and Pi' after it."""
         told = sums @ free
         left, sizes, right = np.linalg.svd(told, full_matrices=False)
         sizes = np.divide(1, sizes, out=np.zeros_like(sizes), where=sizes > _NOTHING * np.abs(sums).max())
@@ -62,7 +61,6 @@ class EqualityStep:
         return (self.weight @ (self.pull @ missing))[..., 0]
 
     def at(self, rows: np.ndarray) -> EqualityStep:
-        """The step of some of the nodes."""
         if self.before.ndim == 2:
             return self
         return EqualityStep(self.before[rows], self.weight[rows], self.pull[rows], self.sums)
@@ -73,7 +71,6 @@ class Equalities:
     """Exact margins of a spine, and the nodes where they hold.
 
     Args:
-        plan: the spine.
         margins: exact for all units of their levels.
 
     Raises:
@@ -195,7 +192,6 @@ class NodeKinds:
     All leaves of one kind have one variance given their own measurements.
 
     Args:
-        plan: the spine and its queries.
         exact: shape (nodes,): which set of exact margins each node meets, as a number with a bit for each.
     """
 
@@ -218,7 +214,6 @@ class NodeKinds:
 
     @cached_property
     def is_leaf(self) -> np.ndarray:
-        """Shape (nodes,), boolean."""
         return np.diff(self.plan.children) == 0
 
     @property
@@ -231,7 +226,6 @@ class NodeKinds:
         return self.plan.dense_cells[self.plan.classes[0][self.kinds[kind, 0], 2]]
 
     def groups(self, nodes: np.ndarray) -> Iterator[NodeGroup]:
-        """The nodes (rising) by kind."""
         kind = self.of[nodes]
         order = np.argsort(kind, kind="stable")
         edges = np.flatnonzero(np.diff(kind[order], prepend=-1, append=-1))
@@ -248,12 +242,7 @@ class NodeKinds:
                 yield replace(group, nodes=group.nodes[first : first + step])
 
     def families(self, depth: int, width: int) -> Iterator[tuple[int, int]]:
-        """Ranges of nodes of one depth, each with its children small enough to be held at once.
-
-        Args:
-            depth: of the parents.
-            width: cells held for each node besides its children's.
-        """
+        """Ranges of nodes of one depth, each with its children small enough to be held at once."""
         nodes = self.plan.depths[depth]
         below = self.plan.offsets[self.plan.children[nodes.start : nodes.stop + 1]]
         held = below - below[0] + width * np.arange(below.size)
@@ -276,8 +265,6 @@ class NodeMatrices:
     """Matrices (kinds, k, k) over the support of every node with children, one after the other.
 
     Args:
-        plan: the spine.
-        kinds: how many matrices each node has.
         offsets: shape (nodes + 1,): where each node's matrices begin; nothing for leaves.
         flat: shape (offsets[-1],).
     """
@@ -289,7 +276,6 @@ class NodeMatrices:
 
     @classmethod
     def zeros(cls, plan: SpinePlan, kinds: int) -> NodeMatrices:
-        """Zeros for every node with children."""
         sizes = np.array([cells.size for cells in plan.dense_cells], np.int64) ** 2 * kinds
         widths = np.where(np.diff(plan.children) > 0, sizes[plan.pattern], 0)
         offsets = np.concatenate([[0], np.cumsum(widths)])
@@ -301,7 +287,6 @@ class NodeMatrices:
         return self.flat[self._index(nodes)].reshape(nodes.size, -1, k, k)
 
     def put(self, nodes: np.ndarray, x: np.ndarray) -> None:
-        """Set the matrices of nodes of one support."""
         self.flat[self._index(nodes)] = x.reshape(nodes.size, -1)
 
     def take_on(self, nodes: np.ndarray, cells: np.ndarray) -> np.ndarray:
@@ -389,7 +374,6 @@ class Covariances:
         """The pass up the tree.
 
         Args:
-            plan: the spine and its queries.
             exact: the margins that are exact.
             weights: shape (classes of the plan, queries): 1 over the variance of each answer, in place of the plan's.
 
@@ -546,7 +530,6 @@ class _Free:
     """Projectors onto what is not known exactly of each node, for the constant kind.
 
     Args:
-        plan, kinds: the spine and its kinds of nodes.
         leaf: for each kind, shape (k, k): of its nodes where they are leaves.
         above: of the nodes with children.
     """
@@ -558,7 +541,6 @@ class _Free:
 
     @classmethod
     def of(cls, plan: SpinePlan, kinds: NodeKinds) -> _Free:
-        """Nothing is known yet."""
         leaf = [np.eye(kinds.cells(kind).size) for kind in range(len(kinds.kinds))]
         return cls(plan, kinds, leaf, NodeMatrices.zeros(plan, 1))
 
@@ -579,7 +561,6 @@ class _Free:
 
 
 def _joined(parts: list[tuple[np.ndarray, EqualityStep]]) -> tuple[np.ndarray, EqualityStep]:
-    """Steps of one kind of node, nodes rising."""
     nodes = np.concatenate([nodes for nodes, _ in parts])
     order = np.argsort(nodes)
 

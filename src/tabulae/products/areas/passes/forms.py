@@ -75,12 +75,10 @@ class AreaForms:
 
     @property
     def rows(self) -> int:
-        """m: rows an area."""
         return self.coefficients.shape[1]
 
     @property
     def cost(self) -> int:
-        """About how many numbers are held for each area."""
         forms, rows, classes, inner = self.coefficients.shape
         return max(self.margin.size, classes * inner, forms**2 * rows)
 
@@ -179,11 +177,7 @@ HALF_STEP = 0.5
 
 
 def interval_factor(level: float, laws: Sequence[NoiseLaw]) -> float:
-    """The part of a half-width that grows with the standard error, in standard errors.
-
-    Args:
-        level: of the interval.
-        laws: of the noise, all of one kind.
+    """The part of a half-width that grows with the standard error, in standard errors; all laws are of one kind.
 
     Raises:
         InvalidArgument: a level outside (0, 1), or no laws.
@@ -219,8 +213,6 @@ def area_half_widths(variance: np.ndarray, laws: Sequence[NoiseLaw], level: floa
 
     Args:
         variance: s squared, any shape; 0 where a count is exact.
-        laws: of the noise, all of one kind.
-        level: of the intervals.
 
     Returns:
         The same shape; 0 where the variance is 0.
@@ -255,8 +247,6 @@ def form_half_widths(
     Args:
         variance: of the forms; 0 where they are exact.
         spread: w, which broadcasts with ``variance``.
-        laws: of the noise, all of one kind.
-        level: of the intervals.
 
     >>> from tabulae.privacy import DiscreteGaussian
     >>> found = form_half_widths(np.array([100.0, 100.0]), np.array([1.0, 2.0]), [DiscreteGaussian(100)], 0.95)
@@ -297,11 +287,7 @@ def area_ratios(
     of R the latter is at most ``(z + max w / (2 min sd)) sd``; w is convex, so that its maximum is at an end.
 
     Args:
-        estimates: a and b.
         moments: Var a, Var b and their covariance, of the same shape.
-        pairs: of :func:`extreme_pairs`.
-        laws: of the noise, all of one kind.
-        level: of the tests.
     """
     a, b = estimates
     factor = np.full(a.shape, min(uniform_factor(laws, level), _LARGEST))

@@ -53,7 +53,6 @@ class Passes:
 
     @property
     def plan(self) -> SpinePlan:
-        """The spine and its queries."""
         return self.cov.plan
 
     def check_exact(self) -> None:
@@ -137,31 +136,23 @@ class Passes:
 
 @dataclass(frozen=True, eq=False)
 class TwoPassEstimate:
-    """x^ of all nodes: of those with children as the two passes left it, of leaves made when it is taken.
-
-    Args:
-        passes: that are done.
-    """
+    """x^ of all nodes: of those with children as the two passes left it, of leaves made when it is taken."""
 
     passes: Passes
 
     @property
     def plan(self) -> SpinePlan:
-        """Of the nodes."""
         return self.passes.plan
 
     @property
     def cov(self) -> Covariances:
-        """The matrices."""
         return self.passes.cov
 
     @property
     def dtype(self) -> np.dtype:
-        """Of the estimates."""
         return self.passes.estimate.dtype
 
     def take(self, nodes: np.ndarray) -> np.ndarray:
-        """x^ of nodes (rising) of one support: shape (m, k, N)."""
         algebra, found = self.plan.layout.algebra, None
         for group in self.cov.kinds.groups(nodes):
             x = self._of(group)
@@ -172,7 +163,6 @@ class TwoPassEstimate:
         return np.zeros((0, 0, algebra.cells)) if found is None else found
 
     def take_on(self, nodes: np.ndarray, cells: np.ndarray) -> np.ndarray:
-        """x^ of nodes of any supports on chosen dense cells, 0 off their support: shape (m, cells, N)."""
         order = np.argsort(nodes, kind="stable")
         found = np.zeros((nodes.size, cells.size, self.plan.layout.algebra.cells))
         for group in self.cov.kinds.groups(nodes[order]):
@@ -183,7 +173,6 @@ class TwoPassEstimate:
         return found
 
     def release(self) -> None:
-        """Let go of what is in memory of files."""
         for vectors in (self.passes.information, self.passes.estimate, self.passes.passed):
             vectors.release()
 
@@ -254,5 +243,4 @@ def child_sums(
 
 
 def _times(matrix: np.ndarray, x: np.ndarray) -> np.ndarray:
-    """Matrices (m, k, k) on vectors (m, k)."""
     return (matrix @ x[..., None])[..., 0]

@@ -26,14 +26,10 @@ class Vectors(Protocol):
     """Cells (k, N) of every node on the node's own support, wherever they are."""
 
     @property
-    def plan(self) -> SpinePlan:
-        """Of the nodes."""
-        ...
+    def plan(self) -> SpinePlan: ...
 
     @property
-    def dtype(self) -> np.dtype:
-        """Of what is taken."""
-        ...
+    def dtype(self) -> np.dtype: ...
 
     def take(self, nodes: np.ndarray) -> np.ndarray:
         """The vectors of nodes (rising) of one support: shape (m, k, N), a copy."""
@@ -72,12 +68,7 @@ class VectorStore(Protocol):
     """Where tasks find vectors, and leave what they make: in this process, or in parts that processes share."""
 
     def window(self, read: Ranges, room: Ranges = ()) -> Any:
-        """Vectors to work on.
-
-        Args:
-            read: nodes whose vectors are wanted.
-            room: nodes whose vectors will be made.
-        """
+        """Vectors to work on: those of the nodes to ``read``, and ``room`` for those that will be made."""
         ...
 
     def keep(self, number: int, nodes: np.ndarray, window: Any, **notes: object) -> None:
@@ -101,15 +92,12 @@ class _InPlace(ABC):
     """What makes vectors a store of tasks in this process: what they make is in its place at once."""
 
     def window(self, read: Ranges, room: Ranges = ()) -> Any:
-        """These vectors themselves."""
         return self
 
     def keep(self, number: int, nodes: np.ndarray, window: Any, **notes: object) -> None:
-        """It is kept already."""
         self.release()
 
     def add(self, number: int, nodes: np.ndarray, x: np.ndarray, **notes: object) -> None:
-        """Set the vectors of nodes of one support."""
         self.put(nodes, x)
         self.release()
 
@@ -118,7 +106,6 @@ class _InPlace(ABC):
         return None
 
     def sync(self, numbers: Iterable[int]) -> None:
-        """Write what is in memory to the file, if there is one."""
         self.flush()
 
     @abstractmethod
@@ -180,7 +167,6 @@ class NodeVectors(_InPlace):
         return cls(plan, np.load(path, mmap_mode="r+"), ranges)
 
     def flush(self) -> None:
-        """Write what is in memory to the file, if there is one."""
         if isinstance(self.flat, np.memmap):
             self.flat.flush()
 
@@ -195,11 +181,9 @@ class NodeVectors(_InPlace):
 
     @property
     def dtype(self) -> np.dtype:
-        """Of the numbers."""
         return self.flat.dtype
 
     def take(self, nodes: np.ndarray) -> np.ndarray:
-        """A copy of the vectors of nodes of one support: shape (m, k, N)."""
         if not nodes.size:
             return np.zeros((0, 0, self._cells), self.flat.dtype)
         k = self._width(nodes)
@@ -212,7 +196,6 @@ class NodeVectors(_InPlace):
         return self._rows[rows].reshape(nodes.size, k, self._cells)
 
     def put(self, nodes: np.ndarray, x: np.ndarray) -> None:
-        """Set the vectors of nodes of one support: x of shape (m, k, N)."""
         if not nodes.size:
             return
         k = self._width(nodes)
@@ -225,14 +208,12 @@ class NodeVectors(_InPlace):
         self._rows[rows] = x.reshape(-1, self._cells)
 
     def take_on(self, nodes: np.ndarray, cells: np.ndarray) -> np.ndarray:
-        """Vectors of nodes of any supports on chosen dense cells, 0 off their support: shape (m, cells, N)."""
         rows, there = self._embedded(nodes, cells)
         found = np.zeros((nodes.size, cells.size, self._cells), self.flat.dtype)
         found[there] = self._rows[rows[there]]
         return found
 
     def put_on(self, nodes: np.ndarray, cells: np.ndarray, x: np.ndarray) -> None:
-        """Set the cells of nodes of any supports from x of shape (m, cells, N); what is off a support is left out."""
         rows, there = self._embedded(nodes, cells)
         self._rows[rows[there]] = x[there]
 
@@ -246,7 +227,6 @@ class NodeVectors(_InPlace):
         return self.flat.reshape(-1, self._cells)
 
     def clear(self, first: int, last: int) -> None:
-        """Set the cells of nodes first to last - 1 to 0."""
         if first < last:
             low = int(self._begin(np.array([first]))[0])
             self.flat[low : low + int(self.plan.offsets[last] - self.plan.offsets[first])] = 0
@@ -358,22 +338,18 @@ class Halves(_InPlace):
     below: NodeVectors
 
     def flush(self) -> None:
-        """Write what is in memory to the files, if there are some."""
         self.above.flush()
         self.below.flush()
 
     @property
     def plan(self) -> SpinePlan:
-        """Of the nodes."""
         return self.above.plan
 
     @property
     def dtype(self) -> np.dtype:
-        """Of what is taken."""
         return self.above.dtype
 
     def take(self, nodes: np.ndarray) -> np.ndarray:
-        """A copy of the vectors of nodes (rising) of one support: shape (m, k, N)."""
         cut = int(np.searchsorted(nodes, self._cut))
         if cut == nodes.size:
             return self.above.take(nodes)
@@ -381,13 +357,11 @@ class Halves(_InPlace):
         return np.concatenate([self.above.take(nodes[:cut]), leaves]) if cut else leaves
 
     def put(self, nodes: np.ndarray, x: np.ndarray) -> None:
-        """Set the vectors of nodes (rising) of one support: x of shape (m, k, N)."""
         cut = int(np.searchsorted(nodes, self._cut))
         self.above.put(nodes[:cut], x[:cut])
         self.below.put(nodes[cut:], x[cut:])
 
     def take_on(self, nodes: np.ndarray, cells: np.ndarray) -> np.ndarray:
-        """Vectors of nodes of any supports on chosen dense cells, 0 off their support: shape (m, cells, N)."""
         is_below = nodes >= self._cut
         if not is_below.any():
             return self.above.take_on(nodes, cells)
@@ -400,7 +374,6 @@ class Halves(_InPlace):
         return found
 
     def put_on(self, nodes: np.ndarray, cells: np.ndarray, x: np.ndarray) -> None:
-        """Set the cells of nodes of any supports from x of shape (m, cells, N); what is off a support is left out."""
         is_below = nodes >= self._cut
         for half, chosen in ((self.above, ~is_below), (self.below, is_below)):
             if chosen.all():
@@ -409,12 +382,10 @@ class Halves(_InPlace):
                 half.put_on(nodes[chosen], cells, x[chosen])
 
     def clear(self, first: int, last: int) -> None:
-        """Set the cells of nodes first to last - 1 to 0."""
         self.above.clear(first, min(last, self._cut))
         self.below.clear(max(first, self._cut), last)
 
     def release(self) -> None:
-        """Let go of what is in memory of the files."""
         self.above.release()
         self.below.release()
 
@@ -435,8 +406,6 @@ class Parts:
     of two processes that make the same part came first: they write the same.
 
     Args:
-        plan: of the nodes.
-        folder: of these parts alone.
         part: shape (nodes,), int32: the part that each node is in; -1 where it is in none.
         dtype: of the cells.
     """
@@ -450,15 +419,7 @@ class Parts:
     def under(
         cls, plan: SpinePlan, work: Path, name: str, makes: Iterable[np.ndarray], dtype: Any = np.float64
     ) -> Parts:
-        """A folder of parts within a work folder, made where it is not there.
-
-        Args:
-            plan: of the nodes.
-            work: the work folder.
-            name: of the folder.
-            makes: the nodes of each part.
-            dtype: of the cells.
-        """
+        """A folder of parts within a work folder, made where it is not there."""
         folder = work.resolve() / name
         folder.mkdir(parents=True, exist_ok=True)
         part = np.full(plan.tree.size, -1, np.int32)
@@ -478,18 +439,15 @@ class Parts:
         return found
 
     def keep(self, number: int, nodes: np.ndarray, window: NodeVectors, **notes: object) -> None:
-        """Write what a window holds of some nodes."""
         self._write(number, nodes, window.cells_of(nodes), notes)
 
     def add(self, number: int, nodes: np.ndarray, x: np.ndarray, **notes: object) -> None:
-        """Write vectors of nodes of one support."""
         self._write(number, nodes, x.reshape(-1), notes)
 
     def __str__(self) -> str:
         return str(self.folder)
 
     def path(self, number: int) -> Path:
-        """Where a part stands."""
         return self.folder / f"part-{number:07}.parquet"
 
     def noted(self, number: int) -> dict[str, str] | None:
@@ -528,10 +486,7 @@ class Parts:
         """Write a part, see it onto the disk, and give it its name.
 
         Args:
-            number: of the part.
             nodes: shape (m,): rising.
-            cells: of the nodes, one after the other.
-            notes: kept with the part as text.
         """
         self.check_seen()
         told = {key: str(value) for key, value in notes.items()}

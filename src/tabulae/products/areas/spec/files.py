@@ -61,11 +61,7 @@ def read_text_columns(
 
     Args:
         base: the folder that ``name`` is relative to.
-        name: the file, as the document writes it.
-        path: the key that names the file.
-        problems: where mistakes are recorded.
         needed: column -> the key that asks for it.
-        optional: columns that are read where the file has them.
         numbers: columns that are read where the file has them once, as text or as numbers of any type.
     """
     parquet = name.lower().endswith((".parquet", ".pq"))
@@ -413,7 +409,6 @@ def read_places(columns: Mapping[str, np.ndarray], kept: np.ndarray) -> np.ndarr
     """Shape (leaves on the spine, 2): where each is; None where the file has no such columns, or a gap in them.
 
     Args:
-        columns: of the file, as text.
         kept: shape (leaves of the file,): which of them are on the spine.
 
     >>> text = {"x": np.array(["1", "", "3e1"], object), "y": np.array(["-.5", None, "2"], object)}
@@ -460,23 +455,15 @@ class Leaves:
 
     @property
     def used(self) -> frozenset[str]:
-        """The columns that the section asks for."""
         return frozenset(self.columns)
 
     @property
     def codes(self) -> np.ndarray:
-        """Shape (leaves,): the leaves' codes."""
         return self.columns[self.levels[-1]]
 
 
 def read_leaves(section: GeographySection, base: Path, problems: Problems) -> Leaves | None:
-    """The leaves that ``[geography]`` names; None, with the mistakes recorded, where they cannot be read.
-
-    Args:
-        section: the section as read.
-        base: the folder that its file is relative to.
-        problems: where mistakes are recorded.
-    """
+    """The leaves that ``[geography]`` names; None, with the mistakes recorded, where they cannot be read."""
     before = len(problems.found)
     split = _split(section, problems)
     needed = _needed(section, split, problems)
@@ -537,7 +524,6 @@ def _needed(section: GeographySection, split: LeafCondition | None, problems: Pr
 
 
 def _without(column: np.ndarray, outside: str | None) -> np.ndarray:
-    """A column with None in place of the code that means none."""
     if outside is None:
         return column
     found = column.copy()
@@ -546,7 +532,6 @@ def _without(column: np.ndarray, outside: str | None) -> np.ndarray:
 
 
 def _check_units(levels: tuple[str, ...], found: TextColumns) -> None:
-    """Every leaf has a code and one row, and every unit one parent; else the lines are told."""
     index = {name: numbered(found.columns[name]) for name in levels}
     number, codes = index[levels[-1]]
     for row in np.flatnonzero(number < 0).tolist():
@@ -568,7 +553,6 @@ def _check_units(levels: tuple[str, ...], found: TextColumns) -> None:
 def _check_nested(
     above: str, below: str, index: Mapping[str, tuple[np.ndarray, np.ndarray]], found: TextColumns
 ) -> None:
-    """Tell of each unit of the lower level that lies in two of the upper."""
     (upper, upper_codes), (lower, lower_codes) = index[above], index[below]
     both = np.flatnonzero((upper >= 0) & (lower >= 0))
     first = np.full(lower_codes.size, -1)
@@ -586,7 +570,6 @@ def _check_nested(
 
 
 def _first(number: np.ndarray, size: int) -> np.ndarray:
-    """The first row of each code."""
     first = np.zeros(max(size, 1), np.int64)
     rows = np.flatnonzero(number >= 0)[::-1]
     first[number[rows]] = rows

@@ -37,8 +37,6 @@ class Bound:
 
     Attributes:
         at: position of the entry in the document.
-        file: as the document names it.
-        margin: over dense attributes: what is limited.
         lower, upper: shape (leaves of the file, classes), int64; ``NO_LIMIT`` where there is none.
         content: the columns of the file that are read, written anew.
     """
@@ -63,11 +61,6 @@ def read_bound(
 
     Args:
         entry: the entry as read; None where it could not be.
-        at: its position in the document.
-        leaves: of the geography.
-        layout: of the cells; the entry's attributes are dense.
-        base: the folder that the file is relative to.
-        problems: where mistakes are recorded.
     """
     if entry is None or entry.file is None or entry.attributes is None:
         return None
@@ -150,7 +143,6 @@ def _known(domain: Domain, name: str) -> str:
 
 
 def _limits(found: TextColumns, column: str, otherwise: int) -> np.ndarray:
-    """Shape (rows,): limits as whole numbers."""
     if column not in found.columns:
         return np.full(found.line.size, otherwise, np.int64)
     cells = found.columns[column].tolist()
@@ -194,13 +186,8 @@ def read_exact(
     """The position of each invariant and what it makes exact; None, with the mistakes recorded, where one is wrong.
 
     Args:
-        document: the sections as read.
-        leaves: of the file.
         kept: shape (leaves,): which of them are on the spine.
-        spine: as it is measured.
-        layout: of the cells; what invariants count by is dense.
         support: shape (leaves of the spine, dense cells): what can occur.
-        problems: where mistakes are recorded.
     """
     before = len(problems.found)
     found: list[tuple[int, ExactMargin]] = []
@@ -291,26 +278,14 @@ MOST_COMBINATIONS = 1_000_000
 
 @dataclass(frozen=True, eq=False)
 class Cells:
-    """The layout of the domain's cells, and what is asked of every unit.
-
-    Attributes:
-        layout: of the cells that can occur.
-        queries: what is asked.
-    """
+    """The layout of the domain's cells, and what is asked of every unit."""
 
     layout: Layout
     queries: tuple[Margin, ...]
 
 
 def read_cells(document: Document, schema: Schema, domain: Domain, problems: Problems) -> Cells | None:
-    """Queries and structural zeros over the domain; None, with the mistakes recorded, where they do not fit it.
-
-    Args:
-        document: the sections as read.
-        schema: the domain, and the names that could not be read.
-        domain: of the schema.
-        problems: where mistakes are recorded.
-    """
+    """Queries and structural zeros over the domain; None, with the mistakes recorded, where they do not fit it."""
     before = len(problems.found)
     known = Names(domain, schema, problems)
     asked = _queries(document, known, problems)
@@ -373,7 +348,6 @@ class Names:
 
 
 def _queries(document: Document, names: Names, problems: Problems) -> list[list[str]]:
-    """The attributes of each query; one that asks the same as another is a mistake."""
     asked: list[list[str]] = []
     first: dict[frozenset[str], KeyPath] = {}
     for at, entry in enumerate(document.queries):
@@ -397,7 +371,6 @@ def _joined(query: Iterable[str], domain: Domain) -> set[str]:
 
 
 def _zero(text: str, at: int, schema: Schema, domain: Domain, problems: Problems) -> Predicate | None:
-    """The cells that a condition says cannot occur."""
     path: KeyPath = ("structural_zero", at, "where")
 
     def name_of(column: Any) -> str:
@@ -483,15 +456,7 @@ class Universe:
 def read_universe(
     document: Document, leaves: Leaves, cells: Cells, base: Path, problems: Problems
 ) -> Universe | None:
-    """The bounds of a document and what they leave possible; None, with the mistakes recorded, where one is wrong.
-
-    Args:
-        document: the sections as read.
-        leaves: of the file.
-        cells: what the bounds' attributes are dense in.
-        base: the folder that their files are relative to.
-        problems: where mistakes are recorded.
-    """
+    """The bounds of a document and what they leave possible; None, with the mistakes recorded, where one is wrong."""
     found = [
         read_bound(entry, at, leaves, cells.layout, base, problems)
         for at, entry in enumerate(document.bounds)
@@ -551,12 +516,8 @@ def join_constraints(
     of the exact counts.
 
     Args:
-        bounds: those that the method keeps.
         exact: the position of each invariant in the document, and what it makes exact.
-        leaves: of the file.
         kept: shape (leaves,): which of them are on the spine.
-        layout: of the cells.
-        problems: where mistakes are recorded.
     """
     limiting = [bound for bound in bounds if bound.is_limiting]
     if not limiting and not exact:

@@ -38,7 +38,6 @@ class LevelShares:
 
     Attributes:
         levels: level -> its share of the budget.
-        queries: level -> the share of each query.
     """
 
     levels: Mapping[str, Fraction]
@@ -60,7 +59,6 @@ def levels_of(leaves: Leaves, kept: np.ndarray | None) -> SpineLevels:
     """The levels of the spine: below a root where the first of the file has several units, or leaves outside them.
 
     Args:
-        leaves: of the file.
         kept: shape (leaves,), boolean: which of them are on the spine; None for all.
     """
     first = leaves.levels[0]
@@ -82,10 +80,8 @@ def read_level_shares(
     """The shares as written; None, with the mistakes recorded, where they do not add up.
 
     Args:
-        document: the sections as read.
         section: ``[geography]``.
         levels: of the spine; None where its file could not be read.
-        problems: where mistakes are recorded.
     """
     before = len(problems.found)
     given = {level: exact(share) for level, share in (section.shares or {}).items()}
@@ -121,7 +117,6 @@ def _check_levels(given: Mapping[str, Fraction], levels: SpineLevels, problems: 
 def _within(
     document: Document, levels: Sequence[str] | None, problems: Problems
 ) -> dict[str, tuple[Fraction, ...]]:
-    """For each level that is asked, the share of each query."""
     entries = [entry.shares or {} if entry else {} for entry in document.queries]
     for at, shares in enumerate(entries):
         for level in shares:
@@ -155,8 +150,6 @@ class AreaTable:
     """A marginal that is published for areas.
 
     Attributes:
-        name: of the table.
-        margin: what it counts.
         areas: the levels and entities for whose areas it is published.
         targets: what its counts may be wrong by.
     """
@@ -207,26 +200,21 @@ class Geography:
     _kept: np.ndarray
 
     def plan(self) -> SpinePlan:
-        """What is measured of every unit, with which noise."""
         return self._plan
 
     def with_budget(self, budget: PureDP | ZCDP) -> Geography:
-        """The same section with another budget."""
         return replace(self, _plan=replace(self._plan, budget=budget))
 
     @property
     def spine(self) -> Spine:
-        """The spine as it is measured, with shares, over the universe."""
         return self._plan.spine
 
     @property
     def layout(self) -> Layout:
-        """How the domain's cells are arranged."""
         return self._plan.layout
 
     @property
     def queries(self) -> tuple[Margin, ...]:
-        """What units are asked."""
         return self._plan.queries
 
     @cached_property
@@ -298,9 +286,7 @@ def read_spines(
 
     Args:
         section: ``[geography]``.
-        leaves: of the file.
         kept: shape (leaves,): which of them are on the spine.
-        problems: where mistakes are recorded.
     """
     columns = {name: column[kept] for name, column in leaves.columns.items()}
     try:
@@ -362,11 +348,7 @@ def with_shares(spine: Spine, shares: LevelShares, cells: Cells, rule: str, *, p
     """The spine with shares, units of no use left out.
 
     Args:
-        spine: without shares.
-        shares: of levels and queries.
-        cells: the queries.
         rule: of the bypass: "exact", "paper", or "off" for none.
-        pure: whether the noise is Laplace.
 
     Raises:
         InvalidArgument: shares that do not fit the spine, or queries that leave some cells open.
@@ -418,14 +400,7 @@ class AskedTable:
 def read_area_tables(
     document: Document, schema: Schema, domain: Domain, problems: Problems
 ) -> list[AskedTable] | None:
-    """The tables that the document publishes; None, with the mistakes recorded, where one is wrong.
-
-    Args:
-        document: the sections as read.
-        schema: the domain, and the names that could not be read.
-        domain: of the schema.
-        problems: where mistakes are recorded.
-    """
+    """The tables that the document publishes; None, with the mistakes recorded, where one is wrong."""
     before = len(problems.found)
     names = Names(domain, schema, problems)
     section = document.geography
@@ -491,11 +466,9 @@ class GeographyRead(Section):
     """``[geography]``, read without a mistake."""
 
     def check_figure(self, figure: Figure) -> None:
-        """See :func:`check_figure`."""
         check_figure(figure, self.parts["geography"])
 
     def figure_rows(self, figure: Figure, areas: tuple[str, ...]) -> int:
-        """One for each area of the kinds that it is published for."""
         return figure.rows * sum(self.parts["geography"].areas(kind)[0].size for kind in areas)
 
 
@@ -507,16 +480,7 @@ def read_section(
     base: Path,
     problems: Problems,
 ) -> GeographyRead | None:
-    """``[geography]`` over the domain that the document declares; None where there are mistakes.
-
-    Args:
-        document: the sections as read.
-        schema: the domain, and the names that could not be read.
-        promise: what is promised.
-        method: how estimates are made.
-        base: the folder that its files are relative to.
-        problems: where mistakes are recorded.
-    """
+    """``[geography]`` over the domain that the document declares; None where there are mistakes."""
     section = document.geography
     leaves = section and read_leaves(section, base, problems)
     cells = schema.domain and read_cells(document, schema, schema.domain, problems)

@@ -36,12 +36,10 @@ class Hierarchy:
 
     @property
     def depth(self) -> int:
-        """The number of levels."""
         return len(self.levels)
 
     @property
     def leaves(self) -> int:
-        """The number of leaves."""
         return self.units[-1].size
 
     @cached_property

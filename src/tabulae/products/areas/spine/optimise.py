@@ -225,7 +225,6 @@ class Siblings:
         entity: shape (k,): the entities that hold a part of the parent but not all of it.
         inside: for each group, shape (k,): the sum of its units' costs for the entity.
         outside: for each group, shape (k,): the same for the entities' complements.
-        level: the level of the parent.
     """
 
     groups: list[list[int]]
@@ -247,7 +246,6 @@ class Siblings:
         count: int,
         fanout_cutoff: int,
     ) -> Siblings:
-        """Groups of one unit each."""
         path = [parent]
         for above in range(level - 1, 0, -1):
             path.append(int(h.parents[above][path[-1]]))
@@ -350,7 +348,6 @@ class _Route:
         return allowed
 
     def move(self, inside: np.ndarray, outside: np.ndarray) -> None:
-        """Make a change."""
         self._inside, self._outside = self._inside + inside, self._outside + outside
         self._current = self._root(self._inside, self._outside)
 

@@ -170,7 +170,6 @@ class Shifting:
         return self._place[value]
 
     def done(self) -> Shares:
-        """The shares as they are now."""
         return Shares(self._levels, tuple(self.values), tuple(self.index))
 
 
@@ -202,7 +201,6 @@ class Front:
     """The highest measured units below one level: they part every unit of it.
 
     Args:
-        level: shape (front,): their levels.
         unit: shape (front,): which units of these levels they are.
         owner: shape (front,): the unit of the level above them all that each lies in.
     """
@@ -261,7 +259,6 @@ class Chooser:
     def no_worse(
         self, values: Sequence[Fraction], own: np.ndarray, asked: np.ndarray, front: Front, below: np.ndarray
     ) -> np.ndarray:
-        """Shape (asked units,): the answers."""
         units = np.flatnonzero(asked)
         if self.noise == "gaussian" or not units.size:
             return np.zeros(units.size, bool)

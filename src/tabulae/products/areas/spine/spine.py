@@ -58,7 +58,6 @@ class Tree:
 
     @property
     def size(self) -> int:
-        """The number of nodes."""
         return self.parent.size
 
     @classmethod
