@@ -18,11 +18,12 @@ import tabulae as tb
 from tabulae.estimation import table_half_widths
 from tabulae.products.areas.plan import GeographyPlan, plan_geography
 from tabulae.products.groups.plan import DetailedPlan, plan_detailed
+from tabulae.products.smallest import with_amount
 from tabulae.products.tables.plan import Plan, plan_tables
 from tabulae.report.plan_page import plan_page, plan_view
 from tabulae.report.plan_page import view as live
 from tabulae.report.plan_page.errors import plan_at, table_errors_at
-from tabulae.report.plan_page.page import render_plan, with_amount
+from tabulae.report.plan_page.page import render_plan
 from tabulae.report.plan_page.view import OWN, REACH, PlanView, Stop, amounts_around, round_amounts
 from tabulae.strategy import law_variances
 from tabulae.strategy.information.routes import information

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from math import sqrt
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,30 +16,14 @@ from ..products.areas.passes.forms import costs_half_step, interval_factor
 from ..products.areas.plan import EntityDistance, GeographyPlan
 from ..products.areas.spec.section import AREA_TYPE, AreaTable, Geography, geography_of
 from ..products.areas.spine.spine import Spine
-from ..products.areas.tables import AREA, GLS_ESTIMATE, UNBIASED, exact_of
+from ..products.areas.tables import GLS_ESTIMATE, UNBIASED, exact_of
 from ..release import Release
 from ..release.folder import Rows
 from ..release.write import ESTIMATED
-from ..spec import ReliabilitySection
 from .numbers import fixed
-from .page import FALSE_ALARMS, detection_bound, render_page, stored_context
+from .page import render_page, stored_context
 from .spine import Drawing, FanRow, drawing_of, fan_rows
-from .view import (
-    ROWS_SHOWN,
-    DerivedView,
-    EpsilonStatement,
-    ExactView,
-    ExpectedErrorView,
-    LedgerLine,
-    PromiseView,
-    StandingView,
-    StoredReliability,
-    TableView,
-    derived_views,
-    ledger_lines,
-    standing_view,
-    stored_reliability,
-)
+from .view import ExactView, StoredView, promise_of, statements_of, stored_fields
 
 _ROWS = 1 << 19  # rows of a table that are read at a time
 SIZES = (0, 1, 10, 100, 1_000, 10_000, 100_000, 1_000_000)
@@ -226,8 +210,6 @@ def limits_of(geography: Geography) -> LimitsView | None:
 
 _TABLES_SHOWN = 8
 _ERRORS_SHOWN = 20  # rows that are seen at once; a few more are not worth folding
-_MORE_DELTAS = (Fraction(1, 10**9), Fraction(1, 10**6))
-_NUMBERS = ("estimate", GLS_ESTIMATE, "std_error", "ci_low", "ci_high", "obs_status")
 
 
 @dataclass(frozen=True)
@@ -241,8 +223,8 @@ class ErrorRow:
     rmse: float
 
 
-@dataclass(frozen=True, eq=False)
-class GeographyView:
+@dataclass(frozen=True, eq=False, kw_only=True)
+class GeographyView(StoredView):
     """Everything that the report of a release of areas shows.
 
     ``whole`` says that published counts are whole numbers by another method than the one that intervals are of.
@@ -252,10 +234,6 @@ class GeographyView:
     ``factor`` is half the width of an interval in standard errors, to which ``half_step`` adds half a count.
     """
 
-    title: str
-    promise: PromiseView
-    ledger: tuple[LedgerLine, ...]
-    standing: StandingView | None
     method: str
     whole: bool
     unconverged: int
@@ -273,62 +251,30 @@ class GeographyView:
     shown: str
     by_distance: tuple[ClassRow, ...]
     by_size: tuple[ClassRow, ...]
-    samples: tuple[TableView, ...]
-    stored: tuple[StoredReliability, ...]
-    reliability: ReliabilitySection
     first_kind: str
     people: int | None
-    release_id: str
-    made: str
-    version: str
-    interval: float
     factor: float
     half_step: bool
-    derived: tuple[DerivedView, ...]
 
 
 def geography_report(release: Release) -> str:
-    """The report of a release of areas, from its folder alone: the same text for the same release.
-
-    Every string of the release is escaped; the page loads nothing, and its one script is this project's.
-    """
+    """The report of a release of areas, from its folder alone: the same text for the same release."""
     view = geography_view(release)
     return render_page(
-        "geography.html",
-        view.samples,
-        view.reliability,
-        release=view,
-        errors_shown=_ERRORS_SHOWN,
-        promise=view.promise,
-        detection=[(a, detection_bound(view.promise, a)) for a in FALSE_ALARMS],
-        spent=sum((line.amount for line in view.ledger), start=Fraction(0)),
-        **stored_context(view.samples, view.stored),
+        "geography.html", view, view.samples, errors_shown=_ERRORS_SHOWN, **stored_context(view)
     )
 
 
 def geography_view(release: Release) -> GeographyView:
     """What the report shows."""
-    geography, about = geography_of(release.spec), release.about
-    tables, rows = geography.tables[:_TABLES_SHOWN], {k: int(n) for k, n in about["rows"].items()}
-    numbers = {table.name: _numbers(release, geography, table) for table in tables}
-    shown = _most_telling(tables)
-    measured = geography.spine
-    redrawn = any(
-        not np.array_equal(a, b)
-        for a, b in zip(geography.conventional.hierarchy.units, measured.hierarchy.units, strict=True)
-    )
-    distances = GeographyPlan(release.spec).distances
-    far = sorted(distances, key=lambda row: -row.conventional_mean)
-    entities = {
-        row.entity_type: geography.entities[row.entity_type]
-        for row in far
-        if row.entity_type in geography.entities
-    }
+    geography, about, laws = geography_of(release.spec), release.about, release.product.spine_plan.all_laws
+    tables = geography.tables[:_TABLES_SHOWN]
+    rows = {table.name: int(about["rows"][table.name]) for table in tables}
     return GeographyView(
-        title=release.spec.title or "Release",
-        promise=_promise(release, geography),
-        ledger=ledger_lines(release.ledger),
-        standing=standing_view(release),
+        **stored_fields(release, rows, AREA_TYPE, lambda name: "one row a count of an area"),
+        **_spine_fields(release, geography),
+        **_error_fields(release, geography, tables),
+        promise=promise_of(release.spec, statements=statements_of(release.spec), exact=_exact(geography)),
         method=str(about["method"]),
         whole=about["method"] != UNBIASED,
         unconverged=int(about["unconverged"]),
@@ -336,43 +282,47 @@ def geography_view(release: Release) -> GeographyView:
         counts=sum(about["rows"].values()),
         known=tuple(impossible_words(geography)),
         limits=limits_of(geography),
-        levels=tuple(fan_rows(geography.conventional, measured, _shares(measured))),
-        distances=distances,
-        drawing=drawing_of(geography.conventional, measured, entities, geography.places),
-        redrawn=redrawn,
         dropped_words=_dropped_words(geography),
-        errors=tuple(
+        people=about["microdata"],
+        factor=interval_factor(release.level, laws),
+        half_step=costs_half_step(laws),
+    )
+
+
+def _spine_fields(release: Release, geography: Geography) -> dict[str, Any]:
+    """The spine of the file, the one that was measured, and how far entities lie off both."""
+    given, measured = geography.conventional, geography.spine
+    distances = GeographyPlan(release.spec).distances
+    far = sorted(distances, key=lambda row: -row.conventional_mean)
+    every = geography.entities
+    entities = {row.entity_type: every[row.entity_type] for row in far if row.entity_type in every}
+    units = zip(given.hierarchy.units, measured.hierarchy.units, strict=True)
+    return {
+        "levels": tuple(fan_rows(given, measured, _shares(measured))),
+        "distances": distances,
+        "drawing": drawing_of(given, measured, entities, geography.places),
+        "redrawn": any(not np.array_equal(before, after) for before, after in units),
+    }
+
+
+def _error_fields(release: Release, geography: Geography, tables: Sequence[AreaTable]) -> dict[str, Any]:
+    """Expected errors of the first tables, and of one of them by the size of areas and their distance."""
+    numbers = {table.name: _numbers(release, geography, table) for table in tables}
+    shown = _most_telling(tables)
+    return {
+        "errors": tuple(
             ErrorRow(table.name, n.kind, len(n.codes), n.cells, n.rmse)
             for table in tables
             for n in numbers[table.name]
         ),
-        errors_left=len(geography.tables) - len(tables),
-        shown=shown.name,
-        by_distance=tuple(_by_distance(geography, numbers[shown.name])),
-        by_size=tuple(
+        "errors_left": len(geography.tables) - len(tables),
+        "shown": shown.name,
+        "first_kind": shown.areas[0],
+        "by_distance": tuple(_by_distance(geography, numbers[shown.name])),
+        "by_size": tuple(
             row for n in numbers[shown.name] for row in by_class(n, np.maximum(n.published, 0), SIZES)
         ),
-        samples=tuple(_sample(release, table.name, rows[table.name]) for table in tables),
-        stored=tuple(
-            stored_reliability(
-                release.path / f"tables/{table.name}.parquet",
-                AREA_TYPE,
-                rows[table.name],
-                release.spec.reliability,
-            )
-            for table in tables
-        ),
-        reliability=release.spec.reliability,
-        first_kind=shown.areas[0],
-        people=about["microdata"],
-        release_id=str(about["release_id"]),
-        made=str(release.descriptor["created"]),
-        version=str(about["version"]),
-        interval=release.level,
-        factor=interval_factor(release.level, release.product.spine_plan.all_laws),
-        half_step=costs_half_step(release.product.spine_plan.all_laws),
-        derived=derived_views(release),
-    )
+    }
 
 
 def _numbers(release: Release, geography: Geography, table: AreaTable) -> list[AreaNumbers]:
@@ -380,7 +330,7 @@ def _numbers(release: Release, geography: Geography, table: AreaTable) -> list[A
     return area_numbers(release.path, table.name, kinds, table.margin.size)
 
 
-def _most_telling(tables: tuple[AreaTable, ...]) -> AreaTable:
+def _most_telling(tables: Sequence[AreaTable]) -> AreaTable:
     """The table that sizes and distances are shown for: of most types of area, and then the one of fewest counts."""
     return min(tables, key=lambda table: (-len(table.areas), table.margin.size))
 
@@ -406,23 +356,6 @@ def _dropped_words(geography: Geography) -> str:
     )
 
 
-def _promise(release: Release, geography: Geography) -> PromiseView:
-    spec = release.spec
-    statements = ()
-    if spec.loss.definition == "zcdp" and spec.delta is not None:
-        deltas = dict.fromkeys((spec.delta, *_MORE_DELTAS))
-        statements = tuple(EpsilonStatement(float(d), spec.loss.epsilon(d)) for d in deltas)
-    return PromiseView(
-        spec.loss.definition,  # type: ignore[arg-type]
-        spec.loss.amount,
-        spec.neighbours,
-        spec.unit,
-        statements=statements,
-        exact=tuple(_exact(geography)),
-        rows_per_unit=None if spec.unit_id is None else spec.rows_per_unit,
-    )
-
-
 def _exact(geography: Geography) -> Iterator[ExactView]:
     for each in exact_of(geography):
         units = len(geography.spine.codes[each.level])
@@ -439,29 +372,3 @@ def _by_distance(geography: Geography, numbers: list[AreaNumbers]) -> Iterator[C
         distance[np.unique(leaf[leaf >= 0])] = geography.spine.osed(names[leaf])
         if each.kind not in geography.levels or (distance > 1).any():
             yield from by_class(each, distance, DISTANCES)
-
-
-def _sample(release: Release, name: str, count: int) -> TableView:
-    file = f"tables/{name}.parquet"
-    rows = Rows.of_parquet(release.path / file).take(ROWS_SHOWN)
-    headings = [column for column in rows.column_names if column not in _NUMBERS]
-    told = {AREA_TYPE: "type of area", AREA: "area"}
-    return TableView(
-        name=name,
-        description="one row a count of an area",
-        columns={told.get(heading) or heading: rows[heading].to_pylist() for heading in headings},
-        estimate=_floats(rows, "estimate"),
-        std_error=_floats(rows, "std_error"),
-        ci_low=_floats(rows, "ci_low"),
-        ci_high=_floats(rows, "ci_high"),
-        obs_status=rows["obs_status"].to_pylist(),
-        expected=ExpectedErrorView(0.0, 0.0),
-        file=file,
-        level=release.level,
-        count=count,
-        centre=_floats(rows, GLS_ESTIMATE) if GLS_ESTIMATE in rows.column_names else None,
-    )
-
-
-def _floats(rows: pa.Table, name: str) -> np.ndarray:
-    return rows[name].to_numpy().astype(float)

@@ -7,32 +7,14 @@ from dataclasses import dataclass
 from fractions import Fraction
 from math import sqrt
 
-import numpy as np
-import pyarrow as pa
-
 from ..privacy import NoiseLaw
 from ..products.groups.levels import PopulationLevel, epsilon_of
 from ..products.groups.publish import TOTALS
 from ..release import Release
-from ..release.folder import Rows
-from ..spec import ReliabilitySection
-from .page import FALSE_ALARMS, detection_bound, render_page, stored_context
-from .view import (
-    ROWS_SHOWN,
-    EpsilonStatement,
-    ExpectedErrorView,
-    LedgerLine,
-    PromiseView,
-    StandingView,
-    StoredReliability,
-    TableView,
-    ledger_lines,
-    standing_view,
-    stored_reliability,
-)
+from .page import render_page, stored_context
+from .view import EpsilonStatement, StoredView, promise_of, stored_fields
 
 _COLOURS = 6
-_NUMBERS = ("estimate", "std_error", "ci_low", "ci_high")
 
 
 @dataclass(frozen=True)
@@ -75,88 +57,51 @@ class LevelView:
         return sum(self.chosen.values())
 
 
-@dataclass(frozen=True, eq=False)
-class GroupsView:
-    """Everything that the report of a release of groups shows; ``how`` says how its epsilon was proven.
+@dataclass(frozen=True, eq=False, kw_only=True)
+class GroupsView(StoredView):
+    """Everything that the report of a release of groups shows; ``how`` says how its epsilon was proven."""
 
-    ``samples`` are the first rows of each published table, ``stored`` what its file says of all of them.
-    """
-
-    title: str
-    promise: PromiseView
     how: str | None
     epsilon: EpsilonStatement | None
-    ledger: tuple[LedgerLine, ...]
-    standing: StandingView | None
     levels: tuple[LevelView, ...]
     tables: tuple[str, ...]
     stage_one: Fraction
-    samples: tuple[TableView, ...]
-    stored: tuple[StoredReliability, ...]
-    reliability: ReliabilitySection
-    release_id: str
-    made: str
-    version: str
-    interval: float
 
 
 def groups_report(release: Release) -> str:
-    """The report of a release of groups, from its folder alone: the same text for the same release.
-
-    Every string of the release is escaped; the page loads nothing, and its one script is this project's.
-    """
+    """The report of a release of groups, from its folder alone: the same text for the same release."""
     view = groups_view(release)
-    return render_page(
-        "groups.html",
-        view.samples,
-        view.reliability,
-        release=view,
-        promise=view.promise,
-        detection=[(a, detection_bound(view.promise, a)) for a in FALSE_ALARMS],
-        stacked=stacked,
-        spent=sum((line.amount for line in view.ledger), start=Fraction(0)),
-        **stored_context(view.samples, view.stored),
-    )
+    return render_page("groups.html", view, view.samples, stacked=stacked, **stored_context(view))
 
 
 def groups_view(release: Release) -> GroupsView:
     """What the report shows."""
-    spec, plan = release.spec, release.product.adaptive
+    plan, told = release.product.adaptive, release.about["levels"]
     statement, how = _statement(release)
-    told = release.about["levels"]
     rows = {name: count for name, count in release.about["rows"].items() if count}
     tables = ("total only", "total", *(rung.name for rung in plan.levels[0].ladder.rungs))
-    promise = PromiseView(
-        plan.loss.definition,
-        plan.loss.amount,
-        spec.neighbours,
-        spec.unit,
-        statements=(statement,) if statement and plan.loss.definition == "zcdp" else (),
-        rows_per_unit=None if spec.unit_id is None else spec.rows_per_unit,
-    )
+    statements = (statement,) if statement and plan.loss.definition == "zcdp" else ()
     return GroupsView(
-        title=spec.title or "Release",
-        promise=promise,
+        **stored_fields(release, rows, "region_type", _words_of, _left_out),
+        promise=promise_of(release.spec, plan.loss, statements=statements),
         how=how,
         epsilon=statement,
-        ledger=ledger_lines(release.ledger),
-        standing=standing_view(release),
         levels=tuple(_level(level, told[i], release.level) for i, level in enumerate(plan.levels)),
         tables=tuple(name for name in tables if any(name in entry["groups_by_table"] for entry in told)),
         stage_one=plan.levels[0].stage_one,
-        samples=tuple(_sample(release, name, count) for name, count in rows.items()),
-        stored=tuple(
-            stored_reliability(
-                release.path / f"tables/{name}.parquet", "region_type", count, spec.reliability
-            )
-            for name, count in rows.items()
-        ),
-        reliability=spec.reliability,
-        release_id=str(release.about["release_id"]),
-        made=str(release.descriptor["created"]),
-        version=str(release.about["version"]),
-        interval=release.level,
     )
+
+
+def _words_of(name: str) -> str:
+    return (
+        "one row a group in a region"
+        if name == TOTALS
+        else "one row a cell of each group that got this table"
+    )
+
+
+def _left_out(name: str) -> tuple[str, ...]:
+    return ("region_type", *(("group",) if name == TOTALS else ()))
 
 
 def _statement(release: Release) -> tuple[EpsilonStatement | None, str | None]:
@@ -185,36 +130,6 @@ def _level(level: PopulationLevel, told: Mapping[str, dict], at: float) -> Level
         chosen=told["groups_by_table"],
         suppressed=int(told["suppressed"]),  # type: ignore[call-overload]
     )
-
-
-def _sample(release: Release, name: str, count: int) -> TableView:
-    file = f"tables/{name}.parquet"
-    rows = Rows.of_parquet(release.path / file).take(ROWS_SHOWN)
-    left_out = {*_NUMBERS, "obs_status", "region_type", *(("group",) if name == TOTALS else ())}
-    headings = [column for column in rows.column_names if column not in left_out]
-    what = (
-        "one row a group in a region"
-        if name == TOTALS
-        else "one row a cell of each group that got this table"
-    )
-    return TableView(
-        name=name,
-        description=what,
-        columns={heading: rows[heading].to_pylist() for heading in headings},
-        estimate=_floats(rows, "estimate"),
-        std_error=_floats(rows, "std_error"),
-        ci_low=_floats(rows, "ci_low"),
-        ci_high=_floats(rows, "ci_high"),
-        obs_status=rows["obs_status"].to_pylist(),
-        expected=ExpectedErrorView(0.0, 0.0),
-        file=file,
-        level=release.level,
-        count=count,
-    )
-
-
-def _floats(rows: pa.Table, name: str) -> np.ndarray:
-    return rows[name].to_numpy().astype(float)
 
 
 def stacked(level: LevelView, tables: Sequence[str]) -> list[tuple[int, float]]:

@@ -122,3 +122,12 @@ def decimals_for(std_errors: Iterable[float]) -> int:
     if smallest == math.inf:
         return 0
     return min(3, max(0, 1 - math.floor(math.log10(smallest))))
+
+
+def shortened(label: str, length: int = 80) -> str:
+    """A label that is cut where it is long, with a sign that it is.
+
+    >>> shortened("a long label", 7)
+    'a long…'
+    """
+    return label if len(label) <= length else label[: length - 1] + "…"

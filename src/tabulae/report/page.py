@@ -17,25 +17,27 @@ from numpy.typing import NDArray
 
 from ..errors import InvalidArgument
 from ..privacy import rounded_up
+from ..products.tables.plan import TableError
 from ..spec import ReliabilitySection
 from . import numbers, plots
+from .numbers import shortened
 from .view import (
     ROWS_SHOWN,
     BlockView,
+    ExpectedErrorView,
     MatrixPicture,
     PromiseView,
+    PublishedView,
     ReleaseView,
     ReliabilityRow,
-    StoredReliability,
+    StoredView,
     StrategyView,
     TableView,
     named_classes,
     printed_rows,
     reliability_of,
-    shortened,
 )
 
-_SCRIPT = "tables.js"
 _DESCRIPTION = 400  # characters of a table in words; SQL may be longer
 
 
@@ -64,18 +66,18 @@ def environment() -> jinja2.Environment:
 
 
 @cache
-def script() -> Markup:
-    """The script that sorts and filters tables: a file of this project, put into the page as it stands."""
+def script(name: str = "tables.js") -> Markup:
+    """The one script of a page: a file of this project, put into the page as it stands."""
     loader = environment().loader
     assert loader is not None
-    text, _, _ = loader.get_source(environment(), _SCRIPT)
+    text, _, _ = loader.get_source(environment(), name)
     return Markup(text)  # noqa: S704
 
 
 @cache
-def policy() -> str:
+def policy(name: str = "tables.js") -> str:
     """A content security policy that allows this one script, by its hash, and nothing from anywhere else."""
-    digest = base64.b64encode(hashlib.sha256(script().encode()).digest()).decode()
+    digest = base64.b64encode(hashlib.sha256(script(name).encode()).digest()).decode()
     return (
         f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; img-src data:; "
         "base-uri 'none'; form-action 'none'"
@@ -219,9 +221,7 @@ def _distinct(blocks: tuple[BlockView, ...]) -> list[tuple[MatrixPicture, int]]:
 def _draw(picture: MatrixPicture, blocks: int, name: str) -> Drawn:
     rows, columns = picture.shape
     label = f"Strategy on {picture.attribute}: a matrix of {rows} queries by {columns} values."
-    # matplotlib escapes text nodes and the figures escape their labels; tests feed both hostile names.
-    svg = Markup(plots.matrix(picture.pixels, picture.attribute, label, name))  # noqa: S704
-    return Drawn(picture, svg, blocks)
+    return Drawn(picture, markup(plots.matrix(picture.pixels, picture.attribute, label, name)), blocks)
 
 
 _ORDERS = 1.0 + np.geomspace(1e-3, 1e4, 400)
@@ -313,10 +313,8 @@ def render_report(release: ReleaseView) -> str:
     places = [printed.anchor for printed in unprinted(shown)]
     return render_page(
         "report.html",
+        release,
         shown,
-        release.reliability,
-        release=release,
-        promise=release.promise,
         sections=tuple(
             _Section(anchor, table, published_error(table))
             for anchor, table in zip(places, shown, strict=True)
@@ -326,20 +324,26 @@ def render_report(release: ReleaseView) -> str:
             for anchor, table in zip(places, shown, strict=True)
         ),
         counts=sum(table.rows for table in release.tables),
-        detection=[(a, detection_bound(release.promise, a)) for a in FALSE_ALARMS],
-        spent=sum((line.amount for line in release.ledger), start=release.promise.parameter * 0),
-        errors_figure=_errors_figure(shown),
+        errors_figure=errors_figure(
+            [table.name for table in shown],
+            [table.expected for table in shown],
+            "this release",
+            "here and under the alternatives; the table below has the numbers.",
+        ),
         noise_figure=noise_figure(*points(release.tables)),
         first=release.tables[0] if release.tables else None,
         **strategy_context(release.strategy),
     )
 
 
-def render_page(name: str, tables: tuple[TableView, ...], section: ReliabilitySection, **context: Any) -> str:
-    """A page with as many rows of its tables as its size allows."""
+def render_page(name: str, release: PublishedView, tables: tuple[TableView, ...], **context: Any) -> str:
+    """A page with as many rows of its tables as its size allows; every string of the release is escaped."""
     template = environment().get_template(name)
+    section, promise = release.reliability, release.promise
+    context |= {"release": release, "promise": promise, "script": script(), "policy": policy()}
     context |= {"classes": named_classes(section), "customary": section.customary}
-    context |= {"script": script(), "policy": policy()}
+    context["detection"] = [(a, detection_bound(promise, a)) for a in FALSE_ALARMS]
+    context["spent"] = sum((line.amount for line in release.ledger), start=promise.parameter * 0)
 
     def page(printed: tuple[PrintedTable, ...]) -> str:
         return template.render(printed=printed, **context).rstrip() + "\n"
@@ -348,8 +352,9 @@ def render_page(name: str, tables: tuple[TableView, ...], section: ReliabilitySe
     return page(printed_tables(tables, PAGE_BYTES - len(bare.encode()), section))
 
 
-def stored_context(tables: Sequence[TableView], stored: Sequence[StoredReliability]) -> dict[str, Any]:
+def stored_context(release: StoredView) -> dict[str, Any]:
     """What stored tables of any length, of which the page has the first rows, say as a whole."""
+    tables, stored = release.samples, release.stored
     anchors = [printed.anchor for printed in unprinted(tables)]
     rows = [
         row
@@ -371,20 +376,21 @@ def noise_figure(estimate: NDArray[np.float64], margin: NDArray[np.float64]) -> 
     return markup(plots.noise_against_size(estimate, margin, label))
 
 
-def _errors_figure(tables: tuple[TableView, ...]) -> Markup | None:
-    if not tables:
+def errors_figure(
+    names: Sequence[str], errors: Sequence[ExpectedErrorView | TableError], own: str, where: str
+) -> Markup | None:
+    """Expected errors of tables, by the method chosen (``own``) and by the alternatives; None without any."""
+    if not errors:
         return None
-    expected = [table.expected for table in tables]
-    methods = {
-        "this release": [e.rmse for e in expected],
-        "every cell": [e.identity for e in expected],
-        "every query": [e.workload for e in expected],
-    }
-    known = {method: errors for method, errors in methods.items() if any(e is not None for e in errors)}
-    bound = [e.bound for e in expected]
-    label = "Expected error of each table, here and under the alternatives; the table below has the numbers."
+    series = {name: [getattr(e, of) for e in errors] for name, of in ((own, "rmse"), *_ALTERNATIVES)}
+    known = {method: each for method, each in series.items() if any(e is not None for e in each)}
+    bound = [e.bound for e in errors]
+    label = f"Expected error of each table, {where}"
     known_bound = bound if any(b is not None for b in bound) else None
-    return markup(plots.errors_by_method([t.name for t in tables], known, known_bound, label))
+    return markup(plots.errors_by_method(names, known, known_bound, label))
+
+
+_ALTERNATIVES = (("every cell", "identity"), ("every query", "workload"))
 
 
 def markup(svg: str) -> Markup:

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import InvalidArgument
+from .numbers import shortened
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -41,6 +42,7 @@ _BOUND: dict[str, Any] = {"marker": "|", "markersize": 11, "markeredgewidth": 1.
 
 POINTS_DRAWN = 1500
 TABLES_DRAWN = 40
+_LABEL = 27  # characters of a name
 
 _STYLE: dict[Any, Any] = {
     "axes.edgecolor": RULE,
@@ -69,7 +71,6 @@ def errors_by_method(
     methods: Mapping[str, Sequence[float | None]],
     bound: Sequence[float | None] | None,
     label: str,
-    name: str = "errors",
 ) -> str:
     """Draw the expected error of each table under several methods, on one logarithmic axis.
 
@@ -93,7 +94,7 @@ def errors_by_method(
             )
     names = names[:TABLES_DRAWN]
     with _figure(5.2, 0.75 + 0.27 * len(names)) as (figure, out):
-        longest = max((len(_short(name)) for name in names), default=0)
+        longest = max((len(shortened(name, _LABEL)) for name in names), default=0)
         axes = _panel(figure, left=max(0.8, 0.2 + 0.068 * longest), right=0.1, bottom=0.42, top=0.3)
         values = np.array([[_positive(e) for e in errors[:TABLES_DRAWN]] for errors in series.values()])
         _error_axes(axes, names, values[np.isfinite(values)])
@@ -109,12 +110,10 @@ def errors_by_method(
             loc="upper left", ncols=len(series), handletextpad=0.1, columnspacing=1.4, borderaxespad=0
         )
         figure.savefig(out, format="svg", metadata=_NO_METADATA)
-        return _inline(out.getvalue(), name, label)
+        return _inline(out.getvalue(), "errors", label)
 
 
-def noise_against_size(
-    estimate: NDArray[np.float64], margin: NDArray[np.float64], label: str, name: str = "noise"
-) -> str:
+def noise_against_size(estimate: NDArray[np.float64], margin: NDArray[np.float64], label: str) -> str:
     """Draw the margin of each published count against its size, both on logarithmic axes.
 
     Counts below 1 (negative ones too) stand at the left edge. Of more than ``POINTS_DRAWN`` counts, an evenly
@@ -144,7 +143,7 @@ def noise_against_size(
         axes.set_xlabel("published count (below 1: at the left edge)")
         axes.set_ylabel("margin, counts")
         figure.savefig(out, format="svg", metadata=_NO_METADATA)
-        return _inline(out.getvalue(), name, label)
+        return _inline(out.getvalue(), "noise", label)
 
 
 def matrix(pixels: NDArray[np.float64], columns: str, label: str, name: str) -> str:
@@ -171,7 +170,7 @@ def matrix(pixels: NDArray[np.float64], columns: str, label: str, name: str) -> 
         axes.set_yticks([])
         for spine in axes.spines.values():
             spine.set(visible=True, color=MUTED, linewidth=0.6)
-        axes.set_xlabel(_short(columns), labelpad=4, color=MUTED)
+        axes.set_xlabel(shortened(columns, _LABEL), labelpad=4, color=MUTED)
         axes.set_ylabel("queries", labelpad=4, color=MUTED)
         figure.savefig(out, format="svg", metadata=_NO_METADATA)
         return _inline(out.getvalue(), name, label)
@@ -212,7 +211,7 @@ def _error_axes(axes: Axes, names: Sequence[str], known: NDArray[np.float64]) ->
     limits = (float(known.min()) / 1.3, float(known.max()) * 1.3) if known.size else (1.0, 10.0)
     axes.set_xlim(limits)
     _plain_log_ticks(axes.xaxis, limits)
-    axes.set_yticks(range(len(names)), [_short(n) for n in names])
+    axes.set_yticks(range(len(names)), [shortened(n, _LABEL) for n in names])
     axes.tick_params(axis="y", length=0, labelcolor=INK)
     axes.set_ylim(len(names) - 0.4, -0.6)
     axes.set_xlabel("expected error (RMSE), counts")
@@ -252,10 +251,6 @@ def _along(axes: Axes, ratio: float, text: str, x: tuple[float, float], y: tuple
 
 def _positive(value: float | None) -> float:
     return value if value is not None and np.isfinite(value) and value > 0 else float("nan")
-
-
-def _short(text: str, length: int = 27) -> str:
-    return text if len(text) <= length else text[: length - 1] + "…"
 
 
 def _inline(svg: str, name: str, label: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import pairwise
@@ -245,7 +245,10 @@ def strategy_view(release: Release) -> StrategyView:
         for block, law in zip(strategy.blocks, measurement.laws, strict=True)
         for part in parts_of(block, release.domain)
     ]
-    shares = block_shares(strategy, [part.block for part, _ in parts], spec.neighbours, spec.rows_per_unit)
+    shares: Sequence[float | None] = [None] * len(parts)
+    if 1 < len(parts) <= BLOCKS_SHOWN:
+        every = [part.block for part, _ in parts]
+        shares = block_shares(strategy, every, spec.neighbours, spec.rows_per_unit)
     blocks = tuple(
         _block(part, law, release.domain, share) for (part, law), share in zip(parts, shares, strict=True)
     )
@@ -259,12 +262,12 @@ def strategy_view(release: Release) -> StrategyView:
 
 def block_shares(
     strategy: Strategy, parts: list[Block], neighbours: str, stability: int
-) -> tuple[float | None, ...]:
+) -> tuple[float, ...]:
     """What each part would cost by itself, as a share of what all cost together.
 
     For sensitivities ``Delta_p`` of a part and ``Delta`` of all, in units of the noise: ``Delta_p^2 / Delta^2``
     under Gaussian noise (its share of rho), ``Delta_p / Delta`` under Laplace noise (of epsilon). Their sum is 1 or
-    more. None where there is one part, or more than a page shows.
+    more.
 
     >>> from tabulae import Domain, Workload, select
     >>> both = Workload.marginals(Domain({"a": 2, "b": 3}), ways=[1])
@@ -272,8 +275,6 @@ def block_shares(
     >>> block_shares(strategy, list(strategy.blocks), "add-remove", 1)
     (0.5, 0.5)
     """
-    if not 1 < len(parts) <= BLOCKS_SHOWN:
-        return (None,) * len(parts)
     whole = strategy.sensitivity(neighbours, stability).power
     return tuple(
         float(replace(strategy, blocks=(part,)).sensitivity(neighbours, stability).power / whole)

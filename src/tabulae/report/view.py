@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
@@ -14,6 +14,7 @@ import pyarrow as pa
 from markupsafe import Markup
 from numpy.typing import NDArray
 
+from ..domain import Workload
 from ..errors import InvalidArgument
 from ..privacy import Neighbours, PrivacyLoss
 from ..products.areas.tables import AREA_COLUMNS, GLS_ESTIMATE
@@ -21,8 +22,8 @@ from ..release import Release
 from ..release.folder import DERIVED, Rows
 from ..release.series import Link, Standing, spent_over
 from ..release.write import ESTIMATED, EXACT
-from ..spec import Derived, ReliabilitySection
-from .numbers import NOTHING, decimals_for, fixed
+from ..spec import Derived, ReliabilitySection, Spec
+from .numbers import NOTHING, decimals_for, fixed, shortened
 
 
 @dataclass(frozen=True)
@@ -187,6 +188,56 @@ class PromiseView:
     one_sided: bool = False
 
 
+def consequences_of(exact: Mapping[str, Any], workload: Workload) -> Consequences:
+    """What follows from exact counts, of the document of :class:`~tabulae.products.tables.exactness.Exactness`."""
+    rows = {table.name: table.rows(workload.domain) for table in workload.tables}
+    return Consequences(
+        exact["stated"],
+        exact["independent"],
+        tuple((name, count, rows[name]) for name, count in exact["published"].items()),
+        tuple(ExactView(f"{e['name']} ({e['release']})", e["reason"]) for e in exact["earlier"]),
+        exact["joint"],
+        tuple(exact["unprotected"]),
+        tuple(exact["warnings"]),
+    )
+
+
+MORE_DELTAS = (Fraction(1, 10**9), Fraction(1, 10**6))
+"""Deltas at which a concentrated promise is stated beside the spec's own."""
+
+
+def statements_of(spec: Spec) -> tuple[EpsilonStatement, ...]:
+    """What a concentrated promise implies at the spec's delta, and at others; nothing without that."""
+    if spec.loss.definition != "zcdp" or spec.delta is None:
+        return ()
+    deltas = dict.fromkeys((spec.delta, *MORE_DELTAS))
+    return tuple(EpsilonStatement(float(delta), spec.loss.epsilon(delta)) for delta in deltas)
+
+
+def promise_of(
+    spec: Spec,
+    loss: PrivacyLoss | None = None,
+    *,
+    statements: tuple[EpsilonStatement, ...] = (),
+    exact: Iterable[ExactView] = (),
+    consequences: Consequences | None = None,
+) -> PromiseView:
+    """The promise of a spec, with its own loss or another."""
+    loss = spec.loss if loss is None else loss
+    return PromiseView(
+        loss.definition,  # type: ignore[arg-type]
+        loss.amount,
+        spec.neighbours,
+        spec.unit,
+        loss.parameters.get("delta"),
+        statements,
+        exact=tuple(exact),
+        consequences=consequences,
+        rows_per_unit=None if spec.unit_id is None else spec.rows_per_unit,
+        one_sided=spec.method.estimate == "non-negative",
+    )
+
+
 @dataclass(frozen=True)
 class LedgerLine:
     """One charge of this release, as its ledger recorded it; ``amount`` is in the unit of the promise."""
@@ -233,8 +284,8 @@ class TableView:
     ci_low: NDArray[np.float64]
     ci_high: NDArray[np.float64]
     obs_status: Sequence[str]
-    expected: ExpectedErrorView
     file: str
+    expected: ExpectedErrorView = ExpectedErrorView(0.0, 0.0)
     level: float = 0.95
     conservative: bool = False
     count: int | None = None
@@ -260,6 +311,17 @@ class TableView:
                     f"table {self.name!r}: column {attribute!r} has {len(labels)} labels for {rows} rows; "
                     f"give one a row, or at least the first {ROWS_SHOWN}"
                 )
+
+    @classmethod
+    def of(
+        cls, release: Release, name: str, rows: pa.Table, columns: Mapping[str, Sequence[str]], **about: Any
+    ) -> TableView:
+        """The rows of a stored table, its words in columns; ``about`` are further fields."""
+        numbers = {each: floats(rows, each) for each in ("estimate", "std_error", "ci_low", "ci_high")}
+        file, status = f"tables/{name}.parquet", rows["obs_status"].to_pylist()
+        return cls(
+            name, columns=columns, **numbers, obs_status=status, file=file, level=release.level, **about
+        )
 
     @property
     def rows(self) -> int:
@@ -319,24 +381,97 @@ class StrategyView:
     estimate: str = "by least squares, so that all tables agree with each other"
 
 
-@dataclass(frozen=True)
-class ReleaseView:
-    """Everything that a report shows; ``raised`` says that estimates are kept from falling below zero."""
+@dataclass(frozen=True, eq=False, kw_only=True)
+class PublishedView:
+    """What the report of a release of any kind shows."""
 
     title: str
     promise: PromiseView
     ledger: tuple[LedgerLine, ...]
-    tables: tuple[TableView, ...]
-    strategy: StrategyView
     release_id: str
     made: str
     version: str
+    interval: float = 0.95
     reliability: ReliabilitySection = field(default_factory=ReliabilitySection)
-    raised: bool = False
     standing: StandingView | None = None
     derived: tuple[DerivedView, ...] = ()
 
 
+def published_fields(release: Release) -> dict[str, Any]:
+    """The fields of :class:`PublishedView` but the promise."""
+    return {
+        "title": release.spec.title or "Release",
+        "ledger": ledger_lines(release.ledger),
+        "release_id": str(release.about["release_id"]),
+        "made": str(release.descriptor["created"]),
+        "version": str(release.about["version"]),
+        "interval": release.level,
+        "reliability": release.spec.reliability,
+        "standing": standing_view(release),
+        "derived": derived_views(release),
+    }
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ReleaseView(PublishedView):
+    """Everything that the report of tables shows; ``raised``: estimates are kept from falling below zero."""
+
+    tables: tuple[TableView, ...]
+    strategy: StrategyView
+    raised: bool = False
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class StoredView(PublishedView):
+    """What the report of a release of any length shows of its tables: first rows, and what the files say of all."""
+
+    samples: tuple[TableView, ...]
+    stored: tuple[StoredReliability, ...]
+
+
+def stored_fields(
+    release: Release,
+    rows: Mapping[str, int],
+    by: str,
+    words: Callable[[str], str],
+    left_out: Callable[[str], Sequence[str]] = lambda name: (),
+) -> dict[str, Any]:
+    """The fields of :class:`StoredView` but the promise.
+
+    Arguments:
+        rows: table -> how many rows it has.
+        by: the column that says the type of area.
+        words: what a row of a table is.
+        left_out: columns of words that are not shown.
+    """
+    return {
+        **published_fields(release),
+        "samples": tuple(
+            _sample(release, name, words(name), count, left_out(name)) for name, count in rows.items()
+        ),
+        "stored": tuple(
+            stored_reliability(release.path / f"tables/{name}.parquet", by, count, release.spec.reliability)
+            for name, count in rows.items()
+        ),
+    }
+
+
+def _sample(release: Release, name: str, what: str, count: int, left_out: Sequence[str]) -> TableView:
+    rows = Rows.of_parquet(release.path / f"tables/{name}.parquet").take(ROWS_SHOWN)
+    headings = [heading for heading in rows.column_names if heading not in (*_NUMBERS, *left_out)]
+    return TableView.of(
+        release,
+        name,
+        rows,
+        {_HEADINGS.get(str(heading), str(heading)): rows[heading].to_pylist() for heading in headings},
+        description=what,
+        count=count,
+        centre=floats(rows, GLS_ESTIMATE) if GLS_ESTIMATE in rows.column_names else None,
+    )
+
+
+_NUMBERS = ("estimate", GLS_ESTIMATE, "std_error", "ci_low", "ci_high", "obs_status")
+_HEADINGS: Mapping[str, str] = dict(zip(AREA_COLUMNS, ("type of area", "area"), strict=True))
 _ROWS = 1 << 19  # of a file, read at a time
 _TONES, _LAST = (1, 2, 5, 6, 3), 4  # colours of the classes, and of the last
 _POINTS = 20_000  # counts of a file that the picture of noise chooses from
@@ -435,8 +570,8 @@ def stored_reliability(path: Path, by: str, count: int, section: ReliabilitySect
     step, first = max(1, -(-count // _POINTS)), 0
     while (piece := rows.take(_ROWS)).num_rows:
         status = piece["obs_status"].to_numpy(zero_copy_only=False)
-        about = _floats(piece, GLS_ESTIMATE if GLS_ESTIMATE in piece.column_names else "estimate")
-        classes = section.classes(about, _floats(piece, "std_error"))
+        about = floats(piece, GLS_ESTIMATE if GLS_ESTIMATE in piece.column_names else "estimate")
+        classes = section.classes(about, floats(piece, "std_error"))
         kinds = pa.chunked_array(piece[by]).combine_chunks().dictionary_encode()
         names, index = kinds.dictionary.to_pylist(), kinds.indices.to_numpy(zero_copy_only=False)
         for i, name in enumerate(names):
@@ -454,17 +589,17 @@ def stored_reliability(path: Path, by: str, count: int, section: ReliabilitySect
 
 def _points(piece: pa.Table, status: NDArray[np.object_], chosen: NDArray[np.int64]) -> NDArray[np.float64]:
     """Estimates and margins, shape (2, n), of those of the chosen rows that are estimated with noise."""
-    estimate = _floats(piece, "estimate")[chosen]
-    margin = (_floats(piece, "ci_high")[chosen] - _floats(piece, "ci_low")[chosen]) / 2
+    estimate = floats(piece, "estimate")[chosen]
+    margin = (floats(piece, "ci_high")[chosen] - floats(piece, "ci_low")[chosen]) / 2
     noisy = (status[chosen] == ESTIMATED) & np.isfinite(estimate) & (margin > 0)
     return np.stack([estimate[noisy], margin[noisy]])
 
 
-def _floats(rows: pa.Table, name: str) -> NDArray[np.float64]:
+def floats(rows: pa.Table, name: str) -> NDArray[np.float64]:
+    """A column of numbers."""
     return rows[name].to_numpy().astype(float)
 
 
-_LABEL_LENGTH = 80
 _WIDTH, _HEIGHT = 150.0, 12.0
 
 
@@ -563,23 +698,13 @@ def _picture(estimate: float, interval: tuple[float, float] | None, scale: tuple
     return Markup(f'<svg class="ci" viewBox="{box}" aria-hidden="true">{bar}{axis}{whisker}</svg>')  # noqa: S704
 
 
-def shortened(label: str, length: int = _LABEL_LENGTH) -> str:
-    """A label that is cut where it is long, with a sign that it is.
-
-    >>> shortened("a long label", 7)
-    'a long…'
-    """
-    return label if len(label) <= length else label[: length - 1] + "…"
-
-
-FIGURES_SHOWN = 60
+FIGURE_ROWS_SHOWN = 60
 """So many rows of a figure are printed; its files hold them all."""
 
 FIGURES_SHOWN = 40
 """So many figures are printed."""
 
 _SQL_LENGTH = 1000
-_AREA_HEADINGS = ("type of area", "area")
 
 
 @dataclass(frozen=True)
@@ -619,12 +744,12 @@ def derived_views(release: Release) -> tuple[DerivedView, ...]:
 def _view(release: Release, derived: Derived) -> DerivedView:
     told, headings = int(release.about["derived"][derived.name]), tuple(derived.figure.headings)
     if derived.areas:
-        shown = Rows.of_parquet(release.path / DERIVED / f"{derived.name}.parquet").take(FIGURES_SHOWN)
+        shown = Rows.of_parquet(release.path / DERIVED / f"{derived.name}.parquet").take(FIGURE_ROWS_SHOWN)
         columns, count, conservative = (*AREA_COLUMNS, *headings), told, 0
-        headings = (*_AREA_HEADINGS, *headings)
+        headings = (*_HEADINGS.values(), *headings)
     else:
         table = release.derived[derived.name]
-        shown, columns = table.slice(0, FIGURES_SHOWN), headings
+        shown, columns = table.slice(0, FIGURE_ROWS_SHOWN), headings
         count, conservative = table.num_rows, told
     return DerivedView(
         derived.name,

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from fractions import Fraction
 
-from markupsafe import Markup
-
 from ...errors import LedgerError
-from ...privacy import Ledger, PrivacyLoss
+from ...privacy import Ledger
 from ...products.tables.plan import Plan
 from ...spec import Spec
-from .. import plots
-from ..page import detection_bound
-from ..strategy import StrategyPart, parts_of
-from ..view import PromiseView
+from ..page import FALSE_ALARMS, detection_bound, errors_figure
+from ..strategy import StrategyPart, block_shares, parts_of
+from ..view import MORE_DELTAS, promise_of
 from .view import MethodRow, Methods, Reach, ShareTable, Stop
 
 _PARTS_COMPARED, _PARTS_SHOWN = 400, 40
@@ -33,22 +29,10 @@ def methods_of(plan: Plan) -> Methods:
     """Every method that was tried, scaled to the plan's budget, with counting every cell and asking the tables."""
     aim = "targets" if plan.spec.targets is not None else plan.spec.method.objective
     rows = tuple(sorted(_rows(plan, aim), key=lambda row: (row.rmse is None, row.rmse or 0.0, row.name)))
-    return Methods(rows, plan.bound, _proven(plan, aim), _figure(plan), _AIMS[aim])
-
-
-def _figure(plan: Plan) -> Markup:
-    rows = plan.table_errors[:_TABLES_DRAWN]
-    errors = {
-        "this plan": [row.rmse for row in rows],
-        "every cell": [row.identity for row in rows],
-        "every query": [row.workload for row in rows],
-    }
-    known = {method: each for method, each in errors.items() if any(each)}
-    bound = [row.bound for row in rows]
-    label = "Expected error of each table under this plan and the alternatives, at the budget of the spec."
-    svg = plots.errors_by_method([row.table for row in rows], known, bound if any(bound) else None, label)
-    # matplotlib escapes text nodes and the figure escapes its label; tests feed both hostile names.
-    return Markup(svg)  # noqa: S704
+    shown = plan.table_errors[:_TABLES_DRAWN]
+    where = "under this plan and the alternatives, at the budget of the spec."
+    figure = errors_figure([row.table for row in shown], shown, "this plan", where)
+    return Methods(rows, plan.bound, _proven(plan, aim), figure, _AIMS[aim])
 
 
 def _rows(plan: Plan, aim: str) -> Iterator[MethodRow]:
@@ -95,21 +79,13 @@ def _proven(plan: Plan, aim: str) -> str:
 
 
 def part_shares(plan: Plan) -> ShareTable | None:
-    """What each part of the strategy, all answers about the same attributes, costs by itself; None for too many parts.
-
-    For sensitivities ``Delta_p`` of a part and ``Delta`` of all, in units of the noise: ``Delta_p^2 / Delta^2``
-    under Gaussian noise (its share of rho), ``Delta_p / Delta`` under Laplace noise (of epsilon).
-    """
+    """What each part of the strategy (answers about the same attributes) costs by itself; None for too many parts."""
     strategy, spec = plan.strategy, plan.spec
     parts = [part for block in strategy.blocks for part in parts_of(block, spec.domain)]
     if not 1 <= len(parts) <= _PARTS_COMPARED:
         return None
-    whole = strategy.sensitivity(spec.neighbours, spec.rows_per_unit).power
-    costs = [
-        replace(strategy, blocks=(part.block,)).sensitivity(spec.neighbours, spec.rows_per_unit).power
-        for part in parts
-    ]
-    rows = [(_asked(part), float(cost / whole)) for part, cost in zip(parts, costs, strict=True)]
+    shares = block_shares(strategy, [part.block for part in parts], spec.neighbours, spec.rows_per_unit)
+    rows = [(_asked(part), share) for part, share in zip(parts, shares, strict=True)]
     rows.sort(key=lambda row: -row[1])
     in_all = sum(share for _, share in rows)
     note = (
@@ -131,16 +107,12 @@ def _asked(part: StrategyPart) -> str:
     return " by ".join(names) or "the total"
 
 
-ALARMS = (0.01, 0.05, 0.1)
-_MORE_DELTAS = (Fraction(1, 10**9), Fraction(1, 10**6))
-
-
 def deltas_of(spec: Spec) -> tuple[Fraction, ...]:
     """The deltas at which a concentrated promise is stated, the spec's own first; none for other promises."""
     if spec.loss.definition != "zcdp":
         return ()
     own = () if spec.delta is None else (spec.delta,)
-    return tuple(dict.fromkeys((*own, *_MORE_DELTAS)))
+    return tuple(dict.fromkeys((*own, *MORE_DELTAS)))
 
 
 def reaches_at(spec: Spec, stops: Sequence[Stop]) -> tuple[Reach, ...]:
@@ -149,7 +121,7 @@ def reaches_at(spec: Spec, stops: Sequence[Stop]) -> tuple[Reach, ...]:
     return tuple(
         Reach(
             tuple(stop.loss.epsilon(delta) for delta in deltas_of(spec)),
-            tuple(detection_bound(_promise(spec, stop.loss), alarm) for alarm in ALARMS),
+            tuple(detection_bound(promise_of(spec, stop.loss), alarm) for alarm in FALSE_ALARMS),
             None if left is None else left[0] - stop.loss.amount,
         )
         for stop in stops
@@ -171,8 +143,3 @@ def ledger_of(spec: Spec) -> tuple[Fraction, Fraction] | None:
         return ledger.remaining, ledger.budget.amount
     except LedgerError:  # a run will say what is wrong with it, and charges nothing
         return None
-
-
-def _promise(spec: Spec, loss: PrivacyLoss) -> PromiseView:
-    delta = loss.parameters.get("delta")
-    return PromiseView(loss.definition, loss.amount, spec.neighbours, spec.unit, delta)  # type: ignore[arg-type]

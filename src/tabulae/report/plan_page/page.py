@@ -2,31 +2,25 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cache
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from markupsafe import Markup
-
 from ..._version import VERSION
 from ...errors import ReleaseError, TabulaeError
-from ...privacy import ApproxDP, PrivacyLoss, rounded_up
+from ...privacy import rounded_up
 from ...products.areas.plan import GeographyPlan
 from ...products.groups.plan import DetailedPlan
-from ...products.smallest import Smallest
+from ...products.smallest import Smallest, with_amount
 from ...products.tables.exactness import Exactness
 from ...products.tables.plan import Plan
 from ...release.folder import write_bytes
-from ...spec import Spec
 from ..numbers import decimal, significant
-from ..page import environment
-from ..view import Consequences, ExactView, PromiseView
+from ..page import FALSE_ALARMS, environment, policy, script
+from ..view import Consequences, ExactView, consequences_of, promise_of
 from . import view as live
 from .errors import (
     area_errors_at,
@@ -38,7 +32,7 @@ from .errors import (
     level_shares,
     table_errors_at,
 )
-from .methods import ALARMS, deltas_of, ledger_of, methods_of, part_shares, reaches_at
+from .methods import deltas_of, ledger_of, methods_of, part_shares, reaches_at
 from .view import (
     AimView,
     AreasView,
@@ -83,14 +77,14 @@ def plan_view(plan: AnyPlan) -> PlanView:
     return PlanView(
         title=spec.title or "Release",
         kind=parts.kind,
-        promise=_promise(spec, parts),
+        promise=promise_of(spec, exact=parts.exact, consequences=parts.consequences),
         open_budget=spec.open_budget,
         level=plan.level,
         stops=stops,
         reaches=reaches_at(spec, stops),
         lines=tuple(tuple(_lines(stop)) for stop in stops),
         deltas=deltas_of(spec),
-        alarms=ALARMS,
+        alarms=FALSE_ALARMS,
         errors=parts.errors,
         shares=parts.shares,
         methods=parts.methods,
@@ -102,23 +96,11 @@ def plan_view(plan: AnyPlan) -> PlanView:
     )
 
 
-def _promise(spec: Spec, parts: _Parts) -> PromiseView:
-    return PromiseView(
-        spec.loss.definition,  # type: ignore[arg-type]
-        spec.loss.amount,
-        spec.neighbours,
-        spec.unit,
-        spec.loss.parameters.get("delta"),
-        exact=parts.exact,
-        consequences=parts.consequences,
-        rows_per_unit=None if spec.unit_id is None else spec.rows_per_unit,
-        one_sided=spec.method.estimate == "non-negative",
-    )
-
-
 def _parts_of_tables(plan: Plan, stops: tuple[Stop, ...]) -> _Parts:
     blocks = part_shares(plan)
-    consequences = None if plan.exact is None else _consequences(plan, plan.exact)
+    consequences = None
+    if plan.exact is not None:
+        consequences = consequences_of(plan.exact.document(), plan.spec.workload)
     errors, shares = table_errors_at(plan, stops), () if blocks is None else (blocks,)
     return _Parts("tables", errors, shares, methods_of(plan), None, tuple(_exact(plan.exact)), consequences)
 
@@ -190,13 +172,6 @@ def _group_stops(plan: DetailedPlan) -> Iterator[Stop]:
             yield Stop(loss, factor, tuple(factor * budget for budget in budgets), " ".join(kinds))
 
 
-def with_amount(loss: PrivacyLoss, amount: Fraction) -> PrivacyLoss:
-    """A loss of the same kind and delta."""
-    if isinstance(loss, ApproxDP):
-        return ApproxDP(amount, loss.delta)
-    return type(loss)(amount)  # type: ignore[call-arg]
-
-
 def _lines(stop: Stop) -> Iterator[str]:
     """What to write into the spec: exact."""
     yield f'budget = "{decimal(stop.loss.amount)}"'
@@ -228,19 +203,6 @@ def _met_from(row: ErrorLine, stops: tuple[Stop, ...]) -> Fraction | None:
 def _exact(exact: Exactness | None) -> Iterator[ExactView]:
     for table in () if exact is None else exact.tables:
         yield ExactView(f"{table.name}: {table.what}", table.reason, table.counts)
-
-
-def _consequences(plan: Plan, exact: Exactness) -> Consequences:
-    rows = {table.name: table.rows(plan.spec.domain) for table in plan.spec.workload.tables}
-    return Consequences(
-        exact.stated,
-        exact.independent,
-        tuple((name, count, rows[name]) for name, count in exact.published.items()),
-        tuple(ExactView(f"{told.name} ({told.release})", told.reason) for told in exact.earlier),
-        exact.joint,
-        exact.unprotected,
-        exact.warnings,
-    )
 
 
 _BEGINNING = 1 << 16
@@ -277,8 +239,8 @@ def render_plan(view: PlanView) -> str:
             now=live.texts(view, view.own),
             beside=_side_by_side(view),
             data=live.data(view),
-            script=_script(),
-            policy=_policy(),
+            script=script(_SCRIPT),
+            policy=policy(_SCRIPT),
         ).rstrip()
         + "\n"
     )
@@ -336,25 +298,6 @@ def _side_by_side(view: PlanView) -> list[int]:
     amounts = [stop.factor if view.kind == "groups" else stop.loss.amount for stop in view.stops]
     digits = [f"{float(amount):.9e}".partition("e")[0] for amount in amounts]
     return [i for i, stop in enumerate(view.stops) if stop.kind or digits[i] in _PLAIN]
-
-
-@cache
-def _script() -> Markup:
-    """The script that moves the budget: a file of this project, put into the page as it stands."""
-    loader = environment().loader
-    assert loader is not None
-    text, _, _ = loader.get_source(environment(), _SCRIPT)
-    return Markup(text)  # noqa: S704
-
-
-@cache
-def _policy() -> str:
-    """A content security policy that allows this one script, by its hash, and nothing from anywhere else."""
-    digest = base64.b64encode(hashlib.sha256(_script().encode()).digest()).decode()
-    return (
-        f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; img-src data:; "
-        "base-uri 'none'; form-action 'none'"
-    )
 
 
 @dataclass(frozen=True)

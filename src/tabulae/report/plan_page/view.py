@@ -117,7 +117,7 @@ class Methods:
     rows: tuple[MethodRow, ...]
     bound: float | None
     proven: str
-    figure: Markup
+    figure: Markup | None
     measure: str
 
 
