@@ -267,7 +267,7 @@ reading of measurements. Exponents of every stage are in `benchmarks/results/sca
 ## Where to find it
 
 * Code: `tabulae.products.areas.product`, `tabulae.products.areas.spine.hierarchy`,
-  `tabulae.products.areas.count`, `tabulae.products.areas.needs`,
+  `tabulae.products.areas.count`, `tabulae.products.areas.plan`,
   `tabulae.sources.memory`; [the estimators](topdown.md#memory-and-disk).
 * Numbers: `python -m benchmarks.scale SCRATCH`, the same with `--share 0.1`, and with `--share 1 --memory 20GB`;
   `pytest tests/benchmarks/test_scale.py`.

@@ -13,7 +13,7 @@ from tests.each import each
 
 import tabulae as tb
 from tabulae.errors import InvalidArgument, Unsupported
-from tabulae.products.areas.needs import needs_of
+from tabulae.products.areas.plan import resources_of
 from tabulae.products.areas.spec.section import geography_of
 from tabulae.products.areas.spine_plan import SpinePlan
 from tabulae.release import Release
@@ -53,7 +53,7 @@ def test_too_little_memory_is_refused_before_it_is_paid(duchy: Path, limits: lis
 
 
 def test_the_engine_gets_what_the_run_leaves(duchy: Path, limits: list[str | None]) -> None:
-    left = 3 * 10**9 - needs_of(geography_of(read_spec(duchy))).memory
+    left = 3 * 10**9 - resources_of(geography_of(read_spec(duchy))).memory
     tb.run(duchy, duchy.parent / "release", memory="3GB")
     assert limits == [f"{int(0.8 * left) // 10**6}MB"]
 

@@ -17,7 +17,7 @@ from ..release import Release
 from ..report.numbers import decimal, fixed
 from ..sources.memory import size_words
 from ..spec import Spec
-from .output import print_table, promise_document
+from .output import new_table, print_table, promise_document, say
 from .smallest import best_words, print_smallest, targets_table
 
 FOLLOWS_FROM = "geography"
@@ -62,22 +62,19 @@ def plan_document(made: GeographyPlan) -> dict[str, Any]:
 
 def print_plan(console: Console, made: GeographyPlan, promise: str) -> None:
     """A plan for people."""
-    for line in (f"Promise   {promise}", *_reach(made), *_noted(made)):
-        console.print(line, markup=False, soft_wrap=True)
+    say(console, f"Promise   {promise}", *_reach(made), *_noted(made))
     print_table(console, _levels_table(made))
     print_table(console, _noise_table(made))
-    console.print(
+    say(
+        console,
         "Standard deviation of one answer as it is drawn, in a unit with the share of its level.",
-        markup=False,
-        soft_wrap=True,
     )
     print_table(console, _errors_table(made))
-    console.print(
+    say(
+        console,
         "RMSE and margin are in counts, of generalised least squares (gls), whose errors are known before any\n"
         "data: over all counts of all areas but exact ones, and the largest RMSE of one area."
         + _method_words(made),
-        markup=False,
-        soft_wrap=True,
     )
     if made.smallest is not None:
         print_table(console, targets_table(made.smallest))
@@ -86,11 +83,10 @@ def print_plan(console: Console, made: GeographyPlan, promise: str) -> None:
         )
     if made.distances:
         print_table(console, _distances_table(made))
-        console.print(
+        say(
+            console,
             "How many units are added and subtracted to get one area: on the spine as the file has it, and as it\n"
             "is measured.",
-            markup=False,
-            soft_wrap=True,
         )
 
 
@@ -130,7 +126,7 @@ def _noted(made: GeographyPlan) -> Iterator[str]:
 
 
 def _levels_table(made: GeographyPlan) -> RichTable:
-    table = _table(made.spec.title, "level", "units", "measured", "share of the budget")
+    table = new_table("level", "units", "measured", "share of the budget", words=_TEXT, title=made.spec.title)
     for row in made.levels:
         table.add_row(
             row.level, f"{row.units:,}", f"{row.measured:,}", decimal(row.share) if row.share else "0"
@@ -139,7 +135,7 @@ def _levels_table(made: GeographyPlan) -> RichTable:
 
 
 def _noise_table(made: GeographyPlan) -> RichTable:
-    table = _table(None, "query", *(row.level for row in made.levels))
+    table = new_table("query", *(row.level for row in made.levels), words=_TEXT)
     for query in made.geography.queries:
         cells = (_count(row.noise[query.name]) if query.name in row.noise else "" for row in made.levels)
         table.add_row(query.name, *cells)
@@ -147,9 +143,8 @@ def _noise_table(made: GeographyPlan) -> RichTable:
 
 
 def _errors_table(made: GeographyPlan) -> RichTable:
-    table = _table(
-        None, "table", "areas of", "areas", "cells", "RMSE", "largest RMSE", f"{made.level:.0%} margin"
-    )
+    margin = f"{made.level:.0%} margin"
+    table = new_table("table", "areas of", "areas", "cells", "RMSE", "largest RMSE", margin, words=_TEXT)
     before = None
     for row in made.table_errors:
         name = "" if row.table == before else row.table
@@ -160,7 +155,8 @@ def _errors_table(made: GeographyPlan) -> RichTable:
 
 
 def _distances_table(made: GeographyPlan) -> RichTable:
-    table = _table(None, "off the spine", "areas", "mean, file", "largest, file", "mean", "largest")
+    headings = ("off the spine", "areas", "mean, file", "largest, file", "mean", "largest")
+    table = new_table(*headings, words=_TEXT)
     for row in made.distances:
         table.add_row(
             row.entity_type,
@@ -176,13 +172,6 @@ def _distances_table(made: GeographyPlan) -> RichTable:
 def _count(value: float) -> str:
     """An error or a distance, to two decimals where it is small."""
     return fixed(value, 1 if value >= 100 else 2)
-
-
-def _table(title: str | None, *headings: str) -> RichTable:
-    table = RichTable(title=title or None, title_justify="left")
-    for heading in headings:
-        table.add_column(heading, justify="left" if heading in _TEXT else "right", overflow="fold")
-    return table
 
 
 def closing_words(made: GeographyPlan) -> None:
@@ -214,14 +203,12 @@ def print_summary(console: Console, release: Release, promise: str) -> None:
     """What a run made, for people."""
     about = release.about
     console.print(f"Published {release.path}", markup=False)
-    console.print(f"Promise   {promise}", markup=False, soft_wrap=True)
+    say(console, f"Promise   {promise}")
     words = "unbiased, with intervals"
     if about["method"] != "gls":
         words = "whole numbers of 0 or more; intervals are those of gls, beside it"
-    console.print(f"Estimate  {about['method']}: {words}", markup=False, soft_wrap=True)
-    table = RichTable()
-    for heading in ("table", "areas of", "rows"):
-        table.add_column(heading, justify="right" if heading == "rows" else "left", overflow="fold")
+    say(console, f"Estimate  {about['method']}: {words}")
+    table = new_table("table", "areas of", "rows", words=_TEXT)
     for each in geography_of(release.spec).tables:
         table.add_row(each.name, ", ".join(each.areas), f"{about['rows'][each.name]:,}")
     print_table(console, table)

@@ -16,11 +16,11 @@ from ..products.groups.publish import rung_name
 from ..release import Release
 from ..report.numbers import decimal
 from ..spec import Spec
-from .output import print_table, promise_document
+from .output import new_table, print_table, promise_document, say
 from .smallest import print_smallest
 
 _NEARLY_NONE = 0.0005
-
+_TEXT = ("level", "table", "thresholds")
 
 FOLLOWS_FROM = "detailed"
 
@@ -72,28 +72,23 @@ def _level_document(made: DetailedPlan, i: int, level: PopulationLevel) -> dict[
 
 def print_plan(console: Console, made: DetailedPlan, promise: str) -> None:
     """A plan for people."""
-    for line in (f"Promise   {promise}", *_epsilon_words(made), *_noted(made)):
-        console.print(line, markup=False, soft_wrap=True)
+    say(console, f"Promise   {promise}", *_epsilon_words(made), *_noted(made))
     print_table(console, _levels_table(made))
-    for line in _stability_words(made):
-        console.print(line, markup=False, soft_wrap=True)
+    say(console, *_stability_words(made))
     print_table(console, _errors_table(made))
-    console.print(
+    say(
+        console,
         "RMSE and margin are in counts, of each count of the second stage as it is drawn; what is published\n"
         "joins both stages, with smaller errors for most groups.",
-        markup=False,
-        soft_wrap=True,
     )
     print_table(console, _rehearsal_table(made))
-    console.print(
+    say(
+        console,
         "Which table a group of so many gets, before any data is opened. A line is the average over the sizes of its\n"
         "decade, spread evenly on a logarithmic scale: as many groups of 1,000 to 2,000 as of 2,000 to 4,000.",
-        markup=False,
-        soft_wrap=True,
     )
     print_smallest(console, made.smallest, "these levels meet")
-    for line in _budget_lines(made):
-        console.print(line, markup=False, soft_wrap=True)
+    say(console, *_budget_lines(made))
 
 
 def _epsilon_words(made: DetailedPlan) -> Iterator[str]:
@@ -108,11 +103,8 @@ def _noted(made: DetailedPlan) -> Iterator[str]:
 
 
 def _levels_table(made: DetailedPlan) -> RichTable:
-    table = RichTable(title=made.spec.title or None, title_justify="left")
-    for heading in ("level", "regions", "groups", "budget", "groups a record", "thresholds"):
-        table.add_column(
-            heading, justify="left" if heading in ("level", "thresholds") else "right", overflow="fold"
-        )
+    headings = ("level", "regions", "groups", "budget", "groups a record", "thresholds")
+    table = new_table(*headings, words=_TEXT, title=made.spec.title)
     for level in made.adaptive.levels:
         table.add_row(
             level.name,
@@ -144,12 +136,8 @@ def _stability_words(made: DetailedPlan) -> Iterator[str]:
 
 def _errors_table(made: DetailedPlan) -> RichTable:
     aimed = any(row.target is not None for row in made.table_errors)
-    table = RichTable()
     headings = ("level", "table", "cells", "RMSE", f"{made.level:.0%} margin")
-    for heading in (*headings, "target") if aimed else headings:
-        table.add_column(
-            heading, justify="left" if heading in ("level", "table") else "right", overflow="fold"
-        )
+    table = new_table(*headings, *(["target"] if aimed else []), words=_TEXT)
     before = None
     for row in made.table_errors:
         name = "" if row.level == before else row.level
@@ -175,10 +163,8 @@ def _decade_document(row: SizeRow) -> dict[str, Any]:
 
 def _rehearsal_table(made: DetailedPlan) -> RichTable:
     """Shares of groups by table, for each decade of size until nearly all get the last table."""
-    table = RichTable()
     rungs = made.adaptive.levels[0].ladder.rungs
-    for heading in ("level", "size of the group", "total", *(rung.name for rung in rungs)):
-        table.add_column(heading, justify="left" if heading == "level" else "right", overflow="fold")
+    table = new_table("level", "size of the group", "total", *(rung.name for rung in rungs), words=("level",))
     for level, rows in zip(made.adaptive.levels, made.rehearsal, strict=True):
         name = level.name
         for row in rows:
@@ -221,14 +207,13 @@ def summary(release: Release) -> dict[str, Any]:
 def print_summary(console: Console, release: Release, promise: str) -> None:
     """What a run made, for people."""
     console.print(f"Published {release.path}", markup=False)
-    console.print(f"Promise   {promise}", markup=False, soft_wrap=True)
+    say(console, f"Promise   {promise}")
     known = [rung_name(release.product.adaptive.levels[0], r) for r in range(-1, len(release.about["rows"]))]
     names = [
         name for name in known if any(name in told["groups_by_table"] for told in release.about["levels"])
     ]
-    table = RichTable(title="Groups in regions, by the table that each got", title_justify="left")
-    for heading in ("level", *names):
-        table.add_column(heading, justify="left" if heading == "level" else "right", overflow="fold")
+    title = "Groups in regions, by the table that each got"
+    table = new_table("level", *names, words=("level",), title=title)
     for told in release.about["levels"]:
         table.add_row(told["level"], *(f"{told['groups_by_table'].get(name, 0):,}" for name in names))
     print_table(console, table)

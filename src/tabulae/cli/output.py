@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json as json_module
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -47,6 +47,20 @@ def open_console(filed: int = _NARROW) -> Console:
     """Where tables for people are printed: as wide as the terminal, and of one width into a file."""
     width = None if sys.stdout.isatty() else filed
     return Console(width=width, soft_wrap=False, highlight=False, markup=False, emoji=False)
+
+
+def new_table(*headings: str, words: Sequence[str] = (), title: str | None = None) -> Table:
+    """A table whose columns hold numbers, but for some of words."""
+    table = Table(title=title or None, title_justify="left")
+    for heading in headings:
+        table.add_column(heading, justify="left" if heading in words else "right", overflow="fold")
+    return table
+
+
+def say(console: Console, *lines: str) -> None:
+    """Print lines for people as they are; a terminal may break them."""
+    for line in lines:
+        console.print(line, markup=False, soft_wrap=True)
 
 
 def print_table(console: Console, table: Table) -> None:

@@ -10,7 +10,7 @@ from rich.table import Table as RichTable
 from ..products.areas.spec.section import Geography
 from ..products.smallest import BestShares, Smallest
 from ..report.numbers import decimal
-from .output import number
+from .output import new_table, number, say
 
 
 def print_smallest(console: Console, smallest: Smallest | None, whose: str, more: Iterable[str] = ()) -> None:
@@ -20,8 +20,7 @@ def print_smallest(console: Console, smallest: Smallest | None, whose: str, more
         whose: what meets the targets, and "meets".
     """
     if smallest is not None:
-        for line in smallest_words(smallest, whose, more):
-            console.print(line, markup=False, soft_wrap=True)
+        say(console, *smallest_words(smallest, whose, more))
 
 
 def smallest_words(smallest: Smallest, whose: str, more: Iterable[str] = ()) -> Iterator[str]:
@@ -54,9 +53,8 @@ def _judged(smallest: Smallest) -> Iterator[str]:
 
 def targets_table(smallest: Smallest) -> RichTable:
     """Each target beside what is reached."""
-    table = RichTable(title="Targets", title_justify="left")
-    for heading in ("table", "areas of", "target", "reached", ""):
-        table.add_column(heading, justify="right" if heading == "reached" else "left", overflow="fold")
+    headings = ("table", "areas of", "target", "reached", "")
+    table = new_table(*headings, words=("table", "areas of", "target", ""), title="Targets")
     for row in smallest.targets:
         kind = "RMSE" if row.confidence is None else f"{row.confidence:.0%} margin"
         aim = f"{kind} {number(row.target)}"

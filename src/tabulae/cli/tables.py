@@ -7,13 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table as RichTable
 
 from ..products.tables.exactness import Exactness
 from ..products.tables.plan import Plan, TableError
 from ..release import Release
 from ..spec import Spec
-from .output import number, print_reach, print_table, promise_document
+from .output import new_table, number, print_reach, print_table, promise_document, say
 from .smallest import print_smallest
 
 FOLLOWS_FROM = None
@@ -22,10 +21,9 @@ FOLLOWS_FROM = None
 def print_plan(console: Console, made: Plan, promise: str) -> None:
     """A plan for people."""
     spec, aimed = made.spec, made.spec.targets is not None
-    table = RichTable(title=spec.title or None, title_justify="left", caption_justify="left")
     headings = ("table", "rows", "RMSE", f"{made.level:.0%} margin", "identity", "workload", "bound")
-    for heading in (*headings, "target") if aimed else headings:
-        table.add_column(heading, justify="left" if heading == "table" else "right", overflow="fold")
+    more = ["target"] if aimed else []
+    table = new_table(*headings, *more, words=("table",), title=spec.title)
     for r in made.table_errors:
         cells = (r.rmse, r.margin, r.identity, r.workload, r.bound)
         table.add_row(r.table, f"{r.queries:,}", *map(number, cells), *([_target_words(r)] if aimed else []))
@@ -35,12 +33,11 @@ def print_plan(console: Console, made: Plan, promise: str) -> None:
     print_reach(console, spec)
     console.print(f"Strategy  {strategy_words(made)}", markup=False)
     print_table(console, table)
-    console.print(
+    say(
+        console,
         "RMSE and margin are in counts, for this plan; identity and workload are the RMSE of counting\n"
         "every cell and of asking the tables themselves, at the same budget; bound is an RMSE of the\n"
         "table that no strategy beats.",
-        markup=False,
-        soft_wrap=True,
     )
     together = f"All tables together: RMSE {number(made.rmse)}"
     console.print(
@@ -78,9 +75,7 @@ def print_summary(console: Console, release: Release, promise: str) -> None:
     console.print(f"Published {release.path}", markup=False)
     console.print(f"Promise   {promise}", markup=False)
     print_reach(console, release.spec)
-    table = RichTable()
-    for heading in ("table", "rows", "RMSE", f"{release.level:.0%} margin"):
-        table.add_column(heading, justify="left" if heading == "table" else "right", overflow="fold")
+    table = new_table("table", "rows", "RMSE", f"{release.level:.0%} margin", words=("table",))
     for name, row in release.about["expected"].items():
         table.add_row(name, f"{row['queries']:,}", number(row["rmse"]), number(row["margin"]))
     print_table(console, table)
@@ -105,10 +100,9 @@ def check_words(spec: Spec) -> str:
 
 def _print_exact(console: Console, exact: Exactness) -> None:
     """What is published without noise, before anything else is said."""
-    for line in [*_own_exact(exact), *_earlier_exact(exact)]:
-        console.print(line, markup=False, soft_wrap=True)
+    say(console, *[*_own_exact(exact), *_earlier_exact(exact)])
     for warning in exact.warnings:
-        console.print(f"Warning   {warning}", markup=False, soft_wrap=True)
+        say(console, f"Warning   {warning}")
 
 
 def _own_exact(exact: Exactness) -> Iterator[str]:

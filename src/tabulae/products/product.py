@@ -6,7 +6,7 @@ a release and calls these verbs in order; nothing else knows which product it ha
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from os import PathLike
@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Protocol
 
 import pyarrow as pa
 
-from ..errors import Problem, SpecError
+from ..errors import InvalidArgument, Problem, SpecError, Unsupported
 from ..privacy import Charge, Disclosure, Ledger
 from ..release.read import Release
 from ..release.staging import Say, Writer
@@ -27,10 +27,21 @@ from ..spec import Spec, read_spec
 
 @dataclass(frozen=True)
 class ResourceEstimate:
-    """What a run takes besides the engine that counts its records, in bytes, about: known before any data."""
+    """What a run takes besides the engine that counts its records, in bytes, about: known before any data.
 
-    disk: int
-    memory: int
+    On the disk stand ``measurements`` (at most) and ``tables``, which are published, and until then ``work``, what
+    estimates keep.
+    """
+
+    measurements: int
+    work: int = 0
+    tables: int = 0
+    memory: int = 0
+
+    @property
+    def disk(self) -> int:
+        """All that is on the disk at once."""
+        return self.measurements + self.work + self.tables
 
 
 @dataclass(frozen=True)
@@ -162,6 +173,34 @@ def plan(spec: Spec | str | PathLike[str]) -> Any:
     """
     spec = spec if isinstance(spec, Spec) else read_spec(spec)
     return spec.product.plan(spec)
+
+
+def errors_table(rows: Iterable[tuple[str, str | None, float, float, float | None]]) -> pa.Table:
+    """Expected errors as every plan states them, in counts: ``table, level, rmse, margin, bound``, row by row."""
+    names, kinds = ("table", "level", "rmse", "margin", "bound"), (*[pa.string()] * 2, *[pa.float64()] * 3)
+    columns = list(zip(*rows, strict=True)) or [()] * len(names)
+    return pa.table(
+        {name: pa.array(each, kind) for name, each, kind in zip(names, columns, kinds, strict=True)}
+    )
+
+
+def promise_fact(spec: Spec) -> tuple[str, str]:
+    """What notebooks say of a spec's promise."""
+    return "promise", f"{spec.loss!r}, {spec.neighbours} one {spec.unit}"
+
+
+def nothing_to_save(section: str, path: str | PathLike[str]) -> Unsupported:
+    """What is said where a plan that follows from a section is to be saved."""
+    return Unsupported(
+        f"the plan of a spec with [{section}] follows from the spec: {path} would add nothing to it"
+    )
+
+
+def no_saved_plan(section: str) -> InvalidArgument:
+    """What is said where such a plan is to be read from a file."""
+    return InvalidArgument(
+        f"the plan of a spec with [{section}] follows from the spec: run it without --plan"
+    )
 
 
 def row_key(spec: Spec, ledger: Ledger) -> bytes:

@@ -328,7 +328,7 @@ def render_report(release: ReleaseView) -> str:
             [table.name for table in shown],
             [table.expected for table in shown],
             "this release",
-            "here and under the alternatives; the table below has the numbers.",
+            "Expected error of each table, here and under the alternatives; the table below has the numbers.",
         ),
         noise_figure=noise_figure(*points(release.tables)),
         first=release.tables[0] if release.tables else None,
@@ -377,7 +377,7 @@ def noise_figure(estimate: NDArray[np.float64], margin: NDArray[np.float64]) -> 
 
 
 def errors_figure(
-    names: Sequence[str], errors: Sequence[ExpectedErrorView | TableError], own: str, where: str
+    names: Sequence[str], errors: Sequence[ExpectedErrorView | TableError], own: str, label: str
 ) -> Markup | None:
     """Expected errors of tables, by the method chosen (``own``) and by the alternatives; None without any."""
     if not errors:
@@ -385,7 +385,6 @@ def errors_figure(
     series = {name: [getattr(e, of) for e in errors] for name, of in ((own, "rmse"), *_ALTERNATIVES)}
     known = {method: each for method, each in series.items() if any(e is not None for e in each)}
     bound = [e.bound for e in errors]
-    label = f"Expected error of each table, {where}"
     known_bound = bound if any(b is not None for b in bound) else None
     return markup(plots.errors_by_method(names, known, known_bound, label))
 

@@ -12,16 +12,18 @@ from os import PathLike
 import numpy as np
 import pyarrow as pa
 
-from ...errors import Unsupported
 from ...privacy import PrivacyLoss
 from ...release.write import LEVEL
 from ...spec import Spec, read_spec
+from ..product import ResourceEstimate, errors_table, nothing_to_save, promise_fact
 from ..smallest import Smallest
-from .needs import Needs, needs_of
 from .passes.covariances import Covariances
+from .passes.vectors import cells_of, end_of_parents
 from .smallest import found_budget, smallest_of_areas
 from .spec.section import Geography, geography_of
 from .spine_plan import SpinePlan
+from .store import most_bytes
+from .tables import UNBIASED
 from .targets import AreaErrors, AreaTableError
 
 
@@ -107,16 +109,7 @@ class GeographyPlan:
         ``level`` is a level or a type of entity. ``rmse`` is over all counts of all its areas but exact ones,
         ``margin`` at 95 %. ``bound`` is null.
         """
-        rows = self.table_errors
-        return pa.table(
-            {
-                "table": pa.array([r.table for r in rows], pa.string()),
-                "level": pa.array([r.area_type for r in rows], pa.string()),
-                "rmse": pa.array([r.rmse for r in rows], pa.float64()),
-                "margin": pa.array([r.margin for r in rows], pa.float64()),
-                "bound": pa.array([None] * len(rows), pa.float64()),
-            }
-        )
+        return errors_table((r.table, r.area_type, r.rmse, r.margin, None) for r in self.table_errors)
 
     @cached_property
     def levels(self) -> tuple[LevelRow, ...]:
@@ -152,8 +145,8 @@ class GeographyPlan:
         return tuple(found)
 
     @property
-    def needs(self) -> Needs:
-        return needs_of(self.geography, in_parts=self.spec.source.engine == "spark")
+    def needs(self) -> ResourceEstimate:
+        return resources_of(self.geography, in_parts=self.spec.source.engine == "spark")
 
     def __repr__(self) -> str:
         return f"GeographyPlan({self.spec!r}, {self.geography.leaf_codes.size} leaves)"
@@ -163,7 +156,7 @@ class GeographyPlan:
 
         facts = [
             ("release", self.spec.title),
-            ("promise", f"{self.spec.loss!r}, {self.spec.neighbours} one {self.spec.unit}"),
+            promise_fact(self.spec),
             ("estimate", self.geography.estimate),
             ("leaves", int(self.geography.leaf_codes.size)),
             ("cells of each", int(self.geography.layout.cell.size)),
@@ -184,9 +177,7 @@ class GeographyPlan:
         Raises:
             Unsupported: always; the plan of areas follows from the spec.
         """
-        raise Unsupported(
-            f"the plan of a spec with [geography] follows from the spec: {path} would add nothing to it"
-        )
+        raise nothing_to_save("geography", path)
 
 
 def plan_geography(spec: Spec | str | PathLike[str]) -> GeographyPlan:
@@ -243,3 +234,46 @@ def largest_error(plan: SpinePlan) -> float:
 def _total_variance(precision: np.ndarray) -> float:
     """1'P^-1 1 a cell of the algebra, for P of shape (kinds, k, k); 0 of a unit that is not measured."""
     return float(np.linalg.inv(precision[0]).sum()) if precision.any() else 0.0
+
+
+_PROGRAM = 350 * 10**6  # bytes: libraries, and areas and rows that are looked at together
+_LEAF = 1_700  # bytes of a leaf: codes, entities, limits, and its place in two spines and the tree
+_ANSWER = 180  # bytes of an answer that is read: its columns as stored and as planned, and its share of cells
+_ROW, _COLUMN = 60, 16  # bytes of a published row as CSV and Parquet, and of each of its columns more
+_COUNT = 4  # bytes of a leaf's cell: more people are in no cell of an area that is divided
+
+
+def resources_of(geography: Geography, *, in_parts: bool = False) -> ResourceEstimate:
+    """The needs of a release of areas; of what counting spills and of microdata, the records decide."""
+    plan = geography.plan()
+    exact = () if geography.constraints is None else geography.constraints.exact
+    rows = sum(
+        sum(geography.rows(table).values()) * (_ROW + _COLUMN * (4 + len(table.margin.names)))
+        for table in geography.tables
+    )
+    answers = max(piece.nodes.size * sum(piece.rows) for piece in plan.pieces)
+    memory = _PROGRAM + _LEAF * plan.spine.leaves + _ANSWER * answers
+    work = parts_bytes(plan) if in_parts else work_bytes(plan, geography.estimate)
+    return ResourceEstimate(most_bytes(plan, exact), work, rows, memory)
+
+
+def work_bytes(plan: SpinePlan, method: str) -> int:
+    """What estimates keep on the disk.
+
+    Of every node what its measurements say, in 8 bytes a cell; of nodes with children their ``gls`` estimate and what
+    it tells the children, on the way up and on the way down. Another method adds, of nodes with children, what is known
+    from below and the counts; and the counts of the leaves.
+    """
+    end = end_of_parents(plan)
+    above, leaves = cells_of(plan, 0, end), cells_of(plan, end, plan.tree.size)
+    unbiased = 8 * (above + leaves) + 32 * above
+    return unbiased if method == UNBIASED else unbiased + 16 * above + _COUNT * leaves
+
+
+def parts_bytes(plan: SpinePlan) -> int:
+    """What estimates by tasks keep on the disk at once, for any method.
+
+    Of every node what its measurements say, in parts and gathered, and whole counts, in 8 bytes a cell each; counts of
+    leaves once more while they are gathered; of nodes with children four numbers a cell beside them.
+    """
+    return 28 * cells_of(plan, 0, plan.tree.size) + 32 * cells_of(plan, 0, end_of_parents(plan))

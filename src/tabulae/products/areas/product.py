@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from ...errors import InvalidArgument, Unsupported
+from ...errors import Unsupported
 from ...privacy import Disclosure, Ledger
 from ...release import folder as f
 from ...release.read import Release
@@ -21,13 +21,12 @@ from ...release.write import LEVEL
 from ...sources.spark import spark_session
 from ...sources.units import UnitRule
 from ...spec import Spec
-from ..product import Charged, ResourceEstimate, records_of, rules_of
+from ..product import Charged, ResourceEstimate, no_saved_plan, records_of, rules_of
 from .constraints import ExactMargin, disclosure_of
 from .count import LeafBound, LeafColumn, SpineCounts, open_spine_records
 from .figures import query_areas
 from .measure import measure_spine, refuse_contradictions
-from .needs import needs_of
-from .plan import MOST_PEOPLE, GeographyPlan, largest_error, plan_geography
+from .plan import MOST_PEOPLE, GeographyPlan, largest_error, plan_geography, resources_of
 from .publish import spine_faults, spine_text_faults, write_spine
 from .spec.section import Geography, geography_of
 from .spine_plan import SpineMeasurements, SpinePieceValues, SpinePlan
@@ -72,9 +71,7 @@ class AreasProduct:
 
     def prepare(self, partial: Path, plan_file: str | PathLike[str] | None, say: Say) -> None:
         if plan_file is not None:
-            raise InvalidArgument(
-                "the plan of a spec with [geography] follows from the spec: run it without --plan"
-            )
+            raise no_saved_plan("geography")
         say("planning")
         _ = self.spine_plan
 
@@ -98,8 +95,7 @@ class AreasProduct:
             )
 
     def resources(self) -> ResourceEstimate:
-        needs = needs_of(self.geography, in_parts=self.estimates_on_engine)
-        return ResourceEstimate(needs.disk, needs.memory)
+        return resources_of(self.geography, in_parts=self.estimates_on_engine)
 
     def document(self) -> Mapping[str, Any]:
         return plan_document(self.spine_plan, self.exact)

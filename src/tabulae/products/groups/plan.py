@@ -30,6 +30,7 @@ from ...privacy import (
 )
 from ...release.write import LEVEL
 from ...spec import Spec, read_spec
+from ..product import errors_table, nothing_to_save, promise_fact
 from ..smallest import LevelNeed, Smallest, TargetRow, with_amount
 from .levels import AdaptivePlan, PopulationLevel, epsilon_of
 from .spec import Detailed, LevelRule
@@ -302,16 +303,7 @@ class DetailedPlan:
         with smaller errors.
         ``bound`` is null: no bound from below is known for a table that is chosen by noisy counts.
         """
-        rows = self.table_errors
-        return pa.table(
-            {
-                "table": pa.array([r.table for r in rows], pa.string()),
-                "level": pa.array([r.level for r in rows], pa.string()),
-                "rmse": pa.array([r.rmse for r in rows], pa.float64()),
-                "margin": pa.array([float(r.margin) for r in rows], pa.float64()),
-                "bound": pa.array([None] * len(rows), pa.float64()),
-            }
-        )
+        return errors_table((r.table, r.level, r.rmse, float(r.margin), None) for r in self.table_errors)
 
     @cached_property
     def epsilon(self) -> tuple[float, str] | None:
@@ -347,7 +339,7 @@ class DetailedPlan:
 
         facts = [
             ("release", self.spec.title),
-            ("promise", f"{self.spec.loss!r}, {self.spec.neighbours} one {self.spec.unit}"),
+            promise_fact(self.spec),
         ]
         levels = self.adaptive.levels
         budgets = ((a.name, a.regions.size, len(a.groups), str(a.budget.amount)) for a in levels)
@@ -366,9 +358,7 @@ class DetailedPlan:
         Raises:
             Unsupported: always; the plan of groups follows from the spec.
         """
-        raise Unsupported(
-            f"the plan of a spec with [detailed] follows from the spec: {path} would add nothing to it"
-        )
+        raise nothing_to_save("detailed", path)
 
 
 def plan_detailed(spec: Spec | str | PathLike[str]) -> DetailedPlan:

@@ -18,7 +18,7 @@ from ...release.staging import Say
 from ...release.write import write_documents
 from ...sources.units import UnitRule
 from ...spec import Spec
-from ..product import Charged, ResourceEstimate, records_of, rules_of
+from ..product import Charged, ResourceEstimate, no_saved_plan, records_of, rules_of
 from .count import GroupCounts, RecordShape, open_group_records
 from .levels import AdaptivePlan, GroupMeasurement, GroupMeasurements
 from .measure import measure_groups
@@ -52,9 +52,7 @@ class GroupsProduct:
 
     def prepare(self, partial: Path, plan_file: str | PathLike[str] | None, say: Say) -> None:
         if plan_file is not None:
-            raise InvalidArgument(
-                "the plan of a spec with [detailed] follows from the spec: run it without --plan"
-            )
+            raise no_saved_plan("detailed")
         say("proving how many groups one record can belong to")
         self._planned = plan_detailed(self.spec)
 
@@ -63,7 +61,7 @@ class GroupsProduct:
 
     def resources(self) -> ResourceEstimate:
         """Noisy counts on the disk, at most; memory does not grow with the groups."""
-        return ResourceEstimate(most_bytes(self._planned.adaptive), _PROGRAM)
+        return ResourceEstimate(most_bytes(self._planned.adaptive), memory=_PROGRAM)
 
     def document(self) -> Mapping[str, Any]:
         return plan_document(self._planned.adaptive)

@@ -50,6 +50,7 @@ from ...strategy import (
 )
 from ...strategy.information.routes import information
 from ...strategy.objective import Minimax
+from ..product import errors_table, promise_fact
 from ..smallest import Smallest, TargetRow, with_amount
 from .exactness import Earlier, Exactness, exactness
 from .publish import together
@@ -388,16 +389,7 @@ class Plan:
         ``level`` is the geographic level, null without geography; ``margin`` the half-width of the widest
         interval of the table; ``bound`` an RMSE of the table that no strategy beats.
         """
-        rows = self.table_errors
-        return pa.table(
-            {
-                "table": pa.array([r.table for r in rows]),
-                "level": pa.array([None] * len(rows), pa.string()),
-                "rmse": pa.array([r.rmse for r in rows], pa.float64()),
-                "margin": pa.array([r.margin for r in rows], pa.float64()),
-                "bound": pa.array([r.bound for r in rows], pa.float64()),
-            }
-        )
+        return errors_table((r.table, None, r.rmse, r.margin, r.bound) for r in self.table_errors)
 
     def __repr__(self) -> str:
         return f"Plan({self.spec!r}, {self.strategy!r})"
@@ -408,7 +400,7 @@ class Plan:
         strategy = f"{self.strategy.method}, {self.strategy.rows:,} noisy answers"
         facts = [
             ("release", self.spec.title),
-            ("promise", f"{self.spec.loss!r}, {self.spec.neighbours} one {self.spec.unit}"),
+            promise_fact(self.spec),
             ("strategy", strategy),
             ("RMSE, all tables", self.rmse),
             ("exact counts", None if self.exact is None else self.exact.stated),

@@ -155,7 +155,7 @@ class TablesProduct:
     def resources(self) -> ResourceEstimate:
         """Answers on the disk; in memory vectors of 8 bytes a cell or row, of which some are held together."""
         rows, cells = self._planned.strategy.rows, min(self.spec.domain.size, VECTOR_LIMIT)
-        return ResourceEstimate(8 * rows, _PROGRAM + 8 * _VECTORS * max(cells, rows))
+        return ResourceEstimate(8 * rows, memory=_PROGRAM + 8 * _VECTORS * max(cells, rows))
 
     def document(self) -> Mapping[str, Any]:
         return self._planned.document()

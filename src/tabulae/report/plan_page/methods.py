@@ -30,8 +30,8 @@ def methods_of(plan: Plan) -> Methods:
     aim = "targets" if plan.spec.targets is not None else plan.spec.method.objective
     rows = tuple(sorted(_rows(plan, aim), key=lambda row: (row.rmse is None, row.rmse or 0.0, row.name)))
     shown = plan.table_errors[:_TABLES_DRAWN]
-    where = "under this plan and the alternatives, at the budget of the spec."
-    figure = errors_figure([row.table for row in shown], shown, "this plan", where)
+    label = "Expected error of each table under this plan and the alternatives, at the budget of the spec."
+    figure = errors_figure([row.table for row in shown], shown, "this plan", label)
     return Methods(rows, plan.bound, _proven(plan, aim), figure, _AIMS[aim])
 
 
