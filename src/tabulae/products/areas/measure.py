@@ -9,7 +9,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from ...errors import DataError, InvalidArgument
-from ...privacy import Ledger, RandomBits, SystemSource, mark_void
+from ...privacy import Ledger, RandomBits, mark_void
+from ..measured import source_for
 from .constraints import AreaConstraints, ExactMargin, disclosure_of
 from .count import SpineCounts
 from .descent.limits import NodeLimits
@@ -64,11 +65,7 @@ def measure_spine(
         recorded their row space. Noisy answers and exact counts together are induced subspace differentially private
         (Gao, Gong, Yu, Definition 2.6, Theorem 3.1).
     """
-    source = SystemSource() if source is None else source
-    if ledger is not None and not source.secure:
-        raise InvalidArgument(
-            "an insecure source of randomness is for rehearsals: it cannot be charged to a ledger"
-        )
+    source = source_for(ledger, source)
     counts.check(plan)
     disclosures = [disclosure_of(plan, margin) for margin in exact]
     charge = None

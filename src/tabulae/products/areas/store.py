@@ -16,7 +16,8 @@ import pyarrow.parquet as pq
 
 from ...errors import InvalidArgument, ReleaseError
 from ...release import folder as f
-from ...release.folder import close_all, open_parquet, sync_file
+from ...release.folder import open_parquet, sync_file
+from ..measured import FOLDER, PieceFiles, charged_id, loss_document
 from .constraints import ExactMargin
 from .spine_plan import Piece, SpineMeasurements, SpinePieceValues, SpinePlan
 
@@ -79,9 +80,6 @@ def read_exact(folder: Path, plan: SpinePlan, exact: Sequence[ExactMargin]) -> t
     return tuple(part.reshape(shape) for part, shape in zip(np.split(flat, edges), shapes, strict=True))
 
 
-FOLDER = "measurements"
-
-
 def level_file(level: str) -> str:
     """The name of a level's file in the folder of a release.
 
@@ -112,10 +110,7 @@ def plan_document(plan: SpinePlan, exact: Sequence[ExactMargin] = ()) -> dict[st
     return {
         "neighbours": plan.neighbours,
         "rows_per_unit": plan.rows_per_unit,
-        "budget": {
-            "definition": plan.loss.definition,
-            **{name: str(value) for name, value in plan.loss.parameters.items()},
-        },
+        "budget": loss_document(plan.loss),
         "queries": [
             {"query_name": query.name, "attributes": list(query.names), "cells": query.size}
             for query in plan.queries
@@ -242,38 +237,24 @@ _SCHEMA = pa.schema(
 )
 
 
-class SpineMeasurementWriter:
-    """Writes each piece of a measured spine into its level's file; a context manager that opens and closes them.
+class SpineMeasurementWriter(PieceFiles):
+    """Writes each piece of a measured spine into its level's file.
 
     A piece is written while the next one is drawn: what goes wrong with it is raised by the call after, or the end.
-    ``measurement.json``, which says that all is there, comes last and from :meth:`finish` only.
-
-    Args:
-        exact: the margins whose counts are exact, as they were measured.
     """
 
     def __init__(self, folder: Path, plan: SpinePlan, exact: Sequence[ExactMargin] = ()) -> None:
-        self.folder = folder
-        self.plan = plan
-        self.exact = tuple(exact)
-        self._rows = _PieceRows(plan)
-        self._open: dict[str, pq.ParquetWriter] = {}
+        self.plan, self.exact = plan, tuple(exact)
+        self._rows, self._files = _PieceRows(plan), level_files(plan)
+        super().__init__(folder, dict.fromkeys(self._files.values(), _SCHEMA), **_WRITTEN)
         self._beside: ThreadPoolExecutor | None = None
         self._last: Future[None] | None = None
 
     def __enter__(self) -> Self:
-        (self.folder / FOLDER).mkdir(parents=True, exist_ok=True)
-        for stale in (self.folder / FOLDER).glob("*.parquet"):
-            stale.unlink()  # of a process that was killed, with other levels perhaps
         (self.folder / EXACT).unlink(missing_ok=True)
         if max(piece.nodes.size * sum(piece.rows) for piece in self.plan.pieces) > _MOST_ROWS:
             raise InvalidArgument(f"one area has more than {_MOST_ROWS:,} answers: ask for fewer cells")
-        try:
-            for level, name in level_files(self.plan).items():
-                self._open[level] = pq.ParquetWriter(self.folder / name, _SCHEMA, **_WRITTEN)
-        except BaseException as error:
-            self.__exit__(type(error), error, error.__traceback__)
-            raise
+        super().__enter__()
         self._beside = ThreadPoolExecutor(1)
         return self
 
@@ -282,9 +263,7 @@ class SpineMeasurementWriter:
     ) -> None:
         if self._beside is not None:
             self._beside.shutdown()
-        writers = list(self._open.values())
-        self._open.clear()
-        close_all(writers, failed=kind is not None)
+        super().__exit__(kind, error, trace)
 
     def __call__(self, given: SpinePieceValues) -> None:
         """Write one piece, when the one before is written."""
@@ -301,8 +280,8 @@ class SpineMeasurementWriter:
     def _write(self, given: SpinePieceValues) -> None:
         rows = self._rows.of(given.piece)
         values = np.concatenate([v.ravel() for v in given.values if v is not None])
-        level = self.plan.spine.levels[given.piece.level]
-        self._open[level].write_table(rows.table(values), row_group_size=_MOST_ROWS)
+        name = self._files[self.plan.spine.levels[given.piece.level]]
+        self.write(name, rows.table(values), row_group_size=_MOST_ROWS)
 
     def finish(self, done: SpineMeasurements) -> None:
         """See every file onto the disk, then say that the measurement is complete.
@@ -310,19 +289,12 @@ class SpineMeasurementWriter:
         Raises:
             ReleaseError: a rehearsal, which is not for publication.
         """
-        if done.rehearsal or done.release_id is None:
-            raise ReleaseError(
-                "this measurement is a rehearsal, not for publication: measure with a ledger and secure noise"
-            )
+        release_id = charged_id(done.release_id, rehearsal=done.rehearsal)
         self._wait()
-        self.__exit__(None, None, None)
-        for name in level_files(self.plan).values():
-            sync_file(self.folder / name)
+        self.close()
         if self.exact:
             write_exact(self.folder, self.plan, self.exact, done.exact)
-        document = {"release_id": done.release_id, **plan_document(self.plan, self.exact)}
-        f.write_json(self.folder / f.MEASUREMENT, document)
-        f.sync_folder(self.folder / FOLDER)
+        self.complete(release_id, plan_document(self.plan, self.exact))
 
 
 def most_bytes(plan: SpinePlan, exact: Sequence[ExactMargin] = ()) -> int:

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from ...errors import InvalidArgument
-from ...privacy import Ledger, RandomBits, SystemSource
+from ...privacy import Ledger, RandomBits
+from ..measured import source_for
 from .count import GroupChunk, GroupCounts
 from .levels import TOTAL, TOTAL_ONLY, AdaptivePlan, GroupMeasurement, GroupMeasurements, PopulationLevel
 
@@ -52,11 +53,7 @@ def measure_groups(
         group of the public cross product is measured, whether anybody belongs to it or not. Noise is exact integer
         noise whose parameter is derived in Fractions.
     """
-    source = SystemSource() if source is None else source
-    if ledger is not None and not source.secure:
-        raise InvalidArgument(
-            "an insecure source of randomness is for rehearsals: it cannot be charged to a ledger"
-        )
+    source = source_for(ledger, source)
     charge = None
     if ledger is not None:
         paid = digest or hashlib.sha256(counts.fingerprint() + os.urandom(32)).digest()

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from ...errors import ReleaseError
 from ...privacy import NoiseLaw
-from ...release import folder as f
-from ...release.folder import Rows, close_all, sync_file
+from ...release.folder import Rows
+from ..measured import FOLDER, PieceFiles, charged_id, law_document, loss_document
 from .levels import TOTAL_ONLY, AdaptivePlan, GroupMeasurement, GroupMeasurements, PopulationLevel
 
-FOLDER = "measurements"
 _PLACE_BYTES, _CELL_BYTES, _FILE_BYTES = 48, 10, 1 << 16
 _MOST_TABULATED = 1_000_000
+
+
+def _path(name: str) -> str:
+    return f"{FOLDER}/{name}.parquet"
 
 
 def level_file(position: int, level: PopulationLevel) -> str:
@@ -48,43 +49,19 @@ def group_rows(level: PopulationLevel, piece: GroupMeasurement, places: np.ndarr
     }
 
 
-class GroupMeasurementWriter:
-    """Writes each piece of a measurement into the level's files; a context manager that opens and closes them.
-
-    Every file of the plan exists from the start, be it of a level without a region: what is paid for can be read back.
-    ``measurement.json``, which says that all is there, comes last and from :meth:`finish` only.
-    """
+class GroupMeasurementWriter(PieceFiles):
+    """Writes each piece of a measurement into the level's files, be they of a level without a region."""
 
     def __init__(self, folder: Path, plan: AdaptivePlan) -> None:
-        self.folder = folder
         self.plan = plan
-        self._open: dict[str, pq.ParquetWriter] = {}
-
-    def __enter__(self) -> Self:
-        (self.folder / FOLDER).mkdir(parents=True, exist_ok=True)
-        for stale in (self.folder / FOLDER).glob("*.parquet"):
-            stale.unlink()  # of a process that was killed, with other levels perhaps
-        try:
-            for i in range(len(self.plan.levels)):
-                for name, rows in self._tables(_nothing(i)).items():
-                    path = self.folder / FOLDER / f"{name}.parquet"
-                    self._open[name] = pq.ParquetWriter(path, rows.schema, compression="zstd")
-        except BaseException as error:
-            self.__exit__(type(error), error, error.__traceback__)
-            raise
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        writers = list(self._open.values())
-        self._open.clear()
-        close_all(writers, failed=kind is not None)
+        nothing = (self._tables(_nothing(i)) for i in range(len(plan.levels)))
+        schemas = {name: rows.schema for tables in nothing for name, rows in tables.items()}
+        super().__init__(folder, schemas, compression="zstd")
 
     def __call__(self, piece: GroupMeasurement) -> None:
         """Write one piece."""
         for name, rows in self._tables(piece).items():
-            self._open[name].write_table(rows)
+            self.write(name, rows)
 
     def _tables(self, piece: GroupMeasurement) -> dict[str, pa.Table]:
         """The rows of a piece by file: one a place, and one a cell of each place that has the table."""
@@ -92,14 +69,18 @@ class GroupMeasurementWriter:
         everywhere = np.arange(len(piece.rung))
         first = pa.array(piece.stage_one, mask=piece.rung == TOTAL_ONLY)
         columns = {"stage_one": first, "rung": piece.rung, "total": piece.totals}
-        rows = {level_file(piece.level, level): pa.table({**group_rows(level, piece, everywhere), **columns})}
+        rows = {
+            _path(level_file(piece.level, level)): pa.table(
+                {**group_rows(level, piece, everywhere), **columns}
+            )
+        }
         for rung in range(1, len(level.ladder.rungs) + 1):
             cells = level.ladder.rungs[rung - 1].cells
             places, values = piece.cells.get(rung, (np.zeros(0, np.int64), np.zeros((0, cells), np.int64)))
             named = group_rows(level, piece, np.repeat(places, cells))
             numbered = np.tile(np.arange(cells, dtype=np.int32), len(places))
             counts = pa.table({**named, "cell": numbered, "value": values.ravel()})
-            rows[cells_file(piece.level, level, rung)] = counts
+            rows[_path(cells_file(piece.level, level, rung))] = counts
         return rows
 
     def finish(self, done: GroupMeasurements) -> None:
@@ -108,16 +89,9 @@ class GroupMeasurementWriter:
         Raises:
             ReleaseError: a rehearsal, which is not for publication.
         """
-        if done.rehearsal or done.release_id is None:
-            raise ReleaseError(
-                "this measurement is a rehearsal, not for publication: measure with a ledger and secure noise"
-            )
-        self.__exit__(None, None, None)
-        for path in (self.folder / FOLDER).glob("*.parquet"):
-            sync_file(path)
-        document = {"release_id": done.release_id, **plan_document(self.plan)}
-        f.write_json(self.folder / f.MEASUREMENT, document)
-        f.sync_folder(self.folder / FOLDER)
+        release_id = charged_id(done.release_id, rehearsal=done.rehearsal)
+        self.close()
+        self.complete(release_id, plan_document(self.plan))
 
 
 def _nothing(level: int) -> GroupMeasurement:
@@ -147,13 +121,9 @@ def plan_document(plan: AdaptivePlan) -> dict[str, Any]:
     """What was measured and with which noise, exactly: numbers that decide privacy are strings of fractions."""
     return {
         "neighbours": plan.neighbours,
-        "budget": _loss(plan.loss),
+        "budget": loss_document(plan.loss),
         "levels": [_level(i, level) for i, level in enumerate(plan.levels)],
     }
-
-
-def _loss(loss: Any) -> dict[str, str]:
-    return {"definition": loss.definition, **{name: str(value) for name, value in loss.parameters.items()}}
 
 
 def _level(position: int, level: PopulationLevel) -> dict[str, Any]:
@@ -163,7 +133,7 @@ def _level(position: int, level: PopulationLevel) -> dict[str, Any]:
         "group_level": level.group_level,
         "regions": level.regions.size,
         "groups": len(level.groups),
-        "budget": _loss(level.budget),
+        "budget": loss_document(level.budget),
         "stage_one": str(level.stage_one),
         "thresholds": list(level.thresholds),
         "stability": {
@@ -173,21 +143,14 @@ def _level(position: int, level: PopulationLevel) -> dict[str, Any]:
             "record": {family: list(codes) for family, codes in level.proven.witness.items()},
         },
         "rows_per_unit": level.rows_per_unit,
-        "laws": {stage: _law(law) for stage, law in _laws(level).items()},
-        "file": f"{FOLDER}/{level_file(position, level)}.parquet",
-        "cells": {
-            rung.name: f"{FOLDER}/{cells_file(position, level, r)}.parquet"
-            for r, rung in enumerate(rungs, start=1)
-        },
+        "laws": {stage: law_document(law) for stage, law in _laws(level).items()},
+        "file": _path(level_file(position, level)),
+        "cells": {rung.name: _path(cells_file(position, level, r)) for r, rung in enumerate(rungs, start=1)},
     }
 
 
 def _laws(level: PopulationLevel) -> dict[str, NoiseLaw]:
     return {"first": level.first, "second": level.second, "whole": level.whole}
-
-
-def _law(law: NoiseLaw) -> dict[str, str]:
-    return {"name": law.name, law.word: str(law.parameter)}
 
 
 def read_group_measurements(folder: Path, plan: AdaptivePlan) -> Iterator[GroupMeasurement]:
@@ -205,11 +168,9 @@ _PLACES_READ = 1 << 18
 
 def _read_level(folder: Path, i: int, level: PopulationLevel) -> Iterator[GroupMeasurement]:
     groups = len(level.groups)
-    path = folder / FOLDER
-    totals = Rows.of_parquet(path / f"{level_file(i, level)}.parquet")
+    totals = Rows.of_parquet(folder / _path(level_file(i, level)))
     files = [
-        Rows.of_parquet(path / f"{cells_file(i, level, r + 1)}.parquet")
-        for r in range(len(level.ladder.rungs))
+        Rows.of_parquet(folder / _path(cells_file(i, level, r + 1))) for r in range(len(level.ladder.rungs))
     ]
     step = max(1, _PLACES_READ // max(1, groups))
     for first in range(0, level.regions.size, step):

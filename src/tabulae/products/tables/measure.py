@@ -14,8 +14,9 @@ from ...domain import describe_row_space
 from ...errors import InvalidArgument, Unsupported
 from ...linalg import Kron, Total
 from ...measurement import Measurement
-from ...privacy import Disclosure, Ledger, NoiseLaw, PrivacyLoss, RandomBits, SystemSource
+from ...privacy import Disclosure, Ledger, NoiseLaw, PrivacyLoss, RandomBits
 from ...strategy import Strategy, strategy_digest
+from ..measured import source_for
 from .count import Counts
 
 _TOGETHER = 2**24  # answers that noise is drawn for at once
@@ -84,11 +85,7 @@ def measure(
         raise InvalidArgument(
             "the counts and the strategy are over different domains; select again for this domain"
         )
-    source = SystemSource() if source is None else source
-    if ledger is not None and not source.secure:
-        raise InvalidArgument(
-            "an insecure source of randomness is for rehearsals: it cannot be charged to a ledger"
-        )
+    source = source_for(ledger, source)
     laws = strategy.laws(budget, neighbours, stability)
     disclosures = _disclosures(strategy, reasons)
     _check_exact(strategy, counts)

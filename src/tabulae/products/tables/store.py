@@ -20,6 +20,7 @@ from ...privacy import LAWS, ZCDP, ApproxDP, PrivacyLoss, PureDP
 from ...release import folder as f
 from ...release.write import parquet_bytes
 from ...strategy import Block, Strategy, describe_strategy, law_variances, read_strategy
+from ..measured import charged_id, loss_document
 
 _ROWS = 2**20  # measured rows that are written together
 
@@ -43,10 +44,7 @@ class MeasurementWriter:
 
     def __call__(self, measurement: Measurement, /) -> None:
         """Write everything but ``measurement.json``."""
-        if measurement.rehearsal or measurement.release_id is None:
-            raise ReleaseError(
-                "this measurement is a rehearsal, not for publication: measure with a ledger and secure noise"
-            )
+        release_id = charged_id(measurement.release_id, rehearsal=measurement.rehearsal)
         _write_strategy(self.folder, measurement)
         files = []
         for i, rows in enumerate(measured_rows(measurement)):
@@ -59,9 +57,9 @@ class MeasurementWriter:
         for written in ("measurements", *((f.INVARIANTS,) if exact else ())):
             f.sync_folder(self.folder / written)
         self._document = {
-            "release_id": measurement.release_id,
+            "release_id": release_id,
             "neighbours": measurement.neighbours,
-            "budget": promise_document(measurement),
+            "budget": loss_document(measurement.budget),
             "files": files,
             **({"exact": exact} if exact else {}),
         }
@@ -82,12 +80,6 @@ def _write_strategy(folder: Path, measurement: Measurement) -> None:
             "step": f"2^-{block['scale_exponent']}",
         }
     f.write_json(folder / f.STRATEGY, document)
-
-
-def promise_document(measurement: Measurement) -> dict[str, str]:
-    """The loss as exact strings."""
-    loss = measurement.budget
-    return {"definition": loss.definition, **{name: str(value) for name, value in loss.parameters.items()}}
 
 
 @dataclass(frozen=True, eq=False)
