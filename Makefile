@@ -5,6 +5,10 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
+# Neighbouring tests share what they made: each worker takes half of the list, and whoever ends first helps the other.
+PYTEST := OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
+unexport PYTHONDONTWRITEBYTECODE  # the suite starts hundreds of interpreters: each file is compiled once
+
 .PHONY: demo test test-long lint docs bench clean
 .DELETE_ON_ERROR:
 
@@ -15,12 +19,12 @@ demo: $(VENV)/.installed
 test: $(VENV)/.installed-dev
 	@tests/browser/chromium.sh
 	@tests/engines/servers.sh
-	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m "not long"
+	$(PYTEST) -m "not long"
 
-# Statistical sweeps and exhaustive matrices: each has a short version in `make test`.
+# Statistical sweeps and exhaustive matrices: each has a short version in `make test`. Laws are tried on more examples.
 test-long: $(VENV)/.installed-dev
 	@tests/engines/servers.sh
-	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m long
+	HYPOTHESIS_PROFILE=long $(PYTEST) -m "long or hypothesis"
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .

@@ -14,7 +14,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -59,7 +59,18 @@ def _commands(body: str) -> Iterator[Command]:
         yield Command("\n".join(lines[:end]), tuple(lines[end:]))
 
 
-def walk(page: str, folder: Path) -> Iterator[tuple[Command, tuple[str, ...]]]:
+def in_shell(line: str, folder: Path, environment: dict[str, str]) -> tuple[int, str, str]:
+    """The exit code of a command, and what it printed on both streams."""
+    done = subprocess.run(
+        ["bash", "-c", line], cwd=folder, env=environment, capture_output=True, text=True, check=False
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+Run = Callable[[str, Path, dict[str, str]], tuple[int, str, str]]
+
+
+def walk(page: str, folder: Path, run: Run = in_shell) -> Iterator[tuple[Command, tuple[str, ...]]]:
     """Each command with the lines that it prints in ``folder``.
 
     Raises:
@@ -72,17 +83,10 @@ def walk(page: str, folder: Path) -> Iterator[tuple[Command, tuple[str, ...]]]:
             with (folder / step.file).open("a" if step.added else "w", encoding="utf-8") as file:
                 file.write(step.body)
             continue
-        done = subprocess.run(
-            ["bash", "-c", step.line],
-            cwd=folder,
-            env=environment,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if done.returncode:
-            raise RuntimeError(f"$ {step.line}\nended with {done.returncode}: {done.stderr}")
-        yield step, tuple(line.rstrip() for line in done.stdout.rstrip("\n").split("\n") if done.stdout)
+        code, printed, said = run(step.line, folder, environment)
+        if code:
+            raise RuntimeError(f"$ {step.line}\nended with {code}: {said}")
+        yield step, tuple(line.rstrip() for line in printed.rstrip("\n").split("\n") if printed)
 
 
 def masked(line: str) -> str:

@@ -1,22 +1,57 @@
-"""One hypothesis profile for everybody: the same examples on every machine, no deadline on a shared core."""
+"""For all tests: one hypothesis profile, the same on every machine; no wait for the disk; a strategy is chosen once."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, settings
 
-settings.register_profile(
-    "ci",
-    derandomize=True,
-    deadline=None,
-    max_examples=50,
-    print_blob=True,
-    suppress_health_check=[HealthCheck.too_slow],
-)
+# No deadline on a shared core. `make test-long` runs the same laws over more examples.
+for name, examples in (("ci", 25), ("long", 100)):
+    settings.register_profile(
+        name,
+        derandomize=True,
+        deadline=None,
+        max_examples=examples,
+        print_blob=True,
+        suppress_health_check=[HealthCheck.too_slow],
+    )
 # HYPOTHESIS_PROFILE=explore looks for new examples: run it by hand after changing an algorithm.
 settings.register_profile("explore", deadline=None, max_examples=2000, print_blob=True)
-# The small releases, of tables, of groups and of areas, that app and command-line tests share; and one Spark session.
-pytest_plugins = ["tests.village", "tests.guild", "tests.duchy", "tests.local_spark"]
+# The small releases, of tables, of groups and of areas, that app and command-line tests share; one Spark session, and
+# one site of the documentation.
+pytest_plugins = ["tests.village", "tests.guild", "tests.duchy", "tests.local_spark", "tests.site_pages"]
 
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_plug_is_pulled() -> Iterator[None]:
+    """A file is where the system has it: to wait for the disk takes half of a small release's time."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda descriptor: None)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def strategies_chosen_once() -> Iterator[None]:
+    """Plans of tables ask for the strategy of equal workloads and options once: it takes most of a small release.
+
+    Strategies are immutable. That choosing is repeatable is what tests of other processes compare.
+    """
+    from tabulae.products.tables import plan
+
+    real, known = plan.select, {}
+
+    def select(workload: Any, *, objective: Any = "total", **options: Any) -> Any:
+        key = (workload, repr(objective), *sorted(options.items()))
+        if key not in known:
+            known[key] = real(workload, objective=objective, **options)
+        return known[key]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(plan, "select", select)
+        yield

@@ -78,12 +78,10 @@ def pairwise(**values: Iterable[Any]) -> tuple[str, list[tuple[Any, ...]]]:
     lists = [list(v) for v in values.values()]
     everything = list(itertools.product(*(range(len(v)) for v in lists)))
 
-    def meetings(case: tuple[int, ...]) -> set[tuple[tuple[int, int], ...]]:
-        return set(itertools.combinations(enumerate(case), 2))
-
-    open_ = set().union(*(meetings(case) for case in everything))
+    meetings = {case: set(itertools.combinations(enumerate(case), 2)) for case in everything}
+    open_ = set().union(*meetings.values())
     chosen: list[tuple[int, ...]] = []
     while open_:
-        chosen.append(max(everything, key=lambda case: len(meetings(case) & open_)))
-        open_ -= meetings(chosen[-1])
+        chosen.append(max(everything, key=lambda case: len(meetings[case] & open_)))
+        open_ -= meetings[chosen[-1]]
     return ", ".join(values), [tuple(v[i] for v, i in zip(lists, case, strict=True)) for case in chosen]

@@ -9,11 +9,15 @@ from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[1]
 
 
-def build(folder: Path) -> Path:
-    """The site in a folder, built strictly (with --quiet warnings would not be counted)."""
+@pytest.fixture(scope="session")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site in a folder, built strictly (with --quiet warnings would not be counted); only to be looked at."""
+    folder = tmp_path_factory.mktemp("built") / "site"
     done = subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)],
         cwd=ROOT,

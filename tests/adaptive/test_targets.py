@@ -3,7 +3,7 @@
 from fractions import Fraction
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.adaptive.plans import level, touching
 from tests.each import each
@@ -41,7 +41,6 @@ def test_exact_budgets(margin, epsilon, rho):
         assert float(found.amount) == pytest.approx(10 * base, rel=2e-6)
 
 
-@settings(max_examples=30)
 @given(
     st.integers(0, 80),
     st.sampled_from(["0.5", "0.9", "0.95", "0.999"]),

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from tests.audit.specs import write_spec
+from tests.each import pairwise
 
 import tabulae as tb
 from tabulae.audit import Audit, audit
@@ -62,10 +64,17 @@ def _fails(plan: Plan, *names: str) -> Audit:
 # clean ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("neighbours", NEIGHBOURS)
-@pytest.mark.parametrize("invariants", [EXACT, CROSSING], ids=["groups", "crossing"])
-@pytest.mark.parametrize("definition", ["zcdp", "pure"])
-def test_what_is_kept_passes(tmp_path: Path, neighbours: str, invariants: str, definition: str) -> None:
+KINDS = {"groups": EXACT, "crossing": CROSSING}
+SHORT = pairwise(neighbours=NEIGHBOURS, kind=KINDS, definition=["zcdp", "pure"])
+ALL = itertools.product(NEIGHBOURS, KINDS, ["zcdp", "pure"])
+
+
+@pytest.mark.parametrize(
+    SHORT[0],
+    [*SHORT[1], *(pytest.param(*case, marks=pytest.mark.long) for case in ALL if case not in SHORT[1])],
+)
+def test_what_is_kept_passes(tmp_path: Path, neighbours: str, kind: str, definition: str) -> None:
+    invariants = KINDS[kind]
     made = audit(_spec(tmp_path, neighbours, invariants, definition=definition), seconds=0.2)
     assert made.failed == (), [c for c in made.checks if not c.passed]
     assert made["exact"].detail == f"4 inputs, {4 if invariants == EXACT else 2} counts each"

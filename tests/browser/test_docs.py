@@ -10,7 +10,6 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page
-from tests.site_pages import build
 
 MAIN = (
     "index.html",
@@ -31,9 +30,9 @@ class _Quiet(SimpleHTTPRequestHandler):
 
 
 @pytest.fixture(scope="module")
-def address(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def address(browser: Browser, request: pytest.FixtureRequest) -> Iterator[str]:
     """Where the built site can be read; built only where there is a browser."""
-    site = build(tmp_path_factory.mktemp("built") / "site")
+    site = request.getfixturevalue("site")
     server = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=str(site)))
     thread = threading.Thread(target=server.serve_forever)
     thread.start()

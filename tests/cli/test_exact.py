@@ -173,8 +173,9 @@ def test_the_example_from_end_to_end(demo: Path) -> None:
 
 
 def test_the_example_survives_a_kill_between_charge_and_storing(demo: Path) -> None:
-    spec, out = demo / "exact.toml", demo / "killed"
-    kill("charged", spec, out)
+    spec, out, saved = demo / "exact.toml", demo / "killed", demo / "saved.json"
+    assert _call("plan", spec, "--save", saved).exit_code == 0
+    kill("charged", spec, out, plan_file=str(saved))
     _fails(_call("run", spec, "--out", out, "--resume"), 1, "void", "exact counts", "stay in the ledger")
     assert not out.exists()
     assert _call("run", spec, "--out", out).exit_code == 0

@@ -15,13 +15,16 @@ import termios
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
+import shellingham
 from rich.table import Table
 from tests.cli.schemas import fits
-from tests.cli.test_cli import _call
+from tests.cli.test_cli import RUNNER, _call
 
 import tabulae as tb
+from tabulae.cli import app, main
 from tabulae.cli.output import open_console, print_table
 
 _ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
@@ -167,11 +170,35 @@ def test_completion(line: str, offered: set[str], tmp_path: Path) -> None:
     assert set(done.stdout.split()) == offered, done.stderr
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_the_script_of_a_shell_is_shown(shell: str) -> None:
-    shown = _call("--show-completion", shell)
-    assert shown.exit_code == 0
-    assert "_TABULAE_COMPLETE" in shown.stdout
+@pytest.mark.parametrize(
+    ("shell", "words"),
+    [("bash", "complete -o default"), ("zsh", "#compdef tabulae"), ("fish", "complete --command tabulae")],
+)
+def test_the_script_of_a_shell_is_shown(shell: str, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By its name, and by finding it."""
+    monkeypatch.setattr(shellingham, "detect_shell", lambda: (shell, f"/bin/{shell}"))
+    for told in (
+        {"args": ["--show-completion"]},
+        {"args": [], "env": {"_TABULAE_COMPLETE": f"source_{shell}"}},
+    ):
+        shown = RUNNER.invoke(app, prog_name="tabulae", **told)
+        assert shown.exit_code == 0
+        assert words in shown.stdout
+        assert "_TABULAE_COMPLETE" in shown.stdout
+
+
+@pytest.mark.parametrize("option", ["--show-completion", "--install-completion"])
+def test_without_a_shell_completion_says_how_to_name_one(
+    option: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fails() -> NoReturn:
+        raise shellingham.ShellDetectionFailure
+
+    monkeypatch.setattr(shellingham, "detect_shell", fails)
+    with pytest.raises(SystemExit) as ended:
+        main([option])
+    assert ended.value.code == 1
+    assert "_TABULAE_COMPLETE=source_bash tabulae" in capsys.readouterr().err
 
 
 # messages ---------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pytest
-from tests.site_pages import ROOT, Page, build
+from tests.site_pages import ROOT, Page
 
 EXTERNAL = re.compile(
     r"https?://[a-z0-9-]+(\.[a-z0-9-]+)+(:\d+)?(/[^\s<>\"]*)?(\?[^\s]*)?(#[^\s]*)?", re.IGNORECASE
@@ -15,8 +15,7 @@ EXTERNAL = re.compile(
 
 
 @pytest.fixture(scope="module")
-def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[Path, Page]:
-    site = build(tmp_path_factory.mktemp("built") / "site")
+def pages(site: Path) -> dict[Path, Page]:
     files = (file for file in site.rglob("*.html") if file.name != "404.html")
     return {file: Page(file.read_text(encoding="utf-8")) for file in files}
 

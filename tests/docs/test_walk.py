@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
+import shlex
+from contextlib import chdir
 from itertools import islice
 from pathlib import Path
 
 import pytest
-from docs.walk import Command, Text, masked, same_shape, steps, walk
+from docs.walk import Command, Text, in_shell, masked, same_shape, steps, walk
+from typer.testing import CliRunner
+
+from tabulae.cli import app
 
 PAGE = (Path(__file__).parents[2] / "docs/getting-started.md").read_text(encoding="utf-8")
+
+
+def in_process(line: str, folder: Path, environment: dict[str, str]) -> tuple[int, str, str]:
+    """As in a shell; commands of tabulae alone run here, where it is imported already."""
+    if not line.startswith("tabulae ") or set("|<>;&") & set(line):
+        return in_shell(line, folder, environment)
+    with chdir(folder):
+        done = CliRunner().invoke(app, shlex.split(line)[1:], env=environment)
+    return done.exit_code, done.stdout, done.stderr
 
 
 @pytest.mark.parametrize(
@@ -16,7 +30,7 @@ PAGE = (Path(__file__).parents[2] / "docs/getting-started.md").read_text(encodin
 )
 def test_the_page_shows_what_its_commands_print(tmp_path: Path, commands: int | None, made: str) -> None:
     """The demo's release, asked and checked; and the whole page, whose plans take a minute."""
-    for command, printed in islice(walk(PAGE, tmp_path), commands):
+    for command, printed in islice(walk(PAGE, tmp_path, in_process), commands):
         assert same_shape(command.printed, printed), "\n".join([command.line, *printed])
     assert (tmp_path / made / "report.html").is_file()
 

@@ -10,7 +10,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.each import each
 
@@ -114,7 +114,6 @@ FIGURES = st.one_of(
 GROUPINGS = st.sampled_from([[], ["sex"], ["race", "sex"], ["race"]])
 
 
-@settings(deadline=None, max_examples=60)
 @given(
     expression=FIGURES,
     groups=GROUPINGS,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.domain.exact_instances import (
     DOMAIN,
@@ -129,7 +129,6 @@ def _margins(draw: st.DrawFn) -> tuple[Domain, list[Table], Table, int]:
     return domain, tables, asked, draw(st.integers(0, 2**32))
 
 
-@settings(max_examples=120, deadline=None)
 @given(_margins())
 def test_law_margins_and_recodes(case: tuple[Domain, list[Table], Table, int]) -> None:
     """For any margins and one recode of each attribute: projector, exact rows and exact sums are those of algebra."""

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import duckdb
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.each import each
 
@@ -145,7 +145,6 @@ def base(name: str) -> str:
     return DOMAIN.resolve(name).attribute.name
 
 
-@settings(max_examples=150)
 @given(statements())
 def test_statements_mean_what_they_say(
     people: tuple[duckdb.DuckDBPyConnection, np.ndarray], statement: tuple[str, Condition, list[str]]

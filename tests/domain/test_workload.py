@@ -9,7 +9,7 @@ from functools import reduce
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tabulae.domain import Domain, Table, Term, Workload
@@ -78,7 +78,6 @@ def gram(workload: Workload) -> np.ndarray:
     return np.sum([coefficient * _kron(factors) for coefficient, factors in workload.gram_terms()], axis=0)
 
 
-@settings(max_examples=120)
 @given(workloads())
 def test_gram_terms_sum_to_the_gram_matrix(workload: Workload) -> None:
     matrix = dense(workload)
@@ -87,7 +86,6 @@ def test_gram_terms_sum_to_the_gram_matrix(workload: Workload) -> None:
     assert np.array_equal(gram(workload), matrix.T @ matrix)
 
 
-@settings(max_examples=120)
 @given(workloads())
 def test_merging_is_exact_and_coarsest(workload: Workload) -> None:
     merged, partitions = workload.merge()

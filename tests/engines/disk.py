@@ -36,6 +36,8 @@ def main(folder: Path, write: str, stages: dict[str, str]) -> list[dict[str, Any
     for stage, target in stages.items():
         (folder / stage).mkdir()
         spec = getattr(module, f"write_{write}")(folder / stage)
+        if write == "village":  # what is chosen does not matter here
+            spec.write_text(spec.read_text() + '\n[method]\nselect = "identity"\n')
         tempfile.tempdir = str(folder)
         with _spoiled(target, lambda: fill(folder)) as reached:
             result = _run(spec)

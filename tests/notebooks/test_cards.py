@@ -154,10 +154,10 @@ def test_huge_domains_and_many_tables_are_cut() -> None:
     texts = _read(domain).texts
     assert "≈ 1.2 × 10^18" in texts
     assert "… 48 more" in texts
-    assert "≈ 4.0 × 10^6020" in _read(tb.Domain({f"a{i}": 2 for i in range(20_000)})).texts
-    tables = [tb.Table(f"t{i}", {"attribute 3": tb.Identity(2)}) for i in range(100_000)]
+    assert "≈ 1.1 × 10^602" in _read(tb.Domain({f"a{i}": 2 for i in range(2_000)})).texts
+    tables = [tb.Table(f"t{i}", {"attribute 3": tb.Identity(2)}) for i in range(20_000)]
     workload = tb.Workload(domain, tables)
-    assert "… 99,988 more" in _read(workload, seconds=3).texts
+    assert "… 19,988 more" in _read(workload, seconds=3).texts
     assert _read(tb.Domain({"code": 3_000_000})).texts[-2:] == ["0, 1, 2, … 2999999", "yes"]
 
 
@@ -167,12 +167,13 @@ def test_many_blocks_are_cut(strategy: Strategy) -> None:
     assert "… 99,988 more" in _read(Strategy(strategy.domain, blocks, "gaussian", "many")).texts
 
 
-def test_a_spine_of_many_leaves() -> None:
-    """2,000,000 blocks; 8,000,000 take four times as long, and stay below a second."""
-    leaves = np.arange(2_000_000)
+@pytest.mark.parametrize("count", [500_000, pytest.param(2_000_000, marks=pytest.mark.long)])
+def test_a_spine_of_many_leaves(count: int) -> None:
+    """8,000,000 blocks take four times as long as 2,000,000, and stay below a second."""
+    leaves = np.arange(count)
     spine = tb.Spine.from_codes({"tract": leaves // 1000, "block": leaves}, levels=["tract", "block"])
     shared = spine.with_shares({"root": "1/4", "tract": "1/4", "block": "1/2"})
-    assert "2,000,000" in _read(shared, seconds=0.25).texts
+    assert f"{count:,}" in _read(shared, seconds=0.25).texts
 
 
 @given(st.text(), st.lists(st.tuples(st.text(), st.one_of(st.text(), st.integers(), st.floats(), st.none()))))

@@ -29,7 +29,9 @@ def test_the_tutorials_are_those() -> None:
     assert notebooks() == TUTORIALS
 
 
-@pytest.mark.parametrize("path", TUTORIALS, ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path", [TUTORIALS[0], pytest.param(TUTORIALS[1], marks=pytest.mark.long)], ids=lambda path: path.stem
+)
 def test_a_tutorial_runs_and_its_assertions_hold(path: Path, tmp_path: Path) -> None:
     done = executed(path, tmp_path)
     stored = nbformat.read(path, as_version=4)

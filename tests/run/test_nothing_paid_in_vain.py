@@ -43,10 +43,10 @@ def _published_or_unpaid(village: Path, ledger: str) -> None:
 # each method, and each budget with each kind of neighbours; then all of them together
 SOME = [
     ("auto", "1/100", "replace"),
-    ("auto", "900", "add-remove"),
     ("union", "50", "add-remove"),
     ("kron", "900", "replace"),
     ("workload", "1/100", "add-remove"),
+    ("workload", "900", "add-remove"),
     ("identity", "50", "replace"),
 ]
 ALL = product(

@@ -138,8 +138,21 @@ def test_an_error_at_any_step(scene: Scene, step: Step) -> None:
     assert set(FREE + LOST + KEPT + ("placed",)) == set(get_args(Step))
 
 
-@kinds
-@pytest.mark.parametrize("step", ["counted", "charged", "stored", "published", "sealed"])
+KILLED = ("counted", "charged", "stored", "published", "sealed")
+
+
+@pytest.mark.parametrize(
+    ("kind", "step"),
+    [
+        *(("village", step) for step in KILLED),
+        *((kind, step) for kind in ("guild", "duchy") for step in ("charged", "stored", "sealed")),
+        *(
+            pytest.param(kind, step, marks=pytest.mark.long)
+            for kind in ("guild", "duchy")
+            for step in ("counted", "published")
+        ),
+    ],
+)
 def test_killed_at_a_step(scene: Scene, step: Step) -> None:
     kill(step, scene.spec, scene.out)
     assert not scene.out.exists()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 
 import tabulae as tb
@@ -38,6 +40,24 @@ WORKLOADS = {
 }
 
 BUDGETS = {"gaussian": tb.ZCDP("1/2"), "laplace": tb.PureDP(1)}
+
+
+@cache
+def selected(
+    workload: str,
+    noise: str,
+    method: str,
+    neighbours: str = "add-remove",
+    objective: str = "total",
+) -> tb.Strategy:
+    """What `select` answers, once for all tests of a process that ask for it."""
+    return tb.select(
+        WORKLOADS[workload],
+        noise=noise,  # type: ignore[arg-type]
+        method=method,
+        neighbours=neighbours,  # type: ignore[arg-type]
+        objective=objective,  # type: ignore[arg-type]
+    )
 
 
 def dense(workload: tb.Workload) -> dict[str, np.ndarray]:

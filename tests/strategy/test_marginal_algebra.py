@@ -7,7 +7,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tabulae.strategy.information.marginal_algebra import (
@@ -153,7 +153,6 @@ def test_theorem_12_is_the_svd_bound(case) -> None:
 
 
 @given(grams(1, 0, 2))
-@settings(max_examples=200)
 def test_theorem_13_closed_form(case) -> None:
     """G(v)^2 = G(w) always; where v is not negative its loss is the bound."""
     sizes, w = case

@@ -82,7 +82,6 @@ def marginal_workloads(draw: st.DrawFn) -> tb.Workload:
 
 
 @given(marginal_workloads(), st.sampled_from(NOISES), st.sampled_from(NEIGHBOURS))
-@settings(max_examples=60, deadline=None)
 def test_never_worse_than_the_workload_or_the_identity(wl: tb.Workload, noise: str, neighbours: str) -> None:
     if neighbours == "replace" and max(wl.merge()[0].domain.shape) == 1:
         with pytest.raises(Unsupported, match="identity"):
@@ -114,7 +113,6 @@ def problems(draw: st.DrawFn):
 
 
 @given(problems())
-@settings(max_examples=60, deadline=None)
 def test_gaussian_optimum_is_certified(case) -> None:
     """No precisions have a loss below the bound; many steps of another method from elsewhere find nothing better."""
     sizes, components, _, other = case

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from tests.each import each
+from tests.each import each, pairwise
 from tests.strategy.gram_terms import dense, marginals
-from tests.strategy.instances import BUDGETS, WORKLOADS
+from tests.strategy.instances import BUDGETS, WORKLOADS, selected
 
 import tabulae as tb
 from tabulae.errors import InvalidArgument, Unsupported
@@ -118,7 +118,6 @@ def test_lattice_refuses_what_is_not_marginal():
         lattice_pair_bound([(1.0, [prefix.T @ prefix]), (1.0, [np.eye(4)])])
 
 
-@settings(deadline=None, max_examples=30)
 @given(st.data())
 def test_products_of_bounds_are_below_the_optimum_of_the_product(data):
     factors = []
@@ -138,10 +137,23 @@ def test_a_product_of_cells_reaches_equal_weights():
     assert product_pair_svd_bound([np.eye(1)]) == 0.0
 
 
-@each("neighbours", ["add-remove", "replace"])
-@each("noise", ["gaussian", "laplace"])
-@each("workload", WORKLOADS)
+NEIGHBOURS = ("add-remove", "replace")
+SHORT = pairwise(workload=WORKLOADS, noise=BUDGETS, neighbours=NEIGHBOURS)
+REST = [case for case in itertools.product(WORKLOADS, BUDGETS, NEIGHBOURS) if case not in SHORT[1]]
+
+
+@each(*SHORT)
 def test_no_method_beats_a_bound(workload, noise, neighbours):
+    _no_method_beats(workload, noise, neighbours)
+
+
+@pytest.mark.long
+@each(SHORT[0], REST)
+def test_no_method_beats_a_bound_with_any_noise_and_neighbours(workload, noise, neighbours):
+    _no_method_beats(workload, noise, neighbours)
+
+
+def _no_method_beats(workload, noise, neighbours):
     wl, budget = WORKLOADS[workload], BUDGETS[noise]
     bounds = [
         tb.lower_bound(wl, noise, budget=budget, kind=kind, neighbours=neighbours) for kind in ("svd", "dual")
@@ -150,7 +162,7 @@ def test_no_method_beats_a_bound(workload, noise, neighbours):
     served = 0
     for method in SINGLE:
         try:
-            strategy = tb.select(wl, noise=noise, method=method, neighbours=neighbours)
+            strategy = selected(workload, noise, method, neighbours)
         except Unsupported:
             continue
         served += 1

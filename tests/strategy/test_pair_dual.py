@@ -7,7 +7,7 @@ from fractions import Fraction
 import cvxpy as cp
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from tests.each import each
@@ -66,7 +66,6 @@ def test_equals_the_convex_solver(name: str) -> None:
     assert loss(W, best.strategy) == pytest.approx(best.loss, rel=1e-6)
 
 
-@settings(max_examples=60, deadline=None)
 @given(workloads)
 def test_its_bound_its_loss_and_what_it_claims(W: np.ndarray) -> None:
     gram = W.T @ W

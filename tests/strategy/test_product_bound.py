@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import tabulae as tb
@@ -42,7 +42,6 @@ def _workloads(draw: st.DrawFn) -> tb.Workload:
     return tb.Workload(domain, tables)
 
 
-@settings(max_examples=60)
 @given(_workloads())
 def test_it_never_exceeds_the_optimum(workload: tb.Workload) -> None:
     """Against the certified dual of the explicit workload, at most 125 cells."""

@@ -12,8 +12,11 @@ never.
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
+from tests.each import pairwise
 from tests.strategy.instances import BUDGETS, WORKLOADS
 
 import tabulae as tb
@@ -25,9 +28,14 @@ from tabulae.strategy.methods import SINGLE
 DRAWS, LIMIT = 800, 6.0
 
 
-@pytest.mark.parametrize("noise", BUDGETS)
-@pytest.mark.parametrize("method", SINGLE)
-@pytest.mark.parametrize("name", WORKLOADS)
+SHORT = pairwise(name=WORKLOADS, method=SINGLE, noise=BUDGETS)
+ALL = itertools.product(WORKLOADS, SINGLE, BUDGETS)
+
+
+@pytest.mark.parametrize(
+    SHORT[0],
+    [*SHORT[1], *(pytest.param(*case, marks=pytest.mark.long) for case in ALL if case not in SHORT[1])],
+)
 def test_errors_are_those_that_were_announced(name: str, method: str, noise: str) -> None:
     workload, budget = WORKLOADS[name], BUDGETS[noise]
     try:

@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.each import each
 
@@ -54,7 +54,6 @@ def _worst(strategy: Strategy, neighbours: str, k: int, *, least: int = 0) -> Fr
     return max(_power(strategy, u - v) for u in units for v in units)
 
 
-@settings(max_examples=40)
 @given(
     first=matrices,
     second=matrices,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import ndtri
 
@@ -72,7 +72,6 @@ def expanded(layout: Layout, variance: np.ndarray) -> np.ndarray:
     return whole
 
 
-@settings(max_examples=40, deadline=None)
 @given(layouts(), st.integers(0, 2**32 - 1))
 def test_moments_are_those_of_the_covariance_of_all_cells(layout: Layout, seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -133,7 +132,6 @@ def test_half_widths_of_counts_are_those_of_tables_and_others_are_scaled(laws: s
     np.testing.assert_allclose(wide, np.minimum(free, 5 * area_half_widths(variance / 25, law, 0.9)))
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.sampled_from(list(LAWS)))
 def test_the_set_of_ratios_holds_whatever_its_test_keeps(seed: int, laws: str) -> None:
     rng, law = np.random.default_rng(seed), LAWS[laws]

@@ -367,4 +367,21 @@ def detailed_run(
 
 def main(arguments: list[str] | None = None) -> Any:
     """Entry point of the ``tabulae`` command."""
-    return app(args=sys.argv[1:] if arguments is None else arguments, prog_name="tabulae")
+    given = sys.argv[1:] if arguments is None else arguments
+    if not {"--install-completion", "--show-completion"}.isdisjoint(given):
+        _need_a_shell()
+    return app(args=given, prog_name="tabulae")
+
+
+def _need_a_shell() -> None:
+    """Say how completion is had where no shell started this process, as under cron."""
+    import shellingham
+
+    try:
+        shellingham.detect_shell()
+    except shellingham.ShellDetectionFailure:
+        sys.stderr.write(
+            "No shell was found that started this command. Name one: `_TABULAE_COMPLETE=source_bash tabulae` prints "
+            "the script of bash; write source_zsh, source_fish or source_powershell for that of another.\n"
+        )
+        sys.exit(1)

@@ -8,7 +8,7 @@ import math
 import numpy as np
 import pytest
 from benchmarks.strategies_score import covering_strategy
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.strategy.instances import BUDGETS, DOMAIN, WORKLOADS, dense, dense_strategy
 
@@ -80,7 +80,6 @@ def _cubes(draw: st.DrawFn) -> tuple[list[tuple[int, ...]], list[int]]:
 
 
 @given(cube=_cubes(), p=st.sampled_from([1, 2]))
-@settings(deadline=None, max_examples=80)
 def test_the_largest_noise_is_within_the_guarantee_of_the_least(cube: tuple, p: int) -> None:
     sets, sizes = cube
     power = 2 if p == 1 else 1
@@ -97,7 +96,6 @@ def test_the_largest_noise_is_within_the_guarantee_of_the_least(cube: tuple, p: 
 
 
 @given(cube=_cubes(), p=st.sampled_from([1, 2]))
-@settings(deadline=None, max_examples=30)
 def test_least_squares_is_never_worse_than_summing(cube: tuple, p: int) -> None:
     sets, sizes = cube
     domain = tb.Domain({f"a{i}": n for i, n in enumerate(sizes)})

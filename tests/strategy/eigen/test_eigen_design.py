@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import scipy.linalg
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.each import each
 from tests.strategy.eigen.design_cases import (
@@ -84,7 +84,6 @@ def test_the_weights_are_program_1s_and_columns_are_completed(gram, p):
     assert error(design.strategy, gram, p) <= design.weights.loss * (1 + 1e-9)
 
 
-@settings(max_examples=60)
 @given(seed=SEEDS)
 def test_theorem_3(seed):
     rng = np.random.default_rng(seed)
@@ -97,7 +96,6 @@ def test_theorem_3(seed):
 
 
 @NORMS
-@settings(max_examples=40)
 @given(seed=SEEDS)
 def test_proposition_5_the_order_of_cells_does_not_matter(p, seed):
     rng = np.random.default_rng(seed)
@@ -110,7 +108,6 @@ def test_proposition_5_the_order_of_cells_does_not_matter(p, seed):
 
 
 @NORMS
-@settings(max_examples=40)
 @given(seed=SEEDS)
 def test_proposition_6_only_the_gram_matrix_matters(p, seed):
     rng = np.random.default_rng(seed)
@@ -138,7 +135,11 @@ GOLDEN = [  # bound over what is reached, root mean squared: design/strategies.m
 ]
 
 
-@pytest.mark.parametrize(("gram", "with_completion", "without"), GOLDEN, ids=["ranges", "prefixes"])
+@pytest.mark.parametrize(
+    ("gram", "with_completion", "without"),
+    [pytest.param(*GOLDEN[0], marks=pytest.mark.long), GOLDEN[1]],
+    ids=["ranges", "prefixes"],
+)
 def test_ratios_at_2048_cells(gram, with_completion, without):
     design = eigen_design(gram, tolerance=1e-7)
     root = np.sqrt(design.weights.loss)

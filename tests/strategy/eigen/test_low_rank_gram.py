@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.strategy.instances import dense_strategy
 
@@ -42,7 +42,6 @@ def _design(workload: tb.Workload, noise: str = "gaussian") -> tb.Strategy:
     return found
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.integers(0, 10**6), st.integers(1, 8), st.integers(9, 40), st.integers(1, 6))
 def test_combinations_of_rows_are_the_eigenvectors(seed: int, m: int, n: int, rank: int) -> None:
     W = _rows(seed, m, n, rank).astype(float)

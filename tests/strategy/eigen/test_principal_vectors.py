@@ -6,7 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.each import each
 from tests.strategy.eigen.design_cases import (
@@ -55,7 +55,6 @@ def test_the_optimum_is_a_conic_solvers(name, k, p):
 
 
 @NORMS
-@settings(max_examples=40)
 @given(seed=st.integers(0, 2**32 - 1), k=st.integers(1, 14))
 def test_losses_are_true_and_never_below_the_full_methods(p, seed, k):
     rng = np.random.default_rng(seed)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.strategy.eigen.design_cases import (
     all_range,
@@ -103,7 +103,6 @@ def test_newtons_method_finds_the_same(p, seed):
 
 
 @NORMS
-@settings(max_examples=30)
 @given(seed=st.integers(0, 2**32 - 1), factor=st.floats(1e-6, 1e6))
 def test_units_do_not_matter(p, seed, factor):
     design, costs = random_problem(seed)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.each import each
 from tests.strategy.eigen.design_cases import (
@@ -52,7 +52,6 @@ def test_one_group_is_the_full_method_to_a_per_cent(name, p):
 
 
 @NORMS
-@settings(max_examples=40)
 @given(seed=st.integers(0, 2**32 - 1), size=st.integers(1, 6))
 def test_losses_are_true_and_bounds_hold_for_all_weights(p, seed, size):
     rng = np.random.default_rng(seed)
