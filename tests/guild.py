@@ -124,3 +124,11 @@ def write_guild(folder: Path) -> Path:
 def guild(tmp_path: Path) -> Path:
     """A folder with records, public files, spec.toml and a ledger with budget for two releases; returns the spec."""
     return write_guild(tmp_path)
+
+
+@pytest.fixture(scope="session")
+def guild_release(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of one release of a guild, to be looked at and never changed."""
+    spec = write_guild(tmp_path_factory.mktemp("guild"))
+    tb.run(spec, spec.parent / "release")
+    return spec.parent / "release"

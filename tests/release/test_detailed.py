@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
@@ -33,8 +34,8 @@ from tabulae.spec import read_spec
 
 
 @pytest.fixture
-def release(guild: Path) -> tb.Release:
-    return tb.run(guild, guild.parent / "release")
+def release(guild_release: Path, tmp_path: Path) -> tb.Release:
+    return tb.Release.read(shutil.copytree(guild_release, tmp_path / "release"))
 
 
 def _rewritten(path: Path, change: Callable[[pa.Table], pa.Table]) -> None:
