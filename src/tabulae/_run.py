@@ -18,6 +18,7 @@ and nowhere else.
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from os import PathLike
 from pathlib import Path
 from typing import Literal
@@ -96,7 +97,8 @@ def run(
     Privacy:
         The published folder is the measurements (the product's ``measure``, which charges the ledger before noise is
         drawn) and post-processing of them and of public files (Dwork, Roth 2014, Proposition 2.1); of the source only
-        its kind is published.
+        its kind is published. Every time that the folder and the ledger say is the one at which the run began, before
+        the records were opened: none tells how long they were counted.
 
     >>> import pathlib, shutil, tempfile
     >>> import tabulae as tb
@@ -158,18 +160,16 @@ class Life:
                 return release
             if spec.ledger is None:
                 raise LedgerError('this spec names no ledger: add ledger = "ledger.db" under [privacy]')
-            self._partial, self._ledger = partial, Ledger.open(spec.ledger)
+            self._partial, self._ledger = partial, Ledger.open(spec.ledger, dated=datetime.now(UTC))
             self._digest = run_digest(spec.kind.encode(), spec, out)
             release_id = self._published(plan_file, resume=resume)
-            del (
-                spec,
-                self._product,
-            )  # sealing reads all of it back from the folder: a nation is not held twice
+            # Sealing reads all of it back from the folder: a nation is not held twice.
+            del spec, self._product
             self._say("writing the report")
             with disk(partial):
                 release = self._seal(partial)
                 self._at("sealed")
-                put_in_place(partial, out)
+                put_in_place(partial, out, str(release.descriptor["created"]))
                 self._at("placed")
             settle_published(self._ledger, release_id, out)
         return release.moved(out)

@@ -52,6 +52,16 @@ class Charged:
     entries: list[dict[str, Any]]
     earlier: Sequence[tuple[Charge, Disclosure]]
 
+    @property
+    def time(self) -> str:
+        """The time that the release says it was made at.
+
+        Privacy:
+            A run dates its charge by when it began. When the folder was written depends on how long records were
+            counted.
+        """
+        return next(str(entry["time"]) for entry in self.entries if entry["kind"] == "charge")
+
 
 class DrawnMeasurements(Protocol):
     """Measurements of one charge, piece by piece as they are drawn; a small release is a stream of one."""

@@ -9,6 +9,7 @@ import hashlib
 import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Protocol, Self, TypeVar
 
@@ -199,12 +200,23 @@ def unmark(partial: Path) -> None:
     (partial / PLAN).unlink(missing_ok=True)
 
 
-def put_in_place(partial: Path, out: Path) -> None:
-    """Give the finished folder its name.
+def put_in_place(partial: Path, out: Path, when: str) -> None:
+    """Give the finished folder its name, and all its files one time.
+
+    Args:
+        partial, out: where it stands, and is to stand.
+        when: what the release says that it was made at.
 
     Raises:
         ReleaseError: something of that name appeared meanwhile.
+
+    Privacy:
+        A copy of a folder may keep the times at which its files were written, and these tell how long records were
+        counted: the files' times are set to ``when``.
     """
+    seconds = datetime.fromisoformat(when).timestamp()
+    for path in (*partial.rglob("*"), partial):
+        os.utime(path, (seconds, seconds))
     try:
         partial.rename(out)
     except OSError as error:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -70,16 +69,19 @@ def write_documents(folder: Path, spec: Spec, ledger: list[dict[str, Any]]) -> N
         f.write_bytes(folder / name, content)
 
 
-def data_package(spec: Spec, resources: list[dict[str, Any]], about: Mapping[str, Any]) -> dict[str, Any]:
+def data_package(
+    spec: Spec, resources: list[dict[str, Any]], about: Mapping[str, Any], created: str
+) -> dict[str, Any]:
     """A Frictionless Data Package that names each table's columns, and what tabulae needs besides.
 
-    ``about`` is what the kind of release records of itself; the version stands before it.
+    ``about`` is what the kind of release records of itself; the version stands before it. ``created`` is the time
+    that the charge is dated by.
     """
     return {
         "profile": "tabular-data-package",
         "name": slug(spec.title),
         "title": spec.title,
-        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "created": created,
         "resources": named_apart(resources),
         "tabulae": {"version": VERSION, **about},
     }

@@ -43,7 +43,7 @@ class SafeTabProduct(GroupsProduct):
     def publish(self, partial: Path, charged: Charged, say: Say) -> None:
         say("estimating and writing tables")
         inputs, plan, spec = self._inputs, self._planned, self.spec
-        write_groups(partial, spec, plan.adaptive, charged.release_id, plan.level, **{OF: spec.digest()})
+        write_groups(partial, spec, plan.adaptive, charged, plan.level, **{OF: spec.digest()})
         say("writing T1 and T2")
         write_tables(partial, plan, allow_negative=inputs.allow_negative)
         write_json(partial / LEDGER, charged.entries)

@@ -65,13 +65,20 @@ class Ledger:
     """
 
     def __init__(
-        self, path: Path, budget: PrivacyLoss, neighbours: str, unit: str, view: VerifiedChain
+        self,
+        path: Path,
+        budget: PrivacyLoss,
+        neighbours: str,
+        unit: str,
+        view: VerifiedChain,
+        dated: datetime | None = None,
     ) -> None:
         self.path = path
         self.budget = budget
         self.neighbours = neighbours
         self.unit = unit
         self._view = view
+        self._dated = dated
 
     @classmethod
     def create(
@@ -118,17 +125,22 @@ class Ledger:
         return cls.open(where)
 
     @classmethod
-    def open(cls, path: str | os.PathLike[str], anchor: str | None = None) -> Ledger:
+    def open(
+        cls, path: str | os.PathLike[str], anchor: str | None = None, *, dated: datetime | None = None
+    ) -> Ledger:
         """Open a ledger and verify its whole chain.
 
         Args:
             path: the file.
             anchor: a head seen earlier (from a release, say), which the chain must contain.
+            dated: the time that all entries made through this object say; None is the clock at each.
 
         Raises:
             LedgerError: no such file, not a ledger, altered, or older than the anchor.
 
-        Privacy: none is spent; a ledger that was edited, cut or rolled back behind the anchor is refused.
+        Privacy: none is spent; a ledger that was edited, cut or rolled back behind the anchor is refused. How long
+        records are counted depends on them, and the entries of a release are published, and the hash of the entry
+        before them: a run dates all its entries by when it began, before it opened the records.
         """
         where = Path(path)
         with store.connect(where, write=False) as connection:
@@ -146,7 +158,7 @@ class Ledger:
                 str(where), "it does not contain the anchored head, so it is an older copy or another ledger"
             )
         budget = read_loss(first["definition"], first["budget"])
-        return cls(where, budget, first["neighbours"], first["unit"], VerifiedChain().advance(rows))
+        return cls(where, budget, first["neighbours"], first["unit"], VerifiedChain().advance(rows), dated)
 
     @property
     def definition(self) -> str:
@@ -227,11 +239,11 @@ class Ledger:
                 "definition": loss.definition,
                 "loss": write_loss(loss),
                 "title": title,
-                "time": _now(),
+                "time": self._time(),
             }
             rows = [link(view.sequence + 1, "charge", content, view.head)]
             for disclosure in disclosures:
-                content = {"release_id": release_id, **disclosure.content(), "time": _now()}
+                content = {"release_id": release_id, **disclosure.content(), "time": self._time()}
                 rows.append(link(rows[-1].sequence + 1, "disclosure", content, rows[-1].hash))
             store.append(connection, key, rows)
         self._view = view.advance(rows)
@@ -432,10 +444,13 @@ class Ledger:
             view, key = self._verified(connection)
             if not wanted(self._one(store.rows_from(connection, 0), release_id)):
                 return
-            content = {"release_id": release_id, **(said or {}), "time": _now()}
+            content = {"release_id": release_id, **(said or {}), "time": self._time()}
             row = link(view.sequence + 1, kind, content, view.head)
             store.append(connection, key, [row])
         self._view = view.advance([row])
+
+    def _time(self) -> str:
+        return _now() if self._dated is None else self._dated.isoformat(timespec="seconds")
 
     def _one(self, rows: list[ChainedEntry], release_id: str) -> Charge:
         try:

@@ -165,7 +165,7 @@ class AreasProduct:
         say("estimating")
         made = SpineRelease.of(partial, self.spec, LEVEL, partial / WORK, say, self._runner)
         say("writing tables")
-        write_spine(partial, made, charged.entries, charged.release_id)
+        write_spine(partial, made, charged)
         shutil.rmtree(partial / WORK)
 
     def measurements(self, release: Release) -> Iterator[SpinePieceValues]:

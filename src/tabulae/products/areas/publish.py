@@ -17,6 +17,7 @@ from ...release import folder as f
 from ...release.folder import PublishedRows, TableWriter, plain
 from ...release.write import data_package, slug, write_documents
 from ...spec import Spec
+from ..product import Charged
 from .descent.limits import FREE, NO_LIMIT
 from .estimate import SpineEstimate
 from .figures import area_figure_faults, figure_counts, figure_resource, write_area_figures
@@ -41,10 +42,10 @@ _NUMBERS = {
 }
 
 
-def write_spine(folder: Path, made: SpineRelease, ledger: list[dict[str, Any]], release_id: str) -> None:
+def write_spine(folder: Path, made: SpineRelease, charged: Charged) -> None:
     """Write all but the measurement and the report: tables, codes, spec, ledger entries, descriptor, microdata."""
     spec, tables, areas = made.spec, made.geography.tables, areas_of(made.geography)
-    write_documents(folder, spec, ledger)
+    write_documents(folder, spec, charged.entries)
     with TableWriter(folder / "tables", table_schemas(tables, made.published.method)) as writer:
         for name, rows in made.publisher.rows(tables, areas):
             writer.write(name, rows)
@@ -52,7 +53,7 @@ def write_spine(folder: Path, made: SpineRelease, ledger: list[dict[str, Any]], 
     write_area_figures(folder, made)
     people = write_microdata(folder, made.microdata) if made.geography.microdata else None
     about = {
-        "release_id": release_id,
+        "release_id": charged.release_id,
         "interval_level": made.level,
         "obs_status": _STATUS,
         "method": made.published.method,
@@ -61,7 +62,7 @@ def write_spine(folder: Path, made: SpineRelease, ledger: list[dict[str, Any]], 
         "unconverged": made.published.unconverged,
         "made_with": made_with(),
     }
-    f.write_json(folder / f.DESCRIPTOR, _descriptor(spec, writer.schemas, about))
+    f.write_json(folder / f.DESCRIPTOR, _descriptor(spec, writer.schemas, about, charged.time))
     f.write_bytes(folder / README, _readme(spec, made.published.method, people).encode())
 
 
@@ -79,7 +80,7 @@ def spine_text_faults(folder: Path, spec: Spec, descriptor: Mapping[str, Any]) -
     geography, about = geography_of(spec), descriptor["tabulae"]
     schemas = table_schemas(geography.tables, geography.estimate)
     sizes = {"method": geography.estimate, "obs_status": _STATUS, **_sizes(spec)}
-    whole = _descriptor(spec, schemas, {**about, **sizes}) | {"created": descriptor.get("created")}
+    whole = _descriptor(spec, schemas, {**about, **sizes}, str(descriptor.get("created")))
     if whole != descriptor:
         yield f"{f.DESCRIPTOR}: does not describe the tables of {f.SPEC}"
     readme = _readme(spec, geography.estimate, about.get("microdata"))
@@ -94,9 +95,12 @@ def made_with() -> dict[str, str]:
     return {"numpy": version("numpy"), "numba": version("numba"), "machine": platform.machine()}
 
 
-def _descriptor(spec: Spec, schemas: dict[str, pa.Schema], about: dict[str, Any]) -> dict[str, Any]:
+def _descriptor(
+    spec: Spec, schemas: dict[str, pa.Schema], about: dict[str, Any], created: str
+) -> dict[str, Any]:
     resources = [_resource(name, schema, about["method"]) for name, schema in schemas.items()]
-    return data_package(spec, [*resources, *(figure_resource(each) for each in spec.derived)], about)
+    figures = (figure_resource(each) for each in spec.derived)
+    return data_package(spec, [*resources, *figures], about, created)
 
 
 def _resource(name: str, schema: pa.Schema, method: str) -> dict[str, Any]:

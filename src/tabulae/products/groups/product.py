@@ -106,7 +106,7 @@ class GroupsProduct:
     def publish(self, partial: Path, charged: Charged, say: Say) -> None:
         say("estimating and writing tables")
         write_documents(partial, self.spec, charged.entries)
-        write_groups(partial, self.spec, self._planned.adaptive, charged.release_id, self._planned.level)
+        write_groups(partial, self.spec, self._planned.adaptive, charged, self._planned.level)
 
     def measurements(self, release: Release) -> Iterator[GroupMeasurement]:
         """The noisy counts as they were drawn, piece by piece, in the order of the levels."""

@@ -16,6 +16,7 @@ from ...release import folder as f
 from ...release.folder import PublishedRows, TableWriter, plain
 from ...release.write import ESTIMATED, data_package, label_columns, slug, status_field
 from ...spec import Spec
+from ..product import Charged
 from .estimate import GroupEstimates, cell_estimates, total_estimates
 from .levels import TOTAL, TOTAL_ONLY, AdaptivePlan, GroupMeasurement, PopulationLevel
 from .spec import Detailed, Suppression
@@ -143,7 +144,7 @@ def table_schemas(detailed: Detailed) -> dict[str, pa.Schema]:
 
 
 def write_groups(
-    folder: Path, spec: Spec, plan: AdaptivePlan, release_id: str, level: float, **about: Any
+    folder: Path, spec: Spec, plan: AdaptivePlan, charged: Charged, level: float, **about: Any
 ) -> None:
     """Write the tables, and the descriptor with what else is to be said ``about`` the release."""
     assert spec.detailed is not None
@@ -163,14 +164,14 @@ def write_groups(
     ]
     about = {
         **about,
-        "release_id": release_id,
+        "release_id": charged.release_id,
         "interval_level": level,
         "obs_status": "A estimated",
         "levels": told,
         "rows": dict(tables.rows),
     }
     resources = [_resource(name, schema) for name, schema in tables.schemas.items()]
-    f.write_json(folder / f.DESCRIPTOR, data_package(spec, resources, about))
+    f.write_json(folder / f.DESCRIPTOR, data_package(spec, resources, about, charged.time))
 
 
 def _resource(name: str, schema: pa.Schema) -> dict[str, Any]:

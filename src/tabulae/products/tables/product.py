@@ -196,9 +196,7 @@ class TablesProduct:
         expected = {row.table: asdict(row) for row in plan.table_errors}
         exact = exactness(spec, charged.earlier)
         stated = None if exact is None else exact.document()
-        write_contents(
-            partial, spec, tables, expected, charged.entries, charged.release_id, plan.level, stated
-        )
+        write_contents(partial, spec, tables, expected, charged, plan.level, stated)
         write_derived(partial, spec, publish_derived(estimated, spec, plan.level))
 
     def measurements(self, release: Release) -> tuple[Measurement, ...]:

@@ -29,6 +29,7 @@ from ...release.write import (
 )
 from ...spec import Spec
 from ...strategy import Strategy, products
+from ..product import Charged
 from .store import MeasuredRows, measured_rows
 
 
@@ -37,8 +38,7 @@ def write_contents(
     spec: Spec,
     tables: list[PublishedTable],
     expected: Mapping[str, Mapping[str, Any]],
-    ledger: list[dict[str, Any]],
-    release_id: str,
+    charged: Charged,
     level: float,
     exact: Mapping[str, Any] | None = None,
 ) -> None:
@@ -46,20 +46,22 @@ def write_contents(
 
     ``tables`` are those of the workload and of the invariants; ``exact`` says what the invariants give away.
     """
-    write_documents(folder, spec, ledger)
+    write_documents(folder, spec, charged.entries)
     for table in tables:
         rows = table.arrow()
         f.write_bytes(folder / "tables" / f"{table.name}.parquet", parquet_bytes(rows))
         f.write_bytes(folder / "tables" / f"{table.name}.csv", plain_csv(rows))
     about = {
-        "release_id": release_id,
+        "release_id": charged.release_id,
         "interval_level": level,
         "obs_status": STATUS_MEANING,
         "expected": {t.name: dict(expected[t.name]) for t in tables if t.name in expected},
         "conservative_intervals": {t.name: t.conservative for t in tables},
         **({} if exact is None else {"exact": dict(exact)}),
     }
-    f.write_json(folder / f.DESCRIPTOR, data_package(spec, table_resources(spec, tables), about))
+    f.write_json(
+        folder / f.DESCRIPTOR, data_package(spec, table_resources(spec, tables), about, charged.time)
+    )
 
 
 def table_resources(spec: Spec, tables: Sequence[PublishedTable]) -> list[dict[str, Any]]:
