@@ -184,10 +184,13 @@ def without_java(folder: Path) -> Path:
     return folder
 
 
-def test_areas_have_the_same_counts(duchy: Path, where: Where, monkeypatch: pytest.MonkeyPatch) -> None:
-    records = pa.table(
-        dict(zip(("PLOT", "KIND", "AGE", "FAITH"), zip(*duchy_people(), strict=True), strict=True))
-    )
+@pytest.mark.parametrize("crowd", [0, 128, 2**15])  # the least that a signed byte, or two, do not hold
+def test_areas_have_the_same_counts(
+    crowd: int, duchy: Path, where: Where, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    people = duchy_people()
+    people += [people[0]] * (crowd - people.count(people[0]))
+    records = pa.table(dict(zip(("PLOT", "KIND", "AGE", "FAITH"), zip(*people, strict=True), strict=True)))
     pq.write_table(records, duchy.parent / "people.parquet")
     duchy.write_text(duchy.read_text().replace('path = "people.csv"', FILE))
     seen = []

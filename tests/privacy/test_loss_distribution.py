@@ -160,3 +160,20 @@ def test_refusals():
     for bad in (0, 1, -1, float("nan")):
         with pytest.raises(InvalidArgument):
             one(DiscreteGaussian(1)).epsilon(bad)
+
+
+@pytest.mark.parametrize("digits", range(4, 12))
+def test_noise_that_hides_nothing_has_a_loss_that_is_no_less_than_it_is(digits: int) -> None:
+    variance = Fraction(1, 10**digits)
+    noise = NoiseComposition((Use(DiscreteGaussian(variance)), Use(DiscreteGaussian(3 * variance))))
+    certain = float(
+        Fraction(4, 3) / (2 * variance)
+    )  # the loss of the answer without noise, which is all but certain
+    assert noise.epsilon("1e-10") >= certain
+    assert noise.delta(1) == 1.0
+
+
+def test_a_loss_beyond_what_floats_resolve_is_refused() -> None:
+    noise = NoiseComposition((Use(DiscreteGaussian(Fraction(1, 10**30))),))
+    with pytest.raises(Unsupported, match="hides nothing"):
+        noise.epsilon("1e-10")

@@ -23,13 +23,15 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from ...errors import InvalidArgument
+from ...errors import InvalidArgument, Unsupported
 from ..loss.exact_numbers import Exact, float_up, positive, probability
 from .laws import Floats, NoiseLaw, log_sum
 
 _LEAST_CELLS, _MOST_CELLS = 1 << 17, 1 << 20
 _SPREAD = 4e-7  # of the variance of the total may come from splitting atoms
 _OUTSIDE = 1e-17  # mass of the tilted total outside the window
+_LARGEST = 1e6  # deviation of a total loss that is worked out: rho is half its square
+_RESOLUTION = 1e-9  # of the largest loss: steps of the grid are no finer
 _ALLOWANCE = 1e-9  # of the Chernoff bound, for the errors of floats; they are below 1e-12 of it
 
 
@@ -113,7 +115,7 @@ def total_loss(parts: Sequence[RepeatedLoss], tilt: float, cells: int = _LEAST_C
     variance = sum(part.count * part.variance for part in parts)
     spread = _SPREAD * (_LEAST_CELLS / cells) ** 2
     step = min(math.sqrt(4 * spread * variance / count), 0.02 / tilt)
-    step = max(step, 1e-9 * max(float(np.abs(part.losses).max()) for part in parts))
+    step = max(step, _RESOLUTION * max(float(np.abs(part.losses).max()) for part in parts))
     window = _window(parts)
     step = min(step, 2 * window / cells)
     cells = 1 << math.ceil(math.log2(2 * window / step + 4 * count + 1024))
@@ -173,13 +175,15 @@ def _condensed(log_p: Floats, losses: Floats, tilt: float) -> tuple[Floats, Floa
 
 def _window(parts: Sequence[RepeatedLoss]) -> float:
     """Half the width of a window around the mean of the tilted total, by Chernoff's bound on either side."""
-    deviation = math.sqrt(sum(part.count * part.variance for part in parts))
+    # At a loss of thousands and more the tilted law is one atom to a float: its deviation rounds to 0.
+    least = _RESOLUTION * max(float(np.abs(part.losses).max()) for part in parts)
+    deviation = max(math.sqrt(sum(part.count * part.variance for part in parts)), least)
     highest = sum(part.count * (float(part.losses.max()) - part.mean) for part in parts)
     lowest = sum(part.count * (part.mean - float(part.losses.min())) for part in parts)
     widest = 0.0
     for sign in (-1.0, 1.0):
         bounds = [math.inf]
-        for rate in np.geomspace(0.3, 30, 21) / max(deviation, 1e-300):
+        for rate in np.geomspace(0.3, 30, 21) / deviation:
             tail = sum(part.count * part.centred_cumulant(sign * rate) for part in parts)
             bounds.append((tail - math.log(_OUTSIDE)) / rate)
         widest = max(widest, min(bounds))
@@ -254,7 +258,7 @@ class NoiseComposition:
 
         Raises:
             InvalidArgument: a delta outside (0, 1).
-            Unsupported: noise whose loss takes too many values.
+            Unsupported: noise whose loss takes too many values, or is too large for floats.
 
         Privacy: an upper bound; see the class.
         """
@@ -274,7 +278,7 @@ class NoiseComposition:
 
         Raises:
             InvalidArgument: an epsilon that is not positive.
-            Unsupported: noise whose loss takes too many values.
+            Unsupported: noise whose loss takes too many values, or is too large for floats.
 
         Privacy: an upper bound; see the class.
         """
@@ -294,8 +298,18 @@ class NoiseComposition:
         return best
 
     def _deviation(self) -> float:
-        """The standard deviation of the total loss, roughly."""
-        return math.sqrt(sum(use.count * (use.shift / use.law.size) ** 2 for use in self.uses))
+        """The standard deviation of the total loss, roughly.
+
+        Raises:
+            Unsupported: it is beyond what floats can resolve.
+        """
+        deviation = math.sqrt(sum(use.count * (use.shift / use.law.size) ** 2 for use in self.uses))
+        if deviation > _LARGEST:
+            raise Unsupported(
+                f"the noise is so small that its privacy loss is about {deviation**2:.0e}: it hides nothing, and no "
+                "epsilon is worked out for it; ask for less budget"
+            )
+        return deviation
 
     def _cumulant(self, tilt: float) -> float:
         return sum(use.count * use.law.loss_cumulant(use.shift, tilt) for use in self.uses)

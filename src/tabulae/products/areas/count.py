@@ -380,6 +380,8 @@ class _Coded:
 
     def _columns(self, grouped: Sequence[Any]) -> dict[str, np.ndarray]:
         """The counts, batch by batch, in the few bytes that they and codes take."""
+        import pyarrow as pa
+
         kinds = {AT: np.dtype(np.int32)}
         kinds |= {f"k{i}": np.min_scalar_type(-a.size) for i, a in enumerate(self.attributes)}
         parts: dict[str, list[np.ndarray]] = {name: [np.zeros(0, kind)] for name, kind in kinds.items()}
@@ -387,9 +389,16 @@ class _Coded:
         for batch in chain.from_iterable(map(batches, grouped)):
             for name, kind in kinds.items():
                 parts[name].append(batch.column(name).to_numpy(zero_copy_only=False).astype(kind))
-            number = batch.column("people").to_numpy(zero_copy_only=False)
-            people.append(number.astype(np.min_scalar_type(-number.max(initial=0))))
+            # DuckDB adds whole numbers up to decimals, which would arrive as objects.
+            people.append(
+                _in_few_bytes(batch.column("people").cast(pa.int64()).to_numpy(zero_copy_only=False))
+            )
         return {name: np.concatenate(parts.pop(name)) for name in kinds} | {"people": np.concatenate(people)}
+
+
+def _in_few_bytes(number: np.ndarray) -> np.ndarray:
+    """Whole numbers from 0 on in the smallest signed type that holds them: -128 fits where 128 does not."""
+    return number.astype(np.min_scalar_type(-int(number.max(initial=0)) - 1))
 
 
 def _check(
