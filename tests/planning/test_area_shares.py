@@ -13,14 +13,10 @@ from tests.spec.states import State, write_state
 
 import tabulae as tb
 from tabulae.errors import SpecError
-from tabulae.privacy import DiscreteGaussian
-from tabulae.products.areas.passes.forms import area_half_widths
 from tabulae.products.areas.plan import GeographyPlan, plan_geography
 from tabulae.products.areas.spec.section import Geography
-from tabulae.products.areas.spine_plan import SpinePlan
+from tabulae.products.areas.spine_plan import SpinePlan, area_half_widths
 from tabulae.products.areas.targets import AreaAims, Design, ShareSearch
-from tabulae.products.smallest import TargetRow
-from tabulae.report.plan_page.errors import met_at
 from tabulae.spec import Spec
 
 SMALL = """
@@ -80,7 +76,7 @@ def small(folder: Path, total: str = "", sexes: str = "", budget: str = "1", blo
 def searched(geography: Geography) -> tuple[ShareSearch, Design]:
     """A search that is done."""
     aims, design = AreaAims(geography), Design.of(geography)
-    allowed = np.array([aim.normal_variance() for aim in aims.aims])
+    allowed = np.array([aim.most_variance() for aim in aims.aims])
     search = ShareSearch(design, aims, allowed, np.ones(len(aims.aims), bool))
     search.run(np.full((len(design.levels), len(geography.queries)), 1.0))
     return search, design
@@ -105,9 +101,9 @@ def solved(geography: Geography) -> float:
         key = index[cells[:, 0]] * 2 + cells[:, 1] * sexed
         rows = np.array([(key == k) & (index[cells[:, 0]] >= 0) for k in np.unique(key[key >= 0])], float)
         if aim.target.confidence is None:
-            limits.append(cp.matrix_frac(rows.T, precision) / len(rows) <= aim.normal_variance())
+            limits.append(cp.matrix_frac(rows.T, precision) / len(rows) <= aim.most_variance())
         else:
-            limits += [cp.matrix_frac(row[:, None], precision) <= aim.normal_variance() for row in rows]
+            limits += [cp.matrix_frac(row[:, None], precision) <= aim.most_variance() for row in rows]
         assert len(rows) == codes.size * (2 if sexed else 1)
     problem = cp.Problem(cp.Minimize(cp.sum(budget)), limits)
     problem.solve(solver=cp.CLARABEL)
@@ -137,7 +133,9 @@ def test_the_best_shares_meet_the_targets_when_they_are_written(tmp_path: Path, 
     assert sum(best.levels.values()) == 1
     assert all(sum(shares) == 1 for shares in best.queries.values())
     assert best.lower.amount <= best.loss.amount <= smallest.loss.amount  # type: ignore[union-attr]
-    assert best.gap < 0.03
+    assert best.gap < (
+        0.1 if case == "margins" else 0.03
+    )  # half-widths are wider than those of the normal law
     given = SMALL.replace("TOTAL", TARGETS[case][0]).replace("SEXES", TARGETS[case][1])
     shares = ", ".join(f'{level} = "{share}"' for level, share in best.levels.items())
     given = given.replace('state = "1/3", county = "1/3", block = "1/3"', shares)
@@ -282,27 +280,23 @@ def test_laplace_noise_has_a_smallest_budget_and_no_best_shares(tmp_path: Path) 
     assert less.smallest.loss == plan.loss
 
 
-@pytest.mark.parametrize("budget", ["1/20", "1", "9", "40"])
-def test_margins_met_in_a_window_alone_are_found_from_any_budget(tmp_path: Path, budget: str) -> None:
-    """Half-widths fall to 8.373 at epsilon 10 and rise again: 8.6 is met from 7.825 to about 12.6."""
-    target = 'target = { margin = 8.6, areas = ["county"] }'
-    text = small(tmp_path, target, budget=budget).text.replace('"zcdp"', '"pure"')
-    plan = plan_geography(Spec.from_text(text, tmp_path))
-    assert plan.smallest is not None
-    assert plan.smallest.loss == tb.PureDP("7.825")
-    assert plan.smallest.enough is (budget == "9")
-    written = Spec.from_text(text.replace(f'budget = "{budget}"', 'budget = "7.824"'), tmp_path)
-    less = plan_geography(written).smallest
-    assert less is not None
-    assert less.enough is False
-
-
-def test_a_margin_below_what_laplace_noise_can_meet(tmp_path: Path) -> None:
-    text = small(tmp_path, 'target = { margin = 3, areas = ["county"] }').text.replace('"zcdp"', '"pure"')
-    smallest = plan_geography(Spec.from_text(text, tmp_path)).smallest
-    assert smallest is not None
-    assert smallest.loss is None
-    assert "No budget meets these targets" in smallest.note
+@pytest.mark.parametrize("margin", [3, 8.6])
+def test_margins_under_laplace_noise_are_met_from_one_budget_on(tmp_path: Path, margin: float) -> None:
+    target = f'target = {{ margin = {margin}, areas = ["county"] }}'
+    text = (
+        small(tmp_path, target).text.replace('"zcdp"', '"pure"').replace('budget = "1"', 'budget = "BUDGET"')
+    )
+    found = set()
+    for budget in ("1/20", "1", "9", "40", "400"):
+        smallest = plan_geography(Spec.from_text(text.replace("BUDGET", budget), tmp_path)).smallest
+        assert smallest is not None
+        assert smallest.loss is not None
+        assert smallest.enough is (Fraction(budget) >= smallest.loss.amount)
+        found.add(smallest.loss.amount)
+    assert len(found) == 1
+    (amount,) = found
+    less = Spec.from_text(text.replace("BUDGET", str(amount * Fraction(999, 1000))), tmp_path)
+    assert plan_geography(less).smallest.enough is False  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("target", ["{ rmse = 1e-6 }", "{ margin = 1e-6 }"])
@@ -374,9 +368,3 @@ def test_bounds_exact_counts_and_redrawn_spines_are_planned(tmp_path: Path) -> N
         assert smallest.best is not None
         assert smallest.best.lower.amount <= smallest.best.loss.amount <= smallest.loss.amount  # type: ignore[union-attr]
         assert {row.of for row in smallest.targets} == {"state", "county", "tract", "block", "place"}
-
-
-def test_a_half_width_without_limit_tells_nothing_of_other_budgets() -> None:
-    quiet, other = [DiscreteGaussian("1/5000")], [DiscreteGaussian(400)]
-    target = TargetRow("total", "county", "margin", 3.0, 0.95, float("inf"), False)
-    assert met_at(target, quiet, other, (0.5, 2.0)) is None

@@ -11,9 +11,9 @@ from tests.spec.states import State, write_state
 
 import tabulae as tb
 from tabulae.errors import Unsupported
-from tabulae.products.areas.passes.forms import area_half_widths
 from tabulae.products.areas.plan import GeographyPlan, LevelRow, plan_geography
 from tabulae.products.areas.spec.section import Geography
+from tabulae.products.areas.spine_plan import area_half_widths
 
 GLS = ("[[table]]", '[method]\nestimate = "gls"\n[[table]]')
 MORE = ("[[table]]", '[[invariant]]\nattributes = ["hhgq"]\nlevel = "county"\nreason = "r"\n[[table]]')
@@ -120,7 +120,9 @@ def test_errors_are_those_of_dense_least_squares(state: State, passages: tuple[t
         assert row.largest == pytest.approx(
             np.sqrt(max(variances.mean() for variances in noisy)), rel=1e-8, abs=1e-6
         )
-        wide = area_half_widths(np.array([row.rmse**2]), made.spine_plan.all_laws, 0.95)[0]
+        worst = max(variances.max() for variances in noisy)
+        assert row.worst == pytest.approx(np.sqrt(worst), rel=1e-8, abs=1e-6)
+        wide = area_half_widths(worst, made.spine_plan.all_laws, 0.95)
         assert row.margin == pytest.approx(wide, rel=1e-8, abs=1e-5)
         assert row.areas == made.geography.areas(row.area_type)[0].size
 

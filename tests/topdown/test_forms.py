@@ -6,23 +6,14 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.special import ndtri
 
 from tabulae import Domain
 from tabulae.domain import Table, Term
 from tabulae.errors import Unsupported
-from tabulae.estimation.statistics import ratio_variance, uniform_factor
 from tabulae.linalg import Dense
-from tabulae.privacy import DiscreteGaussian, DiscreteLaplace
 from tabulae.products.areas.layout import Layout
 from tabulae.products.areas.passes.area_variances import margin_variance
-from tabulae.products.areas.passes.forms import (
-    AreaForms,
-    area_half_widths,
-    area_ratios,
-    extreme_pairs,
-    form_half_widths,
-)
+from tabulae.products.areas.passes.forms import AreaForms
 
 NAMES = ("a", "b", "c", "d")
 
@@ -93,11 +84,6 @@ def test_moments_are_those_of_the_covariance_of_all_cells(layout: Layout, seed: 
     )
     counts[0] = summed.ravel()[forms.margin.order]
     np.testing.assert_allclose(forms.estimates(counts)[:, 0], matrices @ x, atol=1e-9)
-    top, bottom = (
-        np.maximum(forms.coefficients.max(axis=(2, 3)), 0),
-        np.minimum(forms.coefficients.min(axis=(2, 3)), 0),
-    )
-    assert (forms.spread == np.maximum(top - bottom, 1)).all()
 
 
 def test_counts_have_the_variances_of_their_margin() -> None:
@@ -117,51 +103,3 @@ def test_forms_that_are_too_large_are_refused() -> None:
         AreaForms.of(
             layout, [Table("t", {"a": Dense(np.ones((2, 3000), int)), "b": Dense(np.ones((1, 3000), int))})]
         )
-
-
-LAWS = {"fine": [DiscreteGaussian(40)], "coarse": [DiscreteGaussian("1/2")], "laplace": [DiscreteLaplace(3)]}
-
-
-@pytest.mark.parametrize("laws", list(LAWS))
-def test_half_widths_of_counts_are_those_of_tables_and_others_are_scaled(laws: str) -> None:
-    variance, law = np.array([0.0, 0.5, 30.0, 4000.0]), LAWS[laws]
-    plain = form_half_widths(variance, np.ones(4), law, 0.9)
-    np.testing.assert_array_equal(plain, area_half_widths(variance, law, 0.9))
-    wide = form_half_widths(variance, np.full(4, 5.0), law, 0.9)
-    free = uniform_factor(law, 0.9) * np.sqrt(variance)
-    np.testing.assert_allclose(wide, np.minimum(free, 5 * area_half_widths(variance / 25, law, 0.9)))
-
-
-@given(st.integers(0, 2**32 - 1), st.sampled_from(list(LAWS)))
-def test_the_set_of_ratios_holds_whatever_its_test_keeps(seed: int, laws: str) -> None:
-    rng, law = np.random.default_rng(seed), LAWS[laws]
-    root = rng.normal(size=(2, 2)) * 6
-    covariance = root @ root.T
-    a, b = np.array([rng.normal() * 60]), np.array([rng.normal() * 60])
-    above, below = rng.integers(-3, 4, 12), rng.integers(0, 2, 12)
-    moments = tuple(np.array([covariance[i, j]]) for i, j in ((0, 0), (1, 1), (0, 1)))
-    found = area_ratios((a, b), moments, extreme_pairs(above, below), law, 0.95)  # type: ignore[arg-type]
-    free, normal = uniform_factor(law, 0.95), float(ndtri(0.975))
-    if not found.bounded[0]:
-        assert abs(b[0]) <= free * np.sqrt(covariance[1, 1]) * (1 + 1e-9)
-        return
-    assert found.low[0] <= a[0] / b[0] <= found.high[0]
-    for ratio in a[0] / b[0] + np.concatenate([-np.geomspace(1e-4, 1e4, 60), np.geomspace(1e-4, 1e4, 60)]):
-        deviation = float(np.sqrt(ratio_variance(np.array([ratio]), *moments)[0]))
-        cells = above - ratio * below
-        spread = max(cells.max(), 0) - min(cells.min(), 0)
-        half = free * deviation
-        if laws == "fine":
-            half = min(half, normal * deviation + spread / 2)
-        if abs(a[0] - ratio * b[0]) <= half * (1 - 1e-9):
-            assert found.low[0] <= ratio <= found.high[0]
-
-
-def test_many_coefficients_below_are_bounded_by_their_corners() -> None:
-    rng = np.random.default_rng(4)
-    above, below = rng.integers(-9, 10, 300), rng.integers(-99, 100, 300)
-    pairs = extreme_pairs(above, below)
-    for ratio in rng.normal(size=20):
-        value, corners = above - ratio * below, pairs[0] - ratio * pairs[1]
-        assert corners.min() <= value.min()
-        assert value.max() <= corners.max()

@@ -14,13 +14,12 @@ from scipy.special import ndtri
 from tests.topdown.two_pass_cases import covariance_of, gls
 
 from tabulae import ZCDP, Domain, PureDP
-from tabulae.estimation.coverage import bounded_half_widths
 from tabulae.products.areas.layout import Layout
 from tabulae.products.areas.passes.area_variances import margin_variance
 from tabulae.products.areas.passes.covariances import Covariances
 from tabulae.products.areas.passes.vectors import NodeVectors
 from tabulae.products.areas.spine.spine import Spine
-from tabulae.products.areas.spine_plan import SpinePieceValues, SpinePlan
+from tabulae.products.areas.spine_plan import SpinePieceValues, SpinePlan, area_half_widths
 
 DRAWS, LEVEL, ERRORS = 20_000, 0.95, 5.6
 AREAS = {"all": range(6), "county": range(3), "block": [5], "place": [1, 2, 3]}
@@ -72,7 +71,7 @@ def test_variances_and_coverage_are_as_told(budget):
         kurtosis = ((error / error.std()) ** 4).mean()
         assert abs(error.var() / variance.item() - 1) < ERRORS * np.sqrt((kurtosis - 1) / DRAWS)
         assert abs(error.mean()) < ERRORS * np.sqrt(variance.item() / DRAWS)
-        proven = bounded_half_widths(variance.ravel(), laws, LEVEL).item()
+        proven = area_half_widths(variance.ravel(), laws, LEVEL).item()
         spread = ERRORS * np.sqrt(LEVEL * (1 - LEVEL) / DRAWS)
         assert (np.abs(error) <= proven).mean() > LEVEL - spread
         if isinstance(budget, ZCDP):

@@ -46,6 +46,14 @@ sub-Gaussian proxy to Var(e), for any split ``a1 + a2`` of what may be missed
 
 and h1 is a multiple of ``sqrt(c V)``: the normal quantile, or the one of :func:`_laplace_quantile`. Both terms grow
 with the variance, so that a bound on it is enough.
+
+Gaussian noise of few steps has better. Of the discrete Gaussian, and of the discrete Laplace, ``-log phi(theta) /
+theta^2`` falls on [0, 2 pi]. (Laplace: ``log(1 + 2 V sin^2(theta / 2))`` is concave in the square of a sine that
+falls against theta. Gaussian, by Jacobi's product over n with ``w = sigma theta``, ``a = 2 pi sigma``, ``Q_n =
+exp(-(2 n - 1) a^2 / 2)`` and ``C_n = 4 Q_n / (1 + Q_n)^2``: ``log phi + w^2 / 2 = sum_n log(1 + C_n sinh^2(a w /
+2))``, and each term over w^2 grows up to about ``w = (2 n - 1) a``.) So the characteristic function of S lies, at t <
+2 pi sigma / s, between the normal one and that of one variable of the smallest noise alone, whatever the coefficients
+are: two bounds for a minorant that knows nothing else of them.
 """
 
 from __future__ import annotations
@@ -341,12 +349,12 @@ def smallest_half_width(law: NoiseLaw, count: int, level: float) -> float:
 
 _ALIASES = 1e-11  # charged to the level for densities of C that are not exactly so, and for quadrature
 _SPLITS = (0.5, 0.2, 0.1, 0.05, 0.02, 0.01, 1e-3, 1e-4)
+_CUTS = (1.0, 0.97, 0.94, 0.9, 0.85, 0.8, 0.7, 0.6, 0.5)  # of 2 pi standard deviations of the smallest noise
+_RATES = np.geomspace(0.05, 30, 200)
 
 
 def bounded_half_widths(variance: np.ndarray, laws: Sequence[NoiseLaw], level: float) -> np.ndarray:
     """Half-widths h with ``P(|S| <= h) >= level`` for every S of a variance at most ``variance`` (m,), squared counts.
-
-    Gaussian noise of few steps is not near a continuous law; a Chernoff bound takes over there.
 
     >>> from fractions import Fraction
     >>> from tabulae.privacy import DiscreteGaussian
@@ -354,22 +362,100 @@ def bounded_half_widths(variance: np.ndarray, laws: Sequence[NoiseLaw], level: f
     >>> bounded_half_widths(np.array([1.0]), [fine], 0.95).round(2).tolist()
     [1.96]
     """
+    return uniform_factor(laws, level) * np.sqrt(np.maximum(variance, 0.0))
+
+
+def uniform_factor(laws: Sequence[NoiseLaw], level: float, variances: Sequence[float] | None = None) -> float:
+    """A c with ``P(|S| <= c s) >= level`` for every linear ``S = sum_j z_j e_j`` of the noise, ``s^2 = sum z_j^2 v_j``.
+
+    Arguments:
+        laws: of the noise, all of one kind.
+        level: of the interval.
+        variances: the v of each law, no smaller than its variance; None: just that.
+
+    Returns:
+        The least of what a Chernoff bound, a continuous law and a rest, and Selberg's minorant give; infinite for
+        noise that is nearly always 0 where v is its variance.
+
+    Raises:
+        InvalidArgument: a level outside (0, 1), or no laws.
+
+    >>> from tabulae.privacy import DiscreteGaussian, DiscreteLaplace
+    >>> round(uniform_factor([DiscreteGaussian(4)], 0.95), 2), round(uniform_factor([DiscreteGaussian(400)], 0.95), 2)
+    (2.26, 1.99)
+    >>> round(uniform_factor([DiscreteLaplace(1000)], 0.95), 2)
+    2.16
+    """
+    if not 0 < level < 1:
+        raise InvalidArgument(f"the level of an interval lies between 0 and 1, not {level!r}")
+    if not laws:
+        raise InvalidArgument("an interval needs the laws of the noise, and there are none")
+    used = [law.variance_of_law for law in laws] if variances is None else variances
+    return _uniform(tuple(dict.fromkeys(zip(laws, used, strict=True))), level)
+
+
+_Accounted = tuple[tuple[NoiseLaw, float], ...]
+
+
+@lru_cache(maxsize=512)
+def _uniform(laws: _Accounted, level: float) -> float:
+    return min(_chernoff(laws, level), _continuous(laws, level), _minorant(laws, level))
+
+
+def _chernoff(laws: _Accounted, level: float) -> float:
+    """``min over lambda of (log mgf + log(2 / alpha)) / lambda``, for the worst S with s = 1.
+
+    Of discrete Laplace noise ``log mgf(theta) / theta^2`` grows with theta, and no theta is above ``lambda / sqrt v``:
+    the worst is one variable with all of the variance.
+    """
+    penalty = math.log(2 / (1 - level))
+    if laws[0][0].kind == "gaussian":
+        return math.sqrt(2 * penalty * max(law.sub_gaussian_proxy / v for law, v in laws))
+    worst = np.zeros(_RATES.shape)
+    for law, v in laws:
+        with np.errstate(over="ignore"):
+            y = law.variance_of_law * (np.cosh(_RATES / math.sqrt(v)) - 1)
+        worst = np.maximum(worst, np.where(y < 1, -np.log1p(-np.minimum(y, 1 - 1e-15)), np.inf))
+    return float(((worst + penalty) / _RATES).min())
+
+
+def _continuous(laws: _Accounted, level: float) -> float:
+    """The quantile of the continuous parts, and a bound on the rest."""
+    parts = [(law.continuous_part(), v) for law, v in laws]
+    continuous, rest = (max(part[i] / v for part, v in parts) for i in range(2))
     miss = 1 - level - _ALIASES
-    laplace = laws[0].kind == "laplace"
-    factor = math.inf if laplace else gaussian_factor(laws, level)
-    continuous, rest = (max(column) for column in zip(*map(_coupling, laws), strict=True))
-    if miss > 0 and math.isfinite(continuous):
-        quantile = _laplace_quantile if laplace else _normal_quantile
-        for share in _SPLITS:
-            spread = math.sqrt(2 * rest * math.log(2 / (share * miss)))
-            factor = min(factor, math.sqrt(continuous) * quantile((1 - share) * miss) + spread)
-    return factor * np.sqrt(np.maximum(variance, 0.0))
+    if miss <= 0 or not math.isfinite(continuous):
+        return math.inf
+    quantile = _laplace_quantile if laws[0][0].kind == "laplace" else _normal_quantile
+    return min(
+        math.sqrt(continuous) * quantile((1 - share) * miss)
+        + math.sqrt(2 * rest * math.log(2 / (share * miss)))
+        for share in _SPLITS
+    )
 
 
-def _coupling(law: NoiseLaw) -> tuple[float, float]:
-    """Var(C) / Var(e) and the sub-Gaussian proxy of D over Var(e)."""
-    continuous, rest = law.continuous_part()
-    return continuous / law.variance_of_law, rest / law.variance_of_law
+def _minorant(laws: _Accounted, level: float) -> float:
+    """By Selberg's minorant, between the normal characteristic function and that of one variable alone.
+
+    Where ``-log phi(theta) / theta^2`` of every law falls from ``Var / 2`` on as theta grows to 2 pi, no angle being
+    above ``t / sqrt v``, the sum of ``-log phi(z_j t)`` lies for s = 1 between ``t^2 / 2`` and the least of
+    ``-log phi(t / sqrt v)``.
+    """
+    if not all(law.steepest_at_zero for law, _ in laws):
+        return math.inf
+    widest = 2 * math.pi * math.sqrt(min(v for _, v in laws))
+    best = math.inf
+    for cut in (share * widest for share in _CUTS if share * widest > 1):
+        t, w = _nodes(min(cut, _GAUSSIAN_END), 24)
+        if (
+            cut > _GAUSSIAN_END
+        ):  # what stands between both ends is below 1e-12; the grid shows again at the far one
+            far, wide = _nodes(min(_GAUSSIAN_END, cut - _GAUSSIAN_END), 24)
+            t, w = np.append(t, cut - far), np.append(w, wide)
+        low = np.exp(-t * t / 2)
+        high = np.max([low, *(law.characteristic(t / math.sqrt(v)) for law, v in laws)], axis=0)
+        best = min(best, _solve(t, w, cut, low, high, level))
+    return best
 
 
 def _normal_quantile(miss: float) -> float:

@@ -23,7 +23,7 @@ estimated distribution as the minimum of the quantile loss. It always lies in th
 
 Half-widths of ``a - R b`` in its standard deviations, for all R of an interval at once.
 
-Whatever its coefficients, noise of variance V stays within ``c sqrt V`` with a c of :func:`bounded_half_widths`. Where
+Whatever its coefficients, noise of variance V stays within ``c sqrt V`` with a c of :func:`uniform_factor`. Where
 no noise variable matters much, the normal limit gives a smaller c. It needs bounds on the coefficients z of
 ``a - R b``: with ``z = z_a - R z_b``, Minkowski's inequality bounds ``(sum z^4)^(1/4)`` by ``|u| (sum z_1^4)^(1/4) +
 |v| (sum z_2^4)^(1/4)`` for each of the three ways to write it,
@@ -47,10 +47,10 @@ from .coverage import (
     CONSERVATIVE,
     LIMIT,
     Spread,
-    bounded_half_widths,
     gaussian_half_width,
     laplace_bound,
     laplace_half_width,
+    uniform_factor,
 )
 from .least_squares import LeastSquares
 
@@ -198,11 +198,6 @@ _ROUNDS = 3
 _NEAR = 1.01  # a uniform factor that is as small as the normal limit's is no wider than need be
 _SLACK = 1 + 1e-9  # covers rounding in the coefficients, which are floats
 _POWERS = (("power4", 4), ("power6", 6))
-
-
-def uniform_factor(laws: Sequence[NoiseLaw], level: float) -> float:
-    """A c with ``P(|S| <= c sd(S)) >= level`` for every linear S of the noise; infinite for laws nearly always 0."""
-    return float(bounded_half_widths(np.ones(1), laws, level)[0])
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,10 +12,10 @@ import numpy as np
 import pyarrow as pa
 
 from ..products.areas.constraints import NO_LIMIT, supported_parts
-from ..products.areas.passes.forms import costs_half_step, interval_factor
 from ..products.areas.plan import EntityDistance, GeographyPlan
 from ..products.areas.spec.section import AREA_TYPE, AreaTable, Geography, geography_of
 from ..products.areas.spine.spine import Spine
+from ..products.areas.spine_plan import interval_factor
 from ..products.areas.tables import GLS_ESTIMATE, UNBIASED, exact_of
 from ..release import Release
 from ..release.folder import Rows
@@ -231,7 +231,7 @@ class GeographyView(StoredView):
     ``unconverged`` is in how many divisions among areas the solver stopped early.
     ``known`` are sentences on what cannot occur, ``limits`` what public files say beside it. ``by_size`` and
     ``by_distance`` are of table ``shown``.
-    ``factor`` is half the width of an interval in standard errors, to which ``half_step`` adds half a count.
+    ``factor`` is half the width of an interval in standard errors.
     """
 
     method: str
@@ -254,7 +254,6 @@ class GeographyView(StoredView):
     first_kind: str
     people: int | None
     factor: float
-    half_step: bool
 
 
 def geography_report(release: Release) -> str:
@@ -285,7 +284,6 @@ def geography_view(release: Release) -> GeographyView:
         dropped_words=_dropped_words(geography),
         people=about["microdata"],
         factor=interval_factor(release.level, laws),
-        half_step=costs_half_step(laws),
     )
 
 

@@ -60,6 +60,7 @@ class NoiseLaw(ABC):
             for: 2 for a variance and the squared L2 norm, 1 for a scale and the L1 norm.
         budgets: the losses that can be spent on it.
         normal_from: the least ``size`` from which the normal limit of a sum is used, where its error is proven small.
+        steepest_at_zero: whether ``-log characteristic(t) / t^2`` is known to fall on [0, 2 pi].
         largest: the greatest parameter.
         parameter: exact.
         variance_of_law: the true variance.
@@ -72,6 +73,7 @@ class NoiseLaw(ABC):
     power: ClassVar[int]
     budgets: ClassVar[tuple[type[PrivacyLoss], ...]]
     normal_from: ClassVar[float] = math.inf
+    steepest_at_zero: ClassVar[bool] = True
     largest: ClassVar[int] = ABSURD
     parameter: Fraction
     variance_of_law: float = field(compare=False)
@@ -397,6 +399,7 @@ class RoundedGaussian(NoiseLaw):
     power: ClassVar[int] = 2
     budgets: ClassVar[tuple[type[PrivacyLoss], ...]] = (ApproxDP,)
     normal_from: ClassVar[float] = 20.0
+    steepest_at_zero: ClassVar[bool] = False
 
     def __init__(self, variance: Exact) -> None:
         super().__init__(variance)

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from ...domain import Domain, Figure, Linear, Ratio, Table
+from ...domain import Domain, Figure, Ratio, Table
 from ...domain.figure_sql import figure_from_sql
 from ...errors import InvalidArgument
 from ...estimation.figures import FigureNumbers, figure_numbers, linears_of
-from ...estimation.statistics import RatioSet
+from ...estimation.statistics import RatioSet, fieller
 from ...privacy import NoiseLaw
 from ...release import folder as f
 from ...release.folder import DERIVED, PublishedRows, TableWriter, plain
@@ -26,8 +26,9 @@ from ...spec import Spec
 from ...spec.derived import Derived
 from ...spec.problems import nearest, shown
 from .layout import Layout
-from .passes.forms import AreaForms, area_ratios, extreme_pairs, form_half_widths
+from .passes.forms import AreaForms
 from .spec.section import Geography, check_figure, geography_of
+from .spine_plan import area_half_widths, interval_factor
 from .tables import AREA_COLUMNS, UNBIASED, AreaPublisher, Areas, SomeAreas, SpineRelease, words_of
 
 _CANCELLED = 1e-9  # of the terms of a variance: below it, they cancel, and exact counts determine the form
@@ -132,10 +133,7 @@ class KnownAreas:
         return self.numbers[i].moments[k, m]
 
     def half_widths(self, table: Table, level: float) -> tuple[np.ndarray, np.ndarray]:
-        i, k = self._place[table]
-        wide = form_half_widths(
-            self.covariance(table, table), self.forms.every[i].spread[k], self._laws, level
-        )
+        wide = area_half_widths(self.covariance(table, table), self._laws, level)
         return wide, np.zeros(wide.shape, bool)
 
     @property
@@ -149,13 +147,8 @@ class KnownAreas:
         moments: tuple[np.ndarray, np.ndarray, np.ndarray],
         level: float,
     ) -> tuple[RatioSet, np.ndarray]:
-        pairs = extreme_pairs(self._cells(ratio.numerator), self._cells(ratio.denominator))
-        return area_ratios(estimates, moments, pairs, self._laws, level), np.zeros(self.shape, bool)
-
-    def _cells(self, linear: Linear) -> np.ndarray:
-        """The coefficients of a linear function over the cells of the joint marginal."""
-        joint = self.forms.every[0].coefficients
-        return joint[0] * 0 if linear.table is None else joint[self._place[linear.table][1]]
+        factor = np.full(estimates[0].shape, interval_factor(level, self._laws))
+        return fieller(*estimates, *moments, factor), np.zeros(self.shape, bool)
 
 
 _NUMBERS = ("estimate", "std_error", "ci_low", "ci_high")

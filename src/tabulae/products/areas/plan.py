@@ -107,7 +107,7 @@ class GeographyPlan:
         """Expected error by table and kind of area: ``table, level, rmse, margin, bound``, in counts, of ``gls``.
 
         ``level`` is a level or a type of entity. ``rmse`` is over all counts of all its areas but exact ones,
-        ``margin`` at 95 %. ``bound`` is null.
+        ``margin`` that of the widest interval at 95 %. ``bound`` is null.
         """
         return errors_table((r.table, r.area_type, r.rmse, r.margin, None) for r in self.table_errors)
 

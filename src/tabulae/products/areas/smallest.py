@@ -21,6 +21,7 @@ from .spine_plan import SpinePlan, estimation_variance
 from .targets import MOST_WORK, AreaAims, Design, ShareSearch, is_gaussian, rounded, shared, work_of
 
 _DIGITS = 4
+_ROUNDS = 3  # of a bound that grows with the factor of intervals, which grows with it
 _FEWEST = Fraction(1, 10**12)  # a smaller budget is not looked for
 _SURE = 1 + 1e-8  # of a variance: more than rounding of floats makes of it
 _OF_LAPLACE = (
@@ -89,7 +90,7 @@ class Need:
     def possible(self, amount: Fraction) -> bool:
         """False where some variance is too large for its target by the normal law, which no half-width is below."""
         low = self._seen[self.own] * self._shrunk(amount)
-        return all(v <= aim.normal_variance(0.0) * _SURE for aim, v in zip(self.aims.aims, low, strict=True))
+        return all(v <= aim.most_variance() * _SURE for aim, v in zip(self.aims.aims, low, strict=True))
 
     def _shrunk(self, amount: Fraction) -> float:
         """The least ratio of variances to those at the plan's budget: it falls where the amount grows."""
@@ -183,7 +184,7 @@ def best_shares(aims: AreaAims, need: Fraction, chosen: np.ndarray) -> BestShare
     """
     geography = aims.geography
     design = Design.of(geography)
-    allowed = np.array([aim.normal_variance() for aim in aims.aims])
+    allowed = np.array([aim.most_variance() for aim in aims.aims])
     search = ShareSearch(design, aims, allowed, chosen)
     written = geography.shares
     start = np.array(
@@ -219,17 +220,22 @@ def _shares(
 def _lower(search: ShareSearch, design: Design, aims: AreaAims) -> Fraction:
     """A budget that no shares do with less than, under the noise that is drawn.
 
-    Half-widths of areas are never below those of the normal law, whatever the noise: see :func:`area_half_widths`. A
-    margin costs half a count more than the normal law, unless some noise has a variance below 1: then the budget is
-    above ``1 / unit``. And the noise of whole numbers of parameter s has a variance below s by a factor that grows
-    with s: with a budget b no unit has s below ``1 / (unit b)``.
+    With a budget b one of the n answers on a path has at least b / n of it, so that the smallest noise has a parameter
+    of at most ``n / (unit b)``, and half-widths are no less than with it: see :func:`interval_factor`. And the noise of
+    whole numbers of parameter s has a variance below s by a factor that grows with s: with a budget b no unit has s
+    below ``1 / (unit b)``.
     """
-    bound = search.bound(search.allowed)
-    if any(aim.target.confidence is not None for aim in aims.aims):
-        freely = search.bound(np.array([aim.normal_variance(0.0) for aim in aims.aims]))
-        bound = min(bound, max(1 / design.unit, freely))
-    law = DiscreteGaussian(round_digits(Fraction(1 / (design.unit * max(bound, float(_FEWEST)))), 12))
+    bound, answers = search.bound(search.allowed), len(design.levels) * len(aims.geography.queries)
+    for _ in range(_ROUNDS):
+        smallest = _noise(answers / (design.unit * max(bound, float(_FEWEST))))
+        allowed = np.array([aim.most_variance(smallest) for aim in aims.aims])
+        bound = max(bound, search.bound(allowed))
+    law = _noise(1 / (design.unit * max(bound, float(_FEWEST))))
     return round_digits(Fraction(bound * law.variance_of_law / float(law.parameter)), _DIGITS)
+
+
+def _noise(variance: float) -> DiscreteGaussian:
+    return DiscreteGaussian(round_digits(Fraction(variance), 12))
 
 
 def found_budget(spec: Spec) -> PrivacyLoss:

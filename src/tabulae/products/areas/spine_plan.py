@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from ...errors import InvalidArgument
+from ...estimation.coverage import uniform_factor
 from ...privacy import WITHIN, ZCDP, NoiseLaw, PureDP, check_neighbours, law_for, law_type
 from .layout import Layout, Margin
 from .spine.shares import distinct_rows
@@ -22,22 +24,64 @@ PIECE_VALUES = 4_000_000
 LEAST_VARIANCE = 1e-4
 """Estimation takes no noise to be smaller: of integers it is next to none, and weights stay within 64-bit floats."""
 
+_MOST_NOMINAL = 1.2
+"""The nominal variance over the one of estimation, at most: more, and intervals would grow with the budget."""
+
 _NUMBERS = 1 << 15  # of nodes whose information is added up together
 
 _FULL = 1e-9  # of the largest eigenvalue: below it, queries leave something out
 
 
 def estimation_variance(law: NoiseLaw) -> float:
-    """The variance that an answer is weighted by: its law's, or ``LEAST_VARIANCE`` where that is smaller.
+    """The variance that an answer is weighted by: its law's, or a larger one where that is far below the nominal one.
 
-    Discrete noise of a large budget is 0 nearly always, its variance e^-50, say. Estimates from weights of a larger
-    variance are unbiased too, and variances from them are too large, never too small.
+    Discrete noise of a large budget is 0 nearly always, its variance e^-50, say, and no multiple of its standard
+    deviation bounds it. Estimates from weights of a larger variance are unbiased too, and variances from them are too
+    large, never too small. From about a variance of 1/4, and a scale of 2/3, on this is the law's own.
 
     >>> from tabulae.privacy import DiscreteGaussian
-    >>> estimation_variance(DiscreteGaussian("1/50")) == LEAST_VARIANCE > DiscreteGaussian("1/50").variance_of_law
+    >>> estimation_variance(DiscreteGaussian("1/50")) > 1e6 * DiscreteGaussian("1/50").variance_of_law
+    True
+    >>> estimation_variance(DiscreteGaussian(1)) == DiscreteGaussian(1).variance_of_law
     True
     """
-    return max(law.variance_of_law, LEAST_VARIANCE)
+    return max(law.variance_of_law, law.nominal_variance / _MOST_NOMINAL, LEAST_VARIANCE)
+
+
+def interval_factor(level: float, laws: Sequence[NoiseLaw]) -> float:
+    """Half the width of an interval about ``sum_j z_j e_j``, in standard errors, whatever the z are.
+
+    The standard errors are those of least squares, from :func:`estimation_variance`.
+
+    Args:
+        level: of the interval.
+        laws: of the noise e, all of one kind.
+
+    Raises:
+        InvalidArgument: a level outside (0, 1), or no laws.
+
+    >>> from tabulae.privacy import DiscreteGaussian
+    >>> round(interval_factor(0.95, [DiscreteGaussian(100)]), 2)
+    2.01
+    """
+    return uniform_factor(laws, level, [estimation_variance(law) for law in laws])
+
+
+def area_half_widths(variance: ArrayLike, laws: Sequence[NoiseLaw], level: float) -> np.ndarray:
+    """Half the width of intervals about linear estimates: :func:`interval_factor` times their standard errors.
+
+    It never grows where a budget does, whose shares stay: the factor times the smallest noise does not.
+
+    Args:
+        variance: of the estimates, any shape; 0 where a count is exact.
+        laws: of the noise, all of one kind.
+        level: of the intervals.
+
+    >>> from tabulae.privacy import DiscreteGaussian
+    >>> area_half_widths(np.array([0.0, 100.0]), [DiscreteGaussian(100)], 0.95).round(1).tolist()
+    [0.0, 20.1]
+    """
+    return interval_factor(level, laws) * np.sqrt(np.maximum(np.asarray(variance), 0.0))
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,9 +19,8 @@ from .estimate import MEASURED, SpineEstimate, estimate_spine, read_measured
 from .layout import Layout, Margin
 from .microdata import Microdata
 from .passes.area_variances import area_covariances, margin_variance
-from .passes.forms import area_half_widths
 from .spec.section import AREA, AREA_TYPE, AreaTable, Geography, geography_of
-from .spine_plan import SpinePlan
+from .spine_plan import SpinePlan, area_half_widths
 from .store import StoredPieces, read_exact, read_spine_measurements
 from .tasks import Runner
 

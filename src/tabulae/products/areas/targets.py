@@ -19,10 +19,9 @@ from ...spec.areas import AreaTarget
 from .layout import Margin
 from .passes.area_variances import Sensitivities, area_covariances, margin_variance
 from .passes.covariances import Covariances
-from .passes.forms import HALF_STEP, area_half_widths
 from .spec.section import AreaTable, Geography
 from .spine.spine import Spine
-from .spine_plan import SpinePlan
+from .spine_plan import SpinePlan, area_half_widths, interval_factor
 
 _CHUNK = 512  # areas whose matrices are kept at a time
 _CANCELLED = 1e-9  # of the terms of a variance: below it they cancel, and the counts are exact
@@ -35,7 +34,8 @@ class AreaTableError:
     Attributes:
         rmse: root of the mean squared error of all counts that can occur, in all areas but those where all are exact.
         largest: the largest root mean squared error of the counts of one area.
-        margin: what a count of that ``rmse`` is off by at most, at 95 %.
+        worst: the largest standard error of any count.
+        margin: what no count is off by more than, each by itself, at 95 %: the widest half-width.
     """
 
     table: str
@@ -44,6 +44,7 @@ class AreaTableError:
     cells: int
     rmse: float
     largest: float
+    worst: float
     margin: float
 
 
@@ -75,14 +76,15 @@ class AreaErrors:
 
     def _row(self, table: AreaTable, kind: str, squares: np.ndarray) -> AreaTableError:
         areas, size = self.geography.areas(kind)[0].size, table.margin.size
-        total, cells = squares[:, squares[0] > 0]
+        total, cells, widest = squares[:, squares[0] > 0]
         variance = float(total.sum() / cells.sum()) if cells.size else 0.0
         largest = float(np.sqrt((total / cells).max(initial=0)))
-        margin = area_half_widths(np.array([variance]), self.covariances.plan.all_laws, self.level)
-        return AreaTableError(table.name, kind, areas, size, sqrt(variance), largest, float(margin[0]))
+        worst = widest.max(initial=0)
+        margin = float(area_half_widths(worst, self.covariances.plan.all_laws, self.level))
+        return AreaTableError(table.name, kind, areas, size, sqrt(variance), largest, sqrt(worst), margin)
 
     def of_areas(self, kind: str, tables: Sequence[AreaTable]) -> list[np.ndarray]:
-        """For each table, shape (2, areas where something can occur): its squared errors added up, and their number.
+        """For each table, shape (3, areas where something can occur): sum, number and largest of its squared errors.
 
         The number is that of cells that can occur in the area; the sum is 0 where all of them are exact.
         """
@@ -94,8 +96,11 @@ class AreaErrors:
                 total = np.einsum("askl,kl,s->a", variances, gram, weight)
                 terms = np.einsum("askl,kl,s->a", np.abs(variances), gram, weight)
                 total[total <= _CANCELLED * terms] = 0
-                out.append(np.stack([total, _possible(table.margin, present)]))
-        return [np.concatenate([np.empty((2, 0)), *out], axis=1) for out in found]
+                widest = margin_variance(self.covariances.plan.layout, variances, table.margin).max(
+                    axis=(1, 2)
+                )
+                out.append(np.stack([total, _possible(table.margin, present), widest]))
+        return [np.concatenate([np.empty((3, 0)), *out], axis=1) for out in found]
 
     def placed(self, kind: str) -> tuple[np.ndarray, np.ndarray]:
         """The areas with leaves: which of them each leaf is in, -1 for none, and which dense cells can occur in each.
@@ -138,6 +143,7 @@ def _possible(margin: Margin, present: np.ndarray) -> np.ndarray:
     return classes.sum(axis=1) * margin.inner
 
 
+_EVEN = 1.001  # how far the factor of an interval may rise where noise grows, for its cuts are few
 _POWER = 200.0  # of the norm that stands for the largest of many variances while shares are looked for
 
 
@@ -165,12 +171,14 @@ class Aim:
         reached = self.reached(variance, laws)
         return reached <= self.allowed if self.target.confidence is None else within(reached, self.allowed)
 
-    def normal_variance(self, step: float = HALF_STEP) -> float:
-        """The variance that it allows by the normal law, with what whole numbers cost a margin."""
-        if self.target.confidence is None:
+    def most_variance(self, law: NoiseLaw | None = None) -> float:
+        """The variance that it allows where no noise is larger than a law's; None: by the normal law, whose is most."""
+        confidence = self.target.confidence
+        if confidence is None:
             return self.allowed**2
-        room = self.allowed - step if self.allowed > step else self.allowed
-        return (room / float(ndtri((1 + self.target.confidence) / 2))) ** 2
+        normal = float(ndtri((1 + confidence) / 2))
+        factor = normal if law is None else max(normal, interval_factor(confidence, [law]) / _EVEN)
+        return (self.allowed / factor) ** 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -275,7 +283,7 @@ class AreaAims:
         for variances, _ in errors.batches(kind):
             for out, table in zip(parts, asked, strict=True):
                 out.append(np.maximum(margin_variance(cov.plan.layout, variances, table.margin), 0))
-        for place, (total, cells), out in zip(places, errors.of_areas(kind, asked), parts, strict=True):
+        for place, (total, cells, _), out in zip(places, errors.of_areas(kind, asked), parts, strict=True):
             if out:
                 yield place, np.concatenate(out) * (total > 0)[:, None, None], float(cells[total > 0].sum())
 

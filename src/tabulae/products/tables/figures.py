@@ -13,10 +13,10 @@ import pyarrow as pa
 from ...domain import Domain, Figure, Linear, Quantile, Ratio, Table
 from ...errors import Unsupported
 from ...estimation import Estimate
-from ...estimation.coverage import CONSERVATIVE
+from ...estimation.coverage import CONSERVATIVE, uniform_factor
 from ...estimation.figures import figure_numbers
 from ...estimation.least_squares import LeastSquares, LocalLeastSquares, OneSided, non_negative_rows
-from ...estimation.statistics import PairProfile, RatioSet, covariance_of, ratio_set, uniform_factor
+from ...estimation.statistics import PairProfile, RatioSet, covariance_of, ratio_set
 from ...release import folder as f
 from ...release.agreement import csv_faults
 from ...release.folder import DERIVED

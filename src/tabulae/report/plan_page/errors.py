@@ -15,9 +15,8 @@ from ...estimation import within
 from ...estimation.coverage import EXACT, half_widths
 from ...privacy import NoiseLaw
 from ...products.areas.passes.covariances import Covariances
-from ...products.areas.passes.forms import HALF_STEP, area_half_widths, costs_half_step, interval_factor
 from ...products.areas.plan import GeographyPlan
-from ...products.areas.spine_plan import estimation_variance
+from ...products.areas.spine_plan import area_half_widths, estimation_variance, interval_factor
 from ...products.areas.targets import AreaErrors, AreaTableError
 from ...products.groups.levels import AdaptivePlan
 from ...products.groups.plan import DetailedPlan
@@ -53,12 +52,7 @@ def met_at(
     if target.confidence is None:
         low, high = (math.sqrt(ratio) * target.reached for ratio in growth)
     else:
-        step = HALF_STEP if costs_half_step(own) else 0.0
-        factor = interval_factor(target.confidence, own)
-        if not (math.isfinite(factor) and math.isfinite(target.reached)):
-            return None  # no variance follows from the half-width
-        deviation = max(0.0, target.reached - step) / factor
-        squares = np.array(growth) * deviation**2
+        squares = np.array(growth) * (target.reached / interval_factor(target.confidence, own)) ** 2
         low, high = area_half_widths(squares, laws, target.confidence).tolist()
     allowed = target.target * (1 + 1e-9)
     if high <= allowed:
@@ -101,7 +95,7 @@ def area_errors_at(plan: GeographyPlan, stops: Sequence[Stop]) -> ErrorTable:
         ("RMSE", "Worst area", "Margin"),
         rows,
         "Numbers are of generalised least squares (gls), over all counts of all areas but exact ones; the worst area "
-        f"is the one with the largest RMSE, and the margin is of a count with the RMSE of its row.{unbiased}",
+        f"is the one with the largest RMSE, and the margin is that of the count with the widest interval.{unbiased}",
         len(plan.table_errors),
     )
 
@@ -180,8 +174,10 @@ class _Spaced:
         found = []
         for s, (base, growth, rough) in enumerate(self.steps):
             exact = self.exact[base][i]
-            rmse, largest = (math.sqrt(growth) * error for error in (exact.rmse, exact.largest))
-            margin = exact.margin if base == s else self._margin(rmse, self.laws[s])
+            rmse, largest, worst = (
+                math.sqrt(growth) * error for error in (exact.rmse, exact.largest, exact.worst)
+            )
+            margin = exact.margin if base == s else self._margin(worst, self.laws[s])
             found.append(Errors((rmse, largest, margin), self._met(targets, s), rough))
         words = "; ".join(target_words(target.target, target.confidence) for target in targets)
         return ErrorLine((own.table, own.area_type + off), (f"{own.areas:,}",), words, tuple(found))
@@ -199,8 +195,8 @@ class _Spaced:
             answers = [met_at(target, self.laws[self.own], laws, growth) for target in targets]
         return False if False in answers else None if None in answers else True
 
-    def _margin(self, rmse: float, laws: Sequence[NoiseLaw]) -> float:
-        return float(area_half_widths(np.array([rmse**2]), laws, self.plan.level)[0])
+    def _margin(self, worst: float, laws: Sequence[NoiseLaw]) -> float:
+        return float(area_half_widths(worst**2, laws, self.plan.level))
 
 
 def area_shares(plan: GeographyPlan) -> Iterator[ShareTable]:

@@ -8,13 +8,9 @@ from functools import cached_property
 from math import prod
 
 import numpy as np
-from scipy.special import ndtri
 
 from ....domain import Table
-from ....errors import InvalidArgument, Unsupported
-from ....estimation.coverage import bounded_half_widths
-from ....estimation.statistics import RatioSet, fieller, ratio_variance, uniform_factor
-from ....privacy import NoiseLaw
+from ....errors import Unsupported
 from ..layout import Layout, Margin
 
 MOST_NUMBERS = 1 << 24
@@ -81,13 +77,6 @@ class AreaForms:
     def cost(self) -> int:
         forms, rows, classes, inner = self.coefficients.shape
         return max(self.margin.size, classes * inner, forms**2 * rows)
-
-    @cached_property
-    def spread(self) -> np.ndarray:
-        """How far from 0 coefficients lie, above and below added up: shape (K, m), at least 1."""
-        cells = self.coefficients.reshape(*self.coefficients.shape[:2], -1)
-        top, bottom = np.maximum(cells.max(axis=-1), 0), np.minimum(cells.min(axis=-1), 0)
-        return np.maximum(top - bottom, 1.0)
 
     @cached_property
     def _kinds(self) -> list[int]:
@@ -170,147 +159,3 @@ def _coefficients(layout: Layout, table: Table, names: Sequence[str]) -> np.ndar
         total = product if total is None else total + product
     assert total is not None
     return total
-
-
-HALF_STEP = 0.5
-"""What the grid of whole numbers costs under Gaussian noise, in counts."""
-
-
-def interval_factor(level: float, laws: Sequence[NoiseLaw]) -> float:
-    """The part of a half-width that grows with the standard error, in standard errors; all laws are of one kind.
-
-    Raises:
-        InvalidArgument: a level outside (0, 1), or no laws.
-
-    >>> from tabulae.privacy import DiscreteGaussian, DiscreteLaplace
-    >>> round(interval_factor(0.95, [DiscreteGaussian(4)]), 3)
-    1.96
-    >>> round(interval_factor(0.95, [DiscreteLaplace(1000)]), 2)
-    2.16
-    """
-    if not 0 < level < 1:
-        raise InvalidArgument(f"the level of an interval lies between 0 and 1, not {level!r}")
-    if not laws:
-        raise InvalidArgument("an interval needs the laws of the noise, and there are none")
-    if costs_half_step(laws):
-        return float(ndtri((1 + level) / 2))
-    return float(bounded_half_widths(np.ones(1), laws, level)[0])
-
-
-def costs_half_step(laws: Sequence[NoiseLaw]) -> bool:
-    """Whether noise is Gaussian with a standard deviation of 1 or more: normal, but for the grid."""
-    return not any(law.kind == "laplace" or law.parameter < 1 for law in laws)
-
-
-def area_half_widths(variance: np.ndarray, laws: Sequence[NoiseLaw], level: float) -> np.ndarray:
-    """Half the width of an interval about estimates ``sum_j z_j e_j`` of counts, e the noise of the laws.
-
-    Under Laplace noise, and where some Gaussian noise has a variance below 1, a factor times the standard error s
-    covers at least the level, whatever the weights z. Under other Gaussian noise it is the normal quantile times s, and
-    half a count more: what the grid of whole numbers costs at most where no weight exceeds 1 (Selberg's minorant:
-    Vaaler 1985). Least squares gives counts of areas no weight above 1 on any spine that was tried; that none is
-    possible is not proven.
-
-    Args:
-        variance: s squared, any shape; 0 where a count is exact.
-
-    Returns:
-        The same shape; 0 where the variance is 0.
-
-    Raises:
-        InvalidArgument: as :func:`interval_factor`.
-
-    >>> from tabulae.privacy import DiscreteGaussian
-    >>> area_half_widths(np.array([0.0, 1.0, 100.0]), [DiscreteGaussian(1)], 0.95).round(2).tolist()
-    [0.0, 2.46, 20.1]
-    """
-    factor = interval_factor(level, laws)
-    step = HALF_STEP if costs_half_step(laws) else 0.0
-    return np.where(variance > 0, factor * np.sqrt(variance) + step, 0.0)
-
-
-_ROUNDS = 4
-_LARGEST = 1e9  # a factor that stands for none
-_MOST_VALUES = 32  # different coefficients of a denominator that are looked at one by one
-
-
-def form_half_widths(
-    variance: np.ndarray, spread: np.ndarray, laws: Sequence[NoiseLaw], level: float
-) -> np.ndarray:
-    """Half-widths of intervals about linear forms of an area's counts.
-
-    A form with coefficients between -b and a is the sum of counts, each weighted, of the cells with coefficients of t
-    or more, t from 0 to a, less those of -t or less. So where no noise has a weight above 1 in a count, none has a
-    weight above w = a + b in the form, and its interval is w times that of :func:`area_half_widths` at variance over
-    w². It is the one that holds whatever the weights are, where that is shorter and w is above 1.
-
-    Args:
-        variance: of the forms; 0 where they are exact.
-        spread: w, which broadcasts with ``variance``.
-
-    >>> from tabulae.privacy import DiscreteGaussian
-    >>> found = form_half_widths(np.array([100.0, 100.0]), np.array([1.0, 2.0]), [DiscreteGaussian(100)], 0.95)
-    >>> found.round(2).tolist()
-    [20.1, 20.6]
-    """
-    grid = spread * area_half_widths(variance / spread**2, laws, level)
-    free = min(uniform_factor(laws, level), _LARGEST) * np.sqrt(variance)
-    return np.where((spread > 1) & (free < grid), free, grid)
-
-
-def extreme_pairs(above: np.ndarray, below: np.ndarray) -> np.ndarray:
-    """Pairs of coefficients among which those of ``a - R b`` are largest and smallest, whatever R: shape (2, pairs).
-
-    Args:
-        above, below: coefficients of a and b in the same cells, any shape.
-    """
-    a, b = above.ravel(), below.ravel()
-    values = np.unique(b)
-    if values.size > _MOST_VALUES:
-        corners = [(x, y) for x in (a.min(), a.max(), 0.0) for y in (values[0], values[-1], 0.0)]
-        return np.array(corners).T
-    ends = [(end(a[b == value]), value) for value in values for end in (np.min, np.max)]
-    return np.array([*ends, (0.0, 0.0)]).T
-
-
-def area_ratios(
-    estimates: tuple[np.ndarray, np.ndarray],
-    moments: tuple[np.ndarray, np.ndarray, np.ndarray],
-    pairs: np.ndarray,
-    laws: Sequence[NoiseLaw],
-    level: float,
-) -> RatioSet:
-    """Fieller's sets of ratios of linear forms, with a factor that holds on all of each set.
-
-    For every R the half-width of a - R b is at most ``c sd``, c as of :func:`uniform_factor`, and where noise is
-    Gaussian with variance 1 or more at most ``z sd + w(R) / 2``, w(R) how far its coefficients spread. On an interval
-    of R the latter is at most ``(z + max w / (2 min sd)) sd``; w is convex, so that its maximum is at an end.
-
-    Args:
-        moments: Var a, Var b and their covariance, of the same shape.
-    """
-    a, b = estimates
-    factor = np.full(a.shape, min(uniform_factor(laws, level), _LARGEST))
-    found = fieller(a, b, *moments, factor)
-    if not costs_half_step(laws):
-        return found
-    quantile = float(ndtri((1 + level) / 2))
-    _, below, covariance = moments
-    for _ in range(_ROUNDS):
-        low, high = (np.where(found.bounded, end, 0.0) for end in (found.low, found.high))
-        turn = np.divide(covariance, below, out=np.copy(low), where=below > 0)
-        least = np.sqrt(ratio_variance(np.clip(turn, low, high), *moments))
-        wide = np.maximum(_spread(pairs, low), _spread(pairs, high))
-        grid = np.divide(HALF_STEP * wide, least, out=np.full(a.shape, np.inf), where=least > 0)
-        factor = np.where(found.bounded, np.minimum(factor, quantile + grid), factor)
-        found = fieller(a, b, *moments, factor)
-    return found
-
-
-def _spread(pairs: np.ndarray, ratio: np.ndarray) -> np.ndarray:
-    """w(R): the largest coefficient of a - R b less the smallest, 0 among them."""
-    top, bottom = np.zeros(ratio.shape), np.zeros(ratio.shape)
-    for above, below in pairs.T:
-        value = above - ratio * below
-        top, bottom = np.maximum(top, value), np.minimum(bottom, value)
-    return top - bottom
