@@ -1,6 +1,6 @@
 """The accounting tables of SafeTab (Tables 1, 2 and 4), recomputed cell by cell.
 
-    python benchmarks/accounting.py       writes benchmarks/results/accounting.csv
+    python -m benchmarks.accounting       writes benchmarks/results/accounting.csv
 
 Every printed cell is labelled: reproduced (equal as printed), rounded (equal but for its last digit or
 for rounding on the way), or wrong (with the right value beside it).
@@ -9,12 +9,13 @@ for rounding on the way), or wrong (with the right value beside it).
 from __future__ import annotations
 
 import argparse
-import csv
 import math
 import sys
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
+
+from benchmarks.recorded import record
 
 from tabulae.privacy import (
     RDP,
@@ -226,10 +227,7 @@ def main() -> int:
     folder = parser.parse_args().out
     folder.mkdir(parents=True, exist_ok=True)
     rows = margins() + conversions()
-    with (folder / "accounting.csv").open("w", newline="") as file:
-        writer = csv.DictWriter(file, COLUMNS)
-        writer.writeheader()
-        writer.writerows(rows)
+    record(folder / "accounting.csv", COLUMNS, rows)
     for line in rows:
         print(
             "  ".join(

@@ -33,6 +33,7 @@ from benchmarks.detailed import run_of
 from benchmarks.detailed_population import MAPS, write_population
 from benchmarks.hdmm_scale import everything
 from benchmarks.reconstruct import factors, measured
+from benchmarks.recorded import record
 from benchmarks.spines import made_up
 from benchmarks.topdown import METHODS, Blocks, Measured
 from threadpoolctl import threadpool_limits
@@ -380,10 +381,7 @@ def main() -> int:
                 print(*(f"{key}={value}" for key, value in rows[-1].items()), flush=True)
     shutil.rmtree(options.scratch / "detailed", ignore_errors=True)
     if not options.only:
-        with RESULTS.open("w", newline="") as file:
-            writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(rows)
+        record(RESULTS, COLUMNS, rows)
         write_page()
     return 0
 

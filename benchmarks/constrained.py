@@ -1,6 +1,6 @@
 """How long non-negative least squares takes under exact margins, and the gap that it proves.
 
-python benchmarks/constrained.py
+python -m benchmarks.constrained
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Coverage and width of the intervals of derived figures, over noise that is drawn again and again.
 
-    python benchmarks/derived.py       writes benchmarks/results/derived.csv (some minutes)
+    python -m benchmarks.derived       writes benchmarks/results/derived.csv (some minutes)
 
 For each kind of figure, 200 towns from tiny to large and many draws of noise: how many intervals of 95 % miss the true
 figure, how many figures are not estimable, and how wide intervals are beside 1.96 standard errors of the delta method.
@@ -8,11 +8,11 @@ figure, how many figures are not estimable, and how wide intervals are beside 1.
 
 from __future__ import annotations
 
-import csv
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from benchmarks.recorded import record
 
 import tabulae as tb
 from tabulae.domain.figure import Figure
@@ -102,12 +102,8 @@ def main() -> None:
                 covered = f"{1 - found.missed / found.known:.4f}" if found.known else ""
                 rows.append((noise, largest, name, found.known, found.unknown, covered, width))
                 print(*rows[-1], sep="  ")
-    with (RESULTS / "derived.csv").open("w", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(
-            ("noise", "largest cell", "figure", "intervals", "not estimable", "coverage", "relative width")
-        )
-        writer.writerows(rows)
+    columns = ("noise", "largest cell", "figure", "intervals", "not estimable", "coverage", "relative width")
+    record(RESULTS / "derived.csv", columns, rows, size="intervals")
 
 
 if __name__ == "__main__":

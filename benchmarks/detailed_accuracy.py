@@ -32,6 +32,7 @@ from pathlib import Path
 import numpy as np
 from benchmarks.detailed_maps import write_maps
 from benchmarks.detailed_population import MAPS
+from benchmarks.recorded import record
 
 import tabulae as tb
 from tabulae.domain.groups import Regions
@@ -350,10 +351,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as name:
         config, levels = configuration(Path(name))
         rows = list(rows_of(levels, config.suppression, RUNS))
-    with (given.out / RESULTS.name).open("w", newline="") as file:
-        writer: csv.DictWriter[str] = csv.DictWriter(file, COLUMNS, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
+    record(given.out / RESULTS.name, COLUMNS, rows, size="n")
     with (given.out / RESULTS.name).open(newline="") as file:
         draw(list(csv.DictReader(file)), FIGURE)
     wrong = [line for line in rows if failed(line)]

@@ -21,6 +21,7 @@ from pathlib import Path
 
 from benchmarks.detailed import Cost, lines, run_of, tabulae
 from benchmarks.detailed_population import NATION
+from benchmarks.recorded import record
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks/results/detailed_nation.csv"
@@ -95,17 +96,14 @@ def measured(folder: Path, people: int) -> dict[str, object]:
     }
 
 
-def record(row: dict[str, object], path: Path) -> None:
+def record_run(row: dict[str, object], path: Path) -> None:
     """Put a row in its place, by size."""
     rows: list[dict[str, object]] = []
     if path.exists():
         with path.open(newline="") as file:
             rows = [dict(old) for old in csv.DictReader(file) if int(old["people"]) != row["people"]]
     rows = sorted([*rows, row], key=lambda each: int(str(each["people"])))
-    with path.open("w", newline="") as file:
-        writer: csv.DictWriter[str] = csv.DictWriter(file, COLUMNS, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
+    record(path, COLUMNS, rows)
 
 
 def main() -> int:
@@ -118,7 +116,7 @@ def main() -> int:
     given.scratch.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=given.scratch) as name:
         row = measured(Path(name), given.people)
-    record(row, RESULTS)
+    record_run(row, RESULTS)
     print(row)
     peak = float(str(row["run_peak_gb"]))
     if peak > given.memory:

@@ -26,6 +26,7 @@ from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
+from benchmarks.recorded import record
 from scipy import stats
 
 import tabulae as tb
@@ -218,10 +219,7 @@ def main() -> int:
     for line in rows:
         print(*(f"{key}={value}" for key, value in line.items()), flush=True)
     if runs == RUNS:
-        with RESULTS.open("w", newline="") as file:
-            writer = csv.writer(file, lineterminator="\n")
-            writer.writerow(rows[0])
-            writer.writerows(line.values() for line in rows)
+        record(RESULTS, list(rows[0]), rows)
         draw_figure(errors, FIGURE)
     first = {key: float(str(value)) for key, value in rows[0].items() if key in CHECKED}
     wrong_size = abs(first["error_sd"] / first["theory_sd"] - 1) > 0.02

@@ -11,13 +11,13 @@ whole workload and projects its estimates onto what the invariants leave open (G
 
 from __future__ import annotations
 
-import csv
 import math
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.recorded import record
 from threadpoolctl import threadpool_limits
 
 import tabulae as tb
@@ -104,14 +104,13 @@ def rows(name: str, exact: str, case: Case) -> Iterator[dict[str, object]]:
 
 def main() -> None:
     """Write the table."""
-    with RESULTS.open("w", newline="") as file, threadpool_limits(1):
-        writer = csv.DictWriter(file, COLUMNS)
-        writer.writeheader()
+    found = []
+    with threadpool_limits(1):
         for (name, exact), case in cases().items():
             for row in rows(name, exact, case):
-                writer.writerow(row)
-                file.flush()
+                found.append(row)
                 print(*row.values(), sep="  ", flush=True)
+    record(RESULTS, COLUMNS, found)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Kill -9 at random moments of a release, and see what is left: complete, resumable, or paid and void.
 
-python benchmarks/kill.py             200 kills; writes benchmarks/results/kill.csv and prints a summary
+python -m benchmarks.kill             200 kills; writes benchmarks/results/kill.csv and prints a summary
 
 A release is made by the command line in a process of its own and killed with SIGKILL. Half of the kills are uniform
 over the whole run, half fall after the moment when the plan is saved, most of them soon after: there the ledger is
@@ -12,7 +12,6 @@ that ended before their kill are checked in the same way, and not counted.
 from __future__ import annotations
 
 import argparse
-import csv
 import os
 import random
 import shutil
@@ -24,6 +23,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
+
+from benchmarks.recorded import add_force, record
 
 from tabulae.errors import TabulaeError
 from tabulae.privacy import Ledger
@@ -260,14 +261,12 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--out", type=Path, default=RESULTS)
+    add_force(parser)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         rows = study(Path(folder), arguments.kills, arguments.seed)
     arguments.out.mkdir(parents=True, exist_ok=True)
-    with (arguments.out / "kill.csv").open("w", newline="") as file:
-        writer = csv.DictWriter(file, COLUMNS)
-        writer.writeheader()
-        writer.writerows(rows)
+    record(arguments.out / "kill.csv", COLUMNS, rows, force=arguments.force)
     for (process, phase, outcome), count in sorted(
         Counter((str(r["process"]), str(r["phase"]), str(r["outcome"])) for r in rows).items()
     ):

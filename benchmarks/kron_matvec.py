@@ -1,6 +1,6 @@
 """Kronecker products against the two things that bound them, in one run: moving memory, and BLAS.
 
-python benchmarks/kron_matvec.py --cells 1e8        writes benchmarks/results/kron_matvec.csv
+python -m benchmarks.kron_matvec --cells 1e8        writes benchmarks/results/kron_matvec.csv
 
 Structured factors and matrices up to 32 x 32 are compared with one read and one write of the vector per
 factor (``np.copyto`` into memory already touched); larger matrices with one product ``(n x n)(n x N/n)`` by
@@ -13,7 +13,6 @@ estimates the ratio on idle ones.
 from __future__ import annotations
 
 import argparse
-import csv
 import math
 import os
 import sys
@@ -23,6 +22,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+from benchmarks.recorded import record
 
 from tabulae.linalg import (
     AllRange,
@@ -176,10 +176,7 @@ def main() -> int:
             print(*(f"{key}={value}" for key, value in rows[-1].items()), flush=True)
     if not options.only:
         options.out.parent.mkdir(parents=True, exist_ok=True)
-        with options.out.open("w", newline="") as file:
-            writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(rows)
+        record(options.out, COLUMNS, rows)
     return 0
 
 

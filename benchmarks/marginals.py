@@ -9,13 +9,13 @@ proven least of all marginal strategies in ``least``.
 
 from __future__ import annotations
 
-import csv
 import math
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+from benchmarks.recorded import record
 from threadpoolctl import threadpool_limits
 
 import tabulae as tb
@@ -78,13 +78,13 @@ def _row(
 
 
 def main() -> None:
-    with threadpool_limits(limits=1), RESULTS.open("w", newline="") as file:
-        writer = csv.DictWriter(file, COLUMNS)
-        writer.writeheader()
+    found = []
+    with threadpool_limits(limits=1):
         for name, make in WORKLOADS.items():
             for row in rows(name, make()):
-                writer.writerow(row)
+                found.append(row)
                 print(*row.values(), flush=True)
+    record(RESULTS, COLUMNS, found)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ checked sum by sum. One thread; noise is seeded, for repetition.
 
 from __future__ import annotations
 
-import csv
 import sys
 import time
 import tracemalloc
@@ -20,6 +19,7 @@ from itertools import combinations
 from pathlib import Path
 
 import numpy as np
+from benchmarks.recorded import record
 from scipy import stats
 from threadpoolctl import threadpool_limits
 
@@ -151,10 +151,7 @@ def main() -> int:
         rows = [*campus_rows(), *cube_rows()]
     for row in rows:
         print(*row, sep=" | ")
-    with RESULTS.open("w", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(COLUMNS)
-        writer.writerows(rows)
+    record(RESULTS, COLUMNS, rows)
     return 0
 
 

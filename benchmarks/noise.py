@@ -1,17 +1,18 @@
 """Draws a second: tabulae's exact samplers against OpenDP's vector samplers, in one run.
 
-python benchmarks/noise.py            writes benchmarks/results/noise.csv and noise.svg
+python -m benchmarks.noise            writes benchmarks/results/noise.csv and noise.svg
 """
 
 from __future__ import annotations
 
 import argparse
-import csv
 import sys
 import time
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
+
+from benchmarks.recorded import record
 
 from tabulae.privacy import DiscreteGaussian, DiscreteLaplace, NoiseLaw, RoundedGaussian
 
@@ -114,10 +115,7 @@ def main() -> int:
         for law in (DiscreteGaussian, DiscreteLaplace, RoundedGaussian)
         for scale in SCALES
     ]
-    with (folder / "noise.csv").open("w", newline="") as file:
-        writer = csv.DictWriter(file, COLUMNS)
-        writer.writeheader()
-        writer.writerows(rows)
+    record(folder / "noise.csv", COLUMNS, rows)
     draw_figure(rows, folder / "noise.svg")
     for row in rows:
         print("  ".join(f"{row[column]!s:>18}" for column in COLUMNS))

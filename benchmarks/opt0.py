@@ -1,7 +1,7 @@
 """One-dimensional workloads: HDMM's Tables 4 and 5 recomputed, with the distance to the best proven bound.
 
-python benchmarks/opt0.py             64, 256 and 1024 cells: a minute; writes benchmarks/results/opt0.csv
-python benchmarks/opt0.py --sizes 64 256 1024 4096
+python -m benchmarks.opt0             64, 256 and 1024 cells: a minute; writes benchmarks/results/opt0.csv
+python -m benchmarks.opt0 --sizes 64 256 1024 4096
 
 RMSE of one query at epsilon = 1 (Laplace noise) and at (1, 1e-6) (Gaussian noise). ``bound`` is proven: for
 Gaussian noise the dual of the same convex problem, for Laplace noise that dual at L1 sensitivity, which no
@@ -11,7 +11,6 @@ strategy is known to come near. ``paper`` is HDMM's OPT_0.
 from __future__ import annotations
 
 import argparse
-import csv
 import math
 import sys
 import time
@@ -19,6 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+from benchmarks.recorded import add_force, record
 
 from tabulae.strategy.hdmm.opt0 import opt0_gaussian, opt0_laplace
 
@@ -107,21 +107,18 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sizes", type=int, nargs="+", default=[64, 256, 1024])
     parser.add_argument("--out", type=Path, default=RESULTS)
+    add_force(parser)
     arguments = parser.parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)
-    missed = 0
-    with (arguments.out / "opt0.csv").open("w", newline="") as file:
-        writer: csv.DictWriter[str] = csv.DictWriter(file, COLUMNS)
-        writer.writeheader()
-        print("  ".join(f"{column:>11}" for column in COLUMNS))
-        for name in WORKLOADS:
-            for n in arguments.sizes:
-                for row in rows(name, n):
-                    writer.writerow(row)
-                    print("  ".join(f"{row[column]!s:>11}" for column in COLUMNS), flush=True)
-                    missed += row["paper"] != "" and float(str(row["rmse"])) > SLACK * float(
-                        str(row["paper"])
-                    )
+    missed, found = 0, []
+    print("  ".join(f"{column:>11}" for column in COLUMNS))
+    for name in WORKLOADS:
+        for n in arguments.sizes:
+            for row in rows(name, n):
+                found.append(row)
+                print("  ".join(f"{row[column]!s:>11}" for column in COLUMNS), flush=True)
+                missed += row["paper"] != "" and float(str(row["rmse"])) > SLACK * float(str(row["paper"]))
+    record(arguments.out / "opt0.csv", COLUMNS, found, size="cells", force=arguments.force)
     print(f"{missed} above the paper" if missed else "nowhere above the paper")
     return bool(missed)
 

@@ -1,7 +1,7 @@
 """Seconds to answer every cell, or every table, from noisy measurements: by route of reconstruction and by domain size.
 
-python benchmarks/reconstruct.py                    writes benchmarks/results/reconstruct.csv and reconstruct.svg
-python benchmarks/reconstruct.py --largest 1e6      smaller domains only, and writes nothing
+python -m benchmarks.reconstruct                    writes benchmarks/results/reconstruct.csv and reconstruct.svg
+python -m benchmarks.reconstruct --largest 1e6      smaller domains only, and writes nothing
 
 ``kron``: one optimised factor for each of the attributes (prefix queries), all cells answered. ``identity``: every
 cell measured, all cells answered. ``lattice``, ``iterative`` and ``non-negative`` answer all tables: the two-way
@@ -24,6 +24,7 @@ from itertools import combinations
 from pathlib import Path
 
 import numpy as np
+from benchmarks.recorded import record
 
 import tabulae as tb
 from tabulae.linalg import Kron
@@ -170,10 +171,7 @@ def main() -> int:
         if cells <= min(options.largest, _LARGEST.get(route, SIZES[-1]))
     ]
     if not options.only and options.largest == SIZES[-1]:
-        with (RESULTS / "reconstruct.csv").open("w", newline="") as file:
-            writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(rows)
+        record(RESULTS / "reconstruct.csv", COLUMNS, rows)
         draw_figure(rows, RESULTS / "reconstruct.svg")
     return 0
 

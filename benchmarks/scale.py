@@ -39,6 +39,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import tomli_w
 from benchmarks.nation import FOLDER, PEOPLE, populate
+from benchmarks.recorded import record
 from benchmarks.scale_page import NUMBERS, TOTAL, WHOLE, write_page
 
 ROOT = Path(__file__).parents[1]
@@ -170,7 +171,7 @@ def fewer_queries(spec: Path, count: int) -> None:
     spec.write_text(tomli_w.dumps(document), encoding="utf-8")
 
 
-def record(found: list[dict[str, object]]) -> list[dict[str, str]]:
+def recorded_with(found: list[dict[str, object]]) -> list[dict[str, str]]:
     """Put rows in the place of older ones of the same run; all rows."""
     rows: list[dict[str, Any]] = []
     key = ("sweep", "people", "blocks", "cells", "queries", "cores", "stage")
@@ -179,10 +180,7 @@ def record(found: list[dict[str, object]]) -> list[dict[str, str]]:
         with RESULTS.open(newline="") as file:
             rows = [row for row in csv.DictReader(file) if tuple(row[name] for name in key) not in fresh]
     rows += found
-    with RESULTS.open("w", newline="") as file:
-        writer: csv.DictWriter[str] = csv.DictWriter(file, FIELDS, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
+    record(RESULTS, FIELDS, rows)
     with RESULTS.open(newline="") as file:
         return list(csv.DictReader(file))
 
@@ -202,8 +200,8 @@ def main() -> int:
         one = Case(WHOLE if given.share == 1 else "nation", given.share or 1.0, memory=given.memory)
         for case in Case.sweeps() if given.share is None else [one]:
             print(case, flush=True)
-            record(list(rows_of(case, given.scratch)))
-    write_page(record([]))
+            recorded_with(list(rows_of(case, given.scratch)))
+    write_page(recorded_with([]))
     return 0
 
 

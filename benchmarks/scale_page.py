@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 from benchmarks.nation import BLOCKS, PEOPLE
+from benchmarks.recorded import record
 
 ROOT = Path(__file__).parents[1]
 FITS = ROOT / "benchmarks/results/scale_fit.csv"
@@ -319,10 +320,7 @@ def draw(rows: Sequence[Row], path: Path) -> None:
 
 def write_page(rows: Sequence[Row]) -> None:
     """Write the fits, the figure and the page."""
-    with FITS.open("w", newline="") as file:
-        writer: csv.DictWriter[str] = csv.DictWriter(file, FITTED, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(fits(rows))
+    record(FITS, FITTED, list(fits(rows)), force=True)
     draw(rows, FIGURE)
     PAGE.write_text(page(rows), encoding="utf-8")
     print(growth_table(rows), sweep_table(rows), sep="\n\n")

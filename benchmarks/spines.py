@@ -25,6 +25,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
+from benchmarks.recorded import record
 from scipy import sparse
 
 from tabulae.products.areas.spine.spine import Spine
@@ -180,10 +181,7 @@ def one_county(tracts: int, places: int) -> Iterator[tuple]:
 def main() -> None:
     argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter).parse_args()
     rows = [*distances(2010), *distances(2020), *timings(BLOCKS, RUNS), *one_county(2500, 200)]
-    with RESULTS.open("w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(FIELDS)
-        writer.writerows(rows)
+    record(RESULTS, FIELDS, rows)
     for row in rows:
         print(*row, sep="\t")
 

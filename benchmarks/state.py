@@ -26,6 +26,7 @@ from pathlib import Path
 
 import numpy as np
 from benchmarks.detailed import Cost, tabulae
+from benchmarks.recorded import add_force, record
 from benchmarks.state_check import violations
 
 ROOT = Path(__file__).parents[1]
@@ -157,15 +158,15 @@ def main() -> int:
     parser.add_argument(
         "--whole", type=int, default=WHOLE, help="blocks of the state that is released; 0 for none"
     )
+    add_force(parser)
     given = parser.parse_args()
     if not given.draw:
         given.scratch.mkdir(parents=True, exist_ok=True)
-        with RESULTS.open("w", newline="") as file:
-            writer: csv.DictWriter[str] = csv.DictWriter(file, FIELDS, lineterminator="\n")
-            writer.writeheader()
-            for row in measured(given.scratch, [n for n in BLOCKS if n <= given.most], given.whole):
-                writer.writerow(row)
-                print(row, flush=True)
+        found = []
+        for row in measured(given.scratch, [n for n in BLOCKS if n <= given.most], given.whole):
+            found.append(row)
+            print(row, flush=True)
+        record(RESULTS, FIELDS, found, size="blocks", force=given.force)
     with RESULTS.open(newline="") as file:
         rows = list(csv.DictReader(file))
     draw(rows, FIGURE)

@@ -17,12 +17,12 @@ coverage   share of the 95 % intervals of gls (28 cells) that hold the truth; an
 from __future__ import annotations
 
 import argparse
-import csv
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+from benchmarks.recorded import add_force, record
 from benchmarks.state import PEOPLE_A_BLOCK, WHOLE, populate
 from examples.redistricting.state import COMBINATIONS, State
 
@@ -32,8 +32,8 @@ from tabulae.products.areas.estimate import Method, SpineEstimate, estimate_spin
 from tabulae.products.areas.measure import measure_spine
 from tabulae.products.areas.passes.area_variances import area_covariances, margin_variance
 from tabulae.products.areas.passes.covariances import Covariances
-from tabulae.products.areas.passes.forms import area_half_widths
 from tabulae.products.areas.spec.section import Geography
+from tabulae.products.areas.spine_plan import area_half_widths
 from tabulae.spec import read_spec
 
 RESULTS = Path(__file__).parent / "results/state_accuracy.csv"
@@ -184,13 +184,11 @@ def main() -> int:
     parser.add_argument("scratch", type=Path)
     parser.add_argument("--runs", type=int, default=RUNS)
     parser.add_argument("--blocks", type=int, default=WHOLE)
+    add_force(parser)
     given = parser.parse_args()
     given.scratch.mkdir(parents=True, exist_ok=True)
     rows = list(study(given.scratch, given.blocks, given.runs))
-    with RESULTS.open("w", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(FIELDS)
-        writer.writerows(rows)
+    record(RESULTS, FIELDS, rows, size="runs", force=given.force)
     for row in rows:
         print(*row, sep="\t")
     return 0

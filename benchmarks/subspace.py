@@ -1,6 +1,6 @@
 """Mechanisms of subspace differential privacy on 20 random queries with invariants, and on three that occur.
 
-python benchmarks/subspace.py         ten seconds; writes benchmarks/results/subspace.csv
+python -m benchmarks.subspace         ten seconds; writes benchmarks/results/subspace.csv
 
 Each row is one query A (0/1, n x N) with invariants C on its answers (0/1, rank n_c) under one kind of neighbours.
 Gaussian mechanisms: expected squared error at rho = 1/2 (variance 1 at sensitivity 1), and over the optimum's proven
@@ -14,7 +14,6 @@ Fails where an order that is proven does not hold: optimum <= correlated <= 2 (1
 from __future__ import annotations
 
 import argparse
-import csv
 import math
 import statistics
 import sys
@@ -22,13 +21,14 @@ import time
 from pathlib import Path
 
 import numpy as np
+from benchmarks.recorded import record
 
 import tabulae as tb
 from tabulae.errors import Unsupported
 from tabulae.research import ConstrainedQuery, compare
 
 RESULTS = Path(__file__).parent / "results"
-COMMAND = "python benchmarks/subspace.py"
+COMMAND = "python -m benchmarks.subspace"
 COLUMNS = (
     "query", "neighbours", "n", "cells", "n_c", "rank",
     "optimal", "certificate", "correlated", "extended", "projected",
@@ -120,15 +120,12 @@ def main() -> int:
     shown = COLUMNS[:-1]
     print("  ".join(f"{column[:12]:>12}" for column in shown))
     lines = []
-    with (arguments.out / "subspace.csv").open("w", newline="") as file:
-        writer: csv.DictWriter[str] = csv.DictWriter(file, COLUMNS)
-        writer.writeheader()
-        for neighbours in ("add-remove", "replace"):
-            for name, (A, C) in problems().items():
-                line = row(name, A, C, neighbours)
-                writer.writerow(line)
-                lines.append(line)
-                print("  ".join(f"{line.get(column, '')!s:>12.12}" for column in shown), flush=True)
+    for neighbours in ("add-remove", "replace"):
+        for name, (A, C) in problems().items():
+            line = row(name, A, C, neighbours)
+            lines.append(line)
+            print("  ".join(f"{line.get(column, '')!s:>12.12}" for column in shown), flush=True)
+    record(arguments.out / "subspace.csv", COLUMNS, lines)
     for neighbours in ("add-remove", "replace"):
         for kind in ("correlated", "extended", "projected"):
             ratios = [

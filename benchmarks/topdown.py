@@ -29,6 +29,7 @@ from functools import cached_property
 from pathlib import Path
 
 import numpy as np
+from benchmarks.recorded import add_force, record
 
 import tabulae as tb
 from tabulae.privacy.noise import Insecure
@@ -266,13 +267,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--runs", type=int, default=RUNS)
     parser.add_argument("--draw", action="store_true", help="the figure alone")
+    add_force(parser)
     options = parser.parse_args()
     if not options.draw:
-        with RESULTS.open("w", newline="") as file:
-            writer = csv.writer(file, lineterminator="\n")
-            writer.writerow(FIELDS)
-            for spine in SPINES:
-                writer.writerows(study(Blocks(), spine, options.runs))
+        rows = [row for spine in SPINES for row in study(Blocks(), spine, options.runs)]
+        record(RESULTS, FIELDS, rows, size="runs", force=options.force)
     with RESULTS.open(newline="") as file:
         rows = list(csv.DictReader(file))
     for row in rows:

@@ -1,6 +1,6 @@
 """Totals of groups that were selected by their first count: what each way of combining both counts leaves.
 
-    python benchmarks/two_stage.py
+    python -m benchmarks.two_stage
 
 Groups whose noisy first count reaches a threshold; bias and standard deviation given that, by summation over all
 outcomes (no simulation), at a grid of true totals. Writes benchmarks/results/two_stage.csv and
@@ -11,12 +11,12 @@ epsilon 2.43 of its example.
 
 from __future__ import annotations
 
-import csv
 import math
 from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
+from benchmarks.recorded import record
 
 from tabulae.privacy import DiscreteGaussian, DiscreteLaplace
 from tabulae.products.groups.estimate import combined
@@ -139,10 +139,7 @@ def table(rows: list[dict[str, object]]) -> str:
 def main() -> None:
     """Compute, write, and show the table of the documentation."""
     rows = [row for name, stages in settings().items() for row in rows_of(name, stages)]
-    with (RESULTS / "two_stage.csv").open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
+    record(RESULTS / "two_stage.csv", COLUMNS, rows)
     draw_figure(rows, FIGURE)
     print(table(rows))
 
