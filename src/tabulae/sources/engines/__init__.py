@@ -1,0 +1,1 @@
+"""Engines, one class in one file each: what reads and counts records."""
