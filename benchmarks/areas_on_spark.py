@@ -25,7 +25,7 @@ from tabulae.products.areas.estimate import SpineEstimate
 from tabulae.products.areas.tables import SpineRelease
 from tabulae.products.areas.tasks import on_spark
 from tabulae.release import Release
-from tabulae.sources.spark import spark_session
+from tabulae.sources.engines.spark import spark_session
 
 RESULTS = Path(__file__).parent / "results" / "areas_on_spark.csv"
 _NODES = 5_000  # units that are compared at a time

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tabulae.errors import MissingDependency
-from tabulae.sources.spark import spark_session
+from tabulae.sources.engines.spark import spark_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

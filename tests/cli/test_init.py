@@ -146,7 +146,11 @@ def test_what_stands_in_the_way(records: Path, tmp_path: Path) -> None:
     (tmp_path / "people.xlsx").write_bytes(b"PK")
     _fails(_call("init", tmp_path / "people.xlsx", "--out", tmp_path / "b.toml"), 1, "cannot tell what kind")
     if records.suffix != ".duckdb":
-        _fails(_call("init", records, "--out", tmp_path / "b.toml", "--table", "t"), 1, "leave out table")
+        _fails(
+            _call("init", records, "--out", tmp_path / "b.toml", "--table", "t"),
+            1,
+            "and this is csv: remove it",
+        )
     assert not (tmp_path / "b.toml").exists()
 
 

@@ -21,9 +21,9 @@ import pyarrow as pa
 from tests.engines.test_groups import counted
 
 from tabulae.errors import TabulaeError
-from tabulae.sources import engine as group_transfer
+from tabulae.sources import source as group_transfer
+from tabulae.sources.engines.spark import spark_session
 from tabulae.sources.source import RecordSource
-from tabulae.sources.spark import spark_session
 
 _EXECUTOR = "CoarseGrainedExecutorBackend"
 

@@ -23,54 +23,7 @@ from tests.engines.server import Server, programs
 
 from tabulae.sources.source import RecordSource
 
-ENGINES = ("duckdb-csv", "duckdb-parquet", "duckdb-file", "postgresql", "spark-parquet")
-TYPED = ENGINES[1:]
-"""Those whose columns have types; in a CSV file all is text."""
-
 Store = Callable[[str, pa.Table], RecordSource]
-
-
-@pytest.fixture(scope="session")
-def postgresql() -> Iterator[Server]:
-    """A PostgreSQL server."""
-    where = programs()
-    if where is None:
-        pytest.skip("needs PostgreSQL: tests/engines/servers.sh installs it where it may")
-    server = Server(where)
-    yield server
-    server.remove()
-
-
-def _marked(name: str) -> Any:
-    return pytest.param(name, marks=[pytest.mark.spark] if name.startswith("spark") else [])
-
-
-@pytest.fixture(scope="session", params=[_marked(name) for name in ENGINES])
-def engine(request: pytest.FixtureRequest) -> str:
-    """The name of an engine and of what it reads, for `store`."""
-    return request.param
-
-
-@pytest.fixture(scope="session", params=[_marked(name) for name in TYPED])
-def typed(request: pytest.FixtureRequest) -> str:
-    """Likewise, without CSV files."""
-    return request.param
-
-
-@pytest.fixture(scope="session")
-def store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Store:
-    """store(engine, table) -> Source: records where that engine reads them, under a name of their own."""
-    folder, number = tmp_path_factory.mktemp("records"), itertools.count()
-
-    def stored(engine: str, table: pa.Table) -> RecordSource:
-        name = f"people{next(number)}"
-        if engine == "postgresql":
-            return on_server(request.getfixturevalue("postgresql"), name, table)
-        if engine == "spark-parquet":
-            request.getfixturevalue("spark")
-        return _WRITE[engine](folder, name, table)
-
-    return stored
 
 
 def on_server(server: Server, name: str, table: pa.Table) -> RecordSource:
@@ -116,7 +69,7 @@ def _server_type(kind: pa.DataType) -> str:
     }[kind]
 
 
-def _as_csv(folder: Path, name: str, table: pa.Table) -> RecordSource:
+def _as_csv(_: Any, folder: Path, name: str, table: pa.Table) -> RecordSource:
     path = folder / f"{name}.csv"
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n", quoting=csv.QUOTE_ALL)
@@ -132,13 +85,13 @@ def _field(value: Any) -> str:
     return f"{value:f}" if isinstance(value, Decimal) else str(value)
 
 
-def _as_parquet(folder: Path, name: str, table: pa.Table) -> RecordSource:
+def _as_parquet(_: Any, folder: Path, name: str, table: pa.Table) -> RecordSource:
     path = folder / f"{name}.parquet"
     parquet.write_table(table, path)
     return RecordSource(path)
 
 
-def _as_database(folder: Path, name: str, table: pa.Table) -> RecordSource:
+def _as_database(_: Any, folder: Path, name: str, table: pa.Table) -> RecordSource:
     path = folder / f"{name}.duckdb"
     with duckdb.connect(str(path)) as connection:
         connection.register("given", table)
@@ -146,15 +99,59 @@ def _as_database(folder: Path, name: str, table: pa.Table) -> RecordSource:
     return RecordSource(path, table="people")
 
 
-def _for_spark(folder: Path, name: str, table: pa.Table) -> RecordSource:
+def _for_spark(_: Any, folder: Path, name: str, table: pa.Table) -> RecordSource:
     path = folder / f"{name}.parquet"
     parquet.write_table(table, path)
     return RecordSource(path, engine="spark")
 
 
-_WRITE = {
-    "duckdb-csv": _as_csv,
-    "duckdb-parquet": _as_parquet,
-    "duckdb-file": _as_database,
-    "spark-parquet": _for_spark,
+ENGINES: dict[str, tuple[str | None, Callable[[Any, Path, str, pa.Table], RecordSource]]] = {
+    "duckdb-csv": (None, _as_csv),
+    "duckdb-parquet": (None, _as_parquet),
+    "duckdb-file": (None, _as_database),
+    "postgresql": ("postgresql", lambda server, _, name, table: on_server(server, name, table)),
+    "spark-parquet": ("spark", _for_spark),
 }
+"""What is started first, and how records are put where that engine reads them."""
+TYPED = tuple(ENGINES)[1:]
+"""Those whose columns have types; in a CSV file all is text."""
+
+
+@pytest.fixture(scope="session")
+def postgresql() -> Iterator[Server]:
+    """A PostgreSQL server."""
+    where = programs()
+    if where is None:
+        pytest.skip("needs PostgreSQL: tests/engines/servers.sh installs it where it may")
+    server = Server(where)
+    yield server
+    server.remove()
+
+
+def _marked(name: str) -> Any:
+    return pytest.param(name, marks=[pytest.mark.spark] if name.startswith("spark") else [])
+
+
+@pytest.fixture(scope="session", params=[_marked(name) for name in ENGINES])
+def engine(request: pytest.FixtureRequest) -> str:
+    """The name of an engine and of what it reads, for `store`."""
+    return request.param
+
+
+@pytest.fixture(scope="session", params=[_marked(name) for name in TYPED])
+def typed(request: pytest.FixtureRequest) -> str:
+    """Likewise, without CSV files."""
+    return request.param
+
+
+@pytest.fixture(scope="session")
+def store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Store:
+    """store(engine, table) -> Source: records where that engine reads them, under a name of their own."""
+    folder, number = tmp_path_factory.mktemp("records"), itertools.count()
+
+    def stored(engine: str, table: pa.Table) -> RecordSource:
+        name = f"people{next(number)}"
+        started, write = ENGINES[engine]
+        return write(request.getfixturevalue(started) if started else None, folder, name, table)
+
+    return stored

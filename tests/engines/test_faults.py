@@ -31,9 +31,8 @@ from tests.guild import people
 import tabulae as tb
 from tabulae.errors import MissingDependency
 from tabulae.products.groups import count as group_coding
-from tabulae.sources.engine import batches
-from tabulae.sources.source import RecordSource
-from tabulae.sources.spark import java_home
+from tabulae.sources.engines.spark import java_home
+from tabulae.sources.source import RecordSource, batches
 
 ROOT = Path(__file__).parents[2]
 COUNTING, NOISE, STORED = "nothing was charged", "noise is lost", "noise is stored"
@@ -229,7 +228,7 @@ def test_a_server_that_is_stopped_while_counts_are_fetched(
             yield batch
 
     with monkeypatch.context() as patched:
-        patched.setattr("tabulae.sources.postgresql._BYTES_AT_ONCE", 100)
+        patched.setattr("tabulae.sources.engines.postgresql._BYTES_AT_ONCE", 100)
         patched.setattr(group_coding, "batches", stopped)
         refused = _call("run", guild, "--out", guild.parent / "release")
     _is_refused_and_then_made(guild, refused, postgresql)

@@ -20,9 +20,8 @@ from tabulae.errors import DataError
 from tabulae.products.groups import count as group_coding
 from tabulae.products.groups.count import open_group_records
 from tabulae.products.groups.levels import AdaptivePlan
-from tabulae.sources import postgresql as postgres_copy
-from tabulae.sources.engine import batches
-from tabulae.sources.source import RecordSource
+from tabulae.sources.engines import postgresql as postgres_copy
+from tabulae.sources.source import RecordSource, batches
 from tabulae.sources.units import UnitRule
 
 Store = Callable[[str, pa.Table], RecordSource]

@@ -16,8 +16,7 @@ from tabulae.domain import Domain
 from tabulae.errors import DataError
 from tabulae.products.tables.count import tabulate
 from tabulae.sources.coding import ColumnCoding
-from tabulae.sources.engine import open_records
-from tabulae.sources.source import RecordSource
+from tabulae.sources.source import RecordSource, open_records
 from tabulae.sources.units import UnitRule
 
 SECRET = "SECRET-7781"

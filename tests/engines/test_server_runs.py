@@ -82,7 +82,7 @@ def test_other_places(served: tuple[Path, str], place: str, words: str) -> None:
 
 
 def test_a_table_must_be_named(village: Path) -> None:
-    with pytest.raises(InvalidArgument, match="several tables"):
+    with pytest.raises(InvalidArgument, match="no table"):
         read_spec(village).with_source("postgresql://h/d")
 
 

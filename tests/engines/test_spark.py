@@ -18,12 +18,11 @@ from tabulae.domain import Domain
 from tabulae.errors import DataError, InvalidArgument, MissingDependency, Unsupported
 from tabulae.linalg import Identity
 from tabulae.products.tables.count import tabulate
-from tabulae.sources import spark as java
 from tabulae.sources.coding import ColumnCoding
-from tabulae.sources.engine import open_records
+from tabulae.sources.engines import spark as java
+from tabulae.sources.engines.spark import heap, spark_session
 from tabulae.sources.failures import redacted
-from tabulae.sources.source import RecordSource
-from tabulae.sources.spark import heap, spark_session
+from tabulae.sources.source import RecordSource, open_records
 from tabulae.sources.units import UnitRule
 
 if TYPE_CHECKING:
@@ -105,7 +104,7 @@ def test_files_that_spark_does_not_see_whole_are_refused(
 ) -> None:
     """As where executors have another disk than the driver: here Spark is sent to another file."""
     other = written(tmp_path / "other.parquet", sex=["F"])
-    monkeypatch.setattr("tabulae.sources.spark._address", lambda _: str(other.file))
+    monkeypatch.setattr("tabulae.sources.engines.spark._address", lambda _: str(other.file))
     with pytest.raises(DataError, match="executors see other files") as refused:
         counted(written(tmp_path / "people.parquet"))
     assert refused.value.confidential == "3 rows in the files, 1 read"

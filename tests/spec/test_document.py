@@ -12,7 +12,8 @@ from tests.each import each
 
 from tabulae.errors import InvalidArgument, SpecError
 from tabulae.privacy import ZCDP, ApproxDP, PureDP
-from tabulae.spec import Method, Source, Spec, read_spec
+from tabulae.sources.source import RecordSource
+from tabulae.spec import Method, Spec, read_spec
 
 
 def matrix(spec: Spec, name: str) -> np.ndarray:
@@ -28,7 +29,7 @@ def columns(spec: Spec, name: str) -> dict[str, tuple[str, ...]]:
 def test_every_part_of_a_document(desk) -> None:
     spec = desk.read(desk.good)
     assert spec.title == "Demo county, persons"
-    assert spec.source == Source("csv", desk.base / "people.csv")
+    assert spec.source == RecordSource(desk.base / "people.csv")
     assert spec.domain.names == ("sex", "age", "race")
     assert spec.domain.shape == (2, 115, 3)
     assert spec.domain["race"].values == ("01", "02", "03")
@@ -238,12 +239,12 @@ def test_a_document_saved_by_a_windows_editor(desk) -> None:
 @pytest.mark.parametrize(
     ("path", "table", "expected"),
     [
-        ("/data/p.parquet", None, Source("parquet", Path("/data/p.parquet"))),
-        ("p.duckdb", "persons", Source("duckdb", Path("p.duckdb"), "persons")),
-        ("p.txt", None, Source("csv", Path("p.txt"))),
+        ("/data/p.parquet", None, RecordSource("/data/p.parquet")),
+        ("p.duckdb", "persons", RecordSource("p.duckdb", table="persons")),
+        ("p.txt", None, RecordSource("p.txt", "csv")),
     ],
 )
-def test_another_source(desk, path: str, table: str | None, expected: Source) -> None:
+def test_another_source(desk, path: str, table: str | None, expected: RecordSource) -> None:
     spec = desk.read(desk.good)
     other = spec.with_source(path, table)
     assert other.source == expected
@@ -260,7 +261,7 @@ def test_a_duckdb_source(desk, ending: str) -> None:
     spec = desk.read(
         desk.changed(('path = "people.csv"', f'path = "p{ending}"\ntable = "persons"\nengine = "duckdb"'))
     )
-    assert spec.source == Source("duckdb", desk.base / f"p{ending}", "persons", "duckdb")
+    assert spec.source == RecordSource(desk.base / f"p{ending}", table="persons")
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:

@@ -11,7 +11,8 @@ import tomli_w
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tabulae.spec import Source, Spec
+from tabulae.sources.source import RecordSource
+from tabulae.spec import Spec
 
 NAMES = st.from_regex(r"[a-z][a-z0-9_]{0,7}", fullmatch=True).filter(
     lambda name: name not in ("unknown", "null", "estimate", "obs_status")
@@ -97,7 +98,7 @@ def test_the_published_text_has_the_same_content_and_no_place(document: dict[str
     text = spec.published_text()
     again = Spec.from_text(text)
     same_content(spec, again)
-    assert again.source == Source("parquet", None)
+    assert again.source == RecordSource(kind="parquet")
     assert again.ledger is None
     assert again.published_text() == text
     assert not re.search("clerk|secret", text)

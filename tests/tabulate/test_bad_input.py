@@ -20,9 +20,8 @@ from tabulae.errors import DataError, InvalidArgument
 from tabulae.products.tables.count import tabulate
 from tabulae.sources import failures
 from tabulae.sources.coding import ColumnCoding
-from tabulae.sources.engine import open_records
 from tabulae.sources.failures import redacted
-from tabulae.sources.source import RecordSource
+from tabulae.sources.source import RecordSource, open_records
 
 Writer = Callable[..., RecordSource]
 
@@ -192,13 +191,13 @@ def test_a_database_in_use(tmp_path: Path) -> None:
 @each(
     ("arguments", "message"),
     [
-        ({"path": "people.txt"}, "end its name in .csv, .parquet or .duckdb"),
-        ({"path": "people.csv", "kind": "xml"}, "cannot tell"),
-        ({"path": "people.csv", "engine": "spark"}, "Spark reads Parquet here, and this is csv"),
+        ({"path": "people.txt"}, "does not say its kind"),
+        ({"path": "people.csv", "kind": "xml"}, "no kind 'xml'"),
+        ({"path": "people.csv", "engine": "spark"}, "reads Parquet, and this is csv"),
         ({"path": "people.parquet", "engine": "flink"}, "no engine 'flink'"),
-        ({"path": "people.parquet", "engine": "postgresql"}, "counted by their own server"),
-        ({"path": "people.csv", "url": "postgresql://h/d", "table": "t"}, "give a path or a url"),
-        ({}, "give a path or a url"),
+        ({"path": "people.parquet", "engine": "postgresql"}, "tables of its own server"),
+        ({"path": "people.csv", "url": "postgresql://h/d", "table": "t"}, "keep one of them"),
+        ({}, "has no path"),
         ({"url": "mysql://h/d", "table": "t"}, "does not begin with postgresql://"),
         ({"url": "postgresql://me:word@h/d", "table": "t"}, "holds a password"),
         ({"url": "postgresql://[h/d", "table": "t"}, "is not a url"),
@@ -209,10 +208,10 @@ def test_a_database_in_use(tmp_path: Path) -> None:
         ({"url": "postgresql://me:wo/rd@h/d", "table": "t"}, "holds a password"),
         ({"url": "postgresql://h/d?user=me#&password=word", "table": "t"}, "holds a password"),
         ({"url": "postgresql://h,h:5/d?oauth_client_secret=word", "table": "t"}, "holds a password"),
-        ({"url": "postgresql://h/d", "table": "t", "engine": "spark"}, "counted by their own server"),
-        ({"url": "postgresql://h/d", "table": "t", "kind": "csv"}, 'leave out kind = "csv"'),
-        ({"url": "postgresql://h/d"}, 'several tables: add table = "persons"'),
-        ({"path": "people.csv", "table": "people"}, "leave out table"),
+        ({"url": "postgresql://h/d", "table": "t", "engine": "spark"}, "whose own server counts"),
+        ({"url": "postgresql://h/d", "table": "t", "kind": "csv"}, "remove kind and engine"),
+        ({"url": "postgresql://h/d"}, 'no table: add table = "persons"'),
+        ({"path": "people.csv", "table": "people"}, "remove it"),
         ({"path": "people.duckdb"}, 'add table = "persons"'),
     ],
 )

@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 
 from tabulae.errors import DataError
 from tabulae.products.groups import count as group_coding
-from tabulae.sources.engine import batches, open_records
-from tabulae.sources.source import RecordSource
+from tabulae.sources.source import RecordSource, batches, open_records
 from tabulae.sources.units import UnitRule
 
 from .group_oracle import Person, by_definition, people, plans

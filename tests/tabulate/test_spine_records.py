@@ -20,8 +20,7 @@ from tabulae.products.areas import count as spine_records
 from tabulae.products.areas.count import LeafColumn, SpineCounts, open_spine_records
 from tabulae.products.areas.spine_plan import SpinePlan
 from tabulae.sources.coding import ColumnCoding
-from tabulae.sources.engine import open_records
-from tabulae.sources.source import RecordSource
+from tabulae.sources.source import RecordSource, engines, open_records
 from tabulae.sources.units import UnitRule
 
 Writer = Callable[..., RecordSource]
@@ -34,7 +33,7 @@ PLAN = plan(3)
 def part(request: pytest.FixtureRequest) -> Iterator[int]:
     """How many records are grouped together: all of them, or a few."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(spine_records, "_PART", request.param)
+        patch.setattr("tabulae.sources.engines.duckdb._PART", request.param)
         yield request.param
 
 
@@ -106,9 +105,8 @@ def test_every_record_is_in_one_part_and_so_is_every_unit(write: Writer, kind: s
 )
 def test_parts_are_as_small_as_memory_asks(engine: Any, memory: str | None, parts: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(spine_records, "_PART", 16)
-        source = RecordSource("people.parquet", engine=engine)
-        assert spine_records._part_count(source, 40, memory) == parts
+        patch.setattr("tabulae.sources.engines.duckdb._PART", 16)
+        assert engines()[engine].part_count(40, memory) == parts
 
 
 def test_blanks_around_codes_do_not_count(write: Writer) -> None:
@@ -296,7 +294,7 @@ def test_the_rows_kept_do_not_depend_on_the_parts(write: Writer, kind: str) -> N
     found = []
     for size in (7, 23, 60):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(spine_records, "_PART", size)
+            patch.setattr("tabulae.sources.engines.duckdb._PART", size)
             found.append(open_spine_records(source, RULES, PLAN, leaves(PLAN), unit=rule))
     assert found[0].records == 4 * 5
     assert all(same(each, found[0]) for each in found)

@@ -22,7 +22,8 @@ from ..privacy import Insecure, RandomBits
 from ..products.tables.count import Counts
 from ..products.tables.plan import Plan
 from ..products.tables.product import Prepared, prepare
-from ..spec import Source, Spec
+from ..sources.source import RecordSource
+from ..spec import Spec
 from .largest import counted
 
 Raw = int | str | None
@@ -194,6 +195,9 @@ def invent(layout: RecordLayout, rng: np.random.Generator, units: int, most: int
     return People(layout.random(rng, int(sizes.sum())), np.repeat(np.arange(units), sizes))
 
 
+_WRITTEN = ("csv", "parquet", "duckdb")
+
+
 def write(people: People, layout: RecordLayout, unit_id: str | None, path: Path, table: str | None) -> None:
     """Write records to a file of the kind that the ending of ``path`` says (csv, parquet or duckdb)."""
     columns: dict[str, list[Raw]] = {
@@ -342,12 +346,14 @@ class Stage:
         What other processes count, a server or Spark, is counted here from Parquet: the records are invented.
         """
         spec = self.plan.spec
-        kind = "parquet" if spec.source.kind == "postgresql" else spec.source.kind
+        kind = spec.source.kind if spec.source.kind in _WRITTEN else "parquet"
         path = self.folder / f"people-{self._written}.{kind}"
         self._written += 1
         write(people, self.layout, spec.unit_id, path, spec.source.table)
         table = (spec.source.table or "people") if kind == "duckdb" else None
-        moved = Plan(replace(spec, source=Source(kind, path, table)), self.plan.strategy, self.plan.level)
+        moved = Plan(
+            replace(spec, source=RecordSource(path, kind, table)), self.plan.strategy, self.plan.level
+        )
         return prepare(moved, _KEY)
 
     def run(self, people: People) -> Run:

@@ -12,9 +12,8 @@ from ..errors import DataError, ReleaseError, Unsupported
 from ..release.folder import write_bytes
 from ..sources.declared import DeclaredColumn, declared_columns, only_table
 from ..sources.declared import peek as peek_values
-from ..sources.source import SCHEMES, RecordSource
+from ..sources.source import RecordSource, kind_of, kinds, server_of
 from ..spec.draft import Draft, draft_spec
-from ..spec.shape import kind_of
 from .output import emit, progress
 
 
@@ -24,7 +23,7 @@ def init(file: Path, out: Path, peek: bool, table: str | None, json: bool) -> No
         raise ReleaseError(f"{out} exists: name another file with --out")
     if not out.parent.is_dir():
         raise ReleaseError(f"the folder {out.parent} does not exist: make it first")
-    if str(file).startswith(tuple(f"{scheme}:" for scheme in SCHEMES)):
+    if server_of(str(file)):
         raise Unsupported(
             "a draft is made from a file: export one row of the table with its header, draft from that, and write "
             'url = "postgresql://host/database" and table = "persons" in place of path'
@@ -36,7 +35,7 @@ def init(file: Path, out: Path, peek: bool, table: str | None, json: bool) -> No
     kind = kind_of(str(file))
     if kind is None:
         raise DataError(f"cannot tell what kind of file {file} is: end its name in .csv, .parquet or .duckdb")
-    if table is None and kind == "duckdb":
+    if table is None and kinds()[kind].many:
         table = only_table(file)
     source = RecordSource(file, table=table)
     columns = declared_columns(source)

@@ -248,4 +248,4 @@ def records_of(spec: Spec) -> RecordSource:
             "source.path", "is missing: this is a published copy; say where the records are with --source"
         )
         raise SpecError([problem], str(spec.path or "spec"))
-    return RecordSource(given.path, given.kind, given.table, given.engine, given.url)
+    return given

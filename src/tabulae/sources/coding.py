@@ -22,9 +22,10 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from ..domain import Attribute, Value
 from ..errors import DataError, InvalidArgument
+from .columns import ID
 from .failures import redacted
-from .source import RecordSource
-from .units import ID, UnitRule, given, held
+from .source import RecordSource, engine_of
+from .units import UnitRule
 
 if TYPE_CHECKING:
     import ibis.expr.types as ir
@@ -187,7 +188,7 @@ def coded(
         key, keys = _keys(alike[raw[i]], attribute, rules[attribute.name])
         keyed[f"key{i}"] = key
         lookups.append(_lookup(alike, i, keys, key))
-    table = held(alike.mutate(**keyed))
+    table = engine_of(alike).computed_once(alike.mutate(**keyed))
     for i, lookup in enumerate(lookups):
         table = table.left_join(lookup, table[f"key{i}"] == lookup[f"match{i}"])
     codes = {}
@@ -205,7 +206,9 @@ def _lookup(alike: ir.Table, i: int, keys: Mapping[Any, int], key: ir.Value) -> 
 
     of_type = {"string": pa.string(), "float64": pa.float64()}.get(str(key.type()).lstrip("!"), pa.int64())
     codes = pa.array(list(keys.values()), pa.int32())
-    return given(alike, pa.table({f"match{i}": pa.array(list(keys), of_type), f"code{i}": codes}))
+    return engine_of(alike).copied(
+        alike, pa.table({f"match{i}": pa.array(list(keys), of_type), f"code{i}": codes})
+    )
 
 
 def _keys(raw: Any, attribute: Attribute, rule: ColumnCoding) -> tuple[Any, Mapping[Any, int]]:

@@ -15,10 +15,10 @@ from sqlglot.errors import SqlglotError
 from ..domain import TOTAL_LABEL
 from ..errors import DataError, InvalidArgument
 from .coding import WHOLE_NUMBER
-from .duckdb_engine import DATABASE, attached, connected, schema_and_name, stored_table
-from .engine import open_records
+from .columns import csv_header
+from .engines.duckdb import DATABASE, attached, connected, schema_and_name, stored_table
 from .failures import redacted
-from .source import RecordSource, csv_header
+from .source import RecordSource, open_records
 
 if TYPE_CHECKING:
     import duckdb
@@ -231,9 +231,9 @@ def declared_columns(source: RecordSource) -> list[DeclaredColumn]:
         ['SEX', 'AGE']
     """
     source.check_exists()
-    if source.kind == "postgresql":
-        raise InvalidArgument(f"{source.name}: what a server declares of its tables is not read here")
-    read = {"csv": _csv, "parquet": _parquet, "duckdb": _table}[source.kind]
+    read = {"csv": _csv, "parquet": _parquet, "duckdb": _table}.get(source.kind)
+    if read is None:
+        raise InvalidArgument(f"{source.name}: what {source.kind} declares of its columns is not read here")
     return redacted(source.name, lambda: read(source))
 
 

@@ -1,96 +1,142 @@
-"""The columns of a source: which there are, and where those that the spec names stand among them."""
+"""Where records are, and what counts them there.
+
+No record leaves the engine: it groups and counts, and only the counts are fetched. Each engine is one class, in a file
+of its own in `sources/engines/`, with what it must do so that equal records count equally; the expressions over the
+table are the same for all.
+"""
 
 from __future__ import annotations
 
-import csv
+import pkgutil
 import re
-from collections.abc import Iterable
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
 from pathlib import Path
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import unquote, urlsplit
 
 from ..errors import DataError, InvalidArgument
+from . import engines as _room
+from .columns import ID, LEAF, WantedColumn
 
-_LONGEST_NAME = 100_000
-_OTHER_DELIMITERS = {";": "semicolons", "\t": "tabs", "|": "vertical bars"}
-
-
-def csv_header(path: Path) -> tuple[str, ...]:
-    """The names in the first line of a CSV file (RFC 4180: commas, double quotes, UTF-8).
-
-    It is read here, and not by the engine, because engines guess: a file without a header, or with another
-    delimiter, would get names made up from its records.
-    """
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        header = next(csv.reader(file, strict=True), [])
-    # The reader has a limit of its own, which anything else in the process may have changed.
-    if max(map(len, header), default=0) > _LONGEST_NAME:
-        raise DataError(
-            f"{path.name}: its first line is not a header: it has a field of over {_LONGEST_NAME:,} letters"
-        )
-    if not any(name.strip() for name in header):
-        raise DataError(f"{path.name}: the first line is empty; it must name the columns")
-    return tuple(header)
+if TYPE_CHECKING:
+    import ibis.expr.types as ir
+    import pyarrow as pa
 
 
-def positions(where: str, names: tuple[str, ...], wanted: Iterable[tuple[str, str]]) -> dict[str, int]:
-    """The position of each wanted column among ``names``.
+@dataclass(frozen=True)
+class Kind:
+    """A kind of place for records.
 
     Args:
-        where: what to call the source.
-        names: the columns of the source, in order.
-        wanted: pairs (column, what it is for).
-
-    Returns:
-        column -> position.
-
-    Raises:
-        DataError: if columns are missing or ambiguous, or the file has another delimiter. The names that
-            the source does have are confidential, because the first line of a file without a header is a
-            record.
+        name: as ``[source] kind`` has it.
+        title: as messages have it.
+        endings: of its files, in small letters.
+        schemes: of its urls, the usual one first; none for files.
+        many: whether one place holds several tables, so that one must be named.
+        passwords: how a server is given one, which a url never holds.
     """
-    wanted = list(wanted)
-    _check_delimiter(where, names, {column for column, _ in wanted})
-    faults = []
-    for column, what in wanted:
-        found = names.count(column)
-        if found == 0:
-            faults.append(f"no column {column!r} ({what}){_near(column, names)}")
-        elif found > 1:
-            faults.append(f"several columns named {column!r} ({what}): rename all but one")
-    if faults:
-        raise DataError(
-            "\n".join(
-                [f"{where} does not have the columns that the spec names:", *(f"  {f}" for f in faults)]
-            ),
-            confidential=f"the columns of the source are {', '.join(map(repr, names))}",
-        )
-    return {column: names.index(column) for column, _ in wanted}
+
+    name: str
+    title: str
+    endings: tuple[str, ...] = ()
+    schemes: tuple[str, ...] = ()
+    many: bool = False
+    passwords: str = ""
 
 
-def _near(column: str, names: tuple[str, ...]) -> str:
-    # Names that are equal but for case and blanks tell nothing that the spec does not say already.
-    for name in names:
-        if name.strip().casefold() == column.strip().casefold():
-            return f", but one that is written {name!r}: names must match exactly"
-    return ""
+CSV = Kind("csv", "CSV", (".csv",))
+PARQUET = Kind("parquet", "Parquet", (".parquet", ".pq"))
 
 
-def _check_delimiter(where: str, names: tuple[str, ...], wanted: set[str]) -> None:
-    if len(names) != 1 or names[0] in wanted:
-        return
-    for sign, word in _OTHER_DELIMITERS.items():
-        if sign in names[0]:
-            raise DataError(
-                f"{where}: the fields seem to be divided by {word}, and CSV is read with commas: save it "
-                "again with commas, or as Parquet",
-                confidential=f"the first line is {names[0]!r}",
-            )
+class Engine(ABC):
+    """What reads and counts records. A file of `sources/engines/` holds one, as ``ENGINE``, and nothing else names it.
+
+    Attributes:
+        name: as ``[source] engine`` has it.
+        backend: what Ibis calls it.
+        kinds: what it reads.
+        on_request: whether it counts only where a spec names it, because another counts such files by default.
+    """
+
+    name: ClassVar[str]
+    backend: ClassVar[str]
+    kinds: ClassVar[tuple[Kind, ...]]
+    on_request: ClassVar[bool] = False
+
+    @abstractmethod
+    def open(
+        self, source: RecordSource, columns: Sequence[WantedColumn], *, memory: str | None, scratch: bool
+    ) -> AbstractContextManager[ir.Table]:
+        """The wanted columns under their aliases: see `open_records`."""
+
+    def part_count(self, rows: int, memory: str | None) -> int:
+        """In how many parts records are grouped, one after the other: one where it sees to its memory."""
+        return 1
+
+    def batches(self, counted: ir.Table) -> Iterator[pa.RecordBatch]:
+        """The rows of a table of whole numbers, some at a time, in no order."""
+        return iter(counted.to_pyarrow_batches(chunk_size=ROWS_AT_ONCE))
+
+    def copied(self, records: ir.Table, table: pa.Table) -> ir.Table:
+        """A small table from here, to be joined with records in their engine.
+
+        Args:
+            records: any table of that engine.
+            table: of 32 or 64 bit integers, 64 bit floats and text, without NULL.
+
+        Privacy:
+            The table is sent as data; no value of it becomes part of a statement, which engines keep and log.
+        """
+        import ibis
+
+        return ibis.memtable(table)
+
+    def computed_once(self, table: Any) -> Any:
+        """The same table, for an engine that would work it out again for every use of a column."""
+        return table
+
+    def sha256(self, text: Any) -> Any:
+        """SHA-256 of text in UTF-8: its octets, or their hexadecimal digits, which have the same order."""
+        return text.hexdigest("sha256")
 
 
-SCHEMES = ("postgresql", "postgres")
-_SECRETS = {"password", "sslpassword", "oauth_client_secret", "scram_client_key", "scram_server_key"}
+ROWS_AT_ONCE = 1 << 17
+
+
+@cache
+def engines() -> Mapping[str, Engine]:
+    """All engines by name: one for each file of `sources/engines/`."""
+    found = [
+        import_module(f"{_room.__name__}.{file.name}").ENGINE for file in pkgutil.iter_modules(_room.__path__)
+    ]
+    return {engine.name: engine for engine in found}
+
+
+def engine_of(table: Any) -> Engine:
+    """The engine that a table is in."""
+    backend = table.get_backend().name
+    return next(engine for engine in engines().values() if engine.backend == backend)
+
+
+@cache
+def kinds() -> Mapping[str, Kind]:
+    """All kinds of places for records, by name."""
+    return {kind.name: kind for engine in engines().values() for kind in engine.kinds}
+
+
+def kind_of(path: str) -> str | None:
+    """The kind of a file by the ending of its path, None where the ending says nothing.
+
+    >>> kind_of("people.parquet")
+    'parquet'
+    """
+    ending = Path(path).suffix.lower()
+    return next((kind.name for kind in kinds().values() if ending in kind.endings), None)
 
 
 def is_url(text: str) -> bool:
@@ -102,8 +148,17 @@ def is_url(text: str) -> bool:
     return "://" in text
 
 
+def server_of(url: str) -> Kind | None:
+    """The kind of server that an address, or what is left of it in a path, is of."""
+    scheme = url.partition(":")[0]
+    return next((kind for kind in kinds().values() if scheme in kind.schemes), None)
+
+
+_SECRETS = {"password", "sslpassword", "oauth_client_secret", "scram_client_key", "scram_server_key"}
+
+
 def url_mistake(url: str) -> str | None:
-    """What is wrong with the address of a PostgreSQL database, in words that repeat no part of it; None for nothing.
+    """What is wrong with the address of a database, in words that repeat no part of it; None for nothing.
 
     It holds no password: documents are shown, kept and published, and what stands in a command is seen by all who list
     processes.
@@ -112,43 +167,69 @@ def url_mistake(url: str) -> str | None:
     >>> url_mistake("postgresql://clerk:secret@census.example/people")
     'holds a password: remove it, and set PGPASSWORD or use a password file (PGPASSFILE)'
     """
+    usual = " or ".join(f"{kind.schemes[0]}://" for kind in kinds().values() if kind.schemes)
     try:
         urlsplit(url)
     except ValueError:
-        return "is not a url: write it as postgresql://user@host:5432/database"
-    scheme, sign, rest = url.partition("://")
-    if not sign or scheme not in SCHEMES:
-        return "does not begin with postgresql://: other servers are not read"
+        return f"is not a url: write it as {usual}user@host:5432/database"
+    kind, rest = server_of(url) if is_url(url) else None, url.partition("://")[2]
+    if kind is None:
+        return f"does not begin with {usual}: other servers are not read"
     # As libpq divides it, which knows no fragments: "#" is a letter like others, and "?" may stand in a password.
     as_read = re.match("[^/@]*@", rest)
     # As it is meant by one who does not write the "/" in a password as %2F.
     as_meant = rest.partition("?")[0].rpartition("@")[0]
     options = {unquote(part.partition("=")[0]).strip().lower() for part in re.split("[?&;]", rest)}
     if ":" in as_meant or (as_read and ":" in as_read[0]) or options & _SECRETS:
-        return "holds a password: remove it, and set PGPASSWORD or use a password file (PGPASSFILE)"
+        return f"holds a password: remove it, and {kind.passwords}"
     return None
 
 
-Kind = Literal["csv", "parquet", "duckdb", "postgresql"]
-Engine = Literal["duckdb", "postgresql", "spark"]
+def place_mistake(
+    path: str | None, kind: str | None, table: str | None, engine: str | None, url: str | None
+) -> str | None:
+    """What is wrong with how ``[source]`` says where records are, None for nothing; `url_mistake` reads the url itself.
 
-_KIND_OF_ENDING: dict[str, Kind] = {
-    ".csv": "csv",
-    ".parquet": "parquet",
-    ".pq": "parquet",
-    ".duckdb": "duckdb",
-    ".ddb": "duckdb",
-    ".db": "duckdb",
-}
+    A published copy says its kind alone.
+    """
+    if url is not None and path is not None:
+        return "has a path and a url: keep one of them"
+    if path is not None and is_url(path):
+        return 'has a url for a path: write url = "postgresql://host/database", or name a file'
+    if path is None and url is None and kind is None:
+        return 'has no path: write path = "people.csv" (csv, parquet or duckdb), or url = "postgresql://host/database"'
+    found = server_of(url) if url is not None else kinds().get(kind or kind_of(path or "") or "")
+    if found is None:
+        return 'the ending of the path does not say its kind: add kind = "csv" ("parquet", "duckdb")'
+    if found.schemes:
+        return _server_mistake(found, path, kind, table, engine, url)
+    if engine is not None and found not in engines()[engine].kinds:
+        reads = engines()[engine].kinds
+        if any(other.schemes for other in reads):
+            return f'engine = "{engine}" counts tables of its own server, and this is a file: remove it'
+        titles = " or ".join(other.title for other in reads)
+        return (
+            f'engine = "{engine}" reads {titles}, and this is {found.name}: convert the records, or remove it'
+        )
+    if found.many and path is not None and table is None:
+        return f'a {found.title} file holds several tables: add table = "persons"'
+    if not found.many and table is not None:
+        many = (other for other in kinds().values() if other.many)
+        several = " and ".join(f"{other.title}{'' if other.schemes else ' files'}" for other in many)
+        return f"table is for {several}, and this is {found.name}: remove it"
+    return None
 
 
-@dataclass(frozen=True)
-class WantedColumn:
-    """One column of the records that is read: its name there, what it is for in messages, and what it becomes."""
-
-    name: str
-    purpose: str
-    alias: str
+def _server_mistake(
+    found: Kind, path: str | None, kind: str | None, table: str | None, engine: str | None, url: str | None
+) -> str | None:
+    if path is not None:
+        return f'kind = "{found.name}" has a url, url = "{found.schemes[0]}://host/database", and no path'
+    if kind not in (None, found.name) or (engine is not None and found not in engines()[engine].kinds):
+        return f"has a url of {found.title}, whose own server counts: remove kind and engine"
+    if url is not None and table is None:
+        return 'has a url and no table: add table = "persons"'
+    return None
 
 
 @dataclass(frozen=True, init=False)
@@ -167,6 +248,8 @@ class RecordSource:
         url: of a PostgreSQL database, as ``postgresql://user@host:5432/database``, without a password: that comes
             from the environment (PGPASSWORD, PGPASSFILE, PGSERVICE) as libpq reads it.
 
+    A published copy of a spec says the kind alone: ``path`` and ``url`` are None, and there are no records to open.
+
     Raises:
         InvalidArgument: if the kind cannot be told, is unknown, or does not fit the rest.
 
@@ -178,35 +261,35 @@ class RecordSource:
     """
 
     path: Path | None
-    kind: Kind
+    kind: str
     table: str | None = None
-    engine: Engine = "duckdb"
+    engine: str = "duckdb"
     url: str | None = None
 
     def __init__(
         self,
         path: str | Path | None = None,
-        kind: Kind | None = None,
+        kind: str | None = None,
         table: str | None = None,
-        engine: Engine | None = None,
+        engine: str | None = None,
         url: str | None = None,
     ) -> None:
-        if (path is None) == (url is None):
-            raise InvalidArgument("records are in a file or on a server: give a path or a url")
-        file = None if path is None else Path(path)
-        told = _kind(file, kind, url)
-        reads = engine or ("postgresql" if told == "postgresql" else "duckdb")
-        _check_engine(told, reads)
-        if told in ("duckdb", "postgresql") and not table:
-            where = "a PostgreSQL database" if file is None else f"{file.name} is a DuckDB file, which"
-            raise InvalidArgument(f'{where} holds several tables: add table = "persons"')
-        if told in ("csv", "parquet") and table is not None:
-            assert file is not None
-            raise InvalidArgument(f"{file.name} is a {told} file, which holds one table: leave out table")
-        object.__setattr__(self, "path", file)
+        for name, known, what in ((kind, kinds(), "kind"), (engine, engines(), "engine")):
+            if name is not None and name not in known:
+                raise InvalidArgument(f"there is no {what} {name!r} of records: known are {', '.join(known)}")
+        if url is not None and (mistake := url_mistake(url)):
+            raise InvalidArgument(f"the url of the records {mistake}")
+        if mistake := place_mistake(None if path is None else str(path), kind, table, engine, url):
+            raise InvalidArgument(f"{path or 'the source'}: {mistake}")
+        server = None if url is None else server_of(url)
+        told = server.name if server else kind or kind_of(str(path)) or ""
+        reads = (
+            each.name for each in engines().values() if kinds()[told] in each.kinds and not each.on_request
+        )
+        object.__setattr__(self, "path", None if path is None else Path(path))
         object.__setattr__(self, "kind", told)
         object.__setattr__(self, "table", table)
-        object.__setattr__(self, "engine", reads)
+        object.__setattr__(self, "engine", engine or next(reads))
         object.__setattr__(self, "url", url)
 
     @property
@@ -221,11 +304,16 @@ class RecordSource:
         return self.path
 
     @property
+    def on_server(self) -> bool:
+        """Whether a server holds the records, and no file does."""
+        return bool(kinds()[self.kind].schemes)
+
+    @property
     def name(self) -> str:
         """What messages call it: the file's or database's name without folder and host, and the table."""
         if self.path is None:
             database = urlsplit(str(self.url)).path.strip("/") or "database"
-            return f"PostgreSQL {database}, table {self.table}"
+            return f"{kinds()[self.kind].title} {database}, table {self.table}"
         return self.path.name if self.table is None else f"{self.path.name}, table {self.table}"
 
     def check_exists(self) -> None:
@@ -244,31 +332,37 @@ class RecordSource:
             raise DataError(f"{self.path.name} is empty: it has no header and no records")
 
 
-def _kind(file: Path | None, kind: Kind | None, url: str | None) -> Kind:
-    if file is None:
-        if mistake := url_mistake(str(url)):
-            raise InvalidArgument(f"the url of the records {mistake}")
-        if kind not in (None, "postgresql"):
-            raise InvalidArgument(f'a url is of a PostgreSQL database: leave out kind = "{kind}"')
-        return "postgresql"
-    told = kind or _KIND_OF_ENDING.get(file.suffix.lower())
-    if told is None or told not in get_args(Kind) or told == "postgresql":
-        raise InvalidArgument(
-            f"cannot tell what kind of file {file.name!r} is: end its name in .csv, .parquet or .duckdb, "
-            'or say kind = "csv" (or "parquet", "duckdb")'
-        )
-    return told
+def open_records(
+    source: RecordSource,
+    wanted: Sequence[tuple[str, str]],
+    unit: str | None = None,
+    leaf: str | None = None,
+    *,
+    memory: str | None = None,
+    scratch: bool = False,
+) -> AbstractContextManager[ir.Table]:
+    """The wanted columns of ``source``, as an Ibis table with columns c0, c1, ... in the order wanted.
+
+    Args:
+        source: where the records are, and what reads them.
+        wanted: pairs (attribute, column).
+        unit: the column that names the unit of each record, which becomes the column ``unit``.
+        leaf: the column that names the area of each record, which becomes the column ``leaf``.
+        memory: the most that an engine of our own takes, such as "4GB"; None is its default.
+        scratch: whether DuckDB has a database for tables on disk; see `tabulae.sources.engines.duckdb.connected`.
+
+    Raises:
+        DataError: if the records cannot be read, or do not have the columns. The message quotes nothing.
+        MissingDependency: without Ibis or the engine.
+    """
+    if source.path is None and source.url is None:
+        raise InvalidArgument("this is a published copy, which names no records: say where they are")
+    columns = [WantedColumn(name, f"attribute {a!r}", f"c{i}") for i, (a, name) in enumerate(wanted)]
+    beside = ((unit, "unit_id", ID), (leaf, "[geography] column", LEAF))
+    columns += [WantedColumn(name, purpose, alias) for name, purpose, alias in beside if name is not None]
+    return engines()[source.engine].open(source, columns, memory=memory, scratch=scratch)
 
 
-def _check_engine(kind: Kind, engine: str) -> None:
-    if engine not in get_args(Engine):
-        raise InvalidArgument(f'no engine {engine!r}: files are read with engine = "duckdb" or "spark"')
-    if (kind == "postgresql") != (engine == "postgresql"):
-        raise InvalidArgument(
-            "tables of PostgreSQL are counted by their own server, and files by DuckDB or Spark: leave out engine"
-        )
-    if engine == "spark" and kind != "parquet":
-        raise InvalidArgument(
-            f"Spark reads Parquet here, and this is {kind}: its own readers guess at lines that are not well formed. "
-            'Convert the records, or use engine = "duckdb"'
-        )
+def batches(counted: ir.Table) -> Iterator[pa.RecordBatch]:
+    """The rows of a table of whole numbers, some at a time, in no order, as its engine streams them best."""
+    return engine_of(counted).batches(counted)

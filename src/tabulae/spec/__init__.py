@@ -1,7 +1,7 @@
 """The release document: one TOML file that says what is counted, what is promised, and by which method."""
 
 from .derived import Derived
-from .document import Source, Spec, read_spec
+from .document import Spec, read_spec
 from .promise import Method
 from .schema import NO_VALUE, ColumnRule
 from .series import Series
@@ -14,7 +14,6 @@ __all__ = [
     "Method",
     "ReliabilitySection",
     "Series",
-    "Source",
     "Spec",
     "read_spec",
 ]

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ..domain import Domain, Workload
 from ..errors import InvalidArgument, Problem, SpecError, Unsupported
 from ..privacy import ZCDP, Neighbours, PrivacyLoss, PureDP
-from ..sources.source import SCHEMES, is_url, url_mistake
+from ..sources.source import RecordSource, is_url, kind_of, kinds, server_of
 from . import published
 from .derived import Derived, read_derived
 from .problems import KeyLines, Problems
@@ -25,25 +25,10 @@ from .section import Kind as ReleaseKind
 from .section import read_section
 from .sections import Document, read_sections
 from .series import Series, read_series
-from .shape import Engine, Kind, ReliabilitySection, SourceSection, kind_of
+from .shape import ReliabilitySection, SourceSection
 
 if TYPE_CHECKING:
     from ..strategy import Targets
-
-
-@dataclass(frozen=True)
-class Source:
-    """Where the confidential records are: a file of a kind, or a server's database, and the table in it.
-
-    ``path`` and ``url`` are None in the published copy of a spec, which says the kind only. ``engine`` is None for the
-    kind's own: DuckDB for files, the server itself for PostgreSQL.
-    """
-
-    kind: Kind
-    path: Path | None
-    table: str | None = None
-    engine: Engine | None = None
-    url: str | None = None
 
 
 @dataclass(frozen=True, repr=False)
@@ -94,7 +79,7 @@ class Spec:
     """
 
     title: str
-    source: Source
+    source: RecordSource
     domain: Domain
     columns: Mapping[str, ColumnRule]
     loss: PrivacyLoss
@@ -253,17 +238,17 @@ class Spec:
         """
         table = table or self.source.table
         if is_url(str(place)):
-            return replace(self, source=_server(str(place), table))
+            return replace(self, source=RecordSource(url=str(place), table=table))
         kind = kind_of(str(place)) or self.source.kind
-        if kind == "postgresql":
+        if kinds()[kind].schemes:
             raise InvalidArgument(
                 "cannot tell what kind of file is meant: end its name in .csv, .parquet or .duckdb, or give a url, "
                 "postgresql://host/database"
             )
-        if kind == "duckdb" and table is None:
-            raise InvalidArgument(f"{place} is a DuckDB file of several tables: name one in [source] table")
-        engine = self.source.engine if kind == "parquet" == self.source.kind else None
-        return replace(self, source=Source(kind, Path(place), table if kind == "duckdb" else None, engine))
+        engine = self.source.engine if kind == self.source.kind else None
+        return replace(
+            self, source=RecordSource(Path(place), kind, table if kinds()[kind].many else None, engine)
+        )
 
     def __repr__(self) -> str:
         if self.detailed is not None:
@@ -296,25 +281,14 @@ def _cure(path: Path) -> str:
     """What to do where no document can be read."""
     if path.is_dir():
         return "it is a folder: name the document in it"
-    if path.parts and path.parts[0].removesuffix(":") in SCHEMES:
+    if server_of(str(path)):
         return "it is the address of a server: name a document, in which url under [source] has that address"
     return "check the path"
 
 
-def _source(section: SourceSection, base: Path) -> Source:
-    if section.url is not None:
-        return Source("postgresql", None, section.table, section.engine, section.url)
-    kind = section.kind or kind_of(section.path or "")
-    assert kind  # SourceSection refuses a path whose kind cannot be told
-    return Source(kind, None if section.path is None else base / section.path, section.table, section.engine)
-
-
-def _server(url: str, table: str | None) -> Source:
-    if mistake := url_mistake(url):
-        raise InvalidArgument(f"the url of the records {mistake}")
-    if table is None:
-        raise InvalidArgument("a database has several tables: name one in [source] table")
-    return Source("postgresql", None, table, None, url)
+def _source(section: SourceSection, base: Path) -> RecordSource:
+    path = None if section.path is None else base / section.path
+    return RecordSource(path, section.kind, section.table, section.engine, section.url)
 
 
 def _targets(document: Document) -> Targets | None:

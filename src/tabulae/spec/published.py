@@ -16,7 +16,7 @@ import tomli_w
 from .promise import Method
 from .sections import Document
 from .series import Series
-from .shape import AttributeEntry, CountedEntry, InvariantEntry, Kind, RecodeEntry, TableEntry
+from .shape import AttributeEntry, CountedEntry, InvariantEntry, RecodeEntry, TableEntry
 
 CODES = "codes/{attribute}.csv"
 MAPS = "maps/{recode}.csv"
@@ -74,7 +74,7 @@ def record_of(
     return {key: value for key, value in record.items() if value}
 
 
-def text_of(record: Record, kind: Kind) -> str:
+def text_of(record: Record, kind: str) -> str:
     """The published text: canonical TOML that `Spec.from_text` reads back.
 
     Args:

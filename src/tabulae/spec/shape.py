@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import pairwise
 from typing import Annotated, Any, Literal, Self
 
@@ -21,35 +21,16 @@ from pydantic_core import PydanticCustomError
 
 from ..errors import InvalidArgument
 from ..privacy import Neighbours, positive, probability
-from ..sources.source import is_url, url_mistake
+from ..sources.source import engines, kinds, place_mistake, url_mistake
 from .problems import shown
 
 Policy = Literal["refuse", "other"]
-Kind = Literal["csv", "parquet", "duckdb", "postgresql"]
-Engine = Literal["duckdb", "postgresql", "spark"]
 
 MOST_ROWS_PER_UNIT = 1_000_000
 """The most rows of one unit that a spec may count."""
 
 TARGETS = "targets"
 """The budget of a spec whose tables' targets say what it must be."""
-
-_KINDS: dict[str, Kind] = {
-    ".csv": "csv",
-    ".parquet": "parquet",
-    ".duckdb": "duckdb",
-    ".ddb": "duckdb",
-    ".db": "duckdb",
-}
-
-
-def kind_of(path: str) -> Kind | None:
-    """The kind of a source by the ending of its path, None where the ending says nothing.
-
-    >>> kind_of("people.parquet")
-    'parquet'
-    """
-    return next((kind for ending, kind in _KINDS.items() if path.lower().endswith(ending)), None)
 
 
 def problem(message: str) -> PydanticCustomError:
@@ -131,6 +112,22 @@ def _address(value: str) -> str:
     return value
 
 
+def _kind(value: str) -> str:
+    return _one_of(value, kinds())
+
+
+def _engine(value: str) -> str:
+    return _one_of(value, engines())
+
+
+def _one_of(value: str, known: Iterable[str]) -> str:
+    """A name that is known, in the words that pydantic's own choices are refused with."""
+    names = [shown(name) for name in known]
+    if shown(value) not in names:
+        raise problem(f"must be {', '.join(names[:-1])} or {names[-1]}, not {shown(value)}")
+    return value
+
+
 Filled = Annotated[str, AfterValidator(_filled)]
 Address = Annotated[str, AfterValidator(_filled), AfterValidator(_address)]
 Name = Annotated[str, AfterValidator(_name)]
@@ -149,59 +146,18 @@ class SourceSection(StrictSection):
     """``[source]``: where the confidential records are, and what one of them stands for."""
 
     path: Filled | None = None
-    kind: Kind | None = None
+    kind: Annotated[str, AfterValidator(_kind)] | None = None
     url: Address | None = None
     table: Filled | None = None
-    engine: Engine | None = None
+    engine: Annotated[str, AfterValidator(_engine)] | None = None
     unit: Filled = "person"
     unit_id: Filled | None = None
     rows_per_unit: Annotated[int, Field(ge=1), AfterValidator(_rows_per_unit)] = 1
 
     @model_validator(mode="after")
     def _one_source(self) -> SourceSection:
-        if self.url is not None:
-            return self._one_server()
-        if self.path is not None and is_url(self.path):
-            raise problem('has a url for a path: write url = "postgresql://host/database", or name a file')
-        if self.path is None and self.kind is None:
-            raise problem(
-                'has no path: write path = "people.csv" (csv, parquet or duckdb), or url = "postgresql://host/database"'
-            )
-        kind = self.kind or kind_of(self.path or "")
-        if kind is None:
-            raise problem(
-                'the ending of the path does not say its kind: add kind = "csv" ("parquet", "duckdb")'
-            )
-        if kind == "postgresql":
-            return self._published_server()
-        if self.engine == "postgresql":
-            raise problem(
-                'engine = "postgresql" counts tables of its own server, and this is a file: remove it'
-            )
-        if self.engine == "spark" and kind != "parquet":
-            raise problem(
-                f'engine = "spark" reads Parquet, and this is {kind}: convert the records, or remove it'
-            )
-        if kind == "duckdb" and self.path is not None and self.table is None:
-            raise problem('a DuckDB file holds several tables: add table = "persons"')
-        if kind != "duckdb" and self.table is not None:
-            raise problem(f"table is for DuckDB files and PostgreSQL, and this is {kind}: remove it")
-        return self
-
-    def _one_server(self) -> SourceSection:
-        """Checks of a source with a url."""
-        if self.path is not None:
-            raise problem("has a path and a url: keep one of them")
-        if self.kind not in (None, "postgresql") or self.engine not in (None, "postgresql"):
-            raise problem("has a url of PostgreSQL, whose own server counts: remove kind and engine")
-        if self.table is None:
-            raise problem('has a url and no table: add table = "persons"')
-        return self
-
-    def _published_server(self) -> SourceSection:
-        """A published copy says kind = "postgresql" and nothing of where."""
-        if self.path is not None:
-            raise problem('kind = "postgresql" has a url, url = "postgresql://host/database", and no path')
+        if mistake := place_mistake(self.path, self.kind, self.table, self.engine, self.url):
+            raise problem(mistake)
         return self
 
 

@@ -17,7 +17,7 @@ from ...errors import DataError, InvalidArgument
 from ...products.groups.count import EngineCounts, GroupCounts
 from ...products.groups.engine import CODED, AreaSets, CodedRecords, Kinds, PackedCodes, areas_of, kinds_of
 from ...products.groups.levels import AdaptivePlan
-from ...sources.duckdb_engine import SCRATCH, connected, literal, lock, restrict
+from ...sources.engines.duckdb import SCRATCH, connected, literal, lock, restrict
 from ...sources.failures import redacted
 from .delimited import can_read
 from .faults import Faults

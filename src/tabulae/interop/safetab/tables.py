@@ -12,7 +12,7 @@ from ...errors import ReleaseError
 from ...products.groups.levels import TOTAL, TOTAL_ONLY
 from ...products.groups.plan import DetailedPlan
 from ...products.groups.store import FOLDER, cells_file, level_file
-from ...sources.duckdb_engine import literal, without_bar
+from ...sources.engines.duckdb import literal, without_bar
 from .layout import SEXES, age_ranges
 
 _MEMORY = "2GB"

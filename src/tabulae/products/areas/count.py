@@ -26,11 +26,10 @@ from ...sources.coding import (
     refusal,
     unknown,
 )
-from ...sources.engine import LEAF, batches, open_records
+from ...sources.columns import ID, LEAF
 from ...sources.failures import redacted
-from ...sources.memory import read_memory
-from ...sources.source import RecordSource
-from ...sources.units import ID, UnitRule, bounded, given, identified, most_counted
+from ...sources.source import RecordSource, batches, engine_of, open_records
+from ...sources.units import UnitRule, bounded, identified, most_counted
 from .constraints import ExactMargin
 from .spine_plan import Piece, SpinePlan
 
@@ -176,8 +175,6 @@ def _joined(low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 AT = "at"
 _ROWS = 1 << 20  # how many counts are placed together
-_PART = 1 << 24  # how many records are grouped together at most
-_RECORD = 128  # bytes of an engine that a record takes in grouping: measured 90 where nearly all differ
 
 
 @dataclass(frozen=True)
@@ -265,9 +262,11 @@ def open_spine_records(
     wanted = [(a.name, rules[a.name].column) for a in attributes]
     with open_records(source, wanted, unit and unit.column, leaf.column, memory=memory) as records:
         readable = _readable(records, leaf, unit)
-        read = _Coded(source, attributes, rules, leaf, readable, given(readable, leaf.numbered))
+        read = _Coded(
+            source, attributes, rules, leaf, readable, engine_of(readable).copied(readable, leaf.numbered)
+        )
         rows = read.rows(read.records.count())
-        count = _part_count(source, rows, memory)
+        count = engine_of(records).part_count(rows, memory)
         ranges = (_readable(part, leaf, unit) for part in _ranges(records, leaf, count))
         every = read.counted([replace(read, records=part).table() for part in ranges], rows)
         _check(read, every, plan, nameless(source, read.records, unit) if unit else [], bounds)
@@ -284,18 +283,6 @@ def _readable(records: ir.Table, leaf: LeafColumn, unit: UnitRule | None) -> Any
     """The records with their leaf's code as text, and the name of their unit where there is a rule."""
     found: Any = records.mutate(**{LEAF: _as_text(records, leaf)})
     return found if unit is None else identified(found, unit)
-
-
-def _part_count(source: RecordSource, rows: int, memory: str | None) -> int:
-    """In how many parts records are grouped, one after the other; servers and Spark see to their memory themselves.
-
-    Grouping takes memory for each combination of a leaf and values, of which there are nearly as many as records, and
-    an engine that spills them can still run out.
-    """
-    if source.engine in ("postgresql", "spark"):
-        return 1
-    room = _PART if memory is None else min(_PART, read_memory(memory) // _RECORD)
-    return max(1, -(-rows // room))
 
 
 def _ranges(records: ir.Table, leaf: LeafColumn, count: int) -> list[ir.Table]:

@@ -18,7 +18,7 @@ from ...release import folder as f
 from ...release.read import Release
 from ...release.staging import Say
 from ...release.write import LEVEL
-from ...sources.spark import spark_session
+from ...sources.engines.spark import spark_session
 from ...sources.units import UnitRule
 from ...spec import Spec
 from ..product import Charged, ResourceEstimate, no_saved_plan, records_of, rules_of

@@ -14,11 +14,11 @@ import numpy as np
 from ...domain import NO_CODE, Attribute, CodeFamily
 from ...errors import DataError, InvalidArgument, Unsupported
 from ...sources.coding import OTHER, ColumnCoding, coded, misfits, nameless, refusal
-from ...sources.duckdb_engine import SCRATCH, connected, lock, restrict
-from ...sources.engine import batches, open_records
+from ...sources.columns import ID
+from ...sources.engines.duckdb import SCRATCH, connected, lock, restrict
 from ...sources.failures import redacted
-from ...sources.source import RecordSource
-from ...sources.units import ID, UnitRule, bounded, given, identified, most_counted
+from ...sources.source import RecordSource, batches, engine_of, open_records
+from ...sources.units import UnitRule, bounded, identified, most_counted
 from .engine import CODED, AreaSets, CodedRecords, Kinds, PackedCodes, areas_of, kinds_of
 from .levels import AdaptivePlan
 
@@ -269,7 +269,7 @@ def _looked_up(table: Any, key: str, value: str, values: np.ndarray) -> Any:
 
     at = f"at_{value}"
     rows = pa.table({at: np.arange(values.size, dtype=np.int64), value: values.astype(np.int64)})
-    lookup: Any = given(table, rows)
+    lookup: Any = engine_of(table).copied(table, rows)
     return table.left_join(lookup, table[key] == lookup[at]).drop(at)
 
 

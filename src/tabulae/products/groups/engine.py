@@ -11,7 +11,7 @@ import numpy as np
 
 from ...domain import NO_CODE, CodeFamily, GroupSelection, Regions, assign_groups
 from ...errors import DataError, InvalidArgument
-from ...sources.duckdb_engine import SCRATCH
+from ...sources.engines.duckdb import SCRATCH
 from ...sources.failures import redacted
 from .levels import AdaptivePlan
 

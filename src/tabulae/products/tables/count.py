@@ -29,10 +29,10 @@ from ...linalg import (
     split_kron,
 )
 from ...sources.coding import ColumnCoding, check_counted, coded, misfits, nameless, refusal
-from ...sources.engine import open_records
+from ...sources.columns import ID
 from ...sources.failures import redacted
-from ...sources.source import RecordSource
-from ...sources.units import ID, UnitRule, bounded, identified, most_counted
+from ...sources.source import RecordSource, open_records
+from ...sources.units import UnitRule, bounded, identified, most_counted
 
 if TYPE_CHECKING:
     import ibis.expr.types as ir

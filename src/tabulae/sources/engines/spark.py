@@ -15,20 +15,18 @@ import sys
 import tempfile
 import threading
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import DataError, InvalidArgument, MissingDependency, Unsupported, require
-from .failures import redacted
-from .memory import read_memory
-from .source import RecordSource, WantedColumn, positions
-from .units import ID
+from ...errors import DataError, InvalidArgument, MissingDependency, Unsupported, require
+from ..columns import ID, WantedColumn, positions
+from ..failures import redacted
+from ..memory import read_memory
+from ..source import PARQUET, Engine, RecordSource
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 if TYPE_CHECKING:
     import ibis.expr.types as ir
     import pyarrow as pa
@@ -350,33 +348,63 @@ _DECIMAL = 128  # bits: with more, numbers have more digits than Spark has
 _UUID = r"^(.{8})(.{4})(.{4})(.{4})(.{12})$"
 
 
-@contextmanager
-def opened_on_spark(
-    source: RecordSource, columns: Sequence[WantedColumn], *, memory: str | None = None
-) -> Iterator[ir.Table]:
-    """The wanted columns of Parquet files, on Spark: see `tabulae.sources.engine.open_records`.
+class Spark(Engine):
+    """Spark, on this machine or a cluster: Parquet files, or folders of them."""
 
-    Args:
-        source: a Parquet file, or a folder of them.
-        columns: the columns, and what they are called in the table.
-        memory: see `tabulae.sources.spark.spark_session`.
+    name = "spark"
+    backend = "pyspark"
+    kinds = (PARQUET,)
+    on_request = True
 
-    Raises:
-        DataError: it cannot be read, or not as it is. The message quotes nothing.
-        MissingDependency: without PySpark or Java.
-    """
-    source.check_exists()
-    require("ibis", None, "reading records")
-    files = redacted(source.name, lambda: _files(source))
-    types = redacted(source.name, lambda: _types(source, files, columns))
-    with spark_session(memory) as session:
-        views = [f"records_{secrets.token_hex(8)}"]
-        try:
-            yield redacted(source.name, lambda: _table(session, source, files, columns, types, views))
-        finally:
-            with suppress(Exception):  # of a session that is gone, the views are gone, too
-                for view in views:
-                    session.catalog.dropTempView(view)
+    @contextmanager
+    def open(
+        self, source: RecordSource, columns: Sequence[WantedColumn], *, memory: str | None, scratch: bool
+    ) -> Iterator[ir.Table]:
+        """The wanted columns of Parquet files; of ``memory`` see `spark_session`.
+
+        Raises:
+            DataError: they cannot be read, or not as they are. The message quotes nothing.
+            MissingDependency: without PySpark or Java.
+        """
+        source.check_exists()
+        require("ibis", None, "reading records")
+        files = redacted(source.name, lambda: _files(source))
+        types = redacted(source.name, lambda: _types(source, files, columns))
+        with spark_session(memory) as session:
+            views = [f"records_{secrets.token_hex(8)}"]
+            try:
+                yield redacted(source.name, lambda: _table(session, source, files, columns, types, views))
+            finally:
+                with suppress(Exception):  # of a session that is gone, the views are gone, too
+                    for view in views:
+                        session.catalog.dropTempView(view)
+
+    def batches(self, counted: ir.Table) -> Iterator[pa.RecordBatch]:
+        """Part by part, by one job each once they are counted; a part whose task fails is made again first.
+
+        Batches travel as bytes, one row each: Spark takes rows to the driver part by part, and batches not.
+        """
+        import pyarrow as pa
+
+        # A function within one travels by value: executors need PyArrow, and nothing of this package.
+        def enclosed(some: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for batch in some:
+                sink = pa.BufferOutputStream()
+                with pa.ipc.new_stream(sink, batch.schema) as writer:
+                    writer.write_batch(batch)
+                yield pa.RecordBatch.from_arrays(
+                    [pa.array([sink.getvalue().to_pybytes()], pa.binary())], ["batch"]
+                )
+
+        backend: Any = counted.get_backend()
+        backend._run_pre_execute_hooks(counted)  # which hand over the tables of keys
+        frame = backend.raw_sql(backend.compile(counted))
+        for row in frame.mapInArrow(enclosed, "batch binary").toLocalIterator():
+            with pa.ipc.open_stream(row[0]) as stream:
+                yield from stream
+
+
+ENGINE = Spark()
 
 
 def _files(source: RecordSource) -> list[Path]:

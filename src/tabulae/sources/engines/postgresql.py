@@ -1,4 +1,4 @@
-"""Tables to and from a PostgreSQL server by COPY: as data in a stream, never as parts of a statement."""
+"""PostgreSQL: tables go to the server and come from it by COPY, as data in a stream, never as parts of a statement."""
 
 from __future__ import annotations
 
@@ -8,50 +8,21 @@ from contextlib import contextmanager
 from io import BytesIO
 from typing import TYPE_CHECKING, Any, LiteralString, cast
 
-from ..errors import DataError, require
-from .failures import redacted
-from .source import RecordSource, WantedColumn, positions
+from ...errors import DataError, require
+from ..columns import WantedColumn, positions
+from ..failures import redacted
+from ..source import Engine, Kind, RecordSource
 
 if TYPE_CHECKING:
     import ibis.expr.types as ir
     import psycopg
     import pyarrow as pa
     from psycopg import sql
-if TYPE_CHECKING:
-    import ibis.expr.types as ir
-    import psycopg
-    from psycopg import sql
 
 
 _ROWS_AT_ONCE = 1 << 16
 _BYTES_AT_ONCE = 1 << 22
 _KINDS = {"int32": "integer", "int64": "bigint", "double": "double precision", "string": 'text COLLATE "C"'}
-
-
-def copied(backend: Any, table: pa.Table) -> ir.Table:
-    """A small table as a temporary one of the server.
-
-    Args:
-        backend: Ibis' of the connection, as `copying` makes it.
-        table: of 32 or 64 bit integers, 64 bit floats and text, without NULL.
-    """
-    from psycopg import sql
-
-    kinds = [
-        sql.SQL("{} {}").format(
-            sql.Identifier(field.name), sql.SQL(cast("LiteralString", _KINDS[str(field.type)]))
-        )
-        for field in table.schema
-    ]
-    return backend.made(sql.SQL("({})").format(sql.SQL(", ").join(kinds)), table)
-
-
-def held(backend: Any, table: ir.Table) -> ir.Table:
-    """A temporary table of the server with the rows of a lazy one."""
-    from psycopg import sql
-
-    meant = sql.SQL(cast("LiteralString", backend.compile(table)))
-    return backend.made(sql.SQL("AS {}").format(meant), None)
 
 
 def copying(connection: psycopg.Connection[Any], where: str) -> Any:
@@ -185,26 +156,81 @@ _UNCONNECTED = (
 _READ = {"bool", "int2", "int4", "int8", "float4", "float8", "uuid", "date", "bytea"}
 
 
-@contextmanager
-def opened_server(source: RecordSource, columns: Sequence[WantedColumn]) -> Iterator[ir.Table]:
-    """The wanted columns of a table of a PostgreSQL server: see `tabulae.sources.engine.open_records`.
-
-    Raises:
-        DataError: the server does not answer or refuses, or has no such table or columns. The message quotes nothing
-            of what it says.
-        MissingDependency: without Psycopg or Ibis.
+class PostgreSQL(Engine):
+    """A PostgreSQL server, which counts its own tables.
 
     Privacy:
         The server groups and counts, and counts are all that is fetched. The key that chooses records of a unit, and
         all public keys, are sent as data, which servers do not log, and never stand in a statement.
     """
-    require("psycopg", None, "counting on PostgreSQL")
-    require("ibis", None, "counting on PostgreSQL")
-    connection = redacted(source.name, lambda: _connected(source))
-    try:
-        yield redacted(source.name, lambda: _open(connection, source, columns))
-    finally:
-        connection.close()
+
+    name = "postgresql"
+    backend = "postgres"
+    kinds = (
+        Kind(
+            "postgresql",
+            "PostgreSQL",
+            schemes=("postgresql", "postgres"),
+            many=True,
+            passwords="set PGPASSWORD or use a password file (PGPASSFILE)",
+        ),
+    )
+
+    @contextmanager
+    def open(
+        self, source: RecordSource, columns: Sequence[WantedColumn], *, memory: str | None, scratch: bool
+    ) -> Iterator[ir.Table]:
+        """The wanted columns of a table.
+
+        Raises:
+            DataError: the server does not answer or refuses, or has no such table or columns. The message quotes
+                nothing of what it says.
+            MissingDependency: without Psycopg or Ibis.
+        """
+        require("psycopg", None, "counting on PostgreSQL")
+        require("ibis", None, "counting on PostgreSQL")
+        connection = redacted(source.name, lambda: _connected(source))
+        try:
+            yield redacted(source.name, lambda: _open(connection, source, columns))
+        finally:
+            connection.close()
+
+    def copied(self, records: ir.Table, table: pa.Table) -> ir.Table:
+        """A temporary table of the server."""
+        from psycopg import sql
+
+        columns = [
+            sql.SQL("{} {}").format(
+                sql.Identifier(field.name), sql.SQL(cast("LiteralString", _KINDS[str(field.type)]))
+            )
+            for field in table.schema
+        ]
+        backend: Any = records.get_backend()
+        return backend.made(sql.SQL("({})").format(sql.SQL(", ").join(columns)), table)
+
+    def computed_once(self, table: Any) -> Any:
+        """A temporary table of the server with the rows of a lazy one."""
+        from psycopg import sql
+
+        backend: Any = table.get_backend()
+        return backend.made(
+            sql.SQL("AS {}").format(sql.SQL(cast("LiteralString", backend.compile(table)))), None
+        )
+
+    def sha256(self, text: Any) -> Any:
+        import ibis
+
+        @ibis.udf.scalar.builtin(name="sha256")
+        def digest(octets: bytes) -> bytes: ...
+
+        @ibis.udf.scalar.builtin
+        def convert_to(text: str, encoding: str) -> bytes: ...
+
+        # Octets, and not their digits: a database may have an order of its own for text.
+        return digest(convert_to(text, "UTF8"))
+
+
+ENGINE = PostgreSQL()
 
 
 def _connected(source: RecordSource) -> psycopg.Connection[Any]:
