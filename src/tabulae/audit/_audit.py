@@ -162,7 +162,6 @@ class Audit:
 
     @property
     def failed(self) -> tuple[str, ...]:
-        """Names of the checks that failed; none where the promise held."""
         return tuple(check.name for check in self.checks if not check.passed)
 
     def __getitem__(self, name: str) -> Check:

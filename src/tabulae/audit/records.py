@@ -44,7 +44,6 @@ class RecordColumn:
 
     @property
     def numeric(self) -> bool:
-        """Whether its values are whole numbers."""
         return not any(isinstance(value, str) for value in self.values)
 
 
@@ -160,7 +159,6 @@ class People:
 
     @classmethod
     def of(cls, groups: Sequence[np.ndarray]) -> People:
-        """The people whose units have these records."""
         sizes = [len(group) for group in groups]
         return cls(np.concatenate(list(groups)), np.repeat(np.arange(len(groups)), sizes))
 
@@ -170,7 +168,6 @@ class People:
         return int(self.units.max()) + 1
 
     def group(self, unit: int) -> np.ndarray:
-        """The records of a unit."""
         return self.picks[self.units == unit]
 
     def without(self, unit: int) -> People:
@@ -179,12 +176,10 @@ class People:
         return People(self.picks[kept], self.units[kept])
 
     def and_one(self, group: np.ndarray) -> People:
-        """These people and a unit with the records given."""
         units = np.append(self.units, np.full(len(group), self.count))
         return People(np.concatenate([self.picks, group]), units)
 
     def shuffled(self, rng: np.random.Generator) -> People:
-        """The same people, in another order."""
         order = rng.permutation(len(self.units))
         return People(self.picks[order], self.units[order])
 
@@ -267,12 +262,10 @@ class Recorded(Insecure):
         self.requests: list[tuple[str, int]] = []
 
     def u64(self, n: int) -> NDArray[np.uint64]:
-        """n words of 64 bits."""
         self.requests.append(("u64", n))
         return super().u64(n)
 
     def bits(self, k: int) -> int:
-        """An integer of k bits."""
         self.requests.append(("bits", k))
         return super().bits(k)
 
@@ -319,7 +312,6 @@ class Run:
 
     @property
     def published(self) -> list[np.ndarray]:
-        """All that a run gives out."""
         return [*self.values, *self.exact]
 
 

@@ -44,7 +44,6 @@ class Replay:
 
     @property
     def plan(self) -> Plan:
-        """What is audited."""
         return self.stage.plan
 
     @property
@@ -78,7 +77,6 @@ class Replay:
     # the checks --------------------------------------------------------------------------------
 
     def checks(self) -> Iterator[Check]:
-        """Every check by replay, in order."""
         yield _made("replay", "same records, same random words: answers that differ", self._replayed)
         yield _made("row-order", "same records in another order: answers that differ", self._reordered)
         yield _made("noise", "answers that are not exact answer + the law's noise, in order", self._noise)
@@ -249,7 +247,6 @@ def _made(name: str, what: str, count: Callable[[], tuple[int, str]]) -> Check:
 
 
 def _different(one: Sequence[np.ndarray], other: Sequence[np.ndarray]) -> int:
-    """How many answers differ; all of them where there is not the same number."""
     if not len(one) and not len(other):
         return 0
     a, b = np.concatenate(list(one)), np.concatenate(list(other))

@@ -143,7 +143,6 @@ class _Chance:
         return np.searchsorted(ladder, self.uniform(size), side="right").astype(np.int64)
 
     def one_of_each(self, weights: Floats, rows: Codes) -> Codes:
-        """Draw one code for each element of ``rows``, by the weights in that row of a table."""
         ladder = np.cumsum(weights / weights.sum(axis=1, keepdims=True), axis=1)[:, :-1]
         draws = self.uniform(rows.size)
         codes = np.zeros(rows.size, dtype=np.int64)

@@ -93,7 +93,6 @@ class Ratio:
 
     @property
     def tables(self) -> tuple[Table, ...]:
-        """The tables that it is made from."""
         return tuple(linear.table for linear in (self.numerator, self.denominator) if linear.table)
 
 
@@ -113,7 +112,6 @@ class Quantile:
 
     @property
     def tables(self) -> tuple[Table, ...]:
-        """The table that it is made from."""
         return (self.table,)
 
 
@@ -149,7 +147,6 @@ class Figure:
 
     @property
     def rows(self) -> int:
-        """The number of figures."""
         return math.prod(len(column.labels) for column in self.columns.values())
 
     @property
@@ -160,7 +157,6 @@ class Figure:
 
     @property
     def attributes(self) -> tuple[str, ...]:
-        """The attributes that it mentions."""
         return tuple(dict.fromkeys(name for table in self.tables for name in table.attributes))
 
 

@@ -42,14 +42,12 @@ class FigureGroups:
 
     @classmethod
     def of(cls, domain: Domain, views: Mapping[str, AttributeView], predicate: Predicate) -> FigureGroups:
-        """The groups of a statement."""
         reachable = expand(predicate).reachable
         groups = {view.attribute.name: GroupedColumn(name, view, reachable) for name, view in views.items()}
         return cls(domain, predicate, groups)
 
     @property
     def columns(self) -> dict[str, TableColumn]:
-        """Attribute -> its column."""
         return {name: group.column for name, group in self.groups.items()}
 
     def count(self, predicate: Predicate) -> Form:
@@ -86,11 +84,7 @@ class FigureGroups:
         return self._form(predicate, {attribute.name: cumulated}), numbers
 
     def numbers(self, attribute: Attribute, predicate: Predicate) -> tuple[int, ...]:
-        """The values of an attribute that a predicate leaves possible, rising.
-
-        Raises:
-            InvalidArgument: they are not all numbers that stand for themselves.
-        """
+        """The values of an attribute that a predicate leaves possible, rising."""
         reachable = expand(predicate).reachable.get(attribute.name, np.ones(attribute.size, dtype=bool))
         counted = [attribute.values[i] for i in np.flatnonzero(reachable)]
         labels = [attribute.labels[i] for i in np.flatnonzero(reachable)]
@@ -190,10 +184,6 @@ def figure_from_sql(domain: Domain, name: str, sql: str, whose: str = "figure") 
         sql: the statement.
         whose: what it is called in messages before its name.
 
-    Raises:
-        InvalidArgument: not such a statement, or a name or value outside the domain.
-        Unsupported: a condition that takes more than 64 products, or a matrix too large to be written out.
-
     >>> domain = Domain({"sex": ["F", "M"], "age": range(115)})
     >>> sql = "SELECT sex, 100 * COUNT(*) FILTER (WHERE age < 18) / COUNT(*) FROM people GROUP BY sex"
     >>> figure = figure_from_sql(domain, "minors", sql)
@@ -220,7 +210,6 @@ class _FigureStatement(Statement):
         super().__init__(domain, name, statement)
 
     def figure(self, sql: str) -> Figure:
-        """The figure, its columns in domain order."""
         try:
             self._over = FigureGroups.of(self.domain, self.groups, self.predicate)
         except Unsupported as error:
@@ -265,7 +254,6 @@ class _FigureStatement(Statement):
         (self._asked,) = asked
 
     def _value(self, node: Node) -> Expression:
-        """What an expression means."""
         node = node.unnest()
         try:
             if isinstance(node, _ARITHMETIC):
@@ -338,7 +326,6 @@ class _FigureStatement(Statement):
         return form
 
     def _attribute(self, node: Node, column: Node) -> Attribute:
-        """The attribute that an aggregate is of."""
         column = column.unnest() if column is not None else column
         if not isinstance(column, exp.Column):
             self.refuse(
@@ -396,7 +383,6 @@ class _FigureStatement(Statement):
         return Expression(quantiles=((Fraction(1), found),))
 
     def _window(self, node: exp.Window) -> Expression:
-        """``SUM(COUNT(*)) OVER ([PARTITION BY columns])``."""
         extra = [k for k, v in node.args.items() if v and k not in ("this", "partition_by", "over")]
         inner = node.this.this.unnest() if isinstance(node.this, exp.Sum) else None
         aggregate = inner.this if isinstance(inner, exp.Filter) else inner

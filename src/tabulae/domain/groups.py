@@ -43,7 +43,6 @@ class CodeFamily:
 
     @cached_property
     def position(self) -> dict[str, int]:
-        """Code -> its position."""
         return {code: i for i, code in enumerate(self.codes)}
 
 
@@ -79,9 +78,6 @@ class GroupMap:
         groups: distinct codes; their order is that of results.
         members: pairs (group, code of its family).
 
-    Raises:
-        InvalidArgument: names that repeat, or members that are not known.
-
     >>> race = CodeFamily("race", ("1010", "1020"), most=2)
     >>> europe = Group("2001", "1", "race", "alone")
     >>> m = GroupMap((race,), (europe,), [("2001", "1010"), ("2001", "1020")])
@@ -115,7 +111,6 @@ class GroupMap:
 
     @cached_property
     def family(self) -> dict[str, CodeFamily]:
-        """Name -> family."""
         return {family.name: family for family in self.families}
 
     @cached_property
@@ -215,9 +210,6 @@ def assign_groups(
         Record positions (not falling) and group positions in the selection, int64; each pair once, groups of one
         record rising.
 
-    Raises:
-        InvalidArgument: arrays of unequal length, families that are not known, or positions that are not of codes.
-
     >>> from tabulae.domain.groups import CodeFamily, Group, GroupMap
     >>> race = CodeFamily("race", ("1010", "1020"), most=2)
     >>> groups = (Group("a", "1", "race", "alone"), Group("b", "1", "race", "any"))
@@ -280,9 +272,6 @@ class Regions:
         ids: names of the regions, distinct, in the order in which they are tabulated.
         of_leaf: shape (leaves,): the position in ``ids`` of each leaf's region, or -1.
 
-    Raises:
-        InvalidArgument: ids that repeat, or positions that are not of ids.
-
     >>> Regions("county", ("01001", "01003"), np.array([0, 1, 1, -1])).size
     2
     """
@@ -304,7 +293,6 @@ class Regions:
 
     @property
     def size(self) -> int:
-        """The number of regions."""
         return len(self.ids)
 
     @cached_property
@@ -345,7 +333,6 @@ class Rung:
 
     @property
     def cells(self) -> int:
-        """The number of cells."""
         return prod(len(labels) for labels in self.columns.values())
 
 
@@ -387,9 +374,6 @@ class Ladder:
             sizes: attribute -> number of its values.
             tables: pairs (name, attribute -> (labels of its parts, part of each value)), coarsest first. Headings are
                 the attributes' names.
-
-        Raises:
-            InvalidArgument: a partition that does not fit its attribute, or an attribute without a size.
         """
         cells = prod(sizes.values())
         position = np.unravel_index(np.arange(cells), tuple(sizes.values()) or (1,))

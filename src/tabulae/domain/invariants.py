@@ -62,9 +62,6 @@ def settled_answers(
         relations: between the rows of W (m x n, ``queries``) and of C (r x n, ``exact``, independent).
         scaled: t, (m,) whole numbers.
         fixed: v, (r,) whole numbers.
-
-    Raises:
-        InvalidArgument: no whole numbers have these exact sums.
     """
     if not len(relations.matrix):
         return scaled.astype(np.int64)
@@ -176,9 +173,6 @@ class ExplicitInvariants:
     Arguments:
         domain: the public domain.
         tables: the exact tables, sums of products of integer matrices.
-
-    Raises:
-        Unsupported: more merged cells, when the first question is asked.
 
     >>> from tabulae.linalg import Dense
     >>> exact = ExplicitInvariants(Domain({"a": 4}), [Table("odd", {"a": Dense([[1, 1, 0, 0], [0, 1, 1, 0]])})])

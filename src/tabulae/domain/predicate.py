@@ -146,9 +146,6 @@ def expand(predicate: Predicate) -> Expansion:
 
     Nothing of the size of the domain is formed. A predicate that is nowhere true has no products.
 
-    Raises:
-        Unsupported: it takes more than MOST_PRODUCTS products in every order that was tried.
-
     Reference: HDMM, Appendix A, Theorems 15 and 16.
 
     >>> from .predicate import disjunction

@@ -357,7 +357,6 @@ class ProductInvariants:
 
     @cached_property
     def finest(self) -> tuple[Partition, ...]:
-        """Per attribute the finest grouping of any exact table: records there move nothing when they trade places."""
         return tuple(chain[-1] for chain in self._levels.chains)
 
     # what is left to measure ------------------------------------------------------------------------
@@ -569,7 +568,6 @@ class ProductInvariants:
         return self.settle(Table("cells", {name: Identity(n) for name, n in every}), scaled, values, exponent)
 
     def nests(self, table: Table) -> bool:
-        """Whether the table's cells are groups that nest with those of the exact tables, attribute by attribute."""
         return self._settling(table) is not None
 
     def _settling(self, table: Table) -> Settling | None:

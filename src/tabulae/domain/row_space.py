@@ -35,10 +35,6 @@ def describe_row_space(table: Table, domain: Domain) -> dict[str, Any]:
         table: any table over the domain; its weight, name and labels do not matter.
         domain: says what the categories are called.
 
-    Raises:
-        InvalidArgument: a matrix with other entries than whole numbers.
-        Unsupported: a matrix that is too large to write down.
-
     Reference: the row space of a Kronecker product is the Kronecker product of the row spaces.
 
     >>> domain = Domain({"sex": ["F", "M"], "age": range(3)})

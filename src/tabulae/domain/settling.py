@@ -145,7 +145,6 @@ class _Axis:
     depths: tuple[int, ...]  # chain level -> level of the corner coordinates
 
     def label(self, partition: Partition, depth: int) -> np.ndarray:
-        """The group of each class of a partition that is at least as fine."""
         first = representatives(partition.classes)
         return self.corner.groupings[depth][self.row_of[first]]
 

@@ -68,7 +68,6 @@ class Where:
         return self.refuse(node, "it is not a comparison of an attribute with literals")
 
     def refuse(self, node: Node, why: str) -> NoReturn:
-        """Say what cannot be used, and what can."""
         raise InvalidArgument(f"{self.whose} cannot use `{text(node)}`: {why}; {ALLOWED}")
 
     def _comparison(self, node: Node) -> Predicate:
@@ -232,17 +231,14 @@ class Statement:
 
     @property
     def whose(self) -> str:
-        """What the statement belongs to, for messages."""
         return f"{self.kind} {self.table!r}"
 
     def refuse(self, node: Node, why: str) -> NoReturn:
-        """Say which part cannot be used, and what can."""
         nodes = node if isinstance(node, list) else [node]
         shown = ", ".join(text(part) if hasattr(part, "sql") else str(part) for part in nodes)
         raise InvalidArgument(f"{self.whose} cannot use `{shown}`: {why}; {self.shape}")
 
     def name_of(self, column: exp.Column) -> str:
-        """The attribute or recode that a column names."""
         if not isinstance(column.this, exp.Identifier):
             self.refuse(column, "name one column")
         if column.args.get("db") or (column.table and column.table.casefold() not in self._qualifiers):
@@ -346,10 +342,6 @@ def table_from_sql(domain: Domain, name: str, sql: str, weight: object = 1) -> T
     The rows are all combinations of the grouped categories that the condition leaves possible one column at a
     time, zeros included, in domain order whatever the order of the columns in the statement. A disjunction
     over several attributes becomes a signed sum of products (HDMM, Appendix A).
-
-    Raises:
-        InvalidArgument: not such a statement, or a name or value outside the domain.
-        Unsupported: a condition that takes more than 64 products.
 
     >>> domain = Domain({"sex": ["F", "M"], "age": range(115)})
     >>> sql = "SELECT sex, COUNT(*) FROM people WHERE age < 5 GROUP BY sex"

@@ -82,7 +82,6 @@ def _check_described(release: Release) -> None:
 
 
 def _check_place(release: Release, out: Path) -> None:
-    """Refuse to write over anything, or into the release."""
     if os.path.lexists(out):
         raise ReleaseError(f"{out} exists: name another folder with --out")
     if not out.parent.is_dir():

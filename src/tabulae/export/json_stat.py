@@ -50,7 +50,6 @@ def write_json_stat(release: Release, tables: list[StoredTable], lists: CodeList
 
 
 def _head(release: Release, table: StoredTable, lists: CodeLists, part: str | None) -> dict[str, Any]:
-    """A dataset but for its values."""
     metric = unique(["measure"], taken=table.keys)[0]
     dimension = {
         key: _dimension(
@@ -93,7 +92,6 @@ def _shape(table: StoredTable) -> list[int]:
 def _write(
     path: Path, head: dict[str, Any], extension: dict[str, Any], table: StoredTable, part: str | None
 ) -> None:
-    """Write a dataset, its values piece by piece."""
     dense = _in_order(table, part)
     with path.open("w", encoding="utf-8") as file:
         file.write(json.dumps(head, ensure_ascii=False, allow_nan=False)[:-1])
@@ -112,7 +110,6 @@ def _write(
 
 
 def _pieces(file: TextIO, pieces: Iterator[list[Any] | dict[str, Any]], brackets: str) -> None:
-    """One array or object from several."""
     file.write(brackets[0])
     before = ""
     for piece in pieces:
@@ -168,7 +165,6 @@ def _plain(column: pa.Array) -> list[Any]:
 
 
 def _cells(places: np.ndarray, width: int) -> list[str]:
-    """The positions of the values of some rows."""
     return [str(cell) for cell in (places[:, None] * width + np.arange(width)).ravel().tolist()]
 
 

@@ -61,11 +61,7 @@ class StoredTable:
         return tuple(word for word in self.beside if word != LABEL)
 
     def batches(self, part: str | None = None) -> Iterator[pa.RecordBatch]:
-        """The rows in order, row group by row group, words by dictionary; of one part alone where it is named.
-
-        Raises:
-            ReleaseError: the file cannot be read.
-        """
+        """The rows in order, row group by row group, words by dictionary; of one part alone where it is named."""
         for batch in _batches(self.path, self.words):
             chosen = batch if part is None else batch.filter(_equal(batch.column(self.keys[0]), part))
             if chosen.num_rows:
@@ -78,11 +74,7 @@ class StoredTable:
 
 
 def stored_tables(release: Release) -> list[StoredTable]:
-    """All tables of a release, those computed from others last.
-
-    Raises:
-        ReleaseError: one of them cannot be read.
-    """
+    """All tables of a release, those computed from others last."""
     titles = {resource["path"]: resource["title"] for resource in release.descriptor["resources"]}
     product = release.product
     made = []
@@ -114,7 +106,6 @@ def _is_number(kind: pa.DataType) -> bool:
 
 
 def _scan(path: Path, keys: tuple[str, ...], part: str | None) -> tuple[dict[str, tuple[str, ...]], int]:
-    """What stands in each key column, in order of first appearance, and how many rows there are."""
     found: dict[str, dict[str, None]] = {key: {} for key in keys}
     rows = 0
     for batch in _batches(path, keys, columns=keys or None):
@@ -177,9 +168,6 @@ def code_lists(release: Path, tables: Sequence[StoredTable]) -> CodeLists:
 
     A code is the one of ``codes/``, or the value itself. In identifiers, signs that SDMX does not allow become ``_``;
     those that become alike are numbered. What was published as ``_T`` keeps that code, which is that of SDMX, too.
-
-    Raises:
-        ReleaseError: a code list of the release cannot be read.
     """
     columns = dict.fromkeys(key for table in tables for key in table.keys)
     called = _group_names(tables)

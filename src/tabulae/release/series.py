@@ -78,7 +78,6 @@ class Link:
 
     @property
     def spent(self) -> PrivacyLoss:
-        """What the release spent."""
         return read_loss(self.definition, self.loss)
 
 

@@ -277,18 +277,14 @@ class Marks(Protocol):
     """Measurements, of which only the name of their charge is needed here."""
 
     @property
-    def release_id(self) -> str | None:
-        """The release that was charged for."""
-        ...
+    def release_id(self) -> str | None: ...
 
 
 class Writer(Protocol):
     """Writes a measurement piece by piece into a folder, and says at the end that it is complete."""
 
     @property
-    def folder(self) -> Path:
-        """Where it writes."""
-        ...
+    def folder(self) -> Path: ...
 
     def __enter__(self) -> Self: ...
 

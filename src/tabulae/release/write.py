@@ -164,16 +164,13 @@ class PublishedTable:
 
     @property
     def ci_low(self) -> np.ndarray:
-        """Lower ends of the intervals."""
         return self.estimate - self.half_width
 
     @property
     def ci_high(self) -> np.ndarray:
-        """Upper ends of the intervals."""
         return self.estimate + self.half_width
 
     def label_columns(self) -> dict[str, pa.DictionaryArray]:
-        """Each heading's labels, row by row."""
         return label_columns(self.columns)
 
     def arrow(self) -> pa.Table:

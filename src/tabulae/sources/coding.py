@@ -67,12 +67,7 @@ class ColumnCoding:
     values: Mapping[int, int] | Mapping[str, int] | None = None
 
     def codes(self, attribute: Attribute) -> dict[Value, int]:
-        """Raw value -> code, for the values that count as declared.
-
-        Raises:
-            InvalidArgument: if a policy is unknown, if "other" has no category to count in, or if the codes
-                or the values given are not those of the attribute.
-        """
+        """Raw value -> code, for the values that count as declared."""
         where = f"attribute {attribute.name!r}"
         for key, policy in (("unknown", self.unknown), ("null", self.null)):
             if policy not in ("refuse", "other"):
@@ -96,7 +91,6 @@ class ColumnCoding:
 
     @property
     def has_other(self) -> bool:
-        """Whether some records are to be counted in the category "other"."""
         return OTHER in (self.unknown, self.null)
 
 
@@ -173,10 +167,6 @@ def coded(
 
     Returns:
         A lazy table with the raw values c0, c1, ..., the codes k0, k1, ..., ``people``, and those ``beside``.
-
-    Raises:
-        DataError: if a column holds something that is neither text, numbers nor truth values.
-        InvalidArgument: if a rule does not fit its attribute.
     """
     import ibis
 

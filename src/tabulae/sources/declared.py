@@ -144,7 +144,6 @@ def _values(nodes: Iterable[Node]) -> _Values | None:
 
 
 def _whole(node: Node) -> int | None:
-    """A whole number as it is written, with its sign."""
     node = node.unnest()
     if isinstance(node, exp.Neg):
         number = _whole(node.this)
@@ -187,12 +186,10 @@ class DeclaredColumn:
 
     @property
     def has_domain(self) -> bool:
-        """Whether it is known which values the column may hold."""
         return self.categories is not None or self.bounds is not None
 
     @property
     def can_be_counted(self) -> bool:
-        """Whether its values can be categories."""
         return self.content != "other" and not self.key
 
 
@@ -213,9 +210,6 @@ def declared_columns(source: RecordSource) -> list[DeclaredColumn]:
 
     Arguments:
         source: the file.
-
-    Raises:
-        DataError: it cannot be read, or what should name columns does not.
 
     Privacy:
         Reads the first line of a CSV file and no other, the footer of a Parquet file and no statistics in it, and the
@@ -238,12 +232,7 @@ def declared_columns(source: RecordSource) -> list[DeclaredColumn]:
 
 
 def only_table(path: Path) -> str:
-    """The one table of a DuckDB file.
-
-    Raises:
-        DataError: it cannot be read, or holds none.
-        InvalidArgument: it holds several, all of which are named.
-    """
+    """The one table of a DuckDB file."""
     RecordSource(path, "duckdb", table="any").check_exists()
     names = redacted(path.name, lambda: _tables(path))
     if not names:
@@ -381,9 +370,6 @@ def peek(source: RecordSource, columns: Sequence[DeclaredColumn]) -> list[Declar
     Arguments:
         source: the file; every record of it is read.
         columns: as :func:`~tabulae.sources.declared.declared_columns` found them.
-
-    Raises:
-        DataError: it cannot be read.
 
     Privacy:
         What comes back is confidential: a value that one person has alone is in it. It is for the holder of the

@@ -26,9 +26,6 @@ _ENGINE = 0.8  # of what is left: an engine takes more than its limit for a whil
 def read_memory(text: str) -> int:
     """An amount of memory in bytes.
 
-    Raises:
-        InvalidArgument: not a number above 0 with its unit, or more than any machine has.
-
     >>> read_memory("8GB"), read_memory("1.5 GiB")
     (8000000000, 1610612736)
     """
@@ -57,9 +54,6 @@ def engine_memory(memory: int | None, taken: int) -> str | None:
     Args:
         memory: of the run, in bytes.
         taken: what the rest of the run takes.
-
-    Raises:
-        Unsupported: it leaves the engine too little.
 
     >>> engine_memory(8 * 10**9, 2 * 10**9)
     '4800MB'

@@ -250,9 +250,6 @@ class RecordSource:
 
     A published copy of a spec says the kind alone: ``path`` and ``url`` are None, and there are no records to open.
 
-    Raises:
-        InvalidArgument: if the kind cannot be told, is unknown, or does not fit the rest.
-
     Example:
         >>> RecordSource("people.parquet").kind
         'parquet'
@@ -294,11 +291,7 @@ class RecordSource:
 
     @property
     def file(self) -> Path:
-        """The path of a source that is a file.
-
-        Raises:
-            InvalidArgument: it is on a server.
-        """
+        """The path of a source that is a file."""
         if self.path is None:
             raise InvalidArgument(f"{self.name} is on a server, and a file is needed here")
         return self.path

@@ -28,9 +28,6 @@ class UnitRule:
         rows: the most records of one unit that are counted.
         key: 32 secret bytes; the same key keeps the same records.
 
-    Raises:
-        InvalidArgument: for a number below 1, or a key of another length.
-
     Example:
         >>> UnitRule("person_id", 3, bytes(32))
         UnitRule(column='person_id', rows=3)
@@ -48,11 +45,7 @@ class UnitRule:
 
 
 def identified(records: ir.Table, rule: UnitRule) -> ir.Table:
-    """The records with the id of their unit as plain text, NULL where there is none.
-
-    Raises:
-        DataError: if the column holds something that cannot be an id.
-    """
+    """The records with the id of their unit as plain text, NULL where there is none."""
     raw: Any = records[ID]
     kind = raw.type()
     if kind.is_string() or kind.is_null():

@@ -30,7 +30,6 @@ class Derived:
 
     @property
     def name(self) -> str:
-        """Names its file."""
         return self.figure.name
 
 
@@ -89,7 +88,6 @@ def _within(
 
 
 def _rows(each: Derived, section: Section | None) -> int:
-    """How many rows a figure has in all."""
     return each.figure.rows if section is None else section.figure_rows(each.figure, each.areas)
 
 

@@ -119,7 +119,6 @@ def _source(path: str, table: str | None) -> list[str]:
 
 
 def _attributes(columns: Sequence[tuple[str, DeclaredColumn]]) -> list[str]:
-    """The section of the public domain, a line for each column."""
     lines = [
         "[attributes]                      # what is counted, and every value that it may hold, from public sources:",
         "                                  # tables have rows for these, whoever is in the records",
@@ -199,7 +198,6 @@ def _key(name: str) -> str:
 
 
 def _text(text: str) -> str:
-    """Text as TOML writes it, on one line."""
     return tomli_w.dumps({"k": text}).removeprefix("k = ").removesuffix("\n")
 
 

@@ -76,7 +76,6 @@ class _Scanner:
         self.last: dict[KeyPath, int] = {}  # array of tables -> index of its latest element
 
     def scan(self) -> dict[KeyPath, int]:
-        """Read the whole document."""
         section: KeyPath = ()
         while self.skip(_BLANK) < len(self.text):
             if self.text[self.at] == "[":
@@ -86,7 +85,6 @@ class _Scanner:
         return self.lines
 
     def skip(self, pattern: re.Pattern[str]) -> int:
-        """Move past what ``pattern`` matches here."""
         found = pattern.match(self.text, self.at)
         if found:
             self.at = found.end()
@@ -133,7 +131,6 @@ class _Scanner:
             self.at += 1
 
     def pair(self, section: KeyPath) -> None:
-        """``key = value``, each part of a dotted key on its own."""
         start = self.at
         path = section
         for key in self.keys():
@@ -203,7 +200,6 @@ class Problems:
         return sorted(self._found, key=lambda problem: problem.line or 0)
 
     def add(self, path: KeyPath, message: str) -> None:
-        """Record a mistake at ``path``."""
         self._found.append(Problem(written(path), message, self._lines.of(path)))
         self._paths.add(tuple(path))
 
@@ -235,11 +231,7 @@ class Problems:
             self.add((*path, *detail["loc"]), _sentence(detail, model))
 
     def raise_any(self, source: str) -> None:
-        """Raise what was found as one error.
-
-        Raises:
-            SpecError: there is at least one problem.
-        """
+        """Raise what was found as one error."""
         if self._found:
             raise SpecError(self.found, source)
 
@@ -356,7 +348,6 @@ def _without(
 
 
 def _sentence(detail: ErrorDetails, model: type[BaseModel]) -> str:
-    """One pydantic error in the words of this document."""
     kind, value = detail["type"], detail["input"]
     key = str(detail["loc"][-1]) if detail["loc"] else ""
     context: dict[str, Any] = detail.get("ctx", {})
@@ -405,7 +396,6 @@ class FileMistakes:
     told: int = 0
 
     def tell(self, line: int | None, message: str) -> None:
-        """Record one mistake, at its line."""
         self.told += 1
         place = self.name if line is None else f"{self.name}, {self.unit} {line}"
         if self.told <= _TOLD:

@@ -106,7 +106,6 @@ def read_promise(document: Document, base: Path, problems: Problems) -> Promise 
 
 
 def _check_detailed(document: Document, section: PrivacySection, problems: Problems) -> None:
-    """What ``[detailed]`` asks of the promise."""
     if section.definition == "approx":
         told = 'groups are tabulated under "pure" or "zcdp": write one of them (zcdp states epsilon at a delta, too)'
         problems.add(("privacy", "definition"), told)
@@ -116,7 +115,6 @@ def _check_detailed(document: Document, section: PrivacySection, problems: Probl
 
 
 def _check_geography(section: PrivacySection, problems: Problems) -> None:
-    """What ``[geography]`` asks of the promise."""
     if section.definition == "approx":
         told = 'areas are measured under "pure" or "zcdp": write "zcdp", which states epsilon at a delta, too'
         problems.add(("privacy", "definition"), told)
@@ -188,7 +186,6 @@ def read_method(document: Document, problems: Problems) -> Method | None:
 
 
 def _area_method(document: Document, section: MethodSection, problems: Problems) -> Method | None:
-    """The method of a document with ``[geography]``."""
     for key in NOT_OF_AREAS:
         if key in section.model_fields_set:
             problems.add(("method", key), "chooses queries, and with [geography] they are written: remove it")

@@ -187,7 +187,6 @@ class ColumnRule:
 
     @property
     def has_other(self) -> bool:
-        """Whether the attribute has the extra category."""
         return OTHER in (self.unknown, self.null)
 
 
@@ -241,7 +240,6 @@ class _Reader:
         self.files: dict[str, bytes] = {}
 
     def attribute(self, name: str, entry: AttributeEntry) -> None:
-        """Add the attribute of an entry, with its extra category where a policy asks for one."""
         path: KeyPath = ("attributes", name)
         column = ColumnRule(
             entry.column or name, entry.unknown or self.document.unknown, entry.null or self.document.null

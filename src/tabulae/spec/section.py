@@ -40,11 +40,7 @@ class Section:
         return cap
 
     def check_figure(self, figure: Figure) -> None:
-        """Refuse a derived figure that this kind of release cannot have.
-
-        Raises:
-            InvalidArgument, Unsupported: why it cannot.
-        """
+        """Refuse a derived figure that this kind of release cannot have."""
 
     def figure_rows(self, figure: Figure, areas: tuple[str, ...]) -> int:
         """How many rows a derived figure has."""

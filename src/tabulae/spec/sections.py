@@ -162,7 +162,6 @@ def _table(raw: dict[str, Any], key: str, problems: Problems) -> dict[str, Any]:
 
 
 def _source(raw: dict[str, Any], problems: Problems) -> dict[str, Any]:
-    """``[source]``; no value is echoed."""
     section = dict(_table(raw, "source", problems))
     rows = section.get("rows_per_unit", 1)
     if isinstance(rows, int) and rows > 1 and "unit_id" not in section:
@@ -252,7 +251,6 @@ def _geography(
 def _all(
     model: type[Section], raw: dict[str, Any], key: str, problems: Problems, *above: str
 ) -> tuple[Section | None, ...]:
-    """Every element of an array of sections, each on its own."""
     entries = _entries(raw, key, problems, *above) or ()
     return tuple(problems.check(model, entry, (*above, key, at)) for at, entry in enumerate(entries))
 

@@ -32,11 +32,7 @@ class Mark:
 
 
 def mark_of(folder: Path) -> Mark:
-    """The mark of a finished release, from its folder.
-
-    Raises:
-        ValueError: the folder is not one; the message says what it lacks.
-    """
+    """The mark of a finished release, from its folder."""
     if not folder.is_dir():
         raise ValueError("is not there" if not folder.exists() else "is not a folder")
     try:

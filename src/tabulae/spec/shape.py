@@ -62,7 +62,6 @@ def _share(value: str) -> str:
 
 
 def _read(reader: Callable[[], object], value: str) -> str:
-    """The text as written, once what it says is known to be a number with a meaning."""
     try:
         reader()
     except InvalidArgument as error:

@@ -40,7 +40,6 @@ class ChainedEntry:
     hash: str
 
     def content(self) -> dict[str, Any]:
-        """The body as a dictionary."""
         return json.loads(self.body)
 
 

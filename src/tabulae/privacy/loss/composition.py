@@ -55,11 +55,9 @@ class LinearCurve:
     rho: Fraction
 
     def floats(self, excess: NDArray[np.float64]) -> NDArray[np.float64]:
-        """(1 + excess) rho."""
         return (1 + excess) * float(self.rho)
 
     def real(self, order: Any) -> Any:
-        """a rho."""
         return order * to_real(self.rho)
 
 
@@ -89,11 +87,9 @@ class LargestCurve:
     options: tuple[RDP, ...]
 
     def floats(self, excess: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The maximum over the options."""
         return np.max([option.floats(excess) for option in self.options], axis=0)
 
     def real(self, order: Any) -> Any:
-        """The maximum over the options."""
         return max(option.real(order) for option in self.options)
 
 
@@ -109,12 +105,10 @@ class GroupCurve:
     size: int
 
     def floats(self, excess: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The proposition's bound."""
         doublings = (self.size - 1).bit_length()
         return 3.0**doublings * self.loss.floats(2.0**doublings * (1 + np.maximum(excess, 1.0)) - 1)
 
     def real(self, order: Any) -> Any:
-        """The proposition's bound."""
         doublings = (self.size - 1).bit_length()
         return 3**doublings * self.loss.real(2**doublings * max(order, reals().mpf(2)))
 
@@ -155,11 +149,9 @@ class RDP:
         raise InvalidArgument(f"no Renyi bound follows from {loss!r}; start from PureDP or ZCDP")
 
     def floats(self, excess: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The bound at orders 1 + excess, in floats, for searching."""
         return np.sum([float(count) * curve.floats(excess) for count, curve in self.parts], axis=0)
 
     def real(self, order: Any) -> Any:
-        """The bound at an order, to 40 digits."""
         return sum(to_real(count) * curve.real(order) for count, curve in self.parts)
 
     def at(self, order: Exact) -> float:

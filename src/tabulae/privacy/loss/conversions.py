@@ -65,7 +65,6 @@ def upwards(value: Any) -> float:
 
 
 def _root(increasing: Callable[[Any], Any], low: Any, high: Any) -> Any:
-    """The point of (low, high) where an increasing function changes sign, found on a log scale from low."""
     mp = reals()
     left, right = mp.ln(mp.mpf(10) ** -60), mp.ln(high - low)
     for _ in range(_HALVINGS):

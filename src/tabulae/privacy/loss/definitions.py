@@ -139,7 +139,6 @@ class PureDP(PrivacyLoss):
         return float_up(self.amount)
 
     def scaled(self, factor: Exact) -> PureDP:
-        """PureDP(factor * epsilon)."""
         return PureDP(positive(factor, "factor") * self.amount)
 
 
@@ -193,7 +192,6 @@ class ApproxDP(PrivacyLoss):
         return float_up(self.amount)
 
     def scaled(self, factor: Exact) -> ApproxDP:
-        """ApproxDP(factor * epsilon, factor * delta)."""
         share = positive(factor, "factor")
         return ApproxDP(share * self.amount, share * self.delta)
 
@@ -222,7 +220,6 @@ class ZCDP(PrivacyLoss):
 
     @property
     def rho(self) -> Fraction:
-        """The parameter rho."""
         return self.amount
 
     @property
@@ -241,5 +238,4 @@ class ZCDP(PrivacyLoss):
         return zcdp_epsilon(self.amount, delta)
 
     def scaled(self, factor: Exact) -> ZCDP:
-        """ZCDP(factor * rho)."""
         return ZCDP(positive(factor, "factor") * self.amount)

@@ -256,7 +256,6 @@ class DiscreteGaussian(NoiseLaw):
         return parameter + smooth, smooth
 
     def loss_atoms(self, shift: int, tilt: float) -> tuple[Floats, Floats]:
-        """Log probabilities, and shift (shift - 2 k) / (2 variance)."""
         k, twice = _outcomes(self, shift, tilt), 2 * float(self.parameter)
         log_p = -k * k / twice
         return log_p - log_sum(log_p), shift * (shift - 2 * k) / twice
@@ -347,12 +346,10 @@ class DiscreteLaplace(NoiseLaw):
         return log_p, np.concatenate([[shift], shift - 2 * k, [-shift]]) / scale
 
     def loss_cumulant(self, shift: int, tilt: float) -> float:
-        """Exactly."""
         log_p, loss = self.loss_atoms(shift, tilt)
         return log_sum(log_p + tilt * loss)
 
     def largest_loss(self, shift: int) -> Fraction:
-        """shift / scale."""
         return shift / self.parameter
 
     def _sampler(self) -> Sampler:
@@ -420,7 +417,6 @@ class RoundedGaussian(NoiseLaw):
         return float(self.parameter), 0.25
 
     def loss_atoms(self, shift: int, tilt: float) -> tuple[Floats, Floats]:
-        """Log probabilities, and their differences."""
         k = _outcomes(self, shift, tilt)
         log_p = _log_mass(k, self.size)
         return log_p - log_sum(log_p), log_p - _log_mass(k - shift, self.size)

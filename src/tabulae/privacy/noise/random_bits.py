@@ -37,13 +37,9 @@ class RandomBits(Protocol):
 
     secure: ClassVar[bool]
 
-    def u64(self, n: int) -> NDArray[np.uint64]:
-        """n independent uniform 64-bit words."""
-        ...
+    def u64(self, n: int) -> NDArray[np.uint64]: ...
 
-    def bits(self, k: int) -> int:
-        """A uniform integer of k bits."""
-        ...
+    def bits(self, k: int) -> int: ...
 
 
 class _Generation:
@@ -202,7 +198,6 @@ class KeyedSource(_StreamSource):
 
     @staticmethod
     def new_key() -> bytes:
-        """32 bytes from the operating system."""
         return os.urandom(KEY_BYTES)
 
     def _stream(self) -> _Keystream:

@@ -119,7 +119,6 @@ class TableSampler:
         object.__setattr__(self, "slots", _slots(thresholds, first, slot_bits))
 
     def fill(self, out: NDArray[np.int64], source: RandomBits) -> None:
-        """Fill a contiguous one-dimensional array with independent draws."""
         self.read(out, source.u64(out.size), 0, source)
 
     def read(
@@ -293,7 +292,6 @@ class FilteredSampler:
         return cls(variance / Fraction(4) ** shift, shift, rounded)
 
     def fill(self, out: NDArray[np.int64], source: RandomBits) -> None:
-        """Fill a contiguous one-dimensional array with independent draws."""
         pending = np.flatnonzero(~self._propose(out, source))
         while pending.size:
             again = np.empty(pending.size, np.int64)

@@ -62,9 +62,6 @@ class SpineCounts:
     Args:
         leaf, place: shape (entries,), leaves and ``dense cell * N + combination`` of the counts that are not zero.
         people: shape (entries,), int64. Entries of one leaf and place are added.
-
-    Raises:
-        InvalidArgument: a count in a leaf whose support excludes its cell, or outside the plan.
     """
 
     def __init__(self, plan: SpinePlan, leaf: np.ndarray, place: np.ndarray, people: np.ndarray) -> None:
@@ -102,11 +99,7 @@ class SpineCounts:
         return int(self._people.sum(dtype=np.int64))
 
     def check(self, plan: SpinePlan) -> None:
-        """See that these counts were made for a plan like this one.
-
-        Raises:
-            InvalidArgument: it has other leaves, cells or supports.
-        """
+        """See that these counts were made for a plan like this one."""
         if (plan.spine.leaves, plan.layout.cell.size) != (self._leaves, self._cells):
             raise InvalidArgument("these counts were made for another plan: it has other leaves or cells")
         for leaf, place, _ in self._entries():
@@ -167,7 +160,6 @@ def _inside(index: np.ndarray, size: int) -> bool:
 
 
 def _joined(low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The numbers of several ranges, one range after the other, and the range of each."""
     length = high - low
     number = np.arange(length.sum()) + np.repeat(low - np.cumsum(length) + length, length)
     return number, np.repeat(np.arange(low.size), length)
@@ -187,9 +179,6 @@ class LeafColumn:
     Args:
         codes: of the plan's leaves, in the plan's order.
         dropped: of further leaves of the public file, where nothing can be counted.
-
-    Raises:
-        InvalidArgument: two leaves of one code.
     """
 
     column: str

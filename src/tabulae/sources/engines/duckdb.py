@@ -230,11 +230,7 @@ def schema_and_name(source: RecordSource) -> tuple[str, str]:
 
 
 def stored_table(connection: duckdb.DuckDBPyConnection, source: RecordSource) -> tuple[tuple[str, ...], str]:
-    """The columns of the table that a source names, in the DuckDB file that is attached, and how to select them.
-
-    Raises:
-        DataError: there is no such table.
-    """
+    """The columns of the table that a source names, in the DuckDB file that is attached, and how to select them."""
     schema, name = schema_and_name(source)
     present = _present(connection)
     if (schema, name) not in present:

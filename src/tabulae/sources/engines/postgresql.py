@@ -196,7 +196,6 @@ class PostgreSQL(Engine):
             connection.close()
 
     def copied(self, records: ir.Table, table: pa.Table) -> ir.Table:
-        """A temporary table of the server."""
         from psycopg import sql
 
         columns = [

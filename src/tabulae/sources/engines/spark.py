@@ -194,9 +194,6 @@ def heap(memory: str) -> int:
 
     >>> heap("4GB")
     2861
-
-    Raises:
-        InvalidArgument: it is not written as a number with a unit, or is too little.
     """
     size = read_memory(memory) * 3 // 4 >> 20
     if size < _LEAST_HEAP:
@@ -334,7 +331,6 @@ def _surroundings_kept() -> Iterator[None]:
 
 
 def _stop(session: SparkSession) -> None:
-    """Stop the session, also one whose Java process is gone."""
     from py4j.protocol import Py4JError
 
     with warnings.catch_warnings():
@@ -440,7 +436,6 @@ def _check_name(file: Path) -> None:
 def _types(
     source: RecordSource, files: Sequence[Path], columns: Sequence[WantedColumn]
 ) -> Mapping[str, pa.DataType]:
-    """Column -> its type, which must be the same in all files."""
     from pyarrow import parquet
 
     types: dict[str, pa.DataType] = {}
@@ -489,11 +484,7 @@ def _table(
 
 
 def _refused(columns: Sequence[WantedColumn], types: Mapping[str, pa.DataType]) -> dict[str, Any]:
-    """Alias -> nothing, of the type that a column has and Spark does not read: it is refused where others are.
-
-    Raises:
-        DataError: the type would not be refused.
-    """
+    """Alias -> nothing, of the type that a column has and Spark does not read: it is refused where others are."""
     import ibis
 
     empty = {}

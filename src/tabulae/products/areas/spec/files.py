@@ -284,11 +284,7 @@ class LeafCondition:
 
     @classmethod
     def parse(cls, text: str) -> LeafCondition:
-        """Read a condition.
-
-        Raises:
-            InvalidArgument: it does not parse, or is no condition on columns of text.
-        """
+        """Read a condition."""
         try:
             node = parse_one(text, dialect=DIALECT)
             found: dict[str, None] = {}
@@ -355,7 +351,6 @@ def _is_none(cells: np.ndarray) -> np.ndarray:
 
 
 def _compared(node: Node) -> tuple[Node, list[str]]:
-    """The column of a comparison, and the texts that it is compared with."""
     left = node.this.unnest()
     if isinstance(node, exp.In):
         extra = [key for key, value in node.args.items() if value and key not in ("this", "expressions")]

@@ -125,7 +125,6 @@ def _class_of(found: TextColumns, margin: Margin, domain: Domain) -> np.ndarray:
 
 
 def _position(domain: Domain, name: str, text: str | None) -> int:
-    """The category, or class of a recode, that a text names; -1 for none."""
     if text is None:
         return -1
     if domain.recode(name) is not None:
@@ -165,7 +164,6 @@ def _whole(text: str | None, otherwise: int) -> int:
 
 
 def _check_once(key: np.ndarray, found: TextColumns) -> None:
-    """Tell of rows about what another row is about already."""
     order = np.argsort(key, kind="stable")
     again = np.flatnonzero(np.diff(key[order]) == 0) + 1
     for i in sorted(again.tolist(), key=lambda i: order[i]):

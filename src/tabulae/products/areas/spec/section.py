@@ -251,9 +251,6 @@ class Geography:
         Returns:
             Codes of the areas as rising text, those with no leaf in the universe too; and, shape (leaves,), int64, the
             position there of the area of each leaf of the universe, -1 where it lies in none.
-
-        Raises:
-            InvalidArgument: another name.
         """
         if name not in self.area_types:
             raise InvalidArgument(f"{name!r} is no level or entity type: {', '.join(self.area_types)}")
@@ -349,9 +346,6 @@ def with_shares(spine: Spine, shares: LevelShares, cells: Cells, rule: str, *, p
 
     Args:
         rule: of the bypass: "exact", "paper", or "off" for none.
-
-    Raises:
-        InvalidArgument: shares that do not fit the spine, or queries that leave some cells open.
     """
     if rule == "off":
         return spine.with_shares(shares.levels)
@@ -576,23 +570,14 @@ def _can_be_met(limits: AreaConstraints | None, plan: SpinePlan, method: Method,
 
 
 def geography_of(spec: Spec) -> Geography:
-    """What a spec has under ``[geography]``.
-
-    Raises:
-        Unsupported: it has none.
-    """
+    """What a spec has under ``[geography]``."""
     if spec.geography is None:
         raise Unsupported("this spec has no [geography]: it publishes no areas")
     return spec.geography
 
 
 def check_figure(figure: Figure, geography: Geography) -> None:
-    """Refuse a figure that areas cannot have.
-
-    Raises:
-        InvalidArgument: it is grouped by what heads another column.
-        Unsupported: it takes too many numbers to be written out over the cells of an area.
-    """
+    """Refuse a figure that areas cannot have."""
     for name in figure.headings:
         if name in TAKEN:
             raise InvalidArgument(f"{shown(name)} heads another column of the published figures: rename it")
