@@ -135,7 +135,7 @@ class Release:
         """
         try:
             return chain_of(self.spec, self.descriptor)
-        except (KeyError, TypeError) as error:
+        except (KeyError, TypeError, ValueError) as error:
             raise ReleaseError(f"the series of {self.path} cannot be read: {error!r}") from None
 
     @cached_property

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import ConfigDict, Field
+from pydantic.dataclasses import dataclass as checked
 
 from ..errors import LedgerError, ReleaseError
-from ..privacy import RELATIONS, Charge, Ledger, PrivacyLoss, read_loss, sequential, write_loss
+from ..privacy import Charge, Ledger, PrivacyLoss, read_loss, sequential, write_loss
 from ..spec import Series, Spec
-from ..spec.series import Mark, is_release_id, mark_of
+from ..spec.series import Mark, Relation, mark_of
 from . import folder as f
 from .agreement import entry_faults
 
@@ -37,44 +39,32 @@ def check_loss(definition: object, parameters: object) -> None:
         raise TypeError("a loss is not stored as fractions of its definition")
 
 
-@dataclass(frozen=True)
+_STRICT = ConfigDict(strict=True)  # what a descriptor says is refused in any other form
+
+
+@checked(frozen=True, config=_STRICT)
 class Link:
     """One release of a chain.
 
     ``kind`` says how it follows the one before, ``"next"`` or ``"correction"``, and ``reason`` why; both are None for
     the first. ``loss`` is what it spent. ``sha256sums`` is the digest of its checksums
     (:func:`tabulae.spec.series.digest_of_sums`); None for the last, whose own folder says the chain.
+
+    Raises:
+        TypeError, ValueError: values that are not in the form that releases have.
     """
 
     release_id: str
     title: str
     created: str
-    kind: str | None
+    kind: Relation | None
     reason: str | None
     definition: str
     loss: Mapping[str, str]
     sha256sums: str | None = None
 
-    @classmethod
-    def read(cls, told: object) -> Link:
-        """A release of a chain as a descriptor has it.
-
-        Raises:
-            TypeError: it is not in the form that releases have.
-        """
-        if not isinstance(told, Mapping):
-            raise TypeError("a release of a series is no table of its keys")
-        link = cls(**told)
-        texts = (link.release_id, link.title, link.created, link.definition)
-        perhaps = (link.reason, link.sha256sums)
-        if (
-            not all(isinstance(text, str) for text in texts)
-            or not all(text is None or isinstance(text, str) for text in perhaps)
-            or link.kind not in (None, *RELATIONS)
-        ):
-            raise TypeError("a release of a series says something in another form than releases do")
-        check_loss(link.definition, link.loss)
-        return link
+    def __post_init__(self) -> None:
+        check_loss(self.definition, self.loss)
 
     @property
     def spent(self) -> PrivacyLoss:
@@ -99,10 +89,10 @@ def chain_of(spec: Spec, descriptor: Mapping[str, Any]) -> tuple[Link, ...]:
     """The chain that a release says it belongs to, oldest first; of one that follows none, itself alone.
 
     Raises:
-        KeyError, TypeError: the descriptor holds no chain in this form.
+        KeyError, TypeError, ValueError: the descriptor holds no chain in this form.
     """
     told = descriptor["tabulae"].get(SERIES)
-    return (own_link(spec, descriptor),) if told is None else tuple(Link.read(link) for link in told)
+    return (own_link(spec, descriptor),) if told is None else tuple(Link(**link) for link in told)
 
 
 def continued(chain: Sequence[Link], mark: Mark, own: Link) -> tuple[Link, ...]:
@@ -224,15 +214,11 @@ def _copy_fault(path: Path, chain: Sequence[Link]) -> str | None:
         return f"{path.name}: is not the release that was followed; its {f.SUMS} differs"
     try:
         told = json.loads((path / f.DESCRIPTOR).read_bytes())["tabulae"].get(SERIES) or []
-        same = [Link.read(link) for link in told] == ([] if len(chain) == 1 else [*chain[:-1], _last(chain)])
+        own = [] if len(chain) == 1 else [*chain[:-1], replace(chain[-1], sha256sums=None)]
+        same = [Link(**link) for link in told] == own
     except (OSError, ValueError, KeyError, TypeError):
         same = False
     return None if same else f"{path.name}: says another series than the release that follows it"
-
-
-def _last(chain: Sequence[Link]) -> Link:
-    """The last of a part of a chain as it stands in its own folder."""
-    return replace(chain[-1], sha256sums=None)
 
 
 @dataclass(frozen=True)
@@ -245,45 +231,30 @@ class Followed:
 
 
 _SHORT = 12  # digits of a release id that tell releases apart well enough
-_DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 
 
-@dataclass(frozen=True)
+@checked(frozen=True, config=_STRICT)
 class Rival:
     """A release that follows the same one as another release does.
 
     ``kind`` says how, ``"next"`` or ``"correction"``. Id, title, and ``date`` of its charge are None unless it was
     published.
 
+    Raises:
+        TypeError, ValueError: values that are not in the form that releases have.
+
     Privacy:
-        Nothing depends on a record. Of what is not published no name is given away.
+        Nothing depends on a record. A release that is not published is not named.
     """
 
-    kind: str
-    release_id: str | None = None
+    kind: Relation
+    release_id: Annotated[str, Field(pattern="^[0-9a-f]{32}$")] | None = None
     title: str | None = None
-    date: str | None = None
+    date: Annotated[str, Field(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$")] | None = None
 
-    @classmethod
-    def read(cls, told: object) -> Rival:
-        """A rival as a descriptor has it.
-
-        Raises:
-            TypeError: it is not in the form that releases have.
-        """
-        if not isinstance(told, Mapping):
-            raise TypeError("a release that follows the same one is no table of its keys")
-        rival = cls(**told)
-        named = (
-            is_release_id(rival.release_id)
-            and isinstance(rival.title, str)
-            and isinstance(rival.date, str)
-            and _DATE.fullmatch(rival.date) is not None
-        )
-        nameless = (rival.release_id, rival.title, rival.date) == (None, None, None)
-        if rival.kind not in RELATIONS or not (named or nameless):
-            raise TypeError("a release that follows the same one is told in another form than releases do")
-        return rival
+    def __post_init__(self) -> None:
+        if len({value is None for value in (self.release_id, self.title, self.date)}) > 1:
+            raise TypeError("a release that follows the same one is named in part")
 
     def sentence(self, kind: str) -> str:
         """What to know of it in a release that follows the same one as its ``kind``, without a full stop.
@@ -337,7 +308,7 @@ STANDING = "ledger"
 """Where the descriptor keeps what the ledger had spent, under "tabulae"."""
 
 
-@dataclass(frozen=True)
+@checked(frozen=True, config=_STRICT)
 class Standing:
     """What a ledger had spent when a release was charged, that release included.
 
@@ -352,6 +323,10 @@ class Standing:
     void: int
     rivals: tuple[Rival, ...] = ()
 
+    def __post_init__(self) -> None:
+        check_loss(self.definition, self.cap)
+        check_loss(self.definition, self.spent)
+
     @classmethod
     def read(cls, about: Mapping[str, Any]) -> Standing | None:
         """What a descriptor says of it; None where it was written before releases said so.
@@ -363,18 +338,11 @@ class Standing:
         if told is None:
             return None
         try:
-            if not isinstance(told, Mapping) or not isinstance(told.get("rivals"), list | tuple):
-                raise TypeError("it is no table of its keys")
-            standing = cls(**{**told, "rivals": tuple(map(Rival.read, told["rivals"]))})
-            check_loss(standing.definition, standing.cap)
-            check_loss(standing.definition, standing.spent)
-            if type(standing.charges) is not int or type(standing.void) is not int:
-                raise TypeError("a number of charges is a whole one")
-        except (TypeError, ValueError):
+            return cls(**{**told, "rivals": tuple(Rival(**rival) for rival in told["rivals"])})
+        except (KeyError, TypeError, ValueError):
             raise ReleaseError(
                 f"{f.DESCRIPTOR}: what it says that the ledger had spent is not in the form that releases have"
             ) from None
-        return standing
 
     @property
     def spent_loss(self) -> PrivacyLoss:

@@ -8,10 +8,11 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field
 
+from ..privacy.ledger import Relation
 from .problems import Problems, shown
 from .shape import Filled, StrictSection, problem
 
@@ -72,9 +73,6 @@ def digest_of_sums(content: bytes) -> str:
     kept = [line for line in content.splitlines(keepends=True) if not line.rstrip().endswith(_REPORT_LINE)]
     return hashlib.sha256(b"".join(kept)).hexdigest()
 
-
-Relation = Literal["next", "correction"]
-"""How a release follows another: as the next of a series, or in its place."""
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _PATH = 'follows = "release-2025"'

@@ -1,6 +1,6 @@
 """The ledger: a budget, and everything that was spent of it."""
 
-from .history import RELATIONS, Charge, Disclosure, read_loss, write_loss
+from .history import RELATIONS, Charge, Disclosure, Relation, read_loss, write_loss
 from .ledger import Ledger, mark_void
 from .store import START, link
 
@@ -10,6 +10,7 @@ __all__ = [
     "Charge",
     "Disclosure",
     "Ledger",
+    "Relation",
     "link",
     "mark_void",
     "read_loss",

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any
+from typing import Any, Literal, get_args
 
 from ...errors import InvalidArgument
 from ..loss.definitions import ZCDP, ApproxDP, PrivacyLoss, PureDP
@@ -87,7 +87,10 @@ class Disclosure:
 
 
 OUTCOMES = ("published", "void")
-RELATIONS = ("next", "correction")
+Relation = Literal["next", "correction"]
+"""How a release follows another: as the next of a series, or in its place."""
+
+RELATIONS = get_args(Relation)
 KINDS: dict[str, type[PrivacyLoss]] = {"pure": PureDP, "approx": ApproxDP, "zcdp": ZCDP}
 
 
@@ -106,7 +109,7 @@ class Charge:
     title: str
     state: str = "charged"
     follows: str | None = None
-    relation: str | None = None
+    relation: Relation | None = None
 
 
 @dataclass(frozen=True)

@@ -71,9 +71,10 @@ class PrivacyLoss(ABC):
     def epsilon(self, delta: Exact) -> float:
         """The least epsilon proven to hold with this delta, rounded up."""
 
-    @abstractmethod
     def scaled(self, factor: Exact) -> Self:
         """The loss with each of its parameters multiplied by an exact positive factor."""
+        share = positive(factor, "factor")
+        return type(self)(**{name: share * value for name, value in self.parameters.items()})
 
     def split(self, fractions: Sequence[Exact]) -> tuple[Self, ...]:
         """The parts of this budget, whose sequential composition is the whole.
@@ -138,9 +139,6 @@ class PureDP(PrivacyLoss):
         probability(delta, "delta")
         return float_up(self.amount)
 
-    def scaled(self, factor: Exact) -> PureDP:
-        return PureDP(positive(factor, "factor") * self.amount)
-
 
 @dataclass(frozen=True, init=False, repr=False)
 class ApproxDP(PrivacyLoss):
@@ -191,10 +189,6 @@ class ApproxDP(PrivacyLoss):
             )
         return float_up(self.amount)
 
-    def scaled(self, factor: Exact) -> ApproxDP:
-        share = positive(factor, "factor")
-        return ApproxDP(share * self.amount, share * self.delta)
-
 
 @dataclass(frozen=True, init=False, repr=False)
 class ZCDP(PrivacyLoss):
@@ -236,6 +230,3 @@ class ZCDP(PrivacyLoss):
         17.143
         """
         return zcdp_epsilon(self.amount, delta)
-
-    def scaled(self, factor: Exact) -> ZCDP:
-        return ZCDP(positive(factor, "factor") * self.amount)

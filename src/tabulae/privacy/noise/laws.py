@@ -144,7 +144,7 @@ class NoiseLaw(ABC):
     def _tail(self, k: int) -> float: ...
 
     @abstractmethod
-    def characteristic(self, t: ArrayLike) -> NDArray[np.float64]:
+    def characteristic(self, t: ArrayLike) -> Floats:
         """E cos(t X), which for a symmetric law is its characteristic function."""
 
     def sample(self, size: int | tuple[int, ...], source: RandomBits | None = None) -> NDArray[np.int64]:
@@ -197,7 +197,7 @@ def _margin(law: NoiseLaw, level: Fraction) -> int:
 
 
 @lru_cache(maxsize=8)
-def _gaussian_weights(variance: Fraction) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _gaussian_weights(variance: Fraction) -> tuple[Floats, Floats]:
     """k = 1, 2, ... and e^{-k^2 / (2 variance)}; the last few are remembered, as a margin asks for many tails."""
     last = int(math.sqrt(2 * _UNDERFLOW * float(variance))) + 2
     k = np.arange(1.0, last + 1)
@@ -207,7 +207,35 @@ def _gaussian_weights(variance: Fraction) -> tuple[NDArray[np.float64], NDArray[
     return k, weights
 
 
-class DiscreteGaussian(NoiseLaw):
+class _GaussianLaw(NoiseLaw):
+    """A law whose parameter is the variance of a normal, between 10^-30 and 10^30."""
+
+    word = "variance"
+    kind = "gaussian"
+    power = 2
+
+    def __init__(self, variance: Exact) -> None:
+        super().__init__(variance)
+
+    def characteristic(self, t: ArrayLike) -> Floats:
+        """The sum over the integers, or by Poisson's formula over u = t + 2 pi m, whichever is shorter.
+
+        >>> float(DiscreteGaussian(4).characteristic(0.0)), float(RoundedGaussian(4).characteristic(0.0))
+        (1.0, 1.0)
+        """
+        angle = _principal(t)
+        if float(self.parameter) < _DUAL_VARIANCE:
+            return self._direct(angle)
+        return self._by_poisson(angle[..., None] + 2 * np.pi * _DUAL_TERMS)
+
+    @abstractmethod
+    def _direct(self, angle: Floats) -> Floats: ...
+
+    @abstractmethod
+    def _by_poisson(self, angles: Floats) -> Floats: ...
+
+
+class DiscreteGaussian(_GaussianLaw):
     """P(X = k) proportional to e^{-k^2 / (2 variance)}.
 
     Args:
@@ -226,16 +254,10 @@ class DiscreteGaussian(NoiseLaw):
     0.215013
     """
 
-    name: ClassVar[str] = "discrete-gaussian"
-    words: ClassVar[str] = "discrete Gaussian, sigma"
-    word: ClassVar[str] = "variance"
-    kind: ClassVar[NoiseKind] = "gaussian"
-    power: ClassVar[int] = 2
-    budgets: ClassVar[tuple[type[PrivacyLoss], ...]] = (ZCDP,)
-    normal_from: ClassVar[float] = 1.5
-
-    def __init__(self, variance: Exact) -> None:
-        super().__init__(variance)
+    name = "discrete-gaussian"
+    words = "discrete Gaussian, sigma"
+    budgets = (ZCDP,)
+    normal_from = 1.5
 
     @staticmethod
     def parameter_for(budget: PrivacyLoss, sensitivity_power: Fraction) -> Fraction:
@@ -265,7 +287,7 @@ class DiscreteGaussian(NoiseLaw):
             return TableSampler(GaussianWeights(self.parameter), two_sided=True)
         return FilteredSampler.of(self.parameter, rounded=False)
 
-    def _weights(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def _weights(self) -> tuple[Floats, Floats]:
         return _gaussian_weights(self.parameter)
 
     def _variance(self) -> float:
@@ -280,20 +302,15 @@ class DiscreteGaussian(NoiseLaw):
         _, weight = self._weights()
         return float(weight[k:].sum() / (0.5 + weight.sum()))
 
-    def characteristic(self, t: ArrayLike) -> NDArray[np.float64]:
-        """The ratio of two theta series, direct or by Poisson's formula.
+    def _direct(self, angle: Floats) -> Floats:
+        k, weight = self._weights()
+        return (0.5 + np.cos(np.multiply.outer(angle, k)) @ weight) / (0.5 + weight.sum())
 
-        >>> float(DiscreteGaussian(4).characteristic(0.0))
-        1.0
-        """
-        angle = _principal(t)
+    def _by_poisson(self, angles: Floats) -> Floats:
+        """Of both theta series: the lower one is the value of the upper one at angle 0."""
         variance = float(self.parameter)
-        if variance < _DUAL_VARIANCE:
-            k, weight = self._weights()
-            return (0.5 + np.cos(np.multiply.outer(angle, k)) @ weight) / (0.5 + weight.sum())
-        shifted = angle[..., None] + 2 * np.pi * _DUAL_TERMS
         norm = np.exp(-variance * (2 * np.pi * _DUAL_TERMS) ** 2 / 2).sum()
-        return np.exp(-variance * shifted**2 / 2).sum(axis=-1) / norm
+        return np.exp(-variance * angles**2 / 2).sum(axis=-1) / norm
 
 
 class DiscreteLaplace(NoiseLaw):
@@ -312,13 +329,13 @@ class DiscreteLaplace(NoiseLaw):
     199.833
     """
 
-    name: ClassVar[str] = "discrete-laplace"
-    words: ClassVar[str] = "discrete Laplace, scale"
-    word: ClassVar[str] = "scale"
-    kind: ClassVar[NoiseKind] = "laplace"
-    power: ClassVar[int] = 1
-    budgets: ClassVar[tuple[type[PrivacyLoss], ...]] = (PureDP, ApproxDP)
-    largest: ClassVar[int] = 1 << 53
+    name = "discrete-laplace"
+    words = "discrete Laplace, scale"
+    word = "scale"
+    kind = "laplace"
+    power = 1
+    budgets = (PureDP, ApproxDP)
+    largest = 1 << 53
 
     def __init__(self, scale: Exact) -> None:
         super().__init__(scale)
@@ -364,7 +381,7 @@ class DiscreteLaplace(NoiseLaw):
     def _tail(self, k: int) -> float:
         return 2 * math.exp(-float((k + 1) / self.parameter)) / (1 + math.exp(-float(1 / self.parameter)))
 
-    def characteristic(self, t: ArrayLike) -> NDArray[np.float64]:
+    def characteristic(self, t: ArrayLike) -> Floats:
         """1 / (1 + 2 sin^2(t/2) Var X).
 
         >>> float(DiscreteLaplace(4).characteristic(0.0))
@@ -373,7 +390,7 @@ class DiscreteLaplace(NoiseLaw):
         return 1 / (1 + 2 * np.sin(_principal(t) / 2) ** 2 * self.variance_of_law)
 
 
-class RoundedGaussian(NoiseLaw):
+class RoundedGaussian(_GaussianLaw):
     """A normal variable of the given variance, rounded to the nearest integer.
 
     Args:
@@ -389,17 +406,11 @@ class RoundedGaussian(NoiseLaw):
     4.083333
     """
 
-    name: ClassVar[str] = "rounded-gaussian"
-    words: ClassVar[str] = "rounded Gaussian, sigma"
-    word: ClassVar[str] = "variance"
-    kind: ClassVar[NoiseKind] = "gaussian"
-    power: ClassVar[int] = 2
-    budgets: ClassVar[tuple[type[PrivacyLoss], ...]] = (ApproxDP,)
-    normal_from: ClassVar[float] = 20.0
-    steepest_at_zero: ClassVar[bool] = False
-
-    def __init__(self, variance: Exact) -> None:
-        super().__init__(variance)
+    name = "rounded-gaussian"
+    words = "rounded Gaussian, sigma"
+    budgets = (ApproxDP,)
+    normal_from = 20.0
+    steepest_at_zero = False
 
     @staticmethod
     def parameter_for(budget: PrivacyLoss, sensitivity_power: Fraction) -> Fraction:
@@ -433,23 +444,17 @@ class RoundedGaussian(NoiseLaw):
     def _tail(self, k: int) -> float:
         return math.erfc(math.sqrt(Fraction(2 * k + 1) ** 2 / (8 * self.parameter)))
 
-    def characteristic(self, t: ArrayLike) -> NDArray[np.float64]:
-        """Sum of the normal's characteristic function times sin(u/2)/(u/2) over u = t + 2 pi m.
+    def _direct(self, angle: Floats) -> Floats:
+        tails = np.array([self._tail(k) for k in range(40)])
+        return 1 - tails[0] + np.cos(np.multiply.outer(angle, np.arange(1.0, 40))) @ -np.diff(tails)
 
-        >>> float(RoundedGaussian(4).characteristic(0.0))
-        1.0
-        """
-        angle = _principal(t)
-        variance = float(self.parameter)
-        if variance < _DUAL_VARIANCE:
-            tails = np.array([self._tail(k) for k in range(40)])
-            mass = -np.diff(tails)
-            return 1 - tails[0] + np.cos(np.multiply.outer(angle, np.arange(1.0, 40))) @ mass
-        shifted = angle[..., None] + 2 * np.pi * _DUAL_TERMS
-        return (np.exp(-variance * shifted**2 / 2) * np.sinc(shifted / (2 * np.pi))).sum(axis=-1)
+    def _by_poisson(self, angles: Floats) -> Floats:
+        """The normal's characteristic function u -> e^{-variance u^2 / 2}, times sin(u/2) / (u/2)."""
+        normal = np.exp(-float(self.parameter) * angles**2 / 2)
+        return (normal * np.sinc(angles / (2 * np.pi))).sum(axis=-1)
 
 
-def _principal(t: ArrayLike) -> NDArray[np.float64]:
+def _principal(t: ArrayLike) -> Floats:
     """The angle in [-pi, pi] that is equal to t up to whole turns."""
     angle = np.asarray(t, np.float64)
     return angle - 2 * np.pi * np.round(angle / (2 * np.pi))
