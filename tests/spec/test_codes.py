@@ -6,8 +6,8 @@ import pytest
 
 BAD_LISTS = {
     "header": ("kode,label\n01,White\n", ["codes/race.csv, line 1: the header must be code,label"]),
-    "empty file": ("", ["codes/race.csv, line 1: the header must be"]),
-    "no rows": ("code,label\n", ["codes/race.csv: the file lists no code"]),
+    "empty file": ("", ['cannot read "codes/race.csv" as a CSV file in UTF-8: its first line is empty']),
+    "no rows": ("code,label\n", ["codes/race.csv: the file has no row below its header"]),
     "duplicate code": (
         "code,label\n01,White\n02,Black\n01,Both\n",
         ['codes/race.csv, line 4: code "01" stands on line 2 already'],
@@ -18,7 +18,7 @@ BAD_LISTS = {
     ),
     "short row": (
         "code,label\n01\n02,Black\n",
-        ["codes/race.csv, line 2: has 1 fields and the header has 2"],
+        ["codes/race.csv, line 2: has 1 field and the header has 2"],
     ),
     "empty code": ("code,label\n,White\n02,Black\n", ['codes/race.csv, line 2: "code" is empty']),
     "both": (

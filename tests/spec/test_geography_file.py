@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tabulae.products.areas.spec.files import TextColumns, encoded, read_text_columns
 from tabulae.spec.problems import KeyLines, Problems
+from tabulae.spec.public_file import TextColumns, encoded, read_text_columns
 
 DIRECTIONS = (*range(0x202A, 0x202F), *range(0x2066, 0x206A))
 CELLS = st.none() | st.text(

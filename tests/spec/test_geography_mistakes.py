@@ -363,7 +363,7 @@ def test_a_parquet_file_that_is_none(state: State) -> None:
 
 
 def test_a_file_too_large(state: State, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tabulae.products.areas.spec.files.MOST_BYTES", 100)
+    monkeypatch.setattr("tabulae.spec.public_file.MOST_BYTES", 100)
     problems = state.problems()
     assert {problem.path for problem in problems} == {"geography.file"}
     assert "at most 100 are read" in problems[0].message

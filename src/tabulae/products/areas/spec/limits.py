@@ -18,12 +18,13 @@ from ....domain.sql import DIALECT, Where
 from ....errors import InvalidArgument
 from ....spec.areas import BoundEntry
 from ....spec.problems import KeyPath, Problems, listed, nearest, shown, written
+from ....spec.public_file import TextColumns, encoded, read_text_columns
 from ....spec.schema import Schema
 from ....spec.sections import Document
 from ..constraints import NO_LIMIT, AreaConstraints, ExactMargin
 from ..layout import Layout, Margin
 from ..spine.spine import Spine
-from .files import Leaves, TextColumns, encoded, read_text_columns
+from .files import Leaves
 
 LEAST, MOST = "at_least", "at_most"
 

@@ -18,6 +18,7 @@ from ....spec.areas import AreaTarget, GeographySection, OptimiseEntry, area_tar
 from ....spec.document import Spec
 from ....spec.problems import KeyPath, Problems, Taken, nearest, shown, written
 from ....spec.promise import Method, Promise
+from ....spec.public_file import encoded
 from ....spec.published import BOUND, SPINE
 from ....spec.schema import Schema
 from ....spec.section import Section
@@ -28,7 +29,7 @@ from ..passes.forms import AreaForms
 from ..spine.hierarchy import ROOT, numbered
 from ..spine.spine import Spine
 from ..spine_plan import SpinePlan
-from .files import AXES, Leaves, encoded, only_numbers, read_leaves, read_places
+from .files import AXES, Leaves, only_numbers, read_leaves, read_places
 from .limits import Bound, Cells, Names, join_constraints, read_cells, read_exact, read_universe
 
 
