@@ -65,7 +65,7 @@ def test_a_release_without_figures_has_none(tmp_path: Path) -> None:
             "twice",
         ),
         ('[[derived]]\nname = "x"\nsql = "SELECT AVG(age) FROM t"\nareas = []\n', "derived[0].areas", ""),
-        ('[[derived]]\nname = "x"\nsql = "SELECT AVG(sex) FROM t"\n', "derived[0].sql", "are no numbers"),
+        ('[[derived]]\nname = "x"\nsql = "SELECT AVG(sex) FROM t"\n', "derived[0].sql", "are not numbers"),
         ('[[derived]]\nname = "Total"\nsql = "SELECT AVG(age) FROM t"\n', "derived[0].name", "table[0]"),
         (FIGURES + "[release]\nmax_rows = 20\n", "release.max_rows", "the derived figures have"),
     ],

@@ -143,7 +143,7 @@ def test_mistakes_of_a_statement_are_told_by_check(village: Path) -> None:
     village.write_text(
         village.read_text() + '\n[[derived]]\nname = "a"\nsql = "SELECT AVG(race) FROM people"\n'
     )
-    _fails(_call("check", village), 1, "derived[0].sql (line", "are no numbers")
+    _fails(_call("check", village), 1, "derived[0].sql (line", "are not numbers")
 
 
 @pytest.mark.parametrize(
@@ -151,7 +151,7 @@ def test_mistakes_of_a_statement_are_told_by_check(village: Path) -> None:
     [
         ("SELECT COUNT(*) / 0 FROM t", "divides by 0"),
         ("SELECT AVG(COUNT(*)) FROM t", "none stands within another"),
-        ("SELECT AVG(race) FROM t", "are no numbers"),
+        ("SELECT AVG(race) FROM t", "are not numbers"),
         ("SELECT AVG(height) FROM t", "no attribute"),
         (
             "SELECT race, AVG(age) FROM t WHERE sex = 'F' GROUP BY race",

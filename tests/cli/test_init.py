@@ -149,7 +149,7 @@ def test_what_stands_in_the_way(records: Path, tmp_path: Path) -> None:
         _fails(
             _call("init", records, "--out", tmp_path / "b.toml", "--table", "t"),
             1,
-            "and this is csv: remove it",
+            ": remove it",
         )
     assert not (tmp_path / "b.toml").exists()
 

@@ -192,7 +192,7 @@ def test_bad_recodes_are_refused() -> None:
         Recode.from_edges("r", age, [])
     with pytest.raises(InvalidArgument, match="without a class: 'M'"):
         Recode.from_map("r", sex, {"F": "x"})
-    with pytest.raises(InvalidArgument, match="maps 'X', which is no category"):
+    with pytest.raises(InvalidArgument, match="maps 'X', which is not a category"):
         Recode.from_map("r", sex, {"F": "x", "M": "x", "X": "y"})
     with pytest.raises(InvalidArgument, match="no category falls in 'c'"):
         Recode("r", "sex", np.array([0, 1]), ("a", "b", "c"))

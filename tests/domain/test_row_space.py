@@ -168,7 +168,7 @@ def test_other_categories_cannot_be_compared() -> None:
 
 
 def test_what_cannot_be_written_is_refused() -> None:
-    with pytest.raises(InvalidArgument, match="'x' has entries that are no whole numbers"):
+    with pytest.raises(InvalidArgument, match="'x' has entries that are not whole numbers"):
         describe_row_space(Table("t", {"x": Dense([[0.5, 0, 0, 0, 0, 1]])}), DOMAIN)
     wide = Domain({"x": 10_000})
     with pytest.raises(Unsupported, match="too large to be written"):

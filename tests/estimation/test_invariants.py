@@ -164,7 +164,7 @@ def test_contradictions_and_bounds_are_refused() -> None:
         tb.estimate(m, constraints=[tb.Constraint.bounds(margin("ea", "a"), at_least=0)])
     with pytest.raises(InvalidArgument, match="cannot keep counts exact"):
         tb.estimate(m, constraints=given, method="local-least-squares")
-    with pytest.raises(InvalidArgument, match="is no constraint"):
+    with pytest.raises(InvalidArgument, match="is not a constraint"):
         tb.estimate(m, constraints=[margin("ea", "a")])  # type: ignore[list-item]
     with pytest.raises(InvalidArgument, match="no attribute"):
         tb.estimate(m, constraints=[tb.Constraint.equal(tb.Table("z", {"z": Identity(2)}), [1, 2])])

@@ -237,7 +237,7 @@ GOOD = {"root": "1/2", "tract": "1/4", "block": "1/4"}
         ({"block": "1/0"}, "no fraction"),
         ({"block": "-1/4"}, "0 or more"),
         ({"block": 0, "tract": "1/2"}, "leaves need a share"),
-        ({"county": 0}, "'county' is no level of this spine; its levels are root, tract, block"),
+        ({"county": 0}, "'county' is not a level of this spine; its levels are root, tract, block"),
     ],
 )
 def test_bad_shares_are_taught(changed, told):
@@ -263,15 +263,15 @@ def test_bad_requests_are_taught():
             lambda: spine.bypass(GOOD, "laplace", queries={**dict.fromkeys(GOOD, eye), "block": ones}),
             "every cell",
         ),
-        (lambda: spine.bypass(GOOD).shares["county"], "'county' is no level"),
-        (lambda: spine.bypass(GOOD).shares.floats("county"), "'county' is no level"),
+        (lambda: spine.bypass(GOOD).shares["county"], "'county' is not a level"),
+        (lambda: spine.bypass(GOOD).shares.floats("county"), "'county' is not a level"),
     ]:
         with pytest.raises(InvalidArgument, match=told):
             call()
 
 
 def test_zero_shares_are_moved_through():
-    """A level without a share is no level at all."""
+    """A level without a share is not a level at all."""
     spine = Spine.from_codes({"tract": list("AAB"), "block": list("abc")}, levels=["tract", "block"])
     done = spine.bypass({"root": "1/2", "tract": 0, "block": "1/2"})
     assert done.shares["tract"] == [0, 0]

@@ -193,7 +193,7 @@ def test_a_unit_is_the_deepest_node_of_its_area():
     assert nodes_of_units(plan, "state").tolist() == [0]
     assert nodes_of_units(plan, "county").tolist() == [1, 2, 3]
     assert nodes_of_units(plan, "block").tolist() == [4, 5, 2, 3]
-    with pytest.raises(InvalidArgument, match="'tract' is no level of this spine: state, county, block"):
+    with pytest.raises(InvalidArgument, match="'tract' is not a level of this spine: state, county, block"):
         nodes_of_units(plan, "tract")
 
 

@@ -111,7 +111,7 @@ TRACTS = {"tract": list("AAB"), "block": list("abc")}
         ),
         ({"tract": [], "block": []}, None, "no rows"),
         ({"tract": list("AB"), "block": list("abc")}, None, r"differ in length \(tract 2, block 3\)"),
-        ({"tract": [1.0, 2.0], "block": list("ab")}, None, "level 'tract', row 1: 1.0 is no code"),
+        ({"tract": [1.0, 2.0], "block": list("ab")}, None, "level 'tract', row 1: 1.0 is not a code"),
         (TRACTS, ["county", "block"], "no column for level 'county'; it has 'tract', 'block'"),
         (TRACTS, ["tract", "tract"], "names one level twice"),
         (TRACTS, [], "list of level names"),
@@ -149,8 +149,8 @@ def test_bad_parents_are_taught(codes, parents, levels, told):
     ("marks", "told"),
     [
         (["@", "@@"], "2 marks and 3 codes"),
-        (["@", "@@", "x"], "row 3: 'x' is no level"),
-        (["@", "@@", ""], "row 3: '' is no level"),
+        (["@", "@@", "x"], "row 3: 'x' is not a level"),
+        (["@", "@@", ""], "row 3: '' is not a level"),
         (["@", "@@@", "@@"], "level 3 below a unit of level 1"),
         (["@@", "@", "@"], "level 2 below a unit of level 0"),
         (["@", "@@", "@"], "several rows with one '@'"),
@@ -171,7 +171,7 @@ def test_bad_marks_are_taught(marks, told):
         ([[True], [True, False], [True]], "different lengths"),
         ("abc", "a code for each leaf"),
         (7, "a code for each leaf"),
-        ([0.5, 1.5, 2.5], "row 1: 0.5 is no code"),
+        ([0.5, 1.5, 2.5], "row 1: 0.5 is not a code"),
     ],
 )
 def test_bad_entities_are_taught(entity, told):

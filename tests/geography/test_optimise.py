@@ -172,7 +172,7 @@ def test_split_and_optimise_teach():
         (lambda: spine.split(np.ones(3)), "not float64"),
         (lambda: flat.split(mask), "no unit to split"),
         (lambda: spine.split(mask, "group"), "between level 'group' and the leaves"),
-        (lambda: spine.split(mask, "grop"), "'grop' is no level"),
+        (lambda: spine.split(mask, "grop"), "'grop' is not a level"),
         (lambda: shared.split(mask), "split before shares"),
         (lambda: flat.optimise([mask]), "no level of groups"),
         (lambda: shared.optimise([mask]), "optimise before shares"),

@@ -91,7 +91,7 @@ def test_numbers_are_exact(tmp_path: Path) -> None:
         ({"state_filter_us": [1]}, "state_filter_us", "in quotes"),
         ({"state_filter_us": []}, "state_filter_us", "is empty"),
         ({"state_filter_us": ["01", "02", "01"]}, "state_filter_us", 'names "01" twice'),
-        ({"state_filter_us": ["01", "03"]}, "state_filter_us", '"03" is no code of a state'),
+        ({"state_filter_us": ["01", "03"]}, "state_filter_us", '"03" is not a code of a state'),
         ({"state_filter_us": ["01", "72"]}, "state_filter_us", "chosen by run_pr"),
         ({"thresholds_p": [1, 2, 3]}, "thresholds_p", "must be an object"),
         (steps(1, 2), COUNTY, "must be a list of 3 thresholds, one for each table of sex by age, not [1, 2]"),

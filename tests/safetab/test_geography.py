@@ -125,7 +125,7 @@ def test_a_state_that_there_is_not(tmp_path: Path) -> None:
     )
     ((path, line, where, message),) = problems(World(files={GRF: text}), tmp_path)
     assert (path, line, where) == (GRF, 18, "TABBLKST")
-    assert "60 is no code of a state" in message
+    assert "60 is not a code of a state" in message
 
 
 def test_puerto_rico_without_blocks(tmp_path: Path) -> None:

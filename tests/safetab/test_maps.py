@@ -31,7 +31,7 @@ def test_sound(tmp_path: Path) -> None:
         (CODES, "1010|", "1000|", 3, "RACE_ETH_CODE", "1000 stands in line 2, too"),
         (RACE, "2001|Alb", "201|Alb", 5, "ITERATION_CODE", "four digits"),
         (RACE, "2001|Alb", "1001|Alb", 5, "ITERATION_CODE", "'1001' stands in line 3, too"),
-        (RACE, "alone|1|", "alone|3|", 3, "LEVEL", "'3' is no level: 0, 1 or 2"),
+        (RACE, "alone|1|", "alone|3|", 3, "LEVEL", "'3' is not a level: 0, 1 or 2"),
         (RACE, "alone|1|True", "alone|1|Yes", 3, "ALONE", "must be True or False, not 'Yes'"),
         (RACE, "alone|1|True", "alone|1|Null", 3, "ALONE", "must be True or False, not 'Null'"),
         (RACE, "|True|Null|Null", "|True|False|Null", 2, "DETAILED_ONLY", "must be Null, not 'False'"),

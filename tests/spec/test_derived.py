@@ -73,7 +73,7 @@ def test_every_mistake_is_told_at_once() -> None:
         "derived[6].name",
         "derived[6].sql",
     ]
-    assert "are no numbers" in found["derived[2].sql"]
+    assert "are not numbers" in found["derived[2].sql"]
     assert "divides by 0" in found["derived[3].sql"]
     assert 'table[0] is named "ages", and names must differ' in found["derived[3].name"]
     assert "invariant[0]" in found["derived[4].name"]

@@ -147,7 +147,7 @@ MISTAKES = {
     "nowhere": (('["at sea"]', '["at see"]'), 'there is no "at see" in shire; did you mean "at sea"?'),
     "nowhere at all": (('["at sea"]', '["A", "B", "at sea"]'), "nowhere.shire (line 28): lists all 3 labels of shire"),
     "nowhere in the nation": (("nowhere = { shire", "nowhere = { nation"), "the nation has every record"),
-    "nowhere of nothing": (("nowhere = { shire", "nowhere = { shrie"), "is no region type of the section"),
+    "nowhere of nothing": (("nowhere = { shire", "nowhere = { shrie"), "is not a region type of the section"),
     "neighbours": (('"zcdp"', '"zcdp"\nneighbours = "replace-within-invariants"'), "no count is exact"),
     "a table, too": (("[detailed]", '[[table]]\nname = "x"\nattributes = []\n\n[detailed]'), "in a spec of its own"),
     "a method": (("[detailed]", '[method]\nselect = "auto"\n\n[detailed]'), "[detailed] has one method, so remove it"),

@@ -126,7 +126,7 @@ MISTAKES = {
         "table[0].target.areas", "name at least one, or leave"),
     "a target out of all measure": ([('name = "total"\n', 'name = "total"\ntarget = { rmse = 1e200 }\n')],
         "table[0].target", "no error that counts can have"),
-    "a target that is no number": ([('name = "total"\n', 'name = "total"\ntarget = [{ rmse = "2" }]\n')],
+    "a target that is not a number": ([('name = "total"\n', 'name = "total"\ntarget = [{ rmse = "2" }]\n')],
         "table[0].target[0].rmse", "number"),
     "a table of sql": ([('name = "total"\nattributes = []', 'name = "total"\nsql = "SELECT COUNT(*) FROM p"')],
         "table[0].sql", "with [geography] a table is a marginal"),

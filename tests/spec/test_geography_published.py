@@ -65,7 +65,7 @@ def test_codes_of_any_letters_read_back(state: State, tmp_path: Path) -> None:
 
 
 def test_where_leaves_are_is_published_where_it_is_used(state: State, tmp_path: Path) -> None:
-    """The last leaf is not on the spine: what is no number there is left out."""
+    """The last leaf is not on the spine: what is not a number there is left out."""
     assert state.geography().places is None
     place = _beside(SPINE, "{i}.50", "-{i}e0").replace(",-1.50,--1e0\n", ",x,y\n", 1)
     state.file("spine.csv", place.replace("7.50,", "SECRET,"))

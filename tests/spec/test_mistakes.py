@@ -267,9 +267,9 @@ MISTAKES = {
         '["sex", "age5"]',
         '[]\nqueries = { age = "cdf" }',
         "table[0].queries.age",
-        "is no query",
+        "is not a query",
     ),
-    "query form": ('["sex", "age5"]', "[]\nqueries = { age = 3 }", "table[0].queries.age", "is no query"),
+    "query form": ('["sex", "age5"]', "[]\nqueries = { age = 3 }", "table[0].queries.age", "is not a query"),
     "query key": (
         '["sex", "age5"]',
         "[]\nqueries = { age = { w = 3 } }",

@@ -321,7 +321,7 @@ class Recode:
             position = attribute.position(value)
             if position is None:
                 raise InvalidArgument(
-                    f"{where} maps {value!r}, which is no category of {attribute.name!r}"
+                    f"{where} maps {value!r}, which is not a category of {attribute.name!r}"
                     f"{attribute.suggestion(value)}"
                 )
             if classes[position] >= 0:

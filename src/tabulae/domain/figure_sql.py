@@ -90,7 +90,7 @@ class FigureGroups:
         labels = [attribute.labels[i] for i in np.flatnonzero(reachable)]
         if not attribute.numeric or all(str(v) != label for v, label in zip(counted, labels, strict=True)):
             raise InvalidArgument(
-                f"the categories of {attribute.name!r} are no numbers: count them, as in COUNT(*) FILTER (WHERE "
+                f"the categories of {attribute.name!r} are not numbers: count them, as in COUNT(*) FILTER (WHERE "
                 f"{attribute.name} = '{attribute.labels[0]}')"
             )
         if odd := [label for v, label in zip(counted, labels, strict=True) if not self._is_number(v)]:
@@ -333,7 +333,7 @@ class _FigureStatement(Statement):
             )
         name = self.name_of(column)
         if (recode := self.domain.recode(name)) is not None:
-            self.refuse(node, f"the classes of the recode {name!r} are no numbers: use {recode.of!r}")
+            self.refuse(node, f"the classes of the recode {name!r} are not numbers: use {recode.of!r}")
         return self.domain[name]
 
     def _quantile(self, node: Node) -> tuple[Node, Fraction] | None:

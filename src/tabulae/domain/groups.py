@@ -234,7 +234,7 @@ def _checked(selection: GroupSelection, carried: Mapping[str, np.ndarray]) -> in
     """The number of records."""
     sizes = {family.name: len(family.codes) for family in selection.families}
     if unknown := sorted(set(carried) - set(sizes)):
-        raise InvalidArgument(f"records carry codes of {unknown}, which are no families of this map")
+        raise InvalidArgument(f"records carry codes of {unknown}, which are not families of this map")
     for name, codes in carried.items():
         if codes.ndim != 2 or not np.issubdtype(codes.dtype, np.integer):
             raise InvalidArgument(f"the codes of {name!r} must be integers, of shape (records, most)")

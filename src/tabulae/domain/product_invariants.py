@@ -156,7 +156,7 @@ _Found = tuple[tuple[int, ...], int | None, tuple[LinearOperator, ...], tuple[by
 def _stacked(
     products: Sequence[tuple[LinearOperator, ...]], spaces: dict[LinearOperator, bytes | None]
 ) -> list[_Found] | None:
-    """Tables one by one; one that is no partition joins those that differ from it in that attribute only."""
+    """Tables one by one; one that is not a partition joins those that differ from it in that attribute only."""
     found: list[_Found] = []
     loose: dict[tuple[int, tuple[bytes, ...]], list[int]] = {}
     for index, factors in enumerate(products):

@@ -166,7 +166,7 @@ def _written(table: Table, attribute: str, factor: LinearOperator) -> dict[str, 
     where = f"table {table.name!r}: the matrix of {attribute!r}"
     if not factor.integer:
         raise InvalidArgument(
-            f"{where} has entries that are no whole numbers, and an exact count is one: multiply its rows until "
+            f"{where} has entries that are not whole numbers, and an exact count is one: multiply its rows until "
             "they are whole"
         )
     if rows * categories > _MOST_ENTRIES:

@@ -339,7 +339,7 @@ class Constraint:
     def equal(cls, table: Table, values: Any) -> Constraint:
         """The table's counts are these whole numbers, one a row in the table's order (or one for a total).
 
-        Raises :class:`~tabulae.errors.InvalidArgument` for values that are no whole numbers.
+        Raises :class:`~tabulae.errors.InvalidArgument` for values that are not whole numbers.
 
         >>> Constraint.equal(Table("total", {}), 12).is_equality
         True
@@ -351,7 +351,7 @@ class Constraint:
     def bounds(cls, table: Table, at_least: Any = None, at_most: Any = None) -> Constraint:
         """The table's counts lie between these whole numbers, both included; None is no limit.
 
-        Raises :class:`~tabulae.errors.InvalidArgument` for limits that are no whole numbers, cross, or are absent.
+        Raises :class:`~tabulae.errors.InvalidArgument` for limits that are not whole numbers, cross, or are absent.
 
         >>> Constraint.bounds(Table("total", {}), at_least=3).at_most is None
         True

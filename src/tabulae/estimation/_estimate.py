@@ -54,7 +54,9 @@ def estimate(
     given = tuple(constraints)
     for constraint in given:
         if not isinstance(constraint, Constraint):
-            raise InvalidArgument(f"{constraint!r} is no constraint: write Constraint.equal(table, values)")
+            raise InvalidArgument(
+                f"{constraint!r} is not a constraint: write Constraint.equal(table, values)"
+            )
         constraint.over(measurement.strategy.domain)
     if method == "non-negative":
         return NonNegative(measurement, equalities(measurement, given))

@@ -91,7 +91,7 @@ class GraphicalModel(OneSided):
     def _terms(self, operator: LinearOperator) -> list[Term]:
         if isinstance(operator, MatrixProduct):
             raise Unsupported(
-                "an explicit matrix over several attributes is measured, which is no query on one clique of a "
+                "an explicit matrix over several attributes is measured, which is not a query on one clique of a "
                 'graphical model: choose a strategy of products ("kron", "union", "workload"), or estimate by '
                 '"non-negative"'
             )

@@ -154,7 +154,7 @@ def _values(table: StoredTable, part: str | None, *, dense: bool) -> Iterator[li
 
 
 def _plain(column: pa.Array) -> list[Any]:
-    """Numbers as Python has them; None for what is no number, which JSON cannot say."""
+    """Numbers as Python has them; None for what is not a number, which JSON cannot say."""
     if pa.types.is_integer(column.type):
         return column.to_pylist()
     numbers = column.to_numpy(zero_copy_only=False)

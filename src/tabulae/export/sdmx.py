@@ -280,7 +280,7 @@ def _rows(
 
 
 def _finite(numbers: pa.Array) -> pa.Array:
-    """Numbers as they are; what is no number is left out, as the format has it."""
+    """Numbers as they are; what is not a number is left out, as the format has it."""
     if pa.types.is_integer(numbers.type):
         return numbers
     values = numbers.to_numpy(zero_copy_only=False)

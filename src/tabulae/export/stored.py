@@ -57,7 +57,7 @@ class StoredTable:
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """Columns beside the keys that are no names of their categories."""
+        """Columns beside the keys that are not names of their categories."""
         return tuple(word for word in self.beside if word != LABEL)
 
     def batches(self, part: str | None = None) -> Iterator[pa.RecordBatch]:

@@ -223,7 +223,7 @@ class Agreement:
             record: this agent's folder of releases made, kept for as long as the key.
 
         Raises:
-            InvalidArgument: a cell outside the domain, a count that is no whole number, or a release already made.
+            InvalidArgument: a cell outside the domain, a count that is not a whole number, or a release already made.
             Unsupported: the invariants call for fractions of more than 256 bits.
 
         Privacy:

@@ -27,7 +27,7 @@ from .target import ConstrainedQuery, ExactAnswers
 Calibration = Literal["exact", "classical"]
 
 _ANSWER_BITS = (
-    20  # estimates that are no integer combinations are rounded to this grid before they are projected
+    20  # estimates that are not integer combinations are rounded to this grid before they are projected
 )
 _GRIDS = (16, 20, 24)  # bits of the measured rows, beside those of the integers that they combine
 _NEGLIGIBLE = 1e-5  # relative error at which a finer grid no longer pays

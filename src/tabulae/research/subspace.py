@@ -392,7 +392,7 @@ def k_norm(
     Raises:
         InvalidArgument: a budget other than PureDP.
         Unsupported: as :func:`~tabulae.research.correlated_gaussian`; a hull of more than 8 dimensions, or of very
-            many facets, that is no image of the cross-polytope.
+            many facets, that is not an image of the cross-polytope.
 
     Reference: Hardt and Talwar, "On the geometry of differential privacy" (2010); Gao, Gong and Yu (2022), section 3.4.
 
@@ -434,7 +434,7 @@ def _walked(target: ConstrainedQuery, steps: np.ndarray, budget: PureDP) -> Subs
     error = float(np.trace(walk.noise_covariance()))
     return SubspaceMechanism(
         "K-norm", target, budget, "k-norm", error, target.lift, sampler=walk,
-        obstacle="its hull is no linear image of the cross-polytope, and a random walk proves no privacy",
+        obstacle="its hull is not a linear image of the cross-polytope, and a random walk proves no privacy",
         note="research only: hit-and-run, approximately uniform",
     )  # fmt: skip
 

@@ -165,7 +165,7 @@ class ConstrainedQuery:
             neighbours: "add-remove" or "replace".
 
         Raises:
-            InvalidArgument: shapes that do not fit, entries that are no numbers, invariants that are not whole.
+            InvalidArgument: shapes that do not fit, entries that are not numbers, invariants that are not whole.
             Unsupported: too many columns or invariants, or nothing that noise could hide.
 
         >>> target = ConstrainedQuery.of(np.eye(3), [[1, 1, 1], [2, 2, 2]], "add-remove")

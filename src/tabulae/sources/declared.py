@@ -253,7 +253,7 @@ def _csv(source: RecordSource) -> list[DeclaredColumn]:
     if any(map(_is_value, names)) or len(set(names)) != len(names):
         # It is a record, as it seems: numbers, dates, nothing, or the same twice do not name columns.
         raise DataError(
-            f"{source.name}: the first line must name the columns, each by another name that is no number or date: "
+            f"{source.name}: the first line must name the columns, each by another name that is not a number or date: "
             "add a header, or name them apart",
             confidential=f"the first line is {', '.join(map(repr, names))}",
         )

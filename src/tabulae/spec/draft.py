@@ -10,7 +10,7 @@ import tomli_w
 from ..domain import RESULT_COLUMNS
 from ..sources.declared import DeclaredColumn
 
-_POLICIES = ("unknown", "null")  # keys of [attributes] that are no attributes
+_POLICIES = ("unknown", "null")  # keys of [attributes] that are not attributes
 _NOT_IN_NAMES = '/\\*?:"<>|'
 _TODO = "list the values that it may hold"
 _FOUND = "put public values in place of these, which were found in the records"
@@ -135,7 +135,7 @@ def _attribute(name: str, column: DeclaredColumn) -> list[str]:
     if column.key:
         return [f"# {told}: differs from record to record, so that it is nothing to count"]
     if not column.can_be_counted:
-        return [f"# {told}: values of this type are no categories; code them in the records first"]
+        return [f"# {told}: values of this type are not categories; code them in the records first"]
     pairs = [f"column = {_text(column.name)}", *_domain(column)]
     if column.found:
         above = f"# FOUND IN THE RECORDS, not public: {column.by}"

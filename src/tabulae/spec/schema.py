@@ -279,7 +279,7 @@ class _Values:
 def _with_other(attribute: Attribute) -> Attribute:
     """The attribute with the extra category last.
 
-    It has no raw value, and a number is given one that no record holds. As it is no neighbour of any number,
+    It has no raw value, and a number is given one that no record holds. As it is not a neighbour of any number,
     the categories as a whole have no order any more: a comparison that would count it silently is refused.
     """
     if OTHER in attribute.labels or OTHER in attribute.values:

@@ -161,7 +161,7 @@ def restricted_strategy(strategy: Strategy, tables: Sequence[Table]) -> Strategy
     for block in strategy.blocks:
         if not isinstance(block.query, Kron):
             raise Unsupported(
-                f"block {block.name!r} is no single product over the attributes, and cannot be restricted as it "
+                f"block {block.name!r} is not a single product over the attributes, and cannot be restricted as it "
                 "stands: select with invariants= in the first place"
             )
         table = Table(block.name, dict(zip(strategy.domain.names, block.query.ops, strict=True)))

@@ -333,7 +333,7 @@ class _Reader:
         unknown = [code for code in dict.fromkeys(states) if code not in known]
         for code in unknown:
             hint = ": Puerto Rico is chosen by run_pr" if code == "72" else ""
-            self._fault(_FILTER, f"{shown(code)} is no code of a state or the District of Columbia{hint}")
+            self._fault(_FILTER, f"{shown(code)} is not a code of a state or the District of Columbia{hint}")
         return None if unknown or (run and not states) else states
 
 

@@ -92,7 +92,7 @@ def read_geography(path: Path, faults: Faults) -> BlockGeography | None:
     _check_repeated(path.name, np.sort(line[~once]), faults)
     of_state = _first_lines(block[order] // _AFTER["STATE"], line)
     for state in sorted(of_state.keys() - STATES - {PR_CODE}):
-        words = f"{state:02d} is no code of a state, the District of Columbia or Puerto Rico"
+        words = f"{state:02d} is not a code of a state, the District of Columbia or Puerto Rico"
         faults.add(path.name, words, of_state[state], "TABBLKST")
     if not whole:
         return None

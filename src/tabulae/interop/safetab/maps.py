@@ -133,7 +133,7 @@ def _iteration(file: str, line: int, row: Mapping[str, str], faults: Faults) -> 
     if not _ITERATION.fullmatch(code):
         faults.add_row(file, f"{_shown(code)} is not an iteration code: four digits", line, "ITERATION_CODE")
     if level not in ("0", "1", "2"):
-        faults.add_row(file, f"{_shown(level)} is no level: 0, 1 or 2", line, "LEVEL")
+        faults.add_row(file, f"{_shown(level)} is not a level: 0, 1 or 2", line, "LEVEL")
     if "ALONE" in row and row["ALONE"] not in _TRUTH:
         faults.add_row(file, f"must be True or False, not {_shown(row['ALONE'])}", line, "ALONE")
     for name in ("DETAILED_ONLY", "COARSE_ONLY"):

@@ -86,7 +86,7 @@ class AreaConstraints:
         one node have the same exact margins.
 
         Raises:
-            InvalidArgument: margins that cut across each other, or a unit that is no node.
+            InvalidArgument: margins that cut across each other, or a unit that is not a node.
         """
         found = np.full(plan.tree.size, -1, np.int64)
         for m in sorted(range(len(self.exact)), key=lambda m: int(self.groups[m].max())):
@@ -166,11 +166,11 @@ def nodes_of_units(plan: SpinePlan, level: str) -> np.ndarray:
     """Shape (units,): for each unit of a level the deepest node of the plan's tree that is the same area.
 
     Raises:
-        InvalidArgument: no such level, or a unit that is no node: it has no share of the budget.
+        InvalidArgument: no such level, or a unit that is not a node: it has no share of the budget.
     """
     h, tree = plan.spine.hierarchy, plan.tree
     if level not in h.levels:
-        raise InvalidArgument(f"{level!r} is no level of this spine: {', '.join(h.levels)}")
+        raise InvalidArgument(f"{level!r} is not a level of this spine: {', '.join(h.levels)}")
     unit = h.units[h.levels.index(level)]
     size, leaf = np.zeros(tree.size, np.int64), np.full(tree.size, h.leaves)
     np.add.at(size, tree.leaf, 1)

@@ -328,7 +328,7 @@ def _figure(spec: Spec, geography: Geography, sql: str) -> Figure:
         if not named:
             raise
         raise InvalidArgument(
-            f"{error}\nareas are no attributes: leave {shown(named[0])} out of the statement, and ask with --areas "
+            f"{error}\nareas are not attributes: leave {shown(named[0])} out of the statement, and ask with --areas "
             f"{named[0]} (in Python areas=[{named[0]!r}])"
         ) from None
 

@@ -317,7 +317,7 @@ class _Reader:
                 told = f"the {NATION} has every record: remove it here"
                 self.problems.add(("detailed", "nowhere", name), told)
             elif name not in (self.section.regions or ()):
-                told = f"is no region type of the section; {nearest(name, self.section.regions or ())}"
+                told = f"is not a region type of the section; {nearest(name, self.section.regions or ())}"
                 self.problems.add(("detailed", "nowhere", name), told)
 
     def ladder(self) -> tuple[tuple[str, ...], Ladder | None]:

@@ -450,7 +450,7 @@ def check_saved(path: str | PathLike[str]) -> Path:
     """A place where a plan can be saved: an earlier one is replaced, no other file.
 
     Raises:
-        ReleaseError: it is a folder, lies in none, or is a file that is no saved plan.
+        ReleaseError: it is a folder, lies in none, or is a file that is not a saved plan.
     """
     where = Path(path)
     if where.is_dir():
@@ -462,7 +462,7 @@ def check_saved(path: str | PathLike[str]) -> Path:
             start = file.read(len(_SAVED))
         if start not in (b"", _SAVED):
             raise ReleaseError(
-                f"{where} exists and is no saved plan, so it is not replaced: name another file"
+                f"{where} exists and is not a saved plan, so it is not replaced: name another file"
             )
     return where
 

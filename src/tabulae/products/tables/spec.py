@@ -64,10 +64,10 @@ class Queries:
         if query == "total":
             return Total(view.attribute.size)
         if isinstance(query, str) and query not in _QUERIES:
-            self.problems.add(path, f"{shown(query)} is no query; {nearest(query, _QUERIES)}")
+            self.problems.add(path, f"{shown(query)} is not a query; {nearest(query, _QUERIES)}")
             return None
         if not isinstance(query, str) and (not isinstance(query, dict) or len(query) != 1):
-            self.problems.add(path, f"{shown(query)} is no query; {_FORMS}")
+            self.problems.add(path, f"{shown(query)} is not a query; {_FORMS}")
             return None
         if isinstance(query, dict) and "matrix" in query:
             over = self.matrix(asked, query["matrix"], classes, (*path, "matrix"))
@@ -130,7 +130,7 @@ class Queries:
 
 
 def _beside_other(ranges: LinearOperator, view: AttributeView) -> Stack:
-    """Ranges of the ordered classes, then one row for the extra category, which is no neighbour of any."""
+    """Ranges of the ordered classes, then one row for the extra category, which is not a neighbour of any."""
     last = ranges.shape[1]
     classes = view.operator.classes if isinstance(view.operator, Partition) else np.arange(last + 1)
     ordered = Partition(np.where(classes < last, classes, -1), last)

@@ -252,7 +252,7 @@ def check_target(path: str | PathLike[str]) -> Path:
     The page of an earlier plan is replaced, no other file: a slip must cost nobody a spec, a ledger, or records.
 
     Raises:
-        ReleaseError: it is a folder, lies in none, or is a file that is no page of a plan.
+        ReleaseError: it is a folder, lies in none, or is a file that is not a page of a plan.
     """
     where = Path(path)
     if where.is_dir():
@@ -260,10 +260,10 @@ def check_target(path: str | PathLike[str]) -> Path:
     if not where.parent.is_dir():
         raise ReleaseError(f"{where}: there is no folder {where.parent}; make it first")
     if where.exists() and not where.is_file():
-        raise ReleaseError(f"{where} is no ordinary file: name the file to write")
+        raise ReleaseError(f"{where} is not an ordinary file: name the file to write")
     if where.exists() and not _is_page(where):
         raise ReleaseError(
-            f"{where} exists and is no page of a plan, so it is not replaced: name another file"
+            f"{where} exists and is not a page of a plan, so it is not replaced: name another file"
         )
     return where
 
@@ -279,7 +279,7 @@ def write_plan_page(plan: AnyPlan, path: str | PathLike[str]) -> Path:
     """Write the page of a plan, whole or not at all; the page of an earlier plan is replaced.
 
     Raises:
-        ReleaseError: the path is a folder, lies in none, or is a file that is no page of a plan.
+        ReleaseError: the path is a folder, lies in none, or is a file that is not a page of a plan.
 
     Privacy:
         Reads no record: a plan is a function of the public spec.

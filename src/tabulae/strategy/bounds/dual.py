@@ -358,7 +358,7 @@ def lattice_pair_bound(terms: Terms) -> float:
         return -2 * math.log(value), (2 * w * (1 - ratio) / total).ravel()
 
     start = np.ones(roots.shape)
-    start.flat[0] = 0.0  # a cell is no neighbour of itself
+    start.flat[0] = 0.0  # a cell is not a neighbour of itself
     minimize(
         objective, start.ravel(), jac=True, method="L-BFGS-B",
         options={"maxiter": min(400, max(10, _STEPS // (roots.size * len(spread)))), "ftol": 1e-13, "gtol": 1e-9},

@@ -301,7 +301,7 @@ def _bits(sets: Sequence[Set], sizes: Sequence[int]) -> int:
     bits = min(_FINEST, TOGETHER // max(together, 1))
     if bits < _COARSEST:
         raise Unsupported(
-            f"a table crosses {together} attributes whose numbers of categories are no powers of two, and their real "
+            f"a table crosses {together} attributes whose numbers of categories are not powers of two, and their real "
             'coefficients do not fit 62-bit integers together: choose "residual" or "identity", whose matrices are '
             "integers"
         )

@@ -624,7 +624,7 @@ class _Real:
 
 
 def _integer_rows(merged: Workload, split: Symmetry, piece: SymmetricPiece) -> np.ndarray | None:
-    """Integer rows over class totals that span the piece's row space; None where a table is no integer product."""
+    """Integer rows over class totals that span the piece's row space; None where a table is not an integer product."""
     parts = []
     for table in merged.tables:
         term, *more = table.terms

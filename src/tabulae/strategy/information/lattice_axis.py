@@ -118,7 +118,7 @@ class Axis:
         return self._merged[query]
 
     def varies(self, query: LinearOperator) -> bool:
-        """Whether the query has rows that are no multiple of the total."""
+        """Whether the query has rows that are not multiples of the total."""
         key = ("varies", query)
         if key not in self.known:
             self.known[key] = np.array(query.shape[1] > 1 and int(query.column_classes().max()) > 0)

@@ -359,7 +359,7 @@ def _polar(V: np.ndarray, s: np.ndarray, a: float, k: float) -> _Polar:
     kept = values > _DEPENDENT * values[-1]
     singular, U = np.sqrt(values[kept]), vectors[:, kept]
     beside = float(np.linalg.norm(s - U @ (U.T @ s))) if k > 0 else 0.0
-    if beside > _BESIDE:  # the total is no combination of these queries
+    if beside > _BESIDE:  # the total is not a combination of these queries
         return _polar(V, s, a, 0.0)
     H = C @ (U / singular)
     wrong = float(np.linalg.norm(H.T @ V @ H - np.eye(len(singular)))) + 4 * beside

@@ -74,7 +74,7 @@ class Equalities:
         margins: exact for all units of their levels.
 
     Raises:
-        InvalidArgument: a margin over symmetric attributes, an unknown level, or a unit that is no node of the tree.
+        InvalidArgument: a margin over symmetric attributes, an unknown level, or a unit that is not a node of the tree.
     """
 
     plan: SpinePlan
@@ -84,7 +84,7 @@ class Equalities:
         for one in self.margins:
             if one.level not in self.plan.spine.levels:
                 raise InvalidArgument(
-                    f"{one.level!r} is no level of this spine: {', '.join(self.plan.spine.levels)}"
+                    f"{one.level!r} is not a level of this spine: {', '.join(self.plan.spine.levels)}"
                 )
             if one.margin.inner > 1:
                 raise InvalidArgument(

@@ -77,7 +77,7 @@ class LeafCondition:
 
 
 def _check(node: Node, use: Callable[[str], object]) -> None:
-    """Refuse what is no condition, and name every column of it."""
+    """Refuse what is not a condition, and name every column of it."""
     node = node.unnest()
     if isinstance(node, exp.And | exp.Or):
         for part in node.flatten():
@@ -90,7 +90,7 @@ def _check(node: Node, use: Callable[[str], object]) -> None:
     elif isinstance(node, exp.Is) and isinstance(node.expression, exp.Null):
         use(_named(node.this.unnest(), node))
     else:
-        _refuse(node, "it is no comparison of a column with text")
+        _refuse(node, "it is not a comparison of a column with text")
 
 
 def _truth(node: Node, table: Mapping[str, np.ndarray]) -> _Truth:
@@ -149,7 +149,7 @@ def _written(item: Node, node: Node) -> str:
             else ""
         )
         _refuse(node, f"a column is compared with text, not with another column{hint}")
-    return _refuse(node, f"{_shown(item)} is no text in single quotes")
+    return _refuse(node, f"{_shown(item)} is not text in single quotes")
 
 
 def _named(column: Node, node: Node) -> str:
@@ -281,7 +281,7 @@ def _needed(section: GeographySection, split: LeafCondition | None, problems: Pr
     known = {name for name, path in asked if "entities" in path}
     for name in section.outside:
         if name not in known:
-            told = f"is no entity of the section; {nearest(name, sorted(known))}"
+            told = f"is not an entity of the section; {nearest(name, sorted(known))}"
             problems.add(("geography", "outside", name), told)
     asked += [(name, ("geography", "split")) for name in (split.columns if split else ())]
     needed: dict[str, KeyPath] = {}

@@ -254,7 +254,7 @@ class Geography:
             position there of the area of each leaf of the universe, -1 where it lies in none.
         """
         if name not in self.area_types:
-            raise InvalidArgument(f"{name!r} is no level or entity type: {', '.join(self.area_types)}")
+            raise InvalidArgument(f"{name!r} is not a level or entity type: {', '.join(self.area_types)}")
         if name not in self._areas:
             index, codes = numbered(self._leaves.columns[name])
             self._areas[name] = codes, index[self._kept]

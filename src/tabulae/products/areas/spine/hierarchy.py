@@ -123,7 +123,7 @@ def code_column(values: Sequence[Any] | np.ndarray, name: str) -> np.ndarray:
             continue
         if isinstance(value, bool) or not isinstance(value, str | int | np.integer) or _is_broken(value):
             raise InvalidArgument(
-                f"{name}, row {row + 1}: {value!r} is no code. Codes are text ('01001') or whole numbers; a column "
+                f"{name}, row {row + 1}: {value!r} is not a code. Codes are text ('01001') or whole numbers; a column "
                 "read as floating point has lost its leading zeros: read it as text"
             )
         column[row] = str(value)
@@ -283,7 +283,7 @@ def from_marks(marks: Sequence[str], codes: Sequence[Any], levels: Sequence[str]
     for row, mark in enumerate(marks):
         if not isinstance(mark, str) or not mark or mark.strip("@"):
             raise InvalidArgument(
-                f"row {row + 1}: {mark!r} is no level: write one '@' for the total, one more a level"
+                f"row {row + 1}: {mark!r} is not a level: write one '@' for the total, one more a level"
             )
         if names[row] is None:
             raise InvalidArgument(f"row {row + 1} has no code")

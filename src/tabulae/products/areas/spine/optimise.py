@@ -402,7 +402,7 @@ def _positions(h: Hierarchy, levels: Sequence[str] | None) -> list[int]:
     for level in levels:
         if level not in between:
             raise InvalidArgument(
-                f"{level!r} is no level that can be drawn anew: those between the root and the leaves are "
+                f"{level!r} is not a level that can be drawn anew: those between the root and the leaves are "
                 f"{', '.join(between)}"
             )
     return [h.levels.index(level) for level in levels]

@@ -71,13 +71,13 @@ class Shares:
     def __getitem__(self, level: str) -> list[Fraction]:
         """The shares of a level's units, in their order; 0 where a unit is not measured."""
         if level not in self.levels:
-            raise InvalidArgument(f"{level!r} is no level of this spine: {', '.join(self.levels)}")
+            raise InvalidArgument(f"{level!r} is not a level of this spine: {', '.join(self.levels)}")
         return [self.values[i] for i in self.index[self.levels.index(level)]]
 
     def floats(self, level: str) -> np.ndarray:
         """Shape (units,): the shares of a level's units, rounded."""
         if level not in self.levels:
-            raise InvalidArgument(f"{level!r} is no level of this spine: {', '.join(self.levels)}")
+            raise InvalidArgument(f"{level!r} is not a level of this spine: {', '.join(self.levels)}")
         return np.array([float(v) for v in self.values])[self.index[self.levels.index(level)]]
 
     @property
@@ -107,7 +107,7 @@ def read_shares(h: Hierarchy, shares: Mapping[str, Amount]) -> Shares:
     unknown = [name for name in shares if name not in h.levels]
     absent = [name for name in h.levels if name not in shares]
     if unknown or absent:
-        told = [f"{unknown[0]!r} is no level of this spine"] if unknown else []
+        told = [f"{unknown[0]!r} is not a level of this spine"] if unknown else []
         told += [f"level {absent[0]!r} has no share"] if absent else []
         raise InvalidArgument(f"{' and '.join(told)}; its levels are {', '.join(h.levels)}")
     given = [_exact(name, shares[name]) for name in h.levels]
@@ -138,7 +138,7 @@ def _exact(name: str, share: Amount) -> Fraction:
         found = Fraction(share)
     except (ValueError, ZeroDivisionError):
         raise InvalidArgument(
-            f"the share of {name!r} is {share!r}, which is no fraction such as '1/3'"
+            f"the share of {name!r} is {share!r}, which is not a fraction such as '1/3'"
         ) from None
     if found < 0:
         raise InvalidArgument(f"the share of {name!r} is {found}: shares are 0 or more")

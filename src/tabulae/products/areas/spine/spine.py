@@ -23,7 +23,7 @@ def split(h: Hierarchy, mask: np.ndarray, below: str | None = None) -> Hierarchy
             f"split takes one boolean for each of the {h.leaves} leaves, not {inside.dtype} of shape {inside.shape}"
         )
     if below is not None and below not in h.levels:
-        raise InvalidArgument(f"{below!r} is no level of this spine: {', '.join(h.levels)}")
+        raise InvalidArgument(f"{below!r} is not a level of this spine: {', '.join(h.levels)}")
     whole_levels = 1 if below is None else h.levels.index(below) + 1
     if whole_levels >= h.depth - 1:
         top = "the root" if below is None else f"level {below!r}"
