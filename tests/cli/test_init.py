@@ -81,7 +81,7 @@ def test_a_draft_is_filled_in_checked_planned_and_run(records: Path, tmp_path: P
     assert done.exit_code == 0
     assert SECRET not in done.output + spec.read_text()
     refused = _call("check", spec)
-    _fails(refused, 1, "is to be finished: list the values that it may hold", "attributes.NAME")
+    _fails(refused, 1, "is not finished: list the values that it may hold", "attributes.NAME")
     spec.write_text(_filled(spec.read_text()))
     assert "no mistakes" in _call("check", spec).stdout
     assert _call("plan", spec).exit_code == 0

@@ -224,7 +224,7 @@ def test_the_extra_category_has_no_value_but_may_be_left_out() -> None:
         ("QUANTILE_CONT(age, 0.5)", "write PERCENTILE_DISC"),
         ("PERCENTILE_DISC(0.5) WITHIN GROUP (ORDER BY age DESC)", "rising"),
         ("COUNT(*) OVER ()", r"SUM\(COUNT\(\*\)\) OVER"),
-        ("COUNT(*) / SUM(COUNT(*)) OVER (PARTITION BY race)", "'race' is none"),
+        ("COUNT(*) / SUM(COUNT(*)) OVER (PARTITION BY race)", "'race' is not one"),
         ("COUNT(*) / SUM(COUNT(*)) OVER (ORDER BY sex)", "OVER sums counts over groups"),
         ("age", "must name the same columns|figures"),
         ("sex + 1", "a column stands by itself"),

@@ -107,7 +107,7 @@ def test_values_outside_the_image_contradict(name: str) -> None:
 
 def test_a_contradiction_names_the_rows() -> None:
     exact = Invariants(DOMAIN, [margin("ea", "a"), margin("ec", "c")])
-    with pytest.raises(InvalidArgument, match=r"'ec' \(c=.*cannot stand beside 'ea' \(a=0\)"):
+    with pytest.raises(InvalidArgument, match=r"'ec' \(c=.*cannot hold together with 'ea' \(a=0\)"):
         exact.check_values([np.array([1, 2, 3]), np.array([3, 4])])
     exact.check_values([np.array([1, 2, 3]), np.array([3, 3])])
 

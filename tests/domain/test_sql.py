@@ -283,7 +283,7 @@ REFUSED = {
     "SELECT COUNT(*) FROM t GROUP BY sex": "must name the same columns",
     "SELECT sex, sex, COUNT(*) FROM t GROUP BY sex": "must name the same columns",
     "SELECT sex AS s, COUNT(*) FROM t GROUP BY sex": "leave out AS",
-    "SELECT sex, COUNT(*) FROM t GROUP BY 1": "`1` is none",
+    "SELECT sex, COUNT(*) FROM t GROUP BY 1": "`1` is not one",
     "SELECT sex, COUNT(*) FROM t GROUP BY ALL": "names of columns",
     "SELECT sex, COUNT(*) FROM t GROUP BY ROLLUP (sex)": "names of columns",
     "SELECT sex, age, COUNT(*) FROM t GROUP BY GROUPING SETS ((sex), (age))": "names of columns",

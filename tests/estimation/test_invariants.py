@@ -158,7 +158,7 @@ def test_constraints_lower_the_variance_and_their_cost_is_told() -> None:
 def test_contradictions_and_bounds_are_refused() -> None:
     m = tb.measure(PEOPLE, tb.select(TABLE, method="identity"), tb.ZCDP(1))
     given = [tb.Constraint.equal(margin("ea", "a"), [1, 2, 3]), tb.Constraint.equal(margin("et"), 7)]
-    with pytest.raises(InvalidArgument, match="'et' cannot stand beside 'ea'"):
+    with pytest.raises(InvalidArgument, match="'et' cannot hold together with 'ea'"):
         tb.estimate(m, constraints=given)
     with pytest.raises(InvalidArgument, match='estimate by "non-negative"'):
         tb.estimate(m, constraints=[tb.Constraint.bounds(margin("ea", "a"), at_least=0)])

@@ -10,11 +10,11 @@ BAD_LISTS = {
     "no rows": ("code,label\n", ["codes/race.csv: the file has no row below its header"]),
     "duplicate code": (
         "code,label\n01,White\n02,Black\n01,Both\n",
-        ['codes/race.csv, line 4: code "01" stands on line 2 already'],
+        ['codes/race.csv, line 4: code "01" is already on line 2'],
     ),
     "duplicate label": (
         "code,label\n01,White\n\n02,White\n",
-        ['codes/race.csv, line 4: label "White" stands on line 2 already'],
+        ['codes/race.csv, line 4: label "White" is already on line 2'],
     ),
     "short row": (
         "code,label\n01\n02,Black\n",
@@ -25,7 +25,7 @@ BAD_LISTS = {
         "code,label\n,White\n02,Black\n02,Both\n",
         [
             'codes/race.csv, line 2: "code" is empty',
-            'codes/race.csv, line 4: code "02" stands on line 3 already',
+            'codes/race.csv, line 4: code "02" is already on line 3',
         ],
     ),
 }
@@ -65,7 +65,7 @@ def test_a_file_that_cannot_be_read(desk, content: bytes | None) -> None:
 BAD_MAPS = {
     "unknown code": ("code,class\n01,a\n02,a\n03,b\n04,b\n", "'04'"),
     "missing code": ("code,class\n01,a\n02,a\n", "'03'"),
-    "code twice": ("code,class\n01,a\n02,a\n03,b\n03,b\n", 'line 5: code "03" stands on line 4 already'),
+    "code twice": ("code,class\n01,a\n02,a\n03,b\n03,b\n", 'line 5: code "03" is already on line 4'),
     "two labels": ("code,class,label\n01,a,x\n02,a,y\n03,b,z\n", 'line 3: class "a" has two labels'),
     "one label for two": ("code,class,label\n01,a,x\n02,a,x\n03,b,x\n", "two classes have the same label"),
     "header": ("code,label\n01,a\n", "the header must be code,class or code,class,label"),

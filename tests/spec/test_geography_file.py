@@ -81,7 +81,7 @@ def test_only_columns_that_are_asked_for(tmp_path: Path) -> None:
     assert not told
     assert found is not None
     assert found.columns.keys() == {"a", "c"}
-    assert read(tmp_path, "f.csv", "a", "b")[1] == ['f.csv, line 1: column "b" stands there twice']
+    assert read(tmp_path, "f.csv", "a", "b")[1] == ['f.csv, line 1: column "b" appears twice']
     assert read(tmp_path, "f.csv", "d", "e")[1][0].startswith('f.csv has no column "d"')
 
 

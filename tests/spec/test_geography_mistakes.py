@@ -205,7 +205,7 @@ SPINES = {
         SPINE.replace("01,01003,01003B", "01,01003,01001B") + "01,01003,01003A,0007,20,\n",
         [
             'line 9: tract "01001B" lies in county "01003", and in "01001" by line 4',
-            'line 10: block "0007" stands on line 8 already',
+            'line 10: block "0007" is already on line 8',
         ],
     ),
     "a leaf without a code": (SPINE + "01,01003,01003A,,,\n", ["line 10: block is empty"]),
@@ -215,7 +215,7 @@ SPINES = {
     "another encoding": (SPINE.encode().replace(b"01001A", b"\xff1001A"), ["invalid UTF8"]),
     "a column twice": (
         SPINE.replace("place,tribe", "place,place"),
-        ['line 1: column "place" stands there twice'],
+        ['line 1: column "place" appears twice'],
     ),
 }
 

@@ -309,13 +309,9 @@ class _FigureStatement(Statement):
         if (asked := self._quantile(node)) is not None:
             return self._quantiles(node, *asked, predicate)
         if isinstance(node, exp.Filter | exp.Window):
-            self.refuse(
-                node, "FILTER and OVER stand behind an aggregate, once, and OVER behind SUM(COUNT(*))"
-            )
+            self.refuse(node, "FILTER and OVER follow an aggregate, once, and OVER follows SUM(COUNT(*))")
         if isinstance(node, exp.Column):
-            self.refuse(
-                node, "a column stands by itself, and only one that is grouped by; or within an aggregate"
-            )
+            self.refuse(node, "a column is selected only where it is grouped by, or within an aggregate")
         return self.refuse(node, "it is none of the parts of a figure")
 
     def _some(self, node: Node, form: Form) -> Form:
@@ -329,7 +325,7 @@ class _FigureStatement(Statement):
         column = column.unnest() if column is not None else column
         if not isinstance(column, exp.Column):
             self.refuse(
-                node, "an aggregate is of one attribute by its plain name, and none stands within another"
+                node, "an aggregate takes one attribute by its plain name, and aggregates do not nest"
             )
         name = self.name_of(column)
         if (recode := self.domain.recode(name)) is not None:
@@ -372,9 +368,7 @@ class _FigureStatement(Statement):
     def _quantiles(self, node: Node, column: Node, share: Fraction, predicate: Predicate) -> Expression:
         attribute = self._attribute(node, column)
         if attribute.name in self._over.groups:
-            self.refuse(
-                node, f"it is of {attribute.name!r}, which the groups are made of: group by something else"
-            )
+            self.refuse(node, f"{attribute.name!r} is what the groups are made of: group by something else")
         self._some(node, self._over.count(predicate))
         form, values = self._over.below(attribute, predicate, share)
         terms = form.linear(self.table, {}).table
@@ -392,7 +386,9 @@ class _FigureStatement(Statement):
             )
         kept = {self.name_of(column) for column in node.args.get("partition_by") or ()}
         if wrong := sorted(kept - set(self.groups)):
-            self.refuse(node, f"PARTITION BY takes columns that are grouped by, and {wrong[0]!r} is none")
+            self.refuse(
+                node, f"PARTITION BY takes columns that are grouped by, and {wrong[0]!r} is not one of them"
+            )
         bases = {self.groups[name].attribute.name for name in kept}
         predicate = self._condition(inner) if isinstance(inner, exp.Filter) else self.predicate
         over = replace(self._over, summed=frozenset(self._over.groups) - bases)

@@ -482,7 +482,7 @@ class Invariants:
                 raise InvalidArgument(f"no whole counts have the exact value given for {self.row_name(row)}")
             against = ", ".join(self.row_name(other) for other in others[:4])
             raise InvalidArgument(
-                f"the exact counts contradict each other: {self.row_name(row)} cannot stand beside {against}"
+                f"the exact counts contradict each other: {self.row_name(row)} cannot hold together with {against}"
             )
 
     def row_name(self, row: int) -> str:

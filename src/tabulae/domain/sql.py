@@ -284,7 +284,7 @@ class Statement:
         names: list[str] = []
         for item in group.expressions:
             if not isinstance(item, exp.Column):
-                self.refuse(group, f"GROUP BY takes names of columns, and `{text(item)}` is none")
+                self.refuse(group, f"GROUP BY takes names of columns, and `{text(item)}` is not one")
             names.append(self.name_of(item))
         if len(set(names)) != len(names):
             self.refuse(group, "a column is named twice")

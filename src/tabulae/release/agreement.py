@@ -76,7 +76,7 @@ def ledger_faults(
         content = {key: value for key, value in entry.items() if key not in _CHAIN}
         whole = link(int(entry["sequence"]), str(entry["kind"]), content, str(entry["previous"]))
         if whole.hash != entry["hash"]:
-            yield f"{f.LEDGER}: entry {entry['sequence']} is not what its hash was made of"
+            yield f"{f.LEDGER}: entry {entry['sequence']} does not match its hash"
     charged = [(e["definition"], e["loss"]) for e in entries if e["kind"] == "charge"]
     if charged != [(spec.loss.definition, write_loss(spec.loss))]:
         yield f"{f.LEDGER}: what was charged is not the budget of {f.SPEC}"

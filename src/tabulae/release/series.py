@@ -341,7 +341,7 @@ class Standing:
             return cls(**{**told, "rivals": tuple(Rival(**rival) for rival in told["rivals"])})
         except (KeyError, TypeError, ValueError):
             raise ReleaseError(
-                f"{f.DESCRIPTOR}: what it says that the ledger had spent is not in the form that releases have"
+                f"{f.DESCRIPTOR}: what it says the ledger had spent is not in the form that releases have"
             ) from None
 
     @property
@@ -426,11 +426,11 @@ def standing_faults(spec: Spec, about: Mapping[str, Any]) -> Iterator[str]:
         least, cap = _sums(chain, spec), told.cap_loss.parameters
         fits = all(least[name] <= value <= cap[name] for name, value in told.spent_loss.parameters.items())
     if not fits:
-        yield f"{f.DESCRIPTOR}: what it says that the ledger had spent cannot be"
+        yield f"{f.DESCRIPTOR}: what it says the ledger had spent cannot be true"
     known = {str(about["release_id"]), *(link["release_id"] for link in chain)}
     wrong = [each for each in told.rivals if spec.series is None or not matters(spec.series.kind, each.kind)]
     if wrong or any(each.release_id in known for each in told.rivals):
-        yield f"{f.DESCRIPTOR}: what it says of other releases that follow the same one cannot be"
+        yield f"{f.DESCRIPTOR}: what it says of other releases that follow the same one cannot be true"
 
 
 def _sums(chain: Sequence[Mapping[str, Any]], spec: Spec) -> dict[str, Fraction]:

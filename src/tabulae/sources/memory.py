@@ -64,8 +64,8 @@ def engine_memory(memory: int | None, taken: int) -> str | None:
     if left < LEAST_ENGINE:
         least = (taken + LEAST_ENGINE / _ENGINE) / 1e9
         raise Unsupported(
-            f"this run takes about {taken / 1e9:.1f} GB besides the engine that counts its records, and that takes "
-            f"0.5 GB at least, so {memory / 1e9:.1f} GB are too little, and nothing more was charged: give it --memory "
+            f"this run takes about {taken / 1e9:.1f} GB besides the engine that counts its records, which takes "
+            f"0.5 GB at least: {memory / 1e9:.1f} GB are too little. Nothing more was charged: give it --memory "
             f"{least + 0.05:.1f}GB or more, on a machine that has it"
         )
     return f"{left // 10**6}MB"

@@ -187,7 +187,7 @@ def _has_columns(
     """Whether the header names each column once, and all that are needed."""
     twice = {column for column in header if header.count(column) > 1} & {*needed, *optional}
     for column in sorted(twice):
-        mistakes.tell(1, f"column {shown(column)} stands there twice")
+        mistakes.tell(1, f"column {shown(column)} appears twice")
     absent = [column for column in needed if column not in header]
     for column in absent:
         told = f"{mistakes.name} has no column {shown(column)}; {nearest(column, header)}"

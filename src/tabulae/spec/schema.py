@@ -107,7 +107,7 @@ def _tell_repeated(file: TextColumns, column: str) -> None:
     first: dict[str, int] = {}
     for line, value in zip(file.line.tolist(), file.columns[column], strict=True):
         if value and first.setdefault(value, line) != line:
-            file.mistakes.tell(line, f"{column} {shown(value)} stands on line {first[value]} already")
+            file.mistakes.tell(line, f"{column} {shown(value)} is already on line {first[value]}")
 
 
 OTHER = "other"

@@ -176,7 +176,7 @@ class AttributeEntry(StrictSection):
         """A line that `tabulae init` has drafted is none of a spec until somebody has finished it."""
         if isinstance(raw, dict) and "todo" in raw:
             ways = 'categories = ["a", "b"], range = [lowest, highest] or codes = "codes.csv"'
-            told = f"is to be finished: {raw['todo']}; write {ways}, from a public source, and remove todo; "
+            told = f"is not finished: {raw['todo']}; write {ways}, from a public source, and remove todo; "
             raise problem(f"{told}or delete the line")
         return raw
 

@@ -326,7 +326,7 @@ def relative_workload(workload: Workload) -> Workload:
     inverse), so that a marginal stays a marginal. Weights that were given go on counting; queries that count no cell
     stay zero.
 
-    Raises :class:`~tabulae.errors.Unsupported` for a table that is a sum of products whose norms are no product over
+    Raises :class:`~tabulae.errors.Unsupported` for a table that is a sum of products whose norms are not a product over
     the attributes, and for matrices without structure that are too large to read through.
 
     Reference: Li and Miklau, "An Adaptive Mechanism for Accurate Query Answering under Differential Privacy",
@@ -369,7 +369,7 @@ def _scaled_sum(table: Table, domain: Domain) -> Table:
     parts = _as_product(np.sqrt(np.maximum(squares, 0.0)))
     if parts is None:
         raise Unsupported(
-            f"table {table.name!r} is a sum of products whose queries have norms that are no product over its "
+            f"table {table.name!r} is a sum of products whose queries have norms that are not a product over its "
             "attributes, so it cannot be scaled as one table: give rows that ask for different numbers of cells as "
             "tables of their own"
         )

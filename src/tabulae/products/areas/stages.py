@@ -54,7 +54,9 @@ class Checkpoint:
                     "tabulae differ. Use another folder, or remove this one"
                 )
         elif any(folder.glob("*.npz")):
-            raise ReleaseError(f"{folder} has stages of an estimate and no {_MARK}: remove it and begin anew")
+            raise ReleaseError(
+                f"{folder} has stages of an estimate and no {_MARK}: remove it and start again"
+            )
         else:
             _write(mark, (json.dumps({"tabulae_estimate": 1, "digest": digest}) + "\n").encode())
 
@@ -75,7 +77,7 @@ class Checkpoint:
                 return dict(stored)
         except (OSError, ValueError, EOFError) as error:
             raise ReleaseError(
-                f"{path} cannot be read: {error}. Remove {self.folder} and begin anew"
+                f"{path} cannot be read: {error}. Remove {self.folder} and start again"
             ) from None
 
     def begun(self, step: str) -> bool:
@@ -93,7 +95,7 @@ class Checkpoint:
             yield
         except (OSError, ValueError) as error:
             raise ReleaseError(
-                f"{path} cannot be read: {error}. Remove {self.folder} and begin anew"
+                f"{path} cannot be read: {error}. Remove {self.folder} and start again"
             ) from None
 
     def finish(self, stage: str, **small: np.ndarray) -> None:
@@ -109,7 +111,7 @@ def _digest_in(mark: Path) -> str:
     try:
         return str(json.loads(mark.read_text(encoding="utf-8"))["digest"])
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ReleaseError(f"{mark} cannot be read ({error}): remove its folder and begin anew") from None
+        raise ReleaseError(f"{mark} cannot be read ({error}): remove its folder and start again") from None
 
 
 def _write(path: Path, content: bytes) -> None:

@@ -131,7 +131,7 @@ class _Reader(FileMistakes):
             if column not in (*REQUIRED, *OPTIONAL):
                 self.tell(1, f"unknown column {shown(column)}; {nearest(column, (*REQUIRED, *OPTIONAL))}")
             elif columns.count(column) > 1:
-                self.tell(1, f"column {shown(column)} stands there twice")
+                self.tell(1, f"column {shown(column)} appears twice")
         return not self.told
 
     def row(self, line: int, row: Mapping[str, str]) -> None:

@@ -546,4 +546,4 @@ def _opened(path: Path) -> pq.ParquetFile:
 
 
 def _unreadable(path: Path, error: Exception) -> str:
-    return f"{path} cannot be read: {error}. Remove {path.parent.parent} and begin anew"
+    return f"{path} cannot be read: {error}. Remove {path.parent.parent} and start again"

@@ -313,7 +313,7 @@ def _check_units(levels: tuple[str, ...], found: TextColumns) -> None:
     same = above == above[first[number]]
     for row in np.flatnonzero(twice & same).tolist():
         line = int(found.line[first[number[row]]])
-        told = f"{levels[-1]} {shown(str(codes[number[row]]))} stands on {found.mistakes.unit} {line} already"
+        told = f"{levels[-1]} {shown(str(codes[number[row]]))} is already on {found.mistakes.unit} {line}"
         found.mistakes.tell(int(found.line[row]), told)
 
 

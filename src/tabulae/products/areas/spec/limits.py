@@ -72,7 +72,7 @@ def read_bound(
         return None
     if not {LEAST, MOST} & found.columns.keys():
         found.mistakes.tell(
-            1, f"has neither a column {LEAST} nor {MOST}: limits stand in one of them, or in both"
+            1, f"has neither a column {LEAST} nor {MOST}: limits are in one of them, or in both"
         )
         return None
     margin = layout.margin(entry.attributes)
