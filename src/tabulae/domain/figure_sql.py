@@ -5,7 +5,7 @@ Counts, weighted counts and cumulative counts within the groups of one statement
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
@@ -204,6 +204,7 @@ class _FigureStatement(Statement):
     """A statement whose one column beside the grouped ones is arithmetic."""
 
     shape = FIGURE_SHAPE
+    asks = "figures"
 
     def __init__(self, domain: Domain, name: str, statement: Node, kind: str) -> None:
         self.kind = kind
@@ -235,23 +236,8 @@ class _FigureStatement(Statement):
             tuple(replace(quantile, coefficient=factor) for factor, quantile in value.quantiles),
         )
 
-    def _select(self, statement: exp.Select, grouped: Sequence[str]) -> None:
-        names: list[str] = []
-        asked: list[Node] = []
-        for item in statement.expressions:
-            inner = item.this if isinstance(item, exp.Alias) else item
-            if isinstance(item, exp.Column):
-                names.append(self.name_of(item))
-            elif isinstance(inner, exp.Column):
-                self.refuse(item, "grouped columns keep their names; leave out AS")
-            else:
-                asked.append(inner)
-        if len(asked) != 1:
-            self.refuse(statement.expressions, f"it has {len(asked)} figures, and one is needed")
-        if sorted(names) != sorted(grouped):
-            wrong = f"SELECT names {names or 'no columns'}, but GROUP BY {list(grouped) or 'none'}"
-            self.refuse(statement, f"{wrong}: they must name the same columns")
-        (self._asked,) = asked
+    def _check_asked(self, item: Node, asked: Node) -> None:
+        """What stands there is read as arithmetic, or refused, once the groups are known."""
 
     def _value(self, node: Node) -> Expression:
         node = node.unnest()

@@ -128,11 +128,9 @@ def _partition_of(factor: LinearOperator) -> bytes | None:
         return classes.astype(np.int64).tobytes()
     if max(count, factor.shape[0] // 64) > _LARGEST_RANK or factor.shape[0] < count:
         return None
-    if not isinstance(factor, Partition) and factor.shape == (count, count) and factor.binary:
-        small = factor.columns(first)
-        if np.array_equal(small, np.eye(count)):
-            return classes.astype(np.int64).tobytes()
-    return classes.astype(np.int64).tobytes() if _full_rank(factor.columns(first)) else None
+    small = factor.columns(first)
+    independent = np.array_equal(small, np.eye(count)) or _full_rank(small)
+    return classes.astype(np.int64).tobytes() if independent else None
 
 
 def _full_rank(matrix: np.ndarray) -> bool:
@@ -490,7 +488,8 @@ class ProductInvariants:
     def _coarsened(self, array: np.ndarray, source: Level, level: Level) -> np.ndarray:
         for axis, (fine, coarse) in enumerate(zip(source, level, strict=True)):
             if fine != coarse:
-                labels = _labels_between(self._levels.chains[axis][fine], self._levels.chains[axis][coarse])
+                chain = self._levels.chains[axis]
+                labels = chain[coarse].classes[representatives(chain[fine].classes)]
                 array = summed(array, labels, axis)
         return array
 
@@ -625,13 +624,3 @@ def _modular(table: Table, domain: Domain, vectors: Sequence[np.ndarray], prime:
             part = np.multiply.outer(part, entries % prime).ravel() % prime
         total = (total + part) % prime
     return total
-
-
-def _labels_between(fine: Partition, coarse: Partition) -> np.ndarray:
-    """The coarse class of each fine class."""
-    return _map(fine.classes, coarse.classes)
-
-
-def _map(fine: np.ndarray, coarse: np.ndarray) -> np.ndarray:
-    """The coarse label of each fine class, in the order of the fine labels."""
-    return coarse[representatives(fine)]

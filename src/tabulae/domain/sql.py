@@ -212,6 +212,7 @@ class Statement:
 
     kind = "table"
     shape = TABLE_SHAPE
+    asks = "times COUNT(*)"
 
     def __init__(self, domain: Domain, table: str, statement: Node) -> None:
         self.domain = domain
@@ -290,23 +291,28 @@ class Statement:
             self.refuse(group, "a column is named twice")
         return names
 
+    def _check_asked(self, item: Node, asked: Node) -> None:
+        """Refuse what is selected beside the grouped columns, where it is not what this kind of statement asks for."""
+        if not isinstance(asked, exp.Count):
+            self.refuse(item, "a table selects grouped columns and COUNT(*), nothing else")
+        if not counts_rows(asked):
+            self.refuse(item, "the only aggregate is COUNT(*)")
+
     def _select(self, statement: exp.Select, grouped: Sequence[str]) -> None:
         names: list[str] = []
-        counts = 0
+        asked: list[Node] = []
         for item in statement.expressions:
             inner = item.this if isinstance(item, exp.Alias) else item
-            if isinstance(inner, exp.Count):
-                if not counts_rows(inner):
-                    self.refuse(item, "the only aggregate is COUNT(*)")
-                counts += 1
-            elif isinstance(item, exp.Column):
+            if isinstance(item, exp.Column):
                 names.append(self.name_of(item))
             elif isinstance(inner, exp.Column):
                 self.refuse(item, "grouped columns keep their names; leave out AS")
             else:
-                self.refuse(item, "a table selects grouped columns and COUNT(*), nothing else")
-        if counts != 1:
-            self.refuse(statement.expressions, f"it has {counts} times COUNT(*), and one is needed")
+                self._check_asked(item, inner)
+                asked.append(inner)
+        if len(asked) != 1:
+            self.refuse(statement.expressions, f"it has {len(asked)} {self.asks}, and one is needed")
+        (self._asked,) = asked
         if sorted(names) != sorted(grouped):
             wrong = f"SELECT names {names or 'no columns'}, but GROUP BY {list(grouped) or 'none'}"
             self.refuse(statement, f"{wrong}: they must name the same columns")

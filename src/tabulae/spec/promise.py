@@ -120,8 +120,8 @@ def _check_geography(section: PrivacySection, problems: Problems) -> None:
         problems.add(("privacy", "definition"), told)
     if section.neighbours == WITHIN:
         told = (
-            'is "add-remove" or "replace" with [geography], which say nothing less: what units several releases of '
-            "exact counts by area leave unprotected is not worked out"
+            'is "add-remove" or "replace" with [geography]: nothing works out which units several releases of exact '
+            "counts by area leave unprotected"
         )
         problems.add(("privacy", "neighbours"), told)
 
