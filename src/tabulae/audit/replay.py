@@ -77,20 +77,24 @@ class Replay:
     # the checks --------------------------------------------------------------------------------
 
     def checks(self) -> Iterator[Check]:
-        yield _made("replay", "same records, same random words: answers that differ", self._replayed)
-        yield _made("row-order", "same records in another order: answers that differ", self._reordered)
-        yield _made("noise", "answers that are not exact answer + the law's noise, in order", self._noise)
+        yield _count_check("replay", "same records, same random words: answers that differ", self._replayed)
+        yield _count_check("row-order", "same records in another order: answers that differ", self._reordered)
+        yield _count_check(
+            "noise", "answers that are not exact answer + the law's noise, in order", self._noise
+        )
         if self.plan.spec.invariants:
-            yield _made("exact", "exact counts that are not those of the records, counted again", self._exact)
-        yield _made("shape", "inputs whose queries, laws or keys differ from the others'", self._shape)
+            yield _count_check(
+                "exact", "exact counts that are not those of the records, counted again", self._exact
+            )
+        yield _count_check("shape", "inputs whose queries, laws or keys differ from the others'", self._shape)
         for kind, pairs in self._kinds().items():
             name = f"{kind} one"
             what = f"largest change of the answers, {kind} one {self.plan.spec.unit}: over the sensitivity"
             yield guarded(
                 name, what, lambda pairs=pairs, name=name, what=what: self._change(name, what, pairs())
             )
-        yield _made("draws", "replays that drew in another number or order", self._drawn)
-        yield _made("rehearsal", "measurements that could be published", self._rehearsed)
+        yield _count_check("draws", "replays that drew in another number or order", self._drawn)
+        yield _count_check("rehearsal", "measurements that could be published", self._rehearsed)
 
     def _replayed(self) -> tuple[int, str]:
         again = self.run(self.base)
@@ -236,7 +240,7 @@ class Replay:
         return sum(not m.rehearsal for m in done), "nothing of an audit is charged or may be released"
 
 
-def _made(name: str, what: str, count: Callable[[], tuple[int, str]]) -> Check:
+def _count_check(name: str, what: str, count: Callable[[], tuple[int, str]]) -> Check:
     """A check that counts what is wrong: none may be."""
 
     def check() -> Check:

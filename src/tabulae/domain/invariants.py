@@ -207,7 +207,7 @@ class ExplicitInvariants:
 
     def contradictions(self, values: Values) -> tuple[tuple[int, tuple[int, ...]], ...]:
         """Rows whose values earlier rows make another number, and those rows; () where some real x has ``C x = c``."""
-        return self._system.contradictions(_joined(values))
+        return self._system.contradictions(_concatenated(values))
 
     # a table asked about ------------------------------------------------------------------------------
     def _of(self, table: Table) -> _Asked:
@@ -238,7 +238,7 @@ class ExplicitInvariants:
 
     def known(self, table: Table, values: Values) -> np.ndarray:
         """``W C^+ c``, (m,) floats; in rows that are exact, the exact whole count."""
-        asked, exact = self._of(table), _joined(values)[self._system.kept]
+        asked, exact = self._of(table), _concatenated(values)[self._system.kept]
         answers = asked.queries @ asked.space.least_norm(exact)
         return np.where(asked.relations.determined, np.rint(answers), answers)
 
@@ -251,7 +251,7 @@ class ExplicitInvariants:
         Raises :class:`~tabulae.errors.InvalidArgument` for values that no whole numbers have.
         """
         asked = self._of(table)
-        fixed = _times_power(_joined(values)[self._system.kept], exponent)
+        fixed = _times_power(_concatenated(values)[self._system.kept], exponent)
         return settled_answers(asked.relations, asked.exact, asked.queries, np.asarray(scaled), fixed)
 
     def settle_cells(self, scaled: np.ndarray, values: Values, exponent: int) -> np.ndarray:
@@ -260,7 +260,7 @@ class ExplicitInvariants:
         Where no cell is negative those of large value move, and none is made negative that the move can spare.
         """
         cells = np.asarray(scaled, dtype=np.int64)
-        fixed = _times_power(_joined(values), exponent)
+        fixed = _times_power(_concatenated(values), exponent)
         sums = self._cells.summed(cells)
         system = self._system
         if cells.min() >= 0:
@@ -269,7 +269,7 @@ class ExplicitInvariants:
 
     def nearest(self, cells: np.ndarray, values: Values) -> np.ndarray:
         """The vector of all cells nearest to ``cells`` among those with ``C x = c``, (N,)."""
-        exact, moved = _joined(values)[self._system.kept], np.asarray(cells, dtype=np.float64)
+        exact, moved = _concatenated(values)[self._system.kept], np.asarray(cells, dtype=np.float64)
         matrix = self._system.matrix[self._system.kept]
         for _ in range(2):  # the second time for what rounding left
             gap = exact - matrix @ self._cells.summed(moved)
@@ -321,7 +321,7 @@ class _Asked:
         return rest
 
 
-def _joined(values: Values) -> np.ndarray:
+def _concatenated(values: Values) -> np.ndarray:
     return np.concatenate([np.asarray(v, dtype=np.int64) for v in values])
 
 

@@ -371,7 +371,7 @@ class ProductInvariants:
         common = math.lcm(*(d for entries in joined.values() for _, d in entries))
         sums = {f: sum(c * (common // d) for c, d in entries) for f, entries in joined.items()}
         shared = math.gcd(common, *sums.values())
-        terms = [Term(c // shared, self._named(table, factors)) for factors, c in sums.items() if c]
+        terms = [Term(c // shared, self._mentioned(table, factors)) for factors, c in sums.items() if c]
         if not terms:
             return None, 1
         return Table.of_terms(table.name, terms, table.weight, table.labels), common // shared
@@ -397,7 +397,7 @@ class ProductInvariants:
         last = [len(c) - 1 if c[-1].shape[0] == c[-1].shape[1] else len(c) for c in self._levels.chains]
         return boxes(self._maximal, last)
 
-    def _named(self, table: Table, factors: tuple[LinearOperator, ...]) -> dict[str, LinearOperator]:
+    def _mentioned(self, table: Table, factors: tuple[LinearOperator, ...]) -> dict[str, LinearOperator]:
         mentioned = set(table.attributes)
         return {name: f for name, f in zip(self.domain.names, factors, strict=True) if name in mentioned}
 

@@ -151,14 +151,14 @@ def _unused(name: str, taken: set[str]) -> str:
 def _term(table: Table, term: Term) -> dict[str, Any]:
     """A product as plain values, without the matrices that only add an attribute up."""
     factors = {
-        name: _written(table, name, factor)
+        name: _matrix_document(table, name, factor)
         for name, factor in term.factors.items()
         if not isinstance(factor, Total)
     }
     return {"coefficient": term.coefficient, "factors": factors}
 
 
-def _written(table: Table, attribute: str, factor: LinearOperator) -> dict[str, Any]:
+def _matrix_document(table: Table, attribute: str, factor: LinearOperator) -> dict[str, Any]:
     rows, categories = factor.shape
     classes = _partition(factor)
     if classes is not None:

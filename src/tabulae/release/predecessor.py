@@ -166,7 +166,7 @@ def outlook(spec: Spec) -> Outlook:
     Privacy:
         None is spent; reads the ledger, and the published folder of a release that is followed.
     """
-    ledger = _opened(spec)
+    ledger = _ledger_of(spec)
     if ledger is None:
         return Outlook(spec.loss.definition)
     warnings = list(_refusals(spec, ledger))
@@ -186,18 +186,18 @@ def outlook(spec: Spec) -> Outlook:
         {name: str(value) for name, value in after.items()},
         len(charges),
         followed,
-        (*warnings, *_told(spec, charges)),
+        (*warnings, *_rival_sentences(spec, charges)),
     )
 
 
-def _told(spec: Spec, charges: Sequence[Charge]) -> Iterator[str]:
+def _rival_sentences(spec: Spec, charges: Sequence[Charge]) -> Iterator[str]:
     """What else follows the same release, in words."""
     if spec.series is not None:
         for rival in rivals_of(spec.series, charges):
             yield rival.sentence(spec.series.kind)
 
 
-def _opened(spec: Spec) -> Ledger | None:
+def _ledger_of(spec: Spec) -> Ledger | None:
     """The ledger of a spec; None where there is none, or none that can be read: a run says what is wrong with it."""
     if spec.ledger is None or not spec.ledger.exists():
         return None

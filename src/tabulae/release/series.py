@@ -198,10 +198,10 @@ def beside(folder: Path, chain: Sequence[Link]) -> tuple[Found, ...]:
             continue
         if found in wanted:
             copies[found].append(path)
-    return tuple(_found(chain[: i + 1], copies[link.release_id]) for i, link in enumerate(chain[:-1]))
+    return tuple(_best_copy(chain[: i + 1], copies[link.release_id]) for i, link in enumerate(chain[:-1]))
 
 
-def _found(chain: Sequence[Link], copies: Sequence[Path]) -> Found:
+def _best_copy(chain: Sequence[Link], copies: Sequence[Path]) -> Found:
     """The last of a part of a chain, with the first of its copies that is the one meant."""
     looked = [Found(chain[-1], path.name, _copy_fault(path, chain)) for path in copies]
     good = [each for each in looked if each.fault is None]

@@ -64,7 +64,7 @@ def domains_by_checks(constraints: Iterable[str]) -> dict[str, Checked]:
         except SqlglotError:
             continue
         for part in _joined(whole, exp.And):
-            if (said := _said(part)) is not None:
+            if (said := _condition(part)) is not None:
                 column, checked = said
                 found[column] = found.get(column, Checked()).also(checked)
     return found
@@ -80,10 +80,10 @@ def _joined(node: Node, by: type[exp.Connector]) -> Iterator[Node]:
         yield node
 
 
-def _said(part: Node) -> tuple[str, Checked] | None:
+def _condition(part: Node) -> tuple[str, Checked] | None:
     """What one condition says of one column, None where it says something else."""
     if isinstance(part, exp.Or):
-        return _alternatives([_said(each) for each in _joined(part, exp.Or)])
+        return _alternatives([_condition(each) for each in _joined(part, exp.Or)])
     if isinstance(part, exp.In) and not part.args.get("query"):
         values = _values(part.expressions)
         return None if values is None else _of(part.this, Checked(values))
@@ -380,13 +380,15 @@ def peek(source: RecordSource, columns: Sequence[DeclaredColumn]) -> list[Declar
         return list(columns)
     with open_records(source, [(column.name, column.name) for column in wanted]) as records:
         found = {
-            column.name: redacted(source.name, lambda i=i, column=column: _looked(records, i, column))
+            column.name: redacted(
+                source.name, lambda i=i, column=column: _with_values_found(records, i, column)
+            )
             for i, column in enumerate(wanted)
         }
     return [found.get(column.name, column) for column in columns]
 
 
-def _looked(records: Any, position: int, column: DeclaredColumn) -> DeclaredColumn:
+def _with_values_found(records: Any, position: int, column: DeclaredColumn) -> DeclaredColumn:
     """What one column holds, as far as a draft can use it."""
     text = records[f"c{position}"].cast("string").strip()
     told = records.select(text=text.nullif("")).filter(lambda rows: rows.text.notnull())

@@ -94,10 +94,10 @@ def redacted(where: str, action: Callable[[], Result]) -> Result:
     except TabulaeError:
         raise
     except _OURS as error:
-        fault, said = _fault(error), _said(error)
+        fault, said = _fault(error), _words_of(error)
     except Exception as error:
         fault = None
-        said = _said(error)
+        said = _words_of(error)
     # Raised here and not above, so that it has no __context__ to print.
     raise fault or failure(where, said)
 
@@ -115,7 +115,7 @@ def _fault(error: Exception) -> Exception | None:
     )
 
 
-def _said(error: Exception) -> str:
+def _words_of(error: Exception) -> str:
     kind = type(error).__name__
     try:
         return f"{kind}: {error}"

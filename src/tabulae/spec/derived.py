@@ -51,7 +51,7 @@ def read_derived(
     """
     entries = document.derived
     areas = areas_of_figures(document, method, problems)
-    names = _taken(document)
+    names = _file_names(document)
     found: list[Derived] = []
     for at, entry in enumerate(entries):
         path: KeyPath = ("derived", at)
@@ -91,7 +91,7 @@ def _rows(each: Derived, section: Section | None) -> int:
     return each.figure.rows if section is None else section.figure_rows(each.figure, each.areas)
 
 
-def _taken(document: Document) -> Taken:
+def _file_names(document: Document) -> Taken:
     """The names of tables and exact counts, which are files beside those of the figures."""
     names = Taken()
     for at, entry in enumerate(document.tables):
@@ -126,7 +126,7 @@ def areas_of_figures(
     """
     section = document.geography
     every = (*(section.levels or ()), *section.entities) if section else ()
-    told = any(problems.told(("geography", key)) for key in ("levels", "entities"))
+    told = any(problems.has(("geography", key)) for key in ("levels", "entities"))
     found = []
     for at, entry in enumerate(document.derived):
         path: KeyPath = ("derived", at, "areas")

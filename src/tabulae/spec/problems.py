@@ -203,7 +203,7 @@ class Problems:
         self._found.append(Problem(written(path), message, self._lines.of(path)))
         self._paths.add(tuple(path))
 
-    def told(self, path: KeyPath) -> bool:
+    def has(self, path: KeyPath) -> bool:
         """Whether a mistake at ``path``, or at something within it, is recorded."""
         return any(found[: len(path)] == tuple(path) for found in self._paths)
 

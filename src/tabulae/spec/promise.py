@@ -145,7 +145,7 @@ def _check_within(document: Document, problems: Problems) -> None:
 
 
 def _missing(key: str, about: str, problems: Problems) -> None:
-    if not problems.told(("privacy", key)):  # it may be there, and wrong
+    if not problems.has(("privacy", key)):  # it may be there, and wrong
         problems.add(("privacy", key), f"is missing: {about}")
 
 

@@ -59,8 +59,6 @@ NOT_OF_AREAS = {
 OF_AREAS = {"areas": "table", "level": "invariant"}
 """Keys that go with ``[geography]`` alone, and whose they are."""
 
-"""Said of every key that the document has and this version cannot honour."""
-
 
 @dataclass(frozen=True)
 class Document:
@@ -272,7 +270,7 @@ def _detailed(
     for at, level in enumerate(levels):
         path = ("detailed", "level", at)
         given = level is None or level.budget is not None or level.target is not None
-        if not given and not any(problems.told((*path, key)) for key in ("budget", "target")):
+        if not given and not any(problems.has((*path, key)) for key in ("budget", "target")):
             told = 'has no budget: write budget = "1/2", or target = { margin = 6, confidence = 0.95 }'
             problems.add(path, told)
     return problems.check(DetailedSection, section, ("detailed",)), levels

@@ -148,7 +148,7 @@ def read_series(raw: Mapping[str, Any], base: Path, problems: Problems) -> Serie
     section = problems.check(SeriesSection, given, ("series",))
     if section is None:
         return None
-    if section.kind == "correction" and section.reason is None and not problems.told(("series", "reason")):
+    if section.kind == "correction" and section.reason is None and not problems.has(("series", "reason")):
         told = 'is missing: the report says why figures were corrected: reason = "two files were read twice"'
         problems.add(("series", "reason"), told)
     if section.follows is None or section.kind is None:

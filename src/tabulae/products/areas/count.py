@@ -110,7 +110,7 @@ class SpineCounts:
         """Exact counts of a piece's nodes over their support, shape (m, k, N), int64."""
         support, inner = plan.dense_cells[piece.pattern], plan.layout.algebra.cells
         leaves, row = self._leaves_of(piece.level, plan.tree.unit[piece.nodes], plan)
-        entry, of = _joined(self._first[leaves], self._first[leaves + 1])
+        entry, of = _concatenated(self._first[leaves], self._first[leaves + 1])
         dense, rest = np.divmod(self._place[entry].astype(np.int64), inner)
         cell = (row[of] * support.size + np.searchsorted(support, dense)) * inner + rest
         counts = np.zeros(piece.nodes.size * support.size * inner, np.int64)
@@ -151,7 +151,7 @@ class SpineCounts:
         if self._under is None or self._under.of is not of:
             first = np.searchsorted(np.sort(of), np.arange(plan.spine.hierarchy.codes[level].size + 1))
             self._under = _Level(of, np.argsort(of, kind="stable"), first)
-        at, row = _joined(self._under.first[units], self._under.first[units + 1])
+        at, row = _concatenated(self._under.first[units], self._under.first[units + 1])
         return self._under.leaves[at], row
 
 
@@ -159,7 +159,7 @@ def _inside(index: np.ndarray, size: int) -> bool:
     return not index.size or bool(index.min() >= 0 and index.max() < size)
 
 
-def _joined(low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _concatenated(low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     length = high - low
     number = np.arange(length.sum()) + np.repeat(low - np.cumsum(length) + length, length)
     return number, np.repeat(np.arange(low.size), length)

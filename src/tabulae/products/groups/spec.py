@@ -416,7 +416,7 @@ def _check_levels(
             known = sorted({group.level for group in groups.groups.groups})
             told = f"no group has level {shown(entry.group_level)} in {shown(entry.region)}; levels in the file: "
             problems.add((*path, "group_level"), told + listed(known))
-        wrong = problems.told((*path, "thresholds"))
+        wrong = problems.has((*path, "thresholds"))
         if section.tables is not None and not wrong and len(entry.thresholds or ()) != tables:
             told = f"has {len(entry.thresholds or ())} for the {tables} tables after the total: give one for each"
             problems.add((*path, "thresholds"), told)

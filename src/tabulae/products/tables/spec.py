@@ -221,7 +221,7 @@ def _distinct_names(document: Document, problems: Problems) -> Taken:
             if entry and entry.name is not None:
                 _take(names, entry.name, (section, at), problems)
     for at, entry in enumerate(document.invariants):
-        if entry and entry.title is None and not problems.told(("invariant", at, "name")):
+        if entry and entry.title is None and not problems.has(("invariant", at, "name")):
             problems.add(
                 ("invariant", at, "name"), 'is missing: sql has no short form, so write name = "exact ..."'
             )

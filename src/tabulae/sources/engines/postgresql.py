@@ -37,7 +37,7 @@ def copying(connection: psycopg.Connection[Any], where: str) -> Any:
     usual: Any = type(ibis.postgres.from_connection(connection))
 
     class Copying(usual):
-        def made(self, content: sql.Composed, rows: pa.Table | None) -> ir.Table:
+        def create_temporary(self, content: sql.Composed, rows: pa.Table | None) -> ir.Table:
             """A temporary table, which is made at once, so that what the server says of it is redacted here."""
             name = ibis.util.gen_name("given")
             redacted(where, lambda: _make(connection, name, content, rows))
@@ -205,14 +205,14 @@ class PostgreSQL(Engine):
             for field in table.schema
         ]
         backend: Any = records.get_backend()
-        return backend.made(sql.SQL("({})").format(sql.SQL(", ").join(columns)), table)
+        return backend.create_temporary(sql.SQL("({})").format(sql.SQL(", ").join(columns)), table)
 
     def computed_once(self, table: Any) -> Any:
         """A temporary table of the server with the rows of a lazy one."""
         from psycopg import sql
 
         backend: Any = table.get_backend()
-        return backend.made(
+        return backend.create_temporary(
             sql.SQL("AS {}").format(sql.SQL(cast("LiteralString", backend.compile(table)))), None
         )
 
@@ -267,7 +267,7 @@ def _open(connection: psycopg.Connection[Any], source: RecordSource, columns: Se
     ((path,),) = connection.execute("SELECT pg_catalog.current_schemas(false)").fetchall()
     for setting in _SETTINGS:
         connection.execute(setting)
-    schema, name, oid = _found(connection, source, path)
+    schema, name, oid = _locate_table(connection, source, path)
     declared = connection.execute(_COLUMNS, [oid]).fetchall()
     names = tuple(row[0] for row in declared)
     at = positions(source.name, names, [(column.name, column.purpose) for column in columns])
@@ -298,7 +298,7 @@ def _check_server(connection: psycopg.Connection[Any], source: RecordSource) -> 
         )
 
 
-def _found(
+def _locate_table(
     connection: psycopg.Connection[Any], source: RecordSource, path: list[str]
 ) -> tuple[str, str, int]:
     """Schema, name and number of the table; without a schema it is looked for in the schemas of the search path."""

@@ -175,13 +175,13 @@ def spark_session(memory: str | None = None) -> Iterator[SparkSession]:
         )
     with _silent():
         if (active := SparkSession.getActiveSession()) is not None:
-            with _meant(active):
+            with _with_our_settings(active):
                 yield active
             return
         with _surroundings_kept(), _java(memory):
-            session = _made()
+            session = _new_session()
             try:
-                with _meant(session):
+                with _with_our_settings(session):
                     yield session
             finally:
                 _stop(session)
@@ -203,7 +203,7 @@ def heap(memory: str) -> int:
     return size
 
 
-def _made() -> SparkSession:
+def _new_session() -> SparkSession:
     from pyspark import SparkConf
     from pyspark.sql import SparkSession
 
@@ -280,7 +280,7 @@ def _end(gateway: Any) -> None:
 
 
 @contextmanager
-def _meant(session: SparkSession) -> Iterator[None]:
+def _with_our_settings(session: SparkSession) -> Iterator[None]:
     """The session with the settings of `_MEANING`, and afterwards with those that it had."""
     before: Mapping[str, str | None] = {key: session.conf.get(key, None) for key in _MEANING}
     for key, value in _MEANING.items():
@@ -478,7 +478,7 @@ def _table(
     schema = StructType([StructField(name, as_) for name, type_ in types.items() if (as_ := _read_as(type_))])
     frame = session.read.schema(schema).parquet(*map(_address, files))
     _check_complete(source, files, frame.count())
-    frame.select(*(_taken(c, types[c.name]).alias(c.alias) for c in columns)).createTempView(views[0])
+    frame.select(*(_selected(c, types[c.name]).alias(c.alias) for c in columns)).createTempView(views[0])
     table = _backend(session, views).table(views[0])
     return table.mutate(**_refused(columns, types))
 
@@ -491,7 +491,7 @@ def _refused(columns: Sequence[WantedColumn], types: Mapping[str, pa.DataType]) 
     for column in columns:
         type_ = types[column.name]
         if not _is_read(column, type_):
-            told = _told(type_)
+            told = _ibis_type(type_)
             if told.is_numeric():
                 raise DataError(
                     f"column {column.name!r} ({column.purpose}) has type {type_}, which Spark does not read: write it "
@@ -522,7 +522,7 @@ def _backend(session: SparkSession, views: list[str]) -> Any:
     return Arrow().connect(session)
 
 
-def _told(type_: pa.DataType) -> Any:
+def _ibis_type(type_: pa.DataType) -> Any:
     """The type as Ibis tells of it, which has no word for some."""
     from ibis.expr import datatypes
     from ibis.formats.pyarrow import PyArrowType
@@ -567,7 +567,7 @@ def _is_uuid(type_: pa.DataType) -> bool:
     return getattr(type_, "extension_name", None) == "arrow.uuid"
 
 
-def _taken(column: WantedColumn, type_: pa.DataType) -> Column:
+def _selected(column: WantedColumn, type_: pa.DataType) -> Column:
     """The values of a column; those of UUIDs as they are written, for ids."""
     import pyarrow as pa
     from pyspark.sql import functions

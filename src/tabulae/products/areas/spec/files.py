@@ -86,9 +86,9 @@ def _check(node: Node, use: Callable[[str], object]) -> None:
         _check(node.this, use)
     elif isinstance(node, exp.EQ | exp.NEQ | exp.In):
         column, _ = _compared(node)
-        use(_named(column, node))
+        use(_column_name(column, node))
     elif isinstance(node, exp.Is) and isinstance(node.expression, exp.Null):
-        use(_named(node.this.unnest(), node))
+        use(_column_name(node.this.unnest(), node))
     else:
         _refuse(node, "it is not a comparison of a column with text")
 
@@ -128,14 +128,14 @@ def _compared(node: Node) -> tuple[Node, list[str]]:
         extra = [key for key, value in node.args.items() if value and key not in ("this", "expressions")]
         if extra or not node.expressions:
             _refuse(node, "IN takes a list of texts")
-        return left, [_written(item.unnest(), node) for item in node.expressions]
+        return left, [_text_of_literal(item.unnest(), node) for item in node.expressions]
     right = node.expression.unnest()
     if isinstance(right, exp.Column) and not isinstance(left, exp.Column):
         left, right = right, left
-    return left, [_written(right, node)]
+    return left, [_text_of_literal(right, node)]
 
 
-def _written(item: Node, node: Node) -> str:
+def _text_of_literal(item: Node, node: Node) -> str:
     if isinstance(item, exp.Literal) and item.is_string:
         if not item.this:
             _refuse(node, "an empty cell equals nothing: write IS NULL")
@@ -149,20 +149,20 @@ def _written(item: Node, node: Node) -> str:
             else ""
         )
         _refuse(node, f"a column is compared with text, not with another column{hint}")
-    return _refuse(node, f"{_shown(item)} is not text in single quotes")
+    return _refuse(node, f"{_sql_of(item)} is not text in single quotes")
 
 
-def _named(column: Node, node: Node) -> str:
+def _column_name(column: Node, node: Node) -> str:
     if not isinstance(column, exp.Column) or not isinstance(column.this, exp.Identifier) or column.table:
         _refuse(node, "one side must be the plain name of a column")
     return str(column.name)
 
 
 def _refuse(node: Node, why: str) -> NoReturn:
-    raise InvalidArgument(f"cannot use `{_shown(node)}`: {why}; {ALLOWED}")
+    raise InvalidArgument(f"cannot use `{_sql_of(node)}`: {why}; {ALLOWED}")
 
 
-def _shown(node: Node) -> str:
+def _sql_of(node: Node) -> str:
     written = node.sql(dialect=DIALECT, comments=False)
     return written if len(written) <= 200 else f"{written[:120]} ... {written[-60:]}"
 

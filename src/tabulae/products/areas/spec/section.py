@@ -92,13 +92,13 @@ def read_level_shares(
         told = f"the shares of the levels add up to {sum(given.values())}, and not to 1"
         problems.add(("geography", "shares"), told)
     within = _within(document, levels and levels.names, problems)
-    if not problems.told(("geography", "query")) and not problems.told(("geography", "shares")):
+    if not problems.has(("geography", "query")) and not problems.has(("geography", "shares")):
         _check_within(given, within, problems)
     whole = section.shares is not None and all(
         entry and entry.shares is not None for entry in document.queries
     )
     right = whole and bool(document.queries) and len(problems.found) == before
-    return LevelShares(given, within) if right and not problems.told(("geography", "shares")) else None
+    return LevelShares(given, within) if right and not problems.has(("geography", "shares")) else None
 
 
 def _check_levels(given: Mapping[str, Fraction], levels: SpineLevels, problems: Problems) -> None:
@@ -401,7 +401,7 @@ def read_area_tables(
     section = document.geography
     every = (*(section.levels or ()), *section.entities) if section else ()
     known = section is not None and not any(
-        problems.told(("geography", key)) for key in ("levels", "entities")
+        problems.has(("geography", key)) for key in ("levels", "entities")
     )
     names_taken = Taken()
     found = []
@@ -539,7 +539,7 @@ def _plan(
 ) -> SpinePlan | None:
     """What is measured of every unit."""
     section, source, budget = document.geography, document.source, promise.loss
-    if problems.told(("privacy", "neighbours")):
+    if problems.has(("privacy", "neighbours")):
         return None
     if section is None or source is None or not isinstance(budget, PureDP | ZCDP):
         return None
