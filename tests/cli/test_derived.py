@@ -150,7 +150,7 @@ def test_mistakes_of_a_statement_are_told_by_check(village: Path) -> None:
     ("sql", "words"),
     [
         ("SELECT COUNT(*) / 0 FROM t", "divides by 0"),
-        ("SELECT AVG(COUNT(*)) FROM t", "none stands within another"),
+        ("SELECT AVG(COUNT(*)) FROM t", "aggregates do not nest"),
         ("SELECT AVG(race) FROM t", "are not numbers"),
         ("SELECT AVG(height) FROM t", "no attribute"),
         (
