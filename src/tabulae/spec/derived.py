@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..errors import InvalidArgument, Unsupported
-from .problems import KeyPath, Problems, Taken, nearest, shown, written
+from .problems import KeyPath, Problems, Taken, shown, written
 from .promise import Method
 from .schema import Schema
 from .section import Section
@@ -136,8 +136,7 @@ def areas_of_figures(
         elif section is not None and not told:
             for i, area in enumerate(given):
                 if area not in every:
-                    why = f"there is no level or entity {shown(area)}; {nearest(area, every)}"
-                    problems.add((*path, i), why)
+                    problems.add_unknown((*path, i), "level or entity", area, every)
                 elif area in given[:i]:
                     problems.add((*path, i), f"{shown(area)} is there twice: keep one")
         found.append(tuple(dict.fromkeys(area for area in given if area in every)) or every)

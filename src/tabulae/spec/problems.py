@@ -12,7 +12,7 @@ import json
 import re
 import tomllib
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, TypeVar, get_args
@@ -20,7 +20,7 @@ from typing import Any, TypeVar, get_args
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from ..errors import Problem, SpecError
+from ..errors import InvalidArgument, Problem, SpecError, Unsupported
 
 KeyPath = tuple[str | int, ...]
 
@@ -168,6 +168,7 @@ class _Scanner:
 
 
 Section = TypeVar("Section", bound=BaseModel)
+Result = TypeVar("Result")
 
 _TYPES = {
     "string": "a string",
@@ -202,6 +203,18 @@ class Problems:
     def add(self, path: KeyPath, message: str) -> None:
         self._found.append(Problem(written(path), message, self._lines.of(path)))
         self._paths.add(tuple(path))
+
+    def add_unknown(self, path: KeyPath, what: str, name: object, known: Iterable[str]) -> None:
+        """Record that there is no such thing, with the nearest that there is."""
+        self.add(path, f"there is no {what} {shown(name)}; {nearest(str(name), known)}")
+
+    def attempt(self, path: KeyPath, action: Callable[[], Result]) -> Result | None:
+        """What ``action`` returns; None, with its reason recorded at ``path``, where it refuses."""
+        try:
+            return action()
+        except (InvalidArgument, Unsupported) as error:
+            self.add(path, str(error))
+            return None
 
     def has(self, path: KeyPath) -> bool:
         """Whether a mistake at ``path``, or at something within it, is recorded."""

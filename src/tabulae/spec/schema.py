@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -194,15 +195,14 @@ class _Reader:
         values = self.values(name, entry, path)
         if values is None:
             return
-        try:
-            built = Attribute(name, values.labels, values.ordered, values.raw, values.parents)
-            if column.has_other:
-                built = _with_other(built)
-        except InvalidArgument as error:
-            self.problems.add(path, str(error))
-            return
-        self.attributes[name] = built
-        self.columns[name] = column
+
+        def built() -> Attribute:
+            plain = Attribute(name, values.labels, values.ordered, values.raw, values.parents)
+            return _with_other(plain) if column.has_other else plain
+
+        if attribute := self.problems.attempt(path, built):
+            self.attributes[name] = attribute
+            self.columns[name] = column
 
     def values(self, name: str, entry: AttributeEntry, path: KeyPath) -> _Values | None:
         """The values that an entry lists, in whichever of the three ways."""
@@ -245,13 +245,12 @@ class _Reader:
         if entry.of not in self.attributes or (entry.map is not None and mapping is None):
             return None
         attribute, has_other = self.attributes[entry.of], self.columns[entry.of].has_other
-        try:
-            if mapping is None:
-                return _from_edges(name, attribute, entry.edges or [], has_other=has_other)
-            return _from_map(name, attribute, mapping, has_other=has_other)
-        except InvalidArgument as error:
-            self.problems.add((*path, key), str(error))
-            return None
+        build = (
+            partial(_from_edges, edges=entry.edges or [])
+            if mapping is None
+            else partial(_from_map, mapping=mapping)
+        )
+        return self.problems.attempt((*path, key), lambda: build(name, attribute, has_other=has_other))
 
     def mapping(self, name: str, file: str, path: KeyPath) -> dict[int | str, str] | None:
         """Code -> label of its class, from a file."""

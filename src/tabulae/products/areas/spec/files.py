@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NoReturn
@@ -258,11 +259,7 @@ def read_leaves(section: GeographySection, base: Path, problems: Problems) -> Le
 def _split(section: GeographySection, problems: Problems) -> LeafCondition | None:
     if section.split is None:
         return None
-    try:
-        return LeafCondition.parse(section.split)
-    except InvalidArgument as error:
-        problems.add(("geography", "split"), str(error))
-        return None
+    return problems.attempt(("geography", "split"), partial(LeafCondition.parse, section.split))
 
 
 def _needed(section: GeographySection, split: LeafCondition | None, problems: Problems) -> dict[str, KeyPath]:

@@ -17,7 +17,7 @@ from ....domain.predicate import All, Predicate, Some, Test, tests
 from ....domain.sql import DIALECT, Where
 from ....errors import InvalidArgument
 from ....spec.areas import BoundEntry
-from ....spec.problems import KeyPath, Problems, listed, nearest, shown, written
+from ....spec.problems import KeyPath, Problems, listed, shown, written
 from ....spec.public_file import TextColumns, encoded, read_text_columns
 from ....spec.schema import Schema
 from ....spec.sections import Document
@@ -253,7 +253,7 @@ def _level(
         problems.add(path, f'is missing: say where the counts are exact, such as level = "{spine.levels[0]}"')
         return None
     if level not in spine.levels:
-        problems.add(path, f"there is no level {shown(level)}; {nearest(level, spine.levels)}")
+        problems.add_unknown(path, "level", level, spine.levels)
         return None
     if level in names and spine.codes[level].size > 1:
         problems.add(
@@ -304,19 +304,19 @@ def read_cells(document: Document, schema: Schema, domain: Domain, problems: Pro
     impossible = _impossible(zeros, domain, sorted(dense, key=domain.names.index), problems)
     if len(problems.found) > before:
         return None
-    try:
+
+    def arranged() -> Cells:
         layout = Layout.of(domain, dense, impossible)
-        queries = tuple(layout.margin(query) for query in asked)
-    except InvalidArgument as error:
-        problems.add(("geography", "query"), str(error))
-        return None
-    names = [query.name for query in queries]
+        return Cells(layout, tuple(layout.margin(query) for query in asked))
+
+    cells = problems.attempt(("geography", "query"), arranged)
+    names = [query.name for query in cells.queries] if cells else []
     for at, name in enumerate(names):
         if name in names[:at]:
             like = written(("geography", "query", names.index(name)))
             told = f"its answers would be called {shown(name)}, like those of {like}: rename an attribute or recode"
             problems.add(("geography", "query", at, "attributes"), told)
-    return Cells(layout, queries)
+    return cells
 
 
 @dataclass(frozen=True, eq=False)
@@ -334,8 +334,7 @@ class Names:
         for i, name in enumerate(names):
             if name not in known:
                 if name not in self.schema.broken:
-                    told = f"there is no attribute or recode {shown(name)}; {nearest(name, known)}"
-                    self.problems.add((*path, i), told)
+                    self.problems.add_unknown((*path, i), "attribute or recode", name, known)
                 continue
             base = self.domain.resolve(name).attribute.name
             if base in found:

@@ -16,7 +16,7 @@ from ....errors import InvalidArgument, Unsupported
 from ....privacy import ZCDP, PureDP, exact
 from ....spec.areas import AreaTarget, GeographySection, OptimiseEntry, area_targets
 from ....spec.document import Spec
-from ....spec.problems import KeyPath, Problems, Taken, nearest, shown, written
+from ....spec.problems import KeyPath, Problems, Taken, shown, written
 from ....spec.promise import Method, Promise
 from ....spec.public_file import encoded
 from ....spec.published import BOUND, SPINE
@@ -106,7 +106,7 @@ def _check_levels(given: Mapping[str, Fraction], levels: SpineLevels, problems: 
     path, names = ("geography", "shares"), levels.names
     for level in given:
         if level not in names:
-            problems.add((*path, level), f"there is no level {shown(level)}; {nearest(level, names)}")
+            problems.add_unknown((*path, level), "level", level, names)
     for at, level in enumerate(names):
         if given and level not in given:
             added = f", which is added above {levels.why_root}" if levels.why_root and not at else ""
@@ -122,8 +122,7 @@ def _within(
     for at, shares in enumerate(entries):
         for level in shares:
             if levels is not None and level not in levels:
-                told = f"there is no level {shown(level)}; {nearest(level, levels)}"
-                problems.add(("geography", "query", at, "shares", level), told)
+                problems.add_unknown(("geography", "query", at, "shares", level), "level", level, levels)
     asked = dict.fromkeys(level for shares in entries for level in shares)
     return {level: tuple(exact(shares.get(level, "0")) for shares in entries) for level in asked}
 
@@ -287,27 +286,20 @@ def read_spines(
         kept: shape (leaves,): which of them are on the spine.
     """
     columns = {name: column[kept] for name, column in leaves.columns.items()}
-    try:
-        plain = Spine.from_codes(columns, leaves.levels)
-    except InvalidArgument as error:
-        problems.add(("geography", "levels"), str(error))
+    plain = problems.attempt(("geography", "levels"), lambda: Spine.from_codes(columns, leaves.levels))
+    spine = plain and _split(section, plain, leaves.inside, kept, problems)
+    if plain is None or spine is None:
         return None
-    spine = _split(section, plain, leaves.inside, kept, problems)
-    if spine is None:
-        return None
-    if section.optimise is None:
+    entry = section.optimise
+    if entry is None:
         return Spines(plain, spine)
-    names = section.entities if section.optimise.entities is None else section.optimise.entities
-    if not _can_optimise(section.optimise, names, spine, problems):
+    names = section.entities if entry.entities is None else entry.entities
+    if not _can_optimise(entry, names, spine, problems):
         return None
-    try:
-        drawn = spine.optimise(
-            [columns[name] for name in names], section.optimise.fanout_cutoff, section.optimise.levels
-        )
-    except InvalidArgument as error:
-        problems.add(("geography", "optimise"), str(error))
-        return None
-    return Spines(plain, drawn)
+    entities = [columns[name] for name in names]
+    path = ("geography", "optimise")
+    drawn = problems.attempt(path, lambda: spine.optimise(entities, entry.fanout_cutoff, entry.levels))
+    return drawn and Spines(plain, drawn)
 
 
 def _split(
@@ -320,14 +312,9 @@ def _split(
             problems.add(path, "says where a split begins, and there is none: remove it, or add split")
         return plain
     if section.split_below is not None and section.split_below not in plain.levels:
-        told = f"there is no level {shown(section.split_below)}; {nearest(section.split_below, plain.levels)}"
-        problems.add(path, told)
+        problems.add_unknown(path, "level", section.split_below, plain.levels)
         return None
-    try:
-        return plain.split(inside[kept], section.split_below)
-    except InvalidArgument as error:
-        problems.add(path, str(error))
-        return None
+    return problems.attempt(path, lambda: plain.split(inside[kept], section.split_below))
 
 
 def _can_optimise(entry: OptimiseEntry, names: list[str], spine: Spine, problems: Problems) -> bool:
@@ -337,8 +324,7 @@ def _can_optimise(entry: OptimiseEntry, names: list[str], spine: Spine, problems
         problems.add(("geography", "optimise"), told)
     unknown = [(i, level) for i, level in enumerate(entry.levels or ()) if level not in spine.levels]
     for i, level in unknown:
-        told = f"there is no level {shown(level)}; {nearest(level, spine.levels)}"
-        problems.add(("geography", "optimise", "levels", i), told)
+        problems.add_unknown(("geography", "optimise", "levels", i), "level", level, spine.levels)
     return bool(names) and not unknown
 
 
@@ -416,8 +402,7 @@ def read_area_tables(
                 problems.add((*path, "attributes", i), told)
         for i, area in enumerate(entry.areas or ()):
             if known and area not in every:
-                told = f"there is no level or entity {shown(area)}; {nearest(area, every)}"
-                problems.add((*path, "areas", i), told)
+                problems.add_unknown((*path, "areas", i), "level or entity", area, every)
             elif area in (entry.areas or ())[:i]:
                 problems.add((*path, "areas", i), f"{shown(area)} is there twice: keep one")
         title = entry.name or written(path)
@@ -543,31 +528,23 @@ def _plan(
         return None
     if section is None or source is None or not isinstance(budget, PureDP | ZCDP):
         return None
-    try:
-        shared = with_shares(spine, shares, cells, section.bypass, pure=isinstance(budget, PureDP))
-    except InvalidArgument as error:
-        problems.add(("geography", "shares"), str(error))
+    pure, neighbours, rows = isinstance(budget, PureDP), promise.neighbours, source.rows_per_unit
+    shared = problems.attempt(
+        ("geography", "shares"), lambda: with_shares(spine, shares, cells, section.bypass, pure=pure)
+    )
+    if shared is None:
         return None
-    neighbours, rows = promise.neighbours, source.rows_per_unit
-    try:
-        return SpinePlan(
-            shared, cells.layout, cells.queries, shares.queries, budget, support, neighbours, rows
-        )
-    except InvalidArgument as error:
-        problems.add(("geography", "query"), str(error))
-        return None
+    about = (cells.layout, cells.queries, shares.queries, budget, support, neighbours, rows)
+    return problems.attempt(("geography", "query"), lambda: SpinePlan(shared, *about))
 
 
 def _can_be_met(limits: AreaConstraints | None, plan: SpinePlan, method: Method, problems: Problems) -> bool:
     """Whether estimates can meet the limits and exact counts, as is known without data."""
     if limits is None:
         return True
-    try:
-        limits.check(plan, method.estimate)
-    except InvalidArgument as error:
-        problems.add(("invariant" if limits.exact else "bound",), str(error))
-        return False
-    return True
+    before, path = len(problems.found), ("invariant" if limits.exact else "bound",)
+    problems.attempt(path, lambda: limits.check(plan, method.estimate))
+    return len(problems.found) == before
 
 
 def geography_of(spec: Spec) -> Geography:
