@@ -65,7 +65,7 @@ def test_reading_a_draft_names_each_line_that_is_left(data: st.DataObject, names
     drafted = draft_spec("t", "people.duckdb", _columns(names, lists), table="t")
     with pytest.raises(SpecError) as caught:
         Spec.from_text(drafted.text)
-    told = [problem for problem in caught.value.problems if "is to be finished" in problem.message]
+    told = [problem for problem in caught.value.problems if "is not finished" in problem.message]
     assert len(told) == len(drafted.todo) + len(drafted.found)
     lines = drafted.text.split("\n")
     assert all("todo = " in lines[problem.line - 1] for problem in told)
