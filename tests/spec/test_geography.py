@@ -110,7 +110,7 @@ def test_areas_are_those_of_the_file(state: State) -> None:
     assert index.tolist() == [0, 0, -1, -1, 0, 1, 1]
     assert geography.entities["place"].tolist() == ["10", "10", None, None, "10", "20", "20"]
     assert geography.areas("block")[0].tolist() == [f"000{i}" for i in range(1, 9)]
-    with pytest.raises(InvalidArgument, match="no level or entity type"):
+    with pytest.raises(InvalidArgument, match="not a level or entity type"):
         geography.areas("tribe")
 
 

@@ -36,7 +36,7 @@ MISTAKES = {
         "invariant[0].level", "is the name of an attribute, too"),
     "an entity that is a level": ([('["place"]\n', '["tract"]\n'), (OUTSIDE, "")],
         "geography.entities[0]", "is a level"),
-    "the outside of no entity": ([("outside = { place", "outside = { tribe")], "geography.outside.tribe", "no entity"),
+    "the outside of no entity": ([("outside = { place", "outside = { tribe")], "geography.outside.tribe", "not an entity"),
     "a file that is not there": ([('"spine.csv"', '"spin.csv"')], "geography.file", "No such file"),
     "unknown key": ([("column = ", "colum = "), ], "geography.column", "is missing"),
     "level of shares": ([("{ state = \"1/4\"", "{ nation = \"1/4\"")], "geography.shares.nation", "no level"),

@@ -199,7 +199,7 @@ def test_refusals_say_what_to_do():
     margin = plan.layout.margin(["age"])
     with pytest.raises(InvalidArgument, match="make them dense"):
         Covariances.of(plan, [ExactMargin(plan.spine.levels[0], margin)])
-    with pytest.raises(InvalidArgument, match="no level of this spine"):
+    with pytest.raises(InvalidArgument, match="not a level of this spine"):
         Covariances.of(plan, [ExactMargin("parish", plan.layout.margin([]))])
     exact = [ExactMargin(plan.spine.levels[0], plan.layout.margin(["type"]))]
     information, cov = NodeVectors.zeros(plan), Covariances.of(plan, exact)

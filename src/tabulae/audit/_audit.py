@@ -59,11 +59,7 @@ class ProvenEpsilon:
 def log_ratio(
     done: Sequence[Measurement], truth: Sequence[np.ndarray], change: Sequence[np.ndarray]
 ) -> float:
-    """The log of how much likelier measurements are at ``truth + change`` than at ``truth``.
-
-    Arguments:
-        done: measurements; ``truth`` and ``change`` have the exact answers and their difference, by block.
-    """
+    """The log of how much likelier measurements are at ``truth + change`` than at ``truth``."""
     laws = [law for m in done for law in m.laws]
     values = [v for m in done for v in m.block_values()]
     total = 0.0

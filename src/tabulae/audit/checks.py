@@ -136,13 +136,7 @@ _ROUNDS = "what the rounds may cost together: over the spec's budget"
 
 
 def derived_checks(plan: Plan, done: Sequence[Measurement], worst: Largest) -> Iterator[Check]:
-    """Sensitivity, law and total budget of what was measured.
-
-    Arguments:
-        plan: what is audited.
-        done: the measurements that a run of it made, by strategy of the plan.
-        worst: the largest change of that strategy, for one record.
-    """
+    """Sensitivity, law and total budget of what was measured."""
     yield guarded("sensitivity", _SENSITIVITY, lambda: _sensitivity(plan, worst))
     yield guarded("law", _LAW, lambda: _law(plan, done, worst))
     yield guarded("budget", _ROUNDS, lambda: _budget(plan, done))

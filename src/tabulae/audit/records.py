@@ -245,9 +245,6 @@ class Recorded(Insecure):
 
     It is an insecure source: nothing drawn from it can be charged to a ledger or published.
 
-    Arguments:
-        seed: equal seeds give equal words.
-
     Privacy:
         None; see :class:`tabulae.privacy.Insecure`.
 
@@ -317,14 +314,7 @@ class Run:
 
 @dataclass(eq=False)
 class Stage:
-    """A spec's path with a folder to write invented records in.
-
-    Arguments:
-        plan: what is audited.
-        layout: the columns of its records.
-        folder: an empty folder.
-        seed: of the words that every replay draws.
-    """
+    """A spec's path with a folder to write invented records in."""
 
     plan: Plan
     layout: RecordLayout

@@ -27,13 +27,7 @@ _MOST_PUBLISHED = 200_000  # rows up to which tables are made, to look at their 
 
 @dataclass(eq=False)
 class Replay:
-    """The inputs of the replays, and what they have shown so far.
-
-    Arguments:
-        stage: the path under audit.
-        worst: the neighbours that move the answers most.
-        rng: what people are invented with.
-    """
+    """The inputs of the replays, and what they have shown so far."""
 
     stage: Stage
     worst: Largest

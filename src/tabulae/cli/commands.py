@@ -33,12 +33,7 @@ _RESULTS = 5  # columns that follow the labels
 
 
 def print_answer(rows: pa.Table, level: float) -> None:
-    """Print the first rows; what is not estimable says so, and what is exact has no interval.
-
-    Arguments:
-        rows: labels, estimate, std_error, ci_low, ci_high, obs_status.
-        level: of the intervals.
-    """
+    """Print the first rows; what is not estimable says so, and what is exact has no interval."""
     shown = rows.slice(0, _ROWS_PRINTED).to_pylist()
     labels = rows.column_names[:-_RESULTS]
     table = RichTable()

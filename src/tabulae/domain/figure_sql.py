@@ -178,12 +178,6 @@ def figure_from_sql(domain: Domain, name: str, sql: str, whose: str = "figure") 
 
     Only counts divide and are divided; a figure is a sum of at most 8 counts, ratios and quantiles.
 
-    Arguments:
-        domain: what is counted.
-        name: names the figure in messages and files.
-        sql: the statement.
-        whose: what it is called in messages before its name.
-
     >>> domain = Domain({"sex": ["F", "M"], "age": range(115)})
     >>> sql = "SELECT sex, 100 * COUNT(*) FILTER (WHERE age < 18) / COUNT(*) FROM people GROUP BY sex"
     >>> figure = figure_from_sql(domain, "minors", sql)

@@ -170,10 +170,6 @@ _DUST = 1e-12  # a part of the largest entry that rounding may leave where a zer
 class ExplicitInvariants:
     """Exact tables over at most 4,096 merged cells, of any whole numbers; rows are those of the tables, stacked.
 
-    Arguments:
-        domain: the public domain.
-        tables: the exact tables, sums of products of integer matrices.
-
     >>> from tabulae.linalg import Dense
     >>> exact = ExplicitInvariants(Domain({"a": 4}), [Table("odd", {"a": Dense([[1, 1, 0, 0], [0, 1, 1, 0]])})])
     >>> exact.rank, exact.determined(Table("asked", {"a": Dense([[1, 2, 1, 0], [1, 0, 0, 0]])})).tolist()

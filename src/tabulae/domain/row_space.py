@@ -31,10 +31,6 @@ def describe_row_space(table: Table, domain: Domain) -> dict[str, Any]:
     for values, classes, prefixes and ranges alike the class of each category. Attributes that are only summed over
     are left out. A sum of several products keeps its matrices row by row, since its rows join them.
 
-    Args:
-        table: any table over the domain; its weight, name and labels do not matter.
-        domain: says what the categories are called.
-
     Reference: the row space of a Kronecker product is the Kronecker product of the row spaces.
 
     >>> domain = Domain({"sex": ["F", "M"], "age": range(3)})
@@ -101,10 +97,6 @@ def joint_row_space(
     Their stacked rows span the joint row space: every count in it is exact for whoever has all the releases, also one
     that no single description holds. Of equal descriptions the first is kept; of others with one name, the later ones
     are numbered.
-
-    Args:
-        domain: where they are to be compared.
-        described: the name of each, and its description; names may repeat.
 
     Reference: Subspace Differential Privacy, Proposition 2.9 (composition stacks the rows).
 

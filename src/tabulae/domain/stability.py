@@ -119,9 +119,6 @@ def group_stability(selection: GroupSelection) -> Stability:
     inside. Only on maps built to be hard is the limit on the search reached; then the value is the least upper bound
     proven so far.
 
-    Args:
-        selection: the groups of one level in one region type.
-
     Returns:
         The value; whether it is exact; and where it is, a record that attains it.
 

@@ -57,12 +57,7 @@ _STATUS_LISTS = {
 
 @dataclass(frozen=True)
 class Structures:
-    """The names in SDMX of a release's columns and tables.
-
-    Args:
-        components: column of words -> its component.
-        flows: (folder, table) -> its dataflow.
-    """
+    """The names in SDMX of a release's columns and tables."""
 
     components: Mapping[str, str]
     flows: Mapping[tuple[str, str], str]

@@ -26,10 +26,6 @@ _CLOCK = timedelta(days=1)  # by which the clocks of two runs may differ
 def check_followed(spec: Spec, ledger: Ledger) -> Followed | None:
     """See that the release which a spec follows is whole, published, and charged to the same ledger.
 
-    Args:
-        spec: of the new release.
-        ledger: that the new release will be charged to.
-
     Returns:
         What the new release says of it; None where the spec has no ``[series]``.
 
@@ -159,9 +155,6 @@ class Outlook:
 
 def outlook(spec: Spec) -> Outlook:
     """What the ledger of a spec would have spent after its release.
-
-    Args:
-        spec: with the loss that it would spend.
 
     Privacy:
         None is spent; reads the ledger, and the published folder of a release that is followed.

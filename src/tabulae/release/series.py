@@ -117,13 +117,7 @@ def spent_over(chain: Sequence[Link]) -> PrivacyLoss:
 def series_faults(
     spec: Spec, descriptor: Mapping[str, Any], entries: Sequence[Mapping[str, Any]]
 ) -> Iterator[str]:
-    """Whether chain, spec, ledger entries and what the ledger had spent agree within one folder, one sentence a fault.
-
-    Args:
-        spec: as published.
-        descriptor: of the folder.
-        entries: the release's entries of the ledger.
-    """
+    """Whether chain, spec and ledger entries agree within one folder, one sentence a fault."""
     if faults := list(entry_faults(entries, descriptor["tabulae"]["release_id"])):
         yield from faults
         return
@@ -182,10 +176,6 @@ def beside(folder: Path, chain: Sequence[Link]) -> tuple[Found, ...]:
 
     One that is found must have the checksums that the chain states, and say itself the part of the chain that ends with
     it. Of several copies one that does is enough.
-
-    Args:
-        folder: of the last release.
-        chain: as it states it.
     """
     wanted = {link.release_id for link in chain[:-1]}
     copies: dict[str, list[Path]] = {release_id: [] for release_id in wanted}
@@ -406,12 +396,7 @@ def record_standing(
 
 
 def standing_faults(spec: Spec, about: Mapping[str, Any]) -> Iterator[str]:
-    """Whether what a release says of its ledger can be true, one sentence a fault.
-
-    Args:
-        spec: as published.
-        about: what its descriptor says of the release; its series has no fault.
-    """
+    """Whether what a release says of its ledger can be true, one sentence a fault."""
     try:
         told = Standing.read(about)
     except ReleaseError as error:

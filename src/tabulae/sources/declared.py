@@ -208,9 +208,6 @@ def declared_columns(source: RecordSource) -> list[DeclaredColumn]:
     A CSV file declares names, in its first line; a Parquet file names and types, in its footer; a table of DuckDB
     names, types and, by ENUM and CHECK, which values a column may hold.
 
-    Arguments:
-        source: the file.
-
     Privacy:
         Reads the first line of a CSV file and no other, the footer of a Parquet file and no statistics in it, and the
         catalogue of a database. Where a CSV file has no header its first line is a record: a line that does not look
@@ -366,10 +363,6 @@ def peek(source: RecordSource, columns: Sequence[DeclaredColumn]) -> list[Declar
 
     Whole numbers get the lowest and the highest; anything else its list of values, where there are at most
     ``MOST_VALUES`` of them. Values are read as a count would read them: without blanks around, empty ones left out.
-
-    Arguments:
-        source: the file; every record of it is read.
-        columns: as :func:`~tabulae.sources.declared.declared_columns` found them.
 
     Privacy:
         What comes back is confidential: a value that one person has alone is in it. It is for the holder of the

@@ -51,10 +51,6 @@ def size_words(size: int) -> str:
 def engine_memory(memory: int | None, taken: int) -> str | None:
     """What an engine of our own may take of a run's memory, as its setting; None where the run has no bound.
 
-    Args:
-        memory: of the run, in bytes.
-        taken: what the rest of the run takes.
-
     >>> engine_memory(8 * 10**9, 2 * 10**9)
     '4800MB'
     """

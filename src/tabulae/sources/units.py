@@ -62,11 +62,6 @@ def identified(records: ir.Table, rule: UnitRule) -> ir.Table:
 def bounded(table: ir.Table, cell: Sequence[str], rule: UnitRule) -> ir.Table:
     """How many records of each cell are counted, once each unit has at most as many as the rule allows.
 
-    Args:
-        table: coded records, counted: columns ``unit``, those of ``cell``, and ``people``.
-        cell: the columns of codes.
-        rule: the bound, and the key of the choice.
-
     Returns:
         A lazy table with the columns of ``cell`` and ``people``.
 

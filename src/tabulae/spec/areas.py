@@ -146,12 +146,7 @@ class AreaTarget:
 def read_area_targets(
     tables: Sequence[Any], problems: Problems
 ) -> tuple[tuple[AreaTargetEntry | None, ...], ...]:
-    """The targets of each table as written: one, or a list of them; None where one is wrong, which is recorded.
-
-    Args:
-        tables: the entries of ``[[table]]``, as parsed.
-        problems: where mistakes are recorded.
-    """
+    """The targets of each table as written: one, or a list of them; None where one is wrong, which is recorded."""
     found = []
     for at, table in enumerate(tables):
         given = table.get("target", []) if isinstance(table, dict) else []
@@ -168,14 +163,7 @@ def read_area_targets(
 def area_targets(
     entries: Sequence[AreaTargetEntry | None], at: int, areas: Sequence[str], problems: Problems
 ) -> tuple[AreaTarget, ...]:
-    """The targets of one table; an area that the table is not published for is a mistake.
-
-    Args:
-        entries: as read.
-        at: the position of the table.
-        areas: the levels and entities that the table is published for.
-        problems: where mistakes are recorded.
-    """
+    """The targets of one table; an area that the table is not published for is a mistake."""
     found = []
     for i, entry in enumerate(entries):
         if entry is None:

@@ -40,15 +40,7 @@ def read_derived(
     section: Section | None,
     problems: Problems,
 ) -> tuple[Derived, ...]:
-    """The derived figures of a document, over the domain that it declares.
-
-    Args:
-        document: its sections as read.
-        schema: the domain, and the names that could not be read.
-        method: how estimates are made.
-        section: of the document's kind, where it could be read.
-        problems: where mistakes are recorded.
-    """
+    """The derived figures of a document, over the domain that it declares."""
     entries = document.derived
     areas = areas_of_figures(document, method, problems)
     names = _file_names(document)
@@ -117,13 +109,7 @@ _WHOLE_NUMBERS = (
 def areas_of_figures(
     document: Document, method: Method | None, problems: Problems
 ) -> tuple[tuple[str, ...], ...]:
-    """The levels and entities that each figure of a document is published for; none without ``[geography]``.
-
-    Args:
-        document: its sections as read.
-        method: how estimates are made.
-        problems: where mistakes are recorded.
-    """
+    """The levels and entities that each figure of a document is published for; none without ``[geography]``."""
     section = document.geography
     every = (*(section.levels or ()), *section.entities) if section else ()
     told = any(problems.has(("geography", key)) for key in ("levels", "entities"))

@@ -55,13 +55,6 @@ def draft_spec(
     Attributes with a declared domain are complete. The others have a key ``todo``, which no spec may have: reading
     the document tells, for each of them, what is to be filled in.
 
-    Arguments:
-        title: of the release.
-        path: of the records, relative to the spec.
-        columns: of the records, as they are declared.
-        table: in a DuckDB file.
-        peeked: whether records were looked at.
-
     >>> columns = [DeclaredColumn("SEX", "enum", "text", ("F", "M"), by="ENUM"), DeclaredColumn("AGE", "INTEGER",
     ...     "whole numbers")]
     >>> draft = draft_spec("People", "people.duckdb", columns, table="people")

@@ -63,13 +63,7 @@ class Promise:
 
 
 def read_promise(document: Document, base: Path, problems: Problems) -> Promise | None:
-    """The promise of ``[privacy]``; None, with the reasons recorded, where it cannot be made.
-
-    Args:
-        document: the sections as read.
-        base: the folder that the ledger's path is relative to.
-        problems: where mistakes are recorded.
-    """
+    """The promise of ``[privacy]``; None, with the reasons recorded, where it cannot be made."""
     section = document.privacy
     if section is None:
         return None

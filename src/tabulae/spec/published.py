@@ -75,12 +75,7 @@ def record_of(
 
 
 def text_of(record: Record, kind: str) -> str:
-    """The published text: canonical TOML that `Spec.from_text` reads back.
-
-    Args:
-        record: what is published.
-        kind: what the records are kept in.
-    """
+    """The published text: canonical TOML that `Spec.from_text` reads back."""
     return tomli_w.dumps({**record, "source": {"kind": kind, **record["source"]}})
 
 

@@ -152,13 +152,7 @@ class Schema:
 
 
 def read_schema(document: Document, base: Path, problems: Problems) -> Schema:
-    """The domain that the document declares.
-
-    Args:
-        document: the sections as read.
-        base: the folder that code lists are relative to.
-        problems: where mistakes are recorded.
-    """
+    """The domain that the document declares."""
     if not document.attributes:
         problems.add(("attributes",), "nothing is declared: add a line such as age = { range = [0, 114] }")
     reader = _Reader(document, base, problems)

@@ -1,4 +1,9 @@
-"""What is read of the part of a document that only one kind of release has: the seam between documents and products."""
+"""What is read of the part of a document that only one kind of release has: the seam between documents and products.
+
+Readers of sections, here and in products, take what they need of: ``document``, its sections as read; ``schema``, the
+domain, and the names that could not be read; ``base``, the folder that paths are relative to; and ``problems``, where
+mistakes are recorded. They return None where there are some.
+"""
 
 from __future__ import annotations
 

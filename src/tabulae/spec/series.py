@@ -130,13 +130,7 @@ class Series:
 
 
 def read_series(raw: Mapping[str, Any], base: Path, problems: Problems) -> Series | None:
-    """The ``[series]`` of a document as parsed by ``tomllib``; None without one, or with mistakes, which are recorded.
-
-    Args:
-        raw: the document.
-        base: the folder that paths are relative to.
-        problems: where mistakes are recorded.
-    """
+    """The ``[series]`` of a parsed document; None without one, or with mistakes, which are recorded."""
     if "series" not in raw:
         return None
     given = raw["series"]

@@ -413,10 +413,6 @@ class ReliabilitySection(StrictSection):
         """The class of each count: how many thresholds ``std_error / estimate`` reaches, for positive estimates.
 
         Counts of zero or less, and counts or errors that are no number, are in the last class.
-
-        Args:
-            estimate: the counts, shape (n,).
-            std_error: their standard errors, shape (n,).
         """
         counts, errors = np.asarray(estimate, float), np.asarray(std_error, float)
         variation = np.full(counts.shape, np.inf)

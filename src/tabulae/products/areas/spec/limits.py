@@ -58,11 +58,7 @@ class Bound:
 def read_bound(
     entry: BoundEntry | None, at: int, leaves: Leaves, layout: Layout, base: Path, problems: Problems
 ) -> Bound | None:
-    """The limits of an entry's file; None, with the mistakes recorded, where it has some.
-
-    Args:
-        entry: the entry as read; None where it could not be.
-    """
+    """The limits of an entry's file; None, with the mistakes recorded, where it has some."""
     if entry is None or entry.file is None or entry.attributes is None:
         return None
     path, leaf = ("bound", at, "file"), leaves.levels[-1]

@@ -35,11 +35,7 @@ from .limits import Bound, Cells, Names, join_constraints, read_cells, read_exac
 
 @dataclass(frozen=True)
 class LevelShares:
-    """Shares that add up to 1, of levels and within each level that is measured.
-
-    Attributes:
-        levels: level -> its share of the budget.
-    """
+    """Shares that add up to 1, of levels and within each level that is measured."""
 
     levels: Mapping[str, Fraction]
     queries: Mapping[str, tuple[Fraction, ...]]
@@ -78,12 +74,7 @@ def levels_of(leaves: Leaves, kept: np.ndarray | None) -> SpineLevels:
 def read_level_shares(
     document: Document, section: GeographySection, levels: SpineLevels | None, problems: Problems
 ) -> LevelShares | None:
-    """The shares as written; None, with the mistakes recorded, where they do not add up.
-
-    Args:
-        section: ``[geography]``.
-        levels: of the spine; None where its file could not be read.
-    """
+    """The shares as written; None, with the mistakes recorded, where they do not add up."""
     before = len(problems.found)
     given = {level: exact(share) for level, share in (section.shares or {}).items()}
     if levels is not None:
@@ -147,12 +138,7 @@ AREA_TYPE, AREA = "area_type", "area"
 
 @dataclass(frozen=True, eq=False)
 class AreaTable:
-    """A marginal that is published for areas.
-
-    Attributes:
-        areas: the levels and entities for whose areas it is published.
-        targets: what its counts may be wrong by.
-    """
+    """A marginal that is published for areas."""
 
     name: str
     margin: Margin
@@ -245,9 +231,6 @@ class Geography:
     def areas(self, name: str) -> tuple[np.ndarray, np.ndarray]:
         """The areas of a level or entity type, as the file has them.
 
-        Args:
-            name: one of ``area_types``.
-
         Returns:
             Codes of the areas as rising text, those with no leaf in the universe too; and, shape (leaves,), int64, the
             position there of the area of each leaf of the universe, -1 where it lies in none.
@@ -279,12 +262,7 @@ class Spines:
 def read_spines(
     section: GeographySection, leaves: Leaves, kept: np.ndarray, problems: Problems
 ) -> Spines | None:
-    """The spine, split and redrawn as the section asks; None, with the mistakes recorded, where it cannot be.
-
-    Args:
-        section: ``[geography]``.
-        kept: shape (leaves,): which of them are on the spine.
-    """
+    """The spine, split and redrawn as the section asks; None, with the mistakes recorded, where it cannot be."""
     columns = {name: column[kept] for name, column in leaves.columns.items()}
     plain = problems.attempt(("geography", "levels"), lambda: Spine.from_codes(columns, leaves.levels))
     spine = plain and _split(section, plain, leaves.inside, kept, problems)
