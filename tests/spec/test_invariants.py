@@ -219,7 +219,7 @@ MISTAKES = {
         1,
         ["queries = { age = { matrix = 'half.npy' } }", REASON],
         "invariant[0].queries",
-        "no whole numbers",
+        "not whole numbers",
     ),
     "too large": (
         1,
