@@ -14,8 +14,8 @@ from ...products.groups.levels import AdaptivePlan, PopulationLevel
 from ...products.groups.plan import DetailedPlan
 from ...products.groups.spec import Detailed, LevelRule, Suppression
 from ...release.folder import file_sha256
+from ...sources.source import RecordSource
 from ...spec import Spec
-from ...spec.document import Source
 from ...spec.promise import Method
 from ...spec.shape import ReliabilitySection
 from .config import CONFIG, LEVELS, MOST_CODES, STAGE_ONE, WIDE, Config, budget_key, read_draft
@@ -131,7 +131,7 @@ def _spec(
     """The spec of the release: what it counts and promises, and the public files that say so."""
     return Spec(
         title=TITLE,
-        source=Source("csv", persons),
+        source=RecordSource(persons, "csv"),
         domain=Domain({"age": range(OLDEST + 1), "sex": SEXES}),
         columns={},
         loss=plan.loss,
