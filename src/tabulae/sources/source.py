@@ -297,11 +297,6 @@ class RecordSource:
         return self.path
 
     @property
-    def on_server(self) -> bool:
-        """Whether a server holds the records, and no file does."""
-        return bool(kinds()[self.kind].schemes)
-
-    @property
     def name(self) -> str:
         """What messages call it: the file's or database's name without folder and host, and the table."""
         if self.path is None:
