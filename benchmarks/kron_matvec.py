@@ -27,12 +27,12 @@ from benchmarks.recorded import record
 from tabulae.linalg import (
     AllRange,
     Dense,
-    Diagonal,
     Identity,
     Kron,
     LinearOperator,
     Partition,
     Prefix,
+    RowScaled,
     Stack,
     Total,
     WidthRange,
@@ -90,7 +90,9 @@ def cases(cells: int) -> dict[str, Ops]:
             Total(10) if i % 2 else Identity(10) for i in range(round(math.log10(cells)))
         ],
         "weighted identities": repeated(
-            lambda: Stack([Diagonal(rng.random(100)), dense(100, 6)]), 100, max(10**4, cells // 2)
+            lambda: Stack([RowScaled(Identity(100), rng.random(100) + 0.1), dense(100, 6)]),
+            100,
+            max(10**4, cells // 2),
         ),
         "census tables": [Partition(np.arange(64) % 7), Prefix(115), Identity(50), Identity(rest)],
         "dense 100": repeated(lambda: dense(100), 100, cells),

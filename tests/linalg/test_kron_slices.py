@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from tests.each import each
 
-from tabulae.linalg import AllRange, Dense, Diagonal, Identity, Kron, Prefix, Stack, Total, kron
+from tabulae.linalg import AllRange, Dense, Identity, Kron, Prefix, RowScaled, Stack, Total, kron
 from tabulae.linalg import kron as kron_slices
 from tabulae.linalg.kron import in_slices, multiply_slices, split_kron
 
@@ -32,7 +32,7 @@ PRODUCTS = {
     "head shrinks integers": [Total(60), Identity(30), Prefix(20)],
     "identities first": [Identity(60), Prefix(30)],
     "two factors in the head": [Prefix(5), Prefix(50), Prefix(40)],
-    "p-Identity": [Stack([Diagonal(RNG.random(8)), real(2, 8)])] * 3,
+    "p-Identity": [Stack([RowScaled(Identity(8), RNG.random(8) + 0.1), real(2, 8)])] * 3,
     "ranges": [AllRange(5), Total(6), AllRange(9)],
 }
 

@@ -15,7 +15,6 @@ from tabulae.errors import InvalidArgument, TabulaeError, Unsupported
 from tabulae.linalg import (
     AllRange,
     Dense,
-    Diagonal,
     Identity,
     Kron,
     MatrixProduct,
@@ -69,7 +68,6 @@ REFUSED: list[tuple[Callable[[], Any], str]] = [
     (lambda: Partition([-2, 0]), r"-1 \.\. 0"),
     (lambda: Partition([0.5]), "array of integers"),
     (lambda: Partition([]), "non-empty"),
-    (lambda: Diagonal([[1.0]]), "1-D"),
     (lambda: merge_columns([Total(2), Total(3)]), r"\[2, 3\] cells"),
     (lambda: merge_columns([]), "at least one operator"),
     (lambda: Prefix(3).sensitivity(3), "p = 1 or p = 2, not 3"),

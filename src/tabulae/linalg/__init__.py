@@ -26,7 +26,6 @@ from .kron import (
 from .operator import (
     Centring,
     Dense,
-    Diagonal,
     Identity,
     LinearOperator,
     MatrixProduct,
@@ -49,7 +48,6 @@ __all__ = [
     "Centring",
     "Contrasts",
     "Dense",
-    "Diagonal",
     "Identity",
     "IntegerEchelon",
     "IntegerSystem",

@@ -601,26 +601,15 @@ class Sparse(AxisOperator):
         return self.integer and bool(np.all(self.matrix.data == 1))
 
     @cached_property
-    def T(self) -> LinearOperator:
+    def T(self) -> Sparse:
         return Sparse(self.matrix.T)
-
-    @cached_property
-    def _transpose(self) -> Any:
-        return scipy.sparse.csr_array(self.matrix.T)
 
     @cached_property
     def _floats(self) -> Any:
         return self.matrix.astype(np.float64)
 
-    @cached_property
-    def _transposed_floats(self) -> Any:
-        return self._transpose.astype(np.float64)
-
     def along(self, x: np.ndarray) -> np.ndarray:
         return _sparse_along(self.matrix if x.dtype == np.int64 else self._floats, x)
-
-    def along_T(self, y: np.ndarray) -> np.ndarray:
-        return _sparse_along(self._transpose if y.dtype == np.int64 else self._transposed_floats, y)
 
     def dense(self) -> np.ndarray:
         return self.matrix.toarray() if self.shape[0] * self.shape[1] <= DENSE_LIMIT else super().dense()
@@ -635,7 +624,7 @@ class Sparse(AxisOperator):
             and largest_abs(self.matrix.data) ** 2 * self.shape[0] >= INT64_LIMIT
         ):
             return super().gram()
-        return Sparse(self._transpose @ self.matrix)
+        return Sparse(self.matrix.T @ self.matrix)
 
     def abs_row_sum_max(self) -> int | float:
         return upper_bound(self.T.column_norms(1), self.shape[1])
@@ -655,8 +644,7 @@ class Sparse(AxisOperator):
         return sums
 
     def column_classes(self) -> np.ndarray:
-        transpose = self._transpose
-        transpose.sort_indices()
+        transpose = self.T.matrix
         seen: dict[tuple[bytes, bytes], int] = {}
         labels = np.empty(self.shape[1], dtype=np.int64)
         for column in range(self.shape[1]):
@@ -872,8 +860,9 @@ class Partition(AxisOperator):
         return out
 
     def pinv(self) -> LinearOperator:
-        inverse = np.divide(1.0, self.sizes, out=np.zeros(self.shape[0]), where=self.sizes > 0)
-        return MatrixProduct(self.T, Diagonal(inverse))
+        own = self._rows.matrix.T.tocsr()
+        own.data = 1.0 / self.sizes[own.indices]
+        return Sparse(own)
 
     def abs_row_sum_max(self) -> int:
         return int(self.sizes.max())
@@ -895,53 +884,6 @@ class Partition(AxisOperator):
 
     def __repr__(self) -> str:
         return f"Partition({self.shape[1]} cells, {self.shape[0]} classes)"
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Diagonal(SymmetricOperator):
-    """A diagonal matrix of floats, or of integers.
-
-    >>> (Diagonal([2, 3]) @ [1, 1]).tolist()
-    [2, 3]
-    """
-
-    values: Any  # an array once built
-
-    def __post_init__(self) -> None:
-        values = np.asarray(self.values)
-        if values.ndim != 1 or values.size == 0 or values.dtype.kind not in "iuf":
-            raise InvalidArgument("Diagonal(values): values must be a non-empty 1-D array of real numbers")
-        object.__setattr__(
-            self, "values", frozen(values.astype(np.int64 if values.dtype.kind in "iu" else np.float64))
-        )
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        return len(self.values), len(self.values)
-
-    @property
-    def integer(self) -> bool:
-        return self.values.dtype == np.int64
-
-    def along(self, x: np.ndarray) -> np.ndarray:
-        return x * self.values[:, None]
-
-    def along_to(self, x: np.ndarray, out: np.ndarray) -> None:
-        np.multiply(x, self.values[:, None], out=out)
-
-    def pinv(self) -> LinearOperator:
-        inverse = np.divide(1.0, self.values, out=np.zeros(len(self.values)), where=self.values != 0)
-        return Diagonal(inverse)
-
-    def abs_row_sum_max(self) -> int | float:
-        return self.abs_entry_max()
-
-    def abs_entry_max(self) -> int | float:
-        return np.abs(self.values).max().item()
-
-    def column_norms(self, p: int) -> np.ndarray:
-        check_power(p)
-        return power_sums(self.values[None], p)
 
 
 def merge_columns(ops: Sequence[LinearOperator]) -> Partition:
@@ -1016,10 +958,6 @@ class Scaled(AxisOperator):
     def along_to(self, x: np.ndarray, out: np.ndarray) -> None:
         self.op.along_to(x, out)
         out *= self._multiplier(out.dtype)
-
-    def along_T(self, y: np.ndarray) -> np.ndarray:
-        out = self.op.T.along(y)
-        return out * self._multiplier(out.dtype)
 
     def gram(self) -> LinearOperator:
         return Scaled(self.op.gram(), self.factor * self.factor)

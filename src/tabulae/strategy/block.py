@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
+import numpy as np
+
 from ..errors import InvalidArgument
-from ..linalg import Contrasts, Kron, LinearOperator, MatrixProduct, Stack, Sum
+from ..linalg import Contrasts, Kron, LinearOperator, MatrixProduct, Stack, Sum, Total
 
 
 @dataclass(frozen=True)
@@ -55,6 +59,30 @@ def _cells(operator: LinearOperator) -> LinearOperator:
     return operator.right if isinstance(operator, MatrixProduct) else operator
 
 
+def crossing(
+    names: Sequence[str],
+    members: Collection[int],
+    factors: Sequence[LinearOperator],
+    exponent: int = 0,
+    scale: Fraction = Fraction(1),
+) -> Block:
+    """The block that crosses some attributes' own queries, one factor an attribute, and sums over all others."""
+    query = Kron([f if i in members else Total(f.shape[1]) for i, f in enumerate(factors)])
+    return Block("*".join(names[i] for i in sorted(members)) or "total", query, exponent, scale)
+
+
+_BITS = 20  # of a precision: far finer than the optimum is sharp
+
+
+def short_scale(precision: float) -> Fraction:
+    """A relative scale within 1e-6 of 1 / precision: the inverse of a binary fraction.
+
+    Sensitivities are sums of inverse scales; binary ones stay short however many blocks there are.
+    """
+    mantissa, exponent = math.frexp(precision)
+    return 1 / (Fraction(round(mantissa * 2**_BITS), 2**_BITS) * Fraction(2) ** exponent)
+
+
 def products(operator: LinearOperator) -> list[tuple[int, tuple[LinearOperator, ...]]]:
     """A matrix over the domain as a sum of Kronecker products: (integer coefficient, factors) for each."""
     if isinstance(operator, Kron):
@@ -62,3 +90,14 @@ def products(operator: LinearOperator) -> list[tuple[int, tuple[LinearOperator, 
     if isinstance(operator, Sum):
         return [(int(c) * d, factors) for c, term in operator.terms for d, factors in products(term)]
     return [(1, (operator,))]
+
+
+def kron_sum(terms: Iterable[tuple[float, Sequence[np.ndarray]]]) -> np.ndarray:
+    """``sum_t c_t (x)_i M_ti`` written out; whole numbers stay whole."""
+    whole: np.ndarray | int = 0
+    for coefficient, parts in terms:
+        product = np.full((1, 1), coefficient)
+        for part in parts:
+            product = np.kron(product, part)
+        whole = whole + product
+    return np.asarray(whole)

@@ -1,6 +1,4 @@
-"""Gram matrices of workloads, and the strategies that are written out over merged cells.
-
-Gram matrices of workloads, and the cells that a workload does not tell apart.
+"""Gram matrices of workloads, the cells that a workload does not tell apart, and strategies over the others.
 
 A workload W with m queries over n cells enters the optimisers only through ``V = W'W``. Cells whose columns
 of W are equal stay equal in V, and cells that no query counts are zero in V; a strategy for the distinct
@@ -40,20 +38,34 @@ def threads_for(workload: Workload) -> AbstractContextManager[object]:
     return threadpool_limits(limits=None if wide else 1, user_api="blas")
 
 
-def checked_gram(gram: np.ndarray, what: str = "gram") -> np.ndarray:
+def asked_gram(gram: np.ndarray) -> np.ndarray:
+    """As :func:`checked_gram`, of a workload that asks something."""
+    V = checked_gram(gram)
+    if not V.any():
+        raise InvalidArgument("gram is zero: the workload counts no cell. Leave out tables of weight zero.")
+    return V
+
+
+def check_tolerance(tolerance: float) -> None:
+    """Refuse a gap that cannot be reached."""
+    if not tolerance > 0:
+        raise InvalidArgument(f"tolerance is {tolerance}: the gap cannot be asked to reach zero; try 1e-6.")
+
+
+def checked_gram(gram: np.ndarray) -> np.ndarray:
     """``gram`` as a symmetric float64 array, or InvalidArgument; its spectrum is not looked at."""
     array = np.asarray(gram, dtype=np.float64)
     if array.ndim != 2 or array.shape[0] != array.shape[1] or array.shape[0] == 0:
         raise InvalidArgument(
-            f"{what} has shape {array.shape}: give the n x n Gram matrix W'W of the workload."
+            f"gram has shape {array.shape}: give the n x n Gram matrix W'W of the workload."
         )
     if not np.isfinite(array).all():
-        raise InvalidArgument(f"{what} has infinite or missing entries: rescale the weights of the workload.")
+        raise InvalidArgument("gram has infinite or missing entries: rescale the weights of the workload.")
     size = np.abs(array).max()
     if np.abs(array - array.T).max() > 1e-9 * size:
-        raise InvalidArgument(f"{what} is not symmetric: give the Gram matrix W'W, not W itself.")
+        raise InvalidArgument("gram is not symmetric: give the Gram matrix W'W, not W itself.")
     if array.diagonal().min() < -1e-9 * size:
-        raise InvalidArgument(f"{what} has a negative diagonal entry, so it is no Gram matrix W'W.")
+        raise InvalidArgument("gram has a negative diagonal entry, so it is no Gram matrix W'W.")
     return array
 
 
@@ -179,6 +191,38 @@ def surrogate_gram(terms: GramTerms, axis: int) -> np.ndarray:
     for c, grams in terms:
         total += c * math.prod(float(np.trace(V)) for j, V in enumerate(grams) if j != axis) * grams[axis]
     return (total + total.T) / 2
+
+
+def product_factors(terms: GramTerms) -> list[np.ndarray] | None:
+    """The factors of W'W where it is one Kronecker product; None elsewhere.
+
+    A sum over all combinations of some matrices, one an attribute, is a product of sums where its coefficients are
+    a product: so are all marginals.
+
+    >>> V = np.eye(2)
+    >>> product_factors([(3.0, [V, V])])[0].tolist(), product_factors([(1.0, [V, 2 * V]), (1.0, [2 * V, V])])
+    ([[3.0, 0.0], [0.0, 3.0]], None)
+    """
+    shape = range(len(terms[0][1]))
+    distinct = [list({id(grams[i]): grams[i] for _, grams in terms}.values()) for i in shape]
+    place = [{id(V): k for k, V in enumerate(some)} for some in distinct]
+    if math.prod(map(len, distinct)) > len(terms):
+        return None
+    weights = np.zeros([len(some) for some in distinct])
+    for c, grams in terms:
+        weights[tuple(place[i][id(V)] for i, V in enumerate(grams))] += c
+    if not (weights > 0).all():
+        return None
+    margins = [weights.sum(axis=tuple(j for j in shape if j != i)) / weights.sum() for i in shape]
+    product = np.array(weights.sum())
+    for margin in margins:
+        product = np.multiply.outer(product, margin)
+    if not np.allclose(product, weights, rtol=1e-12, atol=0):
+        return None
+    factors = [
+        sum(m * V for m, V in zip(ms, some, strict=True)) for ms, some in zip(margins, distinct, strict=True)
+    ]
+    return [np.asarray(V) * (weights.sum() if i == 0 else 1.0) for i, V in enumerate(factors)]
 
 
 def explicit_gram(workload: Workload) -> np.ndarray:

@@ -1,9 +1,7 @@
 """Other objectives than total squared error: the largest variance, a target for each table, relative error.
 
-Other objectives than total squared error: the largest variance of a query, or a target for each table.
-
-Both are minimax problems. With r_p the squared error of part p of the workload (a table's mean, or one query's
-variance) over what it is allowed,
+The largest variance of a query and targets are minimax problems. With r_p the squared error of part p of the workload
+(a table's mean, or one query's variance) over what it is allowed,
 
     min_A max_p r_p(A) = max_{lambda in the simplex} min_A sum_p lambda_p r_p(A)        (Gaussian noise),
 
@@ -11,12 +9,11 @@ and the inner minimum is selection for total squared error on a reweighted workl
 objective: reweight, select, look which parts are worst, give those more weight. Every inner lower bound is one
 for the minimax problem too, because a weighted mean is never above the largest.
 
-Optimising for relative error: every query on the same scale before a strategy is chosen.
-
-Multiplying a query by a number changes its share of the total squared error, not its relative error. A strategy that
-is best in total therefore serves the queries of many cells, whose answers tend to be large, at the expense of those of
-few. How large the answers are is not for a strategy to know; taking all cells as equally likely, the paper divides each
-query by its L2 norm. Only what methods are told changes: published answers are those of the original workload.
+Relative error: multiplying a query by a number changes its share of the total squared error, not its relative error. A
+strategy that is best in total therefore serves the queries of many cells, whose answers tend to be large, at the
+expense of those of few. How large the answers are is not for a strategy to know; taking all cells as equally likely,
+the paper divides each query by its L2 norm. Only what methods are told changes: published answers are those of the
+original workload.
 """
 
 from __future__ import annotations
@@ -252,13 +249,7 @@ def _even_rows(part: WeightedQueries) -> dict[str, np.ndarray]:
 
 
 def weighted_rows(factor: LinearOperator, shares: np.ndarray) -> LinearOperator:
-    """A square matrix R with ``R'R = F' diag(shares) F``, for the factor F (r x n) of a table.
-
-    >>> from tabulae.linalg import Prefix
-    >>> R = weighted_rows(Prefix(3), np.array([0.5, 0.25, 0.25]))
-    >>> np.round(R.gram().dense(), 12).diagonal().tolist()
-    [1.0, 0.5, 0.25]
-    """
+    """A square matrix R with ``R'R = F' diag(shares) F``, for the factor F (r x n) of a table."""
     n = factor.shape[1]
     gram = np.zeros((n, n))
     width = max(1, _ENTRIES // factor.shape[0])

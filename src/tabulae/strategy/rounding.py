@@ -1,18 +1,16 @@
 """Real strategies onto an integer grid: what is measured is what was rounded, and nothing else.
 
-Strategies that are stacks of partitions: small whole numbers instead of a fine grid.
-
-Where an attribute is only asked for by categories, groups of categories and in total, the optimal
-``X = A'A`` is (nearly) ``sum_j theta_j P_j'P_j`` for nested partitions P_j: singletons, groups, the whole. Then
-``A = [p_1 P_1; p_2 P_2; ...]`` with whole numbers p_j near sqrt(theta_j) measures plain counts, each a few times as
-strongly as another. Every category lies in exactly one class of each partition, so that all columns have the
-same norm, and an error in the ratios of the p_j costs only its square: three or four bits do where a general
-matrix needs ten.
-
 A matrix A (r, n) with columns of norm at most 1 becomes ``M = round(2^k A)``. Noise lives on the same grid,
 the sensitivity is recomputed exactly on M, and least squares inverts M, so that rounding costs a little
 accuracy and never privacy. What it must not do is move the row space away from the workload: a matrix
 without full column rank is first completed, ``A'A + t I``, with the t that costs least after rounding.
+
+Stacks of partitions take small whole numbers instead of a fine grid. Where an attribute is only asked for by
+categories, groups of categories and in total, the optimal ``X = A'A`` is (nearly) ``sum_j theta_j P_j'P_j`` for nested
+partitions P_j: singletons, groups, the whole. Then ``A = [p_1 P_1; p_2 P_2; ...]`` with whole numbers p_j near
+sqrt(theta_j) measures plain counts. Every category lies in exactly one class of each partition, so that all columns
+have the same norm, and an error in the ratios of the p_j costs only its square: three or four bits do where a general
+matrix needs ten.
 """
 
 from __future__ import annotations

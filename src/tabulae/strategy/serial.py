@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from fractions import Fraction
 from typing import Any
 
@@ -42,127 +43,76 @@ from .strategy import Strategy
 Arrays = dict[str, np.ndarray]
 Document = dict[str, Any]
 
-_SIZED: dict[str, type] = {
-    "identity": Identity,
-    "total": Total,
-    "prefix": Prefix,
-    "all-range": AllRange,
-    "centring": Centring,
+_FORMS: dict[str, tuple[type, tuple[str, ...]]] = {
+    "identity": (Identity, ("n",)),
+    "total": (Total, ("n",)),
+    "prefix": (Prefix, ("n",)),
+    "all-range": (AllRange, ("n",)),
+    "centring": (Centring, ("n",)),
+    "width-range": (WidthRange, ("n", "width")),
+    "partition": (Partition, ("classes", "count")),
+    "dense": (Dense, ("array",)),
+    "permuted": (Permuted, ("op", "order")),
+    "scaled": (Scaled, ("op", "factor")),
+    "product": (MatrixProduct, ("left", "right")),
+    "contrasts": (Contrasts, ("matrix", "merges", "classes", "within")),
+    "kron": (Kron, ("factors",)),
+    "stack": (Stack, ("ops",)),
 }
+"""Kinds of operators: the class, and what its fields are called in a document, in order."""
 
 
 def describe_operator(operator: LinearOperator, arrays: Arrays) -> Document:
     """An integer operator as a dict; its explicit entries are added to ``arrays`` under new names."""
-    for kind, cls in _SIZED.items():
-        if type(operator) is cls:
-            return {"kind": kind, "n": operator.shape[1]}
+    for kind, (cls, names) in _FORMS.items():
+        if type(operator) is cls and operator.integer:
+            values = (_described(getattr(operator, field.name), arrays) for field in fields(cls))
+            return {"kind": kind, **dict(zip(names, values, strict=True))}
     match operator:
-        case WidthRange():
-            return {"kind": "width-range", "n": operator.shape[1], "width": operator.width}
-        case Partition():
-            return {
-                "kind": "partition",
-                "classes": _keep(operator.classes, arrays),
-                "count": operator.shape[0],
-            }
-        case Dense() if operator.integer:
-            return {"kind": "dense", "array": _keep(operator.array, arrays)}
         case Sparse() if operator.integer:
             coo = operator.matrix.tocoo()
             entries = np.stack([coo.row, coo.col, coo.data]).astype(np.int64)
             return {"kind": "sparse", "entries": _keep(entries, arrays), "shape": list(operator.shape)}
-    return _describe_composed(operator, arrays)
-
-
-def _describe_composed(operator: LinearOperator, arrays: Arrays) -> Document:
-    match operator:
-        case Permuted():
-            return {
-                "kind": "permuted",
-                "op": describe_operator(operator.op, arrays),
-                "order": _keep(operator.order, arrays),
-            }
-        case Scaled() if operator.integer:
-            return {
-                "kind": "scaled",
-                "op": describe_operator(operator.op, arrays),
-                "factor": int(operator.factor),
-            }
-        case MatrixProduct():
-            return {
-                "kind": "product",
-                "left": describe_operator(operator.left, arrays),
-                "right": describe_operator(operator.right, arrays),
-            }
-        case Contrasts():
-            return {
-                "kind": "contrasts",
-                "matrix": describe_operator(operator.matrix, arrays),
-                "merges": [describe_operator(part, arrays) for part in operator.merges],
-                "classes": [describe_operator(part, arrays) for part in operator.classes],
-                "within": list(operator.within),
-            }
-        case Kron():
-            return {"kind": "kron", "factors": [describe_operator(f, arrays) for f in operator.ops]}
-        case Stack():
-            return {"kind": "stack", "ops": [describe_operator(f, arrays) for f in operator.ops]}
-        case Sum():
+        case Sum() if operator.integer:
             terms = [[int(c), describe_operator(op, arrays)] for c, op in operator.terms]
             return {"kind": "sum", "terms": terms}
     raise InvalidArgument(f"{operator!r} has no published form: only integer matrices are measured")
 
 
+def _described(value: Any, arrays: Arrays) -> Any:
+    """A field of an operator: a number, the name of an array, an operator's document, or a list of these."""
+    if isinstance(value, LinearOperator):
+        return describe_operator(value, arrays)
+    if isinstance(value, np.ndarray):
+        return _keep(value, arrays)
+    return [_described(part, arrays) for part in value] if isinstance(value, tuple) else value
+
+
 def read_operator(document: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> LinearOperator:
     """The operator that :func:`describe_operator` described."""
     kind = document["kind"]
-    if kind in _SIZED:
-        return _SIZED[kind](int(document["n"]))
-    match kind:
-        case "width-range":
-            return WidthRange(int(document["n"]), int(document["width"]))
-        case "partition":
-            return Partition(arrays[document["classes"]], int(document["count"]))
-        case "dense":
-            return Dense(arrays[document["array"]])
-        case "sparse":
-            row, column, value = arrays[document["entries"]]
-            return Sparse(scipy.sparse.coo_array((value, (row, column)), shape=tuple(document["shape"])))
-        case "permuted":
-            return Permuted(read_operator(document["op"], arrays), arrays[document["order"]])
-        case "scaled":
-            return Scaled(read_operator(document["op"], arrays), int(document["factor"]))
-    return _read_composed(kind, document, arrays)
+    if kind == "sparse":
+        row, column, value = arrays[document["entries"]]
+        return Sparse(scipy.sparse.coo_array((value, (row, column)), shape=tuple(document["shape"])))
+    if kind == "sum":
+        return Sum([(int(c), read_operator(op, arrays)) for c, op in document["terms"]])
+    if kind not in _FORMS:
+        raise ReleaseError(
+            f"a strategy names an operator of unknown kind {kind!r}: it was written by a newer version"
+        )
+    cls, names = _FORMS[kind]
+    values = [_read(document[name], arrays) for name in names]
+    if cls is Contrasts and not all(isinstance(part, Partition) for part in (*values[1], *values[2])):
+        raise ReleaseError("contrasts are over partitions of cells, and this strategy names others")
+    return cls(*values)
 
 
-def _read_composed(
-    kind: str, document: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
-) -> LinearOperator:
-    match kind:
-        case "product":
-            return MatrixProduct(
-                read_operator(document["left"], arrays), read_operator(document["right"], arrays)
-            )
-        case "contrasts":
-            merges, classes = (
-                [_read_partition(part, arrays) for part in document[name]] for name in ("merges", "classes")
-            )
-            return Contrasts(read_operator(document["matrix"], arrays), merges, classes, document["within"])
-        case "kron":
-            return Kron([read_operator(f, arrays) for f in document["factors"]])
-        case "stack":
-            return Stack([read_operator(f, arrays) for f in document["ops"]])
-        case "sum":
-            return Sum([(int(c), read_operator(op, arrays)) for c, op in document["terms"]])
-    raise ReleaseError(
-        f"a strategy names an operator of unknown kind {kind!r}: it was written by a newer version"
-    )
-
-
-def _read_partition(document: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Partition:
-    operator = read_operator(document, arrays)
-    if not isinstance(operator, Partition):
-        raise ReleaseError(f"contrasts are over partitions, not over {operator!r}")
-    return operator
+def _read(value: Any, arrays: Mapping[str, np.ndarray]) -> Any:
+    if isinstance(value, Mapping):
+        return read_operator(value, arrays)
+    if isinstance(value, str):
+        return arrays[value]
+    return [_read(part, arrays) for part in value] if isinstance(value, (list, tuple)) else value
 
 
 def _keep(array: np.ndarray, arrays: Arrays) -> str:

@@ -39,7 +39,7 @@ def check_stability(stability: int) -> int:
 def of_units(
     record: Sensitivity, column: Sensitivity, p: int, neighbours: str, stability: int
 ) -> Sensitivity:
-    """The sensitivity for units of at most k rows, from that for units of one row.
+    """The sensitivity for units of at most k = ``stability`` rows, from that for units of one row.
 
     Write ``|v|`` for the weighted norm of the answers, ``(sum_i w_i ||A_i v||_p^p)^(1/p)``; it is a seminorm.
     Let C = max_j |e_j|, the largest column, and P = max_{j,l} |e_j - e_l|, the largest pair.
@@ -58,17 +58,7 @@ def of_units(
       a unit that is replaced by one without rows. (For k = 1 units have exactly one row each, and P is
       exact: that case does not come here.)
 
-    Arguments:
-        record: of one row under ``neighbours``, C or P.
-        column: of one row under add-remove, C.
-        p: 1 or 2.
-        neighbours: "add-remove" or "replace".
-        stability: k.
-
-    >>> from tabulae.linalg import Identity
-    >>> one = Identity(4).sensitivity(2)
-    >>> of_units(one, one, 2, "add-remove", 3).power
-    Fraction(9, 1)
+    ``record`` is the sensitivity of one row under ``neighbours`` (C or P), ``column`` that under add-remove (C).
     """
     if neighbours == WITHIN:
         raise Unsupported(
@@ -263,7 +253,7 @@ class Strategy:
         ``TSE = sum_q Var(q)`` with ``Var = diag(W P^+ W')`` (``W Pi_N`` for W under invariants) and block variances
         ``sigma^2`` (Gaussian noise) or ``2 b^2`` (Laplace noise), in squared counts. The discrete laws that are drawn
         have these variances up to a relative 1e-8 for sigma >= 1 (Gaussian), and slightly smaller ones for small b
-        (Laplace). ``stability`` is the most rows that one unit may have among those counted.
+        (Laplace).
 
         Raises :class:`~tabulae.errors.NotEstimable` if the strategy does not determine the workload.
 

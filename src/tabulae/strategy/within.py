@@ -37,6 +37,7 @@ from ..linalg import (
     weighted_sensitivity,
 )
 from ..privacy import WITHIN
+from .block import kron_sum, products
 
 _CELLS = 4096
 _ENTRIES = 2**27
@@ -137,9 +138,7 @@ def _terms(operator: LinearOperator) -> Terms:
     """A sum of products over the attributes; of an explicit one, what its columns depend on."""
     if isinstance(operator, MatrixProduct):
         return _terms(operator.right)
-    if isinstance(operator, Sum):
-        return [(int(c) * d, factors) for c, part in operator.terms for d, factors in _terms(part)]
-    return [(1, tuple(operator.ops) if isinstance(operator, Kron) else (operator,))]
+    return products(operator)
 
 
 # listed ------------------------------------------------------------------------------------------------------
@@ -183,13 +182,10 @@ def written_out(operator: LinearOperator, chosen: Sequence[np.ndarray]) -> np.nd
     """The columns of a sum of products at the combinations of chosen categories, one set an attribute."""
     if isinstance(operator, MatrixProduct):
         return np.asarray(operator.left @ written_out(operator.right, chosen))
-    total: np.ndarray | int = 0
-    for coefficient, factors in _terms(operator):
-        whole = np.full((1, 1), coefficient, dtype=np.int64)
-        for factor, columns in zip(factors, chosen, strict=True):
-            whole = np.kron(whole, factor.columns(columns))
-        total = total + whole
-    return np.asarray(total)
+    return kron_sum(
+        (c, [f.columns(columns) for f, columns in zip(factors, chosen, strict=True)])
+        for c, factors in _terms(operator)
+    )
 
 
 def _labels_of(matrix: np.ndarray) -> np.ndarray:

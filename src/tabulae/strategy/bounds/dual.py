@@ -22,7 +22,7 @@ import scipy.linalg as sl
 from scipy.optimize import minimize
 
 from ...errors import InvalidArgument, Unsupported
-from ..gram import DistinctCells, checked_gram, gram_root
+from ..gram import DistinctCells, asked_gram, check_tolerance, checked_gram, gram_root
 
 _EPS = float(np.finfo(np.float64).eps)
 _LATTICE_ATTRIBUTES = 20
@@ -32,17 +32,9 @@ Terms = Sequence[tuple[float, Sequence[np.ndarray]]]
 
 
 def dual_bound(gram: np.ndarray, multipliers: np.ndarray) -> float:
-    """Lower bound on the loss of any strategy, certified by dual multipliers.
+    """Lower bound on the loss of any strategy for V = ``gram``, certified by dual ``multipliers`` (n,), rounded down.
 
-    ``(tr (D^1/2 V D^1/2)^1/2)^2 / tr D`` with D = diag(multipliers), rounded down: each eigenvalue is
-    lowered by (n + 4) eps ||D^1/2 V D^1/2||_F, which covers the eigensolver's backward error
-    (:func:`lowered_trace`).
-
-    ``gram`` is V = W'W (n x n), in squared queries; ``multipliers`` (n,) are non-negative, not all zero.
-
-    Raises :class:`~tabulae.errors.InvalidArgument` for multipliers that are negative, missing or all zero.
-
-    Reference: Lagrange dual of the problem in HDMM, Definition 12.
+    ``(tr (D^1/2 V D^1/2)^1/2)^2 / tr D`` with D = diag(multipliers), which are non-negative and not all zero.
 
     >>> round(dual_bound(np.ones((3, 3)), np.ones(3)), 9)  # the total alone: one query of variance 1
     1.0
@@ -71,13 +63,7 @@ def lowered_roots(values: np.ndarray, terms: int = 0) -> float:
 
 
 def svd_bound(gram: np.ndarray) -> float:
-    """The SVD bound ``(sum of singular values of W)^2 / n`` of an explicit workload.
-
-    ``gram`` is V = W'W (n x n), in squared queries. Reference: HDMM, Theorem 5; Li and Miklau (2013).
-
-    >>> round(svd_bound(np.eye(4)), 9)
-    4.0
-    """
+    """The SVD bound ``(sum of singular values of W)^2 / n`` of an explicit workload (HDMM, Theorem 5)."""
     return dual_bound(gram, np.ones(np.shape(gram)[0]))
 
 
@@ -89,10 +75,8 @@ def svd_bound_kron(terms: Terms) -> float:
 
         kappa_S = sum_l c_l prod_{i in S} a_li prod_{i not in S} (a_li + n_i b_li)
 
-    of multiplicity ``prod_{i in S} (n_i - 1)``, found in O(2^d (d + 1)) steps for marginals.
-
-    ``terms`` are pairs (coefficient, [V_1, ..., V_d]); the sum is a Gram matrix, single coefficients may be
-    negative.
+    of multiplicity ``prod_{i in S} (n_i - 1)``, found in O(2^d (d + 1)) steps for marginals. The sum is a Gram matrix;
+    single coefficients may be negative.
 
     Raises :class:`~tabulae.errors.InvalidArgument` for terms that do not fit together,
     :class:`~tabulae.errors.Unsupported` for a union that is not of marginals, or of more than 20 attributes.
@@ -116,12 +100,6 @@ def lattice_spectrum(terms: Terms) -> tuple[np.ndarray, np.ndarray]:
     """Eigenvalues of a union of marginals, rounded down, and their multiplicities; both (2^d,).
 
     Position S in binary, first attribute first, is the set of attributes whose categories are contrasted.
-
-    Raises as :func:`svd_bound_kron` does.
-
-    >>> kappa, multiplicity = lattice_spectrum([(1.0, [np.eye(3), np.ones((2, 2))])])
-    >>> kappa.round(9).tolist(), multiplicity.tolist()
-    ([2.0, 0.0, 2.0, 0.0], [1.0, 1.0, 2.0, 2.0])
     """
     sizes = kron_sizes(terms)
     shared = {id(V): V for _, factors in terms for V in factors}
@@ -212,11 +190,7 @@ _STEPS = 2**25  # numbers that the weights of sets of attributes may pass throug
 
 
 def grounded(gram: np.ndarray, origin: int) -> np.ndarray:
-    """``D V D'`` for D (n-1 x n) with rows ``e_j - e_o``: the workload's Gram matrix when the total is known.
-
-    >>> grounded(np.eye(3), 2).tolist()
-    [[2.0, 1.0], [1.0, 2.0]]
-    """
+    """``D V D'`` for D (n-1 x n) with rows ``e_j - e_o``: the workload's Gram matrix when the total is known."""
     V = np.delete(np.delete(gram, origin, axis=0), origin, axis=1)
     border = np.delete(gram[origin], origin)
     return V - border - border[:, None] + gram[origin, origin]
@@ -229,15 +203,10 @@ def pair_bound(gram: np.ndarray, weights: np.ndarray) -> float:
     of ``G' D V D' G`` with ``D' G G' D = L`` up to an error that is paid for in ``sum mu``, and each eigenvalue is
     lowered by what rounding may have added to it. A share of 1e-9 of equal weights is mixed in, so that G exists.
 
-    ``gram`` is V = W'W (n x n), in squared queries; ``weights`` (n, n) are symmetric, non-negative, not all zero
-    beside the diagonal, which does not matter.
-
-    Raises :class:`~tabulae.errors.InvalidArgument` for other weights.
+    ``weights`` (n, n) are symmetric, non-negative, not all zero beside the diagonal, which does not matter.
 
     >>> round(pair_bound(np.eye(3), np.ones((3, 3))), 6)  # three cells that add up to a public total
     4.0
-    >>> pair_bound(np.ones((3, 3)), np.ones((3, 3)))  # the total itself is public
-    0.0
     """
     V, n = checked_gram(gram), np.shape(gram)[0]
     mu = np.array(weights, dtype=np.float64)
@@ -265,25 +234,18 @@ def pair_bound(gram: np.ndarray, weights: np.ndarray) -> float:
 def pair_svd_bound(gram: np.ndarray) -> float:
     """The SVD bound of an explicit workload under replace-one neighbours: all pairs weigh the same.
 
-    ``2 / (n - 1) (sum of singular values of W (I - J/n))^2``; ``gram`` is V = W'W (n x n), in squared queries.
-
-    >>> round(pair_svd_bound(np.eye(5)), 6)
-    8.0
+    ``2 / (n - 1) (sum of singular values of W (I - J/n))^2``.
     """
     n = np.shape(gram)[0]
     return pair_bound(gram, np.ones((n, n))) if n > 1 else 0.0
 
 
 def product_pair_bound(columns: Sequence[float], pairs: Sequence[float]) -> float:
-    """Lower bound for one Kronecker product from bounds on its factors.
+    """Lower bound for one Kronecker product from bounds on its factors, under add-remove and under replace.
 
     Weigh only pairs that differ in attribute i and agree in all others, by ``mu_i`` of the pair times the
     multipliers of the cells they agree in: L is the Kronecker product of L_i and diagonal matrices, and the
     bound is the product of the others' bounds for add-remove (``columns``) and the i-th's for replace (``pairs``).
-    The largest over i is returned.
-
-    >>> round(product_pair_bound([3.0, 4.0], [4.0, 6.0]), 9)  # cells of a 3 x 4 table
-    18.0
     """
     return max(
         pair * math.prod(other for j, other in enumerate(columns) if j != i) * (1 - 4 * len(columns) * _EPS)
@@ -296,9 +258,6 @@ def product_pair_svd_bound(factors: Sequence[np.ndarray]) -> float:
 
     The larger of :func:`product_pair_bound` of the factors' SVD bounds, and of equal weights for all pairs:
     ``W (I - J/N)`` has all but the largest of W's singular values or larger ones (they interlace).
-
-    >>> round(product_pair_svd_bound([np.eye(3), np.eye(4)]), 6)
-    22.0
     """
     columns = [svd_bound(V) for V in factors]
     single = product_pair_bound(columns, [pair_svd_bound(V) for V in factors])
@@ -379,10 +338,6 @@ def pair_rows_bound(gram: np.ndarray, sums: np.ndarray, cells: int) -> float:
 
     ``gram`` is R R' (r x r) and ``sums`` R 1 (r,), over ``cells`` cells. The singular values of ``R (I - J/N)`` are the
     roots of the eigenvalues of ``R R' - (R 1)(R 1)'/N``.
-
-    >>> R = np.eye(3)[:2]
-    >>> round(pair_rows_bound(R @ R.T, R.sum(axis=1), 3), 6), round(pair_svd_bound(R.T @ R), 6)
-    (2.488034, 2.488034)
     """
     if cells == 1:
         return 0.0
@@ -410,9 +365,7 @@ class PairOptimum:
     """A strategy for Gaussian noise under replace-one neighbours, and the proof of how good it is.
 
     ``strategy`` is A (n rows at most, n columns), largest distance of two columns at most 1; its last row is a
-    multiple of the total. ``loss = tr[(A'A)^+ V]`` is the workload's total squared error at unit noise; no
-    strategy has less than ``lower`` under replace-one neighbours. ``gap = loss / lower - 1``; ``evaluations``
-    counts eigendecompositions.
+    multiple of the total. ``loss = tr[(A'A)^+ V]``; no strategy has less than ``lower``.
     """
 
     strategy: np.ndarray
@@ -425,28 +378,22 @@ class PairOptimum:
 def opt0_pairs(gram: np.ndarray, *, tolerance: float = 1e-3, time_limit: float | None = None) -> PairOptimum:
     """The strategy of least total squared error under Gaussian noise and replace-one neighbours.
 
-    Minimises ``tr[(A'A)^+ V]`` over all A whose columns are at most 1 apart in L2 norm.
-
-    ``gram`` is V = W'W (n x n, positive semi-definite, any rank), in squared queries. The search stops at a gap of
-    ``tolerance`` (up to 512 distinct cells: of 1e-5, if that is less), when it cannot improve, or after
-    ``time_limit`` seconds; the gap reported is true in each case.
+    Minimises ``tr[(A'A)^+ V]``, V = ``gram`` of any rank, over all A whose columns are at most 1 apart in L2 norm. The
+    search stops at a gap of ``tolerance`` (up to 512 distinct cells: of 1e-5, if that is less), when it cannot improve,
+    or after ``time_limit`` seconds; the gap reported is true in each case.
 
     Raises:
         InvalidArgument: ``gram`` is no Gram matrix or is zero.
         Unsupported: the workload asks for nothing but the total, or has more than 2,048 distinct cells.
 
-    Reference: the convex problem of HDMM, Definition 12, with the pair constraint of replace-one neighbours;
-    ``docs`` under How good could it be.
+    Reference: HDMM, Definition 12, with the pair constraint of replace-one neighbours.
 
     >>> best = opt0_pairs(np.eye(3), tolerance=1e-6)  # three cells that add up to a public total
     >>> round(best.loss, 5), best.gap < 1e-5
     (4.0, True)
     """
-    V = checked_gram(gram)
-    if not tolerance > 0:
-        raise InvalidArgument(f"tolerance is {tolerance}: the gap cannot be asked to reach zero; try 1e-6.")
-    if not V.any():
-        raise InvalidArgument("gram is zero: the workload counts no cell. Leave out tables of weight zero.")
+    V = asked_gram(gram)
+    check_tolerance(tolerance)
     cells = distinct_cells(V)
     if cells.count == 1:
         raise Unsupported(

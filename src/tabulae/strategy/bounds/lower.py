@@ -76,10 +76,9 @@ _ROUNDING = 1e-9  # relative; sums of logarithms of factorials are good to 1e-12
 def volume_bound(terms: Terms, neighbours: str = "add-remove") -> float | None:
     """Lower bound on ``||A||_1^2 ||W A^+||_F^2``; None where groups that no table crosses have too many cells.
 
-    ``terms`` are pairs (coefficient, [V_1, ..., V_d]) that add up to W'W, in squared queries. Attributes whose V_i in
-    one term are not multiples of the all-ones matrix form a group. The bound is 0 where the tables leave cells of a
-    group undetermined, so it is of use where each attribute, or few together, have their table.
-    ``neighbours`` is "add-remove" or "replace".
+    ``terms`` are pairs (coefficient, [V_1, ..., V_d]) that add up to W'W. Attributes whose V_i in one term are no
+    multiples of the all-ones matrix form a group. The bound is 0 where the tables leave cells of a group undetermined,
+    so it is of use where each attribute, or few together, have their table.
 
     Reference: the argument above; Hardt and Talwar, "On the geometry of differential privacy" (2010), for volumes
     as bounds on the error of any mechanism.
@@ -112,12 +111,8 @@ def volume_bound(terms: Terms, neighbours: str = "add-remove") -> float | None:
 def hull_volume_bound(gram: np.ndarray, neighbours: str = "add-remove") -> float | None:
     """The volume bound of an explicit workload of few independent queries, its hull found by Qhull.
 
-    ``gram`` is V = W'W (n x n), in squared queries. None for more than six dimensions, or more cells than a hull is
-    found of. Qhull's volume is lowered by 1e-6, far more than its rounding.
-
-    >>> signs = np.array([[1, 1, 1, 1, -1, -1, -1, -1], [1, 1, -1, -1, 1, 1, -1, -1], [1, -1, 1, -1, 1, -1, 1, -1]])
-    >>> round(hull_volume_bound(signs.T @ signs), 3)  # L2 sensitivity alone: 9
-    9.236
+    None for more than six dimensions, or more cells than a hull is found of. Qhull's volume is lowered by 1e-6, far
+    more than its rounding.
     """
     V, n = checked_gram(gram), len(gram)
     by_pairs = neighbours == "replace"
@@ -251,16 +246,15 @@ def lower_bound(
 ) -> float:
     """An RMSE, in weighted counts, that no matrix-mechanism strategy beats at this budget.
 
-    ``kind="svd"``: ``(sum of singular values of W)^2 / N`` over merged cells, for explicit workloads and
-    Kronecker products, unions included where they have at most a few thousand independent rows.
-    ``kind="dual"``: the optimum of the convex dual, for one product, at most 2,048 merged cells (or combinations of
-    classes of them that all tables treat alike), or a few thousand distinct rows; for other tables of one product each,
-    the best dual value found with multipliers that are a product (:mod:`.product_bound`). Never below the SVD bound.
-    Both bound L2 sensitivity, and so L1 sensitivity (Laplace noise) as well. Under replace-one neighbours both are
-    about pairs of cells instead of cells (:mod:`.pair_bounds`), and for marginals at any size the dual is in closed
-    form. Under Laplace noise ``kind="dual"`` also knows the volume bound (:mod:`.volume_bound`), which is about L1
-    sensitivity itself: it is the higher one where several attributes, or groups of them, have tables of their own, and
-    for a few queries over many cells.
+    ``kind="svd"``: ``(sum of singular values of W)^2 / N`` over merged cells, for explicit workloads and Kronecker
+    products, unions included where they have at most a few thousand independent rows. ``kind="dual"``: the optimum of
+    the convex dual, for one product, at most 2,048 merged cells (or combinations of classes of them that all tables
+    treat alike), or a few thousand distinct rows; for other tables of one product each, the best dual value found with
+    multipliers that are a product. Never below the SVD bound. Both bound L2 sensitivity, and so L1 sensitivity (Laplace
+    noise) as well. Under replace-one neighbours both are about pairs of cells instead of cells, and for marginals at
+    any size the dual is in closed form. Under Laplace noise ``kind="dual"`` also knows the volume bound, which is about
+    L1 sensitivity itself: it is the higher one where several attributes, or groups of them, have tables of their own,
+    and for a few queries over many cells.
 
     Raises :class:`~tabulae.errors.Unsupported` where the bound cannot be computed for this workload.
 

@@ -1,18 +1,15 @@
 """Strategies that measure tables as they are: cells, the tables, whole marginals, Fourier coefficients of them.
 
-Data cubes: measure some of the marginals so that the others, summed from them, have little noise at most.
-
-A marginal summed from a measured one with r times as many cells adds up r noisy cells. With s marginals measured, each
+Data cubes: measure some of the marginals so that the others, summed from them, have little noise at most. A marginal
+summed from a measured one with r times as many cells adds up r noisy cells. With s marginals measured, each
 pays for s, so its variance is ``r s^2`` (Laplace) or ``r s`` (Gaussian) in units of the noise of one alone. Which
 marginals to measure so that the largest of these is least is a set cover problem for every bound on r and every s.
 
-Fourier coefficients: the ones that the tables need, all with the same noise.
-
-An attribute of n merged categories has an orthogonal basis F (n, n) of rows of norm sqrt(n), the first the total:
-Walsh-Hadamard, of entries +-1, where n is a power of two; otherwise the real discrete Fourier transform, rows
-``sqrt(2) cos(2 pi k j / n)`` and ``sqrt(2) sin(2 pi k j / n)``, and ``(-1)^j`` for even n, rounded to a grid. A table
-that crosses the attributes A needs the coefficients ``(x)_{i in S} F_i[1:] (x)_{i not in S} 1'`` of all subsets S of A,
-and these groups have independent rows: variances and estimates are in closed form (:mod:`..residual_information`).
+Fourier coefficients: the ones that the tables need, all with the same noise. An attribute of n merged categories has an
+orthogonal basis F (n, n) of rows of norm sqrt(n), the first the total: Walsh-Hadamard, of entries +-1, where n is a
+power of two; otherwise the real discrete Fourier transform, rounded to a grid. A table that crosses the attributes A
+needs the coefficients ``(x)_{i in S} F_i[1:] (x)_{i not in S} 1'`` of all subsets S of A, and these groups have
+independent rows: variances and estimates are in closed form (:mod:`..information.residual`).
 """
 
 from __future__ import annotations
@@ -28,7 +25,7 @@ import scipy.linalg
 from ...domain import Table, Workload
 from ...errors import Unsupported
 from ...linalg import Dense, Identity, Kron, LinearOperator, Partition, Total
-from ..block import Block
+from ..block import Block, crossing
 from ..gram import lifted
 from ..information.protocol import EXPLICIT
 from ..information.residual_basis import MOST_SETS, Set, closure
@@ -81,21 +78,12 @@ def data_cube_strategy(workload: Workload, settings: Settings) -> Strategy:
     marginal, is within ``(ln m + 1)^2`` of the least possible under Laplace noise, ``ln m + 1`` under Gaussian noise.
     All measured have equal noise, and least squares joins them, which lowers every variance further.
 
-    Arguments:
-        workload: unweighted marginals, as one table each or as one product of identities stacked on totals;
-            groups of categories count as categories where every table has the same groups.
-        settings: noise is used.
+    The tables are unweighted marginals, one table each or one product of identities stacked on totals.
 
     Raises :class:`~tabulae.errors.Unsupported` for other tables, and more than 2,048 marginals.
 
     Reference: Ding, Winslett, Han, Li, "Differentially private data cubes: optimizing noise sources and consistency",
     SIGMOD 2011.
-
-    >>> import tabulae as tb
-    >>> from tabulae.strategy.methods import Settings
-    >>> workload = tb.Workload.marginals(tb.Domain({"sex": 2, "age": 50, "race": 3}), ways=[0, 1, 2])
-    >>> [b.name for b in data_cube_strategy(workload, Settings("laplace")).blocks]
-    ['sex', 'sex*race', 'sex*age', 'age*race']
     """
     sets, sizes, merges = asked_marginals(workload)
     chosen = bound_max_variance(sets, sizes, settings.norm)
@@ -108,9 +96,6 @@ def bound_max_variance(sets: Sequence[Set], sizes: Sequence[int], p: int) -> lis
     Every bound r that covers change at is tried with one greedy cover: its number s stands for all larger ones. No
     cover is smaller than the number of marginals that only they themselves answer, or than m over the most that one
     covers; bounds that are hopeless by that are passed over.
-
-    >>> bound_max_variance([(), (0,), (1,), (0, 1)], [2, 3], p=1)
-    [3]
     """
     summed = summed_cells(sets, sizes)
     power = 2 if p == 1 else 1
@@ -139,11 +124,7 @@ def greedy_cover(covers: np.ndarray) -> list[int]:
 
 
 def summed_cells(sets: Sequence[Set], sizes: Sequence[int]) -> np.ndarray:
-    """How many cells of marginal a one of marginal b sums, (m, m); infinite where a does not answer b.
-
-    >>> summed_cells([(), (0,), (1,)], [2, 3]).tolist()
-    [[1.0, inf, inf], [2.0, 1.0, inf], [3.0, inf, 1.0]]
-    """
+    """How many cells of marginal a one of marginal b sums, (m, m); infinite where a does not answer b."""
     summed = np.ones((len(sets), len(sets)))
     for i, n in enumerate(sizes):
         crossed = np.array([i in s for s in sets])
@@ -163,13 +144,7 @@ def measured_marginals(
     """One block for each chosen set of attributes, all of equal noise."""
     names = workload.domain.names
     cells = [lifted(Identity(m.shape[0]), m) for m in merges]
-    blocks = tuple(
-        Block(
-            "*".join(names[i] for i in s) or "total",
-            Kron([m if i in s else Total(m.shape[1]) for i, m in enumerate(cells)]),
-        )
-        for s in chosen
-    )
+    blocks = tuple(crossing(names, s, cells) for s in chosen)
     return Strategy(workload.domain, blocks, settings.noise, "datacube")
 
 
@@ -234,17 +209,12 @@ def fourier_strategy(workload: Workload, settings: Settings) -> Strategy:
     Tables other than marginals, as ranges, need every coefficient of the attributes that they cross. Of one attribute
     the whole basis is measured.
 
-    Arguments:
-        workload: any tables.
-        settings: noise is used.
-
     Raises :class:`~tabulae.errors.Unsupported` for attributes of more than 4,096 merged categories, and for tables
     that cross too many sets of attributes, or too many attributes together whose coefficients are real.
 
     Reference: Barak, Chaudhuri, Dwork, Kale, McSherry, Talwar, "Privacy, accuracy, and consistency too", PODS 2007.
 
     >>> import tabulae as tb
-    >>> from tabulae.strategy.methods import Settings
     >>> workload = tb.Workload.marginals(tb.Domain({"sex": 2, "age": 4, "race": 8}), ways=[1])
     >>> [(b.name, b.rows) for b in fourier_strategy(workload, Settings("laplace")).blocks]
     [('total', 1), ('sex', 1), ('age', 3), ('race', 7)]
@@ -261,17 +231,17 @@ def fourier_strategy(workload: Workload, settings: Settings) -> Strategy:
     bits = _bits(sets, sizes)
     if sum(n > 1 for n in sizes) == 1:
         return Strategy(workload.domain, (_whole(merges, bits),), settings.noise, "fourier")
-    bases = [None if n == 1 else lifted(_rest(n, bits), m) for n, m in zip(sizes, merges, strict=True)]
-    blocks = tuple(_group(s, bases, sizes, bits, workload) for s in sets)
+    bases = [
+        Total(m.shape[1]) if n == 1 else lifted(_rest(n, bits), m) for n, m in zip(sizes, merges, strict=True)
+    ]
+    exponents = [0 if _is_power_of_two(n) else bits for n in sizes]
+    names = workload.domain.names
+    blocks = tuple(crossing(names, s, bases, sum(exponents[i] for i in s)) for s in sets)
     return Strategy(workload.domain, blocks, settings.noise, "fourier")
 
 
 def fourier_basis(n: int) -> np.ndarray:
-    """F (n, n): F F' = n I, the first row all ones.
-
-    >>> fourier_basis(4).astype(int).tolist()
-    [[1, 1, 1, 1], [1, -1, 1, -1], [1, 1, -1, -1], [1, -1, -1, 1]]
-    """
+    """F (n, n): F F' = n I, the first row all ones."""
     if _is_power_of_two(n):
         return scipy.linalg.hadamard(n).astype(float)
     angles = 2 * np.pi * (np.outer(np.arange(1, (n + 1) // 2), np.arange(n)) % n) / n
@@ -314,17 +284,6 @@ def _rest(n: int, bits: int) -> LinearOperator:
     return Dense(
         rest.astype(np.int64) if _is_power_of_two(n) else np.rint(np.ldexp(rest, bits)).astype(np.int64)
     )
-
-
-def _group(
-    s: Set, bases: Sequence[LinearOperator | None], sizes: Sequence[int], bits: int, workload: Workload
-) -> Block:
-    """The coefficients of one set of attributes."""
-    shape = workload.domain.shape
-    factors = [basis if i in s and basis is not None else Total(shape[i]) for i, basis in enumerate(bases)]
-    real = sum(not _is_power_of_two(sizes[i]) for i in s)
-    name = "*".join(workload.domain.names[i] for i in s) or "total"
-    return Block(name, Kron(factors), real * bits)
 
 
 def _whole(merges: Sequence[Partition], bits: int) -> Block:

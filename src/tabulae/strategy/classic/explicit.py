@@ -1,39 +1,33 @@
 """Optimisers of the literature over one explicit matrix: COA and the low-rank mechanism.
 
-COA: the optimal strategy for Gaussian noise by a Newton method on the strategy's Gram matrix.
+COA: the optimal strategy for Gaussian noise by a Newton method on the strategy's Gram matrix X = A'A.
 
-    minimise  F(X) = tr[X^-1 V]    subject to    X positive definite,    diag X = 1,
+    minimise  F(X) = tr[X^-1 V]    subject to    X positive definite,    diag X = 1.
 
-V = W'W (n, n), X = A'A. With P = X^-1 and ``G = P V P`` the gradient is -G and the second derivative in direction D
-``2 tr[P D G D]``, so the Newton direction solves
+With P = X^-1 and ``G = P V P`` the gradient is -G and the second derivative in direction D ``2 tr[P D G D]``, so the
+Newton direction solves
 
     offdiag(P D G + G D P) = offdiag(G)    over symmetric D of zero diagonal.
 
-Conjugate gradients solve it inexactly at two products of n x n matrices a step, with the Hessian's diagonal
-``P_ii G_jj + P_jj G_ii`` as preconditioner; the step is halved until X has a Cholesky factor and F falls enough. Where
-V is singular the optimum lies on the boundary of the cone: V + theta I is solved instead, for theta that falls from
-stage to stage, each from where the last ended, as the authors' homotopy does.
-
-At the optimum G is diagonal, and its diagonal holds the multipliers of the dual (:mod:`~tabulae.strategy.hdmm.opt0`).
-Before that it is still a point of the dual, whose bound says how far from the optimum the result is, whatever ended
-the search.
+Conjugate gradients solve it inexactly, with the Hessian's diagonal ``P_ii G_jj + P_jj G_ii`` as preconditioner; the
+step is halved until X has a Cholesky factor and F falls enough. Where V is singular the optimum lies on the boundary
+of the cone: V + theta I is solved instead, for theta that falls from stage to stage, as the authors' homotopy does. At
+the optimum G is diagonal, and its diagonal holds the multipliers of the dual (:mod:`~tabulae.strategy.hdmm.opt0`);
+before that it is still a point of the dual, whose bound says how far from the optimum the result is.
 
 The low-rank mechanism: a factorisation W = B L whose factor L is measured and whose factor B answers.
 
     minimise  ||B||_F^2    subject to    W = B L,    every column of L of Lp norm at most 1,
 
-p = 1 for Laplace and p = 2 for Gaussian noise, with r of about 1.2 rank(W) rows in L: the squared error at unit noise.
-An augmented Lagrangian with multipliers M and penalty beta takes the constraint in,
+with r of about 1.2 rank(W) rows in L. An augmented Lagrangian with multipliers M and penalty beta,
 
     1/2 ||B||^2 + <M, W - B L> + beta/2 ||W - B L||^2,
 
-and is lowered in B, which has the closed form ``(beta W + M) L' (beta L L' + I)^-1``, and in L, by accelerated
-projected gradient steps, in turn. Then ``M <- M + beta (W - B L)``, and now and then beta grows.
-
-W enters through its row space alone: with W = Q F, Q of orthonormal columns, all iterates are B = Q (Q'B). So any root
-F'F = V takes its place, and nothing is larger than r x n. The problem is not convex. A beta that is small at the
-start lets rows of L vanish that B cannot bring back; one that is large freezes L where it starts. So a short ladder of
-first betas is climbed until one ends in a factorisation.
+is lowered in B, which has the closed form ``(beta W + M) L' (beta L L' + I)^-1``, and in L, by accelerated projected
+gradient steps, in turn. Then ``M <- M + beta (W - B L)``, and now and then beta grows. W enters through its row space
+alone: any root F'F = V takes its place, and nothing is larger than r x n. The problem is not convex. A beta that is
+small at the start lets rows of L vanish that B cannot bring back; one that is large freezes L where it starts. So a
+short ladder of first betas is climbed until one ends in a factorisation.
 """
 
 from __future__ import annotations
@@ -48,7 +42,7 @@ from ...domain import Workload
 from ...errors import InvalidArgument
 from ..bounds.dual import dual_bound
 from ..eigen.design import eigen_queries
-from ..gram import DistinctCells, checked_gram, explicit_gram, explicit_strategy, is_definite
+from ..gram import DistinctCells, asked_gram, check_tolerance, explicit_gram, explicit_strategy, is_definite
 from ..methods import Settings, register
 from ..strategy import Strategy
 
@@ -61,14 +55,11 @@ _ARMIJO, _SHORTEST = 0.1, 1e-8
 
 @dataclass(frozen=True)
 class CoaOptimum:
-    """Where COA ended.
+    """Where COA ended: A (r, n), upper triangular over distinct cells, with its ``loss`` and a bound.
 
-    ``strategy`` is A (r, n), upper triangular over distinct cells, columns of L2 norm 1; ``loss = tr[(A'A)^-1 V]`` at
-    unit noise, and no strategy has less than ``lower``. ``residual`` is the norm of the off-diagonal part of the last
-    gradient ``X^-1 (V + theta I) X^-1`` relative to the whole, 0 at the optimum. ``objectives`` are
-    ``tr[X^-1 (V + theta I)]`` before each Newton iteration, in units of V's mean diagonal entry; ``products`` counts
-    conjugate gradient steps. ``converged`` is false where a limit of iterations or time, or a step that rounding
-    spoilt, ended the search.
+    ``objectives`` are ``tr[X^-1 (V + theta I)]`` before each Newton iteration, in units of V's mean diagonal entry;
+    ``products`` counts conjugate gradient steps. ``converged`` is false where a limit of iterations or time, or a step
+    that rounding spoilt, ended the search.
     """
 
     strategy: np.ndarray
@@ -89,11 +80,7 @@ def coa(
 ) -> CoaOptimum:
     """The strategy of least total squared error under Gaussian noise, by COA.
 
-    Arguments:
-        gram: V (n, n), of any rank.
-        tolerance: of half the squared Newton decrement, relative to the objective: about the relative gap at the end.
-        iterations: most Newton iterations.
-        time_limit: in seconds.
+    ``tolerance`` is of half the squared Newton decrement, relative to the objective: about the relative gap at the end.
 
     Raises :class:`~tabulae.errors.InvalidArgument` if ``gram`` is no Gram matrix or is zero.
 
@@ -105,13 +92,8 @@ def coa(
     >>> round(best.loss, 4), best.gap < 1e-5, best.converged
     (4.6079, True, True)
     """
-    V = checked_gram(gram)
-    if not tolerance > 0:
-        raise InvalidArgument(
-            f"tolerance is {tolerance}: the decrement cannot be asked to reach zero; try 1e-6"
-        )
-    if not V.any():
-        raise InvalidArgument("gram is zero: the workload counts no cell. Leave out tables of weight zero")
+    V = asked_gram(gram)
+    check_tolerance(tolerance)
     largest = float(V.diagonal().max())
     if not (largest > 0 and is_definite(V / largest)):
         raise InvalidArgument("gram is not positive semi-definite, so it is no Gram matrix W'W")
@@ -260,15 +242,9 @@ class LowRank:
 
 
 def low_rank(gram: np.ndarray, *, p: int = 2, seed: int = 0, time_limit: float | None = None) -> LowRank:
-    """The low-rank mechanism's factorisation of a workload with Gram matrix V = W'W.
+    """The low-rank mechanism's factorisation of a workload with Gram matrix V = W'W (n, n), of any rank.
 
-    Arguments:
-        gram: V (n, n), of any rank.
-        p: 2 for Gaussian noise, 1 for Laplace noise.
-        seed: of the random rows that the search starts from.
-        time_limit: in seconds; what has been reached by then is made a factorisation and returned.
-
-    Raises :class:`~tabulae.errors.InvalidArgument` if ``gram`` is no Gram matrix, or for another p.
+    What has been reached by ``time_limit`` (seconds) is made a factorisation and returned.
 
     Reference: Yuan, Zhang, Winslett, Xiao, Yang, Hao, "Low-Rank Mechanism: Optimizing Batch Queries under Differential
     Privacy", PVLDB 5(11), 2012; p = 2: "Optimizing Batch Linear Queries under Exact and Approximate Differential
@@ -328,11 +304,7 @@ def low_rank_strategy(workload: Workload, settings: Settings) -> Strategy:
 
 
 def project_columns(matrix: np.ndarray, p: int) -> np.ndarray:
-    """The nearest matrix whose columns have Lp norm at most 1, p = 1 or 2.
-
-    >>> project_columns(np.array([[3.0, 0.3], [1.0, 0.3]]), 1).tolist()
-    [[1.0, 0.3], [0.0, 0.3]]
-    """
+    """The nearest matrix whose columns have Lp norm at most 1, p = 1 or 2."""
     if p == 2:
         return matrix / np.maximum(np.sqrt(np.square(matrix).sum(axis=0)), 1.0)
     size = np.abs(matrix)

@@ -1,6 +1,4 @@
-"""Design sets of the Eigen-Design mechanism, and their weights (Program 2).
-
-The Eigen-Design algorithm (Program 2): weigh the workload's eigenvectors, then complete the columns.
+"""The Eigen-Design algorithm (Program 2): design sets, their weights, completed columns.
 
 With ``V = W'W = sum_i sigma_i q_i q_i'`` the design queries are the eigenvectors of non-zero eigenvalue, and their
 costs are the eigenvalues: the weights of Program 1 minimise ``sum_i sigma_i / lambda_i^2``. Columns of
@@ -8,28 +6,24 @@ costs are the eigenvalues: the weights of Program 1 minimise ``sum_i sigma_i / l
 costs no privacy and can only help. The result depends on V alone, and follows a reordering of cells (Propositions 5
 and 6).
 
-Eigen-query separation: weigh like eigenvectors in groups, then the groups (section 4.2).
+Eigen-query separation (section 4.2). The eigen-queries, largest eigenvalue first, are cut into groups. Program 1 inside
+each group decides how its queries compare; a group G at these weights costs ``loss_G`` and adds ``N_Gj`` to column j,
+and Program 1 again, with groups for queries, decides how they compare: minimise ``sum_G loss_G t_G^-a`` over
+``N't <= 1``. Weights inside a group matter little beside those of groups, so they are settled to a per cent alone. The
+multipliers of the last problem are multipliers of the whole one too, and so are those of the groups, added up by what
+each group costs in the end: one product with B makes either a bound on all weights, and the better is kept.
 
-The eigen-queries, largest eigenvalue first, are cut into groups. Program 1 inside each group, as if it were the whole
-set, decides how its queries compare; a group G at these weights costs ``loss_G`` and adds ``N_Gj`` to column j, and
-Program 1 again, with groups for queries, decides how they compare: minimise ``sum_G loss_G t_G^-a`` over ``N't <= 1``.
-Weights inside a group matter little beside those of groups, so they are settled to a per cent alone. The multipliers of
-the last problem are multipliers of the whole one too, and so are those of the groups, added up by what each group costs
-in the end: one product with B makes either a bound on all weights, and the better is kept. A single group is the whole
-problem, and is solved as such.
-
-Principal vectors: the largest eigenvectors have weights of their own, all others one in common (section 4.2).
-
-With k eigenvectors ``q_i`` of the largest eigenvalues, and one weight lambda for all others, Program 1 has k + 1
-unknowns. For Gaussian noise and V of full rank no other eigenvector is computed: together they cost ``tr V - sum_i
+Principal vectors (section 4.2). k eigenvectors ``q_i`` of the largest eigenvalues have weights of their own, all others
+one in common. For Gaussian noise and V of full rank no other eigenvector is computed: together they cost ``tr V - sum_i
 sigma_i``, they add ``lambda^2 (1 - sum_i q_ij^2)`` to column j, and asking them all is asking the rows of the
 projection ``I - sum_i q_i q_i'``. For V of lower rank that would ask for what nobody wants, and the L1 norm of columns
 depends on the vectors themselves: there the others are computed.
 
-Sets of design queries, by name or as given: one row a query, one column a cell that the tables tell apart.
+Other design sets go by name or are given. Of several attributes a named set is the Kronecker product of the attributes'
+own. Wavelet and Fourier rows are bases, whose costs are known at once; trees and the workload's own rows depend on
+each other (:mod:`..eigen.weighting`).
 
-Of several attributes a named set is the Kronecker product of the attributes' own. Wavelet and Fourier rows are bases,
-whose costs are known at once; trees and the workload's own rows depend on each other (:mod:`..eigen.weighting`).
+Reference: Li and Miklau, "An Adaptive Mechanism for Accurate Query Answering under Differential Privacy".
 """
 
 from __future__ import annotations
@@ -47,7 +41,7 @@ from ...errors import InvalidArgument, Unsupported
 from ...linalg import LinearOperator
 from ..classic.cubes import fourier_basis
 from ..classic.trees import haar, level_counts, tree
-from ..gram import checked_gram, explicit_gram
+from ..gram import asked_gram, checked_gram, explicit_gram
 from .weighting import (
     QueryWeights,
     check_options,
@@ -93,16 +87,8 @@ def eigen_queries(gram: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The eigenvectors (r, n) of a workload's Gram matrix V (n, n) of rank r, as rows, and their eigenvalues (r,).
 
     The largest eigenvalue comes first. Raises :class:`~tabulae.errors.InvalidArgument` for what is no Gram matrix.
-
-    Reference: Li and Miklau, Definition 6.
-
-    >>> eigen_queries(np.array([[2.0, 1.0], [1.0, 2.0]]))[1].round(6).tolist()
-    [3.0, 1.0]
     """
-    V = checked_gram(gram)
-    values, vectors = scipy.linalg.eigh(V, check_finite=False)
-    if not values[-1] > 0:
-        raise InvalidArgument("gram is zero: the workload counts no cell. Leave out tables of weight zero")
+    values, vectors = scipy.linalg.eigh(asked_gram(gram), check_finite=False)
     if values[0] < -1e-7 * values[-1]:
         raise InvalidArgument(
             f"gram is not positive semi-definite (eigenvalues {values[0]:.3g} to {values[-1]:.3g}), so it is no Gram "
@@ -115,18 +101,9 @@ def eigen_queries(gram: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def eigen_design(
     gram: np.ndarray, *, p: int = 2, tolerance: float = 1e-6, time_limit: float | None = None
 ) -> WeightedDesign:
-    """Program 2: eigen-queries, their best weights, completed columns.
+    """Program 2: eigen-queries, their best weights, completed columns, for V = ``gram`` (n, n) of any rank.
 
-    Arguments:
-        gram: V = W'W (n, n), of any rank: directions without an eigenvalue cost nothing and are not asked.
-        p: 2 for Gaussian noise; 1 for Laplace noise (section 3.5), where the eigenvectors are one basis of many and
-            seldom the best.
-        tolerance: relative gap at which the weighting stops; ``time_limit`` is in seconds.
-
-    Raises :class:`~tabulae.errors.InvalidArgument` if ``gram`` is no Gram matrix.
-
-    Reference: Li and Miklau, "An Adaptive Mechanism for Accurate Query Answering under Differential Privacy",
-    Program 2.
+    For p = 1 (Laplace noise, section 3.5) the eigenvectors are one basis of many and seldom the best.
 
     >>> W = np.tril(np.ones((3, 3)))  # prefix sums of three cells
     >>> design = eigen_design(W.T @ W)
@@ -175,20 +152,9 @@ def eigen_separation(
     tolerance: float = 1e-6,
     time_limit: float | None = None,
 ) -> WeightedDesign:
-    """Program 2 with eigen-queries weighed in groups.
-
-    Arguments:
-        gram: V = W'W (n, n), of any rank.
-        group_size: eigen-queries a group, about n^(1/3) by default.
-        p: 2 for Gaussian noise, 1 for Laplace noise.
-        tolerance: relative gap at which the comparison of groups stops; ``time_limit`` is in seconds.
+    """Program 2 with eigen-queries weighed in groups of ``group_size`` (about n^(1/3) by default).
 
     The bound of the weights that are returned is on all weights of the eigen-queries, separated or not.
-
-    Raises :class:`~tabulae.errors.InvalidArgument` if ``gram`` is no Gram matrix or ``group_size`` below 1.
-
-    Reference: Li and Miklau, "An Adaptive Mechanism for Accurate Query Answering under Differential Privacy",
-    section 4.2.
 
     >>> i = np.arange(64)
     >>> prefix = 64.0 - np.maximum.outer(i, i)
@@ -212,11 +178,7 @@ def separated_weights(
     tolerance: float = 1e-6,
     time_limit: float | None = None,
 ) -> QueryWeights:
-    """Weights of design queries Q (k, n) with costs c (k,), k in groups of neighbours; options as above.
-
-    >>> separated_weights(np.eye(4), np.array([4.0, 4.0, 1.0, 1.0]), group_size=2).weights.round(6).tolist()
-    [1.0, 1.0, 1.0, 1.0]
-    """
+    """Weights of design queries Q (k, n) with costs c (k,), in groups of neighbours."""
     check_options(p, tolerance)
     size = max(1, round(queries.shape[1] ** (1 / 3))) if group_size is None else group_size
     if size < 1:
@@ -268,21 +230,10 @@ def principal_vectors(
     tolerance: float = 1e-6,
     time_limit: float | None = None,
 ) -> WeightedDesign:
-    """Program 2 with weights of their own for the largest eigenvectors alone.
+    """Program 2 with weights of their own for the ``vectors`` largest eigenvectors alone (6 % of n by default, at least
+    8).
 
-    Arguments:
-        gram: V = W'W (n, n), of any rank; of full rank it takes a partial decomposition (p = 2).
-        vectors: k, the number of principal eigenvectors; 6 % of n by default, at least 8.
-        p: 2 for Gaussian noise, 1 for Laplace noise.
-        tolerance: relative gap at which the weighting stops; ``time_limit`` is in seconds.
-
-    Returns a design whose first k queries are the principal eigenvectors; its bound is on weights of this kind: k of
-    their own, one in common.
-
-    Raises :class:`~tabulae.errors.InvalidArgument` if ``gram`` is no Gram matrix or ``vectors`` below 1.
-
-    Reference: Li and Miklau, "An Adaptive Mechanism for Accurate Query Answering under Differential Privacy",
-    section 4.2.
+    The design's first queries are the principal eigenvectors; its bound is on weights of this kind.
 
     >>> i = np.arange(64)
     >>> design = principal_vectors(64.0 - np.maximum.outer(i, i), vectors=6)  # prefix sums
@@ -355,16 +306,12 @@ def design_rows(
     """The rows (k, n) of a design set for a workload of n cells, all told apart, with Gram matrix V (n, n).
 
     ``design`` is "eigen-queries" (eigenvectors of V), "wavelet" (Haar), "fourier" (real), "hierarchical" (every node of
-    a binary tree), "workload" (the distinct rows of the tables), or a matrix. Sets other than the eigen-queries suit
-    some workloads only.
+    a binary tree), "workload" (the distinct rows of the tables), or a matrix.
 
     Raises:
         InvalidArgument: an unknown name; a matrix with missing numbers, a row of zeros or another number of columns
             than n; a set that does not span the workload.
         Unsupported: more than 4 n rows.
-
-    Reference: Li and Miklau, "An Adaptive Mechanism for Accurate Query Answering under Differential Privacy",
-    sections 3.2 and 5.3.
 
     >>> import tabulae as tb
     >>> ranges = tb.Workload.of(tb.AllRange(4))

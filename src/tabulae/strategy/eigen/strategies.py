@@ -1,15 +1,11 @@
 """The Eigen-Design mechanism as strategies: real matrices over merged cells, rounded to a grid.
 
-The eigen-design of a few queries over many cells, at the cost of their number.
+Few queries over many cells. The eigenvectors of ``W'W`` with an eigenvalue above zero are ``q_i = sigma_i^-1/2 u_i' W``
+for those u_i of ``W W'``, m x m for m queries. What is measured is ``T W`` with T the integers near
+``diag(lambda_i sigma_i^-1/2) U'``, which rounding keeps in the row space of W, and least squares works over its rows.
+Columns are not completed: a query for each cell would end what the few rows save.
 
-The eigenvectors of ``W'W`` with an eigenvalue above zero are ``q_i = sigma_i^-1/2 u_i' W`` for those u_i of ``W W'``,
-m x m for m queries: combinations of W's own rows. What is measured is ``T W`` with T the integers near
-``diag(lambda_i sigma_i^-1/2) U'``, which rounding keeps in the row space of W, and least squares works over its rows,
-never over cells. Columns are not completed: a query for each cell would end what the few rows save.
-
-The eigen-design of workloads over several attributes, without a matrix over all cells.
-
-Three cases, by what ``W'W = sum_l c_l (x)_i V_li`` is over merged cells:
+Several attributes, without a matrix over all cells, by what ``W'W = sum_l c_l (x)_i V_li`` is over merged cells:
 
 * One product. Its eigenvectors are products, and so are the conditions of optimality of Program 1: the weights are the
   products of those of every attribute by itself. Each attribute's design is completed by itself, which keeps the
@@ -22,8 +18,7 @@ Three cases, by what ``W'W = sum_l c_l (x)_i V_li`` is over merged cells:
   and its rows are weighted one by one. Where some V_li do not commute they have no common eigenvectors: R_i are those
   of the attribute's share of W'W, ``sum_l c_l prod_{j != i} tr(V_lj) V_li``, with the total split off where tables
   leave the attribute out. The weights are then the best of that design set, not those of W'W's own eigenvectors.
-
-In the third case columns are not completed: a query of one cell beside the product would end its structure.
+  Columns are not completed: a query of one cell beside the product would end its structure.
 """
 
 from __future__ import annotations
@@ -54,7 +49,15 @@ from ...linalg import (
 )
 from ..block import Block
 from ..bounds.dual import identity_and_ones
-from ..gram import EXPLICIT_CELLS, GramTerms, dense_grams, explicit_strategy, lifted, surrogate_gram
+from ..gram import (
+    EXPLICIT_CELLS,
+    GramTerms,
+    dense_grams,
+    explicit_strategy,
+    lifted,
+    product_factors,
+    surrogate_gram,
+)
 from ..information.weighted_kron import WIDEST, AxisRows, by_row, kron_costs, weighted_kron
 from ..methods import Settings, register
 from ..residual.planner import residual_strategy
@@ -79,13 +82,6 @@ def eigen_queries_of_rows(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.
     ``queries = C @ rows`` has orthonormal rows, the largest eigenvalue first; r is the rank of W, m x n.
 
     Raises :class:`~tabulae.errors.InvalidArgument` for rows that are missing, not finite or all zero.
-
-    Reference: Li and Miklau, "An Adaptive Mechanism for Accurate Query Answering under Differential Privacy",
-    Definition 6; low rank in section 4.
-
-    >>> queries, values, _ = eigen_queries_of_rows(np.array([[1.0, 1, 0, 0], [0, 0, 1, 1], [1, 1, 1, 1]]))
-    >>> values.round(9).tolist(), np.abs(queries).round(6).tolist()
-    ([6.0, 2.0], [[0.5, 0.5, 0.5, 0.5], [0.5, 0.5, 0.5, 0.5]])
     """
     W = np.asarray(rows, dtype=float)
     if W.ndim != 2 or not np.isfinite(W).all():
@@ -103,17 +99,9 @@ def eigen_queries_of_rows(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.
 def low_rank_design(workload: Workload, settings: Settings) -> Strategy | None:
     """The eigen-design of few queries of one attribute of many cells; None where there are as many queries as cells.
 
-    Arguments:
-        workload: tables of one attribute, of at most 2,048 queries in all.
-        settings: noise and deadline are used.
-
     Raises :class:`~tabulae.errors.Unsupported` for queries over too many different cells, or that are not integers.
 
-    Reference: Li and Miklau, as :func:`eigen_queries_of_rows`, Program 1.
-
     >>> import tabulae as tb
-    >>> from tabulae.linalg import Partition
-    >>> from tabulae.strategy.methods import Settings
     >>> workload = tb.Workload.of(Partition(np.arange(10_000) % 7))
     >>> low_rank_design(workload, Settings("gaussian")).rows
     7
@@ -159,18 +147,10 @@ _SPREAD = 2**16  # cells up to which Laplace noise is given the rows of halves
 def product_design(workload: Workload, settings: Settings) -> Strategy | None:
     """The eigen-design through Kronecker products; None where the domain's structure does not help.
 
-    Arguments:
-        workload: tables of products, or sums of products, over any number of attributes.
-        settings: noise, neighbours (of marginals) and deadline are used.
-
-    Returns None for attributes of more than 8,192 merged cells that are not asked alike, and for design sets of more
-    than 2^22 rows.
-
-    Reference: Li and Miklau, "An Adaptive Mechanism for Accurate Query Answering under Differential Privacy",
-    Programs 1 and 2; HDMM, Theorem 12, for marginals.
+    That is for attributes of more than 8,192 merged cells that are not asked alike, and for design sets of more than
+    2^22 rows.
 
     >>> import tabulae as tb
-    >>> from tabulae.strategy.methods import Settings
     >>> ranges = tb.Table("ranges", {"age": tb.AllRange(16)})
     >>> both = tb.Table("both", {"age": tb.Prefix(16), "sex": tb.Identity(2)})
     >>> workload = tb.Workload(tb.Domain({"age": 16, "sex": 2}), [ranges, both])
@@ -189,38 +169,6 @@ def product_design(workload: Workload, settings: Settings) -> Strategy | None:
     if factors is not None and not alike:
         return _product_of_designs(workload, settings, factors)
     return _weighted_rows(workload, settings, terms)
-
-
-def product_factors(terms: GramTerms) -> list[np.ndarray] | None:
-    """The factors of W'W where it is one Kronecker product; None elsewhere.
-
-    A sum over all combinations of some matrices, one an attribute, is a product of sums where its coefficients are
-    a product: so are all marginals.
-
-    >>> V = np.eye(2)
-    >>> product_factors([(3.0, [V, V])])[0].tolist(), product_factors([(1.0, [V, 2 * V]), (1.0, [2 * V, V])])
-    ([[3.0, 0.0], [0.0, 3.0]], None)
-    """
-    shape = range(len(terms[0][1]))
-    distinct = [list({id(grams[i]): grams[i] for _, grams in terms}.values()) for i in shape]
-    place = [{id(V): k for k, V in enumerate(some)} for some in distinct]
-    if math.prod(map(len, distinct)) > len(terms):
-        return None
-    weights = np.zeros([len(some) for some in distinct])
-    for c, grams in terms:
-        weights[tuple(place[i][id(V)] for i, V in enumerate(grams))] += c
-    if not (weights > 0).all():
-        return None
-    margins = [weights.sum(axis=tuple(j for j in shape if j != i)) / weights.sum() for i in shape]
-    product = np.array(weights.sum())
-    for margin in margins:
-        product = np.multiply.outer(product, margin)
-    if not np.allclose(product, weights, rtol=1e-12, atol=0):
-        return None
-    factors = [
-        sum(m * V for m, V in zip(ms, some, strict=True)) for ms, some in zip(margins, distinct, strict=True)
-    ]
-    return [np.asarray(V) * (weights.sum() if i == 0 else 1.0) for i, V in enumerate(factors)]
 
 
 def _identity_or_ones(V: np.ndarray) -> bool:
@@ -395,10 +343,9 @@ _MANY_CELLS, _FEWER = (
 def eigen_strategy(workload: Workload, settings: Settings) -> Strategy:
     """Program 2 on the eigenvectors of W'W, or on the design set that ``settings.design`` names or holds.
 
-    By structure where the workload has one: products of attributes (:mod:`.products`), few queries over many cells
-    (:mod:`.low_rank_gram`). Sums of products over few cells are tried as one explicit matrix as well, and the better of
-    the two is taken: joint eigenvectors of several attributes need not be products, and only there are columns
-    completed.
+    By structure where the workload has one. Sums of products over few cells are tried as one explicit matrix as well,
+    and the better of the two is taken: joint eigenvectors of several attributes need not be products, and only there
+    are columns completed.
     """
     found = _by_structure(workload, settings) if settings.design is None else None
     if found is None:

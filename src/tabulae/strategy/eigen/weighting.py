@@ -1,6 +1,4 @@
-"""Optimal weights of design queries (Program 1), by their dual or by Newton's method.
-
-Optimal query weighting (Program 1): how strongly to ask each of a given set of design queries.
+"""Optimal weights of design queries (Program 1): by their dual, or by Newton's method.
 
 The strategy is ``A = diag(lambda) Q`` for design queries Q (k, n) with independent rows. Answering W from it costs
 ``sum_i c_i / lambda_i^2`` at unit noise, ``c_i = ||W Q^+ e_i||^2``. With ``w_i = lambda_i^p`` and ``a = 2/p``,
@@ -13,46 +11,32 @@ multipliers mu >= 0, one for each cell, gives ``w_i = (a c_i / b_i)^(1/(1+a))`` 
     max_{mu >= 0}  S(mu)^(1+a) / (sum mu)^a,        S(mu) = sum_i c_i^(1/(1+a)) b_i^(a/(1+a)).
 
 So every mu gives a lower bound on what any weights reach, and weights: those above, divided by the largest column norm
-M of theirs. Their ratio is ``(M sum mu / S)^a``. A point costs two products with B, whatever the noise; neither the
-semi-definite program of the paper nor a second-order cone is formed.
+M of theirs. Their ratio is ``(M sum mu / S)^a``. A point costs two products with B, whatever the noise. Where Q is the
+product ``(x)_i R_i``, ``B = (x)_i |R_i|^p`` is applied factor by factor; rows of an attribute whose cells are all asked
+alike share a weight, and such an attribute has one cell in the dual.
 
-Optimal query weighting (Program 1) for design queries that are Kronecker products, without their matrix.
-
-The design set is ``(x)_i R_i``: every combination of rows, one an attribute. Its costs are a sum of Kronecker products,
-``c = sum_l c_l (x)_i c_li``, and what the rows of weight ``w = lambda^p`` cost each cell is ``B'w`` with
-``B = (x)_i |R_i|^p``, so that a point of the dual takes two products by B, factor by factor. Rows of an attribute whose
-cells are all asked alike share a weight, and such an attribute has one cell in the dual.
-
-Weights by Newton's method: few queries, or queries whose costs depend on the weights of the others.
+Newton's method serves few queries, and queries whose costs depend on the weights of the others:
 
     minimise  f(w)    subject to    B'w <= 1,   w >= 0,
 
-for a convex f that is homogeneous of degree -a, such as ``sum_i c_i w_i^-a`` (Program 1) or ``tr V X^-1`` with
-``X = Q' diag(w) Q`` (a = 1). With g = -f', slacks ``s = 1 - B'w``, multipliers mu of the cells and z of ``w >= 0``, a
-step solves ``g = B mu - z``, ``mu s = t``, ``z w = t`` to first order: one (k, k) system, of matrix
+for a convex f that is homogeneous of degree -a. With g = -f', slacks ``s = 1 - B'w``, multipliers mu of the cells and z
+of ``w >= 0``, a step solves ``g = B mu - z``, ``mu s = t``, ``z w = t`` to first order: one (k, k) system, of matrix
 ``H + diag(z / w) + B diag(mu / s) B'`` with H the Hessian of f. The target t is a tenth of the present mean of mu s and
 z w, and is kept above the violation of the first equation; a step is halved until the residual falls. Ten to thirty
-steps reach a gap of 1e-6 whatever the workload, where first-order methods crawl once queries compete for the same
-cells; the price is k^2 n multiplications a step.
-
-The proof of the gap uses no property of the path. ``h = f^(-1/a)`` is concave and homogeneous of degree 1, hence
-``h(v) <= h'(w) v`` for all v >= 0; with ``g = -f'(w)`` and any mu >= 0 such that ``B mu >= g``, a feasible v has
-``g'v <= mu'B'v <= sum mu``, that is
+steps reach a gap of 1e-6 where first-order methods crawl; the price is k^2 n multiplications a step. The proof of the
+gap uses no property of the path: ``h = f^(-1/a)`` is concave and homogeneous of degree 1, hence ``h(v) <= h'(w) v`` for
+all v >= 0; with any mu >= 0 such that ``B mu >= g``, a feasible v has ``g'v <= mu'B'v <= sum mu``, that is
 
     f(v) >= f(w) (a f(w) / sum mu)^a.
 
-Optimal weighting of any design set, also one whose queries depend on each other.
+Queries that depend on each other (a tree with its leaves, the workload itself) answer a workload in many ways:
 
-A tree with its leaves, a basis and the single cells, the workload itself: such sets answer a workload in many ways, and
-which is best depends on the weights. The problem is
+    minimise  tr(V X^+),   X = Q' diag(u) Q,   V = W'W,    subject to   B'w <= 1,   w >= 0,    u = w^a.
 
-    minimise  tr(V X^+),   X = Q' diag(u) Q,   V = W'W,    subject to   B'w <= 1,   w >= 0,
-
-with ``B = |Q|^p`` and ``u = w^a``, ``a = 2/p``. For p = 2 (u = w) it is convex, as the least over T with ``T Q = W`` of
-``sum_i |T_i|^2 / u_i``, and Newton's method solves it (below): with ``g_i = q_i' Z q_i`` and
-``Z = X^+ V X^+``, g is the negative gradient and ``2 (Q Z Q') o (Q X^+ Q')`` the Hessian. Any ``mu >= 0`` with
-``B mu >= g`` proves that no feasible v has a loss below ``tr(V X^+)^2 / sum mu``, singular X included: with
-``Y = Q' diag(v) Q``
+For p = 2 (u = w) it is convex, as the least over T with ``T Q = W`` of ``sum_i |T_i|^2 / u_i``: with
+``Z = X^+ V X^+`` and ``g_i = q_i' Z q_i``, g is the negative gradient and ``2 (Q Z Q') o (Q X^+ Q')`` the Hessian. Any
+``mu >= 0`` with ``B mu >= g`` proves that no feasible v has a loss below ``tr(V X^+)^2 / sum mu``, singular X
+included: with ``Y = Q' diag(v) Q``
 
     tr(V X^+)^2 = tr(W Y^+^1/2 Y^1/2 X^+ W')^2 <= tr(V Y^+) tr(Y Z)    (Cauchy and Schwarz; Y spans W),
     tr(Y Z) = v'g <= v'B mu <= sum mu                                  (feasibility of v).
@@ -62,8 +46,10 @@ tightness alone, and what remains, in g and in the trace, is estimated and taken
 dependent, X is formed in coordinates in which all rows together have the identity for Gram matrix.
 
 For p = 1 it is not convex. Least squares (the best T for given weights: costs ``c_i = u_i^2 g_i``) and Program 1 (the
-best weights for given T) take turns; the loss never rises, and ends where neither step gains. Where that is depends on
-the start, so several are tried; no bound is known.
+best weights for given T) take turns from several starts; the loss never rises; no bound is known.
+
+Reference: Li and Miklau, "An Adaptive Mechanism for Accurate Query Answering under Differential Privacy", Programs 1
+and 2, Theorem 1 and section 3.5; Boyd and Vandenberghe, "Convex Optimization", section 11.7.
 """
 
 from __future__ import annotations
@@ -76,7 +62,7 @@ import numpy as np
 import scipy.linalg
 
 from ...errors import InvalidArgument, Unsupported
-from ..gram import checked_gram
+from ..gram import asked_gram, check_tolerance
 from ..hdmm.opt0 import DualSearch
 
 _LEAST = 1e-290  # smallest cost of a query that is asked, relative to the largest: its root is a number still
@@ -121,23 +107,14 @@ def query_weighting(
     tolerance: float = 1e-6,
     time_limit: float | None = None,
 ) -> QueryWeights:
-    """The best weights of design queries for one workload, within a proven ``tolerance``.
+    """The best weights of design queries Q (k, n) for one workload, within a proven relative gap of ``tolerance``.
 
-    Minimises ``sum_i c_i / lambda_i^2`` over lambda such that no column of ``diag(lambda) Q`` has an Lp norm above 1.
-
-    Arguments:
-        design: Q (k, n), real, one row a query; for rows that depend on each other the costs belong to one of many
-            ways to answer the workload: see :mod:`.dependent_queries`.
-        costs: c (k,), squared queries: what a unit of noise in query i adds to the workload's squared error.
-        p: 2 for Gaussian noise, 1 for Laplace noise.
-        tolerance: relative gap at which the search stops; ``time_limit`` in seconds stops it earlier. The gap that is
-            reported is true in each case.
+    Minimises ``sum_i c_i / lambda_i^2`` over lambda such that no column of ``diag(lambda) Q`` has an Lp norm above 1,
+    for ``costs`` c (k,): what a unit of noise in query i adds to the workload's squared error. The gap reported is true
+    also where ``time_limit`` (seconds) ends the search.
 
     Raises :class:`~tabulae.errors.InvalidArgument` for missing or negative numbers, costs that are all zero, or a query
     of zeros that has a cost.
-
-    Reference: Li and Miklau, "An Adaptive Mechanism for Accurate Query Answering under Differential Privacy",
-    Program 1, Theorem 1 and section 3.5.
 
     >>> best = query_weighting(np.array([[1.0, 1.0], [1.0, -1.0]]), np.array([4.0, 1.0]))
     >>> np.round(best.weights**2, 4).tolist(), round(best.loss, 4)
@@ -159,13 +136,7 @@ def query_weighting(
 
 
 def scaled_rows(design: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Rows of Q (k, n) whose largest entries are 1 to 2, so that squares are numbers, and what was divided out (k,).
-
-    The divisors are powers of two: nothing is rounded.
-
-    >>> scaled_rows(np.array([[3.0, 6.0], [0.0, 0.0]]))[1].tolist()
-    [4.0, 1.0]
-    """
+    """Rows of Q (k, n), their largest entries 1 to 2 so that squares are numbers, and the powers of two divided out."""
     largest = np.abs(design).max(axis=1)
     size = np.where(largest > 0, np.ldexp(1.0, np.frexp(largest)[1] - 1), 1.0)
     return design / size[:, None], size
@@ -186,8 +157,7 @@ def check_options(p: int, tolerance: float) -> None:
     """Refuse a norm that no noise pays for, and a gap that cannot be reached."""
     if p not in (1, 2):
         raise InvalidArgument(f"p is {p!r}: 2 for Gaussian noise or 1 for Laplace noise")
-    if not tolerance > 0:
-        raise InvalidArgument(f"tolerance is {tolerance}: the gap cannot be asked to reach zero; try 1e-6")
+    check_tolerance(tolerance)
 
 
 def norm_weighting(
@@ -291,19 +261,10 @@ def kron_weighting(
     tolerance: float = 1e-6,
     time_limit: float | None = None,
 ) -> QueryWeights:
-    """The best weights (c_1, ..., c_d) of products of design rows, one for each class of rows.
+    """As :func:`query_weighting` for products of design rows, one weight for each class of rows: (c_1, ..., c_d).
 
-    Arguments:
-        norms: an attribute's ``|R_i|^p`` (c_i, n_i): of each class of rows the sum, in every cell that differs in it.
-        costs: c (c_1, ..., c_d), squared queries: what a unit of noise in the rows of a class adds to the workload's
-            squared error; 0 for rows that are not needed.
-        p: 2 for Gaussian noise, 1 for Laplace noise.
-        tolerance: relative gap at which the search stops; ``time_limit`` in seconds stops it earlier.
-
-    Raises :class:`~tabulae.errors.InvalidArgument` for costs that are negative, missing or all zero.
-
-    Reference: Li and Miklau, "An Adaptive Mechanism for Accurate Query Answering under Differential Privacy",
-    Program 1; Kronecker products as in HDMM, section 6.
+    ``norms`` are each attribute's ``|R_i|^p`` (c_i, n_i): of each class of rows the sum, in every cell that differs in
+    it; ``costs`` (c_1, ..., c_d) are 0 for rows that are not needed.
 
     >>> haar = np.array([[1.0, 1.0], [1.0, 1.0]])  # [1 1; 1 -1], squared
     >>> best = kron_weighting([haar, haar], np.array([[16.0, 1.0], [1.0, 1.0]]))
@@ -376,16 +337,9 @@ class InteriorPoint:
 def interior_point(
     norms: np.ndarray, objective: Objective, power: int, tolerance: float, time_limit: float | None = None
 ) -> InteriorPoint:
-    """Minimise f over ``w >= 0`` with ``B'w <= 1`` to a proven relative gap.
+    """Minimise f over ``w >= 0`` with ``B'w <= 1`` to a proven relative gap; equal weights are among the points tried.
 
-    Arguments:
-        norms: B (k, n), non-negative, no zero row.
-        objective: f with gradient and Hessian, positive for positive w.
-        power: a, the degree of f is -a.
-        tolerance: relative gap at which to stop; ``time_limit`` in seconds stops earlier. The gap of what is returned
-            is true in each case. Equal weights are among the points tried.
-
-    Reference: Boyd and Vandenberghe, "Convex Optimization", section 11.7.
+    ``norms`` is B (k, n), non-negative, no zero row; ``power`` is a.
 
     >>> B, c = np.array([[1.0, 0.5], [0.5, 1.0]]), np.array([3.0, 3.0])
     >>> best = interior_point(B, lambda w: (float((c / w).sum()), c / w**2, np.diag(2 * c / w**3)), 1, 1e-8)
@@ -406,13 +360,7 @@ def interior_point(
 def weigh_few(
     norms: np.ndarray, costs: np.ndarray, *, p: int, tolerance: float, time_limit: float | None = None
 ) -> QueryWeights:
-    """Program 1 for few queries, or groups of queries, over many cells, all with a cost.
-
-    Arguments as :func:`~.query_weighting.norm_weighting` has them, which is better for many queries.
-
-    >>> weigh_few(np.array([[1.0, 0.5], [0.5, 1.0]]), np.ones(2), p=1, tolerance=1e-8).weights.round(6).tolist()
-    [0.666667, 0.666667]
-    """
+    """As :func:`norm_weighting`, which is better for many queries: few, over many cells, all with a cost."""
     a, scale = 2 // p, float(costs.max())
     c = costs / scale
 
@@ -521,21 +469,12 @@ def design_weighting(
     """The best weights of a design set for one workload, whether its queries depend on each other or not.
 
     Minimises ``||A||_p^2 tr(V (A'A)^+)`` over ``A = diag(lambda) Q``; the set itself, weights all 1, never errs less.
-
-    Arguments:
-        design: Q (k, n), real, one row a query; its rows span the workload's.
-        gram: V = W'W (n, n).
-        p: 2 for Gaussian noise; 1 for Laplace noise, where weights of dependent queries come without a bound
-            (``lower`` 0, ``gap`` infinite).
-        tolerance: relative gap at which to stop (p = 1: gain of a round); ``time_limit`` in seconds stops earlier.
-        seed: of starts at random where the problem is not convex.
+    For Laplace noise weights of dependent queries come without a bound (``lower`` 0, ``gap`` infinite); ``tolerance``
+    is then the gain of a round, and ``seed`` that of starts at random.
 
     Raises:
         InvalidArgument: ``design`` has missing numbers or does not span the workload, or ``gram`` is no Gram matrix.
         Unsupported: more than 6,144 queries that depend on each other.
-
-    Reference: Li and Miklau, "An Adaptive Mechanism for Accurate Query Answering under Differential Privacy",
-    Problem 2.
 
     >>> tree = np.array([[1.0, 1.0], [1.0, 0.0], [0.0, 1.0]])  # a total and its parts
     >>> best = design_weighting(tree, np.ones((2, 2)) + np.eye(2))  # for themselves
@@ -568,7 +507,7 @@ def design_weighting(
 
 def _checked_start(design: np.ndarray, gram: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Q and V as float64 of the same cells, or InvalidArgument."""
-    Q, V = checked_design(design), checked_gram(gram)
+    Q, V = checked_design(design), asked_gram(gram)
     if Q.shape[1] != len(V):
         raise InvalidArgument(
             f"the design set has {Q.shape[1]} columns, but the workload tells {len(V)} cells apart"
@@ -576,17 +515,11 @@ def _checked_start(design: np.ndarray, gram: np.ndarray) -> tuple[np.ndarray, np
     empty = np.flatnonzero(~Q.any(axis=1))
     if empty.size:
         raise InvalidArgument(f"design query {empty[0]} is zero in every cell: leave it out")
-    if not V.any():
-        raise InvalidArgument("gram is zero: the workload counts no cell. Leave out tables of weight zero")
     return Q, V
 
 
 def row_space(design: np.ndarray) -> np.ndarray:
-    """An orthonormal basis (r, n) of the rows of Q (k, n), each taken at length 1.
-
-    >>> np.abs(row_space(np.array([[1.0, 1.0], [2.0, 2.0]]))).round(3).tolist()
-    [[0.707, 0.707]]
-    """
+    """An orthonormal basis (r, n) of the rows of Q (k, n), each taken at length 1."""
     return _decomposed(_unit_rows(design)[0])[2]
 
 
@@ -619,11 +552,7 @@ def _check_span(gram: np.ndarray, basis: np.ndarray, most: int) -> None:
 
 
 def outside(gram: np.ndarray, basis: np.ndarray) -> int | None:
-    """The cell that V (n, n) asks most about beyond the span of an orthonormal basis (r, n); None where there is none.
-
-    >>> outside(np.eye(2), np.array([[1.0, 0.0]])), outside(np.diag([1.0, 0.0]), np.array([[1.0, 0.0]]))
-    (1, None)
-    """
+    """The cell that V (n, n) asks most about beyond the span of an orthonormal basis (r, n), or None."""
     if len(basis) == len(gram):
         return None
     half = gram - (gram @ basis.T) @ basis

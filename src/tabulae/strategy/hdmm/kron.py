@@ -1,6 +1,4 @@
-"""OPT_0 and OPT_kron as strategies: one matrix for the whole, or one Kronecker product.
-
-OPT_kron: the best single Kronecker product for a union of products, attribute by attribute.
+"""OPT_0 and OPT_kron as strategies: one matrix for the whole, or the best single Kronecker product.
 
 A strategy ``A = A_1 (x) ... (x) A_d`` with X_i = A_i'A_i has the loss
 
@@ -17,12 +15,6 @@ has only such attributes, and the product of their bounds bounds the whole.
 
 Cells that no term tells apart are merged at the outset and only those: every factor is non-singular over the
 cells that remain, so no term can lose its row space, whatever weight the others give it.
-
-HDMM's OPT_0 and OPT_kron as strategies: optimise on merged cells, round to the grid, certify.
-
-Cells that no table tells apart are merged first, attribute by attribute: nothing is lost (the optimum never
-separates them) and the optimisers work on the smaller domain. The optimum on merged cells, a real matrix
-A_i per attribute, becomes ``round(2^k A_i) M_i`` with M_i the 0/1 matrix that merges.
 """
 
 from __future__ import annotations
@@ -39,7 +31,7 @@ import scipy.linalg as sl
 from ...domain import Workload
 from ...errors import InvalidArgument, Unsupported
 from ...linalg import Dense, Kron, Total
-from ..block import Block
+from ..block import Block, kron_sum
 from ..bounds.dual import PAIR_CELLS, Terms, kron_sizes, opt0_pairs, svd_bound_kron
 from ..gram import (
     EXPLICIT_CELLS,
@@ -66,8 +58,7 @@ _EXPLICIT = 512  # domains of up to this many cells are bounded as a whole
 class KronOptimum:
     """A Kronecker product strategy: ``factors`` A_i (r_i x n_i), each of sensitivity 1.
 
-    ``loss`` is the workload's total squared error at unit noise, ``lower`` a proven lower bound on the loss
-    of every strategy, product or not (None where no bound is known), ``sweeps`` the rounds over attributes.
+    No strategy, product or not, has a loss below ``lower`` (None where no bound is known).
     """
 
     factors: list[np.ndarray]
@@ -90,14 +81,12 @@ def opt_kron(
 ) -> KronOptimum:
     """The best Kronecker product strategy found for a union of Kronecker products.
 
-    ``terms`` are pairs (coefficient, [V_1, ..., V_d]) with ``W'W = sum_l c_l V_l1 (x) ... (x) V_ld`` in
-    squared queries; V_li is n_i x n_i and coefficients may be negative as long as the sum is a Gram matrix.
-    ``tolerance`` is the relative gain per sweep at which the search settles (and the certified gap of a
-    single product under Gaussian noise). ``restarts`` random starts join three fixed ones. The result
-    depends on ``seed`` alone unless ``time_limit`` (seconds) is set. ``rows`` bounds the p of each attribute's
-    p-Identity strategy (Laplace noise; None: one row where only cells and totals are asked for, elsewhere as many as
-    help, n_i / 16 among the starts). ``known`` keeps factors between calls with the same noise and effort;
-    without ``certify`` no lower bound is computed.
+    ``terms`` are pairs (coefficient, [V_1, ..., V_d]) with ``W'W = sum_l c_l V_l1 (x) ... (x) V_ld``; coefficients may
+    be negative as long as the sum is a Gram matrix. ``tolerance`` is the relative gain per sweep at which the search
+    settles (and the certified gap of a single product under Gaussian noise). ``restarts`` random starts join three
+    fixed ones; the result depends on ``seed`` alone unless ``time_limit`` (seconds) is set. ``rows`` bounds the p of
+    each attribute's p-Identity strategy (Laplace noise). ``known`` keeps factors between calls with the same noise and
+    effort; without ``certify`` no lower bound is computed.
 
     Raises :class:`~tabulae.errors.InvalidArgument` for terms that do not fit together or count no cell.
 
@@ -107,8 +96,6 @@ def opt_kron(
     >>> best = opt_kron([(1.0, [eye, ones]), (1.0, [eye, prefix.T @ prefix])], "gaussian")
     >>> [A.shape for A in best.factors]
     [(4, 4), (4, 4)]
-    >>> opt_kron([(1.0, [ones, ones])], "gaussian").factors[0].tolist()
-    [[1.0, 1.0, 1.0, 1.0]]
     """
     kron_sizes(terms)
     if noise not in ("gaussian", "laplace"):
@@ -377,13 +364,9 @@ def _all_grams(terms: Terms, problem: _Problem) -> bool:
 
 def _explicit(terms: Terms, cells: Sequence[DistinctCells]) -> np.ndarray:
     """W'W over all distinct cells; single terms may be unsymmetric, so their symmetric parts will not do."""
-    total = np.zeros(())
-    for coefficient, factors in terms:
-        product = np.full((1, 1), float(coefficient))
-        for c, V in zip(cells, factors, strict=True):
-            product = np.kron(product, c.merge(V))
-        total = total + product
-    return total
+    return kron_sum(
+        (float(c), [cell.merge(V) for cell, V in zip(cells, factors, strict=True)]) for c, factors in terms
+    )
 
 
 @register("opt0", "OPT_0 (one matrix, optimised as a whole)", families=("hdmm", "auto"), turn=5)
@@ -391,8 +374,8 @@ def opt0_strategy(workload: Workload, settings: Settings) -> Strategy:
     """OPT_0: the best matrix for the workload as a whole, over merged cells.
 
     Gaussian noise: the convex optimum with a dual certificate, over cells, or over classes of cells or in the row
-    space (:mod:`.row_strategy`) where those are fewer; under replace-one neighbours the optimum for pairs of cells
-    (:mod:`.pair_dual`) where they can be listed. Laplace noise: the best p-Identity found.
+    space (:mod:`.rows`) where those are fewer; under replace-one neighbours the optimum for pairs of cells
+    where they can be listed. Laplace noise: the best p-Identity found.
     """
     merged, merges = workload.merge()
     if _pairs_count(settings) and merged.domain.size <= PAIR_CELLS:
@@ -472,11 +455,7 @@ def kron_block(
     known: KnownFactors | None = None,
     certify: bool = True,
 ) -> tuple[Block, KronOptimum]:
-    """The product that :func:`kron_strategy` measures, on its grid, and the real optimum it was rounded from.
-
-    ``known`` keeps what calls for other tables of the same workload have in common; without ``certify`` the
-    optimum has no lower bound.
-    """
+    """The product that :func:`kron_strategy` measures, on its grid, and the real optimum it was rounded from."""
     rows = rows_of(settings, workload.domain.names)
     merged, merges = workload.merge()
     widest = max(merged.domain.shape)

@@ -1,22 +1,11 @@
-"""OPT_M: weighted marginals.
-
-The loss of measuring marginals, its slopes, and descent on it: what OPT_M is made of.
+"""OPT_M: weighted marginals, for both noises.
 
 With precision v_a for the marginal over a (inverse variance at unit noise; ``theta_a^2`` under Laplace noise) and
-f_S the workload's components (:mod:`.marginal_algebra`), the loss is
+f_S the workload's components (:mod:`..information.marginal_algebra`), the loss is
 
     cost(v) * sum_S f_S / kappa_S(v),    cost = sum_a v_a  (L2)   or   (sum_a sqrt(v_a))^2  (L1).
 
 Weights are v under L2 and ``theta = sqrt(v)`` under L1, so that ``cost = (sum of weights)^(2/p)``.
-
-Moves between sets of marginals: open one, close those within it.
-
-Under L1 sensitivity the gradient never opens a set, and tables are best read off a common larger marginal now and
-then. A move opens a set c with weight h and closes sets within it: all of them, or those of one attribute less.
-Only the eigenvalues of subsets of c change, so that the loss after a move is known from ``2^|c|`` numbers, and all
-moves are scanned together.
-
-OPT_M: the weights of a strategy that measures marginals, for both noises.
 
 L2 is convex. For any ``y >= 0`` Cauchy's inequality gives ``sum_S f_S / kappa_S >= (sum_S sqrt(f_S y_S))^2 /
 sum_S y_S kappa_S``, so no marginal strategy has a loss below
@@ -26,23 +15,19 @@ sum_S y_S kappa_S``, so no marginal strategy has a loss below
 and ``y = f / kappa^2`` makes that tight at the optimum: the certificate here. Multiplicative steps over all 2^d sets
 say which are worth measuring; descent goes on with those, and takes others up where they violate the certificate.
 
-L1 is not convex. A set that is left out is never missed by the gradient, so that descent alone depends
-on its start (62,886 to 87,671 on the published example). What decides is which tables are read off a common
-larger marginal: the search opens a set, closes those within it, and lets descent settle the weights again.
+L1 is not convex, and its gradient never opens a set that is left out, so that descent alone depends on its start
+(62,886 to 87,671 on the published example). What decides is which tables are read off a common larger marginal: a move
+opens a set c with weight h and closes those within it (all, or those of one attribute less), and descent settles the
+weights again. Only the eigenvalues of subsets of c change: ``2^|c|`` numbers give the loss after a move, and all moves
+are scanned together.
 
-Reference: HDMM, Definition 22; the loss and its slopes are in below.
+Merging cells that no table tells apart loses nothing: any set of marginals restricted to one cell of each class has the
+same weights, no larger sensitivity and no larger error. Under replace-one neighbours a pair of cells that differ in all
+attributes moves every marginal but the total by two counts, and no pair moves more: the sensitivity is that of
+add-remove without the total, times 2 (L1) or sqrt 2 (L2). The total is public then, and is measured all the same, with
+as much precision as makes its share of the error negligible.
 
-HDMM's OPT_M as a strategy: one block for each set of attributes that is worth measuring.
-
-Cells that no table tells apart are merged first, attribute by attribute. Nothing is lost: restricting any set of
-marginals to one cell of each class leaves marginals over merged cells with the same weights, no larger sensitivity and
-no larger error. A block is then ``(x)_i [partition into merged cells, or the total]``, a 0/1 matrix with exactly one
-1 in every column for each attribute set, and least squares stays in closed form (:mod:`.lattice_information`).
-
-Under replace-one neighbours a pair of cells that differ in all attributes moves every marginal but the total by
-two counts, and no pair moves more: the sensitivity is that of add-remove without the total, times 2 (L1) or sqrt 2
-(L2). The total itself is public then. It is measured all the same, as its noise is never zero, with as much precision
-as makes its share of the error negligible.
+Reference: HDMM, section 8 and Definition 22.
 """
 
 from __future__ import annotations
@@ -51,7 +36,6 @@ import math
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 
 import numpy as np
 import scipy.optimize
@@ -60,8 +44,8 @@ from threadpoolctl import threadpool_limits
 
 from ...domain import Workload
 from ...errors import Unsupported
-from ...linalg import Identity, Kron, LinearOperator, Partition, Total
-from ..block import Block
+from ...linalg import Identity, LinearOperator
+from ..block import crossing, short_scale
 from ..bounds.dual import svd_bound_kron
 from ..gram import WIDEST, dense_grams, lifted
 from ..information.lattice_axis import Axis
@@ -296,10 +280,9 @@ _FRESH = 1024  # sets of attributes up to which weights are drawn afresh as well
 
 @dataclass(frozen=True)
 class MarginalOptimum:
-    """Weights (2^d,) found, of sum 1: precisions v (L2) or ``theta = sqrt(v)`` (L1).
+    """Weights (2^d,) of sum 1: precisions v (L2) or ``theta = sqrt(v)`` (L1); and where each start ended (``losses``).
 
-    ``loss`` is their squared error at unit noise and sensitivity; ``least`` a proven lower bound on the loss of
-    every marginal strategy (L2; None for L1); ``losses`` where each start ended.
+    ``least`` is a proven lower bound on the loss of every marginal strategy (L2; None for L1).
     """
 
     weights: np.ndarray
@@ -311,18 +294,13 @@ class MarginalOptimum:
 def opt_marginals_gaussian(
     sizes: Sequence[int], components: np.ndarray, *, tolerance: float = 1e-6, deadline: float | None = None
 ) -> MarginalOptimum:
-    """Precisions of the marginals with least loss under L2 sensitivity; certified.
+    """Precisions of the marginals with least loss under L2 sensitivity, to a certified relative gap of ``tolerance``.
 
     Theorem 13's closed form where it is real. Otherwise multiplicative steps, which never raise the loss, then
     L-BFGS-B over the sets that they leave, until the certificate holds, nothing is gained or the deadline passes.
 
-    Arguments:
-        sizes: attribute sizes, all above 1.
-        components: ``f_S = tr[E(S) W'W]``, (2^d,), not negative and not all zero.
-        tolerance: relative gap between the loss and its lower bound at which to stop.
-        deadline: on :func:`time.monotonic`'s clock.
-
-    Reference: HDMM, Definition 22 and Theorem 13.
+    ``sizes`` of attributes are all above 1; ``components`` are ``f_S = tr[E(S) W'W]``, (2^d,), not negative, not all
+    zero.
 
     >>> from tabulae.strategy.information.marginal_algebra import multiplicities
     >>> round(opt_marginals_gaussian([2, 5], multiplicities([2, 5])).loss, 6)  # the identity on itself
@@ -403,17 +381,9 @@ def opt_marginals_laplace(
 ) -> MarginalOptimum:
     """Weights theta of the marginals with least loss found under L1 sensitivity.
 
-    Starts: every needed set, the workload as asked, the whole domain, the L2 optimum. Each is descended, then
-    improved by opening and closing sets; then the best is changed at random and improved again, ``restarts``
-    times. The first start always runs.
-
-    Arguments:
-        sizes, components, deadline: as for :func:`opt_marginals_gaussian`.
-        asked: theta of the workload measured as it is, (2^d,); one start, so that the result is not worse.
-        restarts: random changes of the best weights.
-        seed: of those changes.
-
-    Reference: HDMM, Definition 22.
+    Starts: every needed set, the workload ``asked`` as it is (theta, (2^d,), so that the result is not worse), the
+    whole domain, the L2 optimum. Each is descended, then improved by opening and closing sets; then the best is changed
+    at random and improved again, ``restarts`` times. The first start always runs.
 
     >>> from tabulae.strategy.information.marginal_algebra import multiplicities
     >>> asked = np.array([0.0, 0, 0, 1])
@@ -531,7 +501,6 @@ def late(deadline: float | None) -> bool:
 
 
 _ATTRIBUTES = 16
-_BITS = 20  # of the mantissa of a weight
 _CANCELLED = 1e-12  # share of the terms' absolute sum that a component is taken to have, where they cancel
 _CERTIFIED = 1e-4  # relative gap at which the convex optimiser stops, or the tolerance asked for if smaller
 _TOTAL = 1e-3  # share of the error that the total may keep where it is public
@@ -541,17 +510,8 @@ _TOTAL = 1e-3  # share of the error that the total may keep where it is public
 def marginals_strategy(workload: Workload, settings: Settings) -> Strategy:
     """OPT_M: the best weighted marginals for any workload of products and sums of products.
 
-    Minimises ``||A||^2 ||W A^+||_F^2`` over sets of attributes and their weights: to a certified gap under Gaussian
-    noise, by search under Laplace noise.
-
-    Arguments:
-        workload: any tables; what counts of them is ``f_S = tr[E(S) W'W]`` for all 2^d sets S of attributes.
-        settings: noise, neighbours, tolerance, restarts, seed and deadline are used.
-
     Raises :class:`~tabulae.errors.Unsupported` for more than 16 attributes that tables tell categories apart by,
     and under replace-one neighbours for tables of the number of records alone.
-
-    Reference: HDMM, section 8.
 
     >>> import tabulae as tb
     >>> workload = tb.Workload.marginals(tb.Domain({"sex": 2, "age": 5, "race": 3}), ways=[1, 2])
@@ -565,13 +525,11 @@ def marginals_strategy(workload: Workload, settings: Settings) -> Strategy:
     sizes, components, asked = workload_components(merged, active)
     with threadpool_limits(limits=1, user_api="blas"):  # short products: threads would wait for each other
         weights = _weights(sizes, components, asked, settings)
-    names = workload.domain.names
+    names, cells = workload.domain.names, [lifted(Identity(m.shape[0]), m) for m in merges]
     blocks = []
     for index in sorted(np.flatnonzero(weights).tolist(), key=lambda a: (a.bit_count(), -a)):
         crossed = [i for p, i in enumerate(active) if index >> (len(active) - 1 - p) & 1]
-        query = _marginal(crossed, merges)
-        scale = 1 / _dyadic(float(weights[index]))
-        blocks.append(Block("*".join(names[i] for i in crossed) or "total", query, 0, scale))
+        blocks.append(crossing(names, crossed, cells, scale=short_scale(float(weights[index]))))
     lower = _lower(merged) if settings.noise == "gaussian" and settings.neighbours == "add-remove" else None
     return Strategy(workload.domain, tuple(blocks), settings.noise, "marginals", lower=lower)
 
@@ -682,19 +640,6 @@ def _folded(terms: dict[tuple[tuple[float, float], ...], float], d: int) -> tupl
         folded = shorter
     signed, absolute = (np.transpose(part, np.argsort(order)).ravel() for part in folded[()])
     return signed, absolute
-
-
-def _marginal(crossed: Sequence[int], merges: Sequence[Partition]) -> Kron:
-    """Counts by the merged cells of some attributes."""
-    return Kron(
-        [lifted(Identity(m.shape[0]) if i in crossed else Total(m.shape[0]), m) for i, m in enumerate(merges)]
-    )
-
-
-def _dyadic(weight: float) -> Fraction:
-    """The weight to 20 bits: sums of thousands of weights keep a small denominator, a power of 2."""
-    mantissa, exponent = math.frexp(weight)
-    return Fraction(round(mantissa * 2**_BITS)) * Fraction(2) ** (exponent - _BITS)
 
 
 def _lower(merged: Workload) -> float | None:

@@ -1,22 +1,14 @@
 """OPT_0, the best strategy without structure: the convex optimum for Gaussian noise, p-Identity for Laplace noise.
 
-Ascent on the dual of the optimal strategy problem, whatever form the evaluation of a point takes.
+Gaussian noise: ``min tr[X^-1 V]`` subject to ``diag X <= 1``, V = W'W, X = A'A, is convex, with the dual
 
-    max_{mu >= 0}  t(mu)^2 / sum mu,        t(mu) = tr (D^1/2 V D^1/2)^1/2,        D = diag(mu),
+    max_{mu >= 0}  t(mu)^2 / sum mu,        t(mu) = tr (D^1/2 V D^1/2)^1/2,        D = diag(mu).
 
-has the gradient ``X_jj / t - 1 / sum mu`` of its logarithm (halved), with X(mu) the strategy's Gram matrix at mu;
-the optimum is the X(mu) whose diagonal is 1 wherever mu > 0. Hence the method: a few multiplicative steps
-``mu <- mu * X_jj^2`` (one is enough for diagonal V), then L-BFGS on sqrt(mu), which unlike log mu lets
-multipliers vanish and come back.
-
-The weighting of given queries (:mod:`..eigen.weighting`) has a dual of the same kind, ``t^(1+a) / (sum mu)^a``
-with ``a = 1`` for Gaussian and ``a = 2`` for Laplace noise; its gradient differs by a factor alone.
-
-OPT_0 for Gaussian noise: the optimal strategy of an explicit workload, with proof of its optimality.
-
-The problem is convex: ``min tr[X^-1 V]`` subject to ``diag X <= 1``, where V = W'W is the workload's Gram
-matrix and X = A'A the strategy's. Its dual has one multiplier per cell, D = diag(mu) (see below), and
-one eigendecomposition gives its value, its gradient and ``X(mu) = D^-1/2 (D^1/2 V D^1/2)^1/2 D^-1/2``.
+One eigendecomposition gives its value, its gradient and ``X(mu) = D^-1/2 (D^1/2 V D^1/2)^1/2 D^-1/2``. The gradient of
+its logarithm, halved, is ``X_jj / t - 1 / sum mu``; the optimum is the X(mu) whose diagonal is 1 wherever mu > 0.
+Hence the method: a few multiplicative steps ``mu <- mu * X_jj^2`` (one is enough for diagonal V), then L-BFGS on
+sqrt(mu), which unlike log mu lets multipliers vanish and come back. The weighting of given queries
+(:mod:`..eigen.weighting`) has a dual ``t^(1+a) / (sum mu)^a``, a = 1 for Gaussian and a = 2 for Laplace noise.
 
 Two ways lead from X(mu) to a strategy that may be used:
 
@@ -26,17 +18,12 @@ Two ways lead from X(mu) to a strategy that may be used:
   filled in everywhere, so that X stays non-singular and every workload row is supported. Here
   ``X(mu) = F' (F D F')^-1/2 F`` with V = F'F and F of full row rank, and mu may touch zero.
 
-The factor returned is the upper triangular Cholesky factor A. All square roots of X have the same errors,
-and rounding their entries to a grid of step q costs the same to first order: column j's squared norm moves by
-``d_j = 2 a_j'e_j`` of standard deviation q/sqrt(3), the loss by ``-sum_j mu_j d_j``, whatever the root. The
-triangular one is safer to round: its zeros stay exact, so half the entries carry no error, and it cannot
-become singular, because its determinant is the product of its pivots and each is at least sqrt(_FILL), far
-above any q in use.
+The factor returned is the upper triangular Cholesky factor A. Rounding any root of X to a grid costs the same to first
+order, but the triangular one keeps its zeros exact, and cannot become singular: its pivots are at least sqrt(_FILL),
+far above any step in use.
 
-OPT_0 for Laplace noise: p-Identity strategies, with O(p n^2) objective and gradient.
-
-Theta (p x n, non-negative) adds p queries to the n single cells; each column is divided by its sum, so that
-every column has L1 norm 1:
+Laplace noise: Theta (p x n, non-negative) adds p queries to the n single cells; each column is divided by its sum, so
+that every column has L1 norm 1:
 
     A(Theta) = [I; Theta] D,    D = diag(1/s),    s = 1 + column sums of Theta.
 
@@ -47,12 +34,9 @@ With ``C = diag(s) V diag(s)`` and ``R = (I_p + Theta Theta')^-1`` (p x p) the i
     d / ds_j  = 2 (M C)_jj / s_j,              (M C)_jj = s_j^2 V_jj - sum_k Theta_kj Z_kj
     d / dTheta = -2 Theta M C M = -2 (Z - Z Theta' R Theta)        at fixed s, as Theta M = R Theta
 
-and the gradient is ``-2 (Z - (Z Theta') (R Theta))`` plus the row of d/ds in every row. No n x n matrix is
-inverted; the one costly product is Theta (diag(s) V).
-
-The problem is not convex, so where it starts decides where it ends. Rows as overlapping triangles along an
-order of the cells, fine ones over coarse ones, lead to strategies that random starts seldom find; after that
-single rows die and are born at random as long as it helps. No certificate is known beyond
+with no n x n inverse; the one costly product is Theta (diag(s) V). The problem is not convex: rows as overlapping
+triangles along an order of the cells, fine ones over coarse ones, lead to strategies that random starts seldom find;
+after that single rows die and are born at random as long as it helps. No certificate is known beyond
 :func:`~tabulae.strategy.bounds.dual.dual_bound`, which is for L2 sensitivity.
 """
 
@@ -70,7 +54,7 @@ from scipy.optimize import Bounds, minimize
 
 from ...errors import InvalidArgument
 from ..bounds.dual import dual_bound, identity_and_ones, lowered_roots
-from ..gram import DistinctCells, checked_gram, gram_root, singular_share
+from ..gram import DistinctCells, asked_gram, check_tolerance, gram_root, singular_share
 
 FLOOR = 1e-13  # smallest multiplier, relative to the largest
 _MULTIPLICATIVE, _ITERATIONS, _ROUNDS = 3, 150, 4
@@ -83,9 +67,8 @@ class _Reached(Exception):
 class DualSearch(ABC):
     """Keeps the best lower and upper bound that were met on the way; a subclass evaluates a point.
 
-    ``tolerance`` is the relative gap at which the search stops; ``time_limit`` is in seconds; ``most`` limits the
-    number of evaluations. ``evaluate`` may leave the eigenvalues it met in ``spectrum``; those of the best lower
-    bound are kept. ``power`` is a, the exponent of the norm in the loss.
+    ``tolerance`` is the relative gap at which the search stops, ``most`` limits the number of evaluations. ``evaluate``
+    may leave the eigenvalues it met in ``spectrum``; those of the best lower bound are kept. ``power`` is a.
     """
 
     def __init__(
@@ -163,8 +146,7 @@ class GaussianOptimum:
 
     ``strategy`` is A (r x n), largest column norm at most 1. ``loss = tr[(A'A)^+ V]`` is the workload's total
     squared error at unit noise; no strategy has less than ``lower``, proven by ``multipliers`` (n,) through
-    :func:`~tabulae.strategy.bounds.dual.dual_bound`. ``gap = loss / lower - 1``; ``evaluations`` counts
-    eigendecompositions.
+    :func:`~tabulae.strategy.bounds.dual.dual_bound`.
     """
 
     strategy: np.ndarray
@@ -180,15 +162,13 @@ def opt0_gaussian(
 ) -> GaussianOptimum:
     """The strategy of least total squared error under Gaussian noise, within a proven ``tolerance``.
 
-    Minimises ``tr[(A'A)^+ V]`` over all A whose columns have L2 norm at most 1 (add/remove neighbours).
-
-    ``gram`` is V = W'W (n x n, positive semi-definite, any rank), in squared queries. The search stops at a
-    gap of ``tolerance`` (up to 512 cells: of 1e-5, if that is less), when it cannot improve, or after
-    ``time_limit`` seconds; the gap reported is true in each case.
+    Minimises ``tr[(A'A)^+ V]`` over all A whose columns have L2 norm at most 1 (add/remove neighbours), for V =
+    ``gram`` (n x n, any rank). The search stops at a gap of ``tolerance`` (up to 512 cells: of 1e-5, if that is less),
+    when it cannot improve, or after ``time_limit`` seconds; the gap reported is true in each case.
 
     Raises :class:`~tabulae.errors.InvalidArgument` if ``gram`` is no Gram matrix or is zero.
 
-    Reference: HDMM, Definition 12 and section 4.2; the dual in ``docs`` under Strategies.
+    Reference: HDMM, Definition 12 and section 4.2.
 
     >>> W = np.tril(np.ones((3, 3)))  # prefix sums of three cells
     >>> best = opt0_gaussian(W.T @ W, tolerance=1e-6)
@@ -197,12 +177,9 @@ def opt0_gaussian(
     >>> opt0_gaussian(np.ones((4, 4))).strategy.tolist()  # the total: one query
     [[1.0, 1.0, 1.0, 1.0]]
     """
-    V = checked_gram(gram)
-    if not tolerance > 0:
-        raise InvalidArgument(f"tolerance is {tolerance}: the gap cannot be asked to reach zero; try 1e-6.")
+    V = asked_gram(gram)
+    check_tolerance(tolerance)
     cells = DistinctCells.of([V])
-    if cells.count == 0:
-        raise InvalidArgument("gram is zero: the workload counts no cell. Leave out tables of weight zero.")
     merged = cells.merge(V)
     aim = min(tolerance, _FINE) if cells.count <= _SMALL else tolerance
     search = _searched(merged, aim, time_limit, np.ones(cells.count))
@@ -227,8 +204,8 @@ def nonsingular_optimum(
 ) -> GaussianOptimum:
     """As :func:`opt0_gaussian`, but A is always square and non-singular, and ``lower`` is not rounded down.
 
-    For callers that hold several workloads over the same cells and may lose the row space of none.
-    ``start`` (n,) are multipliers to begin from.
+    For callers that hold several workloads over the same cells and may lose the row space of none; ``start`` are
+    multipliers.
     """
     search = _searched(gram, tolerance, time_limit, np.ones(gram.shape[0]) if start is None else start)
     A, loss = search.best()
@@ -342,11 +319,9 @@ _DEAD = 1e-4  # a row with no larger entry is dropped, an entry this much below 
 
 @dataclass(frozen=True)
 class LaplaceOptimum:
-    """A p-Identity strategy for Laplace noise.
+    """A p-Identity strategy A ((c + p) x n): the c distinct cells, then the p rows of ``theta`` (p x c).
 
-    ``strategy`` is A ((c + p) x n): the c distinct cells, then the p rows of ``theta`` (p x c), every column
-    of L1 norm 1 (or 0 for a cell that the workload never counts). ``loss = tr[(A'A)^+ V]`` is the total
-    squared error at unit noise variance and L1 sensitivity 1; ``evaluations`` counts gradients.
+    Every column has L1 norm 1 (0 for a cell that the workload never counts); ``loss = tr[(A'A)^+ V]``.
     """
 
     theta: np.ndarray
@@ -367,10 +342,8 @@ def opt0_laplace(
 
     Minimises ``tr[(A'A)^-1 V]`` over Theta >= 0 from structured and ``restarts`` random starts, then replaces
     rows ``4 * restarts`` times (fewer above 512 cells, never above 2,048). Never worse than measuring the distinct
-    cells one by one.
-
-    ``gram`` is V = W'W (n x n, positive semi-definite, any rank), in squared queries; ``rows`` bounds p
-    (default: as many as help). The result depends on ``seed`` alone unless ``time_limit`` (seconds) is set.
+    cells one by one. ``rows`` bounds p (default: as many as help). The result depends on ``seed`` alone unless
+    ``time_limit`` (seconds) is set.
 
     Raises :class:`~tabulae.errors.InvalidArgument` for a gram that is zero or no Gram matrix, and for
     ``rows`` or ``restarts`` below 0.
@@ -380,15 +353,11 @@ def opt0_laplace(
     >>> best = opt0_laplace(np.eye(4) + 100 * np.ones((4, 4)))  # four cells, and their total at weight 10
     >>> best.theta.shape, np.abs(best.strategy).sum(axis=0).round(9).tolist()
     ((1, 4), [1.0, 1.0, 1.0, 1.0])
-    >>> opt0_laplace(np.ones((4, 4))).strategy.tolist()  # the total alone: one query
-    [[1.0, 1.0, 1.0, 1.0]]
     """
-    V = checked_gram(gram)
+    V = asked_gram(gram)
     if restarts < 0 or (rows is not None and rows < 0):
         raise InvalidArgument(f"rows={rows}, restarts={restarts}: both count something, so they start at 0.")
     cells = DistinctCells.of([V])
-    if cells.count == 0:
-        raise InvalidArgument("gram is zero: the workload counts no cell. Leave out tables of weight zero.")
     found = full_optimum(
         cells.merge(V), rows=rows, restarts=restarts, seed=seed,
         deadline=None if time_limit is None else time.monotonic() + time_limit,
@@ -454,8 +423,8 @@ def p_identity(theta: np.ndarray) -> np.ndarray:
 def p_identity_loss(theta: np.ndarray, gram: np.ndarray, free: float = 0.0) -> tuple[float, np.ndarray]:
     """``tr[(A'A + t 1 1')^-1 V]`` of A = A(Theta), t = ``free``, and its gradient in Theta (p x n), in O(p n^2).
 
-    ``theta`` (p x n) is non-negative; ``gram`` is V (n x n). A total of precision t that costs nothing is a row
-    ``sqrt(t) s'`` under Theta, of which the columns' norms know nothing. Reference: HDMM, section 4.3.
+    A total of precision t that costs nothing is a row ``sqrt(t) s'`` under Theta, of which the columns' norms know
+    nothing.
 
     >>> p_identity_loss(np.zeros((0, 2)), np.diag([1.0, 2.0]))[0]  # no extra row: the cells themselves
     3.0
@@ -525,8 +494,7 @@ def _without_dust(theta: np.ndarray) -> np.ndarray:
 def _order(gram: np.ndarray) -> np.ndarray:
     """An order of the cells that puts similar ones side by side: their own if it does that as well.
 
-    Ranges over permuted cells are still ranges; the second eigenvector of the Laplacian of the cells'
-    correlations finds their order again wherever correlation falls with distance.
+    The second eigenvector of the Laplacian of the cells' correlations finds permuted ranges' order again.
     """
     n = gram.shape[0]
     own = np.arange(n)

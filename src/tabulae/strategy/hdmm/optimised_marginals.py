@@ -28,8 +28,8 @@ import numpy as np
 
 from ...domain import Workload
 from ...errors import Unsupported
-from ...linalg import Dense, Identity, Kron, LinearOperator, Partition, Total
-from ..block import Block
+from ...linalg import Dense, Identity, LinearOperator, Partition, Total
+from ..block import crossing, short_scale
 from ..bounds.dual import identity_and_ones
 from ..gram import WIDEST, dense_grams, is_definite, lifted
 from ..methods import Settings, register
@@ -38,7 +38,6 @@ from ..strategy import Strategy
 from .kron import rows_of
 from .marginals import MarginalProblem, opt_marginals_gaussian, opt_marginals_laplace
 from .opt0 import full_optimum
-from .union import relative_scale
 
 MOST_ATTRIBUTES = 16
 _FREE = (
@@ -145,14 +144,12 @@ def _products(pairs: Sequence[np.ndarray]) -> np.ndarray:
 def optimised_marginals_strategy(workload: Workload, settings: Settings) -> Strategy:
     """Marginals in which each attribute's cells are replaced by a matrix that is optimised for its queries.
 
-    Raises:
-        Unsupported: for Gaussian noise, more than 16 attributes that are told apart, or an attribute of more than
-            8,192 distinguishable cells.
+    Raises :class:`~tabulae.errors.Unsupported` for Gaussian noise, more than 16 attributes that are told apart, or an
+    attribute of more than 8,192 distinguishable cells.
 
     Reference: HDMM, sections 4.3 (p-Identity) and 8 (OPT_M), which this joins.
 
-    >>> from tabulae.linalg import Identity, Prefix
-    >>> from tabulae.strategy.methods import Settings
+    >>> from tabulae.linalg import Prefix
     >>> from tabulae.domain import Domain, Table
     >>> tables = [Table("age", {"age": Prefix(20)}), Table("sex", {"sex": Identity(2)})]
     >>> strategy = optimised_marginals_strategy(Workload(Domain({"sex": 2, "age": 20}), tables), Settings("laplace"))
@@ -285,15 +282,14 @@ def _measured(
     ]
     real = frozenset(i for i, basis in enumerate(bases) if basis.matrix is not None)
     bits = min(FINEST, _BITS // max(1, *(len(members & real) for _, members in sets)))
-    factors = [_on_grid(b.matrix, merges[i], bits) for b, i in zip(bases, attributes, strict=True)]
+    factors: list[LinearOperator] = [Total(n) for n in workload.domain.shape]
+    for basis, i in zip(bases, attributes, strict=True):
+        factors[i] = _on_grid(basis.matrix, merges[i], bits)
     blocks = []
     for a, members in sets:
-        query: list[LinearOperator] = [Total(n) for n in workload.domain.shape]
-        for i in members:
-            query[attributes[i]] = factors[i]
-        name = "*".join(workload.domain.names[attributes[i]] for i in sorted(members)) or "total"
+        crossed, exponent = {attributes[i] for i in members}, bits * len(members & real)
         blocks.append(
-            Block(name, Kron(query), bits * len(members & real), relative_scale(1 / float(theta[a])))
+            crossing(workload.domain.names, crossed, factors, exponent, short_scale(float(theta[a])))
         )
     return Strategy(workload.domain, tuple(blocks), settings.noise, "optimised-marginals")
 

@@ -1,7 +1,5 @@
 """The optimal Gaussian strategy where the workload has few independent rows or symmetric cells, with proof.
 
-The optimal Gaussian strategy in the workload's row space, with proof of its optimality.
-
 For a workload given by its rows W (r x n) one r x r eigendecomposition ``W D W' = U S^2 U'`` evaluates the dual of
 ``min tr[X^-1 V], diag X <= 1`` (see :mod:`~tabulae.strategy.hdmm.opt0`): ``t = tr S`` and
 
@@ -9,14 +7,12 @@ For a workload given by its rows W (r x n) one r x r eigendecomposition ``W D W'
 
 for cells that are never listed in pairs. ``A = S^-1/2 U' W`` divided by its longest column is feasible, its row
 space is the workload's, and its loss is ``t max_j X_jj``: the gap to the bound ``t^2 / sum mu`` is what the
-largest X_jj exceeds their mean by. A workload in pieces (see :mod:`.symmetry`) has a matrix W_b for every piece,
+largest X_jj exceeds their mean by. A workload in pieces (see :mod:`..symmetry`) has a matrix W_b for every piece,
 and both t and the diagonal are sums over pieces, as often as each occurs.
 
-Unions of products as one strategy: optimise in the row space, write it in integers, certify.
+The strategy is a stack of :class:`~tabulae.linalg.Contrasts`, one for each piece of the workload's symmetry:
 
-Two forms, both a stack of :class:`~tabulae.linalg.Contrasts`, one for each piece of the workload's symmetry:
-
-* by classes: where exchangeable categories leave few combinations of classes (:mod:`.symmetry`), every piece is
+* by classes: where exchangeable categories leave few combinations of classes, every piece is
   measured by a dense integer matrix over class totals;
 * by rows: without such symmetry but with few independent rows, the only piece is measured by integer combinations
   of the workload's own rows, which are sparse.
@@ -32,7 +28,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import scipy.linalg as sl
@@ -244,42 +240,6 @@ _CHUNK = 2**24  # entries held at once
 _EPS = float(np.finfo(np.float64).eps)
 
 
-class QueryRows(Protocol):
-    """The rows W_b (r x n) of one piece, as the search needs them."""
-
-    @property
-    def places(self) -> np.ndarray:
-        """The place of each column, (n,)."""
-        ...
-
-    @property
-    def copies(self) -> int:
-        """How often the piece occurs."""
-        ...
-
-    @property
-    def count(self) -> int:
-        """The rank r."""
-        ...
-
-    @property
-    def work(self) -> int:
-        """What one evaluation costs, in multiplications of a matrix product, roughly."""
-        ...
-
-    def outer(self, mu: np.ndarray) -> np.ndarray:
-        """W D W' over r independent rows."""
-        ...
-
-    def column_squares(self, root: np.ndarray) -> np.ndarray:
-        """Squared norms of the columns of root' W, (n,)."""
-        ...
-
-    def lowered_trace(self, mu: np.ndarray) -> float:
-        """tr (W D W')^1/2, rounded down."""
-        ...
-
-
 @dataclass(frozen=True)
 class PieceRows:
     """A piece of a workload's symmetry."""
@@ -357,6 +317,10 @@ class SparseRows:
         return lowered_trace(self.outer(mu), terms=sum(self.rows.shape))
 
 
+QueryRows = PieceRows | SparseRows
+"""The rows W_b (r x n) of one piece: rank, copies, places of the columns, and what the search asks of them."""
+
+
 def square_root(gram: np.ndarray) -> np.ndarray:
     """N^1/2 of a positive semi-definite matrix."""
     if np.array_equal(gram, np.diag(gram.diagonal())):
@@ -385,13 +349,10 @@ def row_optimum(
 ) -> RowOptimum:
     """The strategy of least total squared error under Gaussian noise, within a proven ``tolerance``.
 
-    Minimises ``tr[(A'A)^+ V]`` over all A whose columns have L2 norm at most 1 (add/remove neighbours).
-
-    ``pieces`` are the rows of the workload, piece by piece, over places among g combinations of cells; ``sizes``
-    (g,) how many cells each combination stands for. The search stops at a gap of ``tolerance``, when it cannot
-    improve, or after ``time_limit`` seconds or as much work; the gap reported is true in each case.
-
-    Raises :class:`~tabulae.errors.InvalidArgument` where no query counts anything.
+    Minimises ``tr[(A'A)^+ V]`` over all A whose columns have L2 norm at most 1 (add/remove neighbours). ``pieces`` are
+    the rows of the workload over places among g combinations of cells; ``sizes`` (g,) how many cells each stands for.
+    The search stops at a gap of ``tolerance``, when it cannot improve, or after ``time_limit`` seconds or as much work;
+    the gap reported is true in each case.
 
     Reference: HDMM, Definition 12 and section 4.2, for unions of products in their row space.
 

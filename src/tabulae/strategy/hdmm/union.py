@@ -1,28 +1,20 @@
 """OPT_+: one Kronecker product for each group of tables, the groups found, and the budget split between them.
 
-Which tables to measure together: clusters for OPT_+, by losses in closed form.
+With L_g the loss of group g's own OPT_kron strategy (squared error at unit noise and unit sensitivity) the split that
+minimises the total, before least squares joins the groups' answers, is
 
-A cluster g that has its own product strategy has a loss ``L_g`` (squared error at unit noise and sensitivity); with
-the best split of the budget all clusters together cost ``(sum_g L_g^(1/r))^r``, r = 2 for Gaussian and 3 for Laplace
-noise. So two clusters are joined where that lowers ``L^(1/r)`` of the pair, the best pair first (HDMM leaves
-clusters to the expert).
+    Gaussian   rho_g      proportional to sqrt(L_g),   total (sum_g sqrt L_g)^2
+    Laplace    epsilon_g  proportional to cbrt(L_g),   total (sum_g cbrt L_g)^3
+
+(The printed OPT_+ results for Gaussian noise used the Laplace split.) Least squares over all groups together
+only lowers the error from there. So two clusters of tables are joined where that lowers ``L^(1/r)`` of the pair, r = 2
+or 3, the best pair first (HDMM leaves clusters to the expert).
 
 Optimising every pair would take hours where there are hundreds of tables. Instead each attribute has a few candidate
 matrices for each set of queries that some cluster asks of it: the optimum where that is one set of queries;
 ``[a I; b T]`` where it is cells and totals; and optima of several mixtures elsewhere. The loss of a product of
 candidates is ``sum_l c_l prod_i T_li`` with the traces ``T_li = tr[(A_i'A_i)^-1 V_li]`` computed once, and the
 best product is found attribute by attribute.
-
-OPT_+: one Kronecker product for each group of tables, and the budget split between them.
-
-Each group is measured by its own OPT_kron strategy. With L_g the group's loss (squared error at unit noise and
-unit sensitivity) the split that minimises the total, before least squares joins the groups' answers, is
-
-    Gaussian   rho_g      proportional to sqrt(L_g),   total (sum_g sqrt L_g)^2
-    Laplace    epsilon_g  proportional to cbrt(L_g),   total (sum_g cbrt L_g)^3
-
-(The printed OPT_+ results for Gaussian noise used the Laplace split.) Least squares over all groups together
-only lowers the error from there.
 """
 
 from __future__ import annotations
@@ -39,7 +31,7 @@ import scipy.linalg as sl
 from ...domain import Table, Workload
 from ...errors import Unsupported
 from ...linalg import Identity, LinearOperator, Total
-from ..block import Block
+from ..block import Block, short_scale
 from ..bounds.dual import identity_and_ones
 from ..gram import DistinctCells, is_definite
 from ..methods import Settings, register
@@ -61,14 +53,6 @@ def clusters(workload: Workload, settings: Settings) -> list[list[Table]]:
 
     Marginals are clustered by their attributes alone: least squares joins them in closed form, which it
     cannot once several are one product. Other tables are joined greedily by the losses of product strategies.
-
-    >>> from tabulae.linalg import Prefix
-    >>> from tabulae.strategy.methods import Settings
-    >>> from tabulae.domain import Domain
-    >>> tables = [Table(n, {"a": Prefix(9)}) for n in ("once", "again")] + [Table("other", {"b": Prefix(9)})]
-    >>> found = clusters(Workload(Domain({"a": 9, "b": 9}), tables), Settings("gaussian"))
-    >>> sorted([table.name for table in cluster] for cluster in found)
-    [['once', 'again'], ['other']]
     """
     if all(_is_marginal(table) for table in workload.tables):
         return _by_attributes(workload)
@@ -237,7 +221,6 @@ def _best_product(coefficients: np.ndarray, free: list[tuple[np.ndarray, np.ndar
 
 
 _MOST_GROUPS = 2000
-_STEPS = 2**20  # of the relative scales: far finer than the optimum is sharp
 
 
 @dataclass(frozen=True)
@@ -264,15 +247,13 @@ class TableGroup:
 def union_strategy(workload: Workload, settings: Settings) -> Strategy:
     """OPT_+: one product for each group of tables, and the best split of the budget between them.
 
-    ``settings.groups`` says which tables are measured together; None clusters them by what is cheapest
-    (:mod:`tabulae.strategy.hdmm.union`).
+    ``settings.groups`` says which tables are measured together; None clusters them by what is cheapest.
 
     Raises :class:`~tabulae.errors.Unsupported` for more than 2,000 groups, or an attribute too large for OPT_kron.
 
     Reference: HDMM, Definition 19.
 
     >>> from tabulae.linalg import Prefix
-    >>> from tabulae.strategy.methods import Settings
     >>> from tabulae.domain import Domain
     >>> domain = Domain({"a": 100, "b": 100})
     >>> workload = Workload(domain, [Table(name, {name: Prefix(100)}) for name in ("a", "b")])  # Example 13
@@ -335,13 +316,4 @@ def _scale(group: TableGroup, noise: NoiseKind) -> Fraction:
         scale = float(group.sensitivity2) / math.sqrt(group.loss)
     else:
         scale = math.sqrt(group.sensitivity2) / group.loss ** (1 / 3)
-    return relative_scale(scale)
-
-
-def relative_scale(scale: float) -> Fraction:
-    """A block's relative noise, within a relative 1e-6: the inverse of a binary fraction.
-
-    Sensitivities are sums of inverse scales; binary ones stay short however many blocks there are.
-    """
-    mantissa, exponent = math.frexp(1 / scale)
-    return 1 / (Fraction(round(mantissa * _STEPS), _STEPS) * Fraction(2) ** exponent)
+    return short_scale(1 / scale)

@@ -45,7 +45,7 @@ from .moments import (
     scaled,
     sum_bounds,
 )
-from .protocol import MeasuredStrategy, refuse_not_estimable
+from .protocol import MeasuredStrategy, check_constant, refuse_not_estimable, summed_variance
 
 _CHUNK = 2**24  # entries held at once
 _MISSING = 1e-9  # share of a query's squared norm that may be missing from the row space, by rounding
@@ -100,9 +100,7 @@ class ClassInformation:
         return self._known[operator]
 
     def total(self, workload: Workload) -> float:
-        """Total weighted variance, in squared weighted counts."""
-        tables = ((t.weight, t.operator(workload.domain)) for t in workload.tables)
-        return sum(float(w) ** 2 * float(self.variance(op).sum()) for w, op in tables)
+        return summed_variance(self.variance, workload)
 
     def profile(self, operator: LinearOperator) -> Profile:
         self.variance(operator)
@@ -242,11 +240,8 @@ class _Side:
     """One attribute's part of a table: its sums over classes, and what it has beyond them."""
 
     def __init__(self, factor: LinearOperator, merge: Partition, classes: Partition) -> None:
-        first = representatives(merge.classes)
-        labels = factor.column_classes()
-        if not np.array_equal(labels[first][merge.classes], labels):
-            raise refuse_not_estimable()
-        self.values = np.asarray(factor.columns(first), dtype=float)
+        check_constant(factor, merge.classes)
+        self.values = np.asarray(factor.columns(representatives(merge.classes)), dtype=float)
         self._classes = classes
         self.sums = np.ascontiguousarray((classes @ self.values.T).T)
         large = [self.statistics(c).T for c in np.flatnonzero(classes.sizes > 1).tolist()]

@@ -50,10 +50,10 @@ from ...linalg import (
     merge_columns,
     representatives,
 )
-from ..block import Block, products
+from ..block import Block, kron_sum, products
 from ..within import written_out
 from .moments import Profile, coefficient_statistics, kron_vectors, merge_statistics
-from .protocol import EXPLICIT, MeasuredStrategy, refuse_not_estimable
+from .protocol import EXPLICIT, MeasuredStrategy, check_constant, refuse_not_estimable
 
 Terms = list[tuple[int, tuple[LinearOperator, ...]]]
 
@@ -277,24 +277,34 @@ class DenseInformation(_Explicit):
 
     def __init__(self, strategy: MeasuredStrategy, variances: Sequence[float]) -> None:
         super().__init__()
-        self._merges = told_apart(strategy)
-        self._chosen = [representatives_of(p) for p in self._merges]
+        self._decompose(strategy, variances, told_apart(strategy))
+
+    def _decompose(
+        self,
+        strategy: MeasuredStrategy,
+        variances: Sequence[float],
+        merges: Sequence[Partition],
+        null: np.ndarray | None = None,
+    ) -> list[tuple[LinearOperator, np.ndarray]]:
+        """Fill the fields from the blocks over merged cells, within the columns of ``null``; the blocks so split."""
+        self._merges, self._chosen = merges, [representatives(p.classes) for p in merges]
         split = [self._split(block) for block in strategy.blocks]
         unit, shares = whitening(variances)
-        left, singular, right = np.linalg.svd(
-            np.vstack([rows * share for (_, rows), share in zip(split, shares, strict=True)]),
-            full_matrices=False,
-        )
-        kept = int(np.count_nonzero(singular > _DEPENDENT * singular[0]))
-        self._space = right[:kept].T
+        whole = np.vstack([rows * share for (_, rows), share in zip(split, shares, strict=True)])
+        left, singular, right = np.linalg.svd(whole if null is None else whole @ null, full_matrices=False)
+        largest = singular[0] if null is None else max(singular[0], np.linalg.norm(whole, 2))
+        kept = int(np.count_nonzero(singular > _DEPENDENT * largest))
+        self._right = right[:kept].T
+        self._space = self._right if null is None else null @ self._right
         self._pseudo = self._space / singular[:kept]
         self._root = math.sqrt(unit) * self._pseudo
         parts = np.split(left[:, :kept], np.cumsum([len(rows) for _, rows in split])[:-1])
-        self._inward = [
+        self._inward: list[LinearOperator] = [
             MatrixProduct(carry, Dense(u * share))
             for (carry, _), u, share in zip(split, parts, shares, strict=True)
         ]
         self._place = [slice(0, kept)] * len(split)
+        return split
 
     def _split(self, block: Block) -> tuple[LinearOperator, np.ndarray]:
         """The block's queries in counts as carry @ rows, carry with orthonormal columns, rows over merged cells.
@@ -311,18 +321,15 @@ class DenseInformation(_Explicit):
 
     def _over_cells(self, terms: Sequence[tuple[int, tuple[LinearOperator, ...]]]) -> np.ndarray:
         """A sum of products with one column for each merged cell."""
-        whole = np.zeros((1, 1))
-        for coefficient, factors in terms:
-            product = np.full((1, 1), float(coefficient))
-            for factor, chosen in zip(factors, self._chosen, strict=True):
-                product = np.kron(product, factor @ chosen.T.dense())
-            whole = whole + product
-        return whole
+        return kron_sum(
+            (float(c), [f.columns(cells) for f, cells in zip(factors, self._chosen, strict=True)])
+            for c, factors in terms
+        )
 
     def _lift(self, terms: Terms) -> _Lifted:
         for _, queries in terms:
-            if not all(_constant(q, m) for q, m in zip(queries, self._merges, strict=True)):
-                raise refuse_not_estimable()
+            for query, merge in zip(queries, self._merges, strict=True):
+                check_constant(query, merge.classes)
         group = reduce_rows(terms, 1.0)
         _check_size(group, self._pseudo.shape[0])
         small = self._over_cells(group.rows)
@@ -338,8 +345,8 @@ class DenseInformation(_Explicit):
         """A matrix over merged cells, which those told apart here refine."""
         terms = products(operator.right)
         for _, queries in terms:
-            if not all(_constant(q, m) for q, m in zip(queries, self._merges, strict=True)):
-                raise refuse_not_estimable()
+            for query, merge in zip(queries, self._merges, strict=True):
+                check_constant(query, merge.classes)
         matrix = np.asarray(operator.left @ self._over_cells(terms), dtype=float)
         if matrix.size > _LARGEST:
             raise Unsupported(
@@ -455,25 +462,6 @@ def row_dots(left: LinearOperator, right: LinearOperator) -> np.ndarray:
     return out
 
 
-def representatives_of(partition: Partition) -> LinearOperator:
-    """classes x n: one cell of each class."""
-    _, first = np.unique(partition.classes, return_index=True)
-    chosen = np.full(partition.shape[1], -1, dtype=np.int64)
-    chosen[first] = partition.classes[first]
-    return Partition(chosen, partition.shape[0])
-
-
-def _constant(query: LinearOperator, partition: Partition) -> bool:
-    """Whether query's columns agree within each class of the partition."""
-    classes = query.column_classes()
-    _, first = np.unique(partition.classes, return_index=True)
-    return bool(np.array_equal(classes[first][partition.classes], classes))
-
-
-_DEPENDENT = 1e-12  # singular values below this share of the largest count as zero
-_BESIDE = 1e-9  # share of a table's norm that may lie outside the row space, by rounding
-
-
 class ConstrainedInformation(DenseInformation):
     """Least squares under exact values, over at most 4,096 merged cells.
 
@@ -490,34 +478,18 @@ class ConstrainedInformation(DenseInformation):
         values: Sequence[np.ndarray],
     ) -> None:
         super(DenseInformation, self).__init__()
-        self._merges = joint_merges(strategy, invariants)
-        cells = math.prod(p.shape[0] for p in self._merges)
+        merges = joint_merges(strategy, invariants)
+        cells = math.prod(p.shape[0] for p in merges)
         if cells > EXPLICIT:
             raise Unsupported(
                 f"measurements and exact tables together tell {cells:,} cells apart; least squares under exact counts "
                 f"that were not given to select goes up to {EXPLICIT:,}. Name them there: select(..., invariants=...)"
             )
-        self._chosen = [representatives_of(p) for p in self._merges]
-        exact = np.vstack([over_merged(t.operator(strategy.domain), self._merges) for t in invariants.tables])
-        self._solution = np.linalg.lstsq(
-            exact.astype(float), np.concatenate(values).astype(float), rcond=None
-        )[0]
-        self._null = scipy.linalg.null_space(exact.astype(float), rcond=1e-11)
-        split = [self._split(block) for block in strategy.blocks]
-        unit, shares = whitening(variances)
-        whole = np.vstack([rows * share for (_, rows), share in zip(split, shares, strict=True)])
-        left, singular, right = np.linalg.svd(whole @ self._null, full_matrices=False)
-        kept = int(np.count_nonzero(singular > _DEPENDENT * max(singular[0], np.linalg.norm(whole, 2))))
-        self._right = right[:kept].T
-        self._space = self._null @ self._right
-        self._pseudo = self._space / singular[:kept]
-        self._root = math.sqrt(unit) * self._pseudo
-        parts = np.split(left[:, :kept], np.cumsum([len(rows) for _, rows in split])[:-1])
-        self._inward: list[LinearOperator] = [
-            MatrixProduct(carry, Dense(u * share))
-            for (carry, _), u, share in zip(split, parts, shares, strict=True)
-        ]
-        self._place = [slice(0, kept)] * len(split)
+        exact = np.vstack([over_merged(t.operator(strategy.domain), merges) for t in invariants.tables])
+        exact, known = exact.astype(float), np.concatenate(values).astype(float)
+        self._solution = np.linalg.lstsq(exact, known, rcond=None)[0]
+        self._null = scipy.linalg.null_space(exact, rcond=1e-11)
+        split = self._decompose(strategy, variances, merges, self._null)
         self._expected = [carry @ (rows @ self._solution) for carry, rows in split]
 
     def answer(self, operator: LinearOperator, answers: Sequence[np.ndarray]) -> np.ndarray:

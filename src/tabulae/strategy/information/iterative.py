@@ -39,7 +39,7 @@ from ...linalg import Centring, Dense, Identity, Kron, LinearOperator, MatrixPro
 from ..block import products
 from .explicit import ReducedRows, merges, reduce_rows
 from .moments import Profile, VarianceBound
-from .protocol import Blocks, Information, MeasuredStrategy, refuse_not_estimable
+from .protocol import Blocks, Information, MeasuredStrategy, refuse_not_estimable, summed_variance
 
 Solve = Callable[[MeasuredStrategy, tuple[float, ...]], Information]
 """Least squares from blocks and their variances, by whatever structure they have."""
@@ -134,9 +134,7 @@ class LocalInformation:
         return total
 
     def total(self, workload: Workload) -> float:
-        """Total weighted variance, the tables' variances summed."""
-        tables = ((t, t.operator(workload.domain)) for t in workload.tables)
-        return sum(float(t.weight) ** 2 * float(self.variance(q).sum()) for t, q in tables)
+        return summed_variance(self.variance, workload)
 
     def profile(self, operator: LinearOperator) -> Profile:
         """Statistics of the coefficients, on the blocks that take part."""

@@ -12,7 +12,7 @@ import scipy.linalg
 from ...domain import Workload
 from ...errors import Unsupported
 from ...linalg import AllRange, Dense, Identity, Kron, LinearOperator, MatrixProduct, Prefix, Sum, WidthRange
-from ..block import products
+from ..block import kron_sum, products
 from .moments import (
     Profile,
     coefficient_statistics,
@@ -23,9 +23,8 @@ from .moments import (
     profile_of,
     scaled,
     sum_bounds,
-    written_out,
 )
-from .protocol import MeasuredStrategy, refuse_not_estimable
+from .protocol import MeasuredStrategy, refuse_not_estimable, summed_variance
 
 
 def range_variance(query: LinearOperator, covariance: np.ndarray) -> np.ndarray | None:
@@ -234,8 +233,7 @@ class KronInformation:
         Fewer queries than cells of one attribute are summed instead: their V would be much larger than they are.
         """
         if len(self._factors) == 1 and workload.queries < workload.domain.size:
-            tables = ((t.weight, t.operator(workload.domain)) for t in workload.tables)
-            return sum(float(weight) ** 2 * float(self.variance(op).sum()) for weight, op in tables)
+            return summed_variance(self.variance, workload)
         for table in workload.tables:
             self._terms(table.operator(workload.domain))
         traces: dict[tuple[int, LinearOperator], float] = {}
@@ -252,7 +250,7 @@ class KronInformation:
         noise = int(np.prod([f.operator.shape[0] for f in self._factors], dtype=float))
         if len(terms) > 1 and operator.shape[0] * noise <= _EXPAND:
             factors = [[np.hstack(list(f.columns(q))) for f, q in self._sides(qs)] for _, qs in terms]
-            z = written_out([(c, parts) for (c, _), parts in zip(terms, factors, strict=True)])
+            z = kron_sum([(c, parts) for (c, _), parts in zip(terms, factors, strict=True)])
             return profile_of(scaled(coefficient_statistics(z), 1 / self._unit))
         stats = [
             scaled(kron_moments([self._stats(i, q) for i, q in enumerate(queries)]), abs(c) / self._unit)

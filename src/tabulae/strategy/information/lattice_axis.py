@@ -12,7 +12,7 @@ from ...domain import merged_factor
 from ...linalg import Identity, LinearOperator, Partition, merge_columns
 from ..rounding import gram_inverse
 from .explicit import row_dots
-from .protocol import refuse_not_estimable
+from .protocol import check_constant
 
 _WIDEST = 8192  # cells of an attribute whose matrix is inverted
 
@@ -110,10 +110,7 @@ class Axis:
         ):  # a permutation tells all cells apart too
             return query
         if query not in self._merged:
-            labels = query.column_classes()
-            _, first = np.unique(self.merge.classes, return_index=True)
-            if not np.array_equal(labels[first][self.merge.classes], labels):
-                raise refuse_not_estimable()
+            check_constant(query, self.merge.classes)
             self._merged[query] = merged_factor(query, self.merge)
         return self._merged[query]
 

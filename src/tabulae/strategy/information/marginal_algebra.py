@@ -21,8 +21,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-_ROUNDING = 1e-12  # share of the largest eigenvalue below which one is zero, where terms may cancel
-
 
 def superset_sum(values: np.ndarray) -> np.ndarray:
     """``out_S = sum_{a contains S} values_a``: the zeta transform over supersets of the last axis, (..., 2^d).
@@ -99,66 +97,6 @@ def eigenvalues(sizes: Sequence[int], v: np.ndarray) -> np.ndarray:
     return superset_sum(np.asarray(v) * characteristic(sizes))
 
 
-def weights_of(sizes: Sequence[int], kappa: np.ndarray) -> np.ndarray:
-    """v such that ``G(v)`` has the eigenvalues kappa: every matrix in the span of the E(S) is one of them.
-
-    >>> weights_of([2], np.array([3.0, 1.0])).tolist()  # I + J
-    [1.0, 1.0]
-    """
-    return superset_difference(kappa) / characteristic(sizes)
-
-
-def product(sizes: Sequence[int], u: np.ndarray, v: np.ndarray) -> np.ndarray:
-    """w with ``G(u) G(v) = G(w)``.
-
-    Reference: HDMM, Theorem 7.
-
-    >>> product([2, 5], np.array([0.0, 1, 0, 0]), np.array([0.0, 0, 1, 0])).tolist()  # H({1}) H({0}) = H({})
-    [1.0, 0.0, 0.0, 0.0]
-    """
-    return weights_of(sizes, eigenvalues(sizes, u) * eigenvalues(sizes, v))
-
-
-def pseudo_inverse(sizes: Sequence[int], v: np.ndarray) -> np.ndarray:
-    """w with ``G(w) = G(v)^+``, the inverse where G(v) has one.
-
-    Eigenvalues below 1e-12 of the largest count as zero.
-
-    Reference: HDMM, Theorem 8.
-
-    >>> pseudo_inverse([2], np.array([1.0, 0.0])).tolist()  # J^+ = J / 4
-    [0.25, 0.0]
-    """
-    kappa = eigenvalues(sizes, v)
-    kept = np.abs(kappa) > _ROUNDING * np.abs(kappa).max()
-    return weights_of(sizes, np.where(kept, 1.0, 0.0) / np.where(kept, kappa, 1.0))
-
-
-def trace(sizes: Sequence[int], v: np.ndarray) -> float:
-    """``tr G(v) = sum_S kappa_S prod_{i in S} (n_i - 1)``.
-
-    >>> trace([2, 5], np.array([0.0, 0, 0, 1]))
-    10.0
-    """
-    return float(multiplicities(sizes) @ eigenvalues(sizes, v))
-
-
-def equivalent_marginals(sizes: Sequence[int], components: np.ndarray) -> np.ndarray:
-    """w such that ``tr[G(u) W'W] = tr[G(u) G(w)]`` for all u: what marginal strategies see of any workload.
-
-    ``components`` are ``f_S = tr[E(S) W'W]``, (2^d,). For sums of products some w_a may be negative; the
-    eigenvalues never are. Attributes of one category have no component beside the mean, and f is 0 there.
-
-    Reference: HDMM, Theorem 10.
-
-    >>> equivalent_marginals([2], np.array([3.0, 1.0])).tolist()  # all ranges over two cells: I + J
-    [1.0, 1.0]
-    """
-    dimension = multiplicities(sizes)
-    kappa = np.divide(components, dimension, out=np.zeros(len(dimension)), where=dimension > 0)
-    return weights_of(sizes, kappa)
-
-
 def squared_error(sizes: Sequence[int], v: np.ndarray, components: np.ndarray) -> float:
     """``tr[G(v)^+ W'W] = sum_S f_S / kappa_S``: total variance where marginal a has precision v_a.
 
@@ -175,25 +113,10 @@ def squared_error(sizes: Sequence[int], v: np.ndarray, components: np.ndarray) -
         return float((components[asked] / kappa).sum()) if (kappa >= 0).all() else np.inf
 
 
-def svd_bound(sizes: Sequence[int], components: np.ndarray) -> float:
-    """``(sum_S sqrt(f_S dim_S))^2 / N``: no marginal strategy has a smaller loss for f under L2 sensitivity.
-
-    For a workload of marginals it is the SVD bound, and no strategy of any kind has. (In floating point:
-    :func:`tabulae.strategy.bounds.dual.svd_bound_kron` takes the rounding errors off.)
-
-    Reference: HDMM, Theorem 12.
-
-    >>> svd_bound([2, 5], multiplicities([2, 5]))
-    10.0
-    """
-    roots = np.sqrt(np.maximum(components, 0.0) * multiplicities(sizes))
-    return float(roots.sum() ** 2 / np.prod(np.asarray(sizes, dtype=float)))
-
-
 def closed_form(sizes: Sequence[int], components: np.ndarray) -> np.ndarray:
     """v with ``G(v)^2 = G(w)``: optimal precisions of the marginals where none of them is negative.
 
-    Then the strategy attains :func:`svd_bound`. A negative v_a (an imaginary weight ``theta_a = sqrt(v_a)``) means
+    Then the strategy attains the SVD bound. A negative v_a (an imaginary weight ``theta_a = sqrt(v_a)``) means
     that no set of marginals does.
 
     Reference: HDMM, Theorem 13.
@@ -205,4 +128,4 @@ def closed_form(sizes: Sequence[int], components: np.ndarray) -> np.ndarray:
     kappa = np.divide(
         np.maximum(components, 0.0), dimension, out=np.zeros(len(dimension)), where=dimension > 0
     )
-    return weights_of(sizes, np.sqrt(kappa))
+    return superset_difference(np.sqrt(kappa)) / characteristic(sizes)

@@ -98,17 +98,6 @@ def sum_bounds(terms: Sequence[np.ndarray], squares: np.ndarray, count: float | 
     return out
 
 
-def written_out(terms: Sequence[tuple[int, Sequence[np.ndarray]]]) -> np.ndarray:
-    """``sum_t c_t (x)_i z_ti`` with all its coefficients, (rows, noise variables)."""
-    whole: np.ndarray | float = 0.0
-    for c, parts in terms:
-        product = np.full((1, 1), float(c))
-        for part in parts:
-            product = np.kron(product, part)
-        whole = whole + product
-    return np.asarray(whole)
-
-
 def pairs(terms: Sequence[T]) -> Iterator[tuple[int, T, T]]:
     """All pairs of terms once, with how often each counts in the square of their sum: 1 or 2."""
     for k, left in enumerate(terms):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from ...domain import Domain, Invariants, Workload
 from ...errors import NotEstimable
-from ...linalg import LinearOperator
+from ...linalg import LinearOperator, representatives
 from ..block import Block
 from .moments import Profile, VarianceBound
 
@@ -80,3 +80,16 @@ def refuse_not_estimable() -> NotEstimable:
         "the measurements do not determine this table: it asks for detail, or a combination of attributes, "
         "that no measured query distinguishes"
     )
+
+
+def check_constant(query: LinearOperator, classes: np.ndarray) -> None:
+    """Refuse a query that tells cells of one class apart; NotEstimable then."""
+    labels = query.column_classes()
+    if not np.array_equal(labels[representatives(classes)][classes], labels):
+        raise refuse_not_estimable()
+
+
+def summed_variance(variance: Callable[[LinearOperator], np.ndarray], workload: Workload) -> float:
+    """Total weighted variance, the tables' variances summed."""
+    tables = ((t.weight, t.operator(workload.domain)) for t in workload.tables)
+    return sum(float(weight) ** 2 * float(variance(operator).sum()) for weight, operator in tables)

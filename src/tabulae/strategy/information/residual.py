@@ -19,8 +19,8 @@ import numpy as np
 
 from ...domain import Workload
 from ...linalg import Kron, LinearOperator, Total
-from ..block import products
-from .moments import Profile, coefficient_statistics, kron_vectors, pairs, scaled, sum_bounds, written_out
+from ..block import kron_sum, products
+from .moments import Profile, coefficient_statistics, kron_vectors, pairs, scaled, sum_bounds
 from .protocol import MeasuredStrategy, refuse_not_estimable
 from .residual_basis import CANCELLED, Basis, Set, SetSums, basis_of, is_flat, subsets
 
@@ -235,7 +235,7 @@ class ResidualInformation:
 
     def _expanded(self, terms: Sequence[_Term], s: Set) -> np.ndarray:
         """The coefficients on set S written out, (m, rows of the block)."""
-        return written_out(
+        return kron_sum(
             [
                 (
                     term.coefficient,

@@ -46,7 +46,7 @@ from ...linalg import (
 from ..rounding import gram_inverse
 from .kron import range_variance
 from .moments import coefficient_statistics, merge_statistics
-from .protocol import EXPLICIT, refuse_not_estimable
+from .protocol import EXPLICIT, check_constant, refuse_not_estimable
 
 CANCELLED = 1e-13
 """Share of the terms of a sum below which what is left of it is rounding."""
@@ -177,10 +177,7 @@ class Basis:
 
     def over_cells(self, query: LinearOperator) -> LinearOperator:
         """The query over the merged cells; NotEstimable where T does not determine it."""
-        classes = query.column_classes()
-        first = representatives(self.partition.classes)
-        if not np.array_equal(classes[first][self.partition.classes], classes):
-            raise refuse_not_estimable()
+        check_constant(query, self.partition.classes)
         merged = merged_factor(query, self.partition)
         if not self.complete:
             found = self._decomposed[0] @ np.vstack([np.ones(self.cells), self._matrix])

@@ -31,9 +31,9 @@ from ...linalg import (
     unlifted,
     weighted_rows,
 )
-from ..block import products
-from .moments import Profile, coefficient_statistics, pairs, profile_of, scaled, sum_bounds, written_out
-from .protocol import MeasuredStrategy, refuse_not_estimable
+from ..block import kron_sum, products
+from .moments import Profile, coefficient_statistics, pairs, profile_of, scaled, sum_bounds
+from .protocol import MeasuredStrategy, check_constant, refuse_not_estimable
 
 WIDEST = 8192
 """Most merged cells of one attribute: what is inverted is a dense matrix."""
@@ -104,11 +104,9 @@ class AxisRows:
             z[constant, 0] = query[constant, 0] / self._dense[0, 0]
         return z
 
-    def over_cells(self, query: LinearOperator) -> np.ndarray | None:
-        """A query (k, n_i) with one column for each merged cell; None where merged cells differ in it."""
-        classes = query.column_classes()
-        if not np.array_equal(classes[self.first][self.cells], classes):
-            return None
+    def over_cells(self, query: LinearOperator) -> np.ndarray:
+        """A query (k, n_i) with one column for each merged cell; NotEstimable where merged cells differ in it."""
+        check_constant(query, self.cells)
         return np.asarray(query.columns(self.first), dtype=float)
 
     def grouped(self, z: np.ndarray) -> np.ndarray:
@@ -219,7 +217,7 @@ class WeightedKronInformation:
     def profile(self, operator: LinearOperator) -> Profile:
         terms = self._terms(operator)
         if len(terms) > 1 and operator.shape[0] * self._weights.size <= _EXPAND:
-            z = written_out(terms) * by_row(self._axes, self._inverse).ravel()
+            z = kron_sum(terms) * by_row(self._axes, self._inverse).ravel()
             return profile_of(coefficient_statistics(z))
         stats = [scaled(self._statistics(parts), abs(c)) for c, parts in terms]
         if len(terms) == 1:
@@ -237,11 +235,8 @@ class WeightedKronInformation:
                         "a table that is one explicit matrix over several attributes is not answered from weighted "
                         'rows of a product: ask for a table of products, or choose "residual" or "kron"'
                     )
-                parts = [axis.over_cells(q) for axis, q in zip(self._axes, queries, strict=True)]
-                if any(part is None for part in parts):
-                    raise refuse_not_estimable()
-                both = zip(self._axes, parts, strict=True)
-                terms.append((c, [axis.coefficients(part) for axis, part in both if part is not None]))
+                both = zip(self._axes, queries, strict=True)
+                terms.append((c, [axis.coefficients(axis.over_cells(q)) for axis, q in both]))
             if not self._asked.all():
                 beside = self._squares(terms, (~self._asked).astype(float))
                 if (beside > _MISSING * self._squares(terms, np.ones(self._asked.shape))).any():
@@ -277,9 +272,8 @@ class WeightedKronInformation:
         shared: dict[tuple[int, LinearOperator], np.ndarray] = {}
         for table in workload.tables:
             for term in table.terms:
-                both = zip(self._axes, term.over(workload.domain), strict=True)
-                if any(not _constant(axis, factor) for axis, factor in both):
-                    raise refuse_not_estimable()
+                for axis, factor in zip(self._axes, term.over(workload.domain), strict=True):
+                    check_constant(factor, axis.cells)
         terms = []
         for c, grams in workload.gram_terms():
             for i, gram in enumerate(grams):
@@ -311,8 +305,3 @@ def largest_products(factors: Sequence[np.ndarray], weights: np.ndarray) -> np.n
 def _grouped_max(axis: AxisRows, z: np.ndarray) -> np.ndarray:
     """The largest coefficient of each class of rows, (k, classes)."""
     return z if axis.n is None else np.stack([z[:, 0], z[:, 1:].max(axis=1)], axis=1)
-
-
-def _constant(axis: AxisRows, query: LinearOperator) -> bool:
-    classes = query.column_classes()
-    return bool(np.array_equal(classes[axis.first][axis.cells], classes))

@@ -1,9 +1,14 @@
-"""The residual planner: a group of residual queries for each set of attributes, optimised set by set.
+"""The residual planner: every set of attributes that a table crosses is measured by what its subsets leave open.
 
-How much noise each residual group takes: the best split of a budget, in closed form or by a few cuts.
+For each attribute the tables decide a basis ``[1'; B_i]`` (:mod:`.search`); for each set S of attributes that
+some table crosses the group ``(x)_{i in S} B_i (x)_{i not in S} 1'`` is measured; and every table is a sum over its own
+subsets (:mod:`..information.residual`), so that nothing of the size of the domain is formed. Where every cell is asked
+alike, as in marginals, B_i is the centring matrix and the result is the optimum: its loss meets the SVD bound (HDMM,
+Theorem 12).
 
-Group S costs a record ``x_S`` (``c_S / s_S^2``, or ``c_S / b_S`` for Laplace noise, with c_S the norm of its largest
-column) and brings the tables the error ``u_S / x_S^t``, with ``u_S = v_S c_S^t`` and t = 1 (Gaussian) or 2 (Laplace).
+How much noise each group takes. Group S costs a record ``x_S`` (``c_S / s_S^2``, or ``c_S / b_S`` for Laplace noise,
+with c_S the norm of its largest column) and brings the tables the error ``u_S / x_S^t``, with ``u_S = v_S c_S^t`` and
+t = 1 (Gaussian) or 2 (Laplace).
 
 add-remove   every record meets every group: ``sum_S x_S <= 1``, and x_S is proportional to ``u_S^(1/(t+1))``.
 replace      two records that differ in the attributes D are ``2 sum_S x_S (1 - prod_{i in S and D} r_i)`` apart, with
@@ -12,20 +17,10 @@ replace      two records that differ in the attributes D are ``2 sum_S x_S (1 - 
              constraint for each D; those that matter are found one by one. The group of the total is free: its noise
              is made small, and never zero.
 
-Bases onto integer grids: what is measured is what was rounded.
-
-A basis B (n-1, n) with columns of norm 1 becomes ``M = round(2^k B)``. Its largest column is what privacy pays for, so
-after rounding single entries are moved by one step where that brings a column's norm back to ``2^k``: the loss is
-then of second order in the step, and few bits do. The grids of the attributes that a residual group crosses multiply,
-so that their bits add up; where they would be too many the finest become coarser.
-
-The residual planner: every set of attributes that a table crosses is measured by what its subsets leave open.
-
-For each attribute the tables decide a basis ``[1'; B_i]`` (:mod:`..residual.search`); for each set S of attributes that
-some table crosses the group ``(x)_{i in S} B_i (x)_{i not in S} 1'`` is measured, with noise split in closed form
-(below); and every table is a sum over its own subsets (:mod:`.residual_information`), so that nothing
-of the size of the domain is formed. Where every cell is asked alike, as in marginals, B_i is the centring matrix and
-the result is the optimum: its loss meets the SVD bound (HDMM, Theorem 12).
+What is measured is what was rounded: a basis B (n-1, n) with columns of norm 1 becomes ``M = round(2^k B)``. Privacy
+pays for its largest column, so single entries are moved by one step where that brings a column's norm back to ``2^k``:
+the loss is then of second order in the step, and few bits do. The bits of the attributes that a group crosses add up;
+where they would be too many the finest grids become coarser.
 """
 
 from __future__ import annotations
@@ -39,10 +34,10 @@ import numpy as np
 
 from ...domain import Workload
 from ...errors import Unsupported
-from ...linalg import Centring, Dense, Kron, LinearOperator, Total
-from ..block import Block
+from ...linalg import Centring, Dense, LinearOperator
+from ..block import Block, crossing, short_scale
 from ..bounds.lower import unit_bound
-from ..gram import dense_grams, lifted
+from ..gram import dense_grams, lifted, product_factors
 from ..hdmm.opt0 import opt0_gaussian
 from ..information.residual import set_shares
 from ..information.residual_basis import Basis, Set, basis_of, closure
@@ -65,7 +60,6 @@ _FREE = 1e-6  # share of the error that the group of the total may bring where i
 _CUTS, _STEPS = 60, 500
 _LISTED, _STARTS = 16, 3  # attributes whose subsets are all compared; constraints from which a search starts
 _CLOSE = 1e-5  # by which a cost may exceed the budget before the answer is scaled to it
-_BITS = 20  # of the reciprocals of the scales: far finer than the optimum is sharp
 
 
 def split(
@@ -78,7 +72,7 @@ def split(
     """The relative variance (norm 2) or Laplace scale (norm 1) of each group, on the grid of its integer matrix.
 
     ``error`` is v_S, ``columns`` the power sum c_S of the largest column; ``overlaps`` (attributes,) are the r_i under
-    replace-one neighbours, None under add-remove. The reciprocals have few bits, which keeps exact sums of them short.
+    replace-one neighbours, None under add-remove.
 
     >>> [round(float(s), 5) for s in split([(), (0,)], np.array([1.0, 4.0]), np.ones(2), 2, None)]
     [3.0, 1.5]
@@ -90,13 +84,7 @@ def split(
         cost = cost / cost.sum()
     else:
         cost = _under_replace(sets, shares, t, overlaps)
-    return [_reciprocal(x / c) for x, c in zip(cost, columns, strict=True)]
-
-
-def _reciprocal(precision: float) -> Fraction:
-    """1 / precision, the latter rounded to ``_BITS`` bits."""
-    mantissa, exponent = np.frexp(precision)
-    return 1 / (Fraction(round(float(mantissa) * 2**_BITS), 2**_BITS) * Fraction(2) ** int(exponent))
+    return [short_scale(float(x / c)) for x, c in zip(cost, columns, strict=True)]
 
 
 def _under_replace(sets: Sequence[Set], shares: np.ndarray, t: int, overlaps: np.ndarray) -> np.ndarray:
@@ -335,14 +323,7 @@ def residual_strategy(workload: Workload, settings: Settings) -> Strategy:
     ]
     exponents = [0 if grid is None else grid.exponent for grid in grids]
     names = workload.domain.names
-    blocks = [
-        Block(
-            "*".join(names[i] for i in s) or "total",
-            Kron([f if i in s else Total(f.shape[1]) for i, f in enumerate(factors)]),
-            sum(exponents[i] for i in s),
-        )
-        for s in sets
-    ]
+    blocks = [crossing(names, s, factors, sum(exponents[i] for i in s)) for s in sets]
     bases = [basis_of(f) if m.shape[0] > 1 else None for f, m in zip(factors, merges, strict=True)]
     blocks = _split_over(blocks, sets, bases, workload, settings)
     return Strategy(
@@ -402,33 +383,7 @@ def _lower(merged: Workload, asked: Asked, settings: Settings) -> float | None:
         return None
     if sum(n > 1 for n in merged.domain.shape) == 1:
         return unit_bound(merged, "dual")
-    factors = _as_product(merged) if max(merged.domain.shape) <= WIDEST else None
+    factors = product_factors(dense_grams(merged)) if max(merged.domain.shape) <= WIDEST else None
     if factors is None:
         return planner_bound(merged)
     return math.prod(opt0_gaussian(V, tolerance=_BOUND).lower for V in factors)
-
-
-def _as_product(merged: Workload) -> list[np.ndarray] | None:
-    """The factors of W'W where it is one Kronecker product; None elsewhere.
-
-    A product of sums is spread over several tables where they ask for all combinations, as all marginals do.
-    """
-    terms = dense_grams(merged)
-    place: list[dict[int, int]] = [{} for _ in merged.domain.shape]
-    index = [
-        tuple(at.setdefault(id(V), len(at)) for at, V in zip(place, grams, strict=True)) for _, grams in terms
-    ]
-    if math.prod(len(at) for at in place) != len(terms) or not all(c > 0 for c, _ in terms):
-        return None
-    weights = np.empty([len(at) for at in place])
-    for position, (c, _) in zip(index, terms, strict=True):
-        weights[position] = c
-    matrices = [{at[id(V)]: V for _, grams in terms for V in [grams[i]]} for i, at in enumerate(place)]
-    first = (0,) * weights.ndim
-    factors, product = [], np.full((1,) * weights.ndim, weights[first])
-    for i, some in enumerate(matrices):
-        line = np.moveaxis(weights, i, -1)[first[1:]] / weights[first]
-        product = product * line.reshape([-1 if j == i else 1 for j in range(weights.ndim)])
-        factors.append(np.asarray(sum(w * some[k] for k, w in enumerate(line))))
-    factors[0] = factors[0] * weights[first]
-    return factors if np.allclose(product, weights, rtol=1e-12, atol=0) else None

@@ -1,26 +1,24 @@
 """Bases and weights of the residual planner, and what no product strategy can beat.
 
-The best bases: one small descent for each attribute, in turn.
-
 With residual groups of variance s_S^2 (Gaussian) or scale b_S (Laplace) and a basis B_i of column norm 1 for each
 attribute, a budget of 1 buys the total squared error
 
     Gaussian   (sum_S v_S^(1/2))^2        s_S^2 proportional to v_S^(-1/2)
     Laplace    (sum_S v_S^(1/3))^3        b_S proportional to v_S^(-1/3)
 
-with v_S as in :mod:`.residual_sets`. Both are concave in every v_S, so with slopes ``a_k, b_k`` of the objective by
-beta_k and gamma_k of attribute i, lowering
+with v_S as in :mod:`..information.residual_basis`. Both are concave in every v_S, so with slopes ``a_k, b_k`` of the
+objective by beta_k and gamma_k of attribute i, lowering
 
     f(B) = sum_k a_k tr(Q' V_k Q) + b_k q' V_k q,       [q, Q] = [1'; B]^-1,
 
-lowers the objective at least as much. B need not be orthogonal to the total: the search is over all (n-1) x n
-matrices with columns of norm 1. It starts at the optimum of the explicit workload ``sum_k a_k V_k``: with X its
-strategy's Gram matrix and c the largest number such that ``X - c 1 1'`` is positive semi-definite, B is a root of
-``X - c 1 1'``. That is the end of the search too where there is but one attribute, or one product.
+lowers the objective at least as much: one small descent for each attribute, in turn. B need not be orthogonal to the
+total: the search is over all (n-1) x n matrices with columns of norm 1. It starts at the optimum of the explicit
+workload ``sum_k a_k V_k``: with X its strategy's Gram matrix and c the largest number such that ``X - c 1 1'`` is
+positive semi-definite, B is a root of ``X - c 1 1'``. That is the end of the search too where there is but one
+attribute, or one product.
 
-A lower bound for tables over any number of attributes: the dual, with multipliers that are a product.
-
-With ``mu = (x)_i mu_i``, each summing to 1, D = diag(mu) and any Q of spectral norm at most 1 (the shape of W),
+A lower bound for tables over any number of attributes: the dual, with multipliers that are a product. With
+``mu = (x)_i mu_i``, each summing to 1, D = diag(mu) and any Q of spectral norm at most 1 (the shape of W),
 
     loss >= ||W D^1/2||_*^2 >= <W D^1/2, Q>^2.
 
@@ -36,11 +34,10 @@ times projections on orthogonal spaces, and ``sum_A c_AS^2 = 1`` for each S keep
 
     loss >= (sum_S sqrt(v_S))^2,    v_S = sum_A w_A^2 prod_{i in S} b_Ai^2 prod_{i in A-S} g_Ai^2,
 
-the residual planner's own objective with b^2 for beta and g^2 for gamma (below). Any mu_i and P will
-do; those here come from ascending that objective attribute by attribute: with slopes a, k of it by b and g, the best
-P is the polar factor of ``M (a (I - t t') + k t t')``, whose singular values add up to ``a b + k g``.
-
-For marginals and for one product it is the optimum.
+the residual planner's own objective with b^2 for beta and g^2 for gamma. Any mu_i and P will do; those here come from
+ascending that objective attribute by attribute: with slopes a, k of it by b and g, the best P is the polar factor of
+``M (a (I - t t') + k t t')``, whose singular values add up to ``a b + k g``. For marginals and for one product it is
+the optimum.
 """
 
 from __future__ import annotations
@@ -305,9 +302,7 @@ class _Polar:
 def product_bound(asked: Asked) -> float:
     """Lower bound on the loss of any strategy for tables of one product each, at non-negative coefficients.
 
-    ``asked`` is W'W over merged cells, as the residual planner sees it.
-
-    Raises nothing: every choice of multipliers bounds, and the best one visited is taken.
+    Every choice of multipliers bounds, and the best one visited is taken.
 
     >>> import tabulae as tb
     >>> domain = tb.Domain({"a": 3, "b": 4})
@@ -395,11 +390,9 @@ def _ascend(grams: np.ndarray, start: np.ndarray | None, slopes: np.ndarray) -> 
 
 
 def planner_bound(workload: Workload) -> float | None:
-    """The bound of :mod:`.product_bound`, None where no table is one product.
+    """The bound of :func:`product_bound`, None where no table is one product.
 
     Tables that are sums are left out: what is asked besides never lowers the loss.
-
-    Raises :class:`~tabulae.errors.Unsupported` for tables that cross too many sets of attributes.
     """
     products = [table for table in workload.tables if len(table.terms) == 1]
     return product_bound(asked_for(Workload(workload.domain, products))) if products else None
