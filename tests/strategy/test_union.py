@@ -13,7 +13,8 @@ from tests.strategy.instances import DOMAIN, TABLES, WORKLOADS, dense, dense_str
 import tabulae as tb
 from benchmarks import workloads
 from tabulae.errors import InvalidArgument, Unsupported
-from tabulae.strategy.hdmm.union import clusters, groups_of, relative_scale, union_strategy
+from tabulae.strategy.block import short_scale
+from tabulae.strategy.hdmm.union import clusters, groups_of, union_strategy
 from tabulae.strategy.methods import Settings
 
 SIGMA = 4.224678889326836
@@ -196,6 +197,6 @@ def test_nothing_but_a_public_total_is_refused_under_replace():
 
 @pytest.mark.parametrize("scale", [1e-9, 0.3, 1.0, 7.5e11])
 def test_relative_scales_are_inverse_binary_fractions(scale):
-    short = relative_scale(scale)
+    short = short_scale(1 / scale)
     assert float(short) == pytest.approx(scale, rel=1e-6)
     assert short.numerator & (short.numerator - 1) == 0

@@ -47,17 +47,11 @@ class Ellipsoid:
 
 
 def least_ellipsoid(points: np.ndarray, *, tolerance: float = 1e-6) -> Ellipsoid:
-    """The ellipsoid of least volume around ``conv{+-v_j}``, to a relative excess of ``tolerance`` in squared axes.
+    """The ellipsoid of least volume around ``conv{+-v_j}``, v_j the columns of ``points`` (d, P), which span R^d.
 
     Ascends ``log det V(u)``: multiplicative steps, then Khachiyan's coordinate steps towards the point furthest out,
-    with steps away from the point nearest in that has weight (Wolfe and Atwood), which converge linearly.
-
-    Arguments:
-        points: (d, P), one point a column; their negatives are meant as well.
-        tolerance: of ``kappa / d - 1``; what was reached is in ``.gap``, and true in any case.
-
-    Raises:
-        InvalidArgument: the points do not span R^d, or the tolerance is not positive.
+    with steps away from the point nearest in that has weight (Wolfe and Atwood), which converge linearly. ``tolerance``
+    is of ``kappa / d - 1``; what was reached is in ``.gap``, and true in any case.
 
     Reference: Khachiyan (1996), "Rounding of polytopes in the real number model of computation"; Todd and Yildirim
     (2007), "On Khachiyan's algorithm for the computation of minimum-volume enclosing ellipsoids".

@@ -102,12 +102,9 @@ class SubspaceMechanism:
         ``a = t - C'(C C')^-1 (C t - c)`` in rational arithmetic, c = C A x as the measurement read it. Proof:
         ``C a = C t - (C t - c) = c``, and ``Pi_N a = Pi_N t`` depends on y alone.
 
-        Arguments:
-            measurement: of ``self.strategy``, from :func:`tabulae.measure`.
-
         Raises:
             Unsupported: the mechanism is for research only.
-            InvalidArgument: the measurement is of another strategy or for other neighbours.
+            InvalidArgument: the measurement is not of ``self.strategy``, or for other neighbours.
 
         Privacy:
             Post-processing of the measurement, and of c, which is published as it is: see the class.

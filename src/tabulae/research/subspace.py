@@ -5,17 +5,26 @@ the matrix-mechanism optimum for Pi_N A, extended (Corollary 3.10); the correlat
 Talwar and Zhang (2013), extended (Theorem 3.11); and the K-norm mechanism (Hardt and Talwar 2010) for Q_N' A,
 extended: noise from the gauge of the sensitivity hull.
 
+All take the same arguments:
+
+* ``query``: A, (n, N); integers, or reals on a grid of up to 24 bits for a release; at most 4,096 columns.
+* ``invariants``: C, integers (m, n), on the answers; rows that earlier rows determine are named and left out.
+* ``budget``: ZCDP or ApproxDP for Gaussian noise; PureDP, or ApproxDP of which its epsilon is used, for Laplace noise.
+* ``neighbours``: "add-remove" or "replace".
+* ``calibration``: "exact", or "classical" to reproduce the paper's constant (research only).
+
+They raise :class:`~tabulae.errors.InvalidArgument` for matrices of other shapes or entries and for a budget that does
+not pay for the noise, and :class:`~tabulae.errors.Unsupported` where the invariants fix all answers. s^2 is the
+variance that the budget asks for at sensitivity 1, b its Laplace scale.
+
 The correlated mechanism. In r dimensions with the neighbours' differences v_j, the base decomposition is recursive:
 around the points there is a least ellipsoid F B; of the left singular vectors of F, by decreasing singular value, the
 last ones (i > r/2) are the first group U_1, and the points projected on the others are decomposed in the same way.
 Group i gets noise at its own sensitivity ``r_i = max_j ||U_i' v_j||``: ``sum_i r_i U_i w_i``, times sqrt(k) for k
-groups.
-
-How good it is (for all Gaussian mechanisms as competitors, with a constant): let s_1 >= ... >= s_d be the
-semi-axes at one level, of an ellipsoid with ``kappa <= (1 + gap) d``, and h = floor(d/2). The dual of the least
-squared error with the ellipsoid's weights gives ``opt >= (sum_j s_j)^2 / kappa >= (h + 1)^2 s_(h+1)^2 / kappa``,
-while ``r_i^2 |U_i| <= s_(h+1)^2 (d - h)``. Hence ``r_i^2 |U_i| <= 2 (1 + gap) opt``, and with k groups and the
-factor k of the noise
+groups. How good it is, against all Gaussian mechanisms: let s_1 >= ... >= s_d be the semi-axes at one level, of an
+ellipsoid with ``kappa <= (1 + gap) d``, and h = floor(d/2). The dual of the least squared error with the ellipsoid's
+weights gives ``opt >= (sum_j s_j)^2 / kappa >= (h + 1)^2 s_(h+1)^2 / kappa``, while ``r_i^2 |U_i| <= s_(h+1)^2 (d -
+h)``. Hence ``r_i^2 |U_i| <= 2 (1 + gap) opt``, and with k groups and the factor k of the noise
 
     squared error  <=  2 (1 + gap) k^2 opt,        k = 1 + floor(log2 d).
 
@@ -56,21 +65,7 @@ def projected_gaussian(
 ) -> SubspaceMechanism:
     """The projected Gaussian mechanism: ``M(x) = A x + Pi_N e``, e spherical at the L2 sensitivity of A.
 
-    Expected squared error ``(n - n_c) sigma^2`` with ``sigma^2 = Delta_2(A)^2 s^2``, s^2 the variance that the budget
-    asks for at sensitivity 1. A itself is measured, with exact noise; see :meth:`SubspaceMechanism.answers`.
-
-    Arguments:
-        query: A, (n, N); integers, or reals on a grid of up to 24 bits for a release.
-        invariants: C, integers (m, n), on the answers; rows that earlier rows determine are named and left out.
-        budget: ZCDP or ApproxDP.
-        neighbours: "add-remove" or "replace".
-        calibration: "exact", or "classical" to reproduce the paper's constant (research only).
-
-    Raises:
-        InvalidArgument: matrices of other shapes or entries, a budget that pays for no Gaussian noise.
-        Unsupported: the invariants fix all answers, or the query has more than 4,096 columns.
-
-    Reference: Gao, Gong and Yu, "Subspace Differential Privacy" (2022), Theorem 3.1 and Corollary 3.5.
+    Corollary 3.5. Expected squared error ``(n - n_c) Delta_2(A)^2 s^2``. A itself is measured, with exact noise.
 
     Privacy:
         The answers measured satisfy ``budget`` in full; the projection is post-processing of them and the exact
@@ -90,19 +85,12 @@ def projected_gaussian(
 def projected_laplace(
     query: Matrix, invariants: Matrix, budget: PrivacyLoss, *, neighbours: str = "add-remove"
 ) -> SubspaceMechanism:
-    """The projected Laplace mechanism: ``M(x) = A x + Pi_N e``, e Laplace at the L1 sensitivity of A.
+    """The projected Laplace mechanism: ``M(x) = A x + Pi_N e``, e Laplace at the L1 sensitivity of A (Corollary 3.8).
 
-    Expected squared error ``(n - n_c) 2 b^2`` with ``b = Delta_1(A) / eps``. Arguments and errors as for
-    :func:`projected_gaussian`; the budget is PureDP (or ApproxDP, of which its epsilon is used).
-
-    Reference: Gao, Gong and Yu (2022), Corollary 3.8.
+    Expected squared error ``(n - n_c) 2 b^2`` with ``b = Delta_1(A) / eps``.
 
     Privacy:
         As for :func:`projected_gaussian`, by discrete Laplace noise.
-
-    >>> import numpy as np, tabulae as tb
-    >>> round(projected_laplace(np.eye(3), np.ones((1, 3)), tb.PureDP(1)).squared_error, 9)
-    4.0
     """
     return _projected("projected Laplace", query, invariants, budget, neighbours, "laplace", "exact")
 
@@ -117,12 +105,10 @@ def extended_gaussian(
 ) -> SubspaceMechanism:
     """The extended Gaussian mechanism: ``M(x) = A x + Q_N e``, e spherical at the L2 sensitivity of ``Q_N' A``.
 
-    Expected squared error ``(n - n_c) sigma^2`` with ``sigma^2 = Delta_2(Q_N' A)^2 s^2``: never more than that
-    of :func:`projected_gaussian`, because an orthonormal Q_N lengthens no difference. Which basis is taken does not
-    matter. What is measured is ``Q_N' A`` on a grid, as integer combinations of integer rows of its row space, at its
-    own exact sensitivity. Arguments and errors as for :func:`projected_gaussian`.
-
-    Reference: Gao, Gong and Yu (2022), Theorem 3.3, Algorithm 1 and Corollary 3.6.
+    Expected squared error ``(n - n_c) Delta_2(Q_N' A)^2 s^2``: never more than that of :func:`projected_gaussian`,
+    because an orthonormal Q_N lengthens no difference, whichever basis is taken. What is measured is ``Q_N' A`` on a
+    grid, as integer combinations of integer rows of its row space, at its own exact sensitivity (Algorithm 1, Corollary
+    3.6).
 
     Privacy:
         The answers measured satisfy ``budget`` in full, and determine ``Pi_N M(x)`` (Theorem 3.3).
@@ -148,17 +134,10 @@ def extended_laplace(
 ) -> SubspaceMechanism:
     """The extended Laplace mechanism: ``M(x) = A x + Q_N w``, w Laplace at the L1 sensitivity of ``Q_N' A``.
 
-    Expected squared error ``(n - n_c) 2 b^2`` with ``b = Delta_1(Q_N' A) / eps``, which depends on the basis and may be
-    many times that of :func:`projected_laplace`. ``.note`` says how the two compare before anything is spent.
-
-    Arguments:
-        query, invariants, budget, neighbours: as for :func:`projected_laplace`.
-        basis: "dissected" (local vectors, Haar's for one total), "generic" (of a singular value decomposition), "best"
-            (the better of them), or an orthonormal basis (n, n - n_c) of your own.
-
-    Raises as :func:`projected_gaussian`, and :class:`~tabulae.errors.InvalidArgument` for no orthonormal basis.
-
-    Reference: Gao, Gong and Yu (2022), Theorem 3.3 and Corollary 3.9.
+    Corollary 3.9. Expected squared error ``(n - n_c) 2 b^2`` with ``b = Delta_1(Q_N' A) / eps``, which depends on the
+    basis and may be many times that of :func:`projected_laplace`. ``.note`` says how the two compare before anything is
+    spent. ``basis`` is "dissected" (local vectors, Haar's for one total), "generic" (of a singular value
+    decomposition), "best" (the better of them), or an orthonormal basis (n, n - n_c) of your own.
 
     Privacy:
         As for :func:`extended_gaussian`, by discrete Laplace noise.
@@ -235,16 +214,9 @@ def optimal_gaussian(
 
     Minimises ``tr Sigma`` over noise covariances Sigma on null(C) with ``d' A' Sigma^+ A d <= 1`` for all neighbours'
     differences d: by Theorem 3.3 the ordinary problem for ``Pi_N A``, and that is the convex problem of ``select``
-    (columns under "add-remove", pairs of columns under "replace"), solved by the same code.
-
-    Arguments are those of :func:`~tabulae.research.projected_gaussian`; ``tolerance`` is the relative gap at which the
-    search stops. ``.certificate`` is the gap reached: no Gaussian mechanism that is induced subspace private at this
-    budget has less than ``squared_error / (1 + certificate)``.
-
-    Raises as :func:`~tabulae.research.projected_gaussian`; under "replace" also
-    :class:`~tabulae.errors.Unsupported` where no replacement changes what noise may hide.
-
-    Reference: Gao, Gong and Yu (2022), Corollary 3.10; HDMM, Definition 12.
+    (columns under "add-remove", pairs of columns under "replace"), solved by the same code to a relative gap of
+    ``tolerance`` (Corollary 3.10). ``.certificate`` is the gap reached: no Gaussian mechanism that is induced subspace
+    private at this budget has less than ``squared_error / (1 + certificate)``.
 
     Privacy:
         What is measured is a strategy on a grid in the row space of ``Pi_N A``, at its exact sensitivity: the
@@ -304,11 +276,7 @@ class BaseDecomposition:
 def base_decomposition(points: np.ndarray, *, tolerance: float = 1e-2) -> BaseDecomposition:
     """The base decomposition of the points (d, P), which span R^d, and their negatives.
 
-    ``tolerance`` is of the squared axes of each ellipsoid. Raises :class:`~tabulae.errors.InvalidArgument` where the
-    points do not span.
-
-    Reference: Nikolov, Talwar and Zhang, "The geometry of differential privacy: the sparse and approximate cases"
-    (2013), section 3.
+    ``tolerance`` is of the squared axes of each ellipsoid. Reference: Nikolov, Talwar and Zhang (2013), section 3.
 
     >>> found = base_decomposition(np.diag([4.0, 2.0, 1.0]))
     >>> [group.shape[1] for group in found.groups], np.round(found.radii, 6).tolist()
@@ -341,15 +309,11 @@ def correlated_gaussian(
 ) -> SubspaceMechanism:
     """The correlated Gaussian mechanism for ``Q_N' A``, extended: ``M(x) = A x + Q_N sqrt(k) s sum_i r_i U_i w_i``.
 
-    The groups U_i and radii r_i are those of :func:`base_decomposition` of the sensitivity hull, s^2 the variance that
-    the budget asks for at sensitivity 1. The factor sqrt(k) bounds what the groups cost together; here that cost,
-    ``max_d sum_i ||U_i' d||^2 / r_i^2 <= k``, is computed and charged itself, so the error is at most the paper's.
-
-    An approximation: :func:`~tabulae.research.optimal_gaussian` is never worse. Arguments and errors as for
-    :func:`~tabulae.research.projected_gaussian`; under "replace" the differences of at most 128 distinct columns are
-    listed, and a total that the answers determine must be among the invariants.
-
-    Reference: Gao, Gong and Yu (2022), Theorem 3.11; Nikolov, Talwar and Zhang (2013).
+    The groups U_i and radii r_i are those of :func:`base_decomposition` of the sensitivity hull. The factor sqrt(k)
+    bounds what the groups cost together; here that cost, ``max_d sum_i ||U_i' d||^2 / r_i^2 <= k``, is computed and
+    charged itself, so the error is at most the paper's (Theorem 3.11). :func:`optimal_gaussian` is never worse. Under
+    "replace" the differences of at most 128 distinct columns are listed, and a total that the answers determine must be
+    among the invariants.
 
     Privacy:
         What is measured is ``U_i' Q_N' A x / r_i`` on a grid, with equal noise at its exact joint sensitivity: the
@@ -378,23 +342,15 @@ _INSIDE = 1e-7
 def k_norm(
     query: Matrix, invariants: Matrix, budget: PrivacyLoss, *, neighbours: str = "add-remove"
 ) -> SubspaceMechanism:
-    """The K-norm mechanism: ``M(x) = A x + Q_N z``, z of density proportional to ``exp(-eps ||z||_K)``.
+    """The K-norm mechanism: ``M(x) = A x + Q_N z``, z of density proportional to ``exp(-eps ||z||_K)``, under PureDP.
 
     K is the hull of ``+-Q_N' A d`` over neighbours' differences d, in d' dimensions; ``z = r u`` with r from
     Gamma(d' + 1, 1/eps) and u uniform in K. Expected squared error ``(d' + 1)(d' + 2) / eps^2 E ||u||^2``.
 
     Where ``K = T B_1`` with B_1 the cross-polytope (as many +- pairs of vertices as dimensions: an invertible query
     without invariants; pairs of answers whose sums are exact) this is Laplace noise along the columns of T, and it is
-    released with exact integer noise. Else the mechanism is for research: :class:`~tabulae.research.HitAndRun`.
-
-    Arguments are those of :func:`~tabulae.research.projected_laplace`.
-
-    Raises:
-        InvalidArgument: a budget other than PureDP.
-        Unsupported: as :func:`~tabulae.research.correlated_gaussian`; a hull of more than 8 dimensions, or of very
-            many facets, that is not an image of the cross-polytope.
-
-    Reference: Hardt and Talwar, "On the geometry of differential privacy" (2010); Gao, Gong and Yu (2022), section 3.4.
+    released with exact integer noise. Else the mechanism is for research: :class:`~tabulae.research.HitAndRun`, up to 8
+    dimensions.
 
     Privacy:
         Exact case: the integer rows ``S = D T^-1 Q_N' A`` have ``||S d||_1 <= D`` for all neighbours, because
@@ -541,8 +497,6 @@ def compare(
     query: Matrix, invariants: Matrix, budget: PrivacyLoss, *, neighbours: str = "add-remove"
 ) -> Comparison:
     """All mechanisms that the budget pays for, by expected squared error; Laplace and K-norm under PureDP.
-
-    Arguments and errors as for :func:`~tabulae.research.projected_gaussian`. No data is seen and nothing is spent.
 
     >>> import numpy as np, tabulae as tb
     >>> found = compare(np.eye(4), np.kron(np.eye(2, dtype=int), [[1, 1]]), tb.PureDP(1))

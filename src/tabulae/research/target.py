@@ -41,11 +41,7 @@ _RELATIVE = 1e-10
 
 
 def generic_basis(C: np.ndarray) -> np.ndarray:
-    """An orthonormal basis of ``{v : C v = 0}``, (n, n - rank), from a singular value decomposition.
-
-    >>> generic_basis(np.ones((1, 4))).shape
-    (4, 3)
-    """
+    """An orthonormal basis of ``{v : C v = 0}``, (n, n - rank), from a singular value decomposition."""
     n = C.shape[1]
     if not C.size or not C.any():
         return np.eye(n)
@@ -157,20 +153,11 @@ class ConstrainedQuery:
     def of(
         cls, query: LinearOperator | np.ndarray, invariants: LinearOperator | np.ndarray, neighbours: str
     ) -> ConstrainedQuery:
-        """Check and take in a query and its invariants.
-
-        Arguments:
-            query: A, (n, N), real; at most 4,096 columns.
-            invariants: C, (m, n), integers below 2^24; rows may depend on each other.
-            neighbours: "add-remove" or "replace".
+        """Check and take in a query A (n, N) and its invariants C (m, n), integers below 2^24, rows dependent or not.
 
         Raises:
             InvalidArgument: shapes that do not fit, entries that are not numbers, invariants that are not whole.
             Unsupported: too many columns or invariants, or nothing that noise could hide.
-
-        >>> target = ConstrainedQuery.of(np.eye(3), [[1, 1, 1], [2, 2, 2]], "add-remove")
-        >>> target.rank, [found.row for found in target.dependent]
-        (1, [1])
         """
         if neighbours not in ("add-remove", "replace"):
             raise InvalidArgument(

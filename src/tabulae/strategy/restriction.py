@@ -138,12 +138,8 @@ def restricted_strategy(strategy: Strategy, tables: Sequence[Table]) -> Strategy
     that is what it costs: ``max_d (Pi_N d)' P (Pi_N d) / 2`` in place of ``max_d d' P d / 2``, which may be several
     times as much. This strategy is measured and charged as such, and estimates from it are the same.
 
-    Arguments:
-        strategy: blocks that are products over the attributes.
-        tables: the exact tables.
-
-    Raises :class:`~tabulae.errors.Unsupported` for other blocks, and for tables of general shape over more than 4,096
-    merged cells.
+    Raises :class:`~tabulae.errors.Unsupported` for blocks that are no products over the attributes, and for tables of
+    general shape over more than 4,096 merged cells.
 
     Privacy:
         Measured queries and their sensitivity are one: integer matrices ``divisor * A_i Pi_N`` with noise ``divisor``

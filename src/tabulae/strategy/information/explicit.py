@@ -6,24 +6,17 @@ brings block b's answers into r coordinates, and ``G`` these to L's.
 
 * cells: ``A_b = B_b M`` with M merging cells that no block tells apart, ``B_b / sqrt(v_b) = U_b D V'``;
   ``G = V D^-1``, ``K_b = U_b' / sqrt(v_b)`` and ``W = C L M``.
-* rows: each factor ``A_i = U_i R_i`` with U_i orthonormal and R_i of full row rank at most n_i; with
-  ``R`` the stack of ``(x)_i R_i / sqrt(v_b)``, ``G = (R R')^+``, ``K_b = (x)_i U_i' / sqrt(v_b)``, ``C L = W R'``.
+* rows: each tall factor ``A_i = U_i R_i`` with U_i orthonormal and R_i of full row rank at most n_i, so that a group
+  ``c (x)_i A_i`` keeps its Gram with at most ``prod_i min(m_i, n_i)`` rows; with ``R`` the stack of
+  ``(x)_i R_i / sqrt(v_b)``, ``G = (R R')^+``, ``K_b = (x)_i U_i' / sqrt(v_b)``, ``C L = W R'``. A sum of products
+  shares its rows among the terms and is kept as it is.
 
-Query groups as few independent rows: sums of Kronecker products, without listing their cells.
-
-A tall factor A_i (more rows than columns) is split as ``A_i = U_i R_i`` with U_i orthonormal and R_i of full
-row rank, so that a group ``c (x)_i A_i`` keeps its Gram with at most ``prod_i min(m_i, n_i)`` rows. A sum of
-products shares its rows among the terms and is kept as it is.
-
-Least squares of all measurements under exact counts that are known besides: by one decomposition.
-
-Over merged cells u with blocks ``B`` (whitened) and exact tables ``C u = c``: with Z an orthonormal basis of null(C)
-and u_c any solution,
+Under exact counts ``C u = c`` that are known besides, with Z an orthonormal basis of null(C) and u_c any solution,
 
     u^ = u_c + Z (B Z)^+ (y - B u_c),      W u^ has covariance ``W Z (Z'B'B Z)^+ Z'W'``.
 
 It has the least variance among linear unbiased estimates that use both, and mixes the exact counts into what it says
-of null(C): see :func:`.restriction.restricted_strategy` for what that costs.
+of null(C): see :func:`..restriction.restricted_strategy` for what that costs.
 """
 
 from __future__ import annotations

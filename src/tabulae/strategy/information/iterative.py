@@ -7,19 +7,15 @@ vector of cells: conjugate gradients on ``min ||y - B H^1/2 z||`` (CGLS; H posit
 same) keep every direction as ``H^1/2 B' t`` with t over the measured rows, and need one product by ``K = B H B'`` a
 step. K consists of Kronecker products between pairs of blocks; the domain may have any size. H is a product over
 attributes, ``H_i = (mean Gram of the attribute's matrices + 1 1')^+``: with it the number of steps hardly depends on
-sizes.
+sizes. The fit's variances are out of reach where there are many tables; by the theorem of Gauss and Markov the local
+ones bound them, query by query.
 
-The fit's variances are out of reach where there are many tables. By the theorem of Gauss and Markov they are at most
-those of any other unbiased linear answer from the same measurements: the local ones bound them, query by query.
-
-Reference: Hestenes and Stiefel, Methods of conjugate gradients (1952), section 10; HDMM, section 10.
-
-Local least squares, as OPT_+ was published: each table from the one block that answers it best.
-
-Block g alone answers a table by ``W A_g^+ y_g``, with covariance ``v_g W (A_g'A_g)^+ W'``; of the blocks that determine
-the table the one with the least total variance does. A sum of products (a disjunction) that no block
+Local least squares, as OPT_+ was published: each table from the one block that answers it best. Block g alone answers
+a table by ``W A_g^+ y_g``, with covariance ``v_g W (A_g'A_g)^+ W'``. A sum of products (a disjunction) that no block
 determines whole is answered product by product. The answers are unbiased, their variances exact, but tables answered
 from different blocks need not agree where they overlap.
+
+Reference: Hestenes and Stiefel, Methods of conjugate gradients (1952), section 10; HDMM, section 10.
 """
 
 from __future__ import annotations

@@ -11,20 +11,17 @@ both sides, one for each set S of attributes that some block crosses, with the e
     lambda_S = sum_{b crosses S} (1/v_b) prod_{i not crossed by b} g_i,
 
 and a table W has the variance ``sum_S lambda_S^-1 prod_i`` of ``diag(W_i X_i^-1 W_i') - (W_i u_i)^2 / g_i`` in S, of
-``(W_i u_i)^2 / g_i`` beside it. For marginals X_i = I, u_i = 1 and g_i = n_i.
-
-Sets are bit masks over the attributes that some block crosses, the first attribute the highest bit. Sums over
-subsets are taken one attribute at a time: a table over s attributes costs 2^s numbers, whatever the number of blocks.
-
-Profiles on the lattice route: which coefficients the noise of each block has in each answer of a table.
-
-For a table with components in the set U the coefficients on block b are, with T = b's attributes within U,
+``(W_i u_i)^2 / g_i`` beside it. For marginals X_i = I, u_i = 1 and g_i = n_i. For a table with components in the set U
+the coefficients of the noise on block b are, with T = b's attributes within U,
 
     z = (1/v_b) sum_{S within T} lambda_S^-1 (x)_{i in S} beside_i (x)_{i in T - S} mean_i  x  numbers
 
 that depend on the row and on the block's cell only through the *types* of both in each attribute: a 0/1 row counts a
 number of cells, and a cell is counted or not. What is alike is computed once, with how often it occurs, so that a
 marginal of a million cells has one column of at most 2^s coefficients a block, exactly.
+
+Sets are bit masks over the attributes that some block crosses, the first attribute the highest bit. Sums over
+subsets are taken one attribute at a time: a table over s attributes costs 2^s numbers, whatever the number of blocks.
 """
 
 from __future__ import annotations

@@ -4,20 +4,12 @@
 attribute that T determines is ``W = a 1' + Z B`` in one way only, if the rows of Z are taken from the span of B's
 columns, and ``[a, Z] = W Q`` with ``Q = T^+``. So least squares over independent groups of queries
 ``(x)_{i in S} B_i (x)_{i not in S} 1'``, one for each set S of attributes, answers each table from its coefficients
-alone: no other group, and no cell, enters.
+alone: no other group, and no cell, enters. For an attribute whose cells are asked alike B is
+:class:`~tabulae.linalg.Centring`, ``n I - J``, and ``Q = [1/n, (I - J/n)/n]``.
 
-For an attribute whose cells are asked alike B is :class:`~tabulae.linalg.Centring`, ``n I - J``, and Q is in closed
-form: ``Q = [1/n, (I - J/n)/n]``.
-
-Sums over sets of attributes: what each table asks of each residual group.
-
-A table over the attributes A meets the residual groups of every subset S of A, and a term
-``c (x)_i V_i`` of W'W has the share
-
-    c  prod_{i in S} beta_i  prod_{i in A - S} gamma_i
-
-in group S, with ``beta_i = tr(Q_i' V_i Q_i)`` over the columns of Q_i that belong to the attribute's residuals and
-``gamma_i`` the same for its total (see :mod:`.residual_basis`). Terms of one number of attributes are summed together.
+A term ``c (x)_i V_i`` of W'W over the attributes A has the share ``c prod_{i in S} beta_i prod_{i in A - S} gamma_i``
+in the group of a subset S, with ``beta_i = tr(Q_i' V_i Q_i)`` over the columns of Q_i that belong to the attribute's
+residuals and ``gamma_i`` the same for its total. Terms of one number of attributes are summed together.
 """
 
 from __future__ import annotations
