@@ -245,7 +245,7 @@ def test_a_start_close_to_the_optimum_saves_work():
 
 def test_time_limit_returns_a_valid_strategy_with_its_true_gap():
     V, _ = width_range(64)
-    best = opt0_gaussian(V, time_limit=0.0)
+    best = opt0_gaussian(V, deadline=0.0)
     assert best.evaluations == 1
     assert column_norm(best.strategy) <= 1 + 1e-14
     assert best.gap == pytest.approx(best.loss / best.lower - 1)

@@ -280,7 +280,7 @@ def test_known_factors_and_no_certificate_change_nothing_else(noise):
 @NOISES
 def test_time_limit_returns_a_valid_strategy(noise):
     terms = tables((30, 20), [(0,), (1,)], own=[prefix(30), prefix(20)])
-    best = opt_kron(terms, noise, time_limit=0.0)
+    best = opt_kron(terms, noise, deadline=0.0)
     assert dense_loss(terms, best.factors) == pytest.approx(best.loss, rel=1e-7)
     assert best.lower <= best.loss
 

@@ -201,7 +201,7 @@ def test_resuming_never_loses_ground():
 
 def test_time_limit_returns_a_valid_strategy():
     V, _ = prefix(64)
-    best = opt0_laplace(V, time_limit=0.0)
+    best = opt0_laplace(V, deadline=0.0)
     assert np.abs(best.strategy).sum(axis=0).max() <= 1 + 1e-14
     assert best.loss <= np.trace(V)
 

@@ -125,7 +125,7 @@ def test_bad_tolerance_is_refused(bad: dict[str, float]) -> None:
 def test_time_limit_gives_a_strategy_with_its_true_gap() -> None:
     i = np.arange(40)
     gram = 40.0 - np.maximum(i[:, None], i)
-    hurried = opt0_pairs(gram, tolerance=1e-9, time_limit=0.0)
+    hurried = opt0_pairs(gram, tolerance=1e-9, deadline=0.0)
     assert hurried.evaluations == 1
     assert 0.0 < hurried.gap < np.inf
     assert hurried.lower <= opt0_pairs(gram).lower

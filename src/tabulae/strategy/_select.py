@@ -158,7 +158,7 @@ def _select_restricted(
         settings,
         invariants=restriction.invariants,
         groups=restriction.groups(settings.groups),
-        deadline=_halfway(settings),
+        deadline=(settings.deadline + time.monotonic()) / 2,
     )
     best, refusal = None, None
     try:
@@ -198,12 +198,6 @@ def _projected(
         return None
     scored = Candidate(f"{strategy.method}, projected", rmse, 0.0)
     return replace(strategy, candidates=(scored,))
-
-
-def _halfway(settings: Settings) -> float | None:
-    """The deadline of the first of two selections, None without one."""
-    left = settings.remaining()
-    return None if left is None or settings.deadline is None else settings.deadline - left / 2
 
 
 def _unrestricted(neighbours: str) -> str:
@@ -286,7 +280,7 @@ def _needless(
     rmse: float, best: Strategy, lower: float, workload: Workload, settings: Settings
 ) -> str | None:
     """Why no further method need be tried, or None."""
-    if settings.remaining() == 0.0:
+    if settings.late:
         return "the time limit was reached"
     if rmse**2 * workload.queries <= lower * (1 + _PROVEN):
         return f"{best.method} is proven optimal"

@@ -98,6 +98,6 @@ def kron_sum(terms: Iterable[tuple[float, Sequence[np.ndarray]]]) -> np.ndarray:
     for coefficient, parts in terms:
         product = np.full((1, 1), coefficient)
         for part in parts:
-            product = np.kron(product, part)
+            product = np.kron(product, np.ascontiguousarray(part))
         whole = whole + product
     return np.asarray(whole)

@@ -6,6 +6,7 @@ A strategy is added by one file in a room beside this: a function of a workload 
 
 from __future__ import annotations
 
+import math
 import numbers
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -40,7 +41,7 @@ class Settings:
     tolerance: float = 1e-3
     restarts: int | None = None
     seed: int = 0
-    deadline: float | None = None
+    deadline: float = math.inf
     groups: tuple[tuple[str, ...], ...] | None = None
     invariants: tuple[Table, ...] = ()
     rows: int | dict[str, int] | None = None
@@ -66,7 +67,7 @@ class Settings:
         given["design"] = _check_design(given["design"])
         for name in ("group_size", "vectors"):
             given[name] = _check_count(name, given[name])
-        deadline = None if time_limit is None else time.monotonic() + time_limit
+        deadline = math.inf if time_limit is None else time.monotonic() + time_limit
         return cls(noise, check_neighbours(neighbours), deadline=deadline, **given)
 
     @property
@@ -74,9 +75,10 @@ class Settings:
         """2 for Gaussian noise, which pays for L2 sensitivity, and 1 for Laplace noise."""
         return 2 if self.noise == "gaussian" else 1
 
-    def remaining(self) -> float | None:
-        """Seconds left, or None where there is no limit."""
-        return None if self.deadline is None else max(0.0, self.deadline - time.monotonic())
+    @property
+    def late(self) -> bool:
+        """Whether time is up."""
+        return time.monotonic() >= self.deadline
 
 
 Choose = Callable[[Workload, Settings], Strategy]

@@ -299,7 +299,7 @@ def minimax(
         else:  # overshooting
             power = max(power * _SHORTER, _SHORTEST)
         settled = found.value <= found.mean * (1 + _SETTLED) or value <= lower * (1 + _SETTLED)
-        if settled or settings.remaining() == 0.0:
+        if settled or settings.late:
             break
         search.update(found, power)
     return MinimaxResult(best, value, lower or None)

@@ -119,12 +119,12 @@ def test_twin_cells_and_cells_never_counted_are_left_out():
 def test_limits_of_iterations_and_time_leave_a_strategy_with_a_true_gap():
     V = prefix(32).T @ prefix(32)
     optimum = opt0_gaussian(V).loss
-    for stopped in (coa(V, iterations=4), coa(V, time_limit=0.0)):
+    for stopped in (coa(V, iterations=4), coa(V, deadline=0.0)):
         assert not stopped.converged
         assert stopped.loss > optimum
         assert stopped.lower <= optimum * (1 + 1e-9)
     assert len(coa(V, iterations=4).objectives) == 4
-    assert coa(V, time_limit=0.0).loss == pytest.approx(np.trace(V))  # the identity, where it starts
+    assert coa(V, deadline=0.0).loss == pytest.approx(np.trace(V))  # the identity, where it starts
 
 
 @pytest.mark.parametrize(

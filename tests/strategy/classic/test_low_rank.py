@@ -150,7 +150,7 @@ def test_the_workload_enters_through_its_gram_matrix_and_its_scale_does_not_matt
 @each("name", WORKLOADS)
 def test_when_time_is_up_what_is_there_is_a_factorisation(name, p):
     W = WORKLOADS[name]
-    found = low_rank(W.T @ W, p=p, time_limit=0.0)
+    found = low_rank(W.T @ W, p=p, deadline=0.0)
     np.testing.assert_allclose(
         W @ np.linalg.pinv(found.queries, rcond=1e-10) @ found.queries, W, atol=1e-7 * np.abs(W).max()
     )
@@ -199,4 +199,4 @@ def test_without_time_no_factorisation_is_begun(monkeypatch):
 
     monkeypatch.setattr("tabulae.strategy.classic.explicit._factorised", begun)
     V = prefix(12).T @ prefix(12)
-    assert low_rank(V, time_limit=0.0).penalty == 0
+    assert low_rank(V, deadline=0.0).penalty == 0

@@ -173,7 +173,7 @@ def test_seeds_give_the_same_weights_again(p):
 @NORMS
 def test_without_time_what_is_returned_is_still_true(p):
     design, gram = binary_tree(32), prefix(32)
-    hurried = design_weighting(design, gram, p=p, time_limit=1e-9)
+    hurried = design_weighting(design, gram, p=p, deadline=0.0)
     best = design_weighting(design, gram, p=p)
     assert best.loss <= hurried.loss <= error(design, gram, p) * (1 + 1e-9)
     assert hurried.lower <= best.loss
@@ -320,5 +320,5 @@ def test_the_clock_is_looked_at_between_starts(monkeypatch):
         return rounds(self, w, most)
 
     monkeypatch.setattr(weighting._Alternation, "_rounds", counted)
-    design_weighting(binary_tree(16), prefix(16), p=1, time_limit=0.0)
+    design_weighting(binary_tree(16), prefix(16), p=1, deadline=0.0)
     assert len(calls) == 1

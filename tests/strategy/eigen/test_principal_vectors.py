@@ -106,7 +106,7 @@ def test_the_default_is_six_per_cent():
 
 @NORMS
 def test_without_time_the_weights_are_feasible(p):
-    found = principal_vectors(prefix(64), p=p, time_limit=1e-9)
+    found = principal_vectors(prefix(64), p=p, deadline=0.0)
     best = principal_vectors(prefix(64), p=p)
     assert found.weights.lower <= best.weights.loss <= found.weights.loss * (1 + 1e-9)
     assert column_norms(found.strategy, p).max() == pytest.approx(1, abs=1e-9)

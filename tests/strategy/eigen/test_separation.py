@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -95,7 +97,7 @@ def test_eight_groups_are_nearly_as_good():
 @NORMS
 def test_without_time_the_weights_are_feasible(p):
     queries, values = eigen_queries(prefix(64))
-    hurried = separated_weights(queries, values, p=p, time_limit=1e-9)
+    hurried = separated_weights(queries, values, p=p, deadline=0.0)
     assert column_norms(hurried.weights[:, None] * queries, p).max() == pytest.approx(1, abs=1e-9)
     assert hurried.lower <= eigen_design(prefix(64), p=p).weights.loss
 
@@ -163,16 +165,17 @@ def test_groups_leave_half_of_the_time_for_their_comparison(monkeypatch):
     limits = []
     weigh, compare = design.norm_weighting, design.weigh_few
 
-    def inside(*arguments, time_limit, **options):
-        limits.append(time_limit)
-        return weigh(*arguments, time_limit=time_limit, **options)
+    def inside(*arguments, deadline, **options):
+        limits.append(deadline)
+        return weigh(*arguments, deadline=deadline, **options)
 
-    def between(*arguments, time_limit, **options):
-        limits.append(time_limit)
-        return compare(*arguments, time_limit=time_limit, **options)
+    def between(*arguments, deadline, **options):
+        limits.append(deadline)
+        return compare(*arguments, deadline=deadline, **options)
 
     monkeypatch.setattr(design, "norm_weighting", inside)
     monkeypatch.setattr(design, "weigh_few", between)
     queries, values = eigen_queries(prefix(12))
-    separated_weights(queries, values, group_size=4, time_limit=60.0)
-    assert max(limits[:3]) <= 30 < limits[3] <= 60
+    now = time.monotonic()
+    separated_weights(queries, values, group_size=4, deadline=now + 60.0)
+    assert now + 30 <= max(limits[:3]) < now + 45 < limits[3] <= now + 60

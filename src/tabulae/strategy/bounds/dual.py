@@ -375,12 +375,12 @@ class PairOptimum:
     evaluations: int
 
 
-def opt0_pairs(gram: np.ndarray, *, tolerance: float = 1e-3, time_limit: float | None = None) -> PairOptimum:
+def opt0_pairs(gram: np.ndarray, *, tolerance: float = 1e-3, deadline: float = np.inf) -> PairOptimum:
     """The strategy of least total squared error under Gaussian noise and replace-one neighbours.
 
     Minimises ``tr[(A'A)^+ V]``, V = ``gram`` of any rank, over all A whose columns are at most 1 apart in L2 norm. The
     search stops at a gap of ``tolerance`` (up to 512 distinct cells: of 1e-5, if that is less), when it cannot improve,
-    or after ``time_limit`` seconds; the gap reported is true in each case.
+    or the ``deadline`` has passed; the gap reported is true in each case.
 
     Raises:
         InvalidArgument: ``gram`` is no Gram matrix or is zero.
@@ -406,7 +406,7 @@ def opt0_pairs(gram: np.ndarray, *, tolerance: float = 1e-3, time_limit: float |
         )
     merged = cells.merge(V)
     aim = min(tolerance, _FINE) if cells.count <= _SMALL else tolerance
-    search = _Search(merged, aim, None if time_limit is None else time.monotonic() + time_limit)
+    search = _Search(merged, aim, deadline)
     search.run()
     A, loss = search.strategy()
     lower = pair_bound(merged, search.weights)
@@ -431,7 +431,7 @@ class _Search:
     Cells are in an order with the origin last. ``weights`` (n, n) are symmetric.
     """
 
-    def __init__(self, gram: np.ndarray, tolerance: float, deadline: float | None) -> None:
+    def __init__(self, gram: np.ndarray, tolerance: float, deadline: float) -> None:
         n = gram.shape[0]
         self.gram, self.origin = gram, int(np.argmin(gram.diagonal()))
         self._order = np.append(np.delete(np.arange(n), self.origin), self.origin)

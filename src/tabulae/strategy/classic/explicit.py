@@ -76,7 +76,7 @@ class CoaOptimum:
 
 
 def coa(
-    gram: np.ndarray, *, tolerance: float = 1e-6, iterations: int = _NEWTON, time_limit: float | None = None
+    gram: np.ndarray, *, tolerance: float = 1e-6, iterations: int = _NEWTON, deadline: float = np.inf
 ) -> CoaOptimum:
     """The strategy of least total squared error under Gaussian noise, by COA.
 
@@ -101,7 +101,7 @@ def coa(
     merged = cells.merge(V) / largest
     mean = float(merged.diagonal().mean())
     merged, scale = merged / mean, mean * largest
-    newton = _Newton(merged, iterations, time_limit)
+    newton = _Newton(merged, iterations, deadline)
     converged = all(newton.run(theta, _BETWEEN) for theta in _THETAS[:-1]) and newton.run(
         _THETAS[-1], tolerance
     )
@@ -129,7 +129,7 @@ def coa_strategy(workload: Workload, settings: Settings) -> Strategy:
     found: list[CoaOptimum] = []
 
     def matrix(gram: np.ndarray) -> np.ndarray:
-        found.append(coa(gram, tolerance=settings.tolerance / 100, time_limit=settings.remaining()))
+        found.append(coa(gram, tolerance=settings.tolerance / 100, deadline=settings.deadline))
         return found[0].strategy
 
     strategy = explicit_strategy(workload, settings, "coa", matrix)
@@ -140,10 +140,10 @@ def coa_strategy(workload: Workload, settings: Settings) -> Strategy:
 class _Newton:
     """X and its inverse, from the identity on; limits are those of all stages together."""
 
-    def __init__(self, gram: np.ndarray, iterations: int, time_limit: float | None) -> None:
+    def __init__(self, gram: np.ndarray, iterations: int, deadline: float) -> None:
         self._gram = gram
         self._left = iterations
-        self._deadline = np.inf if time_limit is None else time.monotonic() + time_limit
+        self._deadline = deadline
         self.X, self.inverse = np.eye(len(gram)), np.eye(len(gram))
         self.gradient = gram
         self.objectives: list[float] = []
@@ -241,10 +241,10 @@ class LowRank:
     penalty: float
 
 
-def low_rank(gram: np.ndarray, *, p: int = 2, seed: int = 0, time_limit: float | None = None) -> LowRank:
+def low_rank(gram: np.ndarray, *, p: int = 2, seed: int = 0, deadline: float = np.inf) -> LowRank:
     """The low-rank mechanism's factorisation of a workload with Gram matrix V = W'W (n, n), of any rank.
 
-    What has been reached by ``time_limit`` (seconds) is made a factorisation and returned.
+    What has been reached by the ``deadline`` is made a factorisation and returned.
 
     Reference: Yuan, Zhang, Winslett, Xiao, Yang, Hao, "Low-Rank Mechanism: Optimizing Batch Queries under Differential
     Privacy", PVLDB 5(11), 2012; p = 2: "Optimizing Batch Linear Queries under Exact and Approximate Differential
@@ -257,7 +257,6 @@ def low_rank(gram: np.ndarray, *, p: int = 2, seed: int = 0, time_limit: float |
     """
     if p not in (1, 2):
         raise InvalidArgument(f"p is {p!r}: 2 for Gaussian noise or 1 for Laplace noise")
-    deadline = np.inf if time_limit is None else time.monotonic() + time_limit
     basis, values = eigen_queries(gram)
     scale = values.sum() / len(gram)
     root = np.sqrt(values / scale)[:, None] * basis
@@ -298,7 +297,7 @@ def low_rank_strategy(workload: Workload, settings: Settings) -> Strategy:
     """The low-rank mechanism over the cells that the tables tell apart, for Gaussian and Laplace noise."""
 
     def queries(gram: np.ndarray) -> np.ndarray:
-        return low_rank(gram, p=settings.norm, seed=settings.seed, time_limit=settings.remaining()).queries
+        return low_rank(gram, p=settings.norm, seed=settings.seed, deadline=settings.deadline).queries
 
     return explicit_strategy(workload, settings, "low-rank", queries)
 

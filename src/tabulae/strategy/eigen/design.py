@@ -99,7 +99,7 @@ def eigen_queries(gram: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def eigen_design(
-    gram: np.ndarray, *, p: int = 2, tolerance: float = 1e-6, time_limit: float | None = None
+    gram: np.ndarray, *, p: int = 2, tolerance: float = 1e-6, deadline: float = np.inf
 ) -> WeightedDesign:
     """Program 2: eigen-queries, their best weights, completed columns, for V = ``gram`` (n, n) of any rank.
 
@@ -112,7 +112,7 @@ def eigen_design(
     (4.929, True)
     """
     queries, values = eigen_queries(gram)
-    weights = query_weighting(queries, values, p=p, tolerance=tolerance, time_limit=time_limit)
+    weights = query_weighting(queries, values, p=p, tolerance=tolerance, deadline=deadline)
     return completed(queries, weights, p)
 
 
@@ -150,7 +150,7 @@ def eigen_separation(
     group_size: int | None = None,
     p: int = 2,
     tolerance: float = 1e-6,
-    time_limit: float | None = None,
+    deadline: float = np.inf,
 ) -> WeightedDesign:
     """Program 2 with eigen-queries weighed in groups of ``group_size`` (about n^(1/3) by default).
 
@@ -164,7 +164,7 @@ def eigen_separation(
     """
     queries, values = eigen_queries(gram)
     weights = separated_weights(
-        queries, values, group_size=group_size, p=p, tolerance=tolerance, time_limit=time_limit
+        queries, values, group_size=group_size, p=p, tolerance=tolerance, deadline=deadline
     )
     return completed(queries, weights, p)
 
@@ -176,7 +176,7 @@ def separated_weights(
     group_size: int | None = None,
     p: int = 2,
     tolerance: float = 1e-6,
-    time_limit: float | None = None,
+    deadline: float = np.inf,
 ) -> QueryWeights:
     """Weights of design queries Q (k, n) with costs c (k,), in groups of neighbours."""
     check_options(p, tolerance)
@@ -185,17 +185,14 @@ def separated_weights(
         raise InvalidArgument(f"group_size is {group_size}: a group has at least one query")
     norms = np.square(queries) if p == 2 else np.abs(queries)
     if size >= len(costs):
-        return norm_weighting(norms, costs, p=p, tolerance=tolerance, time_limit=time_limit)
-    deadline = None if time_limit is None else time.monotonic() + time_limit
-    half = None if time_limit is None else time.monotonic() + time_limit / 2  # the rest compares the groups
+        return norm_weighting(norms, costs, p=p, tolerance=tolerance, deadline=deadline)
+    half = (deadline + time.monotonic()) / 2  # the rest compares the groups
     members = [slice(start, start + size) for start in range(0, len(costs), size)]
-    inside = [
-        norm_weighting(norms[m], costs[m], p=p, tolerance=_WITHIN, time_limit=_left(half)) for m in members
-    ]
+    inside = [norm_weighting(norms[m], costs[m], p=p, tolerance=_WITHIN, deadline=half) for m in members]
     columns = np.array([group.weights**p @ norms[m] for group, m in zip(inside, members, strict=True)])
     losses = np.array([group.loss for group in inside])
     compare = weigh_few if len(inside) <= _FEW else norm_weighting
-    between = compare(columns, losses, p=p, tolerance=tolerance, time_limit=_left(deadline))
+    between = compare(columns, losses, p=p, tolerance=tolerance, deadline=deadline)
     weights = np.concatenate([t * group.weights for t, group in zip(between.weights, inside, strict=True)])
     spent = losses * between.weights**-2
     added = (spent / spent.sum()) @ np.array([g.multipliers / g.multipliers.sum() for g in inside])
@@ -208,11 +205,6 @@ def separated_weights(
         multipliers,
         between.evaluations + sum(group.evaluations for group in inside),
     )
-
-
-def _left(deadline: float | None) -> float | None:
-    """Seconds to a time on the monotonic clock."""
-    return None if deadline is None else deadline - time.monotonic()
 
 
 _SHARE, _FEWEST = 0.06, 8  # of the cells: principal vectors by default
@@ -228,7 +220,7 @@ def principal_vectors(
     vectors: int | None = None,
     p: int = 2,
     tolerance: float = 1e-6,
-    time_limit: float | None = None,
+    deadline: float = np.inf,
 ) -> WeightedDesign:
     """Program 2 with weights of their own for the ``vectors`` largest eigenvectors alone (6 % of n by default, at least
     8).
@@ -252,7 +244,7 @@ def principal_vectors(
         k = min(k, len(queries))
         queries, costs, norms = _listed(queries, values, k, p)
     weigh = weigh_few if len(costs) <= _FEW else norm_weighting
-    found = weigh(norms, costs, p=p, tolerance=tolerance, time_limit=time_limit)
+    found = weigh(norms, costs, p=p, tolerance=tolerance, deadline=deadline)
     return completed(queries, _spread(found, k, len(queries)), p)
 
 

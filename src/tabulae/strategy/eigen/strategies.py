@@ -125,7 +125,7 @@ def low_rank_design(workload: Workload, settings: Settings) -> Strategy | None:
     each = [float(t.weight) * t.terms[0].coefficient for t in workload.tables]
     weights = np.repeat(each, [operator.shape[0] for operator in operators])
     queries, values, combine = eigen_queries_of_rows(weights[:, None] * distinct)
-    found = query_weighting(queries, values, p=settings.norm, time_limit=settings.remaining())
+    found = query_weighting(queries, values, p=settings.norm, deadline=settings.deadline)
     real = found.weights[:, None] * combine * weights
     mix = np.rint(np.ldexp(real, _BITS)).astype(np.int64)
     query = MatrixProduct(Dense(mix), lifted(Dense(distinct), merge))
@@ -190,7 +190,7 @@ def _design(V: np.ndarray, settings: Settings) -> np.ndarray:
         return np.ones((1, len(V)))
     if _identity_or_ones(V):
         return np.eye(len(V))
-    return eigen_design(V, p=settings.norm, time_limit=settings.remaining()).strategy
+    return eigen_design(V, p=settings.norm, deadline=settings.deadline).strategy
 
 
 def _weighted_rows(workload: Workload, settings: Settings, terms: GramTerms) -> Strategy | None:
@@ -206,7 +206,7 @@ def _weighted_rows(workload: Workload, settings: Settings, terms: GramTerms) -> 
     costs = np.where(needed, np.maximum(costs, _FAINT * costs.max()), 0.0)
     p = settings.norm
     norms = [_norms(axis, p) for axis in axes]
-    found = kron_weighting(norms, costs, p=p, tolerance=_TOLERANCE, time_limit=settings.remaining())
+    found = kron_weighting(norms, costs, p=p, tolerance=_TOLERANCE, deadline=settings.deadline)
     largest = math.prod(int(factor.abs_entry_max()) for factor in rows)
     scale = 2.0**_ROW_BITS / (largest * float(found.weights.max()))
     whole = np.where(needed, np.maximum(np.rint(found.weights * scale), 1), 0).astype(np.int64)
@@ -408,5 +408,5 @@ def _options(settings: Settings) -> dict[str, Any]:
     return {
         "p": settings.norm,
         "tolerance": min(settings.tolerance, _GAP),
-        "time_limit": settings.remaining(),
+        "deadline": settings.deadline,
     }

@@ -105,13 +105,13 @@ def query_weighting(
     *,
     p: int = 2,
     tolerance: float = 1e-6,
-    time_limit: float | None = None,
+    deadline: float = np.inf,
 ) -> QueryWeights:
     """The best weights of design queries Q (k, n) for one workload, within a proven relative gap of ``tolerance``.
 
     Minimises ``sum_i c_i / lambda_i^2`` over lambda such that no column of ``diag(lambda) Q`` has an Lp norm above 1,
     for ``costs`` c (k,): what a unit of noise in query i adds to the workload's squared error. The gap reported is true
-    also where ``time_limit`` (seconds) ends the search.
+    also where the ``deadline`` ends the search.
 
     Raises :class:`~tabulae.errors.InvalidArgument` for missing or negative numbers, costs that are all zero, or a query
     of zeros that has a cost.
@@ -131,7 +131,7 @@ def query_weighting(
             f"design query {number} at length 1 costs more than numbers hold (1e308): divide the query, or its cost"
         )
     norms = np.square(unit) if p == 2 else np.abs(unit)
-    found = norm_weighting(norms, costs, p=p, tolerance=tolerance, time_limit=time_limit)
+    found = norm_weighting(norms, costs, p=p, tolerance=tolerance, deadline=deadline)
     return found.rescaled(size)
 
 
@@ -161,7 +161,7 @@ def check_options(p: int, tolerance: float) -> None:
 
 
 def norm_weighting(
-    norms: np.ndarray, costs: np.ndarray, *, p: int, tolerance: float, time_limit: float | None = None
+    norms: np.ndarray, costs: np.ndarray, *, p: int, tolerance: float, deadline: float = np.inf
 ) -> QueryWeights:
     """:func:`query_weighting` of queries, or groups of queries, known by ``B = |Q|^p`` (k, n) alone.
 
@@ -170,7 +170,7 @@ def norm_weighting(
     """
     asked = costs > 0
     B = norms if asked.all() else norms[asked]
-    search = Weighting(lambda mu: B @ mu, lambda w: w @ B, costs[asked], 2 // p, tolerance, time_limit)
+    search = Weighting(lambda mu: B @ mu, lambda w: w @ B, costs[asked], 2 // p, tolerance, deadline)
     search.run(np.ones(norms.shape[1]))
     weights = np.zeros(len(costs))
     weights[asked] = search.best ** (1 / p)
@@ -235,9 +235,9 @@ class Weighting(DualSearch):
         costs: np.ndarray,
         power: int,
         tolerance: float,
-        time_limit: float | None,
+        deadline: float,
     ) -> None:
-        super().__init__(tolerance, time_limit, power=power)
+        super().__init__(tolerance, deadline, power=power)
         self._price, self._columns = price, columns
         self._costs = np.maximum(costs / costs.max(), _LEAST)
         self.best = np.ones(len(costs))
@@ -259,7 +259,7 @@ def kron_weighting(
     *,
     p: int = 2,
     tolerance: float = 1e-6,
-    time_limit: float | None = None,
+    deadline: float = np.inf,
 ) -> QueryWeights:
     """As :func:`query_weighting` for products of design rows, one weight for each class of rows: (c_1, ..., c_d).
 
@@ -293,7 +293,7 @@ def kron_weighting(
         costs[asked],
         2 // p,
         tolerance,
-        time_limit,
+        deadline,
     )
     search.run(np.ones(int(np.prod(cells))))
     weights[asked] = search.best ** (1 / p)
@@ -335,7 +335,7 @@ class InteriorPoint:
 
 
 def interior_point(
-    norms: np.ndarray, objective: Objective, power: int, tolerance: float, time_limit: float | None = None
+    norms: np.ndarray, objective: Objective, power: int, tolerance: float, deadline: float = np.inf
 ) -> InteriorPoint:
     """Minimise f over ``w >= 0`` with ``B'w <= 1`` to a proven relative gap; equal weights are among the points tried.
 
@@ -347,7 +347,6 @@ def interior_point(
     ([0.666667, 0.666667], 9.0)
     """
     path = _Path(norms, objective, power)
-    deadline = np.inf if time_limit is None else time.monotonic() + time_limit
     steps = 0
     while path.upper > path.lower * (1 + tolerance) and steps < _STEPS and time.monotonic() < deadline:
         if not path.step():
@@ -358,7 +357,7 @@ def interior_point(
 
 
 def weigh_few(
-    norms: np.ndarray, costs: np.ndarray, *, p: int, tolerance: float, time_limit: float | None = None
+    norms: np.ndarray, costs: np.ndarray, *, p: int, tolerance: float, deadline: float = np.inf
 ) -> QueryWeights:
     """As :func:`norm_weighting`, which is better for many queries: few, over many cells, all with a cost."""
     a, scale = 2 // p, float(costs.max())
@@ -368,7 +367,7 @@ def weigh_few(
         each = c * w**-a
         return float(each.sum()), a * each / w, np.diag(a * (a + 1) * each / w**2)
 
-    found = interior_point(norms, objective, a, tolerance, time_limit)
+    found = interior_point(norms, objective, a, tolerance, deadline)
     weights = found.w ** (1 / p)
     return QueryWeights(weights, found.loss * scale, found.lower * scale, found.multipliers, found.steps)
 
@@ -463,7 +462,7 @@ def design_weighting(
     *,
     p: int = 2,
     tolerance: float = 1e-6,
-    time_limit: float | None = None,
+    deadline: float = np.inf,
     seed: int = 0,
 ) -> QueryWeights:
     """The best weights of a design set for one workload, whether its queries depend on each other or not.
@@ -487,7 +486,7 @@ def design_weighting(
     left, values, basis = _decomposed(unit)
     _check_span(V, basis, min(Q.shape))
     if len(basis) == len(Q):
-        found = _independent(unit, V, float(values[0] / values[-1]), p, tolerance, time_limit)
+        found = _independent(unit, V, float(values[0] / values[-1]), p, tolerance, deadline)
         return found.rescaled(lengths)
     if len(Q) > MOST_DEPENDENT:
         raise Unsupported(
@@ -498,8 +497,8 @@ def design_weighting(
     rows = Q / size[:, None]
     problem = _Dependent(rows, V, left, values, basis)
     if p == 2:
-        return problem.gaussian(tolerance, time_limit).rescaled(size)
-    search = _Alternation(np.abs(rows), problem.queries, problem.gram, tolerance, time_limit)
+        return problem.gaussian(tolerance, deadline).rescaled(size)
+    search = _Alternation(np.abs(rows), problem.queries, problem.gram, tolerance, deadline)
     search.run(size / size.max(), seed)
     found = QueryWeights(search.w, search.loss, 0.0, np.zeros(Q.shape[1]), search.evaluations)
     return found.rescaled(size)
@@ -561,11 +560,11 @@ def outside(gram: np.ndarray, basis: np.ndarray) -> int | None:
 
 
 def _independent(
-    unit: np.ndarray, gram: np.ndarray, condition: float, p: int, tolerance: float, time_limit: float | None
+    unit: np.ndarray, gram: np.ndarray, condition: float, p: int, tolerance: float, deadline: float
 ) -> QueryWeights:
     """Program 1 for independent rows of length 1; the bound is that of the smallest costs within rounding."""
     costs, errors = _costs(unit, gram, condition)
-    found = query_weighting(unit, costs, p=p, tolerance=_SPARE * tolerance, time_limit=time_limit)
+    found = query_weighting(unit, costs, p=p, tolerance=_SPARE * tolerance, deadline=deadline)
     norms = np.square(unit) if p == 2 else np.abs(unit)
     lower = weighting_bound(norms, np.maximum(costs - errors, 0.0), found.multipliers, p)
     return replace(found, lower=min(lower, found.lower))
@@ -612,10 +611,10 @@ class _Dependent:
         self.queries = lengths * left if nearly else self._inside
         self.gram = self._within / self._stretch
 
-    def gaussian(self, tolerance: float, time_limit: float | None) -> QueryWeights:
+    def gaussian(self, tolerance: float, deadline: float) -> QueryWeights:
         """The best weights for Gaussian noise, with a bound that rounding has been taken off."""
         convex = _Convex(self.queries, self.gram)
-        found = interior_point(self._norms, convex, 1, _SPARE * tolerance, time_limit)
+        found = interior_point(self._norms, convex, 1, _SPARE * tolerance, deadline)
         lower, multipliers = self._proven(found)
         return QueryWeights(np.sqrt(found.w), found.loss, min(lower, found.lower), multipliers, found.steps)
 
@@ -671,10 +670,10 @@ class _Alternation:
         queries: np.ndarray,
         gram: np.ndarray,
         tolerance: float,
-        time_limit: float | None,
+        deadline: float,
     ) -> None:
         self._norms, self._queries, self._gram, self._tolerance = norms, queries, gram, tolerance
-        self._deadline = np.inf if time_limit is None else time.monotonic() + time_limit
+        self._deadline = deadline
         self.w, self.loss, self.evaluations = np.zeros(len(norms)), np.inf, 0
 
     def run(self, given: np.ndarray, seed: int) -> None:
@@ -694,9 +693,8 @@ class _Alternation:
         """Equal weights; those for Gaussian noise; small queries first; at random."""
         size = self._norms.sum(axis=1)
         yield np.ones(len(size))
-        left = max(0.0, self._deadline - time.monotonic())
         convex = _Convex(self._queries, self._gram)
-        yield np.sqrt(interior_point(np.square(self._norms), convex, 1, 1e-3, left).w)
+        yield np.sqrt(interior_point(np.square(self._norms), convex, 1, 1e-3, self._deadline).w)
         yield 1 / size
         rng = np.random.default_rng(seed)
         for _ in range(_RANDOM):
@@ -719,9 +717,8 @@ class _Alternation:
             gain, last = 1 - reached / last, min(last, reached)
             if gain < self._tolerance or self._late():
                 break
-            left = None if np.isinf(self._deadline) else self._deadline - time.monotonic()
             costs, inner = w**4 * g, min(1e-6, self._tolerance)
-            found = norm_weighting(self._norms, costs, p=1, tolerance=inner, time_limit=left)
+            found = norm_weighting(self._norms, costs, p=1, tolerance=inner, deadline=self._deadline)
             self.evaluations += found.evaluations
             w = found.weights
         return last, w

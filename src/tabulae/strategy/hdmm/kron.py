@@ -75,7 +75,7 @@ def opt_kron(
     seed: int = 0,
     restarts: int = 3,
     rows: Sequence[int | None] | None = None,
-    time_limit: float | None = None,
+    deadline: float = np.inf,
     known: KnownFactors | None = None,
     certify: bool = True,
 ) -> KronOptimum:
@@ -84,7 +84,7 @@ def opt_kron(
     ``terms`` are pairs (coefficient, [V_1, ..., V_d]) with ``W'W = sum_l c_l V_l1 (x) ... (x) V_ld``; coefficients may
     be negative as long as the sum is a Gram matrix. ``tolerance`` is the relative gain per sweep at which the search
     settles (and the certified gap of a single product under Gaussian noise). ``restarts`` random starts join three
-    fixed ones; the result depends on ``seed`` alone unless ``time_limit`` (seconds) is set. ``rows`` bounds the p of
+    fixed ones; the result depends on ``seed`` alone unless a ``deadline`` is set. ``rows`` bounds the p of
     each attribute's p-Identity strategy (Laplace noise). ``known`` keeps factors between calls with the same noise and
     effort; without ``certify`` no lower bound is computed.
 
@@ -100,7 +100,6 @@ def opt_kron(
     kron_sizes(terms)
     if noise not in ("gaussian", "laplace"):
         raise InvalidArgument(f"noise is {noise!r}: this method knows 'gaussian' and 'laplace'.")
-    deadline = None if time_limit is None else time.monotonic() + time_limit
     problem = _Problem.of(terms)
     limits = tuple(rows) if rows is not None else (None,) * len(problem.grams)
     if len(limits) != len(problem.grams):
@@ -199,7 +198,7 @@ class _Solver:
     tolerance: float
     seed: int
     rows: tuple[int | None, ...]
-    deadline: float | None
+    deadline: float
     known: KnownFactors
 
     def alone(self, i: int, restarts: int) -> _Factor:
@@ -210,11 +209,8 @@ class _Solver:
             self.known.factors[key] = self.factor(i, np.ones(1), effort=restarts)
         return self.known.factors[key]
 
-    def remaining(self) -> float | None:
-        return None if self.deadline is None else max(0.0, self.deadline - time.monotonic())
-
     def out_of_time(self) -> bool:
-        return self.remaining() == 0.0
+        return time.monotonic() >= self.deadline
 
     def factor(
         self, i: int, weights: np.ndarray, resume: np.ndarray | None = None, effort: int = 0
@@ -226,7 +222,7 @@ class _Solver:
             surrogate += weight * V
         if self.noise == "gaussian":
             aim = min(self.tolerance, _FINE)
-            found = nonsingular_optimum(surrogate, tolerance=aim, time_limit=self.remaining(), start=resume)
+            found = nonsingular_optimum(surrogate, tolerance=aim, deadline=self.deadline, start=resume)
             strategy, memory = found.strategy, found.multipliers
         else:
             limit = self.rows[i]
@@ -245,7 +241,7 @@ class _Solver:
         """Lower bound on the loss of any strategy for one explicit workload, 0 if it asks nothing."""
         if not V.any():
             return 0.0
-        return opt0_gaussian(V, tolerance=self.tolerance, time_limit=self.remaining()).lower
+        return opt0_gaussian(V, tolerance=self.tolerance, deadline=self.deadline).lower
 
 
 def _starts(
@@ -393,12 +389,12 @@ def opt0_strategy(workload: Workload, settings: Settings) -> Strategy:
     gram = explicit_gram(merged)
     lower = None
     if settings.noise == "gaussian":
-        optimum = opt0_gaussian(gram, tolerance=settings.tolerance, time_limit=settings.remaining())
+        optimum = opt0_gaussian(gram, tolerance=settings.tolerance, deadline=settings.deadline)
         matrix = optimum.strategy
         lower = None if _pairs_count(settings) else optimum.lower  # it is about columns, not about pairs
     else:
         options = {} if settings.restarts is None else {"restarts": settings.restarts}
-        matrix = opt0_laplace(gram, seed=settings.seed, time_limit=settings.remaining(), **options).strategy
+        matrix = opt0_laplace(gram, seed=settings.seed, deadline=settings.deadline, **options).strategy
     rounded = to_grid(matrix, gram, settings.norm, FINEST)
     query = explicit_query(rounded, merges)
     block = Block("opt0", query, rounded.exponent)
@@ -413,7 +409,7 @@ def _pairs_count(settings: Settings) -> bool:
 def _pair_strategy(workload: Workload, settings: Settings, name: str) -> Strategy:
     """The optimum under replace-one neighbours on the finest grid; its last row is the total, nearly without noise."""
     merged, merges = workload.merge()
-    optimum = opt0_pairs(explicit_gram(merged), tolerance=settings.tolerance, time_limit=settings.remaining())
+    optimum = opt0_pairs(explicit_gram(merged), tolerance=settings.tolerance, deadline=settings.deadline)
     matrix = Dense(np.rint(np.ldexp(optimum.strategy, FINEST)).astype(np.int64))
     if sum(n > 1 for n in merged.domain.shape) == 1:
         query = Kron([lifted(matrix if m.shape[0] > 1 else Total(1), m) for m in merges])
@@ -472,7 +468,7 @@ def kron_block(
         tolerance=settings.tolerance,
         seed=settings.seed,
         rows=rows,
-        time_limit=settings.remaining(),
+        deadline=settings.deadline,
         known=known,
         certify=certify,
         **options,

@@ -292,7 +292,7 @@ class MarginalOptimum:
 
 
 def opt_marginals_gaussian(
-    sizes: Sequence[int], components: np.ndarray, *, tolerance: float = 1e-6, deadline: float | None = None
+    sizes: Sequence[int], components: np.ndarray, *, tolerance: float = 1e-6, deadline: float = np.inf
 ) -> MarginalOptimum:
     """Precisions of the marginals with least loss under L2 sensitivity, to a certified relative gap of ``tolerance``.
 
@@ -377,7 +377,7 @@ def opt_marginals_laplace(
     *,
     restarts: int | None = None,
     seed: int = 0,
-    deadline: float | None = None,
+    deadline: float = np.inf,
 ) -> MarginalOptimum:
     """Weights theta of the marginals with least loss found under L1 sensitivity.
 
@@ -414,7 +414,7 @@ def opt_marginals_laplace(
 class _Search:
     """The best weights so far, and where descent led before: from there the search would end where it did."""
 
-    def __init__(self, problem: MarginalProblem, deadline: float | None) -> None:
+    def __init__(self, problem: MarginalProblem, deadline: float) -> None:
         self._problem, self._deadline = problem, deadline
         self._moves = Moves(problem)
         self._settled: list[float] = []
@@ -469,9 +469,7 @@ def _settled(problem: MarginalProblem, theta: np.ndarray) -> np.ndarray:
     return problem.pruned(problem.descend(theta, 1), 1)
 
 
-def _searched(
-    problem: MarginalProblem, moves: Moves, theta: np.ndarray, deadline: float | None
-) -> np.ndarray:
+def _searched(problem: MarginalProblem, moves: Moves, theta: np.ndarray, deadline: float) -> np.ndarray:
     """Moves, several at once while that helps, each followed by descent, until none helps or time is up."""
     loss, together = problem.loss(theta, 1), _TOGETHER
     while not late(deadline):
@@ -495,9 +493,9 @@ def _searched(
     return theta
 
 
-def late(deadline: float | None) -> bool:
+def late(deadline: float) -> bool:
     """Whether the deadline has passed."""
-    return deadline is not None and time.monotonic() >= deadline
+    return time.monotonic() >= deadline
 
 
 _ATTRIBUTES = 16

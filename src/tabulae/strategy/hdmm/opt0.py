@@ -71,12 +71,10 @@ class DualSearch(ABC):
     may leave the eigenvalues it met in ``spectrum``; those of the best lower bound are kept. ``power`` is a.
     """
 
-    def __init__(
-        self, tolerance: float, time_limit: float | None, most: int | None = None, power: int = 1
-    ) -> None:
+    def __init__(self, tolerance: float, deadline: float, most: int | None = None, power: int = 1) -> None:
         self.tolerance = tolerance
         self._power = power
-        self._deadline = None if time_limit is None else time.monotonic() + time_limit
+        self._deadline = deadline
         self._most = most
         self.evaluations = 0
         self.lower, self.upper = 0.0, np.inf
@@ -130,8 +128,7 @@ class DualSearch(ABC):
         lower = trace * (trace / float(mu.sum())) ** self._power
         if lower > self.lower:
             self.lower, self.multipliers, self.best_spectrum = lower, mu, self.spectrum
-        late = self._deadline is not None and time.monotonic() > self._deadline
-        if self.gap <= self.tolerance or late or self.evaluations == self._most:
+        if self.gap <= self.tolerance or time.monotonic() > self._deadline or self.evaluations == self._most:
             raise _Reached
         return trace, diagonal
 
@@ -157,14 +154,12 @@ class GaussianOptimum:
     multipliers: np.ndarray
 
 
-def opt0_gaussian(
-    gram: np.ndarray, *, tolerance: float = 1e-3, time_limit: float | None = None
-) -> GaussianOptimum:
+def opt0_gaussian(gram: np.ndarray, *, tolerance: float = 1e-3, deadline: float = np.inf) -> GaussianOptimum:
     """The strategy of least total squared error under Gaussian noise, within a proven ``tolerance``.
 
     Minimises ``tr[(A'A)^+ V]`` over all A whose columns have L2 norm at most 1 (add/remove neighbours), for V =
     ``gram`` (n x n, any rank). The search stops at a gap of ``tolerance`` (up to 512 cells: of 1e-5, if that is less),
-    when it cannot improve, or after ``time_limit`` seconds; the gap reported is true in each case.
+    when it cannot improve, or the ``deadline`` has passed; the gap reported is true in each case.
 
     Raises :class:`~tabulae.errors.InvalidArgument` if ``gram`` is no Gram matrix or is zero.
 
@@ -182,7 +177,7 @@ def opt0_gaussian(
     cells = DistinctCells.of([V])
     merged = cells.merge(V)
     aim = min(tolerance, _FINE) if cells.count <= _SMALL else tolerance
-    search = _searched(merged, aim, time_limit, np.ones(cells.count))
+    search = _searched(merged, aim, deadline, np.ones(cells.count))
     A, loss = search.best()
     lower = search.proven(merged)
     return GaussianOptimum(
@@ -199,7 +194,7 @@ def nonsingular_optimum(
     gram: np.ndarray,
     *,
     tolerance: float,
-    time_limit: float | None = None,
+    deadline: float = np.inf,
     start: np.ndarray | None = None,
 ) -> GaussianOptimum:
     """As :func:`opt0_gaussian`, but A is always square and non-singular, and ``lower`` is not rounded down.
@@ -207,14 +202,14 @@ def nonsingular_optimum(
     For callers that hold several workloads over the same cells and may lose the row space of none; ``start`` are
     multipliers.
     """
-    search = _searched(gram, tolerance, time_limit, np.ones(gram.shape[0]) if start is None else start)
+    search = _searched(gram, tolerance, deadline, np.ones(gram.shape[0]) if start is None else start)
     A, loss = search.best()
     lower = search.lower * search.scale
     return GaussianOptimum(A, loss, lower, loss / lower - 1.0, search.evaluations, search.multipliers)
 
 
-def _searched(gram: np.ndarray, tolerance: float, time_limit: float | None, start: np.ndarray) -> _Search:
-    search = _Search(gram, tolerance, time_limit)
+def _searched(gram: np.ndarray, tolerance: float, deadline: float, start: np.ndarray) -> _Search:
+    search = _Search(gram, tolerance, deadline)
     search.run(start)
     return search
 
@@ -222,8 +217,8 @@ def _searched(gram: np.ndarray, tolerance: float, time_limit: float | None, star
 class _Search(DualSearch):
     """The dual of an explicit Gram matrix; remembers where the best strategy was met."""
 
-    def __init__(self, gram: np.ndarray, tolerance: float, time_limit: float | None) -> None:
-        super().__init__(0.9 * tolerance, time_limit)  # the rest is for what _factor may add
+    def __init__(self, gram: np.ndarray, tolerance: float, deadline: float) -> None:
+        super().__init__(0.9 * tolerance, deadline)  # the rest is for what _factor may add
         self.scale = float(np.trace(gram)) / gram.shape[0]
         self._gram = gram / self.scale
         self._root: np.ndarray | None = None  # F with V = F'F, once V is known to be singular
@@ -336,14 +331,14 @@ def opt0_laplace(
     rows: int | None = None,
     restarts: int = 3,
     seed: int = 0,
-    time_limit: float | None = None,
+    deadline: float = np.inf,
 ) -> LaplaceOptimum:
     """The best p-Identity strategy found for Laplace noise.
 
     Minimises ``tr[(A'A)^-1 V]`` over Theta >= 0 from structured and ``restarts`` random starts, then replaces
     rows ``4 * restarts`` times (fewer above 512 cells, never above 2,048). Never worse than measuring the distinct
     cells one by one. ``rows`` bounds p (default: as many as help). The result depends on ``seed`` alone unless
-    ``time_limit`` (seconds) is set.
+    a ``deadline`` is set.
 
     Raises :class:`~tabulae.errors.InvalidArgument` for a gram that is zero or no Gram matrix, and for
     ``rows`` or ``restarts`` below 0.
@@ -360,7 +355,7 @@ def opt0_laplace(
     cells = DistinctCells.of([V])
     found = full_optimum(
         cells.merge(V), rows=rows, restarts=restarts, seed=seed,
-        deadline=None if time_limit is None else time.monotonic() + time_limit,
+        deadline=deadline,
     )  # fmt: skip
     return LaplaceOptimum(found.theta, cells.lift(found.strategy), found.loss, found.evaluations)
 
@@ -371,7 +366,7 @@ def full_optimum(
     rows: int | None = None,
     restarts: int = 3,
     seed: int = 0,
-    deadline: float | None = None,
+    deadline: float = np.inf,
     start: np.ndarray | None = None,
     free: float = 0.0,
 ) -> LaplaceOptimum:
@@ -444,7 +439,7 @@ def p_identity_loss(theta: np.ndarray, gram: np.ndarray, free: float = 0.0) -> t
 class _FactorSearch:
     """L-BFGS descents over one Gram matrix, of which the best result is kept."""
 
-    def __init__(self, gram: np.ndarray, deadline: float | None, free: float = 0.0) -> None:
+    def __init__(self, gram: np.ndarray, deadline: float, free: float = 0.0) -> None:
         self.scale = float(np.trace(gram))
         self.gram = gram / self.scale
         self.deadline, self.free = deadline, free
@@ -476,7 +471,7 @@ class _FactorSearch:
             self.theta, self.loss = theta, loss
 
     def out_of_time(self) -> bool:
-        return self.deadline is not None and time.monotonic() > self.deadline
+        return time.monotonic() > self.deadline
 
     def result(self) -> LaplaceOptimum:
         A = p_identity(self.theta)

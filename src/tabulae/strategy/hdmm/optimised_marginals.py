@@ -218,7 +218,7 @@ def _of_attribute(
     theta, bases = best.theta, [cells, _Basis.of(best.strategy, grams)]
     own = bases[1].total
     for free in _FREE:
-        if settings.remaining() == 0.0:
+        if settings.late:
             break
         best = full_optimum(wanted, rows=rows, start=theta, free=free / own, deadline=settings.deadline)
         theta = best.theta
@@ -242,7 +242,7 @@ def _chosen(asked: _Asked, candidates: list[list[_Basis]], settings: Settings) -
                 if reached < loss:
                     bases, loss = trial, reached
         bases, theta, loss = _settled(asked, bases, theta)
-        if loss > before * (1 - 1e-4) or settings.remaining() == 0.0:
+        if loss > before * (1 - 1e-4) or settings.late:
             break
     return bases
 

@@ -345,13 +345,13 @@ class RowOptimum:
 
 
 def row_optimum(
-    pieces: Sequence[QueryRows], sizes: np.ndarray, *, tolerance: float, time_limit: float | None = None
+    pieces: Sequence[QueryRows], sizes: np.ndarray, *, tolerance: float, deadline: float = np.inf
 ) -> RowOptimum:
     """The strategy of least total squared error under Gaussian noise, within a proven ``tolerance``.
 
     Minimises ``tr[(A'A)^+ V]`` over all A whose columns have L2 norm at most 1 (add/remove neighbours). ``pieces`` are
     the rows of the workload over places among g combinations of cells; ``sizes`` (g,) how many cells each stands for.
-    The search stops at a gap of ``tolerance``, when it cannot improve, or after ``time_limit`` seconds or as much work;
+    The search stops at a gap of ``tolerance``, when it cannot improve, or after the ``deadline`` or as much work;
     the gap reported is true in each case.
 
     Reference: HDMM, Definition 12 and section 4.2, for unions of products in their row space.
@@ -363,7 +363,7 @@ def row_optimum(
     """
     if not pieces:
         raise InvalidArgument("the workload counts no cell: leave out tables of weight zero.")
-    search = _Search(pieces, sizes, tolerance, time_limit)
+    search = _Search(pieces, sizes, tolerance, deadline)
     search.run(sizes / sizes.mean())
     nu = search.multipliers
     trace = sum(p.copies * p.lowered_trace((nu / sizes)[p.places]) for p in pieces)
@@ -381,10 +381,10 @@ class _Search(DualSearch):
     """The dual over ``nu_o = sizes_o mu_o``, the multipliers of all cells of a combination together."""
 
     def __init__(
-        self, pieces: Sequence[QueryRows], sizes: np.ndarray, tolerance: float, time_limit: float | None
+        self, pieces: Sequence[QueryRows], sizes: np.ndarray, tolerance: float, deadline: float
     ) -> None:
         work = sum(p.work for p in pieces)
-        super().__init__(tolerance, time_limit, int(np.clip(_WORK // max(work, 1), _LEAST, _MOST)))
+        super().__init__(tolerance, deadline, int(np.clip(_WORK // max(work, 1), _LEAST, _MOST)))
         self._pieces, self._sizes = pieces, sizes
         self._best = sizes
         self._largest = 1.0
@@ -428,7 +428,7 @@ def row_strategy(workload: Workload, settings: Settings) -> Strategy:
     pieces, sizes, source = workload_rows(merged)
     cheap = sum(p.work for p in pieces) <= _CHEAP
     tolerance = min(settings.tolerance, _FINE) if cheap else settings.tolerance
-    optimum = row_optimum(pieces, sizes, tolerance=tolerance, time_limit=settings.remaining())
+    optimum = row_optimum(pieces, sizes, tolerance=tolerance, deadline=settings.deadline)
     if isinstance(source, Symmetry):
         matrices, exponent = _on_grid(merged, source, optimum)
         members: Sequence[LinearOperator] = [

@@ -100,10 +100,10 @@ def _joined(start: list[list[Table]], losses: ProductLosses, settings: Settings)
 
     for j in range(len(start)):
         for i in range(j):
-            if settings.remaining() != 0.0:
+            if not settings.late:
                 consider(i, j)
     count = len(start)
-    while pairs and settings.remaining() != 0.0:
+    while pairs and not settings.late:
         _, i, j, both = heapq.heappop(pairs)
         if i in present and j in present:
             del present[i], present[j]

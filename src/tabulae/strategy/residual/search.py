@@ -151,7 +151,7 @@ def search(asked: Asked, settings: Settings) -> list[np.ndarray | None]:
             bases[i] = _descend(bases[i], _grams(asked, i), slopes, settings)
             traces[i] = basis_traces(bases[i], _grams(asked, i))
         after = loss_of(asked.values(traces), root)
-        if after > before * (1 - _SETTLED[p]) or settings.remaining() == 0.0:
+        if after > before * (1 - _SETTLED[p]) or settings.late:
             break
         before = after
     return bases
@@ -266,7 +266,7 @@ def _descend(
         return value / scale[0], gradient.ravel() / scale[0]
 
     def stop_in_time(_: np.ndarray) -> None:
-        if settings.remaining() == 0.0:
+        if settings.late:
             raise StopIteration
 
     small = shape[1] <= _SMALL
