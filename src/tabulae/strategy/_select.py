@@ -230,9 +230,8 @@ def _select_minimax(
     def bound(strategy: Strategy, weighted: Workload) -> float | None:
         return _lower(strategy, weighted, settings)
 
-    result = minimax(workload, objective, choose, bound, settings)
-    certificate = None if result.lower is None else max(0.0, result.value / result.lower - 1.0)
-    return replace(result.strategy, certificate=certificate)
+    best, value, lower = minimax(workload, objective, choose, bound, settings)
+    return replace(best, certificate=None if lower is None else max(0.0, value / lower - 1.0))
 
 
 def _best_of(names: tuple[str, ...], workload: Workload, settings: Settings) -> Strategy:
@@ -297,18 +296,9 @@ def _lower(strategy: Strategy, workload: Workload, settings: Settings) -> float 
     return max(bounds, default=None)
 
 
-def _reached(strategy: Strategy) -> float:
-    """The expected error at unit noise with which a strategy was chosen."""
+def _certificate(strategy: Strategy, workload: Workload, settings: Settings) -> float | None:
+    """Relative gap of the total squared error to the best bound known; None where that proves nothing."""
+    lower = _lower(strategy, workload, settings)
     reached = next(c.rmse for c in strategy.candidates if c.method == strategy.method)
     assert reached is not None
-    return reached
-
-
-def _certificate(strategy: Strategy, workload: Workload, settings: Settings) -> float | None:
-    """Relative gap of the total squared error to the best bound known, where that is proven."""
-    return _gap(_reached(strategy), _lower(strategy, workload, settings), workload)
-
-
-def _gap(rmse: float, lower: float | None, workload: Workload) -> float | None:
-    """Relative gap of a squared error to a lower bound; None where that proves nothing."""
-    return None if not lower else max(0.0, rmse**2 * workload.queries / lower - 1.0)
+    return None if not lower else max(0.0, reached**2 * workload.queries / lower - 1.0)

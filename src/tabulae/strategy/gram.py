@@ -180,6 +180,25 @@ def dense_grams(workload: Workload) -> GramTerms:
     return terms
 
 
+MIXTURES = np.geomspace(1.0, 0.003, 80)
+"""Shares of the cells in strategies of cells and total that are tried."""
+
+
+def mixture_traces(grams: Sequence[np.ndarray], shares: np.ndarray, norm: int) -> np.ndarray:
+    """``tr[(A'A)^-1 V]`` of A = [a I; b 1'], sensitivity 1, for shares of the cells: (shares, matrices).
+
+    ``(A'A)^-1 = (I - b2 / (a2 + n b2) J) / a2``.
+    """
+    n, a2, b2 = len(grams[0]), shares ** (2 / norm), (1 - shares) ** (2 / norm)
+    return np.stack([(np.trace(V) - b2 / (a2 + n * b2) * V.sum()) / a2 for V in grams], axis=1)
+
+
+def strategy_traces(strategy: np.ndarray, grams: Sequence[np.ndarray]) -> np.ndarray:
+    """``tr[(A'A)^-1 V]`` of each matrix, for A of full column rank."""
+    inverse = sl.cho_solve(sl.cho_factor(strategy.T @ strategy), np.eye(strategy.shape[1]))
+    return np.array([np.vdot(inverse, V) for V in grams])
+
+
 def surrogate_gram(terms: GramTerms, axis: int) -> np.ndarray:
     """What a workload asks of one attribute: ``sum_l c_l (prod_{j != i} tr V_lj) V_li``, (n_i, n_i), symmetric.
 

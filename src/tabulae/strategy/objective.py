@@ -260,23 +260,16 @@ def weighted_rows(factor: LinearOperator, shares: np.ndarray) -> LinearOperator:
     return Dense((vectors * np.sqrt(np.maximum(values, 0.0))).T)
 
 
-@dataclass(frozen=True)
-class MinimaxResult:
-    """The strategy whose worst part is least bad: its ratio, and a ratio that no strategy beats (or None)."""
-
-    strategy: Strategy
-    value: float
-    lower: float | None
-
-
 def minimax(
     workload: Workload,
     objective: Literal["max"] | Targets,
     choose: Callable[[Workload], Strategy],
     bound: Callable[[Strategy, Workload], float | None],
     settings: Settings,
-) -> MinimaxResult:
-    """Reweight and select again until the worst part is as good as the weighted mean.
+) -> tuple[Strategy, float, float | None]:
+    """The strategy whose worst part is least bad, its ratio, and a ratio that no strategy beats (or None).
+
+    Reweights and selects again until the worst part is as good as the weighted mean.
 
     ``choose`` selects for total squared error; ``bound`` gives a lower bound on the loss of a workload, with the
     strategy chosen for it. The strategy for total squared error is where the search starts, so that the result is
@@ -302,7 +295,7 @@ def minimax(
         if settled or settings.late:
             break
         search.update(found, power)
-    return MinimaxResult(best, value, lower or None)
+    return best, value, lower or None
 
 
 _READ = 2**26  # entries of two matrices whose rows are multiplied

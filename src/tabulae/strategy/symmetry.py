@@ -79,10 +79,7 @@ def exchangeable(grams: Sequence[np.ndarray]) -> np.ndarray:
     [0, 1, 1]
     """
     n = grams[0].shape[0]
-    marks = np.stack([m for g in grams for m in (g.diagonal(), g.sum(axis=1), g.sum(axis=0))], axis=1)
-    marks = np.round(
-        marks / np.maximum(np.abs(marks).max(axis=0), 1e-300), 9
-    )  # sums of floats depend on their order
+    marks = _rounded([m for g in grams for m in (g.diagonal(), g.sum(axis=1), g.sum(axis=0))])
     alike: dict[bytes, list[int]] = {}
     labels, count, left = np.empty(n, dtype=np.int64), 0, _COMPARISONS
     for j, mark in enumerate(marks):

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -348,39 +349,132 @@ def pair_rows_bound(gram: np.ndarray, sums: np.ndarray, cells: int) -> float:
     return 2.0 / (cells - 1) * nuclear**2 * (1 - (4 * len(gram) + 8) * _EPS)
 
 
+_FLOOR = 1e-13  # smallest multiplier, relative to the largest
+_MULTIPLICATIVE, _ITERATIONS, _ROUNDS = 3, 150, 4
+
+
+class _Reached(Exception):
+    """The gap is within tolerance, or time is up."""
+
+
+class DualSearch(ABC):
+    """Keeps the best lower and upper bound that were met on the way; a subclass evaluates a point.
+
+    ``tolerance`` is the relative gap at which the search stops, ``most`` limits the number of evaluations. ``evaluate``
+    may leave the eigenvalues it met in ``spectrum``; those of the best lower bound are kept. ``power`` is a.
+    """
+
+    def __init__(self, tolerance: float, deadline: float, most: int | None = None, power: int = 1) -> None:
+        self.tolerance = tolerance
+        self._power = power
+        self._deadline = deadline
+        self._most = most
+        self.evaluations = 0
+        self.lower, self.upper = 0.0, np.inf
+        self.multipliers = np.ones(0)
+        self.spectrum: np.ndarray | None = None
+        self.best_spectrum: np.ndarray | None = None
+
+    @abstractmethod
+    def evaluate(self, mu: np.ndarray) -> tuple[float, np.ndarray]:
+        """t(mu) and the diagonal of X(mu) (its columns' norms); lowers ``upper`` where X(mu), made feasible, does."""
+
+    def price(self, mu: np.ndarray) -> float:
+        """What the multipliers add up to."""
+        return float(mu.sum())
+
+    @property
+    def gap(self) -> float:
+        """How far the best strategy met may be from the optimum."""
+        return self.upper / self.lower - 1.0 if self.lower else np.inf
+
+    def run(self, mu: np.ndarray) -> None:
+        """Search from ``mu`` until the gap is reached, time is up, or nothing improves."""
+        try:
+            for _ in range(_ROUNDS):
+                before = self.gap
+                for _ in range(_MULTIPLICATIVE):
+                    mu = self._multiply(mu)
+                result = minimize(
+                    self._objective, np.sqrt(mu), jac=True, method="L-BFGS-B",
+                    options={"maxiter": _ITERATIONS, "maxcor": 20, "ftol": 1e-15, "gtol": 1e-12},
+                )  # fmt: skip
+                mu = result.x**2
+                if self.gap > 0.9 * before:
+                    break
+        except _Reached:
+            pass
+
+    def _multiply(self, mu: np.ndarray) -> np.ndarray:
+        """One multiplicative step ``mu <- mu * X_jj^2``: towards unit diagonals."""
+        mu = np.maximum(mu / mu.max(), _FLOOR)
+        _, diagonal = self._visit(mu)
+        excess = diagonal * mu.sum() / (diagonal @ mu)
+        return mu * np.maximum(excess, 0.01) ** 2
+
+    def _objective(self, w: np.ndarray) -> tuple[float, np.ndarray]:
+        """``-log(t^(1+a) / (sum mu)^a)`` at mu = w^2, and its gradient in w."""
+        mu = np.maximum(w * w, _FLOOR * np.square(w).max())
+        trace, diagonal = self._visit(mu)
+        a = self._power
+        value = a * np.log(mu.sum()) - (1 + a) * np.log(trace)
+        return value, -2 * a * w * (diagonal / trace - 1 / mu.sum())
+
+    def _visit(self, mu: np.ndarray) -> tuple[float, np.ndarray]:
+        trace, diagonal = self.evaluate(mu)
+        self.evaluations += 1
+        lower = trace * (trace / self.price(mu)) ** self._power
+        if lower > self.lower:
+            self.lower, self.multipliers, self.best_spectrum = lower, mu, self.spectrum
+        if self.gap <= self.tolerance or time.monotonic() > self._deadline or self.evaluations == self._most:
+            raise _Reached
+        return trace, diagonal
+
+
+@dataclass(frozen=True)
+class Certified:
+    """``loss`` is the total squared error that was reached at unit noise; no strategy has less than ``lower``."""
+
+    loss: float
+    lower: float
+    evaluations: int
+
+    @property
+    def gap(self) -> float:
+        """The relative gap between the two."""
+        return self.loss / self.lower - 1.0
+
+
+@dataclass(frozen=True)
+class GaussianOptimum(Certified):
+    """A strategy A (r x n) for Gaussian noise with largest column norm, or distance of columns, at most 1.
+
+    ``lower`` is proven by ``multipliers`` through :func:`dual_bound` (n,), or :func:`pair_bound` (n, n).
+    """
+
+    strategy: np.ndarray
+    multipliers: np.ndarray
+
+
 PAIR_CELLS = 2048
 """Most distinct cells whose pairs are weighed one by one."""
 
 _FILL = 1e-5  # share of the identity mixed into a singular Y
 _TOTAL = 1e-7  # share of the error that the noise of the total may add
 _LARGEST_TOTAL = 1024.0  # rows beyond would no longer fit into 64 bits once squared on the finest grid
-_MULTIPLICATIVE, _ITERATIONS, _ROUNDS = 6, 60, 8
+_PAIR_STEPS, _PAIR_ITERATIONS, _PAIR_ROUNDS = 6, 60, 8
 _KEPT = 1e-6  # pairs of less weight than this, relative to the largest, leave the search ...
 _NEAR = 1e-3  # ... unless their distance comes so near to the largest
 _SMALL, _FINE = 512, 1e-5  # up to this many cells the search goes on to this gap
 
 
-@dataclass(frozen=True)
-class PairOptimum:
-    """A strategy for Gaussian noise under replace-one neighbours, and the proof of how good it is.
-
-    ``strategy`` is A (n rows at most, n columns), largest distance of two columns at most 1; its last row is a
-    multiple of the total. ``loss = tr[(A'A)^+ V]``; no strategy has less than ``lower``.
-    """
-
-    strategy: np.ndarray
-    loss: float
-    lower: float
-    gap: float
-    evaluations: int
-
-
-def opt0_pairs(gram: np.ndarray, *, tolerance: float = 1e-3, deadline: float = np.inf) -> PairOptimum:
+def opt0_pairs(gram: np.ndarray, *, tolerance: float = 1e-3, deadline: float = np.inf) -> GaussianOptimum:
     """The strategy of least total squared error under Gaussian noise and replace-one neighbours.
 
-    Minimises ``tr[(A'A)^+ V]``, V = ``gram`` of any rank, over all A whose columns are at most 1 apart in L2 norm. The
-    search stops at a gap of ``tolerance`` (up to 512 distinct cells: of 1e-5, if that is less), when it cannot improve,
-    or the ``deadline`` has passed; the gap reported is true in each case.
+    Minimises ``tr[(A'A)^+ V]``, V = ``gram`` of any rank, over all A whose columns are at most 1 apart in L2 norm; the
+    last row of A is a multiple of the total. The search stops at a gap of ``tolerance`` (up to 512 distinct cells: of
+    1e-5, if that is less), when it cannot improve, or the ``deadline`` has passed; the gap reported is true in each
+    case.
 
     Raises:
         InvalidArgument: ``gram`` is no Gram matrix or is zero.
@@ -406,11 +500,11 @@ def opt0_pairs(gram: np.ndarray, *, tolerance: float = 1e-3, deadline: float = n
         )
     merged = cells.merge(V)
     aim = min(tolerance, _FINE) if cells.count <= _SMALL else tolerance
-    search = _Search(merged, aim, deadline)
-    search.run()
+    search = _PairSearch(merged, aim, deadline)
+    search.run(search.multipliers)
     A, loss = search.strategy()
     lower = pair_bound(merged, search.weights)
-    return PairOptimum(cells.lift(A), loss, lower, loss / lower - 1.0, search.evaluations)
+    return GaussianOptimum(loss, lower, search.evaluations, cells.lift(A), search.weights)
 
 
 def distinct_cells(gram: np.ndarray) -> DistinctCells:
@@ -421,57 +515,47 @@ def distinct_cells(gram: np.ndarray) -> DistinctCells:
     return DistinctCells.of([gram, np.ones_like(gram)])
 
 
-class _Reached(Exception):
-    """The gap is within tolerance, or time is up."""
-
-
-class _Search:
-    """The dual over pair weights; keeps the best bound and the best strategy on the way.
-
-    Cells are in an order with the origin last. ``weights`` (n, n) are symmetric.
-    """
+class _PairSearch(DualSearch):
+    """The dual over pair weights (n, n), symmetric; cells are in an order with the origin last."""
 
     def __init__(self, gram: np.ndarray, tolerance: float, deadline: float) -> None:
+        super().__init__(tolerance, deadline)
         n = gram.shape[0]
         self.gram, self.origin = gram, int(np.argmin(gram.diagonal()))
         self._order = np.append(np.delete(np.arange(n), self.origin), self.origin)
         inner = grounded(gram, self.origin)
-        self.scale = float(np.trace(inner)) / n
-        self.root = gram_root(inner / self.scale)
-        self.tolerance, self.deadline = tolerance, deadline
-        self.fill = 0.0
-        if self.root.shape[0] < n - 1:
-            self.fill = min(_FILL, max(tolerance / 10, 1e-9))
-        self.evaluations = 0
-        self._lower, self._upper = 0.0, np.inf
-        self._best = self._weights = np.ones((n, n)) - np.eye(n)
-
-    @property
-    def gap(self) -> float:
-        return self._upper / self._lower - 1.0 if self._lower else np.inf
+        self.root = gram_root(inner / (float(np.trace(inner)) / n))
+        self.fill = min(_FILL, max(tolerance / 10, 1e-9)) if self.root.shape[0] < n - 1 else 0.0
+        self._best = self.multipliers = np.ones((n, n)) - np.eye(n)
 
     @property
     def weights(self) -> np.ndarray:
         """The best pair weights, cells in the order of ``gram``."""
         back = np.argsort(self._order)
-        return self._weights[np.ix_(back, back)]
+        return self.multipliers[np.ix_(back, back)]
 
-    def run(self) -> None:
+    def price(self, mu: np.ndarray) -> float:
+        return float(mu.sum()) / 2
+
+    def run(self, mu: np.ndarray) -> None:
         """Search until the gap is small enough, time is up, or rounds gain little."""
-        weights = self._weights
         try:
-            for _ in range(_MULTIPLICATIVE):
-                excess = self.visit(weights)
-                weights = weights * np.maximum(excess, 0.01) ** 3
-                weights /= weights.max()
-            excess = self.visit(weights)
-            for _ in range(_ROUNDS):
+            for _ in range(_PAIR_STEPS):
+                mu = mu * np.maximum(self._excess(mu)[1], 0.01) ** 3
+                mu /= mu.max()
+            excess = self._excess(mu)[1]
+            for _ in range(_PAIR_ROUNDS):
                 before = self.gap
-                weights, excess = self._descend(weights, excess)
+                mu, excess = self._descend(mu, excess)
                 if self.gap > 0.9 * before:
                     break
         except _Reached:
             pass
+
+    def _excess(self, mu: np.ndarray) -> tuple[float, np.ndarray]:
+        """t(mu), and all pair distances of Y(mu) relative to their mean under mu, (n, n)."""
+        trace, distances = self._visit(mu)
+        return trace, distances * (self.price(mu) / trace)
 
     def _descend(self, weights: np.ndarray, excess: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """L-BFGS over the pairs that matter; the weights reached and their pairs' relative distances."""
@@ -486,38 +570,31 @@ class _Search:
             pairs = np.zeros_like(weights)
             pairs[rows, columns] = w * w
             pairs += pairs.T
-            excess = self.visit(pairs)
+            trace, excess = self._excess(pairs)
             last = pairs, excess
             total = float(w @ w)
-            return np.log(total) - 2 * np.log(self._trace), 2 * w * (1 - excess[rows, columns]) / total
+            return np.log(total) - 2 * np.log(trace), 2 * w * (1 - excess[rows, columns]) / total
 
         start = np.sqrt(np.maximum(weights[rows, columns] / weights.max(), 1e-4))
         minimize(
             objective, start, jac=True, method="L-BFGS-B",
-            options={"maxiter": _ITERATIONS, "maxcor": 10, "ftol": 1e-15, "gtol": 1e-12},
+            options={"maxiter": _PAIR_ITERATIONS, "maxcor": 10, "ftol": 1e-15, "gtol": 1e-12},
         )  # fmt: skip
         return last
 
-    def visit(self, weights: np.ndarray) -> np.ndarray:
-        """All pair distances of Y(mu), relative to their mean under mu; (n, n)."""
-        laplacian = np.diag(weights.sum(axis=0)) - weights
+    def evaluate(self, mu: np.ndarray) -> tuple[float, np.ndarray]:
+        """t(mu), and the squared distances of all pairs of columns."""
+        laplacian = np.diag(mu.sum(axis=0)) - mu
         values, vectors = sl.eigh(
             self.root @ laplacian[:-1, :-1] @ self.root.T, check_finite=False, overwrite_a=True
         )
         values = np.maximum(values, values[-1] * 1e-15)
         half = (vectors / values**0.25).T @ self.root
-        self._trace = float(np.sqrt(values).sum())
-        self.evaluations += 1
-        distances = _distances(half.T @ half)
-        total, largest = float(weights.sum()) / 2, float(distances.max())
-        if self._trace**2 / total > self._lower:
-            self._lower, self._weights = self._trace**2 / total, weights
-        upper = self._trace * largest / (1 - self.fill)
-        if upper < self._upper:
-            self._upper, self._best = upper, half / np.sqrt(largest)
-        if self.gap <= self.tolerance or (self.deadline is not None and time.monotonic() > self.deadline):
-            raise _Reached
-        return distances * (total / self._trace)
+        trace, distances = float(np.sqrt(values).sum()), _distances(half.T @ half)
+        largest = float(distances.max())
+        if trace * largest / (1 - self.fill) < self.upper:
+            self.upper, self._best = trace * largest / (1 - self.fill), half / np.sqrt(largest)
+        return trace, distances
 
     def strategy(self) -> tuple[np.ndarray, float]:
         """The best strategy found, A over all cells with its last row the total, and its loss.

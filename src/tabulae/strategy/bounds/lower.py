@@ -28,7 +28,7 @@ Under replace-one neighbours the total is known and C the product of the simplic
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 import numpy as np
@@ -312,21 +312,28 @@ def _unit_bound(workload: Workload, kind: Kind) -> float | None:
             return terms[0][0] * math.prod(opt0_gaussian(v, tolerance=1e-6).lower for v in terms[0][1])
         if merged.domain.size <= EXPLICIT_CELLS and not symmetry_pays(merged):
             return opt0_gaussian(explicit_gram(merged), tolerance=1e-6).lower
-        found = _row_dual(merged)
-        return _best(_planner_bound(merged), _svd_bound(merged)) if found is None else found
+        found = _tried(lambda: row_optimum(*workload_rows(merged)[:2], tolerance=1e-6).lower)
+        if found is not None:
+            return found
+        narrow = max(merged.domain.shape) <= EXPLICIT_CELLS
+        product = _tried(lambda: planner_bound(merged)) if narrow else None
+        return max((b for b in (product, _svd_bound(merged)) if b is not None), default=None)
     return _svd_bound(merged)
 
 
-def _best(*bounds: float | None) -> float | None:
-    return max((b for b in bounds if b is not None), default=None)
+def _tried(bound: Callable[[], float | None]) -> float | None:
+    """A bound, None where it is out of reach."""
+    try:
+        return bound()
+    except Unsupported:
+        return None
 
 
 def _svd_bound(merged: Workload) -> float | None:
     """Equal multipliers: by closed form, over cells, or over rows."""
-    try:
-        return svd_bound_kron(dense_grams(merged))
-    except Unsupported:
-        pass
+    closed = _tried(lambda: svd_bound_kron(dense_grams(merged)))
+    if closed is not None:
+        return closed
     if merged.domain.size <= EXPLICIT_CELLS and not symmetry_pays(merged):
         return svd_bound(explicit_gram(merged))
     try:
@@ -334,24 +341,6 @@ def _svd_bound(merged: Workload) -> float | None:
         return row_svd_bound([PieceRows(p) for p in split.pieces], split.sizes)
     except Unsupported:
         return _row_space_bound(merged)
-
-
-def _row_dual(workload: Workload) -> float | None:
-    """The dual's optimum for a union of products, by classes or by rows."""
-    try:
-        return row_optimum(*workload_rows(workload)[:2], tolerance=1e-6).lower
-    except Unsupported:
-        return None
-
-
-def _planner_bound(workload: Workload) -> float | None:
-    """The dual with multipliers that are a product over attributes, where the tables' sets can be listed."""
-    if max(workload.domain.shape) > EXPLICIT_CELLS:
-        return None
-    try:
-        return planner_bound(workload)
-    except Unsupported:
-        return None
 
 
 def _unit_pair_bound(workload: Workload, kind: Kind) -> float | None:
@@ -362,10 +351,9 @@ def _unit_pair_bound(workload: Workload, kind: Kind) -> float | None:
     if size == 1:
         return 0.0  # the number of records is public
     if len(terms) > 1 or kind == "dual":
-        try:
-            return lattice_pair_bound(terms)
-        except Unsupported:
-            pass
+        closed = _tried(lambda: lattice_pair_bound(terms))
+        if closed is not None:
+            return closed
     if len(terms) == 1:
         coefficient, factors = terms[0]
         if kind == "svd":
@@ -412,10 +400,9 @@ def _row_space_pair_bound(workload: Workload) -> float | None:
 
 def _row_space_bound(workload: Workload) -> float | None:
     """The SVD bound from the singular values of W's independent rows, cells never listed."""
-    try:
-        return rows_svd_bound(independent_rows(workload))
-    except Unsupported:  # real-valued queries
-        pass
+    found = _tried(lambda: rows_svd_bound(independent_rows(workload)))
+    if found is not None:  # else queries are real-valued
+        return found
     groups = [(products(t.operator(workload.domain)), float(t.weight)) for t in workload.tables]
     if sum(row_count(terms) for terms, _ in groups) > EXPLICIT:
         return None

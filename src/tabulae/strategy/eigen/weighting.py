@@ -62,8 +62,8 @@ import numpy as np
 import scipy.linalg
 
 from ...errors import InvalidArgument, Unsupported
+from ..bounds.dual import DualSearch
 from ..gram import asked_gram, check_tolerance
-from ..hdmm.opt0 import DualSearch
 
 _LEAST = 1e-290  # smallest cost of a query that is asked, relative to the largest: its root is a number still
 

@@ -26,7 +26,6 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
-import scipy.linalg as sl
 
 from ...domain import Workload
 from ...errors import InvalidArgument, Unsupported
@@ -35,12 +34,15 @@ from ..block import Block, kron_sum
 from ..bounds.dual import PAIR_CELLS, Terms, kron_sizes, opt0_pairs, svd_bound_kron
 from ..gram import (
     EXPLICIT_CELLS,
+    MIXTURES,
     DistinctCells,
     GramTerms,
     dense_grams,
     explicit_gram,
     explicit_query,
     lifted,
+    mixture_traces,
+    strategy_traces,
 )
 from ..methods import Settings, register
 from ..rounding import FINEST, Rounded, gram_inverse, share_bits, to_grid
@@ -152,12 +154,6 @@ class _Problem:
     def loss(self, traces: Sequence[np.ndarray]) -> float:
         return float(self.weights(0, traces) @ traces[0])
 
-    def mixtures(self, i: int, shares: np.ndarray, noise: str) -> np.ndarray:
-        """tr[X_i^-1 V], (shares, matrices), where A_i is the cells at a share and the total at the rest."""
-        a, b = (shares, 1 - shares) if noise == "gaussian" else (shares**2, (1 - shares) ** 2)
-        n = self.cells[i].count
-        return np.stack([(np.trace(V) - b / (a + n * b) * V.sum()) / a for V in self.grams[i]], axis=1)
-
 
 def _distinct(matrices: Sequence[np.ndarray]) -> tuple[list[np.ndarray], np.ndarray]:
     """The different matrices among ``matrices`` (symmetric parts), and the position of each."""
@@ -233,9 +229,7 @@ class _Solver:
                 surrogate, rows=limit, restarts=effort, seed=self.seed, deadline=self.deadline, start=start
             )
             strategy, memory = best.strategy, best.theta
-        inverse = sl.cho_solve(sl.cho_factor(strategy.T @ strategy), np.eye(len(surrogate)))
-        traces = np.array([np.vdot(inverse, V) for V in grams])
-        return _Factor(strategy, traces, memory)
+        return _Factor(strategy, strategy_traces(strategy, grams), memory)
 
     def bound(self, V: np.ndarray) -> float:
         """Lower bound on the loss of any strategy for one explicit workload, 0 if it asks nothing."""
@@ -251,8 +245,8 @@ def _starts(
 
     Traces of mixtures are in closed form, so the best product is searched coordinate by coordinate on a grid.
     """
-    shares = np.geomspace(1.0, 0.003, 80)
-    tables = [problem.mixtures(i, shares, solve.noise) for i in range(len(problem.grams))]
+    norm = 2 if solve.noise == "gaussian" else 1
+    tables = [mixture_traces(grams, MIXTURES, norm) for grams in problem.grams]
     tables = [fixed[i].traces[None, :] if i in fixed else table for i, table in enumerate(tables)]
 
     def traces(at: list[int]) -> list[np.ndarray]:

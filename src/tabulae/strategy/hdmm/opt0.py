@@ -43,7 +43,6 @@ after that single rows die and are born at random as long as it helps. No certif
 from __future__ import annotations
 
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -53,105 +52,11 @@ import scipy.linalg as sl
 from scipy.optimize import Bounds, minimize
 
 from ...errors import InvalidArgument
-from ..bounds.dual import dual_bound, identity_and_ones, lowered_roots
+from ..bounds.dual import DualSearch, GaussianOptimum, dual_bound, identity_and_ones, lowered_roots
 from ..gram import DistinctCells, asked_gram, check_tolerance, gram_root, singular_share
-
-FLOOR = 1e-13  # smallest multiplier, relative to the largest
-_MULTIPLICATIVE, _ITERATIONS, _ROUNDS = 3, 150, 4
-
-
-class _Reached(Exception):
-    """The gap is within tolerance, or time is up."""
-
-
-class DualSearch(ABC):
-    """Keeps the best lower and upper bound that were met on the way; a subclass evaluates a point.
-
-    ``tolerance`` is the relative gap at which the search stops, ``most`` limits the number of evaluations. ``evaluate``
-    may leave the eigenvalues it met in ``spectrum``; those of the best lower bound are kept. ``power`` is a.
-    """
-
-    def __init__(self, tolerance: float, deadline: float, most: int | None = None, power: int = 1) -> None:
-        self.tolerance = tolerance
-        self._power = power
-        self._deadline = deadline
-        self._most = most
-        self.evaluations = 0
-        self.lower, self.upper = 0.0, np.inf
-        self.multipliers = np.ones(0)
-        self.spectrum: np.ndarray | None = None
-        self.best_spectrum: np.ndarray | None = None
-
-    @abstractmethod
-    def evaluate(self, mu: np.ndarray) -> tuple[float, np.ndarray]:
-        """t(mu) and the diagonal of X(mu) (its columns' norms); lowers ``upper`` where X(mu), made feasible, does."""
-
-    @property
-    def gap(self) -> float:
-        return self.upper / self.lower - 1.0 if self.lower else np.inf
-
-    def run(self, mu: np.ndarray) -> None:
-        """Search from ``mu`` until the gap is reached, time is up, or nothing improves."""
-        try:
-            for _ in range(_ROUNDS):
-                before = self.gap
-                for _ in range(_MULTIPLICATIVE):
-                    mu = self._multiply(mu)
-                result = minimize(
-                    self._objective, np.sqrt(mu), jac=True, method="L-BFGS-B",
-                    options={"maxiter": _ITERATIONS, "maxcor": 20, "ftol": 1e-15, "gtol": 1e-12},
-                )  # fmt: skip
-                mu = result.x**2
-                if self.gap > 0.9 * before:
-                    break
-        except _Reached:
-            pass
-
-    def _multiply(self, mu: np.ndarray) -> np.ndarray:
-        """One multiplicative step ``mu <- mu * X_jj^2``: towards unit diagonals."""
-        mu = np.maximum(mu / mu.max(), FLOOR)
-        _, diagonal = self._visit(mu)
-        excess = diagonal * mu.sum() / (diagonal @ mu)
-        return mu * np.maximum(excess, 0.01) ** 2
-
-    def _objective(self, w: np.ndarray) -> tuple[float, np.ndarray]:
-        """``-log(t^(1+a) / (sum mu)^a)`` at mu = w^2, and its gradient in w."""
-        mu = np.maximum(w * w, FLOOR * np.square(w).max())
-        trace, diagonal = self._visit(mu)
-        a = self._power
-        value = a * np.log(mu.sum()) - (1 + a) * np.log(trace)
-        return value, -2 * a * w * (diagonal / trace - 1 / mu.sum())
-
-    def _visit(self, mu: np.ndarray) -> tuple[float, np.ndarray]:
-        trace, diagonal = self.evaluate(mu)
-        self.evaluations += 1
-        lower = trace * (trace / float(mu.sum())) ** self._power
-        if lower > self.lower:
-            self.lower, self.multipliers, self.best_spectrum = lower, mu, self.spectrum
-        if self.gap <= self.tolerance or time.monotonic() > self._deadline or self.evaluations == self._most:
-            raise _Reached
-        return trace, diagonal
-
 
 _FILL = 1e-5  # share of the identity mixed into a singular X
 _SMALL, _FINE = 512, 1e-5  # up to this many cells the search goes on to this gap: it takes a second at most
-
-
-@dataclass(frozen=True)
-class GaussianOptimum:
-    """A strategy for Gaussian noise and the proof of how good it is.
-
-    ``strategy`` is A (r x n), largest column norm at most 1. ``loss = tr[(A'A)^+ V]`` is the workload's total
-    squared error at unit noise; no strategy has less than ``lower``, proven by ``multipliers`` (n,) through
-    :func:`~tabulae.strategy.bounds.dual.dual_bound`.
-    """
-
-    strategy: np.ndarray
-    loss: float
-    lower: float
-    gap: float
-    evaluations: int
-    multipliers: np.ndarray
 
 
 def opt0_gaussian(gram: np.ndarray, *, tolerance: float = 1e-3, deadline: float = np.inf) -> GaussianOptimum:
@@ -180,14 +85,7 @@ def opt0_gaussian(gram: np.ndarray, *, tolerance: float = 1e-3, deadline: float 
     search = _searched(merged, aim, deadline, np.ones(cells.count))
     A, loss = search.best()
     lower = search.proven(merged)
-    return GaussianOptimum(
-        strategy=cells.lift(A),
-        loss=loss,
-        lower=lower,
-        gap=loss / lower - 1.0,
-        evaluations=search.evaluations,
-        multipliers=cells.share(search.multipliers),
-    )
+    return GaussianOptimum(loss, lower, search.evaluations, cells.lift(A), cells.share(search.multipliers))
 
 
 def nonsingular_optimum(
@@ -205,7 +103,7 @@ def nonsingular_optimum(
     search = _searched(gram, tolerance, deadline, np.ones(gram.shape[0]) if start is None else start)
     A, loss = search.best()
     lower = search.lower * search.scale
-    return GaussianOptimum(A, loss, lower, loss / lower - 1.0, search.evaluations, search.multipliers)
+    return GaussianOptimum(loss, lower, search.evaluations, A, search.multipliers)
 
 
 def _searched(gram: np.ndarray, tolerance: float, deadline: float, start: np.ndarray) -> _Search:

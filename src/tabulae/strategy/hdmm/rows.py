@@ -47,12 +47,11 @@ from ...linalg import (
     representatives,
 )
 from ..block import Block
-from ..bounds.dual import lowered_trace
+from ..bounds.dual import Certified, DualSearch, lowered_trace
 from ..information.explicit import row_count
 from ..methods import Settings
 from ..strategy import Strategy
 from ..symmetry import WIDEST, SymmetricPiece, Symmetry, class_means, exchangeable, symmetry, within_class
-from .opt0 import DualSearch
 
 MOST_ROWS = 4500
 """Largest number of distinct rows of a piece that are optimised together."""
@@ -330,18 +329,10 @@ def square_root(gram: np.ndarray) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class RowOptimum:
-    """A strategy for Gaussian noise and the proof of how good it is.
-
-    Piece b is measured by ``factors[b]' W_b`` (factors r x r), scaled so that no column of the whole is longer than
-    1. ``loss`` is the workload's total squared error at unit noise; no strategy has less than ``lower``.
-    """
+class RowOptimum(Certified):
+    """Piece b is measured by ``factors[b]' W_b`` (factors r x r); no column of the whole is longer than 1."""
 
     factors: tuple[np.ndarray, ...]
-    loss: float
-    lower: float
-    gap: float
-    evaluations: int
 
 
 def row_optimum(
@@ -368,7 +359,7 @@ def row_optimum(
     nu = search.multipliers
     trace = sum(p.copies * p.lowered_trace((nu / sizes)[p.places]) for p in pieces)
     lower = float(trace**2 / nu.sum() * (1 - 4 * (len(nu) + len(pieces)) * _EPS))
-    return RowOptimum(search.factors(), search.upper, lower, search.upper / lower - 1.0, search.evaluations)
+    return RowOptimum(search.upper, lower, search.evaluations, search.factors())
 
 
 def row_svd_bound(pieces: Sequence[QueryRows], sizes: np.ndarray) -> float:

@@ -26,14 +26,13 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
-import scipy.linalg as sl
 
 from ...domain import Table, Workload
 from ...errors import Unsupported
 from ...linalg import Identity, LinearOperator, Total
 from ..block import Block, short_scale
 from ..bounds.dual import identity_and_ones
-from ..gram import DistinctCells, is_definite
+from ..gram import MIXTURES, DistinctCells, is_definite, mixture_traces, strategy_traces
 from ..methods import Settings, register
 from ..strategy import NoiseKind, Strategy
 from .kron import KnownFactors, kron_block
@@ -42,7 +41,6 @@ from .opt0 import full_optimum, nonsingular_optimum, overlapping_rows
 _PAIRS = (
     200  # clusters among which every pair may join; among more, only those over nested sets of attributes
 )
-_SHARES = np.geomspace(1.0, 0.003, 80)  # of the cells, in [a I; b T]
 _EMPHASIS = (5.0, 30.0, 300.0)  # by how much one set of queries outweighs the others in a mixture
 _GAP = 1e-2  # certified gap of the candidates under Gaussian noise
 _SWEEPS = 50
@@ -160,17 +158,14 @@ class ProductLosses:
             self._candidates[asked] = (
                 self._cells_and_total(grams)
                 if plain
-                else np.array([_traces(self._optimum(mix), grams) for mix in self._mixtures(grams)])
+                else np.array([strategy_traces(self._optimum(mix), grams) for mix in self._mixtures(grams)])
             )
         return self._candidates[asked]
 
     def _cells_and_total(self, grams: list[np.ndarray]) -> np.ndarray:
-        """A = [a I; b T], sensitivity 1: ``(A'A)^-1 = (I - b2 / (a2 + n b2) J) / a2``."""
-        n, p = len(grams[0]), 2 / self._norm
-        alone = n == 1 or not any(V[0, -1] for V in grams)
-        shares = _SHARES[:1] if alone else _SHARES
-        a2, b2 = shares**p, (1 - shares) ** p
-        return np.stack([(np.trace(V) - b2 / (a2 + n * b2) * V.sum()) / a2 for V in grams], axis=1)
+        """Cells and their total, at any shares."""
+        alone = len(grams[0]) == 1 or not any(V[0, -1] for V in grams)
+        return mixture_traces(grams, MIXTURES[:1] if alone else MIXTURES, self._norm)
 
     def _mixtures(self, grams: list[np.ndarray]) -> Iterator[np.ndarray]:
         """The one matrix asked for; or several, weighed by how hard each is, none or one emphasised.
@@ -181,7 +176,7 @@ class ProductLosses:
         if len(grams) == 1:
             yield grams[0]
             return
-        ease = np.array([1 / np.vdot(_inverse(self._optimum(V)), V) for V in grams])
+        ease = np.array([1 / strategy_traces(self._optimum(V), [V])[0] for V in grams])
         stacked = np.array(grams)
         yield np.tensordot(ease, stacked, axes=1)
         for k in range(len(grams)):
@@ -193,15 +188,6 @@ class ProductLosses:
         if self._norm == 2:
             return nonsingular_optimum(gram, tolerance=_GAP).strategy
         return full_optimum(gram, start=overlapping_rows(gram)).strategy
-
-
-def _inverse(strategy: np.ndarray) -> np.ndarray:
-    return sl.cho_solve(sl.cho_factor(strategy.T @ strategy), np.eye(strategy.shape[1]))
-
-
-def _traces(strategy: np.ndarray, grams: Sequence[np.ndarray]) -> np.ndarray:
-    inverse = _inverse(strategy)
-    return np.array([np.vdot(inverse, V) for V in grams])
 
 
 def _best_product(coefficients: np.ndarray, free: list[tuple[np.ndarray, np.ndarray]]) -> float:
