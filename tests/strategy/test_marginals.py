@@ -399,7 +399,7 @@ def test_extreme_workloads(noise: str) -> None:
 @pytest.mark.parametrize("noise", NOISES)
 def test_with_next_to_no_time_the_plain_strategies_are_still_matched(noise: str) -> None:
     wl = WORKLOADS["marginals"]
-    strategy = tb.select(wl, noise=noise, method="marginals", deadline=0.0)  # type: ignore[arg-type]
+    strategy = tb.select(wl, noise=noise, method="marginals", time_limit=1e-9)  # type: ignore[arg-type]
     for plain in ("identity", "workload"):
         assert loss(strategy, wl) <= loss(SINGLE[plain](wl, Settings(noise)), wl) * (1 + 1e-6)  # type: ignore[arg-type]
 

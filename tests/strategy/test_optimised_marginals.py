@@ -108,7 +108,7 @@ def test_same_seed_same_strategy():
 
 def test_no_time_gives_a_valid_strategy():
     workload = prefix_pairs({"a": 20, "b": 10})
-    strategy = tb.select(workload, noise="laplace", method=METHOD, deadline=0.0)
+    strategy = tb.select(workload, noise="laplace", method=METHOD, time_limit=1e-9)
     assert math.isfinite(strategy.error(workload, tb.PureDP(1)).rmse)
 
 

@@ -157,7 +157,7 @@ def test_example_13_is_cheaper_in_two_groups():
 @NOISES
 def test_no_time_gives_a_valid_strategy(noise):
     workload = WORKLOADS["union"]
-    strategy = tb.select(workload, noise=noise, method="union", deadline=0.0)
+    strategy = tb.select(workload, noise=noise, method="union", time_limit=1e-9)
     assert math.isfinite(strategy.error(workload, tb.ZCDP(1) if noise == "gaussian" else tb.PureDP(1)).rmse)
 
 

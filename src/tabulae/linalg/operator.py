@@ -346,15 +346,14 @@ class AxisOperator(LinearOperator):
         return Transposed(self)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Transposed(AxisOperator):
-    """The transpose of an operator that knows its own adjoint."""
+class WrappedOperator(AxisOperator):
+    """An operator of the same entries as another, ``op``, in another place."""
 
-    op: AxisOperator
+    op: LinearOperator
 
     @property
     def shape(self) -> tuple[int, int]:
-        return self.op.shape[1], self.op.shape[0]
+        return self.op.shape
 
     @property
     def integer(self) -> bool:
@@ -363,6 +362,23 @@ class Transposed(AxisOperator):
     @property
     def binary(self) -> bool:
         return self.op.binary
+
+    def abs_row_sum_max(self) -> int | float:
+        return self.op.abs_row_sum_max()
+
+    def abs_entry_max(self) -> int | float:
+        return self.op.abs_entry_max()
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Transposed(WrappedOperator):
+    """The transpose of an operator that knows its own adjoint."""
+
+    op: AxisOperator
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.op.shape[1], self.op.shape[0]
 
     @property
     def T(self) -> LinearOperator:
@@ -388,9 +404,6 @@ class Transposed(AxisOperator):
 
     def abs_row_sum_max(self) -> int | float:
         return upper_bound(self.op.column_norms(1), self.shape[1])
-
-    def abs_entry_max(self) -> int | float:
-        return self.op.abs_entry_max()
 
     def __repr__(self) -> str:
         return f"{self.op!r}.T"
@@ -912,7 +925,7 @@ def merge_columns(ops: Sequence[LinearOperator]) -> Partition:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Scaled(AxisOperator):
+class Scaled(WrappedOperator):
     """A multiple of an operator. A Fraction stays exact in sensitivities; an integer keeps integers.
 
     >>> from tabulae.linalg import Identity
@@ -927,10 +940,6 @@ class Scaled(AxisOperator):
     def __post_init__(self) -> None:
         check_operators([self.op], "Scaled")
         object.__setattr__(self, "factor", check_coefficient(self.factor, "Scaled(op, factor): factor"))
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        return self.op.shape
 
     @property
     def integer(self) -> bool:
@@ -989,7 +998,7 @@ def reciprocal(op: LinearOperator, divisor: Coefficient) -> LinearOperator:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Permuted(AxisOperator):
+class Permuted(WrappedOperator):
     """The operator on reordered cells: ``Permuted(op, order) @ x == op @ x[order]``.
 
     >>> from tabulae.linalg import Prefix
@@ -1010,18 +1019,6 @@ class Permuted(AxisOperator):
         ):
             raise InvalidArgument(f"Permuted(op, order): order must hold each of 0 .. {n - 1} once")
         object.__setattr__(self, "order", frozen(order.astype(np.int64)))
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        return self.op.shape
-
-    @property
-    def integer(self) -> bool:
-        return self.op.integer
-
-    @property
-    def binary(self) -> bool:
-        return self.op.binary
 
     @cached_property
     def _inverse(self) -> np.ndarray:
@@ -1044,12 +1041,6 @@ class Permuted(AxisOperator):
 
     def pinv(self) -> LinearOperator:
         return Permuted(self.op.pinv().T, self.order).T
-
-    def abs_row_sum_max(self) -> int | float:
-        return self.op.abs_row_sum_max()
-
-    def abs_entry_max(self) -> int | float:
-        return self.op.abs_entry_max()
 
     def column_norms(self, p: int) -> np.ndarray:
         return self.op.column_norms(p)[self._inverse]

@@ -127,15 +127,20 @@ def gram_inverse(matrix: np.ndarray) -> np.ndarray | None:
 
     Safe means that A'A has a reciprocal condition number above 1e-14 (estimated from its Cholesky factor).
     """
-    gram = matrix.T @ matrix
-    size = float(np.abs(gram).sum(axis=0).max())
+    return definite_inverse(matrix.T @ matrix, _RECIPROCAL)
+
+
+def definite_inverse(gram: np.ndarray, least: float = 0.0) -> np.ndarray | None:
+    """The inverse of a positive definite matrix, through Cholesky's factor; None for any other.
+
+    Also None below ``least`` as reciprocal condition number.
+    """
     try:
         factor = scipy.linalg.cho_factor(gram, lower=True)[0]
     except np.linalg.LinAlgError:
         return None
     pocon, potri = scipy.linalg.get_lapack_funcs(("pocon", "potri"), (gram,))
-    reciprocal, _ = pocon(factor, size, uplo="L")
-    if not reciprocal > _RECIPROCAL:
+    if least and not pocon(factor, float(np.abs(gram).sum(axis=0).max()), uplo="L")[0] > least:
         return None
     inverse, _ = potri(factor, lower=True)
     return np.tril(inverse) + np.tril(inverse, -1).T

@@ -44,6 +44,7 @@ from ..bounds.dual import dual_bound
 from ..eigen.design import eigen_queries
 from ..gram import DistinctCells, asked_gram, check_tolerance, explicit_gram, explicit_strategy, is_definite
 from ..methods import Settings, register
+from ..rounding import definite_inverse
 from ..strategy import Strategy
 
 _THETAS = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7)  # relative to the mean diagonal entry of V
@@ -65,7 +66,6 @@ class CoaOptimum:
     strategy: np.ndarray
     loss: float
     lower: float
-    residual: float
     objectives: tuple[float, ...]
     products: int
     converged: bool
@@ -110,7 +110,6 @@ def coa(
         strategy=cells.lift(scipy.linalg.cholesky(newton.X, check_finite=False)),
         loss=float(np.vdot(newton.inverse, merged)) * scale,
         lower=dual_bound(merged, gradient.diagonal()) * scale,
-        residual=float(np.linalg.norm(_off_diagonal(gradient)) / np.linalg.norm(gradient)),
         objectives=tuple(newton.objectives),
         products=newton.products,
         converged=converged,
@@ -192,7 +191,7 @@ class _Newton:
         step = 1.0
         while step > _SHORTEST:
             X = self.X + step * direction
-            inverse = _inverse(X)
+            inverse = definite_inverse(X)
             if inverse is not None and np.vdot(inverse, V) <= objective - _ARMIJO * step * slope:
                 self.X, self.inverse = X, inverse
                 return True
@@ -204,17 +203,6 @@ def _off_diagonal(matrix: np.ndarray) -> np.ndarray:
     out = matrix.copy()
     np.fill_diagonal(out, 0.0)
     return out
-
-
-def _inverse(X: np.ndarray) -> np.ndarray | None:
-    """X^-1 through Cholesky's factor; None where X is not positive definite."""
-    try:
-        factor = scipy.linalg.cholesky(X, lower=True, check_finite=False)
-    except scipy.linalg.LinAlgError:
-        return None
-    (potri,) = scipy.linalg.get_lapack_funcs(("potri",), (factor,))
-    inverse, _ = potri(factor, lower=True)
-    return np.tril(inverse) + np.tril(inverse, -1).T
 
 
 _ROWS = 1.2  # of L, relative to the rank of W

@@ -66,7 +66,6 @@ class KronOptimum:
     factors: list[np.ndarray]
     loss: float
     lower: float | None
-    sweeps: int
 
 
 def opt_kron(
@@ -109,12 +108,11 @@ def opt_kron(
     solve = _Solver(
         problem, noise, tolerance, seed, limits, deadline, KnownFactors() if known is None else known
     )
-    factors, sweeps = _best_of_starts(problem, solve, np.random.default_rng(seed), restarts)
+    factors = _best_of_starts(problem, solve, np.random.default_rng(seed), restarts)
     return KronOptimum(
         factors=[cells.lift(f.strategy) for cells, f in zip(problem.cells, factors, strict=True)],
         loss=problem.loss([f.traces for f in factors]),
         lower=_lower_bound(terms, problem, solve) if certify else None,
-        sweeps=sweeps,
     )
 
 
@@ -269,24 +267,22 @@ def _starts(
 
 def _best_of_starts(
     problem: _Problem, solve: _Solver, rng: np.random.Generator, restarts: int
-) -> tuple[list[_Factor], int]:
+) -> list[_Factor]:
     """Settle the attributes that are the same in all terms, try the starts, polish the best."""
     alike = [i for i, grams in enumerate(problem.grams) if len(grams) == 1]
     fixed = {i: solve.alone(i, restarts) for i in alike}
     if len(fixed) == len(problem.grams):
-        return [fixed[i] for i in alike], 1
+        return [fixed[i] for i in alike]
     best: dict[int, _Factor] = {}
     traces: list[np.ndarray] = []
-    total = 0
     for start in _starts(problem, solve, fixed, rng, restarts):
         if best and solve.out_of_time():
             break
-        factors, reached, sweeps = _descend(problem, solve, fixed, start, _PILOT_SWEEPS)
-        total += sweeps
+        factors, reached = _descend(problem, solve, fixed, start, _PILOT_SWEEPS)
         if not best or problem.loss(reached) < problem.loss(traces):
             best, traces = factors, reached
-    best, _, sweeps = _descend(problem, solve, best, traces, _SWEEPS, effort=restarts)
-    return [best[i] for i in range(len(problem.grams))], total + sweeps
+    best, _ = _descend(problem, solve, best, traces, _SWEEPS, effort=restarts)
+    return [best[i] for i in range(len(problem.grams))]
 
 
 def _descend(
@@ -296,30 +292,29 @@ def _descend(
     traces: list[np.ndarray],
     limit: int,
     effort: int = 0,
-) -> tuple[dict[int, _Factor], list[np.ndarray], int]:
+) -> tuple[dict[int, _Factor], list[np.ndarray]]:
     """Improve the factors in turn until a sweep gains less than a tenth of the tolerance.
 
     ``traces`` stand for factors that are not there yet. With ``effort`` > 0 the first sweep also solves each
-    factor anew, in case its own search was caught in a local optimum. Returns factors, traces and sweeps.
+    factor anew, in case its own search was caught in a local optimum. Returns factors and traces.
     """
     factors, traces = dict(factors), list(traces)
-    loss, sweep = np.inf, 0
-    while sweep < limit:
-        sweep += 1
+    loss = np.inf
+    for sweep in range(limit):
         for i in range(len(traces)):
             held = factors.get(i)
             if held is not None and (len(problem.grams[i]) == 1 or solve.out_of_time()):
                 continue
             weights = problem.weights(i, traces)
             choices = [] if held is None else [held, solve.factor(i, weights, resume=held.resume)]
-            if held is None or (effort and sweep == 1):
+            if held is None or (effort and sweep == 0):
                 choices.append(solve.factor(i, weights, effort=effort))
             factors[i] = min(choices, key=lambda f: float(weights @ f.traces))
             traces[i] = factors[i].traces
         before, loss = loss, problem.loss(traces)
         if loss > before * (1 - solve.tolerance / 10) or solve.out_of_time():
             break
-    return factors, traces, sweep
+    return factors, traces
 
 
 def _lower_bound(terms: Terms, problem: _Problem, solve: _Solver) -> float | None:

@@ -57,6 +57,7 @@ from ..information.marginal_algebra import (
     subset_sum,
     superset_sum,
 )
+from ..information.protocol import is_flat
 from ..methods import Settings, register
 from ..strategy import Strategy
 
@@ -595,7 +596,7 @@ def workload_components(merged: Workload, active: Sequence[int]) -> tuple[list[i
     terms: dict[tuple[tuple[float, float], ...], float] = {}
     for table in merged.tables:
         sides = [(term.coefficient, term.over(merged.domain)) for term in table.terms]
-        varies = [[i for i in active if axes[i].varies(factors[i])] for _, factors in sides]
+        varies = [[i for i in active if not is_flat(factors[i])] for _, factors in sides]
         for mask in {sum(bits[i] for i in crossed) for crossed in varies}:
             asked[mask] += float(table.weight)
         for c, left in sides:
@@ -613,7 +614,7 @@ def workload_components(merged: Workload, active: Sequence[int]) -> tuple[list[i
 def _traces(axis: Axis, left: LinearOperator, right: LinearOperator) -> tuple[float, float]:
     """``1'V1/n`` and ``tr V - 1'V1/n`` of ``V = left'right``: the latter is 0 where either has constant rows."""
     mean, beside = axis.sums(left, right).tolist()
-    return mean, beside if axis.varies(left) and axis.varies(right) else 0.0
+    return mean, 0.0 if is_flat(left) or is_flat(right) else beside
 
 
 def _folded(terms: dict[tuple[tuple[float, float], ...], float], d: int) -> tuple[np.ndarray, np.ndarray]:

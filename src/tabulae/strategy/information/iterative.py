@@ -24,7 +24,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property, lru_cache
+from functools import cached_property
 
 import numpy as np
 import scipy.linalg
@@ -35,7 +35,7 @@ from ...linalg import Centring, Dense, Identity, Kron, LinearOperator, MatrixPro
 from ..block import products
 from .explicit import ReducedRows, merges, reduce_rows
 from .moments import Profile, VarianceBound
-from .protocol import Blocks, Information, MeasuredStrategy, refuse_not_estimable, summed_variance
+from .protocol import Blocks, Information, MeasuredStrategy, is_flat, refuse_not_estimable, summed_variance
 
 Solve = Callable[[MeasuredStrategy, tuple[float, ...]], Information]
 """Least squares from blocks and their variances, by whatever structure they have."""
@@ -148,15 +148,9 @@ class LocalInformation:
         return Profile(*stats, exact=exact, blocks=blocks)
 
 
-@lru_cache(maxsize=4096)
-def _varies(factor: LinearOperator) -> bool:
-    """Whether a matrix tells any two of its columns apart."""
-    return factor.shape[1] > 1 and int(factor.column_classes().max()) > 0
-
-
 def _told_apart(terms: Sequence[Term]) -> frozenset[int]:
     """The attributes whose values some product tells apart."""
-    return frozenset(i for _, factors in terms for i, factor in enumerate(factors) if _varies(factor))
+    return frozenset(i for _, factors in terms for i, factor in enumerate(factors) if not is_flat(factor))
 
 
 def _refuse_local() -> NotEstimable:

@@ -40,7 +40,7 @@ from ..block import Block, products
 from .lattice_axis import Axis, RowTypes
 from .marginal_algebra import superset_sum
 from .moments import Profile, pairs
-from .protocol import MeasuredStrategy, refuse_not_estimable
+from .protocol import MeasuredStrategy, is_flat, refuse_not_estimable
 
 _LISTED = 2**24  # coefficients on one block that are listed
 _STATISTICS = 2**27  # numbers that a profile may hold
@@ -330,8 +330,8 @@ class LatticeInformation:
         parts = []
         for c, queries in products(operator):
             mask = 0
-            for i, (axis, query) in enumerate(zip(self._axes, queries, strict=True)):
-                if axis.varies(query):
+            for i, query in enumerate(queries):
+                if not is_flat(query):
                     if i not in self._bit:
                         raise refuse_not_estimable()
                     mask |= self._bit[i]

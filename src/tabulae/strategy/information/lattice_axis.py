@@ -114,13 +114,6 @@ class Axis:
             self._merged[query] = merged_factor(query, self.merge)
         return self._merged[query]
 
-    def varies(self, query: LinearOperator) -> bool:
-        """Whether the query has rows that are not multiples of the total."""
-        key = ("varies", query)
-        if key not in self.known:
-            self.known[key] = np.array(query.shape[1] > 1 and int(query.column_classes().max()) > 0)
-        return bool(self.known[key])
-
     def through_mean(self, query: LinearOperator) -> np.ndarray:
         """W u, (m,)."""
         key = ("mean", query)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Protocol
 
 import numpy as np
 
 from ...domain import Domain, Invariants, Workload
 from ...errors import NotEstimable
-from ...linalg import LinearOperator, representatives
+from ...linalg import LinearOperator, Total, representatives
 from ..block import Block
 from .moments import Profile, VarianceBound
 
@@ -80,6 +81,12 @@ def refuse_not_estimable() -> NotEstimable:
         "the measurements do not determine this table: it asks for detail, or a combination of attributes, "
         "that no measured query distinguishes"
     )
+
+
+@lru_cache(maxsize=4096)
+def is_flat(query: LinearOperator) -> bool:
+    """Whether each row of the query is a multiple of the total."""
+    return isinstance(query, Total) or query.shape[1] == 1 or int(query.column_classes().max()) == 0
 
 
 def check_constant(query: LinearOperator, classes: np.ndarray) -> None:

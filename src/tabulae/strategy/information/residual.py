@@ -21,8 +21,8 @@ from ...domain import Workload
 from ...linalg import Kron, LinearOperator, Total
 from ..block import kron_sum, products
 from .moments import Profile, coefficient_statistics, kron_vectors, pairs, scaled, sum_bounds
-from .protocol import MeasuredStrategy, refuse_not_estimable
-from .residual_basis import CANCELLED, Basis, Set, SetSums, basis_of, is_flat, subsets
+from .protocol import MeasuredStrategy, is_flat, refuse_not_estimable
+from .residual_basis import CANCELLED, Basis, Set, SetSums, basis_of, subsets
 
 _EXPAND = 2**24  # coefficients of a sum of products that are written out for exact statistics
 _NOTHING = 1e-11  # of a query's row sums: what a total's coefficient may differ from zero by rounding

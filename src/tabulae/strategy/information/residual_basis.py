@@ -32,7 +32,6 @@ from ...linalg import (
     MatrixProduct,
     Partition,
     Prefix,
-    Total,
     representatives,
 )
 from ..rounding import gram_inverse
@@ -232,12 +231,6 @@ class Basis:
 def basis_of(operator: LinearOperator) -> Basis:
     """The basis of one measured matrix, kept for the next strategy that measures it."""
     return Basis(operator)
-
-
-@lru_cache(maxsize=1024)
-def is_flat(query: LinearOperator) -> bool:
-    """Whether each row of the query is a multiple of the total."""
-    return isinstance(query, Total) or query.shape[1] == 1 or int(query.column_classes().max()) == 0
 
 
 def cleared(value: float, size: float) -> float:

@@ -54,7 +54,8 @@ from ...errors import InvalidArgument, Unsupported
 from ...linalg import Identity, LinearOperator, MatrixProduct, Total
 from ..bounds.dual import identity_and_ones
 from ..hdmm.opt0 import nonsingular_optimum
-from ..information.residual_basis import Set, SetSums, closure, is_flat
+from ..information.protocol import is_flat
+from ..information.residual_basis import Set, SetSums, closure
 from ..methods import Settings
 
 WIDEST = 1024
