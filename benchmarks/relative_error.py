@@ -31,7 +31,7 @@ import tabulae as tb
 from tabulae.linalg import LinearOperator, Permuted
 from tabulae.privacy import calibrate
 from tabulae.strategy import baseline
-from tabulae.strategy.eigen import eigen_design
+from tabulae.strategy.eigen.design import eigen_design
 from tabulae.strategy.gram import explicit_gram
 from tabulae.strategy.hdmm.opt0 import opt0_gaussian
 from tabulae.strategy.information.kron import range_variance

@@ -28,8 +28,7 @@ from tabulae.strategy.classic.cubes import (
     summed_cells,
 )
 from tabulae.strategy.classic.trees import haar
-from tabulae.strategy.eigen import eigen_design, eigen_queries
-from tabulae.strategy.eigen.design import separated_weights
+from tabulae.strategy.eigen.design import eigen_design, eigen_queries, separated_weights
 from tabulae.strategy.eigen.strategies import eigen_queries_of_rows
 from tabulae.strategy.eigen.weighting import (
     QueryWeights,

@@ -19,7 +19,6 @@ from tabulae.linalg import Dense, Identity, Kron, Partition, Total
 from tabulae.strategy import Block, Strategy, describe_strategy, law_variances, read_strategy
 from tabulae.strategy.bounds.lower import unit_bound
 from tabulae.strategy.hdmm.marginals import marginals_strategy, opt_marginals_gaussian, opt_marginals_laplace
-from tabulae.strategy.information import information
 from tabulae.strategy.information.lattice import LatticeInformation, is_lattice
 from tabulae.strategy.information.marginal_algebra import (
     characteristic,
@@ -28,6 +27,7 @@ from tabulae.strategy.information.marginal_algebra import (
     squared_error,
     subset_sum,
 )
+from tabulae.strategy.information.routes import information
 from tabulae.strategy.methods import SINGLE, Settings
 from tabulae.strategy.strategy import unit_rmse
 

@@ -10,8 +10,8 @@ import tabulae as tb
 from tabulae.linalg import Sum
 from tabulae.strategy import nominal_variances
 from tabulae.strategy.block import kron_sum
-from tabulae.strategy.information import information
 from tabulae.strategy.information.moments import coefficient_statistics, sum_bounds
+from tabulae.strategy.information.routes import information
 
 
 @pytest.mark.parametrize("method", ["kron", "residual", "marginals", "eigen"])

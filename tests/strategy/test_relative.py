@@ -14,7 +14,7 @@ import tabulae as tb
 from tabulae.domain.table import Term
 from tabulae.errors import Unsupported
 from tabulae.linalg import RowScaled
-from tabulae.strategy.eigen import eigen_design
+from tabulae.strategy.eigen.design import eigen_design
 from tabulae.strategy.hdmm.opt0 import opt0_gaussian
 from tabulae.strategy.objective import relative_workload
 from tabulae.strategy.strategy import unit_rmse

@@ -184,7 +184,7 @@ def table_half_widths(
     >>> from tabulae.linalg import Identity, Total
     >>> from tabulae.privacy import ZCDP
     >>> from tabulae.strategy import Block, law_variances
-    >>> from tabulae.strategy.information import information
+    >>> from tabulae.strategy.information.routes import information
     >>> from tabulae.domain import Domain
     >>> domain, everybody = Domain({"sex": 2}), Table("total", {"sex": Total(2)})
     >>> plain = Strategy(domain, (Block("cells", Identity(2)),), "gaussian", "identity", invariants=(everybody,))

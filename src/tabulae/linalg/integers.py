@@ -261,9 +261,10 @@ class IntegerEchelon:
         """Add ``row / row[pivot]`` to P, and to ``B^-1`` how it comes from the kept rows."""
         coefficients, rank = original[self.pivots], len(self.kept)
         used = np.flatnonzero(coefficients)
+        # Divisor times the reduced row at its pivot
         beyond = self.divisor * int(original[pivot]) - int(
             integer_product(coefficients[None, used], self.reduced[used, pivot])[0]
-        )  # divisor times the reduced row at its pivot
+        )
         made = self.inverse if used.size == rank else self.inverse[used]  # no copy where all are used
         known = integer_product(coefficients[None, used], made, self._inverse.bound)[0]
         origin = np.zeros(self.n, dtype=object if self.inverse_divisor >= 2**62 else known.dtype)

@@ -310,9 +310,8 @@ def _largest_in_contrasts(blocks: Blocks, *, replace: bool) -> Bound | None:
 
 def _contrast_norms(members: Sequence[Contrasts], weights: Sequence[int]) -> np.ndarray:
     """Squared norms of the columns, one for each combination of classes: (C_1, ..., C_d)."""
-    centred = [
-        math.prod(s * (s - 1) for s in op.picked) for op in members
-    ]  # of the centring matrices' columns
+    # Of the centring matrices' columns
+    centred = [math.prod(s * (s - 1) for s in op.picked) for op in members]
     norms = [op.matrix.column_norms(2).astype(object) * c for op, c in zip(members, centred, strict=True)]
     bound = sum(w * int(n.max()) for w, n in zip(weights, norms, strict=True))
     dtype = np.int64 if 4 * bound < INT64_LIMIT else object
@@ -609,9 +608,8 @@ def _largest_difference(
     found = maximise(choices, coefficients, evaluate)
     if found is None:
         return bound, False
-    error = (
-        4 * column * (_rounding(attributes, len(blocks)) - 1)
-    )  # of inner products, relative to the columns
+    # Of inner products, relative to the columns
+    error = 4 * column * (_rounding(attributes, len(blocks)) - 1)
     power = Fraction(found.value) * unit + error
     return (power, found.is_exact) if power <= bound else (bound, False)
 
@@ -820,17 +818,15 @@ def _largest_pair(blocks: Blocks, p: int) -> Bound:
         if known is not None:
             return known * blocks[0][1], True
     labels = [op.column_classes() for op, _ in blocks]
-    telling = [
-        block for block, label in zip(blocks, labels, strict=True) if label.any()
-    ]  # else columns are equal
+    # Else columns are equal
+    telling = [block for block, label in zip(blocks, labels, strict=True) if label.any()]
     if not telling:
         return Fraction(0), True
     if len(telling) < len(blocks):
         return _largest_pair(telling, p)
     first = representatives(joint_classes(labels))
-    if p == 2 or all(
-        op.binary for op, _ in blocks
-    ):  # for 0/1 columns the L1 distance is the squared L2 distance
+    # For 0/1 columns the L1 distance is the squared L2 distance
+    if p == 2 or all(op.binary for op, _ in blocks):
         if not all(op.integer for op, _ in blocks):
             return _largest_float_pair(blocks, first)
         return _largest_whole_pair(blocks, first) if len(first) <= PAIR_CELLS else _far_pair(blocks, first)

@@ -461,11 +461,7 @@ _GAUSSIAN = {
     "correlated Gaussian": correlated_gaussian,
     "optimal Gaussian": optimal_gaussian,
 }
-_LAPLACE = {
-    "projected Laplace": projected_laplace,
-    "extended Laplace": extended_laplace,
-    "K-norm": k_norm,
-}
+_LAPLACE = {"projected Laplace": projected_laplace, "extended Laplace": extended_laplace, "K-norm": k_norm}
 
 
 @dataclass(frozen=True)

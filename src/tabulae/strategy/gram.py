@@ -278,10 +278,7 @@ def lifted(matrix: LinearOperator, merge: Partition) -> LinearOperator:
 
 
 def explicit_strategy(
-    workload: Workload,
-    settings: Settings,
-    name: str,
-    matrix_of: Callable[[np.ndarray], np.ndarray],
+    workload: Workload, settings: Settings, name: str, matrix_of: Callable[[np.ndarray], np.ndarray]
 ) -> Strategy:
     """The strategy of a method that makes a real A (r, n) from the Gram matrix V = W'W (n, n) of merged cells.
 

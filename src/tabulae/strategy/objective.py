@@ -38,12 +38,8 @@ from .methods import Settings
 from .strategy import Strategy, unit_variances
 
 _ROUNDS = 60
-_LONGER, _SHORTER, _LONGEST, _SHORTEST = (
-    1.4,
-    0.6,
-    32.0,
-    0.2,
-)  # how the step, a power of the ratios, is adapted
+# How the step, a power of the ratios, is adapted
+_LONGER, _SHORTER, _LONGEST, _SHORTEST = (1.4, 0.6, 32.0, 0.2)
 _SETTLED = 1e-3  # relative gap between the worst part and the weighted mean at which the weights are right
 _LEAST = 1e-5  # share of weight that every part keeps, so that no table loses its support
 _SIDE = 0.01  # share of the weight that tables without a target have together

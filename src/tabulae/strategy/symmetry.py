@@ -167,9 +167,8 @@ def _fewest_combinations(workload: Workload) -> int:
 def _rounded(marks: Sequence[np.ndarray]) -> np.ndarray:
     """Marks of every category, (n, marks), to nine digits: sums of floats depend on their order."""
     table = np.stack(marks, axis=1)
-    return (
-        np.round(table / np.maximum(np.abs(table).max(axis=0), 1e-300), 9) + 0.0
-    )  # -0.0 and 0.0 are one number
+    # -0.0 and 0.0 are one number
+    return np.round(table / np.maximum(np.abs(table).max(axis=0), 1e-300), 9) + 0.0
 
 
 def _attributes(workload: Workload) -> list[_Attribute]:

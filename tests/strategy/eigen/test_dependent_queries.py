@@ -24,8 +24,8 @@ from tests.strategy.eigen.design_cases import (
 )
 
 from tabulae.errors import InvalidArgument, Unsupported
-from tabulae.strategy.eigen import query_weighting, weighting
-from tabulae.strategy.eigen.weighting import design_weighting, outside, row_space
+from tabulae.strategy.eigen import weighting
+from tabulae.strategy.eigen.weighting import design_weighting, outside, query_weighting, row_space
 
 NORMS = pytest.mark.parametrize("p", [1, 2])
 PREFIXES = np.tril(np.ones((8, 8)))

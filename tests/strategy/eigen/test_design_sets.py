@@ -13,8 +13,7 @@ import tabulae as tb
 from tabulae.errors import InvalidArgument, Unsupported
 from tabulae.linalg import Dense, Identity
 from tabulae.strategy.bounds.dual import svd_bound
-from tabulae.strategy.eigen import eigen_design
-from tabulae.strategy.eigen.design import design_rows
+from tabulae.strategy.eigen.design import design_rows, eigen_design
 from tabulae.strategy.eigen.strategies import eigen_strategy
 from tabulae.strategy.eigen.weighting import design_weighting
 from tabulae.strategy.gram import explicit_gram

@@ -23,8 +23,9 @@ from tests.strategy.instances import WORKLOADS
 import tabulae as tb
 from tabulae.errors import InvalidArgument, Unsupported
 from tabulae.strategy.bounds.dual import svd_bound
-from tabulae.strategy.eigen import completed, eigen_design, eigen_queries, query_weighting
+from tabulae.strategy.eigen.design import completed, eigen_design, eigen_queries
 from tabulae.strategy.eigen.strategies import eigen_strategy
+from tabulae.strategy.eigen.weighting import query_weighting
 from tabulae.strategy.gram import explicit_gram
 from tabulae.strategy.methods import Settings
 from tabulae.strategy.strategy import unit_rmse

@@ -11,10 +11,11 @@ from tests.strategy.instances import dense_strategy
 import tabulae as tb
 from tabulae.errors import InvalidArgument, NotEstimable, Unsupported
 from tabulae.linalg import Dense, Partition
-from tabulae.strategy.eigen import eigen_queries, query_weighting
+from tabulae.strategy.eigen.design import eigen_queries
 from tabulae.strategy.eigen.strategies import eigen_queries_of_rows, low_rank_design
-from tabulae.strategy.information import information
+from tabulae.strategy.eigen.weighting import query_weighting
 from tabulae.strategy.information.explicit import RowsInformation
+from tabulae.strategy.information.routes import information
 from tabulae.strategy.methods import Settings
 from tabulae.strategy.serial import describe_strategy, read_strategy
 from tabulae.strategy.strategy import unit_rmse

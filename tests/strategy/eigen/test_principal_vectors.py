@@ -21,8 +21,7 @@ from tests.strategy.instances import WORKLOADS
 
 from tabulae.errors import InvalidArgument
 from tabulae.strategy.bounds.dual import svd_bound
-from tabulae.strategy.eigen import eigen_design, eigen_queries
-from tabulae.strategy.eigen.design import principal_vectors
+from tabulae.strategy.eigen.design import eigen_design, eigen_queries, principal_vectors
 from tabulae.strategy.eigen.strategies import principal_vectors_strategy
 from tabulae.strategy.methods import Settings
 from tabulae.strategy.strategy import unit_rmse

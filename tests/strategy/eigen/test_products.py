@@ -16,12 +16,11 @@ import tabulae as tb
 from tabulae.errors import InvalidArgument, Unsupported
 from tabulae.linalg import Dense, Identity, LinearOperator, Partition
 from tabulae.strategy.bounds.dual import svd_bound
-from tabulae.strategy.eigen import eigen_queries, query_weighting
-from tabulae.strategy.eigen.design import eigen_design
+from tabulae.strategy.eigen.design import eigen_design, eigen_queries
 from tabulae.strategy.eigen.strategies import halving, product_design, product_factors
-from tabulae.strategy.eigen.weighting import kron_weighting
+from tabulae.strategy.eigen.weighting import kron_weighting, query_weighting
 from tabulae.strategy.gram import dense_grams, explicit_gram
-from tabulae.strategy.information import information
+from tabulae.strategy.information.routes import information
 from tabulae.strategy.information.weighted_kron import weighted_kron
 from tabulae.strategy.methods import Settings
 from tabulae.strategy.strategy import unit_rmse

@@ -19,8 +19,8 @@ from tests.strategy.eigen.design_cases import (
 )
 
 from tabulae.errors import InvalidArgument
-from tabulae.strategy.eigen import eigen_queries, query_weighting
-from tabulae.strategy.eigen.weighting import weigh_few
+from tabulae.strategy.eigen.design import eigen_queries
+from tabulae.strategy.eigen.weighting import query_weighting, weigh_few
 
 NORMS = pytest.mark.parametrize("p", [1, 2])
 

@@ -23,8 +23,8 @@ from tests.strategy.instances import WORKLOADS
 import tabulae as tb
 from tabulae.errors import InvalidArgument
 from tabulae.strategy.bounds.dual import svd_bound
-from tabulae.strategy.eigen import design, eigen_design, eigen_queries
-from tabulae.strategy.eigen.design import eigen_separation, separated_weights
+from tabulae.strategy.eigen import design
+from tabulae.strategy.eigen.design import eigen_design, eigen_queries, eigen_separation, separated_weights
 from tabulae.strategy.eigen.strategies import eigen_separation_strategy
 from tabulae.strategy.methods import Settings
 from tabulae.strategy.strategy import unit_rmse

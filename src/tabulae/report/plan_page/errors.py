@@ -23,7 +23,7 @@ from ...products.groups.plan import DetailedPlan
 from ...products.smallest import TargetRow
 from ...products.tables.plan import Plan
 from ...strategy import Information, LeftOpen, Profile, VarianceBound, error_under, law_variances
-from ...strategy.information import information
+from ...strategy.information.routes import information
 from ..page import TABLES_SHOWN
 from ..view import ExactView
 from .view import (

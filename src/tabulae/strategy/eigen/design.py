@@ -267,11 +267,7 @@ def _listed(
     norms = np.square(queries) if p == 2 else np.abs(queries)
     if k == len(queries):
         return queries, values, norms
-    return (
-        queries,
-        np.append(values[:k], values[k:].sum()),
-        np.vstack([norms[:k], norms[k:].sum(axis=0)]),
-    )
+    return (queries, np.append(values[:k], values[k:].sum()), np.vstack([norms[:k], norms[k:].sum(axis=0)]))
 
 
 def _spread(found: QueryWeights, k: int, rows: int) -> QueryWeights:

@@ -329,10 +329,8 @@ def _norms(axis: AxisRows, p: int) -> np.ndarray:
 
 
 _GAP = 1e-6  # the weighting is cheap beside the decomposition
-_MANY_CELLS, _FEWER = (
-    2048,
-    4,
-)  # beyond so many cells, and with as many times fewer queries, rows are decomposed
+# Beyond so many cells, and with as many times fewer queries, rows are decomposed
+_MANY_CELLS, _FEWER = (2048, 4)
 
 
 @register(
@@ -405,8 +403,4 @@ def principal_vectors_strategy(workload: Workload, settings: Settings) -> Strate
 
 
 def _options(settings: Settings) -> dict[str, Any]:
-    return {
-        "p": settings.norm,
-        "tolerance": min(settings.tolerance, _GAP),
-        "deadline": settings.deadline,
-    }
+    return {"p": settings.norm, "tolerance": min(settings.tolerance, _GAP), "deadline": settings.deadline}

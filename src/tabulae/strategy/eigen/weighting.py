@@ -100,12 +100,7 @@ class QueryWeights:
 
 
 def query_weighting(
-    design: np.ndarray,
-    costs: np.ndarray,
-    *,
-    p: int = 2,
-    tolerance: float = 1e-6,
-    deadline: float = np.inf,
+    design: np.ndarray, costs: np.ndarray, *, p: int = 2, tolerance: float = 1e-6, deadline: float = np.inf
 ) -> QueryWeights:
     """The best weights of design queries Q (k, n) for one workload, within a proven relative gap of ``tolerance``.
 
@@ -665,12 +660,7 @@ class _Alternation:
     """
 
     def __init__(
-        self,
-        norms: np.ndarray,
-        queries: np.ndarray,
-        gram: np.ndarray,
-        tolerance: float,
-        deadline: float,
+        self, norms: np.ndarray, queries: np.ndarray, gram: np.ndarray, tolerance: float, deadline: float
     ) -> None:
         self._norms, self._queries, self._gram, self._tolerance = norms, queries, gram, tolerance
         self._deadline = deadline

@@ -426,9 +426,8 @@ def kron_strategy(workload: Workload, settings: Settings) -> Strategy:
         rows_of(settings, workload.domain.names)
         return _pair_strategy(workload, settings, "kron")
     block, optimum = kron_block(workload, settings)
-    lower = (
-        optimum.lower if settings.neighbours == "add-remove" else None
-    )  # it is about columns, not about pairs
+    # It is about columns, not about pairs
+    lower = optimum.lower if settings.neighbours == "add-remove" else None
     return Strategy(workload.domain, (block,), settings.noise, "kron", lower=lower)
 
 

@@ -89,11 +89,7 @@ def opt0_gaussian(gram: np.ndarray, *, tolerance: float = 1e-3, deadline: float 
 
 
 def nonsingular_optimum(
-    gram: np.ndarray,
-    *,
-    tolerance: float,
-    deadline: float = np.inf,
-    start: np.ndarray | None = None,
+    gram: np.ndarray, *, tolerance: float, deadline: float = np.inf, start: np.ndarray | None = None
 ) -> GaussianOptimum:
     """As :func:`opt0_gaussian`, but A is always square and non-singular, and ``lower`` is not rounded down.
 
@@ -224,12 +220,7 @@ class LaplaceOptimum:
 
 
 def opt0_laplace(
-    gram: np.ndarray,
-    *,
-    rows: int | None = None,
-    restarts: int = 3,
-    seed: int = 0,
-    deadline: float = np.inf,
+    gram: np.ndarray, *, rows: int | None = None, restarts: int = 3, seed: int = 0, deadline: float = np.inf
 ) -> LaplaceOptimum:
     """The best p-Identity strategy found for Laplace noise.
 

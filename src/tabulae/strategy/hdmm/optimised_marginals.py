@@ -40,15 +40,8 @@ from .marginals import MarginalProblem, opt_marginals_gaussian, opt_marginals_la
 from .opt0 import full_optimum
 
 MOST_ATTRIBUTES = 16
-_FREE = (
-    0.0,
-    0.1,
-    0.3,
-    1.0,
-    3.0,
-    10.0,
-    100.0,
-)  # precisions of the free total, relative to the best matrix's own
+# Precisions of the free total, relative to the best matrix's own
+_FREE = (0.0, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0)
 _BITS = 34  # of a block's grid: with the logarithm of the number of records they must stay below 63
 _RESTARTS, _ROUNDS = 3, 4
 

@@ -488,11 +488,7 @@ def rows_svd_bound(found: RowPieces) -> float:
 
 
 def _combined(
-    found: RowPieces,
-    merges: Sequence[Partition],
-    pieces: Sequence[QueryRows],
-    optimum: RowOptimum,
-    bits: int,
+    found: RowPieces, merges: Sequence[Partition], pieces: Sequence[QueryRows], optimum: RowOptimum, bits: int
 ) -> list[LinearOperator]:
     """Each piece measured by integer combinations of its own rows."""
     members = []

@@ -105,9 +105,8 @@ class Axis:
 
     def over(self, query: LinearOperator) -> LinearOperator:
         """The query over A's cells, m x k; NotEstimable where it tells cells apart that A does not."""
-        if np.array_equal(
-            self.merge.classes, np.arange(query.shape[1])
-        ):  # a permutation tells all cells apart too
+        # A permutation tells all cells apart too
+        if np.array_equal(self.merge.classes, np.arange(query.shape[1])):
             return query
         if query not in self._merged:
             check_constant(query, self.merge.classes)

@@ -121,9 +121,8 @@ class ResidualInformation:
             ]
             part = times * one.coefficient * other.coefficient * kron_vectors(vectors)
             total, size = total + part, size + np.abs(part)
-        return np.where(
-            total > CANCELLED * size, total, 0.0
-        )  # or noise of any size would be let in by rounding
+        # Or noise of any size would be let in by rounding
+        return np.where(total > CANCELLED * size, total, 0.0)
 
     def _cross(self, axis: int, one: LinearOperator, other: LinearOperator, *, inside: bool) -> np.ndarray:
         """Row-wise inner products of two queries' coefficients: on the residuals (inside) or on the total."""

@@ -102,9 +102,8 @@ class Basis:
         tells_total = isinstance(self.operator, (AllRange, Identity, Prefix))
         if tells_total or self.cells > EXPLICIT or self.rows > _TALL * self.cells or not self._matrix.any():
             return False
-        if (
-            self.rows >= self.cells and gram_inverse(self._matrix) is not None
-        ):  # of full rank: it tells the total
+        # Of full rank: it tells the total
+        if self.rows >= self.cells and gram_inverse(self._matrix) is not None:
             return False
         values = scipy.linalg.svdvals(self._matrix, check_finite=False)
         return self._decomposed[1] == int((values > _RANK * values[0]).sum()) + 1

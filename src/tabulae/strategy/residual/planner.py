@@ -63,11 +63,7 @@ _CLOSE = 1e-5  # by which a cost may exceed the budget before the answer is scal
 
 
 def split(
-    sets: Sequence[Set],
-    error: np.ndarray,
-    columns: np.ndarray,
-    norm: int,
-    overlaps: np.ndarray | None,
+    sets: Sequence[Set], error: np.ndarray, columns: np.ndarray, norm: int, overlaps: np.ndarray | None
 ) -> list[Fraction]:
     """The relative variance (norm 2) or Laplace scale (norm 1) of each group, on the grid of its integer matrix.
 
