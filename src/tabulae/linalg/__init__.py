@@ -39,7 +39,7 @@ from .operator import (
     merge_columns,
 )
 from .ranges import AllRange, Prefix, WidthRange
-from .row_scaling import RowScaled, common_value, normalised, row_norms
+from .row_scaling import RowScaled, common_value, normalised, row_norms, weighted_gram
 from .sensitivity import Sensitivity, weighted_sensitivity
 
 __all__ = [
@@ -88,6 +88,7 @@ __all__ = [
     "total_and_rest",
     "unlifted",
     "weigh_rows",
+    "weighted_gram",
     "weighted_rows",
     "weighted_sensitivity",
     "whole_answers",

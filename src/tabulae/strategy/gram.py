@@ -85,8 +85,8 @@ def singular_share(n: int) -> float:
     return 1e-13 * max(10, n)
 
 
-def gram_root(gram: np.ndarray) -> np.ndarray:
-    """F (r x n) of full row rank with F'F = V; InvalidArgument where V is not positive semi-definite."""
+def gram_spectrum(gram: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The non-zero eigenvalues of V, ascending, and their vectors; InvalidArgument where it is not semi-definite."""
     values, vectors = sl.eigh(gram, check_finite=False)
     if values[0] < -1e-7 * values[-1]:
         raise InvalidArgument(
@@ -94,7 +94,13 @@ def gram_root(gram: np.ndarray) -> np.ndarray:
             "so it is no Gram matrix W'W."
         )
     kept = values > values[-1] * singular_share(values.size)
-    return (vectors[:, kept] * np.sqrt(values[kept])).T
+    return values[kept], vectors[:, kept]
+
+
+def gram_root(gram: np.ndarray) -> np.ndarray:
+    """F (r x n) of full row rank with F'F = V."""
+    values, vectors = gram_spectrum(gram)
+    return (vectors * np.sqrt(values)).T
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,17 @@ import scipy.linalg
 from ..domain import Domain, Table, Term, Workload
 from ..domain.table import positive_fraction
 from ..errors import InvalidArgument, Unsupported
-from ..linalg import Dense, Identity, LinearOperator, RowScaled, Total, common_value, normalised, row_norms
+from ..linalg import (
+    Dense,
+    Identity,
+    LinearOperator,
+    RowScaled,
+    Total,
+    common_value,
+    normalised,
+    row_norms,
+    weighted_gram,
+)
 from ..privacy import Exact
 from .information.routes import information
 from .methods import Settings
@@ -43,7 +53,6 @@ _LONGER, _SHORTER, _LONGEST, _SHORTEST = (1.4, 0.6, 32.0, 0.2)
 _SETTLED = 1e-3  # relative gap between the worst part and the weighted mean at which the weights are right
 _LEAST = 1e-5  # share of weight that every part keeps, so that no table loses its support
 _SIDE = 0.01  # share of the weight that tables without a target have together
-_ENTRIES = 2**24
 
 
 @dataclass(frozen=True)
@@ -246,12 +255,7 @@ def _even_rows(part: WeightedQueries) -> dict[str, np.ndarray]:
 
 def weighted_rows(factor: LinearOperator, shares: np.ndarray) -> LinearOperator:
     """A square matrix R with ``R'R = F' diag(shares) F``, for the factor F (r x n) of a table."""
-    n = factor.shape[1]
-    gram = np.zeros((n, n))
-    width = max(1, _ENTRIES // factor.shape[0])
-    for start in range(0, n, width):
-        unit = np.eye(n)[:, start : start + width]
-        gram[:, start : start + width] = factor.T @ (shares[:, None] * (factor @ unit))
+    gram = weighted_gram(factor, shares)
     values, vectors = scipy.linalg.eigh((gram + gram.T) / 2)
     return Dense((vectors * np.sqrt(np.maximum(values, 0.0))).T)
 

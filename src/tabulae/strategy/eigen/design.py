@@ -41,7 +41,7 @@ from ...errors import InvalidArgument, Unsupported
 from ...linalg import LinearOperator
 from ..classic.cubes import fourier_basis
 from ..classic.trees import haar, level_counts, tree
-from ..gram import asked_gram, checked_gram, explicit_gram
+from ..gram import asked_gram, checked_gram, explicit_gram, gram_spectrum
 from .weighting import (
     QueryWeights,
     check_options,
@@ -55,7 +55,6 @@ from .weighting import (
 )
 
 _FULL = 1e-5  # share of the largest column norm below which a column is full
-_NOTHING = 1e-13  # share of the largest eigenvalue, times n, below which an eigenvalue is rounding
 
 
 @dataclass(frozen=True)
@@ -88,14 +87,8 @@ def eigen_queries(gram: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
     The largest eigenvalue comes first. Raises :class:`~tabulae.errors.InvalidArgument` for what is no Gram matrix.
     """
-    values, vectors = scipy.linalg.eigh(asked_gram(gram), check_finite=False)
-    if values[0] < -1e-7 * values[-1]:
-        raise InvalidArgument(
-            f"gram is not positive semi-definite (eigenvalues {values[0]:.3g} to {values[-1]:.3g}), so it is no Gram "
-            "matrix W'W"
-        )
-    kept = np.flatnonzero(values > values[-1] * _NOTHING * max(10, values.size))[::-1]
-    return np.ascontiguousarray(vectors[:, kept].T), values[kept]
+    values, vectors = gram_spectrum(asked_gram(gram))
+    return np.ascontiguousarray(vectors[:, ::-1].T), values[::-1]
 
 
 def eigen_design(

@@ -114,7 +114,7 @@ def _orthonormal(factor: LinearOperator) -> tuple[LinearOperator, LinearOperator
     rows, columns = factor.shape
     if rows <= columns:
         return Identity(rows), factor
-    values, vectors, _ = spectrum(np.asarray(factor.gram().dense(), dtype=float))
+    values, vectors = spectrum(np.asarray(factor.gram().dense(), dtype=float))
     root = np.sqrt(values)
     return Dense(factor @ (vectors / root)), Dense((vectors * root).T)
 
@@ -122,11 +122,11 @@ def _orthonormal(factor: LinearOperator) -> tuple[LinearOperator, LinearOperator
 _RELATIVE = 1e-12  # eigenvalues below this share of the largest count as zero
 
 
-def spectrum(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Non-zero eigenvalues of a positive semi-definite matrix, their vectors, and a basis of the kernel."""
+def spectrum(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Non-zero eigenvalues of a positive semi-definite matrix, and their vectors."""
     values, vectors = np.linalg.eigh(matrix)
     keep = values > _RELATIVE * max(float(values[-1]), 0.0)
-    return values[keep], vectors[:, keep], vectors[:, ~keep]
+    return values[keep], vectors[:, keep]
 
 
 _CHUNK = 2**24  # entries held at once while a table's rows are multiplied by groups of columns
@@ -384,7 +384,7 @@ class RowsInformation(_Explicit):
             self._mixes.append(mix)
             self._inward.append(Scaled(group.carry if mix is None else Identity(len(mix)), scale))
             self._place.append(slice(start, start := start + self._inward[-1].shape[1]))
-        values, vectors, _ = spectrum(self._mixed(self._mixed(outer(self._rows)).T))
+        values, vectors = spectrum(self._mixed(self._mixed(outer(self._rows)).T))
         self._pseudo = (vectors / values) @ vectors.T
         self._root = self._pseudo
 
