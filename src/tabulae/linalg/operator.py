@@ -757,9 +757,6 @@ class Total(CountingOperator):
     def along(self, x: np.ndarray) -> np.ndarray:
         return x.sum(axis=1, keepdims=True)
 
-    def along_to(self, x: np.ndarray, out: np.ndarray) -> None:
-        np.sum(x, axis=1, keepdims=True, out=out)
-
     def along_T(self, y: np.ndarray) -> np.ndarray:
         return np.repeat(y, self.n, axis=1)
 

@@ -76,6 +76,11 @@ class Settings:
         return 2 if self.noise == "gaussian" else 1
 
     @property
+    def starts(self) -> int:
+        """Random starts of an optimiser that has them, three unless ``restarts`` says more."""
+        return 3 if self.restarts is None else self.restarts
+
+    @property
     def late(self) -> bool:
         """Whether time is up."""
         return time.monotonic() >= self.deadline

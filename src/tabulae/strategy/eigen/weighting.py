@@ -165,18 +165,26 @@ def norm_weighting(
     """
     asked = costs > 0
     B = norms if asked.all() else norms[asked]
-    search = Weighting(lambda mu: B @ mu, lambda w: w @ B, costs[asked], 2 // p, tolerance, deadline)
-    search.run(np.ones(norms.shape[1]))
-    weights = np.zeros(len(costs))
+    return _weighed(lambda mu: B @ mu, lambda w: w @ B, costs, norms.shape[1], p, tolerance, deadline)
+
+
+def _weighed(
+    price: Callable[[np.ndarray], np.ndarray],
+    columns: Callable[[np.ndarray], np.ndarray],
+    costs: np.ndarray,
+    cells: int,
+    p: int,
+    tolerance: float,
+    deadline: float,
+) -> QueryWeights:
+    """Program 1; ``price(mu) = B mu`` and ``columns(w) = B'w`` are about the queries that have a cost."""
+    asked, scale = costs > 0, float(costs.max())
+    search = Weighting(price, columns, costs[asked], 2 // p, tolerance, deadline)
+    search.run(np.ones(cells))
+    weights = np.zeros(costs.shape)
     weights[asked] = search.best ** (1 / p)
-    scale = float(costs.max())
-    return QueryWeights(
-        weights,
-        search.upper * scale,
-        min(search.lower, search.upper) * scale,  # equal but for rounding at the optimum
-        search.multipliers,
-        search.evaluations,
-    )
+    lower = min(search.lower, search.upper)  # equal but for rounding at the optimum
+    return QueryWeights(weights, search.upper * scale, lower * scale, search.multipliers, search.evaluations)
 
 
 def checked_design(design: np.ndarray) -> np.ndarray:
@@ -282,20 +290,10 @@ def kron_weighting(
         weights[asked] = w
         return apply_factors(backward, weights).ravel()
 
-    search = Weighting(
-        lambda mu: apply_factors(forward, mu.reshape(cells))[asked],
-        columns,
-        costs[asked],
-        2 // p,
-        tolerance,
-        deadline,
-    )
-    search.run(np.ones(int(np.prod(cells))))
-    weights[asked] = search.best ** (1 / p)
-    scale = float(costs.max())
-    return QueryWeights(
-        weights, search.upper * scale, search.lower * scale, search.multipliers, search.evaluations
-    )
+    def price(mu: np.ndarray) -> np.ndarray:
+        return apply_factors(forward, mu.reshape(cells))[asked]
+
+    return _weighed(price, columns, costs, int(np.prod(cells)), p, tolerance, deadline)
 
 
 def apply_factors(factors: Sequence[np.ndarray], x: np.ndarray) -> np.ndarray:

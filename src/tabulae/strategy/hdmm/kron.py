@@ -382,8 +382,8 @@ def opt0_strategy(workload: Workload, settings: Settings) -> Strategy:
         matrix = optimum.strategy
         lower = None if _pairs_count(settings) else optimum.lower  # it is about columns, not about pairs
     else:
-        options = {} if settings.restarts is None else {"restarts": settings.restarts}
-        matrix = opt0_laplace(gram, seed=settings.seed, deadline=settings.deadline, **options).strategy
+        best = opt0_laplace(gram, restarts=settings.starts, seed=settings.seed, deadline=settings.deadline)
+        matrix = best.strategy
     rounded = to_grid(matrix, gram, settings.norm, FINEST)
     query = explicit_query(rounded, merges)
     block = Block("opt0", query, rounded.exponent)
@@ -449,7 +449,6 @@ def kron_block(
             f"{WIDEST:,}"
         )
     terms = dense_grams(merged)
-    options = {} if settings.restarts is None else {"restarts": settings.restarts}
     optimum = opt_kron(
         terms,
         settings.noise,
@@ -458,8 +457,8 @@ def kron_block(
         rows=rows,
         deadline=settings.deadline,
         known=known,
+        restarts=settings.starts,
         certify=certify,
-        **options,
     )
     factors = _rounded_factors(optimum.factors, terms, settings.norm)
     query = Kron([lifted(r.matrix, m) for r, m in zip(factors, merges, strict=True)])

@@ -43,7 +43,7 @@ MOST_ATTRIBUTES = 16
 # Precisions of the free total, relative to the best matrix's own
 _FREE = (0.0, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0)
 _BITS = 34  # of a block's grid: with the logarithm of the number of records they must stay below 63
-_RESTARTS, _ROUNDS = 3, 4
+_ROUNDS = 4
 
 
 @dataclass(frozen=True)
@@ -206,8 +206,9 @@ def _of_attribute(
     cells = _Basis.of(None, grams)
     if all(identity_and_ones(V) is not None for V in grams):
         return [cells]
-    restarts = _RESTARTS if settings.restarts is None else settings.restarts
-    best = full_optimum(wanted, rows=rows, restarts=restarts, seed=settings.seed, deadline=settings.deadline)
+    best = full_optimum(
+        wanted, rows=rows, restarts=settings.starts, seed=settings.seed, deadline=settings.deadline
+    )
     theta, bases = best.theta, [cells, _Basis.of(best.strategy, grams)]
     own = bases[1].total
     for free in _FREE:
