@@ -195,6 +195,9 @@ class RowScaled(AxisOperator):
     def columns(self, index: np.ndarray) -> np.ndarray:
         return self.op.columns(index) * self.scale[:, None]
 
+    def dense(self) -> np.ndarray:
+        return self.op.dense() * self.scale[:, None]
+
     def gram(self) -> LinearOperator:
         return Dense(weighted_gram(self.op, self.scale**2))
 
