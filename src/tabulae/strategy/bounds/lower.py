@@ -76,7 +76,7 @@ _ROUNDING = 1e-9  # relative; sums of logarithms of factorials are good to 1e-12
 def volume_bound(terms: Terms, neighbours: str = "add-remove") -> float | None:
     """Lower bound on ``||A||_1^2 ||W A^+||_F^2``; None where groups that no table crosses have too many cells.
 
-    ``terms`` are pairs (coefficient, [V_1, ..., V_d]) that add up to W'W. Attributes whose V_i in one term are no
+    ``terms`` are pairs (coefficient, [V_1, ..., V_d]) that add up to W'W. Attributes whose V_i in one term are not
     multiples of the all-ones matrix form a group. The bound is 0 where the tables leave cells of a group undetermined,
     so it is of use where each attribute, or few together, have their table.
 

@@ -347,7 +347,7 @@ def haar(n: int) -> LinearOperator:
     """The wavelet of n cells, an invertible n x n matrix of 0, 1 and -1.
 
     Row 0 is the total; each further row is +1 on the first half of an interval and -1 on the second, from the whole
-    down to pairs. Where n is no power of two the second half of an interval may have one cell more.
+    down to pairs. Where n is not a power of two the second half of an interval may have one cell more.
     """
     halves = [(parts(node, 2), node) for level in tree(n, 2) for node in level if node[1] - node[0] > 1]
     if not halves:
