@@ -37,9 +37,9 @@ from benchmarks.recorded import record
 import tabulae as tb
 from tabulae.domain.groups import Regions
 from tabulae.interop.safetab.config import WIDE, Config, read_draft
-from tabulae.interop.safetab.faults import Faults
 from tabulae.interop.safetab.layout import group_map, ladder
 from tabulae.interop.safetab.maps import read_maps
+from tabulae.interop.safetab.text import Faults
 from tabulae.privacy import ZCDP, NoiseLaw
 from tabulae.products.groups.count import GroupChunk, GroupCounts
 from tabulae.products.groups.estimate import cell_estimates, total_estimates

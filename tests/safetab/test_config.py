@@ -11,7 +11,7 @@ import pytest
 from tests.safetab.world import REAL, TOY, config, needs_shared
 
 from tabulae.interop.safetab.config import Config, read_draft
-from tabulae.interop.safetab.faults import Faults
+from tabulae.interop.safetab.text import Faults
 
 BUDGET = "privacy_budget_p_level_2_county"
 SHARE = "privacy_budget_p_stage_1_fraction"

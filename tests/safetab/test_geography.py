@@ -11,8 +11,8 @@ from tests.safetab.oracle import regions_of, rows_of
 from tests.safetab.world import GRF, World, config, problems, spoilt
 
 from tabulae.interop.safetab.config import PUERTO_RICO, US
-from tabulae.interop.safetab.faults import Faults
 from tabulae.interop.safetab.geography import read_geography
+from tabulae.interop.safetab.text import Faults
 
 FIRST = "01|001|000001|0001|00100|0001"
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from tests.safetab.world import CODES, ETHNICITY, MEMBERS, RACE, REAL, TOY, World, needs_shared, spoilt
 
-from tabulae.interop.safetab.faults import Faults
 from tabulae.interop.safetab.maps import read_maps
+from tabulae.interop.safetab.text import Faults
 
 
 def found(world: World, folder: Path) -> list[tuple[str, int | None, str | None, str]]:

@@ -24,8 +24,8 @@ from tests.safetab.world import (
 
 from tabulae.errors import SpecError
 from tabulae.interop.safetab import check
-from tabulae.interop.safetab.faults import Faults
 from tabulae.interop.safetab.maps import read_maps
+from tabulae.interop.safetab.text import Faults
 
 SOUND = "034|1|True|01|001|000001|0001|01|1010|1020|Null|Null|Null|Null|Null|Null|2000"
 
@@ -69,6 +69,63 @@ def test_each_rule_of_a_field(tmp_path: Path, changes: dict[str, str], column: s
     known = problems(person(**changes), tmp_path)
     assert {(path, line) for path, line, _, _ in known} == {(PERSONS, 3)}
     assert column in {where for _, _, where, _ in known}
+
+
+AGE, CODE = (
+    "must be a whole number from 0 to 115, in digits",
+    "must be a code of four digits, the first not 0, such as 1010",
+)
+
+
+@pytest.mark.parametrize(
+    ("changes", "column", "message"),
+    [
+        ({"QAGE": "+3"}, "QAGE", AGE),
+        ({"QAGE": " 3"}, "QAGE", AGE),
+        ({"QAGE": "\u0663"}, "QAGE", AGE),
+        ({"QAGE": "1" * 5000}, "QAGE", AGE),
+        ({"QSEX": "01"}, "QSEX", "must be one of '1', '2'"),
+        ({"QSEX": '"1"'}, "QSEX", "must be one of '1', '2'"),
+        ({"QRACE1": "1012"}, "QRACE1", "is not a code that race-and-ethnicity-codes.txt lists"),
+        ({"QRACE2": "0010"}, "QRACE2", f"{CODE}, or 'Null'"),
+        ({"QRACE4": "1010"}, "QRACE4", "must be 'Null', as the column before it is"),
+        ({"TABBLK": "0009"}, "TABBLKST, TABBLKCOU, TABTRACTCE, TABBLK", "GRF-C.txt has no such block"),
+        ({"TABBLK": " 001"}, "TABBLKST, TABBLKCOU, TABTRACTCE, TABBLK", "GRF-C.txt has no such block"),
+    ],
+)
+def test_what_a_mistake_says(tmp_path: Path, changes: dict[str, str], column: str, message: str) -> None:
+    (name,) = changes
+    with pytest.raises(SpecError) as caught:
+        check(*person(**changes).write(tmp_path))
+    (problem,) = caught.value.problems
+    assert (problem.line, problem.column, problem.message) == (3, column, message)
+    assert changes[name] in str(caught.value.confidential)
+
+
+@pytest.mark.parametrize("age", ["0", "000000", "115", "00115", "99"])
+def test_ages_may_begin_with_zeros(tmp_path: Path, age: str) -> None:
+    assert problems(person(QAGE=age), tmp_path) == []
+
+
+def test_mistakes_stand_in_the_order_of_lines_and_a_thousand_of_a_column(tmp_path: Path) -> None:
+    bad = SOUND.replace("034", "x")
+    text = "\n".join(
+        [HEADER, SOUND.replace("|1|", "|9|", 1), *[bad] * 1234, SOUND.replace("|1|", "|7|", 1), ""]
+    )
+    known = problems(World(files={PERSONS: text}), tmp_path)
+    assert [line for _, line, column, _ in known if column == "QAGE"] == [*range(3, 1003), None]
+    assert known[-1][3] == "there are mistakes in 234 more lines"
+    assert [line for _, line, column, _ in known if column == "QSEX"] == [2, 1237]
+    assert [line for _, line, *_ in known[:-1]] == sorted(line or 0 for _, line, *_ in known[:-1])
+
+
+def test_a_first_record_in_place_of_the_header_is_not_shown(tmp_path: Path) -> None:
+    text = SOUND.replace("034", "SECRET") + f"\n{SOUND}\n"
+    with pytest.raises(SpecError) as caught:
+        check(*World(files={PERSONS: text}).write(tmp_path))
+    assert "SECRET" not in str(caught.value)
+    assert "1010" not in str(caught.value)
+    assert "SECRET" in str(caught.value.confidential)
 
 
 @pytest.mark.parametrize(
@@ -176,7 +233,7 @@ def test_carriage_returns_alone_are_one_mistake(tmp_path: Path) -> None:
     text = World().text(tmp_path / "sound", PERSONS).replace("\n", "\r")
     ((path, line, _, message),) = problems(World(files={PERSONS: text}), tmp_path)
     assert (path, line) == (PERSONS, 1)
-    assert "not with it alone" in message
+    assert "lines end with CR alone" in message
 
 
 def test_folders_in_place_of_files_are_all_told(tmp_path: Path) -> None:

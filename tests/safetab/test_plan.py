@@ -14,9 +14,9 @@ from tests.safetab.world import MEMBERS, REAL, TOY, World, config, needs_shared,
 from tabulae.domain import group_stability
 from tabulae.errors import SpecError
 from tabulae.interop.safetab import check
-from tabulae.interop.safetab.faults import Faults
 from tabulae.interop.safetab.layout import age_ranges, group_map, ladder, production_stability
 from tabulae.interop.safetab.maps import read_maps
+from tabulae.interop.safetab.text import Faults
 from tabulae.privacy import DiscreteGaussian, DiscreteLaplace
 from tabulae.products.groups.spec import Suppression
 

@@ -14,8 +14,7 @@ from typing import Any, TypeVar
 
 from ...errors import InvalidArgument
 from ...privacy import exact
-from .delimited import read_text
-from .faults import Faults
+from .text import Faults, read_text
 
 US = ("USA", "STATE", "COUNTY", "TRACT", "PLACE", "AIANNH")
 """The run of the states and the District of Columbia."""

@@ -11,8 +11,7 @@ import pyarrow as pa
 
 from ...domain import Regions
 from .config import CONFIG, PR_CODE, PUERTO_RICO, STATES, ConfigDraft
-from .delimited import DelimitedLayout, DelimitedRows, read_rows
-from .faults import Faults
+from .text import Faults, TextRows, read_rows
 
 GRF = "GRF-C.txt"
 BLOCK = {"TABBLKST": 2, "TABBLKCOU": 3, "TABTRACTCE": 6, "TABBLK": 4}
@@ -44,6 +43,17 @@ class BlockGeography:
         """Shape (blocks,): the state code of each block."""
         return self.block // _AFTER["STATE"]
 
+    def has(self, fields: Mapping[str, pa.StringArray]) -> np.ndarray:
+        """Which of some records, by the columns that name a block, lie in one of these."""
+        number = np.zeros(len(fields["TABBLK"]), np.int64)
+        sound = np.ones(number.size, bool)
+        for name, digits in BLOCK.items():
+            part = _number(fields[name], digits)
+            sound &= part >= 0
+            number = number * 10**digits + part
+        at = np.minimum(np.searchsorted(self.block, number), self.block.size - 1)
+        return sound & (self.block[at] == number)
+
     def regions(self, region_type: str) -> Regions:
         """The regions of one type; blocks of the other run lie in none."""
         if region_type in PUERTO_RICO:
@@ -71,7 +81,7 @@ def read_geography(path: Path, faults: Faults) -> BlockGeography | None:
     """Read every block; None where a mistake could hide one. Blocks that stand twice are kept once."""
     before = faults.count
     parts, lines = [], []
-    for rows in read_rows(path, DelimitedLayout((*BLOCK, *_AREAS), extra=True), faults):
+    for rows in read_rows(path, (*BLOCK, *_AREAS), faults, others=True):
         parts.append(_numbers(path.name, rows, faults))
         lines.append(rows.lines)
     if not parts:
@@ -112,7 +122,7 @@ def _first_lines(state: np.ndarray, line: np.ndarray) -> dict[int, int]:
     return dict(zip(state[start].tolist(), first.tolist(), strict=True))
 
 
-def _numbers(file: str, rows: DelimitedRows, faults: Faults) -> dict[str, np.ndarray]:
+def _numbers(file: str, rows: TextRows, faults: Faults) -> dict[str, np.ndarray]:
     """The columns as numbers, -1 where a field is wrong."""
     fields = BLOCK | _AREAS
     found = {name: _number(rows.columns[name], digits) for name, digits in fields.items()}

@@ -18,13 +18,12 @@ from ...sources.source import RecordSource
 from ...spec import Spec
 from ...spec.promise import Method
 from ...spec.shape import ReliabilitySection
-from .config import CONFIG, LEVELS, MOST_CODES, STAGE_ONE, WIDE, Config, budget_key, read_draft
-from .faults import Faults
+from .config import CONFIG, LEVELS, STAGE_ONE, WIDE, Config, budget_key, read_draft
 from .geography import GRF, BlockGeography, check_states, read_geography
-from .layout import OLDEST, PERSONS, SEXES, group_map, ladder, person_layout, production_stability
-from .lines import LineLayout
+from .layout import OLDEST, SEXES, group_map, ladder, production_stability
 from .maps import CODES, ETHNICITY, MEMBERS, RACE, Maps, read_maps
-from .persons import check_persons
+from .persons import PERSONS, PersonRecords
+from .text import Faults
 
 TITLE = "detailed groups (T1 and T2)"
 StabilityRule = Literal["proven", "production"]
@@ -39,7 +38,7 @@ class Inputs:
         production: what the Bureau's formula of stability gives for each level.
         allow_negative: False where T1 and T2 have measured counts below 0 as 0.
         delta: at which epsilon is stated, as it was given.
-        layout: of the person records.
+        records: the person records, and what they must look like.
         warnings: what is no mistake and may surprise.
     """
 
@@ -47,7 +46,7 @@ class Inputs:
     production: tuple[int, ...]
     allow_negative: bool
     delta: str
-    layout: LineLayout
+    records: PersonRecords
     warnings: tuple[Problem, ...]
 
     @property
@@ -97,14 +96,11 @@ def check(
             plan = detailed.plan()
             for level in plan.levels:
                 _check_noise(level, config, faults)
+    records = PersonRecords(data / PERSONS, maps.codes, config.max_race_codes if config else 1, geography)
     if persons or faults.problems:
-        layout = person_layout(maps.codes or (), MOST_CODES, geography)
-        known = {"codes": maps.codes is not None, "blocks": geography is not None}
-        check_persons(data / PERSONS, layout, faults, **known)
+        records.check(faults)
     faults.stop(f"{params} and {data}" if params != data else str(params))
     assert config is not None
-    assert maps.codes is not None
-    assert geography is not None
     assert detailed is not None
     assert plan is not None
     files = {name: (params / name).read_bytes() for name in (CONFIG, RACE, ETHNICITY, CODES, MEMBERS)}
@@ -114,7 +110,7 @@ def check(
         tuple(production_stability(level.groups, config.max_race_codes) for level in plan.levels),
         config.allow_negative,
         delta,
-        person_layout(maps.codes, config.max_race_codes, geography),
+        records,
         tuple(faults.warnings),
     )
 

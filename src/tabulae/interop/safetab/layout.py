@@ -1,20 +1,13 @@
-"""The Bureau's subject matter in the engine's terms: families, groups, tables of sex by age, person records."""
+"""The Bureau's subject matter in the engine's terms: families, groups, tables of sex by age."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import overload
-
-import numpy as np
 
 from ...domain import CodeFamily, Group, GroupKind, GroupMap, GroupSelection, Ladder
-from .config import MOST_CODES, PUERTO_RICO, US, WIDE
-from .geography import BLOCK, BlockGeography
-from .lines import Code, Key, LineColumn, LineLayout, Listed, Unused, WholeNumber
+from .config import PUERTO_RICO, US, WIDE
 from .maps import Maps
 
-PERSONS = "person-records.txt"
 SEXES = ("1", "2")
 OLDEST = 115
 AGES = {
@@ -23,9 +16,6 @@ AGES = {
     "sex*age23": (5, 10, 15, 18, 20, 21, 22, 25, 30, 35, 40, 45, 50, 55, 60, 62, 65, 67, 70, 75, 80, 85),
 }
 """Table -> lower edges of its age ranges but the first, which begins at 0; the last one ends at 115."""
-
-_PATTERN, _LOOKS = r"[1-9]\d{3}", "a code of four digits, the first not 0, such as 1010"
-_NONE = "Null"
 
 
 def families(codes: tuple[str, ...], most: int) -> tuple[CodeFamily, CodeFamily]:
@@ -78,58 +68,6 @@ def ladder() -> Ladder:
         labels = [f"{low}-{high}" if low < high else str(low) for low, high in ranges]
         tables.append((table, {"age": (labels, part), "sex": (SEXES, range(len(SEXES)))}))
     return Ladder.of({"age": OLDEST + 1, "sex": len(SEXES)}, tables)
-
-
-def person_layout(codes: tuple[str, ...], most: int, geography: BlockGeography | None) -> LineLayout:
-    """What person-records.txt holds; without a geography, it names no blocks."""
-    race, ethnicity = families(codes, most)
-    races = [
-        LineColumn(f"QRACE{i}", Code(race, None if i == 1 else _NONE, _PATTERN, _LOOKS, read=i <= most))
-        for i in range(1, MOST_CODES + 1)
-    ]
-    columns = (
-        LineColumn("QAGE", WholeNumber("age", 0, OLDEST)),
-        LineColumn("QSEX", Listed("sex", SEXES)),
-        LineColumn("HOUSEHOLDER", Unused()),
-        *(LineColumn(name, Key()) for name in BLOCK),
-        LineColumn("CENRACE", Unused()),
-        *races,
-        LineColumn("QSPAN", Code(ethnicity, None, _PATTERN, _LOOKS)),
-    )
-    return LineLayout(columns, () if geography is None else _Blocks(geography))
-
-
-class _Blocks(Sequence[tuple[str, ...]]):
-    """The keys of millions of blocks, made as they are asked for: blocks alike in a part share its text."""
-
-    def __init__(self, geography: BlockGeography) -> None:
-        self._block = geography.block
-
-    def __len__(self) -> int:
-        return self._block.size
-
-    @overload
-    def __getitem__(self, index: int) -> tuple[str, ...]: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[tuple[str, ...]]: ...
-    def __getitem__(self, index: int | slice) -> tuple[str, ...] | Sequence[tuple[str, ...]]:
-        if isinstance(index, slice):
-            return self._keys(self._block[index])
-        return self._keys(self._block[[index]])[0]
-
-    def __iter__(self) -> Iterator[tuple[str, ...]]:
-        for start in range(0, len(self), 1 << 20):
-            yield from self[start : start + (1 << 20)]
-
-    @staticmethod
-    def _keys(block: np.ndarray) -> list[tuple[str, ...]]:
-        columns = []
-        for digits in reversed(BLOCK.values()):
-            block, value = np.divmod(block, 10**digits)
-            distinct, of_row = np.unique(value, return_inverse=True)
-            texts = np.array([f"{number:0{digits}d}" for number in distinct.tolist()], object)
-            columns.append(texts[of_row].tolist())
-        return list(zip(*reversed(columns), strict=True))
 
 
 def production_stability(selection: GroupSelection, most: int) -> int:

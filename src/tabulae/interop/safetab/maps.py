@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from .delimited import DelimitedLayout, read_rows
-from .faults import Faults
+from .text import Faults, read_rows
 
 RACE = "race-characteristic-iterations.txt"
 ETHNICITY = "ethnicity-characteristic-iterations.txt"
@@ -75,7 +74,7 @@ def read_maps(folder: Path, faults: Faults) -> Maps:
 def _table(path: Path, columns: Sequence[str], faults: Faults) -> list[tuple[int, tuple[str, ...]]]:
     """The rows of a map with their line numbers."""
     rows = []
-    for part in read_rows(path, DelimitedLayout(tuple(columns)), faults):
+    for part in read_rows(path, columns, faults):
         values = zip(*(part.columns[name].to_pylist() for name in columns), strict=True)
         rows += [(int(line), row) for line, row in zip(part.lines, values, strict=True)]
     while rows and not any(rows[-1][1]):  # one of the Bureau's own files ends so

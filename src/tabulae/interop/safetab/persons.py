@@ -1,4 +1,4 @@
-"""Records in strict delimited text to counts of groups: the engine reads the file once, and checks it as it goes.
+"""person-records.txt to counts of groups: the engine reads the file once, and checks it as it goes.
 
 Every field is looked up in the list of what it may hold; a line with a field that is not found, or a file whose lines
 the engine does not see as they stand, makes the file invalid. Only then is it read again, to say where.
@@ -6,234 +6,230 @@ the engine does not see as they stand, makes the file invalid. Only then is it r
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute
 
-from ...errors import DataError, InvalidArgument
+from ...errors import DataError
 from ...products.groups.count import EngineCounts, GroupCounts
-from ...products.groups.engine import CODED, AreaSets, CodedRecords, Kinds, PackedCodes, areas_of, kinds_of
+from ...products.groups.engine import CODED, CodedRecords, PackedCodes, areas_of, kinds_of
 from ...products.groups.levels import AdaptivePlan
 from ...sources.engines.duckdb import SCRATCH, connected, literal, lock, restrict
 from ...sources.failures import redacted
-from .delimited import can_read
-from .faults import Faults
-from .geography import GRF
-from .lines import Code, LineLayout, Listed, WholeNumber, check_lines, leaf_keys, line_count
+from .config import MOST_CODES
+from .geography import BLOCK, GRF, BlockGeography
+from .layout import OLDEST, SEXES, families
 from .maps import CODES
+from .text import DELIMITER, Faults, can_read, line_count, read_rows
 
 if TYPE_CHECKING:
     import duckdb
 
+PERSONS = "person-records.txt"
+RACES = tuple(f"QRACE{i}" for i in range(1, MOST_CODES + 1))
+COLUMNS = ("QAGE", "QSEX", "HOUSEHOLDER", *BLOCK, "CENRACE", *RACES, "QSPAN")
+
+_NONE = "Null"
 _ABSENT = "\x01"
 """A field with this letter alone is NULL to the engine, and so refused: an empty field is an empty text."""
 
-
-def check_persons(
-    path: Path, layout: LineLayout, faults: Faults, *, codes: bool = True, blocks: bool = True
-) -> None:
-    """Note the mistakes of the person records, their values as confidential ones.
-
-    Where ``codes`` or ``blocks`` are not known, they are not looked up; that is noted, and all else is checked.
-    """
-    if not can_read(path, faults):
-        return
-    for name, what, known in ((CODES, "codes", codes), (GRF, "blocks", blocks)):
-        if not known:
-            words = (
-                f"its {what} could not be looked up, as {name} has mistakes: correct those, and check again"
-            )
-            faults.add(path.name, words)
-    for fault in check_lines(path, layout, leaves=blocks, codes=codes):
-        faults.add(path.name, fault.message, fault.line, fault.column, fault.value)
+_WHERE = ", ".join(BLOCK)
+_AGE, _AGE_WORDS = "^0*([0-9]{1,2}|10[0-9]|11[0-5])$", f"must be a whole number from 0 to {OLDEST}, in digits"
+_SEX, _SEX_WORDS = "^[12]$", f"must be one of {', '.join(map(repr, SEXES))}"
+_CODE, _CODE_WORDS = "^[1-9][0-9]{3}$", "must be a code of four digits, the first not 0, such as 1010"
+_Fields = Mapping[str, pa.StringArray]
 
 
-@contextmanager
-def open_group_lines(
-    path: str | Path,
-    layout: LineLayout,
-    plan: AdaptivePlan,
-    *,
-    memory: str | None = None,
-) -> Iterator[GroupCounts]:
-    """The counts of a plan's groups, from records in a text file; they can be read until the context ends.
+@dataclass(frozen=True, eq=False)
+class PersonRecords:
+    """The file of person records, and what its fields may hold.
 
-    Args:
+    Attributes:
         path: the file.
-        layout: its columns; leaves are numbered as in the plan's region types, and attributes are its ladders'.
-        plan: what is to be counted.
-        memory: the most that the engine takes, such as "4GB"; None is 4 GB. More goes, encrypted, to disk.
-
-    Raises:
-        SpecError: the file breaks the layout: all faults, with their lines; values are in ``confidential``.
-        DataError: there are no records, or the file changed while it was read.
-        InvalidArgument: the layout does not fit the plan.
-
-    Privacy:
-        Each record is counted in one leaf, one cell of the ladder, and in the groups that its codes that are read
-        make it a member of: at most ``Family.most`` codes of a family. Keys come from the layout and the plan. What
-        is refused depends on the records, and only their holder sees it.
+        codes: of race and ethnicity; None where they are not known, and are not looked up.
+        most: how many race codes of a record count.
+        geography: the blocks; None where they are not known, and are not looked up.
     """
-    path = Path(path)
-    areas, kinds = areas_of(plan), kinds_of(plan)
-    _check_fit(layout, plan, areas, kinds)
-    packed = PackedCodes(tuple(rule.family for _, rule in layout.codes if rule.read))
-    lines = line_count(path, layout)
-    if lines is None:
-        raise _refusal(path, layout)
-    with connected(memory=memory, scratch=True) as connection:
-        fault = _read(connection, path, layout, areas, kinds, packed)
-        if fault is not None or _rows(connection, path) != (lines - 1, lines - 1):
-            raise _refusal(path, layout, fault)
-        yield EngineCounts(CodedRecords(connection, path.name, plan, areas, packed), kinds)
 
+    path: Path
+    codes: tuple[str, ...] | None
+    most: int
+    geography: BlockGeography | None = field(repr=False)
 
-def _rows(connection: duckdb.DuckDBPyConnection, path: Path) -> tuple[int, ...]:
-    """How many records were read, and how many of them have no fault."""
-    query = f"SELECT count(*), count(area) FROM {CODED}"  # noqa: S608
-    return redacted(path.name, lambda: connection.execute(query).fetchall())[0]
+    def check(self, faults: Faults) -> None:
+        """Note all mistakes, by line, their values as confidential ones; and what could not be looked up."""
+        if not can_read(self.path, faults):
+            return
+        name, before = self.path.name, len(faults.problems)
+        for what, file, known in (("codes", CODES, self.codes), ("blocks", GRF, self.geography)):
+            if known is None:
+                words = f"its {what} could not be looked up, as {file} has mistakes: correct those, and check again"
+                faults.add(name, words)
+        for rows in read_rows(self.path, COLUMNS, faults, private=True):
+            for column, words, wrong in self._wrong(rows.columns):
+                at = np.flatnonzero(wrong)
+                values = [rows.columns[each].take(at[: faults.listed]) for each in column.split(", ")]
+                joined = map(DELIMITER.join, zip(*(part.to_pylist() for part in values), strict=True))
+                faults.add_rows(name, words, rows.lines[at], column, list(joined))
+        faults.problems[before:] = sorted(faults.problems[before:], key=lambda problem: problem.line or 0)
 
+    def _wrong(self, fields: _Fields) -> Iterator[tuple[str, str, np.ndarray]]:
+        """Of each rule its column, what it says, and which records break it."""
+        yield "QAGE", _AGE_WORDS, ~_matches(fields["QAGE"], _AGE)
+        yield "QSEX", _SEX_WORDS, ~_matches(fields["QSEX"], _SEX)
+        none = {name: _matches(fields[name], f"^{_NONE}$") for name in RACES[1:]}
+        for name in (*RACES, "QSPAN"):
+            code = _matches(fields[name], _CODE)
+            if name in none:
+                yield name, f"{_CODE_WORDS}, or {_NONE!r}", ~code & ~none[name]
+            else:
+                yield name, _CODE_WORDS, ~code
+            if self.codes is not None:
+                yield name, f"is not a code that {CODES} lists", code & ~_listed(fields[name], self.codes)
+        for one, following in pairwise(RACES[1:]):
+            yield following, f"must be {_NONE!r}, as the column before it is", none[one] & ~none[following]
+        if self.geography is not None:
+            yield _WHERE, f"{GRF} has no such block", ~self.geography.has(fields)
 
-def _check_fit(layout: LineLayout, plan: AdaptivePlan, areas: AreaSets, kinds: Kinds) -> None:
-    if len(layout.leaves) != areas.of_leaf.size:
-        raise InvalidArgument(
-            f"the layout has {len(layout.leaves)} leaves, and the plan has {areas.of_leaf.size}"
+    @contextmanager
+    def counts(self, plan: AdaptivePlan, memory: str | None = None) -> Iterator[GroupCounts]:
+        """The counts of a plan's groups; they can be read until the context ends.
+
+        Args:
+            plan: what is to be counted, over the blocks and codes that are known here.
+            memory: the most that the engine takes, such as "4GB"; None is 4 GB. More goes, encrypted, to disk.
+
+        Raises:
+            SpecError: the file has mistakes: all of them, with their lines; values are in ``confidential``.
+            DataError: the file changed while it was read.
+
+        Privacy:
+            Each record is counted in one block, one cell of the ladder, and in the groups that its codes that are read
+            make it a member of: at most ``most`` of race and one of ethnicity. Keys come from public files. What is
+            refused depends on the records, and only their holder sees it.
+        """
+        assert self.codes is not None
+        race, ethnicity = families(self.codes, self.most)
+        packed = PackedCodes((*[race] * self.most, ethnicity))
+        lines = line_count(self.path, COLUMNS)
+        if lines is None:
+            raise self._refusal(None)
+        with connected(memory=memory, scratch=True) as connection:
+            fault = self._read(connection, plan, packed)
+            if fault is not None or self._rows(connection) != (lines - 1, lines - 1):
+                raise self._refusal(fault)
+            coded = CodedRecords(connection, self.path.name, plan, areas_of(plan), packed)
+            yield EngineCounts(coded, kinds_of(plan))
+
+    def _refusal(self, engine: DataError | None) -> DataError:
+        """Why the engine could not read the file, or did not read it as it stands.
+
+        Raises:
+            SpecError: the file has mistakes.
+        """
+        faults = Faults()
+        self.check(faults)
+        faults.stop(str(self.path.parent))
+        if engine is not None and engine.confidential and "CSV" not in engine.confidential:
+            return engine
+        return DataError(
+            f"{self.path.name} changed while it was read, or has a line of more than 2,000,000 bytes: make a copy that "
+            "nothing writes to, and run again",
+            confidential=None if engine is None else engine.confidential,
         )
-    if layout.sizes.keys() != kinds.sizes.keys() or any(layout.sizes[a] != n for a, n in kinds.sizes.items()):
-        raise InvalidArgument(
-            f"the layout's attributes have sizes {layout.sizes}, and the ladders are over {dict(kinds.sizes)}"
+
+    def _rows(self, connection: duckdb.DuckDBPyConnection) -> tuple[int, ...]:
+        """How many records were read, and how many of them have no fault."""
+        query = f"SELECT count(*), count(area) FROM {CODED}"  # noqa: S608
+        return redacted(self.path.name, lambda: connection.execute(query).fetchall())[0]
+
+    def _read(
+        self, connection: duckdb.DuckDBPyConnection, plan: AdaptivePlan, packed: PackedCodes
+    ) -> DataError | None:
+        """Make `CODED`, or return what the engine has against the file."""
+        try:
+            redacted(self.path.name, lambda: self._code(connection, plan, packed))
+        except DataError as error:
+            return error
+        return None
+
+    def _code(self, connection: duckdb.DuckDBPyConnection, plan: AdaptivePlan, packed: PackedCodes) -> None:
+        """Make `CODED`; a record with any fault has no area."""
+        restrict(connection, self.path)
+        self._look_ups(connection, plan)
+        # The engine takes any text file for a short one, and would keep the records in memory to look the blocks up.
+        connection.execute("SET disabled_optimizers = 'build_side_probe_side'")
+        fields = ", ".join(f"'{name}': 'VARCHAR'" for name in COLUMNS)
+        words = packed.sql([f"{name}_" for name in (*RACES[: self.most], "QSPAN")])
+        named = ", ".join(f"{word} AS w{i}" for i, word in enumerate(words))
+        connection.execute(
+            f"CREATE TABLE {CODED} AS SELECT CASE WHEN {_GOOD} THEN area END AS area, kind, {named} "  # noqa: S608
+            f"FROM (SELECT {_TYPED} FROM read_csv({literal(str(self.path.resolve()))}, auto_detect = false, "
+            f"header = true, strict_mode = true, delim = '{DELIMITER}', quote = '', escape = '', "
+            f"nullstr = '{_ABSENT}', columns = {{{fields}}})) "
+            f"LEFT JOIN {SCRATCH}.leaves USING (leaf_key) LEFT JOIN {SCRATCH}.kinds USING (cell)"
         )
-    given = {family.name: family for family in layout.families}
-    wanted = {family.name: family for level in plan.levels for family in level.groups.families}
-    if missing := wanted.keys() - given.keys():
-        raise InvalidArgument(f"the layout has no column of codes of {', '.join(map(repr, sorted(missing)))}")
-    if others := [name for name, family in wanted.items() if family != given[name]]:
-        raise InvalidArgument(f"the layout and the plan differ in the family {', '.join(map(repr, others))}")
+        connection.execute(f"DROP TABLE {SCRATCH}.leaves")
+        connection.execute("RESET disabled_optimizers")
+        lock(connection)
+
+    def _look_ups(self, connection: duckdb.DuckDBPyConnection, plan: AdaptivePlan) -> None:
+        """What blocks, cells and texts stand for: two tables, and a type for each list of values."""
+        assert self.codes is not None
+        assert self.geography is not None
+        kinds, areas = kinds_of(plan), areas_of(plan)
+        tables = {
+            "leaves": (_LEAF, pa.table({"block": self.geography.block, "area": areas.of_leaf})),
+            "kinds": ("*", pa.table({"cell": np.arange(kinds.of_cell.size), "kind": kinds.of_cell})),
+        }
+        for name, (columns, table) in tables.items():
+            connection.register("given", table)
+            connection.execute(f"CREATE TABLE {SCRATCH}.{name} AS SELECT {columns} FROM given")  # noqa: S608
+            connection.unregister("given")
+        ages = ("", *map(str, range(1, OLDEST + 1)))
+        for name, texts in (("ages", ages), ("sexes", SEXES), ("codes", (_NONE, *self.codes))):
+            connection.execute(f"CREATE TYPE {SCRATCH}.{name} AS ENUM ({', '.join(map(literal, texts))})")
 
 
-def _refusal(path: Path, layout: LineLayout, engine: DataError | None = None) -> DataError:
-    """The faults of a file that the engine could not read, or did not read as it stands."""
-    faults = Faults()
-    check_persons(path, layout, faults)
-    faults.stop(str(path.parent))
-    if engine is not None and engine.confidential and "CSV" not in engine.confidential:
-        return engine
-    return DataError(
-        f"{path.name} changed while it was read: make a copy that nothing writes to, and run again",
-        confidential=None if engine is None else engine.confidential,
-    )
+def _code_of(text: str, listed: str) -> str:
+    """A field as its position in a list, NULL where it is not there."""
+    return f"enum_code(TRY_CAST({text} AS {SCRATCH}.{listed}))"
 
 
-def _read(
-    connection: duckdb.DuckDBPyConnection,
-    path: Path,
-    layout: LineLayout,
-    areas: AreaSets,
-    kinds: Kinds,
-    packed: PackedCodes,
-) -> DataError | None:
-    """Make `CODED`, or return what the engine has against the file."""
-    try:
-        redacted(path.name, lambda: _code(connection, path, layout, areas, kinds, packed))
-    except DataError as error:
-        return error
-    return None
+_LEAF = (
+    "printf('%02d|%03d|%06d|%04d', block // 10000000000000, block // 10000000000 % 1000, "
+    "block // 10000 % 1000000, block % 10000) AS leaf_key, area"
+)
+_AGE_CODE = _code_of("CASE WHEN QAGE <> '' THEN ltrim(QAGE, '0') END", "ages")
+_TYPED = ", ".join(
+    [
+        f" || '{DELIMITER}' || ".join(BLOCK) + " AS leaf_key",
+        f"{_AGE_CODE}::BIGINT * {len(SEXES)} + {_code_of('QSEX', 'sexes')} AS cell",
+        *(f"{_code_of(name, 'codes')} AS {name}_" for name in (*RACES, "QSPAN")),
+    ]
+)
+_GOOD = " AND ".join(
+    [
+        *("kind IS NOT NULL", "QRACE1_ > 0", "QSPAN_ > 0"),
+        *(f"{name}_ IS NOT NULL" for name in RACES[1:]),
+        *(f"({following}_ = 0 OR {one}_ > 0)" for one, following in pairwise(RACES[1:])),
+    ]
+)
+"""Whether a record has no fault, as SQL that may be NULL where it has one."""
 
 
-def _code(
-    connection: duckdb.DuckDBPyConnection,
-    path: Path,
-    layout: LineLayout,
-    areas: AreaSets,
-    kinds: Kinds,
-    packed: PackedCodes,
-) -> None:
-    """Make `CODED`; a record with any fault has no area."""
-    restrict(connection, path)
-    _look_ups(connection, layout, areas, kinds)
-    # The engine takes any text file for a short one, and would keep the records in memory to look the leaves up.
-    connection.execute("SET disabled_optimizers = 'build_side_probe_side'")
-    fields = ", ".join(f"'f{i}': 'VARCHAR'" for i in range(len(layout.columns)))
-    key = f" || {literal(layout.delimiter)} || ".join(f"f{i}" for i in layout.keys)
-    values = {i: _value(i, rule) for i, rule in (*layout.cells, *layout.codes)}
-    typed = ", ".join([f"{key} AS leaf_key", *(f"{sql} AS v{i}" for i, sql in values.items())])
-    words = packed.sql([f"v{i}" for i, rule in layout.codes if rule.read])
-    named = ", ".join(f"{word} AS w{i}" for i, word in enumerate(words))
-    connection.execute(
-        f"CREATE TABLE {CODED} AS SELECT CASE WHEN {_is_good(layout)} THEN area END AS area, kind, {named} "  # noqa: S608
-        f"FROM (SELECT {typed} FROM read_csv({literal(str(path.resolve()))}, auto_detect = false, header = true, "
-        f"strict_mode = true, delim = {literal(layout.delimiter)}, quote = '', escape = '', nullstr = '{_ABSENT}', "
-        f"columns = {{{fields}}})) "
-        f"LEFT JOIN {SCRATCH}.leaves USING (leaf_key) LEFT JOIN {SCRATCH}.kinds ON {_cell(layout, kinds)} = cell"
-    )
-    connection.execute(f"DROP TABLE {SCRATCH}.leaves")
-    connection.execute("RESET disabled_optimizers")
-    lock(connection)
+def _matches(column: pa.StringArray, pattern: str) -> np.ndarray:
+    compute: Any = pyarrow.compute
+    return compute.match_substring_regex(column, pattern).to_numpy(zero_copy_only=False)
 
 
-def _look_ups(
-    connection: duckdb.DuckDBPyConnection, layout: LineLayout, areas: AreaSets, kinds: Kinds
-) -> None:
-    """What keys, cells and texts stand for: two tables, and a type for each column of values and family of codes."""
-    import pyarrow as pa
-
-    tables = {
-        "leaves": pa.table({"leaf_key": leaf_keys(layout), "area": areas.of_leaf}),
-        "kinds": pa.table({"cell": np.arange(kinds.of_cell.size), "kind": kinds.of_cell}),
-    }
-    for name, table in tables.items():
-        connection.register("given", table)
-        connection.execute(f"CREATE TABLE {SCRATCH}.{name} AS SELECT * FROM given")  # noqa: S608
-        connection.unregister("given")
-    for i, rule in layout.cells:
-        texts = rule.values if isinstance(rule, Listed) else map(_digits, range(rule.low, rule.high + 1))
-        connection.execute(f"CREATE TYPE {SCRATCH}.type{i} AS ENUM ({', '.join(map(literal, texts))})")
-    for i, rule in layout.codes:
-        texts = [none_text(layout, rule), *rule.family.codes]
-        connection.execute(f"CREATE TYPE {SCRATCH}.type{i} AS ENUM ({', '.join(map(literal, texts))})")
-
-
-def _digits(number: int) -> str:
-    """What is left of a number in digits without the zeros before it."""
-    return str(number).lstrip("0")
-
-
-def none_text(layout: LineLayout, rule: Code) -> str:
-    """The text of no code; where there is none, one that is refused all the same and that no code is."""
-    texts = [other.none for _, other in layout.codes if other.family.name == rule.family.name]
-    return next((text for text in texts if text is not None), _ABSENT)
-
-
-def _value(i: int, rule: Listed | WholeNumber | Code) -> str:
-    """A field as a number from 0 on, NULL where it is not in the list."""
-    text = f"f{i}"
-    if isinstance(rule, WholeNumber):
-        text = f"CASE WHEN f{i} <> '' THEN ltrim(f{i}, '0') END"
-    return f"enum_code(TRY_CAST({text} AS {SCRATCH}.type{i}))"
-
-
-def _cell(layout: LineLayout, kinds: Kinds) -> str:
-    column = {rule.attribute: f"v{i}::BIGINT" for i, rule in layout.cells}
-    cell = "0::BIGINT"
-    for attribute, size in kinds.sizes.items():
-        cell = f"({cell}) * {size} + {column[attribute]}"
-    return cell
-
-
-def _is_good(layout: LineLayout) -> str:
-    """Whether a record follows the layout, as SQL that may be NULL where it does not."""
-    conditions = ["kind IS NOT NULL"]
-    for i, rule in layout.codes:
-        conditions.append(f"v{i} IS NOT NULL" if rule.none is not None else f"v{i} > 0")
-        if rule.pattern != ".+":
-            wrong = [code for code in rule.family.codes if rule.fault(code)]
-            conditions += (
-                [f"v{i} NOT IN ({', '.join(str(rule.family.position[c] + 1) for c in wrong)})"]
-                if wrong
-                else []
-            )
-    conditions += [f"(v{j} = 0 OR v{i} > 0)" for i, j in layout.neighbours]
-    return " AND ".join(conditions)
+def _listed(column: pa.StringArray, codes: tuple[str, ...]) -> np.ndarray:
+    compute: Any = pyarrow.compute
+    return compute.is_in(column, pa.array(codes, pa.string())).to_numpy(zero_copy_only=False)

@@ -19,7 +19,6 @@ from ...release.write import seal
 from ...sources.units import UnitRule
 from .documents import inputs_document, promise_document, readme
 from .inputs import Inputs
-from .persons import open_group_lines
 from .tables import write_tables
 
 
@@ -35,10 +34,7 @@ class SafeTabProduct(GroupsProduct):
 
     def count(self, unit: UnitRule | None, memory: str | None) -> AbstractContextManager[GroupCounts]:
         """The person records by group; every line is checked."""
-        assert self.spec.source.path is not None
-        return open_group_lines(
-            self.spec.source.path, self._inputs.layout, self._planned.adaptive, memory=memory
-        )
+        return self._inputs.records.counts(self._planned.adaptive, memory)
 
     def publish(self, partial: Path, charged: Charged, say: Say) -> None:
         say("estimating and writing tables")

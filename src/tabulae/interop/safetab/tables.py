@@ -12,6 +12,7 @@ from ...errors import ReleaseError
 from ...products.groups.levels import TOTAL, TOTAL_ONLY
 from ...products.groups.plan import DetailedPlan
 from ...products.groups.store import FOLDER, cells_file, level_file
+from ...release.folder import sync_file
 from ...sources.engines.duckdb import literal, without_bar
 from .layout import SEXES, age_ranges
 
@@ -56,6 +57,7 @@ def write_tables(folder: Path, plan: DetailedPlan, *, allow_negative: bool) -> N
                 engine.execute(
                     f"COPY ({query}) TO {literal(str(target))} (FORMAT csv, DELIMITER '|', HEADER true)"
                 )
+                sync_file(target)
     except duckdb.Error as error:
         raise ReleaseError(
             f"T1 and T2 cannot be written in {folder}: {error}. Nothing was published; what was charged stays "

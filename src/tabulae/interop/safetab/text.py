@@ -1,18 +1,95 @@
-"""Delimited text read strictly: encoding, line ends, header and number of fields, each mistake with its line."""
+"""Text of lines and fields read strictly: encoding, line ends, header and number of fields, each mistake with its line.
+
+UTF-8, one header line, fields separated by a bar. Nothing is quoted or escaped: a quote is a letter like others.
+Mistakes are collected over all files before anything is said.
+"""
 
 from __future__ import annotations
 
 import codecs
 import stat
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 
-from .faults import Faults
+from ...errors import Problem, SpecError
+
+
+@dataclass(eq=False)
+class Faults:
+    """What is wrong and what is worth a warning, file by file; so many lines are named of each column of a file."""
+
+    listed: int = 1000
+    problems: list[Problem] = field(default_factory=list)
+    warnings: list[Problem] = field(default_factory=list)
+    confidential: list[str] = field(default_factory=list)
+    _lines: Counter[tuple[str, str | None]] = field(default_factory=Counter, repr=False)
+
+    def add(
+        self,
+        file: str,
+        message: str,
+        line: int | None = None,
+        column: str | None = None,
+        confidential: str | None = None,
+    ) -> None:
+        """One mistake; ``confidential`` is a value that no message may hold."""
+        problem = Problem(file, message, line, column)
+        self.problems.append(problem)
+        if confidential is not None:
+            where = f"{file}, line {line}, {column}" if column is not None else f"{file}, line {line}"
+            self.confidential.append(f"{where}: {confidential!r}")
+
+    def add_row(self, file: str, message: str, line: int, column: str | None = None) -> None:
+        """One mistake of a line of a table: the first ones of a column are named, the rest counted."""
+        self.add_rows(file, message, [line], column)
+
+    def add_rows(
+        self,
+        file: str,
+        message: str,
+        lines: Sequence[int] | np.ndarray,
+        column: str | None = None,
+        confidential: Sequence[str] = (),
+    ) -> None:
+        """The same mistake in several lines; ``confidential`` are their values, or those of the first ones."""
+        room = max(0, self.listed - self._lines[file, column])
+        self._lines[file, column] += len(lines)
+        for line, value in zip_longest(lines[:room], confidential[:room]):
+            self.add(file, message, int(line), column, value)
+
+    @property
+    def count(self) -> int:
+        """How many mistakes there are, named or not."""
+        return len(self.problems) + sum(max(0, number - self.listed) for number in self._lines.values())
+
+    def counted(self) -> list[Problem]:
+        """All mistakes, and how many more lines have one that was not named."""
+        more = {where: number - self.listed for where, number in self._lines.items() if number > self.listed}
+        return self.problems + [
+            Problem(file, f"there are mistakes in {number:,} more lines", None, column)
+            for (file, column), number in more.items()
+        ]
+
+    def warn(self, file: str, message: str, line: int | None = None, column: str | None = None) -> None:
+        """Something that is no mistake and may surprise."""
+        self.warnings.append(Problem(file, message, line, column))
+
+    def stop(self, source: str) -> None:
+        """Go no further where there is a mistake.
+
+        Raises:
+            SpecError: with all of them.
+        """
+        if self.problems:
+            raise SpecError(self.counted(), source, confidential="\n".join(self.confidential) or None)
+
 
 DELIMITER = "|"
 _BLOCK = 1 << 24
@@ -20,17 +97,9 @@ _BOM = codecs.BOM_UTF8
 _OTHERS = {",": "commas", "\t": "tabs", ";": "semicolons"}
 
 
-@dataclass(frozen=True)
-class DelimitedLayout:
-    """The columns of a file, in order; ``extra`` says whether others may stand among them, unread."""
-
-    columns: tuple[str, ...]
-    extra: bool = False
-
-
 @dataclass
-class DelimitedRows:
-    """Some lines of a file: the columns of its layout as text, and where the lines stand."""
+class TextRows:
+    """Some lines of a file: the wanted columns as text, and where the lines stand."""
 
     columns: dict[str, pa.StringArray]
     lines: np.ndarray
@@ -71,48 +140,79 @@ _BOM_WORDS = "begins with a byte-order mark: save it as UTF-8 without one"
 _UTF8_WORDS = "this is not UTF-8 text: save the file with that encoding"
 
 
-def read_rows(path: Path, layout: DelimitedLayout, faults: Faults) -> Iterator[DelimitedRows]:
+def read_rows(
+    path: Path, columns: Sequence[str], faults: Faults, *, others: bool = False, private: bool = False
+) -> Iterator[TextRows]:
     """The rows of a file, some hundred thousand at a time, its mistakes noted on the way.
 
     Nothing is read of a file that is no text of lines, or whose header is wrong. A line with the wrong number of fields
     is noted and left out; the numbers of the others stay right.
+
+    Args:
+        path: the file.
+        columns: those of its header, in order.
+        faults: where mistakes are noted.
+        others: whether other columns may stand among them, unread.
+        private: whether no message may hold what the file holds, in its first line, too.
     """
     if not can_read(path, faults) or not _is_text(path, _scan(path), faults):
         return
     with path.open("rb") as file:
         header = file.readline().decode("utf-8-sig").rstrip("\r\n").split(DELIMITER)
-    if not check_header(path.name, header, layout, faults):
+    if not _check_header(path.name, header, columns, faults, others=others, private=private):
         return
-    ragged: list[tuple[int, int]] = []
+    ragged: list[tuple[int, int, str]] = []
     lines, any_row = _LineCounter(), False
-    for batch in _batches(path, header, layout, ragged):
-        any_row = any_row or batch.num_rows > 0
-        columns = {name: batch.column(name) for name in layout.columns}
-        yield DelimitedRows(columns, lines.next(batch.num_rows, [line for line, _ in ragged]))
-    for line, fields in ragged:
-        faults.add_row(path.name, f"this line has {fields} fields; the header has {len(header)}", line)
+    try:
+        for batch in _batches(path, header, columns, ragged):
+            any_row = any_row or batch.num_rows > 0
+            yield TextRows(
+                {name: batch.column(name) for name in columns},
+                lines.next(batch.num_rows, [line for line, *_ in ragged]),
+            )
+    except pa.ArrowInvalid:
+        faults.add(path.name, f"has a line of more than {_BLOCK:,} bytes: what follows was not checked")
+    for line, fields, content in ragged:
+        words = f"this line has {fields} fields; the header has {len(header)}"
+        faults.add_rows(path.name, words, [line], None, [content] if private else ())
     if not any_row and not ragged:
         faults.add(path.name, "there is no row below the header")
 
 
-def check_header(file: str, header: Sequence[str], layout: DelimitedLayout, faults: Faults) -> bool:
-    """Whether a header has the layout's columns in order; where not, what is wrong with it."""
-    wanted = "|".join(layout.columns)
-    if len(header) == 1 and len(layout.columns) > 1:
+def line_count(path: Path, columns: Sequence[str]) -> int | None:
+    """How many lines a file has, or None where it is not text of whole lines under a header of these columns."""
+    if not can_read(path, Faults()):
+        return None
+    found, header = _scan(path), DELIMITER.join(columns).encode()
+    ends_alike = found.crlf == 0 or found.lf == 0
+    sound = found.decodes and not found.nul and not found.cr and ends_alike and found.last == b"\n"
+    with path.open("rb") as file:
+        begins = file.readline(len(header) + 2) == header + (b"\r\n" if found.crlf else b"\n")
+    lines = found.crlf + found.lf
+    return lines if sound and begins and lines > 1 else None
+
+
+def _check_header(
+    file: str, header: Sequence[str], columns: Sequence[str], faults: Faults, *, others: bool, private: bool
+) -> bool:
+    """Whether a header has the columns in order; where not, what is wrong with it."""
+    wanted = DELIMITER.join(columns)
+    if len(header) == 1 and len(columns) > 1:
         other = next((words for sign, words in _OTHERS.items() if sign in header[0]), None)
         told = f": this one has {other}" if other else ""
         faults.add(file, f"the fields must be separated by '|'{told}; the header must be {wanted}", 1)
         return False
     count = faults.count
-    for name in layout.columns:
+    for name in columns:
         if header.count(name) != 1:
             what = "is missing from the header" if name not in header else "stands in the header twice"
             faults.add(file, f"this column {what}; the header must have {wanted}", 1, name)
-    if not layout.extra:
-        for name in dict.fromkeys(header):
-            if name not in layout.columns:
-                faults.add(file, f"there is no such column; the header must be {wanted}", 1, name)
-    if faults.count == count and [n for n in header if n in layout.columns] != list(layout.columns):
+    for i, name in enumerate(dict.fromkeys(header), start=1):
+        if name not in columns and private:
+            faults.add(file, f"column {i} is none of them; the header must be {wanted}", 1, None, name)
+        elif name not in columns and not others:
+            faults.add(file, f"there is no such column; the header must be {wanted}", 1, name)
+    if faults.count == count and [n for n in header if n in columns] != list(columns):
         faults.add(file, f"the columns are in another order; the header must be {wanted}", 1)
     return faults.count == count
 
@@ -133,15 +233,15 @@ class _LineCounter:
 
 
 def _batches(
-    path: Path, header: Sequence[str], layout: DelimitedLayout, ragged: list[tuple[int, int]]
+    path: Path, header: Sequence[str], columns: Sequence[str], ragged: list[tuple[int, int, str]]
 ) -> Iterator[pa.RecordBatch]:
-    """The columns of the layout as text, batch by batch; lines that do not have all fields go to ``ragged``."""
+    """The wanted columns as text, batch by batch; lines that do not have all fields go to ``ragged``."""
 
     def leave_out(row: pyarrow.csv.InvalidRow) -> str:
-        ragged.append((row.number, row.actual_columns))
+        ragged.append((row.number, row.actual_columns, row.text))
         return "skip"
 
-    names = [name if name in layout.columns else f"extra {i}" for i, name in enumerate(header)]
+    names = [name if name in columns else f"extra {i}" for i, name in enumerate(header)]
     with pyarrow.csv.open_csv(
         path,
         read_options=pyarrow.csv.ReadOptions(
@@ -157,8 +257,8 @@ def _batches(
             invalid_row_handler=leave_out,
         ),
         convert_options=pyarrow.csv.ConvertOptions(
-            include_columns=list(layout.columns),
-            column_types=dict.fromkeys(layout.columns, pa.string()),
+            include_columns=list(columns),
+            column_types=dict.fromkeys(columns, pa.string()),
             null_values=[],
             strings_can_be_null=False,
         ),
