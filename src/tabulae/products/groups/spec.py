@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cached_property
 from math import prod
 from pathlib import Path
 
 import numpy as np
 
-from ...domain import Attribute, Domain, Ladder, Regions
-from ...domain.groups import GroupMap
+from ...domain import Attribute, Domain, Group, GroupMap, GroupSelection, Ladder, Regions
 from ...errors import InvalidArgument
 from ...privacy import ZCDP, NoiseLaw, PrivacyLoss, PureDP, exact
 from ...spec.groups import NATION, TOTAL, DetailedSection, LevelEntry, LevelTarget
@@ -106,12 +106,21 @@ class Detailed:
         """The levels whose budget is still to be found."""
         return tuple(level for level in self.levels if level.budget is None)
 
+    @cached_property
+    def _selections(self) -> dict[tuple[Group, ...], GroupSelection]:
+        return {}
+
+    def selection(self, group_level: str, region: str) -> GroupSelection:
+        """The groups of a level in a region type: one object for the same groups, whose stability is proven once."""
+        made = self.groups.at(group_level, region)
+        return self._selections.setdefault(made.groups, made)
+
     def level(self, rule: LevelRule, budget: Fraction) -> PopulationLevel:
         """One level with a budget."""
         return PopulationLevel(
             self.regions[rule.region],
             rule.group_level,
-            self.groups.at(rule.group_level, rule.region),
+            self.selection(rule.group_level, rule.region),
             self.ladder,
             rule.thresholds,
             (PureDP if self.pure else ZCDP)(budget),
