@@ -23,6 +23,7 @@ test: $(VENV)/.installed-dev
 
 # Statistical sweeps and exhaustive matrices: each has a short version in `make test`. Laws are tried on more examples.
 test-long: $(VENV)/.installed-dev
+	@tests/browser/chromium.sh
 	@tests/engines/servers.sh
 	HYPOTHESIS_PROFILE=long $(PYTEST) -m "long or hypothesis"
 

@@ -29,7 +29,10 @@ def browser() -> Iterator[Browser]:
         opened.close()
 
 
-@pytest.fixture(params=[1280, 390], ids=["desk", "phone"])
+WIDTHS = {1280: "desk", 390: "phone"}
+
+
+@pytest.fixture(params=WIDTHS, ids=WIDTHS.values())
 def width(request: pytest.FixtureRequest) -> int:
     """The widths that pages are looked at with."""
     return request.param

@@ -10,6 +10,7 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page
+from tests.browser.conftest import WIDTHS
 
 MAIN = (
     "index.html",
@@ -42,18 +43,22 @@ def address(browser: Browser, request: pytest.FixtureRequest) -> Iterator[str]:
     server.server_close()
 
 
-def test_pages_fit(page: Page, width: int, address: str) -> None:
-    page.set_viewport_size({"width": width, "height": 900})
+def test_pages_fit(page: Page, address: str) -> None:
     for name in (*MAIN, *MORE):
         page.goto(f"{address}/{name}", wait_until="load")
-        wide = page.evaluate("document.documentElement.scrollWidth")
-        assert wide <= width, f"{name} is {wide} px wide"
+        for width in WIDTHS:
+            page.set_viewport_size({"width": width, "height": 900})
+            wide = page.evaluate("document.documentElement.scrollWidth")
+            assert wide <= width, f"{name} is {wide} px wide"
 
 
-def test_pages_are_accessible(page: Page, address: str) -> None:
+@pytest.mark.parametrize(
+    "names", [MAIN[:3], pytest.param(MAIN[3:], marks=pytest.mark.long)], ids=["some", "others"]
+)
+def test_pages_are_accessible(page: Page, address: str, names: tuple[str, ...]) -> None:
     """But for the theme's buttons that copy code, which all have one name."""
     where = {"include": [["article"]], "exclude": [[".md-code__nav"]]}
-    for name in MAIN:
+    for name in names:
         page.goto(f"{address}/{name}", wait_until="load")
         found = Axe().run(page, context=where, options={"resultTypes": ["violations"]})
         told = [f"{v['id']}: {v['nodes'][0]['html'][:200]}" for v in found.response["violations"]]

@@ -62,8 +62,19 @@ def test_a_smaller_budget_misses_a_target_and_says_so(village: Path) -> None:
     assert "missed" in CliRunner().invoke(app, ["plan", str(village)], env={"COLUMNS": "200"}).stdout
 
 
+def _of_fewer_ages(village: Path) -> Path:
+    """The village with ages from 0 to 7: to choose for the largest variance takes long."""
+    spec = village.read_text().replace("range = [0, 19]", "range = [0, 7]").replace("[5, 15]", "[3, 5]")
+    village.write_text(spec)
+    people = village.with_name("people.csv")
+    first, *rest = people.read_text().splitlines()
+    rows = [f"{sex},{int(age) % 8},{race}" for sex, age, race in (line.split(",") for line in rest)]
+    people.write_text("\n".join([first, *rows, ""]))
+    return village
+
+
 def test_the_largest_variance_can_be_the_objective(village: Path) -> None:
-    total = max(t["margin"] for t in _plan(village)["tables"])
+    total = max(t["margin"] for t in _plan(_of_fewer_ages(village))["tables"])
     village.write_text(village.read_text() + '\n[method]\nobjective = "max"\n')
     assert max(t["margin"] for t in _plan(village)["tables"]) < total
 
@@ -85,7 +96,8 @@ def test_an_objective_beside_targets_is_refused(village: Path) -> None:
 )
 def test_a_proof_is_told_of_what_it_is_about(village: Path, objective: str, words: str) -> None:
     """The certificate belongs to the objective: the report's sentence on the total squared error is kept for that."""
-    village.write_text(village.read_text() + f'\n[method]\nselect = "opt0"\nobjective = "{objective}"\n')
+    method = f'\n[method]\nselect = "opt0"\nobjective = "{objective}"\n'
+    village.write_text(_of_fewer_ages(village).read_text() + method)
     told = CliRunner().invoke(app, ["plan", str(village)])
     assert words in re.sub(r"\s+", " ", told.output)
     tb.run(village, village.parent / "out")
