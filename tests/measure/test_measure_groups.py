@@ -23,10 +23,10 @@ from tests.measure.groups import (
 
 import tabulae as tb
 from tabulae.domain.groups import Ladder, Regions
-from tabulae.errors import BudgetRefused, InvalidArgument, ReleaseError
+from tabulae.errors import BudgetRefused, InvalidArgument
 from tabulae.privacy import ZCDP, DiscreteGaussian, DiscreteLaplace, NoiseLaw, PureDP, SystemSource
 from tabulae.products.groups.levels import TOTAL, TOTAL_ONLY, AdaptivePlan, GroupMeasurement, PopulationLevel
-from tabulae.products.groups.measure import measure_groups, tabulate_groups
+from tabulae.products.groups.measure import measure_groups
 
 BUDGETS = {"zcdp": ZCDP(2), "pure": PureDP(4)}
 
@@ -194,18 +194,6 @@ def test_an_insecure_source_is_a_rehearsal(tmp_path: Path) -> None:
     with pytest.raises(InvalidArgument, match="insecure"):
         measure_groups(Records(made, []), made, ledger=ledger, source=tb.noise.Insecure(1))
     assert not ledger.spent
-
-
-def test_a_failing_sink_leaves_the_charge_void_and_spent(tmp_path: Path) -> None:
-    def full(piece: GroupMeasurement) -> None:
-        raise OSError(28, "No space left on device")
-
-    made = plan(ZCDP(2))
-    ledger = tb.Ledger.create(tmp_path / "ledger.db", 10, "zcdp")
-    with pytest.raises(ReleaseError, match=r"No space left.*void and stays spent"):
-        tabulate_groups(Records(made, []), made, [full], ledger=ledger)
-    assert ledger.spent == 6
-    assert [charge.state for charge in ledger.charges()] == ["void"]
 
 
 def test_counts_of_another_plan_are_refused() -> None:

@@ -95,24 +95,6 @@ def line_of(text: str, key: str, within: str | None = None) -> int | None:
     return text.count("\n", 0, start) + 1
 
 
-def fraction(value: Any, words: str) -> Fraction:
-    """A JSON number as an exact fraction.
-
-    Raises:
-        Unfit: it is something else, in which case it must be what ``words`` say.
-
-    >>> fraction(Number("0.1"), "a share")
-    Fraction(1, 10)
-    """
-    if not isinstance(value, Number):
-        raise Unfit(words)
-    try:
-        return exact(str(value))
-    except InvalidArgument:
-        finite = value.lstrip("-").isascii() and value.lstrip("-")[0].isdigit()
-        raise Unfit("a number of fewer digits" if finite else "a finite number") from None
-
-
 def whole(value: Any) -> int | None:
     """A JSON number that is whole, and written so, with at most 18 digits; None for all else.
 
@@ -149,7 +131,6 @@ CONFIG = "config.json"
 STAGE_ONE = "privacy_budget_p_stage_1_fraction"
 MOST_CODES = 8
 _TABLES = 3
-_LARGEST_BUDGET = 10**9
 _FLAGS = ("allow_negative_counts", "run_us", "run_pr")
 _CHOICES = {"reader": ("csv", "cef"), "privacy_defn": ("zcdp", "puredp")}
 _THRESHOLDS = "thresholds_p"
@@ -358,28 +339,27 @@ def _max_race_codes(value: Any) -> int:
     return number
 
 
-def _budget(value: Any) -> Fraction:
-    words = "a number from 0, which leaves the level out, to 10^9"
-    number = fraction(value, words)
-    if not 0 <= number <= _LARGEST_BUDGET:
-        raise Unfit(words)
-    return number
+def _number(words: str, sound: Callable[[Fraction], bool]) -> Callable[[Any], Fraction]:
+    """A reader of JSON numbers, exactly as they are written, which must be what the words say."""
+
+    def read(value: Any) -> Fraction:
+        if not isinstance(value, Number):
+            raise Unfit(words)
+        try:
+            number = exact(str(value))
+        except InvalidArgument:
+            finite = value.lstrip("-").isascii() and value.lstrip("-")[0].isdigit()
+            raise Unfit("a number of fewer digits" if finite else "a finite number") from None
+        if not sound(number):
+            raise Unfit(words)
+        return number
+
+    return read
 
 
-def _stage_one(value: Any) -> Fraction:
-    words = "a number strictly between 0 and 1"
-    number = fraction(value, words)
-    if not 0 < number < 1:
-        raise Unfit(words)
-    return number
-
-
-def _chance(value: Any) -> Fraction:
-    words = "a number that is 0 or more and below 1"
-    number = fraction(value, words)
-    if not 0 <= number < 1:
-        raise Unfit(words)
-    return number
+_budget = _number("a number from 0, which leaves the level out, to 10^9", lambda n: 0 <= n <= 10**9)
+_stage_one = _number("a number strictly between 0 and 1", lambda n: 0 < n < 1)
+_chance = _number("a number that is 0 or more and below 1", lambda n: 0 <= n < 1)
 
 
 def _object(value: Any) -> Object:
