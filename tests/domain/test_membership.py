@@ -64,7 +64,7 @@ def simple():
 @pytest.mark.parametrize(
     ("carried", "word"),
     [
-        ({"age": np.zeros((1, 1), np.int64)}, "no families"),
+        ({"age": np.zeros((1, 1), np.int64)}, "not families"),
         ({"race": np.array([[2, 0]])}, "positions"),
         ({"race": np.array([[-2, 0]])}, "positions"),
         ({"race": np.array([0, 1])}, "shape"),
