@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import LedgerError, ReleaseError, TabulaeError
 from ..privacy import Charge, Ledger, write_loss
+from ..privacy.ledger.ledger import differences
 from ..spec import Series, Spec
 from ..spec.series import mark_of
 from . import folder as f
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from .read import Release
 
 
-_WORDS = ("definition", "neighbours", "unit")
 _CLOCK = timedelta(days=1)  # by which the clocks of two runs may differ
 
 
@@ -77,15 +77,12 @@ def _folder_faults(previous: Release, series: Series) -> Iterator[str]:
 
 def _kind_faults(previous: Release, spec: Spec) -> Iterator[str]:
     """Whether both promise the same kind of thing, so that their losses add up."""
-    before, now = previous.spec, spec
-    pairs = (
-        (before.loss.definition, now.loss.definition),
-        (before.neighbours, now.neighbours),
-        (before.unit, now.unit),
-    )
-    for word, (was, is_now) in zip(_WORDS, pairs, strict=True):
-        if was != is_now:
-            yield f"its {word} is {was!r}, and that of this spec {is_now!r}: losses of different kinds do not add up"
+    for word, was, now in differences(_promise(previous.spec), _promise(spec)):
+        yield f"its {word} is {was!r}, and that of this spec {now!r}: losses of different kinds do not add up"
+
+
+def _promise(spec: Spec) -> tuple[str, str, str]:
+    return spec.loss.definition, spec.neighbours, spec.unit
 
 
 def _ledger_faults(previous: Release, ledger: Ledger) -> Iterator[str]:
@@ -202,14 +199,9 @@ def _ledger_of(spec: Spec) -> Ledger | None:
 
 def _refusals(spec: Spec, ledger: Ledger) -> Iterator[str]:
     """Why the ledger would refuse the charge."""
-    for word, asked, kept in (
-        ("definition", spec.loss.definition, ledger.definition),
-        ("neighbours", spec.neighbours, ledger.neighbours),
-        ("unit", spec.unit, ledger.unit),
-    ):
-        if asked != kept:
-            yield f"a run would be refused: the spec has {word} {asked!r}, and its ledger {kept!r}"
-            return
+    for word, asked, kept in differences(_promise(spec), ledger.promise):
+        yield f"a run would be refused: the spec has {word} {asked!r}, and its ledger {kept!r}"
+        return
     left = {"delta": ledger.remaining_delta}
     for name, asked in spec.loss.parameters.items():
         if asked > (rest := left.get(name, ledger.remaining)):

@@ -273,13 +273,6 @@ def disk_reason(error: OSError) -> str:
     }.get(error.errno or 0, error.strerror or str(error))
 
 
-class Marks(Protocol):
-    """Measurements, of which only the name of their charge is needed here."""
-
-    @property
-    def release_id(self) -> str | None: ...
-
-
 class Writer(Protocol):
     """Writes a measurement piece by piece into a folder, and says at the end that it is complete."""
 

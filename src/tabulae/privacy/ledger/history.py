@@ -75,10 +75,7 @@ class Disclosure:
         return tuple(sorted(self.rows["attributes"]))
 
     def content(self) -> dict[str, Any]:
-        """What a ledger's entry says of it.
-
-        Privacy: none is spent; values are never among it.
-        """
+        """What a ledger's entry says of it. Privacy: none is spent; values are never among it."""
         return {"table": self.table, "reason": self.reason, "rows": self.rows, "promise": PROMISE}
 
     def __str__(self) -> str:
@@ -135,10 +132,7 @@ class VerifiedChain:
 
 
 def charges_of(rows: Iterable[ChainedEntry]) -> dict[str, Charge]:
-    """The charges among the rows by release id, in order, each in its last state.
-
-    Privacy: none is spent.
-    """
+    """The charges among the rows by release id, in order, each in its last state. Privacy: none is spent."""
     found: dict[str, Charge] = {}
     for row in rows:
         if row.kind == "charge":
@@ -155,20 +149,14 @@ def charges_of(rows: Iterable[ChainedEntry]) -> dict[str, Charge]:
 
 
 def disclosures_of(rows: Sequence[ChainedEntry]) -> list[tuple[Charge, Disclosure]]:
-    """The exact disclosures among the rows, in order, each with the charge of its release.
-
-    Privacy: none is spent.
-    """
+    """The exact disclosures among the rows, in order, each with the charge of its release. Privacy: none is spent."""
     charges = charges_of(rows)
     contents = [row.content() for row in rows if row.kind == "disclosure"]
     return [(charges[c["release_id"]], Disclosure(c["table"], c["reason"], c["rows"])) for c in contents]
 
 
 def read_charge(row: ChainedEntry) -> Charge:
-    """The charge that a row records.
-
-    Privacy: none is spent.
-    """
+    """The charge that a row records. Privacy: none is spent."""
     content = row.content()
     loss = read_loss(content["definition"], content["loss"])
     return Charge(content["release_id"], loss, row.sequence, content["time"], content["title"])
@@ -205,9 +193,7 @@ def read_cap(budget: PrivacyLoss | Exact, definition: str | None, delta: Exact |
 
 
 def write_loss(loss: PrivacyLoss) -> dict[str, str]:
-    """The parameters of a loss as fractions in text.
-
-    Privacy: none is spent; nothing is rounded.
+    """The parameters of a loss as fractions in text. Privacy: none is spent; nothing is rounded.
 
     >>> write_loss(PureDP("0.1"))
     {'epsilon': '1/10'}
@@ -216,9 +202,7 @@ def write_loss(loss: PrivacyLoss) -> dict[str, str]:
 
 
 def read_loss(definition: str, parameters: Mapping[str, str]) -> PrivacyLoss:
-    """The loss that ``write_loss`` wrote.
-
-    Privacy: none is spent; nothing is rounded.
+    """The loss that ``write_loss`` wrote. Privacy: none is spent; nothing is rounded.
 
     >>> read_loss("pure", {"epsilon": "1/10"})
     PureDP(epsilon='1/10')
@@ -227,8 +211,5 @@ def read_loss(definition: str, parameters: Mapping[str, str]) -> PrivacyLoss:
 
 
 def delta_of(loss: PrivacyLoss) -> Fraction:
-    """The delta of a loss; 0 where its definition has none.
-
-    Privacy: none is spent.
-    """
+    """The delta of a loss; 0 where its definition has none. Privacy: none is spent."""
     return loss.parameters.get("delta", Fraction(0))

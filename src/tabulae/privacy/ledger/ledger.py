@@ -13,7 +13,7 @@ import hmac
 import json
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
@@ -44,6 +44,10 @@ _DIGEST_BYTES = 32
 _LIST = re.compile(
     r"\[\n\s*([^][{}]*?)\n\s*\]"
 )  # of plain values, shown on one line; strings hold no line break
+
+
+Promise = tuple[str, str, str]
+"""Definition, neighbours and unit: losses add up only where all three are the same."""
 
 
 class Ledger:
@@ -164,6 +168,11 @@ class Ledger:
     def definition(self) -> str:
         """``"pure"``, ``"approx"`` or ``"zcdp"``."""
         return self.budget.definition
+
+    @property
+    def promise(self) -> Promise:
+        """Its definition, neighbours and unit."""
+        return self.definition, self.neighbours, self.unit
 
     @property
     def spent(self) -> Fraction:
@@ -318,10 +327,7 @@ class Ledger:
         return self._one(self._rows(), release_id).state
 
     def charges(self) -> list[Charge]:
-        """All charges, in order, with their states.
-
-        Privacy: none is spent.
-        """
+        """All charges, in order, with their states. Privacy: none is spent."""
         return list(charges_of(self._rows()).values())
 
     def disclosures(self) -> list[tuple[Charge, Disclosure]]:
@@ -387,10 +393,7 @@ class Ledger:
         ]
 
     def export_json(self, release_id: str | None = None) -> str:
-        """The ledger, or the part of one release, for people and archives.
-
-        Privacy: none is spent.
-        """
+        """The ledger, or the part of one release, for people and archives. Privacy: none is spent."""
         view = self._refresh()
         sums = (view.spent, view.spent_delta)
         summary = {
@@ -469,6 +472,13 @@ def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
+def differences(asked: Promise, kept: Promise) -> Iterator[tuple[str, str, str]]:
+    """In what two promises differ: the word, and what each says. Privacy: losses of one kind alone add up."""
+    for word, one, other in zip(("definition", "neighbours", "unit"), asked, kept, strict=True):
+        if one != other:
+            yield word, one, other
+
+
 def _check_kind(ledger: Ledger, loss: PrivacyLoss, neighbours: str, unit: str) -> None:
     """Losses of one kind alone add up.
 
@@ -477,16 +487,11 @@ def _check_kind(ledger: Ledger, loss: PrivacyLoss, neighbours: str, unit: str) -
 
     Privacy: none is spent; sequential composition adds losses of one kind.
     """
-    for word, asked, kept in (
-        ("definition", loss.definition, ledger.definition),
-        ("neighbours", neighbours, ledger.neighbours),
-        ("unit", unit, ledger.unit),
-    ):
-        if asked != kept:
-            raise BudgetRefused(
-                f"the release has {word} {asked!r}, the ledger {ledger.path} has {kept!r}; "
-                "losses of different kinds do not add up: use a ledger of the same kind"
-            )
+    for word, asked, kept in differences((loss.definition, neighbours, unit), ledger.promise):
+        raise BudgetRefused(
+            f"the release has {word} {asked!r}, the ledger {ledger.path} has {kept!r}; "
+            "losses of different kinds do not add up: use a ledger of the same kind"
+        )
 
 
 def _check_disclosures(ledger: Ledger, disclosures: Sequence[Disclosure]) -> None:

@@ -235,10 +235,7 @@ def _explain(error: sqlite3.Error, path: Path) -> LedgerError:
 
 
 def key_of(connection: sqlite3.Connection, path: Path) -> bytes:
-    """The ledger's own key.
-
-    Privacy: used to make release ids, never written anywhere else.
-    """
+    """The ledger's own key. Privacy: used to make release ids, never written anywhere else."""
     rows = connection.execute("SELECT key FROM secret").fetchall()
     if len(rows) != 1:
         raise altered(str(path), "its key is missing")
@@ -246,10 +243,7 @@ def key_of(connection: sqlite3.Connection, path: Path) -> bytes:
 
 
 def rows_from(connection: sqlite3.Connection, sequence: int) -> list[ChainedEntry]:
-    """The rows with this number and above, in order.
-
-    Privacy: none is spent.
-    """
+    """The rows with this number and above, in order. Privacy: none is spent."""
     query = "SELECT sequence, kind, body, previous, hash FROM entry WHERE sequence >= ? ORDER BY sequence"
     return [ChainedEntry(*found) for found in connection.execute(query, (sequence,))]
 

@@ -34,10 +34,7 @@ _HALVINGS = 400
 
 @lru_cache(maxsize=1)
 def reals() -> Any:
-    """A private mpmath context of 40 digits: the shared one may be changed by anybody.
-
-    Privacy: none is spent.
-    """
+    """A private mpmath context of 40 digits: the shared one may be changed by anybody. Privacy: none is spent."""
     from mpmath.ctx_mp import MPContext
 
     context = MPContext()
@@ -46,10 +43,7 @@ def reals() -> Any:
 
 
 def to_real(value: Fraction) -> Any:
-    """A fraction to 40 digits.
-
-    Privacy: none is spent.
-    """
+    """A fraction to 40 digits. Privacy: none is spent."""
     mp = reals()
     return mp.mpf(value.numerator) / value.denominator
 

@@ -1,5 +1,8 @@
 """Exact integer noise, and the sources that it is drawn from.
 
+A size is a number of draws or a shape; bits are the operating system's where there is no source. Sizes and parameters
+outside their range raise `InvalidArgument`.
+
 >>> discrete_gaussian(3, variance="5/2", source=Insecure(7)).dtype
 dtype('int64')
 """
@@ -29,13 +32,7 @@ def discrete_gaussian(
 ) -> NDArray[np.int64]:
     """Draws with P(k) proportional to e^{-k^2 / (2 variance)}, exactly.
 
-    Args:
-        size: number of draws, or a shape.
-        variance: the parameter of the mass function, between 10^-30 and 10^30.
-        source: of random bits; the operating system's where None.
-
-    Raises:
-        InvalidArgument: a variance or size outside its range.
+    The variance is the parameter of the mass function, between 10^-30 and 10^30.
 
     Privacy: added to integer queries of L2 sensitivity d, (d^2 / (2 variance))-zCDP (Canonne, Kamath
     and Steinke 2020, Corollary 16). The draw has statistical distance 0 from the law, given ideal bits.
@@ -53,13 +50,7 @@ def discrete_laplace(
 ) -> NDArray[np.int64]:
     """Draws with P(k) proportional to e^{-|k| / scale}, exactly.
 
-    Args:
-        size: number of draws, or a shape.
-        scale: between 10^-30 and 2^53.
-        source: of random bits; the operating system's where None.
-
-    Raises:
-        InvalidArgument: a scale or size outside its range.
+    The scale is between 10^-30 and 2^53.
 
     Privacy: added to integer queries of L1 sensitivity d, (d / scale)-DP (Ghosh, Roughgarden and
     Sundararajan 2009). The draw has statistical distance 0 from the law, given ideal bits.
@@ -75,13 +66,7 @@ def rounded_gaussian(
 ) -> NDArray[np.int64]:
     """Draws of a normal variable rounded to the nearest integer, exactly.
 
-    Args:
-        size: number of draws, or a shape.
-        variance: of the normal variable, between 10^-30 and 10^30.
-        source: of random bits; the operating system's where None.
-
-    Raises:
-        InvalidArgument: a variance or size outside its range.
+    The variance is that of the normal variable, between 10^-30 and 10^30.
 
     Privacy: added to integer queries of L2 sensitivity d, (epsilon, delta)-DP wherever the analytic
     Gaussian inequality holds for variance / d^2 (Balle and Wang 2018, Theorem 8), since rounding is

@@ -502,9 +502,7 @@ def _log_mass(k: Floats, deviation: float) -> Floats:
 
 
 def log_sum(values: Floats) -> float:
-    """ln of the sum of exponentials.
-
-    Privacy: none is spent.
+    """ln of the sum of exponentials. Privacy: none is spent.
 
     >>> log_sum(np.zeros(1))
     0.0
