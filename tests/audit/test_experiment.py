@@ -71,7 +71,7 @@ def test_the_ratio_is_that_of_the_laws() -> None:
         m = tb.measure(x, strategy, loss, source=tb.noise.Insecure(5))
         change = [b.query.dense()[:, 1] for b in strategy.blocks]
         truth = [b.query @ x for b in strategy.blocks]
-        found = log_ratio([m], truth, change)
+        found = log_ratio(m, truth, change)
         by_hand = 0.0
         for law, y, t, d in zip(m.laws, m.block_values(), truth, change, strict=True):
             for here, there in ((y - t - d, 1), (y - t, -1)):

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.domain.toy_maps import REAL, TOY, needs_maps, read_map
+from tests.membership import groups_of
 
 from tabulae.domain.groups import CodeFamily, Group, GroupMap
 from tabulae.domain.stability import group_stability, most_covered
@@ -30,7 +31,7 @@ def brute_force(selection):
     value = 0
     for family in selection.families:
         sets = [c for k in range(1, family.most + 1) for c in combinations(family.codes, k)]
-        value += max(len(selection.of({family.name: codes})) for codes in sets)
+        value += max(len(groups_of(selection, {family.name: codes})) for codes in sets)
     return value
 
 
@@ -38,7 +39,7 @@ def brute_force(selection):
 def test_it_is_the_most_over_all_records(selection):
     found = group_stability(selection)
     assert found.is_exact
-    assert found.value == brute_force(selection) == len(selection.of(found.witness))
+    assert found.value == brute_force(selection) == len(groups_of(selection, found.witness))
     for family in selection.families:
         assert len(found.witness.get(family.name, ())) <= family.most
 
@@ -52,7 +53,7 @@ def test_a_search_cut_short_still_proves_a_bound(selection, steps, closed_sets):
         found = group_stability(selection)
     truth = brute_force(selection)
     assert found.value >= truth
-    assert not found.is_exact or (found.value == truth == len(selection.of(found.witness)))
+    assert not found.is_exact or (found.value == truth == len(groups_of(selection, found.witness)))
 
 
 @given(st.lists(st.integers(0, 255), max_size=9), st.integers(0, 5), st.integers(0, 9), st.integers(0, 60))
@@ -83,15 +84,15 @@ def test_the_published_maps(level, region):
         found = group_stability(selection)
         assert time.process_time() - start < 0.5
         assert (found.value, found.is_exact) == (value, True)
-        assert len(selection.of(found.witness)) == value
+        assert len(groups_of(selection, found.witness)) == value
 
 
 @needs_maps
 def test_the_toy_code_that_is_alone_without_being_any():
     """Code 1340 is a member of 2001, European alone, but not of 1130, European alone or in any combination."""
     selection = read_map(TOY, 3).at("1", "nation")
-    assert selection.of({"race": ["1340"]}) == {"2001"}
-    assert selection.of({"race": ["1340", "1010"]}) == {"2001", "1130"}
+    assert groups_of(selection, {"race": ["1340"]}) == {"2001"}
+    assert groups_of(selection, {"race": ["1340", "1010"]}) == {"2001", "1130"}
 
 
 def test_two_codes_that_share_an_alone_group_but_no_other():
@@ -129,5 +130,5 @@ def test_hard_maps_end_in_time_with_a_bound(codes, alone, anyhow, most, share):
     found = group_stability(selection)
     assert time.process_time() - start < 5
     records = [rng.sample(family.codes, rng.randint(1, most)) for _ in range(20)]
-    assert all(found.value >= len(selection.of({"f": record})) for record in records)
-    assert not found.is_exact or len(selection.of(found.witness)) == found.value
+    assert all(found.value >= len(groups_of(selection, {"f": record})) for record in records)
+    assert not found.is_exact or len(groups_of(selection, found.witness)) == found.value

@@ -2,6 +2,7 @@
 
 import pytest
 from tests.domain.toy_maps import TOY, needs_maps, read_map
+from tests.membership import groups_of
 
 from tabulae.domain.groups import CodeFamily, Group, GroupMap
 from tabulae.errors import InvalidArgument
@@ -27,7 +28,7 @@ def test_the_published_cases(race, ethnicity, detailed, coarse):
     groups = read_map(TOY, 3)
     carried = {"race": race.split(","), "ethnicity": [ethnicity]}
     for region, expected in (("nation", detailed), ("county", coarse)):
-        found = [groups.at(level, region).of(carried) for level in ("1", "2")]
+        found = [groups_of(groups.at(level, region), carried) for level in ("1", "2")]
         assert found[0] | found[1] == set(expected.split(","))
         assert not found[0] & found[1]
 
@@ -47,11 +48,11 @@ def small(**changes):
 
 def test_alone_is_all_and_any_is_one():
     selection = small().at("1", "state")
-    assert selection.of({"race": ["1"]}) == {"a", "b"}
-    assert selection.of({"race": ["1", "2"]}) == {"a", "b"}
-    assert selection.of({"race": ["2"]}) == {"a"}
-    assert selection.of({"race": ["1", "3"]}) == {"b"}, "a code in no group still counts for alone"
-    assert selection.of({"race": []}) == selection.of({}) == set()
+    assert groups_of(selection, {"race": ["1"]}) == {"a", "b"}
+    assert groups_of(selection, {"race": ["1", "2"]}) == {"a", "b"}
+    assert groups_of(selection, {"race": ["2"]}) == {"a"}
+    assert groups_of(selection, {"race": ["1", "3"]}) == {"b"}, "a code in no group still counts for alone"
+    assert groups_of(selection, {"race": []}) == groups_of(selection, {}) == set()
 
 
 def test_a_selection_is_of_one_level_and_region_type():

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.domain.test_group_stability import selections
 from tests.domain.toy_maps import REAL, TOY, needs_maps, read_map
+from tests.membership import groups_of
 
 from tabulae.domain.groups import CodeFamily, Group, GroupMap, assign_groups
 from tabulae.errors import InvalidArgument
@@ -18,7 +19,7 @@ def by_definition(selection, carried):
     pairs = []
     for i in range(max((len(rows) for rows in carried.values()), default=0)):
         record = {name: [codes[name][c] for c in rows[i] if c >= 0] for name, rows in carried.items()}
-        pairs += [(i, j) for j in sorted(position[code] for code in selection.of(record))]
+        pairs += [(i, j) for j in sorted(position[code] for code in groups_of(selection, record))]
     return pairs
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from tests.each import each
+from tests.membership import groups_of
 from tests.safetab.oracle import threshold
 from tests.safetab.world import MEMBERS, REAL, TOY, World, config, needs_shared, problems
 
@@ -39,7 +40,7 @@ def test_the_golden_cases(races: str, ethnicity: str, wide: str, narrow: str | N
     groups = group_map(read_maps(TOY / "input_dir_zcdp", Faults()), 3)
     carried = {"race": races.split(","), "ethnicity": [ethnicity]}
     for region, expected in (("STATE", wide), ("PR-TRACT", narrow or wide)):
-        found = groups.at("1", region).of(carried) | groups.at("2", region).of(carried)
+        found = groups_of(groups.at("1", region), carried) | groups_of(groups.at("2", region), carried)
         assert found == set(expected.split(","))
 
 

@@ -9,6 +9,7 @@ from fractions import Fraction
 
 import numpy as np
 from hypothesis import strategies as st
+from tests.membership import groups_of
 
 from tabulae.domain.groups import CodeFamily, Group, GroupMap, Ladder, Regions
 from tabulae.privacy import ZCDP
@@ -54,7 +55,7 @@ def by_definition(people: Iterable[Person], plan: AdaptivePlan) -> list[Entries]
     for person in people:
         for entries, of in zip(out, plan.levels, strict=True):
             region = int(of.regions.of_leaf[person.leaf])
-            member = of.groups.of({name: codes for name, codes in person.codes.items() if codes})
+            member = groups_of(of.groups, {name: codes for name, codes in person.codes.items() if codes})
             cell = person.sex * of.ladder.sizes["age"] + person.age
             for g, group in enumerate(of.groups.groups):
                 if region >= 0 and group.code in member:

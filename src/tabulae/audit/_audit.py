@@ -35,7 +35,7 @@ from .records import People, RecordLayout, Stage, counted_once
 from .replay import Replay
 
 Floats = NDArray[np.float64]
-Draw = Callable[[], Sequence[Measurement]]
+Draw = Callable[[], Measurement]
 
 MISS = 1e-6
 """The probability with which a sound mechanism may be found at fault."""
@@ -56,14 +56,10 @@ class ProvenEpsilon:
     runs: int
 
 
-def log_ratio(
-    done: Sequence[Measurement], truth: Sequence[np.ndarray], change: Sequence[np.ndarray]
-) -> float:
+def log_ratio(done: Measurement, truth: Sequence[np.ndarray], change: Sequence[np.ndarray]) -> float:
     """The log of how much likelier measurements are at ``truth + change`` than at ``truth``."""
-    laws = [law for m in done for law in m.laws]
-    values = [v for m in done for v in m.block_values()]
     total = 0.0
-    for law, y, exact, moved in zip(laws, values, truth, change, strict=True):
+    for law, y, exact, moved in zip(done.laws, done.block_values(), truth, change, strict=True):
         rows = np.flatnonzero(moved)
         off, step = (y[rows] - exact[rows]).astype(float), moved[rows].astype(float)
         scale = float(law.parameter)
@@ -75,7 +71,7 @@ def log_ratio(
 
 
 def collect(
-    one: Draw, other: Draw, ratio: Callable[[Sequence[Measurement]], float], seconds: float
+    one: Draw, other: Draw, ratio: Callable[[Measurement], float], seconds: float
 ) -> tuple[Floats, Floats]:
     """The statistic over runs on both inputs, in turn, until the time is up."""
     deadline = time.monotonic() + seconds
@@ -238,8 +234,8 @@ def _told_apart(replay: Replay, seconds: float) -> Check:
     prepared = [counted_once(stage.prepare(people)) for people in inputs]
     source = SystemSource()
     samples = collect(
-        lambda: stage.draw(prepared[0], source),
-        lambda: stage.draw(prepared[1], source),
+        lambda: prepared[0].measure(None, source),
+        lambda: prepared[1].measure(None, source),
         lambda found: log_ratio(found, truth, change),
         seconds,
     )

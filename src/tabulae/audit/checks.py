@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -121,25 +121,16 @@ def gaussian_delta(epsilon: Fraction, variance: Fraction) -> Fraction:
     return Fraction(int(mp.floor(value * mp.mpf(10) ** 50))) / 10**50
 
 
-def total_of(losses: Sequence[PrivacyLoss]) -> Fraction:
-    """What rounds cost together: the amounts of one definition add.
-
-    >>> total_of([ZCDP("1/3"), ZCDP("1/6")])
-    Fraction(1, 2)
-    """
-    return sum((loss.amount for loss in losses), Fraction(0))
-
-
 _SENSITIVITY = "the largest change found by writing columns out: over the declared sensitivity"
 _LAW = "cost of the largest change under the laws drawn: over the budget"
-_ROUNDS = "what the rounds may cost together: over the spec's budget"
+_BUDGET = "loss of what was measured: over the spec's budget"
 
 
-def derived_checks(plan: Plan, done: Sequence[Measurement], worst: Largest) -> Iterator[Check]:
+def derived_checks(plan: Plan, done: Measurement, worst: Largest) -> Iterator[Check]:
     """Sensitivity, law and total budget of what was measured."""
     yield guarded("sensitivity", _SENSITIVITY, lambda: _sensitivity(plan, worst))
     yield guarded("law", _LAW, lambda: _law(plan, done, worst))
-    yield guarded("budget", _ROUNDS, lambda: _budget(plan, done))
+    yield guarded("budget", _BUDGET, lambda: _budget(plan, done))
 
 
 def of_unit(plan: Plan, worst: Largest) -> Fraction:
@@ -162,28 +153,25 @@ def _looked_at(worst: Largest, *, exact: bool) -> str:
     return words + ("; equal, exactly" if exact else "; an upper bound is declared")
 
 
-def _law(plan: Plan, done: Sequence[Measurement], worst: Largest) -> Check:
+def _law(plan: Plan, done: Measurement, worst: Largest) -> Check:
     spec = plan.spec
-    power, shares, wrong = of_unit(plan, worst), [Fraction(0)], []
+    power, wrong = of_unit(plan, worst), list[str]()
     exact = worst.exhaustive and plan.strategy.sensitivity(spec.neighbours, spec.rows_per_unit).is_exact
-    for m in done:
-        if any(type(law) is not law_of(m.budget, m.strategy.noise) for law in m.laws):
-            wrong.append("another law than the budget's definition calls for")
-        units = units_drawn(m)
-        if len(set(units)) > 1:
-            wrong.append("blocks whose parameters are not in the proportion of their scales")
-        cost, allowed = spent(m.budget, m.strategy.noise, power, min(units))
-        shares.append(cost / allowed)
-        if exact and wasteful(m.budget, m.strategy.noise, power, max(units)):
-            wrong.append("more noise than the budget asks for")
-    share = max(shares)
-    detail = "; ".join(wrong) or f"{sum(len(m.laws) for m in done)} parameters, as fractions"
-    return Check("law", _LAW, float(share), 1.0, share <= 1 and not wrong, detail)
+    if any(type(law) is not law_of(done.budget, done.strategy.noise) for law in done.laws):
+        wrong.append("another law than the budget's definition calls for")
+    units = units_drawn(done)
+    if len(set(units)) > 1:
+        wrong.append("blocks whose parameters are not in the proportion of their scales")
+    cost, allowed = spent(done.budget, done.strategy.noise, power, min(units))
+    if exact and wasteful(done.budget, done.strategy.noise, power, max(units)):
+        wrong.append("more noise than the budget asks for")
+    detail = "; ".join(wrong) or f"{len(done.laws)} parameters, as fractions"
+    return Check("law", _LAW, float(cost / allowed), 1.0, cost <= allowed and not wrong, detail)
 
 
-def _budget(plan: Plan, done: Sequence[Measurement]) -> Check:
-    share = total_of([m.budget for m in done]) / plan.spec.loss.amount
-    deltas = [m.budget.parameters.get("delta", Fraction(0)) for m in done]
-    passed = share <= 1 and sum(deltas) <= plan.spec.loss.parameters.get("delta", Fraction(0))
-    passed = passed and all(m.budget.definition == plan.spec.loss.definition for m in done)
-    return Check("budget", _ROUNDS, float(share), 1.0, passed, f"rounds: {len(done)}")
+def _budget(plan: Plan, done: Measurement) -> Check:
+    promised, used = plan.spec.loss, done.budget
+    share = used.amount / promised.amount
+    delta = used.parameters.get("delta", Fraction(0)) <= promised.parameters.get("delta", Fraction(0))
+    passed = share <= 1 and delta and used.definition == promised.definition
+    return Check("budget", _BUDGET, float(share), 1.0, passed, f"{used!r}")

@@ -18,7 +18,7 @@ from ..domain import Attribute
 from ..errors import Unsupported, require
 from ..linalg import LinearOperator
 from ..measurement import Measurement
-from ..privacy import Insecure, RandomBits
+from ..privacy import Insecure
 from ..products.tables.count import Counts
 from ..products.tables.plan import Plan
 from ..products.tables.product import Prepared, prepare
@@ -294,18 +294,17 @@ def counted_once(prepared: Prepared) -> Prepared:
 class Run:
     """What one run of the path gave, and what it asked of its source of randomness."""
 
-    done: tuple[Measurement, ...]
+    done: Measurement
     requests: tuple[tuple[str, int], ...]
 
     @property
     def values(self) -> list[np.ndarray]:
-        """The noisy answers of every block of every round, on the blocks' grids."""
-        return [values for m in self.done for values in m.block_values()]
+        """The noisy answers of every block, on the blocks' grids."""
+        return list(self.done.block_values())
 
     @property
     def exact(self) -> list[np.ndarray]:
-        """The counts that every round stated exactly."""
-        return [values for m in self.done for values in m.exact]
+        return list(self.done.exact)
 
     @property
     def published(self) -> list[np.ndarray]:
@@ -345,19 +344,14 @@ class Stage:
     def measure(self, prepared: Prepared) -> Run:
         """Measure what is counted with the recorded words."""
         source = Recorded(self.seed)
-        done = (prepared.measure(None, source),)
-        return Run(done, tuple(source.requests))
+        return Run(prepared.measure(None, source), tuple(source.requests))
 
-    def draw(self, prepared: Prepared, source: RandomBits) -> tuple[Measurement, ...]:
-        """Measure what is counted with other randomness; a rehearsal all the same."""
-        return (prepared.measure(None, source),)
-
-    def answers(self, people: People, done: Sequence[Measurement]) -> list[np.ndarray]:
-        """The exact answers that these measurements should have had, for units within the bound."""
+    def answers(self, people: People, done: Measurement) -> list[np.ndarray]:
+        """The exact answers that a measurement should have had, for units within the bound."""
         cells, shape = self.layout.codes(people.picks), self.plan.spec.domain.shape
-        return [counted(block.query, cells, shape) for m in done for block in m.strategy.blocks]
+        return [counted(block.query, cells, shape) for block in done.strategy.blocks]
 
-    def exact(self, people: People, done: Sequence[Measurement]) -> list[np.ndarray]:
-        """The counts that these measurements should have stated exactly, counted from the columns."""
+    def exact(self, people: People, done: Measurement) -> list[np.ndarray]:
+        """The counts that a measurement should have stated exactly, counted from the columns."""
         cells, domain = self.layout.codes(people.picks), self.plan.spec.domain
-        return [counted(t.operator(domain), cells, domain.shape) for m in done for t in m.strategy.invariants]
+        return [counted(t.operator(domain), cells, domain.shape) for t in done.strategy.invariants]

@@ -102,7 +102,7 @@ class Replay:
         """The noise is drawn again from the laws as stated, block by block, and must be what is left."""
         truth = self.stage.answers(self.base, self.base_run.done)
         source = Recorded(self.stage.seed)
-        laws = [law for m in self.base_run.done for law in m.laws]
+        laws = self.base_run.done.laws
         drawn = [law.sample(len(exact), source) for law, exact in zip(laws, truth, strict=True)]
         expected = [exact + noise for exact, noise in zip(truth, drawn, strict=True)]
         return _different(expected, self.base_run.values), f"{sum(map(len, truth)):,} answers, one by one"
@@ -213,15 +213,10 @@ class Replay:
         return self.plan.spec.neighbours == WITHIN
 
     def _moved(self, one: Run, other: Run) -> Fraction:
-        """The largest change of a round, as a share of its declared sensitivity (both to the power p)."""
-        shares = [Fraction(0)]
-        for a, b in zip(one.done, other.done, strict=True):
-            changes = [
-                after - before for before, after in zip(a.block_values(), b.block_values(), strict=True)
-            ]
-            declared = a.strategy.sensitivity(self.plan.spec.neighbours, self.rows).power
-            shares.append(weighted_power(a.strategy, changes) / declared)
-        return max(shares)
+        """The change, as a share of the declared sensitivity (both to the power p)."""
+        changes = [after - before for before, after in zip(one.values, other.values, strict=True)]
+        declared = one.done.strategy.sensitivity(self.plan.spec.neighbours, self.rows).power
+        return weighted_power(one.done.strategy, changes) / declared
 
     def _drawn(self) -> tuple[int, str]:
         reference = self.base_run.requests
@@ -230,8 +225,8 @@ class Replay:
         return off, f"{len(self.requests)} replays, {len(reference)} requests for random words each"
 
     def _rehearsed(self) -> tuple[int, str]:
-        done = self.base_run.done
-        return sum(not m.rehearsal for m in done), "nothing of an audit is charged or may be released"
+        wrong = int(not self.base_run.done.rehearsal)
+        return wrong, "nothing of an audit is charged or may be released"
 
 
 def _count_check(name: str, what: str, count: Callable[[], tuple[int, str]]) -> Check:
@@ -251,14 +246,12 @@ def _different(one: Sequence[np.ndarray], other: Sequence[np.ndarray]) -> int:
     return int((a != b).sum()) if a.shape == b.shape else max(len(a), len(b))
 
 
-def _described(done: Sequence[Measurement]) -> tuple[object, ...]:
-    """All that is public of measurements but their values."""
-    return tuple(
-        (strategy_digest(m.strategy), m.values.shape, m.laws, repr(m.budget), m.neighbours) for m in done
-    )
+def _described(m: Measurement) -> tuple[object, ...]:
+    """All that is public of a measurement but its values."""
+    return strategy_digest(m.strategy), m.values.shape, m.laws, repr(m.budget), m.neighbours
 
 
-def _published_keys(plan: Plan, done: tuple[Measurement, ...]) -> tuple[object, ...]:
+def _published_keys(plan: Plan, done: Measurement) -> tuple[object, ...]:
     """Headings, labels and marks of every published table, in order."""
-    tables = publish(reconstruct(plan, done[0]), plan.spec.workload, plan.level)
+    tables = publish(reconstruct(plan, done), plan.spec.workload, plan.level)
     return tuple((t.name, tuple(t.columns.items()), len(t.estimate), tuple(t.status)) for t in tables)

@@ -6,7 +6,7 @@ can afford.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
@@ -172,21 +172,6 @@ class GroupSelection:
     def total_only(self) -> np.ndarray:
         """Shape (groups,): which groups get one count at the full budget."""
         return np.array([group.total_only for group in self.groups], bool)
-
-    def of(self, carried: Mapping[str, Sequence[str]]) -> set[str]:
-        """The groups of one record, by definition: the slow way that fast ones are tested against.
-
-        Args:
-            carried: family -> the codes that the record carries, one or more.
-        """
-        found: set[str] = set()
-        for group in self.groups:
-            members = set(self._members_of[group.code])
-            codes = carried.get(group.family, ())
-            inside: Iterable[bool] = [code in members for code in codes]
-            if codes and (all(inside) if group.kind == "alone" else any(inside)):
-                found.add(group.code)
-        return found
 
 
 _RECORDS = 1 << 17

@@ -139,60 +139,44 @@ def mark(partial: Path, spec: Spec, document: Mapping[str, Any]) -> None:
     sync_folder(partial)
 
 
-def void_lost(partial: Path, ledger: Ledger, digest: bytes, told: str = "") -> None:
-    """On resuming without stored measurements: where the run had charged, its noise is gone, and its charge is void.
+def run_digest(kind: bytes, spec: Spec, out: Path) -> bytes:
+    """What makes two runs the same release: the spec and where it is published. Goes to a keyed hash only."""
+    parts = (kind, bytes.fromhex(spec.digest()), os.fsencode(out.resolve()))
+    return hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in parts)).digest()
+
+
+def stored_release(partial: Path, ledger: Ledger, digest: bytes, remains: str = "") -> str | None:
+    """The release id of measurements that an interrupted run stored; None for a run that had not charged.
 
     Args:
         partial: the folder of the run.
         ledger, digest: where it was charged, and under which name.
-        told: what else remains of the charge, in words.
+        remains: what else remains of a charge whose noise is lost, in words.
 
     Raises:
-        ReleaseError: it had charged.
+        ReleaseError: the measurements were charged elsewhere, or the run had charged and stored none: such a charge is
+            void from now on.
     """
     charges = ledger.find(digest)
-    unsettled = [charge for charge in charges if charge.state == "charged"]
-    voided = not (partial / PLAN).exists() and any(charge.state == "void" for charge in charges)
-    if unsettled or voided:
-        (partial / PLAN).unlink(missing_ok=True)  # first: beside a void charge it would be run anew
-        for charge in unsettled:
-            ledger.settle(charge.release_id, "void")
-        raise ReleaseError(
-            "the interrupted run had charged the ledger and lost its noise before it was stored; that charge is void "
-            f"and stays spent{told}. Run again without --resume to spend anew"
-        )
-
-
-def run_digest(kind: bytes, spec: Spec, out: Path) -> bytes:
-    """What makes two runs the same release: the spec and where it is published. Goes to a keyed hash only."""
-    parts = (kind, bytes.fromhex(spec.digest()), run_name(out))
-    return hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in parts)).digest()
-
-
-def stored_release(partial: Path, ledger: Ledger, digest: bytes, told: str = "") -> str | None:
-    """The release id of measurements that an interrupted run stored; a charge without them becomes void.
-
-    Args:
-        partial, ledger, digest, told: as for :func:`void_lost`.
-
-    Raises:
-        ReleaseError: the measurements were charged elsewhere, or the run had charged and stored none.
-    """
     if (partial / MEASUREMENT).exists():
         release_id = str(read_json(partial, MEASUREMENT)["release_id"])
-        if release_id not in {charge.release_id for charge in ledger.find(digest)}:
+        if release_id not in {charge.release_id for charge in charges}:
             raise ReleaseError(
                 f"the measurements in {partial} were not charged to this ledger for this spec; resume with the same "
                 "spec and ledger"
             )
         return release_id
-    void_lost(partial, ledger, digest, told)
-    return None
-
-
-def run_name(out: Path) -> bytes:
-    """What tells this run from others of the same spec and records: where it publishes. Goes to a keyed hash only."""
-    return os.fsencode(out.resolve())
+    unsettled = [charge for charge in charges if charge.state == "charged"]
+    voided = not (partial / PLAN).exists() and any(charge.state == "void" for charge in charges)
+    if not unsettled and not voided:
+        return None
+    (partial / PLAN).unlink(missing_ok=True)  # first: beside a void charge it would be run anew
+    for charge in unsettled:
+        ledger.settle(charge.release_id, "void")
+    raise ReleaseError(
+        "the interrupted run had charged the ledger and lost its noise before it was stored; that charge is void "
+        f"and stays spent{remains}. Run again without --resume to spend anew"
+    )
 
 
 def unmark(partial: Path) -> None:
