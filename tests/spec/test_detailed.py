@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from tests.guild import GROUPS, MEMBERS, people
+from tests.membership import groups_of
 
 import tabulae as tb
 from tabulae.errors import SpecError, Unsupported
@@ -74,7 +75,7 @@ def test_groups_are_those_of_the_file(guild: Path) -> None:
         found = {
             group
             for level in "12"
-            for group in groups.at(level, "nation").of({"code": [labels[code] for code in codes]})
+            for group in groups_of(groups.at(level, "nation"), {"code": [labels[code] for code in codes]})
         }
         assert found == expected
 
@@ -209,7 +210,7 @@ TOLD = [
     'groups.csv, line 7: there is no value "9"',
     'groups.csv, line 9: kind is "alone" (all codes of the record are members) or "any", not "alnoe"',
     'groups.csv, line 6: total_only is true or false, not "perhaps"',
-    "groups.csv, line 8: has another number of fields than the header, which has 6",
+    "groups.csv, line 8: has 4 fields and the header has 6",
     'groups.csv, line 4: "group" is empty',
 ]
 
@@ -228,9 +229,9 @@ def test_mistakes_in_the_file_have_their_line(guild: Path, at: int) -> None:
     [
         ("value,group,level\n1,a,1\n", 'line 1: the header has no column "kind"'),
         (GROUPS.replace("label", "lable", 1), 'line 1: unknown column "lable"; did you mean "label"?'),
-        ("value,group,level,kind\n", "the file lists no group"),
+        ("value,group,level,kind\n", "the file has no row below its header"),
         (GROUPS + "1,food,1,any,Food,\n", 'line 10: line 2 makes "1" a member of "food" already'),
-        ("", "the header has no column"),
+        ("", "its first line is empty"),
     ],
 )
 def test_a_file_that_is_no_list_of_groups(guild: Path, content: str, words: str) -> None:

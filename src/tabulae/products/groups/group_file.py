@@ -6,16 +6,14 @@ must be the same on all of them.
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import get_args
 
 from ...domain import Attribute, CodeFamily, Group, GroupKind, GroupMap
-from ...errors import Unsupported
 from ...spec.problems import FileMistakes, KeyPath, Problems, listed, nearest, shown
+from ...spec.public_file import read_public_file
 
 REQUIRED = ("value", "group", "level", "kind")
 OPTIONAL = ("family", "label", "total_only", "regions")
@@ -49,96 +47,54 @@ def read_groups(
         problems: where mistakes are recorded.
     """
     parquet = name.lower().endswith((".parquet", ".pq"))
-    try:
-        content = (base / name).read_bytes()
-        header, rows = (_parquet if parquet else _csv)(content)
-    except (OSError, UnicodeDecodeError, csv.Error, Unsupported) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        problems.add(path, f"cannot read {shown(name)} as a {'Parquet' if parquet else 'CSV'} file: {reason}")
+
+    def wanted(header: list[str], mistakes: FileMistakes) -> list[str] | None:
+        _check_header(header, len(families), mistakes)
+        return None if mistakes.told else header
+
+    file = read_public_file(base, name, path, problems, wanted, parquet=parquet)
+    if file is None:
         return None
-    reader = _Reader(name, "row" if parquet else "line", families, regions, path, problems)
-    if not reader.header(header):
-        return None
-    for line, row in rows:
-        reader.row(line, row)
-    if not rows:
-        reader.tell(None, "the file lists no group")
-    if reader.told:
+    reader = _Reader(file.mistakes, families, regions)
+    for line, cells in file.rows:
+        reader.row(line, dict(zip(file.columns, cells, strict=True)))
+    if file.mistakes.told:
         return None
     known = tuple(
         CodeFamily(family, attribute.labels, most) for family, (attribute, most) in families.items()
     )
     groups = GroupMap(known, tuple(reader.groups.values()), list(reader.members))
-    return GroupFile(groups, f"groups.{'parquet' if parquet else 'csv'}", content)
+    return GroupFile(groups, f"groups.{'parquet' if parquet else 'csv'}", file.content)
 
 
-def _csv(content: bytes) -> tuple[tuple[str, ...], list[tuple[int, dict[str, str]]]]:
-    """The header of a CSV file, and its rows each with its line."""
-    reader = csv.reader(io.StringIO(content.decode("utf-8-sig"), newline=""), strict=True)
-    rows = [(reader.line_num, [cell.strip() for cell in row]) for row in reader if row]
-    header = tuple(rows[0][1]) if rows else ()
-    # A field too many has no name and one too few no value: both are told of when the row is read.
-    return header, [(line, dict(zip((*header, ""), row, strict=False))) for line, row in rows[1:]]
+def _check_header(header: Sequence[str], families: int, mistakes: FileMistakes) -> None:
+    missing = [column for column in REQUIRED if column not in header]
+    if families > 1 and "family" not in header:
+        missing.append("family")
+    if missing:
+        mistakes.tell(1, f"the header has no column {listed(missing)}; it needs {', '.join(REQUIRED)}")
+    for column in header:
+        if column not in (*REQUIRED, *OPTIONAL):
+            mistakes.tell(1, f"unknown column {shown(column)}; {nearest(column, (*REQUIRED, *OPTIONAL))}")
+        elif header.count(column) > 1:
+            mistakes.tell(1, f"column {shown(column)} appears twice")
 
 
-def _parquet(content: bytes) -> tuple[tuple[str, ...], list[tuple[int, dict[str, str]]]]:
-    """The columns of a Parquet file, and its rows numbered from 1."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        table = pq.read_table(io.BytesIO(content))
-    except (OSError, pa.ArrowException) as error:
-        raise Unsupported(str(error)) from None
-    columns = [
-        ["" if cell is None else str(cell).strip() for cell in column.to_pylist()] for column in table.columns
-    ]
-    names = tuple(table.column_names)
-    return names, [
-        (i, dict(zip(names, row, strict=True))) for i, row in enumerate(zip(*columns, strict=True), 1)
-    ]
-
-
-class _Reader(FileMistakes):
+class _Reader:
     """Rows of the file to groups and their members."""
 
     def __init__(
-        self,
-        name: str,
-        unit: str,
-        families: Mapping[str, tuple[Attribute, int]],
-        regions: Sequence[str],
-        path: KeyPath,
-        problems: Problems,
+        self, mistakes: FileMistakes, families: Mapping[str, tuple[Attribute, int]], regions: Sequence[str]
     ) -> None:
-        super().__init__(name, unit, path, problems)
+        self.tell, self.unit = mistakes.tell, mistakes.unit
         self.families = families
         self.regions = regions
-        self.columns: tuple[str, ...] = ()
         self.groups: dict[str, Group] = {}
         self.first: dict[str, int] = {}
         self.members: dict[tuple[str, str], int] = {}
 
-    def header(self, columns: tuple[str, ...]) -> bool:
-        """Whether the columns are those of a file of groups."""
-        self.columns = columns
-        missing = [column for column in REQUIRED if column not in columns]
-        if len(self.families) > 1 and "family" not in columns:
-            missing.append("family")
-        if missing:
-            self.tell(1, f"the header has no column {listed(missing)}; it needs {', '.join(REQUIRED)}")
-        for column in columns:
-            if column not in (*REQUIRED, *OPTIONAL):
-                self.tell(1, f"unknown column {shown(column)}; {nearest(column, (*REQUIRED, *OPTIONAL))}")
-            elif columns.count(column) > 1:
-                self.tell(1, f"column {shown(column)} appears twice")
-        return not self.told
-
     def row(self, line: int, row: Mapping[str, str]) -> None:
         """One group and one of its members."""
-        if len(row) != len(self.columns):
-            self.tell(line, f"has another number of fields than the header, which has {len(self.columns)}")
-            return
         if empty := [column for column in REQUIRED if not row[column]]:
             self.tell(line, f"{listed(empty)} is empty")
             return
@@ -171,19 +127,18 @@ class _Reader(FileMistakes):
         kind, family = row["kind"], row.get("family") or next(iter(self.families))
         truth = _TRUTH.get(row.get("total_only", "").lower())
         regions = [region.strip() for region in row.get("regions", "").split(";") if region.strip()]
-        before = self.told
+        wrong = []
         if kind not in get_args(GroupKind):
-            self.tell(
-                line, f'kind is "alone" (all codes of the record are members) or "any", not {shown(kind)}'
-            )
+            wrong.append(f'kind is "alone" (all codes of the record are members) or "any", not {shown(kind)}')
         if family not in self.families:
-            self.tell(line, f"there is no family {shown(family)} in codes; {nearest(family, self.families)}")
+            wrong.append(f"there is no family {shown(family)} in codes; {nearest(family, self.families)}")
         if truth is None:
-            self.tell(line, f"total_only is true or false, not {shown(row['total_only'])}")
-        for region in regions:
-            if region not in self.regions:
-                self.tell(line, f"there is no region type {shown(region)}; {nearest(region, self.regions)}")
-        if self.told > before or truth is None:
+            wrong.append(f"total_only is true or false, not {shown(row['total_only'])}")
+        unknown = [region for region in regions if region not in self.regions]
+        wrong += [f"there is no region type {shown(each)}; {nearest(each, self.regions)}" for each in unknown]
+        for message in wrong:
+            self.tell(line, message)
+        if wrong or truth is None:
             return None
         within = frozenset(regions) if regions else None
         label = row.get("label") or row["group"]
