@@ -7,6 +7,7 @@ from fractions import Fraction
 from typing import ClassVar
 
 import numpy as np
+from tests.membership import groups_of
 
 from tabulae.domain.groups import CodeFamily, Group, GroupMap, Ladder, Regions
 from tabulae.privacy import ZCDP, PureDP
@@ -74,7 +75,7 @@ class Records(GroupCounts):
         names = [group.code for group in at.groups.groups]
         for leaf, codes, cell in self.given:
             region = at.regions.of_leaf[leaf]
-            for code in at.groups.of({"origin": codes}):
+            for code in groups_of(at.groups, {"origin": codes}):
                 if region >= 0:
                     dense[region, names.index(code), at.ladder.of_cell[cell]] += 1
         for first in range(0, size[0], self.per_chunk):

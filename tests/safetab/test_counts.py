@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.membership import groups_of
 from tests.safetab.world import HEADER, PERSONS, World, config, persons
 from tests.tabulate.group_oracle import Entries, entries_of
 
@@ -56,7 +57,7 @@ def by_definition(text: str, inputs: Inputs) -> list[Entries]:
             block = int(row["TABBLKST"] + row["TABBLKCOU"] + row["TABTRACTCE"] + row["TABBLK"])
             region = int(level.regions.of_leaf[leaf[block]])
             races = [row[name] for name in RACES[: inputs.records.most] if row[name] != "Null"]
-            member = level.groups.of({"race": races, "ethnicity": [row["QSPAN"]]})
+            member = groups_of(level.groups, {"race": races, "ethnicity": [row["QSPAN"]]})
             cell = int(row["QAGE"]) * 2 + int(row["QSEX"]) - 1
             for g, group in enumerate(level.groups.groups):
                 if region >= 0 and group.code in member:

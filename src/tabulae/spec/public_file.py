@@ -266,11 +266,8 @@ def _parquet(
         kind = kind.value_type if pa.types.is_dictionary(kind) else kind
         is_axis = column in numbers
         is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
-        if not (
-            is_text
-            or pa.types.is_integer(kind)
-            or (is_axis and (pa.types.is_floating(kind) or pa.types.is_boolean(kind)))
-        ):
+        may_be = pa.types.is_floating(kind) if is_axis else pa.types.is_boolean(kind)
+        if not (is_text or pa.types.is_integer(kind) or may_be):
             if not is_axis:
                 told = f"has type {kind}: write codes as text, and limits as whole numbers"
                 mistakes.tell(None, f"column {shown(column)} {told}")
