@@ -57,6 +57,7 @@ def read_public_file(
     problems: Problems,
     wanted: Callable[[list[str], FileMistakes], Sequence[str] | None],
     numbers: Sequence[str] = (),
+    truths: Sequence[str] = (),
     *,
     parquet: bool = False,
 ) -> TextColumns | None:
@@ -69,6 +70,7 @@ def read_public_file(
         problems: where mistakes are recorded.
         wanted: of a header, the columns to read; None where it tells of a mistake in it.
         numbers: columns that may also be of numbers that are not whole; of other types they are left out.
+        truths: columns that may also be of truth values.
         parquet: what kind of file it is, if not CSV.
     """
     mistakes = FileMistakes(name, "row" if parquet else "line", path, problems)
@@ -79,7 +81,7 @@ def read_public_file(
         if columns is None:
             return None
         table, line = (
-            _parquet(content, columns, numbers, mistakes)
+            _parquet(content, columns, numbers, truths, mistakes)
             if parquet
             else _csv(content, header, columns, mistakes)
         )
@@ -255,7 +257,11 @@ def _parquet_header(content: bytes) -> list[str]:
 
 
 def _parquet(
-    content: bytes, wanted: Sequence[str], numbers: Sequence[str], mistakes: FileMistakes
+    content: bytes,
+    wanted: Sequence[str],
+    numbers: Sequence[str],
+    truths: Sequence[str],
+    mistakes: FileMistakes,
 ) -> tuple[pa.Table, np.ndarray]:
     """The columns of a Parquet file as text, and the number of each row; ``numbers`` of other types are left out."""
     import pyarrow.parquet as pq
@@ -266,7 +272,7 @@ def _parquet(
         kind = kind.value_type if pa.types.is_dictionary(kind) else kind
         is_axis = column in numbers
         is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
-        may_be = pa.types.is_floating(kind) if is_axis else pa.types.is_boolean(kind)
+        may_be = pa.types.is_floating(kind) if is_axis else column in truths and pa.types.is_boolean(kind)
         if not (is_text or pa.types.is_integer(kind) or may_be):
             if not is_axis:
                 told = f"has type {kind}: write codes as text, and limits as whole numbers"

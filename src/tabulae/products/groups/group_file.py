@@ -52,7 +52,7 @@ def read_groups(
         _check_header(header, len(families), mistakes)
         return None if mistakes.told else header
 
-    file = read_public_file(base, name, path, problems, wanted, parquet=parquet)
+    file = read_public_file(base, name, path, problems, wanted, truths=("total_only",), parquet=parquet)
     if file is None:
         return None
     reader = _Reader(file.mistakes, families, regions)
