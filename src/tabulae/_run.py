@@ -26,7 +26,7 @@ from typing import Literal
 from .errors import LedgerError, ReleaseError
 from .privacy import Ledger, mark_void
 from .products.product import Charged, DrawnMeasurements, Product, product_of, row_key, unit_rule
-from .release import Release
+from .release import Release, seal
 from .release.folder import MEASUREMENT, REPORT, replace_listed, require_others
 from .release.predecessor import check_followed
 from .release.series import record_standing, series_faults, standing_faults
@@ -131,7 +131,7 @@ class Life:
     Arguments:
         product: what is released.
         out: the folder to write.
-        seal: closes the folder when all else is in it, with a report or without one.
+        seal: closes the folder when all else is in it, with a report or without one (:func:`seal_without_report`).
         memory, say, at: as for :func:`run`.
     """
 
@@ -261,6 +261,13 @@ class Life:
         own = next(charge.sequence for charge in ledger.charges() if charge.release_id == release_id)
         earlier = [(charge, stated) for charge, stated in ledger.disclosures() if charge.sequence < own]
         return Charged(release_id, ledger.entries(release_id), earlier)
+
+
+def seal_without_report(partial: Path) -> Release:
+    """Seal a folder that has no report."""
+    unmark(partial)
+    seal(partial)
+    return Release.read(partial)
 
 
 def write_report(release: Release) -> Path:

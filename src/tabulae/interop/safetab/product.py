@@ -7,15 +7,14 @@ from contextlib import AbstractContextManager
 from os import PathLike
 from pathlib import Path
 
-from ..._run import Life, Step
+from ..._run import Life, Step, seal_without_report
 from ...products.groups.count import GroupCounts
 from ...products.groups.product import GroupsProduct
 from ...products.groups.publish import write_groups
 from ...products.product import Charged
 from ...release.folder import LEDGER, write_bytes, write_json
 from ...release.read import Release
-from ...release.staging import OF, Say, unmark
-from ...release.write import seal
+from ...release.staging import OF, Say
 from ...sources.units import UnitRule
 from .documents import inputs_document, promise_document, readme
 from .inputs import Inputs
@@ -77,12 +76,5 @@ def run(
         That of :func:`tabulae.run`.
     """
     stops = {} if at is None else {"at": at}
-    life = Life(SafeTabProduct(inputs), out, seal=_sealed, memory=memory, say=say, **stops)
+    life = Life(SafeTabProduct(inputs), out, seal=seal_without_report, memory=memory, say=say, **stops)
     return life.release(resume=resume)
-
-
-def _sealed(partial: Path) -> Release:
-    """A folder with its checksums; README.txt stands for the report."""
-    unmark(partial)
-    seal(partial)
-    return Release.read(partial)
