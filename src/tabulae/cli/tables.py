@@ -161,8 +161,7 @@ def strategy_words(made: Plan) -> str:
     if strategy.certificate is not None:
         times = (1 + strategy.certificate) ** 0.5
         near = f"within {times - 1:.2%} of" if times < 2 else f"at most {times:.1f} times"
-        aim = "targets" if made.spec.targets is not None else made.spec.method.objective
-        words += f"; {_AIMS[aim]} is proven {near} the best possible"
+        words += f"; {_AIMS[made.aim]} is proven {near} the best possible"
     return words
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import math
+import time
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -54,6 +55,7 @@ from ..product import errors_table, promise_fact
 from ..smallest import Smallest, TargetRow, with_amount
 from .exactness import Earlier, Exactness, exactness
 from .publish import together
+from .targets import strategy_within
 
 
 @dataclass(frozen=True)
@@ -202,6 +204,7 @@ def _unweighted(table: Table) -> Table:
     return Table.of_terms(table.name, table.terms, 1, table.labels)
 
 
+_SHORTEST = 0.05  # of the time limit is left to each choice of a strategy
 _DIGITS = 4
 _STEPS = 50  # halvings of the ratio between two budgets
 
@@ -262,7 +265,8 @@ def least_of_any(
     if len(aimed) > 1:
         known.append(_together(spec, aimed))
     found = max(known, default=0.0) / (_scale(spec, strategy) * discreteness(spec) ** 2)
-    found = max(found, _certified(spec, strategy, targets))
+    aimed = spec.open_budget or any(row.met is False for row in rows)  # else it is of least error
+    found = max(found, _certified(spec, strategy, targets, aimed=aimed))
     if not found:
         return None
 
@@ -296,10 +300,13 @@ def _together(spec: Spec, aimed: Mapping[Table, float]) -> float:
     return (error_bound(spec, workload) or 0.0) ** 2 * workload.queries * largest**2
 
 
-def _certified(spec: Spec, strategy: Strategy, targets: Targets) -> float:
-    """What follows from the strategy's certificate; 0 without one that is about RMSEs of all tables."""
+def _certified(spec: Spec, strategy: Strategy, targets: Targets, *, aimed: bool) -> float:
+    """What follows from the strategy's certificate; 0 without one that is about RMSEs of all tables.
+
+    ``aimed`` says that the strategy, and so its certificate, is the one for the smallest budget.
+    """
     whole = all(table.name in targets.rmse for table in spec.workload.tables)
-    if strategy.certificate is None or not whole or spec.invariants:
+    if strategy.certificate is None or not whole or spec.invariants or not aimed:
         return 0.0
     neighbours = spec.neighbours if spec.rows_per_unit == 1 else "add-remove"
     ratio = Minimax(spec.workload, targets).judge(strategy, neighbours).value / (1 + strategy.certificate)
@@ -343,6 +350,15 @@ class Plan:
     def budgets(self) -> tuple[PrivacyLoss, ...]:
         """The loss of each round of measuring."""
         return (self.spec.loss,)
+
+    @property
+    def aim(self) -> str:
+        """What the strategy is the best for, and its certificate is about: the objective, or "targets".
+
+        Beside a budget that is given, targets are limits, unless they are not met with it.
+        """
+        missed = any(row.met is False for row in self.table_errors)
+        return "targets" if missed or self.spec.open_budget else self.spec.method.objective
 
     @cached_property
     def table_errors(self) -> tuple[TableError, ...]:
@@ -486,24 +502,57 @@ def plan_tables(spec: Spec | str | PathLike[str]) -> Plan:
         Reads no record: a plan is a function of the public spec, and costs nothing.
     """
     spec = spec if isinstance(spec, Spec) else read_spec(spec)
-    exact = _invariants(spec)
-    method = spec.method
-    strategy = select(
-        spec.workload,
-        noise=method.noise,
-        method=method.select,
-        # Units of several rows may differ in how many rows they have: then the total is not public, columns count too.
-        neighbours=spec.neighbours if spec.rows_per_unit == 1 else "add-remove",
-        invariants=() if exact is None else exact.tables,
-        objective=_targets_left(spec, exact) or method.objective,
-        time_limit=method.time_limit,
-        seed=method.seed,
-    )
+    strategy = _strategy(spec, _invariants(spec))
     _check_size(spec, strategy)
     if spec.open_budget:
         assert spec.targets is not None
         spec = spec.with_budget(budget_for(spec, strategy, spec.targets))
     return Plan(spec, strategy)
+
+
+def _strategy(spec: Spec, exact: Invariants | None) -> Strategy:
+    """The strategy that serves a spec best: with a budget, among those that meet its targets."""
+    method, targets, started = spec.method, _targets_left(spec, exact), time.monotonic()
+
+    def choose(workload: Workload, aims: Targets | None) -> Strategy:
+        limit = method.time_limit
+        return select(
+            workload,
+            noise=method.noise,
+            method=method.select,
+            # Units of several rows may differ in how many they have: then the total is not public, columns count too.
+            neighbours=spec.neighbours if spec.rows_per_unit == 1 else "add-remove",
+            invariants=() if exact is None else exact.tables,
+            objective=aims or method.objective,
+            time_limit=None
+            if limit is None
+            else max(limit - (time.monotonic() - started), _SHORTEST * limit),
+            seed=method.seed,
+        )
+
+    if targets is None or spec.open_budget:
+        return choose(spec.workload, targets)
+
+    def cost(strategy: Strategy) -> float:
+        return strategy_errors(strategy, spec).tse
+
+    def ratios(strategy: Strategy) -> dict[str, float]:
+        return _target_ratios(spec, strategy, targets)
+
+    return strategy_within(spec.workload, targets, choose, ratios, cost, method.time_limit)
+
+
+def _target_ratios(spec: Spec, strategy: Strategy, targets: Targets) -> dict[str, float]:
+    """For each table with a target its squared error over what is allowed, at the spec's budget; at most 1 is met."""
+    errors, found = strategy_errors(strategy, spec).tables, {}
+    for table in spec.workload.tables:
+        if (rmse := targets.rmse.get(table.name)) is not None:
+            found[table.name] = (errors[table.name] / float(rmse)) ** 2
+        elif (margin := targets.margin.get(table.name)) is not None:
+            reached = _margins(spec, strategy, targets.level(table.name), [table])[table.name]
+            ratio = (reached / float(margin)) ** 2
+            found[table.name] = min(ratio, 1.0) if within(reached, float(margin)) else ratio
+    return found
 
 
 def _check_size(spec: Spec, strategy: Strategy) -> None:

@@ -27,7 +27,7 @@ _AIMS = {
 
 def methods_of(plan: Plan) -> Methods:
     """Every method that was tried, scaled to the plan's budget, with counting every cell and asking the tables."""
-    aim = "targets" if plan.spec.targets is not None else plan.spec.method.objective
+    aim = plan.aim
     rows = tuple(sorted(_rows(plan, aim), key=lambda row: (row.rmse is None, row.rmse or 0.0, row.name)))
     shown = plan.table_errors[:_TABLES_DRAWN]
     label = "Expected error of each table under this plan and the alternatives, at the budget of the spec."
