@@ -77,7 +77,12 @@ def test_the_smallest_budget_of_tables_is_enough_and_one_step_less_is_not(sex: s
         plan, told = planned(str(budget), sex, ages)
         assert told.enough is enough
         assert told.written == plan.spec.loss == tb.ZCDP(budget)
-        assert told.loss == smallest.loss
+        assert told.loss is not None
+        assert smallest.loss is not None
+        if budget > amount:  # another strategy, of less error in all
+            assert amount <= told.loss.amount <= budget
+        else:
+            assert told.loss == smallest.loss
         assert [row.reached <= row.target * (1 + 1e-8) for row in told.targets] == [
             row.met for row in told.targets
         ]
@@ -104,9 +109,9 @@ def test_no_strategy_needs_less_than_the_bound(method: str, definition: str) -> 
 
 
 def test_more_rows_of_a_unit_need_their_square(tmp_path: Path) -> None:
-    _, one = planned("1", "rmse = 3", "rmse = 6")
+    _, one = planned("targets", "rmse = 3", "rmse = 6")
     rows = ('path = "people.csv"', 'path = "people.csv"\nunit_id = "id"\nrows_per_unit = 3')
-    _, three = planned("1", "rmse = 3", "rmse = 6", rows)
+    _, three = planned("targets", "rmse = 3", "rmse = 6", rows)
     assert one.lower is not None
     assert three.lower is not None
     assert one.loss is not None
@@ -139,7 +144,7 @@ def test_margins_under_laplace_noise_have_no_bound() -> None:
 
 
 def test_a_certificate_about_all_tables_gives_a_near_bound() -> None:
-    text = TABLES.replace("BUDGET", "1").replace("SEX }", "rmse = 1 }").replace("AGES", "rmse = 2")
+    text = TABLES.replace("BUDGET", "targets").replace("SEX }", "rmse = 1 }").replace("AGES", "rmse = 2")
     text = text.replace('[[table]]\nname = "both"\nattributes = ["sex", "age"]\n', "")
     plan = plan_tables(Spec.from_text(text))
     assert plan.strategy.certificate is not None

@@ -59,7 +59,7 @@ def test_what_is_met_changes_nothing(target: str) -> None:
 
 
 @pytest.mark.parametrize("definition", ["zcdp", "pure"])
-@pytest.mark.parametrize(("kind", "share"), [("rmse", 0.55), ("rmse", 0.97), ("margin", 0.8)])
+@pytest.mark.parametrize(("kind", "share"), [("rmse", 0.7), ("rmse", 0.97), ("margin", 0.8)])
 def test_targets_are_met_and_the_rest_errs_least(definition: str, kind: str, share: float) -> None:
     """Between the plan without targets and the one that serves the targets alone, the one that just meets them."""
     change = ('definition = "zcdp"', f'definition = "{definition}"')
