@@ -40,7 +40,7 @@ from ..block import Block, products
 from .lattice_axis import Axis, RowTypes
 from .marginal_algebra import superset_sum
 from .moments import Profile, pairs
-from .protocol import MeasuredStrategy, is_flat, refuse_not_estimable
+from .protocol import MeasuredStrategy, is_flat, one_matrix_each, refuse_not_estimable
 
 _LISTED = 2**24  # coefficients on one block that are listed
 _STATISTICS = 2**27  # numbers that a profile may hold
@@ -253,14 +253,10 @@ _ATTRIBUTES = 16  # attributes of which all sets are listed instead
 
 def _axes(strategy: MeasuredStrategy) -> tuple[Axis, ...] | None:
     """The one matrix of each attribute; None where blocks differ in more than what they sum over."""
-    matrices: dict[int, LinearOperator] = {}
-    for block in strategy.blocks:
-        if not isinstance(block.query, Kron) or len(block.query.ops) != len(strategy.domain.shape):
-            return None
-        for i, factor in enumerate(block.query.ops):
-            if not isinstance(factor, Total) and matrices.setdefault(i, factor) != factor:
-                return None
-    return tuple(Axis(matrices.get(i, Identity(n))) for i, n in enumerate(strategy.domain.shape))
+    found = one_matrix_each(strategy)
+    if found is None:
+        return None
+    return tuple(Axis(found[0].get(i, Identity(n))) for i, n in enumerate(strategy.domain.shape))
 
 
 def is_lattice(strategy: MeasuredStrategy) -> bool:

@@ -11,7 +11,7 @@ import numpy as np
 
 from ...domain import Domain, Invariants, Workload
 from ...errors import NotEstimable
-from ...linalg import LinearOperator, Total, representatives
+from ...linalg import Kron, LinearOperator, Total, representatives
 from ..block import Block
 from .moments import Profile, VarianceBound
 
@@ -20,27 +20,19 @@ EXPLICIT = 4096
 
 
 class MeasuredStrategy(Protocol):
-    """What least squares needs of a strategy."""
+    """What least squares needs of a strategy: what is asked with noise, what is exact beside it, a name."""
 
     @property
-    def domain(self) -> Domain:
-        """Whose cells are counted."""
-        ...
+    def domain(self) -> Domain: ...
 
     @property
-    def blocks(self) -> tuple[Block, ...]:
-        """What is asked with noise."""
-        ...
+    def blocks(self) -> tuple[Block, ...]: ...
 
     @property
-    def exact(self) -> Invariants | None:
-        """What is published exactly beside it."""
-        ...
+    def exact(self) -> Invariants | None: ...
 
     @property
-    def method(self) -> str:
-        """How the blocks were chosen, for messages."""
-        ...
+    def method(self) -> str: ...
 
 
 @dataclass(frozen=True)
@@ -100,3 +92,22 @@ def summed_variance(variance: Callable[[LinearOperator], np.ndarray], workload: 
     """Total weighted variance, the tables' variances summed."""
     tables = ((t.weight, t.operator(workload.domain)) for t in workload.tables)
     return sum(float(weight) ** 2 * float(variance(operator).sum()) for weight, operator in tables)
+
+
+def one_matrix_each(
+    strategy: MeasuredStrategy,
+) -> tuple[dict[int, LinearOperator], list[tuple[int, ...]]] | None:
+    """The one matrix of each attribute, and the attributes that each block measures by it, others summed over.
+
+    None where blocks differ in more than what they sum over.
+    """
+    matrices: dict[int, LinearOperator] = {}
+    sets = []
+    for block in strategy.blocks:
+        if not isinstance(block.query, Kron) or len(block.query.ops) != len(strategy.domain.shape):
+            return None
+        crossed = [(i, f) for i, f in enumerate(block.query.ops) if not isinstance(f, Total)]
+        if any(matrices.setdefault(i, f) != f for i, f in crossed):
+            return None
+        sets.append(tuple(i for i, _ in crossed))
+    return matrices, sets

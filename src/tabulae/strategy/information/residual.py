@@ -18,10 +18,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...domain import Workload
-from ...linalg import Kron, LinearOperator, Total
+from ...linalg import LinearOperator, Total
 from ..block import kron_sum, products
 from .moments import Profile, coefficient_statistics, kron_vectors, pairs, scaled, sum_bounds
-from .protocol import MeasuredStrategy, is_flat, refuse_not_estimable
+from .protocol import MeasuredStrategy, is_flat, one_matrix_each, refuse_not_estimable
 from .residual_basis import CANCELLED, Basis, Set, SetSums, basis_of, subsets
 
 _EXPAND = 2**24  # coefficients of a sum of products that are written out for exact statistics
@@ -38,17 +38,10 @@ class Structure:
 
 def structure_of(strategy: MeasuredStrategy) -> Structure | None:
     """The residual groups that the blocks are, recognised from the blocks alone; None for anything else."""
-    factors: dict[int, LinearOperator] = {}
-    sets: list[Set] = []
-    for block in strategy.blocks:
-        if not isinstance(block.query, Kron) or len(block.query.ops) != len(strategy.domain.shape):
-            return None
-        crossed = [(i, f) for i, f in enumerate(block.query.ops) if not isinstance(f, Total)]
-        if any(factors.setdefault(i, f) != f for i, f in crossed):
-            return None
-        sets.append(tuple(i for i, _ in crossed))
-    if len(set(sets)) < len(sets):
+    found = one_matrix_each(strategy)
+    if found is None or len(set(found[1])) < len(found[1]):
         return None
+    factors, sets = found
     bases = {i: basis_of(f) for i, f in factors.items()}
     if not all(basis.independent for basis in bases.values()):
         return None
