@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -92,16 +92,21 @@ def resource_of(folder: str, name: str, headings: list[str], description: str | 
     fields: list[dict[str, Any]] = [{"name": heading, "type": "string"} for heading in headings]
     fields += [{"name": each, "type": "number", "description": told} for each, told in _NUMBERS.items()]
     fields += [status_field(STATUS_MEANING, ["A", "E", "Q"])]
+    about = {} if description is None else {"description": description}
+    return csv_resource(f"{folder}/{name}.csv", name, fields, headings) | about
+
+
+def csv_resource(path: str, name: str, fields: list[dict[str, Any]], key: list[str]) -> dict[str, Any]:
+    """The entry of a CSV file with these columns, whose rows are told apart by a key."""
     return {
         "name": slug(name),
         "title": name,
-        **({} if description is None else {"description": description}),
-        "path": f"{folder}/{name}.csv",
+        "path": path,
         "profile": "tabular-data-resource",
         "format": "csv",
         "mediatype": "text/csv",
         "encoding": "utf-8",
-        "schema": {"fields": fields, "primaryKey": headings},
+        "schema": {"fields": fields, "primaryKey": key},
     }
 
 
@@ -189,6 +194,13 @@ class PublishedTable:
         return pa.table(data)
 
 
+def word_column(index: np.ndarray, words: Iterable[object]) -> pa.DictionaryArray:
+    """A column of words by their positions."""
+    return pa.DictionaryArray.from_arrays(
+        np.asarray(index, np.int32), pa.array([str(word) for word in words], pa.string())
+    )
+
+
 def label_columns(columns: dict[str, tuple[str, ...]]) -> dict[str, pa.DictionaryArray]:
     """Labels of the rows, in C order over the headings."""
     sizes = [len(labels) for labels in columns.values()]
@@ -197,5 +209,5 @@ def label_columns(columns: dict[str, tuple[str, ...]]) -> dict[str, pa.Dictionar
         after = int(np.prod(sizes[i + 1 :], dtype=np.int64))
         before = int(np.prod(sizes[:i], dtype=np.int64))
         index = np.tile(np.repeat(np.arange(len(labels), dtype=np.int32), after), before)
-        out[name] = pa.DictionaryArray.from_arrays(index, pa.array(labels, pa.string()))
+        out[name] = word_column(index, labels)
     return out

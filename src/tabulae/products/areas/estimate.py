@@ -18,6 +18,7 @@ import numpy as np
 from scipy import sparse
 
 from ...errors import InvalidArgument
+from ...release.staging import Say
 from .constraints import AreaConstraints
 from .descent.descent import MeasuredTotals, no_limits, runs_of_parents
 from .descent.limits import NodeLimits
@@ -52,10 +53,8 @@ from .tasks import (
     parents_in,
 )
 
-Say = Callable[[str], None]
 
-
-def _quiet(line: str) -> None:
+def quiet(line: str) -> None:
     """Progress that nobody watches."""
 
 
@@ -78,7 +77,7 @@ def read_measured(
     plan: SpinePlan,
     pieces: Iterable[SpinePieceValues] | Callable[[int], SpinePieceValues],
     work: Path | None = None,
-    say: Say = _quiet,
+    say: Say = quiet,
     run: Runner | None = None,
 ) -> MeasuredNodes:
     """Read measurements to their end; in any case, to see which they are.
@@ -318,7 +317,7 @@ def estimate_spine(
     work: Path | None = None,
     workers: int | None = None,
     run: Runner | None = None,
-    say: Say = _quiet,
+    say: Say = quiet,
 ) -> SpineEstimate:
     """Estimate the counts of every unit from all measurements.
 
@@ -388,7 +387,7 @@ class Estimation:
     plan: SpinePlan
     measured: MeasuredNodes
     place: Here | Elsewhere
-    say: Say = _quiet
+    say: Say = quiet
 
     def least_squares(self, cov: Covariances, exact_values: Sequence[np.ndarray] = ()) -> TwoPassEstimate:
         """x^ of all nodes, with the margins of ``cov`` exact."""

@@ -21,7 +21,7 @@ from ...estimation.statistics import RatioSet, fieller
 from ...privacy import NoiseLaw
 from ...release import folder as f
 from ...release.folder import DERIVED, PublishedRows, TableWriter, plain
-from ...release.write import ESTIMATED, EXACT, NOT_ESTIMABLE, label_columns, resource_of
+from ...release.write import ESTIMATED, EXACT, NOT_ESTIMABLE, label_columns, resource_of, word_column
 from ...spec import Spec
 from ...spec.derived import Derived
 from ...spec.problems import nearest, shown
@@ -29,7 +29,7 @@ from .layout import Layout
 from .passes.forms import AreaForms
 from .spec.section import Geography, check_figure, geography_of
 from .spine_plan import area_half_widths, interval_factor
-from .tables import AREA_COLUMNS, UNBIASED, AreaPublisher, Areas, SomeAreas, SpineRelease, words_of
+from .tables import AREA_COLUMNS, UNBIASED, AreaPublisher, Areas, SomeAreas, SpineRelease
 
 _CANCELLED = 1e-9  # of the terms of a variance: below it, they cancel, and exact counts determine the form
 
@@ -209,16 +209,15 @@ def _arrow(derived: Derived, part: SomeAreas, numbers: FigureNumbers) -> pa.Tabl
     count, rows = numbers.status.shape
     kind, code = AREA_COLUMNS
     columns: dict[str, Any] = {
-        kind: words_of(np.zeros(count * rows, np.int32), [part.kind]),
-        code: words_of(np.repeat(np.arange(count, dtype=np.int32), rows), part.codes.tolist()),
+        kind: word_column(np.zeros(count * rows), [part.kind]),
+        code: word_column(np.repeat(np.arange(count), rows), part.codes.tolist()),
     }
     for name, column in label_columns(derived.figure.headings).items():
         labels = np.tile(column.indices.to_numpy(), count)
         columns[name] = pa.DictionaryArray.from_arrays(labels, column.dictionary)
     for name in _NUMBERS:
         columns[name] = pa.array(getattr(numbers, name).ravel(), pa.float64(), from_pandas=True)
-    status = numbers.status.ravel().astype(np.int32)
-    columns["obs_status"] = words_of(status, [ESTIMATED, EXACT, NOT_ESTIMABLE])
+    columns["obs_status"] = word_column(numbers.status.ravel(), [ESTIMATED, EXACT, NOT_ESTIMABLE])
     return pa.table(columns, schema=figure_schema(derived))
 
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ...release.folder import Rows, sync_file
+from ...release.write import word_column
 from ...spec import NO_VALUE
 from .layout import Layout
 
@@ -59,17 +60,13 @@ class Microdata:
         columns = {}
         for name, (codes, units) in self.areas.items():
             here, index = np.unique(units[first:last], return_inverse=True)
-            columns[name] = _words(index[leaf], ["" if i < 0 else str(codes[i]) for i in here.tolist()])
+            columns[name] = word_column(index[leaf], ("" if i < 0 else codes[i] for i in here.tolist()))
         for attribute, index in zip(
             domain.attributes, np.unravel_index(cell, domain.shape), strict=True
         ):  # as the code lists have them
-            values = ["" if value == NO_VALUE else str(value) for value in attribute.values]
-            columns[attribute.name] = _words(index, values)
+            values = ("" if value == NO_VALUE else value for value in attribute.values)
+            columns[attribute.name] = word_column(index, values)
         return pa.table(columns, schema=self.schema)
-
-
-def _words(index: np.ndarray, words: list[str]) -> pa.DictionaryArray:
-    return pa.DictionaryArray.from_arrays(index.astype(np.int32), pa.array(words, pa.string()))
 
 
 def write_microdata(folder: Path, people: Microdata) -> int:

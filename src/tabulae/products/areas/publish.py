@@ -15,7 +15,7 @@ import pyarrow as pa
 from ...errors import ReleaseError
 from ...release import folder as f
 from ...release.folder import PublishedRows, TableWriter, plain
-from ...release.write import data_package, slug, write_documents
+from ...release.write import csv_resource, data_package, write_documents
 from ...spec import Spec
 from ..product import Charged
 from .descent.limits import FREE, NO_LIMIT
@@ -105,19 +105,11 @@ def _descriptor(
 
 def _resource(name: str, schema: pa.Schema, method: str) -> dict[str, Any]:
     words = [field.name for field in schema if pa.types.is_dictionary(field.type)]
-    return {
-        "name": slug(name),
-        "title": name,
-        "path": f"tables/{name}.csv",
-        "profile": "tabular-data-resource",
-        "format": "csv",
-        "mediatype": "text/csv",
-        "encoding": "utf-8",
-        "schema": {
-            "fields": [_field(field, method) for field in schema],
-            "primaryKey": [word for word in words if word != "obs_status"],
-        },
-    }
+    fields, key = (
+        [_field(field, method) for field in schema],
+        [word for word in words if word != "obs_status"],
+    )
+    return csv_resource(f"tables/{name}.csv", name, fields, key)
 
 
 def _field(field: pa.Field, method: str) -> dict[str, Any]:

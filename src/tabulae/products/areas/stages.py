@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +14,7 @@ import numpy as np
 
 from ..._version import VERSION
 from ...errors import InvalidArgument, ReleaseError
+from ...release import folder as f
 from .constraints import AreaConstraints
 from .layout import Margin
 from .spine_plan import SpinePlan
@@ -115,18 +115,8 @@ def _digest_in(mark: Path) -> str:
 
 
 def _write(path: Path, content: bytes) -> None:
-    """Write a file and see it and its name onto the disk; under its name there is never a part of it."""
-    draft = path.with_name(f".{path.name}.draft")
-    with draft.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    draft.replace(path)
-    descriptor = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    f.write_bytes(path, content)
+    f.sync_folder(path.parent)
 
 
 _TEXTS = 1 << 20  # how many texts are looked at at a time

@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 from ...errors import InvalidArgument, ReleaseError
 from ...release import folder as f
 from ...release.folder import open_parquet, sync_file
+from ...release.write import word_column
 from ..measured import FOLDER, PieceFiles, charged_id, loss_document
 from .constraints import ExactMargin
 from .spine_plan import Piece, SpineMeasurements, SpinePieceValues, SpinePlan
@@ -191,18 +192,14 @@ class _Rows:
     def table(self, values: np.ndarray) -> pa.Table:
         return pa.table(
             {
-                "geocode": _words(self.geocode, self.codes),
-                "query_name": _words(self.query, self.names),
+                "geocode": word_column(self.geocode, self.codes),
+                "query_name": word_column(self.query, self.names),
                 "cell": self.cell,
                 "value": values,
                 "scale_exponent": np.zeros(values.size, np.int32),
                 "variance": self.variance,
             }
         )
-
-
-def _words(index: np.ndarray, words: Sequence[str]) -> pa.Array:
-    return pa.DictionaryArray.from_arrays(index, pa.array(words, pa.string()))
 
 
 class _PieceRows:

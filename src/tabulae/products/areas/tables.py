@@ -12,10 +12,11 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
-from ...release.write import ESTIMATED, EXACT, label_columns
+from ...release.staging import Say
+from ...release.write import ESTIMATED, EXACT, label_columns, word_column
 from ...spec import Spec
 from .constraints import ExactMargin
-from .estimate import MEASURED, SpineEstimate, estimate_spine, read_measured
+from .estimate import MEASURED, SpineEstimate, estimate_spine, quiet, read_measured
 from .layout import Layout, Margin
 from .microdata import Microdata
 from .passes.area_variances import area_covariances, margin_variance
@@ -183,8 +184,8 @@ class AreaPublisher:
         domain = self.layout.domain
         labels = label_columns({name: tuple(domain.resolve(name).labels) for name in table.margin.names})
         columns: dict[str, pa.Array] = {
-            AREA_TYPE: words_of(np.zeros(count * cells, np.int32), [part.kind]),
-            AREA: words_of(np.repeat(np.arange(count, dtype=np.int32), cells), part.codes.tolist()),
+            AREA_TYPE: word_column(np.zeros(count * cells), [part.kind]),
+            AREA: word_column(np.repeat(np.arange(count), cells), part.codes.tolist()),
         }
         for name, column in labels.items():
             columns[name] = pa.DictionaryArray.from_arrays(
@@ -194,13 +195,8 @@ class AreaPublisher:
         if self.method != UNBIASED:
             columns[GLS_ESTIMATE] = pa.array(middle)
         columns |= {"std_error": deviation, "ci_low": middle - half, "ci_high": middle + half}
-        columns["obs_status"] = words_of(exact.astype(np.int32), [ESTIMATED, EXACT])
+        columns["obs_status"] = word_column(exact, [ESTIMATED, EXACT])
         return pa.table(columns, schema=schema)
-
-
-def words_of(index: np.ndarray, words: Sequence[str]) -> pa.DictionaryArray:
-    """A column of words by their positions."""
-    return pa.DictionaryArray.from_arrays(index, pa.array([str(word) for word in words], pa.string()))
 
 
 @dataclass(frozen=True, eq=False)
@@ -226,13 +222,6 @@ class SomeAreas:
             among = np.logical_or.reduceat(support[self.leaves[order]], starts)
             found[self.owner[order[starts]]] = among
         return found
-
-
-Say = Callable[[str], None]
-
-
-def _quiet(line: str) -> None:
-    """Progress that nobody watches."""
 
 
 def exact_of(geography: Geography) -> tuple[ExactMargin, ...]:
@@ -283,7 +272,7 @@ class SpineRelease:
         spec: Spec,
         level: float,
         work: Path | None = None,
-        say: Say = _quiet,
+        say: Say = quiet,
         run: Runner | None = None,
         method: str | None = None,
     ) -> SpineRelease:
@@ -344,10 +333,8 @@ def _estimator(
 
     def estimate(method: Any, **known: Any) -> SpineEstimate:
         own = None if place is None else place / method
-        return estimate_spine(plan, measured, method, work=own, run=run, say=_named(method, say), **known)
+        return estimate_spine(
+            plan, measured, method, work=own, run=run, say=lambda line: say(f"{method}: {line}"), **known
+        )
 
     return estimate
-
-
-def _named(method: str, say: Say) -> Say:
-    return lambda line: say(f"{method}: {line}")

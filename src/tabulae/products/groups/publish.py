@@ -14,7 +14,7 @@ import pyarrow as pa
 from ...errors import ReleaseError
 from ...release import folder as f
 from ...release.folder import PublishedRows, TableWriter, plain
-from ...release.write import ESTIMATED, data_package, label_columns, slug, status_field
+from ...release.write import ESTIMATED, csv_resource, data_package, label_columns, status_field, word_column
 from ...spec import Spec
 from ..product import Charged
 from .estimate import GroupEstimates, cell_estimates, total_estimates
@@ -82,15 +82,13 @@ def _totals(
     shown = np.flatnonzero(kept)
     names = group_rows(level, piece, shown)
     groups = len(level.groups)
-    labels = pa.array([group.label or group.code for group in level.groups.groups], pa.string())
+    labels = (group.label or group.code for group in level.groups.groups)
     tables = [rung_name(level, r) for r in range(TOTAL_ONLY, len(level.ladder.rungs) + 1)]
     columns = {
         "region": names["region"],
         "group": names["group"],
-        "label": pa.DictionaryArray.from_arrays((shown % groups).astype(np.int32), labels),
-        "table": pa.DictionaryArray.from_arrays(
-            (piece.rung[shown] - TOTAL_ONLY).astype(np.int32), pa.array(tables)
-        ),
+        "label": word_column(shown % groups, labels),
+        "table": word_column(piece.rung[shown] - TOTAL_ONLY, tables),
     }
     return _rows(level, columns, numbers[:, shown]), int((~kept).sum())
 
@@ -118,7 +116,7 @@ def _rows(level: PopulationLevel, names: Mapping[str, pa.Array], numbers: np.nda
     count = numbers.shape[1]
 
     def constant(word: str) -> pa.DictionaryArray:
-        return pa.DictionaryArray.from_arrays(np.zeros(count, np.int32), pa.array([word]))
+        return word_column(np.zeros(count), [word])
 
     return pa.table(
         {
@@ -179,16 +177,7 @@ def _resource(name: str, schema: pa.Schema) -> dict[str, Any]:
     fields = [{"name": field.name, "type": "string" if field.name in words else "number"} for field in schema]
     fields[-1] = status_field("A estimated", ["A"])
     key = [word for word in words if word not in ("label", "table", "obs_status")]
-    return {
-        "name": slug(name),
-        "title": name,
-        "path": f"tables/{name}.csv",
-        "profile": "tabular-data-resource",
-        "format": "csv",
-        "mediatype": "text/csv",
-        "encoding": "utf-8",
-        "schema": {"fields": fields, "primaryKey": key},
-    }
+    return csv_resource(f"tables/{name}.csv", name, fields, key)
 
 
 def group_faults(folder: Path, detailed: Detailed, plan: AdaptivePlan, confidence: float) -> Iterator[str]:

@@ -12,6 +12,7 @@ import pyarrow as pa
 from ...errors import ReleaseError
 from ...privacy import NoiseLaw
 from ...release.folder import Rows
+from ...release.write import word_column
 from ..measured import FOLDER, PieceFiles, charged_id, law_document, loss_document
 from .levels import TOTAL_ONLY, AdaptivePlan, GroupMeasurement, GroupMeasurements, PopulationLevel
 
@@ -39,14 +40,7 @@ def group_rows(level: PopulationLevel, piece: GroupMeasurement, places: np.ndarr
     groups = len(level.groups)
     ids = level.regions.ids[piece.first : piece.first + piece.regions]
     codes = [group.code for group in level.groups.groups]
-    return {
-        "region": pa.DictionaryArray.from_arrays(
-            (places // groups).astype(np.int32), pa.array(ids, pa.string())
-        ),
-        "group": pa.DictionaryArray.from_arrays(
-            (places % groups).astype(np.int32), pa.array(codes, pa.string())
-        ),
-    }
+    return {"region": word_column(places // groups, ids), "group": word_column(places % groups, codes)}
 
 
 class GroupMeasurementWriter(PieceFiles):
