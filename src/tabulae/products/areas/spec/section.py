@@ -479,16 +479,19 @@ def read_section(
     )
     check_size(document, geography, problems)
     check_people(geography, problems)
-    files = {SPINE: encoded(_published(leaves, has_places=geography.places is not None))}
-    files |= {BOUND.format(at=bound.at): bound.content for bound in universe.bounds}
-    return GeographyRead({"geography": geography}, files)
+    return GeographyRead({"geography": geography}, _files(geography, leaves))
 
 
-def _published(leaves: Leaves, *, has_places: bool) -> dict[str, np.ndarray]:
-    """The columns of the file of leaves that may be seen by everybody: those that are used, and no other."""
+def _files(geography: Geography, leaves: Leaves) -> dict[str, bytes]:
+    """The public files as they are published: of the leaves the columns that are used, and no other."""
     axes = [axis for axis in AXES if axis not in leaves.used]
-    found = {name: cells for name, cells in leaves.text.items() if has_places or name not in axes}
-    return {name: only_numbers(cells) if name in axes else cells for name, cells in found.items()}
+    left_out = () if geography.places is not None else axes
+    columns = {
+        name: only_numbers(cells) if name in axes else cells
+        for name, cells in leaves.text.items()
+        if name not in left_out
+    }
+    return {SPINE: encoded(columns)} | {BOUND.format(at=b.at): b.content for b in geography.bounds}
 
 
 def _plan(
