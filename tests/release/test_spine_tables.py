@@ -52,7 +52,7 @@ class Held:
         leaf, place = np.nonzero(cells)
         return first + leaf, place, cells[leaf, place]
 
-    def covariances(self, area: np.ndarray, areas: int) -> Iterator[np.ndarray]:
+    def area_covariances(self, area: np.ndarray, areas: int) -> Iterator[np.ndarray]:
         for i in range(areas):
             yield self.matrices[area == i].sum(axis=0)
 
@@ -73,7 +73,7 @@ def _publisher(held: Held, method: str = "bluedown", **changed: object) -> AreaP
     unbiased = Held(held.cells + 0.25 * SUPPORT[:, :, None], held.matrices)
     arguments = {"has_exact": False, "level": 0.95, **changed}
     published = unbiased if method == "gls" else held
-    return AreaPublisher(LAYOUT, SUPPORT, method, published, unbiased, unbiased, **arguments)  # type: ignore[arg-type]
+    return AreaPublisher(LAYOUT, SUPPORT, method, published, unbiased, **arguments)  # type: ignore[arg-type]
 
 
 AREAS = (

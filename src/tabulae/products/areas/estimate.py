@@ -23,6 +23,7 @@ from .constraints import AreaConstraints
 from .descent.descent import MeasuredTotals, no_limits, runs_of_parents
 from .descent.limits import NodeLimits
 from .layout import Margin
+from .passes.area_variances import area_covariances
 from .passes.covariances import Covariances
 from .passes.two_pass import Passes, TwoPassEstimate
 from .passes.vectors import (
@@ -35,7 +36,7 @@ from .passes.vectors import (
     end_of_parents,
     largest_cell,
 )
-from .spine_plan import SpinePieceValues, SpinePlan, estimation_variance
+from .spine_plan import SpinePieceValues, SpinePlan, area_half_widths, estimation_variance
 from .stages import Checkpoint, Fingerprint, estimate_digest, plan_digest
 from .tasks import (
     DivideTask,
@@ -228,6 +229,14 @@ class SpineEstimate:
         if isinstance(self.vectors, TwoPassEstimate):
             return self.vectors.cov
         return Covariances.of(self.plan, () if self.constraints is None else self.constraints.exact)
+
+    def area_covariances(self, area: np.ndarray, areas: int) -> Iterator[np.ndarray]:
+        """V of "gls" for each set of leaves, (kinds, D, D); 0 for dense cells that cannot occur in it."""
+        return area_covariances(self.covariances, area, areas)
+
+    def half_widths(self, variance: np.ndarray, level: float) -> np.ndarray:
+        """Half the width of an interval for each variance."""
+        return area_half_widths(variance, self.plan.all_laws, level)
 
     def margin(self, margin: Margin, area: np.ndarray, areas: int) -> np.ndarray:
         """A marginal table of any areas that are sums of leaves, and do not overlap.

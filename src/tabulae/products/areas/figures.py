@@ -177,7 +177,7 @@ class AreaFigures:
             asked = [each for each in figures if kind.kind in each.areas]
             if not asked:
                 continue
-            every = self.publisher.variances.covariances(kind.leaf, kind.codes.size)
+            every = self.publisher.unbiased.area_covariances(kind.leaf, kind.codes.size)
             for part in kind.parts(self._step([forms[each.name] for each in asked])):
                 covariance = np.stack([*islice(every, part.codes.size)])
                 for each in asked:

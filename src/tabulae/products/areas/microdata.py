@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -14,18 +13,11 @@ import pyarrow.parquet as pq
 from ...release.folder import Rows, sync_file
 from ...release.write import word_column
 from ...spec import NO_VALUE
+from .estimate import SpineEstimate
 from .layout import Layout
 
 FILE = "microdata.parquet"
 _CELLS = 1 << 24  # about how many counts are looked at together, most of them 0
-
-
-class LeafCounts(Protocol):
-    """Whole counts of every cell of every leaf."""
-
-    def leaf_cells(self, first: int, last: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Of some leaves the counts that are not 0: leaf, rising; cell as ``dense cell * N + combination``; count."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +31,7 @@ class Microdata:
 
     layout: Layout
     areas: Mapping[str, tuple[np.ndarray, np.ndarray]]
-    counts: LeafCounts
+    counts: SpineEstimate
 
     @property
     def schema(self) -> pa.Schema:

@@ -204,7 +204,8 @@ def _table_faults(folder: Path, made: SpineRelease) -> Iterator[str]:
     cells = {table.name: table.margin.size for table in tables}
     for name, rows in made.publisher.rows(tables, areas_of(made.geography)):
         files[name].compare(rows)
-        kind, counts = rows["area_type"][0].as_py(), _counts(rows, cells[name])
+        kind = rows["area_type"][0].as_py()
+        counts = rows["estimate"].to_numpy().reshape(-1, cells[name]).sum(axis=0)
         sums[name][kind] = sums[name].get(kind, 0) + counts
     elsewhere = _made_elsewhere(folder)
     for file in files.values():
@@ -222,10 +223,6 @@ def _made_elsewhere(folder: Path) -> str:
         return ""
     words = ", ".join(f"{name} {value}" for name, value in told.items())
     return f"; it was made with {words}, which may have rounded differently: check it there"
-
-
-def _counts(rows: pa.Table, cells: int) -> np.ndarray:
-    return rows["estimate"].to_numpy().reshape(-1, cells).sum(axis=0)
 
 
 def _sum_faults(name: str, sums: dict[str, np.ndarray], made: SpineRelease) -> Iterator[str]:

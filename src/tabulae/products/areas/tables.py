@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice, pairwise
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,9 +19,9 @@ from .constraints import ExactMargin
 from .estimate import MEASURED, SpineEstimate, estimate_spine, quiet, read_measured
 from .layout import Layout, Margin
 from .microdata import Microdata
-from .passes.area_variances import area_covariances, margin_variance
+from .passes.area_variances import margin_variance
 from .spec.section import AREA, AREA_TYPE, AreaTable, Geography, geography_of
-from .spine_plan import SpinePlan, area_half_widths
+from .spine_plan import SpinePlan
 from .store import StoredPieces, read_exact, read_spine_measurements
 from .tasks import Runner
 
@@ -33,26 +33,6 @@ UNBIASED = "gls"
 _ROWS = 1 << 18  # about how many rows are made at a time
 _VARIANCES = 1 << 22  # and how many numbers of covariances
 _CANCELLED = 1e-9  # of the terms of a variance: below it, they cancel
-
-
-class LeafEstimate(Protocol):
-    """An estimate of every cell of every leaf, which adds up leaves."""
-
-    def margins(
-        self, margins: Sequence[Margin], area: np.ndarray, areas: int, leaves: np.ndarray
-    ) -> list[np.ndarray]:
-        """Marginals of sets of leaves, shape (areas, classes, inner) each; ``area`` is that of each of ``leaves``."""
-        ...
-
-
-class AreaVariances(Protocol):
-    """Covariances of an unbiased estimate, for sets of leaves."""
-
-    def covariances(self, area: np.ndarray, areas: int) -> Iterator[np.ndarray]:
-        """For each set of leaves, shape (kinds, D, D); 0 for dense cells that cannot occur in it."""
-        ...
-
-    def half_widths(self, variance: np.ndarray, level: float) -> np.ndarray: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,16 +82,14 @@ class AreaPublisher:
         method: how ``published`` was estimated.
         published: the estimates of the tables.
         unbiased: those of ``gls``; the same object where that is the method.
-        variances: of the latter.
         has_exact: whether some counts are exact, so that others may follow from them.
     """
 
     layout: Layout
     support: np.ndarray
     method: str
-    published: LeafEstimate
-    unbiased: LeafEstimate
-    variances: AreaVariances
+    published: SpineEstimate
+    unbiased: SpineEstimate
     has_exact: bool
     level: float
 
@@ -121,7 +99,7 @@ class AreaPublisher:
             asked = [table for table in tables if each.kind in table.areas]
             if not asked:
                 continue
-            every = self.variances.covariances(each.leaf, each.codes.size)
+            every = self.unbiased.area_covariances(each.leaf, each.codes.size)
             for part in each.parts(self._step(max(table.margin.size for table in asked))):
                 possible = part.possible(self.support)
                 covariance = np.stack([*islice(every, part.codes.size)])
@@ -162,7 +140,7 @@ class AreaPublisher:
         variance = np.where(exact, 0.0, np.maximum(variance, 0.0))
         middle = np.where(empty, 0.0, middle)
         middle = np.where(exact, np.rint(middle), middle)
-        numbers = [middle, np.sqrt(variance), self.variances.half_widths(variance, self.level)]
+        numbers = [middle, np.sqrt(variance), self.unbiased.half_widths(variance, self.level)]
         estimate = middle
         if self.method != UNBIASED:
             estimate = np.where(empty, 0, published)
@@ -236,19 +214,6 @@ def areas_of(geography: Geography) -> tuple[Areas, ...]:
 
 
 @dataclass(frozen=True, eq=False)
-class GlsVariances:
-    """Covariances of the generalised least-squares estimate, and intervals from them."""
-
-    estimate: SpineEstimate
-
-    def covariances(self, area: np.ndarray, areas: int) -> Iterator[np.ndarray]:
-        return area_covariances(self.estimate.covariances, area, areas)
-
-    def half_widths(self, variance: np.ndarray, level: float) -> np.ndarray:
-        return area_half_widths(variance, self.estimate.plan.all_laws, level)
-
-
-@dataclass(frozen=True, eq=False)
 class SpineRelease:
     """The estimates of a release of areas.
 
@@ -309,7 +274,6 @@ class SpineRelease:
             self.published.method,
             self.published,
             self.unbiased,
-            GlsVariances(self.unbiased),
             bool(self.exact),
             self.level,
         )

@@ -89,7 +89,7 @@ class AreaErrors:
         The number is that of cells that can occur in the area; the sum is 0 where all of them are exact.
         """
         weights = [table.margin.squares.sum(axis=0) for table in tables]
-        grams = [_gram(table.margin) for table in tables]
+        grams = [table.margin.dense_gram(np.arange(table.margin.layout.size)) for table in tables]
         found: list[list[np.ndarray]] = [[] for _ in tables]
         for variances, present in self.batches(kind):
             for table, weight, gram, out in zip(tables, weights, grams, found, strict=True):
@@ -128,11 +128,6 @@ class AreaErrors:
                 first, batch = first + _CHUNK, []
         if batch:
             yield np.stack(batch), present[first:]
-
-
-def _gram(margin: Margin) -> np.ndarray:
-    """Shape (D, D): 1 where two dense cells are of one class of the margin."""
-    return margin.dense_gram(np.arange(margin.layout.size))
 
 
 def _possible(margin: Margin, present: np.ndarray) -> np.ndarray:

@@ -35,7 +35,6 @@ from ...sources.source import RecordSource, open_records
 from ...sources.units import UnitRule, bounded, identified, most_counted
 
 if TYPE_CHECKING:
-    import ibis.expr.types as ir
     import pyarrow as pa
 
 
@@ -566,16 +565,12 @@ def _rules(domain: Domain, columns: Mapping[str, ColumnCoding]) -> dict[str, Col
     return dict(columns)
 
 
-def _sum(table: Any) -> Any:
-    return table.people.sum().cast("int64")
-
-
 def _by_cell(
-    source: RecordSource, domain: Domain, table: ir.Table, unit: UnitRule | None = None
+    source: RecordSource, domain: Domain, table: Any, unit: UnitRule | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Codes (cells, attributes) and records counted (cells,), of the cells that are not empty."""
     names = [f"k{i}" for i in range(len(domain.attributes))]
-    all_of_them = table.group_by(names).aggregate(people=_sum(table))
+    all_of_them = table.group_by(names).aggregate(people=table.people.sum().cast("int64"))
     counted = all_of_them if unit is None else bounded(table, names, unit)
     found = redacted(source.name, lambda: counted.to_pyarrow())
     return np.stack([_column(found, name) for name in names], axis=1), _column(found, "people")

@@ -102,7 +102,9 @@ def table_errors(spec: Spec, strategy: Strategy, chosen: ExpectedError, level: f
             margins[table.name],
             others["identity"].get(table.name),
             others["workload"].get(table.name),
-            error_bound(spec, Workload(spec.domain, [_unweighted(table)])),
+            error_bound(
+                spec, Workload(spec.domain, [Table.of_terms(table.name, table.terms, 1, table.labels)])
+            ),
             *_judged(spec, strategy, table, chosen.tables[table.name], margins, level),
             exact=0 if strategy.exact is None else int(strategy.exact.determined(table).sum()),
         )
@@ -194,14 +196,6 @@ def discreteness(spec: Spec) -> float:
     power = law_type(spec.loss, spec.method.noise).power
     law = law_for(spec.loss, spec.method.noise, Fraction(spec.rows_per_unit) ** power)
     return min(1.0, (law.variance_of_law / law.nominal_variance) ** 0.5)
-
-
-def _gaussian(spec: Spec) -> bool:
-    return spec.method.noise == "gaussian"
-
-
-def _unweighted(table: Table) -> Table:
-    return Table.of_terms(table.name, table.terms, 1, table.labels)
 
 
 _SHORTEST = 0.05  # of the time limit is left to each choice of a strategy

@@ -52,8 +52,9 @@ class MeasurementWriter:
             rows.write(self.folder / files[-1])
         exact = []
         for table, values in zip(measurement.strategy.invariants, measurement.exact, strict=True):
+            rows = pa.table({"cell": np.arange(len(values), dtype=np.int64), "value": values})
             exact.append({"table": table.name, "file": f"{f.INVARIANTS}/{table.name}.parquet"})
-            f.write_bytes(self.folder / exact[-1]["file"], parquet_bytes(_stated(values)))
+            f.write_bytes(self.folder / exact[-1]["file"], parquet_bytes(rows))
         for written in ("measurements", *((f.INVARIANTS,) if exact else ())):
             f.sync_folder(self.folder / written)
         self._document = {
@@ -118,10 +119,6 @@ def measured_rows(measurement: Measurement) -> list[MeasuredRows]:
     variances = law_variances(measurement.strategy, measurement.laws)
     blocks = zip(measurement.strategy.blocks, measurement.block_values(), variances, strict=True)
     return [MeasuredRows(block, values, float(variance)) for block, values, variance in blocks]
-
-
-def _stated(values: np.ndarray) -> pa.Table:
-    return pa.table({"cell": np.arange(len(values), dtype=np.int64), "value": values})
 
 
 def _entries(array: np.ndarray) -> pa.Table:
