@@ -76,9 +76,6 @@ def area_numbers(folder: Path, name: str, kinds: Sequence[tuple[str, int]], cell
 
     Args:
         kinds: in the table's order, each type of area with how many there are.
-
-    Raises:
-        ReleaseError: the file cannot be read.
     """
     rows = Rows.of_parquet(folder / "tables" / f"{name}.parquet")
     return [_numbers_geography_errors(kind, rows, count, cells) for kind, count in kinds]

@@ -241,9 +241,6 @@ def detection_bound(promise: PromiseView, false_alarm: float) -> float:
     Args:
         false_alarm: the share ``a``, strictly between 0 and 1.
 
-    Raises:
-        InvalidArgument: ``false_alarm`` is not strictly between 0 and 1.
-
     Reference:
         Wasserman and Zhou (2010), "A statistical framework for differential privacy", Theorem 2.4;
         Bun and Steinke (2016), "Concentrated differential privacy", Lemma 15.

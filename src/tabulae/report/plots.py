@@ -80,9 +80,6 @@ def errors_by_method(
             chosen one.
         bound: an RMSE per table that no method can beat, None where none is known.
 
-    Raises:
-        InvalidArgument: a method has not one error a table.
-
     >>> errors_by_method(["P1"], {"chosen": [2.0], "identity": [5.0]}, [1.9], "errors of one table")[:4]
     '<svg'
     """

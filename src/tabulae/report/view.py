@@ -80,11 +80,7 @@ _HOW = {"next": "next", "correction": "corrects the one before"}
 
 
 def standing_view(release: Release) -> StandingView | None:
-    """What the page shows of ledger and series; None for a release that was made before releases said so.
-
-    Raises:
-        ReleaseError: what the ledger had spent is not written as releases have it.
-    """
+    """What the page shows of ledger and series; None for a release that was made before releases said so."""
     told = Standing.read(release.about)
     if told is None:
         return None
@@ -560,9 +556,6 @@ def stored_reliability(path: Path, by: str, count: int, section: ReliabilitySect
 
     Args:
         count: how many rows the table has; an evenly spaced choice of 20,000 at most gives the points.
-
-    Raises:
-        ReleaseError: the file cannot be read.
     """
     rows, width = Rows.of_parquet(path), len(section.names)
     found: dict[str, NDArray[np.int64]] = {}

@@ -60,11 +60,7 @@ class AreaConstraints:
 
     @cached_property
     def groups(self) -> tuple[np.ndarray, ...]:
-        """For each exact margin, shape (J,): the parts that it adds up, numbered from 0.
-
-        Raises:
-            InvalidArgument: a margin that is not a coarsening of the parts.
-        """
+        """For each exact margin, shape (J,): the parts that it adds up, numbered from 0."""
         return tuple(self._groups(margin.margin) for margin in self.exact)
 
     def _groups(self, margin: Margin) -> np.ndarray:
@@ -84,9 +80,6 @@ class AreaConstraints:
 
         A margin that is exact at a level is exact for every node that is a union of units of that level. Children of
         one node have the same exact margins.
-
-        Raises:
-            InvalidArgument: margins that cut across each other, or a unit that is not a node.
         """
         found = np.full(plan.tree.size, -1, np.int64)
         for m in sorted(range(len(self.exact)), key=lambda m: int(self.groups[m].max())):
@@ -225,9 +218,6 @@ def check_feasible(plan: SpinePlan, constraints: AreaConstraints) -> None:
     count a few cells only must have no limits at any leaf, and must be whole, or absent, in every exact unit below
     the root: then its cells are free below, and whole above.
 
-    Raises:
-        InvalidArgument: with the level, the unit and the reason.
-
     References: Edmonds, "Submodular functions, matroids, and certain polyhedra" (1970); Schrijver, "Combinatorial
     Optimization" (2003), sections 44 to 49.
     """
@@ -332,9 +322,6 @@ def disclosure_of(plan: SpinePlan, exact: ExactMargin) -> Disclosure:
 
     The level stands among the attributes, with its units for categories, unless it is one unit: the counts are those
     of every one of them. Levels above have the same counts exact, by addition.
-
-    Raises:
-        InvalidArgument: a level that bears the name of an attribute.
 
     Privacy:
         None is spent. Attributes, recodes and units are public.

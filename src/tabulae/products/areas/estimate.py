@@ -219,11 +219,7 @@ class SpineEstimate:
 
     @cached_property
     def covariances(self) -> Covariances:
-        """The covariances of "gls".
-
-        Raises:
-            InvalidArgument: the estimate is another, whose errors have no known law.
-        """
+        """The covariances of "gls"."""
         if self.method != "gls":
             raise InvalidArgument(f"the errors of {self.method!r} have no known law: use those of 'gls'")
         if isinstance(self.vectors, TwoPassEstimate):
@@ -555,11 +551,7 @@ class Here:
         every: bool = False,
         dtype: Any = np.float64,
     ) -> NodeVectors:
-        """New vectors of the nodes before ``end_of_parents``, or of every node; or those that a stage has made.
-
-        Raises:
-            ReleaseError: their file is missing or cut short.
-        """
+        """New vectors of the nodes before ``end_of_parents``, or of every node; or those that a stage has made."""
         made = self.checkpoint.begun(step) or self.checkpoint.found(step) is not None
         return self._file(name, None if every else ((0, end_of_parents(self.plan)),), dtype, made=made)
 

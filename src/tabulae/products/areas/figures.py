@@ -43,11 +43,7 @@ class FigureForms:
 
     @classmethod
     def of(cls, layout: Layout, figure: Figure) -> FigureForms:
-        """The forms of a figure over the cells of areas.
-
-        Raises:
-            Unsupported: too many rows or cells to be written out.
-        """
+        """The forms of a figure over the cells of areas."""
         joint = tuple(dict.fromkeys(each.table for each in linears_of(figure) if each.table))
         tables = (*((joint,) if joint else ()), *((each.table,) for each in figure.quantiles))
         return cls(tables, tuple(AreaForms.of(layout, some) for some in tables))

@@ -44,9 +44,6 @@ class Layout:
             impossible: shape of the sizes of the dense attributes in the order of the domain: which of their
                 combinations cannot occur.
 
-        Raises:
-            InvalidArgument: nothing can occur, or there are too many dense cells.
-
         >>> layout = Layout.of(Domain({"type": 3, "age": 2, "race": 6}), ["type"])
         >>> layout.dense, layout.symmetric, layout.size, layout.algebra.cells
         (('type',), ('age', 'race'), 3, 12)
@@ -98,11 +95,7 @@ class Layout:
         return found
 
     def margin(self, names: Sequence[str]) -> Margin:
-        """The marginal by attributes or recodes.
-
-        Raises:
-            InvalidArgument: an unknown name, or two views of one attribute.
-        """
+        """The marginal by attributes or recodes."""
         return Margin.of(self, names)
 
 

@@ -73,11 +73,7 @@ def write_microdata(folder: Path, people: Microdata) -> int:
 
 
 def microdata_faults(folder: Path, people: Microdata) -> Iterator[str]:
-    """Whether the stored rows are those of the counts; it stops at the first that is not.
-
-    Raises:
-        ReleaseError: the file cannot be read.
-    """
+    """Whether the stored rows are those of the counts; it stops at the first that is not."""
     stored = Rows.of_parquet(folder / FILE)
     plain = pa.schema([(name, pa.string()) for name in people.schema.names])
     if stored.schema != plain:

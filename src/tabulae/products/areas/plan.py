@@ -172,11 +172,7 @@ class GeographyPlan:
         return card("Plan of areas", facts, *tables)
 
     def save(self, path: str | PathLike[str]) -> None:
-        """There is nothing to save.
-
-        Raises:
-            Unsupported: always; the plan of areas follows from the spec.
-        """
+        """There is nothing to save."""
         raise nothing_to_save("geography", path)
 
 

@@ -34,9 +34,6 @@ class Checkpoint:
         folder: is made where it does not exist; None for none.
         digest: of what is estimated, and how: a folder of another estimate is refused.
 
-    Raises:
-        ReleaseError: the folder holds another estimate's work, or cannot be read.
-
     >>> Checkpoint(None, "").found("information") is None
     True
     """
@@ -64,11 +61,7 @@ class Checkpoint:
         return None if self.folder is None else self.folder / name
 
     def found(self, stage: str) -> dict[str, np.ndarray] | None:
-        """The small arrays of a finished stage; None where it is not finished.
-
-        Raises:
-            ReleaseError: its file cannot be read.
-        """
+        """The small arrays of a finished stage; None where it is not finished."""
         path = self.place(f"{stage}.npz")
         if path is None or not path.exists():
             return None
@@ -86,11 +79,7 @@ class Checkpoint:
 
     @contextmanager
     def reading(self, path: Path) -> Iterator[None]:
-        """Opening a large array that a finished stage has made: what fails is said with what to do.
-
-        Raises:
-            ReleaseError: the file is missing or cut short.
-        """
+        """Opening a large array that a finished stage has made: what fails is said with what to do."""
         try:
             yield
         except (OSError, ValueError) as error:
@@ -189,11 +178,7 @@ def estimate_digest(
     exact_values: Iterable[np.ndarray],
     measurements: str,
 ) -> str:
-    """What makes two estimates the same: plan, method, constraints, exact counts, version, and measurements' digest.
-
-    Raises:
-        InvalidArgument: exact counts without the constraints that name them.
-    """
+    """What makes two estimates the same: plan, method, constraints, exact counts, version, and measurements' digest."""
     values = list(exact_values)
     if len(values) != (0 if constraints is None else len(constraints.exact)):
         raise InvalidArgument("one array of exact counts for each exact margin of the constraints")

@@ -58,11 +58,7 @@ def _places(plan: SpinePlan, exact: Sequence[ExactMargin]) -> pa.Table:
 
 
 def read_exact(folder: Path, plan: SpinePlan, exact: Sequence[ExactMargin]) -> tuple[np.ndarray, ...]:
-    """The exact counts of a stored measurement: for each margin, shape (units of its level, classes), int64.
-
-    Raises:
-        ReleaseError: the file is not that of the plan.
-    """
+    """The exact counts of a stored measurement: for each margin, shape (units of its level, classes), int64."""
     if not exact:
         return ()
     path = folder / EXACT
@@ -91,11 +87,7 @@ def level_file(level: str) -> str:
 
 
 def level_files(plan: SpinePlan) -> dict[str, str]:
-    """The file of each level that is measured.
-
-    Raises:
-        InvalidArgument: two levels would have one file.
-    """
+    """The file of each level that is measured."""
     files = {plan.spine.levels[i]: "" for i in dict.fromkeys(piece.level for piece in plan.pieces)}
     files = {level: level_file(level) for level in files}
     if len({name.casefold() for name in files.values()}) < len(files):
@@ -281,11 +273,7 @@ class SpineMeasurementWriter(PieceFiles):
         self.write(name, rows.table(values), row_group_size=_MOST_ROWS)
 
     def finish(self, done: SpineMeasurements) -> None:
-        """See every file onto the disk, then say that the measurement is complete.
-
-        Raises:
-            ReleaseError: a rehearsal, which is not for publication.
-        """
+        """See every file onto the disk, then say that the measurement is complete."""
         release_id = charged_id(done.release_id, rehearsal=done.rehearsal)
         self._wait()
         self.close()

@@ -189,11 +189,7 @@ _NUMBERS = ("estimate", "std_error", "ci_low", "ci_high")
 
 
 def publish_derived(estimate: Estimate, spec: Spec, level: float) -> list[PublishedFigure]:
-    """The derived figures of a spec, in its order.
-
-    Raises:
-        NotEstimable: the measurements do not determine a count that one of them takes.
-    """
+    """The derived figures of a spec, in its order."""
     return [publish_figure(estimate, derived.figure, level) for derived in spec.derived]
 
 

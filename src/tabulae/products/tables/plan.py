@@ -624,9 +624,6 @@ def _disclosed_before(spec: Spec) -> Earlier:
 def check_derived(plan: Plan) -> None:
     """Refuse derived figures of counts that the plan does not measure, all of them named.
 
-    Raises:
-        SpecError: the measurements will not determine a count that a figure takes.
-
     Privacy:
         Reads no record: a function of the public spec and strategy.
     """

@@ -376,9 +376,6 @@ class Covariances:
         Args:
             exact: the margins that are exact.
             weights: shape (classes of the plan, queries): 1 over the variance of each answer, in place of the plan's.
-
-        Raises:
-            InvalidArgument: an exact margin that cannot be used; see :class:`Equalities`.
         """
         equalities = Equalities(plan, tuple(exact))
         kinds = NodeKinds(plan, equalities.sets)

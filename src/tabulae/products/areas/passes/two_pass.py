@@ -56,11 +56,7 @@ class Passes:
         return self.cov.plan
 
     def check_exact(self) -> None:
-        """Refuse exact counts of another shape.
-
-        Raises:
-            InvalidArgument: values for another number of margins, or of another shape.
-        """
+        """Refuse exact counts of another shape."""
         margins = self.cov.equalities.margins
         if len(self.exact) != len(margins):
             raise InvalidArgument(

@@ -126,9 +126,6 @@ class NodeVectors(_InPlace):
         plan: whose ``offsets`` say how many cells each node has.
         flat: shape (cells of these nodes,).
         ranges: the nodes; all where None. Others must not be asked for.
-
-    Raises:
-        InvalidArgument: an array of another length.
     """
 
     plan: SpinePlan
@@ -155,11 +152,7 @@ class NodeVectors(_InPlace):
 
     @classmethod
     def stored(cls, plan: SpinePlan, path: Path, ranges: Ranges | None = None) -> NodeVectors:
-        """Those that are in a file, to be read and written.
-
-        Raises:
-            InvalidArgument: a file of another length.
-        """
+        """Those that are in a file, to be read and written."""
         if not cells_in(plan, ranges):
             return cls.zeros(plan, ranges=ranges)
         # opened for reading first: where it is too short, opening it for writing would make it longer
@@ -286,9 +279,6 @@ def new_file(path: Path, dtype: Any, size: int) -> np.ndarray:
     """Zeros in a new ``.npy`` file that is mapped into memory; its room on the disk is taken at once.
 
     Where the disk filled up later, writing into the map would end the process without a word.
-
-    Raises:
-        OSError: the disk has no room for it.
     """
     flat = np.lib.format.open_memmap(path, mode="w+", dtype=np.dtype(dtype), shape=(size,))
     if hasattr(os, "posix_fallocate"):
@@ -428,11 +418,7 @@ class Parts:
         return cls(plan, folder, part, dtype)
 
     def window(self, read: Ranges, room: Ranges = ()) -> NodeVectors:
-        """A copy of the vectors that are read, beside zeros for those that will be made.
-
-        Raises:
-            ReleaseError: a part is missing, or cannot be read.
-        """
+        """A copy of the vectors that are read, beside zeros for those that will be made."""
         found = NodeVectors.zeros(self.plan, self.dtype, ranges=tuple(sorted({*read, *room})))
         for first, last in read:
             self.read(found, first, last)
@@ -451,11 +437,7 @@ class Parts:
         return self.folder / f"part-{number:07}.parquet"
 
     def noted(self, number: int) -> dict[str, str] | None:
-        """What was noted with a part; None where the part is not there.
-
-        Raises:
-            ReleaseError: it cannot be read.
-        """
+        """What was noted with a part; None where the part is not there."""
         path = self.path(number)
         if not path.exists():
             return None
@@ -464,20 +446,12 @@ class Parts:
         return {key.decode(): value.decode() for key, value in found.items()}
 
     def check_seen(self) -> None:
-        """See, where a task runs, that the folder is there.
-
-        Raises:
-            ReleaseError: it is not.
-        """
+        """See, where a task runs, that the folder is there."""
         if not self.folder.is_dir():
             raise ReleaseError(f"{self.folder} is not seen where tasks run: {_SHARE}")
 
     def sync(self, numbers: Iterable[int]) -> None:
-        """See that parts are here: tasks elsewhere may have written to a folder of this name that is another.
-
-        Raises:
-            ReleaseError: one is not.
-        """
+        """See that parts are here: tasks elsewhere may have written to a folder of this name that is another."""
         for number in numbers:
             if not self.path(number).exists():
                 raise ReleaseError(f"{self.path(number)} was made and is not here: {_SHARE}")
@@ -508,11 +482,7 @@ class Parts:
             raise
 
     def read(self, window: NodeVectors, first: int, last: int) -> None:
-        """Fill a window with the vectors of nodes first to last - 1, of those that the parts have.
-
-        Raises:
-            ReleaseError: a part is missing, or cannot be read.
-        """
+        """Fill a window with the vectors of nodes first to last - 1, of those that the parts have."""
         for number in np.unique(self.part[first:last]).tolist():
             if number >= 0:
                 self._read(number, window, first, last)

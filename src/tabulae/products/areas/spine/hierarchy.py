@@ -107,11 +107,7 @@ def _is_broken(code: object) -> bool:
 
 
 def code_column(values: Sequence[Any] | np.ndarray, name: str) -> np.ndarray:
-    """Codes as text, shape (rows,), None where there is none.
-
-    Raises:
-        InvalidArgument: a code that is neither text nor a whole number.
-    """
+    """Codes as text, shape (rows,), None where there is none."""
     listed = np.asarray(values, object).tolist() if hasattr(values, "__array__") else list(values)
     given = np.fromiter(listed, object, len(listed))
     if texts(given) is not None and "\0" not in "".join(code for code in listed if code):
