@@ -92,15 +92,17 @@ def resource_of(folder: str, name: str, headings: list[str], description: str | 
     fields: list[dict[str, Any]] = [{"name": heading, "type": "string"} for heading in headings]
     fields += [{"name": each, "type": "number", "description": told} for each, told in _NUMBERS.items()]
     fields += [status_field(STATUS_MEANING, ["A", "E", "Q"])]
-    about = {} if description is None else {"description": description}
-    return csv_resource(f"{folder}/{name}.csv", name, fields, headings) | about
+    return csv_resource(f"{folder}/{name}.csv", name, fields, headings, description)
 
 
-def csv_resource(path: str, name: str, fields: list[dict[str, Any]], key: list[str]) -> dict[str, Any]:
+def csv_resource(
+    path: str, name: str, fields: list[dict[str, Any]], key: list[str], description: str | None = None
+) -> dict[str, Any]:
     """The entry of a CSV file with these columns, whose rows are told apart by a key."""
     return {
         "name": slug(name),
         "title": name,
+        **({} if description is None else {"description": description}),
         "path": path,
         "profile": "tabular-data-resource",
         "format": "csv",
