@@ -177,14 +177,11 @@ class PublishedTable:
     def ci_high(self) -> np.ndarray:
         return self.estimate + self.half_width
 
-    def label_columns(self) -> dict[str, pa.DictionaryArray]:
-        return label_columns(self.columns)
-
     def arrow(self) -> pa.Table:
         """The table as it stands in the release's Parquet and CSV files."""
         status = pa.array(self.status, pa.string())
         data: dict[str, Any] = {
-            name: column.cast(pa.string()) for name, column in self.label_columns().items()
+            name: column.cast(pa.string()) for name, column in label_columns(self.columns).items()
         }
         data |= {
             "estimate": self.estimate,

@@ -6,7 +6,6 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +15,12 @@ import pyarrow as pa
 from ...domain import Domain, Figure, Ratio, Table
 from ...domain.figure_sql import figure_from_sql
 from ...errors import InvalidArgument
-from ...estimation.figures import FigureNumbers, figure_numbers, linears_of
+from ...estimation.figures import figure_numbers, linears_of
 from ...estimation.statistics import RatioSet, fieller
 from ...privacy import NoiseLaw
 from ...release import folder as f
 from ...release.folder import DERIVED, PublishedRows, TableWriter, plain
-from ...release.write import ESTIMATED, EXACT, NOT_ESTIMABLE, label_columns, resource_of, word_column
+from ...release.write import ESTIMATED, EXACT, NOT_ESTIMABLE, resource_of, word_column
 from ...spec import Spec
 from ...spec.derived import Derived
 from ...spec.problems import nearest, shown
@@ -29,7 +28,7 @@ from .layout import Layout
 from .passes.forms import AreaForms
 from .spec.section import Geography, check_figure, geography_of
 from .spine_plan import area_half_widths, interval_factor
-from .tables import AREA_COLUMNS, UNBIASED, AreaPublisher, Areas, SomeAreas, SpineRelease
+from .tables import AREA_COLUMNS, UNBIASED, Areas, SomeAreas, SpineRelease
 
 _CANCELLED = 1e-9  # of the terms of a variance: below it, they cancel, and exact counts determine the form
 
@@ -159,58 +158,39 @@ def figure_schema(derived: Derived) -> pa.Schema:
     return pa.schema([*fields, *((name, pa.float64()) for name in _NUMBERS), ("obs_status", words)])
 
 
-@dataclass(frozen=True, eq=False)
-class AreaFigures:
-    """Makes the rows of all figures of a release, from its least-squares estimate."""
+def figure_rows(
+    made: SpineRelease, figures: Sequence[Derived], areas: Sequence[Areas]
+) -> Iterator[tuple[str, pa.Table]]:
+    """Pieces of figures with their names; each figure's in order: by type of area, area and group."""
+    layout = made.plan.layout
+    forms = {each.name: FigureForms.of(layout, each.figure) for each in figures}
 
-    publisher: AreaPublisher
-    laws: Sequence[NoiseLaw]
-
-    def rows(self, figures: Sequence[Derived], areas: Sequence[Areas]) -> Iterator[tuple[str, pa.Table]]:
-        """Pieces of figures with their names; each figure's in order: by type of area, area and group."""
-        forms = {each.name: FigureForms.of(self.publisher.layout, each.figure) for each in figures}
-        for kind in areas:
-            asked = [each for each in figures if kind.kind in each.areas]
-            if not asked:
-                continue
-            every = self.publisher.unbiased.area_covariances(kind.leaf, kind.codes.size)
-            for part in kind.parts(self._step([forms[each.name] for each in asked])):
-                covariance = np.stack([*islice(every, part.codes.size)])
-                for each in asked:
-                    yield each.name, self._piece(each, forms[each.name], part, covariance)
-
-    def _step(self, asked: Sequence[FigureForms]) -> int:
-        layout = self.publisher.layout
-        cost = max(form.cost for forms in asked for form in forms.every)
+    def step(asked: Sequence[Derived]) -> int:
+        cost = max(form.cost for each in asked for form in forms[each.name].every)
         return max(1, _HELD // max(layout.algebra.kinds * layout.size**2, cost))
 
-    def _piece(
-        self, derived: Derived, forms: FigureForms, part: SomeAreas, covariance: np.ndarray
-    ) -> pa.Table:
-        possible, figure = part.possible(self.publisher.support), derived.figure
-        margins = [each.margin for each in forms.every]
-        counts = self.publisher.unbiased.margins(margins, part.owner, part.codes.size, part.leaves)
-        has_exact = self.publisher.has_exact
-        found = tuple(
-            FormNumbers.of(each, of_margin, covariance, possible, self.laws, has_exact=has_exact)
-            for each, of_margin in zip(forms.every, counts, strict=True)
-        )
-        shape = (part.codes.size, figure.rows)
-        return _arrow(
-            derived, part, figure_numbers(figure, KnownAreas(forms, found, shape), self.publisher.level)
-        )
+    for asked, part, possible, covariance in made.publisher.pieces(figures, areas, step):
+        for each in asked:
+            yield each.name, _piece(made, each, forms[each.name], part, possible, covariance)
 
 
-def _arrow(derived: Derived, part: SomeAreas, numbers: FigureNumbers) -> pa.Table:
-    count, rows = numbers.status.shape
-    kind, code = AREA_COLUMNS
-    columns: dict[str, Any] = {
-        kind: word_column(np.zeros(count * rows), [part.kind]),
-        code: word_column(np.repeat(np.arange(count), rows), part.codes.tolist()),
-    }
-    for name, column in label_columns(derived.figure.headings).items():
-        labels = np.tile(column.indices.to_numpy(), count)
-        columns[name] = pa.DictionaryArray.from_arrays(labels, column.dictionary)
+def _piece(
+    made: SpineRelease,
+    derived: Derived,
+    forms: FigureForms,
+    part: SomeAreas,
+    possible: np.ndarray,
+    covariance: np.ndarray,
+) -> pa.Table:
+    margins, laws = [each.margin for each in forms.every], made.plan.all_laws
+    counts = made.unbiased.margins(margins, part.owner, part.codes.size, part.leaves)
+    found = tuple(
+        FormNumbers.of(each, of_margin, covariance, possible, laws, has_exact=bool(made.exact))
+        for each, of_margin in zip(forms.every, counts, strict=True)
+    )
+    known = KnownAreas(forms, found, (part.codes.size, derived.figure.rows))
+    numbers = figure_numbers(derived.figure, known, made.level)
+    columns = part.columns(derived.figure.headings)
     for name in _NUMBERS:
         columns[name] = pa.array(getattr(numbers, name).ravel(), pa.float64(), from_pandas=True)
     columns["obs_status"] = word_column(numbers.status.ravel(), [ESTIMATED, EXACT, NOT_ESTIMABLE])
@@ -222,7 +202,7 @@ def figures_of(made: SpineRelease) -> Iterator[tuple[str, pa.Table]]:
     geography, figures = made.geography, made.spec.derived
     asked = {kind for each in figures for kind in each.areas}
     areas = [Areas(name, *geography.areas(name)) for name in geography.area_types if name in asked]
-    yield from AreaFigures(made.publisher, made.plan.all_laws).rows(figures, areas)
+    yield from figure_rows(made, figures, areas)
 
 
 def write_area_figures(folder: Path, made: SpineRelease) -> None:
@@ -309,7 +289,7 @@ def query_areas(
     asked = Derived(figure, _NAME, tuple(each.kind for each in wanted))
     with tempfile.TemporaryDirectory(prefix="tabulae-") as work:
         made = SpineRelease.of(folder, spec, level, Path(work), method=UNBIASED)
-        pieces = AreaFigures(made.publisher, made.plan.all_laws).rows([asked], wanted)
+        pieces = figure_rows(made, [asked], wanted)
         return pa.concat_tables([figure_schema(asked).empty_table(), *(piece for _, piece in pieces)])
 
 

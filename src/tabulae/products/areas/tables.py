@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice, pairwise
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -95,19 +96,28 @@ class AreaPublisher:
 
     def rows(self, tables: Sequence[AreaTable], areas: Sequence[Areas]) -> Iterator[tuple[str, pa.Table]]:
         """Pieces of tables with the names of the tables; each table's in order: by type of area, area and cell."""
+        for asked, part, possible, covariance in self.pieces(tables, areas, self._step):
+            middle, published = self._margins([table.margin for table in asked], part)
+            for table, *numbers in zip(asked, middle, published, strict=True):
+                yield table.name, self._table(table, part, possible, covariance, *numbers)
+
+    def pieces(
+        self, wanted: Sequence[Any], areas: Sequence[Areas], step: Callable[[Sequence[Any]], int]
+    ) -> Iterator[tuple[Sequence[Any], SomeAreas, np.ndarray, np.ndarray]]:
+        """Some areas at a time, as many as ``step`` says of what is asked of their type (``areas`` of the wanted).
+
+        Each with which dense cells can occur, shape (areas, D), and V of "gls", (areas, kinds, D, D).
+        """
         for each in areas:
-            asked = [table for table in tables if each.kind in table.areas]
+            asked = [one for one in wanted if each.kind in one.areas]
             if not asked:
                 continue
             every = self.unbiased.area_covariances(each.leaf, each.codes.size)
-            for part in each.parts(self._step(max(table.margin.size for table in asked))):
-                possible = part.possible(self.support)
-                covariance = np.stack([*islice(every, part.codes.size)])
-                middle, published = self._margins([table.margin for table in asked], part)
-                for table, *numbers in zip(asked, middle, published, strict=True):
-                    yield table.name, self._table(table, part, possible, covariance, *numbers)
+            for part in each.parts(step(asked)):
+                yield asked, part, part.possible(self.support), np.stack([*islice(every, part.codes.size)])
 
-    def _step(self, cells: int) -> int:
+    def _step(self, asked: Sequence[AreaTable]) -> int:
+        cells = max(table.margin.size for table in asked)
         matrix = self.layout.algebra.kinds * self.layout.size**2
         return max(1, min(_ROWS // cells, _VARIANCES // matrix))
 
@@ -158,17 +168,8 @@ class AreaPublisher:
         half: np.ndarray,
         exact: np.ndarray,
     ) -> pa.Table:
-        schema, count, cells = _schema(table, self.method), part.codes.size, table.margin.size
-        domain = self.layout.domain
-        labels = label_columns({name: tuple(domain.resolve(name).labels) for name in table.margin.names})
-        columns: dict[str, pa.Array] = {
-            AREA_TYPE: word_column(np.zeros(count * cells), [part.kind]),
-            AREA: word_column(np.repeat(np.arange(count), cells), part.codes.tolist()),
-        }
-        for name, column in labels.items():
-            columns[name] = pa.DictionaryArray.from_arrays(
-                np.tile(column.indices.to_numpy(), count), column.dictionary
-            )
+        schema, domain = _schema(table, self.method), self.layout.domain
+        columns = part.columns({name: tuple(domain.resolve(name).labels) for name in table.margin.names})
         columns["estimate"] = pa.array(estimate, schema.field("estimate").type)
         if self.method != UNBIASED:
             columns[GLS_ESTIMATE] = pa.array(middle)
@@ -190,6 +191,19 @@ class SomeAreas:
     codes: np.ndarray
     leaves: np.ndarray
     owner: np.ndarray
+
+    def columns(self, headings: Mapping[str, tuple[str, ...]]) -> dict[str, Any]:
+        """The words of one row for each area and each combination of labels."""
+        labels, count = label_columns(dict(headings)), self.codes.size
+        rows = prod(map(len, headings.values()))
+        found = {
+            AREA_TYPE: word_column(np.zeros(count * rows), [self.kind]),
+            AREA: word_column(np.repeat(np.arange(count), rows), self.codes.tolist()),
+        }
+        for name, column in labels.items():
+            places = np.tile(column.indices.to_numpy(), count)
+            found[name] = pa.DictionaryArray.from_arrays(places, column.dictionary)
+        return found
 
     def possible(self, support: np.ndarray) -> np.ndarray:
         """Shape (areas, D): which dense cells can occur somewhere in each area; ``support`` has shape (leaves, D)."""

@@ -13,6 +13,7 @@ from scipy import linalg
 
 from ....domain import Domain, Figure
 from ....errors import InvalidArgument, Unsupported
+from ....estimation.figures import linears_of
 from ....privacy import ZCDP, PureDP, exact
 from ....spec.areas import AreaTarget, GeographySection, OptimiseEntry, area_targets
 from ....spec.document import Spec
@@ -540,8 +541,6 @@ def check_figure(figure: Figure, geography: Geography) -> None:
     for name in figure.headings:
         if name in TAKEN:
             raise InvalidArgument(f"{shown(name)} heads another column of the published figures: rename it")
-    tables = [figure.linear, *(end for r in figure.ratios for end in (r.numerator, r.denominator))]
-    if joint := [each.table for each in tables if each.table]:
-        AreaForms.of(geography.layout, joint)
-    for quantile in figure.quantiles:
-        AreaForms.of(geography.layout, [quantile.table])
+    joint = [each.table for each in linears_of(figure) if each.table]
+    for tables in (*([joint] if joint else []), *([quantile.table] for quantile in figure.quantiles)):
+        AreaForms.of(geography.layout, tables)
