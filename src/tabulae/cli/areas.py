@@ -17,7 +17,7 @@ from ..release import Release
 from ..report.numbers import decimal, fixed
 from ..sources.memory import size_words
 from ..spec import Spec
-from .output import new_table, print_table, promise_document, say
+from .output import new_table, print_table, promise_document, say, summary_head
 from .smallest import best_words, print_smallest, targets_table
 
 FOLLOWS_FROM = "geography"
@@ -182,10 +182,7 @@ def summary(release: Release) -> dict[str, Any]:
     """What a run made, for machines."""
     about = release.about
     return {
-        "release": str(release.path),
-        "release_id": about["release_id"],
-        "title": release.spec.title,
-        "report": str(release.path / "report.html"),
+        **summary_head(release),
         "estimate": about["method"],
         "areas": about["areas"],
         "tables": [{"table": name, "rows": rows} for name, rows in about["rows"].items()],

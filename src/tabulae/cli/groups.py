@@ -16,7 +16,7 @@ from ..products.groups.publish import rung_name
 from ..release import Release
 from ..report.numbers import decimal
 from ..spec import Spec
-from .output import new_table, print_table, promise_document, say
+from .output import new_table, print_table, promise_document, say, summary_head
 from .smallest import print_smallest
 
 _NEARLY_NONE = 0.0005
@@ -195,10 +195,7 @@ def summary(release: Release) -> dict[str, Any]:
     """What a run made, for machines."""
     about = release.about
     return {
-        "release": str(release.path),
-        "release_id": about["release_id"],
-        "title": release.spec.title,
-        "report": str(release.path / "report.html"),
+        **summary_head(release),
         "tables": [{"table": name, "rows": rows} for name, rows in about["rows"].items()],
         "levels": about["levels"],
     }

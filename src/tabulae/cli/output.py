@@ -16,6 +16,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from ..privacy import WITHIN, rounded_up
+from ..release import Release
 from ..spec import Spec
 
 _NARROW = 100
@@ -139,6 +140,16 @@ def promise_document(spec: Spec) -> dict[str, Any]:
         "unit": spec.unit,
         "rows_per_unit": spec.rows_per_unit,
         "found_from_targets": spec.open_budget,
+    }
+
+
+def summary_head(release: Release) -> dict[str, Any]:
+    """Where a release is and which, for machines."""
+    return {
+        "release": str(release.path),
+        "release_id": release.about["release_id"],
+        "title": release.spec.title,
+        "report": str(release.path / "report.html"),
     }
 
 

@@ -12,7 +12,7 @@ from ..products.tables.exactness import Exactness
 from ..products.tables.plan import Plan, TableError
 from ..release import Release
 from ..spec import Spec
-from .output import new_table, number, print_reach, print_table, promise_document, say
+from .output import new_table, number, print_reach, print_table, promise_document, say, summary_head
 from .smallest import print_smallest
 
 FOLLOWS_FROM = None
@@ -58,10 +58,7 @@ def summary(release: Release) -> dict[str, Any]:
     """What a run made, for machines."""
     about = release.about
     return {
-        "release": str(release.path),
-        "release_id": about["release_id"],
-        "title": release.spec.title,
-        "report": str(release.path / "report.html"),
+        **summary_head(release),
         "tables": [
             {"table": name, "rows": row["queries"], "rmse": row["rmse"], "margin": row["margin"]}
             for name, row in about["expected"].items()

@@ -273,18 +273,25 @@ def _in_groups(parts: np.ndarray, group: np.ndarray) -> np.ndarray:
     return parts.astype(np.int64) @ (group[:, None] == np.arange(group.max() + 1)).astype(np.int64)
 
 
+def unit_name(plan: SpinePlan, node: int) -> str:
+    """What messages call a node: its level, and its code there."""
+    level = int(plan.tree.level[node])
+    return f"{plan.spine.levels[level]} {plan.spine.hierarchy.codes[level][plan.tree.unit[node]]!s}"
+
+
+def parts_in(constraints: AreaConstraints, m: int, group: int) -> str:
+    """The parts that a group of an exact margin adds up, in words."""
+    pairs = zip(constraints.part_names, constraints.groups[m], strict=True)
+    return ", ".join(name for name, g in pairs if g == group)
+
+
 def _refuse(plan: SpinePlan, constraints: AreaConstraints, m: int, node: int, group: int) -> None:
     exact = constraints.exact[m]
-    level = int(plan.tree.level[node])
-    unit = plan.spine.hierarchy.codes[level][plan.tree.unit[node]]
-    names = [
-        name for name, g in zip(constraints.part_names, constraints.groups[m], strict=True) if g == group
-    ]
     raise InvalidArgument(
         f"exact counts of {exact.margin.name!r} for every {exact.level}: whether a larger area's counts can be "
-        f"divided depends on more than limits on each of {', '.join(names)}, because in {plan.spine.levels[level]} "
-        f"{unit!s} two or more of them cannot occur, have an upper limit or are fixed. Make counts by part "
-        f"exact there, join parts to at most {_MANY - 1}, drop upper limits, or use estimate = 'gls'"
+        f"divided depends on more than limits on each of {parts_in(constraints, m, group)}, because in "
+        f"{unit_name(plan, node)} two or more of them cannot occur, have an upper limit or are fixed. Make counts by "
+        f"part exact there, join parts to at most {_MANY - 1}, drop upper limits, or use estimate = 'gls'"
     )
 
 
@@ -305,10 +312,8 @@ def _check_broken_parts(plan: SpinePlan, constraints: AreaConstraints, is_exact:
     ):
         if wrong.any():
             row, part = np.argwhere(wrong)[0]
-            level = int(plan.tree.level[node[row]])
-            unit = plan.spine.hierarchy.codes[level][plan.tree.unit[node[row]]]
             raise InvalidArgument(
-                f"{plan.spine.levels[level]} {unit!s} has {what} on {constraints.part_names[part]!r}, and some leaves "
+                f"{unit_name(plan, int(node[row]))} has {what} on {constraints.part_names[part]!r}, and some leaves "
                 "can count only a few of the cells that it adds up: whether a larger area can be divided depends on "
                 "more than its sum. Bound the finer combinations, or use estimate = 'gls'"
             )

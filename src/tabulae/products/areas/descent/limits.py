@@ -9,7 +9,7 @@ import numpy as np
 
 from ....errors import InvalidArgument
 from ....linalg import BlockAlgebra
-from ..constraints import NO_LIMIT, AreaConstraints, nodes_of_units, supported_parts
+from ..constraints import NO_LIMIT, AreaConstraints, nodes_of_units, parts_in, supported_parts, unit_name
 from ..spine_plan import SpinePlan
 
 FREE = -1
@@ -188,8 +188,8 @@ def _exact(
                 row, group = np.argwhere(added != sums[both])[0]
                 a, b = constraints.exact[fine].margin.name, constraints.exact[m].margin.name
                 raise InvalidArgument(
-                    f"{_where(plan, int(both[row]))}: exact counts of {a!r} do not add up to those of {b!r}, in "
-                    f"{_parts(constraints, m, int(group))}"
+                    f"{unit_name(plan, int(both[row]))}: exact counts of {a!r} do not add up to those of {b!r}, in "
+                    f"{parts_in(constraints, m, int(group))}"
                 )
     return found
 
@@ -231,21 +231,9 @@ def _node_sums(
     return sums, here
 
 
-def _where(plan: SpinePlan, node: int) -> str:
-    level = int(plan.tree.level[node])
-    return f"{plan.spine.levels[level]} {plan.spine.hierarchy.codes[level][plan.tree.unit[node]]!s}"
-
-
-def _parts(constraints: AreaConstraints, m: int, group: int) -> str:
-    names = [
-        name for name, g in zip(constraints.part_names, constraints.groups[m], strict=True) if g == group
-    ]
-    return ", ".join(names)
-
-
 def _contradiction(plan: SpinePlan, constraints: AreaConstraints, m: int, node: int, group: int) -> str:
     return (
-        f"{_where(plan, node)}: the exact count of {constraints.exact[m].margin.name!r} is outside what the bounds of "
-        f"its leaves add up to, in {_parts(constraints, m, group)}. The records break a bound: correct the file of "
-        "bounds"
+        f"{unit_name(plan, node)}: the exact count of {constraints.exact[m].margin.name!r} is outside what the bounds "
+        f"of its leaves add up to, in {parts_in(constraints, m, group)}. The records break a bound: correct the file "
+        "of bounds"
     )

@@ -252,18 +252,13 @@ class Geography:
         return {name: self.areas(name)[0].size * table.margin.size for name in table.areas}
 
 
-@dataclass(frozen=True, eq=False)
-class Spines:
-    """The spine of the file, and the one that is measured before shares are given: both over the universe."""
-
-    conventional: Spine
-    drawn: Spine
-
-
 def read_spines(
     section: GeographySection, leaves: Leaves, kept: np.ndarray, problems: Problems
-) -> Spines | None:
-    """The spine, split and redrawn as the section asks; None, with the mistakes recorded, where it cannot be."""
+) -> tuple[Spine, Spine] | None:
+    """The spine of the file, and the one that is measured, split and redrawn as the section asks, without shares.
+
+    None, with the mistakes recorded, where there can be none.
+    """
     columns = {name: column[kept] for name, column in leaves.columns.items()}
     plain = problems.attempt(("geography", "levels"), lambda: Spine.from_codes(columns, leaves.levels))
     spine = plain and _split(section, plain, leaves.inside, kept, problems)
@@ -271,14 +266,14 @@ def read_spines(
         return None
     entry = section.optimise
     if entry is None:
-        return Spines(plain, spine)
+        return plain, spine
     names = section.entities if entry.entities is None else entry.entities
     if not _can_optimise(entry, names, spine, problems):
         return None
     entities = [columns[name] for name in names]
     path = ("geography", "optimise")
     drawn = problems.attempt(path, lambda: spine.optimise(entities, entry.fanout_cutoff, entry.levels))
-    return drawn and Spines(plain, drawn)
+    return None if drawn is None else (plain, drawn)
 
 
 def _split(
@@ -452,11 +447,11 @@ def read_section(
     kept = universe.kept
     spines = read_spines(section, leaves, kept, problems)
     exact = spines and read_exact(
-        document, leaves, kept, spines.drawn, cells.layout, universe.support[kept], problems
+        document, leaves, kept, spines[1], cells.layout, universe.support[kept], problems
     )
     if spines is None or exact is None or not (shares and promise and method and asked is not None):
         return None
-    plan = _plan(document, spines.drawn, shares, cells, universe.support[kept], promise, problems)
+    plan = _plan(document, spines[1], shares, cells, universe.support[kept], promise, problems)
     limits = universe.bounds if method.estimate != "gls" else ()
     constraints = join_constraints(limits, exact, leaves, kept, cells.layout, problems)
     if plan is None or problems.found or not _can_be_met(constraints, plan, method, problems):
@@ -465,7 +460,7 @@ def read_section(
         column=section.column or "",
         levels=leaves.levels,
         entity_types=tuple(section.entities),
-        conventional=spines.conventional,
+        conventional=spines[0],
         constraints=constraints,
         tables=tuple(AreaTable(t.name, cells.layout.margin(t.attributes), t.areas, t.targets) for t in asked),
         estimate=method.estimate,
