@@ -213,6 +213,14 @@ def no_saved_plan(section: str) -> InvalidArgument:
     )
 
 
+def refuse_areas(release: Release, areas: Sequence[str], codes: Sequence[str]) -> None:
+    """Refuse a question about areas, of a release that has none."""
+    if areas or codes:
+        raise InvalidArgument(
+            f"{release.path} has no areas: its tables are of the whole; ask without areas and codes"
+        )
+
+
 def row_key(spec: Spec, ledger: Ledger) -> bytes:
     """The key that decides which rows of a unit are counted, where it has more than the spec allows.
 

@@ -11,14 +11,14 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from ...errors import InvalidArgument, Unsupported
+from ...errors import Unsupported
 from ...privacy import Disclosure, Ledger
 from ...release.read import Release
 from ...release.staging import Say
 from ...release.write import write_documents
 from ...sources.units import UnitRule
 from ...spec import Spec
-from ..product import Charged, ResourceEstimate, no_saved_plan, records_of, rules_of
+from ..product import Charged, ResourceEstimate, no_saved_plan, records_of, refuse_areas, rules_of
 from .count import GroupCounts, RecordShape, open_group_records
 from .levels import AdaptivePlan, GroupMeasurement, GroupMeasurements
 from .measure import measure_groups
@@ -121,10 +121,7 @@ class GroupsProduct:
 
     def query(self, release: Release, sql: str, areas: Sequence[str], codes: Sequence[str]) -> pa.Table:
         """Refused: each group has the table that it could afford."""
-        if areas or codes:
-            raise InvalidArgument(
-                f"{release.path} has no areas: its tables are of the whole; ask without areas and codes"
-            )
+        refuse_areas(release, areas, codes)
         raise Unsupported(
             f"{release.path} tabulates groups, each in the table that it could afford, and answers no other counts: "
             f"read {release.path}/tables/totals.csv, or in Python tabulae.Release.read(...).tables"

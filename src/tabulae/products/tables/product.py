@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from ...domain import Workload, describe_row_space
 from ...domain.figure_sql import figure_from_sql
-from ...errors import InvalidArgument, NotEstimable, Unsupported
+from ...errors import NotEstimable, Unsupported
 from ...estimation import Estimate, estimate
 from ...measurement import Measurement
 from ...privacy import Disclosure, Ledger, RandomBits
@@ -24,7 +24,7 @@ from ...release.read import Release
 from ...release.staging import PLAN, Say
 from ...sources.units import UnitRule
 from ...spec import Spec
-from ..product import Charged, ResourceEstimate, records_of, rules_of, unit_rule
+from ..product import Charged, ResourceEstimate, records_of, refuse_areas, rules_of, unit_rule
 from .count import VECTOR_LIMIT, Counts, tabulate
 from .exactness import check_joint_promise, exactness
 from .figures import derived_faults, publish_derived, publish_figure, write_derived
@@ -234,10 +234,7 @@ class TablesProduct:
         return []
 
     def query(self, release: Release, sql: str, areas: Sequence[str], codes: Sequence[str]) -> pa.Table:
-        if areas or codes:
-            raise InvalidArgument(
-                f"{release.path} has no areas: its tables are of the whole; ask without areas and codes"
-            )
+        refuse_areas(release, areas, codes)
         f.require_sources(release.path)
         figure = figure_from_sql(release.domain, "query", sql)
         try:
