@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from fractions import Fraction
 
@@ -13,7 +14,6 @@ from tests.topdown.descent_cases import random_case
 
 import tabulae as tb
 from tabulae.errors import InvalidArgument, ReleaseError
-from tabulae.products.areas import stages as rooms
 from tabulae.products.areas.constraints import AreaConstraints, ExactMargin
 from tabulae.products.areas.descent.limits import NO_LIMIT
 from tabulae.products.areas.stages import Checkpoint, Fingerprint, estimate_digest
@@ -49,7 +49,7 @@ def test_half_a_stage_is_not_found(tmp_path, monkeypatch):
     def killed(handle: int) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(rooms.os, "fsync", killed)
+    monkeypatch.setattr(os, "fsync", killed)
     with pytest.raises(KeyboardInterrupt):
         made.finish("up", seen=np.arange(1000))
     monkeypatch.undo()

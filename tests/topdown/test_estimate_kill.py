@@ -21,7 +21,7 @@ SCRIPT = """
 import os, signal, sys
 from pathlib import Path
 import numpy as np
-from tabulae.products.areas import estimate, stages, tasks
+from tabulae.products.areas import estimate, tasks
 from tabulae.products.areas.descent import descent
 from tests.topdown.test_estimate_kill import case
 from tests.topdown.two_pass_cases import numbers
@@ -41,7 +41,7 @@ said = dying(lambda line: None) if where == "stage" else (lambda line: None)
 if where == "parent":
     descent.Descent.divide = dying(descent.Descent.divide)
 if where == "sync":
-    stages.os.fsync = dying(os.fsync)
+    os.fsync = dying(os.fsync)
 if where == "task":
     for kind in (tasks.ReadTask, tasks.RiseTask, tasks.FallTask, tasks.UpTask, tasks.DivideTask):
         kind.__call__ = dying(kind.__call__)
