@@ -34,7 +34,7 @@ from benchmarks.recorded import add_force, record
 import tabulae as tb
 from tabulae.privacy.noise import Insecure
 from tabulae.products.areas.estimate import Method, estimate_spine
-from tabulae.products.areas.layout import Layout
+from tabulae.products.areas.layout import CellLayout
 from tabulae.products.areas.spine_plan import SpinePieceValues, SpinePlan
 
 ROOT = Path(__file__).parents[1]
@@ -92,7 +92,7 @@ class Blocks:
         """Levels, queries and shares on one of the spines."""
         keys = [self._entity("MCD"), self._entity("AIAN")]
         chosen = self.spine if spine == "conventional" else self.spine.optimise(keys)
-        layout = Layout.of(tb.Domain({"race": len(RACES), "votingage": 2}))
+        layout = CellLayout.of(tb.Domain({"race": len(RACES), "votingage": 2}))
         shares = {
             level: tuple(Fraction(part, sum(parts)) for part in parts)
             for level, parts in QUERY_SHARES.items()

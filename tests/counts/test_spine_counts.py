@@ -18,7 +18,7 @@ from tabulae.errors import InvalidArgument, Unsupported
 from tabulae.privacy import ZCDP
 from tabulae.products.areas.constraints import ExactMargin
 from tabulae.products.areas.count import SpineCounts
-from tabulae.products.areas.layout import Layout
+from tabulae.products.areas.layout import CellLayout
 from tabulae.products.areas.spine_plan import SpinePlan
 
 
@@ -99,7 +99,7 @@ def test_cells_and_people_at_the_limits_of_small_integers(cells: int, people: in
     spine = tb.Spine.from_codes({"leaf": ["a", "b"]}, levels=["leaf"]).with_shares(
         {"root": "1/2", "leaf": "1/2"}
     )
-    layout = Layout.of(Domain({"age": cells}), [])
+    layout = CellLayout.of(Domain({"age": cells}), [])
     shares = dict.fromkeys(spine.levels, (Fraction(1),))
     made = SpinePlan(spine, layout, (layout.margin(["age"]),), shares, ZCDP(1), np.ones((2, 1), bool))
     place = np.array([0, cells - 1, cells - 1])
@@ -143,7 +143,7 @@ def test_a_plan_with_other_leaves_or_supports_is_another() -> None:
 
 
 def test_plans_that_nest_the_same_leaves_otherwise_may_be_asked_in_turn() -> None:
-    layout = Layout.of(Domain({"x": 2}))
+    layout = CellLayout.of(Domain({"x": 2}))
 
     def nested(county: str) -> SpinePlan:
         codes = {"county": list(county), "block": list("abcdef")}

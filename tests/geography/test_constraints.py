@@ -10,7 +10,7 @@ import tabulae as tb
 from tabulae.errors import InvalidArgument
 from tabulae.products.areas.constraints import NO_LIMIT, AreaConstraints, ExactMargin, nodes_of_units
 from tabulae.products.areas.descent.limits import NodeLimits
-from tabulae.products.areas.layout import Layout
+from tabulae.products.areas.layout import CellLayout
 from tabulae.products.areas.spine.spine import Spine
 
 TWO = {"county": list("AABB"), "block": list("abcd")}
@@ -129,7 +129,7 @@ def test_cells_may_differ_between_leaves_below_exact_counts():
 
 
 def two_attributes():
-    layout = Layout.of(tb.Domain({"sex": 2, "age": 3}), ["sex", "age"])
+    layout = CellLayout.of(tb.Domain({"sex": 2, "age": 3}), ["sex", "age"])
     spine = Spine.from_codes(TWO, levels=list(TWO))
     return layout, plan_of(spine, layout, np.ones((4, 6), bool))
 
@@ -151,7 +151,7 @@ def test_margins_that_cut_across_the_parts():
 
 
 def test_exact_counts_over_symmetric_attributes():
-    layout = Layout.of(tb.Domain({"sex": 2, "age": 3}), ["sex"])
+    layout = CellLayout.of(tb.Domain({"sex": 2, "age": 3}), ["sex"])
     plan = plan_of(Spine.from_codes(TWO, levels=list(TWO)), layout, np.ones((4, 2), bool))
     free = np.zeros((4, 2), np.int64)
     exact = (ExactMargin("county", layout.margin(["age"])),)

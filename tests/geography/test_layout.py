@@ -10,7 +10,7 @@ from tests.each import each
 
 from tabulae import Domain, Recode
 from tabulae.errors import InvalidArgument
-from tabulae.products.areas.layout import Layout
+from tabulae.products.areas.layout import CellLayout
 
 PLAIN = Domain({"type": 3, "age": 2, "race": 4, "sex": 1})
 DOMAIN = PLAIN.with_recodes(
@@ -36,7 +36,7 @@ def label(name: str) -> np.ndarray:
     return np.arange(DOMAIN[name].size) if recode is None else np.asarray(recode.classes)
 
 
-def table_of(layout: Layout, names: tuple[str, ...], x: np.ndarray) -> np.ndarray:
+def table_of(layout: CellLayout, names: tuple[str, ...], x: np.ndarray) -> np.ndarray:
     """A marginal cell by cell, in C order of its names, from x over all the layout's cells."""
     shape = [len(DOMAIN.resolve(name).labels) for name in names]
     found = np.zeros(shape, x.dtype)
@@ -55,7 +55,7 @@ def test_every_cell_has_one_place(dense):
     impossible = np.zeros([DOMAIN[name].size for name in DOMAIN.names if name in dense], bool)
     if dense:
         impossible.flat[0] = True
-    layout = Layout.of(DOMAIN, dense, impossible)
+    layout = CellLayout.of(DOMAIN, dense, impossible)
     assert layout.dense == tuple(name for name in DOMAIN.names if name in dense or DOMAIN[name].size == 1)
     assert layout.cell.shape == (layout.size, layout.algebra.cells)
     assert len(set(layout.cell.ravel().tolist())) == layout.cell.size
@@ -69,7 +69,7 @@ def test_every_cell_has_one_place(dense):
 @each("dtype", [np.int64, np.float64])
 def test_margins_add_up_their_cells(dense, names, dtype):
     rng = np.random.default_rng(len(names))
-    layout = Layout.of(DOMAIN, dense)
+    layout = CellLayout.of(DOMAIN, dense)
     margin = layout.margin(names)
     assert margin.size == np.prod([len(DOMAIN.resolve(name).labels) for name in names])
     for _ in range(4):
@@ -97,7 +97,7 @@ def _spread(margin, y, support):
 @each("names", TABLES)
 def test_spreading_is_the_transpose_of_adding_up(dense, names):
     rng = np.random.default_rng(1)
-    layout = Layout.of(DOMAIN, dense)
+    layout = CellLayout.of(DOMAIN, dense)
     margin, support = layout.margin(names), np.arange(0, layout.size, 2)
     x = rng.normal(size=(3, support.size, layout.algebra.cells))
     y = rng.normal(size=(3, margin.present(support).size, margin.inner))
@@ -110,7 +110,7 @@ def test_spreading_is_the_transpose_of_adding_up(dense, names):
 
 
 def test_sizes_of_inner_classes():
-    margin = Layout.of(DOMAIN, ["type"]).margin(["pairs", "age"])
+    margin = CellLayout.of(DOMAIN, ["type"]).margin(["pairs", "age"])
     assert margin.kept is None
     age, race = (sizes.tolist() for sizes in margin.inner_sizes)
     assert age == [1] * 4
@@ -118,19 +118,19 @@ def test_sizes_of_inner_classes():
 
 
 def test_names():
-    layout = Layout.of(DOMAIN, ["type"])
+    layout = CellLayout.of(DOMAIN, ["type"])
     assert layout.margin([]).name == "total"
     assert layout.margin(DOMAIN.names).name == "detailed"
     assert layout.margin(["race", "coarse"]).name == "race * coarse"
 
 
 def test_refusals():
-    layout = Layout.of(DOMAIN, ["type"])
+    layout = CellLayout.of(DOMAIN, ["type"])
     with pytest.raises(InvalidArgument, match="are both of 'type'"):
         layout.margin(["type", "coarse"])
     with pytest.raises(InvalidArgument, match="can occur: remove a structural zero"):
-        Layout.of(DOMAIN, ["type"], np.ones(3, bool))
+        CellLayout.of(DOMAIN, ["type"], np.ones(3, bool))
     with pytest.raises(InvalidArgument, match="structural zeros have shape"):
-        Layout.of(DOMAIN, ["type"], np.zeros(2, bool))
+        CellLayout.of(DOMAIN, ["type"], np.zeros(2, bool))
     with pytest.raises(InvalidArgument, match="at most 256 are handled"):
-        Layout.of(Domain({"a": 17, "b": 17}), ["a", "b"])
+        CellLayout.of(Domain({"a": 17, "b": 17}), ["a", "b"])

@@ -13,7 +13,7 @@ from tests.topdown.two_pass_cases import DenseSpine, kind_matrix, measured, rand
 from tabulae import ZCDP, ApproxDP, Domain, PureDP
 from tabulae.errors import InvalidArgument
 from tabulae.products.areas import spine_plan
-from tabulae.products.areas.layout import Layout
+from tabulae.products.areas.layout import CellLayout
 from tabulae.products.areas.spine.shares import Shares
 from tabulae.products.areas.spine.spine import Spine
 from tabulae.products.areas.spine_plan import SpinePieceValues, SpinePlan
@@ -25,7 +25,7 @@ def small_plan(**changes) -> SpinePlan:
     codes = {"county": list("AAB"), "block": list("abc")}
     spine = Spine.from_codes(codes, levels=["county", "block"])
     spine = spine.bypass({"root": "1/4", "county": "1/4", "block": "1/2"})
-    layout = Layout.of(Domain({"type": 2, "race": 3}), ["type"])
+    layout = CellLayout.of(Domain({"type": 2, "race": 3}), ["type"])
     given = {
         "spine": spine,
         "layout": layout,

@@ -11,7 +11,7 @@ import tabulae as tb
 from tabulae.domain import Attribute, Domain, Recode
 from tabulae.privacy import ZCDP, PureDP
 from tabulae.products.areas.count import SpineCounts
-from tabulae.products.areas.layout import Layout, Margin
+from tabulae.products.areas.layout import CellLayout, Margin
 from tabulae.products.areas.spine_plan import SpinePlan
 
 QUARTERS = Attribute.of("quarters", ["home", "hall", "ward"])
@@ -54,7 +54,9 @@ def plan(
     draw, budget = np.random.default_rng(seed + 10_000), budget or ZCDP(1)
     made = spine(seed, "laplace" if isinstance(budget, PureDP) else "gaussian")
     layout = (
-        Layout.of(DOMAIN, ["quarters", "age"], NO_MINORS) if seed % 2 else Layout.of(DOMAIN, ["quarters"])
+        CellLayout.of(DOMAIN, ["quarters", "age"], NO_MINORS)
+        if seed % 2
+        else CellLayout.of(DOMAIN, ["quarters"])
     )
     support = draw.random((made.leaves, layout.size)) < 0.6
     support[:, 0] |= ~support.any(axis=1)

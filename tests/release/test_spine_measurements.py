@@ -24,7 +24,7 @@ from tabulae.errors import InvalidArgument, ReleaseError
 from tabulae.privacy import ZCDP, PureDP
 from tabulae.products.areas import spine_plan
 from tabulae.products.areas.constraints import ExactMargin
-from tabulae.products.areas.layout import Layout
+from tabulae.products.areas.layout import CellLayout
 from tabulae.products.areas.measure import measure_spine
 from tabulae.products.areas.spine_plan import SpineMeasurements, SpinePieceValues, SpinePlan
 from tabulae.products.areas.store import (
@@ -316,7 +316,7 @@ def test_levels_whose_files_would_be_one(tmp_path: Path) -> None:
     spine = tb.Spine.from_codes(codes, levels=list(codes)).with_shares(
         {"root": 0, "a b": "1/2", "A_b": "1/2"}
     )
-    layout = Layout.of(PLAN.layout.domain)
+    layout = CellLayout.of(PLAN.layout.domain)
     queries = (layout.margin(PLAN.layout.domain.names),)
     of = SpinePlan(
         spine,
@@ -337,7 +337,7 @@ def alike(leaves: int, rho: str = "1") -> SpinePlan:
         {"root": 0, "half": "1/10", "block": "9/10"}
     )
     domain = tb.Domain({"age": 2, "race": 60})
-    layout = Layout.of(domain)
+    layout = CellLayout.of(domain)
     queries = (layout.margin(["race"]), layout.margin(domain.names))
     shares = dict.fromkeys(codes, (Fraction(1, 2), Fraction(1, 2)))
     return SpinePlan(spine, layout, queries, shares, ZCDP(rho), np.ones((leaves, 1), bool))

@@ -15,7 +15,7 @@ import pytest
 import tabulae as tb
 from tabulae.domain import Recode
 from tabulae.errors import ReleaseError
-from tabulae.products.areas.layout import Layout, Margin
+from tabulae.products.areas.layout import CellLayout, Margin
 from tabulae.products.areas.microdata import FILE, Microdata, microdata_faults, write_microdata
 from tabulae.products.areas.spec.section import AreaTable
 from tabulae.products.areas.tables import AreaPublisher, Areas, table_schemas
@@ -25,7 +25,7 @@ DOMAIN = tb.Domain(
     {"kind": ["a", "b", "c"], "age": range(4), "race": ["x", "y"]},
     [Recode.from_edges("old", tb.Domain({"age": range(4)})["age"], [2])],
 )
-LAYOUT = Layout.of(DOMAIN, ["kind"])
+LAYOUT = CellLayout.of(DOMAIN, ["kind"])
 SUPPORT = np.array([[1, 1, 0], [1, 0, 0], [1, 0, 1], [1, 1, 0]], bool)
 LEAVES = 4
 

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 import tabulae as tb
 from tabulae.errors import InvalidArgument
-from tabulae.products.areas.layout import Layout
+from tabulae.products.areas.layout import CellLayout
 from tabulae.products.areas.spec.limits import Cells
 from tabulae.products.areas.spec.section import LevelShares, query_informations, with_shares
 
 DOMAIN = tb.Domain({"kind": 2, "age": 3, "race": 2})
-LAYOUT = Layout.of(DOMAIN, ["kind"])
+LAYOUT = CellLayout.of(DOMAIN, ["kind"])
 QUERIES = tuple(LAYOUT.margin(names) for names in ([], ["kind", "race"], ["age"], ["kind", "age", "race"]))
 CELLS = Cells(LAYOUT, QUERIES)
 LEVELS = ("root", "tract", "block")

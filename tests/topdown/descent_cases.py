@@ -11,7 +11,7 @@ from tests.geography.trees import random_spine
 
 import tabulae as tb
 from tabulae.privacy.noise import Insecure
-from tabulae.products.areas.layout import Layout
+from tabulae.products.areas.layout import CellLayout
 from tabulae.products.areas.spine_plan import SpinePieceValues, SpinePlan
 
 DOMAIN = tb.Domain({"type": 3, "age": 2, "race": 3})
@@ -57,7 +57,7 @@ def random_case(
     spine = random_spine(rng, leaves, depth)
     shares = {level: Fraction(1, len(spine.levels)) for level in spine.levels}
     spine = spine.with_shares(shares) if bypass is None else spine.bypass(shares, noise=bypass)
-    layout = Layout.of(DOMAIN, ["type"])
+    layout = CellLayout.of(DOMAIN, ["type"])
     names = ([], ["type"], ["age"], ["type", "age", "race"])
     queries = tuple(layout.margin(one) for one in names)
     parts = {level: (rng.multinomial(20, np.full(4, 0.25)) + 1).tolist() for level in spine.levels}

@@ -12,7 +12,7 @@ import tabulae as tb
 from tabulae.domain import Attribute, Domain, Recode
 from tabulae.products.areas.constraints import NO_LIMIT, AreaConstraints, ExactMargin
 from tabulae.products.areas.descent.limits import FREE
-from tabulae.products.areas.layout import Layout
+from tabulae.products.areas.layout import CellLayout
 from tabulae.products.areas.spine_plan import SpinePlan
 
 
@@ -33,7 +33,7 @@ def type_layout(size, joins=()):
         Recode.from_map(f"join {i}", attribute, {str(t): str(c) for t, c in enumerate(classes)})
         for i, classes in enumerate(joins)
     ]
-    return Layout.of(Domain({"type": attribute}, recodes), ["type"])
+    return CellLayout.of(Domain({"type": attribute}, recodes), ["type"])
 
 
 def random_constraints(rng, *, most=5, leaves=6, many=False):

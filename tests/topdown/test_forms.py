@@ -11,7 +11,7 @@ from tabulae import Domain
 from tabulae.domain import Table, Term
 from tabulae.errors import Unsupported
 from tabulae.linalg import Dense
-from tabulae.products.areas.layout import Layout
+from tabulae.products.areas.layout import CellLayout
 from tabulae.products.areas.passes.area_variances import margin_variance
 from tabulae.products.areas.passes.forms import AreaForms
 
@@ -19,7 +19,7 @@ NAMES = ("a", "b", "c", "d")
 
 
 @st.composite
-def layouts(draw: st.DrawFn) -> Layout:
+def layouts(draw: st.DrawFn) -> CellLayout:
     """Three or four attributes, one or two of them dense, with some impossible combination."""
     sizes = draw(st.lists(st.integers(2, 3), min_size=3, max_size=4))
     domain = Domain(dict(zip(NAMES, sizes, strict=False)))
@@ -28,10 +28,10 @@ def layouts(draw: st.DrawFn) -> Layout:
     zeros = np.zeros(shape, bool)
     if shape:
         zeros[(0,) * len(shape)] = draw(st.booleans())
-    return Layout.of(domain, dense, zeros)
+    return CellLayout.of(domain, dense, zeros)
 
 
-def table(layout: Layout, rng: np.random.Generator) -> Table:
+def table(layout: CellLayout, rng: np.random.Generator) -> Table:
     """A sum of two products with two rows of one attribute; the last attribute is not mentioned."""
     names = layout.domain.names[:-1]
 
@@ -46,7 +46,7 @@ def table(layout: Layout, rng: np.random.Generator) -> Table:
     return Table.of_terms("t", [term(), term()], 1, {})
 
 
-def expanded(layout: Layout, variance: np.ndarray) -> np.ndarray:
+def expanded(layout: CellLayout, variance: np.ndarray) -> np.ndarray:
     """The covariance of all cells in the order of the domain, from V by kinds."""
     sizes = [layout.domain[name].size for name in layout.symmetric]
     inner = int(np.prod(sizes, dtype=int))
@@ -64,7 +64,7 @@ def expanded(layout: Layout, variance: np.ndarray) -> np.ndarray:
 
 
 @given(layouts(), st.integers(0, 2**32 - 1))
-def test_moments_are_those_of_the_covariance_of_all_cells(layout: Layout, seed: int) -> None:
+def test_moments_are_those_of_the_covariance_of_all_cells(layout: CellLayout, seed: int) -> None:
     rng = np.random.default_rng(seed)
     roots = rng.normal(size=(2, layout.algebra.kinds, layout.size, layout.size))
     variance = roots @ roots.swapaxes(-1, -2)
@@ -87,7 +87,7 @@ def test_moments_are_those_of_the_covariance_of_all_cells(layout: Layout, seed: 
 
 
 def test_counts_have_the_variances_of_their_margin() -> None:
-    layout = Layout.of(Domain({"a": 2, "b": 3, "c": 2}), ["a"])
+    layout = CellLayout.of(Domain({"a": 2, "b": 3, "c": 2}), ["a"])
     variance = np.random.default_rng(1).random((1, layout.algebra.kinds, 2, 2))
     variance = variance + variance.swapaxes(-1, -2)
     found = AreaForms.of(
@@ -98,7 +98,7 @@ def test_counts_have_the_variances_of_their_margin() -> None:
 
 
 def test_forms_that_are_too_large_are_refused() -> None:
-    layout = Layout.of(Domain({"a": 3000, "b": 3000}))
+    layout = CellLayout.of(Domain({"a": 3000, "b": 3000}))
     with pytest.raises(Unsupported, match="too many numbers"):
         AreaForms.of(
             layout, [Table("t", {"a": Dense(np.ones((2, 3000), int)), "b": Dense(np.ones((1, 3000), int))})]

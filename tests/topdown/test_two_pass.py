@@ -22,7 +22,7 @@ from tests.topdown.two_pass_cases import (
 from tabulae import ZCDP, Domain, PureDP
 from tabulae.errors import InvalidArgument
 from tabulae.products.areas.constraints import ExactMargin
-from tabulae.products.areas.layout import Layout
+from tabulae.products.areas.layout import CellLayout
 from tabulae.products.areas.passes import covariances as node_groups
 from tabulae.products.areas.passes.covariances import Covariances, EqualityStep
 from tabulae.products.areas.passes.vectors import NodeVectors
@@ -89,7 +89,7 @@ def test_an_only_child_is_as_well_known_as_its_parent(share, exact):
     codes = {"county": list("AAB"), "tract": list("abc"), "block": list("abc")}
     shares = {"root": "1/4", "county": "1/4", "tract": Fraction("1/2") - Fraction(share), "block": share}
     spine = Spine.from_codes(codes, levels=list(codes)).with_shares(shares)
-    layout = Layout.of(Domain({"type": 3, "race": 2}), ["type"])
+    layout = CellLayout.of(Domain({"type": 3, "race": 2}), ["type"])
     queries = layout.margin([]), layout.margin(["type", "race"])
     asked = dict.fromkeys(spine.levels, (Fraction(1, 2), Fraction(1, 2)))
     plan = SpinePlan(spine, layout, queries, asked, ZCDP(1), np.ones((3, 3), bool))
@@ -212,7 +212,7 @@ def test_refusals_say_what_to_do():
 def test_a_unit_that_the_bypass_leaves_out_cannot_be_exact():
     spine = Spine.from_codes({"tract": list("AAB"), "block": list("abc")}, levels=["tract", "block"])
     spine = spine.bypass({"root": "1/4", "tract": "1/4", "block": "1/2"}, noise="laplace")
-    layout = Layout.of(Domain({"sex": 2}))
+    layout = CellLayout.of(Domain({"sex": 2}))
     shares = {level: (Fraction(1),) for level in spine.levels}
     plan = SpinePlan(spine, layout, (layout.margin(["sex"]),), shares, PureDP(1), np.ones((3, 1), bool))
     with pytest.raises(InvalidArgument, match="'A' is not measured as a whole"):

@@ -14,7 +14,7 @@ from scipy.special import ndtri
 from tests.topdown.two_pass_cases import covariance_of, gls
 
 from tabulae import ZCDP, Domain, PureDP
-from tabulae.products.areas.layout import Layout
+from tabulae.products.areas.layout import CellLayout
 from tabulae.products.areas.passes.area_variances import margin_variance
 from tabulae.products.areas.passes.covariances import Covariances
 from tabulae.products.areas.passes.vectors import NodeVectors
@@ -30,7 +30,7 @@ def small_plan(budget: ZCDP | PureDP) -> SpinePlan:
     spine = Spine.from_codes(codes, levels=list(codes))
     shares = {"root": "1/10", "county": "3/10", "tract": "2/10", "block": "4/10"}
     spine = spine.bypass(shares, noise="gaussian" if isinstance(budget, ZCDP) else "laplace")
-    layout = Layout.of(Domain({"type": 2, "race": 3}), ["type"])
+    layout = CellLayout.of(Domain({"type": 2, "race": 3}), ["type"])
     queries = tuple(layout.margin(names) for names in ([], ["race"], ["type", "race"]))
     support = np.array([[1, 0], [1, 1], [1, 0], [1, 1], [0, 1], [1, 1]], bool)
     alpha = {level: (Fraction(1, 4), Fraction(1, 4), Fraction(1, 2)) for level in spine.levels}

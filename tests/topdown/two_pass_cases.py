@@ -15,7 +15,7 @@ from tabulae import ZCDP, Domain, PureDP, Recode
 from tabulae.products.areas.constraints import ExactMargin
 from tabulae.products.areas.descent.descent import MeasuredTotals
 from tabulae.products.areas.estimate import Estimation, Here, MeasuredNodes
-from tabulae.products.areas.layout import Layout
+from tabulae.products.areas.layout import CellLayout
 from tabulae.products.areas.passes.area_variances import area_covariances
 from tabulae.products.areas.passes.covariances import Covariances
 from tabulae.products.areas.passes.two_pass import TwoPassEstimate, Upward
@@ -46,7 +46,7 @@ def random_plan(
     if dense == ("type", "age"):
         impossible = np.zeros((3, 2), bool)
         impossible[0, 0] = rng.random() < 0.5
-    layout = Layout.of(domain, dense, impossible)
+    layout = CellLayout.of(domain, dense, impossible)
     queries = tuple(layout.margin(q) for q in [*asked, domain.names])
     spine = random_spine(rng, int(rng.integers(*leaves)), int(rng.integers(2, 5)))
     budget, noise = (ZCDP("1/3"), "gaussian") if rng.random() < 0.5 else (PureDP("2/3"), "laplace")

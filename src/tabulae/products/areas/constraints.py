@@ -12,7 +12,7 @@ from ...domain import Attribute, Domain, Table, describe_row_space
 from ...errors import InvalidArgument
 from ...linalg import Identity, LinearOperator, Partition
 from ...privacy import Disclosure
-from .layout import Layout, Margin
+from .layout import CellLayout, Margin
 from .spine_plan import SpinePlan
 
 NO_LIMIT = 2**62
@@ -43,7 +43,7 @@ class AreaConstraints:
         exact: the margins that are exact; each a coarsening of the parts.
 
     >>> from tabulae.domain import Domain
-    >>> layout = Layout.of(Domain({"type": 3, "age": 2}), ["type"])
+    >>> layout = CellLayout.of(Domain({"type": 3, "age": 2}), ["type"])
     >>> free = np.full((4, 3), NO_LIMIT)
     >>> margins = (ExactMargin("county", layout.margin([])), ExactMargin("root", layout.margin(["type"])))
     >>> constraints = AreaConstraints(layout, np.arange(3), ("a", "b", "c"), 0 * free, free, margins)
@@ -51,7 +51,7 @@ class AreaConstraints:
     [[0, 0, 0], [0, 1, 2]]
     """
 
-    layout: Layout
+    layout: CellLayout
     part: np.ndarray
     part_names: tuple[str, ...]
     lower: np.ndarray

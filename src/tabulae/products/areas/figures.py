@@ -24,7 +24,7 @@ from ...release.write import ESTIMATED, EXACT, NOT_ESTIMABLE, resource_of, word_
 from ...spec import Spec
 from ...spec.derived import Derived
 from ...spec.problems import nearest, shown
-from .layout import Layout
+from .layout import CellLayout
 from .passes.forms import AreaForms
 from .spec.section import Geography, check_figure, geography_of
 from .spine_plan import area_half_widths, interval_factor
@@ -41,7 +41,7 @@ class FigureForms:
     every: tuple[AreaForms, ...]
 
     @classmethod
-    def of(cls, layout: Layout, figure: Figure) -> FigureForms:
+    def of(cls, layout: CellLayout, figure: Figure) -> FigureForms:
         """The forms of a figure over the cells of areas."""
         joint = tuple(dict.fromkeys(each.table for each in linears_of(figure) if each.table))
         tables = (*((joint,) if joint else ()), *((each.table,) for each in figure.quantiles))

@@ -18,7 +18,7 @@ MOST_DENSE = 256
 
 
 @dataclass(frozen=True, eq=False)
-class Layout:
+class CellLayout:
     """The cells of a domain as a table of dense cells by combinations of symmetric attributes.
 
     An attribute is dense where something treats its categories unequally: a recode that is measured, a structural
@@ -37,14 +37,16 @@ class Layout:
     codes: np.ndarray
 
     @classmethod
-    def of(cls, domain: Domain, dense: Iterable[str] = (), impossible: np.ndarray | None = None) -> Layout:
+    def of(
+        cls, domain: Domain, dense: Iterable[str] = (), impossible: np.ndarray | None = None
+    ) -> CellLayout:
         """Arrange a domain.
 
         Args:
             impossible: shape of the sizes of the dense attributes in the order of the domain: which of their
                 combinations cannot occur.
 
-        >>> layout = Layout.of(Domain({"type": 3, "age": 2, "race": 6}), ["type"])
+        >>> layout = CellLayout.of(Domain({"type": 3, "age": 2, "race": 6}), ["type"])
         >>> layout.dense, layout.symmetric, layout.size, layout.algebra.cells
         (('type',), ('age', 'race'), 3, 12)
         """
@@ -114,7 +116,7 @@ class Margin:
         order: shape (classes, inner).
     """
 
-    layout: Layout
+    layout: CellLayout
     names: tuple[str, ...]
     classes: int
     label: np.ndarray
@@ -122,7 +124,7 @@ class Margin:
     order: np.ndarray
 
     @classmethod
-    def of(cls, layout: Layout, names: Sequence[str]) -> Margin:
+    def of(cls, layout: CellLayout, names: Sequence[str]) -> Margin:
         domain, views = layout.domain, {}
         for name in names:
             view = domain.resolve(name)

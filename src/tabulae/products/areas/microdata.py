@@ -14,7 +14,7 @@ from ...release.folder import Rows, sync_file
 from ...release.write import word_column
 from ...spec import NO_VALUE
 from .estimate import SpineEstimate
-from .layout import Layout
+from .layout import CellLayout
 
 FILE = "microdata.parquet"
 _CELLS = 1 << 24  # about how many counts are looked at together, most of them 0
@@ -29,7 +29,7 @@ class Microdata:
             none; the leaves' own last.
     """
 
-    layout: Layout
+    layout: CellLayout
     areas: Mapping[str, tuple[np.ndarray, np.ndarray]]
     counts: SpineEstimate
 

@@ -212,9 +212,9 @@ def largest_error(plan: SpinePlan) -> float:
 
     >>> from fractions import Fraction
     >>> from tabulae import Domain, Spine, ZCDP
-    >>> from tabulae.products.areas.layout import Layout
+    >>> from tabulae.products.areas.layout import CellLayout
     >>> spine = Spine.from_codes({"block": ["a", "b"]}, levels=["block"]).with_shares({"root": "1/2", "block": "1/2"})
-    >>> layout = Layout.of(Domain({"age": 2}))
+    >>> layout = CellLayout.of(Domain({"age": 2}))
     >>> shares = dict.fromkeys(spine.levels, (Fraction(1),))
     >>> plan = SpinePlan(spine, layout, (layout.margin(["age"]),), shares, ZCDP(1), np.ones((2, 1), bool))
     >>> round(largest_error(plan), 2)

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from ...errors import InvalidArgument
 from ...estimation.coverage import uniform_factor
 from ...privacy import WITHIN, ZCDP, NoiseLaw, PureDP, check_neighbours, law_for, law_type
-from .layout import Layout, Margin
+from .layout import CellLayout, Margin
 from .spine.shares import distinct_rows
 from .spine.spine import Spine, Tree
 
@@ -146,7 +146,7 @@ class SpinePlan:
     """
 
     spine: Spine
-    layout: Layout
+    layout: CellLayout
     queries: tuple[Margin, ...]
     query_shares: Mapping[str, tuple[Fraction, ...]]
     budget: PureDP | ZCDP

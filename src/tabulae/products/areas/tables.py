@@ -18,7 +18,7 @@ from ...release.write import ESTIMATED, EXACT, label_columns, word_column
 from ...spec import Spec
 from .constraints import ExactMargin
 from .estimate import MEASURED, SpineEstimate, estimate_spine, quiet, read_measured
-from .layout import Layout, Margin
+from .layout import CellLayout, Margin
 from .microdata import Microdata
 from .passes.area_variances import margin_variance
 from .spec.section import AREA, AREA_TYPE, AreaTable, Geography, geography_of
@@ -86,7 +86,7 @@ class AreaPublisher:
         has_exact: whether some counts are exact, so that others may follow from them.
     """
 
-    layout: Layout
+    layout: CellLayout
     support: np.ndarray
     method: str
     published: SpineEstimate

@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from ..layout import Layout, Margin
+from ..layout import CellLayout, Margin
 from ..spine_plan import SpinePlan
 from .covariances import Covariances, NodeGroup, sums_by
 
@@ -177,7 +177,7 @@ _NUMBERS = 8_000_000
 """About how many numbers of matrices are held at a time."""
 
 
-def margin_variance(layout: Layout, variance: np.ndarray, margin: Margin) -> np.ndarray:
+def margin_variance(layout: CellLayout, variance: np.ndarray, margin: Margin) -> np.ndarray:
     """The variance of each cell of a marginal table.
 
     With r the indicator of a class of dense cells and q the squares of a set of symmetric cells by kind

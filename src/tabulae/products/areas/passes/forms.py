@@ -11,7 +11,7 @@ import numpy as np
 
 from ....domain import Table
 from ....errors import Unsupported
-from ..layout import Layout, Margin
+from ..layout import CellLayout, Margin
 
 MOST_NUMBERS = 1 << 24
 """The most numbers that the coefficients of one figure's forms take, and the squares of them."""
@@ -35,7 +35,7 @@ class AreaForms:
 
     >>> from tabulae import Domain
     >>> from tabulae.linalg import Identity
-    >>> layout = Layout.of(Domain({"sex": 2, "age": 3}))
+    >>> layout = CellLayout.of(Domain({"sex": 2, "age": 3}))
     >>> forms = AreaForms.of(layout, [Table("sexes", {"sex": Identity(2)})])
     >>> independent = np.ones((1, layout.algebra.kinds, 1, 1))  # every cell has variance 1
     >>> forms.moments(independent)[0, 0, 0].tolist()
@@ -47,7 +47,7 @@ class AreaForms:
     coefficients: np.ndarray
 
     @classmethod
-    def of(cls, layout: Layout, tables: Sequence[Table]) -> AreaForms:
+    def of(cls, layout: CellLayout, tables: Sequence[Table]) -> AreaForms:
         """The forms that tables of equally many rows are.
 
         Raises:
@@ -147,7 +147,7 @@ class AreaForms:
         return there @ used.swapaxes(-1, -2) == 0
 
 
-def _coefficients(layout: Layout, table: Table, names: Sequence[str]) -> np.ndarray:
+def _coefficients(layout: CellLayout, table: Table, names: Sequence[str]) -> np.ndarray:
     """A table's matrix over the combinations of some attributes, in C order: shape (rows, cells)."""
     total: np.ndarray | None = None
     for term in table.terms:

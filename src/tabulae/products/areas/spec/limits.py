@@ -22,7 +22,7 @@ from ....spec.public_file import TextColumns, encoded, read_text_columns
 from ....spec.schema import Schema
 from ....spec.sections import Document
 from ..constraints import NO_LIMIT, AreaConstraints, ExactMargin
-from ..layout import Layout, Margin
+from ..layout import CellLayout, Margin
 from ..spine.spine import Spine
 from .files import Leaves
 
@@ -56,7 +56,7 @@ class Bound:
 
 
 def read_bound(
-    entry: BoundEntry | None, at: int, leaves: Leaves, layout: Layout, base: Path, problems: Problems
+    entry: BoundEntry | None, at: int, leaves: Leaves, layout: CellLayout, base: Path, problems: Problems
 ) -> Bound | None:
     """The limits of an entry's file; None, with the mistakes recorded, where it has some."""
     if entry is None or entry.file is None or entry.attributes is None:
@@ -174,7 +174,7 @@ def read_exact(
     leaves: Leaves,
     kept: np.ndarray,
     spine: Spine,
-    layout: Layout,
+    layout: CellLayout,
     support: np.ndarray,
     problems: Problems,
 ) -> list[tuple[int, ExactMargin]] | None:
@@ -211,7 +211,7 @@ def read_exact(
     return found if len(problems.found) == before else None
 
 
-def _leaves_nothing(margins: Sequence[Margin], layout: Layout, support: np.ndarray) -> bool:
+def _leaves_nothing(margins: Sequence[Margin], layout: CellLayout, support: np.ndarray) -> bool:
     """Whether exact margins of a leaf determine every count that it can have.
 
     They do when their rows span those of all cells, in every leaf: cells that differ in a symmetric attribute are in
@@ -275,7 +275,7 @@ MOST_COMBINATIONS = 1_000_000
 class Cells:
     """The layout of the domain's cells, and what is asked of every unit."""
 
-    layout: Layout
+    layout: CellLayout
     queries: tuple[Margin, ...]
 
 
@@ -302,7 +302,7 @@ def read_cells(document: Document, schema: Schema, domain: Domain, problems: Pro
         return None
 
     def arranged() -> Cells:
-        layout = Layout.of(domain, dense, impossible)
+        layout = CellLayout.of(domain, dense, impossible)
         return Cells(layout, tuple(layout.margin(query) for query in asked))
 
     cells = problems.attempt(("geography", "query"), arranged)
@@ -461,7 +461,7 @@ def read_universe(
     return Universe(bounds, support_of(bounds, cells.layout, leaves, problems))
 
 
-def support_of(bounds: Sequence[Bound], layout: Layout, leaves: Leaves, problems: Problems) -> np.ndarray:
+def support_of(bounds: Sequence[Bound], layout: CellLayout, leaves: Leaves, problems: Problems) -> np.ndarray:
     """Shape (leaves of the file, dense cells), boolean: what can occur; what must and cannot is a mistake."""
     support = np.ones((leaves.codes.size, layout.size), bool)
     for bound in bounds:
@@ -484,7 +484,7 @@ def class_name(margin: Margin, group: int) -> str:
     """What a class of a margin over dense attributes is called in messages.
 
     >>> from tabulae.domain import Domain
-    >>> layout = Layout.of(Domain({"type": ["home", "jail"], "age": 3}), ["type"])
+    >>> layout = CellLayout.of(Domain({"type": ["home", "jail"], "age": 3}), ["type"])
     >>> class_name(layout.margin(["type"]), 1)
     'type jail'
     """
@@ -501,7 +501,7 @@ def join_constraints(
     exact: Sequence[tuple[int, ExactMargin]],
     leaves: Leaves,
     kept: np.ndarray,
-    layout: Layout,
+    layout: CellLayout,
     problems: Problems,
 ) -> AreaConstraints | None:
     """The limits and exact counts together; None where there are none, or do not fit each other.

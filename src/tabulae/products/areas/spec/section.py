@@ -25,7 +25,7 @@ from ....spec.schema import Schema
 from ....spec.section import Section
 from ....spec.sections import Document
 from ..constraints import AreaConstraints
-from ..layout import Layout, Margin
+from ..layout import CellLayout, Margin
 from ..passes.forms import AreaForms
 from ..spine.hierarchy import ROOT, numbered
 from ..spine.spine import Spine
@@ -197,7 +197,7 @@ class Geography:
         return self._plan.spine
 
     @property
-    def layout(self) -> Layout:
+    def layout(self) -> CellLayout:
         return self._plan.layout
 
     @property
