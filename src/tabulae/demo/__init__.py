@@ -11,7 +11,6 @@ NumPy promises to keep, and no transcendental function, so the same seed gives t
 machine and under every NumPy.
 """
 
-from .files import write_demo, write_population
-from .people import population
+from .people import population, write_demo, write_population
 
 __all__ = ["population", "write_demo", "write_population"]

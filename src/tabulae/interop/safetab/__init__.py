@@ -3,8 +3,7 @@
 The release underneath is one of groups, of any records, regions and groups; what is peculiar to these files is here.
 """
 
-from .documents import level_documents, promise_document
 from .inputs import Inputs, StabilityRule, check
-from .product import run
+from .product import level_documents, promise_document, run
 
 __all__ = ["Inputs", "StabilityRule", "check", "level_documents", "promise_document", "run"]
