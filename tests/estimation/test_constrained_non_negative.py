@@ -15,10 +15,10 @@ import tabulae as tb
 from tabulae.domain import Constraint, Domain, Term
 from tabulae.errors import InvalidArgument
 from tabulae.estimation import whole_cells
+from tabulae.estimation._estimate import NonNegative
 from tabulae.estimation.cone import GAP
 from tabulae.estimation.limits import Limits
 from tabulae.estimation.measured_cells import MeasuredCells
-from tabulae.estimation.non_negative import NonNegative
 from tabulae.strategy import law_variances
 
 TRUTH = np.random.default_rng(5).poisson(1.0, DOMAIN.size)
