@@ -340,3 +340,34 @@ def test_a_constant_factor_of_fractions_is_rounded_up() -> None:
 def test_one_operator_over_many_cells() -> None:
     assert Total(10**8).sensitivity(1, neighbours="replace").power == 0
     assert Identity(10**8).sensitivity(2, neighbours="replace").power == 2
+
+
+@given(st.integers(0, 2**32 - 1))
+def test_matrices_over_classes_of_cells_have_the_sensitivity_of_the_classes(seed: int) -> None:
+    """Cells of one class are alike: what is far apart among classes is so among cells, however many they are."""
+    rng = np.random.default_rng(seed)
+
+    def merges(cells: Sequence[int], classes: Sequence[int]) -> Kron:
+        labels = (
+            np.sort(np.append(np.arange(k), rng.integers(0, k, n - k)))
+            for n, k in zip(cells, classes, strict=True)
+        )
+        return Kron(tuple(Partition(each) for each in labels))
+
+    classes = rng.integers(1, 4, 2).tolist()
+    few, many = merges((5, 4), classes), merges((3000, 2500), classes)
+    size = math.prod(classes)
+    matrices = [Dense(rng.integers(-3, 4, (int(rng.integers(1, 4)), size))) for _ in range(2)]
+    weights = (Fraction(1, 3), 2)
+    for p, neighbours in itertools.product((1, 2), NEIGHBOURS):
+        plain = [
+            (Dense(m.dense().astype(np.int64) @ few.dense().astype(np.int64)), w)
+            for m, w in zip(matrices, weights, strict=True)
+        ]
+        wanted = weighted_sensitivity(plain, p, neighbours)
+        for merge in (few, many):
+            found = weighted_sensitivity(
+                [(MatrixProduct(m, merge), w) for m, w in zip(matrices, weights, strict=True)], p, neighbours
+            )
+            assert found.power == wanted.power
+            assert found.is_exact

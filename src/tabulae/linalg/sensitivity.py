@@ -36,6 +36,7 @@ from .operator import (
     Dense,
     Identity,
     LinearOperator,
+    MatrixProduct,
     Partition,
     Permuted,
     Scaled,
@@ -122,6 +123,9 @@ def weighted_sensitivity(
     parts = [part for op, weight in plain for part in _take_apart(op, weight, p)]
     if not parts:
         return Sensitivity(0, p, is_exact=True)
+    if (merged := _over_classes(parts)) is not None:
+        found = weighted_sensitivity(merged, p, neighbours)
+        return Sensitivity(found.power, p, is_exact=found.is_exact and attained)
     found = _largest_in_contrasts(parts, replace=replace) if p == 2 else None
     if found is None:
         found = _largest_in_weighted_rows(parts, p, replace=replace)
@@ -136,6 +140,31 @@ def weighted_sensitivity(
 @worst_change.register(LinearOperator)
 def _worst_change(op: LinearOperator, p: int, neighbours: str) -> Sensitivity:
     return weighted_sensitivity([(op, 1)], p, neighbours)
+
+
+def _over_classes(blocks: Blocks) -> Blocks | None:
+    """The blocks over classes of cells, where each of them adds up the same classes first; None elsewhere.
+
+    Cells of one class have equal columns, and no class is empty: the blocks have the same columns, each once.
+    """
+    first = blocks[0][0]
+    if not isinstance(first, MatrixProduct) or not _adds_up_classes(first.right):
+        return None
+    over = []
+    for op, weight in blocks:
+        if not isinstance(op, MatrixProduct) or op.right != first.right:
+            return None
+        over.append((op.left, weight))
+    return over
+
+
+def _adds_up_classes(op: LinearOperator) -> bool:
+    """Whether every column of an operator is one of the identity's, and each of these occurs."""
+    if isinstance(op, Kron):
+        return all(map(_adds_up_classes, op.ops))
+    if isinstance(op, Partition):
+        return bool(op.classes.min() >= 0 and op.sizes.min() > 0)
+    return isinstance(op, (Identity, Total))
 
 
 def _take_apart(op: LinearOperator, weight: Fraction, p: int) -> list[tuple[LinearOperator, Fraction]]:
