@@ -131,7 +131,7 @@ class Life:
     Arguments:
         product: what is released.
         out: the folder to write.
-        seal: closes the folder when all else is in it, with a report or without one (:func:`seal_without_report`).
+        seal: closes the folder when all else is in it; None: with a report. See :func:`seal_without_report`.
         memory, say, at: as for :func:`run`.
     """
 
@@ -140,7 +140,7 @@ class Life:
         product: Product,
         out: Path,
         *,
-        seal: Callable[[Path], Release] = seal_with_report,
+        seal: Callable[[Path], Release] | None = None,
         memory: str | None = None,
         say: Say = _quiet,
         at: Callable[[Step], None] = _go_on,
@@ -167,7 +167,7 @@ class Life:
             del spec, self._product
             self._say("writing the report")
             with disk(partial):
-                release = self._seal(partial)
+                release = (self._seal or seal_with_report)(partial)
                 self._at("sealed")
                 put_in_place(partial, out, str(release.descriptor["created"]))
                 self._at("placed")

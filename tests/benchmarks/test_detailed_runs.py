@@ -69,7 +69,7 @@ def test_larger_nations_are_drawn_after_the_others(tmp_path):
     assert detailed.larger(path, 1e7, 1.5) == []
     for people in (3_300_000, 33_000_000):
         row = dict.fromkeys(detailed_nation.COLUMNS, "x") | {"people": people, "run_cpu_s": 101.5}
-        detailed_nation.record(row, path)
+        detailed_nation.record_run(row, path)
     assert detailed.larger(path, 1e7, 1.5) == [(33e6, 100.0)]
 
 
@@ -78,7 +78,7 @@ def test_a_nation_replaces_the_row_of_its_size(tmp_path):
     rows = [dict.fromkeys(detailed_nation.COLUMNS, "x") | {"people": n} for n in (300, 10, 300)]
     rows[2]["blocks"] = "new"
     for row in rows:
-        detailed_nation.record(row, path)
+        detailed_nation.record_run(row, path)
     with path.open(newline="") as file:
         found = [(row["people"], row["blocks"]) for row in csv.DictReader(file)]
     assert found == [("10", "x"), ("300", "new")]

@@ -44,10 +44,10 @@ def address(browser: Browser, request: pytest.FixtureRequest) -> Iterator[str]:
 
 
 def test_pages_fit(page: Page, address: str) -> None:
-    for name in (*MAIN, *MORE):
-        page.goto(f"{address}/{name}", wait_until="load")
-        for width in WIDTHS:
-            page.set_viewport_size({"width": width, "height": 900})
+    for width in WIDTHS:
+        page.set_viewport_size({"width": width, "height": 900})
+        for name in (*MAIN, *MORE):
+            page.goto(f"{address}/{name}", wait_until="load")
             wide = page.evaluate("document.documentElement.scrollWidth")
             assert wide <= width, f"{name} is {wide} px wide"
 

@@ -21,7 +21,7 @@ import pyarrow as pa
 from tests.engines.test_groups import counted
 
 from tabulae.errors import TabulaeError
-from tabulae.sources import source as group_transfer
+from tabulae.sources.engines import spark as group_transfer
 from tabulae.sources.engines.spark import spark_session
 from tabulae.sources.source import RecordSource
 

@@ -44,7 +44,7 @@ def test_what_is_no_amount_of_memory_is_refused(text: Any) -> None:
 
 def test_too_little_memory_is_refused_before_it_is_paid(duchy: Path, limits: list[str | None]) -> None:
     with pytest.raises(
-        Unsupported, match=r"0\.6 GB are too little, and nothing more was charged.*--memory 1\.\dGB or more"
+        Unsupported, match=r"0\.6 GB are too little\. Nothing more was charged.*--memory 1\.\dGB or more"
     ):
         tb.run(duchy, duchy.parent / "release", memory="600MB")
     assert limits == []
@@ -105,7 +105,7 @@ def test_estimates_are_the_same_with_little_memory(duchy: Path, monkeypatch: pyt
 
 
 def test_a_bound_of_groups_is_too_little(guild: Path) -> None:
-    with pytest.raises(Unsupported, match="too little, and nothing more was charged"):
+    with pytest.raises(Unsupported, match=r"too little\. Nothing more was charged"):
         tb.run(guild, guild.parent / "release", memory="900MB")
 
 
@@ -122,7 +122,7 @@ def test_tables_take_a_bound_too(tmp_path: Path, limits: list[str | None]) -> No
     )
     (tmp_path / "people.csv").write_text("sex\nF\nM\nF\n")
     ledger = tb.Ledger.create(tmp_path / "ledger.db", tb.ZCDP("1"))
-    with pytest.raises(Unsupported, match="too little, and nothing more was charged"):
+    with pytest.raises(Unsupported, match=r"too little\. Nothing more was charged"):
         tb.run(spec, tmp_path / "release", memory="500MB")
     assert ledger.charges() == []
     tb.run(spec, tmp_path / "release", memory="2GB")

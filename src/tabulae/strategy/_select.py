@@ -38,7 +38,7 @@ def select(
     workload: Workload,
     *,
     noise: NoiseKind = "gaussian",
-    method: str = "hdmm",
+    method: str = "auto",
     neighbours: str = "add-remove",
     invariants: Sequence[Table] = (),
     objective: Objective | Literal["relative"] = "total",

@@ -376,31 +376,32 @@ class Spark(Engine):
                         session.catalog.dropTempView(view)
 
     def batches(self, counted: ir.Table) -> Iterator[pa.RecordBatch]:
-        """Part by part, by one job each once they are counted; a part whose task fails is made again first.
-
-        Batches travel as bytes, one row each: Spark takes rows to the driver part by part, and batches not.
-        """
-        import pyarrow as pa
-
-        # A function within one travels by value: executors need PyArrow, and nothing of this package.
-        def enclosed(some: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            for batch in some:
-                sink = pa.BufferOutputStream()
-                with pa.ipc.new_stream(sink, batch.schema) as writer:
-                    writer.write_batch(batch)
-                yield pa.RecordBatch.from_arrays(
-                    [pa.array([sink.getvalue().to_pybytes()], pa.binary())], ["batch"]
-                )
-
+        """Part by part, by one job each once they are counted; a part whose task fails is made again first."""
         backend: Any = counted.get_backend()
         backend._run_pre_execute_hooks(counted)  # which hand over the tables of keys
-        frame = backend.raw_sql(backend.compile(counted))
-        for row in frame.mapInArrow(enclosed, "batch binary").toLocalIterator():
-            with pa.ipc.open_stream(row[0]) as stream:
-                yield from stream
+        yield from _of_parts(backend.raw_sql(backend.compile(counted)))
 
 
 ENGINE = Spark()
+
+
+def _of_parts(frame: Any) -> Iterator[pa.RecordBatch]:
+    """The rows of a frame. Batches travel as bytes, one row each: Spark takes rows to the driver part by part."""
+    import pyarrow as pa
+
+    # A function within one travels by value: executors need PyArrow, and nothing of this package.
+    def enclosed(some: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in some:
+            sink = pa.BufferOutputStream()
+            with pa.ipc.new_stream(sink, batch.schema) as writer:
+                writer.write_batch(batch)
+            yield pa.RecordBatch.from_arrays(
+                [pa.array([sink.getvalue().to_pybytes()], pa.binary())], ["batch"]
+            )
+
+    for row in frame.mapInArrow(enclosed, "batch binary").toLocalIterator():
+        with pa.ipc.open_stream(row[0]) as stream:
+            yield from stream
 
 
 def _files(source: RecordSource) -> list[Path]:
