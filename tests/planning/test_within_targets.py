@@ -14,7 +14,7 @@ SPEC = """
 [source]
 path = "people.csv"
 [attributes]
-age = { range = [0, 29] }
+age = { range = [0, 9] }
 sex = { categories = ["F", "M"] }
 race = { categories = ["a", "b", "c", "d", "e"] }
 [privacy]
@@ -23,7 +23,7 @@ budget = "1/8"
 neighbours = "add-remove"
 ledger = "ledger.db"
 [method]
-seed = 1
+select = "kron"
 [[table]]
 name = "races"
 attributes = ["sex", "race"]
