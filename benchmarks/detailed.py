@@ -31,6 +31,7 @@ from pathlib import Path
 
 import numpy as np
 from benchmarks.detailed_population import MAPS
+from benchmarks.recorded import add_force, record
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks/results/detailed.csv"
@@ -41,6 +42,8 @@ COLUMNS = (
     "start_cpu_s", "cpu_s", "after_start_cpu_s", "wall_s", "peak_mb", "command",
 )  # fmt: skip
 PEOPLE = (10_000, 100_000, 1_000_000, 10_000_000)
+# Not measured by this script, and on another machine: the production program of 2020, Spark local on two cores, over
+# 100,000 generated people with the maps of the 2020 release.
 PRODUCTION = {
     "program": "production (Spark), measured elsewhere",
     "geography": "48 blocks",
@@ -231,12 +234,9 @@ def draw(rows: list[dict[str, str]], path: Path) -> None:
     plt.close(figure)
 
 
-def write(rows: list[dict[str, object]]) -> None:
+def write(rows: list[dict[str, object]], *, force: bool) -> None:
     """The CSV, and the figure from it."""
-    with RESULTS.open("w", newline="") as file:
-        writer: csv.DictWriter[str] = csv.DictWriter(file, COLUMNS, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
+    record(RESULTS, COLUMNS, rows, size="people", force=force)
 
 
 def measured(scratch: Path, most: int) -> list[dict[str, object]]:
@@ -262,12 +262,13 @@ def main() -> int:
     parser.add_argument("scratch", type=Path)
     parser.add_argument("--draw", action="store_true")
     parser.add_argument("--most", type=int, default=PEOPLE[-1])
+    add_force(parser)
     given = parser.parse_args()
     if not given.draw:
         if not MAPS.exists():
             parser.error(f"the maps of the 2020 release are not in {MAPS}")
         given.scratch.mkdir(parents=True, exist_ok=True)
-        write(measured(given.scratch, given.most))
+        write(measured(given.scratch, given.most), force=given.force)
     with RESULTS.open(newline="") as file:
         draw(list(csv.DictReader(file)), FIGURE)
     return 0
