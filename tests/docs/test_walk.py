@@ -21,7 +21,8 @@ def in_process(line: str, folder: Path, environment: dict[str, str]) -> tuple[in
     if not line.startswith("tabulae ") or set("|<>;&") & set(line):
         return in_shell(line, folder, environment)
     with chdir(folder):
-        done = CliRunner().invoke(app, shlex.split(line)[1:], env=environment)
+        words = shlex.split(line.replace("\\\n", ""))  # a line that goes on
+        done = CliRunner().invoke(app, words[1:], env=environment)
     return done.exit_code, done.stdout, done.stderr
 
 
