@@ -78,6 +78,18 @@ def test_targets_are_met_and_the_rest_errs_least(definition: str, kind: str, sha
     assert _errors(aimed)["ages"] <= nearest["ages"] * (1 + 1e-9)
 
 
+def test_a_strategy_for_the_smallest_budget_keeps_no_certificate_of_another_aim() -> None:
+    """Where no weights meet the targets but those of the smallest budget do, what is proven is not of the total."""
+    smallest = _plan(
+        "target = { rmse = 3 }", "target = { rmse = 3 }", ('budget = "1/8"', 'budget = "targets"')
+    )
+    budget = f'budget = "{smallest.spec.loss.amount}"'
+    plan = _plan("target = { rmse = 3 }", "target = { rmse = 3 }", ('budget = "1/8"', budget))
+    assert all(row.met for row in plan.table_errors)
+    assert plan.aim == "total"
+    assert plan.strategy.certificate is None
+
+
 def test_two_targets_of_which_one_binds() -> None:
     plan = _plan("target = { rmse = 3 }", "target = { rmse = 50 }")
     found = {row.table: row for row in plan.table_errors}

@@ -541,12 +541,17 @@ def _target_ratios(spec: Spec, strategy: Strategy, targets: Targets) -> dict[str
     errors, found = strategy_errors(strategy, spec).tables, {}
     for table in spec.workload.tables:
         if (rmse := targets.rmse.get(table.name)) is not None:
-            found[table.name] = (errors[table.name] / float(rmse)) ** 2
+            found[table.name] = _ratio(errors[table.name], float(rmse), met=errors[table.name] <= float(rmse))
         elif (margin := targets.margin.get(table.name)) is not None:
             reached = _margins(spec, strategy, targets.level(table.name), [table])[table.name]
-            ratio = (reached / float(margin)) ** 2
-            found[table.name] = min(ratio, 1.0) if within(reached, float(margin)) else ratio
+            found[table.name] = _ratio(reached, float(margin), met=within(reached, float(margin)))
     return found
+
+
+def _ratio(reached: float, allowed: float, *, met: bool) -> float:
+    """A squared error over what is allowed, at most 1 just where the target is called met."""
+    ratio = (reached / allowed) ** 2
+    return min(ratio, 1.0) if met else max(ratio, math.nextafter(1.0, 2.0))
 
 
 def _check_size(spec: Spec, strategy: Strategy) -> None:

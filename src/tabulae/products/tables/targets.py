@@ -44,7 +44,7 @@ def strategy_within(
 
     Returns:
         The strategy without targets where that meets them; where none does, the one that comes nearest: its largest
-        ratio is the least. One that was chosen by weights has no certificate, for it would be about these.
+        ratio is the least. Else it has no certificate, which would be about other weights or about the smallest budget.
     """
     ends = None if time_limit is None else time.monotonic() + time_limit
     strategy = choose(workload, None)
@@ -71,7 +71,7 @@ def strategy_within(
                 best, least = strategy, now
             if all(found[t] >= _CLOSE or m.value == 1 for t, m in multipliers.items()):
                 break
-    return replace(best, certificate=None, lower=None) if best is not nearest else best
+    return replace(best, certificate=None, lower=None)
 
 
 @dataclass
