@@ -17,7 +17,7 @@ from tests.measure.spines import QUARTERS, Record, counts, plan, records
 
 from tabulae.errors import DataError, InvalidArgument
 from tabulae.products.areas import count as spine_records
-from tabulae.products.areas.count import LeafColumn, SpineCounts, open_spine_records
+from tabulae.products.areas.count import LeafColumn, SpineCounts, _in_few_bytes, open_spine_records
 from tabulae.products.areas.spine_plan import SpinePlan
 from tabulae.sources.coding import ColumnCoding
 from tabulae.sources.source import RecordSource, engines, open_records
@@ -305,3 +305,12 @@ def test_records_without_a_unit_are_refused(write: Writer) -> None:
     columns["ID"][5] = None
     error = refused(write("csv", columns), PLAN, unit=UnitRule("ID", 1, bytes(32)))
     assert "every record needs the id of its unit" in str(error)
+
+
+def test_counts_take_few_bytes_and_lose_nothing() -> None:
+    """Of -128 a byte is enough, of 128 it is not; so it is at every power of two that a signed type ends with."""
+    for bits in (7, 15, 31):
+        for top in (2**bits - 1, 2**bits, 2**bits + 1):
+            found = _in_few_bytes(np.array([0, top]))
+            assert found.tolist() == [0, top]
+            assert found.itemsize == (bits + 1) // 8 * (1 if top < 2**bits else 2)
