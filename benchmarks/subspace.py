@@ -8,7 +8,7 @@ lower bound. Laplace mechanisms and K-norm: expected squared error at epsilon = 
 released, "walk" where it is for research, empty where its hull has too many facets.
 
 Fails where an order that is proven does not hold: optimum <= correlated <= 2 (1 + gap) k^2 optimum, optimum <= extended
-<= projected.
+<= projected; extended Laplace <= projected Laplace.
 """
 
 from __future__ import annotations
@@ -106,9 +106,11 @@ def disordered(line: dict[str, object]) -> bool:
     correlated, extended, projected = (
         float(str(line[f"{kind}_ratio"])) for kind in ("correlated", "extended", "projected")
     )
-    k = 1 + math.floor(math.log2(int(str(line["rank"]))))
+    k = 1 + 2 * math.floor(math.log2(int(str(line["rank"]))))
     largest = 2 * 1.01 * k * k
-    return not (1 - 1e-3 <= correlated <= largest and 1 - 1e-3 <= extended <= projected * (1 + 1e-9))
+    gaussian = 1 - 1e-3 <= correlated <= largest and 1 - 1e-3 <= extended <= projected * (1 + 1e-9)
+    laplace = float(str(line["extended_laplace"])) <= float(str(line["projected_laplace"]))
+    return not (gaussian and laplace)
 
 
 def main() -> int:

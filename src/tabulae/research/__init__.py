@@ -16,7 +16,7 @@ from .subspace import (
     projected_gaussian,
     projected_laplace,
 )
-from .target import ConstrainedQuery, ExactAnswers, dissected_basis, generic_basis
+from .target import ConstrainedQuery, ExactAnswers, generic_basis
 
 __all__ = [
     "Agreement",
@@ -33,7 +33,6 @@ __all__ = [
     "classical_multiplier",
     "compare",
     "correlated_gaussian",
-    "dissected_basis",
     "extended_gaussian",
     "extended_laplace",
     "generic_basis",

@@ -20,13 +20,17 @@ variance that the budget asks for at sensitivity 1, b its Laplace scale.
 The correlated mechanism. In r dimensions with the neighbours' differences v_j, the base decomposition is recursive:
 around the points there is a least ellipsoid F B; of the left singular vectors of F, by decreasing singular value, the
 last ones (i > r/2) are the first group U_1, and the points projected on the others are decomposed in the same way.
-Group i gets noise at its own sensitivity ``r_i = max_j ||U_i' v_j||``: ``sum_i r_i U_i w_i``, times sqrt(k) for k
-groups. How good it is, against all Gaussian mechanisms: let s_1 >= ... >= s_d be the semi-axes at one level, of an
-ellipsoid with ``kappa <= (1 + gap) d``, and h = floor(d/2). The dual of the least squared error with the ellipsoid's
-weights gives ``opt >= (sum_j s_j)^2 / kappa >= (h + 1)^2 s_(h+1)^2 / kappa``, while ``r_i^2 |U_i| <= s_(h+1)^2 (d -
-h)``. Hence ``r_i^2 |U_i| <= 2 (1 + gap) opt``, and with k groups and the factor k of the noise
+Axes that are equal have no order. Where the cut would part some, all of them are one group, and the shorter axes are
+another. So the groups are subspaces that turn with the points, whatever basis they are written in. Group i gets noise
+at its own sensitivity ``r_i = max_j ||U_i' v_j||``: ``sum_i r_i U_i w_i``, times sqrt(k) for k groups. How good it is,
+against all Gaussian mechanisms: let s_1 >= ... >= s_d be the semi-axes at one level, of an ellipsoid with ``kappa <= (1
++ gap) d``, h = floor(d/2), s = s_(h+1), and q the number of axes shorter than s. The dual of the least squared error
+with the ellipsoid's weights gives ``opt >= (sum_j s_j)^2 / kappa >= (d - q)^2 s^2 / kappa`` with ``d - q >= h + 1 >
+d/2``. All groups of the level have ``r_i <= s``: the short half has ``d - h <= h + 1`` axes, the equal ones are at most
+``d - q``, the shorter ones ``q <= h``. Hence ``r_i^2 |U_i| <= 2 (1 + gap) opt`` (to the relative 1e-6 to which axes are
+told apart), and with k groups and the factor k of the noise
 
-    squared error  <=  2 (1 + gap) k^2 opt,        k = 1 + floor(log2 d).
+    squared error  <=  2 (1 + gap) k^2 opt,        k <= 1 + 2 floor(log2 d), and 1 + floor(log2 d) without equal axes.
 
 The K-norm mechanism. Where the hull is a linear image of the cross-polytope, ``K = T B_1``, its gauge is ``||T^-1
 z||_1`` and the noise is ``T w`` with w independent Laplace. Then the integer rows ``D T^-1 Q_N' A`` (D a common
@@ -37,22 +41,25 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from itertools import pairwise
 
 import numpy as np
 import scipy.linalg as sl
 import scipy.sparse as sp
 
 from ..errors import InvalidArgument, Unsupported
-from ..linalg import Dense, LinearOperator, largest_abs, weighted_sensitivity
+from ..linalg import Dense, LinearOperator, integer_matmul, largest_abs, weighted_sensitivity
 from ..privacy import PrivacyLoss, PureDP
 from ..strategy import NoiseKind
 from ..strategy.bounds.dual import opt0_pairs
 from ..strategy.hdmm.rows import SparseRows, row_optimum
 from .geometry import HitAndRun, least_ellipsoid
 from .mechanism import Calibration, SubspaceMechanism, linear_mechanism
-from .target import ConstrainedQuery, dissected_basis, exact_inverse, generic_basis
+from .target import ConstrainedQuery, equal_up_to_sign, exact_inverse, null_basis
 
 Matrix = LinearOperator | np.ndarray
+
+_EQUAL = 1e-6  # relative difference of axes, and of errors, that is one of rounding
 
 
 def projected_gaussian(
@@ -130,31 +137,41 @@ def extended_laplace(
     budget: PrivacyLoss,
     *,
     neighbours: str = "add-remove",
-    basis: str | np.ndarray = "best",
+    basis: np.ndarray | None = None,
 ) -> SubspaceMechanism:
-    """The extended Laplace mechanism: ``M(x) = A x + Q_N w``, w Laplace at the L1 sensitivity of ``Q_N' A``.
+    """The extended Laplace mechanism: ``M(x) = A x + F w``, w Laplace at the L1 sensitivity of T, with F T = Pi_N A.
 
-    Corollary 3.9. Expected squared error ``(n - n_c) 2 b^2`` with ``b = Delta_1(Q_N' A) / eps``, which depends on the
-    basis and may be many times that of :func:`projected_laplace`. ``.note`` says how the two compare before anything is
-    spent. ``basis`` is "dissected" (local vectors, Haar's for one total), "generic" (of a singular value
-    decomposition), "best" (the better of them), or an orthonormal basis (n, n - n_c) of your own.
+    Corollary 3.9 has ``F = Q_N, T = Q_N' A``, and an error ``(n - n_c) 2 b^2`` with ``b = Delta_1(Q_N' A) / eps`` that
+    depends on the orthonormal basis Q_N; ``basis`` (n, n - n_c) is one of your own. Without it, F (n, m) and T (m, N)
+    are the best of three that depend on the subspace and on nothing else, neither on a basis nor on an order:
+
+    * an answer is measured: F holds the ``Pi_N e_i``, one of those that are equal or opposite, ``Pi_N = F S`` with S of
+      0 and +-1, and ``T = S A``;
+    * a projected answer is measured: the same F, ``T = S Pi_N A``;
+    * a cell is measured: F holds the columns of ``Pi_N A``, one of those that are equal or opposite, ``Pi_N A = F T``.
+
+    Expected squared error ``2 Delta_1(T)^2 ||F||_F^2 / eps^2``: never more than that of :func:`projected_laplace`,
+    because ``||F||_F^2 <= tr Pi_N = n - n_c`` and ``Delta_1(S A) <= Delta_1(A)`` for the first.
 
     Privacy:
-        As for :func:`extended_gaussian`, by discrete Laplace noise.
+        T x is measured in integers (the second on a grid), by discrete Laplace noise at its exact L1 sensitivity, so
+        that the answers y satisfy ``budget`` in full. ``F y`` has the expectation ``Pi_N A x`` and is post-processing
+        of them (Theorem 3.3), whatever F and T with ``F T = Pi_N A``.
 
     >>> import numpy as np, tabulae as tb
     >>> C = np.kron(np.eye(2, dtype=int), [[1, 1]])  # two pairs of answers, the sum of each exact
     >>> extended_laplace(np.eye(4), C, tb.PureDP(1)).note
-    "basis 'dissected': squared error 0.5 times that of the projected Laplace mechanism"
+    'one noise for each answer: squared error 0.5 times that of the projected Laplace mechanism'
     """
     target = ConstrainedQuery.of(query, invariants, neighbours)
-    name, chosen = _basis(target, basis)
+    frame = _symmetric_frame(target) if basis is None else _given(target, basis)
     projected = projected_laplace(query, invariants, budget, neighbours=neighbours).squared_error
     found = linear_mechanism(
-        "extended Laplace", target, budget, "laplace", measured=chosen.T @ target.matrix, estimator=chosen
-    )
+        "extended Laplace", target, budget, "laplace",
+        measured=frame.measured, estimator=frame.estimator, integers=frame.integers,
+    )  # fmt: skip
     ratio = found.squared_error / projected
-    note = f"basis {name!r}: squared error {ratio:.3g} times that of the projected Laplace mechanism"
+    note = f"{frame.name}: squared error {ratio:.3g} times that of the projected Laplace mechanism"
     if ratio > 1:
         note += ", which is better here"
     return replace(found, note=note)
@@ -177,28 +194,51 @@ def _projected(
     return replace(found, estimator=None)
 
 
-def _basis(target: ConstrainedQuery, basis: str | np.ndarray) -> tuple[str, np.ndarray]:
-    """The name and the entries of a basis of the null space."""
-    C = target.kept.astype(float)
-    if not isinstance(basis, str):
-        Q = np.asarray(basis, dtype=float)
-        fits = Q.shape == target.basis.shape and np.allclose(Q @ Q.T, target.projector, atol=1e-9)
-        if not fits:
-            raise InvalidArgument(
-                f"basis must hold {target.basis.shape[1]} orthonormal columns of length {target.answers} that the "
-                "invariants send to zero"
-            )
-        return "given", Q
-    offered = {"dissected": dissected_basis, "generic": generic_basis}
-    if basis != "best":
-        if basis not in offered:
-            raise InvalidArgument(
-                f"basis is {basis!r}; it must be 'best', 'dissected', 'generic' or an array"
-            )
-        return basis, offered[basis](C)
-    bases = {name: make(C) for name, make in offered.items()}
-    name = min(bases, key=lambda which: target.sensitivity(bases[which].T @ target.matrix, 1))
-    return name, bases[name]
+@dataclass(frozen=True, eq=False)
+class _Frame:
+    """F (n, m) and T (m, N) with ``F T = Pi_N A``; T as integers over ``2^k`` where it is on a grid as it stands."""
+
+    name: str
+    estimator: np.ndarray
+    measured: np.ndarray
+    integers: tuple[np.ndarray, int] | None = None
+
+
+def _given(target: ConstrainedQuery, basis: np.ndarray) -> _Frame:
+    Q = np.asarray(basis, dtype=float)
+    if Q.shape != target.basis.shape or not np.allclose(Q @ Q.T, target.projector, atol=1e-9):
+        raise InvalidArgument(
+            f"basis must hold {target.basis.shape[1]} orthonormal columns of length {target.answers} that the "
+            "invariants send to zero"
+        )
+    return _Frame("the basis given", Q, Q.T @ target.matrix)
+
+
+def _symmetric_frame(target: ConstrainedQuery) -> _Frame:
+    """The frame of least squared error; of equal ones the first, so that rounding never decides."""
+    hidden = target.projector @ target.matrix
+    answers, S = equal_up_to_sign(null_basis(target.kept))
+    F = target.projector[:, answers]
+    grid = None if target.grid is None else (integer_matmul(S.toarray(), target.grid[0]), target.grid[1])
+    best = _Frame("one noise for each answer", F, S @ target.matrix, grid)
+    least = _cost(target.sensitivity(best.measured, 1), F)
+    projected = S @ hidden
+    if (cost := _cost(target.sensitivity(projected, 1), F)) < least * (1 - _EQUAL):
+        best, least = _Frame("one noise for each projected answer", F, projected), cost
+    columns, R = equal_up_to_sign(target.exact_points)
+    F = hidden[:, columns]
+    kinds = np.unique(
+        np.arange(1, len(columns) + 1) @ R
+    )  # each cell's class and sign, 0 for a cell that moves nothing
+    reach = 2 if target.neighbours == "replace" and np.count_nonzero(kinds) > 1 else 1
+    if _cost(reach, F) < least * (1 - _EQUAL):
+        whole = R.toarray()
+        best = _Frame("one noise for each cell", F, whole.astype(float), (whole, 0))
+    return best
+
+
+def _cost(reach: float, F: np.ndarray) -> float:
+    return reach**2 * float(np.square(F).sum())
 
 
 def optimal_gaussian(
@@ -285,18 +325,22 @@ def base_decomposition(points: np.ndarray, *, tolerance: float = 1e-2) -> BaseDe
     groups: list[np.ndarray] = []
     radii: list[float] = []
     gap, within = 0.0, np.eye(len(points))  # the coordinates of what is left, as directions of R^d
-    while True:
+    while within.shape[1]:
         rest = within.T @ points
         ellipsoid = least_ellipsoid(rest, tolerance=tolerance)
         gap = max(gap, ellipsoid.gap)
-        vectors = np.linalg.eigh(ellipsoid.shape)[1][:, ::-1]
+        values, vectors = (found[..., ::-1] for found in np.linalg.eigh(ellipsoid.shape))
         half = len(rest) // 2
-        U = within @ vectors[:, half:]
-        groups.append(U)
-        radii.append(float(np.sqrt(np.square(U.T @ points).sum(axis=0).max())))
-        if half == 0:
-            return BaseDecomposition(tuple(groups), tuple(radii), gap)
-        within = within @ vectors[:, :half]
+        longer, reach = (int((values > values[half] * bound).sum()) for bound in (1 + _EQUAL, 1 - _EQUAL))
+        # the axes that equal the longest of the short half stay together
+        cuts = (half, len(rest)) if longer == half else (longer, reach, len(rest))
+        for start, stop in reversed(tuple(pairwise(cuts))):
+            if start < stop:
+                U = within @ vectors[:, start:stop]
+                groups.append(U)
+                radii.append(float(np.sqrt(np.square(U.T @ points).sum(axis=0).max())))
+        within = within @ vectors[:, : cuts[0]]
+    return BaseDecomposition(tuple(groups), tuple(radii), gap)
 
 
 def correlated_gaussian(
@@ -332,7 +376,7 @@ def correlated_gaussian(
     return linear_mechanism(
         "correlated Gaussian", target, budget, "gaussian",
         measured=whitened @ target.points, estimator=target.lift @ scaled, calibration=calibration,
-        note=f"{len(found.groups)} groups of directions; ellipsoids within {found.gap:.1e} of the least",
+        note=f"{len(found.groups)} groups of directions; ellipsoids within {max(found.gap, _EQUAL):.1e} of the least",
     )  # fmt: skip
 
 

@@ -8,11 +8,9 @@ What is measured must have its rows in the row space of ``Pi_N A`` *exactly*: a 
 the data outside through, times the number of records. So everything measured is an integer combination of the
 integer rows ``J``: independent rows of ``K A`` with K an integer basis of N.
 
-Gaussian noise does not see which orthonormal basis of a null space is taken; Laplace noise does. ``generic_basis``
-comes from a decomposition and mixes all entries. ``dissected_basis`` is local: the entries are split into halves;
-what is null within a half gets a basis there, recursively, and only what needs both halves is spread over both. An
-entry then meets at most ``n_c`` vectors on each of ``log2 n`` levels, and the L1 length of its row stays of the order
-of one (for a single total the basis is Haar's).
+Gaussian noise does not see which orthonormal basis of a null space is taken. Laplace noise does, and so nothing that is
+published depends on the basis that ``generic_basis`` comes by: which points and which answers are equal up to sign is
+told in integers.
 """
 
 from __future__ import annotations
@@ -50,20 +48,31 @@ def generic_basis(C: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(vectors[rank:].T)
 
 
-def dissected_basis(C: np.ndarray) -> np.ndarray:
-    """An orthonormal basis of ``{v : C v = 0}``, (n, n - rank), whose vectors stand on few entries.
+def equal_up_to_sign(columns: np.ndarray) -> tuple[np.ndarray, sp.csr_array]:
+    """Indices ``first`` (m,) and S (m, n) of 0, 1 and -1 with ``columns == columns[:, first] @ S``, integers (r, n).
 
-    >>> np.round(np.abs(dissected_basis(np.ones((1, 4)))) ** 2, 3).T.tolist()  # Haar's
-    [[0.5, 0.5, 0.0, 0.0], [0.0, 0.0, 0.5, 0.5], [0.25, 0.25, 0.25, 0.25]]
+    One index for each class of columns that are equal or opposite; a column of zeros is in none.
+
+    >>> first, S = equal_up_to_sign(np.array([[0, 1, -1, 2], [0, 3, -3, 2]]))
+    >>> first.tolist(), S.toarray().tolist()
+    ([1, 3], [[0, 1, -1, 0], [0, 0, 0, 1]])
     """
-    n = C.shape[1]
-    if n <= 1 or not C.any():
-        return generic_basis(C)
-    half = (n + 1) // 2
-    inner = np.asarray(sl.block_diag(dissected_basis(C[:, :half]), dissected_basis(C[:, half:])))
-    # What is null only across the halves: the null space of C and of all that was found within them.
-    across = generic_basis(np.vstack([C / np.abs(C).max(), inner.T]))
-    return np.hstack([inner, across])
+    classes: dict[tuple[int, ...], int] = {}
+    first: list[int] = []
+    leading: list[int] = []  # the sign of each class's first column
+    entries: list[tuple[int, int, int]] = []
+    for j, column in enumerate(columns.T.tolist()):
+        sign = next((1 if entry > 0 else -1 for entry in column if entry), 0)
+        if not sign:
+            continue
+        which = classes.setdefault(tuple(sign * entry for entry in column), len(first))
+        if which == len(first):
+            first.append(j)
+            leading.append(sign)
+        entries.append((sign * leading[which], which, j))
+    signs, rows, places = np.array(entries, dtype=np.int64).reshape(-1, 3).T
+    S = sp.csr_array((signs, (rows, places)), shape=(len(first), columns.shape[1]))
+    return np.array(first, dtype=np.intp), S
 
 
 def exact_inverse(matrix: np.ndarray) -> tuple[np.ndarray, int]:
@@ -267,23 +276,32 @@ class ConstrainedQuery:
         """From the coordinates of ``span`` to answers, (n, r): ``lift @ points = Pi_N A``."""
         return self.basis @ self.span
 
+    @cached_property
+    def exact_points(self) -> np.ndarray:
+        """Integers (r, N) whose columns are equal, or opposite, just where those of Pi_N A are.
+
+        For a query on no grid they are told apart to 12 digits.
+        """
+        if self.integer_rows is not None:
+            return self.integer_rows
+        return np.rint(self.points / np.abs(self.points).max() * 1e12).astype(np.int64)
+
     # neighbours ---------------------------------------------------------------------------------------------
     @cached_property
     def steps(self) -> np.ndarray:
         """The distinct ``Q_N' A d`` over neighbours' differences d, one of each pair +-, in ``span``'s coordinates."""
-        points = _distinct(self.points)
+        points, exact = self.points, self.exact_points
         if self.neighbours == "replace":
-            count = points.shape[1]
+            distinct = np.sort(np.unique(exact, axis=1, return_index=True)[1])
+            points, exact, count = points[:, distinct], exact[:, distinct], len(distinct)
             if count > _MOST_LISTED:
                 raise Unsupported(
                     f"{count:,} distinct columns: pairs of them are listed up to {_MOST_LISTED}. Use 'add-remove', or "
                     "the projected, extended or optimal mechanism, which do not list pairs"
                 )
             rows, columns = np.triu_indices(count, 1)
-            points = points[:, rows] - points[:, columns]
-        points = points[:, np.abs(points).max(axis=0) > _NEGLIGIBLE_SHARE * np.abs(points).max()]
-        first = (np.abs(points) > _NEGLIGIBLE_SHARE * np.abs(points).max()).argmax(axis=0)
-        return _distinct(points * np.sign(points[first, np.arange(points.shape[1])]))
+            points, exact = points[:, rows] - points[:, columns], exact[:, rows] - exact[:, columns]
+        return points[:, equal_up_to_sign(exact)[0]]
 
     def spanning_steps(self) -> np.ndarray:
         """``steps``, refused where they leave a direction of ``span`` out (a public total, under "replace")."""
