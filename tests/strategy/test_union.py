@@ -13,9 +13,11 @@ from tests.strategy.instances import DOMAIN, TABLES, WORKLOADS, dense, dense_str
 import tabulae as tb
 from benchmarks import workloads
 from tabulae.errors import InvalidArgument, Unsupported
+from tabulae.linalg import Dense
 from tabulae.strategy.block import short_scale
 from tabulae.strategy.hdmm.union import clusters, groups_of, union_strategy
 from tabulae.strategy.methods import Settings
+from tabulae.strategy.strategy import unit_rmse
 
 SIGMA = 4.224678889326836
 NOISES = pytest.mark.parametrize("noise", ["gaussian", "laplace"])
@@ -77,11 +79,47 @@ def test_joint_least_squares_never_costs_more_than_the_groups_alone(name, noise)
 def test_clusters_cost_no_more_than_one_table_each_or_all_together(name, noise):
     workload = WORKLOADS[name]
     together = (tuple(t.name for t in workload.tables),)
+    found = tuple(tuple(t.name for t in group) for group in clusters(workload, Settings(noise)))
     cost = {
         label: split_loss([g.loss for g in groups_of(workload, Settings(noise, groups=groups))], noise)
-        for label, groups in (("auto", None), ("alone", alone(workload)), ("together", together))
+        for label, groups in (("found", found), ("alone", alone(workload)), ("together", together))
     }
-    assert cost["auto"] <= min(cost["alone"], cost["together"]) * 1.01
+    assert cost["found"] <= min(cost["alone"], cost["together"]) * 1.01
+
+
+def random_tables(seed: int) -> tb.Workload:
+    """Two to four tables over two or three attributes: categories, prefixes, ranges, predicates; weights 1 to 3."""
+    rng = np.random.default_rng(seed)
+    sizes = {name: int(rng.integers(2, 6)) for name in "abc"[: rng.integers(2, 4)]}
+
+    def factor(n: int) -> tb.LinearOperator:
+        predicates = rng.integers(0, 2, (3, n))
+        predicates[:, 0] = 1
+        return (tb.Identity(n), tb.Prefix(n), tb.AllRange(n), Dense(predicates))[rng.integers(4)]
+
+    tables = []
+    for k in range(rng.integers(2, 5)):
+        asked = [name for name in sizes if rng.random() < 0.6] or ["a"]
+        factors = {name: factor(sizes[name]) for name in asked}
+        tables.append(tb.Table(f"t{k}", factors, int(rng.integers(1, 4))))
+    return tb.Workload(tb.Domain(sizes), tables)
+
+
+@NOISES
+@pytest.mark.parametrize(
+    "seeds", [(16, 21), pytest.param(range(60), marks=pytest.mark.long)], ids=["few", "60"]
+)
+def test_groups_found_never_err_more_than_one_group_or_one_for_each_table(seeds, noise):
+    """By the least squares of all groups together, not by the sum of what each errs alone."""
+    for seed in seeds:
+        never_worse_than_given_groups(random_tables(seed), noise)
+
+
+def never_worse_than_given_groups(workload, noise):
+    found = unit_rmse(union_strategy(workload, Settings(noise)), workload, "add-remove")
+    for groups in ((tuple(t.name for t in workload.tables),), alone(workload)):
+        given = union_strategy(workload, Settings(noise, groups=groups))
+        assert found <= unit_rmse(given, workload, "add-remove") * (1 + 1e-6)
 
 
 def test_tables_that_ask_for_parts_of_each_other_are_joined():

@@ -8,7 +8,9 @@ minimises the total, before least squares joins the groups' answers, is
 
 (The printed OPT_+ results for Gaussian noise used the Laplace split.) Least squares over all groups together
 only lowers the error from there. So two clusters of tables are joined where that lowers ``L^(1/r)`` of the pair, r = 2
-or 3, the best pair first (HDMM leaves clusters to the expert).
+or 3, the best pair first (HDMM leaves clusters to the expert). How far least squares lowers the error, these sums do
+not say, and it may be furthest for groups that cost more alone. So the clusters compete with all tables in one group
+and with each table in its own, by the error of all groups together.
 
 Optimising every pair would take hours where there are hundreds of tables. Instead each attribute has a few candidate
 matrices for each set of queries that some cluster asks of it: the optimum where that is one set of queries;
@@ -28,13 +30,13 @@ from fractions import Fraction
 import numpy as np
 
 from ...domain import Table, Workload
-from ...errors import Unsupported
+from ...errors import NotEstimable, Unsupported
 from ...linalg import Identity, LinearOperator, Total
 from ..block import Block, short_scale
 from ..bounds.dual import identity_and_ones
 from ..gram import MIXTURES, DistinctCells, is_definite, mixture_traces, strategy_traces
 from ..methods import Settings, register
-from ..strategy import NoiseKind, Strategy
+from ..strategy import NoiseKind, Strategy, unit_rmse
 from .kron import KnownFactors, kron_block
 from .opt0 import full_optimum, nonsingular_optimum, overlapping_rows
 
@@ -233,7 +235,8 @@ class TableGroup:
 def union_strategy(workload: Workload, settings: Settings) -> Strategy:
     """OPT_+: one product for each group of tables, and the best split of the budget between them.
 
-    ``settings.groups`` says which tables are measured together; None clusters them by what is cheapest.
+    ``settings.groups`` says which tables are measured together. None clusters them by what is cheapest, and takes the
+    clusters, all tables together or each alone, whichever errs least once least squares has joined the groups.
 
     Raises :class:`~tabulae.errors.Unsupported` for more than 2,000 groups, or an attribute too large for OPT_kron.
 
@@ -246,22 +249,83 @@ def union_strategy(workload: Workload, settings: Settings) -> Strategy:
     >>> [block.name for block in union_strategy(workload, Settings("gaussian")).blocks]
     ['a', 'b']
     """
-    blocks = tuple(replace(g.block, scale=_scale(g, settings.noise)) for g in groups_of(workload, settings))
-    return Strategy(workload.domain, blocks, settings.noise, "union")
+    return _joined_strategy(groups_of(workload, settings), workload, settings)
+
+
+_FAR = 2.25  # times the squared error reached: a product estimated beyond it is not worth its search
 
 
 def groups_of(workload: Workload, settings: Settings) -> list[TableGroup]:
     """The groups of tables that :func:`union_strategy` measures, each with its own best product."""
-    if settings.groups is None:
-        together = clusters(workload, settings)
-    else:
-        together = [[workload[name] for name in group] for group in settings.groups]
+    known = KnownFactors()
+    if settings.groups is not None:
+        return _measured([[workload[name] for name in g] for g in settings.groups], workload, settings, known)
+    found, *others = _groupings(workload, settings)
+    if not others:
+        return _measured(found, workload, settings, known)
+    best: tuple[float, list[TableGroup]] | None = None
+    refusal: Unsupported | NotEstimable | None = None
+    for together in (found, *others):
+        if best is not None and (settings.late or _is_far(together, best[0], workload, settings)):
+            continue
+        try:
+            groups = _measured(together, workload, settings, known)
+            rmse = math.inf if settings.late else _joint_rmse(groups, workload, settings)
+        except (Unsupported, NotEstimable) as caught:
+            refusal = refusal or caught
+            continue
+        if best is None or rmse < best[0]:
+            best = rmse, groups
+    if best is None:
+        assert refusal is not None
+        raise refusal
+    return best[1]
+
+
+def _groupings(workload: Workload, settings: Settings) -> list[list[list[Table]]]:
+    """The clusters, each table alone and all of them together, as far as these differ."""
+    found = clusters(workload, settings)
+    alone, together = [[table] for table in workload.tables], [list(workload.tables)]
+    groupings = [found]
+    if len(found) < len(alone):
+        groupings.append(alone)
+    if len(found) > 1:
+        groupings.append(together)
+    return groupings
+
+
+def _is_far(together: Sequence[Sequence[Table]], rmse: float, workload: Workload, settings: Settings) -> bool:
+    """Whether these are all tables in one product that candidate matrices show to be out of reach of ``rmse``.
+
+    Under Laplace noise the search for a product of hundreds of tables takes longer than all the rest.
+    """
+    if len(together) > 1 or settings.neighbours != "add-remove":  # candidates are costed for add-remove
+        return False
+    estimate = ProductLosses(workload, settings.norm)(together[0])
+    return estimate > _FAR * rmse**2 * workload.queries
+
+
+def _joint_rmse(groups: Sequence[TableGroup], workload: Workload, settings: Settings) -> float:
+    """The error of least squares over all groups together, as ``select`` will see it."""
+    strategy = replace(_joined_strategy(groups, workload, settings), invariants=settings.invariants)
+    return unit_rmse(strategy, workload, settings.neighbours)
+
+
+def _joined_strategy(groups: Sequence[TableGroup], workload: Workload, settings: Settings) -> Strategy:
+    """The groups' blocks, with the best split of the budget."""
+    blocks = tuple(replace(g.block, scale=_scale(g, settings.noise)) for g in groups)
+    return Strategy(workload.domain, blocks, settings.noise, "union")
+
+
+def _measured(
+    together: Sequence[Sequence[Table]], workload: Workload, settings: Settings, known: KnownFactors
+) -> list[TableGroup]:
+    """Each group of tables with its own best product."""
     if len(together) > _MOST_GROUPS:
         raise Unsupported(
             f"{len(together):,} groups of tables, each with a strategy of its own; union takes {_MOST_GROUPS:,}. Name "
             'fewer with groups=, or choose "kron" or "residual"'
         )
-    known = KnownFactors()
     groups = [_group(tables, workload, settings, known) for tables in together]
     return _charged(groups, workload, settings, known)
 
