@@ -238,3 +238,31 @@ def test_relative_scales_are_inverse_binary_fractions(scale):
     short = short_scale(1 / scale)
     assert float(short) == pytest.approx(scale, rel=1e-6)
     assert short.numerator & (short.numerator - 1) == 0
+
+
+@pytest.mark.parametrize("shape", [(6, 7, 8), (9, 9, 9), (4, 5, 6, 7)])
+def test_single_queries_over_several_attributes_are_answered(shape: tuple[int, ...]) -> None:
+    """Groups of few queries are measured in their row space, so that least squares over all groups finds each."""
+    rng = np.random.default_rng(1)
+    domain = tb.Domain({f"a{i}": n for i, n in enumerate(shape)})
+    tables = [
+        tb.Table(
+            f"t{t}",
+            {
+                name: tb.Dense([rng.integers(0, 2, n) | (np.arange(n) == t % n)])
+                for name, n in zip(domain.names, shape, strict=True)
+            },
+        )
+        for t in range(12)
+    ]
+    workload = tb.Workload(domain, tables)
+    chosen = tb.select(workload, method="union")
+    expected = chosen.error(workload, tb.ZCDP("1/2")).rmse
+    A = np.vstack(
+        [np.ldexp(b.query.dense().astype(float), -b.exponent) / math.sqrt(b.scale) for b in chosen.blocks]
+    )
+    W = np.vstack([t.operator(domain).dense() for t in tables])
+    sensitivity = np.linalg.norm(A, axis=0).max()
+    assert expected == pytest.approx(
+        sensitivity * np.linalg.norm(W @ np.linalg.pinv(A)) / math.sqrt(len(W)), rel=1e-6
+    )

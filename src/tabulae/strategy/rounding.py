@@ -109,6 +109,7 @@ _COARSEST = 3
 _NEGLIGIBLE = 1e-5  # relative loss at which finer grids no longer pay
 _MULTIPLIER_BITS = 6
 _RECIPROCAL = 1e-14
+_INDEPENDENT = 1e-6  # distance of a unit row from the span of those before it
 _SAFE = 1e-6  # squared, of a matrix that needs no completion
 _COMPLETIONS = (1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2)
 
@@ -167,11 +168,37 @@ def exact_form(matrix: np.ndarray) -> LinearOperator | None:
     return None
 
 
-def to_grid(matrix: np.ndarray, gram: np.ndarray, p: int, bits: int) -> Rounded:
+def row_basis(grams: Sequence[np.ndarray]) -> np.ndarray | None:
+    """k < n whole-number rows, (k, n), that span the queries behind Gram matrices V_l (n, n).
+
+    None where these span every cell, or the V_l are not of whole numbers. Rows of V_l lie in the row space of its
+    queries; those kept are far from dependent.
+
+    >>> row_basis([np.outer([1, 0, 1], [1, 0, 1]) * 4.0]).tolist()
+    [[1, 0, 1]]
+    """
+    if len(grams[0]) > _LARGEST or not all(_is_whole(V) for V in grams):
+        return None
+    rows = np.unique(np.concatenate([V[V.any(axis=1)] for V in grams]).astype(np.int64), axis=0)
+    rows //= np.gcd.reduce(rows, axis=1, keepdims=True)
+    directions = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    _, r, order = scipy.linalg.qr(directions.T, mode="economic", pivoting=True)  # pyright: ignore[reportAssignmentType]
+    rank = int(np.count_nonzero(np.abs(np.diagonal(r)) > _INDEPENDENT))
+    return rows[order[:rank]] if rank < rows.shape[1] else None
+
+
+def _is_whole(matrix: np.ndarray) -> bool:
+    return bool(np.abs(matrix).max() < 2**31 and np.array_equal(matrix, np.rint(matrix)))
+
+
+def to_grid(
+    matrix: np.ndarray, gram: np.ndarray, p: int, bits: int, basis: np.ndarray | None = None
+) -> Rounded:
     """Round a real strategy for the workload Gram V to integer multiples of ``2^-bits``.
 
-    matrix: (r, n) real, columns of L_p norm at most about 1; gram: V = W'W, (n, n); p: 1 or 2.
-    The loss of the result is measured on the rounded matrix, not assumed.
+    matrix: (r, n) real, columns of L_p norm at most about 1; gram: V = W'W, (n, n); p: 1 or 2; basis: whole-number
+    rows (k, n) that span the workload's, to which the result keeps (p = 2). The loss of the result is measured on the
+    rounded matrix, not assumed.
 
     Raises :class:`~tabulae.errors.Unsupported` if no completion survives rounding at this many bits.
     """
@@ -181,6 +208,8 @@ def to_grid(matrix: np.ndarray, gram: np.ndarray, p: int, bits: int) -> Rounded:
         return Rounded(exact, 0, float(gram.sum()) / gram.shape[0] ** 2)
     if isinstance(exact, Identity):
         return Rounded(exact, 0, float(np.trace(gram)))
+    if basis is not None and (spanned := _in_row_space(matrix, gram, bits, basis)) is not None:
+        return spanned
     stacked = _best_stack(matrix, gram, p, bits)
     best: tuple[float, np.ndarray] | None = None
     for candidate in _candidates(matrix, p):
@@ -198,6 +227,28 @@ def to_grid(matrix: np.ndarray, gram: np.ndarray, p: int, bits: int) -> Rounded:
         )
     integers = best[1].astype(np.int64)
     return Rounded(Dense(integers[np.any(integers != 0, axis=1)]), bits, best[0])
+
+
+def _in_row_space(matrix: np.ndarray, gram: np.ndarray, bits: int, basis: np.ndarray) -> Rounded | None:
+    """``A_L = round(2^bits B) L`` for the basis L (k, n): what A says of the workload, and no more.
+
+    With X = A'A the matrix ``B'B = (L X^+ L')^-1`` (k, k) answers every query C L as precisely as A does, and
+    L'B'B L <= X, so that no column grows. None where rounding leaves less than k rows. Columns have L2 norms.
+    """
+    k = len(basis)
+    if k == 1:  # one query is measured itself
+        lifted = basis / np.square(basis).sum()
+        loss = float((lifted @ gram @ lifted.T).item())
+        return Rounded(Dense(basis), 0, loss * float(np.square(basis).max()))
+    r = np.linalg.qr((basis @ np.linalg.pinv(matrix)).T).R
+    integers = np.rint(np.ldexp(scipy.linalg.solve_triangular(r.T, np.eye(k), lower=True), bits))
+    inverse = gram_inverse(integers)
+    if inverse is None:
+        return None
+    lifting = np.linalg.pinv(basis.astype(float))
+    loss = float(np.vdot(inverse, lifting.T @ gram @ lifting))
+    whole = integers.astype(np.int64) @ basis
+    return Rounded(Dense(whole), bits, loss * float(np.square(whole.astype(float)).sum(axis=0).max()))
 
 
 def _level(matrix: np.ndarray, norm: float) -> np.ndarray:
@@ -222,22 +273,29 @@ def _best_stack(matrix: np.ndarray, gram: np.ndarray, p: int, bits: int) -> Roun
     return best
 
 
-def share_bits(matrices: Sequence[np.ndarray], grams: Sequence[np.ndarray], p: int) -> list[Rounded]:
+def share_bits(
+    matrices: Sequence[np.ndarray],
+    grams: Sequence[np.ndarray],
+    p: int,
+    bases: Sequence[np.ndarray | None] | None = None,
+) -> list[Rounded]:
     """Round the factors of a Kronecker product, giving bits of grid to those that gain most by them.
 
     The grids of the factors multiply, so that their bits add up, and so do the logarithms of their losses: of all
     ways to share the bits the one of least loss is taken. No factor is given bits beyond what matters.
 
-    matrices: the factors, (r_i, n_i) real; grams: the workload that each is judged by; p: 1 or 2.
+    matrices: the factors, (r_i, n_i) real; grams: the workload that each is judged by; p: 1 or 2; bases: of
+    their row spaces, see :func:`to_grid`.
 
     Raises :class:`~tabulae.errors.Unsupported` where there are too few bits for all factors to keep their rank.
     """
     real = [i for i, matrix in enumerate(matrices) if exact_form(matrix) is None]
+    bases = bases or [None] * len(matrices)
     if len(real) <= 1:
-        return [to_grid(m, v, p, FINEST) for m, v in zip(matrices, grams, strict=True)]
+        return [to_grid(m, v, p, FINEST, b) for m, v, b in zip(matrices, grams, bases, strict=True)]
     shares: dict[int, tuple[float, tuple[Rounded, ...]]] = {0: (0.0, ())}
     for i in real:
-        ladder = _ladder(matrices[i], grams[i], p)
+        ladder = _ladder(matrices[i], grams[i], p, bases[i])
         further: dict[int, tuple[float, tuple[Rounded, ...]]] = {}
         for spent, (loss, chosen) in shares.items():
             for rounded in ladder:
@@ -258,13 +316,13 @@ def share_bits(matrices: Sequence[np.ndarray], grams: Sequence[np.ndarray], p: i
     ]
 
 
-def _ladder(matrix: np.ndarray, gram: np.ndarray, p: int) -> list[Rounded]:
+def _ladder(matrix: np.ndarray, gram: np.ndarray, p: int, basis: np.ndarray | None) -> list[Rounded]:
     """One factor on finer and finer grids, as far as that matters."""
-    target = to_grid(matrix, gram, p, FINEST).loss
+    target = to_grid(matrix, gram, p, FINEST, basis).loss
     rungs: list[Rounded] = []
     for bits in range(_COARSEST, FINEST + 1):
         with contextlib.suppress(Unsupported):
-            rungs.append(to_grid(matrix, gram, p, bits))
+            rungs.append(to_grid(matrix, gram, p, bits, basis))
             if rungs[-1].loss <= target * (1 + _NEGLIGIBLE):
                 break
     return rungs

@@ -335,7 +335,7 @@ def _group(
 ) -> TableGroup:
     name = " + ".join(table.name for table in tables)
     own = Workload(workload.domain, tables)
-    block, optimum = kron_block(own, settings, name=name, known=known, certify=False)
+    block, optimum = kron_block(own, settings, name=name, known=known, beside=True)
     alone = Strategy(workload.domain, (block,), settings.noise, "union")
     power = 1 if settings.noise == "gaussian" else 2
     sensitivity2 = alone.sensitivity(settings.neighbours).power ** power
