@@ -19,7 +19,7 @@ The low-rank mechanism: a factorisation W = B L whose factor L is measured and w
 
     minimise  ||B||_F^2    subject to    W = B L,    every column of L of Lp norm at most 1,
 
-with r of about 1.2 rank(W) rows in L. An augmented Lagrangian with multipliers M and penalty beta,
+with r of about 1.2 rank(W) rows in L, or up to 3 rank(W). An augmented Lagrangian with multipliers M and penalty beta,
 
     1/2 ||B||^2 + <M, W - B L> + beta/2 ||W - B L||^2,
 
@@ -28,6 +28,14 @@ gradient steps, in turn. Then ``M <- M + beta (W - B L)``, and now and then beta
 alone: any root F'F = V takes its place, and nothing is larger than r x n. The problem is not convex. A beta that is
 small at the start lets rows of L vanish that B cannot bring back; one that is large freezes L where it starts. So a
 short ladder of first betas is climbed until one ends in a factorisation.
+
+Where L ends depends on where it starts. Under Laplace noise several starts run for a few iterations, and the one that
+is ahead then goes on. One of them is for few queries: with as many rows as the rank k, L = M F has one unknown matrix
+M (k x k), B is its inverse, and nothing is left but
+
+    minimise  log ||M^-1||_F^2 + 2 log max_j ||M f_j||_1,
+
+over the columns f_j of F. Moduli and maximum are smoothed, less from stage to stage, and L-BFGS descends.
 """
 
 from __future__ import annotations
@@ -37,6 +45,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy.linalg
+import scipy.optimize
 
 from ...domain import Workload
 from ...errors import InvalidArgument
@@ -206,9 +215,15 @@ def _off_diagonal(matrix: np.ndarray) -> np.ndarray:
 
 
 _ROWS = 1.2  # of L, relative to the rank of W
+_MORE_ROWS = (2.0, 3.0)  # more of them
+_SMALL = 4000  # entries of L up to which several random starts, also of more rows, are tried
+_FEW_QUERIES = 4  # times fewer than cells: then mixtures of the queries are a good start
+# Sharpness of the maximum and blur of moduli, stage by stage, and most L-BFGS iterations in each
+_STAGES, _DESCENT = ((8, 3e-2), (40, 1e-2), (200, 2e-3), (1000, 3e-4), (5000, 5e-5)), 200
 _PENALTIES = {1: (8.0, 40.0, 200.0), 2: (1.0, 10.0, 100.0)}  # at the start, by p
 _GROWTH, _EVERY = 1.5, 10  # of the penalty: by how much, and after how many outer iterations
 _OUTER, _INNER, _STEPS = 200, 5, 10  # most outer iterations, alternations in each, steps in each of those
+_PILOT = 20  # outer iterations after which the best of several starts is mostly ahead
 _LARGE, _FEW = 512, 2  # above this many cells there are fewer alternations: each takes seconds
 _RESIDUAL, _STILL = 1e-5, 1e-6  # relative: ||W - B L|| that ends the search, a change of L that ends its part
 _FEASIBLE = 1e-8  # relative residual of what is returned
@@ -229,14 +244,17 @@ class LowRank:
     penalty: float
 
 
-def low_rank(gram: np.ndarray, *, p: int = 2, seed: int = 0, deadline: float = np.inf) -> LowRank:
+def low_rank(
+    gram: np.ndarray, *, p: int = 2, seed: int = 0, restarts: int = 3, deadline: float = np.inf
+) -> LowRank:
     """The low-rank mechanism's factorisation of a workload with Gram matrix V = W'W (n, n), of any rank.
 
-    What has been reached by the ``deadline`` is made a factorisation and returned.
+    Under Laplace noise (p = 1) from the most promising of several starts: ``restarts`` of each kind, as far as these
+    are small (0: of one). What has been reached by the ``deadline`` is made a factorisation and returned.
 
     Reference: Yuan, Zhang, Winslett, Xiao, Yang, Hao, "Low-Rank Mechanism: Optimizing Batch Queries under Differential
     Privacy", PVLDB 5(11), 2012; p = 2: "Optimizing Batch Linear Queries under Exact and Approximate Differential
-    Privacy", ACM TODS 40(2), 2015. Start, ladder of penalties and the exact last step are this project's.
+    Privacy", ACM TODS 40(2), 2015. Starts, ladder of penalties and the exact last step are this project's.
 
     >>> W = np.tril(np.ones((3, 3)))  # prefix sums of three cells, whose optimum is 4.6079
     >>> found = low_rank(W.T @ W)
@@ -250,10 +268,14 @@ def low_rank(gram: np.ndarray, *, p: int = 2, seed: int = 0, deadline: float = n
     root = np.sqrt(values / scale)[:, None] * basis
     singular = np.diag(np.sqrt(values / scale))
     best = _finished(root, singular, basis, p, (), 0.0)
+    starts = _starts(root, basis, p, seed, restarts, deadline)
+    start, pilot = _best_start(root, starts, p, deadline)
+    if pilot is not None and pilot.loss < best.loss:
+        best = pilot
     for penalty in _PENALTIES[p]:
         if time.monotonic() > deadline:
             break
-        found, done = _factorised(root, _start(basis, p, seed), p, penalty, deadline)
+        found, done = _factorised(root, start, p, penalty, deadline)
         if found.loss < best.loss * (1 - _RESIDUAL):
             best = found
         if done:
@@ -261,17 +283,29 @@ def low_rank(gram: np.ndarray, *, p: int = 2, seed: int = 0, deadline: float = n
     return LowRank(best.queries, float(best.loss * scale), best.residuals, best.penalty)
 
 
-_FEW_CELLS = 128  # merged cells up to which the low-rank mechanism takes a few seconds
+_RANKED = 512  # cells up to which the rank of tables with more queries than cells is worked out
+_AFFORDABLE = 1e7  # of :func:`_work`: ten seconds of one core
 
 
-def _few_queries(workload: Workload, settings: Settings) -> bool:
-    """Whether the tables leave some combination of few cells open: then p-Identity asks more than they need."""
+def _work(rank: int, cells: int) -> float:
+    """What the search costs in units of about a microsecond: steps on L and, once for all, matrices of all cells."""
+    rows = _ROWS * rank
+    return rows * cells * (rows + 64) + cells**3 / 600
+
+
+def _pays(workload: Workload, settings: Settings) -> bool:
+    """Whether the tables leave some combination of cells open, so that p-Identity asks more than they need."""
     if settings.noise == "gaussian":
         return False
     merged, _ = workload.merge()
-    if merged.domain.size > _FEW_CELLS:
+    cells, rank = merged.domain.size, merged.queries
+    if _work(1, cells) > _AFFORDABLE:
         return False
-    return int(np.linalg.matrix_rank(explicit_gram(merged), hermitian=True)) < merged.domain.size
+    if rank >= cells:
+        if cells > _RANKED:
+            return False
+        rank = int(np.linalg.matrix_rank(explicit_gram(merged), hermitian=True))
+    return rank < cells and _work(rank, cells) <= _AFFORDABLE
 
 
 @register(
@@ -279,13 +313,15 @@ def _few_queries(workload: Workload, settings: Settings) -> bool:
     "low-rank mechanism (as few queries as the tables' rank allows)",
     families=("auto",),
     turn=8,
-    pays=_few_queries,
+    pays=_pays,
 )
 def low_rank_strategy(workload: Workload, settings: Settings) -> Strategy:
     """The low-rank mechanism over the cells that the tables tell apart, for Gaussian and Laplace noise."""
 
     def queries(gram: np.ndarray) -> np.ndarray:
-        return low_rank(gram, p=settings.norm, seed=settings.seed, deadline=settings.deadline).queries
+        return low_rank(
+            gram, p=settings.norm, seed=settings.seed, restarts=settings.starts, deadline=settings.deadline
+        ).queries
 
     return explicit_strategy(workload, settings, "low-rank", queries)
 
@@ -308,27 +344,110 @@ def project_columns(matrix: np.ndarray, p: int) -> np.ndarray:
     return projected
 
 
-def _start(basis: np.ndarray, p: int, seed: int) -> np.ndarray:
-    """L (r, n) to begin with: half of each cell and random rows, or random mixtures of a basis of few rows."""
+def _starts(
+    root: np.ndarray, basis: np.ndarray, p: int, seed: int, restarts: int, deadline: float
+) -> list[np.ndarray]:
+    """L (r, n) to begin with; under Gaussian noise one is enough."""
     rank, n = basis.shape
-    rows = int(np.ceil(_ROWS * rank - 1e-9))
     random = np.random.default_rng(seed)
+    starts = [_start(basis, p, random, _ROWS)]
+    if p == 2 or not restarts:
+        return starts
+    for share in (_ROWS, *_MORE_ROWS):
+        more = restarts - (share == _ROWS) if share * rank * n <= _SMALL else 0
+        starts += [_start(basis, p, random, share) for _ in range(more)]
+    if rank * _FEW_QUERIES <= n:
+        starts.append(_best_mixture(root, random, restarts, deadline))
+    return starts
+
+
+def _best_start(
+    root: np.ndarray, starts: list[np.ndarray], p: int, deadline: float
+) -> tuple[np.ndarray, LowRank | None]:
+    """The start that is ahead after a few iterations, and where it is then; None without a choice or time."""
+    best, ahead = starts[0], None
+    for start in starts if len(starts) > 1 else ():
+        if time.monotonic() > deadline:
+            break
+        pilot, _ = _factorised(root, start, p, _PENALTIES[p][0], deadline, _PILOT)
+        if ahead is None or pilot.loss < ahead.loss:
+            best, ahead = start, pilot
+    return best, ahead
+
+
+def _start(basis: np.ndarray, p: int, random: np.random.Generator, share: float) -> np.ndarray:
+    """Half of each cell and random rows, or random mixtures of a basis of few rows: ``share`` times the rank."""
+    rank, n = basis.shape
+    rows = int(np.ceil(share * rank - 1e-9))
     if rows < n:
         mixture, _ = np.linalg.qr(random.standard_normal((rows, rank)))
         return project_columns(mixture @ basis, p)
     others = random.random((rows - n, n))
-    share = (others**p).sum(axis=0) ** (1 / p)
-    return np.vstack([np.eye(n), others / np.where(share > 0, share, 1.0)]) * 0.5 ** (1 / p)
+    total = (others**p).sum(axis=0) ** (1 / p)
+    return np.vstack([np.eye(n), others / np.where(total > 0, total, 1.0)]) * 0.5 ** (1 / p)
+
+
+def _best_mixture(
+    root: np.ndarray, random: np.random.Generator, restarts: int, deadline: float
+) -> np.ndarray:
+    """L = M F of L1 norm 1 for a root F (k, n): the best of several descents in M (k, k)."""
+    best, least = root, np.inf
+    for _ in range(restarts):
+        M, _ = np.linalg.qr(random.standard_normal((len(root), len(root))))
+        for sharpness, blur in _STAGES:
+            M = _descended_mixture(M / _norm(M @ root), root, 1 / sharpness, blur / len(root), deadline)
+        L = M @ root / _norm(M @ root)
+        loss = float(np.linalg.norm(np.linalg.inv(M))) * _norm(M @ root)
+        if loss < least:
+            best, least = L, loss
+        if time.monotonic() > deadline:
+            break
+    return best
+
+
+def _norm(L: np.ndarray) -> float:
+    return float(np.abs(L).sum(axis=0).max())
+
+
+def _descended_mixture(
+    M: np.ndarray, root: np.ndarray, width: float, blur: float, deadline: float
+) -> np.ndarray:
+    """M lowered in ``log ||M^-1||^2 + 2 log max_j ||M f_j||_1``, moduli and maximum smoothed by blur and width."""
+
+    def objective(x: np.ndarray) -> tuple[float, np.ndarray]:
+        mixture = x.reshape(M.shape)
+        inverse = np.linalg.inv(mixture)
+        answers = float(np.vdot(inverse, inverse))
+        L = mixture @ root
+        size = np.sqrt(L * L + blur * blur)
+        norms = size.sum(axis=0)
+        largest = norms.max()
+        share = np.exp((norms - largest) / width)
+        together = share.sum()
+        norm = largest + width * np.log(together)
+        by_norm = (L / size * (share / together)) @ root.T
+        gradient = 2 / norm * by_norm - 2 / answers * (inverse.T @ inverse @ inverse.T)
+        return float(np.log(answers) + 2 * np.log(norm)), gradient.ravel()
+
+    def stop(_: np.ndarray) -> None:
+        if time.monotonic() > deadline:
+            raise StopIteration
+
+    options = {"maxiter": _DESCENT, "maxcor": 20}
+    found = scipy.optimize.minimize(
+        objective, M.ravel(), jac=True, method="L-BFGS-B", callback=stop, options=options
+    )
+    return found.x.reshape(M.shape)
 
 
 def _factorised(
-    root: np.ndarray, L: np.ndarray, p: int, penalty: float, deadline: float
+    root: np.ndarray, L: np.ndarray, p: int, penalty: float, deadline: float, outer: int = _OUTER
 ) -> tuple[LowRank, bool]:
     """The augmented Lagrangian from L at a first penalty; whether it ended in a factorisation."""
     size, beta = float(np.linalg.norm(root)), penalty
     multipliers = np.zeros_like(root)
     residuals: list[float] = []
-    for iteration in range(1, _OUTER + 1):
+    for iteration in range(1, outer + 1):
         B, L = _alternated(beta * root + multipliers, L, beta, p, deadline)
         residual = root - B @ L
         residuals.append(float(np.linalg.norm(residual)) / size)
