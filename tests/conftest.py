@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from math import ceil
 from typing import Any
 
 import pytest
@@ -46,10 +47,12 @@ def strategies_chosen_once() -> Iterator[None]:
 
     real, known = plan.select, {}
 
-    def select(workload: Any, *, objective: Any = "total", **options: Any) -> Any:
-        key = (workload, repr(objective), *sorted(options.items()))
+    def select(workload: Any, *, objective: Any = "total", time_limit: float | None, **options: Any) -> Any:
+        # What is left of a limit is never twice the same; the limit itself decides only where it is short.
+        limit = None if time_limit is None else ceil(time_limit)
+        key = (workload, repr(objective), limit, *sorted(options.items()))
         if key not in known:
-            known[key] = real(workload, objective=objective, **options)
+            known[key] = real(workload, objective=objective, time_limit=time_limit, **options)
         return known[key]
 
     with pytest.MonkeyPatch.context() as patch:
