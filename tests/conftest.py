@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from math import ceil
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -37,15 +38,33 @@ def no_plug_is_pulled() -> Iterator[None]:
         yield
 
 
+def _once(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, which remembers what it gave; what stands in lists and mappings is told apart by its text."""
+    known: dict[Hashable, Any] = {}
+
+    def remembered(*given: Any, **named: Any) -> Any:
+        key = tuple(
+            repr(one) if isinstance(one, (list, Mapping)) else one for one in (*given, *sorted(named.items()))
+        )
+        if key not in known:
+            known[key] = function(*given, **named)
+        return known[key]
+
+    return remembered
+
+
 @pytest.fixture(scope="session", autouse=True)
 def strategies_chosen_once() -> Iterator[None]:
     """Plans of tables ask for the strategy of equal workloads and options once: it takes most of a small release.
 
-    Strategies are immutable. That choosing is repeatable is what tests of other processes compare.
+    So do they for the bounds of errors, and reports for the picture of them. All are immutable. That choosing is
+    repeatable is what tests of other processes compare.
     """
     from tabulae.products.tables import plan
+    from tabulae.report import page, plots
 
     real, known = plan.select, {}
+    drawn = {**vars(plots), "errors_by_method": _once(plots.errors_by_method)}
 
     def select(workload: Any, *, objective: Any = "total", time_limit: float | None, **options: Any) -> Any:
         # What is left of a limit is never twice the same; the limit itself decides only where it is short.
@@ -57,4 +76,6 @@ def strategies_chosen_once() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(plan, "select", select)
+        patch.setattr(plan, "lower_bound", _once(plan.lower_bound))
+        patch.setattr(page, "plots", SimpleNamespace(**drawn))
         yield

@@ -7,7 +7,7 @@ import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 from typing import Any
 
 import jinja2
@@ -263,6 +263,7 @@ def _approx_bound(epsilon: float, delta: float, false_alarm: float) -> float:
     return min(1.0, gained, spared)
 
 
+@lru_cache(maxsize=1 << 10)  # a page states the same promise in many places
 def _zcdp_bound(rho: float, false_alarm: float) -> float:
     low, high = false_alarm, 1.0
     for _ in range(60):

@@ -89,7 +89,12 @@ def zcdp_epsilon(rho: Exact, delta: Exact) -> float:
     >>> round(zcdp_epsilon("542/339", "1e-10"), 4) < round(zcdp_epsilon("2.5562", "1e-10"), 4)
     True
     """
-    r, d = to_real(positive(rho, "rho")), to_real(probability(delta, "delta"))
+    return _zcdp_epsilon(positive(rho, "rho"), probability(delta, "delta"))
+
+
+@lru_cache(maxsize=1 << 10)  # a page states the same promise in many places
+def _zcdp_epsilon(rho: Fraction, delta: Fraction) -> float:
+    r, d = to_real(rho), to_real(delta)
     mp = reals()
     order = _root(lambda a: r * (a - 1) ** 2 + mp.ln(a * d), mp.mpf(1), 1 / d)
     bound = r * order + mp.ln(1 - 1 / order) - mp.ln(order * d) / (order - 1)
