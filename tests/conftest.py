@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Hashable, Iterator, Mapping
+import pickle
+from collections.abc import Callable, Iterator
 from math import ceil
 from types import SimpleNamespace
 from typing import Any
@@ -39,13 +40,11 @@ def no_plug_is_pulled() -> Iterator[None]:
 
 
 def _once(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function, which remembers what it gave; what stands in lists and mappings is told apart by its text."""
-    known: dict[Hashable, Any] = {}
+    """The function, which remembers what it gave."""
+    known: dict[bytes, Any] = {}
 
     def remembered(*given: Any, **named: Any) -> Any:
-        key = tuple(
-            repr(one) if isinstance(one, (list, Mapping)) else one for one in (*given, *sorted(named.items()))
-        )
+        key = pickle.dumps((given, named))
         if key not in known:
             known[key] = function(*given, **named)
         return known[key]
@@ -57,14 +56,16 @@ def _once(function: Callable[..., Any]) -> Callable[..., Any]:
 def strategies_chosen_once() -> Iterator[None]:
     """Plans of tables ask for the strategy of equal workloads and options once: it takes most of a small release.
 
-    So do they for the bounds of errors, and reports for the picture of them. All are immutable. That choosing is
+    So do they for the bounds of errors, and reports for pictures. All are immutable. That choosing is
     repeatable is what tests of other processes compare.
     """
     from tabulae.products.tables import plan
     from tabulae.report import page, plots
 
     real, known = plan.select, {}
-    drawn = {**vars(plots), "errors_by_method": _once(plots.errors_by_method)}
+    drawn = {
+        name: _once(getattr(plots, name)) for name in ("errors_by_method", "noise_against_size", "matrix")
+    }
 
     def select(workload: Any, *, objective: Any = "total", time_limit: float | None, **options: Any) -> Any:
         # What is left of a limit is never twice the same; the limit itself decides only where it is short.
@@ -77,5 +78,5 @@ def strategies_chosen_once() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(plan, "select", select)
         patch.setattr(plan, "lower_bound", _once(plan.lower_bound))
-        patch.setattr(page, "plots", SimpleNamespace(**drawn))
+        patch.setattr(page, "plots", SimpleNamespace(**vars(plots) | drawn))
         yield

@@ -292,7 +292,7 @@ def test_the_rows_kept_do_not_depend_on_the_order(write: Writer) -> None:
 def test_the_rows_kept_do_not_depend_on_the_parts(write: Writer, kind: str) -> None:
     source, rule = write(kind, columns_of(PLAN, records(PLAN, 60))), UnitRule("ID", 5, bytes(32))
     found = []
-    for size in (7, 23, 60):
+    for size in (23, 60):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("tabulae.sources.engines.duckdb._PART", size)
             found.append(open_spine_records(source, RULES, PLAN, leaves(PLAN), unit=rule))
