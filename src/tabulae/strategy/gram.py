@@ -12,10 +12,11 @@ import math
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 import scipy.linalg as sl
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 from ..domain import Workload
 from ..errors import InvalidArgument, Unsupported
@@ -34,8 +35,13 @@ def threads_for(workload: Workload) -> AbstractContextManager[object]:
 
     On a machine whose cores are busy the difference is a hundredfold.
     """
-    wide = max(workload.domain.shape) > _SMALL
-    return threadpool_limits(limits=None if wide else 1, user_api="blas")
+    return _blas().limit(limits=None if max(workload.domain.shape) > _SMALL else 1)
+
+
+@cache
+def _blas() -> ThreadpoolController:
+    """The libraries of NumPy and SciPy that multiply matrices: to look for them takes longer than a small bound."""
+    return ThreadpoolController().select(user_api="blas")
 
 
 def asked_gram(gram: np.ndarray) -> np.ndarray:
