@@ -17,6 +17,7 @@ from ..linalg import LinearOperator
 from . import classic, eigen, hdmm, residual
 from .bounds.lower import unit_bound
 from .gram import threads_for
+from .information.routes import check_least_squares
 from .methods import FAMILIES, SINGLE, Settings, check_options, fitting
 from .objective import Objective, Targets, minimax, relative_workload
 from .restriction import Restriction, restrict
@@ -73,7 +74,9 @@ def select(
         objective: "total" (weighted squared error), "relative" (the same of queries scaled to L2 norm 1, see
             :func:`relative_workload`), "max" (the largest variance of a query, times its table's squared weight), or
             :class:`Targets` (what meets all of them at the smallest budget).
-        time_limit: seconds after which no further method is started; those that run stop early.
+        time_limit: seconds for the search, its scores and its certificate together: searches stop early, and a
+            decomposition that would last longer is not begun (the certificate may be None then). What is cheapest is
+            worked out in any case. A method that is named alone is refused where its shortest search does not fit.
         seed: of the optimisers' starting points; it has nothing to do with noise.
         tolerance: certified relative gap at which the Gaussian optimiser stops.
         restarts: random starts of the non-convex (Laplace) optimisers.
@@ -249,6 +252,8 @@ def _best_of(names: tuple[str, ...], workload: Workload, settings: Settings) -> 
         try:
             with threads_for(workload):
                 strategy = replace(SINGLE[name](workload, chosen_for), invariants=settings.invariants)
+            if best is not None:
+                check_least_squares(strategy, settings.deadline)
             rmse = unit_rmse(strategy, workload, settings.neighbours)
         except (Unsupported, NotEstimable) as caught:
             refusal = _too_faint(name) if isinstance(caught, NotEstimable) else caught
@@ -292,7 +297,8 @@ def _lower(strategy: Strategy, workload: Workload, settings: Settings) -> float 
         return None
     if strategy.method == "opt0" and strategy.lower is not None:
         return strategy.lower  # of the dual itself, which begins at the SVD bound
-    bounds = [b for b in (strategy.lower, unit_bound(workload, "svd", settings.neighbours)) if b is not None]
+    svd = unit_bound(workload, "svd", settings.neighbours, settings.deadline)
+    bounds = [b for b in (strategy.lower, svd) if b is not None]
     return max(bounds, default=None)
 
 

@@ -20,6 +20,7 @@ from ..domain import Table, Workload
 from ..errors import InvalidArgument, Unsupported
 from ..linalg import LinearOperator
 from ..privacy import check_neighbours
+from .deadline import check_time
 from .strategy import NoiseKind, Strategy
 
 
@@ -84,6 +85,10 @@ class Settings:
     def late(self) -> bool:
         """Whether time is up."""
         return time.monotonic() >= self.deadline
+
+    def check_time(self, *orders: float, steps: float = 1.0) -> None:
+        """As :func:`check_time`, by this deadline."""
+        check_time(self.deadline, *orders, steps=steps)
 
 
 Choose = Callable[[Workload, Settings], Strategy]

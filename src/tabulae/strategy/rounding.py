@@ -16,7 +16,7 @@ matrix needs ten.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,32 +30,6 @@ from ..linalg import Dense, Identity, LinearOperator, Partition, Scaled, Stack, 
 _ALIKE = 0.02  # entries of X this close, relative to its diagonal, are one level
 _LARGEST = 256  # attributes with more categories are left to general matrices
 _LEVELS = 6
-
-
-def partition_stacks(matrix: np.ndarray, bits: int) -> Iterator[tuple[LinearOperator, np.ndarray]]:
-    """Stacks of partitions near a strategy A (r, n), with multipliers below ``2^bits``.
-
-    Yields the operator and its dense form, from coarse multipliers to fine; nothing where X = A'A is not close to
-    a nested sum of partitions.
-    """
-    n = matrix.shape[1]
-    if not 1 < n <= _LARGEST:
-        return
-    levels = _nested(matrix.T @ matrix)
-    if levels is None:
-        return
-    roots = np.sqrt([theta for theta, _ in levels])
-    seen = set()
-    for top in range(1, 2**bits):
-        multipliers = tuple(int(p) for p in np.rint(top * roots / roots.max()))
-        if multipliers in seen:
-            continue
-        seen.add(multipliers)
-        kept = [(p, part) for p, (_, part) in zip(multipliers, levels, strict=True) if p > 0]
-        # Without the singletons categories would no longer be told apart.
-        if isinstance(kept[0][1], Identity):
-            operator = Stack([part if p == 1 else Scaled(part, p) for p, part in kept])
-            yield (kept[0][1] if len(kept) == 1 else operator), np.asarray(operator.dense(), dtype=float)
 
 
 def _nested(x: np.ndarray) -> list[tuple[float, LinearOperator]] | None:
@@ -208,25 +182,37 @@ def to_grid(
         return Rounded(exact, 0, float(gram.sum()) / gram.shape[0] ** 2)
     if isinstance(exact, Identity):
         return Rounded(exact, 0, float(np.trace(gram)))
-    if basis is not None and (spanned := _in_row_space(matrix, gram, bits, basis)) is not None:
-        return spanned
-    stacked = _best_stack(matrix, gram, p, bits)
-    best: tuple[float, np.ndarray] | None = None
-    for candidate in _candidates(matrix, p):
-        rounded = np.rint(np.ldexp(candidate, bits))
-        for integers in (rounded, _level(rounded, 2**bits)) if p == 1 else (rounded,):
-            loss = unit_loss(integers, gram, p)
-            if loss < (np.inf if best is None else best[0]):
-                best = loss, integers
-    if stacked is not None and (best is None or stacked.loss <= best[0] * (1 + _NEGLIGIBLE)):
-        return stacked
-    if best is None:
-        raise Unsupported(
-            f"a strategy of shape {matrix.shape} loses rank when rounded to a grid of 2^-{bits}; "
-            "merge categories that no table tells apart, or measure fewer attributes with real-valued strategies"
-        )
-    integers = best[1].astype(np.int64)
-    return Rounded(Dense(integers[np.any(integers != 0, axis=1)]), bits, best[0])
+    return _rounding(matrix, gram, p, basis)(bits)
+
+
+def _rounding(
+    matrix: np.ndarray, gram: np.ndarray, p: int, basis: np.ndarray | None
+) -> Callable[[int], Rounded]:
+    """A function of bits that rounds a real strategy as :func:`to_grid` says."""
+    stacked = _best_stack(matrix, gram, p) if basis is None else None
+    candidates = _candidates(matrix, p)
+
+    def at(bits: int) -> Rounded:
+        if basis is not None and (spanned := _in_row_space(matrix, gram, bits, basis)) is not None:
+            return spanned
+        best: tuple[float, np.ndarray] | None = None
+        for candidate in candidates:
+            rounded = np.rint(np.ldexp(candidate, bits))
+            for integers in (rounded, _level(rounded, 2**bits)) if p == 1 else (rounded,):
+                loss = unit_loss(integers, gram, p)
+                if loss < (np.inf if best is None else best[0]):
+                    best = loss, integers
+        if stacked is not None and (best is None or stacked.loss <= best[0] * (1 + _NEGLIGIBLE)):
+            return stacked
+        if best is None:
+            raise Unsupported(
+                f"a strategy of shape {matrix.shape} loses rank when rounded to a grid of 2^-{bits}; "
+                "merge categories that no table tells apart, or measure fewer attributes with real-valued strategies"
+            )
+        integers = best[1].astype(np.int64)
+        return Rounded(Dense(integers[np.any(integers != 0, axis=1)]), bits, best[0])
+
+    return at
 
 
 def _in_row_space(matrix: np.ndarray, gram: np.ndarray, bits: int, basis: np.ndarray) -> Rounded | None:
@@ -263,14 +249,29 @@ def _level(matrix: np.ndarray, norm: float) -> np.ndarray:
     return out
 
 
-def _best_stack(matrix: np.ndarray, gram: np.ndarray, p: int, bits: int) -> Rounded | None:
-    """The best stack of partitions near the matrix, with small multipliers; None where there is none."""
-    best = None
-    for operator, dense in partition_stacks(matrix, min(bits, _MULTIPLIER_BITS)):
-        loss = unit_loss(dense, gram, p)
-        if best is None or loss < best.loss * (1 - _NEGLIGIBLE):
-            best = Rounded(operator, 0, loss)
-    return best
+def _best_stack(matrix: np.ndarray, gram: np.ndarray, p: int) -> Rounded | None:
+    """The best stack of partitions near A (r, n), with small multipliers; None where there is none."""
+    levels = _nested(matrix.T @ matrix) if 1 < matrix.shape[1] <= _LARGEST else None
+    if levels is None:
+        return None
+    roots = np.sqrt([theta for theta, _ in levels])
+    grams = np.array([part.gram().dense() for _, part in levels], dtype=float)
+    best: tuple[float, tuple[int, ...]] | None = None
+    steps = (np.rint(top * roots / roots.max()).astype(int).tolist() for top in range(1, 2**_MULTIPLIER_BITS))
+    for multipliers in dict.fromkeys(map(tuple, steps)):
+        if multipliers[0] == 0:  # without the singletons categories would no longer be told apart
+            continue
+        inverse = definite_inverse(np.tensordot(np.square(multipliers), grams, 1), _RECIPROCAL)
+        if inverse is not None:
+            loss = sum(q**p for q in multipliers) ** (2 / p) * float(np.vdot(inverse, gram))
+            if best is None or loss < best[0] * (1 - _NEGLIGIBLE):
+                best = loss, multipliers
+    if best is None:
+        return None
+    parts = [
+        part if q == 1 else Scaled(part, q) for q, (_, part) in zip(best[1], levels, strict=True) if q > 0
+    ]
+    return Rounded(levels[0][1] if len(parts) == 1 else Stack(parts), 0, best[0])
 
 
 def share_bits(
@@ -318,11 +319,12 @@ def share_bits(
 
 def _ladder(matrix: np.ndarray, gram: np.ndarray, p: int, basis: np.ndarray | None) -> list[Rounded]:
     """One factor on finer and finer grids, as far as that matters."""
-    target = to_grid(matrix, gram, p, FINEST, basis).loss
+    rounding = _rounding(matrix, gram, p, basis)
+    target = rounding(FINEST).loss
     rungs: list[Rounded] = []
     for bits in range(_COARSEST, FINEST + 1):
         with contextlib.suppress(Unsupported):
-            rungs.append(to_grid(matrix, gram, p, bits, basis))
+            rungs.append(rounding(bits))
             if rungs[-1].loss <= target * (1 + _NEGLIGIBLE):
                 break
     return rungs

@@ -23,6 +23,7 @@ import scipy.linalg as sl
 from scipy.optimize import minimize
 
 from ...errors import InvalidArgument, Unsupported
+from ..deadline import check_time
 from ..gram import DistinctCells, asked_gram, check_tolerance, checked_gram, gram_root
 
 _EPS = float(np.finfo(np.float64).eps)
@@ -68,7 +69,7 @@ def svd_bound(gram: np.ndarray) -> float:
     return dual_bound(gram, np.ones(np.shape(gram)[0]))
 
 
-def svd_bound_kron(terms: Terms) -> float:
+def svd_bound_kron(terms: Terms, deadline: float = np.inf) -> float:
     """The SVD bound of a workload made of Kronecker products, where it has a closed form.
 
     One product: the product of its factors' bounds. Several products whose factors are all of the form
@@ -80,7 +81,8 @@ def svd_bound_kron(terms: Terms) -> float:
     single coefficients may be negative.
 
     Raises :class:`~tabulae.errors.InvalidArgument` for terms that do not fit together,
-    :class:`~tabulae.errors.Unsupported` for a union that is not of marginals, or of more than 20 attributes.
+    :class:`~tabulae.errors.Unsupported` for a union that is not of marginals, or of more than 20 attributes, and for
+    factors whose spectra would take longer than to the ``deadline``.
 
     Reference: HDMM, Theorems 5 and 12.
 
@@ -91,6 +93,7 @@ def svd_bound_kron(terms: Terms) -> float:
     sizes = kron_sizes(terms)
     if len(terms) == 1:
         coefficient, factors = terms[0]
+        check_time(deadline, *(len(V) for V in factors))
         return float(coefficient * (1 - 4 * len(sizes) * _EPS) * np.prod([svd_bound(V) for V in factors]))
     lowered, multiplicity = lattice_spectrum(terms)
     rounding = (multiplicity.size + 4 * len(sizes)) * _EPS

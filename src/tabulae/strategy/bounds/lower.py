@@ -41,6 +41,7 @@ from ...errors import InvalidArgument, Unsupported
 from ...linalg import Total
 from ...privacy import PrivacyLoss, calibrate, check_neighbours
 from ..block import products
+from ..deadline import check_time
 from ..gram import EXPLICIT_CELLS, checked_gram, dense_grams, explicit_gram, threads_for
 from ..hdmm.opt0 import opt0_gaussian
 from ..hdmm.rows import PieceRows, independent_rows, row_optimum, row_svd_bound, rows_svd_bound, workload_rows
@@ -233,6 +234,7 @@ def _log_hull(spread: Sequence[int]) -> float:
 Kind = Literal["svd", "dual"]
 
 _HULL_CELLS = 512  # cells of which a hull is looked for
+_STEPS = 2.0  # eigendecompositions' worth of the shortest search for a dual bound
 _PAIRS = 1024  # cells whose pairs are weighed one by one for a bound: ten seconds
 
 
@@ -288,8 +290,10 @@ def _volumes(workload: Workload, neighbours: str) -> list[float | None]:
     return bounds
 
 
-def unit_bound(workload: Workload, kind: Kind, neighbours: str = "add-remove") -> float | None:
-    """Lower bound on ``||A||_2^2 ||W A^+||_F^2``, or None where it is out of reach.
+def unit_bound(
+    workload: Workload, kind: Kind, neighbours: str = "add-remove", deadline: float = math.inf
+) -> float | None:
+    """Lower bound on ``||A||_2^2 ||W A^+||_F^2``, or None where it is out of reach or would last beyond the deadline.
 
     ``||A||_2`` is the sensitivity that ``neighbours`` asks for: the largest column, or difference of two columns.
     """
@@ -299,26 +303,35 @@ def unit_bound(workload: Workload, kind: Kind, neighbours: str = "add-remove") -
         )
     by_pairs = neighbours == "replace"
     with threads_for(workload):
-        return _unit_pair_bound(workload, kind) if by_pairs else _unit_bound(workload, kind)
+        of = _unit_pair_bound if by_pairs else _unit_bound
+        return _tried(lambda: of(workload, kind, deadline))
 
 
-def _unit_bound(workload: Workload, kind: Kind) -> float | None:
+def _unit_bound(workload: Workload, kind: Kind, deadline: float) -> float | None:
     merged, _ = workload.merge()
     if max(merged.domain.shape) > WIDEST:  # no matrix over the attribute's cells is formed
-        return _row_space_bound(merged)
-    terms = dense_grams(merged)
+        return _row_space_bound(merged, deadline)
     if kind == "dual":
+        check_time(deadline, *merged.domain.shape, steps=_STEPS)
+        terms = dense_grams(merged)
         if len(terms) == 1:
-            return terms[0][0] * math.prod(opt0_gaussian(v, tolerance=1e-6).lower for v in terms[0][1])
+            factors = (opt0_gaussian(v, tolerance=1e-6, deadline=deadline) for v in terms[0][1])
+            return terms[0][0] * math.prod(found.lower for found in factors)
         if merged.domain.size <= EXPLICIT_CELLS and not symmetry_pays(merged):
-            return opt0_gaussian(explicit_gram(merged), tolerance=1e-6).lower
-        found = _tried(lambda: row_optimum(*workload_rows(merged)[:2], tolerance=1e-6).lower)
+            check_time(deadline, merged.domain.size, steps=_STEPS)
+            return opt0_gaussian(explicit_gram(merged), tolerance=1e-6, deadline=deadline).lower
+        found = _tried(lambda: _row_dual(merged, deadline))
         if found is not None:
             return found
         narrow = max(merged.domain.shape) <= EXPLICIT_CELLS
         product = _tried(lambda: planner_bound(merged)) if narrow else None
-        return max((b for b in (product, _svd_bound(merged)) if b is not None), default=None)
-    return _svd_bound(merged)
+        return max((b for b in (product, _svd_bound(merged, deadline)) if b is not None), default=None)
+    return _svd_bound(merged, deadline)
+
+
+def _row_dual(merged: Workload, deadline: float) -> float:
+    pieces, sizes, _ = workload_rows(merged, deadline)
+    return row_optimum(pieces, sizes, tolerance=1e-6, deadline=deadline).lower
 
 
 def _tried(bound: Callable[[], float | None]) -> float | None:
@@ -329,25 +342,28 @@ def _tried(bound: Callable[[], float | None]) -> float | None:
         return None
 
 
-def _svd_bound(merged: Workload) -> float | None:
+def _svd_bound(merged: Workload, deadline: float) -> float | None:
     """Equal multipliers: by closed form, over cells, or over rows."""
-    closed = _tried(lambda: svd_bound_kron(dense_grams(merged)))
+    closed = _tried(lambda: svd_bound_kron(dense_grams(merged), deadline))
     if closed is not None:
         return closed
     if merged.domain.size <= EXPLICIT_CELLS and not symmetry_pays(merged):
+        check_time(deadline, merged.domain.size)
         return svd_bound(explicit_gram(merged))
     try:
         split = symmetry(merged)
-        return row_svd_bound([PieceRows(p) for p in split.pieces], split.sizes)
     except Unsupported:
-        return _row_space_bound(merged)
+        return _row_space_bound(merged, deadline)
+    check_time(deadline, *(len(p.places) for p in split.pieces))
+    return row_svd_bound([PieceRows(p) for p in split.pieces], split.sizes)
 
 
-def _unit_pair_bound(workload: Workload, kind: Kind) -> float | None:
+def _unit_pair_bound(workload: Workload, kind: Kind, deadline: float) -> float | None:
     """As :func:`_unit_bound`, under replace-one neighbours."""
     merged, _ = workload.merge()
-    terms = dense_grams(merged)
     size = merged.domain.size
+    check_time(deadline, *merged.domain.shape)
+    terms = dense_grams(merged)
     if size == 1:
         return 0.0  # the number of records is public
     if len(terms) > 1 or kind == "dual":
@@ -365,7 +381,10 @@ def _unit_pair_bound(workload: Workload, kind: Kind) -> float | None:
         return bound if size > _PAIRS else max(bound, _pair_dual(explicit_gram(merged)))  # weighted already
     if kind == "dual" and size <= _PAIRS:
         return _pair_dual(explicit_gram(merged))
-    return pair_svd_bound(explicit_gram(merged)) if size <= EXPLICIT_CELLS else _row_space_pair_bound(merged)
+    if size > EXPLICIT_CELLS:
+        return _row_space_pair_bound(merged, deadline)
+    check_time(deadline, size)
+    return pair_svd_bound(explicit_gram(merged))
 
 
 def _pair_dual(gram: np.ndarray) -> float:
@@ -375,19 +394,20 @@ def _pair_dual(gram: np.ndarray) -> float:
     return 0.0 if distinct_cells(gram).count == 1 else opt0_pairs(gram).lower
 
 
-def _row_space_pair_bound(workload: Workload) -> float | None:
+def _row_space_pair_bound(workload: Workload, deadline: float) -> float | None:
     """The SVD bound under replace from W's independent rows, cells never listed.
 
     With many rows the total is not projected out: W has one singular value more, and that is at most the largest.
     """
     groups = [(products(t.operator(workload.domain)), float(t.weight)) for t in workload.tables]
-    if sum(row_count(terms) for terms, _ in groups) <= EXPLICIT:
+    if (rows := sum(row_count(terms) for terms, _ in groups)) <= EXPLICIT:
+        check_time(deadline, rows)
         reduced = [reduce_rows(terms, weight) for terms, weight in groups]
         total = reduce_rows([(1, tuple(Total(n) for n in workload.domain.shape))], 1.0)
         sums = np.concatenate([rows_against(group, total)[:, 0] for group in reduced])
         return pair_rows_bound(outer(reduced), sums, workload.domain.size)
     try:
-        pieces, sizes, _ = workload_rows(workload)
+        pieces, sizes, _ = workload_rows(workload, deadline)
     except Unsupported:
         return None
     cells = float(sizes.sum())
@@ -398,13 +418,15 @@ def _row_space_pair_bound(workload: Workload) -> float | None:
     return 2.0 / cells * max(0.0, nuclear - largest) ** 2 * (1 - 1e-12)
 
 
-def _row_space_bound(workload: Workload) -> float | None:
+def _row_space_bound(workload: Workload, deadline: float) -> float | None:
     """The SVD bound from the singular values of W's independent rows, cells never listed."""
-    found = _tried(lambda: rows_svd_bound(independent_rows(workload)))
+    groups = [(products(t.operator(workload.domain)), float(t.weight)) for t in workload.tables]
+    rows = sum(row_count(terms) for terms, _ in groups)
+    check_time(deadline, min(rows, EXPLICIT))
+    found = _tried(lambda: rows_svd_bound(independent_rows(workload), deadline))
     if found is not None:  # else queries are real-valued
         return found
-    groups = [(products(t.operator(workload.domain)), float(t.weight)) for t in workload.tables]
-    if sum(row_count(terms) for terms, _ in groups) > EXPLICIT:
+    if rows > EXPLICIT:
         return None
     gram = outer([reduce_rows(terms, weight) for terms, weight in groups])
     values = np.linalg.eigvalsh(gram)

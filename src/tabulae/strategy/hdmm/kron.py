@@ -32,6 +32,7 @@ from ...errors import InvalidArgument, Unsupported
 from ...linalg import Dense, Kron, Total
 from ..block import Block, kron_sum
 from ..bounds.dual import PAIR_CELLS, Terms, kron_sizes, opt0_pairs, svd_bound_kron
+from ..deadline import check_time
 from ..gram import (
     EXPLICIT_CELLS,
     MIXTURES,
@@ -52,6 +53,7 @@ from .opt0 import full_optimum, nonsingular_optimum, opt0_gaussian, opt0_laplace
 from .rows import row_strategy
 
 _SWEEPS, _PILOT_SWEEPS = 50, 3
+_STEPS = 3.0  # eigendecompositions' worth of the shortest search over a matrix, with what follows it
 _FINE = 1e-5  # gap to which each factor of the final strategy is solved
 _EXPLICIT = 512  # domains of up to this many cells are bounded as a whole
 
@@ -233,6 +235,7 @@ class _Solver:
         """Lower bound on the loss of any strategy for one explicit workload, 0 if it asks nothing."""
         if not V.any():
             return 0.0
+        check_time(self.deadline, len(V), steps=_STEPS)
         return opt0_gaussian(V, tolerance=self.tolerance, deadline=self.deadline).lower
 
 
@@ -326,16 +329,18 @@ def _lower_bound(terms: Terms, problem: _Problem, solve: _Solver) -> float | Non
     """
     bounds = []
     if (problem.coefficients > 0).all() and _all_grams(terms, problem):
-        own = [np.array([solve.bound(V) for V in grams]) for grams in problem.grams]
-        product = problem.coefficients.copy()
-        for i, lower in enumerate(own):
-            product *= lower[problem.index[:, i]]
-        bounds.append(float(product.sum()) * (1 - 1e-12))
+        with contextlib.suppress(Unsupported):
+            own = [np.array([solve.bound(V) for V in grams]) for grams in problem.grams]
+            product = problem.coefficients.copy()
+            for i, lower in enumerate(own):
+                product *= lower[problem.index[:, i]]
+            bounds.append(float(product.sum()) * (1 - 1e-12))
     if len(problem.coefficients) > 1:
         with contextlib.suppress(Unsupported):
             bounds.append(svd_bound_kron(terms))
         if np.prod([float(c.count) for c in problem.cells]) <= _EXPLICIT:
-            bounds.append(solve.bound(_explicit(terms, problem.cells)))
+            with contextlib.suppress(Unsupported):
+                bounds.append(solve.bound(_explicit(terms, problem.cells)))
     return max(bounds, default=None)
 
 
@@ -375,6 +380,7 @@ def opt0_strategy(workload: Workload, settings: Settings) -> Strategy:
             f'goes up to {EXPLICIT_CELLS:,} ({WIDEST:,} of one attribute). Choose "kron", which works attribute by '
             "attribute"
         )
+    settings.check_time(merged.domain.size, steps=_STEPS)
     gram = explicit_gram(merged)
     lower = None
     if settings.noise == "gaussian":

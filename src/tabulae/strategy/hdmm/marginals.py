@@ -529,7 +529,11 @@ def marginals_strategy(workload: Workload, settings: Settings) -> Strategy:
     for index in sorted(np.flatnonzero(weights).tolist(), key=lambda a: (a.bit_count(), -a)):
         crossed = [i for p, i in enumerate(active) if index >> (len(active) - 1 - p) & 1]
         blocks.append(crossing(names, crossed, cells, scale=short_scale(float(weights[index]))))
-    lower = _lower(merged) if settings.noise == "gaussian" and settings.neighbours == "add-remove" else None
+    lower = (
+        _lower(merged, settings)
+        if settings.noise == "gaussian" and settings.neighbours == "add-remove"
+        else None
+    )
     return Strategy(workload.domain, tuple(blocks), settings.noise, "marginals", lower=lower)
 
 
@@ -641,11 +645,11 @@ def _folded(terms: dict[tuple[tuple[float, float], ...], float], d: int) -> tupl
     return signed, absolute
 
 
-def _lower(merged: Workload) -> float | None:
+def _lower(merged: Workload, settings: Settings) -> float | None:
     """The SVD bound, where it is known in closed form: marginals, and single products."""
     if max(merged.domain.shape) > WIDEST:
         return None
     try:
-        return svd_bound_kron(dense_grams(merged))
+        return svd_bound_kron(dense_grams(merged), settings.deadline)
     except Unsupported:
         return None

@@ -41,6 +41,7 @@ from .opt0 import full_optimum
 
 MOST_ATTRIBUTES = 16
 # Precisions of the free total, relative to the best matrix's own
+_STEPS = 2.0  # eigendecompositions' worth of the shortest search for a p-Identity matrix
 _FREE = (0.0, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0)
 _BITS = 34  # of a block's grid: with the logarithm of the number of records they must stay below 63
 _ROUNDS = 4
@@ -206,6 +207,7 @@ def _of_attribute(
     cells = _Basis.of(None, grams)
     if all(identity_and_ones(V) is not None for V in grams):
         return [cells]
+    settings.check_time(len(wanted), steps=_STEPS)
     best = full_optimum(
         wanted, rows=rows, restarts=settings.starts, seed=settings.seed, deadline=settings.deadline
     )

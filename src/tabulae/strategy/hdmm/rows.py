@@ -48,6 +48,7 @@ from ...linalg import (
 )
 from ..block import Block
 from ..bounds.dual import Certified, DualSearch, lowered_trace
+from ..deadline import check_time
 from ..information.explicit import row_count
 from ..methods import Settings
 from ..strategy import Strategy
@@ -407,6 +408,7 @@ _GRIDS = (14, 18, 22, 26, 30)  # bits
 _ROWS_GRID = 20
 _NEGLIGIBLE = 1e-6  # relative loss at which a finer grid no longer pays
 _FINE, _CHEAP = 1e-5, 2**27  # where all decompositions of a step cost no more, the search goes on to this gap
+_ROW_STEPS, _PIECE_STEPS = 8, 4  # eigendecompositions' worth of the shortest search, with what follows it
 _FILL = 1e-6  # share of the identity that completes a piece without integer rows
 
 
@@ -416,7 +418,7 @@ def row_strategy(workload: Workload, settings: Settings) -> Strategy:
     Raises :class:`~tabulae.errors.Unsupported` where the workload has neither few classes nor few rows.
     """
     merged, merges = workload.merge()
-    pieces, sizes, source = workload_rows(merged)
+    pieces, sizes, source = workload_rows(merged, settings.deadline)
     cheap = sum(p.work for p in pieces) <= _CHEAP
     tolerance = min(settings.tolerance, _FINE) if cheap else settings.tolerance
     optimum = row_optimum(pieces, sizes, tolerance=tolerance, deadline=settings.deadline)
@@ -435,10 +437,13 @@ def row_strategy(workload: Workload, settings: Settings) -> Strategy:
     return Strategy(workload.domain, (block,), "gaussian", "opt0", lower=optimum.lower)
 
 
-def workload_rows(merged: Workload) -> tuple[Sequence[QueryRows], np.ndarray, Symmetry | RowPieces]:
+def workload_rows(
+    merged: Workload, deadline: float = np.inf
+) -> tuple[Sequence[QueryRows], np.ndarray, Symmetry | RowPieces]:
     """The rows of a merged workload, piece by piece, and how many cells each place stands for; what they are made of.
 
-    Raises :class:`~tabulae.errors.Unsupported` where the workload has neither few classes nor few rows.
+    Raises :class:`~tabulae.errors.Unsupported` where the workload has neither few classes nor few rows, and where
+    no strategy could be made of them by the ``deadline``.
     """
     try:
         split = symmetry(merged)
@@ -450,7 +455,9 @@ def workload_rows(merged: Workload) -> tuple[Sequence[QueryRows], np.ndarray, Sy
                 f'opt0 treats the workload as a whole; {many}; and {error}. Choose "kron" or "union", which work '
                 "attribute by attribute"
             ) from None
+        check_time(deadline, *(p.rows.shape[0] for p in found.pieces), steps=_ROW_STEPS)
         return *_sparse_rows(found), found
+    check_time(deadline, *(len(p.places) for p in split.pieces), steps=_PIECE_STEPS)
     return [PieceRows(p) for p in split.pieces], split.sizes, split
 
 
@@ -477,8 +484,9 @@ def _orthonormal(found: RowPieces, piece: RowPiece) -> Any:
     return sp.csr_array(piece.rows @ sp.diags_array(np.sqrt(outside.reshape(-1))))
 
 
-def rows_svd_bound(found: RowPieces) -> float:
+def rows_svd_bound(found: RowPieces, deadline: float = np.inf) -> float:
     """The SVD bound ``(sum of singular values of W)^2 / n`` from the distinct rows, one spectrum a piece."""
+    check_time(deadline, *(p.rows.shape[0] for p in found.pieces))
     trace = 0.0
     for piece in found.pieces:
         rows, root = _orthonormal(found, piece), square_root(piece.gram)

@@ -35,6 +35,7 @@ from ...linalg import Identity, LinearOperator, Total
 from ..block import Block, short_scale
 from ..bounds.dual import identity_and_ones
 from ..gram import MIXTURES, DistinctCells, is_definite, mixture_traces, strategy_traces
+from ..information.routes import check_least_squares
 from ..methods import Settings, register
 from ..strategy import NoiseKind, Strategy, unit_rmse
 from .kron import KnownFactors, kron_block
@@ -270,7 +271,7 @@ def groups_of(workload: Workload, settings: Settings) -> list[TableGroup]:
             continue
         try:
             groups = _measured(together, workload, settings, known)
-            rmse = math.inf if settings.late else _joint_rmse(groups, workload, settings)
+            rmse = _joint_rmse(groups, workload, settings)
         except (Unsupported, NotEstimable) as caught:
             refusal = refusal or caught
             continue
@@ -306,8 +307,12 @@ def _is_far(together: Sequence[Sequence[Table]], rmse: float, workload: Workload
 
 
 def _joint_rmse(groups: Sequence[TableGroup], workload: Workload, settings: Settings) -> float:
-    """The error of least squares over all groups together, as ``select`` will see it."""
+    """The error of least squares over all groups together, as ``select`` will see it; infinite without time for it."""
     strategy = replace(_joined_strategy(groups, workload, settings), invariants=settings.invariants)
+    try:
+        check_least_squares(strategy, settings.deadline)
+    except Unsupported:
+        return math.inf
     return unit_rmse(strategy, workload, settings.neighbours)
 
 

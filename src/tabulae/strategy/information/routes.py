@@ -22,12 +22,14 @@ Everything here is planning and post-processing: public numbers only.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
 from ...errors import Unsupported
 from ...linalg import Kron, MatrixProduct
+from ..deadline import check_time
 from .classes import ClassInformation, contrasts_of
 from .explicit import DenseInformation, RowsInformation, merged_cells, reduced_count
 from .iterative import IterativeInformation
@@ -39,6 +41,7 @@ from .weighted_kron import WeightedKronInformation, weighted_kron
 
 _FEW = 1024  # cells beyond which an explicit matrix is worked out by rows, if these are
 _FEWER = 8  # times fewer
+_STEPS = 3.0  # eigendecompositions' worth of least squares by one decomposition
 
 
 @dataclass(frozen=True)
@@ -111,6 +114,13 @@ def route(strategy: MeasuredStrategy) -> Route:
         f"squares is available up to {EXPLICIT:,} of either. Choose a method whose strategy is one Kronecker product "
         '("kron", "identity"), or ask for fewer or coarser tables'
     )
+
+
+def check_least_squares(strategy: MeasuredStrategy, deadline: float) -> None:
+    """Refuse a strategy whose least squares decompose one matrix of all cells or rows, beyond a deadline."""
+    orders = {"dense": merged_cells, "rows": reduced_count}
+    if deadline < math.inf and (order := orders.get(route(strategy).name)) is not None:
+        check_time(deadline, order(strategy), steps=_STEPS)
 
 
 def solve(strategy: MeasuredStrategy, variances: tuple[float, ...]) -> Information:

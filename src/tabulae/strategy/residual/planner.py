@@ -378,8 +378,8 @@ def _lower(merged: Workload, asked: Asked, settings: Settings) -> float | None:
     if settings.noise != "gaussian" or settings.neighbours != "add-remove" or not searched:
         return None
     if sum(n > 1 for n in merged.domain.shape) == 1:
-        return unit_bound(merged, "dual")
+        return unit_bound(merged, "dual", deadline=settings.deadline)
     factors = product_factors(dense_grams(merged)) if max(merged.domain.shape) <= WIDEST else None
     if factors is None:
         return planner_bound(merged)
-    return math.prod(opt0_gaussian(V, tolerance=_BOUND).lower for V in factors)
+    return math.prod(opt0_gaussian(V, tolerance=_BOUND, deadline=settings.deadline).lower for V in factors)

@@ -71,6 +71,7 @@ _RIDGE = 1e-7  # share of the identity added to what is asked, so that a basis n
 _SINGULAR = 1e100  # in place of an infinite loss
 _INDEFINITE = 1e-9  # share of the largest eigenvalue by which rounding may make the least one negative
 _SECOND = 0.1  # of a second half that is taken from the first
+_STEPS = 8.0  # eigendecompositions' worth of the shortest search, with what follows it
 _SWEEPS, _ITERATIONS = 12, {2: 200, 1: 100}  # rounds; steps of one descent, by norm: the L1 norm has corners
 _SMALL = 300  # cells up to which a descent goes on to the last digits that matter
 _SETTLED = {2: 1e-6, 1: 1e-2}  # relative gain of a sweep at which the search ends
@@ -137,6 +138,7 @@ def search(asked: Asked, settings: Settings) -> list[np.ndarray | None]:
         )
     root, p = ROOT[settings.norm], settings.norm
     searched = [i for i, g in enumerate(asked.grams) if g is not None]
+    settings.check_time(*(len(_grams(asked, i)[0]) for i in searched), steps=_STEPS)
     bases: list[np.ndarray | None] = [None] * len(asked.grams)
     traces = list(asked.closed)
     for i in searched:

@@ -1,0 +1,42 @@
+"""Time limits: what cannot be stopped half-way is not begun unless it will end in time."""
+
+from __future__ import annotations
+
+import math
+import time
+from functools import cache
+
+import numpy as np
+import scipy.linalg
+
+from ..errors import Unsupported
+
+# order of the matrix whose decomposition tells how fast this machine is; smaller ones always fit
+_TRIAL = 400
+
+
+def check_time(deadline: float, *orders: float, steps: float = 1.0) -> None:
+    """Refuse dense matrices of these orders whose ``steps`` eigendecompositions each would last beyond a deadline.
+
+    A call of a linear algebra library cannot be stopped half-way. ``deadline`` is on :func:`time.monotonic`'s clock.
+
+    Raises :class:`~tabulae.errors.Unsupported`.
+    """
+    work = steps * sum(float(n) ** 3 for n in orders)
+    if deadline == math.inf or work <= _TRIAL**3:
+        return
+    seconds, left = work * _seconds_a_cube(), deadline - time.monotonic()
+    if seconds > left:
+        raise Unsupported(
+            f"a matrix of order {max(orders):,.0f} takes about {seconds:.3g} s, and {max(left, 0.0):.3g} s are left of "
+            "the time limit: raise it, or choose another method"
+        )
+
+
+@cache
+def _seconds_a_cube() -> float:
+    """How long this machine takes for an eigendecomposition of order n, over n^3."""
+    matrix = np.random.default_rng(0).random((_TRIAL, _TRIAL))
+    started = time.monotonic()
+    scipy.linalg.eigh(matrix + matrix.T, check_finite=False)
+    return (time.monotonic() - started) / _TRIAL**3

@@ -1,0 +1,77 @@
+"""Time limits: a decomposition that would last beyond the limit is not begun, wherever one is made."""
+
+from __future__ import annotations
+
+import math
+import time
+
+import numpy as np
+import pytest
+import scipy.linalg
+
+import tabulae as tb
+from tabulae.errors import Unsupported
+from tabulae.strategy import deadline
+
+SQUARE = tb.Domain({"a": 25, "b": 26})
+RNG = np.random.default_rng(5)
+TABLES = [
+    tb.Table(f"t{k}", {name: tb.Dense(RNG.integers(0, 2, (12, n))) for name, n in (("a", 25), ("b", 26))})
+    for k in range(4)
+]
+WORKLOADS = {"ranges": tb.Workload.of(tb.AllRange(600)), "products": tb.Workload(SQUARE, TABLES)}
+DECOMPOSITIONS = [
+    (scipy.linalg, "eigh"),
+    (scipy.linalg, "eigvalsh"),
+    (scipy.linalg, "svd"),
+    (scipy.linalg, "cholesky"),
+]
+DECOMPOSITIONS += [(np.linalg, name) for name in ("eigh", "eigvalsh", "svd", "pinv", "inv", "qr")]
+
+
+@pytest.fixture
+def orders(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The smaller sides of all matrices that are decomposed."""
+    seen: list[int] = []
+
+    def recorded(original):
+        def decompose(matrix, *args, **kwargs):
+            seen.append(min(np.shape(matrix)[-2:]))
+            return original(matrix, *args, **kwargs)
+
+        return decompose
+
+    for module, name in DECOMPOSITIONS:
+        monkeypatch.setattr(module, name, recorded(getattr(module, name)))
+    return seen
+
+
+@pytest.mark.parametrize("noise", ["gaussian", "laplace"])
+@pytest.mark.parametrize("workload", WORKLOADS.values(), ids=WORKLOADS)
+def test_nothing_large_is_decomposed_where_that_would_take_too_long(
+    workload: tb.Workload, noise: str, orders: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(deadline, "_seconds_a_cube", lambda: 1.0)
+    chosen = tb.select(workload, noise=noise, time_limit=3)
+    assert max(orders, default=0) <= deadline._TRIAL
+    refused = {c.method: c.note for c in chosen.candidates if c.rmse is None}
+    assert "left of the time limit" in refused["opt0"]
+
+
+def test_the_same_are_decomposed_where_there_is_time(orders: list[int]) -> None:
+    """Else the test above would see nothing."""
+    tb.select(WORKLOADS["products"], method="opt0", time_limit=600)
+    assert max(orders) > deadline._TRIAL
+
+
+def test_a_method_named_alone_says_what_it_would_take(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(deadline, "_seconds_a_cube", lambda: 1.0)
+    with pytest.raises(Unsupported, match=r"order 600 takes about .* left of the time limit: raise it"):
+        tb.select(WORKLOADS["ranges"], method="opt0", time_limit=3)
+
+
+def test_without_a_limit_everything_fits() -> None:
+    deadline.check_time(math.inf, 10**6)
+    with pytest.raises(Unsupported):
+        deadline.check_time(time.monotonic() + 60, 10**6)
+    deadline.check_time(time.monotonic() + 60, 500, 500)
