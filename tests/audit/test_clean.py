@@ -68,7 +68,7 @@ def test_units_of_several_rows_pass(tmp_path: Path, definition: str, neighbours:
 
 def test_the_village_passes_and_the_bound_is_of_some_use(tmp_path: Path) -> None:
     (tmp_path / "spec.toml").write_text(SPEC)
-    made = audit(tmp_path / "spec.toml", seconds=2)
+    made = audit(tmp_path / "spec.toml", seconds=1)
     _assert_clean(made)
     assert 0 < made["epsilon"].observed < made["epsilon"].allowed  # type: ignore[operator]
 

@@ -154,7 +154,7 @@ def test_noise_at_half_scale(plans: dict[str, Plan], monkeypatch: pytest.MonkeyP
         return real(answer, type(law)(law.parameter / 4), source)
 
     monkeypatch.setattr(_measure, "_noisy", narrow)
-    _fails(plans["zcdp"], "noise", "epsilon", seconds=2)
+    _fails(plans["zcdp"], "noise", "epsilon", seconds=1)
 
 
 @pytest.mark.parametrize(("definition", "law"), [("pure", DiscreteLaplace), ("zcdp", DiscreteGaussian)])
@@ -167,7 +167,7 @@ def test_a_sampler_at_half_scale(
     monkeypatch.setattr(
         law, "sample", lambda self, size, source=None: real(law(self.parameter / part), size, source)
     )
-    made = _fails(plans[definition], "epsilon", seconds=2)
+    made = _fails(plans[definition], "epsilon", seconds=1)
     assert made.failed == ("epsilon",)
 
 
