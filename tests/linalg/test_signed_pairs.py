@@ -33,7 +33,8 @@ def _by_hand(blocks: Blocks) -> Fraction:
     """Of all pairs at once, in integers: weights over their common denominator."""
     scale, distances = math.lcm(*(weight.denominator for _, weight in blocks)), 0
     for op, weight in blocks:
-        gram = np.rint(op.dense()).astype(int).T @ np.rint(op.dense()).astype(int)
+        matrix = op.dense().astype(np.int64)
+        gram = matrix.T @ matrix
         squares = gram.diagonal()
         distances = distances + int(weight * scale) * (squares[:, None] + squares - 2 * gram)
     return Fraction(int(np.max(distances)), scale)
