@@ -47,7 +47,6 @@ from ..hdmm.opt0 import opt0_gaussian
 from ..hdmm.rows import PieceRows, independent_rows, row_optimum, row_svd_bound, rows_svd_bound, workload_rows
 from ..information.explicit import outer, reduce_rows, row_count, rows_against
 from ..information.protocol import EXPLICIT
-from ..residual.search import planner_bound
 from ..strategy import NoiseKind
 from ..symmetry import WIDEST, symmetry, symmetry_pays
 from ..within import WITHIN
@@ -65,6 +64,7 @@ from .dual import (
     svd_bound,
     svd_bound_kron,
 )
+from .product import planner_bound
 
 _EPS = float(np.finfo(np.float64).eps)
 _DIMENSIONS = 4096

@@ -37,24 +37,14 @@ from ...errors import Unsupported
 from ...linalg import Centring, Dense, LinearOperator
 from ..block import Block, crossing, short_scale
 from ..bounds.lower import unit_bound
+from ..bounds.product import planner_bound
 from ..gram import dense_grams, lifted, product_factors
 from ..hdmm.opt0 import opt0_gaussian
 from ..information.residual import set_shares
 from ..information.residual_basis import Basis, Set, basis_of, closure
 from ..methods import Settings, register
 from ..strategy import Strategy
-from .search import (
-    LEAST,
-    ROOT,
-    WIDEST,
-    Asked,
-    asked_of,
-    basis_traces,
-    crossed_sets,
-    mixtures,
-    planner_bound,
-    search,
-)
+from .search import LEAST, ROOT, WIDEST, Asked, asked_of, basis_traces, crossed_sets, mixtures, search
 
 _FREE = 1e-6  # share of the error that the group of the total may bring where it costs nothing
 _CUTS, _STEPS = 60, 500
