@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from tabulae.linalg import (
     AllRange,
+    Contrasts,
     Dense,
     Identity,
     Kron,
@@ -335,6 +336,28 @@ def test_a_constant_factor_of_fractions_is_rounded_up() -> None:
             truth = brute_force([(op, 1)], p, neighbours)
             assert not found.is_exact
             assert truth <= found.power <= truth * (1 + Fraction(1, 2**36))
+
+
+def test_whole_factors_beside_a_fraction_pass_64_bits() -> None:
+    """Entries of 2^80 and more, where only one factor is not of integers: none of them wraps around."""
+    large = 2**40
+    product = Kron([Dense([[large, 1]]), Dense([[large, 3]]), Dense([[0.5, 1]])])
+    assert product.dense().max() == 2.0**80
+    assert product.column_norms(1).max() == 2.0**80
+    after = MatrixProduct(product, Dense(np.diag([large] * 8)))
+    assert after.dense().max() == 2.0**120
+    for p in (1, 2):
+        beside = weighted_sensitivity([(product, 1), (Permuted(Dense([[0.5] * 8]), range(8)), 1)], p)
+        assert 2 ** (80 * p) <= beside.power <= 2 ** (80 * p) * (1 + Fraction(1, 2**40))
+        assert 2 ** (120 * p) <= after.sensitivity(p).power <= 2 ** (120 * p) * (1 + Fraction(1, 2**40))
+
+
+def test_contrasts_within_a_class_of_one_cell_are_nothing() -> None:
+    """However large the matrix over the other classes is."""
+    cells, classes = Partition([0, 1, 2]), Partition([0, 1, 1])
+    nothing = Contrasts(Dense([[2**40]]), [cells], [classes], [0])
+    some = Contrasts(Dense([[1]]), [cells], [classes], [1])
+    assert weighted_sensitivity([(nothing, 1), (some, 1)], 2, "replace").power == 8
 
 
 def test_one_operator_over_many_cells() -> None:

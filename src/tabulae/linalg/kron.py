@@ -136,6 +136,8 @@ class Kron(AxisOperator):
         if self.integer:
             bound = math.prod(int(norms.max()) for norms in factors)
             factors = [widened(norms, bound) for norms in factors]
+        else:  # two factors of integers could pass 64 bits before a fraction makes the product float
+            factors = [norms.astype(np.float64) for norms in factors]
         return reduce(lambda a, b: np.multiply.outer(a, b).reshape(-1), factors)
 
     def column_norms_after(self, left: LinearOperator, p: int) -> np.ndarray | None:

@@ -114,13 +114,16 @@ def _joins(op: LinearOperator, group: list[LinearOperator]) -> bool:
 
 
 def _merged(ops: Sequence[LinearOperator]) -> list[LinearOperator]:
-    """Neighbouring small factors multiplied out: one product of 32 x 32 beats five of 2 x 2."""
+    """Neighbouring small factors multiplied out: one product of 32 x 32 beats five of 2 x 2.
+
+    In floats, as the product is multiplied: entries of several factors together may pass 64 bits.
+    """
     merged: list[LinearOperator] = []
     for op in ops:
         if merged and isinstance(op, Identity) and isinstance(merged[-1], Identity):
             merged[-1] = Identity(merged[-1].n * op.n)
         elif merged and _merge(merged[-1], op):
-            merged[-1] = Dense(np.kron(merged[-1].dense(), op.dense()))
+            merged[-1] = Dense(np.kron(merged[-1].dense().astype(np.float64), op.dense()))
         else:
             merged.append(op)
     return merged

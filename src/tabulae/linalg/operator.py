@@ -1148,7 +1148,8 @@ class MatrixProduct(AxisOperator):
         return super().columns(index)
 
     def _few_columns(self, index: np.ndarray) -> np.ndarray:
-        return self.left.matmat(self.right.columns(index))
+        columns = self.right.columns(index)
+        return self.left.matmat(columns if self.integer else columns.astype(np.float64))
 
     def abs_row_sum_max(self) -> int | float:
         return bound_product(self.left.abs_row_sum_max(), self.right.abs_row_sum_max())

@@ -380,11 +380,13 @@ def _contrast_places(op: Contrasts, labels: Sequence[np.ndarray]) -> tuple[np.nd
 def _contrast_products(op: Contrasts, labels: Sequence[np.ndarray], dtype: np.dtype) -> np.ndarray:
     """M_b, repeated for second cells, times the centring matrices' inner products with first and second cells."""
     outside = [lab for lab, c in zip(labels, op.within, strict=True) if c is None]
-    gram = _inner_products(op.matrix, np.arange(op.matrix.shape[1])).astype(dtype)
+    gram = _inner_products(op.matrix, np.arange(op.matrix.shape[1]))
+    kind = gram.dtype if gram.dtype == object else dtype  # of a class of one cell, whose products are all 0
+    gram = gram.astype(kind)
     gram = gram.reshape(op.widths + op.widths)
     if outside:
         gram = gram[np.ix_(*(np.arange(n) for n in op.widths), *outside)]
-    ends = [np.array([s * s - s] + [-s] * (s > 1), dtype=dtype) for s in op.picked]
+    ends = [np.array([s * s - s] + [-s] * (s > 1), dtype=kind) for s in op.picked]
     shape_x, shape_y, place = [], [], 0
     for c, lab in zip(op.within, labels, strict=True):
         shape_x.append(1 if c is not None else op.classes[len(shape_x)].shape[0])
@@ -396,7 +398,7 @@ def _contrast_products(op: Contrasts, labels: Sequence[np.ndarray], dtype: np.dt
             shape[len(labels) + axis] = len(ends[place])
             out = out * ends[place].reshape(shape)
             place += 1
-    return out
+    return out.astype(dtype)
 
 
 # rows that are weighed one by one ------------------------------------------------------------------
