@@ -61,8 +61,8 @@ def test_it_never_exceeds_the_optimum(workload: tb.Workload) -> None:
         ("cps_prefix", 29.4693),
         pytest.param("adult_3d", 45.0561, marks=pytest.mark.long),
         ("loans_small", 34.6697),
-        ("adult_2d_prefix", 70.13),
-        pytest.param("loans_small_prefix", 53.43, marks=pytest.mark.long),
+        ("adult_2d_prefix", 70.26),
+        pytest.param("loans_small_prefix", 53.44, marks=pytest.mark.long),
     ],
 )
 def test_it_is_near_what_the_planner_reaches(name: str, least: float) -> None:
@@ -89,10 +89,40 @@ def test_all_directions_give_the_nuclear_norm_and_fewer_no_more(workload: tb.Wor
     assert product._refined(asked, scales, fewer) <= reached * (1 + 1e-6)
 
 
+@given(st.integers(0, 2**32))
+def test_slopes_are_differences_of_the_nuclear_norm(seed: int) -> None:
+    """With all directions nothing is held but the polar factor, and that is the envelope's."""
+    rng = np.random.default_rng(seed)
+    domain = tb.Domain({"a": 3, "b": 4, "c": 3})
+    asks = {"a": [tb.Prefix(3), tb.AllRange(3)], "b": [tb.Prefix(4), tb.AllRange(4)], "c": [tb.Prefix(3)]}
+    sets = [("a",), ("b",), ("a", "b"), ("b", "c"), ("a", "b", "c")]
+    tables = [
+        tb.Table("".join(t), {n: asks[n][rng.integers(len(asks[n]))] for n in t}, int(rng.integers(1, 4)))
+        for t in sets
+    ]
+    workload = tb.Workload(domain, tables)
+    asked = asked_for(workload)
+    scales = [s / np.linalg.norm(s) for s in (rng.uniform(0.5, 1.5, n) for n in domain.shape)]
+    W = np.vstack([float(t.weight) * t.operator(domain).dense() for t in tables])
+
+    def nuclear(at: list[np.ndarray]) -> float:
+        return float(np.linalg.svd(W * np.kron(np.kron(at[0], at[1]), at[2]), compute_uv=False).sum())
+
+    found = [product._directions(g, s, len(s)) for g, s in zip(asked.grams, scales, strict=True)]
+    slopes = product._Slopes.at(found)
+    value = sum(slopes.add(parts, inside) for inside, parts in product._stacks(asked, found))
+    assert value == pytest.approx(nuclear(scales), rel=1e-6)
+    for i, s in enumerate(scales):
+        step = 1e-6 * rng.normal(size=len(s))
+        moved = [[*scales[:i], s + sign * step, *scales[i + 1 :]] for sign in (1, -1)]
+        difference = (nuclear(moved[0]) - nuclear(moved[1])) / 2
+        assert slopes.by_root(i, s) @ step == pytest.approx(difference, rel=1e-4, abs=1e-10)
+
+
 def test_the_columns_of_a_stack_are_bounded() -> None:
     """Six directions of each of 14 attributes would be too many for their triples: fewer are taken."""
-    domain = tb.Domain({f"a{i}": 12 for i in range(14)})
-    prefixes = {name: tb.Prefix(12) for name in domain.names}
+    domain = tb.Domain({f"a{i}": 8 for i in range(14)})
+    prefixes = {name: tb.Prefix(8) for name in domain.names}
     triples = [tb.Table("".join(t), {n: prefixes[n] for n in t}) for t in combinations(domain.names, 3)]
     asked = asked_for(tb.Workload(domain, triples))
     one, many = product_bound(asked, 1), product_bound(asked)

@@ -36,13 +36,14 @@ P is an isometry, so that what belongs to different R is orthogonal on both side
     loss >= (sum_R ||N_R||_*)^2.
 
 With m = 1 that is the bound above at ``P M`` the polar factor; with m = n it is the nuclear norm itself. Z spans the
-first of the Krylov vectors ``H .. H t``.
+first of the Krylov vectors ``H .. H t``. While Q is held, ``<W D^1/2, Q>`` is linear in each ``D_i^1/2 1``; a few
+rounds along its slopes improve the multipliers first.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from itertools import product
@@ -52,6 +53,7 @@ import scipy.linalg
 from scipy.optimize import minimize
 
 from ...domain import Workload
+from ..information.residual_basis import Set, subsets
 from ..residual.search import ROOT, Asked, asked_for, loss_of
 from .dual import lowered_trace
 
@@ -106,7 +108,8 @@ def product_bound(asked: Asked, directions: int = 6) -> float:
         if best <= before * (1 + _PRODUCT_SETTLED):
             break
     if directions > 1:
-        best = max(best, _refined(asked, scales, directions))
+        for at in (scales, _ascended(asked, scales)):
+            best = max(best, _refined(asked, at, directions))
     return best * (1 - _ROUNDING)
 
 
@@ -191,15 +194,25 @@ class _Directions:
     K: np.ndarray
     error: float
     wrong: float
+    H: np.ndarray
+    Z: np.ndarray
+
+
+Matrix = tuple[int, int]
+"""A matrix that tables ask for: its attribute, and its position among that attribute's."""
 
 
 @dataclass(frozen=True)
 class _Part:
-    """The tables that ask the same outside of a set R: their squared weights with h, and K of what is not in R."""
+    """The tables that ask the same outside of a set R: their squared weights with h, and K of what is not in R.
+
+    ``matrices`` are attributes and positions of K; ``raised`` are derivatives of the weight by h of the matrices in R.
+    """
 
     weight: float
-    attributes: tuple[int, ...]
+    matrices: tuple[Matrix, ...]
     asked: tuple[_Directions, ...]
+    raised: Mapping[Matrix, float]
 
     @property
     def K(self) -> np.ndarray:
@@ -217,11 +230,29 @@ class _Part:
     def levels(self) -> Iterator[tuple[tuple[int, int], ...]]:
         """The direction of each attribute that a column of K stands for, where it is not the first."""
         for at in product(*(range(len(d.K)) for d in self.asked)):
-            yield tuple((i, a) for i, a in zip(self.attributes, at, strict=True) if a)
+            yield tuple((i, a) for (i, _), a in zip(self.matrices, at, strict=True) if a)
+
+
+Found = Sequence[list[_Directions] | None]
+"""For each attribute its matrices in directions; None where cells are asked alike."""
+
+Level = tuple[tuple[int, int], ...]
+"""A column of a stack: the attributes and directions where it has not the first."""
 
 
 def _refined(asked: Asked, scales: Sequence[np.ndarray | None], most: int) -> float:
     """The bound of up to ``most`` directions at given multipliers, rounded down; 0 where even two are too many."""
+    found = _fitting(asked, scales, most)
+    if found is None:
+        return 0.0
+    total = sum(_nuclear(parts) for _, parts in _stacks(asked, found))
+    wrong = max((d.wrong for f in found if f is not None for d in f), default=0.0)
+    longest = max(len(mention) for mention in asked.sums.mentions)
+    return (total / (1 + wrong) ** (longest / 2)) ** 2
+
+
+def _fitting(asked: Asked, scales: Sequence[np.ndarray | None], most: int) -> Found | None:
+    """As many directions as leave no stack too large; None where two are too many."""
     for m in range(most, 1, -1):
         found = [
             None if grams is None or s is None else _directions(grams, s, m)
@@ -229,48 +260,182 @@ def _refined(asked: Asked, scales: Sequence[np.ndarray | None], most: int) -> fl
         ]
         more = [0 if f is None else len(f[0].K) - 1 for f in found]
         if sum(math.prod(more[i] for i in q) for q in asked.sums.sets) <= _COLUMNS:
-            break
-    else:
-        return 0.0
-    total = sum(_nuclear(_stack(asked, found, set(R))) for R in asked.sums.sets)
-    wrong = max((d.wrong for f in found if f is not None for d in f), default=0.0)
-    longest = max(len(mention) for mention in asked.sums.mentions)
-    return (total / (1 + wrong) ** (longest / 2)) ** 2
+            return found
+    return None
 
 
-def _stack(asked: Asked, found: Sequence[list[_Directions] | None], inside: set[int]) -> list[_Part]:
-    """N_R for one set of attributes: a part for all tables that ask the same beside it."""
-    weights: dict[tuple[tuple[int, int], ...], float] = {}
+def _stacks(asked: Asked, found: Found) -> Iterator[tuple[set[int], list[_Part]]]:
+    """Each set R with N_R, where that is not zero."""
+    holders: dict[Set, list[int]] = {}
     for term, mention in enumerate(asked.sums.mentions):
-        if not inside.issubset(mention):
-            continue
-        weight, beside = float(asked.coefficients[term]), []
-        for i in mention:
+        for R in subsets(mention):
+            holders.setdefault(R, []).append(term)
+    for R, terms in holders.items():
+        if parts := _stack(asked, found, set(R), terms):
+            yield set(R), parts
+
+
+def _stack(asked: Asked, found: Found, inside: set[int], terms: Sequence[int]) -> list[_Part]:
+    """N_R for one set of attributes: a part for all tables that ask the same beside it."""
+    weights: dict[tuple[Matrix, ...], float] = {}
+    raised: dict[tuple[Matrix, ...], dict[Matrix, float]] = {}
+    for term in terms:
+        weight, beside, within = float(asked.coefficients[term]), [], []
+        for i in asked.sums.mentions[term]:
             k, own = int(asked.index[term, i]), found[i]
             if own is None:
                 weight *= float(asked.closed[i][k, 0 if i in inside else 1])
             elif i in inside:
                 weight *= own[k].h ** 2
+                within.append((i, k))
             else:
                 beside.append((i, k))
         if weight > 0:
-            weights[tuple(beside)] = weights.get(tuple(beside), 0.0) + weight
+            key = tuple(beside)
+            weights[key] = weights.get(key, 0.0) + weight
+            by = raised.setdefault(key, {})
+            for i, k in within:
+                by[i, k] = by.get((i, k), 0.0) + 2 * weight / found[i][k].h
     return [
-        _Part(weight, tuple(i for i, _ in key), tuple(found[i][k] for i, k in key))  # type: ignore[index]
+        _Part(weight, key, tuple(found[i][k] for i, k in key), raised[key])  # type: ignore[index]
         for key, weight in weights.items()
     ]
 
 
 def _nuclear(parts: Sequence[_Part]) -> float:
     """The nuclear norm of a stack, rounded down: from its Gram matrix over the columns that any part has."""
-    columns: dict[tuple[tuple[int, int], ...], int] = {}
+    gram, _, placed = _gram(parts)
+    terms = len(parts) + max(len(places) for places in placed)
+    return max(lowered_trace(gram, terms) - sum(part.error for part in parts), 0.0)
+
+
+def _gram(parts: Sequence[_Part]) -> tuple[np.ndarray, dict[Level, int], list[list[int]]]:
+    """The Gram matrix of a stack, the positions of its columns, and those of each part."""
+    columns: dict[Level, int] = {}
     placed = [[columns.setdefault(level, len(columns)) for level in part.levels()] for part in parts]
     gram = np.zeros((len(columns), len(columns)))
     for part, places in zip(parts, placed, strict=True):
         K = part.K
         gram[np.ix_(places, places)] += part.weight * (K @ K)
-    terms = len(parts) + max((len(places) for places in placed), default=0)
-    return max(lowered_trace(gram, terms) - sum(part.error for part in parts), 0.0) if parts else 0.0
+    return gram, columns, placed
+
+
+_ASCENT, _STEEP = 8, 3  # rounds of the ascent, and its directions
+_GAIN = 2e-4  # relative gain of a round at which it ends
+_LOOKED_UP = 600_000  # columns that all rounds may look up: a second or two
+
+
+def _ascended(asked: Asked, scales: Sequence[np.ndarray | None]) -> list[np.ndarray | None]:
+    """Multipliers (their roots) at which a few directions bound more.
+
+    With Q held, ``<W D^1/2, Q>`` is linear in each ``s_i = D_i^1/2 1``, so that it is largest along its slope there.
+    """
+    at = list(scales)
+    best, reached = 0.0, at
+    left = float(_LOOKED_UP)
+    for _ in range(_ASCENT):
+        found = _fitting(asked, at, _STEEP)
+        left -= 0.0 if found is None else _looked_up(asked, found)
+        if found is None or left < 0:
+            break
+        slopes = _Slopes.at(found)
+        value = sum(slopes.add(parts, inside) for inside, parts in _stacks(asked, found))
+        if value <= best * (1 + _GAIN):
+            reached = at if value > best else reached
+            break
+        best, reached = value, at
+        at = [None if s is None else slopes.along(i, s) for i, s in enumerate(at)]
+    return reached
+
+
+def _looked_up(asked: Asked, found: Found) -> float:
+    """How many columns :meth:`_Slopes.add` looks up for the stack of all tables."""
+    sizes = [0 if f is None else len(f[0].K) for f in found]
+    levels = sum(math.prod(sizes[i] or 1 for i in mention) for mention in set(asked.sums.mentions))
+    return levels * float(sum(sizes))
+
+
+@dataclass
+class _Slopes:
+    """Derivatives of ``sum_R <N_R, U_R>`` at fixed U_R: by h and K of each matrix, and by ``Z't`` of each attribute."""
+
+    found: Found
+    by_h: dict[Matrix, float]
+    by_k: dict[Matrix, np.ndarray]
+    by_t: list[np.ndarray]
+
+    @classmethod
+    def at(cls, found: Found) -> _Slopes:
+        """All zero."""
+        return cls(found, {}, {}, [np.zeros(0 if f is None else len(f[0].K)) for f in found])
+
+    def add(self, parts: Sequence[_Part], inside: set[int]) -> float:
+        """Count one stack in, and return its nuclear norm."""
+        gram, columns, placed = _gram(parts)
+        values, vectors = scipy.linalg.eigh(gram)
+        kept = values > _DEPENDENT * values[-1]
+        inverse = (vectors[:, kept] / np.sqrt(values[kept])) @ vectors[:, kept].T
+        for part, places in zip(parts, placed, strict=True):
+            K = part.K
+            U = part.weight * (K @ inverse[places])
+            inner = float(np.vdot(K, U[:, places]))
+            for matrix, raised in part.raised.items():
+                self.by_h[matrix] = self.by_h.get(matrix, 0.0) + inner / (2 * part.weight) * raised
+            self._by_matrices(part, U[:, places])
+            self._by_others(part, K, U, inner, columns, inside)
+        return float(np.sqrt(values[kept]).sum())
+
+    def _by_matrices(self, part: _Part, U: np.ndarray) -> None:
+        count = len(part.asked)
+        sizes = [len(d.K) for d in part.asked]
+        whole = U.reshape(sizes + sizes)
+        for p, matrix in enumerate(part.matrices):
+            slope, axes = whole, list(range(2 * count))
+            for q, d in enumerate(part.asked):
+                if q != p:
+                    slope = np.tensordot(slope, d.K, ([axes.index(q), axes.index(count + q)], [0, 1]))
+                    axes = [a for a in axes if a not in (q, count + q)]
+            self.by_k[matrix] = self.by_k.get(matrix, np.zeros((1, 1))) + slope
+
+    def _by_others(
+        self,
+        part: _Part,
+        K: np.ndarray,
+        U: np.ndarray,
+        inner: float,
+        columns: dict[Level, int],
+        inside: set[int],
+    ) -> None:
+        """By ``Z't`` of the attributes that the tables do not ask about: its first entry is 1, the others 0."""
+        own = inside.union(i for i, _ in part.matrices)
+        levels = list(part.levels())
+        for i, slope in enumerate(self.by_t):
+            if i in own or not len(slope):
+                continue
+            slope[0] += inner
+            for a in range(1, len(slope)):
+                places = [columns.get(tuple(sorted((*level, (i, a)))), -1) for level in levels]
+                there = [c for c, place in enumerate(places) if place >= 0]
+                slope[a] += float(np.vdot(K[:, there], U[:, [places[c] for c in there]]))
+
+    def by_root(self, i: int, s: np.ndarray) -> np.ndarray:
+        """The slope by ``s_i = D_i^1/2 1``, with each ``M = W_Ai diag(s_i)``."""
+        own = self.found[i]
+        assert own is not None
+        Z = own[0].Z
+        slope = Z @ self.by_t[i]
+        for k, d in enumerate(own):
+            HZ = d.H @ Z
+            beside = np.diag(d.H) - np.einsum("ja,ja->j", Z, HZ)
+            inward = np.einsum("ja,ab,jb->j", HZ, self.by_k.get((i, k), np.zeros((Z.shape[1],) * 2)), Z)
+            slope += (self.by_h.get((i, k), 0.0) * beside + inward) / s
+        return slope
+
+    def along(self, i: int, s: np.ndarray) -> np.ndarray:
+        """A unit vector somewhat beyond the slope, which alone would halve the way at each round."""
+        slope = self.by_root(i, s)
+        beyond = np.maximum(slope, _SMALLEST * slope.max()) ** 1.5 / np.sqrt(s)
+        return beyond / np.linalg.norm(beyond)
 
 
 def _directions(grams: np.ndarray, s: np.ndarray, m: int) -> list[_Directions]:
@@ -307,7 +472,7 @@ def _largest_beside(H: np.ndarray, found: np.ndarray) -> np.ndarray:
 def _in_directions(H: np.ndarray, Z: np.ndarray, wrong: float) -> _Directions:
     K, trace = Z.T @ H @ Z, float(np.trace(H))
     error = _TRUST * trace
-    return _Directions(max(trace - float(np.trace(K)) - 2 * error, 0.0), (K + K.T) / 2, error, wrong)
+    return _Directions(max(trace - float(np.trace(K)) - 2 * error, 0.0), (K + K.T) / 2, error, wrong, H, Z)
 
 
 def _root(V: np.ndarray) -> tuple[np.ndarray, float]:
