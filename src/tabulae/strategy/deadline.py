@@ -28,8 +28,8 @@ def check_time(deadline: float, *orders: float, steps: float = 1.0) -> None:
     seconds, left = work * _seconds_a_cube(), deadline - time.monotonic()
     if seconds > left:
         raise Unsupported(
-            f"a matrix of order {max(orders):,.0f} takes about {seconds:.3g} s, and {max(left, 0.0):.3g} s are left of "
-            "the time limit: raise it, or choose another method"
+            f"decomposing matrices of order {max(orders):,.0f} and less takes about {seconds:.3g} s, and "
+            f"{max(left, 0.0):.3g} s are left of the time limit: raise it, or choose another method"
         )
 
 
