@@ -352,6 +352,20 @@ def test_whole_factors_beside_a_fraction_pass_64_bits() -> None:
         assert 2 ** (120 * p) <= after.sensitivity(p).power <= 2 ** (120 * p) * (1 + Fraction(1, 2**40))
 
 
+def test_signed_products_of_large_and_small_entries() -> None:
+    """Inner products past 64 bits beside others below: of one attribute only some are Python's integers."""
+    rng = np.random.default_rng(0)
+    tops = (2**33, 2**30)
+    blocks = [
+        (Kron([Dense(rng.integers(-top, top, (2, 5))) for _ in range(2)]), Fraction(1, top**2))
+        for top in tops
+    ]
+    truth = brute_force(blocks, 2, "replace")
+    found = weighted_sensitivity(blocks, 2, "replace")
+    assert truth <= found.power
+    assert not found.is_exact or found.power == truth
+
+
 def test_contrasts_within_a_class_of_one_cell_are_nothing() -> None:
     """However large the matrix over the other classes is."""
     cells, classes = Partition([0, 1, 2]), Partition([0, 1, 1])

@@ -327,7 +327,8 @@ def count_corners(shared: Sequence[np.ndarray]) -> int:
 def corners(norms: np.ndarray, shared: Sequence[np.ndarray]) -> Choices:
     """The corners ``[a, b, c]`` of one attribute, from the norms (cells, factors) and inner products of its columns."""
     largest = norms.max(axis=0)
-    ends = [dict.fromkeys((part.min(), part.max())) for part in shared]
+    # Python's integers: numpy's own would wrap around among those of an object array
+    ends = [dict.fromkeys((int(part.min()), int(part.max()))) for part in shared]
     rows = [np.concatenate([largest, largest, np.array(c, dtype=norms.dtype)]) for c in product(*ends)]
     nowhere = np.full((len(rows), 2), -1)
     return Choices(np.stack(rows), np.zeros(len(rows), dtype=bool), nowhere)
