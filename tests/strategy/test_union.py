@@ -240,7 +240,7 @@ def test_relative_scales_are_inverse_binary_fractions(scale):
     assert short.numerator & (short.numerator - 1) == 0
 
 
-@pytest.mark.parametrize("shape", [(6, 7, 8), (9, 9, 9), (4, 5, 6, 7)])
+@pytest.mark.parametrize("shape", [(6, 7, 8), (4, 5, 6, 7)])
 def test_single_queries_over_several_attributes_are_answered(shape: tuple[int, ...]) -> None:
     """Groups of few queries are measured in their row space, so that least squares over all groups finds each."""
     rng = np.random.default_rng(1)
