@@ -15,8 +15,10 @@ from benchmarks import workloads
 from tabulae.errors import InvalidArgument, Unsupported
 from tabulae.linalg import Dense
 from tabulae.strategy.block import short_scale
+from tabulae.strategy.hdmm.opt0 import opt0_gaussian
 from tabulae.strategy.hdmm.union import clusters, groups_of, union_strategy
 from tabulae.strategy.methods import Settings
+from tabulae.strategy.rounding import to_grid
 from tabulae.strategy.strategy import unit_rmse
 
 SIGMA = 4.224678889326836
@@ -240,29 +242,55 @@ def test_relative_scales_are_inverse_binary_fractions(scale):
     assert short.numerator & (short.numerator - 1) == 0
 
 
-@pytest.mark.parametrize("shape", [(6, 7, 8), (4, 5, 6, 7)])
-def test_single_queries_over_several_attributes_are_answered(shape: tuple[int, ...]) -> None:
+def random_query(draw: np.random.Generator, n: int) -> np.ndarray:
+    row = (draw.random(n) < 0.5).astype(int)
+    return row if row.any() else np.eye(n, dtype=int)[draw.integers(n)]
+
+
+TOGETHER = [[8, 9], [3, 6, 10], [11, 4, 14], [0, 1], [2, 5], [7], [12], [13]]
+
+
+def test_single_queries_over_several_attributes_are_answered() -> None:
     """Groups of few queries are measured in their row space, so that least squares over all groups finds each."""
-    rng = np.random.default_rng(1)
-    domain = tb.Domain({f"a{i}": n for i, n in enumerate(shape)})
+    domain = tb.Domain({"a": 6, "b": 7, "c": 8})
+    draw = np.random.default_rng(1)
+    rows = [[random_query(draw, n) for n in domain.shape] for _ in range(15)]
     tables = [
-        tb.Table(
-            f"t{t}",
-            {
-                name: tb.Dense([rng.integers(0, 2, n) | (np.arange(n) == t % n)])
-                for name, n in zip(domain.names, shape, strict=True)
-            },
-        )
-        for t in range(12)
+        tb.Table(f"t{t}", {name: Dense([row]) for name, row in zip(domain.names, own, strict=True)})
+        for t, own in enumerate(rows)
     ]
     workload = tb.Workload(domain, tables)
-    chosen = tb.select(workload, method="union")
-    expected = chosen.error(workload, tb.ZCDP("1/2")).rmse
+    groups = [[f"t{t}" for t in group] for group in TOGETHER]
+    chosen = tb.select(workload, method="union", groups=groups)
+
+    blocks = [np.asarray(block.query.dense(), dtype=float) for block in chosen.blocks]
+    for group, block in zip(TOGETHER, blocks, strict=True):
+        ranks = [np.linalg.matrix_rank(np.array([rows[t][axis] for t in group])) for axis in range(3)]
+        assert np.linalg.matrix_rank(block) == math.prod(ranks)
     A = np.vstack(
-        [np.ldexp(b.query.dense().astype(float), -b.exponent) / math.sqrt(b.scale) for b in chosen.blocks]
+        [
+            np.ldexp(matrix, -b.exponent) / math.sqrt(b.scale)
+            for matrix, b in zip(blocks, chosen.blocks, strict=True)
+        ]
     )
     W = np.vstack([t.operator(domain).dense() for t in tables])
-    sensitivity = np.linalg.norm(A, axis=0).max()
-    assert expected == pytest.approx(
-        sensitivity * np.linalg.norm(W @ np.linalg.pinv(A)) / math.sqrt(len(W)), rel=1e-6
-    )
+    answers = np.linalg.lstsq(A.T, W.T, rcond=1e-12)[0]
+    assert A.T @ answers == pytest.approx(W.T, abs=1e-9)
+    dense = np.linalg.norm(A, axis=0).max() * np.linalg.norm(answers) / math.sqrt(len(W))
+    assert chosen.error(workload, tb.ZCDP("1/2")).rmse == pytest.approx(dense, rel=1e-6)
+
+
+@pytest.mark.parametrize("queries", [2, 3, 5])
+def test_a_factor_that_keeps_to_its_row_space_loses_nothing(queries: int) -> None:
+    """``A = B L``: in the rows of L, as precise as the optimum found over all cells, and no column longer."""
+    draw = np.random.default_rng(queries)
+    L = np.array([random_query(draw, 7) | np.eye(7, dtype=int)[k] for k in range(queries)])
+    gram = (L.T @ L).astype(float)
+    optimum = opt0_gaussian(gram, tolerance=1e-7)
+    rounded = to_grid(optimum.strategy, gram, 2, 16, L)
+    M = np.asarray(rounded.matrix.dense(), dtype=float)
+    assert M.shape == L.shape
+    assert np.linalg.matrix_rank(np.vstack([M, L])) == len(L)
+    loss = np.square(M).sum(axis=0).max() * np.vdot(np.linalg.pinv(M.T @ M), gram)
+    assert rounded.loss == pytest.approx(loss, rel=1e-9)
+    assert loss <= optimum.loss * (1 + 1e-4)
