@@ -11,15 +11,17 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import Any, NamedTuple
+from weakref import WeakValueDictionary
 
 import numpy as np
 
-from ..errors import InvalidArgument
+from ..errors import InvalidArgument, Unsupported
 from ..linalg import Kron, LinearOperator, Sum, Total
 from .attribute import check_name
 from .domain import Domain, heading_and_labels
+from .joint import MOST_ENTRIES, JointMatrix
 
 _SMALLEST = Fraction(1, 10**100)
 _NUMBER = re.compile(r"[0-9]{1,120}(\.[0-9]{0,120})?([eE][+-]?[0-9]{1,3})?|[0-9]{1,120}/0*[1-9][0-9]{0,120}")
@@ -133,6 +135,35 @@ class Table:
         table._set(name, terms if len(terms) == 1 else _collected(terms), weight, labels)
         return table
 
+    @classmethod
+    def joint(
+        cls,
+        name: str,
+        attributes: Sequence[str],
+        matrix: Any,
+        weight: object = 1,
+        labels: Sequence[str] | None = None,
+        heading: str | None = None,
+    ) -> Table:
+        """Queries over the combinations of two or three attributes, which need be no products.
+
+        Arguments:
+            attributes: two or three; the other attributes are summed over.
+            matrix: whole numbers, (m, n_1 n_2) or (m, n_1 n_2 n_3), an array or a LinearOperator; columns in C order,
+                the last of ``attributes`` fastest.
+            labels: one a row; by default ``"row 1"``, ``"row 2"``, ...
+            heading: of the published column; by default the attributes' names.
+
+        Raises :class:`~tabulae.errors.InvalidArgument` for another number of attributes, entries that are not whole
+        numbers, or labels that do not fit; :class:`~tabulae.errors.Unsupported` beyond 2^25 entries. Whether the
+        columns fit a domain is seen where the table meets one.
+
+        >>> near = Table.joint("near", ("a", "b"), [[1, 1, 0, 1, 1, 1, 0, 1, 1]], labels=["at most 1 apart"])
+        >>> near.columns(Domain({"a": 3, "b": 3})), near.operator(Domain({"a": 3, "b": 3})) @ range(9)
+        ({'a and b': ('at most 1 apart',)}, array([28]))
+        """
+        return _JointTable(name, JointMatrix.of(name, attributes, matrix), weight, labels, heading)
+
     def _set(self, name: str, terms: tuple[Term, ...], weight: object, labels: object) -> None:
         check_name(name, "a table")
         if not terms:
@@ -154,6 +185,15 @@ class Table:
         """The attributes that the table mentions, in the order in which it mentions them."""
         return tuple(dict.fromkeys(name for term in self.terms for name in term.factors))
 
+    def over(self, domain: Domain) -> Table:
+        """The table with its terms over this domain: itself, but for a joint table, which knows no sizes without one.
+
+        Raises :class:`~tabulae.errors.InvalidArgument` for a domain that lacks one of the table's attributes or has it
+        at another size.
+        """
+        self.check(domain)
+        return self
+
     def check(self, domain: Domain) -> None:
         """Refuse a domain that lacks one of the table's attributes or has it at another size."""
         for term in self.terms:
@@ -170,20 +210,59 @@ class Table:
 
     def rows(self, domain: Domain) -> int:
         """The number of queries."""
-        self.check(domain)
-        return math.prod(self._rows.values())
+        return math.prod(self.over(domain)._rows.values())
 
     def row_counts(self, domain: Domain) -> dict[str, int]:
         """The number of rows of each attribute that the table mentions, in domain order: the shape of its answers."""
-        self.check(domain)
-        return {a.name: self._rows[a.name] for a in domain.attributes if a.name in self._rows}
+        rows = self.over(domain)._rows
+        return {a.name: rows[a.name] for a in domain.attributes if a.name in rows}
+
+    def crossed(self, domain: Domain) -> tuple[int, ...]:
+        """The places in the domain of the attributes that the table mentions, other than by their total."""
+        named = {
+            name for t in self.over(domain).terms for name, f in t.factors.items() if not isinstance(f, Total)
+        }
+        return tuple(place for place, name in enumerate(domain.names) if name in named)
+
+    def matrix(self, domain: Domain) -> np.ndarray:
+        """The queries over the attributes that are crossed, written out: int64 (rows, product of their sizes).
+
+        Columns in C order, attributes in domain order. Equal tables share it: it is read-only. Raises
+        :class:`~tabulae.errors.Unsupported` beyond 2^25 entries.
+
+        >>> from tabulae.linalg import Identity, Prefix
+        >>> table = Table("t", {"a": Prefix(2), "b": Identity(2)})
+        >>> table.matrix(Domain({"a": 2, "z": 9, "b": 2})).tolist()
+        [[1, 0, 0, 0], [0, 1, 0, 0], [1, 0, 1, 0], [0, 1, 0, 1]]
+        """
+        return self._written(domain, gram=False)
+
+    def gram(self, domain: Domain) -> np.ndarray:
+        """``W'W`` of :meth:`matrix`, float64 and without the weight; shared by equal tables, and read-only."""
+        return self._written(domain, gram=True)
+
+    def _written(self, domain: Domain, *, gram: bool) -> np.ndarray:
+        """Kept as long as a table that asks for it."""
+        axes = self.crossed(domain)
+        table = self.over(domain)
+        products = tuple((t.coefficient, tuple(t.over(domain)[i] for i in axes)) for t in table.terms)
+        known = table.__dict__.setdefault("_kept", {})
+        key = products, gram
+        if key not in known:
+            found = _WRITTEN.get(key)
+            if found is None:
+                found = (_gram if gram else _matrix)(self.name, products)
+                found.setflags(write=False)
+                _WRITTEN[key] = found
+            known[key] = found
+        return known[key]
 
     def operator(self, domain: Domain) -> LinearOperator:
         """The table's matrix (rows x cells) without its weight: a Kron, or a Sum of Krons."""
-        self.check(domain)
-        if len(self.terms) == 1 and self.terms[0].coefficient == 1:
-            return Kron(self.terms[0].over(domain))
-        return Sum([(term.coefficient, Kron(term.over(domain))) for term in self.terms])
+        terms = self.over(domain).terms
+        if len(terms) == 1 and terms[0].coefficient == 1:
+            return Kron(terms[0].over(domain))
+        return Sum([(term.coefficient, Kron(term.over(domain))) for term in terms])
 
     def counts_nothing(self, domain: Domain) -> bool:
         """Whether the matrix is zero: no cell is asked for, or the terms cancel.
@@ -195,14 +274,14 @@ class Table:
         >>> Table.of_terms("nobody", both).counts_nothing(Domain({"a": 2}))
         True
         """
-        self.check(domain)
-        products = [term.over(domain) for term in self.terms]
+        terms = self.over(domain).terms
+        products = [term.over(domain) for term in terms]
         if len(products) == 1:
             return not all(np.any(factor.column_norms(2)) for factor in products[0])
         draw = np.random.default_rng(0)
         vectors = [draw.uniform(1, 2, attribute.size) for attribute in domain.attributes]
         total, size = np.zeros(1), 0.0
-        for term, factors in zip(self.terms, products, strict=True):
+        for term, factors in zip(terms, products, strict=True):
             part = np.full(1, float(term.coefficient))
             for factor, vector in zip(factors, vectors, strict=True):
                 part = np.multiply.outer(part, factor @ vector).ravel()
@@ -215,16 +294,16 @@ class Table:
         The table's rows are the combinations of these labels in C order. A matrix that is a recode of the
         domain takes the recode's name as heading.
         """
-        self.check(domain)
-        rows = self._rows
-        hidden = self.labels is not None or len(self.terms) > 1
+        table = self.over(domain)
+        rows, labels = table._rows, table.labels
+        hidden = labels is not None or len(table.terms) > 1
         columns: dict[str, tuple[str, ...]] = {}
         for attribute in domain.attributes:
-            column = (self.labels or {}).get(attribute.name)
+            column = (labels or {}).get(attribute.name)
             if attribute.name not in rows or (column is None and hidden and rows[attribute.name] == 1):
                 continue
             if column is None:
-                column = self._derived_column(domain, attribute.name)
+                column = table._derived_column(domain, attribute.name)
             if column.name in columns:
                 raise InvalidArgument(
                     f"table {self.name!r} has two columns named {column.name!r}: rename one"
@@ -238,6 +317,110 @@ class Table:
             return TableColumn(*heading_and_labels(domain, name, factors.pop()))
         # The terms of a sum ask different things of the attribute: no label would be true of its rows.
         return TableColumn(name, tuple(f"row {k + 1}" for k in range(self._rows[name])))
+
+
+class _JointTable(Table):
+    """A table whose terms are known once a domain says how many categories its attributes have."""
+
+    _joint: JointMatrix
+    _column: TableColumn | None
+
+    def __init__(
+        self,
+        name: str,
+        joint: JointMatrix,
+        weight: object,
+        labels: Sequence[str] | None,
+        heading: str | None,
+    ) -> None:
+        rows, column = joint.matrix.shape[0], None
+        if rows > 1 or labels is not None or heading is not None:
+            heading = " and ".join(joint.attributes) if heading is None else heading
+            given = [f"row {k + 1}" for k in range(rows)] if labels is None else labels
+            column = _checked_column(name, "the rows", heading, given, rows)
+        object.__setattr__(self, "name", check_name(name, "a table"))
+        object.__setattr__(self, "weight", positive_fraction(weight, f"the weight of table {name!r}"))
+        object.__setattr__(self, "labels", None)
+        object.__setattr__(self, "_joint", joint)
+        object.__setattr__(self, "_column", column)
+        object.__setattr__(self, "_known", {})
+
+    def _identity(self) -> tuple[object, ...]:
+        return self.name, self._joint, self.weight, self._column
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _JointTable) and self._identity() == other._identity()
+
+    def __hash__(self) -> int:
+        return hash(self._identity())
+
+    def __repr__(self) -> str:
+        joint = self._joint
+        return f"Table.joint({self.name!r}, {list(joint.attributes)}, {joint.matrix!r}, weight={self.weight})"
+
+    @property
+    def terms(self) -> tuple[Term, ...]:
+        raise InvalidArgument(
+            f"table {self.name!r} is over several attributes together, and its terms depend on their sizes: "
+            "use table.over(domain)"
+        )
+
+    @property
+    def attributes(self) -> tuple[str, ...]:
+        return self._joint.attributes
+
+    def check(self, domain: Domain) -> None:
+        self.over(domain)
+
+    def over(self, domain: Domain) -> Table:
+        sizes = self._sizes(domain)
+        known: dict[tuple[int, ...], Table] = self.__dict__["_known"]
+        if sizes not in known:
+            self._joint.check(self.name, sizes)
+            carrier, products = self._joint.products(sizes)
+            names = self._joint.attributes
+            terms = [Term(1, {names[place]: factor for place, factor in p.items()}) for p in products]
+            labels = {} if self._column is None else {names[carrier]: self._column}
+            known[sizes] = Table.of_terms(self.name, terms, self.weight, labels)
+        return known[sizes]
+
+    def _sizes(self, domain: Domain) -> tuple[int, ...]:
+        try:
+            return tuple(domain[name].size for name in self._joint.attributes)
+        except InvalidArgument as error:
+            raise InvalidArgument(f"table {self.name!r}: {error}") from None
+
+
+Products = tuple[tuple[int, tuple[LinearOperator, ...]], ...]
+
+# Shared by tables that are equal but for their names and attributes, as long as one of them is there.
+_WRITTEN: WeakValueDictionary[tuple[Products, bool], np.ndarray] = WeakValueDictionary()
+
+
+def _matrix(name: str, products: Products) -> np.ndarray:
+    """``sum_t c_t (x)_i A_ti`` in whole numbers."""
+    factors = products[0][1]
+    rows, cells = (math.prod(f.shape[k] for f in factors) for k in (0, 1))
+    most = sum(abs(c) * math.prod(f.abs_entry_max() for f in parts) for c, parts in products)
+    if rows * cells > MOST_ENTRIES or most >= 2**62:
+        raise Unsupported(f"table {name!r}: {rows:,} x {cells:,} entries are too many to be written out")
+    total = np.zeros((rows, cells), dtype=np.int64)
+    for coefficient, parts in products:
+        total += reduce(np.kron, [f.dense() for f in parts], np.full((1, 1), coefficient))
+    return total
+
+
+def _gram(name: str, products: Products) -> np.ndarray:
+    """``A'A`` of the same, factor by factor where it is one product."""
+    cells = math.prod(f.shape[1] for f in products[0][1])
+    if cells**2 > MOST_ENTRIES:
+        raise Unsupported(f"table {name!r}: {cells:,} x {cells:,} entries are too many to be written out")
+    if len(products) == 1:
+        (coefficient, parts) = products[0]
+        grams = [np.asarray(f.gram().dense(), dtype=float) for f in parts]
+        return reduce(np.kron, grams, np.full((1, 1), float(coefficient) ** 2))
+    matrix = _matrix(name, products).astype(np.float64)
+    return matrix.T @ matrix
 
 
 def positive_fraction(value: object, what: str) -> Fraction:
@@ -299,20 +482,21 @@ def _checked_columns(name: str, rows: Mapping[str, int], labels: object) -> dict
             raise InvalidArgument(
                 f"table {name!r}: labels for {attribute!r}, which the table does not mention"
             )
-        if isinstance(given, str):
-            raise InvalidArgument(
-                f"table {name!r}: the labels of {attribute!r} must be a list, not the string {given!r}"
-            )
-        column = given if isinstance(given, TableColumn) else TableColumn(attribute, tuple(given))
-        if len(column.labels) != rows[attribute] or len(set(column.labels)) != len(column.labels):
-            raise InvalidArgument(
-                f"table {name!r}: give {attribute!r} one label a row, all different: "
-                f"{len(set(column.labels))} distinct labels for {rows[attribute]} rows"
-            )
-        columns[attribute] = TableColumn(
-            check_name(column.name, "a column", columns=True), tuple(column.labels)
-        )
+        heading, some = given if isinstance(given, TableColumn) else (attribute, given)
+        columns[attribute] = _checked_column(name, repr(attribute), heading, some, rows[attribute])
     return columns
+
+
+def _checked_column(name: str, of: str, heading: str, labels: Sequence[str], rows: int) -> TableColumn:
+    if isinstance(labels, str):
+        raise InvalidArgument(f"table {name!r}: the labels of {of} must be a list, not the string {labels!r}")
+    labels = tuple(labels)
+    if len(labels) != rows or len(set(labels)) != len(labels):
+        raise InvalidArgument(
+            f"table {name!r}: give {of} one label a row, all different: "
+            f"{len(set(labels))} distinct labels for {rows} rows"
+        )
+    return TableColumn(check_name(heading, "a column", columns=True), labels)
 
 
 _LARGEST = 2**53  # counts beyond are not exact in floating point
@@ -387,11 +571,12 @@ class Constraint:
         Raises :class:`~tabulae.errors.InvalidArgument` where the table does not fit the domain, or has another
         number of rows.
         """
-        rows = self.table.rows(domain)
+        table = self.table.over(domain)
+        rows = table.rows(domain)
         limits = [
             None if side is None else self._spread(side, rows) for side in (self.at_least, self.at_most)
         ]
-        return Constraint(self.table, *limits)
+        return Constraint(table, *limits)
 
     def _spread(self, values: np.ndarray, rows: int) -> np.ndarray:
         if values.size not in (1, rows):

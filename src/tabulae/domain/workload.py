@@ -111,9 +111,8 @@ class Workload:
             if table.name in names:
                 raise InvalidArgument(f"two tables are named {table.name!r}: give each its own name")
             names.add(table.name)
-            table.check(domain)
         object.__setattr__(self, "domain", domain)
-        object.__setattr__(self, "tables", tables)
+        object.__setattr__(self, "tables", tuple(table.over(domain) for table in tables))
 
     @classmethod
     def marginals(cls, domain: Domain, ways: Iterable[int]) -> Workload:

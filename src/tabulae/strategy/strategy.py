@@ -122,8 +122,7 @@ class Strategy:
             raise InvalidArgument(f"noise must be 'gaussian' or 'laplace', not {self.noise!r}")
         if not self.blocks:
             raise InvalidArgument("a strategy needs at least one block of queries")
-        for table in self.invariants:
-            table.check(self.domain)
+        object.__setattr__(self, "invariants", tuple(table.over(self.domain) for table in self.invariants))
         for block in self.blocks:
             if block.query.shape[1] != self.domain.size:
                 raise InvalidArgument(
