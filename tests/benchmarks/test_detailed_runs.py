@@ -50,6 +50,7 @@ def test_the_cost_of_a_process_is_measured():
         detailed.Cost.of(detailed.python("raise SystemExit(3)"))
 
 
+@pytest.mark.long
 def test_a_run_of_the_command_line_is_measured(tmp_path):
     made = population.write_population(tmp_path, 300, maps=None)
     line = detailed.timed(tmp_path, made.people, "48 blocks", 0.1, runs=1)

@@ -125,7 +125,14 @@ FAULTS: list[tuple[str, str, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("file", "select", "rule"), FAULTS, ids=lambda text: text[:40])
+@pytest.mark.parametrize(
+    ("file", "select", "rule"),
+    [
+        *FAULTS[::3],
+        *(pytest.param(*fault, marks=pytest.mark.long) for fault in FAULTS if fault not in FAULTS[::3]),
+    ],
+    ids=lambda text: text[:40],
+)
 def test_a_fault_is_seen(made: Path, tmp_path: Path, file: str, select: str, rule: str) -> None:
     found = changed(made, tmp_path / "copy", file, select)
     assert sum(count for name, count in found.items() if rule in name) > 0

@@ -16,6 +16,7 @@ def rows(path):
         return list(csv.DictReader(file))
 
 
+@pytest.mark.long
 def test_each_stage_is_measured(tmp_path, monkeypatch):
     monkeypatch.setattr(state, "RUNS", 1)
     found = list(state.stages(tmp_path, 80))

@@ -88,10 +88,9 @@ def _program(*command: str, **surroundings: str) -> Any:
 @pytest.mark.parametrize(
     ("kind", "full", "some"),
     [
-        ("guild", "limit", None),
         ("duchy", "limit", ("charging", "storing", "dividing")),
-        ("village", "limit", ("storing", "writing")),
         ("guild", "disk", ("storing", "sealing")),
+        pytest.param("guild", "limit", None, marks=pytest.mark.long),
         pytest.param("duchy", "limit", None, marks=pytest.mark.long),
         pytest.param("village", "limit", None, marks=pytest.mark.long),
         pytest.param("guild", "disk", None, marks=pytest.mark.long),

@@ -140,6 +140,7 @@ def _own(folder: Path) -> dict[str, str]:
     return environment
 
 
+@pytest.mark.long
 def test_spark_in_a_process_of_its_own_says_nothing(tmp_path: Path) -> None:
     code = "from tabulae.sources.engines.spark import spark_session as s\nwith s(): print(1)"
     done = subprocess.run(

@@ -94,7 +94,7 @@ def test_the_null_space_hears_the_noisy_answers_alone(name: str) -> None:
     assert np.abs(one - two).max() > 1
 
 
-@pytest.mark.parametrize("runs", [100, pytest.param(400, marks=pytest.mark.long)])
+@pytest.mark.parametrize("runs", [60, pytest.param(400, marks=pytest.mark.long)])
 @pytest.mark.parametrize("noise", BUDGETS)
 def test_intervals_cover_and_errors_have_the_stated_variance(noise: str, runs: int) -> None:
     """Coverage of every query and chi-squared of all releases; false alarms below 1e-6 in all, both directions."""

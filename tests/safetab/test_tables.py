@@ -106,8 +106,15 @@ def test_each_option_is_the_truth(tmp_path: Path, changes: dict[str, Any]) -> No
 
 @needs_shared
 @pytest.mark.usefixtures("no_noise")
-@pytest.mark.parametrize("definition", ["zcdp", "puredp"])
-@pytest.mark.parametrize("run_pr", [False, True])
+@pytest.mark.parametrize(
+    ("definition", "run_pr"),
+    [
+        ("zcdp", True),
+        ("puredp", False),
+        pytest.param("zcdp", False, marks=pytest.mark.long),
+        pytest.param("puredp", True, marks=pytest.mark.long),
+    ],
+)
 def test_the_toy_is_the_truth(tmp_path: Path, definition: str, run_pr: bool) -> None:
     params = tmp_path / "params"
     params.mkdir()

@@ -222,10 +222,10 @@ def test_datacube_and_relative_say_what_they_do_not_serve() -> None:
 
 
 def test_few_queries_over_many_cells_make_nothing_of_cells_squared() -> None:
-    asked = np.random.default_rng(0).integers(0, 2, size=(12, 50_000))
+    asked = np.random.default_rng(0).integers(0, 2, size=(12, 12_000))
     workload = tb.Workload.of(tb.Dense(asked))
     strategy = tb.select(workload, method="eigen")
     assert strategy.certificate is not None
-    measured = tb.measure(np.ones(50_000, dtype=int), strategy, tb.ZCDP(1), source=tb.noise.Insecure(1))
+    measured = tb.measure(np.ones(12_000, dtype=int), strategy, tb.ZCDP(1), source=tb.noise.Insecure(1))
     low, high = tb.estimate(measured).interval(workload, level=0.999999)["x"]
     assert ((low <= asked.sum(axis=1)) & (asked.sum(axis=1) <= high)).all()

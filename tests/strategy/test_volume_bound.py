@@ -112,8 +112,8 @@ def _people(crossed: bool) -> tb.Workload:
 @pytest.mark.parametrize(
     ("crossed", "neighbours"),
     [
-        (False, "add-remove"),
         (True, "replace"),
+        pytest.param(False, "add-remove", marks=pytest.mark.long),
         pytest.param(True, "add-remove", marks=pytest.mark.long),
         pytest.param(False, "replace", marks=pytest.mark.long),
     ],
