@@ -12,7 +12,8 @@ from ..errors import DataError, ReleaseError, Unsupported
 from ..release.folder import write_bytes
 from ..sources.declared import DeclaredColumn, declared_columns, only_table
 from ..sources.declared import peek as peek_values
-from ..sources.source import RecordSource, kind_of, kinds, server_of
+from ..sources.dialect import RFC4180, find_dialect
+from ..sources.source import CSV, RecordSource, kind_of, kinds, server_of
 from ..spec.draft import Draft, draft_spec
 from .output import emit, progress
 
@@ -37,7 +38,8 @@ def init(file: Path, out: Path, peek: bool, table: str | None, json: bool) -> No
         raise DataError(f"cannot tell what kind of file {file} is: end its name in .csv, .parquet or .duckdb")
     if table is None and kinds()[kind].many:
         table = only_table(file)
-    source = RecordSource(file, table=table)
+    dialect = find_dialect(file) if kind == CSV.name else RFC4180
+    source = RecordSource(file, table=table, dialect=dialect)
     columns = declared_columns(source)
     if peek:
         looked = [c for c in columns if c.can_be_counted and not c.has_domain]
@@ -46,7 +48,7 @@ def init(file: Path, out: Path, peek: bool, table: str | None, json: bool) -> No
             columns = peek_values(source, columns)
         _warn(source, looked, out)
     path = os.path.relpath(file.resolve(), out.resolve().parent)
-    drafted = draft_spec(file.stem, Path(path).as_posix(), columns, table=table, peeked=peek)
+    drafted = draft_spec(file.stem, Path(path).as_posix(), columns, table=table, dialect=dialect, peeked=peek)
     write_bytes(out, drafted.text.encode())
     _print(drafted, out, json)
 

@@ -245,7 +245,8 @@ def unit_rule(spec: Spec, key: bytes) -> UnitRule | None:
 
 def rules_of(spec: Spec) -> dict[str, ColumnCoding]:
     """Attribute -> the column that it is read from, as counting takes it."""
-    return {name: ColumnCoding(c.name, c.unknown, c.null) for name, c in spec.columns.items()}
+    decimal = spec.source.dialect.decimal
+    return {name: ColumnCoding(c.name, c.unknown, c.null, decimal) for name, c in spec.columns.items()}
 
 
 def records_of(spec: Spec) -> RecordSource:

@@ -38,10 +38,18 @@ UNKNOWN_CODE = -1
 NULL_CODE = -2
 BLANKS = " \t\n\r\v\f"
 
-WHOLE_NUMBER = r"^[+-]?0*([0-9]+)(\.0+)?$"
 _INTEGER_LABEL = re.compile(r"[+-]?[0-9]+")
 _INT64 = range(-(2**63), 2**63)
 _EXACT_IN_FLOAT = range(-(2**53), 2**53 + 1)
+
+
+def whole_number(decimal: str = ".") -> str:
+    """The pattern of a whole number as text, its digits without leading zeros in the first group.
+
+    >>> re.search(whole_number(","), "+034,0")[1]
+    '34'
+    """
+    return rf"^[+-]?0*([0-9]+)({re.escape(decimal)}0+)?$"
 
 
 @dataclass(frozen=True)
@@ -53,6 +61,7 @@ class ColumnCoding:
         unknown: what to do with values that the domain does not list: "refuse", or count them in the
             attribute's last category, which must then be labelled "other".
         null: the same for NULL.
+        decimal: the sign before the decimals of numbers that are text.
         values: raw value -> code (position of the category). By default the attribute's own values, without
             the category "other" that a policy adds.
 
@@ -64,6 +73,7 @@ class ColumnCoding:
     column: str
     unknown: Policy = "refuse"
     null: Policy = "refuse"
+    decimal: str = "."
     values: Mapping[int, int] | Mapping[str, int] | None = None
 
     def codes(self, attribute: Attribute) -> dict[Value, int]:
@@ -220,7 +230,7 @@ def _keys(raw: Any, attribute: Attribute, rule: ColumnCoding) -> tuple[Any, Mapp
         return _plain_number(raw.cast("string")), keys
     if kind.is_string() or kind.is_null():
         text = raw.cast("string").strip().nullif("")
-        return (_plain_number(text) if numeric else text), text_keys(attribute, codes)
+        return (_plain_number(text, rule.decimal) if numeric else text), text_keys(attribute, codes)
     named = "a type that is not counted" if kind.is_unknown() else f"type {kind}"
     raise DataError(
         f"column {rule.column!r} (attribute {attribute.name!r}) has {named}: the values of an attribute "
@@ -228,14 +238,15 @@ def _keys(raw: Any, attribute: Attribute, rule: ColumnCoding) -> tuple[Any, Mapp
     )
 
 
-def _plain_number(text: Any) -> Any:
+def _plain_number(text: Any, decimal: str = ".") -> Any:
     """Whole numbers in plain digits ("+007" and "7.0" become "7"), "?" for other text, NULL for NULL."""
     import ibis
 
-    digits = text.re_extract(WHOLE_NUMBER, 1)
+    written = whole_number(decimal)
+    digits = text.re_extract(written, 1)
     negative = text.startswith("-") & (digits != "0")
     # In some engines "$" also stands before a line's end, of which there are many kinds.
-    whole = text.re_search(WHOLE_NUMBER) & (text.re_extract(WHOLE_NUMBER, 0) == text)
+    whole = text.re_search(written) & (text.re_extract(written, 0) == text)
     return ibis.cases(
         (text.isnull(), ibis.null("string")),
         (~whole, "?"),

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 
 from ..errors import DataError
+from .dialect import RFC4180, Dialect, check_delimiter
 
 ID = "unit"
 """What every engine calls the column that names the unit of each record."""
@@ -15,35 +14,17 @@ ID = "unit"
 LEAF = "leaf"
 """What every engine calls the column that names the area of each record."""
 
-_LONGEST_NAME = 100_000
-_OTHER_DELIMITERS = {";": "semicolons", "\t": "tabs", "|": "vertical bars"}
 
-
-def csv_header(path: Path) -> tuple[str, ...]:
-    """The names in the first line of a CSV file (RFC 4180: commas, double quotes, UTF-8).
-
-    It is read here, and not by the engine, because engines guess: a file without a header, or with another
-    delimiter, would get names made up from its records.
-    """
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        header = next(csv.reader(file, strict=True), [])
-    # The reader has a limit of its own, which anything else in the process may have changed.
-    if max(map(len, header), default=0) > _LONGEST_NAME:
-        raise DataError(
-            f"{path.name}: its first line is not a header: it has a field of over {_LONGEST_NAME:,} letters"
-        )
-    if not any(name.strip() for name in header):
-        raise DataError(f"{path.name}: the first line is empty; it must name the columns")
-    return tuple(header)
-
-
-def positions(where: str, names: tuple[str, ...], wanted: Iterable[tuple[str, str]]) -> dict[str, int]:
+def positions(
+    where: str, names: tuple[str, ...], wanted: Iterable[tuple[str, str]], dialect: Dialect = RFC4180
+) -> dict[str, int]:
     """The position of each wanted column among ``names``.
 
     Args:
         where: what to call the source.
         names: the columns of the source, in order.
         wanted: pairs (column, what it is for).
+        dialect: of the source, if it is a CSV file.
 
     Returns:
         column -> position.
@@ -54,7 +35,7 @@ def positions(where: str, names: tuple[str, ...], wanted: Iterable[tuple[str, st
             record.
     """
     wanted = list(wanted)
-    _check_delimiter(where, names, {column for column, _ in wanted})
+    check_delimiter(where, names, {column for column, _ in wanted}, dialect)
     faults = []
     for column, what in wanted:
         found = names.count(column)
@@ -78,18 +59,6 @@ def _near(column: str, names: tuple[str, ...]) -> str:
         if name.strip().casefold() == column.strip().casefold():
             return f", but one that is written {name!r}: names must match exactly"
     return ""
-
-
-def _check_delimiter(where: str, names: tuple[str, ...], wanted: set[str]) -> None:
-    if len(names) != 1 or names[0] in wanted:
-        return
-    for sign, word in _OTHER_DELIMITERS.items():
-        if sign in names[0]:
-            raise DataError(
-                f"{where}: the fields seem to be divided by {word}, and CSV is read with commas: save it "
-                "again with commas, or as Parquet",
-                confidential=f"the first line is {names[0]!r}",
-            )
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,8 @@ from sqlglot.errors import SqlglotError
 
 from ..domain import TOTAL_LABEL
 from ..errors import DataError, InvalidArgument
-from .coding import WHOLE_NUMBER
-from .columns import csv_header
+from .coding import whole_number
+from .dialect import csv_header
 from .engines.duckdb import DATABASE, attached, connected, schema_and_name, stored_table
 from .failures import redacted
 from .source import RecordSource, open_records
@@ -246,7 +246,7 @@ def _tables(path: Path) -> list[str]:
 
 
 def _csv(source: RecordSource) -> list[DeclaredColumn]:
-    names = csv_header(source.file)
+    names = csv_header(source.file, source.dialect)
     if any(map(_is_value, names)) or len(set(names)) != len(names):
         # It is a record, as it seems: numbers, dates, nothing, or the same twice do not name columns.
         raise DataError(
@@ -374,23 +374,24 @@ def peek(source: RecordSource, columns: Sequence[DeclaredColumn]) -> list[Declar
     with open_records(source, [(column.name, column.name) for column in wanted]) as records:
         found = {
             column.name: redacted(
-                source.name, lambda i=i, column=column: _with_values_found(records, i, column)
+                source.name,
+                lambda i=i, column=column: _with_values_found(records, i, column, source.dialect.decimal),
             )
             for i, column in enumerate(wanted)
         }
     return [found.get(column.name, column) for column in columns]
 
 
-def _with_values_found(records: Any, position: int, column: DeclaredColumn) -> DeclaredColumn:
+def _with_values_found(records: Any, position: int, column: DeclaredColumn, decimal: str) -> DeclaredColumn:
     """What one column holds, as far as a draft can use it."""
     text = records[f"c{position}"].cast("string").strip()
     told = records.select(text=text.nullif("")).filter(lambda rows: rows.text.notnull())
     listed = told.distinct().order_by("text").limit(MOST_VALUES + 1).to_pyarrow()["text"].to_pylist()
     by = f"the values of all records in this column, {len(listed)} of them different"
     if len(listed) <= MOST_VALUES:
-        return replace(column, **_domain(listed), by=by, found=bool(listed))
+        return replace(column, **_domain(listed, decimal), by=by, found=bool(listed))
     by = f"the values of all records in this column, more than {MOST_VALUES} of them different"
-    whole = told.text.re_search(WHOLE_NUMBER)
+    whole = told.text.re_search(whole_number(decimal))
     padded = told.text.re_search(_PADDED)
     ends = told.aggregate(plain=(whole & ~padded).all()).to_pyarrow().to_pylist()[0]
     if not ends["plain"]:
@@ -400,13 +401,15 @@ def _with_values_found(records: Any, position: int, column: DeclaredColumn) -> D
     return replace(column, bounds=(low, high), by=by, found=True)
 
 
-def _domain(values: list[str]) -> dict[str, tuple[int, int] | tuple[int, ...] | tuple[str, ...]]:
+def _domain(
+    values: list[str], decimal: str
+) -> dict[str, tuple[int, int] | tuple[int, ...] | tuple[str, ...]]:
     """Values as bounds, as whole numbers, or as text."""
     if not values:
         return {}
-    if not all(re.search(WHOLE_NUMBER, value) and not re.search(_PADDED, value) for value in values):
+    if not all(re.search(whole_number(decimal), value) and not re.search(_PADDED, value) for value in values):
         return {"categories": tuple(values)}
-    numbers = sorted({int(value.partition(".")[0]) for value in values})
+    numbers = sorted({int(value.partition(decimal)[0]) for value in values})
     if len(numbers) > _FEW:
         return {"bounds": (numbers[0], numbers[-1])}
     return {"categories": tuple(numbers)}

@@ -19,16 +19,18 @@ Result = TypeVar("Result")
 _OURS = (TypeError, AttributeError, NameError, AssertionError, KeyError)
 _PACKAGE = Path(__file__).resolve().parents[1]
 
+_NOT_UTF8 = 'it is not UTF-8 text: name its encoding under [source], as encoding = "windows-1252", or save it as UTF-8'
+
 # What an engine's text contains, and what that means for the user.
 _KINDS = (
     ("Expected Number of Columns", "some lines have more or fewer fields than the header"),
     ("unterminated quote", "a quoted field is not closed, or text follows its closing quote"),
     ("unexpected end of data", "a quoted field of the header is not closed"),
     ("expected after", "in the header, text follows a closing quote"),
-    ("not utf-8", "it is not UTF-8 text: save it with that encoding"),
-    ("codec can't decode", "it is not UTF-8 text: save it with that encoding"),
-    ("Invalid string encoding", "it is not UTF-8 text: save it with that encoding"),
-    ("INVALID_UTF8_STRING", "it is not UTF-8 text: save it with that encoding"),
+    ("not utf-8", _NOT_UTF8),
+    ("codec can't decode", _NOT_UTF8),
+    ("Invalid string encoding", _NOT_UTF8),
+    ("INVALID_UTF8_STRING", _NOT_UTF8),
     ("Maximum line size", "a line is longer than the engine reads: look for a quote that is never closed"),
     ("invalid state", "it is not a well-formed CSV file: look for mixed line endings and stray quotes"),
     (

@@ -22,6 +22,7 @@ from urllib.parse import unquote, urlsplit
 from ..errors import DataError, InvalidArgument
 from . import engines as _room
 from .columns import ID, LEAF, WantedColumn
+from .dialect import RFC4180, Dialect
 
 if TYPE_CHECKING:
     import ibis.expr.types as ir
@@ -236,8 +237,8 @@ def _server_mistake(
 class RecordSource:
     """One table of confidential records, one row a record.
 
-    A CSV file is read as RFC 4180 has it, and nothing about it is guessed: fields divided by commas, double
-    quotes around fields and doubled within them, UTF-8, and one line of column names.
+    Nothing about a CSV file is guessed: it is read as its dialect says, by default as RFC 4180 has it, with fields
+    divided by commas, double quotes around fields and doubled within them, UTF-8, and one line of column names.
 
     Args:
         path: the file, or for Spark also a folder of Parquet files; None for a server.
@@ -245,6 +246,7 @@ class RecordSource:
         table: for a DuckDB file or a server the table or view, as ``persons`` or ``schema.persons``.
         engine: what reads and counts the records: "duckdb" or "spark" for files, "postgresql" for its own tables;
             None is "duckdb" or "postgresql".
+        dialect: how a CSV file is written.
         url: of a PostgreSQL database, as ``postgresql://user@host:5432/database``, without a password: that comes
             from the environment (PGPASSWORD, PGPASSFILE, PGSERVICE) as libpq reads it.
 
@@ -262,6 +264,7 @@ class RecordSource:
     table: str | None = None
     engine: str = "duckdb"
     url: str | None = None
+    dialect: Dialect = RFC4180
 
     def __init__(
         self,
@@ -270,6 +273,7 @@ class RecordSource:
         table: str | None = None,
         engine: str | None = None,
         url: str | None = None,
+        dialect: Dialect = RFC4180,
     ) -> None:
         for name, known, what in ((kind, kinds(), "kind"), (engine, engines(), "engine")):
             if name is not None and name not in known:
@@ -288,6 +292,7 @@ class RecordSource:
         object.__setattr__(self, "table", table)
         object.__setattr__(self, "engine", engine or next(reads))
         object.__setattr__(self, "url", url)
+        object.__setattr__(self, "dialect", dialect)
 
     @property
     def file(self) -> Path:

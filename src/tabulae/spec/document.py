@@ -246,9 +246,8 @@ class Spec:
                 "postgresql://host/database"
             )
         engine = self.source.engine if kind == self.source.kind else None
-        return replace(
-            self, source=RecordSource(Path(place), kind, table if kinds()[kind].many else None, engine)
-        )
+        table, dialect = table if kinds()[kind].many else None, self.source.dialect
+        return replace(self, source=RecordSource(Path(place), kind, table, engine, dialect=dialect))
 
     def __repr__(self) -> str:
         if self.detailed is not None:
@@ -288,7 +287,7 @@ def _cure(path: Path) -> str:
 
 def _source(section: SourceSection, base: Path) -> RecordSource:
     path = None if section.path is None else base / section.path
-    return RecordSource(path, section.kind, section.table, section.engine, section.url)
+    return RecordSource(path, section.kind, section.table, section.engine, section.url, section.dialect)
 
 
 def _targets(document: Document) -> Targets | None:

@@ -9,6 +9,7 @@ import tomli_w
 
 from ..domain import RESULT_COLUMNS
 from ..sources.declared import DeclaredColumn
+from ..sources.dialect import RFC4180, Dialect
 
 _POLICIES = ("unknown", "null")  # keys of [attributes] that are not attributes
 _NOT_IN_NAMES = '/\\*?:"<>|'
@@ -48,6 +49,7 @@ def draft_spec(
     columns: Sequence[DeclaredColumn],
     *,
     table: str | None = None,
+    dialect: Dialect = RFC4180,
     peeked: bool = False,
 ) -> Draft:
     """Draft a spec that counts the records of one file.
@@ -71,7 +73,7 @@ def draft_spec(
         *_opening(peeked=peeked, named_by_line=path.lower().endswith(".csv")),
         f"title = {_text(title)}",
         "",
-        *_source(path, table),
+        *_source(path, table, dialect),
         "",
         *_attributes(list(zip(names, columns, strict=True))),
         "",
@@ -100,10 +102,18 @@ def _opening(*, peeked: bool, named_by_line: bool) -> list[str]:
     ]
 
 
-def _source(path: str, table: str | None) -> list[str]:
+def _source(path: str, table: str | None, dialect: Dialect) -> list[str]:
+    written = []
+    if dialect.delimiter != RFC4180.delimiter:
+        written.append(f"delimiter = {_text(dialect.delimiter)}")
+    if dialect.decimal != RFC4180.decimal:
+        written.append(f'decimal = "{dialect.decimal}"                     # a number is written as 3,0')
+    if not dialect.is_utf8:
+        written.append(f"encoding = {_text(dialect.encoding)}")
     return [
         "[source]                          # where the records are; published is its kind only",
         f"path = {_text(path)}",
+        *written,
         *([] if table is None else [f"table = {_text(table)}"]),
         'unit = "person"                   # what the promise protects: one of them more or less, or replaced',
         '# unit_id = "..."                 # the column that says whose record it is, where one has several,',

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable
+from dataclasses import fields
 from itertools import pairwise
 from typing import Annotated, Any, Literal, Self
 
@@ -21,7 +22,8 @@ from pydantic_core import PydanticCustomError
 
 from ..errors import InvalidArgument
 from ..privacy import Neighbours, positive, probability
-from ..sources.source import engines, kinds, place_mistake, url_mistake
+from ..sources.dialect import Dialect
+from ..sources.source import engines, kind_of, kinds, place_mistake, url_mistake
 from .problems import shown
 
 Policy = Literal["refuse", "other"]
@@ -135,6 +137,9 @@ Delta = Annotated[str, BeforeValidator(exact_text), AfterValidator(_delta)]
 Share = Annotated[str, BeforeValidator(exact_text), AfterValidator(_share)]
 
 
+_DIALECT = tuple(field.name for field in fields(Dialect))
+
+
 class StrictSection(BaseModel):
     """A section in which unknown keys and values of another type are mistakes."""
 
@@ -149,6 +154,11 @@ class SourceSection(StrictSection):
     url: Address | None = None
     table: Filled | None = None
     engine: Annotated[str, AfterValidator(_engine)] | None = None
+    delimiter: str | None = None
+    encoding: str | None = None
+    decimal: str | None = None
+    quote: str | None = None
+    header: bool | list[str] | None = None
     unit: Filled = "person"
     unit_id: Filled | None = None
     rows_per_unit: Annotated[int, Field(ge=1), AfterValidator(_rows_per_unit)] = 1
@@ -157,7 +167,27 @@ class SourceSection(StrictSection):
     def _one_source(self) -> SourceSection:
         if mistake := place_mistake(self.path, self.kind, self.table, self.engine, self.url):
             raise problem(mistake)
+        given = {name: getattr(self, name) for name in _DIALECT if getattr(self, name) is not None}
+        if given and (self.url is not None or (self.kind or kind_of(self.path or "")) != "csv"):
+            raise problem(
+                f"{', '.join(given)}: these say how a CSV file is written, and the records are none: remove them"
+            )
+        if self.header is False:
+            raise problem(
+                'header = false does not say what the columns are called: name them, as in header = ["sex", "age"]'
+            )
+        try:
+            _ = self.dialect
+        except InvalidArgument as error:
+            raise problem(str(error)) from None
         return self
+
+    @property
+    def dialect(self) -> Dialect:
+        """How the file is written, if it is a CSV file."""
+        given = {name: getattr(self, name) for name in _DIALECT if getattr(self, name) is not None}
+        header = tuple(self.header) if isinstance(self.header, list) else None
+        return Dialect(**{**given, "header": header})
 
 
 class AttributeEntry(StrictSection):

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...errors import DataError, require
-from ..columns import WantedColumn, csv_header, positions
+from ..columns import WantedColumn, positions
+from ..dialect import Dialect, csv_header, in_utf8
 from ..failures import redacted
 from ..memory import read_memory
 from ..source import CSV, PARQUET, ROWS_AT_ONCE, Engine, Kind, RecordSource
@@ -166,18 +167,43 @@ def _open(
     backend = ibis.duckdb.from_connection(connection)
     if source.kind == "duckdb":
         _attach(connection, source)
-    restrict(connection, None if source.kind == "duckdb" else source.path)
-    lock(connection)
-    names, relation = _OPEN[source.kind](connection, source)
-    at = positions(source.name, names, [(column.name, column.purpose) for column in columns])
+        restrict(connection, None)
+        lock(connection)
+        _select(connection, source, columns, *stored_table(connection, source))
+    elif source.kind == "parquet":
+        restrict(connection, source.path)
+        lock(connection)
+        _select(connection, source, columns, *_parquet(source))
+    else:
+        names = csv_header(source.file, source.dialect)
+        with in_utf8(source.file, source.dialect) as path:
+            restrict(connection, path)
+            lock(connection)
+            once = path != source.file
+            _select(connection, source, columns, names, _csv(path, source.dialect, len(names)), once=once)
+    return backend.table(VIEW)
+
+
+def _select(
+    connection: duckdb.DuckDBPyConnection,
+    source: RecordSource,
+    columns: Sequence[WantedColumn],
+    names: tuple[str, ...],
+    relation: str,
+    *,
+    once: bool = False,
+) -> None:
+    """The wanted columns as `VIEW`; kept as a table where they can be read once only."""
+    at = positions(source.name, names, [(column.name, column.purpose) for column in columns], source.dialect)
     # Columns are named by position: engines rename duplicates, and take "sex" and "SEX" for one name.
     aliases = ", ".join(f"a{i}" for i in range(len(names)))
-    types = _types(connection, relation, aliases)
+    text = {f"a{i}": "VARCHAR" for i in range(len(names))}
+    types = text if source.kind == "csv" else _types(connection, relation, aliases)
     selected = [f"{_plain(f'a{at[column.name]}', types)} AS {column.alias}" for column in columns]
     connection.execute(
-        f"CREATE VIEW {VIEW} AS SELECT {', '.join(selected)} FROM ({relation}) AS every({aliases})"  # noqa: S608
+        f"CREATE {'TEMP TABLE' if once else 'VIEW'} {VIEW} AS "  # noqa: S608
+        f"SELECT {', '.join(selected)} FROM ({relation}) AS every({aliases})"
     )
-    return backend.table(VIEW)
 
 
 def _attach(connection: duckdb.DuckDBPyConnection, source: RecordSource) -> None:
@@ -201,18 +227,17 @@ def _present(connection: duckdb.DuckDBPyConnection) -> list[tuple[str, str]]:
     ).fetchall()
 
 
-def _csv(connection: duckdb.DuckDBPyConnection, source: RecordSource) -> tuple[tuple[str, ...], str]:
+def _csv(path: Path, dialect: Dialect, fields: int) -> str:
     """Every field as text, and no guessing: dialect, header and types are given."""
-    names = csv_header(source.file)
-    columns = ", ".join(f"'a{i}': 'VARCHAR'" for i in range(len(names)))
-    path = literal(str(source.file.resolve()))
-    return names, (
-        f"SELECT * FROM read_csv({path}, auto_detect = false, header = true, strict_mode = true, "  # noqa: S608
-        f"delim = ',', quote = '\"', escape = '\"', nullstr = '', columns = {{{columns}}})"
+    columns = ", ".join(f"'a{i}': 'VARCHAR'" for i in range(fields))
+    return (
+        f"SELECT * FROM read_csv({literal(str(path.resolve()))}, auto_detect = false, "  # noqa: S608
+        f"header = {'false' if dialect.header else 'true'}, strict_mode = true, delim = {literal(dialect.delimiter)}, "
+        f"quote = {literal(dialect.quote)}, escape = {literal(dialect.quote)}, nullstr = '', columns = {{{columns}}})"
     )
 
 
-def _parquet(connection: duckdb.DuckDBPyConnection, source: RecordSource) -> tuple[tuple[str, ...], str]:
+def _parquet(source: RecordSource) -> tuple[tuple[str, ...], str]:
     """One file, and its columns only: folder names such as year=2020 are not columns."""
     from pyarrow import parquet
 
@@ -242,9 +267,6 @@ def stored_table(connection: duckdb.DuckDBPyConnection, source: RecordSource) ->
     relation = f"SELECT * FROM {DATABASE}.{_identifier(schema)}.{_identifier(name)}"  # noqa: S608
     described = connection.execute(f"{relation} LIMIT 0").description or []
     return tuple(str(column[0]) for column in described), relation
-
-
-_OPEN = {"csv": _csv, "parquet": _parquet, "duckdb": stored_table}
 
 
 def _types(connection: duckdb.DuckDBPyConnection, relation: str, aliases: str) -> dict[str, str]:
