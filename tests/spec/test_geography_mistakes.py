@@ -145,6 +145,7 @@ MISTAKES = {
     "approx": ([('"zcdp"', '"approx"')], "privacy.definition", 'write "zcdp"'),
     "targets": ([('budget = "2"', 'budget = "targets"')], "privacy.budget", "no table has one"),
     "select": ([("[[table]]", '[method]\nselect = "hdmm"\n[[table]]')], "method.select", "chooses queries"),
+    "tolerance": ([("[[table]]", "[method]\ntolerance = 0.1\n[[table]]")], "method.tolerance", "chooses queries"),
     "time_limit": ([("[[table]]", "[method]\ntime_limit = 3\n[[table]]")], "method.time_limit", "chooses queries"),
     "estimate": ([("[[table]]", '[method]\nestimate = "least-squares"\n[[table]]')],
         "method.estimate", 'known here: "bluedown", "topdown", "gls"'),

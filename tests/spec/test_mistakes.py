@@ -303,6 +303,7 @@ MISTAKES = {
         '"gaussian" or "laplace"',
     ),
     "time": ("[[table]]", "[method]\ntime_limit = 0\n[[table]]", "method.time_limit", "greater than 0"),
+    "gap": ("[[table]]", "[method]\ntolerance = 0\n[[table]]", "method.tolerance", "greater than 0"),
     "seed": ("[[table]]", "[method]\nseed = -1\n[[table]]", "method.seed", "must be 0 or more"),
     "rows": ("[[table]]", "[release]\nmax_rows = 11\n[[table]]", "release.max_rows", "12 rows in all"),
     "no limit": ("[[table]]", "[release]\nmax_rows = 0\n[[table]]", "release.max_rows", "1 or more"),

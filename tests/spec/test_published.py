@@ -53,8 +53,10 @@ def documents(draw: st.DrawFn) -> dict[str, object]:
     recodes = {f"{name}-r": {"of": name, "edges": [last]} for name, last in ranged.items()}
     promises = [{"definition": "zcdp"}, {"definition": "pure"}, {"definition": "zcdp", "delta": "1e-9"}]
     promise = draw(st.sampled_from([*promises, {"definition": "approx", "delta": "1/9"}]))
-    seconds = st.sampled_from([5, 0.5])
-    method = st.fixed_dictionaries({}, optional={"time_limit": seconds, "seed": st.integers(0, 9)})
+    seconds, gaps = st.sampled_from([5, 0.5]), st.sampled_from([1, 0.001])
+    method = st.fixed_dictionaries(
+        {}, optional={"tolerance": gaps, "time_limit": seconds, "seed": st.integers(0, 9)}
+    )
     return {
         "title": draw(LABELS),
         "source": {"path": "/home/clerk/secret.parquet", "unit": draw(LABELS)},

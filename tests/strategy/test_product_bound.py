@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import combinations
+from itertools import combinations, pairwise
 
 import numpy as np
 import pytest
@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 import tabulae as tb
 from benchmarks import workloads
 from tabulae.domain import Term
+from tabulae.errors import InvalidArgument, Unsupported
 from tabulae.strategy.bounds import product
 from tabulae.strategy.bounds.lower import unit_bound
-from tabulae.strategy.bounds.product import planner_bound, product_bound
+from tabulae.strategy.bounds.product import product_bound
 from tabulae.strategy.gram import explicit_gram
 from tabulae.strategy.hdmm.opt0 import opt0_gaussian
 from tabulae.strategy.residual.search import asked_for
@@ -129,6 +130,42 @@ def test_the_columns_of_a_stack_are_bounded() -> None:
     assert 1.1 * one < many < 1.4 * one
 
 
+@given(_workloads())
+def test_more_directions_never_prove_less_and_none_proves_too_much(workload: tb.Workload) -> None:
+    """Each at its own budget's RMSE, between the bound of one direction and the certified optimum."""
+    optimum = opt0_gaussian(explicit_gram(workload.merge()[0]), tolerance=1e-6).loss / workload.queries
+    bounds = [
+        tb.lower_bound(workload, budget=tb.ZCDP("1/2"), kind="product", directions=m) ** 2
+        for m in (1, 2, 3, 6)
+    ]
+    assert bounds[0] == pytest.approx(product_bound(asked_for(workload), 1) / workload.queries, rel=1e-9)
+    for fewer, more in pairwise(bounds):
+        assert fewer <= more * (1 + 1e-6)  # what is taken off for rounding
+    assert bounds[-1] <= optimum * (1 + 1e-12)
+
+
+def test_laplace_noise_has_the_same_bound_at_its_own_scale() -> None:
+    domain = tb.Domain({"a": 6, "b": 5})
+    workload = tb.Workload(domain, [tb.Table("t", {"a": tb.Prefix(6)}), tb.Table("u", {"b": tb.AllRange(5)})])
+    gaussian = tb.lower_bound(workload, budget=tb.ZCDP("1/2"), kind="product")
+    laplace = tb.lower_bound(workload, "laplace", budget=tb.PureDP(1), kind="product")
+    assert laplace == pytest.approx(2**0.5 * gaussian, rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("kind", "directions"),
+    [("svd", 2), ("dual", 2), ("product", 0), ("product", 1.5), ("product", True), ("nuclear", None)],
+)
+def test_directions_are_whole_and_of_the_product_bound_alone(kind: str, directions: object) -> None:
+    with pytest.raises(InvalidArgument):
+        tb.lower_bound(tb.Workload.of(tb.Prefix(4)), budget=UNIT, kind=kind, directions=directions)  # type: ignore[arg-type]
+
+
+def test_pairs_of_cells_have_no_product_bound() -> None:
+    with pytest.raises(Unsupported):
+        tb.lower_bound(tb.Workload.of(tb.Prefix(4)), budget=UNIT, kind="product", neighbours="replace")
+
+
 def test_sums_of_products_are_left_out_and_never_lower_the_bound() -> None:
     domain = tb.Domain({"a": 4, "b": 3})
     plain = tb.Table("plain", {"a": tb.Prefix(4), "b": tb.Identity(3)})
@@ -136,8 +173,9 @@ def test_sums_of_products_are_left_out_and_never_lower_the_bound() -> None:
         "either", [Term(1, {"a": tb.Total(4)}), Term(-1, {"a": tb.Dense([[1, 0, 0, 0]]), "b": tb.Total(3)})]
     )
     alone, both = tb.Workload(domain, [plain]), tb.Workload(domain, [plain, either])
-    assert planner_bound(both) == pytest.approx(planner_bound(alone), rel=1e-12)
-    dual = unit_bound(both, "dual")
+    product, dual = unit_bound(both, "product"), unit_bound(both, "dual")
+    assert product == pytest.approx(unit_bound(alone, "product"), rel=1e-12)
+    assert product is not None
     assert dual is not None
-    assert planner_bound(both) <= dual * (1 + 1e-9)
-    assert planner_bound(tb.Workload(domain, [either])) is None
+    assert product <= dual * (1 + 1e-9)
+    assert unit_bound(tb.Workload(domain, [either]), "product") is None

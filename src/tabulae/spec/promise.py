@@ -19,7 +19,7 @@ ESTIMATORS = ("least-squares", "non-negative", "pgm")
 AREA_ESTIMATORS = ("bluedown", "topdown", "gls")
 """The names that ``method.estimate`` accepts with ``[geography]``, the default first."""
 
-NOT_OF_AREAS = ("select", "objective", "time_limit", "seed")
+NOT_OF_AREAS = ("select", "objective", "tolerance", "time_limit", "seed")
 """Keys of ``[method]`` that choose queries: with ``[geography]`` these are written in the document."""
 
 _NOISE: dict[str, tuple[Literal["gaussian", "laplace"], ...]] = {
@@ -35,7 +35,8 @@ class Method:
 
     ``select`` names a method of `tabulae.select`, ``noise`` the law's kind, ``estimate`` the estimator;
     ``time_limit`` is in seconds, for selection only; ``seed`` starts the selection's search, never noise;
-    ``objective`` is what selection minimises where no table has a target.
+    ``objective`` is what selection minimises where no table has a target, and ``tolerance`` the proven gap at which
+    it ends, None for what `tabulae.select` takes.
     """
 
     select: str = "auto"
@@ -44,6 +45,7 @@ class Method:
     time_limit: float = 60.0
     seed: int = 0
     objective: Literal["total", "relative", "max"] = "total"
+    tolerance: float | None = None
 
 
 @dataclass(frozen=True)
@@ -176,7 +178,15 @@ def read_method(document: Document, problems: Problems) -> Method | None:
     if section.objective and any(entry and entry.target for entry in document.tables):
         problems.add(("method", "objective"), "tables have targets, and these are the objective: remove it")
     objective = section.objective or "total"
-    return Method(section.select, noise, section.estimate, section.time_limit, section.seed, objective)
+    return Method(
+        section.select,
+        noise,
+        section.estimate,
+        section.time_limit,
+        section.seed,
+        objective,
+        section.tolerance,
+    )
 
 
 def _area_method(document: Document, section: MethodSection, problems: Problems) -> Method | None:

@@ -99,6 +99,7 @@ def _method(document: Document, method: Method) -> dict[str, Any]:
         "select": method.select,
         "noise": method.noise,
         "estimate": method.estimate,
+        **({} if method.tolerance is None else {"tolerance": _short(method.tolerance)}),
         "time_limit": _short(method.time_limit),
         "seed": method.seed,
         **({} if _aimed(document) else {"objective": method.objective}),

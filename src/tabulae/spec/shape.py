@@ -319,6 +319,7 @@ class MethodSection(StrictSection):
     noise: Literal["gaussian", "laplace"] | None = None
     estimate: str = "least-squares"
     objective: Literal["total", "relative", "max"] | None = None
+    tolerance: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
     time_limit: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 60
     seed: Annotated[int, Field(ge=0)] = 0
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import math
 import pkgutil
 import time
 from collections.abc import Mapping, Sequence
@@ -15,7 +16,7 @@ from ..domain import Table, Workload
 from ..errors import InvalidArgument, NotEstimable, Unsupported
 from ..linalg import LinearOperator
 from . import classic, eigen, hdmm, residual
-from .bounds.lower import unit_bound
+from .bounds.lower import unit_bounds
 from .gram import threads_for
 from .information.routes import check_least_squares
 from .methods import FAMILIES, SINGLE, Settings, check_options, fitting
@@ -31,7 +32,8 @@ for _room in (classic, eigen, hdmm, residual):  # every file of these rooms regi
 METHODS: tuple[str, ...] = (*sorted(SINGLE), *FAMILIES)
 """The names that ``select`` accepts."""
 
-_PROVEN = 1e-5  # relative gap to a proven bound at which no other method is worth a try
+_OPTIMAL = 1e-5  # relative gap of the squared error at which a strategy counts as the best possible
+_FINER = 1e-3  # a tolerance to suggest
 _SETTLED = 1e-4  # the same for the strategy that was chosen without the invariants, which takes long to score
 
 
@@ -45,7 +47,7 @@ def select(
     objective: Objective | Literal["relative"] = "total",
     time_limit: float | None = None,
     seed: int = 0,
-    tolerance: float = 1e-3,
+    tolerance: float | None = None,
     restarts: int | None = None,
     groups: Sequence[Sequence[str]] | None = None,
     rows: int | Mapping[str, int] | None = None,
@@ -78,7 +80,9 @@ def select(
             decomposition that would last longer is not begun (the certificate may be None then). What is cheapest is
             worked out in any case. A method that is named alone is refused where its shortest search does not fit.
         seed: of the optimisers' starting points; it has nothing to do with noise.
-        tolerance: certified relative gap at which the Gaussian optimiser stops.
+        tolerance: proven relative gap in total squared error at which the search ends (Gaussian noise): "auto" tries no
+            other method, and an optimiser stops. None: 0.02, 1 % in root mean squared error, among the methods of
+            "auto", and 0.001 within an optimiser.
         restarts: random starts of the non-convex (Laplace) optimisers.
         groups: names of the tables that "union" measures together, every table once; None finds them.
         rows: rows of a p-Identity strategy beside the identity (HDMM's p), for all attributes or by name.
@@ -147,10 +151,50 @@ def _check_objective(objective: Any, method: str) -> None:
 def _select(workload: Workload, method: str, objective: Objective, settings: Settings) -> Strategy:
     """The best strategy of a method or family for an objective, with its certificate."""
     names = fitting(method, workload, settings)
-    if objective == "total":
-        best = _best_of(names, workload, settings)
-        return replace(best, certificate=_certificate(best, workload, settings))
-    return _select_minimax(names, workload, objective, settings)
+    if objective != "total":
+        return _select_minimax(names, workload, objective, settings)
+    by_proof = method == "auto" and settings.noise == "gaussian"  # no useful bound is known of Laplace noise
+    best, proof = _best_of(names, workload, settings, settings.enough if by_proof else _OPTIMAL)
+    if settings.noise != "gaussian":
+        return best
+    loss = _loss(best, workload)
+    proof.reaches(loss, settings.enough if by_proof else 0.0)
+    gap = max(0.0, loss / proof.lower - 1.0) if proof.lower else None
+    return replace(best, certificate=gap, lower=proof.lower or None)
+
+
+def _loss(strategy: Strategy, workload: Workload) -> float:
+    """The total squared error at unit noise that a family's best was scored with."""
+    reached = next(c.rmse for c in strategy.candidates if c.method == strategy.method)
+    assert reached is not None
+    return reached**2 * workload.queries
+
+
+class _Proof:
+    """The best lower bound known on the loss of any strategy; others are worked out where one is missed."""
+
+    def __init__(self, names: Sequence[str], workload: Workload, settings: Settings) -> None:
+        self.lower = 0.0
+        self._settings = settings
+        by_products = any(SINGLE[name].by_products for name in names)
+        bounds = unit_bounds(workload, settings.neighbours, settings.deadline, by_products=by_products)
+        self._further = bounds if settings.noise == "gaussian" else iter(())
+
+    def learn(self, strategy: Strategy) -> None:
+        """Take in what a method proved, whether or not it is the best; the dual itself leaves nothing to look for."""
+        if strategy.lower is not None and self._settings.neighbours != WITHIN:
+            self.lower = max(self.lower, strategy.lower)
+            if strategy.method == "opt0":  # its dual begins at the SVD bound
+                self._further = iter(())
+
+    def reaches(self, loss: float, gap: float, *, look: bool = True) -> bool:
+        """Whether ``loss`` is proven within a relative ``gap`` of the least; further bounds are tried to ``look``."""
+        while loss > self.lower * (1 + gap):
+            bound = next(self._further, None) if look else None
+            if bound is None:
+                return False
+            self.lower = max(self.lower, bound)
+        return True
 
 
 def _select_restricted(
@@ -168,7 +212,8 @@ def _select_restricted(
         best = _select(restriction.workload, method, restriction.objective(objective), given)
     except Unsupported as caught:
         refusal = caught
-    if best is not None and (1.0 if best.certificate is None else best.certificate) <= _SETTLED:
+    settled = max(_SETTLED, settings.enough) if method == "auto" else _SETTLED
+    if best is not None and best.certificate is not None and best.certificate <= settled:
         return restriction.lift(best)
     other = _projected(restriction, method, objective, settings)
     if best is None:
@@ -222,30 +267,35 @@ def _select_minimax(
 
     def choose(weighted: Workload) -> Strategy:
         try:
-            best = _best_of(first[0], weighted, settings)
+            best, _ = _best_of(first[0], weighted, settings)
         except Unsupported:
             if first[0] == names:
                 raise
-            best = _best_of(names, weighted, settings)  # what served the last weights cannot serve these
+            best, _ = _best_of(names, weighted, settings)  # what served the last weights cannot serve these
         first[0] = (best.method,)
         return best
 
     def bound(strategy: Strategy, weighted: Workload) -> float | None:
-        return _lower(strategy, weighted, settings)
+        proof = _Proof((strategy.method,), weighted, settings)
+        proof.learn(strategy)
+        proof.reaches(math.inf, 0.0)
+        return proof.lower or None
 
     best, value, lower = minimax(workload, objective, choose, bound, settings)
     return replace(best, certificate=None if lower is None else max(0.0, value / lower - 1.0))
 
 
-def _best_of(names: tuple[str, ...], workload: Workload, settings: Settings) -> Strategy:
-    """Run the named methods; keep the one with the least expected error, and the score of all."""
+def _best_of(
+    names: tuple[str, ...], workload: Workload, settings: Settings, enough: float = _OPTIMAL
+) -> tuple[Strategy, _Proof]:
+    """Run the named methods until one is proven good ``enough``; the best of them with the scores of all."""
     best: tuple[float, Strategy] | None = None
-    lower = 0.0  # what any of the methods proved, whichever wins
+    proof = _Proof(names, workload, settings)
     scores: list[Candidate] = []
     chosen_for = replace(settings, neighbours=_unrestricted(settings.neighbours))
     for name in names:
         started = time.monotonic()
-        reason = None if best is None else _needless(*best, lower, workload, settings)
+        reason = None if best is None else _needless(name, *best, proof, workload, settings, enough)
         if reason is not None:
             scores.append(Candidate(name, None, 0.0, f"not started: {reason}"))
             continue
@@ -262,14 +312,14 @@ def _best_of(names: tuple[str, ...], workload: Workload, settings: Settings) -> 
             scores.append(Candidate(name, None, time.monotonic() - started, str(refusal)))
             continue
         scores.append(Candidate(name, rmse, time.monotonic() - started))
-        lower = max(lower, strategy.lower or 0.0) if settings.neighbours != WITHIN else 0.0
+        proof.learn(strategy)
         if best is None or rmse < best[0]:
             best = rmse, strategy
     if best is None:
         raise Unsupported(
             "no method can serve this workload:\n" + "\n".join(f"  {c.method}: {c.note}" for c in scores)
         )
-    return replace(best[1], lower=lower or None, candidates=tuple(scores))
+    return replace(best[1], lower=proof.lower or None, candidates=tuple(scores)), proof
 
 
 def _too_faint(name: str) -> Unsupported:
@@ -281,30 +331,28 @@ def _too_faint(name: str) -> Unsupported:
 
 
 def _needless(
-    rmse: float, best: Strategy, lower: float, workload: Workload, settings: Settings
+    name: str,
+    rmse: float,
+    best: Strategy,
+    proof: _Proof,
+    workload: Workload,
+    settings: Settings,
+    enough: float,
 ) -> str | None:
-    """Why no further method need be tried, or None."""
+    """Why a method need not be tried, and what would try it; None where it is worth a try."""
     if settings.late:
         return "the time limit was reached"
-    if rmse**2 * workload.queries <= lower * (1 + _PROVEN):
-        return f"{best.method} is proven within {_PROVEN:.3%} of the least squared error"
-    return None
-
-
-def _lower(strategy: Strategy, workload: Workload, settings: Settings) -> float | None:
-    """The best lower bound known on the loss of any strategy for this workload."""
-    if settings.noise != "gaussian" or settings.neighbours == WITHIN:  # bounds are about all pairs of cells
+    loss = rmse**2 * workload.queries
+    look = SINGLE[best.method].by_products and enough > _OPTIMAL
+    if not proof.reaches(loss, max(enough, _OPTIMAL), look=look):
         return None
-    if strategy.method == "opt0" and strategy.lower is not None:
-        return strategy.lower  # of the dual itself, which begins at the SVD bound
-    svd = unit_bound(workload, "svd", settings.neighbours, settings.deadline)
-    bounds = [b for b in (strategy.lower, svd) if b is not None]
-    return max(bounds, default=None)
-
-
-def _certificate(strategy: Strategy, workload: Workload, settings: Settings) -> float | None:
-    """Relative gap of the total squared error to the best bound known; None where that proves nothing."""
-    lower = _lower(strategy, workload, settings)
-    reached = next(c.rmse for c in strategy.candidates if c.method == strategy.method)
-    assert reached is not None
-    return None if not lower else max(0.0, reached**2 * workload.queries / lower - 1.0)
+    gap = max(0.0, loss / proof.lower - 1)
+    if gap <= _OPTIMAL:
+        return f"{best.method} is proven within {_OPTIMAL:.3%} of the least squared error"
+    tried = 10.0 ** math.floor(math.log10(min(gap, _FINER * 10) / 2))
+    takes = SINGLE[name].seconds(workload, settings)
+    cost = f" (about {takes:.2g} s)" if takes >= 1 else ""
+    return (
+        f"{best.method} is proven within {math.sqrt(1 + gap) - 1:.2%} of the least root mean squared error; "
+        f"tolerance = {tried:g} tries it{cost}"
+    )

@@ -11,6 +11,10 @@ import scipy.linalg
 
 from ..errors import Unsupported
 
+SECONDS_A_CUBE = 4e-10
+"""What an eigendecomposition of order n takes of an ordinary core, over n^3: what is tried first must not depend on a
+machine's load."""
+
 # order of the matrix whose decomposition tells how fast this machine is; smaller ones always fit
 _TRIAL = 400
 

@@ -28,6 +28,8 @@ from .strategy import NoiseKind, Strategy
 class Settings:
     """How to select: the noise, the neighbours that are promised, and how long and how hard to search.
 
+    ``tolerance`` is the proven relative gap of the squared error at which an optimiser stops, and ``enough`` the one at
+    which "auto" tries no other method: 1 % of the root mean squared error where the caller names none.
     ``groups`` are names of tables measured together (``union``), None to cluster by what is cheapest; ``rows`` is
     the number of rows of a p-Identity strategy beside the identity (HDMM's p), an int for every attribute or
     a dict by attribute, None for its convention. ``design`` is the set of design queries that "eigen" weighs, by name
@@ -40,6 +42,7 @@ class Settings:
     noise: NoiseKind
     neighbours: str = "add-remove"
     tolerance: float = 1e-3
+    enough: float = 0.02
     restarts: int | None = None
     seed: int = 0
     deadline: float = math.inf
@@ -58,7 +61,11 @@ class Settings:
         if noise not in ("gaussian", "laplace"):
             raise InvalidArgument(f"noise must be 'gaussian' or 'laplace', not {noise!r}")
         _check_number("seed", given["seed"], whole=True)
-        _check_number("tolerance", given["tolerance"])
+        if (tolerance := given.pop("tolerance")) is not None:
+            _check_number("tolerance", tolerance)
+            if not tolerance > 0:
+                raise InvalidArgument(f"tolerance is {tolerance}: no search proves a gap of zero; try 1e-6")
+            given |= {"tolerance": tolerance, "enough": tolerance}
         if time_limit is not None:
             _check_number("time_limit", time_limit)
             if not time_limit > 0:
@@ -101,7 +108,9 @@ class RegisteredMethod:
     ``words`` say on pages what is measured. ``noises`` are those that it serves, ``otherwise`` is the refusal under
     another. ``options`` are keywords of ``select`` that no other method has. Its ``families`` try it in its ``turn``,
     what is cheap first, so that little time still finds much; but only where it ``pays``: where it neither solves the
-    same problem as another nor one that it is not good at.
+    same problem as another nor one that it is not good at. ``seconds`` predicts from sizes alone what a long search
+    takes of one core: what takes more than ten comes after the others. ``by_products`` says that multipliers which are
+    a product over the attributes bound its error closely.
     """
 
     name: str
@@ -113,6 +122,8 @@ class RegisteredMethod:
     families: tuple[str, ...] = ()
     turn: int = 0
     pays: Callable[[Workload, Settings], bool] = lambda workload, settings: True
+    seconds: Callable[[Workload, Settings], float] = lambda workload, settings: 0.0
+    by_products: bool = False
 
     def __call__(self, workload: Workload, settings: Settings) -> Strategy:
         if settings.noise not in self.noises:
@@ -122,6 +133,8 @@ class RegisteredMethod:
 
 SINGLE: dict[str, RegisteredMethod] = {}
 """The methods by name."""
+
+_SOON = 10.0  # seconds up to which methods are tried in their turns
 
 FAMILIES = ("hdmm", "auto")
 """The names under which ``select`` tries several methods."""
@@ -141,8 +154,10 @@ def fitting(method: str, workload: Workload, settings: Settings) -> tuple[str, .
     """The name of a single method; of a family those worth a try, in turn."""
     if method not in FAMILIES:
         return (method,)
-    members = sorted((m for m in SINGLE.values() if method in m.families), key=lambda m: m.turn)
-    return tuple(m.name for m in members if m.pays(workload, settings))
+    members = [m for m in SINGLE.values() if method in m.families and settings.noise in m.noises]
+    members = [m for m in members if m.pays(workload, settings)]
+    members.sort(key=lambda m: (max(m.seconds(workload, settings), _SOON), m.turn))
+    return tuple(m.name for m in members)
 
 
 def method_words(name: str) -> str:

@@ -114,7 +114,7 @@ def symmetry(workload: Workload) -> Symmetry:
             f"an attribute has {max(workload.domain.shape):,} categories that tables tell apart; up to {WIDEST:,} are "
             "compared"
         )
-    least = _fewest_combinations(workload)
+    least = fewest_combinations(workload)
     if least > MOST_COMBINATIONS:
         raise Unsupported(
             f"beyond categories that all tables treat alike, the tables tell at least {least:,} combinations apart; up "
@@ -146,14 +146,14 @@ def symmetry_pays(workload: Workload) -> bool:
     cells = workload.domain.size
     if cells <= _FEW_CELLS or max(workload.domain.shape) > WIDEST:
         return False
-    if _fewest_combinations(workload) * _PAYS > cells:
+    if fewest_combinations(workload) * _PAYS > cells:
         return False
     attributes = _attributes(workload)
     combinations = math.prod(len(a.sizes) for a in attributes)
     return combinations * _PAYS <= cells and _fits(*_grid(attributes))
 
 
-def _fewest_combinations(workload: Workload) -> int:
+def fewest_combinations(workload: Workload) -> int:
     """A lower bound on the combinations of classes, from sums of rows and columns: no matrix is written out."""
     least = 1
     for column in zip(*(factors for _, factors in workload.gram_terms()), strict=True):

@@ -49,6 +49,7 @@ from ...strategy import (
     restrict,
     select,
 )
+from ...strategy.bounds.lower import rmse_at
 from ...strategy.information.routes import information
 from ...strategy.objective import Minimax
 from ..product import errors_table, promise_fact
@@ -199,6 +200,7 @@ def discreteness(spec: Spec) -> float:
 
 
 _SHORTEST = 0.05  # of the time limit is left to each choice of a strategy
+_NEAR = 0.02  # relative gap in squared error up to which a certificate's bound is near enough
 _DIGITS = 4
 _STEPS = 50  # halvings of the ratio between two budgets
 
@@ -360,8 +362,15 @@ class Plan:
 
     @cached_property
     def bound(self) -> float | None:
-        """An RMSE over all tables together (weighted) that no strategy beats, where one is known."""
-        return error_bound(self.spec, self.spec.workload)
+        """An RMSE over all tables together (weighted) that no strategy beats, where one is known.
+
+        The one behind the strategy's certificate where that is near and about the same sum; else the best known.
+        """
+        spec, lower, gap = self.spec, self.strategy.lower, self.strategy.certificate
+        same = spec.method.objective == "total" and not spec.targets and not spec.invariants
+        if lower is None or gap is None or gap > _NEAR or not same or spec.rows_per_unit > 1:
+            return error_bound(spec, spec.workload)
+        return rmse_at(spec.loss, spec.method.noise, lower / spec.workload.queries) * discreteness(spec)
 
     @cached_property
     def smallest(self) -> Smallest | None:
@@ -522,6 +531,7 @@ def _strategy(spec: Spec, exact: Invariants | None) -> Strategy:
             if limit is None
             else max(limit - (time.monotonic() - started), _SHORTEST * limit),
             seed=method.seed,
+            tolerance=method.tolerance,
         )
 
     if targets is None or spec.open_budget:

@@ -28,7 +28,8 @@ Under replace-one neighbours the total is known and C the product of the simplic
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from typing import Literal
 
 import numpy as np
@@ -54,6 +55,7 @@ from .dual import (
     Terms,
     distinct_cells,
     grounded,
+    identity_and_ones,
     kron_sizes,
     lattice_pair_bound,
     opt0_pairs,
@@ -64,7 +66,7 @@ from .dual import (
     svd_bound,
     svd_bound_kron,
 )
-from .product import planner_bound
+from .product import MOST_DIRECTIONS, product_bounds
 
 _EPS = float(np.finfo(np.float64).eps)
 _DIMENSIONS = 4096
@@ -231,10 +233,12 @@ def _log_hull(spread: Sequence[int]) -> float:
     return hull - sum(float(gammaln(m + 1)) for m in spread)
 
 
-Kind = Literal["svd", "dual"]
+Kind = Literal["svd", "product", "dual"]
 
 _HULL_CELLS = 512  # cells of which a hull is looked for
 _STEPS = 2.0  # eigendecompositions' worth of the shortest search for a dual bound
+_CHEAP = 1024  # order of a matrix whose spectrum takes half a second
+_FEW_DIRECTIONS = 3
 _PAIRS = 1024  # cells whose pairs are weighed one by one for a bound: ten seconds
 
 
@@ -245,20 +249,34 @@ def lower_bound(
     budget: PrivacyLoss,
     kind: Kind = "svd",
     neighbours: str = "add-remove",
+    directions: int | None = None,
 ) -> float:
     """An RMSE, in weighted counts, that no matrix-mechanism strategy beats at this budget.
 
     ``kind="svd"``: ``(sum of singular values of W)^2 / N`` over merged cells, for explicit workloads and Kronecker
     products, unions included where they have at most a few thousand independent rows. ``kind="dual"``: the optimum of
     the convex dual, for one product, at most 2,048 merged cells (or combinations of classes of them that all tables
-    treat alike), or a few thousand distinct rows; for other tables of one product each, the best dual value found with
-    multipliers that are a product. Never below the SVD bound. Both bound L2 sensitivity, and so L1 sensitivity (Laplace
-    noise) as well. Under replace-one neighbours both are about pairs of cells instead of cells, and for marginals at
-    any size the dual is in closed form. Under Laplace noise ``kind="dual"`` also knows the volume bound, which is about
-    L1 sensitivity itself: it is the higher one where several attributes, or groups of them, have tables of their own,
-    and for a few queries over many cells.
+    treat alike), or a few thousand distinct rows; for other tables of one product each, the best of the other two.
+    Never below the SVD bound. ``kind="product"``: the best dual value found with multipliers mu that are a product over
+    the attributes, over any number of them: tables of one product each, ``M_T = (x)_i W_Ti D_i^1/2`` with D = diag(mu),
+    and for each set R of attributes the tables T that cross all of R,
 
-    Raises :class:`~tabulae.errors.Unsupported` where the bound cannot be computed for this workload.
+        L >= (sum_R || stack over T of  w_T prod_{i in R} h_Ti  (x)_{i in T-R} Z'H_Ti Z  (x)_{i not in T} (Z't)' ||_*)^2
+
+    with ``H = (M'M)^1/2``, ``t = D^1/2 1`` and ``h = tr H - tr Z'HZ``. Z is (n_i, m) for ``directions`` m of each
+    attribute, six unless given and fewer where their spectrum would be too large: more of them prove no less but for
+    rounding, and with all n_i the inner norm is that of the whole workload at these multipliers. Tables that are sums
+    of products are left out of it, which lowers the bound.
+
+    All bound L2 sensitivity, and so L1 sensitivity (Laplace noise) as well. Under replace-one neighbours "svd" and
+    "dual" are about pairs of cells instead of cells, and for marginals at any size the dual is in closed form. Under
+    Laplace noise ``kind="dual"`` also knows the volume bound, which is about L1 sensitivity itself: it is the higher
+    one where several attributes, or groups of them, have tables of their own, and for a few queries over many cells.
+
+    Raises:
+        InvalidArgument: ``kind`` is none of these, or ``directions`` is no whole number of at least 1, or of another
+            kind than "product".
+        Unsupported: the bound cannot be computed for this workload.
 
     Reference: HDMM, Theorems 5 and 12; Li and Miklau, "Optimal error of query sets under differentially
     private matrix mechanism" (2013).
@@ -266,19 +284,37 @@ def lower_bound(
     >>> import tabulae as tb
     >>> round(lower_bound(tb.Workload.of(tb.AllRange(64)), budget=tb.ApproxDP(1, "1e-6"), kind="dual"), 2)
     9.73
+    >>> domain = tb.Domain({f"a{i}": 10 for i in range(6)})
+    >>> prefixes = tb.Workload(domain, [tb.Table(f"{a}{b}", {a: tb.Prefix(10), b: tb.Prefix(10)})
+    ...     for a, b in zip(domain.names, domain.names[1:])])
+    >>> [round(lower_bound(prefixes, budget=tb.ZCDP("1/2"), kind="product", directions=m), 2) for m in (1, 6)]
+    [4.2, 4.42]
     """
-    if kind not in ("svd", "dual"):
-        raise InvalidArgument(f"kind must be 'svd' or 'dual', not {kind!r}")
-    total = unit_bound(workload, kind, neighbours)
+    if kind not in ("svd", "product", "dual"):
+        raise InvalidArgument(f"kind must be 'svd', 'product' or 'dual', not {kind!r}")
+    if directions is not None and (kind != "product" or not _is_positive(directions)):
+        raise InvalidArgument(
+            f"directions is {directions!r}: a whole number of at least 1, and of kind='product' alone"
+        )
+    total = unit_bound(workload, kind, neighbours, directions=directions or MOST_DIRECTIONS)
     if noise == "laplace" and kind == "dual":
         total = max((b for b in (total, *_volumes(workload, neighbours)) if b is not None), default=None)
     if total is None:
         raise Unsupported(
             f"no {kind} bound for {workload.domain.size:,} cells and {workload.queries:,} queries"
         )
+    return rmse_at(budget, noise, total / workload.queries)
+
+
+def rmse_at(budget: PrivacyLoss, noise: NoiseKind, loss: float) -> float:
+    """The RMSE at a budget of a mean squared error at unit noise and unit sensitivity."""
     parameter = float(calibrate(budget, noise, 1))  # type: ignore[arg-type]
     deviation = math.sqrt(parameter) if noise == "gaussian" else math.sqrt(2) * parameter
-    return deviation * math.sqrt(total / workload.queries)
+    return deviation * math.sqrt(loss)
+
+
+def _is_positive(directions: int) -> bool:
+    return isinstance(directions, (int, np.integer)) and not isinstance(directions, bool) and directions > 0
 
 
 def _volumes(workload: Workload, neighbours: str) -> list[float | None]:
@@ -291,7 +327,11 @@ def _volumes(workload: Workload, neighbours: str) -> list[float | None]:
 
 
 def unit_bound(
-    workload: Workload, kind: Kind, neighbours: str = "add-remove", deadline: float = math.inf
+    workload: Workload,
+    kind: Kind,
+    neighbours: str = "add-remove",
+    deadline: float = math.inf,
+    directions: int = MOST_DIRECTIONS,
 ) -> float | None:
     """Lower bound on ``||A||_2^2 ||W A^+||_F^2``, or None where it is out of reach or would last beyond the deadline.
 
@@ -303,8 +343,52 @@ def unit_bound(
         )
     by_pairs = neighbours == "replace"
     with threads_for(workload):
+        if kind == "product":
+            return None if by_pairs else next(_by_products(workload, deadline, (directions,)), None)
         of = _unit_pair_bound if by_pairs else _unit_bound
         return _tried(lambda: of(workload, kind, deadline))
+
+
+def unit_bounds(
+    workload: Workload,
+    neighbours: str = "add-remove",
+    deadline: float = math.inf,
+    *,
+    by_products: bool = False,
+) -> Iterator[float]:
+    """Lower bounds as of :func:`unit_bound`, one after another: what costs least first.
+
+    The SVD bound in closed form or of small matrices, with ``by_products`` those of multipliers that are a product
+    with a few directions and then more of them, and the SVD bound of large matrices.
+    """
+    if neighbours == WITHIN:  # bounds are about all pairs of cells
+        return
+    if neighbours == "replace":
+        bounds = [unit_bound(workload, "svd", neighbours, deadline)]
+        yield from (b for b in bounds if b is not None)
+        return
+    merged, _ = workload.merge()
+    with threads_for(workload):
+        early = _svd_order(merged) <= _CHEAP
+        for kind in ("svd", "product") if early else ("product", "svd"):
+            if kind == "product" and by_products and max(merged.domain.shape) <= _CHEAP:
+                yield from _by_products(merged, deadline, (_FEW_DIRECTIONS, MOST_DIRECTIONS))
+            elif kind == "svd" and (svd := _tried(lambda: _unit_bound(merged, "svd", deadline))) is not None:
+                yield svd
+
+
+def _svd_order(merged: Workload) -> int:
+    """The order of the largest matrix that the SVD bound decomposes, at most."""
+    shape, terms = merged.domain.shape, merged.gram_terms()
+    if len(terms) == 1:
+        return max(shape)
+    if max(shape) <= _CHEAP and all(
+        identity_and_ones(V) is not None
+        for V in {id(V): V for _, factors in dense_grams(merged) for V in factors}.values()
+    ):
+        return 1
+    rows = sum(row_count(products(t.operator(merged.domain))) for t in merged.tables)
+    return min(merged.domain.size, rows)
 
 
 def _unit_bound(workload: Workload, kind: Kind, deadline: float) -> float | None:
@@ -323,10 +407,20 @@ def _unit_bound(workload: Workload, kind: Kind, deadline: float) -> float | None
         found = _tried(lambda: _row_dual(merged, deadline))
         if found is not None:
             return found
-        narrow = max(merged.domain.shape) <= EXPLICIT_CELLS
-        product = _tried(lambda: planner_bound(merged)) if narrow else None
-        return max((b for b in (product, _svd_bound(merged, deadline)) if b is not None), default=None)
+        bounds = [*_by_products(merged, deadline), _tried(lambda: _svd_bound(merged, deadline))]
+        return max((b for b in bounds if b is not None), default=None)
     return _svd_bound(merged, deadline)
+
+
+def _by_products(
+    workload: Workload, deadline: float, directions: Sequence[int] = (MOST_DIRECTIONS,)
+) -> Iterator[float]:
+    """The bounds with multipliers that are a product; none where an attribute is too wide or sets are too many."""
+    merged, _ = workload.merge()
+    with suppress(Unsupported):
+        if max(merged.domain.shape) <= EXPLICIT_CELLS:
+            check_time(deadline, *merged.domain.shape, steps=_STEPS)
+            yield from product_bounds(merged, directions, deadline)
 
 
 def _row_dual(merged: Workload, deadline: float) -> float:

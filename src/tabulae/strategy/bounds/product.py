@@ -43,6 +43,7 @@ rounds along its slopes improve the multipliers first.
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -53,9 +54,14 @@ import scipy.linalg
 from scipy.optimize import minimize
 
 from ...domain import Workload
+from ...errors import Unsupported
+from ..deadline import check_time
 from ..information.residual_basis import Set, subsets
 from ..residual.search import ROOT, Asked, asked_for, loss_of
 from .dual import lowered_trace
+
+MOST_DIRECTIONS = 6
+"""Directions of each attribute that are taken together unless the caller names another number."""
 
 _PRODUCT_SWEEPS, _PRODUCT_ITERATIONS = 4, 40
 _PRODUCT_SETTLED = 1e-4  # relative gain of a sweep at which the ascent ends
@@ -76,11 +82,11 @@ class _Polar:
     G: np.ndarray
 
 
-def product_bound(asked: Asked, directions: int = 6) -> float:
+def product_bound(asked: Asked, directions: int = MOST_DIRECTIONS, deadline: float = math.inf) -> float:
     """Lower bound on the loss of any strategy for tables of one product each, at non-negative coefficients.
 
-    Every choice of multipliers bounds, and the best one visited is taken. ``directions`` of each attribute are taken
-    together, fewer where their spectrum would be too large.
+    Every choice of multipliers bounds, and the best one visited is taken; the search for them ends at the
+    ``deadline``. ``directions`` of each attribute are taken together, fewer where their spectrum would be too large.
 
     >>> import tabulae as tb
     >>> domain = tb.Domain({"a": 3, "b": 4})
@@ -90,6 +96,36 @@ def product_bound(asked: Asked, directions: int = 6) -> float:
     >>> 0.98 * loss < product_bound(asked_for(workload)) < loss
     True
     """
+    return max(_bounds(asked, (directions,), deadline))
+
+
+def product_bounds(
+    workload: Workload, directions: Sequence[int] = (MOST_DIRECTIONS,), deadline: float = math.inf
+) -> Iterator[float]:
+    """:func:`product_bound` of a workload for one number of directions after another; nothing where no table is one
+    product.
+
+    Multipliers are searched for once. Tables that are sums are left out: what is asked besides never lowers the loss.
+    """
+    products = [table for table in workload.tables if len(table.terms) == 1]
+    if products:
+        yield from _bounds(asked_for(Workload(workload.domain, products)), directions, deadline)
+
+
+def _bounds(asked: Asked, directions: Sequence[int], deadline: float) -> Iterator[float]:
+    """The best bound so far after each number of directions."""
+    scales, best = _one_direction(asked, deadline)
+    ascended = None
+    for most in directions:
+        if most > 1:
+            if ascended is None:
+                ascended = _ascended(asked, scales, deadline)
+            best = max(best, *(_refined(asked, at, most, deadline) for at in (scales, ascended)))
+        yield best * (1 - _ROUNDING)
+
+
+def _one_direction(asked: Asked, deadline: float) -> tuple[list[np.ndarray | None], float]:
+    """Multipliers (their roots) by ascent, attribute by attribute, and what they bound with one direction of each."""
     root = ROOT[2]
     scales = [None if g is None else np.full(g.shape[1], g.shape[1] ** -0.5) for g in asked.grams]
     pairs = [
@@ -103,14 +139,11 @@ def product_bound(asked: Asked, directions: int = 6) -> float:
             if grams is None:
                 continue
             slopes = _by_size(asked.slopes(pairs, root)[i], pairs[i])
-            scales[i], pairs[i] = _ascend(grams, scales[i], slopes)
+            scales[i], pairs[i] = _ascend(grams, scales[i], slopes, deadline)
         best = max(best, loss_of(asked.values(pairs), root))
-        if best <= before * (1 + _PRODUCT_SETTLED):
+        if best <= before * (1 + _PRODUCT_SETTLED) or time.monotonic() >= deadline:
             break
-    if directions > 1:
-        for at in (scales, _ascended(asked, scales)):
-            best = max(best, _refined(asked, at, directions))
-    return best * (1 - _ROUNDING)
+    return scales, best
 
 
 def _by_size(slopes: np.ndarray, pairs: np.ndarray) -> np.ndarray:
@@ -145,7 +178,9 @@ def _polar(V: np.ndarray, s: np.ndarray, a: float, k: float) -> _Polar:
     return _Polar(whole - g, g, lost, float(singular.sum()), G)
 
 
-def _ascend(grams: np.ndarray, start: np.ndarray | None, slopes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _ascend(
+    grams: np.ndarray, start: np.ndarray | None, slopes: np.ndarray, deadline: float
+) -> tuple[np.ndarray, np.ndarray]:
     """Multipliers (their roots, a unit vector) that raise ``sum a b + k g``, and the pairs that they give."""
     assert start is not None
     size = float(slopes.max())
@@ -162,21 +197,16 @@ def _ascend(grams: np.ndarray, start: np.ndarray | None, slopes: np.ndarray) -> 
                 gradient += a * np.diag(G) + (k - a) * (2 * s * (G @ s) + G.T @ (s * s))
         return -value, -(gradient - (gradient @ s) * s) / length
 
+    def stop_in_time(_: np.ndarray) -> None:
+        if time.monotonic() >= deadline:
+            raise StopIteration
+
     found = minimize(
-        objective, start, jac=True, method="L-BFGS-B", bounds=[(_SMALLEST, None)] * len(start),
+        objective, start, jac=True, method="L-BFGS-B", bounds=[(_SMALLEST, None)] * len(start), callback=stop_in_time,
         options={"maxiter": _PRODUCT_ITERATIONS, "maxcor": 20, "ftol": 1e-9},
     )  # fmt: skip
     s = found.x / np.linalg.norm(found.x)
     return s, _pairs(_polars(grams, s, scaled))
-
-
-def planner_bound(workload: Workload) -> float | None:
-    """The bound of :func:`product_bound`, None where no table is one product.
-
-    Tables that are sums are left out: what is asked besides never lowers the loss.
-    """
-    products = [table for table in workload.tables if len(table.terms) == 1]
-    return product_bound(asked_for(Workload(workload.domain, products))) if products else None
 
 
 _COLUMNS = 2000  # most columns of a stack whose spectrum is taken
@@ -240,10 +270,16 @@ Level = tuple[tuple[int, int], ...]
 """A column of a stack: the attributes and directions where it has not the first."""
 
 
-def _refined(asked: Asked, scales: Sequence[np.ndarray | None], most: int) -> float:
-    """The bound of up to ``most`` directions at given multipliers, rounded down; 0 where even two are too many."""
+def _refined(
+    asked: Asked, scales: Sequence[np.ndarray | None], most: int, deadline: float = math.inf
+) -> float:
+    """The bound of up to ``most`` directions at given multipliers, rounded down; 0 where there is no room or time."""
     found = _fitting(asked, scales, most)
     if found is None:
+        return 0.0
+    try:
+        check_time(deadline, _columns(asked, found))
+    except Unsupported:
         return 0.0
     total = sum(_nuclear(parts) for _, parts in _stacks(asked, found))
     wrong = max((d.wrong for f in found if f is not None for d in f), default=0.0)
@@ -258,10 +294,15 @@ def _fitting(asked: Asked, scales: Sequence[np.ndarray | None], most: int) -> Fo
             None if grams is None or s is None else _directions(grams, s, m)
             for grams, s in zip(asked.grams, scales, strict=True)
         ]
-        more = [0 if f is None else len(f[0].K) - 1 for f in found]
-        if sum(math.prod(more[i] for i in q) for q in asked.sums.sets) <= _COLUMNS:
+        if _columns(asked, found) <= _COLUMNS:
             return found
     return None
+
+
+def _columns(asked: Asked, found: Found) -> int:
+    """Columns of the widest stack, that of R empty."""
+    more = [0 if f is None else len(f[0].K) - 1 for f in found]
+    return sum(math.prod(more[i] for i in q) for q in asked.sums.sets)
 
 
 def _stacks(asked: Asked, found: Found) -> Iterator[tuple[set[int], list[_Part]]]:
@@ -325,7 +366,7 @@ _GAIN = 2e-4  # relative gain of a round at which it ends
 _LOOKED_UP = 600_000  # columns that all rounds may look up: a second or two
 
 
-def _ascended(asked: Asked, scales: Sequence[np.ndarray | None]) -> list[np.ndarray | None]:
+def _ascended(asked: Asked, scales: Sequence[np.ndarray | None], deadline: float) -> list[np.ndarray | None]:
     """Multipliers (their roots) at which a few directions bound more.
 
     With Q held, ``<W D^1/2, Q>`` is linear in each ``s_i = D_i^1/2 1``, so that it is largest along its slope there.
@@ -336,7 +377,7 @@ def _ascended(asked: Asked, scales: Sequence[np.ndarray | None]) -> list[np.ndar
     for _ in range(_ASCENT):
         found = _fitting(asked, at, _STEEP)
         left -= 0.0 if found is None else _looked_up(asked, found)
-        if found is None or left < 0:
+        if found is None or left < 0 or time.monotonic() >= deadline:
             break
         slopes = _Slopes.at(found)
         value = sum(slopes.add(parts, inside) for inside, parts in _stacks(asked, found))

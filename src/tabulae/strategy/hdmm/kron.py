@@ -30,9 +30,9 @@ import numpy as np
 from ...domain import Workload
 from ...errors import InvalidArgument, Unsupported
 from ...linalg import Dense, Kron, Total
-from ..block import Block, kron_sum
+from ..block import Block, kron_sum, products
 from ..bounds.dual import PAIR_CELLS, Terms, kron_sizes, opt0_pairs, svd_bound_kron
-from ..deadline import check_time
+from ..deadline import SECONDS_A_CUBE, check_time
 from ..gram import (
     EXPLICIT_CELLS,
     MIXTURES,
@@ -45,15 +45,17 @@ from ..gram import (
     mixture_traces,
     strategy_traces,
 )
+from ..information.explicit import row_count
 from ..methods import Settings, register
 from ..rounding import FINEST, Rounded, gram_inverse, row_basis, share_bits, to_grid
 from ..strategy import Strategy
-from ..symmetry import WIDEST, symmetry_pays
+from ..symmetry import WIDEST, fewest_combinations, symmetry_pays
 from .opt0 import full_optimum, nonsingular_optimum, opt0_gaussian, opt0_laplace
 from .rows import row_strategy
 
 _SWEEPS, _PILOT_SWEEPS = 50, 3
 _STEPS = 3.0  # eigendecompositions' worth of the shortest search over a matrix, with what follows it
+_GAUSSIAN_STEPS, _LAPLACE_STEPS = 60, 60  # and of a whole search
 _FINE = 1e-5  # gap to which each factor of the final strategy is solved
 _EXPLICIT = 512  # domains of up to this many cells are bounded as a whole
 
@@ -359,7 +361,21 @@ def _explicit(terms: Terms, cells: Sequence[DistinctCells]) -> np.ndarray:
     )
 
 
-@register("opt0", "OPT_0 (one matrix, optimised as a whole)", families=("hdmm", "auto"), turn=5)
+def _seconds(workload: Workload, settings: Settings) -> float:
+    """What OPT_0's search takes: of the cells, or under Gaussian noise of the classes of them or the rows."""
+    merged, _ = workload.merge()
+    order = float(merged.domain.size)
+    if settings.noise == "laplace":
+        return 0.0 if order > WIDEST else _LAPLACE_STEPS * SECONDS_A_CUBE * order**3
+    if not _pairs_count(settings):
+        rows = sum(row_count(products(table.operator(merged.domain))) for table in merged.tables)
+        order = min(order, rows, fewest_combinations(merged))
+    return 0.0 if order > WIDEST else _GAUSSIAN_STEPS * SECONDS_A_CUBE * order**3
+
+
+@register(
+    "opt0", "OPT_0 (one matrix, optimised as a whole)", families=("hdmm", "auto"), turn=2, seconds=_seconds
+)
 def opt0_strategy(workload: Workload, settings: Settings) -> Strategy:
     """OPT_0: the best matrix for the workload as a whole, over merged cells.
 
@@ -418,7 +434,7 @@ def _pair_strategy(workload: Workload, settings: Settings, name: str) -> Strateg
     "kron",
     "OPT_kron (one product of matrices, optimised attribute by attribute)",
     families=("hdmm", "auto"),
-    turn=2,
+    turn=3,
     pays=lambda workload, settings: len(workload.domain.attributes) > 1,  # of one it is opt0
 )
 def kron_strategy(workload: Workload, settings: Settings) -> Strategy:

@@ -37,14 +37,14 @@ from ...errors import Unsupported
 from ...linalg import Centring, Dense, LinearOperator
 from ..block import Block, crossing, short_scale
 from ..bounds.lower import unit_bound
-from ..bounds.product import planner_bound
+from ..deadline import SECONDS_A_CUBE
 from ..gram import dense_grams, lifted, product_factors
 from ..hdmm.opt0 import opt0_gaussian
 from ..information.residual import set_shares
 from ..information.residual_basis import Basis, Set, basis_of, closure
 from ..methods import Settings, register
 from ..strategy import Strategy
-from .search import LEAST, ROOT, WIDEST, Asked, asked_of, basis_traces, crossed_sets, mixtures, search
+from .search import LEAST, ROOT, WIDEST, Asked, alike, asked_of, basis_traces, crossed_sets, mixtures, search
 
 _FREE = 1e-6  # share of the error that the group of the total may bring where it costs nothing
 _CUTS, _STEPS = 60, 500
@@ -280,7 +280,20 @@ class _Ladder:
 
 
 _BOUND = 1e-6  # relative gap to which the bound is computed
+_LAPLACE_STEPS = 600  # eigendecompositions' worth of a search under Laplace noise
 _EXACT = 1e-13  # share of the error of a group that is only there by rounding
+
+
+def _seconds(workload: Workload, settings: Settings) -> float:
+    """What the search takes under Laplace noise, where it is long; under Gaussian noise it comes first."""
+    if settings.noise == "gaussian":
+        return 0.0
+    merged, _ = workload.merge()
+    asked = zip(
+        merged.domain.shape, zip(*(factors for _, factors in merged.gram_terms()), strict=True), strict=True
+    )
+    wide = [n for n, grams in asked if n <= WIDEST and any(alike(gram) is None for gram in set(grams))]
+    return _LAPLACE_STEPS * SECONDS_A_CUBE * sum(float(n) ** 3 for n in wide)
 
 
 @register(
@@ -288,6 +301,8 @@ _EXACT = 1e-13  # share of the error of a group that is only there by rounding
     "residual planner (for each set of attributes, what its tables ask beyond those of its subsets)",
     families=("auto",),
     turn=1,
+    seconds=_seconds,
+    by_products=True,
 )
 def residual_strategy(workload: Workload, settings: Settings) -> Strategy:
     """The generalised residual planner: total squared error ``(sum_S sqrt(v_S))^2`` at unit budget.
@@ -359,10 +374,9 @@ def _split_over(
 
 
 def _lower(merged: Workload, asked: Asked, settings: Settings) -> float | None:
-    """The dual bound where residual groups meet it (one attribute, or tables that are one product together), or one
-    with multipliers that are a product.
+    """The dual bound where residual groups meet it: one attribute, or tables that are one product together.
 
-    Marginals need none: the SVD bound is theirs.
+    Marginals need none: the SVD bound is theirs; others have one with multipliers that are a product.
     """
     searched = [g.shape[1] for g in asked.grams if g is not None]
     if settings.noise != "gaussian" or settings.neighbours != "add-remove" or not searched:
@@ -371,5 +385,5 @@ def _lower(merged: Workload, asked: Asked, settings: Settings) -> float | None:
         return unit_bound(merged, "dual", deadline=settings.deadline)
     factors = product_factors(dense_grams(merged)) if max(merged.domain.shape) <= WIDEST else None
     if factors is None:
-        return planner_bound(merged)
+        return None
     return math.prod(opt0_gaussian(V, tolerance=_BOUND, deadline=settings.deadline).lower for V in factors)

@@ -276,11 +276,11 @@ def asked_of(merged: Workload, sets: tuple[Set, ...], settings: Settings) -> Ask
     for i, n in enumerate(merged.domain.shape):
         place: dict[LinearOperator, int] = {}
         index[:, i] = [place.setdefault(factors[i], len(place)) for _, factors in terms]
-        alike = [_alike(gram) for gram in place]
-        levels = np.array([a[0] if a is not None and a[0] == a[1] else np.nan for a in alike])
+        pattern = [alike(gram) for gram in place]
+        levels = np.array([a[0] if a is not None and a[0] == a[1] else np.nan for a in pattern])
         crossed[:, i] = np.isnan(levels)[index[:, i]]
         coefficients *= np.nan_to_num(levels, nan=1.0)[index[:, i]]
-        pairs = [_centred(n, *a, settings.norm) for a in alike if a is not None]
+        pairs = [_centred(n, *a, settings.norm) for a in pattern if a is not None]
         closed.append(np.array(pairs) if len(pairs) == len(place) else np.zeros((len(place), 2)))
         grams.append(None if len(pairs) == len(place) else _symmetric(list(place)))
     mentions = tuple(tuple(np.flatnonzero(row).tolist()) for row in crossed)
@@ -306,7 +306,7 @@ def _symmetric(grams: Sequence[LinearOperator]) -> np.ndarray:
     return (dense + dense.transpose(0, 2, 1)) / 2
 
 
-def _alike(gram: LinearOperator) -> tuple[float, float] | None:
+def alike(gram: LinearOperator) -> tuple[float, float] | None:
     """(diagonal, beside it) of a Gram matrix a I + b J; None for any other."""
     if isinstance(gram, Identity):
         return (1.0, 0.0) if gram.n > 1 else (1.0, 1.0)
