@@ -17,7 +17,7 @@ from ..linalg import Dense, LinearOperator, Partition
 from .attribute import Attribute
 from .domain import AttributeView, Domain
 from .figure import Expression, Figure, Form, Quantile, Ratio
-from .predicate import Mask, Predicate, conjunction, expand
+from .predicate import Mask, Predicate, conjunction, expand, possible
 from .sql import DECIMAL, GroupedColumn, Node, Statement, Where, counts_rows, parsed, text
 from .table import TableColumn
 
@@ -270,9 +270,8 @@ class _FigureStatement(Statement):
         where = node.expression
         if not isinstance(where, exp.Where):
             self.refuse(node, "FILTER takes (WHERE condition)")
-        return conjunction(
-            [self.predicate, Where(self.domain, self.name_of, self.whose).predicate(where.this)]
-        )
+        reader = Where(self.domain, self.name_of, self.whose, possible(self.predicate))
+        return conjunction([self.predicate, reader.predicate(where.this)])
 
     def _aggregate(self, node: Node, predicate: Predicate) -> Expression:
         node = node.unnest()

@@ -1,4 +1,6 @@
-"""Predicates: AND, OR and NOT over tests of single attributes, kept in negation normal form.
+"""Predicates: AND, OR and NOT over tests of attributes, kept in negation normal form.
+
+A test is about the categories of one attribute, or about the combinations of several: ``age < 5``, ``a + b <= c``.
 
 A predicate over several attributes is a short signed sum of products, found with a reduced, ordered decision diagram.
 It holds one node for each different function that remains once the first attributes are known, so equal remainders are
@@ -24,9 +26,12 @@ Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True, eq=False)
 class Test:
-    """True of a cell whose category of ``attribute`` is in ``cells`` (a bool a category; some, not all)."""
+    """True of a cell whose combination of categories of ``attributes`` is in ``cells`` (some of them, not all).
 
-    attribute: str
+    ``cells`` has an axis for each attribute, all of which matter.
+    """
+
+    attributes: tuple[str, ...]
     cells: Mask
 
     # Not a test case, whatever a test runner may think of its name.
@@ -50,15 +55,21 @@ class Some:
 Predicate = bool | Test | All | Some
 
 
-def test(attribute: str, cells: Mask) -> Predicate:
-    """The predicate "the category of ``attribute`` is one of these".
+def test(attributes: str | Sequence[str], cells: Mask) -> Predicate:
+    """The predicate "the category of the attribute, or the combination of several, is one of these".
 
     >>> test("sex", np.array([True, True]))
     True
+    >>> test(("sex", "age"), np.array([[True, False], [True, False]])).attributes
+    ('age',)
     """
-    if cells.all() or not cells.any():
-        return bool(cells.all())
-    return Test(attribute, cells)
+    names = [attributes] if isinstance(attributes, str) else list(attributes)
+    for axis in reversed(range(len(names))):
+        first = np.asarray(cells.take(0, axis))
+        if (cells == np.expand_dims(first, axis)).all():
+            cells = first
+            del names[axis]
+    return Test(tuple(names), cells) if names else bool(cells)
 
 
 def conjunction(parts: Sequence[Predicate]) -> Predicate:
@@ -76,22 +87,42 @@ def negation(predicate: Predicate) -> Predicate:
     if isinstance(predicate, bool):
         return not predicate
     if isinstance(predicate, Test):
-        return Test(predicate.attribute, ~predicate.cells)
+        return Test(predicate.attributes, ~predicate.cells)
     parts = [negation(part) for part in predicate.parts]
     return disjunction(parts) if isinstance(predicate, All) else conjunction(parts)
 
 
-def tests(predicate: Predicate) -> dict[str, list[Mask]]:
-    """Attribute -> the masks that the predicate tests it with, in order of appearance."""
-    found: dict[str, list[Mask]] = {}
+def tests(predicate: Predicate) -> dict[str, list[np.ndarray]]:
+    """Attribute -> what the predicate's tests tell apart of it, in order of appearance: a label for each category."""
+    found: dict[str, list[np.ndarray]] = {}
     stack = [predicate]
     while stack:
         node = stack.pop()
         if isinstance(node, Test):
-            found.setdefault(node.attribute, []).append(node.cells)
+            for axis, name in enumerate(node.attributes):
+                found.setdefault(name, []).append(_told_apart(node.cells, axis))
         elif not isinstance(node, bool):
             stack.extend(reversed(node.parts))
     return found
+
+
+def _told_apart(cells: Mask, axis: int) -> np.ndarray:
+    """The same label for categories of one attribute that make no difference, whatever the others are."""
+    if cells.ndim == 1:
+        return cells
+    parts = np.moveaxis(cells, axis, 0)
+    labels: dict[bytes, int] = {}
+    return np.array([labels.setdefault(part.tobytes(), len(labels)) for part in parts])
+
+
+def possible(predicate: Predicate) -> dict[str, Mask]:
+    """Attribute -> the categories that a conjunction leaves it, for attributes that a part of it tests alone.
+
+    >>> possible(conjunction([test(name, np.array([True, False])) for name in ("age", "sex")]))["sex"]
+    array([ True, False])
+    """
+    parts = predicate.parts if isinstance(predicate, All) else (predicate,)
+    return {p.attributes[0]: p.cells for p in parts if isinstance(p, Test) and len(p.attributes) == 1}
 
 
 def _join(
@@ -101,7 +132,7 @@ def _join(
     *,
     absorbing: bool,
 ) -> Predicate:
-    masks: dict[str, Mask] = {}
+    masks: dict[tuple[str, ...], Mask] = {}
     others: list[Predicate] = []
     for part in parts:
         for piece in part.parts if isinstance(part, kind) else (part,):
@@ -109,11 +140,11 @@ def _join(
                 if piece is absorbing:
                     return absorbing
             elif isinstance(piece, Test):
-                known = masks.get(piece.attribute)
-                masks[piece.attribute] = piece.cells if known is None else merge(known, piece.cells)
+                known = masks.get(piece.attributes)
+                masks[piece.attributes] = piece.cells if known is None else merge(known, piece.cells)
             else:
                 others.append(piece)
-    joined = [test(attribute, cells) for attribute, cells in masks.items()]
+    joined = [test(attributes, cells) for attributes, cells in masks.items()]
     if any(piece is absorbing for piece in joined):
         return absorbing
     kept = [piece for piece in joined if not isinstance(piece, bool)] + others
@@ -122,7 +153,7 @@ def _join(
     return kept[0] if len(kept) == 1 else kind(tuple(kept))
 
 
-MOST_PRODUCTS = 64
+MOST_PRODUCTS = 256
 _MOST_NODES = 20_000
 _FALSE, _TRUE = 0, 1
 
@@ -149,7 +180,7 @@ def expand(predicate: Predicate) -> Expansion:
     Reference: HDMM, Appendix A, Theorems 15 and 16.
 
     >>> from .predicate import disjunction
-    >>> either = disjunction([Test(name, np.array([True, False])) for name in "abc"])
+    >>> either = disjunction([Test((name,), np.array([True, False])) for name in "abc"])
     >>> [(p.coefficient, sorted(p.cells)) for p in expand(either).products]
     [(1, []), (-1, ['a', 'b', 'c'])]
     """
@@ -222,14 +253,27 @@ class _Diagram:
         if isinstance(predicate, bool):
             return int(predicate)
         if isinstance(predicate, Test):
-            level = self.names.index(predicate.attribute)
-            held = np.zeros(self.sizes[level], dtype=bool)
-            held[atoms[predicate.attribute][predicate.cells]] = True
-            return self.node(level, tuple(int(value) for value in held))
+            levels = [self.names.index(name) for name in predicate.attributes]
+            first = [np.unique(atoms[name], return_index=True)[1] for name in predicate.attributes]
+            order = np.argsort(levels)
+            return self._chosen(sorted(levels), predicate.cells[np.ix_(*first)].transpose(order))
         parts = [self.build(part, atoms) for part in predicate.parts]
         if isinstance(predicate, All):
             return self._all(parts)
         return self.negate(self._all([self.negate(part) for part in parts]))
+
+    def _chosen(self, levels: Sequence[int], cells: Mask) -> int:
+        """The node that is true of some combinations of the classes of several attributes."""
+        if not levels:
+            return int(cells)
+        known: dict[bytes, int] = {}
+        children = []
+        for part in cells:
+            key = part.tobytes()
+            if key not in known:
+                known[key] = self._chosen(levels[1:], part)
+            children.append(known[key])
+        return self.node(levels[0], tuple(children))
 
     def _all(self, parts: Sequence[int]) -> int:
         result = _TRUE
@@ -263,13 +307,21 @@ class _Diagram:
     def reachable(self, root: int, name: str) -> list[int]:
         """The classes of categories of an attribute that occur in a cell where the root is true."""
         level = self.names.index(name)
-        size = self.sizes[level]
-        return [
-            atom
-            for atom in range(size)
-            if self.conjoin(root, self.node(level, tuple(int(other == atom) for other in range(size))))
-            != _FALSE
-        ]
+        found: set[int] = set()
+        seen, stack = {_FALSE}, [root]
+        while stack:
+            f = stack.pop()
+            if f in seen:
+                continue
+            seen.add(f)
+            own, children = self.nodes[f]
+            if own > level:
+                return list(range(self.sizes[level]))
+            if own == level:  # every node but the false one is true somewhere
+                found |= {atom for atom, child in enumerate(children) if child != _FALSE}
+            else:
+                stack.extend(children)
+        return sorted(found)
 
     def cost(self, f: int) -> int:
         """The number of products that `products` lists for a node."""

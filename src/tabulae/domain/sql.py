@@ -1,13 +1,12 @@
 """Tables from SQL: SELECT ... COUNT(*) ... WHERE ... GROUP BY, exactly or not at all.
 
 One statement is read against a domain: what it groups by, and as a predicate which records it counts. Conditions on
-single attributes are joined by AND, OR and NOT. sqlglot takes long to import, so others import this module where they
-need it.
+attributes, or on two or three of them together, are joined by AND, OR and NOT. sqlglot takes long to import, so others
+import this module where they need it.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, NoReturn
@@ -17,19 +16,19 @@ from sqlglot import errors, exp, parse
 
 from ..errors import InvalidArgument, Unsupported
 from ..linalg import LinearOperator, Partition
+from .arithmetic import DECIMAL, Relation, View, needs_numbers, relates
 from .attribute import Attribute
 from .domain import AttributeView, Domain
-from .predicate import Expansion, Mask, Predicate, conjunction, disjunction, expand, negation, test
+from .predicate import Expansion, Mask, Predicate, conjunction, disjunction, expand, negation, possible, test
 from .table import Table, TableColumn, Term
 
 DIALECT = "duckdb"
 Node = Any  # of sqlglot's syntax tree, whose base class is not called the same in all versions
 ALLOWED = (
-    "a condition compares one attribute with literals (=, <>, <, <=, >, >=, IN, BETWEEN); "
-    "join conditions by AND, OR, NOT and parentheses"
+    "a condition compares one attribute with literals (=, <>, <, <=, >, >=, IN, BETWEEN), or two or three attributes "
+    "with one another, as in a + b <= 5 or ABS(a - b) <= 2; join conditions by AND, OR, NOT and parentheses"
 )
 _NO_NULLS = "the domain has no NULLs, the policy for missing values refused them or made a category of them"
-DECIMAL = re.compile(r"(\d{1,40}(\.\d{0,40})?|\.\d{1,40})([eE][+-]?\d{1,2})?")
 _FLIPPED: dict[type[Node], type[Node]] = {
     exp.EQ: exp.EQ, exp.NEQ: exp.NEQ, exp.LT: exp.GT, exp.GT: exp.LT, exp.LTE: exp.GTE, exp.GTE: exp.LTE,
 }  # fmt: skip
@@ -38,19 +37,27 @@ _FLIPPED: dict[type[Node], type[Node]] = {
 class Where:
     """Reads conditions over one domain; ``name_of`` finds the attribute or recode that a column names.
 
-    ``whose`` says in messages what the condition belongs to.
+    ``whose`` says in messages what the condition belongs to. ``within`` is what holds beside it: attribute -> the
+    categories that are left.
     """
 
-    def __init__(self, domain: Domain, name_of: Callable[[exp.Column], str], whose: str) -> None:
+    def __init__(
+        self,
+        domain: Domain,
+        name_of: Callable[[exp.Column], str],
+        whose: str,
+        within: Mapping[str, Mask] | None = None,
+    ) -> None:
         self.domain = domain
         self.name_of = name_of
         self.whose = whose
+        self.within = within or {}
 
     def predicate(self, node: Node) -> Predicate:
         """The predicate that a boolean expression means; with no NULLs, NOT is the complement."""
         node = node.unnest()
         if isinstance(node, exp.And):
-            return conjunction([self.predicate(part) for part in node.flatten()])
+            return self._and(list(node.flatten()))
         if isinstance(node, exp.Or):
             return disjunction([self.predicate(part) for part in node.flatten()])
         if isinstance(node, exp.Not):
@@ -70,8 +77,32 @@ class Where:
     def refuse(self, node: Node, why: str) -> NoReturn:
         raise InvalidArgument(f"{self.whose} cannot use `{text(node)}`: {why}; {ALLOWED}")
 
+    def _and(self, parts: Sequence[Node]) -> Predicate:
+        """What relates attributes is read last: categories that the other parts leave out need have no number."""
+        read = {k: self.predicate(part) for k, part in enumerate(parts) if not needs_numbers(part)}
+        if len(read) < len(parts):
+            left = dict(self.within)
+            for name, cells in possible(conjunction(list(read.values()))).items():
+                left[name] = cells & left.get(name, True)
+            within = Where(self.domain, self.name_of, self.whose, left)
+            read |= {k: within.predicate(part) for k, part in enumerate(parts) if k not in read}
+        return conjunction([read[k] for k in range(len(parts))])
+
+    def _relation(self, node: Node, sides: Sequence[Node]) -> Relation:
+        return Relation(sides, self._view, lambda why: self.refuse(node, why), self.within)
+
+    def _view(self, column: Node) -> View:
+        name = self.name_of(column)
+        recode = self.domain.recode(name)
+        if recode is not None:
+            return View(name, recode.of, recode.labels, recode.labels, recode.classes)
+        attribute = self.domain[name]
+        return View(name, name, attribute.labels, attribute.values, np.arange(attribute.size))
+
     def _comparison(self, node: Node) -> Predicate:
         left, right, kind = node.this.unnest(), node.expression.unnest(), type(node)
+        if relates([left, right]):
+            return self._relation(node, [left, right]).compare(kind, left, right)
         if isinstance(right, exp.Column) and not isinstance(left, exp.Column):
             left, right, kind = right, left, _FLIPPED[kind]
         subject = self._subject(left, node)
@@ -91,6 +122,9 @@ class Where:
         if extra or not node.expressions:
             self.refuse(node, "IN takes a list of literals")
         column = node.this.unnest()
+        if relates([column, *node.expressions]):
+            relation = self._relation(node, [column, *node.expressions])
+            return disjunction([relation.compare(exp.EQ, column, item) for item in node.expressions])
         subject = self._subject(column, node)
         cells = np.zeros(subject.size, dtype=bool)
         for item in node.expressions:
@@ -101,8 +135,13 @@ class Where:
         if any(value for key, value in node.args.items() if key not in ("this", "low", "high")):
             self.refuse(node, "BETWEEN takes two bounds, the lower one first")
         column = node.this.unnest()
+        bounds = [node.args[key].unnest() for key in ("low", "high")]
+        if relates([column, *bounds]) or any(isinstance(bound, exp.Column) for bound in bounds):
+            relation = self._relation(node, [column, *bounds])
+            above = relation.compare(exp.GTE, column, bounds[0])
+            return conjunction([above, relation.compare(exp.LTE, column, bounds[1])])
         subject = self._subject(column, node)
-        low, high = (self._literal(node.args[key].unnest(), node) for key in ("low", "high"))
+        low, high = (self._literal(bound, node) for bound in bounds)
         above = ~self._below(subject, low, node, inclusive=False)
         return self._test(column, above & self._below(subject, high, node, inclusive=True))
 

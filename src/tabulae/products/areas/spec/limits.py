@@ -421,9 +421,9 @@ def _cells(zero: Predicate, dense: Sequence[str], shape: tuple[int, ...]) -> np.
     if isinstance(zero, bool):
         return np.full(shape, zero)
     if isinstance(zero, Test):
-        axis = dense.index(zero.attribute)
-        along = zero.cells.reshape([-1 if i == axis else 1 for i in range(len(shape))])
-        return np.broadcast_to(along, shape)
+        axes = [dense.index(name) for name in zero.attributes]
+        along = zero.cells.transpose(np.argsort(axes))
+        return np.broadcast_to(along.reshape([n if i in axes else 1 for i, n in enumerate(shape)]), shape)
     parts = [_cells(part, dense, shape) for part in zero.parts]
     assert isinstance(zero, All | Some)
     return np.logical_and.reduce(parts) if isinstance(zero, All) else np.logical_or.reduce(parts)
