@@ -69,6 +69,7 @@ def _select(operator: LinearOperator, cells: NDArray[np.intp]) -> LinearOperator
 
 
 _MOST_TABLES = 1_000_000
+_MOST_PAIRS = 2**18  # of terms of one table
 
 GramTerm = tuple[float, tuple[LinearOperator, ...]]
 
@@ -200,19 +201,36 @@ class Workload:
 
     @cached_property
     def _gram_terms(self) -> tuple[GramTerm, ...]:
-        totals: dict[tuple[tuple[LinearOperator, ...], tuple[LinearOperator, ...]], Fraction] = {}
+        pairs = sum(len(table.terms) ** 2 for table in self.tables)
+        if pairs > _MOST_PAIRS:
+            raise Unsupported(
+                f"the tables are sums of products that meet in {pairs:,} pairs, more than the {_MOST_PAIRS:,} that are "
+                "looked at one by one: ask for fewer tables over several attributes together, or of fewer categories"
+            )
+        totals: dict[tuple[tuple[int, LinearOperator, LinearOperator], ...], Fraction] = {}
         for table in self.tables:
-            sides = [(term.coefficient, term.over(self.domain)) for term in table.terms]
+            axes = table.crossed(self.domain)
+            sides = [(term.coefficient, [term.over(self.domain)[i] for i in axes]) for term in table.terms]
             for left_coefficient, left in sides:
                 for right_coefficient, right in sides:
                     weight = table.weight**2 * left_coefficient * right_coefficient
-                    totals[left, right] = totals.get((left, right), Fraction(0)) + weight
+                    # Totals of an attribute on both sides are left out: most tables mention few attributes.
+                    key = tuple(
+                        (i, a, b)
+                        for i, a, b in zip(axes, left, right, strict=True)
+                        if not (isinstance(a, Total) and isinstance(b, Total))
+                    )
+                    totals[key] = totals.get(key, Fraction(0)) + weight
         crossed: dict[tuple[LinearOperator, LinearOperator], LinearOperator] = {}
-        return tuple(
-            (float(total), tuple(_cross(a, b, crossed) for a, b in zip(left, right, strict=True)))
-            for (left, right), total in totals.items()
-            if total
-        )
+        flat = tuple(Total(n).gram() for n in self.domain.shape)
+        terms = []
+        for key, total in totals.items():
+            if total:
+                factors = list(flat)
+                for i, a, b in key:
+                    factors[i] = _cross(a, b, crossed)
+                terms.append((float(total), tuple(factors)))
+        return tuple(terms)
 
     def merge(self) -> tuple[Workload, tuple[Partition, ...]]:
         """The same queries over merged cells: categories that no table tells apart become one.
@@ -225,6 +243,10 @@ class Workload:
         >>> merged.domain.shape, partition.classes
         ((3,), array([0, 0, 1, 2]))
         """
+        return self._merged
+
+    @cached_property
+    def _merged(self) -> tuple[Workload, tuple[Partition, ...]]:
         products = [term.over(self.domain) for table in self.tables for term in table.terms]
         asked = [list(dict.fromkeys(factors)) for factors in zip(*products, strict=True)]
         partitions = tuple(merge_columns(operators) for operators in asked)

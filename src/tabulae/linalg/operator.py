@@ -311,6 +311,10 @@ class LinearOperator(ABC):
         return self is other or self.key() == other.key()
 
     def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
         return hash(self.key())
 
     def __repr__(self) -> str:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import reduce
 
 import numpy as np
 
@@ -92,12 +93,32 @@ def products(operator: LinearOperator) -> list[tuple[int, tuple[LinearOperator, 
     return [(1, (operator,))]
 
 
+_FEW = 16  # products that are added up one by one
+_NUMBERS = 2**24  # of some products together
+
+
 def kron_sum(terms: Iterable[tuple[float, Sequence[np.ndarray]]]) -> np.ndarray:
     """``sum_t c_t (x)_i M_ti`` written out; whole numbers stay whole."""
+    terms = list(terms)
+    if len(terms) > _FEW and len(terms[0][1]) > 1:
+        return _many_products(terms)
     whole: np.ndarray | int = 0
     for coefficient, parts in terms:
-        product = np.full((1, 1), coefficient)
-        for part in parts:
-            product = np.kron(product, np.ascontiguousarray(part))
-        whole = whole + product
+        product = reduce(np.kron, [np.ascontiguousarray(part) for part in parts])
+        whole = whole + coefficient * product
     return np.asarray(whole)
+
+
+def _many_products(terms: Sequence[tuple[float, Sequence[np.ndarray]]]) -> np.ndarray:
+    """The same by one matrix product: as ``vec(M_t1)`` times the rest of each term, entries in another order."""
+    (m, n), rest = terms[0][1][0].shape, [part.shape for part in terms[0][1][1:]]
+    p, q = (math.prod(shape[k] for shape in rest) for k in (0, 1))
+    total: np.ndarray | int = 0
+    step = max(1, _NUMBERS // max(m * n, p * q))
+    for start in range(0, len(terms), step):
+        some = terms[start : start + step]
+        first = np.stack([c * np.asarray(parts[0]).reshape(-1) for c, parts in some], axis=1)
+        others = np.stack([reduce(np.kron, parts[1:]).reshape(-1) for _, parts in some])
+        total = total + first @ others
+    assert isinstance(total, np.ndarray)
+    return total.reshape(m, n, p, q).transpose(0, 2, 1, 3).reshape(m * p, n * q)

@@ -9,7 +9,7 @@ restricting any strategy to one cell of each class raises neither its sensitivit
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cache
@@ -21,7 +21,7 @@ from threadpoolctl import ThreadpoolController
 from ..domain import Workload
 from ..errors import InvalidArgument, Unsupported
 from ..linalg import Identity, Kron, LinearOperator, MatrixProduct, Partition, Total
-from .block import Block
+from .block import Block, kron_sum
 from .methods import Settings
 from .rounding import FINEST, Rounded, to_grid
 from .strategy import Strategy
@@ -182,14 +182,29 @@ GramTerms = list[tuple[float, list[np.ndarray]]]
 
 def dense_grams(workload: Workload) -> GramTerms:
     """``W'W = sum_l c_l (x)_i V_li`` with dense V_li, equal matrices shared between terms."""
-    shared: dict[LinearOperator, np.ndarray] = {}
-    terms = []
-    for coefficient, factors in workload.gram_terms():
-        for factor in factors:
-            if factor not in shared:
-                shared[factor] = np.asarray(factor.dense(), dtype=float)
-        terms.append((float(coefficient), [shared[f] for f in factors]))
-    return terms
+    terms = workload.gram_terms()
+    factors = dict.fromkeys(factor for _, factors in terms for factor in factors)
+    check_written(factors)
+    shared = {factor: np.asarray(factor.dense(), dtype=float) for factor in factors}
+    return [(float(coefficient), [shared[f] for f in factors]) for coefficient, factors in terms]
+
+
+_MOST_NUMBERS = 2**27  # of the matrices of many terms together: 1 GiB
+_MANY = 1024
+
+
+def check_written(factors: Collection[LinearOperator]) -> None:
+    """Refuse to write out the matrices of W'W where they are many and large.
+
+    A table over several attributes together is a sum of t products, and W'W has t^2 terms of it.
+    """
+    numbers = sum(math.prod(factor.shape) for factor in factors)
+    if len(factors) > _MANY and numbers > _MOST_NUMBERS:
+        raise Unsupported(
+            f"the tables are sums of products that meet in {len(factors):,} ways, and this method would write out "
+            f'{numbers:,} numbers: choose "identity", "workload" or "marginals", or ask for joint tables of fewer '
+            "categories"
+        )
 
 
 MIXTURES = np.geomspace(1.0, 0.003, 80)
@@ -258,13 +273,7 @@ def product_factors(terms: GramTerms) -> list[np.ndarray] | None:
 
 def explicit_gram(workload: Workload) -> np.ndarray:
     """V = W'W over all cells of a (merged) domain as one dense matrix."""
-    total = np.zeros((workload.domain.size, workload.domain.size))
-    for coefficient, grams in dense_grams(workload):
-        product = np.ones((1, 1))
-        for gram in grams:
-            product = np.kron(product, gram)
-        total += coefficient * product
-    return total
+    return kron_sum(dense_grams(workload))
 
 
 def explicit_query(rounded: Rounded, merges: Sequence[Partition]) -> LinearOperator:

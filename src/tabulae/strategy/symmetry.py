@@ -27,6 +27,7 @@ import numpy as np
 from ..domain import Workload
 from ..errors import Unsupported
 from ..linalg import LinearOperator, Partition
+from .block import kron_sum
 
 MOST_COMBINATIONS = 2048
 """Largest number of combinations of classes: the order of the largest piece."""
@@ -223,9 +224,9 @@ def _gram(
     within: tuple[int | None, ...],
 ) -> tuple[np.ndarray, float]:
     """V_S,c, and the size of what was added up for it."""
-    total, size = np.zeros((1, 1)), 0.0
+    products, size = [], 0.0
     for coefficient, factors in terms:
-        scale, product = coefficient, np.ones((1, 1))
+        scale, parts = coefficient, []
         for attribute, factor, c in zip(attributes, factors, within, strict=True):
             means = attribute.means[factor]
             if c is not None:
@@ -233,13 +234,13 @@ def _gram(
             elif means.size == 1:
                 scale *= means[0, 0]
             else:
-                product = np.kron(product, means)
+                parts.append(means)
             if scale == 0:
                 break
         else:
-            product = scale * product
-            total = total + product
-            size += float(np.linalg.norm(product))
+            products.append((scale, parts or [np.ones((1, 1))]))
+            size += abs(scale) * math.prod(float(np.linalg.norm(part)) for part in parts)
+    total = kron_sum(products) if products else np.zeros((1, 1))
     return (total + total.T) / 2, size
 
 

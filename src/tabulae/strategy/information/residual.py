@@ -25,6 +25,7 @@ from .protocol import MeasuredStrategy, is_flat, one_matrix_each, refuse_not_est
 from .residual_basis import CANCELLED, Basis, Set, SetSums, basis_of, subsets
 
 _EXPAND = 2**24  # coefficients of a sum of products that are written out for exact statistics
+_FEW = 8  # terms whose coefficients meet pair by pair
 _NOTHING = 1e-11  # of a query's row sums: what a total's coefficient may differ from zero by rounding
 
 
@@ -106,16 +107,27 @@ class ResidualInformation:
 
     def _overlap(self, terms: Sequence[_Term], s: Set) -> np.ndarray:
         """``sum z^2`` on set S of each row of a sum of products, (m,)."""
-        total, size = np.zeros(1), np.zeros(1)
-        for times, one, other in pairs(terms):
-            vectors = [
-                self._cross(i, p, q, inside=i in s)
-                for i, (p, q) in enumerate(zip(one.factors, other.factors, strict=True))
-            ]
-            part = times * one.coefficient * other.coefficient * kron_vectors(vectors)
-            total, size = total + part, size + np.abs(part)
+        if len(terms) > _FEW and self._numbers(terms, s) <= _EXPAND:
+            total = np.square(self._expanded(terms, s)).sum(axis=1)
+            size = np.sum([self._product(term, term, s) for term in terms], axis=0)
+        else:
+            total, size = np.zeros(1), np.zeros(1)
+            for times, one, other in pairs(terms):
+                part = times * self._product(one, other, s)
+                total, size = total + part, size + np.abs(part)
         # Or noise of any size would be let in by rounding
         return np.where(total > CANCELLED * size, total, 0.0)
+
+    def _product(self, one: _Term, other: _Term, s: Set) -> np.ndarray:
+        """Row-wise inner products of two products' coefficients on set S, (m,)."""
+        sides = enumerate(zip(one.factors, other.factors, strict=True))
+        vectors = [self._cross(i, p, q, inside=i in s) for i, (p, q) in sides]
+        return one.coefficient * other.coefficient * kron_vectors(vectors)
+
+    def _numbers(self, terms: Sequence[_Term], s: Set) -> int:
+        """How many coefficients the rows have on set S."""
+        rows = math.prod(factor.shape[0] for factor in terms[0].factors)
+        return rows * math.prod(self._basis(i).rows for i in s)
 
     def _cross(self, axis: int, one: LinearOperator, other: LinearOperator, *, inside: bool) -> np.ndarray:
         """Row-wise inner products of two queries' coefficients: on the residuals (inside) or on the total."""
@@ -218,11 +230,10 @@ class ResidualInformation:
         stats, exact = np.zeros((5, len(sets), operator.shape[0])), True
         for position, s in enumerate(sets):
             some = [t for t in terms if s in t.sets]
-            noise = math.prod(self._basis(i).rows for i in s)
-            if operator.shape[0] * noise <= _EXPAND:
+            if self._numbers(some, s) <= _EXPAND:
                 stats[:, position] = coefficient_statistics(self._expanded(some, s))
             else:
-                stats[:, position], exact = self._bounded(some, s, noise), False
+                stats[:, position], exact = self._bounded(some, s), False
         return self._profile(stats, sets, exact=exact)
 
     def _expanded(self, terms: Sequence[_Term], s: Set) -> np.ndarray:
@@ -240,9 +251,9 @@ class ResidualInformation:
             ]
         )
 
-    def _bounded(self, terms: Sequence[_Term], s: Set, noise: int) -> np.ndarray:
+    def _bounded(self, terms: Sequence[_Term], s: Set) -> np.ndarray:
         """Upper bounds of the statistics on set S, (5, m)."""
-        parts = []
+        parts, noise = [], math.prod(self._basis(i).rows for i in s)
         for term in terms:
             stats, inverse = self._by_set(term, range(5))
             parts.append(scaled(stats[:, term.sets.index(s)][:, inverse], abs(term.coefficient)))

@@ -31,6 +31,7 @@ from ...domain import Workload
 from ...errors import InvalidArgument, Unsupported
 from ...linalg import Identity, LinearOperator, MatrixProduct, Total
 from ..bounds.dual import identity_and_ones
+from ..gram import check_written
 from ..hdmm.opt0 import nonsingular_optimum
 from ..information.protocol import is_flat
 from ..information.residual_basis import Set, SetSums, closure
@@ -302,6 +303,7 @@ def crossed_sets(workload: Workload) -> list[Set]:
 
 def _symmetric(grams: Sequence[LinearOperator]) -> np.ndarray:
     """Symmetric parts, (k, n, n)."""
+    check_written(grams)
     dense = np.array([np.asarray(gram.dense(), dtype=float) for gram in grams])
     return (dense + dense.transpose(0, 2, 1)) / 2
 
