@@ -39,7 +39,7 @@ def test_words_for_people(release: Path, tmp_path: Path) -> None:
 
 
 def test_refusals(release: Path, tmp_path: Path) -> None:
-    _fails(_call("convert", release, "--to", "xlsx", "--out", tmp_path / "out"), 1, "no format 'xlsx'")
+    _fails(_call("convert", release, "--to", "ods", "--out", tmp_path / "out"), 1, "no format 'ods'")
     _fails(_call("convert", tmp_path, "--to", "csv"), 1, "is not a complete release")
     _fails(_call("convert", release), 2, "--to")
     _fails(_call("convert", release, "--to", "csv", "--out", release / "out"), 1, "lies in the release")

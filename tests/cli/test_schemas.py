@@ -118,7 +118,7 @@ def test_tables(hill: Path) -> None:
     _told("query", "query", out, "SELECT sex, COUNT(*) FROM t WHERE age < 5 GROUP BY sex")
     _told("query", "query", out, "SELECT COUNT(*) FROM t")
     _told("ledger", "ledger", "show", folder / "ledger.db")
-    for form in ("csv", "sdmx-csv", "json-stat"):
+    for form in ("csv", "sdmx-csv", "json-stat", "xlsx"):
         _told("convert", "convert", out, "--to", form)
     (out / "report.html").write_text("altered")
     assert _told("check", "check", out, code=1)["faults"]

@@ -235,12 +235,18 @@ def query(
         list[str] | None,
         typer.Option(help="The code of one area that is wanted; again for more.", show_default=False),
     ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="A file for all rows: .csv, .parquet or .xlsx; it must not exist.", show_default=False
+        ),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Answer a count with its interval from a release, at no privacy cost."""
     from . import commands
 
-    _guard(lambda: commands.query(folder, sql, areas or [], code or [], json), json=json)
+    _guard(lambda: commands.query(folder, sql, areas or [], code or [], out, json), json=json)
 
 
 @app.command()
@@ -249,9 +255,9 @@ def convert(
     to: Annotated[
         str,
         typer.Option(
-            help="csv, sdmx-csv or json-stat.",
+            help="csv, sdmx-csv, json-stat or xlsx.",
             show_default=False,
-            autocompletion=_words("csv", "sdmx-csv", "json-stat"),
+            autocompletion=_words("csv", "sdmx-csv", "json-stat", "xlsx"),
         ),
     ],
     out: Annotated[

@@ -18,7 +18,7 @@ from ..audit import Audit
 from ..audit import audit as make_audit
 from ..demo import write_demo
 from ..errors import ReleaseError
-from ..export import convert_release
+from ..export import convert_release, write_answer
 from ..privacy import Ledger
 from ..release import Release
 from ..spec import read_spec
@@ -44,7 +44,7 @@ def print_answer(rows: pa.Table, level: float) -> None:
         table.add_row(*(row[name] for name in labels), *_cells(row, places))
     print_table(open_console(), table)
     if rows.num_rows > _ROWS_PRINTED:
-        typer.echo(f"... {rows.num_rows - _ROWS_PRINTED:,} more rows; --json prints all")
+        typer.echo(f"... {rows.num_rows - _ROWS_PRINTED:,} more rows; --out FILE.csv writes all")
 
 
 def _cells(row: dict[str, Any], places: int) -> tuple[str, str, str]:
@@ -174,12 +174,17 @@ def _check_spec(path: Path, *, json: bool) -> None:
         typer.echo(f"{path}: no mistakes; {words.check_words(spec)}, {loss_words(spec)}{follows}")
 
 
-def query(folder: Path, sql: str, areas: list[str], codes: list[str], json: bool) -> None:
+def query(folder: Path, sql: str, areas: list[str], codes: list[str], out: Path | None, json: bool) -> None:
     """Answer a statement about counts from a release."""
     release = Release.read(folder)
     rows = release.query(sql, areas=areas, codes=codes)
+    if out is not None:
+        write_answer(release, sql, rows, out)
     if json:
         emit(rows.to_pylist())
+        return
+    if out is not None:
+        typer.echo(f"Wrote {out}: {rows.num_rows:,} rows")
         return
     print_answer(rows, release.level)
     if note := WORDS[release.spec.kind].query_note(release):

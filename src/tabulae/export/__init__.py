@@ -1,5 +1,5 @@
-"""A finished release in other formats: plain CSV, SDMX-CSV with its structures, JSON-stat."""
+"""A finished release in other formats: plain CSV, SDMX-CSV with its structures, JSON-stat, a workbook; and one answer as a file."""
 
-from .formats import FORMATS, convert_release
+from .formats import FORMATS, convert_release, write_answer
 
-__all__ = ["FORMATS", "convert_release"]
+__all__ = ["FORMATS", "convert_release", "write_answer"]

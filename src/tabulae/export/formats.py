@@ -5,8 +5,13 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable
+from datetime import datetime
 from os import PathLike
 from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
 
 from ..errors import InvalidArgument, ReleaseError
 from ..release import Release
@@ -16,11 +21,13 @@ from .json_stat import write_json_stat
 from .plain_csv import write_plain_csv
 from .sdmx import write_sdmx_csv
 from .stored import CodeLists, StoredTable, code_lists, stored_tables
+from .workbook import Sheet, answer_notes, write_workbook, write_xlsx
 
 _WRITERS: dict[str, Callable[[Release, list[StoredTable], CodeLists, Path], None]] = {
     "csv": write_plain_csv,
     "sdmx-csv": write_sdmx_csv,
     "json-stat": write_json_stat,
+    "xlsx": write_xlsx,
 }
 FORMATS = tuple(_WRITERS)
 """The formats that a release can be converted to."""
@@ -33,7 +40,7 @@ def convert_release(release: Release, to: str, out: str | PathLike[str]) -> Path
 
     Arguments:
         release: the release; it is not changed.
-        to: ``"csv"``, ``"sdmx-csv"`` or ``"json-stat"``.
+        to: ``"csv"``, ``"sdmx-csv"``, ``"json-stat"`` or ``"xlsx"``.
         out: the folder to write; it must not exist, and appears only when it is complete.
 
     Returns the folder.
@@ -71,6 +78,39 @@ def convert_release(release: Release, to: str, out: str | PathLike[str]) -> Path
     return out
 
 
+ANSWERS = (".csv", ".parquet", ".xlsx")
+"""The endings of files that an answer can be written to."""
+
+
+def write_answer(release: Release, statement: str, rows: pa.Table, out: Path) -> None:
+    """Write all rows of the answer to a statement into one file, by its ending; whole or not at all.
+
+    Raises:
+        InvalidArgument: another ending.
+        ReleaseError: the file exists, or cannot be written.
+        Unsupported: it has more rows than a sheet of a workbook.
+    """
+    ending = out.suffix.lower()
+    if ending not in ANSWERS:
+        raise InvalidArgument(f"{out}: end its name in {', '.join(ANSWERS[:-1])} or {ANSWERS[-1]}")
+    _check_place(release, out, "file")
+    draft = out.with_name(f".{out.name}.{os.getpid()}.partial")
+    try:
+        if ending == ".csv":
+            pyarrow.csv.write_csv(rows, draft)
+        elif ending == ".parquet":
+            pq.write_table(rows, draft)
+        else:
+            sheet = Sheet("answer", statement, rows.num_rows, rows.schema, rows.to_batches())
+            made = datetime.fromisoformat(release.descriptor["created"]).replace(tzinfo=None)
+            write_workbook(draft, release.spec.title, answer_notes(release, statement), [sheet], made)
+        draft.rename(out)
+    except OSError as error:
+        raise ReleaseError(f"cannot write {out}: {disk_reason(error)}. Nothing was written") from None
+    finally:
+        draft.unlink(missing_ok=True)
+
+
 def _check_described(release: Release) -> None:
     """Refuse a folder whose descriptor lacks what every format tells of a release."""
     about, resources = release.about, release.descriptor.get("resources")
@@ -81,12 +121,12 @@ def _check_described(release: Release) -> None:
         raise ReleaseError(f"{release.path / DESCRIPTOR} does not describe a release of tabulae")
 
 
-def _check_place(release: Release, out: Path) -> None:
+def _check_place(release: Release, out: Path, what: str = "folder") -> None:
     if os.path.lexists(out):
-        raise ReleaseError(f"{out} exists: name another folder with --out")
+        raise ReleaseError(f"{out} exists: name another {what} with --out")
     if not out.parent.is_dir():
         raise ReleaseError(f"the folder {out.parent} does not exist: make it first")
     if out.resolve().is_relative_to(release.path.resolve()):
         raise ReleaseError(
-            f"{out} lies in the release, which stays as it was published: name a folder outside it"
+            f"{out} lies in the release, which stays as it was published: name a {what} outside it"
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ _CODES = "codes"
 
 
 @dataclass(frozen=True)
-class _Column:
+class Column:
     """A column of the file that is written: which one of the table it is, and whether it has the codes of that."""
 
     name: str
@@ -33,7 +33,7 @@ def write_plain_csv(release: Release, tables: list[StoredTable], lists: CodeList
     """Write ``tables/NAME.csv``, ``derived/NAME.csv``, ``codes/``, ``datapackage.json`` and ``README.md``."""
     resources = []
     for table in tables:
-        columns = _columns(table, lists)
+        columns = columns_of(table, lists)
         _write(table, columns, lists, folder / f"{table.folder}/{table.name}.csv")
         resources.append(_resource(table, columns))
     copied = [path for path in sorted((release.path / _CODES).glob("*.csv")) if path.stem in lists]
@@ -44,38 +44,46 @@ def write_plain_csv(release: Release, tables: list[StoredTable], lists: CodeList
     write_bytes(folder / "README.md", csv_readme(release, tables).encode())
 
 
-def _columns(table: StoredTable, lists: CodeLists) -> list[_Column]:
+def columns_of(table: StoredTable, lists: CodeLists) -> list[Column]:
     """The columns of a table, each followed by its codes where these are not the labels."""
     present = {*table.words, *table.numbers}
-    made: list[_Column] = []
+    made: list[Column] = []
     for key in table.keys:
-        made.append(_Column(key, key))
+        made.append(Column(key, key))
         if _coded(lists[key], table.values[key]):
             free = unique([f"{key}_code"], taken=present)[0]
             present.add(free)
-            made.append(_Column(free, key, codes=True))
-    return [*made, *(_Column(name, name) for name in (*table.beside, *table.numbers, STATUS))]
+            made.append(Column(free, key, codes=True))
+    return [*made, *(Column(name, name) for name in (*table.beside, *table.numbers, STATUS))]
 
 
 def _coded(categories: Mapping[str, Category], values: Iterable[str]) -> bool:
     return any(categories[value].code != value for value in values)
 
 
-def _write(table: StoredTable, columns: list[_Column], lists: CodeLists, path: Path) -> None:
+def pieces(
+    table: StoredTable, columns: list[Column], lists: CodeLists
+) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+    """The schema of these columns, and the rows of the table in them, some at a time."""
     schema = pa.schema([(c.name, table.numbers.get(c.of, pa.string())) for c in columns])
     codes = {c.of: {v: lists[c.of][v].code for v in table.values[c.of]} for c in columns if c.codes}
+
+    def column(batch: pa.RecordBatch, c: Column) -> pa.Array:
+        stored = batch.column(c.of)
+        return translated(stored, codes[c.of]) if c.codes else stored.cast(schema.field(c.name).type)
+
+    rows = (pa.record_batch([column(batch, c) for c in columns], schema=schema) for batch in table.batches())
+    return schema, rows
+
+
+def _write(table: StoredTable, columns: list[Column], lists: CodeLists, path: Path) -> None:
+    schema, rows = pieces(table, columns, lists)
     path.parent.mkdir(exist_ok=True)
     with path.open("wb") as file:
         writer, failed = pyarrow.csv.CSVWriter(file, schema), True
         try:
-            for batch in table.batches():
-                arrays = [
-                    translated(batch.column(c.of), codes[c.of])
-                    if c.codes
-                    else batch.column(c.of).cast(schema.field(c.name).type)
-                    for c in columns
-                ]
-                writer.write_batch(pa.record_batch(arrays, schema=schema))
+            for batch in rows:
+                writer.write_batch(batch)
             failed = False
         finally:
             close_all([writer], failed=failed)
@@ -95,7 +103,7 @@ def _package(release: Release, resources: list[dict[str, Any]]) -> dict[str, Any
     }
 
 
-def _resource(table: StoredTable, columns: list[_Column]) -> dict[str, Any]:
+def _resource(table: StoredTable, columns: list[Column]) -> dict[str, Any]:
     return {
         "name": slug(table.name),
         "title": table.title,
@@ -108,7 +116,7 @@ def _resource(table: StoredTable, columns: list[_Column]) -> dict[str, Any]:
     }
 
 
-def _field(table: StoredTable, column: _Column) -> dict[str, Any]:
+def _field(table: StoredTable, column: Column) -> dict[str, Any]:
     if column.of in table.numbers:
         kind = "integer" if pa.types.is_integer(table.numbers[column.of]) else "number"
         return {"name": column.name, "type": kind}

@@ -306,6 +306,27 @@ def csv_readme(release: Release, tables: Sequence[StoredTable]) -> str:
     )
 
 
+def workbook_readme(release: Release, sheets: Mapping[str, tuple[str, str, int]]) -> str:
+    """For a workbook, whose sheets are given with the folder, name and length of their tables."""
+    return _readme(
+        release,
+        {f"{folder}/{name}.csv": rows for folder, name, rows in sheets.values()},
+        [
+            "`release.xlsx` is one workbook: notes, and then a sheet for each table of the release.",
+            "",
+            "* Columns of words come first and name the row. `NAME_code` beside `NAME` is the code of the category.",
+            *_NUMBERS,
+            "",
+            "Sheets, where they are not called like their tables:",
+            "",
+            *(
+                [f"* `{sheet}`: {name}" for sheet, (_, name, _) in sheets.items() if sheet != name]
+                or ["* none"]
+            ),
+        ],
+    )
+
+
 def sdmx_readme(release: Release, tables: Sequence[StoredTable]) -> str:
     """For SDMX-CSV."""
     return _readme(
