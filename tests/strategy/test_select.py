@@ -117,6 +117,17 @@ def test_auto_ends_at_a_proven_percent_and_says_what_tries_more() -> None:
     assert finer.error(workload, budget).rmse >= chosen.error(workload, budget).rmse / 1.0033
 
 
+def test_a_single_table_of_counts_is_measured_as_it_is() -> None:
+    """The residual planner would reach the same error by more answers, which are no counts."""
+    domain = tb.Domain({"a": 5, "b": 2, "c": 9})
+    chosen = tb.select(tb.Workload(domain, [tb.Table("t", {"a": tb.Identity(5), "b": tb.Identity(2)})]))
+    assert (chosen.method, chosen.rows) == ("kron", 10)
+    assert chosen.certificate is not None
+    assert chosen.certificate < 1e-9
+    two = tb.Workload.marginals(domain, ways=[1])
+    assert tb.select(two).method == "residual"
+
+
 def test_no_bound_is_worked_out_beyond_what_ends_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
     """Marginals: the first bound, the SVD bound in closed form, proves the first strategy."""
     seen: list[float] = []

@@ -120,10 +120,15 @@ class RegisteredMethod:
     otherwise: str = ""
     options: tuple[str, ...] = ()
     families: tuple[str, ...] = ()
-    turn: int = 0
+    turn: Callable[[Workload, Settings], int] | int = 0
     pays: Callable[[Workload, Settings], bool] = lambda workload, settings: True
     seconds: Callable[[Workload, Settings], float] = lambda workload, settings: 0.0
     by_products: bool = False
+
+    def place(self, workload: Workload, settings: Settings) -> tuple[float, int]:
+        """What a family's methods are sorted by."""
+        turn = self.turn(workload, settings) if callable(self.turn) else self.turn
+        return max(self.seconds(workload, settings), _SOON), turn
 
     def __call__(self, workload: Workload, settings: Settings) -> Strategy:
         if settings.noise not in self.noises:
@@ -156,7 +161,7 @@ def fitting(method: str, workload: Workload, settings: Settings) -> tuple[str, .
         return (method,)
     members = [m for m in SINGLE.values() if method in m.families and settings.noise in m.noises]
     members = [m for m in members if m.pays(workload, settings)]
-    members.sort(key=lambda m: (max(m.seconds(workload, settings), _SOON), m.turn))
+    members.sort(key=lambda m: m.place(workload, settings))
     return tuple(m.name for m in members)
 
 

@@ -312,7 +312,7 @@ def _pays(workload: Workload, settings: Settings) -> bool:
     "low-rank",
     "low-rank mechanism (as few queries as the tables' rank allows)",
     families=("auto",),
-    turn=8,
+    turn=9,
     pays=_pays,
 )
 def low_rank_strategy(workload: Workload, settings: Settings) -> Strategy:

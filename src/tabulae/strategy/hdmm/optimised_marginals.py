@@ -131,7 +131,7 @@ def _products(pairs: Sequence[np.ndarray]) -> np.ndarray:
     "optimised-marginals",
     "OPT_M with an optimised matrix for each attribute",
     families=("auto",),
-    turn=5,
+    turn=6,
     noises=("laplace",),
     otherwise='optimised marginals are for Laplace noise; under Gaussian noise "residual" searches a larger family',
 )

@@ -230,7 +230,7 @@ class TableGroup:
     "union",
     "OPT_+ (a product of optimised matrices for each group of tables)",
     families=("hdmm", "auto"),
-    turn=6,
+    turn=7,
     pays=lambda workload, settings: len(workload.tables) > 1,  # of one it is kron
 )
 def union_strategy(workload: Workload, settings: Settings) -> Strategy:

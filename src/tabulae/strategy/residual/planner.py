@@ -300,7 +300,7 @@ def _seconds(workload: Workload, settings: Settings) -> float:
     "residual",
     "residual planner (for each set of attributes, what its tables ask beyond those of its subsets)",
     families=("auto",),
-    turn=1,
+    turn=2,
     seconds=_seconds,
     by_products=True,
 )
