@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+import math
+from fractions import Fraction
 from functools import cache
 
 import numpy as np
@@ -68,3 +71,36 @@ def dense(workload: tb.Workload) -> dict[str, np.ndarray]:
 def dense_strategy(strategy: tb.Strategy) -> np.ndarray:
     """All blocks of a strategy in counts, written out."""
     return np.vstack([np.asarray(b.query.dense(), float) * 2.0**-b.exponent for b in strategy.blocks])
+
+
+def dense_rmse(strategy: tb.Strategy, workload: tb.Workload, neighbours: str) -> float:
+    """Error at unit noise by hand: sensitivity, P^+ and traces from matrices that are written out."""
+    a = dense_strategy(strategy)
+    scales = np.repeat([float(b.scale) for b in strategy.blocks], [b.rows for b in strategy.blocks])
+    p = 2 if strategy.noise == "gaussian" else 1
+    moves = a.T if neighbours == "add-remove" else (a.T[:, None] - a.T[None]).reshape(-1, len(scales))
+    power = float((np.abs(moves) ** p / scales).sum(axis=1).max())
+    variances = scales * power if p == 2 else (scales * power) ** 2
+    # Scaled to near unit variances: the group of the total may have next to no noise.
+    root = np.linalg.pinv(a / np.sqrt(variances)[:, None], rcond=1e-12)
+    total = sum(
+        float(t.weight) ** 2 * float(np.square(dense(workload)[t.name] @ root).sum()) for t in workload.tables
+    )
+    return math.sqrt(total / workload.queries)
+
+
+def sensitivity_by_hand(strategy: tb.Strategy, neighbours: str) -> Fraction:
+    """In exact arithmetic, over all columns or pairs of them."""
+    p = 2 if strategy.noise == "gaussian" else 1
+    worst = Fraction(0)
+    columns = [np.asarray(b.query.dense(), dtype=object) for b in strategy.blocks]
+    weights = [1 / (b.scale * Fraction(2) ** (p * b.exponent)) for b in strategy.blocks]
+    n = strategy.domain.size
+    pairs = (
+        ((j, None) for j in range(n)) if neighbours == "add-remove" else itertools.combinations(range(n), 2)
+    )
+    for j, k in pairs:
+        moves = [c[:, j] if k is None else c[:, j] - c[:, k] for c in columns]
+        cost = sum(w * sum(abs(int(x)) ** p for x in m) for w, m in zip(weights, moves, strict=True))
+        worst = max(worst, Fraction(cost))
+    return worst

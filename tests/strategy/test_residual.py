@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.each import each
-from tests.strategy.instances import BUDGETS, WORKLOADS, dense, dense_strategy
+from tests.strategy.instances import BUDGETS, WORKLOADS, dense, dense_rmse, sensitivity_by_hand
 
 import tabulae as tb
 from tabulae.domain.table import Term
@@ -32,39 +32,6 @@ def _planned(workload: tb.Workload, noise: str = "gaussian", neighbours: str = "
     return tb.select(workload, noise=noise, method="residual", neighbours=neighbours)  # type: ignore[arg-type]
 
 
-def _dense_rmse(strategy: tb.Strategy, workload: tb.Workload, neighbours: str) -> float:
-    """Error at unit noise by hand: sensitivity, P^+ and traces from matrices that are written out."""
-    a = dense_strategy(strategy)
-    scales = np.repeat([float(b.scale) for b in strategy.blocks], [b.rows for b in strategy.blocks])
-    p = 2 if strategy.noise == "gaussian" else 1
-    moves = a.T if neighbours == "add-remove" else (a.T[:, None] - a.T[None]).reshape(-1, len(scales))
-    power = float((np.abs(moves) ** p / scales).sum(axis=1).max())
-    variances = scales * power if p == 2 else (scales * power) ** 2
-    # Scaled to near unit variances: the group of the total may have next to no noise.
-    root = np.linalg.pinv(a / np.sqrt(variances)[:, None], rcond=1e-12)
-    total = sum(
-        float(t.weight) ** 2 * float(np.square(dense(workload)[t.name] @ root).sum()) for t in workload.tables
-    )
-    return math.sqrt(total / workload.queries)
-
-
-def _sensitivity_by_hand(strategy: tb.Strategy, neighbours: str) -> Fraction:
-    """In exact arithmetic, over all columns or pairs of them."""
-    p = 2 if strategy.noise == "gaussian" else 1
-    worst = Fraction(0)
-    columns = [np.asarray(b.query.dense(), dtype=object) for b in strategy.blocks]
-    weights = [1 / (b.scale * Fraction(2) ** (p * b.exponent)) for b in strategy.blocks]
-    n = strategy.domain.size
-    pairs = (
-        ((j, None) for j in range(n)) if neighbours == "add-remove" else itertools.combinations(range(n), 2)
-    )
-    for j, k in pairs:
-        moves = [c[:, j] if k is None else c[:, j] - c[:, k] for c in columns]
-        cost = sum(w * sum(abs(int(x)) ** p for x in m) for w, m in zip(weights, moves, strict=True))
-        worst = max(worst, Fraction(cost))
-    return worst
-
-
 @each("neighbours", NEIGHBOURS)
 @each("noise", BUDGETS)
 @each("name", WORKLOADS)
@@ -73,8 +40,8 @@ def test_expected_error_and_sensitivity_are_those_of_the_dense_matrices(
 ) -> None:
     workload = WORKLOADS[name]
     strategy = _planned(workload, noise, neighbours)
-    assert strategy.candidates[0].rmse == pytest.approx(_dense_rmse(strategy, workload, neighbours), rel=1e-6)
-    found, by_hand = strategy.sensitivity(neighbours), _sensitivity_by_hand(strategy, neighbours)
+    assert strategy.candidates[0].rmse == pytest.approx(dense_rmse(strategy, workload, neighbours), rel=1e-6)
+    found, by_hand = strategy.sensitivity(neighbours), sensitivity_by_hand(strategy, neighbours)
     assert found.power >= by_hand
     if found.is_exact:
         assert found.power == by_hand
@@ -372,12 +339,12 @@ def test_laws_of_every_plan(workload: tb.Workload, noise: str, neighbours: str) 
         return
     rmse = strategy.candidates[0].rmse
     assert rmse is not None
-    assert rmse == pytest.approx(_dense_rmse(strategy, workload, neighbours), rel=1e-5)
+    assert rmse == pytest.approx(dense_rmse(strategy, workload, neighbours), rel=1e-5)
     if neighbours == "add-remove":
         lower = unit_bound(workload, "dual")
         assert lower is not None
         assert rmse**2 * workload.queries >= lower * (1 - 1e-6)
-    assert strategy.sensitivity(neighbours).power >= _sensitivity_by_hand(strategy, neighbours)
+    assert strategy.sensitivity(neighbours).power >= sensitivity_by_hand(strategy, neighbours)
     document, arrays = describe_strategy(strategy)
     again = read_strategy(document, arrays, strategy.domain)
     assert again.blocks == strategy.blocks

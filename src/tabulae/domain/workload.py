@@ -68,6 +68,18 @@ def _select(operator: LinearOperator, cells: NDArray[np.intp]) -> LinearOperator
     return MatrixProduct(operator, Sparse(sparse.csr_array((ones, (cells, np.arange(k))), shape=(n, k))))
 
 
+def _asked_of(attribute: Attribute, terms: Iterable[Term]) -> dict[LinearOperator, None]:
+    """The different matrices that products ask of an attribute; Total where one does not mention it."""
+    asked: dict[LinearOperator, None] = {}
+    for term in terms:
+        factor = term.factors.get(attribute.name)
+        if factor is not None:
+            asked[factor] = None
+        elif not any(isinstance(known, Total) for known in asked):
+            asked[Total(attribute.size)] = None
+    return asked
+
+
 _MOST_TABLES = 1_000_000
 _MOST_PAIRS = 2**18  # of terms of one table
 
@@ -247,8 +259,8 @@ class Workload:
 
     @cached_property
     def _merged(self) -> tuple[Workload, tuple[Partition, ...]]:
-        products = [term.over(self.domain) for table in self.tables for term in table.terms]
-        asked = [list(dict.fromkeys(factors)) for factors in zip(*products, strict=True)]
+        terms = [term for table in self.tables for term in table.terms]
+        asked = [list(_asked_of(attribute, terms)) for attribute in self.domain.attributes]
         partitions = tuple(merge_columns(operators) for operators in asked)
         merged = tuple(
             {operator: merged_factor(operator, partition) for operator in operators}

@@ -10,7 +10,14 @@ from .arrays import (
     representatives,
 )
 from .block_algebra import BlockAlgebra
-from .integer_system import IntegerSystem, QueryRelations, Relation, integer_matvec, whole_answers
+from .integer_system import (
+    IntegerSystem,
+    QueryRelations,
+    Relation,
+    ShortKernel,
+    integer_matvec,
+    whole_answers,
+)
 from .integers import IntegerEchelon, SparseRows, integer_product, narrow
 from .kron import (
     Contrasts,
@@ -62,6 +69,7 @@ __all__ = [
     "RowScaled",
     "Scaled",
     "Sensitivity",
+    "ShortKernel",
     "Sparse",
     "SparseRows",
     "Stack",

@@ -57,6 +57,11 @@ class ShortKernel:
         self._steps = np.array(steps)
         self._kernel = reduced(kernel) if len(kernel) else kernel
 
+    @property
+    def kernel(self) -> np.ndarray:
+        """A short basis of all whole v with ``H v = 0``, (m - h, m)."""
+        return self._kernel
+
     def remainders(self, targets: np.ndarray) -> np.ndarray:
         """For each column g of (h, count) whether ``H d = g`` has a whole solution: the first row that fails, or -1."""
         failing = np.full(targets.shape[1], -1)

@@ -64,6 +64,9 @@ Blocks = Sequence[tuple[LinearOperator, Fraction]]
 Bound = tuple[Fraction, bool]
 """An upper bound, and whether it is attained."""
 
+Margin = tuple[LinearOperator | None, tuple[LinearOperator, ...]]
+"""An explicit matrix, or None for a product, and one factor an attribute."""
+
 NEIGHBOURS = ("add-remove", "replace")
 PAIR_CELLS = 8192  # classes of columns up to which all pairs are compared
 _L1_WORK = 2**31  # row differences that an enumeration of pairs may take
@@ -77,6 +80,7 @@ _FLOAT_PAIRS = 2**28  # pairs that are compared in floating point, some at a tim
 _FLOAT_CHUNK = 2**24  # of them held at once
 _WRITTEN_ENTRIES = 2**26  # entries up to which pairs are left to the comparison of written-out columns (L1)
 _WRITTEN_WORK = 2**31
+_VECTOR_CELLS = 2**20  # combinations of cells whose columns are all measured, beside explicit matrices
 _VECTOR_LIMIT = 2**26  # cells for which a number each may be held
 _PAIR_CLASSES = 512  # classes of an attribute up to which all its pairs are listed
 _LISTED = 64  # classes whose pairs are listed beyond that, beside a bound on the others
@@ -129,6 +133,8 @@ def weighted_sensitivity(
     found = _largest_in_contrasts(parts, replace=replace) if p == 2 else None
     if found is None:
         found = _largest_in_weighted_rows(parts, p, replace=replace)
+    if found is None:
+        found = _largest_in_margins(parts, p, replace=replace)
     if found is None:
         found = _largest_in_products(parts, p, replace=replace)
     if found is None:
@@ -459,6 +465,100 @@ def _largest_float(columns: Sequence[np.ndarray], squares: np.ndarray, norms: np
     terms = sum(chain.from_iterable(c.shape for c in columns)) + 16
     slack = Fraction(4 * terms, 2**52)  # each of <= 2 sum n_i roundings, of sums below sqrt(norm_j norm_k)
     return Fraction(best) + max(slack, Fraction(1, 10**9)) * largest
+
+
+# explicit matrices over margins, beside products --------------------------------------------------
+def _largest_in_margins(blocks: Blocks, p: int, *, replace: bool) -> Bound | None:
+    """The largest column or pair where some blocks are explicit matrices over margins ``M (x)_i F_i``, others products.
+
+    The F_i add up classes of cells, so that the column of a cell is the column of M of its combination of classes.
+    None for other blocks, and where none is explicit.
+
+    Privacy:
+        Exact over the combinations of cells that the blocks tell apart, where these are few: in integers, every column
+        or pair is compared. Otherwise the sum of the largest of the products together and of the largest of each
+        explicit block, an upper bound: the maximum of a sum is at most the sum of the maxima.
+    """
+    sides = [_margin(op) for op, _ in blocks]
+    if any(side is None for side in sides) or all(isinstance(op, Kron) for op, _ in blocks):
+        return None
+    margins = [side for side in sides if side is not None]
+    if len({tuple(f.shape[1] for f in factors) for _, factors in margins}) > 1:
+        return None
+    columns = zip(*(factors for _, factors in margins), strict=True)
+    axes = [_AxisFactors(tuple(column)) for column in columns]
+    cells = math.prod(len(axis.first) for axis in axes)
+    if all(op.integer for op, _ in blocks) and cells <= (_LISTED_CELLS if replace else _VECTOR_CELLS):
+        if not replace:
+            return _largest_margin_column(blocks, margins, axes, p)
+        rows = sum(op.shape[0] for op, _ in blocks)
+        listed = _listed_margins(blocks, margins, axes) if rows * cells <= _WRITTEN_ENTRIES else None
+        if listed is not None:
+            return _largest_pair(listed, p)
+    explicit: dict[LinearOperator, Fraction] = {}
+    for (_, weight), (left, _) in zip(blocks, margins, strict=True):
+        if left is not None:
+            explicit[left] = explicit.get(left, Fraction(0)) + weight
+    products = [block for block in blocks if isinstance(block[0], Kron)]
+    found = _largest_in_products(products, p, replace=replace) if products else (Fraction(0), True)
+    if found is None:
+        return None
+    largest = _largest_pair if replace else _largest_column
+    return found[0] + sum((largest([(left, w)], p)[0] for left, w in explicit.items()), Fraction(0)), False
+
+
+def _margin(op: LinearOperator) -> Margin | None:
+    """The explicit matrix, None for a product, and the factors; None for an operator of another form."""
+    if isinstance(op, Kron):
+        return None, tuple(op.ops)
+    if isinstance(op, MatrixProduct) and isinstance(op.right, Kron) and _adds_up_classes(op.right):
+        return op.left, tuple(op.right.ops)
+    return None
+
+
+def _largest_margin_column(
+    blocks: Blocks, margins: Sequence[Margin], axes: Sequence[_AxisFactors], p: int
+) -> Bound:
+    """``max_j sum_b w_b ||A_b e_j||_p^p`` over all combinations of cells, in integers."""
+    weights, unit = _whole_weights(blocks)
+    norms = []
+    for left, factors in margins:
+        sides = [
+            np.zeros(1, dtype=np.int64) if isinstance(f, Total) else axis.first
+            for f, axis in zip(factors, axes, strict=True)
+        ]
+        if left is None:
+            parts = [f.column_norms(p)[side] for f, side in zip(factors, sides, strict=True)]
+            bound = math.prod(max(1, int(part.max())) for part in parts)
+            norms.append(reduce(np.multiply.outer, [widened(part, bound) for part in parts]))
+        else:
+            norms.append(left.column_norms(p)[_classes_of(factors, sides)])
+    bound = sum(w * max(1, int(n.max())) for w, n in zip(weights, norms, strict=True))
+    total = np.zeros([len(axis.first) for axis in axes], dtype=np.int64 if bound < INT64_LIMIT else object)
+    for norm, weight in zip(norms, weights, strict=True):
+        total += widened(norm, bound) * weight
+    return int(total.max()) * unit, True
+
+
+def _classes_of(factors: Sequence[LinearOperator], sides: Sequence[np.ndarray]) -> np.ndarray:
+    """The position of each combination of cells among the columns of an explicit matrix."""
+    places = np.arange(math.prod(f.shape[0] for f in factors)).reshape([f.shape[0] for f in factors])
+    return places[np.ix_(*(f.columns(side).argmax(axis=0) for f, side in zip(factors, sides, strict=True)))]
+
+
+def _listed_margins(blocks: Blocks, margins: Sequence[Margin], axes: Sequence[_AxisFactors]) -> Blocks | None:
+    """The blocks over all combinations of cells, written out; None where entries are too large."""
+    if any(op.abs_entry_max() >= 2**62 for op, _ in blocks):
+        return None
+    sides = [axis.first for axis in axes]
+    listed = []
+    for (_, weight), (left, factors) in zip(blocks, margins, strict=True):
+        if left is None:
+            matrix = reduce(np.kron, [f.columns(side) for f, side in zip(factors, sides, strict=True)])
+        else:
+            matrix = left.columns(_classes_of(factors, sides).reshape(-1))
+        listed.append((Dense(matrix), weight))
+    return listed
 
 
 # products, attribute by attribute ------------------------------------------------------------------

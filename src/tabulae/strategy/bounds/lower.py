@@ -369,7 +369,8 @@ def unit_bounds(
         return
     merged, _ = workload.merge()
     with threads_for(workload):
-        early = _svd_order(merged) <= _CHEAP
+        early = _tried(lambda: _svd_order(merged))
+        early = early is not None and early <= _CHEAP
         for kind in ("svd", "product") if early else ("product", "svd"):
             if kind == "product" and by_products and max(merged.domain.shape) <= _CHEAP:
                 yield from _by_products(merged, deadline, (_FEW_DIRECTIONS, MOST_DIRECTIONS))

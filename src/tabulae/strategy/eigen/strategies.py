@@ -60,7 +60,7 @@ from ..gram import (
 )
 from ..information.weighted_kron import WIDEST, AxisRows, by_row, kron_costs, weighted_kron
 from ..methods import Settings, register
-from ..residual.planner import residual_strategy
+from ..residual.planner import shared_strategy
 from ..rounding import share_bits
 from ..strategy import Strategy, unit_rmse
 from .design import completed, design_rows, eigen_design, eigen_separation, principal_vectors
@@ -165,7 +165,7 @@ def product_design(workload: Workload, settings: Settings) -> Strategy | None:
     plain = factors is not None and all(_identity_or_ones(V) for V in factors)
     alike = not plain and all(identity_and_ones(V) is not None for _, grams in terms for V in grams)
     if alike and (settings.norm == 2 or merged.domain.size > _SPREAD):
-        return replace(residual_strategy(workload, settings), method="eigen", lower=None)
+        return replace(shared_strategy(workload, settings), method="eigen", lower=None)
     if factors is not None and not alike:
         return _product_of_designs(workload, settings, factors)
     return _weighted_rows(workload, settings, terms)

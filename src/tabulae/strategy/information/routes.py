@@ -12,6 +12,7 @@ route              structure                                    cost
 ``lattice``        every block is a marginal                    closed form by set of attributes
 ``classes``        contrasts over common classes                one inverse for each piece
 ``residual``       groups beside the totals, one for each set   closed form by set of attributes
+``oblique``        the same with other queries for each set     one inverse for each set
 ``dense``          at most ``EXPLICIT`` merged cells            one eigendecomposition of P
 ``rows``           at most ``EXPLICIT`` independent query rows  one eigendecomposition of A A'
 ``iterative``      several blocks that are products             conjugate gradients; variances bounded
@@ -35,6 +36,8 @@ from .explicit import DenseInformation, RowsInformation, merged_cells, reduced_c
 from .iterative import IterativeInformation
 from .kron import KronInformation
 from .lattice import LatticeInformation, is_lattice
+from .oblique import ObliqueInformation
+from .oblique import structure_of as spaces_of
 from .protocol import EXPLICIT, Information, MeasuredStrategy
 from .residual import ResidualInformation, structure_of
 from .weighted_kron import WeightedKronInformation, weighted_kron
@@ -84,6 +87,7 @@ ROUTES = (
     Route("classes", lambda s: contrasts_of(s) is not None, ClassInformation),
     Route("lattice", is_lattice, LatticeInformation),
     Route("residual", lambda s: structure_of(s) is not None, ResidualInformation),
+    Route("oblique", lambda s: spaces_of(s) is not None, ObliqueInformation),
     Route("dense", _few_cells, DenseInformation),
     Route("rows", lambda s: reduced_count(s) <= EXPLICIT, RowsInformation),
     Route(

@@ -42,7 +42,7 @@ from ..gram import dense_grams, lifted, product_factors
 from ..hdmm.opt0 import opt0_gaussian
 from ..information.residual import set_shares
 from ..information.residual_basis import Basis, Set, basis_of, closure
-from ..methods import Settings, register
+from ..methods import Settings
 from ..strategy import Strategy
 from .search import LEAST, ROOT, WIDEST, Asked, alike, asked_of, basis_traces, crossed_sets, mixtures, search
 
@@ -284,7 +284,7 @@ _LAPLACE_STEPS = 600  # eigendecompositions' worth of a search under Laplace noi
 _EXACT = 1e-13  # share of the error of a group that is only there by rounding
 
 
-def _seconds(workload: Workload, settings: Settings) -> float:
+def seconds(workload: Workload, settings: Settings) -> float:
     """What the search takes under Laplace noise, where it is long; under Gaussian noise it comes first."""
     if settings.noise == "gaussian":
         return 0.0
@@ -296,16 +296,8 @@ def _seconds(workload: Workload, settings: Settings) -> float:
     return _LAPLACE_STEPS * SECONDS_A_CUBE * sum(float(n) ** 3 for n in wide)
 
 
-@register(
-    "residual",
-    "residual planner (for each set of attributes, what its tables ask beyond those of its subsets)",
-    families=("auto",),
-    turn=2,
-    seconds=_seconds,
-    by_products=True,
-)
-def residual_strategy(workload: Workload, settings: Settings) -> Strategy:
-    """The generalised residual planner: total squared error ``(sum_S sqrt(v_S))^2`` at unit budget.
+def shared_strategy(workload: Workload, settings: Settings) -> Strategy:
+    """One basis an attribute for all sets: total squared error ``(sum_S sqrt(v_S))^2`` at unit budget.
 
     Exact for marginals, for one attribute and for one product; near the optimum for tables that ask the same of each
     attribute (prefix marginals), and an upper bound of it for tables that ask different things of one attribute.

@@ -1,0 +1,602 @@
+"""Least squares where each set of attributes is measured by queries of its own: the ``oblique`` route.
+
+Every block asks about a set S of attributes of its own, by a matrix M_S over the combinations of their cells (a
+Kronecker product or an explicit one), and for every attribute i some a_i with ``1'a_i = 1`` is annulled by all of them:
+``M_S (a_i (x) .) = 0``. So no combination of what is asked is a multiple of the total, the row spaces of the blocks are
+independent, and with ``P_i = I - a_i 1'`` a table W over the attributes T is
+
+    W x_T = sum_{S in T} W (P_S (x) a_{T-S}) x_S,      x_S = M_S^+ y_S
+
+with coefficients ``Z_S = W (P_S (x) a_{T-S}) M_S^+`` on block S. Least squares for one set knows of no other, and no
+vector over the domain is formed. The blocks of :mod:`.residual` are those with the same matrices for all sets.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache, reduce
+from typing import Any
+
+import numpy as np
+import scipy.linalg
+
+from ...domain import Workload, merged_factor
+from ...errors import Unsupported
+from ...linalg import Identity, Kron, LinearOperator, MatrixProduct, Partition, Total, merge_columns
+from ..block import products
+from .kron import range_variance
+from .moments import Profile, coefficient_statistics, kron_vectors, scaled
+from .protocol import EXPLICIT, MeasuredStrategy, check_constant, is_flat, refuse_not_estimable
+from .residual_basis import Set, subsets
+
+_RANK = 1e-9  # singular values below this share of the largest are rounding
+_ANNULLED = 1e-7  # of a unit row times a_i, before it counts as no zero
+_APART = 1e-6  # share of the total that must lie beside what is asked
+_NOTHING = 1e-18  # of a table's squared norm: a part that is only rounding
+_OUTSIDE = 1e-10  # of a part's squared norm that may lie outside what is measured, by rounding
+_CHUNK = 2**24  # numbers held at once
+_WRITTEN = 2**26  # entries of a table that is no product, over the cells that it crosses
+
+Terms = tuple[tuple[int, tuple[LinearOperator, ...]], ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Axis:
+    """One attribute: the cells that the blocks tell apart, and a over them. Equal ones have one ``number``."""
+
+    partition: Partition
+    cut: np.ndarray
+    number: int = 0
+
+    def cells(self, query: LinearOperator) -> LinearOperator:
+        """A query over the merged cells; NotEstimable where it tells more apart."""
+        check_constant(query, self.partition.classes)
+        return merged_factor(query, self.partition)
+
+    def totals(self, query: LinearOperator) -> np.ndarray:
+        """``W a``, (m,)."""
+        return np.asarray(self.cells(query) @ self.cut, dtype=float)
+
+    def centred(self, columns: np.ndarray, place: int) -> np.ndarray:
+        """P along one axis of an array."""
+        summed = np.expand_dims(columns.sum(axis=place), place)
+        shape = [1] * columns.ndim
+        shape[place] = len(self.cut)
+        return columns - self.cut.reshape(shape) * summed
+
+
+@dataclass(frozen=True, eq=False)
+class Space:
+    """What is measured of one set: ``inverses`` are ``P_i M_i^+`` (cells, rows) an attribute, or one for the whole set.
+
+    ``rows`` are the measured matrices in the same form; ``complete`` says that they ask all that there is to ask.
+    """
+
+    axes: tuple[Axis, ...]
+    rows: tuple[np.ndarray, ...]
+    number: int
+
+    @property
+    def whole(self) -> bool:
+        """Whether one matrix is over the combinations of several attributes' cells."""
+        return len(self.rows) < len(self.axes)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(len(axis.cut) for axis in self.axes)
+
+    @cached_property
+    def _inverted(self) -> tuple[tuple[np.ndarray, int], ...]:
+        return tuple(_pseudo_inverse(rows) for rows in self.rows)
+
+    @cached_property
+    def inverses(self) -> tuple[np.ndarray, ...]:
+        if not self.whole:
+            return tuple(
+                axis.centred(inverse, 0) for axis, (inverse, _) in zip(self.axes, self._inverted, strict=True)
+            )
+        inverse = self._inverted[0][0].reshape(*self.shape, -1)
+        for place, axis in enumerate(self.axes):
+            inverse = axis.centred(inverse, place)
+        return (inverse.reshape(-1, inverse.shape[-1]),)
+
+    @cached_property
+    def covariances(self) -> tuple[np.ndarray, ...]:
+        """``Q Q'`` of the inverses Q."""
+        return tuple(Q @ Q.T for Q in self.inverses)
+
+    @cached_property
+    def complete(self) -> bool:
+        if self.whole:
+            return self._inverted[0][1] == math.prod(n - 1 for n in self.shape)
+        return all(rank == n - 1 for (_, rank), n in zip(self._inverted, self.shape, strict=True))
+
+    def marginal(self, answers: np.ndarray) -> np.ndarray:
+        """What the answers say of the cells of S: ``P_S M_S^+ y``, with an axis for each attribute."""
+        if self.whole:
+            return (self.inverses[0] @ answers).reshape(self.shape)
+        values = answers.reshape([Q.shape[1] for Q in self.inverses])
+        for place, Q in enumerate(self.inverses):
+            values = np.moveaxis(np.tensordot(Q, values, axes=(1, place)), 0, place)
+        return values
+
+    def coefficients(self, rows: np.ndarray) -> np.ndarray:
+        """Z of rows (m, cells of S), (m, rows of the block)."""
+        if self.whole:
+            return rows @ self.inverses[0]
+        values = rows.reshape(len(rows), *self.shape)
+        for place, Q in enumerate(self.inverses):
+            values = np.moveaxis(np.tensordot(values, Q, axes=(place + 1, 0)), -1, place + 1)
+        return values.reshape(len(rows), -1)
+
+    def lost(self, rows: np.ndarray) -> np.ndarray:
+        """What is left of rows (m, cells of S) beside what is measured."""
+        found = self.coefficients(rows)
+        if self.whole:
+            return rows - found @ self.rows[0]
+        values = found.reshape(len(rows), *(len(r) for r in self.rows))
+        for place, r in enumerate(self.rows):
+            values = np.moveaxis(np.tensordot(values, r, axes=(place + 1, 0)), -1, place + 1)
+        return rows - values.reshape(len(rows), -1)
+
+
+def _pseudo_inverse(rows: np.ndarray) -> tuple[np.ndarray, int]:
+    """M^+ and the rank of M; rows of very different size are brought to one."""
+    left, values, right = scipy.linalg.svd(rows, full_matrices=False, check_finite=False)
+    rank = int((values > _RANK * values[0]).sum())
+    return (right[:rank].T / values[:rank]) @ left[:, :rank].T, rank
+
+
+@dataclass(frozen=True)
+class Structure:
+    """Every attribute's axis, and the space of each set by the block that measures it."""
+
+    axes: tuple[Axis, ...]
+    sets: tuple[Set, ...]
+    spaces: tuple[Space, ...]
+
+
+def structure_of(strategy: MeasuredStrategy) -> Structure | None:
+    """The spaces that the blocks measure, recognised from the blocks alone; None for anything else."""
+    return _structure(strategy.domain.shape, tuple(block.query for block in strategy.blocks))
+
+
+@lru_cache(maxsize=8)
+def _structure(shape: tuple[int, ...], queries: tuple[LinearOperator, ...]) -> Structure | None:
+    asked = [_factors(query, len(shape)) for query in queries]
+    if len(queries) < 2 or any(found is None for found in asked):
+        return None
+    blocks = [found for found in asked if found is not None]
+    sets = [tuple(i for i, f in enumerate(factors) if not isinstance(f, Total)) for _, factors in blocks]
+    if len(set(sets)) < len(sets):
+        return None
+    merges = [
+        merge_columns(list(dict.fromkeys(column))) for column in zip(*(f for _, f in blocks), strict=True)
+    ]
+    if max(merge.shape[0] for merge in merges) > EXPLICIT:
+        return None
+    written = _Written(merges)
+    rows = [written.rows(left, factors, s) for (left, factors), s in zip(blocks, sets, strict=True)]
+    axes = _axes(merges, sets, rows)
+    if axes is None:
+        return None
+    numbers: dict[Hashable, int] = {}
+    spaces = []
+    for s, matrices in zip(sets, rows, strict=True):
+        key = tuple(map(id, matrices)), tuple(axes[i].number for i in s)
+        spaces.append(Space(tuple(axes[i] for i in s), matrices, numbers.setdefault(key, len(numbers))))
+    return Structure(axes, tuple(sets), tuple(_shared(spaces)))
+
+
+def _shared(spaces: Sequence[Space]) -> Iterator[Space]:
+    """Spaces of one number once, so that what is computed of one serves all."""
+    known: dict[int, Space] = {}
+    for space in spaces:
+        yield known.setdefault(space.number, space)
+
+
+def _factors(
+    query: LinearOperator, d: int
+) -> tuple[LinearOperator | None, tuple[LinearOperator, ...]] | None:
+    """An explicit matrix or None, and one factor an attribute; None for queries of another form."""
+    left, right = (query.left, query.right) if isinstance(query, MatrixProduct) else (None, query)
+    if not isinstance(right, Kron) or len(right.ops) != d:
+        return None
+    if left is not None and not all(_adds_up(f) for f in right.ops):
+        return None
+    return left, tuple(right.ops)
+
+
+def _adds_up(factor: LinearOperator) -> bool:
+    if isinstance(factor, Partition):
+        return bool(factor.classes.min() >= 0 and factor.sizes.min() > 0)
+    return isinstance(factor, (Identity, Total))
+
+
+class _Written:
+    """Measured matrices over merged cells, equal ones once."""
+
+    def __init__(self, merges: Sequence[Partition]) -> None:
+        self._merges = merges
+        self._known: dict[Hashable, np.ndarray] = {}
+
+    def rows(
+        self, left: LinearOperator | None, factors: Sequence[LinearOperator], s: Set
+    ) -> tuple[np.ndarray, ...]:
+        """One matrix an attribute of S, or one over all combinations of their cells."""
+        if left is None:
+            return tuple(self._matrix(factors[i], self._merges[i]) for i in s)
+        key = left, tuple((factors[i], self._merges[i]) for i in s)
+        if key not in self._known:
+            carry = [np.asarray(merged_factor(factors[i], self._merges[i]).dense(), float) for i in s]
+            matrix = np.asarray(left.dense(), dtype=float)
+            same = all(c.shape[0] == c.shape[1] and np.array_equal(c, np.eye(len(c))) for c in carry)
+            self._known[key] = matrix if same else matrix @ reduce(np.kron, carry)
+        return (self._known[key],)
+
+    def _matrix(self, factor: LinearOperator, merge: Partition) -> np.ndarray:
+        key = factor, merge
+        if key not in self._known:
+            self._known[key] = np.asarray(merged_factor(factor, merge).dense(), dtype=float)
+        return self._known[key]
+
+
+def _axes(
+    merges: Sequence[Partition], sets: Sequence[Set], rows: Sequence[tuple[np.ndarray, ...]]
+) -> tuple[Axis, ...] | None:
+    """a of every attribute; None where for one of them what is asked includes the total."""
+    asked: list[dict[Hashable, np.ndarray]] = [{} for _ in merges]
+    for s, matrices in zip(sets, rows, strict=True):
+        sizes = [merges[i].shape[0] for i in s]
+        for place, i in enumerate(s):
+            if len(matrices) == len(s):
+                asked[i].setdefault(id(matrices[place]), matrices[place])
+            else:
+                asked[i].setdefault((id(matrices[0]), place), _along(matrices[0], sizes, place))
+    axes, numbers = [], {}
+    cuts: dict[Hashable, np.ndarray | None] = {}
+    for merge, some in zip(merges, asked, strict=True):
+        key = merge.shape[0], frozenset(some)
+        if key not in cuts:
+            cuts[key] = _cut(merge.shape[0], list(some.values()))
+        cut = cuts[key]
+        if cut is None:
+            return None
+        axes.append(Axis(merge, cut, numbers.setdefault((key, merge), len(numbers))))
+    return tuple(axes)
+
+
+def _along(matrix: np.ndarray, sizes: Sequence[int], place: int) -> np.ndarray:
+    """The rows of one attribute's row space in an explicit matrix, as few as it has cells."""
+    turned = np.moveaxis(matrix.reshape(-1, *sizes), place + 1, -1).reshape(-1, sizes[place])
+    return scipy.linalg.qr(turned, mode="r", check_finite=False)[0] if len(turned) > sizes[place] else turned  # pyright: ignore[reportReturnType]
+
+
+def _cut(n: int, asked: Sequence[np.ndarray]) -> np.ndarray | None:
+    """The shortest a with ``1'a = 1`` that all rows annul, (n,)."""
+    rows = [m / np.sqrt(np.square(m).sum(axis=0).max()) for m in asked if m.any()]
+    if not rows:
+        return np.full(n, 1 / n)
+    stacked = np.concatenate(rows)
+    if len(stacked) > n:
+        stacked = scipy.linalg.qr(stacked, mode="r", check_finite=False)[0][:n]
+    _, values, right = scipy.linalg.svd(stacked, check_finite=False)
+    rank = int((values > _RANK * values[0]).sum())
+    beside = right[rank:].sum(axis=1) @ right[rank:]
+    share = float(beside.sum())
+    if share < _APART:
+        return None
+    cut = beside / share
+    largest = max(float(np.abs(m @ cut).max()) / float(np.abs(m).max()) for m in rows)
+    return cut if largest < _ANNULLED * float(np.abs(cut).max()) else None
+
+
+class ObliqueInformation:
+    """P of blocks whose row spaces are independent: block-diagonal over the sets of attributes."""
+
+    route = "oblique"
+
+    def __init__(self, strategy: MeasuredStrategy, variances: Sequence[float]) -> None:
+        structure = structure_of(strategy)
+        assert structure is not None
+        self._axes = structure.axes
+        self._block = {s: b for b, s in enumerate(structure.sets)}
+        self._spaces = structure.spaces
+        self._units = np.array([2.0**-block.exponent for block in strategy.blocks])
+        self._variance = np.array(variances) / self._units**2  # of answers in steps of the grid
+        self._known: dict[Hashable, Any] = {}
+
+    def answer(self, operator: LinearOperator, answers: Sequence[np.ndarray]) -> np.ndarray:
+        """Least-squares answers, (m,): of the marginal that the table is of."""
+        table = _Table(operator, self._axes)
+        self._needed(table)
+        marginal = np.zeros([len(self._axes[i].cut) for i in table.crossed])
+        for s in subsets(table.crossed):
+            if s not in self._block:
+                continue
+            b = self._block[s]
+            part = self._spaces[b].marginal(np.asarray(answers[b], dtype=float) / self._units[b])
+            at = part.reshape([len(self._axes[i].cut) if i in s else 1 for i in table.crossed])
+            for place, i in enumerate(table.crossed):
+                if i not in s:
+                    shape = [1] * at.ndim
+                    shape[place] = -1
+                    at = at * self._axes[i].cut.reshape(shape)
+            marginal += at
+        return table.over(marginal)
+
+    def variance(self, operator: LinearOperator) -> np.ndarray:
+        """diag(W P^+ W'), (m,)."""
+        table = _Table(operator, self._axes)
+        total = np.zeros(operator.shape[0])
+        for s in self._needed(table):
+            b = self._block[s]
+            total += self._variance[b] * self._statistics(table, s, squares=True)[0]
+        return total
+
+    def total(self, workload: Workload) -> float:
+        """Total weighted variance; of products through their Gram matrices, so that nothing is done per query."""
+        total = 0.0
+        for table in workload.tables:
+            view = _Table(table.operator(workload.domain), self._axes)
+            for s in self._needed(view):
+                total += float(table.weight) ** 2 * self._variance[self._block[s]] * self._sum(view, s)
+        return total
+
+    def profile(self, operator: LinearOperator) -> Profile:
+        """Statistics of the coefficients on the blocks that take part."""
+        table = _Table(operator, self._axes)
+        sets = self._needed(table)
+        blocks = tuple(self._block[s] for s in sets)
+        stats = (
+            np.stack([self._statistics(table, s) for s in sets], axis=1)
+            if sets
+            else np.zeros((5, 0, table.m))
+        )
+        return Profile(*scaled(stats, 1 / self._units[list(blocks)]), blocks=blocks)
+
+    def _needed(self, table: _Table) -> list[Set]:
+        """The sets that a table has a part in; NotEstimable where one is not measured, or not all that is asked."""
+        key = "needed", table.key, self._view(table)
+        if key not in self._known:
+            needed = []
+            for s in subsets(table.crossed):
+                size = table.size(s)
+                if size <= _NOTHING * table.size(None):
+                    continue
+                space = self._spaces[self._block[s]] if s in self._block else None
+                if space is None or not (space.complete or table.spanned(s, space)):
+                    raise refuse_not_estimable()
+                needed.append(tuple(table.crossed.index(i) for i in s))
+            self._known[key] = needed
+        return [tuple(table.crossed[q] for q in places) for places in self._known[key]]
+
+    def _view(self, table: _Table) -> Hashable:
+        """Which spaces the table's attributes are measured by: equal ones give equal coefficients."""
+        spaces = (
+            self._spaces[self._block[s]].number if s in self._block else -1 for s in subsets(table.crossed)
+        )
+        return tuple(self._axes[i].number for i in table.crossed), tuple(spaces)
+
+    def _statistics(self, table: _Table, s: Set, *, squares: bool = False) -> np.ndarray:
+        """Moments of the coefficients on set S, (5, m); of ``squares`` alone the first."""
+        space = self._spaces[self._block[s]]
+        key = "moments", table.key, self._view(table), tuple(table.crossed.index(i) for i in s), squares
+        if key not in self._known:
+            if len(table.terms) == 1 and not space.whole:
+                found = table.product_moments(s, space, squares=squares)
+            else:
+                found = table.moments(s, space)
+            if found.size > _CHUNK:
+                return found
+            self._known[key] = found
+        return self._known[key]
+
+    def _sum(self, table: _Table, s: Set) -> float:
+        """``sum z^2`` over all rows and coefficients on set S."""
+        space = self._spaces[self._block[s]]
+        key = "sum", table.key, self._view(table), tuple(table.crossed.index(i) for i in s)
+        if key not in self._known:
+            self._known[key] = table.squared(s, space)
+        return self._known[key]
+
+
+class _Table:
+    """A matrix over the domain as a sum of products over merged cells; equal ``key``, equal up to the attributes."""
+
+    def __init__(self, operator: LinearOperator, axes: Sequence[Axis]) -> None:
+        self.terms = products(operator)
+        self.m = operator.shape[0]
+        self.axes = axes
+        summed = [all(isinstance(f[i], Total) for _, f in self.terms) for i in range(len(axes))]
+        self.crossed: Set = tuple(
+            i for i, plain in enumerate(summed) if not plain and not all(is_flat(f[i]) for _, f in self.terms)
+        )
+        asked = tuple((c, tuple(f[i] for i in self.crossed)) for c, f in self.terms)
+        self.key: Hashable = asked if len(axes) == sum(summed) + len(self.crossed) else (operator,)
+
+    def _totals(self, i: int, query: LinearOperator) -> np.ndarray:
+        return np.ones(1) if isinstance(query, Total) else self.axes[i].totals(query)
+
+    def _others(self, factors: Sequence[LinearOperator]) -> float:
+        """Squared entries of flat queries, summed."""
+        out = 1.0
+        for i, query in enumerate(factors):
+            if i not in self.crossed and not isinstance(query, Total):
+                out *= float(np.square(self._totals(i, query)).sum())
+        return out
+
+    def over(self, marginal: np.ndarray) -> np.ndarray:
+        """The answers from a marginal of the crossed attributes, (m,)."""
+        total = np.zeros(self.m)
+        for c, factors in self.terms:
+            values = marginal.reshape(1, -1)
+            for i, query in enumerate(factors):
+                if i in self.crossed:
+                    axis = self.axes[i]
+                    values = values.reshape(len(values), len(axis.cut), -1)
+                    values = axis.cells(query).along(values)
+                    values = values.reshape(-1, values.shape[2])
+                elif not isinstance(query, Total):
+                    values = (values[:, None, :] * self._totals(i, query)[:, None]).reshape(
+                        -1, values.shape[1]
+                    )
+            total += c * values.reshape(-1)
+        return total
+
+    # one product ------------------------------------------------------------------------------------------
+    def product_moments(self, s: Set, space: Space, *, squares: bool) -> np.ndarray:
+        """Of a product on a product: products of each attribute's."""
+        ((c, factors),) = self.terms
+        sides = []
+        for i, query in enumerate(factors):
+            if i in s:
+                place = s.index(i)
+                rows = self.axes[i].cells(query)
+                known = range_variance(rows, space.covariances[place]) if squares else None
+                if known is None:
+                    side = coefficient_statistics(np.asarray(rows @ space.inverses[place], dtype=float))
+                else:
+                    side = np.zeros((5, len(known)))
+                    side[0] = known
+                sides.append(side)
+            elif not isinstance(query, Total):
+                sides.append(coefficient_statistics(self._totals(i, query)[:, None]))
+        out = np.stack([kron_vectors([side[k] for side in sides]) for k in range(1 if squares else 5)])
+        return scaled(_padded(out), abs(c))[:, 0]
+
+    def squared(self, s: Set, space: Space) -> float:
+        """``sum z^2`` over all rows on a set."""
+        if len(self.terms) > 1:
+            return float(np.square(space.coefficients(self.rows(s))).sum())
+        ((c, factors),) = self.terms
+        out = float(c) ** 2 * self._others(factors)
+        for i in self.crossed:
+            if i not in s:
+                out *= float(np.square(self._totals(i, factors[i])).sum())
+        grams = [self._gram(i, factors[i]) for i in s]
+        if not space.whole:
+            return out * math.prod(
+                float(np.vdot(K, V)) for K, V in zip(space.covariances, grams, strict=True)
+            )
+        Q = space.inverses[0].reshape(*space.shape, -1)
+        moved = Q
+        for place, V in enumerate(grams):
+            moved = np.moveaxis(np.tensordot(V, moved, axes=(1, place)), 0, place)
+        return out * float(np.vdot(Q, moved))
+
+    def _gram(self, i: int, query: LinearOperator) -> np.ndarray:
+        return _dense_gram(self.axes[i].cells(query))
+
+    # any sum of products ----------------------------------------------------------------------------------
+    def moments(self, s: Set, space: Space) -> np.ndarray:
+        """Of coefficients that are written out, a few rows at a time."""
+        if len(self.terms) > 1:
+            return coefficient_statistics(space.coefficients(self.rows(s)))
+        ((c, factors),) = self.terms
+        sides = [np.asarray(self.axes[i].cells(factors[i]).dense(), dtype=float) for i in s]
+        inner = _product_statistics(sides, space).reshape(5, *(len(side) for side in sides))
+        at: list[np.ndarray] = []
+        shape = []
+        for i, query in enumerate(factors):
+            if i in s:
+                shape.append(inner.shape[1 + s.index(i)])
+                continue
+            vector = coefficient_statistics(self._totals(i, query)[:, None])
+            shape.append(vector.shape[1])
+            if not isinstance(query, Total):
+                at.append(vector.reshape(5, *[-1 if j == i else 1 for j in range(len(factors))]))
+        out = inner.reshape(5, *[n if i in s else 1 for i, n in enumerate(shape)])
+        for vector in at:
+            out = out * vector
+        return scaled(out.reshape(5, 1, -1), abs(c))[:, 0]
+
+    def rows(self, s: Set) -> np.ndarray:
+        """``W (P_S (x) a)`` of a sum of products, (m, cells of S)."""
+        cells = math.prod(len(self.axes[i].cut) for i in s)
+        if self.m * cells > _WRITTEN:
+            raise Unsupported(
+                f"a table of {self.m:,} rows is no product of the attributes, and its coefficients over {cells:,} "
+                "combinations of cells are too many: ask for fewer rows in one table"
+            )
+        total = np.zeros((self.m, cells))
+        for c, factors in self.terms:
+            part = np.full((1, 1), float(c))
+            for i, query in enumerate(factors):
+                if i in s:
+                    side = np.asarray(self.axes[i].cells(query).dense(), dtype=float)
+                    part = np.kron(part, side - np.outer(side @ self.axes[i].cut, np.ones(side.shape[1])))
+                elif not isinstance(query, Total):
+                    part = np.kron(part, self._totals(i, query)[:, None])
+            total += part
+        return total
+
+    # what must be measured ----------------------------------------------------------------------------------
+    def size(self, s: Set | None) -> float:
+        """The squared norm of the part on a set; of the terms on their cells where none is given."""
+        if s is not None and len(self.terms) > 1:
+            return float(np.square(self.rows(s)).sum())
+        total = 0.0
+        for c, factors in self.terms:
+            out = float(c) ** 2 * self._others(factors)
+            for i in self.crossed:
+                if s is None:
+                    out *= float(np.trace(self._gram(i, factors[i])))
+                elif i in s:
+                    out *= float(np.trace(_centred_gram(self._gram(i, factors[i]), self.axes[i].cut)))
+                else:
+                    out *= float(np.square(self._totals(i, factors[i])).sum())
+            total += out
+        return total
+
+    def spanned(self, s: Set, space: Space) -> bool:
+        """Whether the part on a set is a combination of what is measured of it."""
+        if len(self.terms) > 1:
+            rows = self.rows(s)
+        else:  # rows of the Gram matrix span those of the table
+            ((_, factors),) = self.terms
+            sides = []
+            for i in s:
+                V, cut = self._gram(i, factors[i]), self.axes[i].cut
+                sides.append(V - np.outer(V @ cut, np.ones(len(cut))))
+            if not space.whole:
+                return all(
+                    _within(Space((axis,), (rows,), 0), side)
+                    for axis, rows, side in zip(space.axes, space.rows, sides, strict=True)
+                )
+            rows = reduce(np.kron, sides)
+        return _within(space, rows)
+
+
+def _within(space: Space, rows: np.ndarray) -> bool:
+    return float(np.square(space.lost(rows)).sum()) <= _OUTSIDE * float(np.square(rows).sum())
+
+
+@lru_cache(maxsize=1024)
+def _dense_gram(query: LinearOperator) -> np.ndarray:
+    return np.asarray(query.gram().dense(), dtype=float)
+
+
+def _centred_gram(V: np.ndarray, cut: np.ndarray) -> np.ndarray:
+    """``P'VP``."""
+    half = V - np.outer(V @ cut, np.ones(len(cut)))
+    return half - np.outer(np.ones(len(cut)), cut @ half)
+
+
+def _padded(moments: np.ndarray) -> np.ndarray:
+    out = np.zeros((5, 1, moments.shape[1]))
+    out[: len(moments), 0] = moments
+    return out
+
+
+def _product_statistics(sides: Sequence[np.ndarray], space: Space) -> np.ndarray:
+    """Moments of the coefficients of ``(x)_i sides_i``, (5, rows), a few rows of the first at a time."""
+    first, rest = sides[0], reduce(np.kron, sides[1:], np.ones((1, 1)))
+    step = max(1, _CHUNK // max(1, len(rest) * first.shape[1] * rest.shape[1]))
+    found = [
+        coefficient_statistics(space.coefficients(np.kron(first[k : k + step], rest)))
+        for k in range(0, len(first), step)
+    ]
+    return np.concatenate(found, axis=1)
