@@ -47,7 +47,10 @@ class LeftOpen:
         """Variances of the least-squares answers, ``diag(W Pi_N P^+ Pi_N W')``, in squared counts, (m,)."""
         if self.operator is None:
             return np.zeros(len(self.exact))
-        variance = np.maximum(information.variance(self.operator), 0.0) / self.divisor**2
+        variance = np.maximum(information.variance(self.operator), 0.0)
+        if self.divisor == 1 and not self.exact.any():
+            return variance
+        variance /= self.divisor**2
         return np.where(self.exact, 0.0, variance)
 
     def profile(self, information: Information) -> Profile | VarianceBound | None:

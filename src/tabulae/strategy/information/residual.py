@@ -188,16 +188,18 @@ class ResidualInformation:
 
     def _by_set(self, term: _Term, kinds: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
         """Statistics of a product's coefficients (kinds, its sets, distinct rows), and each row's place."""
-        sides, inverse = [], np.zeros(1, dtype=np.int64)
+        sides, inverse = {}, np.zeros(1, dtype=np.int64)
         for axis, query in enumerate(term.factors):
+            if isinstance(query, Total):  # one row, whose only coefficient is 1
+                continue
             pair, places = self._both(axis, query, kinds, squares=len(kinds) == 1)
-            sides.append(pair)
+            sides[axis] = pair
             inverse = np.add.outer(inverse * pair.shape[2], places).ravel()
-        shape = (len(kinds), len(term.sets), math.prod(pair.shape[2] for pair in sides))
+        shape = (len(kinds), len(term.sets), math.prod(pair.shape[2] for pair in sides.values()))
         out = np.empty(shape)
         for k in range(len(kinds)):
             for position, s in enumerate(term.sets):
-                out[k, position] = kron_vectors([pair[k, int(i in s)] for i, pair in enumerate(sides)])
+                out[k, position] = kron_vectors([pair[k, int(i in s)] for i, pair in sides.items()])
         return out, inverse
 
     def _both(
