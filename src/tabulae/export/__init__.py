@@ -1,4 +1,4 @@
-"""A finished release in other formats: plain CSV, SDMX-CSV with its structures, JSON-stat, a workbook; and one answer as a file."""
+"""A finished release in other formats: plain CSV, SDMX-CSV, JSON-stat, a workbook; and one answer as a file."""
 
 from .formats import FORMATS, convert_release, write_answer
 

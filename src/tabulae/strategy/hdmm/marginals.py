@@ -122,7 +122,9 @@ class MarginalProblem:
                 if not np.isfinite(error) or total <= 0:
                     return 1e300, np.zeros_like(x)
                 slopes = self.slopes(whole)[pool] if transposed is None else transposed @ (q / kappa)
-            if not np.isfinite(slopes).all():  # a set is all but unanswered, as where the error itself is infinite
+            if not np.isfinite(
+                slopes
+            ).all():  # a set is all but unanswered, as where the error itself is infinite
                 return 1e300, np.zeros_like(x)
             gradient = power / total - power * scaled ** (power - 1) * slopes / error
             return float(power * np.log(total) + np.log(error)), gradient * start
