@@ -9,6 +9,7 @@
     ├── Unsupported                 the request is sound but this method cannot serve it
     ├── NotEstimable                the measurements do not determine the answer
     ├── ReleaseError                a release folder is missing, incomplete or altered
+    │   └── UnknownTable            it has no table of that name                 (also a KeyError)
     ├── MissingDependency           an optional package is not installed         (also an ImportError)
     └── LedgerError                 the ledger is missing, unreadable or altered
         └── BudgetRefused           the ledger exists and says no                (exit code 3)
@@ -92,6 +93,13 @@ class NotEstimable(TabulaeError):
 
 class ReleaseError(TabulaeError):
     """A release folder is missing, incomplete, altered, or in the way."""
+
+
+class UnknownTable(ReleaseError, KeyError):
+    """A release has no table, or no derived figure, of that name; the message has the names that there are."""
+
+    def __str__(self) -> str:  # a KeyError shows its words as a literal, in quotation marks
+        return str(self.args[0])
 
 
 class MissingDependency(TabulaeError, ImportError):

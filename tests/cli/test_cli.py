@@ -333,3 +333,35 @@ def test_help_is_light() -> None:
 
 def test_version() -> None:
     assert _call("--version").stdout.split() == ["tabulae", tb.__version__]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("run", "spec.toml", "--out", "file/x"),
+        ("run", "spec.toml", "--out", "file/deeper/x"),
+        ("plan", "spec.toml", "--save", "file/x"),
+        ("plan", "spec.toml", "--html", "file/x"),
+        ("init", "people.csv", "--out", "file/x"),
+    ],
+)
+def test_a_file_is_no_folder_to_write_in(
+    village: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]
+) -> None:
+    monkeypatch.chdir(village.parent)
+    Path("file").touch()
+    _fails(_call(*arguments), 1, "cannot be written: file is a file and not a folder; name another place")
+    assert tb.Ledger.open("ledger.db").spent == 0
+
+
+def test_a_table_that_is_not_there(village: Path) -> None:
+    out = village.parent / "release"
+    assert _call("run", village, "--out", out).exit_code == 0
+    tables = tb.Release.read(out).tables
+    with pytest.raises(KeyError) as caught:
+        tables["sexbyage"]
+    assert isinstance(caught.value, tb.TabulaeError)
+    assert str(caught.value) == f"{out} has no table 'sexbyage'; did you mean \"sex_by_age\"?"
+    assert tables.get("nope") is None
+    with pytest.raises(KeyError, match='known here: "sex_by_age", "race_by_young", "ages", "some"'):
+        tables["nope"]

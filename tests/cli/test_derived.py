@@ -161,3 +161,18 @@ def test_mistakes_of_a_statement_are_told_by_check(village: Path) -> None:
 )
 def test_queries_that_are_no_figures_are_refused(release: Path, sql: str, words: str) -> None:
     _fails(_call("query", release, sql), 1, words)
+
+
+def test_a_median_has_an_interval_and_no_standard_error(made: Path) -> None:
+    told = _call("query", made, "SELECT MEDIAN(age) FROM people").stdout
+    estimate, error, interval = (cell.strip() for cell in re.findall(r"│([^│]*)│([^│]*)│([^│]*)│", told)[0])
+    low, high = interval.split(" to ")
+    assert error == "-"
+    assert int(low) <= int(estimate) <= int(high)
+    assert "A median or another quantile has no standard error" in told
+    page = (made / "report.html").read_text()
+    row = page[page.index("median_age") :]
+    assert re.search(r'<td class="n strong">\d+</td><td class="n">–</td><td class="n">\d+ to \d+</td>', row)
+    assert "standard error of 0" not in page
+    figure = "SELECT sex, 100.0 * COUNT(*) FILTER (WHERE age < 15) / COUNT(*) FROM people GROUP BY sex"
+    assert not re.search(r"│\s+-\s+│", _call("query", made, figure).stdout)

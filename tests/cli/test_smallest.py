@@ -50,11 +50,16 @@ def test_tables(village: Path) -> None:
     assert "Targets   rho 0.001 meets 0 of 2 targets." in _ran("plan", village)
 
 
+def test_one_target_is_one(village: Path) -> None:
+    village.write_text(village.read_text().replace("target = { rmse = 4 }\n", ""))
+    assert "Targets   rho 0.5 meets its one target." in _ran("plan", village)
+
+
 def test_groups(tmp_path: Path) -> None:
     spec = write_guild(tmp_path)
     spec.write_text(spec.read_text().replace('budget = "1"\n', 'budget = "1"\ntarget = { margin = 1 }\n', 1))
     text = _ran("plan", spec)
-    assert "meets 0 of 1 targets" in text
+    assert "misses its one target" in text
     assert "is the smallest budget with which these levels meet all targets." in text
     assert ": needs 1." in text
     found = json.loads(_ran("plan", spec, "--json"))["smallest"]

@@ -25,7 +25,7 @@ from tests.cli.test_cli import RUNNER, _call
 
 import tabulae as tb
 from tabulae.cli import app, main
-from tabulae.cli.output import open_console, print_table
+from tabulae.cli.output import new_table, open_console, print_table
 
 _ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _PLAIN = {
@@ -123,6 +123,17 @@ def test_no_number_is_cut_at_any_width(
     assert boxed == (width >= 70)
     if boxed:
         assert max(map(len, shown.splitlines())) <= width
+
+
+def test_a_name_is_whole_in_a_file(capsys: pytest.CaptureFixture[str]) -> None:
+    name = "resident_population_by_sex_and_age_in_completed_years"
+    table = new_table("table", "of", *"abcdef", words=("table", "of"))
+    table.add_row(name, "all that live here " * 3, *["1,234,567.89"] * 6)
+    print_table(open_console(), table)
+    lines = capsys.readouterr().out.splitlines()
+    assert any(name in line and "1,234,567.89" in line for line in lines)
+    assert len({len(line) for line in lines}) == 1  # a box, and not row by row
+    assert sum("live" in line for line in lines) > 1  # words may stand below each other, unbroken
 
 
 def test_labels_are_printed_as_they_are(
@@ -236,7 +247,7 @@ _MESSAGES = [  # what is called, then what the message names: the thing, and wha
     ("plan empty", "add a [[table]]", "budget = "),
     ("plan bytes.toml", "UTF-8", "save it so"),
     ("plan text.txt", "text.txt", "is not TOML"),
-    ("plan spec.toml --save no/such/plan.json", "no/such/plan.json", "check the path"),
+    ("plan spec.toml --save no/such/plan.json", "no/such/plan.json", "make it first"),
     ("plan spec.toml --html no/such/plan.html", "no/such", "make it first"),
     ("check absent", "absent", "check the path"),
     ("check folder", "datapackage.json", "not a complete release"),

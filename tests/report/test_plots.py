@@ -64,6 +64,21 @@ def test_points_are_thinned_evenly():
     assert len(svg) < 300_000
 
 
+@pytest.mark.parametrize("largest", [77, 770, 7_700, 77_000, 770_000, 1_540_000, 3_900_000, 60_000])
+def test_labels_of_an_axis_end_within_the_picture(largest):
+    """A tick may stand at the very end of its axis, and half of its label beyond."""
+    errors = plots.errors_by_method(["a", "b"], {"one": [largest, largest / 3]}, None, "errors")
+    sizes = plots.noise_against_size(np.array([1.0, 7 / 16 * largest]), np.full(2, largest / 2), "noise")
+    for svg in (errors, sizes):
+        root = ElementTree.fromstring(svg)
+        texts = [e for e in root.iter() if e.tag.endswith("text") and "middle" in e.get("style", "")]
+        texts = [e for e in texts if (e.text or "").replace(",", "").isdecimal()]
+        assert texts
+        for text in texts:
+            half = 0.318 * 9 * len(text.text or "")  # the figures of DejaVu Sans at 9 points
+            assert float(text.get("x", "nan")) + half <= float(root.get("width", "nan"))
+
+
 def test_lists_of_unequal_length_are_refused():
     with pytest.raises(InvalidArgument, match="'identity' has 1 errors for 2 tables"):
         plots.errors_by_method(["a", "b"], {"chosen": [1.0, 2.0], "identity": [1.0]}, None, "errors")

@@ -9,7 +9,9 @@ import tomli_w
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tabulae.spec.problems import KeyLines
+from tabulae.errors import SpecError
+from tabulae.spec import Spec
+from tabulae.spec.problems import KeyLines, written_twice
 
 KEYS = st.text(st.characters(codec="utf-8", exclude_categories=("Cs", "Cc")), min_size=1, max_size=6)
 SCALARS = (
@@ -95,3 +97,32 @@ def test_a_key_that_is_not_written_stands_where_its_section_does() -> None:
     lines = KeyLines("x = 1\n\n[privacy]\nbudget = '1'\n")
     assert lines.of(("privacy", "ledger")) == 3
     assert lines.of(("method", "noise")) is None
+
+
+@given(DOCUMENTS)
+def test_a_document_writes_nothing_twice(document: dict) -> None:
+    assert written_twice(tomli_w.dumps(document)) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ('title = "a"\ntitle = "b"\n', "title (line 2): is written twice, first in line 1: remove one"),
+        ("[source]\n[x]\n[source]\n", "source (line 3): is written twice, first in line 1: remove one"),
+        (
+            '[a]\nsex = {}\nage = [\n 1,\n]\n"sex" = [\n 2]\n',
+            "a.sex (line 6): is written twice, first in line 2",
+        ),
+        ("a = { b = 1, b = 2 }\n", "a.b (line 1): is written twice"),
+        (
+            '[[table]]\nname = "a"\n[[table]]\nname = "b"\nname = "c"',
+            "table[1].name (line 5): is written twice, first in line 4",
+        ),
+        ("a = [ }\na = 1\na = 2\n", "document (line 1): is not TOML"),
+        ('a = "x\nb = 1\nb = 1', "document (line 1): is not TOML"),
+    ],
+)
+def test_a_key_that_is_written_twice_is_named_with_both_lines(text: str, told: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        Spec.from_text(text)
+    assert str(caught.value.problems[0]).startswith(told)

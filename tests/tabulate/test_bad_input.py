@@ -117,6 +117,15 @@ def test_faults_of_csv_files(tmp_path: Path, text: str | bytes, message: str) ->
     assert message in str(refusal(csv_of(tmp_path, text)))
 
 
+def test_the_engines_advice_is_not_told(tmp_path: Path) -> None:
+    """It names options of DuckDB, which no spec has; what it says of the line is told to who asks for it."""
+    error = refusal(csv_of(tmp_path, f"SEX,AGE\nF,1\nF,{SECRET},3\n"))
+    assert SECRET in (error.confidential or "")
+    for word in ("Possible", "strict_mode", "null_padding", "ignore_errors", "delimiter =", "sample_size"):
+        assert word not in (error.confidential or "")
+    assert "quote what holds a delimiter" in str(error)
+
+
 def _sqlite(path: Path) -> None:
     import sqlite3
 

@@ -17,6 +17,7 @@ from .. import _run as life
 from ..audit import Audit
 from ..audit import audit as make_audit
 from ..demo import write_demo
+from ..domain.figure_sql import figure_from_sql
 from ..errors import ReleaseError
 from ..export import convert_release, write_answer
 from ..privacy import Ledger
@@ -32,19 +33,28 @@ _MOST_DECIMALS = 6
 _RESULTS = 5  # columns that follow the labels
 
 
-def print_answer(rows: pa.Table, level: float) -> None:
-    """Print the first rows; what is not estimable says so, and what is exact has no interval."""
+def print_answer(rows: pa.Table, level: float, *, quantiles: bool) -> None:
+    """Print the first rows; what is not estimable says so, and what is exact has no interval.
+
+    Arguments:
+        quantiles: whether medians or others are among the summands: their error is their interval alone.
+    """
     shown = rows.slice(0, _ROWS_PRINTED).to_pylist()
     labels = rows.column_names[:-_RESULTS]
     table = RichTable()
     for heading in (*labels, "estimate", "std. error", f"{level:.0%} interval"):
         table.add_column(heading, justify="left" if heading in labels else "right")
-    places = _decimals(shown)
+    places = 0 if quantiles and _are_whole(shown) else _decimals(shown)
     for row in shown:
-        table.add_row(*(row[name] for name in labels), *_cells(row, places))
+        estimate, error, interval = _cells(row, places)
+        table.add_row(*(row[name] for name in labels), estimate, "-" if quantiles else error, interval)
     print_table(open_console(), table)
     if rows.num_rows > _ROWS_PRINTED:
         typer.echo(f"... {rows.num_rows - _ROWS_PRINTED:,} more rows; --out FILE.csv writes all")
+    if quantiles:
+        typer.echo(
+            "A median or another quantile has no standard error: its interval says how far off it may be."
+        )
 
 
 def _cells(row: dict[str, Any], places: int) -> tuple[str, str, str]:
@@ -56,6 +66,11 @@ def _cells(row: dict[str, Any], places: int) -> tuple[str, str, str]:
         for name in ("estimate", "std_error", "ci_low", "ci_high")
     )
     return estimate, error, "exact" if row["obs_status"] == "E" else f"{low} to {high}"
+
+
+def _are_whole(rows: Iterable[dict[str, Any]]) -> bool:
+    values = (row[name] for row in rows for name in ("estimate", "ci_low", "ci_high"))
+    return all(value is None or float(value).is_integer() for value in values)
 
 
 def _decimals(rows: Iterable[dict[str, Any]]) -> int:
@@ -186,7 +201,8 @@ def query(folder: Path, sql: str, areas: list[str], codes: list[str], out: Path 
     if out is not None:
         typer.echo(f"Wrote {out}: {rows.num_rows:,} rows")
         return
-    print_answer(rows, release.level)
+    quantiles = bool(figure_from_sql(release.domain, "query", sql).quantiles)
+    print_answer(rows, release.level, quantiles=quantiles)
     if note := WORDS[release.spec.kind].query_note(release):
         typer.echo(note)
 

@@ -106,7 +106,7 @@ def _print_promise(inputs: Inputs) -> None:
     plan, (epsilon, how) = inputs.plan.adaptive, inputs.epsilon
     loss = ", ".join(f"{name} {float(value):.6g}" for name, value in plan.loss.parameters.items())
     typer.echo(f"Promise   {plan.loss.definition}: {loss}, {plan.neighbours} one {plan.unit}")
-    typer.echo(f"          epsilon {rounded_up(epsilon, 6):.6g} at delta {inputs.delta}, {how}")
+    typer.echo(f"          epsilon {rounded_up(epsilon):.4g} at delta {inputs.delta}, {how}")
 
 
 def _print_levels(inputs: Inputs, published: Sequence[Mapping[str, Any]] | None = None) -> None:

@@ -16,7 +16,7 @@ from ..products.groups.publish import rung_name
 from ..release import Release
 from ..report.numbers import decimal
 from ..spec import Spec
-from .output import new_table, print_table, promise_document, say, summary_head
+from .output import delta_words, new_table, print_table, promise_document, say, summary_head
 from .smallest import print_smallest
 
 _NEARLY_NONE = 0.0005
@@ -92,9 +92,9 @@ def print_plan(console: Console, made: DetailedPlan, promise: str) -> None:
 
 
 def _epsilon_words(made: DetailedPlan) -> Iterator[str]:
-    if made.epsilon is not None and made.spec.delta is not None:
+    if made.loss.definition == "pure" and made.epsilon is not None and made.spec.delta is not None:
         value, how = made.epsilon
-        yield f"          epsilon {rounded_up(value):.4g} at delta {float(made.spec.delta):.3g}, {how}"
+        yield f"          epsilon {rounded_up(value):.4g} at delta {delta_words(made.spec.delta)}, {how}"
 
 
 def _noted(made: DetailedPlan) -> Iterator[str]:

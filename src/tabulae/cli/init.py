@@ -9,7 +9,7 @@ from pathlib import Path
 import typer
 
 from ..errors import DataError, ReleaseError, Unsupported
-from ..release.folder import write_bytes
+from ..release.folder import require_parent, write_bytes
 from ..sources.declared import DeclaredColumn, declared_columns, only_table
 from ..sources.declared import peek as peek_values
 from ..sources.dialect import RFC4180, find_dialect
@@ -22,8 +22,7 @@ def init(file: Path, out: Path, peek: bool, table: str | None, json: bool) -> No
     """Draft a spec for a file of records."""
     if os.path.lexists(out):
         raise ReleaseError(f"{out} exists: name another file with --out")
-    if not out.parent.is_dir():
-        raise ReleaseError(f"the folder {out.parent} does not exist: make it first")
+    require_parent(out)
     if server_of(str(file)):
         raise Unsupported(
             "a draft is made from a file: export one row of the table with its header, draft from that, and write "

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json as json_module
+import math
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from fractions import Fraction
 from typing import Any
 
 import typer
@@ -15,7 +17,7 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Column, Table
 from rich.text import Text
 
-from ..privacy import WITHIN, rounded_up
+from ..privacy import WITHIN, PrivacyLoss, rounded_up
 from ..release import Release
 from ..spec import Spec
 
@@ -67,15 +69,21 @@ def say(console: Console, *lines: str) -> None:
 def print_table(console: Console, table: Table) -> None:
     """Print a table; where numbers would not fit beside each other, row by row, each number with its heading.
 
-    Columns at the right hold numbers, which are never broken; those at the left hold words, which may be.
+    Columns at the right hold numbers, which are never broken; those at the left hold words. A terminal may break a
+    long one. A file is as wide as its longest words need, so that each name can be found in it.
     """
     for column in table.columns:
         column.no_wrap = column.no_wrap or column.justify == "right"
         column.overflow = "fold"
-    widths = [_least_width(console, column) for column in table.columns]
-    if sum(widths) + 3 * len(widths) + 1 <= console.width:
-        console.print(table)
-        return
+    whole = [_least_width(console, column, math.inf) for column in table.columns]
+    broken = [_least_width(console, column, _LEAST_WORDS) for column in table.columns]
+    for widths in (whole, broken):
+        width = sum(widths) + 3 * len(widths) + 1
+        if width <= console.width or not sys.stdout.isatty():
+            for column, least in zip(table.columns, widths, strict=True):
+                column.min_width = least
+            console.print(table, width=max(width, console.width), crop=False)
+            return
     if table.title:
         console.print(table.title, markup=False, soft_wrap=True, style="italic")
     first, *others = table.columns
@@ -88,13 +96,13 @@ def print_table(console: Console, table: Table) -> None:
             console.print(line, markup=False, soft_wrap=True)
 
 
-def _least_width(console: Console, column: Column) -> int:
-    """How narrow a column may be."""
+def _least_width(console: Console, column: Column, broken: float) -> int:
+    """How narrow a column may be, if words may be broken that are longer than so many letters."""
     cells = [Measurement.get(console, console.options, Text(str(cell))) for cell in column.cells]
     heading = Measurement.get(console, console.options, Text(str(column.header))).minimum
     if column.no_wrap:
         return max([heading, *(cell.maximum for cell in cells)])
-    return min(_LEAST_WORDS, max([heading, *(cell.minimum for cell in cells)]))
+    return int(min(broken, max([heading, *(cell.minimum for cell in cells)])))
 
 
 def _filled(parts: list[str], width: int) -> Iterator[str]:
@@ -126,9 +134,31 @@ def loss_words(spec: Spec) -> str:
     words = f"{spec.loss.definition}: {parts}, {spec.neighbours} one {spec.unit}"
     if spec.unit_id is not None:
         words += f", at most {spec.rows_per_unit} row{'s' if spec.rows_per_unit > 1 else ''} of each counted"
-    if spec.loss.definition == "zcdp" and spec.delta is not None and not spec.product.levels_compose:
-        words += f" (epsilon {rounded_up(spec.loss.epsilon(spec.delta)):.4g} at delta {spec.delta})"
-    return words
+    return words + epsilon_words(spec.loss, spec.delta)
+
+
+def epsilon_words(loss: PrivacyLoss, delta: Fraction | None) -> str:
+    """The epsilon that a concentrated loss implies, of a release or of a sum of several; nothing for another loss.
+
+    It is the definition's own conversion, so that it is the same wherever the same loss is told.
+
+    >>> from tabulae.privacy import ZCDP
+    >>> epsilon_words(ZCDP("1/2"), Fraction(1, 10**10)), epsilon_words(ZCDP("1/2"), None)
+    (' (epsilon 6.84 at delta 1e-10)', '')
+    """
+    if loss.definition != "zcdp" or delta is None:
+        return ""
+    return f" (epsilon {rounded_up(loss.epsilon(delta)):.4g} at delta {delta_words(delta)})"
+
+
+def delta_words(delta: Fraction) -> str:
+    """A delta as people write it where that is exact, or else as a fraction.
+
+    >>> delta_words(Fraction(1, 10**10)), delta_words(Fraction(1, 3 * 10**9))
+    ('1e-10', '1/3000000000')
+    """
+    short = f"{float(delta):g}"
+    return short if Fraction(short) == delta else str(delta)
 
 
 def promise_document(spec: Spec) -> dict[str, Any]:

@@ -10,12 +10,12 @@ from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from ..privacy import PrivacyLoss, read_loss, rounded_up
+from ..privacy import PrivacyLoss, read_loss
 from ..release import Release
 from ..release.predecessor import Outlook, outlook
 from ..release.series import Found, Standing, beside, spent_over
 from ..spec import Series, Spec
-from .output import print_table
+from .output import epsilon_words, print_table
 
 _SHORT = 12  # digits of a release id that tell releases apart well enough
 _HOW = {None: "the first", "next": "next", "correction": "corrects it"}
@@ -47,7 +47,9 @@ def print_release(console: Console, release: Release, found: Sequence[Found]) ->
         print_table(console, _chain_table(release, found))
         together = spent_over(release.series)
         console.print(
-            f"Together  {_amount(together)}{_epsilon(together, release.spec)}", markup=False, soft_wrap=True
+            f"Together  {_amount(together)}{epsilon_words(together, release.spec.delta)}",
+            markup=False,
+            soft_wrap=True,
         )
     if (standing := Standing.read(release.about)) is None:
         return
@@ -58,7 +60,9 @@ def print_release(console: Console, release: Release, found: Sequence[Found]) ->
     charges = "1 charge" if standing.charges == 1 else f"{standing.charges} charges{void}"
     spent = f"{_amount(standing.spent_loss)} of {_values(standing.cap)} spent with this release, in {charges}"
     console.print(
-        f"Ledger    {spent}{_epsilon(standing.spent_loss, release.spec)}", markup=False, soft_wrap=True
+        f"Ledger    {spent}{epsilon_words(standing.spent_loss, release.spec.delta)}",
+        markup=False,
+        soft_wrap=True,
     )
 
 
@@ -104,7 +108,7 @@ def _plan_lines(spec: Spec, told: Outlook) -> Iterator[str]:
     if told.cap is not None and told.spent is not None and told.after is not None:
         charges = "1 charge" if told.charges == 1 else f"{told.charges} charges"
         words = f"{_values(told.spent)} of {_values(told.cap)} spent in {charges} so far"
-        after = f"{_values(told.after)} after this{_epsilon(read_loss(told.definition, told.after), spec)}"
+        after = f"{_values(told.after)} after this{epsilon_words(read_loss(told.definition, told.after), spec.delta)}"
         yield f"Ledger    {words}; {after}"
     for warning in told.warnings:
         yield f"Warning   {warning}"
@@ -121,10 +125,3 @@ def _amount(loss: PrivacyLoss) -> str:
 
 def _values(loss: Mapping[str, str]) -> str:
     return ", ".join(loss.values())
-
-
-def _epsilon(loss: PrivacyLoss, spec: Spec) -> str:
-    """The epsilon that a sum implies, where the spec says at which delta."""
-    if loss.definition != "zcdp" or spec.delta is None:
-        return ""
-    return f" (epsilon {rounded_up(loss.epsilon(spec.delta)):.4g} at delta {spec.delta})"

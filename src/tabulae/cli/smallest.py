@@ -48,7 +48,18 @@ def _judged(smallest: Smallest) -> Iterator[str]:
     if any(row.met is None for row in smallest.targets):
         yield f"Targets   {name} {amount}: whether targets by the paper's formula are met is not told."
     else:
-        yield f"Targets   {name} {amount} meets {'all' if met == told else f'{met} of'} {told} targets."
+        yield f"Targets   {name} {amount} {_met_words(met, told)}."
+
+
+def _met_words(met: int, told: int) -> str:
+    """How many targets are met.
+
+    >>> _met_words(1, 1), _met_words(0, 1), _met_words(3, 3), _met_words(1, 3)
+    ('meets its one target', 'misses its one target', 'meets all 3 targets', 'meets 1 of 3 targets')
+    """
+    if told == 1:
+        return "meets its one target" if met else "misses its one target"
+    return f"meets {'all' if met == told else f'{met} of'} {told} targets"
 
 
 def targets_table(smallest: Smallest) -> RichTable:

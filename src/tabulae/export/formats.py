@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from ..errors import InvalidArgument, ReleaseError
 from ..release import Release
-from ..release.folder import DESCRIPTOR, check_sums, sync_folder, write_sums
+from ..release.folder import DESCRIPTOR, check_sums, require_parent, sync_folder, write_sums
 from ..release.staging import disk_reason
 from .json_stat import write_json_stat
 from .plain_csv import write_plain_csv
@@ -124,8 +124,7 @@ def _check_described(release: Release) -> None:
 def _check_place(release: Release, out: Path, what: str = "folder") -> None:
     if os.path.lexists(out):
         raise ReleaseError(f"{out} exists: name another {what} with --out")
-    if not out.parent.is_dir():
-        raise ReleaseError(f"the folder {out.parent} does not exist: make it first")
+    require_parent(out)
     if out.resolve().is_relative_to(release.path.resolve()):
         raise ReleaseError(
             f"{out} lies in the release, which stays as it was published: name a {what} outside it"

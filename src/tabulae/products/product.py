@@ -84,8 +84,6 @@ class Product(Protocol):
     spec: Spec
     estimates_on_engine: bool
     """Whether estimates run on the engine that counts, so that it is needed when nothing is counted any more."""
-    levels_compose: ClassVar[bool]
-    """Whether levels have budgets of their own, whose epsilon is proven by composing them."""
     rows_by_area: ClassVar[bool]
     """Whether the first column of a table says of which kind of area its rows are."""
     adds_up: ClassVar[bool]

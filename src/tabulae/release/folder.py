@@ -30,6 +30,23 @@ MEASUREMENT = "measurements/measurement.json"
 INVARIANTS = "invariants"
 
 
+def require_parent(path: Path, then: str = "") -> None:
+    """Refuse a path to write at that has no folder to stand in.
+
+    Raises:
+        ReleaseError: it has none; ``then`` ends the sentence.
+    """
+    file = next((part for part in path.parents if part.exists() and not part.is_dir()), None)
+    if file is not None:
+        raise ReleaseError(
+            f"{path} cannot be written: {file} is a file and not a folder; name another place{then}"
+        )
+    if not path.parent.is_dir():
+        raise ReleaseError(
+            f"{path} cannot be written: the folder {path.parent} does not exist; make it first{then}"
+        )
+
+
 def write_bytes(path: Path, content: bytes) -> None:
     """Write a file and see it onto the disk; under its name there is never a part of it."""
     with drafted(path) as file:

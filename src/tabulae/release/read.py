@@ -14,9 +14,10 @@ import pyarrow.parquet as pq
 
 from .._version import VERSION
 from ..domain import Domain
-from ..errors import ReleaseError, SpecError
+from ..errors import ReleaseError, SpecError, UnknownTable
 from ..notebook import CardRows, card
 from ..spec import Spec, read_spec
+from ..spec.problems import nearest
 from . import folder as f
 from .agreement import ledger_faults
 from .folder import DERIVED, is_derived
@@ -33,7 +34,8 @@ class _Tables(Mapping[str, pa.Table]):
 
     def __getitem__(self, name: str) -> pa.Table:
         if name not in self._names:
-            raise KeyError(name)
+            what = "derived figure" if self._within == DERIVED else "table"
+            raise UnknownTable(f"{self._folder} has no {what} {name!r}; {nearest(str(name), self._names)}")
         try:
             return pq.read_table(self._folder / self._within / f"{name}.parquet")
         except FileNotFoundError:

@@ -17,7 +17,7 @@ from ..errors import LedgerError, ReleaseError, TabulaeError
 from ..privacy import Ledger
 from ..sources.memory import size_words
 from ..spec import Spec
-from .folder import MEASUREMENT, read_json, sync_folder, write_json
+from .folder import MEASUREMENT, read_json, require_parent, sync_folder, write_json
 from .read import Release
 
 Say = Callable[[str], None]
@@ -45,8 +45,7 @@ def workplace(out: Path, *, resume: bool) -> Iterator[Path]:
     if out.exists() and not partial.exists():
         yield partial
         return
-    if not out.parent.is_dir():
-        raise ReleaseError(f"the folder {out.parent} does not exist: make it first. Nothing was charged")
+    require_parent(out, ". Nothing was charged")
     with disk(out.parent, charged=resume):
         partial.mkdir(exist_ok=True)
         held = os.open(partial, os.O_RDONLY)

@@ -12,7 +12,7 @@ from ..products.groups.levels import PopulationLevel, epsilon_of
 from ..products.groups.publish import TOTALS
 from ..release import Release
 from .page import render_page, stored_context
-from .view import EpsilonStatement, StoredView, promise_of, stored_fields
+from .view import EpsilonStatement, StoredView, promise_of, statements_of, stored_fields
 
 _COLOURS = 6
 
@@ -80,7 +80,7 @@ def groups_view(release: Release) -> GroupsView:
     statement, how = _statement(release)
     rows = {name: count for name, count in release.about["rows"].items() if count}
     tables = ("total only", "total", *(rung.name for rung in plan.levels[0].ladder.rungs))
-    statements = (statement,) if statement and plan.loss.definition == "zcdp" else ()
+    statements = statements_of(release.spec)
     return GroupsView(
         **stored_fields(release, rows, "region_type", _words_of, _left_out),
         promise=promise_of(release.spec, plan.loss, statements=statements),
@@ -105,10 +105,10 @@ def _left_out(name: str) -> tuple[str, ...]:
 
 
 def _statement(release: Release) -> tuple[EpsilonStatement | None, str | None]:
-    """Epsilon at the spec's delta, and how it was proven."""
-    delta = release.spec.delta
-    if delta is None:
-        return None, None
+    """Epsilon at the spec's delta, and how it was proven where that is not by the definition's conversion."""
+    delta, statements = release.spec.delta, statements_of(release.spec)
+    if delta is None or statements:
+        return next(iter(statements), None), None
     epsilon, how = epsilon_of(release.product.adaptive, delta)
     return EpsilonStatement(float(delta), epsilon), how
 

@@ -43,6 +43,7 @@ _BOUND: dict[str, Any] = {"marker": "|", "markersize": 11, "markeredgewidth": 1.
 POINTS_DRAWN = 1500
 TABLES_DRAWN = 40
 _LABEL = 27  # characters of a name
+_DIGIT = 0.085  # inches that a figure of a tick's label takes, in the widest of the fonts that a browser may choose
 
 _STYLE: dict[Any, Any] = {
     "axes.edgecolor": RULE,
@@ -92,9 +93,12 @@ def errors_by_method(
     names = names[:TABLES_DRAWN]
     with _figure(5.2, 0.75 + 0.27 * len(names)) as (figure, out):
         longest = max((len(shortened(name, _LABEL)) for name in names), default=0)
-        axes = _panel(figure, left=max(0.8, 0.2 + 0.068 * longest), right=0.1, bottom=0.42, top=0.3)
         values = np.array([[_positive(e) for e in errors[:TABLES_DRAWN]] for errors in series.values()])
-        _error_axes(axes, names, values[np.isfinite(values)])
+        known = values[np.isfinite(values)]
+        limits = (float(known.min()) / 1.3, float(known.max()) * 1.3) if known.size else (1.0, 10.0)
+        left = max(0.8, 0.2 + 0.068 * longest)
+        axes = _panel(figure, left=left, right=_room_at_right(5.2 - left, limits), bottom=0.42, top=0.3)
+        _error_axes(axes, names, limits)
         places = np.arange(len(names))
         for place, column in zip(places, values.T, strict=True):
             known = column[np.isfinite(column)]
@@ -124,8 +128,8 @@ def noise_against_size(estimate: NDArray[np.float64], margin: NDArray[np.float64
         order = order[np.linspace(0, order.size - 1, POINTS_DRAWN).round().astype(int)]
     x, y = np.maximum(estimate[order], 1.0), margin[order]
     with _figure(5.2, 3.4) as (figure, out):
-        axes = _panel(figure, left=0.6, right=0.1, bottom=0.46, top=0.16)
         right, low, high = x.max() * 1.6, y.min() / 2, y.max() * 2.5
+        axes = _panel(figure, left=0.6, right=_room_at_right(5.2 - 0.6, (0.8, right)), bottom=0.46, top=0.16)
         edges = np.geomspace(0.8, right, 64)
         axes.fill_between(edges, edges, high, where=edges < high, color=WARM, alpha=0.07, linewidth=0)
         for ratio, text in ((1.0, "margin = the count"), (0.1, "10 % of it"), (0.01, "1 %")):
@@ -202,10 +206,9 @@ def _panel(figure: Figure, *, left: float, right: float, bottom: float, top: flo
     return axes
 
 
-def _error_axes(axes: Axes, names: Sequence[str], known: NDArray[np.float64]) -> None:
-    """One line a table, an error axis that holds every known error."""
+def _error_axes(axes: Axes, names: Sequence[str], limits: tuple[float, float]) -> None:
+    """One line a table, an error axis between the limits."""
     axes.set_xscale("log")
-    limits = (float(known.min()) / 1.3, float(known.max()) * 1.3) if known.size else (1.0, 10.0)
     axes.set_xlim(limits)
     _plain_log_ticks(axes.xaxis, limits)
     axes.set_yticks(range(len(names)), [shortened(n, _LABEL) for n in names])
@@ -221,12 +224,31 @@ def _plain_log_ticks(axis: Axis, limits: tuple[float, float]) -> None:
     """Ticks at 1, 2, 5 times powers of ten (powers only over long ranges), in plain figures."""
     from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-    low, high = limits
+    axis.set_major_locator(FixedLocator(_log_ticks(*limits)))
+    axis.set_major_formatter(FuncFormatter(lambda v, _: _tick_words(v)))
+    axis.set_minor_locator(NullLocator())
+
+
+def _log_ticks(low: float, high: float) -> list[float]:
     steps = (1, 2, 5) if high / low < 200 else (1,)
     exponents = range(int(np.floor(np.log10(low))) - 1, int(np.ceil(np.log10(high))) + 1)
-    axis.set_major_locator(FixedLocator([step * 10.0**e for e in exponents for step in steps]))
-    axis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:,.10g}" if v < 1e7 else f"{v:.0e}"))
-    axis.set_minor_locator(NullLocator())
+    return [step * 10.0**e for e in exponents for step in steps]
+
+
+def _tick_words(value: float) -> str:
+    return f"{value:,.10g}" if value < 1e7 else f"{value:.0e}"
+
+
+def _room_at_right(width: float, limits: tuple[float, float]) -> float:
+    """The margin, in inches of a width that panel and margin share, within which the last label of an axis ends.
+
+    A label stands in the middle under its tick, and a tick near the end of the axis leaves half of it outside.
+    """
+    low, high = limits
+    last = max((tick for tick in _log_ticks(low, high) if low <= tick <= high), default=low)
+    place = np.log(last / low) / np.log(high / low)  # of the panel
+    half = _DIGIT / 2 * (len(_tick_words(last)) + 1)
+    return max(0.1, float((half - width * (1 - place)) / max(place, 0.1)))
 
 
 def _along(axes: Axes, ratio: float, text: str, x: tuple[float, float], y: tuple[float, float]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, Literal
@@ -749,7 +749,7 @@ def _view(release: Release, derived: Derived) -> DerivedView:
         derived.title,
         shortened(" ".join(derived.figure.sql.split()), _SQL_LENGTH),
         headings,
-        tuple(_rows(shown, columns)),
+        tuple(_rows(shown, columns, quantiles=bool(derived.figure.quantiles))),
         count,
         release.level,
         bool(derived.figure.quantiles),
@@ -757,12 +757,19 @@ def _view(release: Release, derived: Derived) -> DerivedView:
     )
 
 
-def _rows(shown: pa.Table, columns: tuple[str, ...]) -> list[DerivedRow]:
+_ENDS = ("estimate", "ci_low", "ci_high")
+
+
+def _rows(shown: pa.Table, columns: tuple[str, ...], *, quantiles: bool) -> list[DerivedRow]:
     rows = shown.to_pylist()
     places = decimals_for(row["std_error"] for row in rows if row["std_error"])
-    return [
+    if quantiles and all(float(row[name] or 0).is_integer() for row in rows for name in _ENDS):
+        places = 0
+    found = (
         _row_derived(row, tuple(shortened(str(row[column])) for column in columns), places) for row in rows
-    ]
+    )
+    # The files have half the interval over z, which is 0 where one value is left: no error to be read as others are.
+    return [replace(row, std_error=NOTHING) if quantiles else row for row in found]
 
 
 def _row_derived(row: dict[str, object], labels: tuple[str, ...], places: int) -> DerivedRow:

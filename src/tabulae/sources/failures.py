@@ -6,6 +6,7 @@ terminals. What they say is kept as the confidential part of a `DataError`; the 
 
 from __future__ import annotations
 
+import re
 import traceback
 import warnings
 from collections.abc import Callable
@@ -23,7 +24,10 @@ _NOT_UTF8 = 'it is not UTF-8 text: name its encoding under [source], as encoding
 
 # What an engine's text contains, and what that means for the user.
 _KINDS = (
-    ("Expected Number of Columns", "some lines have more or fewer fields than the header"),
+    (
+        "Expected Number of Columns",
+        "some lines have more or fewer fields than the header: quote what holds a delimiter, or correct them",
+    ),
     ("unterminated quote", "a quoted field is not closed, or text follows its closing quote"),
     ("unexpected end of data", "a quoted field of the header is not closed"),
     ("expected after", "in the header, text follows a closing quote"),
@@ -130,4 +134,13 @@ def failure(where: str, said: str) -> DataError:
     meaning = next((meaning for sign, meaning in _KINDS if sign.lower() in said.lower()), None)
     if meaning is None:
         meaning = "the engine's own words may quote records, and are shown with --show-confidential only"
-    return DataError(f"{where} cannot be read: {meaning}", confidential=said)
+    return DataError(f"{where} cannot be read: {meaning}", confidential=_without_advice(said))
+
+
+def _without_advice(said: str) -> str:
+    """What DuckDB says of a CSV file, without its advice on options that no spec has, and without those it had set.
+
+    >>> _without_advice("CSV Error on Line: 3\\nOriginal Line: M,2,3\\nPossible fixes:\\n* Set all_varchar=true")
+    'CSV Error on Line: 3\\nOriginal Line: M,2,3'
+    """
+    return re.split(r"\n(?:Possible (?:fixes|solutions?)\b|\s*file = )", said, maxsplit=1)[0].rstrip()

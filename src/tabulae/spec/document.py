@@ -18,7 +18,7 @@ from ..privacy import ZCDP, Neighbours, PrivacyLoss, PureDP
 from ..sources.source import RecordSource, is_url, kind_of, kinds, server_of
 from . import published
 from .derived import Derived, read_derived
-from .problems import KeyLines, Problems
+from .problems import KeyLines, Problems, written_twice
 from .promise import Method, read_method, read_promise
 from .schema import ColumnRule, read_schema
 from .section import Kind as ReleaseKind
@@ -307,8 +307,11 @@ def _targets(document: Document) -> Targets | None:
 def _syntax(error: tomllib.TOMLDecodeError, text: str) -> Problem:
     """What ``tomllib`` refuses, as a problem with its line; it stops at the first."""
     message = str(error)
-    at = re.search(r" \(at (?:line (\d+), column \d+|end of document)\)$", message)
+    at = re.search(r" \(at (?:line (\d+), column (\d+)|end of document)\)$", message)
     if at is None:
         return Problem("document", f"is not TOML: {message}")
-    line = int(at[1]) if at[1] else text.count("\n") + 1
+    lines = text.split("\n")
+    line, column = (int(at[1]), int(at[2])) if at[1] else (len(lines), len(lines[-1]) + 1)
+    if twice := written_twice("\n".join([*lines[: line - 1], lines[line - 1][: column - 1]])):
+        return twice
     return Problem("document", f"is not TOML: {message[: at.start()]}", line)

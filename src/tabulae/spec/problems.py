@@ -7,6 +7,7 @@ can be shown where its author will look for it. It trusts ``tomllib`` to have ac
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import json
 import re
@@ -73,6 +74,8 @@ class _Scanner:
         self.at = 0
         self.starts = [0, *(match.end() for match in re.finditer("\n", text))]
         self.lines: dict[KeyPath, int] = {}
+        self.given: set[KeyPath] = set()  # keys with a value, and headers of single sections
+        self.twice: tuple[KeyPath, int] | None = None  # the first of them that is written again, and where
         self.last: dict[KeyPath, int] = {}  # array of tables -> index of its latest element
 
     def scan(self) -> dict[KeyPath, int]:
@@ -94,6 +97,12 @@ class _Scanner:
         """Remember the line of ``path``, first written at the offset ``at``."""
         self.lines.setdefault(path, bisect_right(self.starts, at))
 
+    def give(self, path: KeyPath, at: int) -> None:
+        """Remember that ``path`` is given at the offset ``at``, which a document may do once."""
+        if path in self.given and self.twice is None:
+            self.twice = path, bisect_right(self.starts, at)
+        self.given.add(path)
+
     def header(self) -> KeyPath:
         """``[a.b]`` or ``[[a.b]]``: the path that the lines below it extend."""
         brackets = 2 if self.text.startswith("[[", self.at) else 1
@@ -111,6 +120,8 @@ class _Scanner:
             if path in self.last:
                 path += (self.last[path],)
                 self.mark(path, start)
+        if brackets == 1:
+            self.give(path, start)
         return path
 
     def keys(self) -> list[str]:
@@ -136,6 +147,7 @@ class _Scanner:
         for key in self.keys():
             path += (key,)
             self.mark(path, start)
+        self.give(path, start)
         self.at += 1  # the equals sign
         self.skip(_SPACE)
         self.value(path)
@@ -165,6 +177,25 @@ class _Scanner:
             else:
                 self.pair(path)
         self.at += 1
+
+
+def written_twice(text: str) -> Problem | None:
+    """The first key or section that a document gives twice, which TOML forbids; None where there is none.
+
+    Arguments:
+        text: the document up to where a reader of TOML refused it. What comes after may be anything.
+
+    >>> print(written_twice('title = "a"\\n[source]\\npath = "b"\\npath = "c"\\n'))
+    source.path (line 4): is written twice, first in line 3: remove one
+    """
+    scanner = _Scanner(f"{text}\n")
+    with contextlib.suppress(IndexError, tomllib.TOMLDecodeError):  # it ends in the middle of something
+        scanner.scan()
+    if scanner.twice is None:
+        return None
+    path, line = scanner.twice
+    message = f"is written twice, first in line {scanner.lines[path]}: remove one"
+    return Problem(written(path), message, line)
 
 
 Section = TypeVar("Section", bound=BaseModel)

@@ -10,7 +10,7 @@ from typing import Literal
 from ...domain import Domain
 from ...errors import InvalidArgument, Problem
 from ...privacy import exact
-from ...products.groups.levels import AdaptivePlan, PopulationLevel
+from ...products.groups.levels import AdaptivePlan, PopulationLevel, epsilon_of
 from ...products.groups.plan import DetailedPlan
 from ...products.groups.spec import Detailed, LevelRule, Suppression
 from ...release.folder import file_sha256
@@ -52,8 +52,7 @@ class Inputs:
     @property
     def epsilon(self) -> tuple[float, str]:
         """The tightest proven epsilon at delta, and how it is proven."""
-        assert self.plan.epsilon is not None
-        return self.plan.epsilon
+        return epsilon_of(self.plan.adaptive, self.delta)
 
 
 def check(

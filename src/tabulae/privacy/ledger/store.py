@@ -127,7 +127,7 @@ def create(path: Path, key: bytes, first: ChainedEntry) -> None:
         os.close(handle)
     except OSError as error:
         raise LedgerError(
-            f"cannot create a ledger in {path.parent}: {error.strerror}; name a folder that exists and can be written"
+            f"cannot create the ledger {path}: {error.strerror}; name a folder that exists and can be written"
         ) from error
     draft = Path(name)
     try:

@@ -43,7 +43,6 @@ _LEAST_VARIANCE = 1e-12
 class AreasProduct:
     """A release of areas, of one spec: see :class:`tabulae.products.product.Product`."""
 
-    levels_compose = False
     rows_by_area = True
     adds_up = True
     words_beside: ClassVar[Mapping[str, tuple[str, ...]]] = {}

@@ -307,8 +307,16 @@ class DetailedPlan:
 
     @cached_property
     def epsilon(self) -> tuple[float, str] | None:
-        """The epsilon proven at the spec's delta, and how; None where the spec gives no delta."""
-        return None if self.spec.delta is None else epsilon_of(self.adaptive, self.spec.delta)
+        """The epsilon proven at the spec's delta, and how; None where the spec gives no delta.
+
+        Of a concentrated loss it is the conversion by which ledger and series state what they add up, although the
+        noise of one release by itself often keeps a smaller one: a promise has one epsilon wherever it is told.
+        """
+        if self.spec.delta is None:
+            return None
+        if isinstance(self.loss, ZCDP):
+            return self.loss.epsilon(self.spec.delta), "from rho by its conversion"
+        return epsilon_of(self.adaptive, self.spec.delta)
 
     @cached_property
     def smallest(self) -> Smallest | None:

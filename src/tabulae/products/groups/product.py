@@ -35,7 +35,6 @@ class GroupsProduct:
     estimates_on_engine = False
     _planned: DetailedPlan
 
-    levels_compose: ClassVar[bool] = True
     rows_by_area: ClassVar[bool] = True
     adds_up: ClassVar[bool] = False
     words_beside: ClassVar[Mapping[str, tuple[str, ...]]] = {TOTALS: ("label", "table")}

@@ -31,7 +31,7 @@ from ...errors import (
 )
 from ...estimation import smallest_budget, table_half_widths, within
 from ...privacy import WITHIN, Ledger, PrivacyLoss, calibrate, law_for, law_type, round_digits
-from ...release.folder import write_bytes
+from ...release.folder import require_parent, write_bytes
 from ...release.write import LEVEL
 from ...spec import Spec, read_spec
 from ...strategy import (
@@ -474,8 +474,7 @@ def check_saved(path: str | PathLike[str]) -> Path:
     where = Path(path)
     if where.is_dir():
         raise ReleaseError(f"{where} is a folder: name the file to write, {where / 'plan.json'}, say")
-    if not where.parent.is_dir():
-        raise ReleaseError(f"{where}: there is no folder {where.parent}; make it first, or check the path")
+    require_parent(where)
     if where.exists():
         with where.open("rb") as file:
             start = file.read(len(_SAVED))

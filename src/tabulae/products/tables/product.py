@@ -102,7 +102,6 @@ class TablesProduct:
     estimates_on_engine = False
     _planned: Plan
 
-    levels_compose = False
     rows_by_area = False
     adds_up = False
     words_beside: ClassVar[Mapping[str, tuple[str, ...]]] = {}

@@ -87,18 +87,18 @@ def part_shares(plan: Plan) -> ShareTable | None:
     shares = block_shares(strategy, [part.block for part in parts], spec.neighbours, spec.rows_per_unit)
     rows = [(_asked(part), share) for part, share in zip(parts, shares, strict=True)]
     rows.sort(key=lambda row: -row[1])
-    in_all = sum(share for _, share in rows)
-    note = (
-        "Every record meets every part alike: the shares add up to the budget."
-        if abs(in_all - 1) < 1e-6
-        else f"What a part would cost by itself. No record meets all parts in full, so that they come to {in_all:.0%}."
-    )
+    caption, column = "Share of the budget by what is asked", "Share"
+    note = "Every record meets every part alike: the shares add up to the budget."
     if len(rows) == 1:
         note = "The strategy is one part, which answers everything that is asked together."
+    elif abs(sum(share for _, share in rows) - 1) >= 1e-6:
+        caption, column = "What each part would cost alone, beside the budget of all together", "Alone"
+        note = (
+            "No record meets every part in full, so that together the parts cost less than one by one: these shares "
+            "do not add up to the budget."
+        )
     shown = tuple((name, (share,)) for name, share in rows[:_PARTS_SHOWN])
-    return ShareTable(
-        "Asked about", "Share of the budget by what is asked", ("Share",), shown, note, len(rows) - len(shown)
-    )
+    return ShareTable("Asked about", caption, (column,), shown, note, len(rows) - len(shown))
 
 
 def _asked(part: StrategyPart) -> str:

@@ -17,7 +17,7 @@ from ...products.groups.plan import DetailedPlan
 from ...products.smallest import Smallest, with_amount
 from ...products.tables.exactness import Exactness
 from ...products.tables.plan import Plan
-from ...release.folder import write_bytes
+from ...release.folder import require_parent, write_bytes
 from ..numbers import decimal, significant
 from ..page import FALSE_ALARMS, environment, policy, script
 from ..view import Consequences, ExactView, consequences_of, promise_of
@@ -116,14 +116,13 @@ def _parts_of_areas(plan: GeographyPlan, stops: tuple[Stop, ...]) -> _Parts:
 
 
 def _proven(plan: DetailedPlan) -> str:
-    """The tighter epsilon of the plan's own budget, which is not computed elsewhere."""
-    if plan.epsilon is None or plan.spec.delta is None:
+    """The epsilon at a delta that a pure promise implies at the plan's own budget."""
+    if plan.loss.definition != "pure" or plan.epsilon is None or plan.spec.delta is None:
         return ""
     value, how = plan.epsilon
     return (
         f"At the plan’s own budget ε = {significant(rounded_up(value), 4)} is proven at "
-        f"δ = {significant(float(plan.spec.delta))}, {how}; "
-        "above stand the definition’s own conversions, which are larger or the same."
+        f"δ = {significant(float(plan.spec.delta))}, {how}."
     )
 
 
@@ -257,8 +256,7 @@ def check_target(path: str | PathLike[str]) -> Path:
     where = Path(path)
     if where.is_dir():
         raise ReleaseError(f"{where} is a folder: name the file to write, {where / 'plan.html'}, say")
-    if not where.parent.is_dir():
-        raise ReleaseError(f"{where}: there is no folder {where.parent}; make it first")
+    require_parent(where)
     if where.exists() and not where.is_file():
         raise ReleaseError(f"{where} is not an ordinary file: name the file to write")
     if where.exists() and not _is_page(where):

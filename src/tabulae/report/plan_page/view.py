@@ -319,7 +319,8 @@ def target_words(target: float, confidence: float | None) -> str:
 def targets_words(view: PlanView, at: int) -> str:
     """How many targets are met, in a sentence; nothing without any."""
     count = targets_count(view, at)
-    return f"{count} targets met." if count else ""
+    targets = "target" if count.endswith(" of 1") else "targets"
+    return f"{count} {targets} met." if count else ""
 
 
 def targets_count(view: PlanView, at: int) -> str:
