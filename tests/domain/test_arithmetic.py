@@ -156,3 +156,64 @@ def test_what_cannot_be_compared_is_refused(where: str, why: str) -> None:
 def test_conditions_of_too_many_products_are_refused() -> None:
     with pytest.raises(Unsupported, match="split it into several tables"):
         counted("one + two + six <= 90", CODED)
+
+
+def test_several_counts_are_the_rows_of_one_table() -> None:
+    sql = (
+        "SELECT lives, COUNT(*) FILTER (WHERE age < 5) AS small, COUNT(*) FILTER (WHERE age + 10 * paid >= 12), "
+        "COUNT(*) FILTER (WHERE paid = 0.3 OR age > 20) AS other FROM people "
+        "WHERE born <> 'Oslo' AND lives IN ('Bonn', 'Bern') AND price <> '-1' AND age <> 7 GROUP BY lives"
+    )
+    sql = sql.replace("paid = 0.3", "paid = '0.3'")
+    table = table_from_sql(DOMAIN, "t", sql)
+    assert table.columns(DOMAIN) == {
+        "lives": ("Bonn", "Bern"),
+        "condition": ("small", "age + 10 * paid >= 12", "other"),
+    }
+    tests = {
+        "small": lambda r: int(r["age"]) < 5,
+        "sum": lambda r: int(r["age"]) + 10 * Fraction(r["paid"]) >= 12,
+        "other": lambda r: r["paid"] == "0.3" or int(r["age"]) > 20,
+    }
+    rows = table.operator(DOMAIN).dense()
+    for row, (city, holds) in zip(rows, itertools.product(["Bonn", "Bern"], tests.values()), strict=True):
+        expected = cells(
+            DOMAIN,
+            lambda r, c=city, h=holds: (
+                r["lives"] == c and r["born"] != "Oslo" and r["price"] != "-1" and r["age"] != "7" and h(r)
+            ),
+        )
+        assert np.array_equal(row, expected)
+
+
+def test_a_single_filter_is_a_condition_and_counts_of_one_attribute_are_its_rows() -> None:
+    one = table_from_sql(DOMAIN, "t", "SELECT COUNT(*) FILTER (WHERE age < 5) FROM people WHERE born = lives")
+    assert np.array_equal(one.operator(DOMAIN).dense()[0], counted("age < 5 AND born = lives"))
+    two = table_from_sql(
+        DOMAIN, "t", "SELECT COUNT(*) FILTER (WHERE age < 5), COUNT(*) FILTER (WHERE age < 9) FROM people"
+    )
+    assert np.array_equal(two.operator(DOMAIN).dense(), [counted("age < 5"), counted("age < 9")])
+    assert len(two.terms) == 1
+
+
+@each(
+    "counts, why",
+    [
+        ("COUNT(*) FILTER (WHERE age < 5), COUNT(*)", "2 times COUNT"),
+        (
+            "COUNT(*) FILTER (WHERE age < 5), COUNT(*) FILTER (WHERE age < 5)",
+            "two counts are called 'age < 5'",
+        ),
+        ("COUNT(*) FILTER (WHERE age < 5) AS x, COUNT(*) FILTER (WHERE age < 0) AS y", "'y' counts no cell"),
+        (
+            "COUNT(*) FILTER (WHERE age < 5 AND born = 'Rome'), COUNT(*) FILTER (WHERE lives = 'Rome' OR paid = '0.1')",
+            "4 attributes",
+        ),
+        ("born, COUNT(*) FILTER (WHERE age < 5), COUNT(*) FILTER (WHERE born = lives)", "group by others"),
+        ("SUM(age) FILTER (WHERE age < 5)", "grouped columns and COUNT"),
+    ],
+)
+def test_counts_that_make_no_table_are_refused(counts: str, why: str) -> None:
+    group = " GROUP BY born" if counts.startswith("born") else ""
+    with pytest.raises(InvalidArgument, match=why):
+        table_from_sql(DOMAIN, "t", f"SELECT {counts} FROM people{group}")

@@ -5,7 +5,7 @@ Counts, weighted counts and cumulative counts within the groups of one statement
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
@@ -229,6 +229,9 @@ class _FigureStatement(Statement):
             ),
             tuple(replace(quantile, coefficient=factor) for factor, quantile in value.quantiles),
         )
+
+    def _several(self, asked: Sequence[Node]) -> bool:
+        return False
 
     def _check_asked(self, item: Node, asked: Node) -> None:
         """What stands there is read as arithmetic, or refused, once the groups are known."""

@@ -115,6 +115,22 @@ def _told_apart(cells: Mask, axis: int) -> np.ndarray:
     return np.array([labels.setdefault(part.tobytes(), len(labels)) for part in parts])
 
 
+def over(predicate: Predicate, names: Sequence[str], shape: tuple[int, ...]) -> Mask:
+    """The predicate for every combination of categories of some attributes, all of its own among them.
+
+    >>> over(test("b", np.array([True, False])), ["a", "b"], (2, 2)).tolist()
+    [[True, False], [True, False]]
+    """
+    if isinstance(predicate, bool):
+        return np.full(shape, predicate)
+    if isinstance(predicate, Test):
+        axes = [names.index(name) for name in predicate.attributes]
+        along = predicate.cells.transpose(np.argsort(axes))
+        return np.broadcast_to(along.reshape([n if i in axes else 1 for i, n in enumerate(shape)]), shape)
+    parts = [over(part, names, shape) for part in predicate.parts]
+    return np.logical_and.reduce(parts) if isinstance(predicate, All) else np.logical_or.reduce(parts)
+
+
 def possible(predicate: Predicate) -> dict[str, Mask]:
     """Attribute -> the categories that a conjunction leaves it, for attributes that a part of it tests alone.
 

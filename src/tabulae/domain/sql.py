@@ -7,6 +7,7 @@ import this module where they need it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, NoReturn
@@ -15,11 +16,25 @@ import numpy as np
 from sqlglot import errors, exp, parse
 
 from ..errors import InvalidArgument, Unsupported
-from ..linalg import LinearOperator, Partition
+from ..linalg import Dense, LinearOperator, Partition
 from .arithmetic import DECIMAL, Relation, View, needs_numbers, relates
 from .attribute import Attribute
 from .domain import AttributeView, Domain
-from .predicate import Expansion, Mask, Predicate, conjunction, disjunction, expand, negation, possible, test
+from .joint import MOST_ENTRIES, JointMatrix
+from .predicate import (
+    All,
+    Expansion,
+    Mask,
+    Predicate,
+    conjunction,
+    disjunction,
+    expand,
+    negation,
+    over,
+    possible,
+    test,
+    tests,
+)
 from .table import Table, TableColumn, Term
 
 DIALECT = "duckdb"
@@ -219,7 +234,10 @@ def text(node: Node) -> str:
     return written if len(written) <= 300 else f"{written[:200]} ... {written[-80:]}"
 
 
-TABLE_SHAPE = "a table is SELECT [columns,] COUNT(*) FROM name [WHERE condition] [GROUP BY the same columns]"
+TABLE_SHAPE = (
+    "a table is SELECT [columns,] COUNT(*) FROM name [WHERE condition] [GROUP BY the same columns], or several "
+    "COUNT(*) FILTER (WHERE condition)"
+)
 _READ = frozenset({"expressions", "from", "from_", "where", "group"})
 
 
@@ -332,14 +350,35 @@ class Statement:
 
     def _check_asked(self, item: Node, asked: Node) -> None:
         """Refuse what is selected beside the grouped columns, where it is not what this kind of statement asks for."""
+        if isinstance(asked, exp.Filter) and isinstance(asked.expression, exp.Where):
+            asked = asked.this
         if not isinstance(asked, exp.Count):
             self.refuse(item, "a table selects grouped columns and COUNT(*), nothing else")
         if not counts_rows(asked):
             self.refuse(item, "the only aggregate is COUNT(*)")
 
+    def _several(self, asked: Sequence[Node]) -> bool:
+        """Whether a statement may ask for all of these together."""
+        return all(isinstance(node, exp.Filter) for node in asked)
+
+    def filters(self) -> dict[str, Predicate]:
+        """The name of each COUNT(*) FILTER (WHERE condition) -> the condition; without one, nothing."""
+        found: dict[str, Predicate] = {}
+        for item in self.items:
+            asked = item.this if isinstance(item, exp.Alias) else item
+            if isinstance(asked, exp.Filter):
+                where = asked.expression.this
+                label = item.alias if isinstance(item, exp.Alias) else text(where)
+                if label in found:
+                    self.refuse(item, f"two counts are called {label!r}: name them apart, with AS")
+                reader = Where(self.domain, self.name_of, self.whose, possible(self.predicate))
+                found[label] = reader.predicate(where)
+        return found
+
     def _select(self, statement: exp.Select, grouped: Sequence[str]) -> None:
         names: list[str] = []
         asked: list[Node] = []
+        self.items: list[Node] = []
         for item in statement.expressions:
             inner = item.this if isinstance(item, exp.Alias) else item
             if isinstance(item, exp.Column):
@@ -349,9 +388,10 @@ class Statement:
             else:
                 self._check_asked(item, inner)
                 asked.append(inner)
-        if len(asked) != 1:
+                self.items.append(item)
+        if not asked or (len(asked) > 1 and not self._several(asked)):
             self.refuse(statement.expressions, f"it has {len(asked)} {self.asks}, and one is needed")
-        (self._asked,) = asked
+        self._asked = asked[0]
         if sorted(names) != sorted(grouped):
             wrong = f"SELECT names {names or 'no columns'}, but GROUP BY {list(grouped) or 'none'}"
             self.refuse(statement, f"{wrong}: they must name the same columns")
@@ -380,9 +420,11 @@ def table_from_sql(domain: Domain, name: str, sql: str, weight: object = 1) -> T
 
     ``SELECT [columns,] COUNT(*) [AS alias] FROM name [WHERE condition] [GROUP BY columns]``. Columns are
     attributes or recodes, found by their exact name, else regardless of case. Conditions compare an attribute
-    or a recode with literals by =, <>, IN, and, for ordered attributes, <, <=, >, >=, BETWEEN; AND, OR, NOT
-    and parentheses join them. A literal must be in the domain for = and IN; as a bound it may be any number.
-    The domain has no NULLs, so NOT is the plain complement.
+    or a recode with literals by =, <>, IN, and, for ordered attributes, <, <=, >, >=, BETWEEN; or two or three
+    attributes with one another, as in ``a + b <= 5`` (:mod:`.arithmetic`); AND, OR, NOT and parentheses join them.
+    A literal must be in the domain for = and IN; as a bound it may be any number. The domain has no NULLs, so NOT is
+    the plain complement. Several ``COUNT(*) FILTER (WHERE condition) [AS alias]`` over one to three attributes are the
+    rows of a joint table.
 
     The rows are all combinations of the grouped categories that the condition leaves possible one column at a
     time, zeros included, in domain order whatever the order of the columns in the statement. A disjunction
@@ -411,8 +453,11 @@ def tables_from_sql(domain: Domain, sql: str) -> list[Table]:
 
 
 def _table(domain: Domain, statement: Statement, weight: object) -> Table:
+    filters = statement.filters()
+    if len(filters) > 1:
+        return _filtered(domain, statement, filters, weight)
     try:
-        expansion = expand(statement.predicate)
+        expansion = expand(conjunction([statement.predicate, *filters.values()]))
     except Unsupported as error:
         raise Unsupported(f"table {statement.table!r}, `{statement.condition}`: {error}") from None
     if not expansion.products:
@@ -441,6 +486,52 @@ def _assemble(
                 factors[attribute] = Partition(np.where(cells[attribute], 0, -1), 1)
         terms.append(Term(coefficient, factors))
     return Table.of_terms(name, terms, weight, {name: group.column for name, group in grouped.items()})
+
+
+def _filtered(
+    domain: Domain, statement: Statement, filters: Mapping[str, Predicate], weight: object
+) -> Table:
+    """A row for each filter, over the combinations of the attributes that they are about."""
+    where, beside = statement.predicate, possible(statement.predicate)
+    names = {name for predicate in filters.values() for name in tests(predicate)}
+    names |= {name for name in tests(where) if name not in beside}
+    names = [name for name in domain.names if name in names]
+    sizes = tuple(domain[name].size for name in names)
+    if grouped := [heading for heading, view in statement.groups.items() if view.attribute.name in names]:
+        statement.refuse(
+            statement.items, f"they are grouped by {grouped[0]!r}, which they test: group by others"
+        )
+    if not 1 <= len(names) <= 3 or len(filters) * math.prod(sizes) > MOST_ENTRIES:
+        statement.refuse(
+            statement.items,
+            f"together they are about {math.prod(sizes):,} combinations of {len(names)} attributes, and the counts of "
+            f"one table may be about three, with {MOST_ENTRIES:,} entries: make several tables",
+        )
+    left = {name: cells for name, cells in beside.items() if name not in names}
+    inside = [
+        p for p in (where.parts if isinstance(where, All) else (where,)) if not set(tests(p)) <= set(left)
+    ]
+    rows = [over(conjunction([*inside, p]), names, sizes).ravel() for p in filters.values()]
+    for label, row in zip(filters, rows, strict=True):
+        if not row.any():
+            raise InvalidArgument(f"{statement.whose}: {label!r} counts no cell of the domain: leave it out")
+    matrix = Dense(np.array(rows, dtype=np.int64))
+    carrier, products = (
+        (0, ({0: matrix},)) if len(names) == 1 else JointMatrix(tuple(names), matrix).products(sizes)
+    )
+    groups = {v.attribute.name: GroupedColumn(h, v, left) for h, v in statement.groups.items()}
+    others: dict[str, LinearOperator] = {
+        name: Partition(np.where(cells, 0, -1), 1) for name, cells in left.items() if name not in groups
+    }
+    others |= {name: group.factor(left.get(name)) for name, group in groups.items()}
+    terms = [Term(1, {names[k]: factor for k, factor in product.items()} | others) for product in products]
+    columns = {name: group.column for name, group in groups.items()}
+    return Table.of_terms(
+        statement.table,
+        terms,
+        weight,
+        columns | {names[carrier]: TableColumn("condition", tuple(filters))},
+    )
 
 
 class GroupedColumn:

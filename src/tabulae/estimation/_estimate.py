@@ -360,17 +360,17 @@ def estimate(
     """
     if method not in METHODS:
         raise InvalidArgument(f"unknown method of estimation {method!r}; known: {', '.join(METHODS)}")
-    given = tuple(constraints)
-    for constraint in given:
+    given = []
+    for constraint in constraints:
         if not isinstance(constraint, Constraint):
             raise InvalidArgument(
                 f"{constraint!r} is not a constraint: write Constraint.equal(table, values)"
             )
-        constraint.over(measurement.strategy.domain)
+        given.append(constraint.over(measurement.strategy.domain))
     if method == "non-negative":
-        return NonNegative(measurement, equalities(measurement, given))
+        return NonNegative(measurement, equalities(measurement, tuple(given)))
     if method == "least-squares":
-        return ConstrainedLeastSquares(measurement, given) if given else LeastSquares(measurement)
+        return ConstrainedLeastSquares(measurement, tuple(given)) if given else LeastSquares(measurement)
     if given or measurement.exact:
         raise InvalidArgument(
             f'"{method}" cannot keep counts exact: estimate by "least-squares" or "non-negative"'

@@ -13,7 +13,7 @@ import numpy as np
 from sqlglot import errors, exp, parse_one
 
 from ....domain import Domain
-from ....domain.predicate import All, Predicate, Some, Test, tests
+from ....domain.predicate import Predicate, over, tests
 from ....domain.sql import DIALECT, Where
 from ....errors import InvalidArgument
 from ....spec.areas import BoundEntry
@@ -408,25 +408,12 @@ def _impossible(
         return np.zeros((0,))
     found = np.zeros(shape, bool)
     for at, zero in zeros:
-        found |= _cells(zero, dense, shape)
+        found |= over(zero, dense, shape)
         if found.all():
             told = "removes all that the others leave, so that nothing could be counted"
             problems.add(("structural_zero", at, "where"), told)
             break
     return found
-
-
-def _cells(zero: Predicate, dense: Sequence[str], shape: tuple[int, ...]) -> np.ndarray:
-    """A predicate as an array over the attributes that it is about, and others."""
-    if isinstance(zero, bool):
-        return np.full(shape, zero)
-    if isinstance(zero, Test):
-        axes = [dense.index(name) for name in zero.attributes]
-        along = zero.cells.transpose(np.argsort(axes))
-        return np.broadcast_to(along.reshape([n if i in axes else 1 for i, n in enumerate(shape)]), shape)
-    parts = [_cells(part, dense, shape) for part in zero.parts]
-    assert isinstance(zero, All | Some)
-    return np.logical_and.reduce(parts) if isinstance(zero, All) else np.logical_or.reduce(parts)
 
 
 @dataclass(frozen=True, eq=False)
