@@ -43,7 +43,7 @@ METHODS = {
         ),
         *("marginals", "hdmm", "eigen", "eigen-separation", "principal-vectors", "residual", "auto"),
     ],
-    "laplace": ["identity", "workload", "hb", "wavelet", "opt0", "kron", "marginals", "residual"],
+    "laplace": ["wavelet", "opt0", "kron", "marginals", "residual"],
 }
 LOSS: dict[str, Any] = {"gaussian": tb.ZCDP, "laplace": tb.PureDP}
 
