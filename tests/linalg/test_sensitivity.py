@@ -408,3 +408,54 @@ def test_matrices_over_classes_of_cells_have_the_sensitivity_of_the_classes(seed
             )
             assert found.power == wanted.power
             assert found.is_exact
+
+
+def _on_margins(seed: int) -> list[tuple[LinearOperator, Fraction]]:
+    """Products and explicit matrices over margins of three attributes."""
+    draw = np.random.default_rng(seed)
+    sizes = draw.integers(2, 4, 3).tolist()
+    merge = Partition([0, *[1] * (sizes[0] - 1)])
+    totals: list[LinearOperator] = [Total(n) for n in sizes]
+    pair = Kron([Identity(sizes[0]), totals[1], Identity(sizes[2])])
+    merged = Kron([merge, Identity(sizes[1]), totals[2]])
+    rows = [Dense(draw.integers(-9, 10, (3, op.shape[0]))) for op in (pair, merged)]
+    product = Kron([totals[0], Dense(draw.integers(-3, 4, (2, sizes[1]))), Identity(sizes[2])])
+    weights = [Fraction(int(w), 7) for w in draw.integers(1, 20, 4)]
+    blocks = [MatrixProduct(rows[0], pair), MatrixProduct(rows[1], merged), product, Kron(totals)]
+    return list(zip(blocks, weights, strict=True))
+
+
+@given(st.integers(0, 2**32), st.sampled_from([1, 2]), st.sampled_from(NEIGHBOURS))
+def test_explicit_matrices_on_margins_beside_products(seed: int, p: int, neighbours: str) -> None:
+    blocks = _on_margins(seed)
+    found = weighted_sensitivity(blocks, p, neighbours)
+    assert found.is_exact
+    assert found.power == brute_force(blocks, p, neighbours)
+
+
+@pytest.mark.parametrize("neighbours", NEIGHBOURS)
+@pytest.mark.parametrize("p", [1, 2])
+def test_too_many_margins_are_bounded_block_by_block(
+    monkeypatch: pytest.MonkeyPatch, p: int, neighbours: str
+) -> None:
+    monkeypatch.setattr(sensitivity, "_VECTOR_CELLS", 1)
+    monkeypatch.setattr(sensitivity, "_LISTED_CELLS", 1)
+    for seed in range(20):
+        blocks = _on_margins(seed)
+        found = weighted_sensitivity(blocks, p, neighbours)
+        alone = [brute_force([block], p, neighbours) for block in blocks]
+        assert brute_force(blocks, p, neighbours) <= found.power <= sum(alone)
+        assert not found.is_exact
+
+
+def test_explicit_margins_of_forty_attributes() -> None:
+    """No vector over the domain: 10^40 cells."""
+    totals = [Total(10) for _ in range(40)]
+    rows = Dense(np.vstack([np.eye(100, dtype=np.int64), np.ones((1, 100), dtype=np.int64)]))
+    blocks: list[tuple[LinearOperator, int]] = [(Kron(totals), 3)]
+    for i in range(39):
+        asked = [Identity(10) if j in (i, i + 1) else total for j, total in enumerate(totals)]
+        blocks.append((MatrixProduct(rows, Kron(asked)), 1))
+    found = weighted_sensitivity(blocks, 2)
+    assert found.power == 3 + 39 * 2
+    assert weighted_sensitivity(blocks, 2, "replace").power == 39 * 2

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from benchmarks.spaces import adult, at_most_apart, of_pairs, prefixes_by_cells, sums_up_to
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.each import each
@@ -22,53 +23,12 @@ from tabulae.strategy.gram import explicit_gram
 from tabulae.strategy.hdmm.opt0 import opt0_gaussian
 from tabulae.strategy.information.routes import information
 from tabulae.strategy.methods import Settings
+from tabulae.strategy.residual.oblique import oblique_strategy
 from tabulae.strategy.residual.planner import shared_strategy
 from tabulae.strategy.residual.spaces import Spaces
 from tabulae.strategy.strategy import unit_rmse, unit_variances
 
 GAUSSIAN = Settings("gaussian")
-
-
-def sums_up_to(n: int, k: int) -> Dense:
-    """Pairs with ``a + b <= c`` for every c."""
-    added = np.add.outer(np.arange(n), np.arange(k)).ravel()
-    return Dense((added <= np.arange(n + k - 1)[:, None]).astype(int))
-
-
-def at_most_apart(n: int, k: int) -> Dense:
-    """Pairs with ``|a - b| <= c`` for every c."""
-    apart = abs(np.subtract.outer(np.arange(n), np.arange(k))).ravel()
-    return Dense((apart <= np.arange(max(n, k))[:, None]).astype(int))
-
-
-def of_pairs(n: int, d: int, matrix: Dense) -> tb.Workload:
-    """Prefixes of each of d attributes of n categories, and one joint table for each pair of them."""
-    domain = tb.Domain({f"a{i}": n for i in range(d)})
-    tables = [tb.Table(name, {name: tb.Prefix(n)}) for name in domain.names]
-    pairs = itertools.combinations(domain.names, 2)
-    return tb.Workload(domain, [*tables, *(tb.Table.joint("-".join(p), p, matrix) for p in pairs)])
-
-
-def prefixes_by_cells(n: int, d: int) -> tb.Workload:
-    """For each pair of attributes the prefixes of the first by the categories of the second."""
-    domain = tb.Domain({f"a{i}": n for i in range(d)})
-    pairs = itertools.combinations(domain.names, 2)
-    return tb.Workload(domain, [tb.Table(f"{a} {b}", {a: tb.Prefix(n), b: tb.Identity(n)}) for a, b in pairs])
-
-
-def adult() -> tb.Workload:
-    """The tables of examples/adult.toml."""
-    domain = tb.Domain({"age": 85, "education": 16, "sex": 2, "hours": 99, "income": 2})
-    cells = {name: tb.Identity(domain[name].size) for name in domain.names}
-    return tb.Workload(
-        domain,
-        [
-            tb.Table("age by sex", {name: cells[name] for name in ("age", "sex")}),
-            tb.Table("education", {name: cells[name] for name in ("education", "sex", "income")}),
-            tb.Table("ages", {"age": tb.AllRange(85)}),
-            tb.Table("hours", {"hours": tb.AllRange(99)}),
-        ],
-    )
 
 
 SMALL = tb.Domain({"a": 4, "b": 3, "c": 2})
@@ -97,7 +57,7 @@ JOINT = tb.Workload(
         tb.Table("cells", {"a": tb.Identity(4), "b": tb.Identity(3)}),
     ],
 )
-ALIKE = of_pairs(3, 4, at_most_apart(3, 3))
+ALIKE = of_pairs(3, 4, at_most_apart)
 WORKLOADS = {
     "mixed": MIXED,
     "few rows": FEW_ROWS,
@@ -109,8 +69,6 @@ WORKLOADS = {
 
 def own(workload: tb.Workload, neighbours: str = "add-remove") -> tb.Strategy:
     """The plan; without the choice between it and a shared basis where that would hide it."""
-    from tabulae.strategy.residual.oblique import oblique_strategy
-
     settings = Settings("gaussian", neighbours)
     merged, merges = workload.merge()
     return oblique_strategy(workload, merges, Spaces(merged, settings), settings)
@@ -317,7 +275,7 @@ def test_tables_that_ask_different_things(name: str) -> None:
 
 
 def _check_pairs(make: Callable[[int, int], Dense], n: int, rmse: float) -> None:
-    workload = of_pairs(n, 40, make(n, n))
+    workload = of_pairs(n, 40, make)
     strategy = own(workload)
     assert unit_rmse(strategy, workload, "add-remove") <= rmse * (1 + 4e-4)
 

@@ -146,7 +146,7 @@ def largest_entry(op: LinearOperator) -> float:
 
 def _merges(op: LinearOperator) -> bool:
     """Whether a matrix does no more than merge cells."""
-    return isinstance(op, Kron) and all(isinstance(factor, (Identity, Partition)) for factor in op.ops)
+    return isinstance(op, Kron) and all(isinstance(factor, (Identity, Partition, Total)) for factor in op.ops)
 
 
 PIXELS = 160

@@ -58,11 +58,14 @@ _ROWS = 1024  # most rows of a set with more cells than ``EXPLICIT``
 _ENTRIES = 2**23  # of the rows of one set together
 _KINDS = 600  # different sets that are solved one by one
 _DEPENDENT = 1e-11  # eigenvalues of F D F' below this share of the largest are zero
+_KINK = 1e-9  # the same for E: where one of them reaches zero sqrt L has a kink, and no slope
 _ROUNDING = 1e-12  # of the largest entry of a table: what is left of one that cancels
 _SMALLEST = 1e-6  # multiplier that a search starts from, as a share of the largest
 _SEARCHED, _FINAL = 1e-5, 1e-6  # relative gaps to which sets are solved
 _MOST = 80  # evaluations of one dual
-_ITERATIONS, _SETTLED = 40, 1e-7
+_STEPS = 20  # decompositions that one usually takes
+_WORK = 2**36  # multiplications of a search: minutes
+_ITERATIONS, _SETTLED = 30, 2e-6
 
 
 @dataclass(frozen=True, eq=False)
@@ -178,7 +181,8 @@ class _Dual(DualSearch):
     def optimum(self) -> Optimum:
         mu = self.multipliers / self.multipliers.sum()
         values, vectors = self._decomposed(mu)
-        half = (vectors / values**0.75).T @ (self._rows * mu)
+        kept = values > _KINK * values[-1]
+        half = (vectors[:, kept] / values[kept] ** 0.75).T @ (self._rows * mu)
         assert self._best is not None
         strategy, largest = self._best
         root = float(np.sqrt(values).sum())
@@ -250,6 +254,25 @@ class Spaces:
                 raise Unsupported(
                     f"{rows:,} rows over {cells:,} combinations of cells are too many for one set"
                 )
+
+    @cached_property
+    def _orders(self) -> list[float]:
+        """The order of each kind's decompositions, as many as it takes to be as much work."""
+        orders = []
+        for kind in self.kinds:
+            if kind.is_product:
+                orders += [float(self.sizes[c]) for c in kind.colours]
+            else:
+                cells = math.prod(self.sizes[c] for c in kind.colours)
+                rank = min(cells, sum(_row_count(part) for part in kind.parts))
+                orders.append((rank**2 * cells) ** (1 / 3))
+        return orders
+
+    @property
+    def _iterations(self) -> int:
+        """Fewer where a step takes long."""
+        work = _STEPS * sum(order**3 for order in self._orders)
+        return int(np.clip(_WORK // max(work, 1.0), 2, _ITERATIONS))
 
     @property
     def differ(self) -> bool:
@@ -335,6 +358,8 @@ class Spaces:
         if not free:
             return best
         ends = np.cumsum([0, *(self.sizes[c] for c in free)])
+        # Where columns are parallel their multipliers may be shared in any way, and only even shares give no slope.
+        self._starts.clear()
 
         def unpacked(x: np.ndarray) -> list[np.ndarray]:
             a = list(start)
@@ -357,7 +382,7 @@ class Spaces:
         with contextlib.suppress(StopIteration):
             minimize(
                 objective, np.concatenate([start[c] * self.sizes[c] for c in free]), jac=True, method="L-BFGS-B",
-                options={"maxiter": _ITERATIONS, "ftol": _SETTLED, "gtol": 1e-9},
+                options={"maxiter": self._iterations, "ftol": _SETTLED, "gtol": 1e-9},
             )  # fmt: skip
         return best
 
