@@ -66,6 +66,7 @@ def cells(domain: Domain, holds: Callable[[Record], bool]) -> np.ndarray:
         ),
         ("paid * 10 / 1 = 4", lambda r: r["paid"] == "0.4"),
         ("ABS(age - 10) <= 2", lambda r: abs(int(r["age"]) - 10) <= 2),
+        ("7 BETWEEN age AND 3 * 4", lambda r: int(r["age"]) <= 7),
         ("age + age < 9", lambda r: 2 * int(r["age"]) < 9),
         ("12 <= age + 10 * paid", lambda r: int(r["age"]) + 10 * Fraction(r["paid"]) >= 12),
     ],

@@ -114,7 +114,7 @@ class Relation:
         if cells is None:
             a, b = self._value(left), self._value(right)
             below = math.lcm(a.below, b.below)
-            cells = _COMPARE[kind](a.scaled(below), b.scaled(below)).astype(bool)
+            cells = np.asarray(_COMPARE[kind](a.scaled(below), b.scaled(below)), dtype=bool)
         elif kind is exp.NEQ:
             cells = ~cells
         return test(self.attributes, np.broadcast_to(cells, self._shape))
