@@ -72,6 +72,15 @@ def test_a_method_named_alone_says_what_it_would_take(monkeypatch: pytest.Monkey
         tb.select(WORKLOADS["ranges"], method="opt0", time_limit=3)
 
 
+def test_what_a_table_s_own_queries_take_to_invert_is_no_surprise(orders: list[int], monkeypatch) -> None:
+    """Prefixes of 600 cells measured as they are would be one more matrix to decompose, for their error alone."""
+    monkeypatch.setattr(deadline, "_seconds_a_cube", lambda: 1.0)
+    chosen = tb.select(tb.Workload.of(tb.Prefix(600)), time_limit=3)
+    assert max(orders, default=0) <= deadline._TRIAL
+    notes = {c.method: c.note for c in chosen.candidates}
+    assert "left of the time limit" in notes["workload"]
+
+
 def test_without_a_limit_everything_fits() -> None:
     deadline.check_time(math.inf, 10**6)
     with pytest.raises(Unsupported):

@@ -5,14 +5,16 @@ from __future__ import annotations
 import cvxpy as cp
 import numpy as np
 import pytest
+import scipy.linalg
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from tests.each import each
 
+import tabulae as tb
 from tabulae.errors import InvalidArgument
 from tabulae.strategy.bounds.dual import dual_bound, svd_bound
-from tabulae.strategy.hdmm.opt0 import nonsingular_optimum, opt0_gaussian
+from tabulae.strategy.hdmm.opt0 import TridiagonalInverse, nonsingular_optimum, opt0_gaussian
 
 SIGMA = 4.224678889326836  # analytic Gaussian mechanism at (1, 1e-6), sensitivity 1
 
@@ -273,3 +275,58 @@ def test_what_is_no_gram_matrix_is_refused(gram, message):
 def test_impossible_tolerance_is_refused(tolerance):
     with pytest.raises(InvalidArgument, match="tolerance"):
         opt0_gaussian(np.eye(2), tolerance=tolerance)
+
+
+@pytest.mark.parametrize("operator", [tb.Prefix(40), tb.AllRange(40)], ids=str)
+def test_spectra_of_ranges_come_from_a_tridiagonal_inverse(operator: tb.LinearOperator) -> None:
+    """Against the dense spectrum, at multipliers of any size; rounded down, they are below it."""
+    V = np.asarray(operator.gram().dense(), dtype=float)
+    scale = float(np.trace(V)) / 40
+    found = TridiagonalInverse.of(V, scale)
+    assert found is not None
+    h = np.random.default_rng(0).uniform(0.1, 3.0, 40)
+    values, vectors, lowered = found.eigh(h)
+    whole = V / scale * h * h[:, None]
+    np.testing.assert_allclose((vectors * values) @ vectors.T, whole, atol=1e-9 * values.max())
+    assert (np.sort(lowered) < np.linalg.eigvalsh(whole)).all()
+    np.testing.assert_allclose(lowered, values, rtol=1e-7)
+    np.testing.assert_allclose(found.solve(np.eye(40)), V / scale, rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    "gram",
+    [
+        np.asarray(tb.WidthRange(40, 5).gram().dense(), dtype=float),
+        np.eye(40) + 1.0,
+        np.ones((40, 40)),
+        np.asarray(tb.Prefix(40).gram().dense(), dtype=float) + 1e-3 * np.eye(40),
+    ],
+    ids=["windows", "cells and total", "total", "prefixes and cells"],
+)
+def test_other_grams_have_none(gram: np.ndarray) -> None:
+    assert TridiagonalInverse.of(gram, 1.0) is None
+
+
+@pytest.mark.parametrize("operator", [tb.Prefix(600), tb.AllRange(600)], ids=str)
+def test_many_cells_in_a_row_take_no_dense_spectrum(
+    operator: tb.LinearOperator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The optimum of 600 cells with its proof, which the dense multipliers' bound confirms."""
+    V = np.asarray(operator.gram().dense(), dtype=float)
+    with monkeypatch.context() as patched:
+        patched.delattr(scipy.linalg, "eigh")
+        found = opt0_gaussian(V)
+    assert found.gap <= 1e-3
+    assert found.lower == pytest.approx(dual_bound(V, found.multipliers), rel=1e-6)
+    assert found.lower <= dual_bound(V, found.multipliers) * (1 + 1e-9)
+
+
+def test_one_attribute_goes_to_the_optimum_at_once() -> None:
+    """The planner would search a basis of 600 cells for the same strategy, from the same start."""
+    chosen = tb.select(tb.Workload.of(tb.Prefix(600)))
+    assert chosen.method == "opt0"
+    assert chosen.certificate is not None
+    assert chosen.certificate <= 1e-3
+    assert next(c for c in chosen.candidates if c.method == "residual").note.startswith(
+        "not started: opt0 is proven"
+    )

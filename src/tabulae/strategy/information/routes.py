@@ -29,7 +29,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from ...errors import Unsupported
-from ...linalg import Kron, MatrixProduct
+from ...linalg import Identity, Kron, MatrixProduct, Total
 from ..deadline import check_time
 from .classes import ClassInformation, contrasts_of
 from .explicit import DenseInformation, RowsInformation, merged_cells, reduced_count
@@ -121,10 +121,17 @@ def route(strategy: MeasuredStrategy) -> Route:
 
 
 def check_least_squares(strategy: MeasuredStrategy, deadline: float) -> None:
-    """Refuse a strategy whose least squares decompose one matrix of all cells or rows, beyond a deadline."""
-    orders = {"dense": merged_cells, "rows": reduced_count}
-    if deadline < math.inf and (order := orders.get(route(strategy).name)) is not None:
-        check_time(deadline, order(strategy), steps=_STEPS)
+    """Refuse least squares that decompose a matrix of all cells, all rows or one attribute beyond a deadline."""
+    orders = {"dense": (merged_cells, _STEPS), "rows": (reduced_count, _STEPS), "kron": (_widest, 1.0)}
+    if deadline < math.inf and (found := orders.get(route(strategy).name)) is not None:
+        order, steps = found
+        check_time(deadline, order(strategy), steps=steps)
+
+
+def _widest(strategy: MeasuredStrategy) -> int:
+    """The order of the largest matrix of one attribute that is inverted."""
+    ((_, factors),) = strategy.blocks[0].terms
+    return max((min(f.shape) for f in factors if not isinstance(f, (Identity, Total))), default=1)
 
 
 def solve(strategy: MeasuredStrategy, variances: tuple[float, ...]) -> Information:
