@@ -345,7 +345,10 @@ class Spaces:
 
         Where reversing the cells changes little, L often has a kink at an a that is its own mirror image, which a
         descent only comes near to: then it goes on among those.
+
+        Raises :class:`~tabulae.errors.Unsupported` where a step or two would last beyond the time limit.
         """
+        self._settings.check_time(*self._orders, steps=2 * _STEPS)
         found, best = self._descend(self.uniform(), mirrored=False)
         mirrored = [(cut + cut[::-1]) / 2 for cut in found]
         if self._settings.late or self.value(mirrored)[0] >= best:
