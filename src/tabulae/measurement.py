@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
 from .errors import InvalidArgument
+from .notebook import CardRows, card
 from .privacy import NoiseLaw, PrivacyLoss
 from .strategy import Strategy, law_variances
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Measurement:
     """Exact integer noise on a strategy's answers.
 
@@ -36,7 +37,7 @@ class Measurement:
     neighbours: str
     rehearsal: bool
     release_id: str | None = None
-    exact: tuple[np.ndarray, ...] = field(default=(), repr=False)
+    exact: tuple[np.ndarray, ...] = ()
 
     def __post_init__(self) -> None:
         if self.values.dtype != np.int64 or self.values.shape != (self.strategy.rows,):
@@ -50,6 +51,37 @@ class Measurement:
             raise InvalidArgument(
                 f"a measurement under {len(invariants)} invariants needs their exact values, one array for each"
             )
+
+    def __repr__(self) -> str:
+        strategy, spent = self.strategy, ", a rehearsal" if self.rehearsal else ""
+        return f"Measurement({strategy.method!r}, {strategy.rows} answers, {self.budget!r}, {self.neighbours}{spent})"
+
+    def _repr_html_(self) -> str:
+        blocks = self.strategy.blocks
+        ends = np.cumsum([block.rows for block in blocks])
+        rows = (
+            (block.name, block.rows, float(np.sqrt(self.variance[end - 1])))
+            for block, end in zip(blocks, ends, strict=True)
+        )
+        return card(
+            "Measurement",
+            self.facts(),
+            CardRows(("block", "answers", "std. deviation of the noise, counts"), rows, len(blocks)),
+        )
+
+    def facts(self) -> list[tuple[str, object]]:
+        """What a notebook tells of it, and of an estimate from it: no value, since no ledger paid for a rehearsal's."""
+        spent = ", ".join(f"{name} {value}" for name, value in self.budget.parameters.items())
+        stated = self.strategy.invariants
+        return [
+            ("measured by", f"{self.strategy.method}, {self.strategy.noise} noise"),
+            ("noisy answers", self.strategy.rows),
+            ("cells", self.strategy.domain.size),
+            ("promise", f"{self.budget.definition}: {spent}, {self.neighbours}"),
+            ("charged", "to no ledger: a rehearsal, which no release takes" if self.rehearsal else None),
+            ("release id", self.release_id),
+            ("exact beside them", ", ".join(table.name for table in stated[:4]) or None),
+        ]
 
     @property
     def scale_exponent(self) -> int | np.ndarray:

@@ -23,7 +23,8 @@ from tabulae.products.tables import product
 from tabulae.strategy import Block, Strategy
 
 SHOWN = {
-    "DetailedPlan", "Domain", "GeographyPlan", "Plan", "Release", "Spine", "Strategy", "Workload",
+    "ConstrainedLeastSquares", "DetailedPlan", "Domain", "Estimate", "GeographyPlan", "GraphicalModel", "LeastSquares", "Ledger",
+    "LocalLeastSquares", "Measurement", "NonNegative", "OneSided", "Plan", "Release", "Spine", "Strategy", "Workload",
 }  # fmt: skip
 _VOID = {"br", "hr", "img"}
 _LARGEST = 24_000
@@ -91,6 +92,40 @@ def test_a_strategy_tells_its_blocks_and_what_is_proven(strategy: Strategy) -> N
     assert {"gaussian", strategy.blocks[0].name} <= set(texts)
     assert strategy.certificate is not None
     assert f"{strategy.certificate:.3g} (relative, squared error)" in texts
+
+
+@pytest.mark.parametrize("method", ["least-squares", "non-negative"])
+def test_a_measurement_and_an_estimate_tell_what_they_are_of_and_no_value(
+    strategy: Strategy, method: str
+) -> None:
+    counts = np.full(40, 77_101)
+    made = tb.measure(counts, strategy, tb.ZCDP("1/2"), source=tb.noise.Insecure(1))
+    found = tb.estimate(made, method=method)
+    for shown in (made, found):
+        texts = _read(shown).texts
+        assert {f"{strategy.method}, gaussian noise", "zcdp: rho 1/2, add-remove", f"{strategy.rows}"} <= set(
+            texts
+        )
+        assert any("a rehearsal" in text for text in texts)
+        assert not any("77" in text for text in texts)
+        assert len(repr(shown)) < 120
+        assert "\n" not in repr(shown)
+        assert "77" not in repr(shown)
+    assert repr(found) == f"{type(found).__name__}({made!r})"
+    assert {"sex", "F, M", "0, 1, 2, … 19"} <= set(_read(found).texts)
+    deviations = _read(made).texts[-2 * 3 + 2 :: 3]
+    assert deviations[-1] == written(float(made.variance[-1] ** 0.5))
+
+
+def test_a_ledger_tells_its_charges_and_survives_its_file(tmp_path: Path) -> None:
+    ledger = tb.Ledger.create(tmp_path / "ledger.db", 1, "zcdp")
+    for i in range(20):
+        ledger.charge(tb.ZCDP("1/40"), "add-remove", "person", f"<release {i}>", bytes(32))
+    texts = _read(ledger).texts
+    assert {"zcdp, add-remove one person", "rho 1", "1/2", "20", "<release 19>", "… 8 more"} <= set(texts)
+    assert len(repr(ledger)) < 200
+    (tmp_path / "ledger.db").unlink()
+    assert "cannot be read" in _read(ledger).texts
 
 
 def test_a_plan_shows_the_errors_that_it_states(village: Path) -> None:

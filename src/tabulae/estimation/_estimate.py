@@ -38,7 +38,7 @@ from .whole_cells import Rounding
 _EVEN = 1e-3  # weights of cells in a certificate may differ by this factor before another is sought
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class NonNegative(OneSided):
     """``min sum_i ||S_i^-1/2 (A_i x - y_i)||^2`` over ``x >= 0``, ``C x = c`` and ``l <= T x <= u``.
 
@@ -185,7 +185,7 @@ _STEPS, _TOLERANCE = 5000, 1e-8
 Term = tuple[int, list[LinearOperator]]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class GraphicalModel(OneSided):
     """The graphical model whose cliques are the measured sets of attributes and that fits the measurements best.
 

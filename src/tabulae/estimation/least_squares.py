@@ -23,6 +23,7 @@ from ..domain import Constraint, Domain, Invariants, Table, Workload
 from ..errors import InvalidArgument, Unsupported
 from ..linalg import LinearOperator, Sensitivity
 from ..measurement import Measurement
+from ..notebook import CardRows, card, listed
 from ..privacy import NoiseLaw
 from ..strategy import (
     ConstrainedInformation,
@@ -40,7 +41,7 @@ from ..strategy.information.routes import information, solve
 from .coverage import CONSERVATIVE, EXACT, HalfWidths, half_widths
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Estimate(ABC):
     """Estimates from one measurement, table by table.
 
@@ -56,6 +57,18 @@ class Estimate(ABC):
     """
 
     measurement: Measurement
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.measurement!r})"
+
+    def _repr_html_(self) -> str:
+        attributes = self.domain.attributes
+        rows = ((each.name, each.size, listed(each.labels)) for each in attributes)
+        return card(
+            "Estimate",
+            [("by", type(self).__name__), *self.measurement.facts()],
+            CardRows(("attribute", "categories", "labels"), rows, len(attributes)),
+        )
 
     @cached_property
     def information(self) -> Information:
@@ -204,7 +217,7 @@ def table_half_widths(
     )
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class LeastSquares(Estimate):
     """``W x^ = W P^+ A' S^-1 y``: unbiased, linear, and of least variance among linear unbiased estimators.
 
@@ -240,7 +253,7 @@ class LeastSquares(Estimate):
         )
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class LocalLeastSquares(LeastSquares):
     """``W A_g^+ y_g`` with the block g that has the least total variance for the table; exact variances.
 
@@ -256,7 +269,7 @@ class LocalLeastSquares(LeastSquares):
         return LocalInformation(strategy, law_variances(strategy, self.measurement.laws), solve)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class ConstrainedLeastSquares(LeastSquares):
     """``min sum_i ||S_i^-1/2 (A_i x - y_i)||^2`` over ``C x = c``: unbiased where c is true, and of least variance.
 
@@ -344,7 +357,7 @@ def _named(tables: Sequence[Table]) -> list[Table]:
     return out
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class OneSided(Estimate):
     """Estimates from a non-negative vector of cells, so that no count is below zero and all tables agree.
 

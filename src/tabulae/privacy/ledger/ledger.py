@@ -412,6 +412,26 @@ class Ledger:
     def __repr__(self) -> str:
         return f"Ledger({str(self.path)!r}, {self.budget!r}, spent='{self._view.spent}')"
 
+    def _repr_html_(self) -> str:
+        from ...notebook import CardRows, card
+
+        told = ", ".join(f"{name} {value}" for name, value in self.budget.parameters.items())
+        facts: list[tuple[str, object]] = [
+            ("file", str(self.path)),
+            ("promise", f"{self.definition}, {self.neighbours} one {self.unit}"),
+            ("cap", told),
+        ]
+        try:
+            charges, spent, left = self.charges(), self.spent, self.remaining
+        except LedgerError as error:  # a notebook shows what it can of a file that is gone
+            return card("Ledger", [*facts, ("cannot be read", str(error))])
+        rows = (
+            (c.sequence, c.time[:10], c.title, ", ".join(map(str, c.loss.parameters.values())), c.state)
+            for c in reversed(charges)
+        )
+        facts += [("spent", str(spent)), ("left", str(left)), ("charges", len(charges))]
+        return card("Ledger", facts, CardRows(("#", "date", "title", "loss", "state"), rows, len(charges)))
+
     def _rows(self) -> list[ChainedEntry]:
         with store.connect(self.path, write=False) as connection:
             self._verified(connection)
