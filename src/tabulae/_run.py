@@ -24,11 +24,11 @@ from pathlib import Path
 from typing import Literal
 
 from .errors import LedgerError, ReleaseError
-from .privacy import Ledger, mark_void
+from .privacy import mark_void
 from .products.product import Charged, DrawnMeasurements, Product, product_of, row_key, unit_rule
 from .release import Release, seal
 from .release.folder import MEASUREMENT, REPORT, replace_listed, require_others
-from .release.predecessor import check_followed
+from .release.predecessor import check_affordable, check_followed, open_ledger
 from .release.series import record_standing, series_faults, standing_faults
 from .release.staging import (
     Say,
@@ -158,9 +158,7 @@ class Life:
         with workplace(out, resume=resume) as partial:
             if (release := finished(out, spec, resume=resume)) is not None:
                 return release
-            if spec.ledger is None:
-                raise LedgerError('this spec names no ledger: add ledger = "ledger.db" under [privacy]')
-            self._partial, self._ledger = partial, Ledger.open(spec.ledger, dated=datetime.now(UTC))
+            self._partial, self._ledger = partial, open_ledger(spec, datetime.now(UTC))
             self._digest = run_digest(spec.kind.encode(), spec, out)
             release_id = self._published(plan_file, resume=resume)
             # Sealing reads all of it back from the folder: a nation is not held twice.
@@ -182,6 +180,8 @@ class Life:
         """
         product, partial, ledger = self._product, self._partial, self._ledger
         followed = check_followed(product.spec, ledger)
+        if not resume:  # what is resumed may be charged already
+            check_affordable(product.spec, ledger)
         product.prepare(partial, plan_file, self._say)
         self._at("planned")
         stays = product.stays_disclosed()

@@ -23,8 +23,9 @@ from tabulae.products.tables import product
 from tabulae.strategy import Block, Strategy
 
 SHOWN = {
-    "ConstrainedLeastSquares", "DetailedPlan", "Domain", "Estimate", "GeographyPlan", "GraphicalModel", "LeastSquares", "Ledger",
-    "LocalLeastSquares", "Measurement", "NonNegative", "OneSided", "Plan", "Release", "Spine", "Strategy", "Workload",
+    "ConstrainedLeastSquares", "DetailedPlan", "Domain", "Estimate", "GeographyPlan", "GraphicalModel", "LeastSquares",
+    "Ledger", "LocalLeastSquares", "Measurement", "NonNegative", "OneSided", "Plan", "Release", "Spine",
+    "Strategy", "Workload",
 }  # fmt: skip
 _VOID = {"br", "hr", "img"}
 _LARGEST = 24_000

@@ -187,6 +187,8 @@ def _check_spec(path: Path, *, json: bool) -> None:
     else:
         follows = commands_series.check_words(spec)
         typer.echo(f"{path}: no mistakes; {words.check_words(spec)}, {loss_words(spec)}{follows}")
+        for line in commands_series.ledger_words(spec):
+            typer.echo(line)
 
 
 def query(folder: Path, sql: str, areas: list[str], codes: list[str], out: Path | None, json: bool) -> None:

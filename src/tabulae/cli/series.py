@@ -12,7 +12,7 @@ from rich.text import Text
 
 from ..privacy import PrivacyLoss, read_loss
 from ..release import Release
-from ..release.predecessor import Outlook, outlook
+from ..release.predecessor import Outlook, missing_words, outlook, refusals
 from ..release.series import Found, Standing, beside, spent_over
 from ..spec import Series, Spec
 from .output import epsilon_words, print_table
@@ -83,6 +83,14 @@ def check_words(spec: Spec) -> str:
     return "" if spec.series is None else f"; {_follows(spec.series)}"
 
 
+def ledger_words(spec: Spec) -> Iterator[str]:
+    """What is to be done about the ledger of a spec, in lines: nothing where it is there and would pay."""
+    if (missing := missing_words(spec)) is not None:
+        yield f"Ledger    {missing}"
+    for refusal in refusals(spec):
+        yield f"Warning   a run would be refused: {refusal}"
+
+
 def plan_document(spec: Spec) -> dict[str, Any]:
     """Series and ledger of a plan, for machines."""
     told, series = outlook(spec), spec.series
@@ -105,11 +113,14 @@ def _plan_lines(spec: Spec, told: Outlook) -> Iterator[str]:
         named = f" ({told.followed.chain[-1].title})" if told.followed else ""
         why = f". Why: {spec.series.reason}" if spec.series.reason else ""
         yield f"Series    {_follows(spec.series)}{named}{why}"
-    if told.cap is not None and told.spent is not None and told.after is not None:
+    comparable = told.definition == spec.loss.definition  # or nothing adds up, as a warning says
+    if comparable and told.cap is not None and told.spent is not None and told.after is not None:
         charges = "1 charge" if told.charges == 1 else f"{told.charges} charges"
         words = f"{_values(told.spent)} of {_values(told.cap)} spent in {charges} so far"
         after = f"{_values(told.after)} after this{epsilon_words(read_loss(told.definition, told.after), spec.delta)}"
         yield f"Ledger    {words}; {after}"
+    if (missing := missing_words(spec)) is not None:
+        yield f"Ledger    {missing}"
     for warning in told.warnings:
         yield f"Warning   {warning}"
 

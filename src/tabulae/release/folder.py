@@ -43,7 +43,7 @@ def require_parent(path: Path, then: str = "") -> None:
         )
     if not path.parent.is_dir():
         raise ReleaseError(
-            f"{path} cannot be written: the folder {path.parent} does not exist; make it first{then}"
+            f"{path} cannot be written: the folder {path.parent} does not exist: make it first{then}"
         )
 
 

@@ -6,9 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from fractions import Fraction
+from shlex import quote
 from typing import TYPE_CHECKING
 
-from ..errors import LedgerError, ReleaseError, TabulaeError
+from ..errors import BudgetRefused, LedgerError, ReleaseError, TabulaeError
 from ..privacy import Charge, Ledger, write_loss
 from ..privacy.ledger.ledger import differences
 from ..spec import Series, Spec
@@ -159,7 +160,7 @@ def outlook(spec: Spec) -> Outlook:
     ledger = _ledger_of(spec)
     if ledger is None:
         return Outlook(spec.loss.definition)
-    warnings = list(_refusals(spec, ledger))
+    warnings = [f"a run would be refused: {refusal}" for refusal in _refusals(spec, ledger)]
     followed = None
     try:
         followed = check_followed(spec, ledger)
@@ -187,6 +188,58 @@ def _rival_sentences(spec: Spec, charges: Sequence[Charge]) -> Iterator[str]:
             yield rival.sentence(spec.series.kind)
 
 
+def open_ledger(spec: Spec, dated: datetime) -> Ledger:
+    """The ledger that a run charges, all of whose entries are dated so.
+
+    Raises:
+        LedgerError: the document names none, or there is none; the message has the command that makes it.
+    """
+    if spec.ledger is None:
+        raise LedgerError('this spec names no ledger: add ledger = "ledger.db" under [privacy]')
+    if (missing := missing_words(spec)) is not None:
+        raise LedgerError(missing)
+    return Ledger.open(spec.ledger, dated=dated)
+
+
+def check_affordable(spec: Spec, ledger: Ledger) -> None:
+    """See, before anything is planned or counted, that the ledger would take the charge of a spec.
+
+    Raises:
+        BudgetRefused: it would not; the message has the cure.
+
+    Privacy:
+        None is spent. The charge itself is refused or not by the ledger alone, when it comes.
+    """
+    for refusal in _refusals(spec, ledger):
+        raise BudgetRefused(refusal)
+
+
+def refusals(spec: Spec) -> list[str]:
+    """Why the ledger of a spec would refuse its charge; nothing where there is none that can be read."""
+    ledger = _ledger_of(spec)
+    return [] if ledger is None or spec.open_budget else list(_refusals(spec, ledger))
+
+
+def missing_words(spec: Spec) -> str | None:
+    """That there is no ledger yet, and the command that makes it; None where there is one, or no budget to be spent."""
+    if spec.ledger is None or spec.open_budget or spec.ledger.exists():
+        return None
+    return (
+        f"there is no ledger at {spec.ledger}: make it once, with at least what this release spends, or with all that "
+        f"its series may ever spend:\n  {init_command(spec, str(spec.ledger))}"
+    )
+
+
+def init_command(spec: Spec, path: str) -> str:
+    """The command that makes a ledger for a spec, with every option; its cap pays for this one release."""
+    amounts = spec.loss.parameters
+    delta = f" --delta {amounts['delta']}" if "delta" in amounts else ""
+    return (
+        f"tabulae ledger init {quote(path)} --budget {spec.loss.amount} --definition {spec.loss.definition}"
+        f" --neighbours {spec.neighbours} --unit {quote(spec.unit)}{delta}"
+    )
+
+
 def _ledger_of(spec: Spec) -> Ledger | None:
     """The ledger of a spec; None where there is none, or none that can be read: a run says what is wrong with it."""
     if spec.ledger is None or not spec.ledger.exists():
@@ -198,11 +251,23 @@ def _ledger_of(spec: Spec) -> Ledger | None:
 
 
 def _refusals(spec: Spec, ledger: Ledger) -> Iterator[str]:
-    """Why the ledger would refuse the charge."""
+    """Why the ledger would refuse the charge, and what to do."""
     for word, asked, kept in differences(_promise(spec), ledger.promise):
-        yield f"a run would be refused: the spec has {word} {asked!r}, and its ledger {kept!r}"
+        key = "[source] unit" if word == "unit" else f"[privacy] {word}"
+        yield (
+            f"the spec has {word} {asked!r}, and its ledger {ledger.path} {kept!r}, which never changes: write "
+            f"{kept!r} under {key}, or name a ledger of the spec's kind under [privacy], made by\n"
+            f"  {init_command(spec, 'another.db')}"
+        )
         return
     left = {"delta": ledger.remaining_delta}
     for name, asked in spec.loss.parameters.items():
         if asked > (rest := left.get(name, ledger.remaining)):
-            yield f"a run would be refused: {name} {asked} is asked for, and {rest} is left in its ledger"
+            amount = "delta" if name == "delta" else "budget"
+            remedy = f'write {amount} = "{rest}" or less' if rest else "it pays for nothing more"
+            yield (
+                f"{name} {asked} is asked for, and {rest} of {ledger.budget.parameters[name]} is left in its ledger "
+                f"{ledger.path}, whose cap never changes: {remedy}. Another ledger promises for its own releases "
+                "alone, and nobody adds up: only where both together have been decided on, name it under [privacy], "
+                f"and make it by\n  {init_command(spec, 'another.db')}"
+            )

@@ -547,7 +547,7 @@ def _check_cap(ledger: Ledger, view: VerifiedChain, loss: PrivacyLoss) -> None:
         if spent + asked > cap:
             raise BudgetRefused(
                 f"{word} {asked} is asked for and {cap - spent} of {cap} is left in {ledger.path}; "
-                "ask for less, or have a new budget decided and start another ledger"
+                "ask for less. A cap never changes, and another ledger promises for its own releases alone"
             )
 
 

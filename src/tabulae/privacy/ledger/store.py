@@ -127,7 +127,7 @@ def create(path: Path, key: bytes, first: ChainedEntry) -> None:
         os.close(handle)
     except OSError as error:
         raise LedgerError(
-            f"cannot create the ledger {path}: {error.strerror}; name a folder that exists and can be written"
+            f"cannot create a ledger at {path}: {error.strerror}; name a folder that exists and can be written"
         ) from error
     draft = Path(name)
     try:
@@ -139,7 +139,7 @@ def create(path: Path, key: bytes, first: ChainedEntry) -> None:
             connection.execute("PRAGMA journal_mode = WAL")
         _publish(draft, path)
     except sqlite3.Error as error:
-        raise LedgerError(f"cannot create the ledger {path}: {error}") from error
+        raise LedgerError(f"cannot create a ledger at {path}: {error}") from error
     finally:
         for suffix in ("", "-wal", "-shm", "-journal"):
             Path(name + suffix).unlink(missing_ok=True)
