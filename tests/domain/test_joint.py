@@ -104,6 +104,7 @@ def test_equal_tables_of_other_attributes_share_what_is_written_out() -> None:
     assert one.matrix(domain) is other.matrix(domain)
     assert one.gram(domain) is other.gram(domain)
     assert not one.gram(domain).flags.writeable
+    assert one.over(domain).terms[0].factors["a"] is other.over(domain).terms[0].factors["b"]
 
 
 def test_operators_make_the_table_that_their_entries_make() -> None:

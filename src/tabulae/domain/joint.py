@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import permutations
 from typing import Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 
@@ -26,6 +27,9 @@ MOST_ENTRIES = 2**25
 _FEWEST, _MOST = 2, 3  # attributes
 
 Factors = Mapping[int, LinearOperator]
+
+# Many tables ask the same of other attributes: they hold one matrix, as long as one of them is there.
+_SHARED: WeakValueDictionary[tuple[Any, ...], Dense] = WeakValueDictionary()
 
 
 @dataclass(frozen=True)
@@ -58,7 +62,8 @@ class JointMatrix:
                 f"{whose} is over {', '.join(map(repr, attributes)) or 'no attributes'}: a joint table is over two or "
                 "three different attributes; write Table(name, {attribute: matrix}) for one"
             )
-        return cls(attributes, _dense(whose, matrix))
+        found = _dense(whose, matrix)
+        return cls(attributes, _SHARED.setdefault(found.key(), found))
 
     def check(self, name: str, sizes: Sequence[int]) -> None:
         """Refuse a domain whose combinations are not the columns."""
@@ -106,7 +111,7 @@ def _dense(whose: str, matrix: Any) -> Dense:
     return found
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=16)
 def _products(matrix: Dense, sizes: tuple[int, ...]) -> tuple[int, tuple[Factors, ...]]:
     """Kept, so that tables with equal matrices share their factors, and all that is computed of these."""
     array = matrix.array.reshape(-1, *sizes)

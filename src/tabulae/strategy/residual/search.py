@@ -294,11 +294,15 @@ def asked_of(merged: Workload, sets: tuple[Set, ...], settings: Settings) -> Ask
 
 def crossed_sets(workload: Workload) -> list[Set]:
     """The attributes that each product of each table tells cells apart by."""
-    return [
-        tuple(i for i, f in enumerate(term.over(workload.domain)) if not is_flat(f))
-        for table in workload.tables
-        for term in table.terms
-    ]
+    flat: dict[LinearOperator, bool] = {}
+    found = []
+    for term in (term for table in workload.tables for term in table.terms):
+        for factor in term.factors.values():
+            if factor not in flat:
+                flat[factor] = is_flat(factor)
+        told = [name for name, factor in term.factors.items() if not flat[factor]]
+        found.append(tuple(sorted(workload.domain.axis(name) for name in told)))
+    return found
 
 
 def _symmetric(grams: Sequence[LinearOperator]) -> np.ndarray:
