@@ -59,6 +59,7 @@ _FILL = 1e-5  # share of the identity mixed into a singular X
 _RATIO = 1e-9  # of a minor to the product of its diagonal, below which it is lost in rounding
 _WRONG = 1e-5  # largest share by which a tridiagonal inverse may be wrong
 _PANEL = 512  # columns at a time
+_UNITS = 32  # of rounding, of the largest row sum, by which an eigenvalue found by bisection may be wrong
 _SMALL, _FINE = 512, 1e-5  # up to this many cells the search goes on to this gap: it takes a second at most
 
 
@@ -147,14 +148,24 @@ class TridiagonalInverse:
         wrong = float((sums + 8 * np.finfo(float).eps * sizes).max())
         return cls(diagonal * scale, beside * scale, wrong) if wrong <= _WRONG else None
 
-    def eigh(self, h: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Eigenvalues and vectors of ``D^1/2 V D^1/2``, D^1/2 = diag(h); the eigenvalues once more, rounded down."""
-        diagonal, beside = self.diagonal / h**2, self.beside / (h[:-1] * h[1:])
-        values, vectors = sl.eigh_tridiagonal(diagonal, beside, check_finite=False)
+    def _scaled(self, h: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return self.diagonal / h**2, self.beside / (h[:-1] * h[1:])
+
+    def eigh(self, h: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Eigenvalues and vectors of ``D^1/2 V D^1/2``, D^1/2 = diag(h)."""
+        values, vectors = sl.eigh_tridiagonal(*self._scaled(h), check_finite=False)
+        return 1 / np.maximum(values, np.finfo(float).eps * values[-1]), vectors
+
+    def lowered_trace(self, h: np.ndarray) -> float:
+        """The sum of the roots of those eigenvalues, rounded down.
+
+        Bisection finds each eigenvalue of a tridiagonal matrix within a few units of rounding of its norm (Kahan).
+        """
+        diagonal, beside = self._scaled(h)
+        values = sl.eigvalsh_tridiagonal(diagonal, beside, check_finite=False, lapack_driver="stebz")
         around = np.abs(np.append(beside, 0.0)) + np.abs(np.append(0.0, beside))
-        error = (len(h) + 16) * np.finfo(float).eps * float((diagonal + around).max())
-        lowered = (1 - self.wrong) / (np.maximum(values, 0.0) + error)
-        return 1 / np.maximum(values, error), vectors, lowered
+        error = _UNITS * np.finfo(float).eps * float((diagonal + around).max())
+        return float(np.sqrt((1 - self.wrong) / (np.maximum(values, 0.0) + error)).sum())
 
     def solve(self, columns: np.ndarray) -> np.ndarray:
         """``T^-1`` times columns."""
@@ -190,10 +201,13 @@ class _Search(DualSearch):
 
     def proven(self, gram: np.ndarray) -> float:
         """The lower bound, rounded down: from the eigenvalues that it came from where they are those of V itself."""
-        if self.best_spectrum is None:
-            return dual_bound(gram, self.multipliers)
         n = gram.shape[0]
-        trace = lowered_roots(self.best_spectrum)
+        if self._inverse is not None:
+            trace = self._inverse.lowered_trace(np.sqrt(self.multipliers))
+        elif self.best_spectrum is not None:
+            trace = lowered_roots(self.best_spectrum)
+        else:
+            return dual_bound(gram, self.multipliers)
         slack = (4 * n + 16) * float(np.finfo(np.float64).eps)
         return trace**2 / float(self.multipliers.sum()) * self.scale * (1 - slack)
 
@@ -201,8 +215,7 @@ class _Search(DualSearch):
         if self._root is None:
             h = np.sqrt(mu)
             if self._inverse is not None:
-                values, vectors, self.spectrum = self._inverse.eigh(h)
-                return self._scaled(values, vectors, h)
+                return self._scaled(*self._inverse.eigh(h), h)
             values, vectors = sl.eigh(self._gram * h * h[:, None], check_finite=False, overwrite_a=True)
             if values[0] > values[-1] * singular_share(h.size):
                 self.spectrum = values
