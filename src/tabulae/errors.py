@@ -66,6 +66,24 @@ class Problem:
         return f"{place}: {self.message}"
 
 
+_ALIKE = 3
+
+
+def _told(problems: list[Problem]) -> list[str]:
+    """A line a mistake; those that are all alike share one, so that their remedy is told once."""
+    places: dict[str, list[str]] = {}
+    for problem in problems:
+        places.setdefault(problem.message, []).append(str(problem).removesuffix(f": {problem.message}"))
+    lines = []
+    for problem in problems:
+        alike = places[problem.message]
+        if len(alike) < _ALIKE:
+            lines.append(f"  {problem}")
+        elif str(problem).startswith(f"{alike[0]}: "):
+            lines += [f"  {place}" for place in alike[:-1]] + [f"  {alike[-1]}: each {problem.message}"]
+    return lines
+
+
 class SpecError(TabulaeError):
     """A spec has one or more mistakes; ``problems`` lists every one."""
 
@@ -75,7 +93,7 @@ class SpecError(TabulaeError):
         self.problems = problems
         self.source = source
         count = "1 mistake" if len(problems) == 1 else f"{len(problems)} mistakes"
-        told = "\n".join([f"{source}: {count}", *(f"  {p}" for p in problems)])
+        told = "\n".join([f"{source}: {count}", *_told(problems)])
         super().__init__(told, confidential=confidential)
 
 

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import tabulae as tb
 from tabulae.errors import SpecError
 from tabulae.sources.declared import DeclaredColumn
 from tabulae.spec import Spec
@@ -101,3 +102,38 @@ def test_a_file_of_keys_alone_is_a_total() -> None:
     assert not drafted.is_finished
     with pytest.raises(SpecError, match="attributes"):
         Spec.from_text(drafted.text)
+
+
+def test_drafted_names_are_what_sql_takes() -> None:
+    names = ["marital-status", "marital status", "2nd job", "größe", "a/b"]
+    columns = [DeclaredColumn(name, "enum", "text", ("x", "y"), by="ENUM") for name in names]
+    drafted = draft_spec("t", "people.duckdb", columns, table="t")
+    assert drafted.declared == ("marital_status", "marital_status_2", "_2nd_job", "größe", "a_b")
+    spec = Spec.from_text(drafted.text)
+    for name in drafted.declared:
+        tb.Workload.from_sql(
+            spec.domain, f"SELECT {name}, COUNT(*) FROM t WHERE {name} = 'x' GROUP BY {name}"
+        )
+
+
+def test_mistakes_that_are_all_alike_tell_their_remedy_once() -> None:
+    drafted = draft_spec("t", "people.csv", [DeclaredColumn(f"c{i}", "", "text") for i in range(14)])
+    with pytest.raises(SpecError) as caught:
+        Spec.from_text(drafted.text)
+    told = str(caught.value)
+    assert len(caught.value.problems) == 14
+    assert told.count("is not finished") == 1
+    assert all(f"attributes.c{i} (line" in told for i in range(14))
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT marital-status, COUNT(*) FROM t GROUP BY marital-status",
+        "SELECT COUNT(*) FROM t WHERE marital-status = 'a'",
+    ],
+)
+def test_sql_says_how_a_name_is_quoted(sql: str) -> None:
+    domain = tb.Domain({"marital-status": ["a", "b"]})
+    with pytest.raises(tb.TabulaeError, match=r'double quotes: .*"marital-status"'):
+        tb.Workload.from_sql(domain, sql)

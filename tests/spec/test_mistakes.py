@@ -403,9 +403,7 @@ def test_tables_are_counted_together(desk) -> None:
     ("text", "line"),
     [
         ("title = 'x'\nbudget = = 1\n", 2),
-        ("a = 1\n\na = 2\n", 3),
         ("a = [1,\n2", 2),
-        ("[x]\n[x]\n", 2),
         ("a = 01", 1),
     ],
 )

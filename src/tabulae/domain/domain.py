@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -175,7 +176,12 @@ class Domain:
                 f"domain.resolve({name!r}) gives its matrix over {recode.of!r}"
             )
         near = difflib.get_close_matches(str(name), known, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(map(repr, known[:20]))}"
+        quoted = (
+            ""
+            if not near or re.fullmatch(r"\w+", near[0])
+            else f' In SQL it stands in double quotes: "{near[0]}"'
+        )
+        hint = f"did you mean {near[0]!r}?{quoted}" if near else f"it has {', '.join(map(repr, known[:20]))}"
         return f"the domain has no attribute {name!r}; {hint}"
 
     def __repr__(self) -> str:

@@ -342,7 +342,11 @@ class Statement:
         names: list[str] = []
         for item in group.expressions:
             if not isinstance(item, exp.Column):
-                self.refuse(group, f"GROUP BY takes names of columns, and `{text(item)}` is not one")
+                self.refuse(
+                    group,
+                    f"GROUP BY takes names of columns, and `{text(item)}` is not one; a name with other signs than "
+                    'letters, digits and _ stands in double quotes: GROUP BY "marital-status"',
+                )
             names.append(self.name_of(item))
         if len(set(names)) != len(names):
             self.refuse(group, "a column is named twice")

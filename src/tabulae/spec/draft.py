@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -12,7 +13,6 @@ from ..sources.declared import DeclaredColumn
 from ..sources.dialect import RFC4180, Dialect
 
 _POLICIES = ("unknown", "null")  # keys of [attributes] that are not attributes
-_NOT_IN_NAMES = '/\\*?:"<>|'
 _TODO = "list the values that it may hold"
 _FOUND = "put public values in place of these, which were found in the records"
 
@@ -180,12 +180,12 @@ def _table(attributes: Sequence[str]) -> list[str]:
 
 
 def _attribute_names(columns: Iterable[str]) -> list[str]:
-    """A name for each column: its own where that can name an attribute, and all different."""
+    """A name for each column: its own where SQL takes that as it is, and all different."""
     taken = {*RESULT_COLUMNS, *_POLICIES}
     names = []
     for column in columns:
-        kept = "".join("_" if ord(c) < 32 or ord(c) == 127 or c in _NOT_IN_NAMES else c for c in column)
-        name = whole = kept.strip().lstrip(".")[:60].strip() or "column"
+        kept = re.sub(r"\W+", "_", column.strip()).strip("_")[:60].strip("_") or "column"
+        name = whole = f"_{kept}" if kept[0].isdigit() else kept
         number = 1
         while name in taken:
             number += 1
