@@ -176,3 +176,16 @@ def test_a_median_has_an_interval_and_no_standard_error(made: Path) -> None:
     assert "standard error of 0" not in page
     figure = "SELECT sex, 100.0 * COUNT(*) FILTER (WHERE age < 15) / COUNT(*) FROM people GROUP BY sex"
     assert not re.search(r"│\s+-\s+│", _call("query", made, figure).stdout)
+
+
+def test_check_tells_of_a_figure_over_attributes_that_no_table_has_together(tmp_path: Path) -> None:
+    spec = write_village(tmp_path)
+    share = "100.0 * COUNT(*) FILTER (WHERE sex = 'F') / COUNT(*)"
+    figure = '[[derived]]\nname = "women"\nsql = "SELECT {0}, {1} FROM people GROUP BY {0}"\n'
+    text = without_some(spec)
+    spec.write_text(text + figure.format("race", share) + RESIDUAL)
+    assert "'women' needs 'sex', 'race' together, which no table counts" in _call("check", spec).stdout
+    _fails(_call("plan", spec), 1, "together")
+    spec.write_text(text + figure.format("age", share) + RESIDUAL)
+    assert "Warning" not in _call("check", spec).stdout
+    assert _call("plan", spec).exit_code == 0

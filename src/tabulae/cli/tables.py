@@ -95,6 +95,22 @@ def check_words(spec: Spec) -> str:
     return f"{tables} {'table' if tables == 1 else 'tables'} over {spec.domain.size:,} cells{more}"
 
 
+def check_notes(spec: Spec) -> Iterator[str]:
+    """What a plan may find besides: figures over attributes that no table has together, of which a strategy decides."""
+    counted = [
+        set(table.attributes) for table in (*spec.workload.tables, *(i.table for i in spec.invariants))
+    ]
+    for derived in spec.derived:
+        for table in derived.figure.tables:
+            if not any(set(table.attributes) <= names for names in counted):
+                named = ", ".join(map(repr, table.attributes))
+                yield (
+                    f"Warning   derived figure {derived.name!r} needs {named} together, which no table counts: `plan` "
+                    "says whether it follows; a table of them makes sure of it"
+                )
+                break
+
+
 def _print_exact(console: Console, exact: Exactness) -> None:
     """What is published without noise, before anything else is said."""
     say(console, *[*_own_exact(exact), *_earlier_exact(exact)])
