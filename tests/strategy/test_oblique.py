@@ -277,7 +277,7 @@ def test_tables_that_ask_different_things(name: str) -> None:
 def _check_pairs(make: Callable[[int, int], Dense], n: int, rmse: float) -> None:
     workload = of_pairs(n, 40, make)
     strategy = own(workload)
-    assert unit_rmse(strategy, workload, "add-remove") <= rmse * (1 + 4e-4)
+    assert unit_rmse(strategy, workload, "add-remove") <= rmse * (1 + 5e-4)
 
 
 @each("name", PAIRS)
