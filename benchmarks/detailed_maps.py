@@ -85,6 +85,6 @@ def configuration() -> dict[str, object]:
         "run_us": True,
         "run_pr": True,
         "reader": "csv",
-        "state_filter_us": [],
+        "state_filter_us": ["01"],
         "privacy_defn": "zcdp",
     }
