@@ -129,14 +129,14 @@ def empty_rows(table: Table, domain: Domain) -> np.ndarray:
 
 
 _FINEST = 52
-_LARGEST = 2.0**53
+_LARGEST, _MOST = 2.0**53, 2.0**62
 
 
 def meets(exact: Invariants, table: Table, estimates: np.ndarray, values: Sequence[np.ndarray]) -> bool:
     """Whether every sum of a table's estimates that the invariants fix has its exact value.
 
-    The estimates must be multiples of one ``2^-k`` whose sums floating point holds exactly; written as whole numbers,
-    settling them must change none.
+    The estimates must be multiples of one ``2^-k``, all less than ``2^53`` of them, as floating point holds exactly;
+    written as whole numbers, settling them must change none. Rows may overlap: their sum is no count of people.
 
     >>> from tabulae.linalg import Identity
     >>> from tabulae.domain import Domain
@@ -153,12 +153,12 @@ def meets(exact: Invariants, table: Table, estimates: np.ndarray, values: Sequen
 
 
 def _step(estimates: np.ndarray) -> int | None:
-    """The least k with all of ``2^k estimates`` whole, and their sum below 2^53; None if there is none."""
+    """The least k with all of ``2^k estimates`` whole and below 2^53, their sum in 64 bits; None if there is none."""
     if not np.isfinite(estimates).all():
         return None
     for k in range(_FINEST + 1):
         scaled = np.ldexp(estimates, k)
-        if np.abs(scaled).sum() >= _LARGEST:
+        if np.abs(scaled).max(initial=0) >= _LARGEST or np.abs(scaled).sum() >= _MOST:
             return None
         if np.array_equal(scaled, np.rint(scaled)):
             return k
