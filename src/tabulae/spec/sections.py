@@ -33,6 +33,7 @@ NOT_INVARIANT = {
     "weight": "is of tables, whose errors it weighs: an exact count has none, so remove it",
     "target": "is of tables, which may be wrong by so much: an exact count is not, so remove it",
     "areas": "is of tables: write level, the level at which the counts are exact",
+    "totals": "is of tables: in a [[table]] of the same attributes with totals these are exact, too",
 }
 """Keys that an invariant does not have, and why."""
 
@@ -51,6 +52,8 @@ WITH_GEOGRAPHY = ("bound", "structural_zero")
 NOT_OF_AREAS = {
     "queries": "with [geography] a table is a marginal: write attributes, with recodes for ranges",
     "sql": "with [geography] a table is a marginal: write attributes",
+    "totals": "with [geography] a table is one marginal: write a [[table]] of the other attributes, whose counts these "
+    "totals are",
     "weight": "is of tables whose queries are chosen for them: with [geography] the shares decide, so remove it",
     "name": "is of counts without a geography: an exact count of areas goes by its attributes and level, so remove it",
 }

@@ -286,13 +286,31 @@ class CountedEntry(StrictSection):
         return self
 
 
+def _totals(value: object) -> object:
+    """True for all, a list of names, or None; false is no totals."""
+    if isinstance(value, bool):
+        return value or None
+    if not isinstance(value, list) or not value or not all(isinstance(name, str) for name in value):
+        raise problem(f'must name attributes, as in totals = ["sex"], or be true, not {shown(value)}')
+    return value
+
+
 class TableEntry(CountedEntry):
     """One ``[[table]]``: what is published."""
 
     name: Name | None = Field(description='it names the published file: name = "sex_by_age"')
+    totals: Annotated[Any, AfterValidator(_totals)] = None
     weight: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1
     target: TargetEntry | None = None
     areas: Annotated[list[str], Field(min_length=1)] | None = None
+
+    @model_validator(mode="after")
+    def _totals_of_attributes(self) -> Self:
+        if self.sql is not None and self.totals is not None:
+            raise problem(
+                "totals goes with attributes and queries, and sql has neither: remove totals, or the sql"
+            )
+        return self
 
 
 class InvariantEntry(CountedEntry):

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from ...domain import (
+    TOTAL_LABEL,
     AttributeView,
     Domain,
     Table,
@@ -42,6 +43,9 @@ from ...spec.shape import CountedEntry
 
 _RANGES = {"prefix": Prefix, "ranges": AllRange}
 _QUERIES = ("identity", "prefix", "ranges", "total")
+Totals = list[str] | bool | None
+"""What a table has totals of: the attributes named, all of them, or none."""
+
 _FORMS = 'write "identity", "prefix", "ranges", "total", { width = 32 } or { matrix = "w.npy" }'
 
 
@@ -128,6 +132,39 @@ class Queries:
         self.files[MATRICES.format(table=asked[0], attribute=asked[1])] = content
         return Dense(_whole(array))
 
+    def with_total(
+        self, query: object, factor: LinearOperator, view: AttributeView, path: KeyPath | None
+    ) -> LinearOperator:
+        """The matrix of a query with a last row that counts all categories: one matrix, which one strategy answers.
+
+        One that has such a row stays as it is; where ``path`` asks for a second one, that is a mistake.
+        """
+        if self.counts_all(query, factor, view):
+            if path is not None:
+                self.problems.add(
+                    path, "has a row that counts everything already, by its query: remove it here"
+                )
+            return factor
+        if isinstance(factor, Partition):
+            return MatrixProduct(_totalled(Identity(factor.shape[0])), factor)
+        if isinstance(factor, MatrixProduct):
+            return MatrixProduct(_totalled(factor.left), factor.right)
+        return _totalled(factor)
+
+    def counts_all(self, query: object, factor: LinearOperator, view: AttributeView) -> bool:
+        """Whether the query has a row that counts all categories, the extra one included."""
+        if isinstance(query, dict) and "matrix" in query:
+            return TOTAL_LABEL in heading_and_labels(Domain({"x": factor.shape[1]}), "x", factor)[1]
+        apart = self.schema.columns[view.attribute.name].has_other and view.labels[-1] == OTHER
+        if isinstance(query, str):
+            return query == "total" or (query in _RANGES and not apart)
+        return not apart and factor.shape[0] == 1  # the only run of a width has all
+
+
+def _totalled(rows: LinearOperator) -> Stack:
+    """The rows, and then their total over all columns."""
+    return Stack((*(rows.ops if isinstance(rows, Stack) else (rows,)), Total(rows.shape[1])))
+
 
 def _beside_other(ranges: LinearOperator, view: AttributeView) -> Stack:
     """Ranges of the ordered classes, then one row for the extra category, which is not a neighbour of any."""
@@ -162,7 +199,7 @@ def read_section(
         return None
     reader = _Tables(schema.domain, schema, base, problems)
     tables = [
-        reader.table(("table", at), entry, entry.name, entry.weight)
+        reader.table(("table", at), entry, entry.name, entry.weight, entry.totals)
         for at, entry in enumerate(document.tables)
         if entry
     ]
@@ -243,13 +280,20 @@ class _Tables:
         self.queries = Queries(schema, base, problems)
         self.problems = problems
 
-    def table(self, path: KeyPath, entry: CountedEntry, title: str | None, weight: float = 1) -> Table | None:
+    def table(
+        self,
+        path: KeyPath,
+        entry: CountedEntry,
+        title: str | None,
+        weight: float = 1,
+        totals: Totals = None,
+    ) -> Table | None:
         key = "name" if entry.sql is None else "sql"
         name = title or written(path)
         try:
             if entry.sql is not None:
                 return self.from_sql(name, entry.sql, weight)
-            factors, headings = self.product(path, name, entry)
+            factors, headings = self.product(path, name, entry, totals)
             if len(factors) < len(list(_asked(path, entry))):
                 return None
             return Table(name, factors, weight, self.columns(factors, headings))
@@ -266,9 +310,10 @@ class _Tables:
         return table_from_sql(self.domain, name, sql, weight)
 
     def product(
-        self, at: KeyPath, table: str, entry: CountedEntry
+        self, at: KeyPath, table: str, entry: CountedEntry, totals: Totals
     ) -> tuple[dict[str, LinearOperator], dict[str, str]]:
         """Base attribute -> matrix, and -> the name it was asked for under, of all that could be read."""
+        wanted = self.totals(at, entry, totals)
         factors: dict[str, LinearOperator] = {}
         asked: dict[str, str] = {}
         headings: dict[str, str] = {}
@@ -286,9 +331,30 @@ class _Tables:
             asked[base] = name
             factor = self.queries.factor((table, name), query, view, path)
             if factor is not None:
+                if name in wanted:
+                    factor = self.queries.with_total(query, factor, view, wanted[name])
                 factors[base] = factor
                 headings[base] = name
         return factors, headings
+
+    def totals(self, at: KeyPath, entry: CountedEntry, totals: Totals) -> dict[str, KeyPath | None]:
+        """Each name that is to have a total, with the key that asks for it; None where all are asked for at once."""
+        asked = [name for name, _, _ in _asked(at, entry)]
+        if totals is not None and not asked:
+            told = "the table has no attribute, and is the total itself: remove totals"
+            self.problems.add((*at, "totals"), told)
+            return {}
+        if isinstance(totals, bool):
+            return dict.fromkeys(asked)
+        wanted: dict[str, KeyPath | None] = {}
+        for position, name in enumerate(totals or ()):
+            path = (*at, "totals", position)
+            if name in wanted:
+                self.problems.add(path, f"names {shown(name)} twice: keep one")
+            elif name not in asked:
+                self.problems.add(path, f"the table has no {shown(name)}; {nearest(name, asked)}")
+            wanted.setdefault(name, path)
+        return wanted
 
     def view(self, name: str, path: KeyPath) -> AttributeView | None:
         """The attribute or recode of that name; silent where it is the declaration that is wrong."""
@@ -315,14 +381,15 @@ class _Tables:
 
     def labels(self, base: str, factor: LinearOperator) -> tuple[str, ...]:
         """The label of each row; ranges beside the extra category are named as if it were not there."""
-        if not (isinstance(factor, Stack) and self.schema.columns[base].has_other):
+        ranges = factor.ops[0] if isinstance(factor, Stack) else None
+        if not (isinstance(ranges, MatrixProduct) and self.schema.columns[base].has_other):
             return heading_and_labels(self.domain, base, factor)[1]
         plain = without_other(self.domain[base])
-        ranges = factor.ops[0]
-        assert isinstance(ranges, MatrixProduct)
+        assert isinstance(factor, Stack)
         assert isinstance(ranges.right, Partition)
         classes = MatrixProduct(ranges.left, Partition(ranges.right.classes[:-1], ranges.right.count))
-        return (*heading_and_labels(Domain({base: plain}), base, classes)[1], OTHER)
+        total = (TOTAL_LABEL,) * (len(factor.ops) - 2)
+        return (*heading_and_labels(Domain({base: plain}), base, classes)[1], OTHER, *total)
 
 
 def _asked(path: KeyPath, entry: CountedEntry) -> Iterator[tuple[str, object, KeyPath]]:
