@@ -21,6 +21,7 @@ from tabulae.cli import app
 
 OF_COMMAND = {
     "audit": "audit",
+    "changes": "changes",
     "check": "check",
     "convert": "convert",
     "demo": "demo",
@@ -151,6 +152,7 @@ def test_figures_and_series(hill: Path) -> None:
     assert _told("plan", "plan", hill)["series"]["kind"] == "next"
     _told("run", "run", hill, "--out", second)
     assert len(_told("check", "check", second)["series"]) == 2
+    assert _told("changes", "changes", first, second)["tables"]
     kinds = {entry["kind"] for entry in _told("ledger", "ledger", "show", folder / "ledger.db")["entries"]}
     assert "follows" in kinds
 

@@ -67,7 +67,7 @@ def test_coverage_is_at_least_the_level_by_exact_convolution(
 def test_one_variable_agrees_with_the_laws_own_tail() -> None:
     for law in LAWS:
         for level in (0.5, 0.9, 0.999):
-            assert smallest_half_width(law, 1, level) == law.margin(str(level))
+            assert smallest_half_width(((law, 1),), level) == law.margin(str(level))
 
 
 def test_the_normal_limit_is_reached_as_the_grid_vanishes() -> None:

@@ -1,4 +1,5 @@
-"""The command line: demo | init | plan | run | report | check | query | convert | audit | ledger | detailed.
+"""The command line: demo | init | plan | run | report | check | query | changes | convert |
+audit | ledger | detailed.
 
 Results go to stdout (``--json`` for machines), progress and trouble to stderr. Exit codes: 0 done, 1 bad spec,
 data, release or file system, 2 usage, 3 budget refused.
@@ -247,6 +248,27 @@ def query(
     from . import commands
 
     _guard(lambda: commands.query(folder, sql, areas or [], code or [], out, json), json=json)
+
+
+@app.command()
+def changes(
+    earlier: Annotated[Path, typer.Argument(help="The earlier release folder.", show_default=False)],
+    later: Annotated[Path, typer.Argument(help="The later release folder.", show_default=False)],
+    table: Annotated[
+        str | None, typer.Option(help="The table; by default all that both publish.", show_default=False)
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="A file for all rows: .csv, .parquet or .xlsx; it must not exist.", show_default=False
+        ),
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Show how counts changed from a release to a later one, with intervals, at no privacy cost."""
+    from . import changes as commands_changes
+
+    _guard(lambda: commands_changes.changes(earlier, later, table, out, json), json=json)
 
 
 @app.command()

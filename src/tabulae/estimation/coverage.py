@@ -2,7 +2,7 @@
 
 An answer's error is ``S = sum_j z_j e_j`` with independent discrete noise e_j. Three ways, the best valid:
 
-* **exact** - all non-zero |z_j| equal, one block: S is |z| times a sum of n equal integer variables. Its law
+* **exact** - all non-zero |z_j| equal, on one grid: S is |z| times a sum of n integer variables. Its law
   follows from the characteristic function by a finite Fourier sum; the smallest half-width is taken.
 * **limit** - bounds on the characteristic function of S on ``|t| <= T``, turned into a lower bound on
   ``P(|S| <= h)`` by Selberg's minorant of an interval (see :mod:`.minorant`): a normal (or Laplace-mixture)
@@ -322,25 +322,27 @@ _ROUNDING = 1e-12
 
 
 @lru_cache(maxsize=4096)
-def smallest_half_width(law: NoiseLaw, count: int, level: float) -> float:
-    """Smallest integer q with ``P(|e_1 + ... + e_n| <= q) >= level``; infinite where the law is too wide.
+def smallest_half_width(noise: tuple[tuple[NoiseLaw, int], ...], level: float) -> float:
+    """Smallest integer q with ``P(|e_1 + ... + e_n| <= q) >= level``; infinite where the laws are too wide.
 
-    The probabilities are the Fourier coefficients of ``phi(t)^n``, by a sum over L >= 40 standard deviations
-    points; what wraps round is below 1e-15 and is charged, with rounding, as 1e-12 to the level.
+    ``noise`` says how many variables of each law are added up. The probabilities are the Fourier coefficients of the
+    product of ``phi(t)^n``, by a sum over L >= 40 standard deviations points; what wraps round is below 1e-15 and is
+    charged, with rounding, as 1e-12 to the level.
 
     >>> from fractions import Fraction
     >>> from tabulae.privacy import DiscreteGaussian
-    >>> smallest_half_width(DiscreteGaussian(Fraction(1)), 1, 0.95)
+    >>> smallest_half_width(((DiscreteGaussian(Fraction(1)), 1),), 0.95)
     2.0
     """
-    if count == 1:
-        return float(law.margin(level))
-    deviation = math.sqrt(law.variance_of_law * count)
+    if [count for _, count in noise] == [1]:
+        return float(noise[0][0].margin(level))
+    deviation = math.sqrt(sum(law.variance_of_law * count for law, count in noise))
     if deviation > _LONGEST:
         return math.inf
     length = 2 ** max(8, math.ceil(math.log2(80 * deviation + 64)))
     points = 2 * np.pi * np.arange(length // 2 + 1) / length
-    probability = np.fft.irfft(law.characteristic(points) ** count, length)
+    phi = np.prod([law.characteristic(points) ** count for law, count in noise], axis=0)
+    probability = np.fft.irfft(phi, length)
     symmetric = np.concatenate([probability[:1], 2 * probability[1 : length // 2]])
     covered = np.cumsum(np.maximum(symmetric, 0.0))
     reached = np.flatnonzero(covered >= level + _ROUNDING)
@@ -560,19 +562,23 @@ def _improve(values: np.ndarray, ways: np.ndarray, candidate: np.ndarray, way: s
 def _exact(
     profile: Profile, laws: Sequence[NoiseLaw], steps: Sequence[float], level: float, otherwise: np.ndarray
 ) -> np.ndarray:
-    """Smallest half-widths where S is a multiple of a sum of equal integer variables; infinite elsewhere."""
+    """Smallest half-widths where S is a multiple of a sum of integer variables; infinite elsewhere."""
     out = np.full(otherwise.shape, np.inf)
     out[(profile.count == 0).all(axis=0)] = 0.0
     if not profile.exact:
         return out
-    for b, (law, step) in enumerate(zip(laws, steps, strict=True)):
-        alone = (profile.count[b] > 0) & (np.delete(profile.count, b, axis=0) == 0).all(axis=0)
-        # Of first order in what coefficients differ by: unequal ones would split the values that sums share.
-        equal = profile.count[b] * profile.largest[b] ** 2 <= (1 + 1e-9) * profile.power2[b]
-        chosen = np.flatnonzero(alone & equal)
-        for count in np.unique(profile.count[b, chosen]):
-            width = smallest_half_width(law, int(count), level)
-            if math.isfinite(width):
-                rows = chosen[profile.count[b, chosen] == count]
-                out[rows] = width * step * profile.largest[b, rows]
+    there = profile.count > 0
+    # Of first order in what coefficients differ by: unequal ones would split the values that sums share.
+    equal = ~there | (profile.count * profile.largest**2 <= (1 + 1e-9) * profile.power2)
+    size = profile.largest * np.array(steps)[:, None]
+    most = size.max(axis=0)
+    equal &= ~there | (size >= (1 - 1e-12) * most)
+    chosen = np.flatnonzero(equal.all(axis=0) & there.any(axis=0))
+    counts, group = np.unique(profile.count[:, chosen].astype(np.int64), axis=1, return_inverse=True)
+    for g, row in enumerate(counts.T):
+        noise = tuple((law, int(count)) for law, count in zip(laws, row, strict=True) if count)
+        width = smallest_half_width(noise, level)
+        if math.isfinite(width):
+            rows = chosen[group.ravel() == g]
+            out[rows] = width * most[rows]
     return out

@@ -52,7 +52,7 @@ from .coverage import (
     laplace_half_width,
     uniform_factor,
 )
-from .least_squares import LeastSquares
+from .least_squares import Estimate, LeastSquares
 
 Variance = Callable[[Table], np.ndarray]
 
@@ -194,6 +194,9 @@ def woodruff(t: np.ndarray, half_width: np.ndarray) -> QuantileSet:
     return QuantileSet(crossing(t), kept.argmax(axis=1), last - kept[:, ::-1].argmax(axis=1))
 
 
+WIDEST = 50.0
+"""Standard deviations: beyond, the factor of a test is of no use."""
+
 _ROUNDS = 3
 _NEAR = 1.01  # a uniform factor that is as small as the normal limit's is no wider than need be
 _SLACK = 1 + 1e-9  # covers rounding in the coefficients, which are floats
@@ -214,7 +217,7 @@ class PairProfile:
     def of(cls, estimate: LeastSquares, above: Table, below: Table) -> PairProfile | None:
         rest = table_difference(above, below)
         tables = (above, below) if rest is None else (above, below, rest)
-        found = [_profile(estimate, table) for table in tables]
+        found = [profile_by_block(estimate, table) for table in tables]
         profiles = [profile for profile in found if profile is not None]
         if len(profiles) < len(tables):
             return None
@@ -306,8 +309,8 @@ def _joined(u: np.ndarray, p: Profile, v: np.ndarray, q: Profile, name: str, pow
     return (u * getattr(p, name) ** (1 / power) + v * getattr(q, name) ** (1 / power)) ** power
 
 
-def _profile(estimate: LeastSquares, table: Table) -> Profile | None:
-    """A table's coefficients, one column a row of the table and one row a block."""
+def profile_by_block(estimate: Estimate, table: Table) -> Profile | None:
+    """A table's coefficients, one column a row of the table and one row a block; None where they are not known."""
     strategy = estimate.measurement.strategy
     left = LeftOpen.of(strategy, table)
     found = left.profile(estimate.information)
@@ -331,7 +334,7 @@ def _profile(estimate: LeastSquares, table: Table) -> Profile | None:
         spread_out(found.power6, d**6),
         spread_out(found.largest, d),
         spread_out(found.count, 1.0),
-        exact=False,
+        exact=found.exact,
     )
 
 

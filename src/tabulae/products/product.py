@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from ..errors import InvalidArgument, Problem, SpecError, Unsupported
 from ..privacy import Charge, Disclosure, Ledger
+from ..release.changes import Changes
 from ..release.read import Release
 from ..release.staging import Say, Writer
 from ..sources.coding import ColumnCoding
@@ -148,6 +149,10 @@ class Product(Protocol):
         """Answer a statement about counts from the measurements."""
         ...
 
+    def changes(self, earlier: Release, later: Release, table: str) -> Changes:
+        """How the counts of a table changed from one release to another."""
+        ...
+
 
 def product_of(spec: Spec) -> Product:
     """The product of a spec, from the folder that bears the name of its kind."""
@@ -208,6 +213,14 @@ def no_saved_plan(section: str) -> InvalidArgument:
     """What is said where such a plan is to be read from a file."""
     return InvalidArgument(
         f"the plan of a spec with [{section}] follows from the spec: run it without --plan"
+    )
+
+
+def no_changes(kind: str) -> Unsupported:
+    """What is said where releases of a kind are to be compared."""
+    return Unsupported(
+        f"changes between releases of {kind} are not computed. Take the difference of two numbers yourself: their "
+        "noises are independent, so that its standard error is the root of the sum of the squares of theirs"
     )
 
 

@@ -20,6 +20,7 @@ from ..spec import Spec, read_spec
 from ..spec.problems import nearest
 from . import folder as f
 from .agreement import ledger_faults
+from .changes import Changes
 from .folder import DERIVED, is_derived
 from .series import Link, chain_of, series_faults, standing_faults
 from .verify_texts import same_version, text_faults
@@ -187,6 +188,22 @@ class Release:
             Unsupported: the release is of groups, each of which has the table that it could afford.
         """
         return self.product.query(self, sql, areas, codes)
+
+    def changes_since(self, earlier: Release, table: str) -> Changes:
+        """How the counts of a table changed since an earlier release, with intervals, at no privacy cost.
+
+        Arguments:
+            earlier: a release that this one follows, or one that counts the same kind of people.
+            table: the name of a table that both publish.
+
+        Returns the rows that both have: the estimates of both, the change, and the change in per cent.
+
+        Raises:
+            InvalidArgument: a release has no such table, or nothing in it can be compared.
+            ReleaseError: a folder is not as it was published; they are one release, or in the wrong order.
+            Unsupported: the releases are of areas or groups.
+        """
+        return self.product.changes(earlier, self, table)
 
     def _false_level(self) -> list[str]:
         if self.level == LEVEL:

@@ -15,13 +15,14 @@ import pyarrow as pa
 from ...errors import Unsupported
 from ...privacy import Disclosure, Ledger
 from ...release import folder as f
+from ...release.changes import Changes
 from ...release.read import Release
 from ...release.staging import Say
 from ...release.write import LEVEL
 from ...sources.engines.spark import spark_session
 from ...sources.units import UnitRule
 from ...spec import Spec
-from ..product import Charged, ResourceEstimate, no_saved_plan, records_of, rules_of
+from ..product import Charged, ResourceEstimate, no_changes, no_saved_plan, records_of, rules_of
 from .constraints import ExactMargin, disclosure_of
 from .count import LeafBound, LeafColumn, SpineCounts, open_spine_records
 from .figures import query_areas
@@ -181,6 +182,9 @@ class AreasProduct:
         """See :meth:`Product.query`; answers are least-squares estimates, whatever method the tables have."""
         f.require_sources(release.path)
         return query_areas(release.path, self.spec, release.level, sql, areas, codes)
+
+    def changes(self, earlier: Release, later: Release, table: str) -> Changes:
+        raise no_changes("areas")
 
 
 PRODUCT = AreasProduct

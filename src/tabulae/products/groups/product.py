@@ -13,12 +13,13 @@ import pyarrow as pa
 
 from ...errors import Unsupported
 from ...privacy import Disclosure, Ledger
+from ...release.changes import Changes
 from ...release.read import Release
 from ...release.staging import Say
 from ...release.write import write_documents
 from ...sources.units import UnitRule
 from ...spec import Spec
-from ..product import Charged, ResourceEstimate, no_saved_plan, records_of, refuse_areas, rules_of
+from ..product import Charged, ResourceEstimate, no_changes, no_saved_plan, records_of, refuse_areas, rules_of
 from .count import GroupCounts, RecordShape, open_group_records
 from .levels import AdaptivePlan, GroupMeasurement, GroupMeasurements
 from .measure import measure_groups
@@ -125,6 +126,9 @@ class GroupsProduct:
             f"{release.path} tabulates groups, each in the table that it could afford, and answers no other counts: "
             f"read {release.path}/tables/totals.csv, or in Python tabulae.Release.read(...).tables"
         )
+
+    def changes(self, earlier: Release, later: Release, table: str) -> Changes:
+        raise no_changes("groups")
 
 
 PRODUCT = GroupsProduct

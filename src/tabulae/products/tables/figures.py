@@ -16,7 +16,7 @@ from ...estimation import Estimate
 from ...estimation.coverage import CONSERVATIVE, uniform_factor
 from ...estimation.figures import figure_numbers
 from ...estimation.least_squares import LeastSquares, LocalLeastSquares, OneSided, non_negative_rows
-from ...estimation.statistics import PairProfile, RatioSet, covariance_of, ratio_set
+from ...estimation.statistics import WIDEST, PairProfile, RatioSet, covariance_of, ratio_set
 from ...release import folder as f
 from ...release.agreement import csv_faults
 from ...release.folder import DERIVED
@@ -34,7 +34,6 @@ from ...spec import Spec
 from ...strategy import IterativeInformation
 from .publish import empty_rows
 
-_WIDEST = 50.0  # standard deviations: beyond, the factor of a test is of no use
 _STATUS = np.array([ESTIMATED, EXACT, NOT_ESTIMABLE])
 
 
@@ -96,7 +95,7 @@ class EstimatedCounts:
         level: float,
     ) -> tuple[RatioSet, np.ndarray] | None:
         laws = self.linear.measurement.laws
-        if self.only_bounds or uniform_factor(laws, level) > _WIDEST:
+        if self.only_bounds or uniform_factor(laws, level) > WIDEST:
             return None
         profile, (above, below) = None, (ratio.numerator, ratio.denominator)
         if above.table is not None and below.table is not None and above.constant == below.constant == 0:

@@ -20,11 +20,14 @@ from ...measurement import Measurement
 from ...privacy import Disclosure, Ledger, RandomBits
 from ...release import folder as f
 from ...release.agreement import csv_faults
+from ...release.changes import Changes
 from ...release.read import Release
 from ...release.staging import PLAN, Say
 from ...sources.units import UnitRule
 from ...spec import Spec
+from ..comparable import comparable
 from ..product import Charged, ResourceEstimate, records_of, refuse_areas, rules_of, unit_rule
+from .changes import table_changes
 from .count import VECTOR_LIMIT, Counts, tabulate
 from .exactness import check_joint_promise, exactness
 from .figures import derived_faults, publish_derived, publish_figure, write_derived
@@ -244,6 +247,11 @@ class TablesProduct:
         except NotEstimable as error:
             told = together(release.measurements[0].strategy, figure.attributes)
             raise NotEstimable(f"{error}\n{told}") from None
+
+    def changes(self, earlier: Release, later: Release, table: str) -> Changes:
+        notes = comparable(earlier, later)
+        before = TablesProduct(earlier.spec)
+        return table_changes(earlier, later, (before._estimate(earlier), self._estimate(later)), table, notes)
 
     def _stored(self, folder: Path) -> Measurement:
         return read_measurement(folder, self.spec.domain, [given.table for given in self.spec.invariants])
