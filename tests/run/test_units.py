@@ -245,3 +245,58 @@ def test_records_without_ids_are_refused_before_anything_is_spent(
     _fails(_call("run", visits, "--out", visits.parent / "out"), 1, word)
     assert tb.Ledger.open(visits.parent / "ledger.db").spent == 0
     assert not (visits.parent / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("definition", "noise", "power"),
+    [("zcdp", "gaussian", 2), ("pure", "laplace", 1), ("approx", "gaussian", None)],
+)
+def test_the_plan_says_what_other_bounds_cost(
+    visits: Path, definition: str, noise: str, power: int | None
+) -> None:
+    """The factors are those of plans that are made with the other bound, and with the other budget."""
+    text = visits.read_text().replace('definition = "zcdp"', f'definition = "{definition}"')
+    if definition == "pure":
+        text = text.replace('delta = "1e-10"\n', "")
+    visits.write_text(text + f'\n[method]\nselect = "identity"\nnoise = "{noise}"\n')
+    rows = {each["rows"]: each for each in _json(_call("plan", visits, "--json"))["row_bounds"]}
+    assert list(rows) == [1, 2, K, 5, 10, 20]
+    assert (rows[K]["noise"], rows[K]["budget"]) == ("1", None if power is None else "1")
+    own = _with(visits, f"rows_per_unit = {K}")
+    for bound, row in rows.items():
+        assert Fraction(row["noise"]) == Fraction(bound, K)
+        other = _with(visits, f"rows_per_unit = {bound}")
+        assert other.rmse == pytest.approx(float(Fraction(row["noise"])) * own.rmse, rel=1e-2)
+        if power is None:
+            assert row["budget"] is None
+            continue
+        text = visits.read_text().replace(f"rows_per_unit = {K}", f"rows_per_unit = {bound}")
+        paid = text.replace('budget = "1/2"', f'budget = "{Fraction(row["budget"]) / 2}"')
+        same = tb.plan(tb.spec.Spec.from_text(paid, visits.parent))
+        assert same.rmse == pytest.approx(own.rmse, rel=1e-2)
+    shown = _call("plan", visits).stdout
+    assert "3 of one person at most: more need more noise, fewer leave more rows out" in shown
+    assert ("x 11.1" in shown) == (power == 2)
+
+
+def test_where_units_are_replaced_one_row_is_not_compared(visits: Path) -> None:
+    """A single row can only be exchanged, so that noise for one may be less than a k-th of that for k."""
+    text = visits.read_text().replace('delta = "1e-10"', 'delta = "1e-10"\nneighbours = "replace"')
+    visits.write_text(text)
+    assert [each["rows"] for each in _json(_call("plan", visits, "--json"))["row_bounds"]] == [
+        2,
+        K,
+        5,
+        10,
+        20,
+    ]
+    visits.write_text(text.replace(f"rows_per_unit = {K}", "rows_per_unit = 1"))
+    assert "row_bounds" not in _json(_call("plan", visits, "--json"))
+
+
+def test_the_report_says_what_its_intervals_leave_out(visits: Path) -> None:
+    out = visits.parent / "release"
+    assert _call("run", visits, "--out", out).exit_code == 0
+    page = " ".join((out / "report.html").read_text().split())
+    assert "The intervals are about the records that are counted" in page
+    assert "no interval holds what those left out would add" in page

@@ -18,6 +18,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from ..privacy import WITHIN, PrivacyLoss, rounded_up
+from ..products.product import row_bound_costs
 from ..release import Release
 from ..spec import Spec
 
@@ -171,6 +172,35 @@ def promise_document(spec: Spec) -> dict[str, Any]:
         "rows_per_unit": spec.rows_per_unit,
         "found_from_targets": spec.open_budget,
     }
+
+
+def row_bound_document(spec: Spec) -> list[dict[str, Any]]:
+    """What bounds on the rows of a unit cost, for machines: factors as fractions."""
+    return [
+        {
+            "rows": each.rows,
+            "noise": str(each.noise),
+            "budget": None if each.budget is None else str(each.budget),
+        }
+        for each in row_bound_costs(spec)
+    ]
+
+
+def print_row_bounds(console: Console, spec: Spec) -> None:
+    """What bounds on the rows of a unit cost, for people."""
+    costs = row_bound_costs(spec)
+    if not costs:
+        return
+    say(
+        console,
+        f"Rows      {spec.rows_per_unit:,} of one {spec.unit} at most: more need more noise, fewer leave more rows out",
+    )
+    table = new_table("rows_per_unit", "errors at this budget", "budget for these errors")
+    for each in costs:
+        own = " (as written)" if each.rows == spec.rows_per_unit else ""
+        budget = "-" if each.budget is None else f"x {float(each.budget):.3g}"
+        table.add_row(f"{each.rows:,}{own}", f"x {float(each.noise):.3g}", budget)
+    print_table(console, table)
 
 
 def summary_head(release: Release) -> dict[str, Any]:

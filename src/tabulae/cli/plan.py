@@ -13,7 +13,7 @@ from ..report.plan_page import check_target, write_plan_page
 from ..spec import read_spec
 from . import series as commands_series
 from .kinds import WORDS
-from .output import emit, loss_words, open_console, progress
+from .output import emit, loss_words, open_console, print_row_bounds, progress, row_bound_document
 
 
 def plan(spec_path: Path, save: Path | None, json: bool, page: Path | None = None) -> None:
@@ -36,10 +36,13 @@ def plan(spec_path: Path, save: Path | None, json: bool, page: Path | None = Non
     if document is not None:
         saved = {} if words.FOLLOWS_FROM else {"saved": None if save is None else str(save)}
         html = {"html": None if page is None else str(page)}
-        emit({**document, **saved, **commands_series.plan_document(made.spec), **html})
+        bounds = row_bound_document(made.spec)
+        rows = {"row_bounds": bounds} if bounds else {}
+        emit({**document, **saved, **rows, **commands_series.plan_document(made.spec), **html})
         return
     console = open_console()
     words.print_plan(console, made, loss_words(made.spec))
+    print_row_bounds(console, made.spec)
     commands_series.print_plan(console, made.spec)
     if line := words.closing_words(made):
         console.print(line, markup=False)

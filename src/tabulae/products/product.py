@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from fractions import Fraction
 from os import PathLike
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
@@ -258,6 +259,43 @@ def rules_of(spec: Spec) -> dict[str, ColumnCoding]:
     """Attribute -> the column that it is read from, as counting takes it."""
     decimal = spec.source.dialect.decimal
     return {name: ColumnCoding(c.name, c.unknown, c.null, decimal) for name, c in spec.columns.items()}
+
+
+@dataclass(frozen=True)
+class RowBoundCost:
+    """What another bound on the rows of one unit would cost: factors on what the plan states.
+
+    ``noise`` is that of every standard error, at the same budget; ``budget`` that of the budget at which errors stay,
+    None where it is no power of the first (approximate differential privacy).
+    """
+
+    rows: int
+    noise: Fraction
+    budget: Fraction | None
+
+
+_POWER = {"pure": 1, "zcdp": 2}  # of the rows of a unit, in the budget for given noise
+_BOUNDS = [m * 10**e for e in range(7) for m in (1, 2, 5)]
+
+
+def row_bound_costs(spec: Spec) -> tuple[RowBoundCost, ...]:
+    """What bounds near the spec's own cost, its own among them with factors 1; nothing without a ``unit_id``.
+
+    k rows of one unit may stand in one cell, so that noise is k times as wide as for one: a bound of j in place of k
+    multiplies standard errors by j / k, and the budget for the same errors by j / k (pure) or its square (zcdp). Where
+    units are replaced that holds among bounds above 1 only, for a single row can only be exchanged: 1 is left out, and
+    nothing is said where it is the spec's own.
+
+    Privacy:
+        A function of the public spec: nobody learns how many rows any unit has.
+    """
+    own, least = spec.rows_per_unit, 1 if spec.neighbours == "add-remove" else 2
+    if spec.unit_id is None or own < least:
+        return ()
+    near = {least, own, *(bound for bound in _BOUNDS if own <= 10 * bound <= 100 * own and bound > least)}
+    power = _POWER.get(spec.loss.definition)
+    factors = [(rows, Fraction(rows, own)) for rows in sorted(near)]
+    return tuple(RowBoundCost(rows, each, None if power is None else each**power) for rows, each in factors)
 
 
 def records_of(spec: Spec) -> RecordSource:
