@@ -5,6 +5,7 @@ they are needed.
 """
 
 from .attribute import RESULT_COLUMNS, TOTAL_LABEL, Attribute, Recode, Value
+from .classification import Classification
 from .domain import AttributeView, Domain, heading_and_labels
 from .figure import Figure, Linear, Quantile, Ratio, table_difference
 from .groups import (
@@ -30,6 +31,7 @@ __all__ = [
     "TOTAL_LABEL",
     "Attribute",
     "AttributeView",
+    "Classification",
     "CodeFamily",
     "Constraint",
     "Domain",

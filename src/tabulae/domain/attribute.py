@@ -64,6 +64,10 @@ class Attribute:
                 )
         if len({type(value) for value in values}) > 1:
             raise InvalidArgument(f"{where} mixes numbers and strings: write all categories as strings")
+        if TOTAL_LABEL in values:
+            raise InvalidArgument(
+                f"{where}: the code {TOTAL_LABEL!r} stands for the total in published tables; give the category another"
+            )
         if len(set(values)) != len(values):
             raise InvalidArgument(
                 f"{where} lists the value {_first_repeat(values)!r} twice: categories differ"
@@ -246,7 +250,8 @@ class Recode:
     """A named grouping of the categories of one attribute; every category falls in exactly one class.
 
     ``classes`` (int64, one a category of the attribute ``of``) holds positions in ``labels``. As a matrix it
-    is the 0/1 ``operator`` of shape (classes, categories) with one 1 a column.
+    is the 0/1 ``operator`` of shape (classes, categories) with one 1 a column. ``codes`` stand beside the labels in
+    published code lists; they are the labels unless given.
 
     Raises:
         InvalidArgument: a category without a class, a class without a category, or bad names.
@@ -260,6 +265,7 @@ class Recode:
     of: str
     classes: NDArray[np.int64]
     labels: tuple[str, ...]
+    codes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         check_name(self.name, "a recode", columns=True)
@@ -281,7 +287,11 @@ class Recode:
             raise InvalidArgument(
                 f"{where}: no category falls in {labels[int(np.argmin(used))]!r}; drop that class"
             )
+        codes = tuple(self.codes) or labels
+        if len(set(codes)) != len(labels):
+            raise InvalidArgument(f"{where} needs one code a label, all different: it has {len(set(codes))}")
         classes.setflags(write=False)
+        object.__setattr__(self, "codes", codes)
         object.__setattr__(self, "classes", classes)
         object.__setattr__(self, "labels", labels)
 
@@ -351,7 +361,7 @@ class Recode:
         return hash(self._key())
 
     def _key(self) -> tuple[object, ...]:
-        return self.name, self.of, self.labels, self.classes.tobytes()
+        return self.name, self.of, self.labels, self.codes, self.classes.tobytes()
 
 
 class Runs:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from ..release import Release
 from ..release.folder import sync_file, write_bytes, write_json
-from .stored import STATUS, STATUSES, CodeLists, StoredTable, json_stat_readme, unique
+from .stored import STATUS, STATUSES, Category, CodeLists, StoredTable, json_stat_readme, unique
 
 _LABELS = {
     "estimate": "Estimate",
@@ -52,12 +52,9 @@ def write_json_stat(release: Release, tables: list[StoredTable], lists: CodeList
 def _head(release: Release, table: StoredTable, lists: CodeLists, part: str | None) -> dict[str, Any]:
     metric = unique(["measure"], taken=table.keys)[0]
     dimension = {
-        key: _dimension(
-            key, [(lists[key][value].code, lists[key][value].name) for value in table.values[key]]
-        )
-        for key in table.keys
+        key: _dimension(key, [lists[key][value] for value in table.values[key]]) for key in table.keys
     }
-    dimension[metric] = _dimension(metric, [(name, _LABELS[name]) for name in table.numbers])
+    dimension[metric] = _dimension(metric, [Category(n, n, n, _LABELS[n]) for n in table.numbers])
     areas = [] if part is None else [key for key in table.keys if key in _AREAS]
     return {
         "version": "2.0",
@@ -78,11 +75,14 @@ def _extension(release: Release) -> dict[str, Any]:
     return {"interval_level": release.level, "status": {"label": meanings}}
 
 
-def _dimension(label: str, categories: list[tuple[str, str]]) -> dict[str, Any]:
-    return {
-        "label": label,
-        "category": {"index": [code for code, _ in categories], "label": dict(categories)},
-    }
+def _dimension(label: str, categories: Sequence[Category]) -> dict[str, Any]:
+    codes = {each.value: each.code for each in categories}
+    below: dict[str, list[str]] = {}
+    for each in categories:
+        if each.parent in codes:
+            below.setdefault(codes[each.parent], []).append(each.code)
+    category = {"index": list(codes.values()), "label": {each.code: each.name for each in categories}}
+    return {"label": label, "category": {**category, **({"child": below} if below else {})}}
 
 
 def _shape(table: StoredTable) -> list[int]:

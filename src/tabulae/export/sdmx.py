@@ -19,6 +19,7 @@ from .stored import (
     SDMX_STATUSES,
     STATUS,
     STATUSES,
+    Category,
     CodeLists,
     StoredTable,
     as_name,
@@ -152,10 +153,15 @@ def _lists(lists: CodeLists, names: Structures) -> list[dict[str, Any]]:
     return [
         {
             **_maintained(f"CL_{names.components[column]}", column),
-            "codes": [_item(category.identifier, category.name) for category in categories.values()],
+            "codes": [_code(category, categories) for category in categories.values()],
         }
         for column, categories in lists.items()
     ]
+
+
+def _code(category: Category, categories: Mapping[str, Category]) -> dict[str, str]:
+    above = {} if category.parent is None else {"parent": categories[category.parent].identifier}
+    return {**_item(category.identifier, category.name), **above}
 
 
 def _data_structure(table: StoredTable, names: Structures) -> dict[str, Any]:

@@ -7,13 +7,14 @@ import unicodedata
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-from ..domain.attribute import TOTAL_LABEL
-from ..errors import ReleaseError
+from ..domain import TOTAL_LABEL, Classification
+from ..errors import InvalidArgument, ReleaseError
 from ..release import Release
 from ..release.write import ESTIMATED, EXACT, NOT_ESTIMABLE
 
@@ -151,12 +152,14 @@ class Category:
         code: of its code list; the value itself where it has none.
         identifier: the code with the signs that SDMX allows.
         name: what people call it.
+        parent: the value that it is part of, where that is one of the same column.
     """
 
     value: str
     code: str
     identifier: str
     name: str
+    parent: str | None = None
 
 
 CodeLists = Mapping[str, Mapping[str, Category]]
@@ -182,29 +185,51 @@ def _categories(
     for table in tables:
         values.update(dict.fromkeys(table.values.get(column, ())))
     words = list(values)
-    codes = unique([listed.get(value) or value for value in words])
+    codes = unique([listed.get(value, _UNLISTED).code or value for value in words])
     identifiers = unique(map(as_code, codes))
     names = ["total" if value == TOTAL_LABEL else called.get(value, value) for value in words]
+    labels = {each.code: label for label, each in listed.items() if each.code}
     return {
-        value: Category(value, code, identifier, name)
+        value: Category(value, code, identifier, name, labels.get(listed.get(value, _UNLISTED).parent))
         for value, code, identifier, name in zip(words, codes, identifiers, names, strict=True)
     }
 
 
-def _listed(path: Path) -> dict[str, str]:
-    """Label -> code, of a code list of the release; empty where the column has none."""
+class _Line(NamedTuple):
+    """What a code list says of a label."""
+
+    code: str
+    parent: str
+
+
+_UNLISTED = _Line("", "")
+
+
+def _listed(path: Path) -> dict[str, _Line]:
+    """Label -> what the code list of the release says of it; empty where the column has none."""
     if not path.is_file():
         return {}
+    read = pyarrow.csv.ConvertOptions(
+        column_types=dict.fromkeys(("code", "label", "parent"), pa.string()), strings_can_be_null=False
+    )
     try:
-        read = pyarrow.csv.ConvertOptions(
-            column_types={"code": pa.string(), "label": pa.string()},
-            include_columns=["code", "label"],
-            strings_can_be_null=False,
-        )
         table = pyarrow.csv.read_csv(path, convert_options=read)
+        codes, labels = (table[name].to_pylist() for name in ("code", "label"))
     except (OSError, KeyError, pa.ArrowException) as error:
         raise ReleaseError(f"{path} cannot be read: {error}") from None
-    return dict(zip(table["label"].to_pylist(), table["code"].to_pylist(), strict=True))
+    parents = table["parent"].to_pylist() if "parent" in table.column_names else [""] * len(codes)
+    if not _is_tree(codes, labels, parents):
+        parents = [""] * len(codes)
+    return {label: _Line(code, parent) for code, label, parent in zip(codes, labels, parents, strict=True)}
+
+
+def _is_tree(codes: Sequence[str], labels: Sequence[str], parents: Sequence[str]) -> bool:
+    """Whether every parent is a code of the list, and not only what a coarser category is called."""
+    try:
+        Classification(tuple(codes), tuple(labels), tuple(parent or None for parent in parents))
+    except InvalidArgument:
+        return False
+    return True
 
 
 def _group_names(tables: Sequence[StoredTable]) -> dict[str, dict[str, str]]:

@@ -6,14 +6,16 @@ values of an attribute to the classes of a recode.
 
 from __future__ import annotations
 
+import csv
+import io
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 
-from ..domain import Attribute, Domain, Recode
+from ..domain import TOTAL_LABEL, Attribute, Classification, Domain, Recode
 from ..errors import InvalidArgument
 from .problems import FileMistakes, KeyPath, Problems, listed, nearest, shown
 from .public_file import TextColumns, read_public_file
@@ -26,13 +28,14 @@ from .shape import AttributeEntry, Policy, RecodeEntry
 class CodeList:
     """The values of an attribute: as the records hold them, as readers see them, and what each belongs to.
 
-    ``parents`` is None where the file has no such column.
+    ``parents`` is None where the file has no such column. ``tree`` has the codes as levels, where they are read so.
     """
 
     codes: tuple[str, ...]
     labels: tuple[str, ...]
     parents: tuple[str, ...] | None
     content: bytes
+    tree: Classification | None = None
 
 
 @dataclass(frozen=True)
@@ -44,20 +47,61 @@ class CodeMap:
     content: bytes
 
 
-def read_code_list(base: Path, name: str, path: KeyPath, problems: Problems) -> CodeList | None:
+def read_code_list(
+    base: Path, name: str, path: KeyPath, problems: Problems, *, hierarchy: bool = False
+) -> CodeList | None:
     """The file ``name``, with header ``code,label`` or ``code,label,parent``.
 
-    Arguments: base, the folder that ``name`` is relative to; path, the key that names the file.
+    Arguments: base, the folder that ``name`` is relative to; path, the key that names the file; hierarchy, whether
+    parents are codes of the list, and labels may be those of several codes.
     """
     file = _read(base, name, path, problems, ("code", "label"), "parent")
     if file is None:
         return None
     _tell_repeated(file, "code")
-    _tell_repeated(file, "label")
+    if not hierarchy:
+        _tell_repeated(file, "label")
+    for line, (code, *_) in file.rows:
+        if code == TOTAL_LABEL:
+            told = f"code {shown(TOTAL_LABEL)} stands for the total in published tables: give the category another"
+            file.mistakes.tell(line, told)
     if file.mistakes.told:
         return None
     codes, labels, *parents = zip(*(row for _, row in file.rows), strict=True)
-    return CodeList(codes, labels, parents[0] if parents else None, file.content)
+    found = CodeList(codes, labels, parents[0] if parents else None, file.content)
+    return _as_tree(found, file) if hierarchy else found
+
+
+def _as_tree(found: CodeList, file: TextColumns) -> CodeList | None:
+    """The list in levels; its file is written anew where labels had to be told apart."""
+    if found.parents is None:
+        file.mistakes.tell(1, "hierarchy = true goes by a column parent, and there is none")
+        return None
+    listed = set(found.codes)
+    for line, (_, _, parent) in file.rows:
+        if parent and parent not in listed:
+            told = (
+                f"parent {shown(parent)} has no row of its own: add one, or leave the cell empty at the top"
+            )
+            file.mistakes.tell(line, told)
+    if file.mistakes.told:
+        return None
+    try:
+        tree = Classification(found.codes, found.labels, tuple(parent or None for parent in found.parents))
+    except InvalidArgument as error:
+        file.mistakes.tell(None, str(error))
+        return None
+    if tree.labels == found.labels:
+        return replace(found, tree=tree)
+    return CodeList(tree.codes, tree.labels, found.parents, _code_list_text(tree), tree)
+
+
+def _code_list_text(tree: Classification) -> bytes:
+    text = io.StringIO()
+    parents = (parent or "" for parent in tree.parents)
+    rows = zip(tree.codes, tree.labels, parents, strict=True)
+    csv.writer(text, lineterminator="\n").writerows([("code", "label", "parent"), *rows])
+    return text.getvalue().encode()
 
 
 def read_code_map(base: Path, name: str, path: KeyPath, problems: Problems) -> CodeMap | None:
@@ -142,13 +186,15 @@ class ColumnRule:
 class Schema:
     """The domain of what could be read; ``broken`` names what could not, so that its users are not blamed.
 
-    ``files`` holds the content of every code list, under its published name.
+    ``files`` holds the content of every code list, under its published name; ``trees`` the attributes whose codes have
+    levels.
     """
 
     domain: Domain | None
     columns: Mapping[str, ColumnRule]
     broken: frozenset[str]
     files: Mapping[str, bytes]
+    trees: Mapping[str, Classification]
 
 
 def read_schema(document: Document, base: Path, problems: Problems) -> Schema:
@@ -167,6 +213,7 @@ def read_schema(document: Document, base: Path, problems: Problems) -> Schema:
         columns=reader.columns,
         broken=frozenset({*document.attributes, *document.recodes} - whole),
         files=reader.files,
+        trees=reader.trees,
     )
 
 
@@ -180,6 +227,7 @@ class _Reader:
         self.attributes: dict[str, Attribute] = {}
         self.columns: dict[str, ColumnRule] = {}
         self.files: dict[str, bytes] = {}
+        self.trees: dict[str, Classification] = {}
 
     def attribute(self, name: str, entry: AttributeEntry) -> None:
         path: KeyPath = ("attributes", name)
@@ -192,19 +240,26 @@ class _Reader:
 
         def built() -> Attribute:
             plain = Attribute(name, values.labels, values.ordered, values.raw, values.parents)
-            return _with_other(plain) if column.has_other else plain
+            return _with_other(plain, values.names) if column.has_other else plain
 
         if attribute := self.problems.attempt(path, built):
             self.attributes[name] = attribute
             self.columns[name] = column
+            if values.tree is not None:
+                self.trees[name] = values.tree.with_code(OTHER) if column.has_other else values.tree
 
     def values(self, name: str, entry: AttributeEntry, path: KeyPath) -> _Values | None:
         """The values that an entry lists, in whichever of the three ways."""
         if entry.codes is not None:
-            found = read_code_list(self.base, entry.codes, (*path, "codes"), self.problems)
+            hierarchy = entry.hierarchy is not None
+            found = read_code_list(
+                self.base, entry.codes, (*path, "codes"), self.problems, hierarchy=hierarchy
+            )
             if found is None:
                 return None
             self.files[CODES.format(attribute=name)] = found.content
+            if found.tree is not None:
+                return _Values(found.tree.leaf_labels, found.tree.leaves, tree=found.tree)
             return _Values(found.labels, found.codes, found.parents)
         raw: tuple[int | str, ...] = tuple(entry.categories or ())
         if entry.range is not None:
@@ -234,6 +289,8 @@ class _Reader:
                 (*path, "of"), f"there is no attribute {shown(entry.of)}{also}; {nearest(entry.of, declared)}"
             )
             return None
+        if entry.level is not None:
+            return self.at_level(name, entry.of, entry.level, (*path, "level"))
         key = "edges" if entry.map is None else "map"
         mapping = None if entry.map is None else self.mapping(name, entry.map, (*path, key))
         if entry.of not in self.attributes or (entry.map is not None and mapping is None):
@@ -246,6 +303,15 @@ class _Reader:
         )
         return self.problems.attempt((*path, key), lambda: build(name, attribute, has_other=has_other))
 
+    def at_level(self, name: str, of: str, level: int, path: KeyPath) -> Recode | None:
+        """The recode by the codes of one level."""
+        if of not in self.attributes:
+            return None
+        if of not in self.trees:
+            self.problems.add(path, without_levels(of))
+            return None
+        return self.problems.attempt(path, lambda: self.trees[of].recode(name, of, level))
+
     def mapping(self, name: str, file: str, path: KeyPath) -> dict[int | str, str] | None:
         """Code -> label of its class, from a file."""
         found = read_code_map(self.base, file, path, self.problems)
@@ -255,6 +321,12 @@ class _Reader:
         return {code: found.labels[group] for code, group in found.classes.items()}
 
 
+def without_levels(name: str) -> str:
+    """What to tell of an attribute of which levels are asked for."""
+    how = 'codes = "codes.csv", hierarchy = true, with a column parent in the file'
+    return f"the codes of {shown(name)} have no levels: declare it with {how}"
+
+
 @dataclass(frozen=True)
 class _Values:
     """What an attribute's categories are called, and what they are in the records."""
@@ -262,6 +334,14 @@ class _Values:
     labels: tuple[str, ...]
     raw: tuple[int | str, ...]
     parents: tuple[str | None, ...] | None = None
+    tree: Classification | None = None
+
+    @property
+    def names(self) -> frozenset[int | str]:
+        """Every label and code, those of higher levels included."""
+        return frozenset(
+            (*self.labels, *self.raw, *((*self.tree.labels, *self.tree.codes) if self.tree else ()))
+        )
 
     @property
     def ordered(self) -> bool:
@@ -269,13 +349,13 @@ class _Values:
         return isinstance(self.raw[0], int) and list(self.raw) == sorted(self.raw)
 
 
-def _with_other(attribute: Attribute) -> Attribute:
+def _with_other(attribute: Attribute, taken: frozenset[int | str]) -> Attribute:
     """The attribute with the extra category last.
 
     It has no raw value, and a number is given one that no record holds. As it is not a neighbour of any number,
     the categories as a whole have no order any more: a comparison that would count it silently is refused.
     """
-    if OTHER in attribute.labels or OTHER in attribute.values:
+    if OTHER in taken:
         raise InvalidArgument(
             f'has a category "{OTHER}" of its own, and a policy asks for an extra one of that name: '
             'rename yours, or write unknown = "refuse" and null = "refuse" here'

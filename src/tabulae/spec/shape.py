@@ -197,6 +197,7 @@ class AttributeEntry(StrictSection):
     categories: Annotated[list[Any], AfterValidator(_categories)] | None = None
     range: list[int] | None = None
     codes: Filled | None = None
+    hierarchy: Annotated[bool | None, AfterValidator(lambda given: given or None)] = None
     unknown: Policy | None = None
     null: Policy | None = None
 
@@ -218,6 +219,10 @@ class AttributeEntry(StrictSection):
             raise problem(f"needs exactly one of categories, range or codes; it has {has}")
         if self.range is not None and (len(self.range) != 2 or self.range[0] > self.range[1]):
             raise problem(f"range must be [lowest, highest], both included, not {shown(self.range)}")
+        if self.hierarchy and self.codes is None:
+            raise problem(
+                "hierarchy goes with codes, a file whose column parent says what each code is part of"
+            )
         return self
 
 
@@ -227,11 +232,12 @@ class RecodeEntry(StrictSection):
     of: Filled | None = Field(description='the attribute it is a view of: of = "age"')
     edges: list[int] | None = None
     map: Filled | None = None
+    level: Annotated[int, Field(ge=1)] | None = None
 
     @model_validator(mode="after")
     def _one_rule(self) -> RecodeEntry:
-        if (self.edges is None) == (self.map is None):
-            raise problem("needs exactly one of edges or map")
+        if [self.edges, self.map, self.level].count(None) != 2:
+            raise problem("needs exactly one of edges, map or level")
         return self
 
 

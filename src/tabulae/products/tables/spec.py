@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -36,17 +37,27 @@ from ...linalg import (
 )
 from ...spec.problems import KeyPath, Problems, Taken, nearest, shown, written
 from ...spec.published import MATRICES
-from ...spec.schema import OTHER, Schema, without_other
+from ...spec.schema import OTHER, Schema, without_levels, without_other
 from ...spec.section import Section
 from ...spec.sections import Document
 from ...spec.shape import CountedEntry
 
 _RANGES = {"prefix": Prefix, "ranges": AllRange}
-_QUERIES = ("identity", "prefix", "ranges", "total")
+_QUERIES = ("identity", "prefix", "ranges", "total", "hierarchy")
 Totals = list[str] | bool | None
 """What a table has totals of: the attributes named, all of them, or none."""
 
-_FORMS = 'write "identity", "prefix", "ranges", "total", { width = 32 } or { matrix = "w.npy" }'
+_FORMS = (
+    'write "identity", "prefix", "ranges", "total", "hierarchy", { width = 32 }, { levels = [1, 2] } or '
+    '{ matrix = "w.npy" }'
+)
+
+
+class Rows(NamedTuple):
+    """The rows that a query asks of an attribute: a matrix, and labels where it does not say them itself."""
+
+    matrix: LinearOperator
+    labels: tuple[str, ...] | None = None
 
 
 class Queries:
@@ -60,8 +71,38 @@ class Queries:
 
     def factor(
         self, asked: tuple[str, str], query: object, view: AttributeView, path: KeyPath
+    ) -> Rows | None:
+        """The rows that a query is, one column a category of the base attribute."""
+        if query == "hierarchy":
+            return self.levels(asked[1], None, view, path)
+        if isinstance(query, dict) and list(query) == ["levels"]:
+            return self.levels(asked[1], query["levels"], view, (*path, "levels"))
+        matrix = self.plain(asked, query, view, path)
+        return None if matrix is None else Rows(matrix)
+
+    def levels(self, name: str, levels: object, view: AttributeView, path: KeyPath) -> Rows | None:
+        """The codes of an attribute, or those of some of its levels, as sums over what records hold."""
+        base = view.attribute.name
+        tree = self.schema.trees.get(base)
+        if name != base:
+            self.problems.add(path, f"{shown(name)} is a recode: ask for levels of {shown(base)}")
+        elif tree is None:
+            self.problems.add(path, without_levels(name))
+        elif levels is None:
+            return Rows(*tree.rows())
+        elif not isinstance(levels, list) or not levels or not all(tree.has_level(each) for each in levels):
+            told = f"must list levels of {shown(name)}, which are 1 to {tree.depth}, not {shown(levels)}"
+            self.problems.add(path, told)
+        elif len(set(levels)) < len(levels):
+            self.problems.add(path, f"names a level twice: {shown(levels)}")
+        else:
+            return Rows(*tree.rows(levels))
+        return None
+
+    def plain(
+        self, asked: tuple[str, str], query: object, view: AttributeView, path: KeyPath
     ) -> LinearOperator | None:
-        """The matrix that a query is, one column a category of the base attribute."""
+        """The matrix of a query that needs no hierarchy."""
         classes = len(view.labels)
         if query == "identity":
             return view.operator
@@ -132,29 +173,31 @@ class Queries:
         self.files[MATRICES.format(table=asked[0], attribute=asked[1])] = content
         return Dense(_whole(array))
 
-    def with_total(
-        self, query: object, factor: LinearOperator, view: AttributeView, path: KeyPath | None
-    ) -> LinearOperator:
-        """The matrix of a query with a last row that counts all categories: one matrix, which one strategy answers.
+    def with_total(self, query: object, rows: Rows, view: AttributeView, path: KeyPath | None) -> Rows:
+        """The rows of a query, and a last one that counts all categories: one matrix, which one strategy answers.
 
         One that has such a row stays as it is; where ``path`` asks for a second one, that is a mistake.
         """
+        factor = rows.matrix
         if self.counts_all(query, factor, view):
             if path is not None:
-                self.problems.add(
-                    path, "has a row that counts everything already, by its query: remove it here"
-                )
-            return factor
-        if isinstance(factor, Partition):
-            return MatrixProduct(_totalled(Identity(factor.shape[0])), factor)
-        if isinstance(factor, MatrixProduct):
-            return MatrixProduct(_totalled(factor.left), factor.right)
-        return _totalled(factor)
+                told = "has a row that counts everything already, by its query: remove it here"
+                self.problems.add(path, told)
+            return rows
+        if isinstance(factor, Partition) and factor.classes.min() >= 0:
+            factor = MatrixProduct(_totalled(Identity(factor.shape[0])), factor)
+        elif isinstance(factor, MatrixProduct):
+            factor = MatrixProduct(_totalled(factor.left), factor.right)
+        else:
+            factor = _totalled(factor)
+        return Rows(factor, None if rows.labels is None else (*rows.labels, TOTAL_LABEL))
 
     def counts_all(self, query: object, factor: LinearOperator, view: AttributeView) -> bool:
         """Whether the query has a row that counts all categories, the extra one included."""
         if isinstance(query, dict) and "matrix" in query:
             return TOTAL_LABEL in heading_and_labels(Domain({"x": factor.shape[1]}), "x", factor)[1]
+        if query == "hierarchy" or (isinstance(query, dict) and "levels" in query):
+            return bool((factor @ np.ones(factor.shape[1]) == factor.shape[1]).any())
         apart = self.schema.columns[view.attribute.name].has_other and view.labels[-1] == OTHER
         if isinstance(query, str):
             return query == "total" or (query in _RANGES and not apart)
@@ -293,10 +336,11 @@ class _Tables:
         try:
             if entry.sql is not None:
                 return self.from_sql(name, entry.sql, weight)
-            factors, headings = self.product(path, name, entry, totals)
-            if len(factors) < len(list(_asked(path, entry))):
+            asked = self.product(path, name, entry, totals)
+            if len(asked) < len(list(_asked(path, entry))):
                 return None
-            return Table(name, factors, weight, self.columns(factors, headings))
+            factors = {base: rows.matrix for base, (_, rows) in asked.items()}
+            return Table(name, factors, weight, self.columns(asked))
         except (InvalidArgument, Unsupported) as error:
             self.problems.add((*path, key), str(error))
             return None
@@ -311,12 +355,11 @@ class _Tables:
 
     def product(
         self, at: KeyPath, table: str, entry: CountedEntry, totals: Totals
-    ) -> tuple[dict[str, LinearOperator], dict[str, str]]:
-        """Base attribute -> matrix, and -> the name it was asked for under, of all that could be read."""
+    ) -> dict[str, tuple[str, Rows]]:
+        """Base attribute -> the name it was asked for under, and its rows, of all that could be read."""
         wanted = self.totals(at, entry, totals)
-        factors: dict[str, LinearOperator] = {}
         asked: dict[str, str] = {}
-        headings: dict[str, str] = {}
+        read: dict[str, tuple[str, Rows]] = {}
         for name, query, path in _asked(at, entry):
             view = self.view(name, path)
             if view is None:
@@ -329,13 +372,12 @@ class _Tables:
                 self.problems.add(path, f"the table has {shown(name)} {views}: keep one")
                 continue
             asked[base] = name
-            factor = self.queries.factor((table, name), query, view, path)
-            if factor is not None:
-                if name in wanted:
-                    factor = self.queries.with_total(query, factor, view, wanted[name])
-                factors[base] = factor
-                headings[base] = name
-        return factors, headings
+            rows = self.queries.factor((table, name), query, view, path)
+            if rows is not None and name in wanted:
+                rows = self.queries.with_total(query, rows, view, wanted[name])
+            if rows is not None:
+                read[base] = name, rows
+        return read
 
     def totals(self, at: KeyPath, entry: CountedEntry, totals: Totals) -> dict[str, KeyPath | None]:
         """Each name that is to have a total, with the key that asks for it; None where all are asked for at once."""
@@ -365,18 +407,17 @@ class _Tables:
             self.problems.add(path, f"there is no attribute or recode {shown(name)}; {nearest(name, known)}")
         return None
 
-    def columns(
-        self, factors: dict[str, LinearOperator], headings: dict[str, str]
-    ) -> dict[str, TableColumn] | None:
-        """Headings and row labels, where the matrix alone does not say under which name it was asked."""
-        renamed = {base for base, heading in headings.items() if base != heading}
-        if all(isinstance(factors[base], Partition) for base in renamed):
+    def columns(self, asked: dict[str, tuple[str, Rows]]) -> dict[str, TableColumn] | None:
+        """Headings and row labels, where the matrix alone does not say under which name it was asked, or of what."""
+        told = {base for base, (name, rows) in asked.items() if base != name or rows.labels is not None}
+        plain = [asked[base][1] for base in told]
+        if all(isinstance(rows.matrix, Partition) and rows.labels is None for rows in plain):
             return None
         # Once labels are given, an attribute of a single row is shown only if it is among them.
         return {
-            base: TableColumn(headings[base], self.labels(base, factor))
-            for base, factor in factors.items()
-            if base in renamed or factor.shape[0] == 1
+            base: TableColumn(name, rows.labels or self.labels(base, rows.matrix))
+            for base, (name, rows) in asked.items()
+            if base in told or rows.matrix.shape[0] == 1
         }
 
     def labels(self, base: str, factor: LinearOperator) -> tuple[str, ...]:
