@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import tomllib
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
+from tests.cli.schemas import fits
 from tests.guild import write_guild
+from tests.planning.test_allocation import automatic
 from tests.spec.states import write_state
 from tests.village import write_village
 from typer.testing import CliRunner
@@ -107,3 +111,23 @@ def test_areas_whose_targets_nothing_meets(state: Path) -> None:
     assert "No budget meets these targets" in _ran("plan", state)
     state.write_text(state.read_text().replace('budget = "2"', 'budget = "targets"'))
     assert "no budget meets these targets" in _ran("plan", state, code=1)
+
+
+def test_shares_that_were_chosen_are_printed_as_lines_of_a_spec(state: Path) -> None:
+    state.write_text(automatic(state.read_text(), queries=False))
+    text = _ran("plan", state)
+    assert "Shares    chosen for the tables: RMSE" in text
+    assert "with which these shares meet all targets" in text
+    document = json.loads(_ran("plan", state, "--json"))
+    fits("plan", document)
+    found = document["found_shares"]
+    assert found["toml"] in text
+    read = tomllib.loads(found["toml"])
+    assert sum(map(Fraction, read["shares"].values())) == 1
+    assert {level: Fraction(share) for level, share in found["levels"].items()} == {
+        level: Fraction(share) for level, share in read["shares"].items()
+    }
+    assert [query["attributes"] for query in found["queries"]] == [
+        query["attributes"] for query in read["geography"]["query"]
+    ]
+    assert found["missed_targets"] == 0

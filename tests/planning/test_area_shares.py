@@ -251,7 +251,7 @@ def test_budgets_of_units_are_those_that_the_spine_would_have(tmp_path: Path, y:
         step = np.zeros_like(flat)
         step[i, j] = 1e-6
         ends = [(slope * design.weights(design.budgets(flat + s * step))).sum() for s in (-1, 1)]
-        by_x = design.slope(slope)
+        by_x = design.slope(slope, design.budgets(flat))
         assert design.back(by_x, flat)[i, j] == pytest.approx((ends[1] - ends[0]) / 2e-6, rel=1e-5, abs=1e-7)
 
 

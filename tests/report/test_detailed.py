@@ -10,10 +10,9 @@ from tests.report.page import Page, check_script
 
 import tabulae as tb
 from tabulae._run import write_report
-from tabulae.privacy import rounded_up
+from tabulae.privacy import decimal, rounded_up
 from tabulae.report import report_of
 from tabulae.report.groups import groups_view
-from tabulae.report.numbers import decimal
 
 HOSTILE = '<script>alert("x")</script>'
 

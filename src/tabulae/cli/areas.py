@@ -10,15 +10,17 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table as RichTable
 
+from ..privacy import decimal
+from ..products.areas.allocation import FoundShares
 from ..products.areas.plan import GeographyPlan
 from ..products.areas.spec.section import geography_of
 from ..products.smallest import Smallest
 from ..release import Release
-from ..report.numbers import decimal, fixed
+from ..report.numbers import fixed
 from ..sources.memory import size_words
 from ..spec import Spec
 from .output import new_table, print_table, promise_document, say, summary_head
-from .smallest import best_words, print_smallest, targets_table
+from .smallest import best_words, print_smallest, shares_toml, targets_table
 
 FOLLOWS_FROM = "geography"
 _TEXT = ("level", "query", "table", "areas of", "off the spine")
@@ -57,7 +59,40 @@ def plan_document(made: GeographyPlan) -> dict[str, Any]:
         "distances": [vars(row) for row in made.distances],
         "needs": asdict(made.needs),
         "smallest": None if made.smallest is None else made.smallest.document(),
+        "found_shares": None if made.found_shares is None else _found_document(made, made.found_shares),
     }
+
+
+def _found_document(made: GeographyPlan, found: FoundShares) -> dict[str, Any]:
+    """Shares that were chosen, for machines."""
+    queries = found.shares.queries
+    return {
+        "levels": {level: str(share) for level, share in found.shares.levels.items()},
+        "queries": [
+            {
+                "attributes": list(query.names),
+                "shares": {level: str(given[i]) for level, given in queries.items() if given[i]},
+            }
+            for i, query in enumerate(made.geography.queries)
+        ],
+        "rmse": found.rmse,
+        "equal_rmse": found.equal,
+        "lower_rmse": found.lower,
+        "missed_targets": found.missed,
+        "toml": "\n".join(shares_toml(made.geography, found.shares.levels, queries)),
+    }
+
+
+def _found_words(made: GeographyPlan, found: FoundShares) -> Iterator[str]:
+    """How well the shares that were chosen serve the tables."""
+    yield f"Shares    chosen for the tables: RMSE {_count(found.rmse)} over all tables and kinds of area, by weight"
+    others = [f"equal ones have {_count(found.equal)}"] if found.equal is not None else []
+    others += [f"none have less than {_count(found.lower)}"] if found.lower is not None else []
+    if others:
+        yield f"          {', '.join(others)}"
+    if found.missed:
+        met = "one target" if found.missed == 1 else f"{found.missed} targets"
+        yield f"          They miss {met}, as the table of targets shows; none were found that come nearer."
 
 
 def print_plan(console: Console, made: GeographyPlan, promise: str) -> None:
@@ -78,9 +113,16 @@ def print_plan(console: Console, made: GeographyPlan, promise: str) -> None:
     )
     if made.smallest is not None:
         print_table(console, targets_table(made.smallest))
-        print_smallest(
-            console, made.smallest, "the shares as they are written meet", _shares_words(made, made.smallest)
+        whose = "the shares as they are written" if made.found_shares is None else "these shares"
+        print_smallest(console, made.smallest, f"{whose} meet", _shares_words(made, made.smallest))
+    if made.found_shares is not None:
+        found = made.found_shares.shares
+        say(
+            console,
+            "Shares that were chosen. To fix them, write them under [geography] in place of its queries:",
+            "",
         )
+        say(console, *shares_toml(made.geography, found.levels, found.queries), "")
     if made.distances:
         print_table(console, _distances_table(made))
         say(
@@ -95,7 +137,10 @@ def _shares_words(made: GeographyPlan, smallest: Smallest) -> Iterator[str]:
     if smallest.best is not None:
         yield from best_words(made.geography, smallest.best)
     if smallest.loss is not None and smallest.written is None:
-        yield f'To release with the shares as they are written, write budget = "{decimal(smallest.loss.amount)}"'
+        whose = (
+            "the shares as they are written" if made.found_shares is None else "the shares that were chosen"
+        )
+        yield f'To release with {whose}, write budget = "{decimal(smallest.loss.amount)}"'
 
 
 def _method_words(made: GeographyPlan) -> str:
@@ -116,6 +161,8 @@ def _noted(made: GeographyPlan) -> Iterator[str]:
     geography = made.geography
     outside = f", and {geography.dropped.size:,} where nothing can occur" if geography.dropped.size else ""
     yield f"Areas     {geography.leaf_codes.size:,} of level {geography.levels[-1]}{outside}"
+    if made.found_shares is not None:
+        yield from _found_words(made, made.found_shares)
     names = geography.layout.domain.names
     yield f"Cells     {geography.layout.cell.size:,} in each at most, by {', '.join(names)}"
     yield f"Estimate  {geography.estimate}, from discrete {made.spec.method.noise.capitalize()} noise"

@@ -9,12 +9,11 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table as RichTable
 
-from ..privacy import rounded_up
+from ..privacy import decimal, rounded_up
 from ..products.groups.levels import PopulationLevel
 from ..products.groups.plan import DetailedPlan, GroupTableError, SizeRow, detailed_of
 from ..products.groups.publish import rung_name
 from ..release import Release
-from ..report.numbers import decimal
 from ..spec import Spec
 from .output import delta_words, new_table, print_table, promise_document, say, summary_head
 from .smallest import print_smallest

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from fractions import Fraction
 
+import tomli_w
 from rich.console import Console
 from rich.table import Table as RichTable
 
+from ..privacy import decimal
 from ..products.areas.spec.section import Geography
 from ..products.smallest import BestShares, Smallest
-from ..report.numbers import decimal
 from .output import new_table, number, say
 
 
@@ -82,15 +84,26 @@ def best_words(geography: Geography, best: BestShares) -> Iterator[str]:
     amount = decimal(best.loss.amount)
     yield f"Shares    With the shares below {name} {amount} meets all targets; none do with less than {name} {lower}."
     yield "          They serve the targets alone; tables without one are as wrong as these leave them."
-    yield "          Under [geography]"
-    levels = {level: best.levels.get(level, 0) for level in geography.spine.levels}
-    yield f"  shares = {{ {', '.join(f'{level} = {_text(share)}' for level, share in levels.items())} }}"
-    yield "          and in each [[geography.query]]"
+    yield "          Write them under [geography], in place of its shares and queries:"
+    levels = {level: best.levels.get(level, Fraction(0)) for level in geography.spine.levels}
+    yield from ("", *shares_toml(geography, levels, best.queries), "")
+
+
+def shares_toml(
+    geography: Geography, levels: Mapping[str, Fraction], queries: Mapping[str, Sequence[Fraction]]
+) -> Iterator[str]:
+    """Shares of levels, and of the queries of each, as the lines of a spec that have them."""
+    yield f"shares = {{ {', '.join(f'{_key(level)} = {_text(share)}' for level, share in levels.items())} }}"
     for i, query in enumerate(geography.queries):
-        shares = ", ".join(f"{at} = {_text(given[i])}" for at, given in best.queries.items() if given[i])
-        names = ", ".join(f'"{attribute}"' for attribute in query.names)
-        yield f"  attributes = [{names}]\n  shares = {{ {shares} }}"
+        given = ((level, each[i]) for level, each in queries.items() if each[i])
+        shares = ", ".join(f"{_key(level)} = {_text(share)}" for level, share in given)
+        names = ", ".join(tomli_w.dumps({"k": name})[4:-1] for name in query.names)
+        yield f"\n[[geography.query]]\nattributes = [{names}]\nshares = {{ {shares} }}"
 
 
-def _text(share: object) -> str:
-    return f'"{decimal(share)}"'  # type: ignore[arg-type]
+def _key(name: str) -> str:
+    return tomli_w.dumps({name: 0}).removesuffix(" = 0\n")
+
+
+def _text(share: Fraction) -> str:
+    return f'"{decimal(share)}"'

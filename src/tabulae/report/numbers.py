@@ -8,7 +8,6 @@ from datetime import datetime
 from fractions import Fraction
 
 NOTHING = "–"
-_PLACES = 12
 
 
 def fixed(value: float | None, decimals: int = 0) -> str:
@@ -83,20 +82,6 @@ def fraction(value: Fraction) -> str:
     if shortest == value:
         return str(float(value))
     return f"{value.numerator}/{value.denominator} (≈ {float(value):.4g})"
-
-
-def decimal(value: Fraction) -> str:
-    """Print an exact number as a decimal where it has a short one, or else as a fraction.
-
-    >>> decimal(Fraction(19, 10)), decimal(Fraction(1, 3)), decimal(Fraction(2))
-    ('1.9', '1/3', '2')
-    """
-    for places in range(_PLACES):
-        scaled = value * 10**places
-        if scaled.denominator == 1:
-            digits = str(scaled.numerator).rjust(places + 1, "0")
-            return f"{digits[:-places]}.{digits[-places:]}" if places else digits
-    return str(value)
 
 
 def moment(text: str) -> str:

@@ -16,7 +16,7 @@ from markupsafe import Markup, escape
 from numpy.typing import NDArray
 
 from ..errors import InvalidArgument
-from ..privacy import rounded_up
+from ..privacy import decimal, rounded_up
 from ..products.tables.plan import TableError
 from ..spec import ReliabilitySection
 from . import numbers, plots
@@ -55,7 +55,7 @@ def environment() -> jinja2.Environment:
         significant=numbers.significant,
         breakable=lambda name: escape(name).replace("_", Markup("_<wbr>")),
         fraction=numbers.fraction,
-        decimal=numbers.decimal,
+        decimal=decimal,
         share=numbers.share,
         moment=numbers.moment,
         rounded_up=rounded_up,

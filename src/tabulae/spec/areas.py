@@ -27,6 +27,9 @@ def _part(value: str) -> str:
     return value
 
 
+AUTO = "auto"
+"""The shares of a geography that are to be chosen for its tables."""
+
 Part = Annotated[str, BeforeValidator(exact_text), AfterValidator(_part)]
 """An exact share of a whole, 0 and 1 included."""
 
@@ -56,7 +59,8 @@ class GeographySection(StrictSection):
     entities: list[str] = Field(default_factory=list)
     outside: dict[str, Filled] = Field(default_factory=dict)
     shares: dict[str, Part] | None = Field(
-        description='the budget\'s share of each level, summing to 1: shares = { county = "1/3", block = "2/3" }'
+        description='the budget\'s share of each level, summing to 1: shares = { county = "1/3", block = "2/3" }, '
+        'or shares = "auto", which chooses them'
     )
 
     @field_validator("levels")

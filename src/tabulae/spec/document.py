@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..domain import Domain, Workload
 from ..errors import InvalidArgument, Problem, SpecError, Unsupported
-from ..privacy import ZCDP, Neighbours, PrivacyLoss, PureDP
+from ..privacy import ZCDP, Neighbours, PrivacyLoss, PureDP, decimal
 from ..sources.source import RecordSource, is_url, kind_of, kinds, server_of
 from . import published
 from .derived import Derived, read_derived
@@ -193,6 +193,17 @@ class Spec:
         if self.geography is None or not isinstance(loss, PureDP | ZCDP):
             return replace(self, loss=loss)
         return replace(self, loss=loss, geography=self.geography.with_budget(loss))
+
+    def with_shares(self, shares: Any) -> Spec:
+        """The same spec as if shares that were chosen for its tables stood in it; of one with ``[geography]``."""
+        names = [query.names for query in self.geography.queries]
+        levels = {name: decimal(share) for name, share in shares.levels.items()}
+        queries = [
+            (each, {at: decimal(given[i]) for at, given in shares.queries.items() if given[i]})
+            for i, each in enumerate(names)
+        ]
+        record = published.with_shares(self._record, levels, queries)
+        return replace(self, geography=self.geography.with_shares(shares), _record=record)
 
     def check_spendable(self) -> None:
         """Refuse to spend a budget that the spec does not write.

@@ -8,11 +8,12 @@ are published under fixed names beside it.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import tomli_w
 
+from .areas import AUTO
 from .promise import Method
 from .sections import Document
 from .series import Series
@@ -118,7 +119,26 @@ def _geography(document: Document, names: Iterator[str]) -> dict[str, Any]:
     if document.geography is None:
         return {}
     section = document.geography.model_dump(exclude_none=True) | {"file": next(names)}
-    return section | {"query": [entry.model_dump() for entry in document.queries if entry]}
+    if document.open_shares:
+        section["shares"] = AUTO
+    return section | {"query": [entry.model_dump(exclude_none=True) for entry in document.queries if entry]}
+
+
+def with_shares(
+    record: Record, levels: Mapping[str, str], queries: Sequence[tuple[Sequence[str], Mapping[str, str]]]
+) -> Record:
+    """The record of a document of areas in which shares are written that were to be chosen.
+
+    Weights of tables go, as they do from a document whose shares are written: they have had their say.
+
+    Args:
+        levels: the share of each level.
+        queries: for each query its attributes and its share of each level.
+    """
+    geography = {**record["geography"], "shares": dict(levels)}
+    geography["query"] = [{"attributes": list(names), "shares": dict(given)} for names, given in queries]
+    tables = [{key: value for key, value in table.items() if key != "weight"} for table in record["table"]]
+    return {**record, "geography": geography, "table": tables}
 
 
 def _reliability(document: Document) -> dict[str, Any]:
@@ -148,9 +168,8 @@ def _recode(name: str, entry: RecodeEntry) -> dict[str, Any]:
 def _table(document: Document, at: int, entry: TableEntry) -> dict[str, Any]:
     if document.is_geography:
         targets = [given.model_dump(exclude_none=True) for given in document.area_targets[at] if given]
-        return entry.model_dump(exclude_none=True, exclude={"weight"}) | (
-            {"target": targets} if targets else {}
-        )
+        written = entry.model_dump(exclude_none=True, exclude=set() if document.open_shares else {"weight"})
+        return written | ({"target": targets} if targets else {})
     return _counted(entry, entry.name) | {"weight": _short(entry.weight)}
 
 

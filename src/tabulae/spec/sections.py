@@ -5,7 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from .areas import AreaTargetEntry, BoundEntry, GeographySection, QueryEntry, ZeroEntry, read_area_targets
+from .areas import (
+    AUTO,
+    AreaTargetEntry,
+    BoundEntry,
+    GeographySection,
+    QueryEntry,
+    ZeroEntry,
+    read_area_targets,
+)
 from .groups import DetailedSection, LevelEntry
 from .problems import Problems, Section, nearest, shown
 from .shape import (
@@ -54,7 +62,7 @@ NOT_OF_AREAS = {
     "sql": "with [geography] a table is a marginal: write attributes",
     "totals": "with [geography] a table is one marginal: write a [[table]] of the other attributes, whose counts these "
     "totals are",
-    "weight": "is of tables whose queries are chosen for them: with [geography] the shares decide, so remove it",
+    "weight": 'is of errors that shares = "auto" makes small: here the shares decide, so remove it',
     "name": "is of counts without a geography: an exact count of areas goes by its attributes and level, so remove it",
 }
 """Keys of tables and invariants that do not go with ``[geography]``, and why."""
@@ -69,7 +77,7 @@ class Document:
 
     ``attributes`` and ``recodes`` keep the names whose entries could not be read, so that a table which
     uses one is not blamed for it. ``is_detailed`` says that the document has that section instead of tables;
-    ``is_geography`` that its tables are of areas.
+    ``is_geography`` that its tables are of areas; ``open_shares`` that the shares of these are to be chosen.
     """
 
     title: str
@@ -89,6 +97,7 @@ class Document:
     levels: tuple[LevelEntry | None, ...]
     is_geography: bool
     geography: GeographySection | None
+    open_shares: bool
     queries: tuple[QueryEntry | None, ...]
     bounds: tuple[BoundEntry | None, ...]
     zeros: tuple[ZeroEntry | None, ...]
@@ -138,6 +147,7 @@ def read_sections(raw: dict[str, Any], problems: Problems) -> Document:
         levels=levels,
         is_geography="geography" in raw and "detailed" not in raw,
         geography=geography,
+        open_shares=_are_open(raw),
         queries=queries,
         bounds=_all(BoundEntry, raw, "bound", problems) if "geography" in raw else (),
         zeros=_all(ZeroEntry, raw, "structural_zero", problems) if "geography" in raw else (),
@@ -219,7 +229,8 @@ def _fitting(entry: Any, section: str, at: int, raw: dict[str, Any], problems: P
     if not isinstance(entry, dict):
         return entry
     if "geography" in raw:
-        refused = {key: why for key, why in NOT_OF_AREAS.items() if (section, key) != ("table", "name")}
+        kept = {"name", *(("weight",) if _are_open(raw) else ())} if section == "table" else set()
+        refused = {key: why for key, why in NOT_OF_AREAS.items() if key not in kept}
     else:
         told = "is of a geography, and there is no [geography]: remove it"
         refused = {key: told for key, whose in OF_AREAS.items() if whose == section}
@@ -242,11 +253,38 @@ def _geography(
     if "geography" not in raw:
         return None, ()
     section = dict(_table(raw, "geography", problems))
+    if _are_open(raw):
+        section["shares"] = None
+        section = _without_shares(section, problems)
+    elif isinstance(section.get("shares"), str):
+        told = (
+            f'must be "{AUTO}", which chooses them, or those of levels, {{ county = "1/3", block = "2/3" }}'
+        )
+        problems.add(("geography", "shares"), f"{told}, not {shown(section['shares'])}")
+        section["shares"] = None
     queries = _all(QueryEntry, section, "query", problems, "geography")
     section.pop("query", None)
-    if not queries:
+    if not queries and not _are_open(raw):
         problems.add(("geography", "query"), "nothing is measured: add a [[geography.query]]")
     return problems.check(GeographySection, section, ("geography",)), queries
+
+
+def _are_open(raw: dict[str, Any]) -> bool:
+    """Whether the shares of a geography are to be chosen."""
+    section = raw.get("geography")
+    return isinstance(section, dict) and section.get("shares") == AUTO
+
+
+def _without_shares(section: dict[str, Any], problems: Problems) -> dict[str, Any]:
+    """A geography whose queries have no shares of their own."""
+    queries = section.get("query")
+    if not isinstance(queries, list):
+        return section
+    for at, entry in enumerate(queries):
+        if isinstance(entry, dict) and "shares" in entry:
+            told = f'shares = "{AUTO}" under [geography] chooses these too: remove them, or write all shares'
+            problems.add(("geography", "query", at, "shares"), told)
+    return section | {"query": [e | {"shares": None} if isinstance(e, dict) else e for e in queries]}
 
 
 def _all(

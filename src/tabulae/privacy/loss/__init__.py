@@ -2,7 +2,7 @@
 
 from .composition import RDP, Composed, generalised_parallel, group, parallel, sequential
 from .definitions import WITHIN, ZCDP, ApproxDP, Neighbours, PrivacyLoss, PureDP, check_neighbours
-from .exact_numbers import Exact, exact, positive, probability, round_digits, rounded_up
+from .exact_numbers import Exact, decimal, exact, positive, probability, round_digits, rounded_up
 
 __all__ = [
     "RDP",
@@ -15,6 +15,7 @@ __all__ = [
     "PrivacyLoss",
     "PureDP",
     "check_neighbours",
+    "decimal",
     "exact",
     "generalised_parallel",
     "group",

@@ -144,3 +144,22 @@ def round_digits(value: Fraction, digits: int, *, up: bool = False) -> Fraction:
         step *= 10
     count = value / step
     return step * (-(-count.numerator // count.denominator) if up else count.numerator // count.denominator)
+
+
+_PLACES = 12
+
+
+def decimal(value: Fraction) -> str:
+    """Print an exact number as a decimal where it has a short one, or else as a fraction.
+
+    Privacy: none is spent; :func:`exact` reads the same number back.
+
+    >>> decimal(Fraction(19, 10)), decimal(Fraction(1, 3)), decimal(Fraction(2))
+    ('1.9', '1/3', '2')
+    """
+    for places in range(_PLACES):
+        scaled = value * 10**places
+        if scaled.denominator == 1:
+            digits = str(scaled.numerator).rjust(places + 1, "0")
+            return f"{digits[:-places]}.{digits[-places:]}" if places else digits
+    return str(value)

@@ -17,6 +17,7 @@ from ...release.write import LEVEL
 from ...spec import Spec, read_spec
 from ..product import ResourceEstimate, errors_table, nothing_to_save, promise_fact
 from ..smallest import Smallest
+from .allocation import FoundShares, with_found_shares
 from .passes.covariances import Covariances
 from .passes.vectors import cells_of, end_of_parents
 from .smallest import found_budget, smallest_of_areas
@@ -60,10 +61,14 @@ class GeographyPlan:
 
     Expected errors are those of ``gls``, whose variances are known exactly beforehand. ``topdown`` and ``bluedown``
     give whole numbers that are not negative, with errors that depend on the counts: mostly smaller ones, and biased.
+
+    ``found_shares`` says how well shares that were chosen for the tables serve them; None where shares are written. The
+    ``spec`` has them as if they were written.
     """
 
     spec: Spec
     level: float = LEVEL
+    found_shares: FoundShares | None = None
 
     @property
     def geography(self) -> Geography:
@@ -177,7 +182,7 @@ class GeographyPlan:
 
 
 def plan_geography(spec: Spec | str | PathLike[str]) -> GeographyPlan:
-    """The plan of a spec that has ``[geography]``.
+    """The plan of a spec that has ``[geography]``; shares that are ``"auto"`` are chosen first.
 
     Raises:
         SpecError: the document has mistakes; all are listed.
@@ -190,7 +195,10 @@ def plan_geography(spec: Spec | str | PathLike[str]) -> GeographyPlan:
     """
     spec = spec if isinstance(spec, Spec) else read_spec(spec)
     geography_of(spec)
-    return GeographyPlan(spec.with_budget(found_budget(spec)) if spec.open_budget else spec)
+    spec, found = with_found_shares(spec)
+    return GeographyPlan(
+        spec.with_budget(found_budget(spec)) if spec.open_budget else spec, found_shares=found
+    )
 
 
 MOST_PEOPLE = 1 << 30

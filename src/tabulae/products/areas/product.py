@@ -23,6 +23,7 @@ from ...sources.engines.spark import spark_session
 from ...sources.units import UnitRule
 from ...spec import Spec
 from ..product import Charged, ResourceEstimate, no_changes, no_saved_plan, records_of, rules_of
+from .allocation import with_found_shares
 from .constraints import ExactMargin, disclosure_of
 from .count import LeafBound, LeafColumn, SpineCounts, open_spine_records
 from .figures import query_areas
@@ -49,7 +50,7 @@ class AreasProduct:
     words_beside: ClassVar[Mapping[str, tuple[str, ...]]] = {}
 
     def __init__(self, spec: Spec) -> None:
-        self.spec = spec
+        self.spec, _ = with_found_shares(spec)
         self.estimates_on_engine = spec.source.engine == "spark"
         self._runner: Runner | None = None
 

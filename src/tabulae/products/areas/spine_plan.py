@@ -216,10 +216,10 @@ class SpinePlan:
             raise InvalidArgument(
                 f"level {level!r}: the shares of its queries add up to {sum(given)}, not to 1"
             )
-        return self._missing(given) if measured else None
+        return self.undetermined(given) if measured else None
 
-    def _missing(self, given: tuple[Fraction, ...]) -> str | None:
-        """What the queries of a level leave undetermined, in words."""
+    def undetermined(self, given: tuple[Fraction, ...]) -> str | None:
+        """What the queries of a level, with these shares, leave undetermined, in words; None where nothing."""
         information = self.precision_of(np.array([float(s) for s in given]), np.arange(self.layout.size))
         lowest, scale = np.linalg.eigvalsh(information)[:, 0], float(np.abs(information).max())
         for kind in np.flatnonzero(lowest <= _FULL * scale):

@@ -295,7 +295,7 @@ _BASE = 1_000  # more than the levels of any spine
 
 @dataclass(frozen=True, eq=False)
 class Design:
-    """Budgets y of levels and queries under Gaussian noise, and the budgets x of units that follow from them.
+    """Budgets y of levels and queries, and the budgets x of units that follow from them.
 
     Units of one level have one share, but where the bypass left out an only child and gave its share to the unit
     above: there shares are added, and the queries have the shares of the unit's own level. So units are of few *cells*,
@@ -303,8 +303,10 @@ class Design:
 
         x[cell, q] = y[l, q] sum_{j in J} Y[j] / Y[l],  Y[j] = sum over queries of y[j, q]
 
-    and an answer of a unit has the weight (1 over its variance) ``unit x``. What is possible for y is so for x, where
-    the budgets on each path from the root to a leaf add up to the budget; there the problem is convex.
+    and an answer of a unit has the weight (1 over its variance) ``unit x``, of Gaussian noise, or ``unit x^2``, of
+    Laplace noise. What is possible for y is so for x, where the budgets on each path from the root to a leaf add up to
+    the budget; there the problem is convex under Gaussian noise. Under Laplace noise the bypass, which depends on the
+    amounts, leaves out more units than only children: no variance is larger than with these budgets.
 
     Args:
         plan: the same units under shares that tell the sets of levels apart.
@@ -313,7 +315,8 @@ class Design:
         joined: shape (cells, levels), boolean: J.
         paths: shape (paths, cells), boolean: the cells on each path from the root to a leaf.
         cell: shape (classes of the plan,): the cell of each, -1 where nothing is measured.
-        unit: what one rho of a unit's budget gives to a weight.
+        unit: the weight of an answer that costs 1.
+        power: of the budget in a weight.
     """
 
     plan: SpinePlan
@@ -323,10 +326,11 @@ class Design:
     paths: np.ndarray
     cell: np.ndarray
     unit: float
+    power: int
 
     @classmethod
     def of(cls, geography: Geography) -> Design:
-        """The design of a geography with Gaussian noise, whose bypass depends on no amount."""
+        """The design of a geography, with the bypass of Gaussian noise, which depends on no amount."""
         plan, given = geography.plan(), geography.shares.levels
         names = tuple(name for name in geography.spine.levels if given.get(name, 0))
         total = sum(_BASE**i for i in range(len(names)))
@@ -351,7 +355,7 @@ class Design:
             held[[i for _, i in cells]],
             on_path,
             np.array([place.get((at, i), -1) for at, i, _ in marked.classes[0].tolist()]),
-            (1.0 if plan.neighbours == "replace" else 2.0) / plan.rows_per_unit**2,
+            *_weight(plan),
         )
 
     def budgets(self, y: np.ndarray) -> np.ndarray:
@@ -360,13 +364,13 @@ class Design:
         return y[self.level] * (self.joined @ whole / whole[self.level])[:, None]
 
     def weights(self, x: np.ndarray) -> np.ndarray:
-        return self.unit * np.where(self.cell[:, None] >= 0, x[self.cell], 0.0)
+        return self.unit * np.where(self.cell[:, None] >= 0, x[self.cell], 0.0) ** self.power
 
-    def slope(self, by_class: np.ndarray) -> np.ndarray:
-        """A derivative by the weights as one by x: shape (cells, queries)."""
+    def slope(self, by_class: np.ndarray, x: np.ndarray) -> np.ndarray:
+        """A derivative by the weights at x as one by x: shape (cells, queries)."""
         found = np.zeros((len(self.level), by_class.shape[1]))
         np.add.at(found, self.cell[self.cell >= 0], self.unit * by_class[self.cell >= 0])
-        return found
+        return found * self.power * x ** (self.power - 1)
 
     def back(self, slope: np.ndarray, y: np.ndarray) -> np.ndarray:
         """A derivative by x as one by y."""
@@ -378,6 +382,14 @@ class Design:
         by_whole = self.joined.T @ along
         np.subtract.at(by_whole, self.level, along * sums / whole[self.level])
         return found + by_whole[:, None]
+
+
+def _weight(plan: SpinePlan) -> tuple[float, int]:
+    """The weight of an answer that costs 1, and the power of the cost in it."""
+    units = 1.0 if plan.neighbours == "add-remove" else 2.0
+    if isinstance(plan.budget, ZCDP):
+        return 2 / units / plan.rows_per_unit**2, 1
+    return 1 / (2 * units**2 * plan.rows_per_unit**2), 2
 
 
 def shared(geography: Geography, shares: Mapping[str, Fraction]) -> Spine:
@@ -484,7 +496,7 @@ class ShareSearch:
         cov = self.aims.covariances(self.design.plan, self.design.weights(x))
         logs, slopes = [], []
         for place, found in sorted(self.aims.slopes(cov, self.chosen).items()):
-            slope = self.design.slope(found.slope)
+            slope = self.design.slope(found.slope, x)
             self.tangents.append((place, slope.ravel(), found.least))
             logs.append(found.log - np.log(self.allowed[place]))
             slopes.append(self.design.back(slope, y).ravel())

@@ -11,14 +11,14 @@ from typing import Any
 
 from ..._version import VERSION
 from ...errors import ReleaseError, TabulaeError
-from ...privacy import rounded_up
+from ...privacy import decimal, rounded_up
 from ...products.areas.plan import GeographyPlan
 from ...products.groups.plan import DetailedPlan
 from ...products.smallest import Smallest, with_amount
 from ...products.tables.exactness import Exactness
 from ...products.tables.plan import Plan
 from ...release.folder import require_parent, write_bytes
-from ..numbers import decimal, significant
+from ..numbers import significant
 from ..page import FALSE_ALARMS, environment, policy, script
 from ..view import Consequences, ExactView, consequences_of, promise_of
 from . import view as live

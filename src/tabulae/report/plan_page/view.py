@@ -11,8 +11,8 @@ from typing import Any
 
 from markupsafe import Markup
 
-from ...privacy import PrivacyLoss, rounded_up
-from ..numbers import decimal, share, significant
+from ...privacy import PrivacyLoss, decimal, rounded_up
+from ..numbers import share, significant
 from ..view import PromiseView
 
 OWN, SMALLEST = "own", "smallest"

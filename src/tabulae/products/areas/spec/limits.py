@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import combinations
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -283,7 +284,6 @@ def read_cells(document: Document, schema: Schema, domain: Domain, problems: Pro
     """Queries and structural zeros over the domain; None, with the mistakes recorded, where they do not fit it."""
     before = len(problems.found)
     known = Names(domain, schema, problems)
-    asked = _queries(document, known, problems)
     zeros = [
         (at, zero)
         for at, entry in enumerate(document.zeros)
@@ -294,6 +294,11 @@ def read_cells(document: Document, schema: Schema, domain: Domain, problems: Pro
         for at, entry in enumerate(entries):
             if entry and entry.attributes is not None:
                 dense |= known.bases(entry.attributes, (section, at, "attributes"))
+    asked = (
+        _queries(document, known, problems)
+        if document.queries
+        else _queries_of_tables(document, domain, dense)
+    )
     dense |= {of for query in asked for of in _joined(query, domain)}
     if len(problems.found) > before:
         return None
@@ -354,6 +359,43 @@ def _queries(document: Document, names: Names, problems: Problems) -> list[list[
             problems.add(path, f"asks the same as {written(before)}: keep one, with the sum of their shares")
         asked.append(entry.attributes)
     return asked
+
+
+_MOST_QUERIES = 24
+_MOST_JOINED = 64
+"""The most dense cells for which recodes of tables are measured as they are, where nobody wrote queries."""
+
+
+def _queries_of_tables(document: Document, domain: Domain, dense: set[str]) -> list[list[str]]:
+    """What is asked of areas where nobody wrote it: the margins of all tables, theirs in turn, and all cells.
+
+    Margins of margins are left out, but for the total, where they would be more than ``_MOST_QUERIES`` in all.
+    A recode that joins categories makes its attribute dense. Where that would be too many cells, a table's margin is
+    that of the attribute itself.
+
+    Args:
+        dense: the attributes that are dense whatever is asked.
+    """
+    dense, found = set(dense), [[]]
+    for entry in document.tables:
+        names = entry.attributes if entry and entry.attributes else []
+        if not all(name in domain.names or domain.recode(name) for name in names):
+            continue  # unknown, or twice below: recorded with the table
+        bases = [domain.resolve(name).attribute.name for name in names]
+        if len(set(bases)) < len(bases):
+            continue
+        joined = dense | _joined(names, domain)
+        if prod(domain[name].size for name in joined) <= _MOST_JOINED:
+            dense = joined
+        else:
+            names = bases
+        found.append(names)
+    below = [list(names) for own in found for size in range(len(own)) for names in combinations(own, size)]
+    for more in (below, []):
+        every = {frozenset(names): names for names in [*more, *found, list(domain.names)]}
+        if len(every) <= _MOST_QUERIES:
+            break
+    return sorted(every.values(), key=len)
 
 
 def _joined(query: Iterable[str], domain: Domain) -> set[str]:

@@ -41,6 +41,12 @@ class LevelShares:
     levels: Mapping[str, Fraction]
     queries: Mapping[str, tuple[Fraction, ...]]
 
+    @classmethod
+    def equal(cls, levels: Sequence[str], queries: int) -> LevelShares:
+        """The same share for each level, and for each query within it."""
+        within = (Fraction(1, queries),) * queries
+        return cls(dict.fromkeys(levels, Fraction(1, len(levels))), dict.fromkeys(levels, within))
+
 
 _OFF = -2  # in place of a unit, of a leaf that is not on the spine
 
@@ -75,7 +81,7 @@ def levels_of(leaves: Leaves, kept: np.ndarray | None) -> SpineLevels:
 def read_level_shares(
     document: Document, section: GeographySection, levels: SpineLevels | None, problems: Problems
 ) -> LevelShares | None:
-    """The shares as written; None, with the mistakes recorded, where they do not add up."""
+    """The shares as written; None, with the mistakes recorded, where they do not add up, or where none are written."""
     before = len(problems.found)
     given = {level: exact(share) for level, share in (section.shares or {}).items()}
     if levels is not None:
@@ -145,6 +151,7 @@ class AreaTable:
     margin: Margin
     areas: tuple[str, ...]
     targets: tuple[AreaTarget, ...] = ()
+    weight: float = 1.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -166,7 +173,8 @@ class Geography:
         microdata: whether one row a person is published.
         bounds: what public files say of leaves, over all of the file.
         places: shape (leaves, 2): where each leaf of the universe is on a map; None where the file does not say it.
-        shares: of the levels and their queries, as written.
+        shares: of the levels and their queries.
+        open_shares: whether these only stand for shares that are to be chosen for the tables; they are equal then.
         rule: of the bypass: "exact", "paper", or "off" for none.
     """
 
@@ -181,6 +189,7 @@ class Geography:
     bounds: tuple[Bound, ...]
     places: np.ndarray | None
     shares: LevelShares
+    open_shares: bool
     rule: str
     _plan: SpinePlan
     _leaves: Leaves
@@ -191,6 +200,18 @@ class Geography:
 
     def with_budget(self, budget: PureDP | ZCDP) -> Geography:
         return replace(self, _plan=replace(self._plan, budget=budget))
+
+    def with_shares(self, shares: LevelShares) -> Geography:
+        """The same geography with other shares, chosen for its tables.
+
+        Raises:
+            InvalidArgument: shares that do not add up to 1, or leave a cell of some level undetermined.
+        """
+        plan, cells = self._plan, Cells(self.layout, self.queries)
+        pure = isinstance(plan.budget, PureDP)
+        spine = with_shares(plan.spine, shares, cells, self.rule, pure=pure)
+        shared = replace(plan, spine=spine, query_shares=shares.queries)
+        return replace(self, shares=shares, open_shares=False, _plan=shared)
 
     @property
     def spine(self) -> Spine:
@@ -350,6 +371,7 @@ class AskedTable:
     attributes: tuple[str, ...]
     areas: tuple[str, ...]
     targets: tuple[AreaTarget, ...]
+    weight: float
 
 
 def read_area_tables(
@@ -385,7 +407,7 @@ def read_area_tables(
         areas = tuple(entry.areas or every)
         given = document.area_targets[at] if at < len(document.area_targets) else ()
         targets = area_targets(given, at, areas, problems) if known else ()
-        found.append(AskedTable(title, tuple(entry.attributes or ()), areas, targets))
+        found.append(AskedTable(title, tuple(entry.attributes or ()), areas, targets, entry.weight))
     return found if len(problems.found) == before else None
 
 
@@ -442,6 +464,8 @@ def read_section(
     universe = leaves and cells and read_universe(document, leaves, cells, base, problems)
     levels = levels_of(leaves, universe.kept if universe else None) if leaves else None
     shares = section and read_level_shares(document, section, levels, problems)
+    if document.open_shares and levels and cells:
+        shares = LevelShares.equal(levels.names, len(cells.queries))
     if not (section and leaves and cells and universe):
         return None
     kept = universe.kept
@@ -462,12 +486,15 @@ def read_section(
         entity_types=tuple(section.entities),
         conventional=spines[0],
         constraints=constraints,
-        tables=tuple(AreaTable(t.name, cells.layout.margin(t.attributes), t.areas, t.targets) for t in asked),
+        tables=tuple(
+            AreaTable(t.name, cells.layout.margin(t.attributes), t.areas, t.targets, t.weight) for t in asked
+        ),
         estimate=method.estimate,
         microdata=bool(document.release and document.release.microdata),
         bounds=universe.bounds,
         places=read_places(leaves.text, kept),
         shares=shares,
+        open_shares=document.open_shares,
         rule=section.bypass,
         _plan=plan,
         _leaves=leaves,
