@@ -13,6 +13,7 @@ from tests import guild as guilds
 from tests import village as villages
 
 import tabulae as tb
+from tabulae.report.areas import geography_report
 
 KINDS = ("village", "guild", "duchy")
 
@@ -71,6 +72,23 @@ def test_a_click_sorts_a_second_turns_and_a_third_restores(page: Page, reports: 
     page.keyboard.press("Space")
     assert column(table, at) == before
     assert table.locator("[aria-sort]").count() == 0
+
+
+def test_a_filter_of_some_rows_says_so(
+    page: Page, duchy_release: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tabulae.report.view.ROWS_SHOWN", 30)
+    monkeypatch.setattr("tabulae.report.view.MOST_SHOWN", 30)
+    path = tmp_path / "report.html"
+    path.write_text(geography_report(tb.Release.read(duchy_release)), encoding="utf-8")
+    page.goto(path.as_uri())
+    article = page.locator("article", has=page.locator("table[data-rows]")).first
+    table = article.locator("table")
+    every = table.get_attribute("data-rows")
+    assert article.locator("label").inner_text().startswith(f"Filter these 30 of {every} rows")
+    article.locator("input").fill("zzz")
+    told, file = article.get_by_role("status").inner_text(), table.get_attribute("data-file")
+    assert told == f"0 of the 30 rows on this page have “zzz”; all {every} rows are in {file}"
 
 
 def test_labels_sort_by_their_numbers_and_reliability_by_class(page: Page, reports: dict[str, Path]) -> None:

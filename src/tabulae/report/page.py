@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
@@ -20,6 +21,7 @@ from ..privacy import decimal, rounded_up
 from ..products.tables.plan import TableError
 from ..spec import ReliabilitySection
 from . import numbers, plots
+from .leading import share_words
 from .numbers import shortened
 from .view import (
     ROWS_SHOWN,
@@ -93,12 +95,28 @@ _ROUND = 50  # tables that are cut have a multiple of so many rows, where they h
 
 @dataclass(frozen=True)
 class PrintedTable:
-    """One table as the page shows it: its first rows as markup; ``anchor`` is where it stands."""
+    """One table as the page shows it: its leading rows as markup; ``anchor`` is where it stands.
+
+    ``share`` says how many rows of each kind these are, where they are of several and not all; empty otherwise.
+    """
 
     anchor: str
     table: TableView
     headings: tuple[str, ...]
     rows: tuple[Markup, ...]
+    share: str = ""
+
+    @classmethod
+    def of(cls, anchor: str, table: TableView, rows: tuple[Markup, ...]) -> PrintedTable:
+        """Of the rows that there is room for; those of several kinds in the order of the file."""
+        headings = tuple(shortened(column) for column in table.columns)
+        if table.kinds is None or table.order is None or len(rows) == table.rows:
+            order = None if table.kinds is None else table.order
+            return cls(anchor, table, headings, rows if order is None else _in_order(rows, order))
+        shown = Counter(table.kinds.printed[: len(rows)])
+        return cls(
+            anchor, table, headings, _in_order(rows, table.order), share_words(shown, table.kinds.rows)
+        )
 
     @property
     def whole(self) -> bool:
@@ -114,31 +132,29 @@ def printed_tables(
 ) -> tuple[PrintedTable, ...]:
     """Print the first rows of each table, as many as fit.
 
-    All tables that are cut have the same number of rows, and those that have fewer are whole: the most rows for which
-    everything fits, ``ROWS_SHOWN`` at most.
+    All tables that are cut for want of room have the same number of rows, and those that have fewer show all that they
+    may: the most rows for which everything fits.
     """
-    sizes = np.array([len(table.estimate) for table in tables], np.int64)
-    level = _level([np.arange(1 + size) * _LEAST_ROW for size in np.minimum(sizes, ROWS_SHOWN)], room)
+    sizes = [min(len(t.estimate), ROWS_SHOWN) if t.order is None else len(t.order) for t in tables]
+    level = _level([np.arange(1 + size) * _LEAST_ROW for size in sizes], room)
     row = environment().get_template("counts.html").module.row  # type: ignore[attr-defined]
     rows = [tuple(row(each) for each in printed_rows(table, level, section)) for table in tables]
     level = _level([np.cumsum([0, *(len(text.encode()) + 1 for text in lines)]) for lines in rows], room)
     if _ROUND < level < max((len(lines) for lines in rows), default=0):
         level -= level % _ROUND
     return tuple(
-        PrintedTable(f"table-{i}", table, _headings(table), lines[:level])
+        PrintedTable.of(f"table-{i}", table, lines[:level])
         for i, (table, lines) in enumerate(zip(tables, rows, strict=True), start=1)
     )
 
 
 def unprinted(tables: Sequence[TableView]) -> tuple[PrintedTable, ...]:
     """The same tables without their rows: what the rest of the page takes is measured with them."""
-    return tuple(
-        PrintedTable(f"table-{i}", table, _headings(table), ()) for i, table in enumerate(tables, start=1)
-    )
+    return tuple(PrintedTable.of(f"table-{i}", table, ()) for i, table in enumerate(tables, start=1))
 
 
-def _headings(table: TableView) -> tuple[str, ...]:
-    return tuple(shortened(column) for column in table.columns)
+def _in_order(rows: tuple[Markup, ...], places: NDArray[np.int64]) -> tuple[Markup, ...]:
+    return tuple(rows[i] for i in np.argsort(places[: len(rows)]))
 
 
 def _level(taken: Sequence[NDArray[np.int64]], room: int) -> int:

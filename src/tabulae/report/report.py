@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 
+import pyarrow as pa
+
 from ..domain import Table
 from ..products.tables.exactness import described
 from ..release import Release, seal
@@ -14,6 +16,7 @@ from ..release.folder import REPORT, write_bytes
 from ..release.staging import unmark
 from .areas import geography_report
 from .groups import groups_report
+from .leading import range_order
 from .page import render_report
 from .strategy import strategy_view
 from .view import (
@@ -64,15 +67,18 @@ def _exact(release: Release) -> Iterator[ExactView]:
 
 def _table(release: Release, table: Table) -> TableView:
     rows, about = release.tables[table.name], release.about["expected"][table.name]
+    order = range_order(table, release.domain, ROWS_SHOWN)
+    printed = rows.slice(0, ROWS_SHOWN) if order is None else rows.take(pa.array(order))
     expected = {key: about[key] for key in ("rmse", "margin", "identity", "workload", "bound")}
     return TableView.of(
         release,
         table.name,
         rows,
-        {h: rows[h].slice(0, ROWS_SHOWN).to_pylist() for h in table.columns(release.domain)},
+        {h: printed[h].to_pylist() for h in table.columns(release.domain)},
         description=_described(table, release),
         expected=ExpectedErrorView(**expected),
         conservative=release.about["conservative_intervals"][table.name] > 0,
+        order=order,
     )
 
 

@@ -23,6 +23,7 @@ from ..release.folder import DERIVED, Rows
 from ..release.series import Link, Standing, spent_over
 from ..release.write import ESTIMATED, EXACT
 from ..spec import Derived, ReliabilitySection, Spec
+from .leading import fair_order
 from .numbers import NOTHING, decimals_for, fixed, shortened
 
 
@@ -116,6 +117,9 @@ def _amount(loss: PrivacyLoss, at: Fraction | None) -> Amount:
 
 ROWS_SHOWN = 500
 """A table of the report shows at most so many rows; the release folder holds them all."""
+
+MOST_SHOWN = 1500
+"""A table of areas shows at most so many rows, where that makes types of area whole."""
 
 Definition = Literal["pure", "approx", "zcdp"]
 
@@ -260,16 +264,27 @@ class ExpectedErrorView:
     bound: float | None = None
 
 
+@dataclass(frozen=True)
+class RowKinds:
+    """Types of area: how many rows the whole table has of each, and which each row is of that may be printed."""
+
+    rows: Mapping[str, int]
+    printed: tuple[str, ...]
+
+
 @dataclass(frozen=True, eq=False)
 class TableView:
     """One published table.
 
-    ``columns`` maps each attribute to the labels of the rows, in order; the first ``ROWS_SHOWN`` labels are
-    enough. The arrays have one entry a row. ``obs_status`` is ``"A"`` (estimated), ``"E"`` (exact) or ``"Q"``
-    (not estimable). ``conservative`` intervals cover more often than their ``level``.
+    ``columns`` maps each attribute to the labels of the rows that may be printed, in the order in which room is given
+    to them; ``ROWS_SHOWN`` labels are enough. The arrays have one entry a row. ``obs_status`` is ``"A"`` (estimated),
+    ``"E"`` (exact) or ``"Q"`` (not estimable). ``conservative`` intervals cover more often than their ``level``.
 
-    ``count`` is how many rows the table has where the arrays hold only the first of them. ``centre`` is the unbiased
+    ``count`` is how many rows the table has where the arrays hold only some of them. ``centre`` is the unbiased
     estimate that errors and intervals are of, where what is published are whole numbers made from it.
+
+    ``order`` names the rows that are printed, those first that stay where room is short; None: from the first on.
+    ``kinds`` are those of its rows, where some of each are printed; they are then printed in the order of the file.
     """
 
     name: str
@@ -286,6 +301,8 @@ class TableView:
     conservative: bool = False
     count: int | None = None
     centre: NDArray[np.float64] | None = None
+    order: NDArray[np.int64] | None = None
+    kinds: RowKinds | None = None
 
     def __post_init__(self) -> None:
         rows = len(self.estimate)
@@ -440,28 +457,46 @@ def stored_fields(
         words: what a row of a table is.
         left_out: columns of words that are not shown.
     """
+    stored = {
+        name: stored_reliability(release.path / f"tables/{name}.parquet", by, count, release.spec.reliability)
+        for name, count in rows.items()
+    }
     return {
         **published_fields(release),
         "samples": tuple(
-            _sample(release, name, words(name), count, left_out(name)) for name, count in rows.items()
+            _sample(release, name, words(name), found, left_out(name)) for name, found in stored.items()
         ),
-        "stored": tuple(
-            stored_reliability(release.path / f"tables/{name}.parquet", by, count, release.spec.reliability)
-            for name, count in rows.items()
-        ),
+        "stored": tuple(stored.values()),
     }
 
 
-def _sample(release: Release, name: str, what: str, count: int, left_out: Sequence[str]) -> TableView:
-    rows = Rows.of_parquet(release.path / f"tables/{name}.parquet").take(ROWS_SHOWN)
+def _sample(
+    release: Release, name: str, what: str, stored: StoredReliability, left_out: Sequence[str]
+) -> TableView:
+    """Some rows of every kind of area, in the order of the file."""
+    kinds = {kind: found.rows for kind, found in stored.kinds.items()}
+    names = list(kinds)
+    wanted = fair_order(list(kinds.values()), ROWS_SHOWN, MOST_SHOWN)
+    place = np.array([stored.heads[names[kind]].places[row] for kind, row in wanted], dtype=np.int64)
+    in_file = np.argsort(place)
+    order = np.argsort(in_file)
+    starts = np.cumsum([0, *(stored.heads[kind].rows.num_rows for kind in names)])
+    every = pa.concat_tables([stored.heads[kind].rows for kind in names])
+    at = np.array([starts[kind] + row for kind, row in wanted], dtype=np.int64)
+    rows = every.take(pa.array(at[in_file])).combine_chunks()
     headings = [heading for heading in rows.column_names if heading not in (*_NUMBERS, *left_out)]
     return TableView.of(
         release,
         name,
         rows,
-        {_HEADINGS.get(str(heading), str(heading)): rows[heading].to_pylist() for heading in headings},
+        {
+            _HEADINGS.get(str(heading), str(heading)): rows[heading].take(pa.array(order)).to_pylist()
+            for heading in headings
+        },
         description=what,
-        count=count,
+        count=sum(kinds.values()),
+        order=order,
+        kinds=RowKinds(kinds, tuple(names[kind] for kind, _ in wanted)),
         centre=floats(rows, GLS_ESTIMATE) if GLS_ESTIMATE in rows.column_names else None,
     )
 
@@ -510,6 +545,10 @@ class Reliability:
         return sum(self.counts)
 
     @property
+    def rows(self) -> int:
+        return self.total + self.exact + self.missing
+
+    @property
     def shares(self) -> tuple[float, ...]:
         """The classes as shares, which sum to 1 (or are all 0)."""
         return tuple(count / max(1, self.total) for count in self.counts)
@@ -539,10 +578,27 @@ def _counted(status: NDArray[np.object_], classes: NDArray[np.int64], count: int
 
 
 @dataclass(frozen=True, eq=False)
+class Head:
+    """The first rows of one type of area, and where in the file they stand."""
+
+    rows: pa.Table
+    places: NDArray[np.int64]
+
+    def and_then(self, piece: pa.Table, at: NDArray[np.int64], first: int) -> Head:
+        """With these rows of a piece that begins at row ``first``, as far as any more are kept."""
+        at = at[: MOST_SHOWN - len(self.places)]
+        if not at.size:
+            return self
+        more = pa.concat_tables([self.rows, piece.take(pa.array(at))])
+        return Head(more, np.concatenate([self.places, first + at]))
+
+
+@dataclass(frozen=True, eq=False)
 class StoredReliability:
-    """What a stored table says, by type of area: classes of its counts, and some counts with their margins."""
+    """What a stored table says, by type of area: classes of its counts, first rows, and some counts with margins."""
 
     kinds: dict[str, Reliability]
+    heads: dict[str, Head]
     estimate: NDArray[np.float64]
     margin: NDArray[np.float64]
 
@@ -559,6 +615,8 @@ def stored_reliability(path: Path, by: str, count: int, section: ReliabilitySect
     """
     rows, width = Rows.of_parquet(path), len(section.names)
     found: dict[str, NDArray[np.int64]] = {}
+    heads: dict[str, Head] = {}
+    nothing = Head(rows.schema.empty_table(), np.empty(0, np.int64))
     points: list[NDArray[np.float64]] = [np.empty((2, 0))]
     step, first = max(1, -(-count // _POINTS)), 0
     while (piece := rows.take(_ROWS)).num_rows:
@@ -572,12 +630,13 @@ def stored_reliability(path: Path, by: str, count: int, section: ReliabilitySect
             one = _counted(status[here], classes[here], width)
             numbers = np.array([*one.counts, one.exact, one.missing])
             found[name] = found.get(name, 0) + numbers
+            heads[name] = heads.get(name, nothing).and_then(piece, np.flatnonzero(here), first)
         chosen = np.arange(-first % step, piece.num_rows, step)
         points.append(_points(piece, status, chosen))
         first += piece.num_rows
     kept = {name: Reliability(tuple(n[:-2].tolist()), int(n[-2]), int(n[-1])) for name, n in found.items()}
     estimate, margin = np.concatenate(points, axis=1)
-    return StoredReliability(kept, estimate, margin)
+    return StoredReliability(kept, heads, estimate, margin)
 
 
 def _points(piece: pa.Table, status: NDArray[np.object_], chosen: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -611,28 +670,32 @@ class Row:
 
 
 def printed_rows(table: TableView, limit: int, section: ReliabilitySection) -> tuple[Row, ...]:
-    """Print the first rows of a table, all with the same decimals and on one scale of pictures."""
-    count = min(len(table.estimate), limit)
-    decimals = decimals_for(table.std_error[:count].tolist())
-    scale = _scale(table, count)
-    trust = _trust(table, count, section)
-    return tuple(_row_rows(table, i, decimals, scale, trust[i]) for i in range(count))
+    """Print the leading rows of a table, all with the same decimals and on one scale of pictures."""
+    at = np.arange(len(table.estimate)) if table.order is None else table.order
+    at = at[:limit]
+    decimals = decimals_for(table.std_error[at].tolist())
+    scale = _scale(table, at)
+    trust = _trust(table, at, section)
+    return tuple(_row_rows(table, k, int(i), decimals, scale, trust[k]) for k, i in enumerate(at))
 
 
-def _trust(table: TableView, count: int, section: ReliabilitySection) -> list[tuple[str, str, int]]:
+def _trust(
+    table: TableView, at: NDArray[np.int64], section: ReliabilitySection
+) -> list[tuple[str, str, int]]:
     """Sign, words and rank of each row."""
     named = named_classes(section)
-    classes = section.classes(table.about[:count], table.std_error[:count]).tolist()
+    classes = section.classes(table.about[at], table.std_error[at]).tolist()
     other = {"E": ("", "exact", 0), "Q": ("", "not estimable", len(named) + 1)}
     return [
-        other.get(status) or (named[i].sign, named[i].label, i + 1)
-        for status, i in zip(table.obs_status, classes, strict=False)
+        other.get(str(table.obs_status[row])) or (named[i].sign, named[i].label, i + 1)
+        for row, i in zip(at, classes, strict=True)
     ]
 
 
 def _row_rows(
-    table: TableView, i: int, decimals: int, scale: tuple[float, float], trust: tuple[str, str, int]
+    table: TableView, k: int, i: int, decimals: int, scale: tuple[float, float], trust: tuple[str, str, int]
 ) -> Row:
+    """The row whose labels stand at place k, and whose numbers at i."""
     status = str(table.obs_status[i])
     estimate, low, high = (float(a[i]) for a in (table.estimate, table.ci_low, table.ci_high))
     places = decimals if table.centre is None else 0
@@ -647,7 +710,7 @@ def _row_rows(
         margin = fixed((high - low) / 2, decimals)
         picture = _picture(estimate, (low, high), scale)
     return Row(
-        labels=tuple(shortened(str(column[i])) for column in table.columns.values()),
+        labels=tuple(shortened(str(column[k])) for column in table.columns.values()),
         estimate=fixed(None if status == "Q" else estimate, places),
         margin=margin,
         interval=interval,
@@ -663,9 +726,9 @@ def _root(value: float) -> float:
     return math.copysign(math.sqrt(abs(value)), value)
 
 
-def _scale(table: TableView, count: int) -> tuple[float, float]:
+def _scale(table: TableView, at: NDArray[np.int64]) -> tuple[float, float]:
     """The range that the pictures cover, as signed roots: zero and every finite end of an interval shown."""
-    ends = np.concatenate([[0.0], table.estimate[:count], table.ci_low[:count], table.ci_high[:count]])
+    ends = np.concatenate([[0.0], table.estimate[at], table.ci_low[at], table.ci_high[at]])
     ends = ends[np.isfinite(ends)]
     low, high = _root(float(ends.min())), _root(float(ends.max()))
     return (low, high) if high > low else (low, low + 1.0)

@@ -60,7 +60,9 @@
     tools.className = "tools";
     const label = document.createElement("label");
     label.htmlFor = `filter-${place}`;
-    label.textContent = "Filter rows";
+    const { rows: all, file } = table.dataset;
+    const here = rows.length.toLocaleString("en");
+    label.textContent = all ? `Filter these ${here} of ${all} rows` : "Filter rows";
     const hidden = document.createElement("span");
     hidden.className = "hear";
     hidden.textContent = ` of ${region.getAttribute("aria-label")}`;
@@ -81,7 +83,9 @@
         row.hidden = !asked.every((word) => texts[i].includes(word));
         if (!row.hidden) shown += 1;
       });
-      told.textContent = asked.length ? `${shown} of ${rows.length} rows have “${field.value.trim()}”` : "";
+      const searched = all ? `the ${here} rows on this page` : `${here} rows`;
+      const rest = all ? `; all ${all} rows are in ${file}` : "";
+      told.textContent = asked.length ? `${shown} of ${searched} have “${field.value.trim()}”${rest}` : "";
     });
   }
 
