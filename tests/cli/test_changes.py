@@ -147,6 +147,23 @@ def test_tables_of_other_columns_or_conditions_are_refused(tmp_path: Path) -> No
     some = tb.run(spec, town / "2027")
     with pytest.raises(InvalidArgument, match="it does not count the same"):
         some.changes_since(less, "sex_by_age")
+    assert "it does not count the same" in _refused(less.path, some.path)
+
+
+def test_one_table_that_cannot_be_compared_hides_no_other(tmp_path: Path) -> None:
+    town = write_people(tmp_path / "town")
+    for year, attributes in (("2025", '["sex"]'), ("2026", '["age"]')):
+        spec = write_spec(town, year)
+        more = f'[[table]]\nname = "other"\nattributes = {attributes}\n[method]'
+        spec.write_text(spec.read_text().replace("[method]", more))
+        tb.run(spec, town / year)
+    found = json.loads(_call(town / "2025", town / "2026", "--json").stdout)
+    assert [each["table"] for each in found["tables"]] == ["sex_by_age"]
+    assert len(found["left_out"]) == 1
+    assert "Left out table 'other' has the columns sex" in " ".join(
+        _call(town / "2025", town / "2026").stdout.split()
+    )
+    assert "has the columns sex" in _refused(town / "2025", town / "2026", "--table", "other")
 
 
 def test_a_bound_on_rows_that_changed_is_told(tmp_path: Path) -> None:
@@ -177,13 +194,16 @@ def test_exact_tables_change_exactly(tmp_path: Path) -> None:
     assert {rows[0][f"{part}_status"] for part in ("before", "now", "change", "percent")} == {"E"}
 
 
-def test_areas_and_groups_are_refused(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from tabulae.products.areas.product import AreasProduct
+def test_areas_and_groups_are_refused(made: Path, duchy_release: Path) -> None:
     from tabulae.products.groups.product import GroupsProduct
 
     earlier, later = tb.Release.read(made / "2025"), tb.Release.read(made / "2026")
-    for product in (AreasProduct, GroupsProduct):
-        with pytest.raises(Unsupported, match="noises are independent"):
-            product(later.spec).changes(earlier, later, "t")
+    with pytest.raises(Unsupported, match="releases of groups are not computed"):
+        GroupsProduct(later.spec).changes(earlier, later, "t")
     with pytest.raises(ReleaseError, match="same release"):
         later.changes_since(later, "sex_by_age")
+    areas = tb.Release.read(duchy_release)
+    with pytest.raises(Unsupported, match="noises are independent"):
+        areas.changes_since(areas, "faith")
+    with pytest.raises(ReleaseError, match="different kinds"):
+        later.changes_since(areas, "sex_by_age")

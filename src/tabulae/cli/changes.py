@@ -9,7 +9,7 @@ from typing import Any
 
 from rich.console import Console
 
-from ..errors import InvalidArgument
+from ..errors import InvalidArgument, Unsupported
 from ..export import write_answer
 from ..release import Release
 from ..release.changes import PARTS, Changes
@@ -34,22 +34,37 @@ def changes(earlier: Path, later: Path, table: str | None, out: Path | None, jso
         raise InvalidArgument(
             f"{out} lies in a release, which stays as it was published: name a file outside it"
         )
-    made = [now.changes_since(before, name) for name in names]
+    made, left = _made(before, now, names)
     if out is not None:
         statement = (
             f"Changes of {names[0]} since {before.descriptor['title']}, release {before.about['release_id']}"
         )
         write_answer(now, statement, made[0].rows, out)
     if json:
-        emit({"earlier": str(earlier), "later": str(later), "tables": [_document(each) for each in made]})
+        tables = [_document(each) for each in made]
+        emit({"earlier": str(earlier), "later": str(later), "tables": tables, "left_out": left})
         return
-    console = open_console()
+    console, notes = open_console(), [*_notes(made), *(f"Left out  {why}" for why in left)]
     if out is not None:
-        say(console, *_notes(made), f"Wrote {out}: {made[0].rows.num_rows:,} rows")
+        say(console, *notes, f"Wrote {out}: {made[0].rows.num_rows:,} rows")
         return
     for each in made:
         _print(console, each)
-    say(console, *_notes(made))
+    say(console, *notes)
+
+
+def _made(before: Release, now: Release, names: Sequence[str]) -> tuple[list[Changes], list[str]]:
+    """The changes of tables, and why others cannot be compared; where none can, the first reason is raised."""
+    made: list[Changes] = []
+    refused: list[InvalidArgument | Unsupported] = []
+    for name in names:
+        try:
+            made.append(now.changes_since(before, name))
+        except (InvalidArgument, Unsupported) as error:
+            refused.append(error)
+    if not made:
+        raise refused[0]
+    return made, [str(error) for error in refused]
 
 
 def _document(made: Changes) -> dict[str, Any]:
