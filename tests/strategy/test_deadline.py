@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import time
 
@@ -86,3 +87,20 @@ def test_without_a_limit_everything_fits() -> None:
     with pytest.raises(Unsupported):
         deadline.check_time(time.monotonic() + 60, 10**6)
     deadline.check_time(time.monotonic() + 60, 500, 500)
+
+
+def test_joint_tables_of_many_pairs_leave_the_residual_planner_its_turn() -> None:
+    """Its own search is short, while every other method looks at each of the many terms of W'W."""
+    names = [f"a{k}" for k in range(14)]
+    near = np.abs(np.subtract.outer(np.arange(8), np.arange(8))).reshape(1, -1) <= 1
+    tables = [tb.Table.joint(f"{a}{b}", (a, b), near) for a, b in itertools.combinations(names, 2)]
+    workload = tb.Workload(tb.Domain(dict.fromkeys(names, 8)), tables)
+    chosen = tb.select(workload, time_limit=1)
+    assert chosen.method == "residual"
+    notes = {c.method: c.note for c in chosen.candidates}
+    assert "identity" not in notes  # 8^14 cells are beyond any measurement
+    for method in ("kron", "union", "workload"):
+        assert "time limit" in notes[method]
+    for method in ("union", "workload"):
+        with pytest.raises(Unsupported, match=r"takes about .* left of the time limit"):
+            tb.select(workload, method=method, time_limit=0.3)

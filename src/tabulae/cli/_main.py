@@ -165,12 +165,16 @@ def plan(
     html: Annotated[
         Path | None, typer.Option(help="Write a page on which the budget can be moved, for a browser.")
     ] = None,
+    tolerance: Annotated[
+        float | None,
+        typer.Option(help="Proven gap in squared error at which the search ends, in place of the spec's."),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Show every table's expected error and margin before any data is opened."""
     from . import plan as commands_plan
 
-    _guard(lambda: commands_plan.plan(spec, save, json, html), json=json)
+    _guard(lambda: commands_plan.plan(spec, save, json, html, tolerance), json=json)
 
 
 @app.command()

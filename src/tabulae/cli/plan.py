@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
 from pathlib import Path
 
 import typer
 
-from ..errors import ReleaseError, Unsupported
+from ..errors import InvalidArgument, ReleaseError, Unsupported
 from ..products.product import plan as make_plan
 from ..products.tables.plan import check_saved
 from ..report.plan_page import check_target, write_plan_page
-from ..spec import read_spec
+from ..spec import Spec, read_spec
 from . import series as commands_series
 from .kinds import WORDS
 from .output import emit, loss_words, open_console, print_row_bounds, progress, row_bound_document
 
 
-def plan(spec_path: Path, save: Path | None, json: bool, page: Path | None = None) -> None:
+def plan(
+    spec_path: Path, save: Path | None, json: bool, page: Path | None = None, tolerance: float | None = None
+) -> None:
     """Print the expected error of every table, and write its page where one is asked for."""
     with progress() as say:
         _check_outputs(save, page)
@@ -24,6 +28,8 @@ def plan(spec_path: Path, save: Path | None, json: bool, page: Path | None = Non
         words = WORDS[spec.kind]
         if save is not None:
             _check_saved_plans(words.FOLLOWS_FROM, save)
+        if tolerance is not None:
+            spec = _within(spec, words.FOLLOWS_FROM, tolerance)
         say("choosing the strategy")
         made = make_plan(spec)
         say("computing expected errors")
@@ -52,6 +58,19 @@ def plan(spec_path: Path, save: Path | None, json: bool, page: Path | None = Non
         )
     if page is not None:
         typer.echo(f"Wrote {page}, a page for a browser on which the budget can be moved.")
+
+
+def _within(spec: Spec, section: str | None, tolerance: float) -> Spec:
+    """The spec with another tolerance: it decides how long a strategy is looked for, and nothing that is promised."""
+    if section is not None:
+        raise Unsupported(
+            f"--tolerance: a spec with [{section}] writes its queries down, so none are looked for: leave it out"
+        )
+    if not 0 < tolerance < math.inf:
+        raise InvalidArgument(
+            f"--tolerance is {tolerance:g}: give a number above 0, such as 0.001 for 0.1 % of squared error"
+        )
+    return replace(spec, method=replace(spec.method, tolerance=tolerance))
 
 
 def _check_saved_plans(section: str | None, save: Path) -> None:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property, reduce
+from functools import cached_property, lru_cache, reduce
 from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
@@ -65,9 +65,15 @@ class Term:
     def over(self, domain: Domain) -> tuple[LinearOperator, ...]:
         """One matrix for every attribute of the domain, in its order."""
         return tuple(
-            self.factors[attribute.name] if attribute.name in self.factors else Total(attribute.size)
+            self.factors[attribute.name] if attribute.name in self.factors else _total(attribute.size)
             for attribute in domain.attributes
         )
+
+
+@lru_cache(maxsize=1024)
+def _total(size: int) -> Total:
+    """One object a size: tables of few attributes out of many have thousands of totals, compared by identity."""
+    return Total(size)
 
 
 @dataclass(frozen=True, init=False)

@@ -234,7 +234,8 @@ class Workload:
                     )
                     totals[key] = totals.get(key, Fraction(0)) + weight
         crossed: dict[tuple[LinearOperator, LinearOperator], LinearOperator] = {}
-        flat = tuple(Total(n).gram() for n in self.domain.shape)
+        of_size = {n: Total(n).gram() for n in self.domain.shape}  # one object a size: compared by identity
+        flat = tuple(of_size[n] for n in self.domain.shape)
         terms = []
         for key, total in totals.items():
             if total:

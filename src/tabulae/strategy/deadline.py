@@ -29,11 +29,20 @@ def check_time(deadline: float, *orders: float, steps: float = 1.0) -> None:
     work = steps * sum(float(n) ** 3 for n in orders)
     if deadline == math.inf or work <= _TRIAL**3:
         return
-    seconds, left = work * _seconds_a_cube(), deadline - time.monotonic()
+    what = f"decomposing matrices of order {max(orders):,.0f} and less"
+    check_seconds(deadline, work * _seconds_a_cube(), what)
+
+
+def check_seconds(deadline: float, seconds: float, what: str) -> None:
+    """Refuse ``what`` where its predicted ``seconds`` would last beyond a deadline.
+
+    Raises :class:`~tabulae.errors.Unsupported`.
+    """
+    left = deadline - time.monotonic()
     if seconds > left:
         raise Unsupported(
-            f"decomposing matrices of order {max(orders):,.0f} and less takes about {seconds:.3g} s, and "
-            f"{max(left, 0.0):.3g} s are left of the time limit: raise it, or choose another method"
+            f"{what} takes about {seconds:.3g} s, and {max(left, 0.0):.3g} s are left of the time limit: raise it, or "
+            "choose another method"
         )
 
 

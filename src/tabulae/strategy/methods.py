@@ -20,7 +20,7 @@ from ..domain import Table, Workload
 from ..errors import InvalidArgument, Unsupported
 from ..linalg import LinearOperator
 from ..privacy import check_neighbours
-from .deadline import check_time
+from .deadline import check_seconds, check_time
 from .strategy import NoiseKind, Strategy
 
 
@@ -97,6 +97,16 @@ class Settings:
         """As :func:`check_time`, by this deadline."""
         check_time(self.deadline, *orders, steps=steps)
 
+    def check_terms(self, workload: Workload, seconds: float, what: str) -> None:
+        """Refuse ``what`` takes ``seconds`` of a core for every matrix of every term of W'W, where that is too long.
+
+        What takes less than half a second always fits.
+        """
+        if self.deadline < math.inf:
+            predicted = seconds * len(workload.gram_terms()) * len(workload.domain.attributes)
+            if predicted > _ALWAYS:
+                check_seconds(self.deadline, predicted, what)
+
 
 Choose = Callable[[Workload, Settings], Strategy]
 
@@ -138,6 +148,8 @@ class RegisteredMethod:
 
 SINGLE: dict[str, RegisteredMethod] = {}
 """The methods by name."""
+
+_ALWAYS = 0.5  # seconds that a time limit may be overrun by
 
 _SOON = 10.0  # seconds up to which methods are tried in their turns
 

@@ -158,7 +158,7 @@ def fewest_combinations(workload: Workload) -> int:
     """A lower bound on the combinations of classes, from sums of rows and columns: no matrix is written out."""
     least = 1
     for column in zip(*(factors for _, factors in workload.gram_terms()), strict=True):
-        factors = list(dict.fromkeys(column))
+        factors = list({id(f): f for f in column}.values())  # equal ones twice change nothing
         ones = np.ones(factors[0].shape[1])
         marks = _rounded([mark for f in factors for mark in (f @ ones, f.T @ ones)])
         least *= len(np.unique(marks, axis=0))

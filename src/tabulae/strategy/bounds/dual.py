@@ -106,17 +106,17 @@ def lattice_spectrum(terms: Terms) -> tuple[np.ndarray, np.ndarray]:
     Position S in binary, first attribute first, is the set of attributes whose categories are contrasted.
     """
     sizes = kron_sizes(terms)
+    if len(sizes) > _LATTICE_ATTRIBUTES:
+        raise Unsupported(
+            f"the SVD bound of a union of marginals lists all subsets of its {len(sizes)} attributes; "
+            f"it is computed up to {_LATTICE_ATTRIBUTES}."
+        )
     shared = {id(V): V for _, factors in terms for V in factors}
     pairs = {key: identity_and_ones(V) for key, V in shared.items()}
     if None in pairs.values():
         raise Unsupported(
             "the SVD bound of a union of products is known in closed form for marginals only (every factor "
             "a I + b J); for other unions take the bound of W'W as one matrix, svd_bound, where it fits."
-        )
-    if len(sizes) > _LATTICE_ATTRIBUTES:
-        raise Unsupported(
-            f"the SVD bound of a union of marginals lists all subsets of its {len(sizes)} attributes; "
-            f"it is computed up to {_LATTICE_ATTRIBUTES}."
         )
     parts = np.array([[pairs[id(V)] for V in factors] for _, factors in terms], dtype=np.float64)
     return _lattice(np.array([c for c, _ in terms]), parts, np.array(sizes, dtype=np.float64))

@@ -34,8 +34,15 @@ from ..residual.planner import TOGETHER
 from ..residual.search import crossed_sets
 from ..strategy import Strategy
 
+_MEASURED = 2.0**40  # cells that some machine could measure
 
-@register("identity", "identity (every cell is counted)", families=("hdmm", "auto"))
+
+@register(
+    "identity",
+    "identity (every cell is counted)",
+    families=("hdmm", "auto"),
+    pays=lambda workload, settings: workload.domain.size <= _MEASURED,
+)
 def identity_strategy(workload: Workload, settings: Settings) -> Strategy:
     """Measure every cell of the domain once; every table is a sum of noisy cells."""
     query = Kron([Identity(n) for n in workload.domain.shape])
@@ -49,6 +56,7 @@ def workload_strategy(workload: Workload, settings: Settings) -> Strategy:
     A table of weight w enters the measured matrix w times larger, that is with relative variance ``1/w^2``
     (Gaussian) or relative scale ``1/w`` (Laplace); overlapping tables are reconciled by least squares.
     """
+    settings.check_terms(workload.merge()[0], 3.5e-5, "least squares over the tables as they are")
     blocks = tuple(_block(table, workload, settings) for table in workload.tables)
     return Strategy(workload.domain, blocks, settings.noise, "workload")
 

@@ -504,6 +504,8 @@ def kron_block(
             f"{WIDEST:,}"
         )
     terms = dense_grams(merged)
+    if not beside:
+        settings.check_terms(merged, 7.5e-6, "a product for all tables")
     optimum = opt_kron(
         terms,
         settings.noise,

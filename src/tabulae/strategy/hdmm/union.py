@@ -261,6 +261,7 @@ def groups_of(workload: Workload, settings: Settings) -> list[TableGroup]:
     known = KnownFactors()
     if settings.groups is not None:
         return _measured([[workload[name] for name in g] for g in settings.groups], workload, settings, known)
+    settings.check_terms(workload.merge()[0], 4.5e-5, "finding groups of tables")
     found, *others = _groupings(workload, settings)
     if not others:
         return _measured(found, workload, settings, known)

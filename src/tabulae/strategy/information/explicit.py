@@ -25,7 +25,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 import scipy.linalg
@@ -64,6 +64,14 @@ class ReducedRows:
         """Number of reduced rows."""
         return self.carry.shape[1]
 
+    @cached_property
+    def columns(self) -> tuple[tuple[LinearOperator, ...], ...]:
+        """The factors of all products attribute by attribute; one alone where all products have the same."""
+        return tuple(
+            column[:1] if all(factor is column[0] for factor in column) else column
+            for column in zip(*(factors for _, factors in self.rows), strict=True)
+        )
+
 
 def row_count(terms: Terms) -> int:
     """How many rows :func:`reduce_rows` leaves."""
@@ -84,20 +92,43 @@ def reduce_rows(terms: Terms, weight: float) -> ReducedRows:
 
 def outer(groups: Sequence[ReducedRows]) -> np.ndarray:
     """R R' for the stack R of all groups' rows, weights included; (r, r), symmetric."""
-    whole = np.block([[rows_against(a, b) for b in groups] for a in groups])
+    starts = np.cumsum([0, *(group.count for group in groups)])
+    whole = np.zeros((starts[-1], starts[-1]))
+    for i, a in enumerate(groups):
+        for j, b in enumerate(groups[: i + 1]):
+            rows, columns = slice(starts[i], starts[i + 1]), slice(starts[j], starts[j + 1])
+            whole[rows, columns] = rows_against(a, b)
+            whole[columns, rows] = whole[rows, columns].T
     return (whole + whole.T) / 2
 
 
 def rows_against(a: ReducedRows, b: ReducedRows) -> np.ndarray:
     """R_a R_b' with both weights, (a.count, b.count)."""
-    total = np.zeros((a.count, b.count))
-    for c, left in a.rows:
-        for d, right in b.rows:
-            product = np.ones((1, 1)) * (c * d * a.weight * b.weight)
-            for p, q in zip(left, right, strict=True):
-                product = np.kron(product, _pair(p, q))
-            total += product
-    return total
+    # Most attributes are summed over on both sides: their part is one number, or one a pair of products
+    numbers = np.outer([float(c) for c, _ in a.rows], [float(d) for d, _ in b.rows]) * (a.weight * b.weight)
+    matrices = []
+    for left, right in zip(a.columns, b.columns, strict=True):
+        if all(f.shape[0] == 1 for f in (*left, *right)):
+            numbers *= _pair(left[0], right[0]) if len(left) == len(right) == 1 else _numbers(left, right)
+        else:
+            matrices.append(
+                (
+                    left * len(a.rows) if len(left) == 1 else left,
+                    right * len(b.rows) if len(right) == 1 else right,
+                )
+            )
+    if not matrices:
+        return np.full((1, 1), numbers.sum())
+    return kron_sum(
+        (float(numbers[s, t]), [_pair(left[s], right[t]) for left, right in matrices])
+        for s, t in np.ndindex(*numbers.shape)
+    )
+
+
+@lru_cache(maxsize=4096)
+def _numbers(left: tuple[LinearOperator, ...], right: tuple[LinearOperator, ...]) -> np.ndarray:
+    """The products of single rows, (left, right)."""
+    return np.array([[_pair(p, q).item() for q in right] for p in left])
 
 
 @lru_cache(maxsize=4096)
