@@ -1,4 +1,4 @@
-"""The commands of the page on totals and classifications do what it shows."""
+"""The commands of the pages on totals and classifications, and on reliability, do what these show."""
 
 from __future__ import annotations
 
@@ -9,12 +9,16 @@ import pytest
 from docs.walk import same_shape, walk
 from tests.docs.test_walk import in_process
 
-PAGE = (Path(__file__).parents[2] / "docs/guide/totals.md").read_text(encoding="utf-8")
+GUIDE = Path(__file__).parents[2] / "docs/guide"
 
 
-def test_the_page_shows_what_its_commands_print(tmp_path: Path) -> None:
-    for command, printed in walk(PAGE, tmp_path, in_process):
+def follow(name: str, folder: Path) -> None:
+    for command, printed in walk((GUIDE / name).read_text(encoding="utf-8"), folder, in_process):
         assert same_shape(command.printed, printed), "\n".join([command.line, *printed])
+
+
+def test_totals_are_sums(tmp_path: Path) -> None:
+    follow("totals.md", tmp_path)
     with (tmp_path / "release/tables/industries.csv").open(newline="") as file:
         rows = {(row["sex"], row["industry"]): float(row["estimate"]) for row in csv.DictReader(file)}
     for sex in ("F", "M", "_T"):
@@ -23,3 +27,11 @@ def test_the_page_shows_what_its_commands_print(tmp_path: Path) -> None:
     for (sex, industry), count in rows.items():
         if sex == "_T":
             assert count == pytest.approx(rows["F", industry] + rows["M", industry], abs=1e-6)
+
+
+def test_counts_of_the_last_class_are_left_out(tmp_path: Path) -> None:
+    """Counts of 1,000, 250, 9 and 0 lie 4.5 standard errors and more from a threshold: the page's classes stay."""
+    follow("reliability.md", tmp_path)
+    with (tmp_path / "release/tables/villages.csv").open(newline="") as file:
+        for row in csv.DictReader(file):
+            assert (row["estimate"] == "") == (row["reliability"] == "unreliable")

@@ -16,6 +16,9 @@ from ..domain import TOTAL_LABEL
 from ..release import Release
 from ..release.folder import close_all, sync_file, write_bytes, write_json
 from .stored import (
+    RELIABILITY,
+    SDMX_CLASSES,
+    SDMX_FREE,
     SDMX_STATUSES,
     STATUS,
     STATUSES,
@@ -31,7 +34,7 @@ from .stored import (
 AGENCY = "TABULAE"
 VERSION = "1.0.0"
 VALUE = "OBS_VALUE"
-SDMX_STATUS, RELEASE_STATUS = "OBS_STATUS", "RELEASE_STATUS"
+SDMX_STATUS, RELEASE_STATUS, SDMX_CONFIDENCE = "OBS_STATUS", "RELEASE_STATUS", "CONF_STATUS"
 _SCHEMA = (
     "https://raw.githubusercontent.com/sdmx-twg/sdmx-json/develop/structure-message/tools/schemas/2.0.0/"
     "sdmx-json-structure-schema.json"
@@ -54,6 +57,7 @@ _STATUS_LISTS = {
     SDMX_STATUS: ("SDMX", "CL_OBS_STATUS", "2.2"),
     RELEASE_STATUS: (AGENCY, "CL_RELEASE_STATUS", VERSION),
 }
+_CLASSED_LISTS = {**_STATUS_LISTS, SDMX_CONFIDENCE: ("SDMX", "CL_CONF_STATUS", "1.3")}
 
 
 @dataclass(frozen=True)
@@ -77,12 +81,17 @@ def dimensions(table: StoredTable, names: Structures) -> tuple[str, ...]:
 def structures(tables: Sequence[StoredTable]) -> Structures:
     """Names for all columns and tables, different from each other and from those of the format."""
     words = list(dict.fromkeys(word for table in tables for word in (*table.keys, *table.remarks)))
-    taken = {*_OWN_CONCEPTS, *_OF_THE_FORMAT}
+    taken = {*_OWN_CONCEPTS, *_OF_THE_FORMAT, *_confidence(tables)}
     flows = [(table.folder, table.name) for table in tables]
     return Structures(
         dict(zip(words, unique(map(as_name, words), taken), strict=True)),
         dict(zip(flows, unique(f"DF_{as_name(name)}" for _, name in flows), strict=True)),
     )
+
+
+def _confidence(tables: Sequence[StoredTable]) -> dict[str, str]:
+    """The concept of confidentiality, where tables have classes: a masked count is free all the same."""
+    return {SDMX_CONFIDENCE: "Confidentiality status"} if any(table.classed for table in tables) else {}
 
 
 def structure_message(
@@ -92,6 +101,7 @@ def structure_message(
     beside = [word for table in tables for word in table.remarks]
     whole = {} if all(table.keys for table in tables) else {WHOLE: "total"}
     concepts = {**whole, **{names.components[word]: word for word in (*lists, *beside)}, **_OWN_CONCEPTS}
+    concepts |= _confidence(tables)
     return {
         "meta": {
             "schema": _SCHEMA,
@@ -101,7 +111,11 @@ def structure_message(
             "sender": {"id": AGENCY},
         },
         "data": {
-            "codelists": [*_own_lists(), *_whole_list(whole), *_lists(lists, names)],
+            "codelists": [
+                *_own_lists(classed=bool(_confidence(tables))),
+                *_whole_list(whole),
+                *_lists(lists, names),
+            ],
             "conceptSchemes": [
                 {
                     **_maintained(_CONCEPTS, "Concepts of the release"),
@@ -127,19 +141,25 @@ def _item(code: str, name: str) -> dict[str, str]:
     return {"id": code, "name": name}
 
 
-def _own_lists() -> list[dict[str, Any]]:
-    """The list of SDMX, as far as it is used, and that of the release."""
-    agency, code, version = _STATUS_LISTS[SDMX_STATUS]
-    theirs = {
-        **_maintained(code, "Observation status", agency, version),
-        "isPartial": True,
-        "codes": [_item(letter, name) for letter, name in SDMX_STATUSES.items()],
-    }
+def _own_lists(*, classed: bool) -> list[dict[str, Any]]:
+    """The lists of SDMX, as far as they are used, and that of the release."""
+    theirs = [_partial(SDMX_STATUS, "Observation status", SDMX_STATUSES | (SDMX_CLASSES if classed else {}))]
+    if classed:
+        theirs.append(_partial(SDMX_CONFIDENCE, "Confidentiality status", SDMX_FREE))
     ours = {
         **_maintained(_STATUS_LISTS[RELEASE_STATUS][1], "Status in the release"),
         "codes": [_item(letter, status.meaning) for letter, status in STATUSES.items()],
     }
-    return [theirs, ours]
+    return [*theirs, ours]
+
+
+def _partial(concept: str, name: str, codes: Mapping[str, str]) -> dict[str, Any]:
+    agency, code, version = _CLASSED_LISTS[concept]
+    return {
+        **_maintained(code, name, agency, version),
+        "isPartial": True,
+        "codes": [_item(letter, told) for letter, told in codes.items()],
+    }
 
 
 def _whole_list(whole: Mapping[str, str]) -> list[dict[str, Any]]:
@@ -176,7 +196,7 @@ def _data_structure(table: StoredTable, names: Structures) -> dict[str, Any]:
         _attribute(names.components[word], {"format": {"dataType": "String"}}) for word in table.remarks
     ]
     attributes += [
-        _attribute(name, {"enumeration": _list_urn(*where)}) for name, where in _STATUS_LISTS.items()
+        _attribute(name, {"enumeration": _list_urn(*where)}) for name, where in _status_lists(table).items()
     ]
     return {
         **_maintained(_structure_of(flow), table.title),
@@ -189,6 +209,10 @@ def _data_structure(table: StoredTable, names: Structures) -> dict[str, Any]:
             "attributeList": {"id": "AttributeDescriptor", "attributes": attributes},
         },
     }
+
+
+def _status_lists(table: StoredTable) -> Mapping[str, tuple[str, str, str]]:
+    return _CLASSED_LISTS if table.classed else _STATUS_LISTS
 
 
 def _structure_of(flow: str) -> str:
@@ -234,11 +258,18 @@ def write_sdmx_csv(release: Release, tables: list[StoredTable], lists: CodeLists
     write_json(folder / "structure.json", structure_message(release, tables, lists, names))
     for table in tables:
         codes = {key: {v: lists[key][v].identifier for v in table.values[key]} for key in table.keys}
-        _write(table, codes, names, folder / f"{table.folder}/{table.name}.csv")
+        least = release.spec.reliability.names[-1] if table.classed else None
+        _write(table, codes, names, folder / f"{table.folder}/{table.name}.csv", least)
     write_bytes(folder / "README.md", sdmx_readme(release, tables).encode())
 
 
-def _write(table: StoredTable, codes: Mapping[str, Mapping[str, str]], names: Structures, path: Path) -> None:
+def _write(
+    table: StoredTable,
+    codes: Mapping[str, Mapping[str, str]],
+    names: Structures,
+    path: Path,
+    least: str | None,
+) -> None:
     flow = f"{AGENCY}:{names.flows[table.folder, table.name]}({VERSION})"
     schema = _schema(table, names)
     path.parent.mkdir(exist_ok=True)
@@ -246,7 +277,7 @@ def _write(table: StoredTable, codes: Mapping[str, Mapping[str, str]], names: St
         writer, failed = pyarrow.csv.CSVWriter(file, schema), True
         try:
             for batch in table.batches():
-                writer.write_batch(_rows(batch, table, codes, flow, schema))
+                writer.write_batch(_rows(batch, table, codes, flow, schema, least))
             failed = False
         finally:
             close_all([writer], failed=failed)
@@ -260,7 +291,7 @@ def _schema(table: StoredTable, names: Structures) -> pa.Schema:
     fields += [(name, word) for name in dimensions(table, names)]
     fields += [(measure(name), kind) for name, kind in table.numbers.items()]
     fields += [(names.components[name], word) for name in table.remarks]
-    return pa.schema([*fields, (SDMX_STATUS, word), (RELEASE_STATUS, word)])
+    return pa.schema([*fields, *((name, word) for name in _status_lists(table))])
 
 
 def _rows(
@@ -269,15 +300,28 @@ def _rows(
     codes: Mapping[str, Mapping[str, str]],
     flow: str,
     schema: pa.Schema,
+    least: str | None,
 ) -> pa.RecordBatch:
     arrays = [pa.repeat(word, batch.num_rows) for word in ("dataflow", flow, _INFORMATION)]
     keys = [translated(batch.column(key), codes[key]) for key in table.keys]
     arrays += keys or [pa.repeat(TOTAL_LABEL, batch.num_rows)]
     arrays += [_finite(batch.column(name)) for name in table.numbers]
     arrays += [batch.column(name).cast(pa.string()) for name in table.remarks]
-    arrays.append(translated(batch.column(STATUS), {k: status.sdmx for k, status in STATUSES.items()}))
+    plain = translated(batch.column(STATUS), {k: status.sdmx for k, status in STATUSES.items()})
+    arrays.append(plain if least is None else _by_class(plain, batch, least))
     arrays.append(batch.column(STATUS).cast(pa.string()))
+    if table.classed:
+        arrays.append(pa.repeat(next(iter(SDMX_FREE)), batch.num_rows))
     return pa.record_batch(arrays, schema=schema)
+
+
+def _by_class(plain: pa.Array, batch: pa.RecordBatch, least: str) -> pa.Array:
+    """Statuses in SDMX, where counts of the least class are of low reliability, or suppressed if they are masked."""
+    low, suppressed = SDMX_CLASSES
+    found = np.array(plain.to_pylist(), dtype=object)
+    words = np.array(batch.column(RELIABILITY).cast(pa.string()).to_pylist(), dtype=object)
+    missing = batch.column("estimate").is_null().to_numpy(zero_copy_only=False)
+    return pa.array(np.where(words == least, np.where(missing, suppressed, low), found), pa.string())
 
 
 def _finite(numbers: pa.Array) -> pa.Array:

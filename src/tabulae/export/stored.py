@@ -17,6 +17,7 @@ from ..domain import TOTAL_LABEL, Classification
 from ..errors import InvalidArgument, ReleaseError
 from ..release import Release
 from ..release.write import ESTIMATED, EXACT, NOT_ESTIMABLE
+from ..spec.shape import RELIABILITY
 
 STATUS = "obs_status"
 TABLES, DERIVED = "tables", "derived"
@@ -57,6 +58,11 @@ class StoredTable:
         return (*self.keys, *self.beside, STATUS)
 
     @property
+    def classed(self) -> bool:
+        """Whether it has the column of classes of reliability."""
+        return RELIABILITY in self.beside
+
+    @property
     def remarks(self) -> tuple[str, ...]:
         """Columns beside the keys that are not names of their categories."""
         return tuple(word for word in self.beside if word != LABEL)
@@ -79,9 +85,10 @@ def stored_tables(release: Release) -> list[StoredTable]:
     titles = {resource["path"]: resource["title"] for resource in release.descriptor["resources"]}
     product = release.product
     made = []
+    classed = (RELIABILITY,) if release.spec.reliability.column else ()
     for folder, names in ((TABLES, release.tables), (DERIVED, release.derived)):
         for name in names:
-            beside = product.words_beside.get(name, ())
+            beside = (*product.words_beside.get(name, ()), *(classed if folder == TABLES else ()))
             table = _stored(release.path / folder / f"{name}.parquet", beside)
             title = titles.get(f"{folder}/{name}.csv", name)
             parts = table.values[table.keys[0]] if product.rows_by_area else ()
@@ -311,6 +318,12 @@ STATUSES = {
 SDMX_STATUSES = {"A": "Normal value", "O": "Missing value"}
 """The codes of CL_OBS_STATUS that are used, and their names there."""
 
+SDMX_CLASSES = {"U": "Low reliability", "Q": "Missing value; suppressed"}
+"""Those of counts of the least class, where tables have a column of classes: published, and masked."""
+
+SDMX_FREE = {"F": "Free (free for publication)"}
+"""The code of CL_CONF_STATUS of all that is published: masked counts are not confidential."""
+
 
 def csv_readme(release: Release, tables: Sequence[StoredTable]) -> str:
     """For plain CSV."""
@@ -362,7 +375,7 @@ def sdmx_readme(release: Release, tables: Sequence[StoredTable]) -> str:
             "concepts, a data structure and a dataflow for each table. The agency `TABULAE` stands for your own.",
             "",
             "* `OBS_VALUE` is the published count or figure. `STD_ERROR`, `CI_LOW` and `CI_HIGH` are attributes of it.",
-            "* `OBS_STATUS` is of the list SDMX:CL_OBS_STATUS(2.2): `A` for every number, `O` for one that is missing.",
+            *_sdmx_status(tables),
             "* `RELEASE_STATUS` is the status in the release:",
             *(f"  `{letter}` {status.meaning}." for letter, status in STATUSES.items()),
             "* `_T` stands for the total.",
@@ -370,6 +383,18 @@ def sdmx_readme(release: Release, tables: Sequence[StoredTable]) -> str:
             "Read codes as text: a reader that guesses types makes `001` a 1, which is not in the code list.",
         ],
     )
+
+
+def _sdmx_status(tables: Sequence[StoredTable]) -> list[str]:
+    if not any(table.classed for table in tables):
+        return [
+            "* `OBS_STATUS` is of the list SDMX:CL_OBS_STATUS(2.2): `A` for every number, `O` for one that is missing.",
+        ]
+    return [
+        "* `OBS_STATUS` is of the list SDMX:CL_OBS_STATUS(2.2): `A` for a number, `U` for one of the last class of",
+        "  `RELIABILITY`, `Q` where that is left out, and `O` for one that is not estimable.",
+        "* `CONF_STATUS` is `F` of the list SDMX:CL_CONF_STATUS(1.3): it is unreliable, not confidential.",
+    ]
 
 
 def json_stat_readme(release: Release, files: Mapping[str, int]) -> str:
@@ -400,6 +425,20 @@ def _csv_files(tables: Sequence[StoredTable]) -> dict[str, int]:
     return {f"{table.folder}/{table.name}.csv": table.rows for table in tables}
 
 
+def _class_lines(release: Release) -> list[str]:
+    """What the column of classes says, where there is one."""
+    section = release.spec.reliability
+    if not section.column:
+        return []
+    named = zip(section.names, section.ranges, strict=True)
+    left_out = f" Numbers of the class {section.names[-1]!r} are left out." if section.mask else ""
+    return [
+        "* Reliability: the standard error as a share of the count: "
+        + "; ".join(f"{name} {share}" for name, share in named)
+        + f".{left_out}"
+    ]
+
+
 def _readme(release: Release, files: Mapping[str, int], told: Sequence[str]) -> str:
     about = release.about
     lines = [
@@ -409,6 +448,7 @@ def _readme(release: Release, files: Mapping[str, int], told: Sequence[str]) -> 
         f"ones, to the last digit; intervals hold with a probability of at least {release.level:.0%}, one by one.",
         "",
         *told,
+        *_class_lines(release),
         "",
         "Tables:",
         "",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,8 @@ import pyarrow.parquet as pq
 
 from .._version import VERSION
 from ..domain import Attribute, Domain
-from ..spec import NO_VALUE, Spec
+from ..spec import NO_VALUE, ReliabilitySection, Spec
+from ..spec.shape import NO_ERROR, NO_ESTIMATE, RELIABILITY
 from . import folder as f
 
 STATUS_MEANING = "A estimated, E exact, Q not estimable"
@@ -87,11 +88,19 @@ def data_package(
     }
 
 
-def resource_of(folder: str, name: str, headings: list[str], description: str | None) -> dict[str, Any]:
-    """The entry of one published CSV file in the descriptor."""
+def resource_of(
+    folder: str,
+    name: str,
+    headings: list[str],
+    description: str | None,
+    classes: ReliabilitySection | None = None,
+) -> dict[str, Any]:
+    """The entry of one published CSV file in the descriptor; ``classes`` are those of a last column."""
     fields: list[dict[str, Any]] = [{"name": heading, "type": "string"} for heading in headings]
     fields += [{"name": each, "type": "number", "description": told} for each, told in _NUMBERS.items()]
     fields += [status_field(STATUS_MEANING, ["A", "E", "Q"])]
+    if classes is not None:
+        fields.append(_reliability_field(classes))
     return csv_resource(f"{folder}/{name}.csv", name, fields, headings, description)
 
 
@@ -119,6 +128,19 @@ def status_field(meaning: str, letters: list[str]) -> dict[str, Any]:
         "type": "string",
         "description": meaning,
         "constraints": {"enum": letters},
+    }
+
+
+def _reliability_field(section: ReliabilitySection) -> dict[str, Any]:
+    told = [
+        f"{name}: {share} of the count" for name, share in zip(section.names, section.ranges, strict=True)
+    ]
+    masked = f"; numbers of class {section.names[-1]!r} are left out" if section.mask else ""
+    return {
+        "name": RELIABILITY,
+        "type": "string",
+        "description": f"class of the count by its standard error; {'; '.join(told)}{masked}",
+        "constraints": {"enum": list(section.words)},
     }
 
 
@@ -158,7 +180,8 @@ class PublishedTable:
     """One table as it is published; arrays have one entry a row, in the table's own order.
 
     ``conservative`` says how many of the intervals are wider than need be, because the exact law of the
-    error was out of reach.
+    error was out of reach. ``reliability`` are the words of the column of that name, None where there is none, and
+    ``masked`` says in which rows the count and its interval are left out.
     """
 
     name: str
@@ -168,6 +191,8 @@ class PublishedTable:
     half_width: np.ndarray
     status: np.ndarray
     conservative: int
+    reliability: np.ndarray | None = None
+    masked: np.ndarray | None = None
 
     @property
     def ci_low(self) -> np.ndarray:
@@ -177,6 +202,23 @@ class PublishedTable:
     def ci_high(self) -> np.ndarray:
         return self.estimate + self.half_width
 
+    def classed(self, section: ReliabilitySection) -> PublishedTable:
+        """The table with the column of classes, and the counts of the last one masked, where a spec asks for these.
+
+        Privacy:
+            Post-processing: classes follow from published estimates and from standard errors that are known before any
+            record is read. Masking takes nothing back, for what was measured stays in the release.
+        """
+        if not section.column:
+            return self
+        classes = section.classes(self.estimate, self.std_error)
+        named = np.array(section.names, dtype=object)[classes]
+        words = np.where(
+            self.status == EXACT, NO_ERROR, np.where(self.status == ESTIMATED, named, NO_ESTIMATE)
+        )
+        last = (self.status == ESTIMATED) & (classes == len(section.names) - 1)
+        return replace(self, reliability=words, masked=last if section.mask else None)
+
     def arrow(self) -> pa.Table:
         """The table as it stands in the release's Parquet and CSV files."""
         status = pa.array(self.status, pa.string())
@@ -184,12 +226,14 @@ class PublishedTable:
             name: column.cast(pa.string()) for name, column in label_columns(self.columns).items()
         }
         data |= {
-            "estimate": self.estimate,
+            "estimate": pa.array(self.estimate, mask=self.masked),
             "std_error": self.std_error,
-            "ci_low": self.ci_low,
-            "ci_high": self.ci_high,
+            "ci_low": pa.array(self.ci_low, mask=self.masked),
+            "ci_high": pa.array(self.ci_high, mask=self.masked),
             "obs_status": status,
         }
+        if self.reliability is not None:
+            data[RELIABILITY] = pa.array(self.reliability, pa.string())
         return pa.table(data)
 
 

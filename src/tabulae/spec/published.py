@@ -143,7 +143,9 @@ def with_shares(
 
 def _reliability(document: Document) -> dict[str, Any]:
     assert document.reliability is not None
-    return {"thresholds": document.reliability.thresholds, "labels": list(document.reliability.names)}
+    section = document.reliability
+    asked = {key: True for key in ("column", "mask") if getattr(section, key)}
+    return {"thresholds": section.thresholds, "labels": list(section.names), **asked}
 
 
 def _aimed(document: Document) -> bool:

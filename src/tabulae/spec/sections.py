@@ -139,9 +139,7 @@ def read_sections(raw: dict[str, Any], problems: Problems) -> Document:
         invariants=_invariants(raw, problems),
         method=problems.check(MethodSection, _table(raw, "method", problems), ("method",)),
         release=_release(raw, problems),
-        reliability=problems.check(
-            ReliabilitySection, _table(raw, "reliability", problems), ("reliability",)
-        ),
+        reliability=_reliability(raw, problems),
         is_detailed="detailed" in raw,
         detailed=detailed,
         levels=levels,
@@ -193,6 +191,17 @@ def _release(raw: dict[str, Any], problems: Problems) -> ReleaseSection | None:
         )
         del section["microdata"]
     return problems.check(ReleaseSection, section, ("release",))
+
+
+def _reliability(raw: dict[str, Any], problems: Problems) -> ReliabilitySection | None:
+    """``[reliability]``, without the keys that only tables of their own have."""
+    section = dict(_table(raw, "reliability", problems))
+    if "geography" in raw or "detailed" in raw:
+        told = "is of tables without areas and groups, whose classes are in the report alone: remove it"
+        for key in ("column", "mask"):
+            if section.pop(key, False) is not False:
+                problems.add(("reliability", key), told)
+    return problems.check(ReliabilitySection, section, ("reliability",))
 
 
 def _policy(declared: dict[str, Any], key: str, problems: Problems) -> Policy:

@@ -388,6 +388,9 @@ def unseen(text: str) -> str | None:
 THRESHOLDS = (0.25, 0.5)
 LABELS = ("reliable", "with caution", "unreliable")
 MOST_CLASSES = 6
+RELIABILITY, NO_ERROR, NO_ESTIMATE = "reliability", "exact", "not estimable"
+"""The column of classes, and what it says of counts that are in none."""
+
 _LONGEST = 30
 
 
@@ -431,6 +434,20 @@ class ReliabilitySection(StrictSection):
         default_factory=lambda: list(THRESHOLDS)
     )
     labels: Annotated[list[Filled], AfterValidator(_labels)] | None = None
+    column: bool = False
+    mask: bool = False
+
+    @model_validator(mode="after")
+    def _told_of_each_row(self) -> ReliabilitySection:
+        if self.mask and not self.column:
+            raise problem(
+                "mask leaves counts out, and the column says why: write column = true, too, or remove mask"
+            )
+        if self.column and (taken := {NO_ERROR, NO_ESTIMATE} & set(self.names)):
+            raise problem(
+                f"labels: {shown(taken.pop())} is what the column says of counts that are in no class"
+            )
+        return self
 
     @model_validator(mode="after")
     def _one_label_a_class(self) -> ReliabilitySection:
@@ -452,6 +469,11 @@ class ReliabilitySection(StrictSection):
         if self.labels is not None:
             return tuple(self.labels)
         return LABELS if tuple(self.thresholds) == THRESHOLDS else self.ranges
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """What the column of published tables says: a class, or that the count is exact."""
+        return (*self.names, NO_ERROR)
 
     @property
     def ranges(self) -> tuple[str, ...]:

@@ -223,8 +223,8 @@ class TablesProduct:
                 continue
             stored = release.tables[fresh.name]
             faults += csv_faults(release.path, fresh.name, stored)
-            faults += false_numbers(fresh, stored, estimated.precision)
-            if exact is not None and fresh.name in workload:
+            faults += false_numbers(fresh, stored, estimated.precision, spec.reliability)
+            if exact is not None and fresh.name in workload and not stored["estimate"].null_count:
                 estimates = stored["estimate"].to_numpy()
                 if not meets(exact, workload[fresh.name], estimates, measurement.exact):
                     faults.append(

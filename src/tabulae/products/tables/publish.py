@@ -27,7 +27,8 @@ from ...release.write import (
     resource_of,
     write_documents,
 )
-from ...spec import Spec
+from ...spec import ReliabilitySection, Spec
+from ...spec.shape import NO_ERROR, RELIABILITY
 from ...strategy import Strategy, products
 from ..product import Charged
 from .store import MeasuredRows, measured_rows
@@ -48,7 +49,7 @@ def write_contents(
     """
     write_documents(folder, spec, charged.entries)
     for table in tables:
-        rows = table.arrow()
+        rows = table.classed(spec.reliability).arrow()
         f.write_bytes(folder / "tables" / f"{table.name}.parquet", parquet_bytes(rows))
         f.write_bytes(folder / "tables" / f"{table.name}.csv", plain_csv(rows))
     about = {
@@ -67,12 +68,15 @@ def write_contents(
 def table_resources(spec: Spec, tables: Sequence[PublishedTable]) -> list[dict[str, Any]]:
     """The entries of a release's tables in the descriptor; an exact one says why it is."""
     reasons = {given.table.name: given.reason for given in spec.invariants}
-    return named_apart([_resource(table, reasons.get(table.name)) for table in tables])
+    classes = spec.reliability if spec.reliability.column else None
+    return named_apart([_resource(table, reasons.get(table.name), classes) for table in tables])
 
 
-def _resource(table: PublishedTable, reason: str | None) -> dict[str, Any]:
+def _resource(
+    table: PublishedTable, reason: str | None, classes: ReliabilitySection | None
+) -> dict[str, Any]:
     told = None if reason is None else f"Published exactly, without noise: {reason}"
-    return resource_of("tables", table.name, list(table.columns), told)
+    return resource_of("tables", table.name, list(table.columns), told, classes)
 
 
 def publish(estimate: Estimate, workload: Workload, level: float) -> list[PublishedTable]:
@@ -273,9 +277,11 @@ def descriptor_faults(
         yield f"{f.DESCRIPTOR}: the number of conservative intervals does not follow from the measurements"
 
 
-def false_numbers(fresh: PublishedTable, stored: pa.Table, precision: float) -> Iterator[str]:
+def false_numbers(
+    fresh: PublishedTable, stored: pa.Table, precision: float, section: ReliabilitySection
+) -> Iterator[str]:
     """Columns of a stored table that differ from what the measurements say; exact rows may not differ at all."""
-    made = fresh.arrow()
+    made = fresh.classed(section).arrow()
     if stored.schema.names != made.schema.names or stored.num_rows != made.num_rows:
         yield f"tables/{fresh.name}: does not have the rows and columns that {f.SPEC} asks for"
         return
@@ -283,11 +289,30 @@ def false_numbers(fresh: PublishedTable, stored: pa.Table, precision: float) -> 
         if stored[name].to_pylist() != made[name].to_pylist():
             yield f"tables/{fresh.name}: {name} does not follow from the measurements"
     loose = max(precision, _ROUNDING) * fresh.std_error
+    masked = np.zeros(stored.num_rows, dtype=bool)
+    if section.column:
+        words = stored[RELIABILITY].to_numpy()
+        masked = section.mask & (words == section.names[-1])
+        if not _near_classes(fresh, words, 1e-6 + loose, section):
+            yield f"tables/{fresh.name}: {RELIABILITY} does not follow from the measurements"
     for name, apart in (("estimate", loose), ("std_error", 0.0), ("ci_low", loose), ("ci_high", loose)):
-        values = made[name].to_numpy()
+        values, found = getattr(fresh, name), stored[name].to_numpy()
         allowed = np.where(fresh.status == EXACT, 0.0, 1e-6 + apart + 1e-6 * np.abs(values))
-        if not (np.abs(stored[name].to_numpy() - values) <= allowed).all():
+        wrong = ~(np.abs(found - values) <= allowed)
+        if (np.where(masked & (name != "std_error"), ~np.isnan(found), wrong)).any():
             yield f"tables/{fresh.name}: {name} does not follow from the measurements"
+
+
+def _near_classes(
+    fresh: PublishedTable, words: np.ndarray, apart: np.ndarray, section: ReliabilitySection
+) -> bool:
+    """Whether each word is of a class that a count within ``apart`` has: two machines round sums differently."""
+    place = {word: k for k, word in enumerate(section.words)}
+    found = np.array([place.get(word, -1) for word in words])
+    estimated = fresh.status == ESTIMATED
+    worst, best = (section.classes(fresh.estimate + move, fresh.std_error) for move in (-apart, apart))
+    near = (best <= found) & (found <= worst)
+    return bool(np.where(estimated, near, words == NO_ERROR).all())
 
 
 def contradictions(exact: Invariants, values: Sequence[np.ndarray]) -> list[str]:

@@ -40,7 +40,7 @@ from ...spec.published import MATRICES
 from ...spec.schema import OTHER, Schema, without_levels, without_other
 from ...spec.section import Section
 from ...spec.sections import Document
-from ...spec.shape import CountedEntry
+from ...spec.shape import RELIABILITY, CountedEntry
 
 _RANGES = {"prefix": Prefix, "ranges": AllRange}
 _QUERIES = ("identity", "prefix", "ranges", "total", "hierarchy")
@@ -248,6 +248,11 @@ def read_section(
     ]
     built = [table for table in tables if table]
     exact = _invariants(document, reader, names)
+    if document.reliability and document.reliability.column:
+        for section, declared in (("attributes", document.attributes), ("recodes", document.recodes)):
+            if RELIABILITY in declared:
+                told = "has the name of the column that [reliability] asks for: call it something else"
+                problems.add((section, RELIABILITY), told)
     if document.release:
         rows = {
             table.name: table.rows(schema.domain) for table in (*built, *(given.table for given in exact))
