@@ -176,6 +176,25 @@ def test_two_machines_may_put_a_count_at_a_threshold_in_either_class() -> None:
     assert list(false_numbers(here, table(21.0).classed(section).arrow(), 0.0, section))
 
 
+def test_changes_leave_out_what_a_release_masks(release: tb.Release, tmp_path: Path) -> None:
+    folder = Path(release.path).parent
+    later = tb.run(folder / "spec.toml", out=tmp_path / "later")
+    names = ("race", "young")
+    known = [
+        {
+            tuple(row[name] for name in names)
+            for row in each.tables["race_by_young"].to_pylist()
+            if row["estimate"] is not None
+        }
+        for each in (release, later)
+    ]
+    found = later.changes_since(release, "race_by_young")
+    rows = found.rows.to_pylist()
+    assert {tuple(row[name] for name in names) for row in rows} == known[0] & known[1]
+    assert any("a release masks" in note for note in found.notes) == (len(rows) < 9)
+    assert all(np.isfinite(row["change"]) for row in rows)
+
+
 def test_without_the_key_nothing_changes() -> None:
     plain = Spec.from_text(SPEC)
     said = Spec.from_text(SPEC + "[reliability]\ncolumn = false\nmask = false\n")

@@ -60,14 +60,16 @@ def table_changes(
     told = [*notes, *_label_notes(labels[1], keys), *_other_notes(labels[1], keys[1], rows[~alike, 1])]
     told += [*_domain_notes(earlier.domain, later.domain, tables)]
     rows = rows[alike]
-    masked = [each["estimate"].is_null().to_numpy()[own] for each, own in zip(stored, rows.T, strict=True)]
-    if left_out := int((masked[0] | masked[1]).sum()):
-        rows = rows[~(masked[0] | masked[1])]
-        told.append(
-            f"{left_out:,} rows have no change here, for their count is masked in one of the releases."
-        )
     if not len(rows):
         raise InvalidArgument(f"table {name!r}: no row of it counts the same in both releases")
+    missing = np.any(
+        [each["estimate"].is_null().to_numpy()[at] for each, at in zip(stored, rows.T, strict=True)], 0
+    )
+    if missing.any():
+        rows = rows[~missing]
+        told.append(f"{int(missing.sum()):,} of the rows are left out: a release masks their counts.")
+    if not len(rows):
+        raise InvalidArgument(f"table {name!r}: every row of it is masked in one of the releases")
     sides = [
         _counts(estimate, table, kept, each)
         for estimate, table, kept, each in zip(estimates, tables, stored, rows.T, strict=True)
