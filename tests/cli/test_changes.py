@@ -13,7 +13,7 @@ from tests.run.series import run, write_people, write_series, write_spec
 from typer.testing import CliRunner, Result
 
 import tabulae as tb
-from tabulae.cli import app
+from tabulae.cli import app, changes, commands
 from tabulae.errors import InvalidArgument, ReleaseError, Unsupported
 
 
@@ -207,3 +207,9 @@ def test_areas_and_groups_are_refused(made: Path, duchy_release: Path) -> None:
         areas.changes_since(areas, "faith")
     with pytest.raises(ReleaseError, match="different kinds"):
         later.changes_since(areas, "sex_by_age")
+
+
+def test_what_rounds_to_nothing_has_no_sign() -> None:
+    row = {"a": "x", "estimate": -0.01, "std_error": 1.0, "ci_low": -2.0, "ci_high": 2.0, "obs_status": "A"}
+    assert commands._cells(row, 1)[0] == "0.0"
+    assert changes._number(-0.04, 1) == "0.0"

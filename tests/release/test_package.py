@@ -88,3 +88,10 @@ def test_what_is_wrong_is_found(hamlet: Path, tmp_path: Path, column: str, value
     (tmp_path / "datapackage.json").write_text(json.dumps({**document, "resources": [resource]}))
     report = _package(tmp_path).validate()
     assert fault in {error[0] for error in report.flatten(["type"])}
+
+
+def test_a_table_is_looked_up_without_being_read(hamlet: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tables = tb.Release.read(hamlet).tables
+    monkeypatch.setattr("tabulae.release.read.pq.read_table", None)
+    assert next(iter(tables)) in tables
+    assert "nope" not in tables

@@ -114,7 +114,7 @@ def _interval(row: Mapping[str, Any], part: str, places: int) -> str:
 
 
 def _number(value: float | None, places: int) -> str:
-    return "-" if value is None else f"{value:,.{places}f}"
+    return "-" if value is None else f"{value:z,.{places}f}"
 
 
 def _decimals(errors: Iterator[float | None]) -> int:

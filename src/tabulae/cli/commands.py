@@ -62,7 +62,7 @@ def _cells(row: dict[str, Any], places: int) -> tuple[str, str, str]:
     if row["obs_status"] == "Q":
         return "-", "-", "not estimable"
     estimate, error, low, high = (
-        "-" if row[name] is None else f"{row[name]:,.{places}f}"
+        "-" if row[name] is None else f"{row[name]:z,.{places}f}"
         for name in ("estimate", "std_error", "ci_low", "ci_high")
     )
     return estimate, error, "exact" if row["obs_status"] == "E" else f"{low} to {high}"

@@ -44,6 +44,9 @@ class _Tables(Mapping[str, pa.Table]):
         except (OSError, pa.ArrowException) as error:
             raise ReleaseError(f"table {name!r} of {self._folder} cannot be read: {error}") from None
 
+    def __contains__(self, name: object) -> bool:
+        return name in self._names
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._names)
 
