@@ -34,7 +34,10 @@ def init(file: Path, out: Path, peek: bool, table: str | None, json: bool) -> No
         )
     kind = kind_of(str(file))
     if kind is None:
-        raise DataError(f"cannot tell what kind of file {file} is: end its name in .csv, .parquet or .duckdb")
+        raise DataError(
+            f"cannot tell what kind of file {file} is: end its name in .csv, .parquet or .duckdb, or as SPSS, SAS or "
+            "Stata do"
+        )
     if table is None and kinds()[kind].many:
         table = only_table(file)
     dialect = find_dialect(file) if kind == CSV.name else RFC4180
@@ -48,6 +51,13 @@ def init(file: Path, out: Path, peek: bool, table: str | None, json: bool) -> No
         _warn(source, looked, out)
     path = os.path.relpath(file.resolve(), out.resolve().parent)
     drafted = draft_spec(file.stem, Path(path).as_posix(), columns, table=table, dialect=dialect, peeked=peek)
+    lists = {out.parent / name: content for name, content in drafted.code_lists.items()}
+    for place in lists:
+        if os.path.lexists(place):
+            raise ReleaseError(f"{place} exists, and a code list would be written there: move it")
+    for place, content in lists.items():
+        place.parent.mkdir(exist_ok=True)
+        write_bytes(place, content.encode())
     write_bytes(out, drafted.text.encode())
     _print(drafted, out, json)
 
@@ -73,6 +83,7 @@ def _print(drafted: Draft, out: Path, json: bool) -> None:
         "columns": drafted.columns,
         "declared": len(drafted.declared),
         "found": len(drafted.found),
+        "labelled": len(drafted.labelled),
         "todo": len(drafted.todo),
         "left_out": drafted.left_out,
     }
@@ -83,6 +94,7 @@ def _print(drafted: Draft, out: Path, json: bool) -> None:
     told = {
         "declared": "with a domain that the file declares",
         "found": "with values found in the records, to be replaced by public ones",
+        "labelled": "with value labels of the file (codes/), to be confirmed as public",
         "todo": "whose values are to be listed, or which are to be deleted",
         "left_out": "that cannot be counted as they are",
     }

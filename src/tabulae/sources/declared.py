@@ -19,6 +19,7 @@ from .dialect import csv_header
 from .engines.duckdb import DATABASE, attached, connected, schema_and_name, stored_table
 from .failures import redacted
 from .source import RecordSource, open_records
+from .stat_files import STAT_KINDS, StatFile
 
 if TYPE_CHECKING:
     import duckdb
@@ -170,6 +171,8 @@ class DeclaredColumn:
         by: what declares the values; or, where they were found in the records, what was looked at.
         found: whether categories or bounds were found in the records: then they are nothing that is declared.
         key: whether its values differ from record to record by declaration.
+        labels: code -> label, where the file has value labels. A program may have made these from the records, so that
+            they are no declared domain until somebody has confirmed them.
 
     >>> DeclaredColumn("AGE", "INTEGER", "whole numbers", bounds=(0, 114), by="CHECK").has_domain
     True
@@ -183,6 +186,7 @@ class DeclaredColumn:
     by: str = ""
     found: bool = False
     key: bool = False
+    labels: tuple[tuple[str, str], ...] = ()
 
     @property
     def has_domain(self) -> bool:
@@ -206,7 +210,8 @@ def declared_columns(source: RecordSource) -> list[DeclaredColumn]:
     """The columns of a source as they are declared, in order.
 
     A CSV file declares names, in its first line; a Parquet file names and types, in its footer; a table of DuckDB
-    names, types and, by ENUM and CHECK, which values a column may hold.
+    names, types and, by ENUM and CHECK, which values a column may hold; a file of SPSS, SAS or Stata names, types and
+    value labels.
 
     Privacy:
         Reads the first line of a CSV file and no other, the footer of a Parquet file and no statistics in it, and the
@@ -222,7 +227,8 @@ def declared_columns(source: RecordSource) -> list[DeclaredColumn]:
         ['SEX', 'AGE']
     """
     source.check_exists()
-    read = {"csv": _csv, "parquet": _parquet, "duckdb": _table}.get(source.kind)
+    stat = dict.fromkeys((kind.name for kind in STAT_KINDS), _stat_file)
+    read = ({"csv": _csv, "parquet": _parquet, "duckdb": _table} | stat).get(source.kind)
     if read is None:
         raise InvalidArgument(f"{source.name}: what {source.kind} declares of its columns is not read here")
     return redacted(source.name, lambda: read(source))
@@ -295,6 +301,15 @@ def _field(field: pa.Field) -> DeclaredColumn:
     elif types.is_null(kind):
         content = "unknown"
     return DeclaredColumn(field.name, told, content)
+
+
+def _stat_file(source: RecordSource) -> list[DeclaredColumn]:
+    file = StatFile.of(source)
+    contents: dict[bool | None, Content] = {True: "text", False: "whole numbers", None: "other"}
+    return [
+        DeclaredColumn(name, told, contents[text], labels=file.labels(name, _MOST_LISTED))
+        for name, told, text in file.columns()
+    ]
 
 
 def _table(source: RecordSource) -> list[DeclaredColumn]:

@@ -65,6 +65,13 @@ _KINDS = (
         "keys are looked up in temporary tables, and this server makes none: use another",
     ),
     ("disabled by configuration", "it refers to other files, which are not read: export it to Parquet"),
+    (
+        "Unable to convert string to the requested encoding",
+        'its text is in another encoding than it says: name that under [source], as encoding = "windows-1252"',
+    ),
+    ("unsupported features", "it is damaged, or of another kind than its ending says"),
+    ("file is truncated", "it ends too soon: copy it again"),
+    ("readstat", "it is damaged, or of another kind than its ending says"),
     ("Out of Memory", "the engine ran out of memory: run with a larger --memory, or on a larger machine"),
     ("OutOfMemoryError", "the engine ran out of memory: give it more, or use a larger machine"),
     ("No space left", "there is no space left for temporary files: free some"),

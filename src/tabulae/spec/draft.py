@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import csv
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from io import StringIO
 
 import tomli_w
 
@@ -14,6 +16,7 @@ from ..sources.dialect import RFC4180, Dialect
 
 _POLICIES = ("unknown", "null")  # keys of [attributes] that are not attributes
 _TODO = "list the values that it may hold"
+_LABELLED = "confirm that these codes and labels, which the file has, are public and complete"
 _FOUND = "put public values in place of these, which were found in the records"
 
 
@@ -26,21 +29,25 @@ class Draft:
         columns: how many columns the source has.
         declared: attributes whose domain is declared.
         found: attributes whose domain was found in the records.
+        labelled: attributes with value labels of the file, to be confirmed.
         todo: attributes that have none yet.
         left_out: how many columns cannot be attributes.
+        code_lists: content of code lists by path, relative to the draft.
     """
 
     text: str
     columns: int
     declared: tuple[str, ...]
     found: tuple[str, ...]
+    labelled: tuple[str, ...]
     todo: tuple[str, ...]
     left_out: int
+    code_lists: Mapping[str, str]
 
     @property
     def is_finished(self) -> bool:
         """Whether nothing is left to fill in."""
-        return not self.found and not self.todo and bool(self.declared)
+        return not (self.found or self.labelled or self.todo) and bool(self.declared)
 
 
 def draft_spec(
@@ -67,8 +74,9 @@ def draft_spec(
     counted = [(name, column) for name, column in zip(names, columns, strict=True) if column.can_be_counted]
     declared = tuple(name for name, column in counted if column.has_domain and not column.found)
     found = tuple(name for name, column in counted if column.found)
-    todo = tuple(name for name, column in counted if not column.has_domain)
-    first = (*declared, *found, *todo)[:2]
+    labelled = tuple(name for name, column in counted if not column.has_domain and column.labels)
+    todo = tuple(name for name, column in counted if not column.has_domain and not column.labels)
+    first = (*declared, *labelled, *found, *todo)[:2]
     lines = [
         *_opening(peeked=peeked, named_by_line=path.lower().endswith(".csv")),
         f"title = {_text(title)}",
@@ -82,7 +90,18 @@ def draft_spec(
         *_table(first),
     ]
     text = "\n".join(lines) + "\n"
-    return Draft(text, len(columns), declared, found, todo, len(columns) - len(counted))
+    lists = {_codes(name): _code_list(column.labels) for name, column in counted if name in labelled}
+    return Draft(text, len(columns), declared, found, labelled, todo, len(columns) - len(counted), lists)
+
+
+def _codes(attribute: str) -> str:
+    return f"codes/{attribute}.csv"
+
+
+def _code_list(labels: Iterable[tuple[str, str]]) -> str:
+    text = StringIO()
+    csv.writer(text, lineterminator="\n").writerows([("code", "label"), *labels])
+    return text.getvalue()
 
 
 def _opening(*, peeked: bool, named_by_line: bool) -> list[str]:
@@ -143,6 +162,9 @@ def _attribute(name: str, column: DeclaredColumn) -> list[str]:
     if column.found:
         above = f"# FOUND IN THE RECORDS, not public: {column.by}"
         pairs.append(f"todo = {_text(_FOUND)}")
+    elif column.labels and not column.has_domain:
+        pairs += [f"codes = {_text(_codes(name))}", f"todo = {_text(_LABELLED)}"]
+        above = f"# value labels of the file: {told}; a program may have made them from the records"
     elif column.has_domain:
         above = f"# declared by {column.by}: {told}"
     else:

@@ -24,6 +24,7 @@ from ..errors import InvalidArgument
 from ..privacy import Neighbours, positive, probability
 from ..sources.dialect import Dialect
 from ..sources.source import engines, kind_of, kinds, place_mistake, url_mistake
+from ..sources.stat_files import STAT_KINDS
 from .problems import shown
 
 Policy = Literal["refuse", "other"]
@@ -138,6 +139,7 @@ Share = Annotated[str, BeforeValidator(exact_text), AfterValidator(_share)]
 
 
 _DIALECT = tuple(field.name for field in fields(Dialect))
+_KEYS_OF = {"csv": _DIALECT} | {kind.name: ("encoding",) for kind in STAT_KINDS}
 
 
 class StrictSection(BaseModel):
@@ -168,9 +170,11 @@ class SourceSection(StrictSection):
         if mistake := place_mistake(self.path, self.kind, self.table, self.engine, self.url):
             raise problem(mistake)
         given = {name: getattr(self, name) for name in _DIALECT if getattr(self, name) is not None}
-        if given and (self.url is not None or (self.kind or kind_of(self.path or "")) != "csv"):
+        kind = None if self.url is not None else self.kind or kind_of(self.path or "")
+        foreign = [name for name in given if name not in _KEYS_OF.get(kind or "", ())]
+        if foreign:
             raise problem(
-                f"{', '.join(given)}: these say how a CSV file is written, and the records are none: remove them"
+                f"{', '.join(foreign)}: these say how a CSV file is written, and the records are none: remove them"
             )
         if self.header is False:
             raise problem(

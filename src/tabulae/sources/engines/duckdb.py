@@ -21,6 +21,7 @@ from ..dialect import Dialect, csv_header, in_utf8
 from ..failures import redacted
 from ..memory import read_memory
 from ..source import CSV, PARQUET, ROWS_AT_ONCE, Engine, Kind, RecordSource
+from ..stat_files import STAT_KINDS, stat_columns
 
 if TYPE_CHECKING:
     import duckdb
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 VIEW = "records"
+FEED = "feed"
 SCRATCH = "scratch"
 DATABASE = "source"
 _ENOUGH = 8 << 30
@@ -128,7 +130,7 @@ class DuckDB(Engine):
     """DuckDB, in this process: files, as they are."""
 
     name = backend = "duckdb"
-    kinds = (CSV, PARQUET, Kind("duckdb", "DuckDB", (".duckdb", ".ddb", ".db"), many=True))
+    kinds = (CSV, PARQUET, Kind("duckdb", "DuckDB", (".duckdb", ".ddb", ".db"), many=True), *STAT_KINDS)
 
     @contextmanager
     def open(
@@ -174,6 +176,8 @@ def _open(
         restrict(connection, source.path)
         lock(connection)
         _select(connection, source, columns, *_parquet(source))
+    elif source.kind != "csv":
+        _feed(connection, source, columns)
     else:
         names = csv_header(source.file, source.dialect)
         with in_utf8(source.file, source.dialect) as path:
@@ -182,6 +186,24 @@ def _open(
             once = path != source.file
             _select(connection, source, columns, names, _csv(path, source.dialect, len(names)), once=once)
     return backend.table(VIEW)
+
+
+def _feed(
+    connection: duckdb.DuckDBPyConnection, source: RecordSource, columns: Sequence[WantedColumn]
+) -> None:
+    """The wanted columns of a file that the engine does not read, as they come."""
+    faults: list[Exception] = []
+    names, stream = stat_columns(source, columns, lambda names: _places(source, names, columns), faults)
+    connection.register(FEED, stream)
+    restrict(connection, None)
+    lock(connection)
+    try:
+        _select(connection, source, columns, names, f"SELECT * FROM {FEED}", once=True)  # noqa: S608
+    except Exception as error:
+        fault = faults[0] if faults else error  # what was wrong, and not what the engine makes of it
+    else:
+        return
+    raise fault
 
 
 def _select(
@@ -194,7 +216,7 @@ def _select(
     once: bool = False,
 ) -> None:
     """The wanted columns as `VIEW`; kept as a table where they can be read once only."""
-    at = positions(source.name, names, [(column.name, column.purpose) for column in columns], source.dialect)
+    at = _places(source, names, columns)
     # Columns are named by position: engines rename duplicates, and take "sex" and "SEX" for one name.
     aliases = ", ".join(f"a{i}" for i in range(len(names)))
     text = {f"a{i}": "VARCHAR" for i in range(len(names))}
@@ -203,6 +225,12 @@ def _select(
     connection.execute(
         f"CREATE {'TEMP TABLE' if once else 'VIEW'} {VIEW} AS "  # noqa: S608
         f"SELECT {', '.join(selected)} FROM ({relation}) AS every({aliases})"
+    )
+
+
+def _places(source: RecordSource, names: tuple[str, ...], columns: Sequence[WantedColumn]) -> dict[str, int]:
+    return positions(
+        source.name, names, [(column.name, column.purpose) for column in columns], source.dialect
     )
 
 
