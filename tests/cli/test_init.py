@@ -104,6 +104,7 @@ def test_a_declared_domain_needs_nothing_more(tmp_path: Path) -> None:
         "columns": 2,
         "declared": 2,
         "found": 0,
+        "labelled": 0,
         "todo": 0,
         "left_out": 0,
         "finished": True,
