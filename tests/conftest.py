@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 # No deadline on a shared core. `make test-long` runs the same laws over more examples.
-for name, examples in (("ci", 25), ("long", 100)):
+for name, examples in (("ci", 15), ("long", 100)):
     settings.register_profile(
         name,
         derandomize=True,

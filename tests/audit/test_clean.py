@@ -83,6 +83,7 @@ def test_the_demo_passes(tmp_path: Path) -> None:
     _assert_clean(audit(write_demo(tmp_path / "demo", people=10), seconds=0.05))
 
 
+@pytest.mark.long
 def test_equal_seeds_show_equal_figures(tmp_path: Path) -> None:
     made = tb.plan(write_spec(tmp_path))
     one, other = (audit(made, seconds=0.01).checks[:-1] for _ in range(2))

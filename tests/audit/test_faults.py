@@ -112,7 +112,7 @@ def test_rows_left_out_where_nobody_is(plans: dict[str, Plan], monkeypatch: pyte
     assert "InvalidArgument" in made["shape"].detail
 
 
-@pytest.mark.parametrize("definition", ["pure", "zcdp"])
+@pytest.mark.parametrize("definition", [pytest.param("pure", marks=pytest.mark.long), "zcdp"])
 def test_a_sensitivity_halved(
     plans: dict[str, Plan], monkeypatch: pytest.MonkeyPatch, definition: str
 ) -> None:
@@ -126,7 +126,9 @@ def test_a_sensitivity_halved(
     _fails(plans[definition], "sensitivity", "law", "remove one", "add one")
 
 
-@pytest.mark.parametrize(("definition", "power"), [("pure", 1), ("zcdp", 2)])
+@pytest.mark.parametrize(
+    ("definition", "power"), [("pure", 1), pytest.param("zcdp", 2, marks=pytest.mark.long)]
+)
 def test_a_calibration_for_half_the_sensitivity(
     plans: dict[str, Plan], monkeypatch: pytest.MonkeyPatch, definition: str, power: int
 ) -> None:
@@ -137,6 +139,7 @@ def test_a_calibration_for_half_the_sensitivity(
     assert "sensitivity" not in made.failed
 
 
+@pytest.mark.long
 def test_a_law_that_is_slightly_too_narrow(plans: dict[str, Plan], monkeypatch: pytest.MonkeyPatch) -> None:
     """Parameters are compared as fractions: one part in 10^15 is found."""
     real = strategy.calibrate
@@ -157,7 +160,10 @@ def test_noise_at_half_scale(plans: dict[str, Plan], monkeypatch: pytest.MonkeyP
     _fails(plans["zcdp"], "noise", "epsilon", seconds=1)
 
 
-@pytest.mark.parametrize(("definition", "law"), [("pure", DiscreteLaplace), ("zcdp", DiscreteGaussian)])
+@pytest.mark.parametrize(
+    ("definition", "law"),
+    [("pure", DiscreteLaplace), pytest.param("zcdp", DiscreteGaussian, marks=pytest.mark.long)],
+)
 def test_a_sampler_at_half_scale(
     plans: dict[str, Plan], monkeypatch: pytest.MonkeyPatch, definition: str, law: Any
 ) -> None:

@@ -19,6 +19,7 @@ def errors():
     return illinois.releases(RUNS)
 
 
+@pytest.mark.long
 @needs_counts
 def test_the_projected_release_has_the_error_of_theory(errors):
     """Variance over 300 x 102 errors within 5 standard errors: a false alarm once in 10^6 seeds; this one is fixed.

@@ -25,6 +25,7 @@ def test_each_stage_is_measured(tmp_path, monkeypatch):
     assert {row["blocks"] for row in found} == {80}
 
 
+@pytest.mark.long
 def test_errors_are_found_for_every_area_and_estimator(tmp_path):
     found = list(state_accuracy.study(tmp_path, 120, runs=2))
     parts = {row[0] for row in found}

@@ -87,6 +87,7 @@ def spark_duchy(duchy: Path) -> Path:
     return duchy
 
 
+@pytest.mark.long
 def test_a_release_whose_task_is_killed_is_finished_without_a_second_draw(
     spark: SparkSession, spark_duchy: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -88,7 +88,7 @@ def _program(*command: str, **surroundings: str) -> Any:
 @pytest.mark.parametrize(
     ("kind", "full", "some"),
     [
-        ("duchy", "limit", ("charging", "storing", "dividing")),
+        pytest.param("duchy", "limit", ("charging", "storing", "dividing"), marks=pytest.mark.long),
         ("guild", "disk", ("storing", "sealing")),
         pytest.param("guild", "limit", None, marks=pytest.mark.long),
         pytest.param("duchy", "limit", None, marks=pytest.mark.long),
@@ -196,6 +196,7 @@ def _is_refused_and_then_made(guild: Path, refused: Any, server: Server) -> None
     assert [charge.state for charge in tb.Ledger.open(guild.parent / "ledger.db").charges()] == ["published"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mode", ["fast", "immediate"])
 def test_a_server_that_is_stopped_while_it_counts(guild: Path, postgresql: Server, mode: str) -> None:
     """Its statement waits for a lock of another session when the server stops: restarted, or as if it crashed."""

@@ -96,7 +96,7 @@ def test_the_same_records_of_units_are_kept(store: Store, engine: str) -> None:
     assert found[2] != counted(store("duckdb-parquet", table), unit=UnitRule("NAME", 40, bytes(32)))[2]
 
 
-@pytest.mark.parametrize("unit", [None, UnitRule("NAME", 2, bytes(32))])
+@pytest.mark.parametrize("unit", [None, pytest.param(UnitRule("NAME", 2, bytes(32)), marks=pytest.mark.long)])
 def test_refusals_are_word_for_word_those_of_duckdb(store: Store, engine: str, unit: UnitRule | None) -> None:
     columns = columns_of(crowd(30))
     columns["RACE2"][3] = columns["COUNTY"][4] = SECRET

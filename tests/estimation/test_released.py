@@ -43,6 +43,7 @@ def test_a_release_of_non_negative_tables(village: Path, method: str) -> None:
     assert words[method] in (release.path / "report.html").read_text()
 
 
+@pytest.mark.long
 def test_a_release_from_a_union_over_many_cells(tmp_path: Path) -> None:
     """91,125 cells, three overlapping groups: planned, run and verified through conjugate gradients."""
     rng = np.random.default_rng(3)

@@ -35,6 +35,7 @@ def _covers_everywhere(
             assert _coverage(oracle, total, confidence) >= confidence
 
 
+@pytest.mark.long
 @each("rung", [0, 1, 2, 3])
 @each("confidence", [0.5, 0.9, 0.95, 0.99])
 @each("budget", [ZCDP(Fraction("2.134")), ZCDP(Fraction("0.534")), PureDP(20)], ids=str)

@@ -48,6 +48,7 @@ def test_nearly_dependent_columns_go_through_the_svd() -> None:
     np.testing.assert_allclose(pseudo_inverse.dense_pinv(dependent), np.full((3, 5), 1 / 15), atol=1e-15)
 
 
+@pytest.mark.long
 def test_a_stack_of_products_over_many_cells_is_solved_iteratively() -> None:
     sizes = (9, 30, 31)
     op = Stack([Kron([Identity(9), Identity(30), Total(31)]), Kron([Total(9), Identity(30), Identity(31)])])

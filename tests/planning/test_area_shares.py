@@ -347,6 +347,7 @@ def test_a_found_budget_is_not_spent(tmp_path: Path) -> None:
         plan.spec.check_spendable()
 
 
+@pytest.mark.long
 def test_bounds_exact_counts_and_redrawn_spines_are_planned(tmp_path: Path) -> None:
     state: State = write_state(tmp_path)
     target = (

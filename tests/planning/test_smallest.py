@@ -95,7 +95,7 @@ def test_the_smallest_budget_of_tables_is_enough_and_one_step_less_is_not(sex: s
 
 
 @pytest.mark.parametrize("method", ["identity", "hierarchical", "kron", "marginals"])
-@pytest.mark.parametrize("definition", ["zcdp", "approx"])
+@pytest.mark.parametrize("definition", ["zcdp", pytest.param("approx", marks=pytest.mark.long)])
 def test_no_strategy_needs_less_than_the_bound(method: str, definition: str) -> None:
     """Bounds come from one strategy's certificate, and hold for what any other needs."""
     changes = (('definition = "zcdp"', f'definition = "{definition}"'),)

@@ -86,6 +86,7 @@ LAWS = {"laplace": DiscreteLaplace, "gaussian": DiscreteGaussian}
 THRESHOLDS = {"laplace": laplace_thresholds, "gaussian": gaussian_thresholds}
 
 
+@pytest.mark.long
 @each(("law", "parameter"), CASES)
 def test_every_threshold_recomputed(law, parameter, oracle):
     sampler = LAWS[law](parameter).sampler()

@@ -279,6 +279,7 @@ def test_exact_counts_make_exact_figures() -> None:
     assert (median.ci_high >= 2).all()
 
 
+@pytest.mark.long
 def test_bounded_variances_have_wider_intervals_that_are_said_to_be() -> None:
     """432,000 cells and overlapping groups, whose variances are only bounded: every interval holds the truth."""
     workload, strategy = large()
@@ -314,6 +315,7 @@ def test_tables_that_do_not_agree_have_no_figures() -> None:
         shown(local, "SELECT AVG(age) FROM t")
 
 
+@pytest.mark.long
 def test_figures_of_a_domain_beyond_memory() -> None:
     """Thirty attributes, 10^18 cells: only what the statement names is formed."""
     domain = Domain({f"x{i}": range(4) for i in range(30)})

@@ -104,6 +104,7 @@ def test_tables_have_the_errors_of_a_plan_made_anew(village: Path, promise: str)
             assert not row.errors[at].at_most
 
 
+@pytest.mark.long
 def test_targets_are_judged_as_a_plan_made_anew_judges_them(aimed: Plan, aimed_view: PlanView) -> None:
     plan, view = aimed, aimed_view
     assert {row.labels[0] for row in view.errors.rows if row.target} == {"sex_by_age", "ages"}
@@ -164,7 +165,7 @@ def test_groups_have_the_margins_of_a_plan_made_anew(guild: Path) -> None:
             assert row.errors[at].numbers == (wanted.rmse, wanted.margin)
 
 
-@pytest.mark.parametrize("definition", ["zcdp", "pure"])
+@pytest.mark.parametrize("definition", ["zcdp", pytest.param("pure", marks=pytest.mark.long)])
 def test_areas_never_have_less_than_the_error_of_a_plan_made_anew(duchy: Path, definition: str) -> None:
     text = duchy.read_text()
     if definition == "pure":

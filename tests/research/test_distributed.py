@@ -187,6 +187,7 @@ def _sum_of_squares(tmp_path, factor, releases, cells=20):
     return total / nominal, (cells - 1) * releases
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("releases", "wrong"),
     [(60, ["7/10", "13/10"]), pytest.param(200, ["9/10", "11/10"], marks=pytest.mark.long)],

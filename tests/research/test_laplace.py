@@ -236,6 +236,7 @@ def test_second_moments_against_rejection(points: np.ndarray) -> None:
     assert not (np.abs(products.mean(axis=0) - 1.1 * exact) < 5 * error).all()
 
 
+@pytest.mark.long
 def test_the_walk_comes_near_uniform() -> None:
     """||u||_K^d is uniform on (0, 1) for u uniform in K: Kolmogorov's test at 1e-6, on points taken as independent.
 

@@ -39,6 +39,7 @@ def test_twenty_kills_leave_a_whole_release_or_none(kill: ModuleType, tmp_path: 
     assert len({row["phase"] for row in rows}) >= 3, "the kills reached different steps"
 
 
+@pytest.mark.long
 def test_the_study_notices_what_it_looks_for(kill: ModuleType, tmp_path: Path) -> None:
     scene = kill.Scene.set_up(tmp_path / "scene")
     tb.run(scene.folder / "spec.toml", scene.out)

@@ -30,7 +30,7 @@ def _texts(folder: Path) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("kind", _WRITE)
-@pytest.mark.parametrize("resumed", [False, True])
+@pytest.mark.parametrize("resumed", [pytest.param(False, marks=pytest.mark.long), True])
 def test_every_time_is_that_of_the_beginning(kind: str, resumed: bool, tmp_path: Path) -> None:
     spec = _WRITE[kind](tmp_path)
     before: list[float] = []

@@ -126,7 +126,7 @@ people = st.lists(
 )
 
 
-@settings(max_examples=8, phases=(Phase.explicit, Phase.generate))  # shrinking would take minutes
+@settings(max_examples=5, phases=(Phase.explicit, Phase.generate))  # shrinking would take minutes
 @given(mine=people, instead=people)
 @pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
 def test_replayed_measurements_move_no_further_than_declared(

@@ -182,6 +182,7 @@ MUTATIONS = [
 ]
 
 
+@pytest.mark.long
 @settings(max_examples=100)
 @given(
     seed=st.integers(0, 2**32),

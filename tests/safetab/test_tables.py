@@ -60,7 +60,7 @@ def is_truth(params: Path, data: Path, folder: Path, definition: str = "zcdp") -
 
 
 @pytest.mark.usefixtures("no_noise")
-@pytest.mark.parametrize("definition", ["zcdp", "puredp"])
+@pytest.mark.parametrize("definition", ["zcdp", pytest.param("puredp", marks=pytest.mark.long)])
 def test_both_runs_are_the_truth(tmp_path: Path, definition: str) -> None:
     world = World(config(run_pr=True, privacy_defn=definition))
     t1, t2 = is_truth(*world.write(tmp_path), tmp_path, {"puredp": "pure"}.get(definition, definition))

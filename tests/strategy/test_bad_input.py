@@ -221,6 +221,7 @@ def test_datacube_and_relative_say_what_they_do_not_serve() -> None:
         tb.select(marginals, objective="relative", invariants=[tb.Table("n", {})])
 
 
+@pytest.mark.long
 def test_few_queries_over_many_cells_make_nothing_of_cells_squared() -> None:
     asked = np.random.default_rng(0).integers(0, 2, size=(12, 12_000))
     workload = tb.Workload.of(tb.Dense(asked))

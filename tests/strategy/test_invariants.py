@@ -126,6 +126,7 @@ def _never_worse(name: str, workload: str, method: str, noise: str, neighbours: 
     assert _chosen(with_them) <= _rmse(without, wl, exact, neighbours) * (1 + room)
 
 
+@pytest.mark.long
 @each("method", METHODS)
 @each(
     "name, noise, neighbours", [("two margins", "gaussian", "replace"), ("recode", "laplace", "add-remove")]

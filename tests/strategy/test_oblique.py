@@ -280,6 +280,7 @@ def _check_pairs(make: Callable[[int, int], Dense], n: int, rmse: float) -> None
     assert unit_rmse(strategy, workload, "add-remove") <= rmse * (1 + 5e-4)
 
 
+@pytest.mark.long
 @each("name", PAIRS)
 def test_pairs_of_forty_attributes(name: str) -> None:
     _check_pairs(*PAIRS[name])

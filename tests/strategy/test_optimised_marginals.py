@@ -49,6 +49,7 @@ def test_sensitivity_is_the_sum_of_the_weights():
         assert set(block.query.column_norms(1).tolist()) == {2**block.exponent}
 
 
+@pytest.mark.long
 def test_better_than_marginals_of_cells_and_than_one_product_where_prefixes_are_asked():
     workload = prefix_pairs({"a": 64, "b": 64, "c": 64})
     rmse = {

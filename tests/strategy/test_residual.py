@@ -202,6 +202,7 @@ def test_forty_attributes() -> None:
     assert strategy.sensitivity().is_exact
 
 
+@pytest.mark.long
 def test_replacements_among_too_many_attributes_to_compare_all() -> None:
     """The sensitivity is a bound then: no pair of cells is further apart, and the plan is not far from it."""
     sizes = tuple(2 + i % 5 for i in range(20))

@@ -294,6 +294,7 @@ def test_estimates_are_unbiased_with_the_variance_stated():
 SIGMA = 4.224678889326836  # analytic Gaussian mechanism at (1, 1e-6), sensitivity 1
 
 
+@pytest.mark.long
 def test_sf1_whole_is_certified():
     """HDMM, Table 7: 9.80 for SF1; the optimum is 8.0445."""
     wl = workloads.sf1()

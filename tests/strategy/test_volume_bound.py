@@ -109,6 +109,7 @@ def _people(crossed: bool) -> tb.Workload:
     return tb.Workload(domain, tables)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("crossed", "neighbours"),
     [

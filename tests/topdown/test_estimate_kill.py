@@ -83,6 +83,7 @@ def killed_and_resumed(folder: Path, method: str, moments: Sequence[tuple[str, i
     assert np.load(out).tobytes() == whole.tobytes()
 
 
+@pytest.mark.long
 @no_kill
 def test_a_killed_estimate_goes_on_to_the_same_numbers(tmp_path):
     """While a mark is written, and in the middle of a depth."""

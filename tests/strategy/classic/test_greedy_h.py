@@ -57,6 +57,7 @@ COLUMNS = [
 ]
 
 
+@pytest.mark.long
 @each(("name", "n", "laplace", "gaussian"), COLUMNS)
 def test_columns_beside_those_of_hdmm(
     name: str, n: int, laplace: tuple[float, float], gaussian: tuple[float, float]

@@ -136,6 +136,7 @@ GOLDEN = [  # bound over what is reached, root mean squared: design/strategies.m
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("gram", "with_completion", "without"),
     [pytest.param(*GOLDEN[0], marks=pytest.mark.long), GOLDEN[1]],

@@ -283,6 +283,7 @@ def test_a_rehearsal_answers_the_tables(noise: str, neighbours: str) -> None:
             )
 
 
+@pytest.mark.long
 def test_a_million_cells_take_no_matrix_over_them() -> None:
     domain = tb.Domain({"age": 100, "sex": 2, "race": 7, "household": 20, "work": 36})
     eyes = {name: tb.Identity(n) for name, n in zip(domain.names, domain.shape, strict=True)}
