@@ -61,14 +61,15 @@ def test_combinations_of_rows_are_the_eigenvectors(seed: int, m: int, n: int, ra
 @pytest.mark.parametrize("noise", ["gaussian", "laplace"])
 def test_the_loss_is_that_of_program_1_over_cells(noise: str) -> None:
     workload = _workload()
-    merged, _ = workload.merge()
-    W = np.vstack([float(t.weight) * t.operator(merged.domain).dense() for t in merged.tables])
-    queries, values = eigen_queries(W.T @ W)
-    best = query_weighting(queries, values, p=2 if noise == "gaussian" else 1)
+    p = 2 if noise == "gaussian" else 1
+    losses = []
+    for asked in (workload, workload.merge()[0]):  # the better of both sets of eigen-queries
+        W = np.vstack([float(t.weight) * t.operator(asked.domain).dense() for t in asked.tables])
+        losses.append(query_weighting(*eigen_queries(W.T @ W), p=p).loss)
     strategy = _design(workload, noise)
     assert strategy.rows == np.linalg.matrix_rank(W) == 6
     assert unit_rmse(strategy, workload, "add-remove") ** 2 * workload.queries == pytest.approx(
-        best.loss, rel=1e-5
+        min(losses), rel=1e-5
     )
 
 

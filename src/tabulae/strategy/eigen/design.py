@@ -19,6 +19,11 @@ sigma_i``, they add ``lambda^2 (1 - sum_i q_ij^2)`` to column j, and asking them
 projection ``I - sum_i q_i q_i'``. For V of lower rank that would ask for what nobody wants, and the L1 norm of columns
 depends on the vectors themselves: there the others are computed.
 
+Classes of cells that the workload does not tell apart. A strategy for one cell of each class, copied to all its cells,
+costs and errs the same. Eigenvectors differ: those of the whole are ``q = u' D^-1/2`` on each cell of a class, D the
+sizes of the classes and u the eigenvectors of ``D^1/2 V D^1/2``, with the same eigenvalues for costs. So either design
+is made from matrices over the classes. Which is better is chance: the optimum is the same whatever D is.
+
 Other design sets go by name or are given. Of several attributes a named set is the Kronecker product of the attributes'
 own. Wavelet and Fourier rows are bases, whose costs are known at once; trees and the workload's own rows depend on
 each other (:mod:`..eigen.weighting`).
@@ -82,19 +87,38 @@ class WeightedDesign:
         return stacked[stacked.any(axis=1)]
 
 
-def eigen_queries(gram: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def eigen_queries(gram: np.ndarray, sizes: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
     """The eigenvectors (r, n) of a workload's Gram matrix V (n, n) of rank r, as rows, and their eigenvalues (r,).
 
-    The largest eigenvalue comes first. Raises :class:`~tabulae.errors.InvalidArgument` for what is no Gram matrix.
+    With ``sizes`` (n,) V is of one cell of each class, and so are the rows: those of all cells, cut to one of each. The
+    largest eigenvalue comes first. Raises :class:`~tabulae.errors.InvalidArgument` for what is no Gram matrix.
+
+    >>> rows, values = eigen_queries(np.eye(2), np.array([4, 1]))  # the sum of four cells, and a fifth
+    >>> np.abs(rows).tolist(), values.tolist()
+    ([[0.5, 0.0], [0.0, 1.0]], [4.0, 1.0])
     """
-    values, vectors = gram_spectrum(asked_gram(gram))
-    return np.ascontiguousarray(vectors[:, ::-1].T), values[::-1]
+    whole, root = _of_all_cells(asked_gram(gram), sizes)
+    values, vectors = gram_spectrum(whole)
+    return np.ascontiguousarray(vectors[:, ::-1].T / root), values[::-1]
+
+
+def _of_all_cells(gram: np.ndarray, sizes: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+    """``D^1/2 V D^1/2``, whose spectrum is that of V over all cells, and the diagonal of D^1/2."""
+    root = np.ones(len(gram)) if sizes is None else np.sqrt(sizes)
+    return gram * np.outer(root, root), root
 
 
 def eigen_design(
-    gram: np.ndarray, *, p: int = 2, tolerance: float = 1e-6, deadline: float = np.inf
+    gram: np.ndarray,
+    *,
+    sizes: np.ndarray | None = None,
+    p: int = 2,
+    tolerance: float = 1e-6,
+    deadline: float = np.inf,
 ) -> WeightedDesign:
     """Program 2: eigen-queries, their best weights, completed columns, for V = ``gram`` (n, n) of any rank.
+
+    With ``sizes`` (n,) of classes of cells the eigen-queries are those of all cells, and a class is completed as one.
 
     For p = 1 (Laplace noise, section 3.5) the eigenvectors are one basis of many and seldom the best.
 
@@ -104,7 +128,7 @@ def eigen_design(
     >>> round(float(np.trace(np.linalg.inv(A.T @ A) @ W.T @ W)), 3), design.weights.gap < 1e-6
     (4.929, True)
     """
-    queries, values = eigen_queries(gram)
+    queries, values = eigen_queries(gram, sizes)
     weights = query_weighting(queries, values, p=p, tolerance=tolerance, deadline=deadline)
     return completed(queries, weights, p)
 
@@ -140,6 +164,7 @@ _FEW = 1024  # groups that Newton's method compares
 def eigen_separation(
     gram: np.ndarray,
     *,
+    sizes: np.ndarray | None = None,
     group_size: int | None = None,
     p: int = 2,
     tolerance: float = 1e-6,
@@ -155,7 +180,7 @@ def eigen_separation(
     >>> bool(0 < design.weights.gap < 0.05)
     True
     """
-    queries, values = eigen_queries(gram)
+    queries, values = eigen_queries(gram, sizes)
     weights = separated_weights(
         queries, values, group_size=group_size, p=p, tolerance=tolerance, deadline=deadline
     )
@@ -210,6 +235,7 @@ _FULL_PRINCIPAL = (
 def principal_vectors(
     gram: np.ndarray,
     *,
+    sizes: np.ndarray | None = None,
     vectors: int | None = None,
     p: int = 2,
     tolerance: float = 1e-6,
@@ -226,14 +252,14 @@ def principal_vectors(
     (70, 1, True)
     """
     check_options(p, tolerance)
-    V = checked_gram(gram)
+    V, root = _of_all_cells(checked_gram(gram), sizes)
     k = max(_FEWEST, round(_SHARE * len(V))) if vectors is None else vectors
     if k < 1:
         raise InvalidArgument(f"vectors is {vectors}: at least one eigenvector has a weight of its own")
     if p == 2 and k < len(V) and _full_rank(V):
-        queries, costs, norms = _principal(V, k)
+        queries, costs, norms = _principal(V, root, k)
     else:
-        queries, values = eigen_queries(V)
+        queries, values = eigen_queries(gram, sizes)
         k = min(k, len(queries))
         queries, costs, norms = _listed(queries, values, k, p)
     weigh = weigh_few if len(costs) <= _FEW else norm_weighting
@@ -241,7 +267,7 @@ def principal_vectors(
     return completed(queries, _spread(found, k, len(queries)), p)
 
 
-def _principal(gram: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _principal(gram: np.ndarray, root: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Queries, costs (k + 1,) and squared norms (k + 1, n) for V of full rank; the last stand for all others."""
     n = len(gram)
     values, vectors = scipy.linalg.eigh(gram, subset_by_index=[n - k, n - 1], check_finite=False)
@@ -250,7 +276,7 @@ def _principal(gram: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray, np.nda
     others = np.eye(n) - top.T @ top
     rest = max(float(np.trace(gram)) - float(values.sum()), float(values[0]) * np.finfo(float).eps)
     norms = np.vstack([squares, np.maximum(1.0 - squares.sum(axis=0), 0.0)])
-    return np.vstack([top, others]), np.append(values[::-1], rest), norms
+    return np.vstack([top, others]) / root, np.append(values[::-1], rest), norms / root**2
 
 
 def _listed(

@@ -1,5 +1,8 @@
 """The Eigen-Design mechanism as strategies: real matrices over merged cells, rounded to a grid.
 
+Cells that the tables do not tell apart are merged, and both the eigen-queries of merged cells and those of all cells,
+known by the sizes of the classes (:mod:`..eigen.design`), are tried where they differ: the better is taken.
+
 Few queries over many cells. The eigenvectors of ``W'W`` with an eigenvalue above zero are ``q_i = sigma_i^-1/2 u_i' W``
 for those u_i of ``W W'``, m x m for m queries. What is measured is ``T W`` with T the integers near
 ``diag(lambda_i sigma_i^-1/2) U'``, which rounding keeps in the row space of W, and least squares works over its rows.
@@ -24,14 +27,16 @@ Several attributes, without a matrix over all cells, by what ``W'W = sum_l c_l (
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import reduce
 from typing import Any
 
 import numpy as np
 import scipy.linalg
 
-from ...domain import Workload
+from ...domain import Domain, Workload
 from ...errors import InvalidArgument, Unsupported
 from ...linalg import (
     Centring,
@@ -61,9 +66,9 @@ from ..gram import (
 from ..information.weighted_kron import WIDEST, AxisRows, by_row, kron_costs, weighted_kron
 from ..methods import Settings, register
 from ..residual.planner import shared_strategy
-from ..rounding import share_bits
-from ..strategy import Strategy, unit_rmse
-from .design import completed, design_rows, eigen_design, eigen_separation, principal_vectors
+from ..rounding import FINEST, share_bits, to_grid
+from ..strategy import Strategy, unit_rmse, unit_variances
+from .design import WeightedDesign, completed, design_rows, eigen_design, eigen_separation, principal_vectors
 from .weighting import apply_factors, design_weighting, kron_weighting, query_weighting
 
 MOST_QUERIES = 2048
@@ -76,17 +81,20 @@ _NOTHING = 1e-13  # share of the largest eigenvalue, times m, below which an eig
 _BITS = 24  # of the largest row of T W
 
 
-def eigen_queries_of_rows(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def eigen_queries_of_rows(
+    rows: np.ndarray, sizes: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The eigenvectors of ``W'W`` as combinations of W's rows, from ``W W'``: queries (r, n), values (r,), C (r, m).
 
-    ``queries = C @ rows`` has orthonormal rows, the largest eigenvalue first; r is the rank of W, m x n.
+    ``queries = C @ rows`` has orthonormal rows, the largest eigenvalue first; r is the rank of W, m x n. With ``sizes``
+    (n,) each column stands for so many equal ones, and rows are orthonormal over all of these.
 
     Raises :class:`~tabulae.errors.InvalidArgument` for rows that are missing, not finite or all zero.
     """
     W = np.asarray(rows, dtype=float)
     if W.ndim != 2 or not np.isfinite(W).all():
         raise InvalidArgument("rows must be a matrix of finite numbers, one row a query")
-    values, vectors = scipy.linalg.eigh(W @ W.T, check_finite=False)
+    values, vectors = scipy.linalg.eigh((W if sizes is None else W * sizes) @ W.T, check_finite=False)
     if not values[-1] > 0:
         raise InvalidArgument(
             "all rows are zero: the workload counts no cell. Leave out tables of weight zero"
@@ -124,9 +132,12 @@ def low_rank_design(workload: Workload, settings: Settings) -> Strategy | None:
     distinct = np.vstack([operator.columns(representatives(merge.classes)) for operator in operators])
     each = [float(t.weight) * t.terms[0].coefficient for t in workload.tables]
     weights = np.repeat(each, [operator.shape[0] for operator in operators])
-    queries, values, combine = eigen_queries_of_rows(weights[:, None] * distinct)
-    found = query_weighting(queries, values, p=settings.norm, deadline=settings.deadline)
-    real = found.weights[:, None] * combine * weights
+    tried = []
+    for sizes, deadline in _turns(merge.sizes, settings):
+        queries, values, combine = eigen_queries_of_rows(weights[:, None] * distinct, sizes)
+        found = query_weighting(queries, values, p=settings.norm, deadline=deadline)
+        tried.append((found.loss, found.weights[:, None] * combine * weights))
+    _, real = min(tried, key=lambda found: found[0])
     mix = np.rint(np.ldexp(real, _BITS)).astype(np.int64)
     query = MatrixProduct(Dense(mix), lifted(Dense(distinct), merge))
     return Strategy(workload.domain, (Block("eigen", query, _BITS),), settings.noise, "eigen")
@@ -178,26 +189,79 @@ def _identity_or_ones(V: np.ndarray) -> bool:
 def _product_of_designs(workload: Workload, settings: Settings, factors: Sequence[np.ndarray]) -> Strategy:
     """Every attribute's own eigen-design, on a grid of its own."""
     _, merges = workload.merge()
-    matrices = [_design(V, settings) for V in factors]
+    designs = zip(factors, merges, strict=True)
+    matrices = [_design(V, merge.sizes, settings) for V, merge in designs]
     rounded = share_bits(matrices, list(factors), settings.norm)
     query = Kron([lifted(r.matrix, m) for r, m in zip(rounded, merges, strict=True)])
     block = Block("eigen", query, sum(r.exponent for r in rounded))
     return Strategy(workload.domain, (block,), settings.noise, "eigen")
 
 
-def _design(V: np.ndarray, settings: Settings) -> np.ndarray:
+def _design(V: np.ndarray, sizes: np.ndarray, settings: Settings) -> np.ndarray:
     if not np.ptp(V):
         return np.ones((1, len(V)))
     if _identity_or_ones(V):
         return np.eye(len(V))
-    return eigen_design(V, p=settings.norm, deadline=settings.deadline).strategy
+    alone = replace(settings, neighbours="add-remove")  # pairs of a product are not pairs of its factors
+    return _better_design(V, sizes, alone, eigen_design, p=settings.norm)
+
+
+def _better_design(
+    V: np.ndarray,
+    sizes: np.ndarray,
+    settings: Settings,
+    design: Callable[..., WeightedDesign],
+    **options: Any,
+) -> np.ndarray:
+    """The strategy of a form of Program 2 that errs less of V (n, n): of merged cells, or of all cells."""
+    turns = _turns(sizes, settings)
+    found = [design(V, sizes=s, deadline=deadline, **options).strategy for s, deadline in turns]
+    return min(found, key=lambda A: _squared_error(A, V, settings)) if found[1:] else found[0]
+
+
+def _turns(sizes: np.ndarray, settings: Settings) -> Iterator[tuple[np.ndarray | None, float]]:
+    """What eigen-queries are tried, by sizes of classes (None: merged cells), and until when."""
+    if not np.ptp(sizes):
+        yield None, settings.deadline
+        return
+    yield None, (settings.deadline + time.monotonic()) / 2
+    if not settings.late:
+        yield sizes, settings.deadline
+
+
+def _squared_error(A: np.ndarray, V: np.ndarray, settings: Settings) -> float:
+    """Of a strategy over merged cells (r, n), on the grid that is measured and for the neighbours that are promised."""
+    rounded = to_grid(A, V, settings.norm, FINEST)
+    if settings.neighbours == "add-remove" or len(V) == 1:
+        return rounded.loss
+    block = Block("eigen", Kron([rounded.matrix]), rounded.exponent)
+    strategy = Strategy(Domain({"cell": len(V)}), (block,), settings.noise, "eigen")
+    pair, one = (unit_variances(strategy, kind)[0] for kind in (settings.neighbours, "add-remove"))
+    return rounded.loss * pair / one
 
 
 def _weighted_rows(workload: Workload, settings: Settings, terms: GramTerms) -> Strategy | None:
     """Program 1 over a Kronecker design set, on integer rows: what is weighted is what is measured."""
+    merges = workload.merge()[1]
+    tried = []
+    for sizes, deadline in _turns(np.concatenate([m.sizes / m.sizes[0] for m in merges]), settings):
+        classes = None if sizes is None else [merge.sizes for merge in merges]
+        found = _weighted_by(workload, replace(settings, deadline=deadline), terms, classes)
+        if found is None:
+            return None
+        tried.append(found)
+    if len(tried) == 1:
+        return tried[0]
+    return min(tried, key=lambda strategy: unit_rmse(strategy, workload, settings.neighbours))
+
+
+def _weighted_by(
+    workload: Workload, settings: Settings, terms: GramTerms, sizes: Sequence[np.ndarray] | None
+) -> Strategy | None:
+    """The same for one design set, :func:`product_rows`."""
     _, merges = workload.merge()
     cells = math.prod(merge.shape[0] for merge in merges)
-    rows = product_rows(terms, halves=settings.norm == 1 and cells <= _SPREAD)
+    rows = product_rows(terms, sizes, halves=settings.norm == 1 and cells <= _SPREAD)
     if rows is None:
         return None
     axes = [AxisRows(factor) for factor in rows]
@@ -220,8 +284,13 @@ def _weighted_rows(workload: Workload, settings: Settings, terms: GramTerms) -> 
     return Strategy(workload.domain, (Block("eigen", query, exponent),), settings.noise, "eigen")
 
 
-def product_rows(terms: GramTerms, *, halves: bool = False) -> list[LinearOperator] | None:
+def product_rows(
+    terms: GramTerms, sizes: Sequence[np.ndarray] | None = None, *, halves: bool = False
+) -> list[LinearOperator] | None:
     """Integer rows R_i over each attribute's merged cells; None where their products are more than ``MOST_ROWS``.
+
+    With ``sizes`` (one array an attribute) eigenvectors are those of all cells; an attribute whose merged cells are
+    asked alike keeps its rows, which are eigenvectors of no order.
 
     ``halves`` gives attributes whose cells are asked alike the rows of :func:`halving`, where they would have what
     every cell has beyond the mean.
@@ -230,21 +299,23 @@ def product_rows(terms: GramTerms, *, halves: bool = False) -> list[LinearOperat
     """
     families = [list({id(g[i]): g[i] for _, g in terms}.values()) for i in range(len(terms[0][1]))]
     rows: list[LinearOperator | None] = [_rows_alike(family, halves=halves) for family in families]
-    sizes = [
+    lengths = [
         len(family[0]) if row is None else row.shape[0] for row, family in zip(rows, families, strict=True)
     ]
-    if math.prod(sizes) > MOST_ROWS:
+    if math.prod(lengths) > MOST_ROWS:
         return None
-    lengths = sum(math.log2(row.abs_entry_max()) for row in rows if row is not None)
+    taken = sum(math.log2(row.abs_entry_max()) for row in rows if row is not None)
     real = [i for i, row in enumerate(rows) if row is None]
-    bits = min(_FINEST, int((_ROW_BITS - _WEIGHT_BITS - lengths) // len(real))) if real else _FINEST
+    bits = min(_FINEST, int((_ROW_BITS - _WEIGHT_BITS - taken) // len(real))) if real else _FINEST
     if bits < _COARSEST:
         raise Unsupported(
             f"the tables ask for eigenvectors of {len(real)} attributes at once, and {_ROW_BITS} bits are too few for "
             'products of them: choose "residual" or "kron"'
         )
     for i in real:
-        rows[i] = Dense(eigen_rows(families[i], surrogate_gram(terms, i), bits))
+        classes = np.ones(len(families[i][0])) if sizes is None else sizes[i]
+        root = np.sqrt(classes / classes.min())
+        rows[i] = Dense(eigen_rows(families[i], surrogate_gram(terms, i), bits, root))
     return [row for row in rows if row is not None]
 
 
@@ -277,23 +348,27 @@ def halving(n: int) -> np.ndarray:
     return np.array(rows)
 
 
-def eigen_rows(family: Sequence[np.ndarray], surrogate: np.ndarray, bits: int) -> np.ndarray:
+def eigen_rows(
+    family: Sequence[np.ndarray], surrogate: np.ndarray, bits: int, root: np.ndarray
+) -> np.ndarray:
     """Integer rows near the common eigenvectors of some Gram matrices (n, n), or near those of ``surrogate``.
 
-    Where one of them is a multiple of J the first row counts all cells alike, exactly.
+    ``root`` (n,), 1 at least, is the square root of the cells that each stands for: rows u of eigenvectors are those of
+    ``root V root``, divided by it. Where one of the V is a multiple of J the first row counts all cells alike, exactly.
     """
     n = len(surrogate)
-    family = [V for V in family if V.any()]  # two products of a sum may have no cell in common
-    split = any(not np.ptp(V) for V in family)
+    split = any(not np.ptp(V) for V in family if V.any())
+    scale = np.outer(root, root)
+    family = [V * scale for V in family if V.any()]  # two products of a sum may have no cell in common
     rest = np.eye(n)
     if split:  # an orthonormal basis beside the constant
-        rest = np.linalg.qr(np.hstack([np.ones((n, 1)), np.eye(n)[:, 1:]]))[0][:, 1:]
+        rest = np.linalg.qr(np.hstack([root[:, None], np.eye(n)[:, 1:]]))[0][:, 1:]
     shares = [V / np.linalg.norm(V) * math.sqrt(k + 2) for k, V in enumerate(family)]
     generic = np.sum(shares, axis=0)  # of which no eigenvalues agree by chance
-    candidates = [np.linalg.eigh(rest.T @ (V + V.T) @ rest)[1] for V in (generic, surrogate)]
+    candidates = [np.linalg.eigh(rest.T @ (V + V.T) @ rest)[1] for V in (generic, surrogate * scale)]
     common = rest @ candidates[0]
     vectors = common if _diagonal(common, family) else rest @ candidates[1]
-    whole = np.rint(np.ldexp(vectors.T, bits)).astype(np.int64)
+    whole = np.rint(np.ldexp(vectors.T / root, bits)).astype(np.int64)
     if split:
         whole = np.vstack([np.full((1, n), max(1, round(2**bits / math.sqrt(n)))), whole])
     return whole
@@ -368,13 +443,14 @@ def _explicit(workload: Workload, settings: Settings) -> Strategy:
     merged, _ = workload.merge()
 
     def matrix_of(gram: np.ndarray) -> np.ndarray:
-        options = _options(settings)
         if settings.design is None or (
             isinstance(settings.design, str) and settings.design == "eigen-queries"
         ):
-            return eigen_design(gram, **options).strategy
+            return _better_design(gram, _sizes(workload), settings, eigen_design, **_options(settings))
         rows = design_rows(settings.design, merged, gram)
-        weights = design_weighting(rows, gram, seed=settings.seed, **options)
+        weights = design_weighting(
+            rows, gram, seed=settings.seed, deadline=settings.deadline, **_options(settings)
+        )
         return completed(rows, weights, settings.norm).strategy
 
     return explicit_strategy(workload, settings, "eigen", matrix_of)
@@ -385,7 +461,8 @@ def eigen_separation_strategy(workload: Workload, settings: Settings) -> Strateg
     """Eigen-queries weighed in groups of ``settings.group_size`` over merged cells."""
 
     def matrix_of(gram: np.ndarray) -> np.ndarray:
-        return eigen_separation(gram, group_size=settings.group_size, **_options(settings)).strategy
+        options = {"group_size": settings.group_size, **_options(settings)}
+        return _better_design(gram, _sizes(workload), settings, eigen_separation, **options)
 
     return explicit_strategy(workload, settings, "eigen-separation", matrix_of)
 
@@ -397,10 +474,16 @@ def principal_vectors_strategy(workload: Workload, settings: Settings) -> Strate
     """The ``settings.vectors`` largest eigenvectors with weights of their own, over merged cells."""
 
     def matrix_of(gram: np.ndarray) -> np.ndarray:
-        return principal_vectors(gram, vectors=settings.vectors, **_options(settings)).strategy
+        options = {"vectors": settings.vectors, **_options(settings)}
+        return _better_design(gram, _sizes(workload), settings, principal_vectors, **options)
 
     return explicit_strategy(workload, settings, "principal-vectors", matrix_of)
 
 
 def _options(settings: Settings) -> dict[str, Any]:
-    return {"p": settings.norm, "tolerance": min(settings.tolerance, _GAP), "deadline": settings.deadline}
+    return {"p": settings.norm, "tolerance": min(settings.tolerance, _GAP)}
+
+
+def _sizes(workload: Workload) -> np.ndarray:
+    """How many cells each merged cell stands for."""
+    return reduce(np.kron, [merge.sizes for merge in workload.merge()[1]])

@@ -92,7 +92,9 @@ class _Factor:
     def pinv(self) -> np.ndarray:
         """A_i^+, n_i x m_i."""
         if self._triangle is None:
-            return np.linalg.pinv(self.dense)
+            return np.linalg.pinv(
+                self.dense, max(self.dense.shape) * 2.0**-52
+            )  # what counts as zero grows with the matrix
         q, r = self._triangle
         return scipy.linalg.solve_triangular(r, q.T, check_finite=False)
 
