@@ -189,7 +189,7 @@ attributes = ["place", "age"]
         (
             "parquet",
             'delimiter = ";"\nencoding = "latin-1"',
-            "delimiter, encoding: these say how a CSV file is written",
+            "delimiter, encoding: only a CSV file has this",
         ),
         ("csv", "header = false", 'as in header = \\["sex", "age"\\]'),
         ("csv", 'delimiter = ";;"', "delimiter is one sign"),

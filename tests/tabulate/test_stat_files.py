@@ -189,8 +189,8 @@ def test_without_the_package_the_message_says_what_to_install(
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ('delimiter = ";"', "delimiter: these say how a CSV file is written"),
-        ("header = true", "header: these say how a CSV file is written"),
+        ('delimiter = ";"', "delimiter: only a CSV file has this"),
+        ("header = true", "header: only a CSV file has this"),
         ('table = "x"', "table is for"),
         ('engine = "spark"', "convert the records"),
         ('encoding = "klingon"', "there is no encoding"),

@@ -174,7 +174,7 @@ class SourceSection(StrictSection):
         foreign = [name for name in given if name not in _KEYS_OF.get(kind or "", ())]
         if foreign:
             raise problem(
-                f"{', '.join(foreign)}: these say how a CSV file is written, and the records are none: remove them"
+                f"{', '.join(foreign)}: only a CSV file has this, and the records are in no CSV file: remove it"
             )
         if self.header is False:
             raise problem(
