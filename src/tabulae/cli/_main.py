@@ -69,6 +69,10 @@ _CURES = (
     (NotADirectoryError, ": a part of the path is a file; name a folder"),
 )
 
+RowsPath = Annotated[
+    Path | None,
+    typer.Option(help="A file for all rows: .csv, .parquet or .xlsx; it must not exist.", show_default=False),
+]
 SpecPath = Annotated[Path, typer.Argument(help="The release document (TOML).", show_default=False)]
 
 
@@ -240,12 +244,7 @@ def query(
         list[str] | None,
         typer.Option(help="The code of one area that is wanted; again for more.", show_default=False),
     ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            help="A file for all rows: .csv, .parquet or .xlsx; it must not exist.", show_default=False
-        ),
-    ] = None,
+    out: RowsPath = None,
     json: Json = False,
 ) -> None:
     """Answer a count with its interval from a release, at no privacy cost."""
@@ -261,12 +260,7 @@ def changes(
     table: Annotated[
         str | None, typer.Option(help="The table; by default all that both publish.", show_default=False)
     ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            help="A file for all rows: .csv, .parquet or .xlsx; it must not exist.", show_default=False
-        ),
-    ] = None,
+    out: RowsPath = None,
     json: Json = False,
 ) -> None:
     """Show how counts changed from a release to a later one, with intervals, at no privacy cost."""
