@@ -33,6 +33,7 @@ def test_the_projected_release_has_the_error_of_theory(errors):
     assert abs(illinois.theory("projected") / PAPER_SD - 1) < 0.001
 
 
+@pytest.mark.long
 @needs_counts
 def test_errors_leave_the_total_alone(errors):
     assert not errors["projected"].sum(axis=1).any(), "exactly: the answers are multiples of a power of 2"

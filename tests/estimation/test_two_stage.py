@@ -70,6 +70,7 @@ def test_where_integers_are_coarse_the_bias_stays_below_3_percent(
         assert variance < (1.001 * oracle.plain_sd) ** 2
 
 
+@pytest.mark.long
 @each("budget", LAPLACE, ids=str)
 @each("rung", [0, 1, 2, 3])
 def test_laplace_estimates_have_a_bias_below_half_a_percent_of_the_plain_deviation(

@@ -184,6 +184,7 @@ def test_a_spine_tells_its_levels() -> None:
 # size ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_huge_domains_and_many_tables_are_cut() -> None:
     domain = tb.Domain({f"attribute {i}": 2 for i in range(60)})
     assert domain.size == 2**60

@@ -115,6 +115,7 @@ def test_targets_are_judged_as_a_plan_made_anew_judges_them(aimed: Plan, aimed_v
             assert row.errors[at].numbers == pytest.approx((wanted.rmse, wanted.margin), rel=1e-6)
 
 
+@pytest.mark.long
 def test_a_target_is_missed_below_the_smallest_budget_and_met_from_there(aimed_view: PlanView) -> None:
     view = aimed_view
     assert view.smallest is not None

@@ -94,6 +94,7 @@ def agreement(name, release):
     return scope["agreed"](name, release)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "counts"),
     [

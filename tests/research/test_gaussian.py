@@ -70,7 +70,9 @@ def test_total_variance_is_n_minus_n_c_sigma_squared(seed: int, make, neighbours
         assert not variance_fits(squares * factor, mechanism.squared_error, freedom)
 
 
-@pytest.mark.parametrize("make", [projected_gaussian, extended_gaussian])
+@pytest.mark.parametrize(
+    "make", [projected_gaussian, pytest.param(extended_gaussian, marks=pytest.mark.long)]
+)
 def test_the_released_noise_has_that_variance_too(make) -> None:
     """Measured with exact integer noise and projected in fractions; false alarm 1e-6, rejects 0.9 and 1.1."""
     A, C = random_problem(11, n=7)

@@ -160,6 +160,7 @@ def chi_square(draws: np.ndarray, law: tb.privacy.DiscreteLaplace, reach: int) -
     return float(stats.chisquare(np.bincount(clipped, minlength=2 * reach + 2), mass * len(draws)).pvalue)
 
 
+@pytest.mark.long
 def test_the_noise_released_is_laplace_along_the_axes() -> None:
     """The coordinates of the error along the axes, read off the answers: the discrete Laplace law; false alarm 1e-6.
 

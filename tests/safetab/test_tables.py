@@ -78,10 +78,10 @@ def test_both_runs_are_the_truth(tmp_path: Path, definition: str) -> None:
     [
         {"run_us": False, "run_pr": True},
         {"max_race_codes": 1},
-        {"max_race_codes": 8},
-        {"zero_suppression_chance": 0},
+        pytest.param({"max_race_codes": 8}, marks=pytest.mark.long),
+        pytest.param({"zero_suppression_chance": 0}, marks=pytest.mark.long),
         {"zero_suppression_chance": 0.99},
-        {"allow_negative_counts": False},
+        pytest.param({"allow_negative_counts": False}, marks=pytest.mark.long),
         {"privacy_budget_p_level_2_tract": 0, "privacy_budget_p_level_1_usa": 0},
         {
             "thresholds_p": {

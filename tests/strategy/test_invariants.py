@@ -107,6 +107,7 @@ def test_gaussian_error_is_that_of_the_projected_mechanism(
         assert _chosen(strategy) == pytest.approx(dense, rel=1e-6)
 
 
+@pytest.mark.long
 @each(*pairwise(name=["total", "recode"], method=PURE, neighbours=["add-remove", "replace"]))
 def test_laplace_error_is_that_of_the_projected_mechanism(name: str, method: str, neighbours: str) -> None:
     wl, exact = WORKLOADS["prefixes"], EXACT[name]

@@ -177,6 +177,7 @@ def _no_method_beats(workload, noise, neighbours):
     assert served >= 4
 
 
+@pytest.mark.long
 def test_bounds_of_large_domains_under_replace():
     """One product, marginals and a union that fits in its rows, none of which can be listed."""
     domain = tb.Domain({"a": 100, "b": 60, "c": 20})

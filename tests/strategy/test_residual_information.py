@@ -235,7 +235,10 @@ def test_a_basis_inverts_itself(operator: LinearOperator) -> None:
         assert gamma == pytest.approx(by_hand[:, 0] @ V @ by_hand[:, 0], abs=1e-9)
 
 
-@pytest.mark.parametrize(("name", "budget"), [("union", tb.ZCDP("1/2")), ("disjunction", tb.PureDP(1))])
+@pytest.mark.parametrize(
+    ("name", "budget"),
+    [("union", tb.ZCDP("1/2")), pytest.param("disjunction", tb.PureDP(1), marks=pytest.mark.long)],
+)
 def test_errors_are_those_of_simulated_releases(name: str, budget: tb.ZCDP | tb.PureDP) -> None:
     """Mean squared error over 400 rehearsals; a right formula fails the test about once in 10^4 seeds.
 

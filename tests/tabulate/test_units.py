@@ -69,6 +69,7 @@ people = st.lists(
 )
 
 
+@pytest.mark.long
 @settings(max_examples=8, phases=FIND)
 @given(rows=people, k=st.integers(1, 4), seed=st.integers(0, 99))
 def test_every_source_in_any_order_keeps_the_rows_of_the_smallest_tickets(
