@@ -121,7 +121,7 @@ def test_the_marks_alone_decide_nothing(records: Path, tmp_path: Path) -> None:
         for line in spec.read_text().split("\n")
     )
     spec.write_text(text)
-    with pytest.raises(SpecError, match="needs exactly one of categories, range or codes"):
+    with pytest.raises(SpecError, match="needs exactly one of categories, range, codes"):
         read_spec(spec)
 
 

@@ -62,6 +62,7 @@ def _server_type(kind: pa.DataType) -> str:
         pa.float32(): "real",
         pa.float64(): "double precision",
         pa.date32(): "date",
+        pa.timestamp("us"): "timestamp",
         pa.binary(): "bytea",
         pa.string(): "text",
         pa.large_string(): "text",

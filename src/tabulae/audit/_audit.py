@@ -202,11 +202,12 @@ def audit(
             raise Unsupported(_NOT_AUDITED[spec.kind])
     made = spec if isinstance(spec, Plan) else plan_tables(spec)
     strategy, promise = made.strategy, made.spec
-    strategy.laws(promise.loss, promise.neighbours, promise.rows_per_unit)  # refuses what cannot be promised
+    strategy.laws(promise.loss, *promise.change)  # refuses what cannot be promised
     rng = np.random.default_rng(seed)
     layout = RecordLayout.of(promise)
     say("looking for the neighbours that differ most")
-    worst = largest_change(strategy, promise.neighbours, rng)
+    neighbours, _, fewest = promise.change
+    worst = largest_change(strategy, neighbours, rng, fewest)
     with tempfile.TemporaryDirectory(prefix="tabulae-audit-") as folder:
         replay = Replay(Stage(made, layout, Path(folder), seed), worst, rng)
         checks: list[Check] = []
@@ -249,7 +250,7 @@ def _told_apart(replay: Replay, seconds: float) -> Check:
 def _neighbours(replay: Replay) -> tuple[People, People]:
     """The pair of inputs that differs most, or some pair where no record can lie in those cells."""
     base, groups = replay.base, replay.worst_groups
-    if replay.plan.spec.neighbours == "add-remove":
+    if replay.plan.spec.neighbours == "add-remove" or len(replay.worst.cells) == 1:
         return base.without(base.count - 1), base
     if replay.plan.spec.neighbours == WITHIN:
         return next(replay.within())

@@ -139,7 +139,7 @@ def of_unit(plan: Plan, worst: Largest) -> Fraction:
 
 
 def _sensitivity(plan: Plan, worst: Largest) -> Check:
-    declared = plan.strategy.sensitivity(plan.spec.neighbours, plan.spec.rows_per_unit)
+    declared = plan.strategy.sensitivity(*plan.spec.change)
     found = of_unit(plan, worst)
     exact = worst.exhaustive and declared.is_exact
     passed = found == declared.power if exact else found <= declared.power
@@ -156,7 +156,7 @@ def _looked_at(worst: Largest, *, exact: bool) -> str:
 def _law(plan: Plan, done: Measurement, worst: Largest) -> Check:
     spec = plan.spec
     power, wrong = of_unit(plan, worst), list[str]()
-    exact = worst.exhaustive and plan.strategy.sensitivity(spec.neighbours, spec.rows_per_unit).is_exact
+    exact = worst.exhaustive and plan.strategy.sensitivity(*spec.change).is_exact
     if any(type(law) is not law_of(done.budget, done.strategy.noise) for law in done.laws):
         wrong.append("another law than the budget's definition calls for")
     units = units_drawn(done)

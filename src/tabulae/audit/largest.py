@@ -11,7 +11,7 @@ factors' columns, and those are read off by multiplying with unit vectors.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import lcm, prod
 
@@ -142,8 +142,15 @@ class Largest:
     exhaustive: bool
 
 
-def largest_change(strategy: Strategy, neighbours: str, rng: np.random.Generator) -> Largest:
-    """``max sum_b ||A_b d||_p^p / scale_b`` over d = e_j, or e_j - e_k for "replace", such that C d = 0 within."""
+def largest_change(strategy: Strategy, neighbours: str, rng: np.random.Generator, fewest: int = 1) -> Largest:
+    """``max sum_b ||A_b d||_p^p / scale_b`` over d = e_j, or e_j - e_k for "replace", such that C d = 0 within.
+
+    Where only some records are counted (``fewest`` is 0), a record that is replaced may come or go: then over both.
+    """
+    if neighbours == "replace" and fewest == 0:
+        both = [largest_change(strategy, each, rng) for each in ("add-remove", "replace")]
+        found = max(both, key=lambda one: one.power)
+        return replace(found, exhaustive=all(one.exhaustive for one in both))
     if neighbours == "add-remove":
         return _all_columns(strategy) or _search(strategy, rng, replace=False)
     if neighbours == "replace":

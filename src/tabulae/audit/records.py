@@ -68,6 +68,12 @@ class RecordLayout:
             raise Unsupported(
                 f"column {spec.unit_id!r} is both counted and the unit_id: the audit cannot invent records for that"
             )
+        for name, found in axes.items():
+            rules = [spec.columns[spec.domain.attributes[axis].name] for axis in found]
+            if len(rules) > 1 and any(rule.made or rule.clamp or rule.fold for rule in rules):
+                raise Unsupported(
+                    f"several attributes are made of column {name!r}: the audit cannot invent values that fit them all"
+                )
         columns = tuple(_column(spec, name, tuple(found)) for name, found in axes.items())
         return cls(columns, len(spec.domain.attributes))
 
@@ -119,9 +125,10 @@ def _column(spec: Spec, name: str, axes: tuple[int, ...]) -> RecordColumn:
 
 def _listed(spec: Spec, attribute: Attribute) -> list[tuple[int | str, int]]:
     """The values that the attribute lists, with their codes."""
-    extra = spec.columns[attribute.name].has_other
-    values = attribute.values[:-1] if extra else attribute.values
-    return [(value, code) for code, value in enumerate(values)]
+    rule = spec.columns[attribute.name]
+    values = attribute.values[:-1] if rule.has_other else attribute.values
+    examples = values if rule.made is None else rule.made.examples
+    return [(value, code) for code, value in enumerate(examples)]
 
 
 def _values(spec: Spec, attribute: Attribute) -> list[tuple[Raw, int]]:
@@ -130,7 +137,9 @@ def _values(spec: Spec, attribute: Attribute) -> list[tuple[Raw, int]]:
     pairs: list[tuple[Raw, int]] = [*_listed(spec, attribute)]
     other = attribute.size - 1
     if rule.unknown == "other":
-        pairs.append((_unlisted(attribute), other))
+        if rule.clamp:  # no whole number is unknown
+            pairs = [(str(value), code) for value, code in pairs]
+        pairs.append(("unlisted" if rule.clamp or rule.made else _unlisted(attribute), other))
     if rule.null == "other":
         pairs.append((None, other))
     return pairs
@@ -324,7 +333,8 @@ class Stage:
     def prepare(self, people: People) -> Prepared:
         """Write the people as the spec's kind of source, and count them as a run does.
 
-        What other processes count, a server or Spark, is counted here from Parquet: the records are invented.
+        What other processes count, a server or Spark, is counted here from Parquet: the records are invented. Where
+        the spec counts some records only, these are the ones that it counts.
         """
         spec = self.plan.spec
         kind = spec.source.kind if spec.source.kind in _WRITTEN else "parquet"
@@ -335,7 +345,7 @@ class Stage:
         moved = Plan(
             replace(spec, source=RecordSource(path, kind, table)), self.plan.strategy, self.plan.level
         )
-        return prepare(moved, _KEY)
+        return replace(prepare(moved, _KEY), plan=self.plan)
 
     def run(self, people: People) -> Run:
         """Count and measure with the recorded words."""

@@ -143,11 +143,14 @@ class Replay:
             yield People(base.picks[kept], base.units[kept])
 
     def _kinds(self) -> dict[str, Callable[[], Iterator[tuple[People, People]]]]:
+        kinds = {"remove": self._removals, "add": self._additions}
         if self.plan.spec.neighbours == "replace":
-            return {"replace": self._replacements}
+            _, _, fewest = self.plan.spec.change
+            # With 0, a record that is replaced may be counted no longer, or only now.
+            return {"replace": self._replacements, **({} if fewest else kinds)}
         if self.plan.spec.neighbours == WITHIN:
             return {"replace": self.within}
-        return {"remove": self._removals, "add": self._additions}
+        return kinds
 
     def _removals(self) -> Iterator[tuple[People, People]]:
         base = self.base
@@ -215,7 +218,7 @@ class Replay:
     def _moved(self, one: Run, other: Run) -> Fraction:
         """The change, as a share of the declared sensitivity (both to the power p)."""
         changes = [after - before for before, after in zip(one.values, other.values, strict=True)]
-        declared = one.done.strategy.sensitivity(self.plan.spec.neighbours, self.rows).power
+        declared = one.done.strategy.sensitivity(*self.plan.spec.change).power
         return weighted_power(one.done.strategy, changes) / declared
 
     def _drawn(self) -> tuple[int, str]:

@@ -170,6 +170,7 @@ def promise_document(spec: Spec) -> dict[str, Any]:
         "neighbours": spec.neighbours,
         "unit": spec.unit,
         "rows_per_unit": spec.rows_per_unit,
+        **({} if spec.source.where is None else {"where": spec.source.where.text}),
         "found_from_targets": spec.open_budget,
     }
 
@@ -214,7 +215,9 @@ def summary_head(release: Release) -> dict[str, Any]:
 
 
 def print_reach(console: Console, spec: Spec) -> None:
-    """What the promise is about, where some counts are exact."""
+    """What the promise is about, where some records are counted, or some counts are exact."""
+    if spec.source.where is not None:
+        console.print(f"Counted   records for which {spec.source.where.text}", markup=False)
     if not spec.invariants:
         return
     words = "It covers what the exact counts leave open, and nothing that they determine."

@@ -114,6 +114,7 @@ def smallest_budget(
     delta: Fraction | str | float | None = None,
     neighbours: str = "add-remove",
     stability: int = 1,
+    fewest: int = 1,
 ) -> PrivacyLoss:
     """The least budget, rounded up at 4 digits, at which a strategy meets every target.
 
@@ -130,7 +131,7 @@ def smallest_budget(
         targets: what each table may be wrong by, in counts.
         definition: "zcdp" and "approx" (Gaussian noise), "pure" or "approx" (Laplace noise).
         delta: for "approx" only.
-        neighbours, stability: as for :func:`tabulae.measure`.
+        neighbours, stability, fewest: as for :func:`tabulae.measure`.
 
     Raises:
         InvalidArgument: a definition that does not fit the noise, a target for a table that is not there, or none for a
@@ -159,7 +160,7 @@ def smallest_budget(
         raise InvalidArgument("every table that has a target is exact by the invariants: any budget will do")
     aimed = Workload(workload.domain, tables)
 
-    need = _Need(strategy, aimed, targets, loss, neighbours, stability)
+    need = _Need(strategy, aimed, targets, loss, (neighbours, stability, fewest))
     amount = least_met(need.possible, need.met, fewest=_FEWEST)
     if amount is None:
         raise InvalidArgument("no budget up to 10^8 meets these targets: allow more")
@@ -197,11 +198,10 @@ class _Need:
     workload: Workload
     targets: Targets
     loss: Callable[[Fraction], PrivacyLoss]
-    neighbours: str
-    stability: int
+    change: tuple[str, int, int]
 
     def laws(self, amount: Fraction) -> tuple[NoiseLaw, ...]:
-        return self.strategy.laws(self.loss(amount), self.neighbours, self.stability)
+        return self.strategy.laws(self.loss(amount), *self.change)
 
     def possible(self, amount: Fraction) -> bool:
         """Whether RMSEs are met, and no standard error is too large for its margin to be looked at.

@@ -258,7 +258,10 @@ def unit_rule(spec: Spec, key: bytes) -> UnitRule | None:
 def rules_of(spec: Spec) -> dict[str, ColumnCoding]:
     """Attribute -> the column that it is read from, as counting takes it."""
     decimal = spec.source.dialect.decimal
-    return {name: ColumnCoding(c.name, c.unknown, c.null, decimal) for name, c in spec.columns.items()}
+    return {
+        name: ColumnCoding(c.name, c.unknown, c.null, decimal, made=c.made, clamp=c.clamp, fold=c.fold)
+        for name, c in spec.columns.items()
+    }
 
 
 @dataclass(frozen=True)
@@ -284,12 +287,13 @@ def row_bound_costs(spec: Spec) -> tuple[RowBoundCost, ...]:
     k rows of one unit may stand in one cell, so that noise is k times as wide as for one: a bound of j in place of k
     multiplies standard errors by j / k, and the budget for the same errors by j / k (pure) or its square (zcdp). Where
     units are replaced that holds among bounds above 1 only, for a single row can only be exchanged: 1 is left out, and
-    nothing is said where it is the spec's own.
+    nothing is said where it is the spec's own. Where only some records are counted, it may also come or go.
 
     Privacy:
         A function of the public spec: nobody learns how many rows any unit has.
     """
-    own, least = spec.rows_per_unit, 1 if spec.neighbours == "add-remove" else 2
+    neighbours, own, fewest = spec.change
+    least = 1 if neighbours == "add-remove" else 1 + fewest
     if spec.unit_id is None or own < least:
         return ()
     near = {least, own, *(bound for bound in _BOUNDS if own <= 10 * bound <= 100 * own and bound > least)}

@@ -248,7 +248,7 @@ def strategy_view(release: Release) -> StrategyView:
     shares: Sequence[float | None] = [None] * len(parts)
     if 1 < len(parts) <= BLOCKS_SHOWN:
         every = [part.block for part, _ in parts]
-        shares = block_shares(strategy, every, spec.neighbours, spec.rows_per_unit)
+        shares = block_shares(strategy, every, *spec.change)
     blocks = tuple(
         _block(part, law, release.domain, share) for (part, law), share in zip(parts, shares, strict=True)
     )
@@ -261,7 +261,7 @@ def strategy_view(release: Release) -> StrategyView:
 
 
 def block_shares(
-    strategy: Strategy, parts: list[Block], neighbours: str, stability: int
+    strategy: Strategy, parts: list[Block], neighbours: str, stability: int, fewest: int = 1
 ) -> tuple[float, ...]:
     """What each part would cost by itself, as a share of what all cost together.
 
@@ -275,9 +275,9 @@ def block_shares(
     >>> block_shares(strategy, list(strategy.blocks), "add-remove", 1)
     (0.5, 0.5)
     """
-    whole = strategy.sensitivity(neighbours, stability).power
+    whole = strategy.sensitivity(neighbours, stability, fewest).power
     return tuple(
-        float(replace(strategy, blocks=(part,)).sensitivity(neighbours, stability).power / whole)
+        float(replace(strategy, blocks=(part,)).sensitivity(neighbours, stability, fewest).power / whole)
         for part in parts
     )
 

@@ -171,8 +171,9 @@ class PromiseView:
     ``parameter`` is epsilon for ``"pure"`` and ``"approx"``, rho for ``"zcdp"``; ``delta`` belongs to
     ``"approx"``. ``statements`` are the (epsilon, delta) that follow, the one to quote first. ``unit`` is
     what one neighbour differs by; ``rows_per_unit`` how many records of each are counted at most, None where
-    every record was taken for a unit by itself. ``exact`` counts stand outside the promise; ``consequences`` says what
-    follows from them. ``one_sided``: estimates are kept from falling below zero.
+    every record was taken for a unit by itself; ``where`` says which records are counted, None for all. ``exact``
+    counts stand outside the promise; ``consequences`` says what follows from them. ``one_sided``: estimates are kept
+    from falling below zero.
     """
 
     definition: Definition
@@ -186,6 +187,7 @@ class PromiseView:
     rehearsal: bool = False
     rows_per_unit: int | None = None
     one_sided: bool = False
+    where: str | None = None
 
 
 def consequences_of(exact: Mapping[str, Any], workload: Workload) -> Consequences:
@@ -235,6 +237,7 @@ def promise_of(
         consequences=consequences,
         rows_per_unit=None if spec.unit_id is None else spec.rows_per_unit,
         one_sided=spec.method.estimate == "non-negative",
+        where=spec.source.where and spec.source.where.text,
     )
 
 

@@ -11,6 +11,9 @@ records give the same counts:
 * Blanks and tabs around text do not count. Text with nothing else in it is NULL, and so is a float that
   is not a number (NaN): a CSV file could not tell them apart.
 * Truth values are compared with labels "true" and "false" in any case, or else with 1 and 0.
+
+A rule may make categories of values, bins of numbers or periods of dates, take whole numbers beyond its ends for its
+ends, or compare text without its case: see `tabulae.sources.classes` and `tabulae.sources.values`.
 """
 
 from __future__ import annotations
@@ -18,14 +21,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from ..domain import Attribute, Value
 from ..errors import DataError, InvalidArgument
+from .classes import Bins, Periods
 from .columns import ID
 from .failures import redacted
 from .source import RecordSource, engine_of
 from .units import UnitRule
+from .values import fold, folded, numbers_of, plain_number, plain_text, wrong_type
 
 if TYPE_CHECKING:
     import ibis.expr.types as ir
@@ -43,15 +49,6 @@ _INT64 = range(-(2**63), 2**63)
 _EXACT_IN_FLOAT = range(-(2**53), 2**53 + 1)
 
 
-def whole_number(decimal: str = ".") -> str:
-    """The pattern of a whole number as text, its digits without leading zeros in the first group.
-
-    >>> re.search(whole_number(","), "+034,0")[1]
-    '34'
-    """
-    return rf"^[+-]?0*([0-9]+)({re.escape(decimal)}0+)?$"
-
-
 @dataclass(frozen=True)
 class ColumnCoding:
     """How one attribute is read from the records.
@@ -64,6 +61,10 @@ class ColumnCoding:
         decimal: the sign before the decimals of numbers that are text.
         values: raw value -> code (position of the category). By default the attribute's own values, without
             the category "other" that a policy adds.
+        made: the bins or periods that values are put in, which are the attribute's categories in their order; None
+            where the column holds the categories themselves.
+        clamp: whether whole numbers, or periods, beyond the ends count as the nearest end.
+        fold: whether text is compared without its case.
 
     Example:
         >>> ColumnCoding("SEX", values={"1": 0, "2": 1}).unknown
@@ -75,6 +76,9 @@ class ColumnCoding:
     null: Policy = "refuse"
     decimal: str = "."
     values: Mapping[int, int] | Mapping[str, int] | None = None
+    made: Bins | Periods | None = None
+    clamp: bool = False
+    fold: bool = False
 
     def codes(self, attribute: Attribute) -> dict[Value, int]:
         """Raw value -> code, for the values that count as declared."""
@@ -181,12 +185,19 @@ def coded(
     import ibis
 
     raw = [f"c{i}" for i in range(len(attributes))]
-    alike = records.group_by([*beside, *raw]).aggregate(people=records.count())
+    made: dict[int, Mapping[int, int]] = {}
+    for i, attribute in enumerate(attributes):
+        if rules[attribute.name].made is not None:
+            records, made[i] = _put_in_classes(records, i, attribute, rules[attribute.name])
+    alike = records.group_by([*beside, *raw, *(f"key{i}" for i in made)]).aggregate(people=records.count())
     keyed = {}
     lookups = []
     for i, attribute in enumerate(attributes):
-        key, keys = _keys(alike[raw[i]], attribute, rules[attribute.name])
-        keyed[f"key{i}"] = key
+        if i in made:
+            key, keys = alike[f"key{i}"], made[i]
+        else:
+            key, keys = _keys(alike[raw[i]], attribute, rules[attribute.name])
+            keyed[f"key{i}"] = key
         lookups.append(_lookup(alike, i, keys, key))
     table = engine_of(alike).computed_once(alike.mutate(**keyed))
     for i, lookup in enumerate(lookups):
@@ -211,48 +222,92 @@ def _lookup(alike: ir.Table, i: int, keys: Mapping[Any, int], key: ir.Value) -> 
     )
 
 
+def _put_in_classes(
+    records: Any, i: int, attribute: Attribute, rule: ColumnCoding
+) -> tuple[Any, Mapping[int, int]]:
+    """The records with the key of each value's class, before they are grouped: there are fewer classes than values.
+
+    The raw value stays only where it has no class, for whoever must correct it.
+    """
+    import ibis
+
+    assert rule.made is not None
+    raw, name = f"c{i}", f"key{i}"
+    keys = rule.made.keys(list(rule.codes(attribute).values()))
+    table = rule.made.keyed(records, raw, name, _whose(attribute, rule), rule.decimal)
+    first, last = min(keys), max(keys)
+    if rule.clamp:
+        key = table[name]
+        table = table.mutate(
+            **{
+                name: ibis.cases((key < 0, key), (key < first, first), (key > last, last), else_=key).cast(
+                    "int64"
+                )
+            }
+        )
+    value: Any = table[raw]
+    if value.type().is_temporal():
+        value = value.cast("string")
+    has_class = table[name].between(first, last)
+    return table.mutate(**{raw: ibis.ifelse(has_class, ibis.null(value.type()), value)}), keys
+
+
+def _whose(attribute: Attribute, rule: ColumnCoding) -> str:
+    return f"column {rule.column!r} (attribute {attribute.name!r})"
+
+
 def _keys(raw: Any, attribute: Attribute, rule: ColumnCoding) -> tuple[Any, Mapping[Any, int]]:
     """What is compared in place of the raw value (NULL where it is missing), and the keys it may equal."""
     import ibis
 
     codes = rule.codes(attribute)
-    numeric = all(isinstance(value, int) for value in codes)
     kind = raw.type()
     if kind.is_boolean():
         return ibis.cases((raw, 1), (~raw, 0)).cast("int64"), truth_keys(attribute, codes)
     if kind.is_integer():
-        return raw, integer_keys(attribute, codes)
-    if kind.is_floating():
+        key, keys = raw, integer_keys(attribute, codes)
+    elif kind.is_floating():
         number = raw.cast("float64")
-        return ibis.ifelse(number.isnan(), ibis.null("float64"), number), float_keys(attribute, codes)
-    if kind.is_decimal():
+        key = ibis.ifelse(number.isnan(), ibis.null("float64"), number)
+        keys = float_keys(attribute, codes)
+    elif kind.is_decimal():
         keys = {str(number): code for number, code in integer_keys(attribute, codes).items()}
-        return _plain_number(raw.cast("string")), keys
-    if kind.is_string() or kind.is_null():
-        text = raw.cast("string").strip().nullif("")
-        return (_plain_number(text, rule.decimal) if numeric else text), text_keys(attribute, codes)
-    named = "a type that is not counted" if kind.is_unknown() else f"type {kind}"
-    raise DataError(
-        f"column {rule.column!r} (attribute {attribute.name!r}) has {named}: the values of an attribute "
-        "are text, numbers or truth values; convert it to text"
-    )
+        key = plain_number(raw.cast("string"))
+    elif kind.is_string() or kind.is_null():
+        key, keys = _text_key(plain_text(raw), attribute, rule, codes)
+    else:
+        remedy = "the values of an attribute are text, numbers or truth values; convert it to text"
+        raise wrong_type(raw, _whose(attribute, rule), remedy)
+    return (_clamped(raw, key, attribute, rule, codes) if rule.clamp else key), keys
 
 
-def _plain_number(text: Any, decimal: str = ".") -> Any:
-    """Whole numbers in plain digits ("+007" and "7.0" become "7"), "?" for other text, NULL for NULL."""
+def _text_key(
+    text: Any, attribute: Attribute, rule: ColumnCoding, codes: Mapping[Value, int]
+) -> tuple[Any, Mapping[str, int]]:
+    keys = text_keys(attribute, codes)
+    if all(isinstance(value, int) for value in codes):
+        return plain_number(text, rule.decimal), keys
+    if rule.fold:
+        return folded(text), _distinct(attribute, ((fold(key), code) for key, code in keys.items()))
+    return text, keys
+
+
+def _clamped(raw: Any, key: Any, attribute: Attribute, rule: ColumnCoding, codes: Mapping[Value, int]) -> Any:
+    """The key, of whole numbers beyond the ends that of the nearest end."""
     import ibis
 
-    written = whole_number(decimal)
-    digits = text.re_extract(written, 1)
-    negative = text.startswith("-") & (digits != "0")
-    # In some engines "$" also stands before a line's end, of which there are many kinds.
-    whole = text.re_search(written) & (text.re_extract(written, 0) == text)
-    return ibis.cases(
-        (text.isnull(), ibis.null("string")),
-        (~whole, "?"),
-        (negative, ibis.literal("-") + digits),
-        else_=digits,
-    )
+    numbers = numbers_of(raw, _whose(attribute, rule), rule.decimal)
+    ends = [int(value) for value in codes]
+    first, last = min(ends), max(ends)
+    if key.type().is_unsigned_integer():  # of which 64 bits need not hold all
+        most = max(last, 0)
+        key = ibis.ifelse(key > most, ibis.literal(most, "uint64"), key)
+    if key.type().is_integer():
+        key = key.cast("int64")
+    as_key = [ibis.literal(str(end) if key.type().is_string() else end, key.type()) for end in (first, last)]
+    below = numbers.whole & (numbers.value < numbers.start(Fraction(first)))
+    above = numbers.whole & (numbers.value >= numbers.after(Fraction(last)))
+    return ibis.cases((below, as_key[0]), (above, as_key[1]), else_=key)
 
 
 EXAMPLES = 5
@@ -345,7 +400,8 @@ def check_counted(source: RecordSource, rows: int, counted: int, least: int = 0)
         least: the smallest code among records that were found to fit before.
     """
     if rows == 0:
-        raise DataError(f"{source.name} has no records: there is nothing to publish")
+        none = "has no records" if source.where is None else "has no records that meet [source] where"
+        raise DataError(f"{source.name} {none}: there is nothing to publish")
     if counted != rows or least < 0:
         raise DataError(
             f"{source.name} changed while it was read, or records were lost or doubled in counting: make a "

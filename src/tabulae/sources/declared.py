@@ -14,12 +14,12 @@ from sqlglot.errors import SqlglotError
 
 from ..domain import TOTAL_LABEL
 from ..errors import DataError, InvalidArgument
-from .coding import whole_number
 from .dialect import csv_header
 from .engines.duckdb import DATABASE, attached, connected, schema_and_name, stored_table
 from .failures import redacted
 from .source import RecordSource, open_records
 from .stat_files import STAT_KINDS, StatFile
+from .values import whole_number
 
 if TYPE_CHECKING:
     import duckdb

@@ -11,7 +11,7 @@ import pkgutil
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
@@ -22,7 +22,9 @@ from urllib.parse import unquote, urlsplit
 from ..errors import DataError, InvalidArgument
 from . import engines as _room
 from .columns import ID, LEAF, WantedColumn
+from .condition import Condition, bad_values
 from .dialect import RFC4180, Dialect
+from .failures import redacted
 
 if TYPE_CHECKING:
     import ibis.expr.types as ir
@@ -249,6 +251,7 @@ class RecordSource:
         dialect: how a CSV file is written.
         url: of a PostgreSQL database, as ``postgresql://user@host:5432/database``, without a password: that comes
             from the environment (PGPASSWORD, PGPASSFILE, PGSERVICE) as libpq reads it.
+        where: which records are counted; None for all of them.
 
     A published copy of a spec says the kind alone: ``path`` and ``url`` are None, and there are no records to open.
 
@@ -265,6 +268,7 @@ class RecordSource:
     engine: str = "duckdb"
     url: str | None = None
     dialect: Dialect = RFC4180
+    where: Condition | None = None
 
     def __init__(
         self,
@@ -274,6 +278,7 @@ class RecordSource:
         engine: str | None = None,
         url: str | None = None,
         dialect: Dialect = RFC4180,
+        where: Condition | None = None,
     ) -> None:
         for name, known, what in ((kind, kinds(), "kind"), (engine, engines(), "engine")):
             if name is not None and name not in known:
@@ -293,6 +298,7 @@ class RecordSource:
         object.__setattr__(self, "engine", engine or next(reads))
         object.__setattr__(self, "url", url)
         object.__setattr__(self, "dialect", dialect)
+        object.__setattr__(self, "where", where)
 
     @property
     def file(self) -> Path:
@@ -325,6 +331,7 @@ class RecordSource:
             raise DataError(f"{self.path.name} is empty: it has no header and no records")
 
 
+@contextmanager
 def open_records(
     source: RecordSource,
     wanted: Sequence[tuple[str, str]],
@@ -333,8 +340,10 @@ def open_records(
     *,
     memory: str | None = None,
     scratch: bool = False,
-) -> AbstractContextManager[ir.Table]:
+) -> Iterator[ir.Table]:
     """The wanted columns of ``source``, as an Ibis table with columns c0, c1, ... in the order wanted.
+
+    Where the source has a condition, these are the records that meet it, and there are no others.
 
     Args:
         source: where the records are, and what reads them.
@@ -345,15 +354,34 @@ def open_records(
         scratch: whether DuckDB has a database for tables on disk; see `tabulae.sources.engines.duckdb.connected`.
 
     Raises:
-        DataError: if the records cannot be read, or do not have the columns. The message quotes nothing.
+        DataError: if the records cannot be read, do not have the columns, or hold what the condition cannot compare.
+            The message quotes nothing.
         MissingDependency: without Ibis or the engine.
+
+    Privacy:
+        Whether a record is among them follows from that record alone: see `tabulae.sources.condition`.
     """
     if source.path is None and source.url is None:
         raise InvalidArgument("this is a published copy, which names no records: say where they are")
     columns = [WantedColumn(name, f"attribute {a!r}", f"c{i}") for i, (a, name) in enumerate(wanted)]
     beside = ((unit, "unit_id", ID), (leaf, "[geography] column", LEAF))
     columns += [WantedColumn(name, purpose, alias) for name, purpose, alias in beside if name is not None]
-    return engines()[source.engine].open(source, columns, memory=memory, scratch=scratch)
+    compared = () if source.where is None else source.where.columns
+    columns += [WantedColumn(name, "[source] where", f"w{i}") for i, name in enumerate(compared)]
+    with engines()[source.engine].open(source, columns, memory=memory, scratch=scratch) as records:
+        yield records if source.where is None else _that_meet(source, source.where, records)
+
+
+def _that_meet(source: RecordSource, condition: Condition, records: ir.Table) -> ir.Table:
+    """The records that meet a condition, without the columns that only it is about."""
+    aliases = {name: f"w{i}" for i, name in enumerate(condition.columns)}
+    found = condition.over(records, aliases, source.dialect.decimal)
+    if faults := found.faults:
+        asked = {f"bad{i}": found.table.count(where=bad) for i, bad in enumerate(faults.values())}
+        numbers = redacted(source.name, lambda: found.table.aggregate(**asked).to_pyarrow().to_pylist()[0])
+        if error := bad_values(source.name, {key: numbers[f"bad{i}"] for i, key in enumerate(faults)}):
+            raise error
+    return found.records
 
 
 def batches(counted: ir.Table) -> Iterator[pa.RecordBatch]:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ..domain import Domain, Workload
 from ..errors import InvalidArgument, Problem, SpecError, Unsupported
 from ..privacy import ZCDP, Neighbours, PrivacyLoss, PureDP, decimal
+from ..sources.condition import Condition
 from ..sources.source import RecordSource, is_url, kind_of, kinds, server_of
 from . import published
 from .derived import Derived, read_derived
@@ -205,6 +206,22 @@ class Spec:
         record = published.with_shares(self._record, levels, queries)
         return replace(self, geography=self.geography.with_shares(shares), _record=record)
 
+    @property
+    def change(self) -> tuple[Neighbours, int, int]:
+        """What one unit may change of the records that are counted: neighbours, stability and fewest of a strategy.
+
+        Privacy:
+            Where only some records are counted, a unit that is replaced may come among them or leave them: the noise is
+            then for that, too. See :func:`tabulae.strategy.strategy.of_units`.
+        """
+        return self.neighbours, self.rows_per_unit, int(self.source.where is None)
+
+    @property
+    def has_public_total(self) -> bool:
+        """Whether no neighbour changes the number of records that are counted, so that it takes no noise."""
+        neighbours, most, fewest = self.change
+        return neighbours != "add-remove" and most == fewest
+
     def check_spendable(self) -> None:
         """Refuse to spend a budget that the spec does not write.
 
@@ -247,9 +264,9 @@ class Spec:
             InvalidArgument: a DuckDB file or a database without a table, a file of unknown kind, a url that is not
                 taken.
         """
-        table = table or self.source.table
+        table, where = table or self.source.table, self.source.where
         if is_url(str(place)):
-            return replace(self, source=RecordSource(url=str(place), table=table))
+            return replace(self, source=RecordSource(url=str(place), table=table, where=where))
         kind = kind_of(str(place)) or self.source.kind
         if kinds()[kind].schemes:
             raise InvalidArgument(
@@ -258,7 +275,8 @@ class Spec:
             )
         engine = self.source.engine if kind == self.source.kind else None
         table, dialect = table if kinds()[kind].many else None, self.source.dialect
-        return replace(self, source=RecordSource(Path(place), kind, table, engine, dialect=dialect))
+        source = RecordSource(Path(place), kind, table, engine, dialect=dialect, where=where)
+        return replace(self, source=source)
 
     def __repr__(self) -> str:
         if self.detailed is not None:
@@ -298,7 +316,10 @@ def _cure(path: Path) -> str:
 
 def _source(section: SourceSection, base: Path) -> RecordSource:
     path = None if section.path is None else base / section.path
-    return RecordSource(path, section.kind, section.table, section.engine, section.url, section.dialect)
+    where = None if section.where is None else Condition(section.where)
+    return RecordSource(
+        path, section.kind, section.table, section.engine, section.url, section.dialect, where
+    )
 
 
 def _targets(document: Document) -> Targets | None:

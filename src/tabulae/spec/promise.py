@@ -131,6 +131,13 @@ def _check_within(document: Document, problems: Problems) -> None:
             '"replace-within-invariants" protects one record against any other that leaves every exact count as it is, '
             'and no count is exact: add an [[invariant]], or write neighbours = "replace"',
         )
+    if document.source and document.source.where is not None:
+        problems.add(
+            path,
+            '"replace-within-invariants" has no bound where only some records are counted: a record that is replaced '
+            "may come among them, or leave them, and every exact count stay as it is; "
+            'write neighbours = "replace", or remove where under [source]',
+        )
     if document.source and document.source.rows_per_unit > 1:
         problems.add(
             path,

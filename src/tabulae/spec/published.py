@@ -34,9 +34,9 @@ def record_of(
 ) -> Record:
     """What is to be published of a document.
 
-    ``[source]`` is reduced to its unit and the bound on its rows, with the column that it goes by: a public
-    name like those of the other columns, and part of what is counted. ``[privacy]`` loses the ledger's path,
-    and every default is written out, so that the text keeps its meaning if a default ever changes.
+    ``[source]`` is reduced to its unit, the bound on its rows, with the column that it goes by, and the condition on
+    them: public names like those of the other columns, and part of what is counted. ``[privacy]`` loses the ledger's
+    path, and every default is written out, so that the text keeps its meaning if a default ever changes.
 
     Args:
         document: the sections, all of them read without a mistake.
@@ -52,7 +52,7 @@ def record_of(
     record: dict[str, Any] = {
         "title": document.title,
         "series": {} if series is None else series.record(),
-        "source": source.model_dump(include={"unit", "unit_id", "rows_per_unit"}, exclude_none=True),
+        "source": source.model_dump(include={"unit", "unit_id", "rows_per_unit", "where"}, exclude_none=True),
         "attributes": {"unknown": document.unknown, "null": document.null}
         | {name: _attribute(name, entry) for name, entry in document.attributes.items() if entry},
         "recodes": {name: _recode(name, entry) for name, entry in document.recodes.items() if entry},

@@ -8,20 +8,23 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from ..domain import TOTAL_LABEL, Attribute, Classification, Domain, Recode
 from ..errors import InvalidArgument
+from ..sources.classes import Bins, Part, Periods
+from ..sources.values import ISO, DateFormat, fold
 from .problems import FileMistakes, KeyPath, Problems, listed, nearest, shown
 from .public_file import TextColumns, read_public_file
 from .published import CODES, MAPS
 from .sections import Document
-from .shape import AttributeEntry, Policy, RecodeEntry
+from .shape import PERIODS, AttributeEntry, Policy, RecodeEntry
 
 
 @dataclass(frozen=True)
@@ -170,12 +173,16 @@ class ColumnRule:
     """The column that an attribute is read from, and what becomes of a value that its domain lacks.
 
     A policy is ``"refuse"``, which stops the release, or ``"other"``, which counts the record in the
-    attribute's last category.
+    attribute's last category. ``made`` are the bins or periods that values are put in, ``clamp`` says that what is
+    beyond the ends counts as the nearest end, and ``fold`` that text is compared without its case.
     """
 
     name: str
     unknown: Policy
     null: Policy
+    made: Bins | Periods | None = None
+    clamp: bool = False
+    fold: bool = False
 
     @property
     def has_other(self) -> bool:
@@ -231,11 +238,19 @@ class _Reader:
 
     def attribute(self, name: str, entry: AttributeEntry) -> None:
         path: KeyPath = ("attributes", name)
-        column = ColumnRule(
-            entry.column or name, entry.unknown or self.document.unknown, entry.null or self.document.null
-        )
         values = self.values(name, entry, path)
         if values is None:
+            return
+        column = ColumnRule(
+            entry.column or name,
+            entry.unknown or self.document.unknown,
+            entry.null or self.document.null,
+            values.made,
+            clamp=entry.outside == "clamp",
+            fold=entry.case == "ignore",
+        )
+        if column.fold and (told := _alike(values.raw)):
+            self.problems.add((*path, "case"), told)
             return
 
         def built() -> Attribute:
@@ -249,7 +264,7 @@ class _Reader:
                 self.trees[name] = values.tree.with_code(OTHER) if column.has_other else values.tree
 
     def values(self, name: str, entry: AttributeEntry, path: KeyPath) -> _Values | None:
-        """The values that an entry lists, in whichever of the three ways."""
+        """The values that an entry lists, in whichever way."""
         if entry.codes is not None:
             hierarchy = entry.hierarchy is not None
             found = read_code_list(
@@ -261,6 +276,11 @@ class _Reader:
             if found.tree is not None:
                 return _Values(found.tree.leaf_labels, found.tree.leaves, tree=found.tree)
             return _Values(found.labels, found.codes, found.parents)
+        if entry.bins is not None:
+            return self.bins(entry, path)
+        for part in PERIODS:
+            if (ends := getattr(entry, part)) is not None:
+                return self.periods(part, ends, entry.format, path)
         raw: tuple[int | str, ...] = tuple(entry.categories or ())
         if entry.range is not None:
             lowest, highest = entry.range
@@ -271,6 +291,31 @@ class _Reader:
                 return None
             raw = tuple(range(lowest, highest + 1))
         return _Values(tuple(map(str, raw)), raw)
+
+    def bins(self, entry: AttributeEntry, path: KeyPath) -> _Values | None:
+        """Classes of numbers, with the labels that are given, or those that the edges make."""
+        made = self.problems.attempt((*path, "bins"), lambda: Bins(tuple(entry.bins or ()), entry.open))
+        if made is None:
+            return None
+        labels = made.labels if entry.labels is None else tuple(entry.labels)
+        if len(labels) != len(made.labels):
+            told = f"has {len(labels)} labels, and the bins are {len(made.labels)}: {listed(made.labels)}"
+            self.problems.add((*path, "labels"), told)
+            return None
+        return _Values(labels, labels, made=made)
+
+    def periods(self, part: Part, ends: list[Any], written: str | None, path: KeyPath) -> _Values | None:
+        """Years, quarters or months of dates."""
+        form = ISO
+        if written is not None:
+            found = self.problems.attempt((*path, "format"), lambda: DateFormat(written))
+            if found is None:
+                return None
+            form = found
+        made = self.problems.attempt((*path, part), lambda: Periods(part, ends[0], ends[1], form))
+        if made is None:
+            return None
+        return _Values(tuple(map(str, made.values)), made.values, made=made)
 
     def recode(self, name: str, entry: RecodeEntry) -> Recode | None:
         """The recode of an entry, or None where it, or what it is a view of, is wrong."""
@@ -295,13 +340,13 @@ class _Reader:
         mapping = None if entry.map is None else self.mapping(name, entry.map, (*path, key))
         if entry.of not in self.attributes or (entry.map is not None and mapping is None):
             return None
-        attribute, has_other = self.attributes[entry.of], self.columns[entry.of].has_other
+        attribute, rule = self.attributes[entry.of], self.columns[entry.of]
         build = (
             partial(_from_edges, edges=entry.edges or [])
             if mapping is None
             else partial(_from_map, mapping=mapping)
         )
-        return self.problems.attempt((*path, key), lambda: build(name, attribute, has_other=has_other))
+        return self.problems.attempt((*path, key), lambda: build(name, attribute, rule))
 
     def at_level(self, name: str, of: str, level: int, path: KeyPath) -> Recode | None:
         """The recode by the codes of one level."""
@@ -335,6 +380,7 @@ class _Values:
     raw: tuple[int | str, ...]
     parents: tuple[str | None, ...] | None = None
     tree: Classification | None = None
+    made: Bins | Periods | None = None
 
     @property
     def names(self) -> frozenset[int | str]:
@@ -345,8 +391,17 @@ class _Values:
 
     @property
     def ordered(self) -> bool:
-        """Numbers that increase are ordered; strings are names."""
-        return isinstance(self.raw[0], int) and list(self.raw) == sorted(self.raw)
+        """Numbers that increase are ordered, and so are bins and periods; other strings are names."""
+        return self.made is not None or (isinstance(self.raw[0], int) and list(self.raw) == sorted(self.raw))
+
+
+def _alike(values: Sequence[int | str]) -> str | None:
+    """What to say of two values that differ by case alone; None where there are none."""
+    first: dict[str, str] = {}
+    for value in map(str, values):
+        if (before := first.setdefault(fold(value.strip()), value)) != value:
+            return f"makes {shown(before)} and {shown(value)} one: list one of them, or remove it"
+    return None
 
 
 def _with_other(attribute: Attribute, taken: frozenset[int | str]) -> Attribute:
@@ -368,24 +423,24 @@ def _with_other(attribute: Attribute, taken: frozenset[int | str]) -> Attribute:
     )
 
 
-def without_other(attribute: Attribute) -> Attribute:
+def without_other(attribute: Attribute, rule: ColumnRule) -> Attribute:
     """An attribute that has the extra category as it would be without, its order restored."""
-    plain = _Values(attribute.labels[:-1], attribute.values[:-1])
+    plain = _Values(attribute.labels[:-1], attribute.values[:-1], made=rule.made)
     return Attribute(attribute.name, plain.labels, plain.ordered, plain.raw)
 
 
-def _from_edges(name: str, attribute: Attribute, edges: list[int], *, has_other: bool) -> Recode:
+def _from_edges(name: str, attribute: Attribute, rule: ColumnRule, edges: list[int]) -> Recode:
     """Classes of neighbouring values; the extra category is a class of its own."""
-    if not has_other:
+    if not rule.has_other:
         return Recode.from_edges(name, attribute, edges)
-    recode = Recode.from_edges(name, without_other(attribute), edges)
+    recode = Recode.from_edges(name, without_other(attribute, rule), edges)
     classes = np.append(recode.classes, len(recode.labels))
     return Recode(name, attribute.name, classes, (*recode.labels, OTHER))
 
 
-def _from_map(name: str, attribute: Attribute, mapping: dict[int | str, str], *, has_other: bool) -> Recode:
+def _from_map(name: str, attribute: Attribute, rule: ColumnRule, mapping: dict[int | str, str]) -> Recode:
     """Classes from a file; the extra category is a class of its own unless the file places it."""
-    if has_other and OTHER not in mapping:
+    if rule.has_other and OTHER not in mapping:
         if OTHER in mapping.values():
             raise InvalidArgument(
                 f'has a class "{OTHER}", and the policies of {attribute.name} ask for an extra category of '

@@ -20,8 +20,10 @@ from numpy.typing import ArrayLike, NDArray
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from ..errors import InvalidArgument
+from ..errors import InvalidArgument, Unsupported
 from ..privacy import Neighbours, positive, probability
+from ..sources.classes import Open
+from ..sources.condition import Condition
 from ..sources.dialect import Dialect
 from ..sources.source import engines, kind_of, kinds, place_mistake, url_mistake
 from ..sources.stat_files import STAT_KINDS
@@ -100,6 +102,26 @@ def _categories(values: list[Any]) -> list[Any]:
     return values
 
 
+def _edges(values: list[Any]) -> list[Any]:
+    for value in values:
+        if isinstance(value, bool) or not isinstance(value, int | str):
+            remedy = (
+                f'write "{value}"'
+                if isinstance(value, float)
+                else "write a whole number, or a decimal in quotes"
+            )
+            raise problem(f"must be exact numbers, and {shown(value)} is not: {remedy}")
+    return values
+
+
+def _condition(value: str) -> str:
+    try:
+        Condition(value)
+    except (InvalidArgument, Unsupported) as error:
+        raise problem(str(error)) from None
+    return value
+
+
 def _rows_per_unit(value: int) -> int:
     if value > MOST_ROWS_PER_UNIT:
         raise problem(
@@ -161,6 +183,7 @@ class SourceSection(StrictSection):
     decimal: str | None = None
     quote: str | None = None
     header: bool | list[str] | None = None
+    where: Annotated[str, AfterValidator(_filled), AfterValidator(_condition)] | None = None
     unit: Filled = "person"
     unit_id: Filled | None = None
     rows_per_unit: Annotated[int, Field(ge=1), AfterValidator(_rows_per_unit)] = 1
@@ -194,14 +217,45 @@ class SourceSection(StrictSection):
         return Dialect(**{**given, "header": header})
 
 
+_WAYS = {
+    "categories": 'categories = ["a", "b"]',
+    "range": "range = [lowest, highest]",
+    "codes": 'codes = "codes.csv"',
+    "bins": "bins = [0, 18, 65]",
+    "years": "years = [1900, 2024]",
+    "quarters": 'quarters = ["2019-Q1", "2024-Q4"]',
+    "months": 'months = ["2019-01", "2024-12"]',
+}
+"""The ways to say which values a column may hold, or what is made of them."""
+
+PERIODS = ("years", "quarters", "months")
+_GOES_WITH = {
+    "open": ("bins",),
+    "labels": ("bins",),
+    "outside": ("range", *PERIODS),
+    "format": PERIODS,
+    "case": ("categories", "codes"),
+}
+"""Keys that say how one of the ways is meant, and with which they go."""
+
+
 class AttributeEntry(StrictSection):
-    """One line of ``[attributes]``: the values that a column may hold, known in public."""
+    """One line of ``[attributes]``: the values that a column may hold, known in public, or what is made of them."""
 
     column: Filled | None = None
     categories: Annotated[list[Any], AfterValidator(_categories)] | None = None
     range: list[int] | None = None
     codes: Filled | None = None
     hierarchy: Annotated[bool | None, AfterValidator(lambda given: given or None)] = None
+    bins: Annotated[list[Any], AfterValidator(_edges)] | None = None
+    open: Open | None = None
+    labels: Annotated[list[str], Field(min_length=1)] | None = None
+    years: list[int] | None = None
+    quarters: list[str] | None = None
+    months: list[str] | None = None
+    format: Filled | None = None
+    outside: Literal["clamp"] | None = None
+    case: Literal["ignore"] | None = None
     unknown: Policy | None = None
     null: Policy | None = None
 
@@ -210,23 +264,31 @@ class AttributeEntry(StrictSection):
     def _decided(cls, raw: Any) -> Any:
         """A line that `tabulae init` has drafted is none of a spec until somebody has finished it."""
         if isinstance(raw, dict) and "todo" in raw:
-            ways = 'categories = ["a", "b"], range = [lowest, highest] or codes = "codes.csv"'
-            told = f"is not finished: {raw['todo']}; write {ways}, from a public source, and remove todo; "
-            raise problem(f"{told}or delete the line")
+            *ways, last = (_WAYS[key] for key in ("categories", "range", "bins", "years", "codes"))
+            told = f"is not finished: {raw['todo']}; write {', '.join(ways)} or {last}, from a public source, and "
+            raise problem(f"{told}remove todo; or delete the line")
         return raw
 
     @model_validator(mode="after")
     def _one_domain(self) -> AttributeEntry:
-        given = [key for key in ("categories", "range", "codes") if getattr(self, key) is not None]
+        given = [key for key in _WAYS if getattr(self, key) is not None]
         if len(given) != 1:
+            *ways, last = _WAYS
             has = " and ".join(given) if given else "none of them"
-            raise problem(f"needs exactly one of categories, range or codes; it has {has}")
-        if self.range is not None and (len(self.range) != 2 or self.range[0] > self.range[1]):
-            raise problem(f"range must be [lowest, highest], both included, not {shown(self.range)}")
+            raise problem(f"needs exactly one of {', '.join(ways)} or {last}; it has {has}")
+        for key in ("range", *PERIODS):
+            ends = getattr(self, key)
+            if ends is not None and (len(ends) != 2 or (key == "range" and ends[0] > ends[1])):
+                raise problem(f"{key} must be [lowest, highest], both included, not {shown(ends)}")
+        for key, ways in _GOES_WITH.items():
+            if getattr(self, key) is not None and given[0] not in ways:
+                raise problem(f"{key} goes with {' or '.join(ways)}, and this has {given[0]}: remove it")
         if self.hierarchy and self.codes is None:
             raise problem(
                 "hierarchy goes with codes, a file whose column parent says what each code is part of"
             )
+        if self.case and self.categories and not isinstance(self.categories[0], str):
+            raise problem("case is of text, and these categories are numbers: remove it")
         return self
 
 

@@ -37,9 +37,11 @@ def check_stability(stability: int) -> int:
 
 
 def of_units(
-    record: Sensitivity, column: Sensitivity, p: int, neighbours: str, stability: int
+    record: Sensitivity, column: Sensitivity, p: int, neighbours: str, stability: int, fewest: int = 1
 ) -> Sensitivity:
     """The sensitivity for units of at most k = ``stability`` rows, from that for units of one row.
+
+    ``fewest`` is 0 where a unit may have none of its rows among those counted.
 
     Write ``|v|`` for the weighted norm of the answers, ``(sum_i w_i ||A_i v||_p^p)^(1/p)``; it is a seminorm.
     Let C = max_j |e_j|, the largest column, and P = max_{j,l} |e_j - e_l|, the largest pair.
@@ -55,20 +57,21 @@ def of_units(
 
       k P alone is no bound: for the total P = 0, and a unit of 3 rows in place of one of 1 moves it by 2. Where
       P >= C, k rows of one cell in place of k of another attain k P and the result is exact. It also covers
-      a unit that is replaced by one without rows. (For k = 1 units have exactly one row each, and P is
-      exact: that case does not come here.)
+      a unit that is replaced by one without rows: k rows of the largest column in place of none attain k C, so
+      that it is exact where ``fewest`` is 0. (Else, for k = 1 units have exactly one row each, and P is exact: that
+      case does not come here. Where they may have none P alone is no bound: where columns are alike it is far below C.)
 
     ``record`` is the sensitivity of one row under ``neighbours`` (C or P), ``column`` that under add-remove (C).
     """
     if neighbours == WITHIN:
         raise Unsupported(
-            "several rows of a unit may change together and leave the invariants as they are although no single change "
-            'does, so that no bound follows under "replace-within-invariants": count one row of each unit, or promise '
-            '"replace"'
+            "several rows of a unit may change together, or come and go, and leave the invariants as they are although "
+            'no single exchange does, so that no bound follows under "replace-within-invariants": count one row of '
+            'each unit, and all of them, or promise "replace"'
         )
     power, is_exact = record.power, record.is_exact
     if neighbours == "replace" and column.power > power:
-        power, is_exact = column.power, False
+        power, is_exact = column.power, fewest == 0 and column.is_exact
     return Sensitivity(Fraction(stability) ** p * power, p, is_exact=is_exact)
 
 
@@ -179,23 +182,29 @@ class Strategy:
         """The finest grid among the blocks."""
         return max(block.exponent for block in self.blocks)
 
-    def sensitivity(self, neighbours: str = "add-remove", stability: int = 1) -> Sensitivity:
+    def sensitivity(self, neighbours: str = "add-remove", stability: int = 1, fewest: int = 1) -> Sensitivity:
         """Sensitivity of all answers together, each measured in units of its block's relative scale.
 
         Gaussian: ``Delta^2 = max_d sum_i ||A_i d||_2^2 / s_i``; Laplace: ``Delta = max_d sum_i ||A_i d||_1 / s_i``,
         over d = e_j (add-remove), e_j - e_k (replace), or those e_j - e_k that move no invariant
         (replace-within-invariants) for units of one row, and over what
-        :func:`tabulae.strategy.strategy.of_units` says for units of at most ``stability`` rows. ``.power`` is
-        that number as an exact Fraction.
+        :func:`tabulae.strategy.strategy.of_units` says for units of at most ``stability`` rows, and of none where
+        ``fewest`` is 0.
+        ``.power`` is that number as an exact Fraction.
 
         Privacy:
             Exact, or a proven upper bound, on the integer matrices that are measured (HDMM, Definition 6).
         """
         neighbours, stability = check_neighbours(neighbours), check_stability(stability)
+        if isinstance(fewest, bool) or fewest not in (0, 1):
+            raise InvalidArgument(
+                f"fewest is {fewest!r}; it is 0 where a unit may have no row among those counted, and else 1"
+            )
         record = self._record_sensitivity(neighbours)
-        if stability == 1:
+        if stability == 1 and (neighbours == "add-remove" or fewest == 1):
             return record
-        return of_units(record, self._record_sensitivity("add-remove"), self.norm, neighbours, stability)
+        column = self._record_sensitivity("add-remove")
+        return of_units(record, column, self.norm, neighbours, stability, fewest)
 
     @property
     def norm(self) -> int:
@@ -221,20 +230,21 @@ class Strategy:
         return Sensitivity(others.power, self.norm, is_exact=False)
 
     def laws(
-        self, budget: PrivacyLoss, neighbours: str = "add-remove", stability: int = 1
+        self, budget: PrivacyLoss, neighbours: str = "add-remove", stability: int = 1, fewest: int = 1
     ) -> tuple[NoiseLaw, ...]:
         """The noise law of each block, on the block's own integer grid (step ``2^-exponent``).
 
-        ``stability`` is the most rows that one unit may have among those counted.
+        ``stability`` is the most rows that one unit may have among those counted, and ``fewest`` is 0
+        where it may have none, because only some records are counted.
 
         Privacy:
             With these laws the answers of all blocks together satisfy ``budget`` under ``neighbours``, for
-            units of at most ``stability`` counted rows:
+            units of at most ``stability`` counted rows (and at least ``fewest``):
             discrete Gaussian, zCDP (Canonne, Kamath, Steinke 2020, Theorem 14, multivariate with unequal
             variances); discrete Laplace, pure DP (Ghosh, Roughgarden, Sundararajan 2012); rounded Gaussian,
             (epsilon, delta) by the analytic Gaussian mechanism (Balle, Wang 2018) and post-processing.
         """
-        sensitivity = self.sensitivity(neighbours, stability).power
+        sensitivity = self.sensitivity(neighbours, stability, fewest).power
         if sensitivity == 0:
             raise Unsupported(
                 f"under {neighbours!r} no neighbour changes these answers (the number of records is public then), so "

@@ -417,7 +417,7 @@ class _SectionReader:
                 f'an unknown code of {shown(name)} would be taken for no code: write unknown = "refuse" there, and '
                 "list every code",
             )
-        return without_other(attribute) if rule.has_other else attribute
+        return without_other(attribute, rule) if rule.has_other else attribute
 
     def regions(self) -> tuple[tuple[str, ...], dict[str, Regions]]:
         """The attributes of a leaf, and the regions of each type over all leaves."""

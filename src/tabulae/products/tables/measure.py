@@ -35,6 +35,7 @@ def measure(
     title: str = "measurement",
     digest: bytes | None = None,
     stability: int = 1,
+    fewest: int = 1,
     reasons: Sequence[str] = (),
 ) -> Measurement:
     """Answer a strategy's queries with exact integer noise.
@@ -55,6 +56,7 @@ def measure(
         reasons: why each invariant is published exactly, for the ledger; one for each, in the strategy's order.
         title, digest: what the ledger's entry says, and what identifies this release for a resumed run.
         stability: the most rows that one unit has among those counted; whoever made the counts bounded them.
+        fewest: 0 where a unit may have no row among those counted, because only some records are.
 
     Raises:
         BudgetRefused: the ledger refuses the charge.
@@ -64,9 +66,10 @@ def measure(
     Reference: HDMM, Definition 5 and 6; `architecture.md`, "The privacy boundary".
 
     Privacy:
-        Satisfies ``budget`` under ``neighbours`` for units of at most ``stability`` rows: the answers are
-        integers, the noise is exact (no floating point), its parameter is derived in Fractions from the exact
-        sensitivity of the integer matrices, for several rows by :func:`tabulae.strategy.strategy.of_units`
+        Satisfies ``budget`` under ``neighbours`` for units of at most ``stability`` counted rows (and at least
+        ``fewest``): the answers are integers, the noise is exact (no floating point), its parameter is
+        derived in Fractions from the exact sensitivity of the integer matrices, for several rows, or none, by
+        :func:`tabulae.strategy.strategy.of_units`
         (zCDP: Canonne, Kamath, Steinke 2020, Theorem 14; pure DP: the discrete Laplace mechanism; approximate
         DP: the analytic Gaussian mechanism of Balle and Wang 2018, rounded, by post-processing).
         ``exact`` stands outside that guarantee: C x is read and published as it is, after the ledger has recorded its
@@ -86,7 +89,7 @@ def measure(
             "the counts and the strategy are over different domains; select again for this domain"
         )
     source = source_for(ledger, source)
-    laws = strategy.laws(budget, neighbours, stability)
+    laws = strategy.laws(budget, neighbours, stability, fewest)
     disclosures = _disclosures(strategy, reasons)
     _check_exact(strategy, counts)
     truth = [_own(_checked(counts.answer(block.query), block.name)) for block in strategy.blocks]

@@ -87,7 +87,7 @@ class TableError:
 
 def strategy_errors(strategy: Strategy, spec: Spec) -> ExpectedError:
     """Expected error of a strategy at the spec's budget, under the laws that will be drawn."""
-    laws = strategy.laws(spec.loss, spec.neighbours, spec.rows_per_unit)
+    laws = strategy.laws(spec.loss, *spec.change)
     return error_under(strategy, spec.workload, law_variances(strategy, laws))
 
 
@@ -150,7 +150,7 @@ def _margins(
     spec: Spec, strategy: Strategy, level: float, tables: Sequence[Table] | None = None
 ) -> dict[str, float]:
     """The widest half-width of each table's intervals at a level."""
-    laws = strategy.laws(spec.loss, spec.neighbours, spec.rows_per_unit)
+    laws = strategy.laws(spec.loss, *spec.change)
     info = information(strategy, law_variances(strategy, laws))
     return {
         table.name: float(table_half_widths(strategy, info, laws, table, level).values.max())
@@ -207,14 +207,16 @@ _STEPS = 50  # halvings of the ratio between two budgets
 
 def budget_for(spec: Spec, strategy: Strategy, targets: Targets) -> PrivacyLoss:
     """The least budget of 4 digits at which a strategy meets targets: see :func:`~tabulae.smallest_budget`."""
+    neighbours, stability, fewest = spec.change
     return smallest_budget(
         strategy,
         spec.workload,
         targets,
         definition=spec.loss.definition,  # type: ignore[arg-type]
         delta=spec.loss.parameters.get("delta"),
-        neighbours=spec.neighbours,
-        stability=spec.rows_per_unit,
+        neighbours=neighbours,
+        stability=stability,
+        fewest=fewest,
     )
 
 
@@ -304,7 +306,7 @@ def _certified(spec: Spec, strategy: Strategy, targets: Targets, *, aimed: bool)
     whole = all(table.name in targets.rmse for table in spec.workload.tables)
     if strategy.certificate is None or not whole or spec.invariants or not aimed:
         return 0.0
-    neighbours = spec.neighbours if spec.rows_per_unit == 1 else "add-remove"
+    neighbours = spec.neighbours if spec.has_public_total else "add-remove"
     ratio = Minimax(spec.workload, targets).judge(strategy, neighbours).value / (1 + strategy.certificate)
     return ratio * spec.rows_per_unit**2
 
@@ -518,12 +520,12 @@ def _strategy(spec: Spec, exact: Invariants | None) -> Strategy:
 
     def choose(workload: Workload, aims: Targets | None) -> Strategy:
         limit = method.time_limit
-        return select(
+        strategy = select(
             workload,
             noise=method.noise,
             method=method.select,
-            # Units of several rows may differ in how many they have: then the total is not public, columns count too.
-            neighbours=spec.neighbours if spec.rows_per_unit == 1 else "add-remove",
+            # Where units may differ in how many rows of them are counted the total is not public: columns count, too.
+            neighbours=spec.neighbours if spec.has_public_total else "add-remove",
             invariants=() if exact is None else exact.tables,
             objective=aims or method.objective,
             time_limit=None
@@ -532,6 +534,7 @@ def _strategy(spec: Spec, exact: Invariants | None) -> Strategy:
             seed=method.seed,
             tolerance=method.tolerance,
         )
+        return _with_gap_of_units(strategy, spec)
 
     if targets is None or spec.open_budget:
         return choose(spec.workload, targets)
@@ -543,6 +546,19 @@ def _strategy(spec: Spec, exact: Invariants | None) -> Strategy:
         return _target_ratios(spec, strategy, targets)
 
     return strategy_within(spec.workload, targets, choose, ratios, cost, method.time_limit)
+
+
+def _with_gap_of_units(strategy: Strategy, spec: Spec) -> Strategy:
+    """The strategy with a certificate that is about the spec's neighbours.
+
+    Where units are replaced that may differ in how many rows of them are counted, it was chosen for rows that come and
+    go, and no strategy does better than the best for these. Its own noise may have to be larger than for these.
+    """
+    if strategy.certificate is None or spec.neighbours != "replace" or spec.has_public_total:
+        return strategy
+    needed = strategy.sensitivity(*spec.change).power
+    ratio = needed / strategy.sensitivity("add-remove", spec.rows_per_unit).power
+    return replace(strategy, certificate=(1 + strategy.certificate) * float(ratio) - 1)
 
 
 def _target_ratios(spec: Spec, strategy: Strategy, targets: Targets) -> dict[str, float]:

@@ -82,19 +82,21 @@ class Prepared:
             ledger says which and why.
         """
         spec = self.plan.spec
+        neighbours, stability, fewest = spec.change
         if ledger is not None:
             spec.check_spendable()
         return measure(
             self._counts,
             self.plan.strategy,
             spec.loss,
-            neighbours=spec.neighbours,
+            neighbours=neighbours,
             ledger=ledger,
             source=source,
             unit=spec.unit,
             title=spec.title or "release",
             digest=digest,
-            stability=spec.rows_per_unit,
+            stability=stability,
+            fewest=fewest,
             reasons=[given.reason for given in spec.invariants],
         )
 
@@ -290,7 +292,7 @@ def rehearse(plan: Plan) -> Estimate:
     are those of made-up records, so that they do not.
     """
     strategy, spec = plan.strategy, plan.spec
-    laws = strategy.laws(spec.loss, spec.neighbours, spec.rows_per_unit)
+    laws = strategy.laws(spec.loss, *spec.change)
     values = np.zeros(strategy.rows, dtype=np.int64)
     values[::5], values[2::5] = 1, -1
     nobody = _made_up(plan)

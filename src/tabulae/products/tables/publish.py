@@ -216,7 +216,7 @@ def measurement_faults(folder: Path, spec: Spec, measurement: Measurement, relea
         Calibration: each block's law is the one of the spec's loss at the exact sensitivity of the integer strategy
         that is published (:meth:`tabulae.Strategy.laws`).
     """
-    laws = measurement.strategy.laws(spec.loss, spec.neighbours, spec.rows_per_unit)
+    laws = measurement.strategy.laws(spec.loss, *spec.change)
     holds = {
         "law": tuple(measurement.laws) == tuple(laws),
         "budget": measurement.budget == spec.loss,

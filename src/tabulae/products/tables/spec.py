@@ -428,9 +428,10 @@ class _Tables:
     def labels(self, base: str, factor: LinearOperator) -> tuple[str, ...]:
         """The label of each row; ranges beside the extra category are named as if it were not there."""
         ranges = factor.ops[0] if isinstance(factor, Stack) else None
-        if not (isinstance(ranges, MatrixProduct) and self.schema.columns[base].has_other):
+        rule = self.schema.columns[base]
+        if not (isinstance(ranges, MatrixProduct) and rule.has_other):
             return heading_and_labels(self.domain, base, factor)[1]
-        plain = without_other(self.domain[base])
+        plain = without_other(self.domain[base], rule)
         assert isinstance(factor, Stack)
         assert isinstance(ranges.right, Partition)
         classes = MatrixProduct(ranges.left, Partition(ranges.right.classes[:-1], ranges.right.count))

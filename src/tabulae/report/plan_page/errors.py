@@ -342,7 +342,7 @@ class _Moments:
     @cached_property
     def laws(self) -> list[tuple[NoiseLaw, ...]]:
         spec, strategy = self.plan.spec, self.plan.strategy
-        return [strategy.laws(stop.loss, spec.neighbours, spec.rows_per_unit) for stop in self.stops]
+        return [strategy.laws(stop.loss, *spec.change) for stop in self.stops]
 
     @cached_property
     def variances(self) -> list[tuple[float, ...]]:
@@ -353,7 +353,7 @@ class _Moments:
     def ratios(self) -> list[float | None]:
         """For each stop c with variances c times the plan's own; None where the blocks' ratios differ."""
         spec, strategy = self.plan.spec, self.plan.strategy
-        own = law_variances(strategy, strategy.laws(spec.loss, spec.neighbours, spec.rows_per_unit))
+        own = law_variances(strategy, strategy.laws(spec.loss, *spec.change))
         found = []
         for variances in self.variances:
             ratio = np.array(variances) / np.array(own)
@@ -430,7 +430,7 @@ class _Moments:
     def _own_profiles(self) -> list[Profile | VarianceBound | None]:
         """At the plan's own budget, of the rows that are not exact."""
         strategy, spec = self.plan.strategy, self.plan.spec
-        laws = strategy.laws(spec.loss, spec.neighbours, spec.rows_per_unit)
+        laws = strategy.laws(spec.loss, *spec.change)
         info: Information = information(strategy, law_variances(strategy, laws))
         opened = (LeftOpen.of(strategy, table) for table in self.tables)
         return [_distinct(left.profile(info), left.exact) for left in opened]

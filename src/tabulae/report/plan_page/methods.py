@@ -84,7 +84,7 @@ def part_shares(plan: Plan) -> ShareTable | None:
     parts = [part for block in strategy.blocks for part in parts_of(block, spec.domain)]
     if not 1 <= len(parts) <= _PARTS_COMPARED:
         return None
-    shares = block_shares(strategy, [part.block for part in parts], spec.neighbours, spec.rows_per_unit)
+    shares = block_shares(strategy, [part.block for part in parts], *spec.change)
     rows = [(_asked(part), share) for part, share in zip(parts, shares, strict=True)]
     rows.sort(key=lambda row: -row[1])
     caption, column = "Share of the budget by what is asked", "Share"

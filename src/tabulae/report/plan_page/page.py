@@ -150,7 +150,7 @@ def _drawn(plan: Plan | GeographyPlan, stop: Stop, laws: Callable[[Any, Stop], o
 
 
 def _table_laws(plan: Plan, stop: Stop) -> object:
-    return plan.strategy.laws(stop.loss, plan.spec.neighbours, plan.spec.rows_per_unit)
+    return plan.strategy.laws(stop.loss, *plan.spec.change)
 
 
 def _group_stops(plan: DetailedPlan) -> Iterator[Stop]:

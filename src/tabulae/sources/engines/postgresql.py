@@ -114,6 +114,7 @@ _OLDEST = 15
 _SETTINGS = (
     "SET LOCAL search_path = pg_catalog, pg_temp",
     "SET LOCAL standard_conforming_strings = on",
+    "SET LOCAL datestyle = 'ISO, YMD'",
     # A user who may see some of the records only is refused by the server, and does not count a part for the whole.
     "SET LOCAL row_security = off",
 )
@@ -153,7 +154,7 @@ _UNCONNECTED = (
         "check host and port in [source] url, and that it runs",
     ),
 )
-_READ = {"bool", "int2", "int4", "int8", "float4", "float8", "uuid", "date", "bytea"}
+_READ = {"bool", "int2", "int4", "int8", "float4", "float8", "uuid", "date", "timestamp", "bytea"}
 
 
 class PostgreSQL(Engine):

@@ -493,7 +493,7 @@ def _refused(columns: Sequence[WantedColumn], types: Mapping[str, pa.DataType]) 
         type_ = types[column.name]
         if not _is_read(column, type_):
             told = _ibis_type(type_)
-            if told.is_numeric():
+            if told.is_numeric() or told.is_date() or told.is_timestamp():
                 raise DataError(
                     f"column {column.name!r} ({column.purpose}) has type {type_}, which Spark does not read: write it "
                     "with another"
@@ -558,6 +558,9 @@ def _read_as(type_: pa.DataType) -> DataType | None:
         pa.float32(): spark.FloatType(),
         pa.float64(): spark.DoubleType(),
         pa.string(): spark.StringType(),
+        pa.date32(): spark.DateType(),
+        pa.timestamp("ms"): spark.TimestampNTZType(),
+        pa.timestamp("us"): spark.TimestampNTZType(),
     }
     if pa.types.is_decimal(type_) and type_.bit_width <= _DECIMAL:
         return spark.DecimalType(type_.precision, type_.scale)

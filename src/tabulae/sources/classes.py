@@ -1,0 +1,202 @@
+"""Categories that are made from values where they are counted: bins of numbers; years, quarters, months of dates."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+from functools import cached_property
+from itertools import pairwise
+from typing import Any, Literal
+
+from ..errors import InvalidArgument
+from .values import ISO, DateFormat, Staged, dates_of, decimals, exact_number, numbers_of
+
+Open = Literal["below", "above", "both"]
+
+MOST_EDGES = 1000
+_PLACES = 9
+
+
+@dataclass(frozen=True)
+class Bins:
+    """Classes of numbers, each from its edge on to under the next: a value that equals an edge is above it.
+
+    Args:
+        edges: where classes begin, increasing: whole numbers, or decimals as text. The last is where the last class
+            ends, unless that is open.
+        open: whether there is a class below the first edge, one from the last edge on, or both.
+
+    Raises:
+        InvalidArgument: edges that are no numbers, do not increase, or leave no class.
+
+    >>> Bins((0, 18, 65), "above").labels
+    ('0-17', '18-64', '65+')
+    >>> Bins(("0", "0.5", "1"), "both").labels
+    ('under 0', '0 to under 0.5', '0.5 to under 1', '1+')
+    """
+
+    edges: tuple[int | str, ...]
+    open: Open | None = None
+
+    def __post_init__(self) -> None:
+        if len(self.edges) > MOST_EDGES:
+            raise InvalidArgument(
+                f"has {len(self.edges):,} edges, and at most {MOST_EDGES:,} are taken: use fewer"
+            )
+        if any(after <= before for before, after in pairwise(self.exact)):
+            raise InvalidArgument("must increase: each class is from its edge on to under the next")
+        if decimals(self.exact) > _PLACES:
+            raise InvalidArgument(f"has edges of more than {_PLACES} decimals: use fewer")
+        if not self.labels:
+            raise InvalidArgument(
+                'leaves no class: write two edges or more, as in [0, 18, 65], or open = "above"; with open = "both" one'
+            )
+
+    @cached_property
+    def exact(self) -> tuple[Fraction, ...]:
+        return tuple(exact_number(edge) for edge in self.edges)
+
+    @cached_property
+    def labels(self) -> tuple[str, ...]:
+        """What the classes are called: by their whole numbers where all edges are whole, and else by their edges."""
+        written = [str(edge).strip() for edge in self.edges]
+        between = [f"{low} to under {high}" for low, high in pairwise(written)]
+        if all(isinstance(edge, int) for edge in self.edges):
+            ends = [(int(low), int(high) - 1) for low, high in pairwise(self.edges)]
+            dash = " to " if any("-" in edge for edge in written) else "-"
+            between = [f"{low}" if low == high else f"{low}{dash}{high}" for low, high in ends]
+        below = [f"under {written[0]}"] if self._below and written else []
+        above = [f"{written[-1]}+"] if self.open in ("above", "both") and written else []
+        return (*below, *between, *above)
+
+    @property
+    def _below(self) -> bool:
+        return self.open in ("below", "both")
+
+    @property
+    def examples(self) -> tuple[str, ...]:
+        """A number of each class, as text."""
+        written = [str(edge).strip() for edge in self.edges]
+        before = [f"{Decimal(written[0]) - Decimal(1).scaleb(-_PLACES):f}"] if self._below else []
+        return (*before, *written[: len(self.labels) - len(before)])
+
+    def keys(self, codes: Sequence[int]) -> dict[int, int]:
+        """How many edges a value has reached -> the code of its class."""
+        return dict(enumerate(codes, start=0 if self._below else 1))
+
+    def keyed(self, table: Any, column: str, key: str, what: str, decimal: str) -> Any:
+        """The table with how many edges the column's value has reached: -1 for what is no number, NULL for NULL.
+
+        Args:
+            table: with the column.
+            column, key: its name, and that of the column that is added.
+            what: what messages call it.
+            decimal: the sign before decimals of numbers that are text.
+        """
+        import ibis
+
+        staged = Staged(table, key)
+        numbers = numbers_of(table[column], what, decimal, decimals(self.exact), staged.once)
+        starts = [numbers.start(edge) for edge in self.exact]
+        value = numbers.value
+
+        def reached(low: int, high: int) -> Any:
+            if low == high:
+                return ibis.literal(low, "int64")
+            middle = (low + high) // 2
+            return ibis.ifelse(value >= starts[middle], reached(middle + 1, high), reached(low, middle))
+
+        number = ibis.ifelse(value.isnull(), ibis.null("int64"), reached(0, len(starts)))
+        found = ibis.ifelse(numbers.bad, ibis.literal(-1, "int64"), number)
+        return staged.table.mutate(**{key: found}).drop(*staged.added)
+
+
+Part = Literal["years", "quarters", "months"]
+_WRITTEN = {
+    "quarters": (r"([0-9]{4})-Q([1-4])", 4, '["2019-Q1", "2024-Q4"]'),
+    "months": (r"([0-9]{4})-(0[1-9]|1[0-2])", 12, '["2019-01", "2024-12"]'),
+}
+_MOST = 12 * 9999
+
+
+@dataclass(frozen=True)
+class Periods:
+    """The years, quarters or months of dates, from a first one to a last one, both included.
+
+    Args:
+        part: of what length they are.
+        first, last: years as numbers, quarters as "2019-Q1", months as "2019-01".
+        format: how dates that are text are written.
+
+    Raises:
+        InvalidArgument: a period that is not written so, or a last one before the first.
+
+    >>> Periods("quarters", "2019-Q3", "2020-Q1").values
+    ('2019-Q3', '2019-Q4', '2020-Q1')
+    """
+
+    part: Part
+    first: int | str
+    last: int | str
+    format: DateFormat = ISO
+
+    def __post_init__(self) -> None:
+        if self._number(self.last) < self._number(self.first):
+            raise InvalidArgument("must be [first, last], both included")
+        if self.part != "years" and "MM" not in self.format.at:
+            raise InvalidArgument(
+                f"has {self.part}, and dates written as {self.format.text!r} do not tell the month"
+            )
+
+    def _number(self, period: int | str) -> int:
+        """How many periods there were before it, since the year 0."""
+        if self.part == "years":
+            if isinstance(period, bool) or not isinstance(period, int) or not 1 <= period <= 9999:
+                raise InvalidArgument(f"must be years from 1 to 9999, as in [1900, 2024], not {period!r}")
+            return period
+        pattern, count, example = _WRITTEN[self.part]
+        found = re.fullmatch(pattern, period, re.ASCII) if isinstance(period, str) else None
+        if found is None or not int(found[1]):
+            raise InvalidArgument(f"must be {self.part}, as in {example}, not {period!r}")
+        return int(found[1]) * count + int(found[2]) - 1
+
+    @property
+    def values(self) -> tuple[int, ...] | tuple[str, ...]:
+        """The periods: numbers of years, and else text."""
+        every = range(self._number(self.first), self._number(self.last) + 1)
+        if self.part == "years":
+            return tuple(every)
+        if self.part == "quarters":
+            return tuple(f"{number // 4:04}-Q{number % 4 + 1}" for number in every)
+        return tuple(f"{number // 12:04}-{number % 12 + 1:02}" for number in every)
+
+    @property
+    def examples(self) -> tuple[str, ...]:
+        """A date of each period, as text."""
+        dates = []
+        for value in map(str, self.values):
+            year, _, rest = value.partition("-")
+            month = f"{3 * int(rest[1:]):02}" if self.part == "quarters" else rest or "01"
+            dates.append(self.format.written(f"{int(year):04}", month, "28"))
+        return tuple(dates)
+
+    def keys(self, codes: Sequence[int]) -> dict[int, int]:
+        """Number of the period -> its code."""
+        return dict(enumerate(codes, start=self._number(self.first)))
+
+    def keyed(self, table: Any, column: str, key: str, what: str, decimal: str) -> Any:
+        """The table with the number of each date's period: -1 for what is no date, NULL for NULL; see `Bins.keyed`."""
+        import ibis
+
+        staged = Staged(table, key)
+        dates = dates_of(table[column], what, self.format, staged.once)
+        number, month = dates.year, dates.month
+        if self.part == "quarters":
+            number = number * 4 + ibis.cases((month <= 3, 0), (month <= 6, 1), (month <= 9, 2), else_=3)
+        elif self.part == "months":
+            number = number * 12 + month - 1
+        found = ibis.ifelse(dates.bad, ibis.literal(-1, "int64"), number)
+        return staged.table.mutate(**{key: found}).drop(*staged.added)
