@@ -212,13 +212,11 @@ def test_a_million_cells_of_three_attributes_as_one_matrix_are_refused_with_what
     assert tb.select(workload, method="eigen").rows == 10**6
 
 
-def test_datacube_and_relative_say_what_they_do_not_serve() -> None:
+def test_datacube_says_what_it_does_not_serve() -> None:
     marginals = tb.Workload.marginals(tb.Domain({"a": 3, "b": 2}), ways=[1])
     for objective in ("max", "relative"):
         with pytest.raises(Unsupported, match="marginals"):
             tb.select(marginals, method="datacube", objective=objective)  # type: ignore[arg-type]
-    with pytest.raises(Unsupported, match="invariants"):
-        tb.select(marginals, objective="relative", invariants=[tb.Table("n", {})])
 
 
 @pytest.mark.long

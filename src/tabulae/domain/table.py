@@ -404,13 +404,14 @@ _WRITTEN: WeakValueDictionary[tuple[Products, bool], np.ndarray] = WeakValueDict
 
 
 def _matrix(name: str, products: Products) -> np.ndarray:
-    """``sum_t c_t (x)_i A_ti`` in whole numbers."""
+    """``sum_t c_t (x)_i A_ti``, in whole numbers where all factors are."""
     factors = products[0][1]
     rows, cells = (math.prod(f.shape[k] for f in factors) for k in (0, 1))
+    whole = all(f.integer for _, parts in products for f in parts)
     most = sum(abs(c) * math.prod(f.abs_entry_max() for f in parts) for c, parts in products)
-    if rows * cells > MOST_ENTRIES or most >= 2**62:
+    if rows * cells > MOST_ENTRIES or (whole and most >= 2**62):
         raise Unsupported(f"table {name!r}: {rows:,} x {cells:,} entries are too many to be written out")
-    total = np.zeros((rows, cells), dtype=np.int64)
+    total = np.zeros((rows, cells), dtype=np.int64 if whole else np.float64)
     for coefficient, parts in products:
         total += reduce(np.kron, [f.dense() for f in parts], np.full((1, 1), coefficient))
     return total

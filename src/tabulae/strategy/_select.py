@@ -123,16 +123,11 @@ def select(
     for table in workload.tables:
         if table.counts_nothing(workload.domain):
             raise InvalidArgument(f"table {table.name!r} counts nobody, whatever the records: leave it out")
-    if objective == "relative":
-        if invariants:
-            raise Unsupported(
-                'objective = "relative" scales queries, and scaled ones are not restricted exactly by invariants: '
-                'choose "total" or "max", or weights for the tables'
-            )
-        workload, objective = relative_workload(workload), "total"
+    relative = objective == "relative"
+    aim: Objective = "total" if objective == "relative" else objective
     if not invariants:
-        return _select(workload, method, objective, settings)
-    return _select_restricted(restrict(workload, invariants), method, objective, settings)
+        return _select(relative_workload(workload) if relative else workload, method, aim, settings)
+    return _select_restricted(restrict(workload, invariants, relative=relative), method, aim, settings)
 
 
 def _check_objective(objective: Any, method: str) -> None:
@@ -239,7 +234,7 @@ def _projected(
     """The strategy for the whole workload under the invariants; None where it cannot be had."""
     plain = replace(settings, neighbours=_unrestricted(settings.neighbours))
     try:
-        chosen = _select(restriction.original, method, objective, plain)
+        chosen = _select(restriction.whole, method, objective, plain)
         strategy = replace(chosen, invariants=restriction.exact, certificate=None, lower=None)
         rmse = restriction.unit_rmse(strategy, settings.neighbours)
     except (Unsupported, NotEstimable):

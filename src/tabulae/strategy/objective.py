@@ -325,22 +325,45 @@ def relative_workload(workload: Workload) -> Workload:
 
 
 def _scaled(table: Table, domain: Domain) -> Table:
+    shared, uneven = query_norms(table, domain)
     term, *others = table.terms
     if others:
-        return _scaled_sum(table, domain)
-    shared, factors = 1.0, {}  # the coefficient is left out, but for its sign: it scales all rows alike
-    for name, factor in term.factors.items():
-        common = common_value(row_norms(factor))
-        factors[name] = factor if common else normalised(factor)
-        shared *= common or 1.0
-    sign = 1 if term.coefficient > 0 else -1
-    shared *= _summed_over([name for name in domain.names if name not in factors], domain)
-    return Table.of_terms(table.name, [Term(sign, factors)], _weight(table, shared), table.labels)
+        names = [name for name in domain.names if name in table.attributes]
+        terms = [
+            Term(t.coefficient, {n: _rows(t.over(domain)[domain.axis(n)], uneven.get(n)) for n in names})
+            for t in table.terms
+        ]
+    else:  # the coefficient is left out, but for its sign: it scales all rows alike
+        factors = {name: normalised(f) if name in uneven else f for name, f in term.factors.items()}
+        terms = [Term(1 if term.coefficient > 0 else -1, factors)]
+        shared /= abs(term.coefficient)
+    return Table.of_terms(table.name, terms, divided(table.weight, shared), table.labels)
 
 
-def _scaled_sum(table: Table, domain: Domain) -> Table:
-    """A sum of products: the queries' norms are read off the products of its terms' rows, taken in pairs."""
+def query_norms(table: Table, domain: Domain) -> tuple[float, dict[str, np.ndarray]]:
+    """L2 norms of a table's queries: one number, times a vector (m_i,) for each attribute along which they differ.
+
+    Rows of a factor that are zero count as if they had norm 1. Raises :class:`~tabulae.errors.Unsupported` for a sum of
+    products whose norms are not a product over the attributes.
+    """
+    term, *others = table.terms
     names = [name for name in domain.names if name in table.attributes]
+    if others:
+        shared, parts = 1.0, _norms_of_sum(table, names, domain)
+    else:
+        shared, parts = float(abs(term.coefficient)), [row_norms(term.factors[name]) for name in names]
+    shared *= _summed_over([name for name in domain.names if name not in names], domain)
+    uneven = {}
+    for name, norms in zip(names, parts, strict=True):
+        common = common_value(norms)
+        if not common:
+            uneven[name] = np.where(norms > 0, norms, 1.0)
+        shared *= common or 1.0
+    return shared, uneven
+
+
+def _norms_of_sum(table: Table, names: Sequence[str], domain: Domain) -> list[np.ndarray]:
+    """The norms of a sum of products by attribute, read off the products of its terms' rows, taken in pairs."""
     products = [term.over(domain) for term in table.terms]
     axes = [domain.axis(name) for name in names]
     squares = np.zeros(tuple(table.row_counts(domain).values()))
@@ -357,21 +380,21 @@ def _scaled_sum(table: Table, domain: Domain) -> Table:
             "attributes, so it cannot be scaled as one table: give rows that ask for different numbers of cells as "
             "tables of their own"
         )
-    shared, uneven = _summed_over([n for n in domain.names if n not in names], domain), {}
-    for name, norms in zip(names, parts, strict=True):
-        common = common_value(norms)
-        if common is None:
-            uneven[name] = 1.0 / norms
-        shared *= common or 1.0
+    return parts
+
+
+def _rows(factor: LinearOperator, norms: np.ndarray | None) -> LinearOperator:
+    return factor if norms is None else RowScaled(factor, 1.0 / norms)
+
+
+def rows_divided(table: Table, norms: tuple[float, dict[str, np.ndarray]]) -> Table:
+    """A table whose terms all mention its attributes, with each query divided by what :func:`query_norms` gave."""
+    shared, uneven = norms
     terms = [
-        Term(term.coefficient, {name: _rows(factors[domain.axis(name)], uneven.get(name)) for name in names})
-        for term, factors in zip(table.terms, products, strict=True)
+        Term(t.coefficient, {name: _rows(f, uneven.get(name)) for name, f in t.factors.items()})
+        for t in table.terms
     ]
-    return Table.of_terms(table.name, terms, _weight(table, shared), table.labels)
-
-
-def _rows(factor: LinearOperator, scale: np.ndarray | None) -> LinearOperator:
-    return factor if scale is None else RowScaled(factor, scale)
+    return Table.of_terms(table.name, terms, divided(table.weight, shared), table.labels)
 
 
 def _summed_over(names: Sequence[str], domain: Domain) -> float:
@@ -379,8 +402,9 @@ def _summed_over(names: Sequence[str], domain: Domain) -> float:
     return float(np.prod([np.sqrt(domain[name].size) for name in names]))
 
 
-def _weight(table: Table, norm: float) -> Fraction:
-    return table.weight * Fraction(repr(1.0 / norm))
+def divided(weight: Fraction, norm: float) -> Fraction:
+    """A weight over a norm, within 1e-15 of it."""
+    return weight * Fraction(repr(1.0 / norm))
 
 
 def _row_products(a: LinearOperator, b: LinearOperator, name: str) -> np.ndarray:

@@ -6,14 +6,19 @@ With C the exact tables and Pi_N the projector onto null(C), a table's answers a
 
 Where the exact tables nest attribute by attribute, ``W Pi_N`` is a sum of a few products over the same domain. Else the
 problem is written over merged cells, as one attribute, and the strategy is carried back.
+
+Relative error divides each query by the norm of its row w, of all that it counts: what is exact is part of the answer
+too. ``diag(1/|w|) (W Pi_N)`` is the restriction of ``diag(1/|w|) W``, so whole numbers are restricted, and scaled then.
+Norms are irrational, and floats: they are about what is chosen, not about what is measured.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import reduce
 
 import numpy as np
 
@@ -24,7 +29,7 @@ from .block import Block
 from .information.error import LeftOpen, error_under
 from .information.explicit import joint_merges, over_merged
 from .information.routes import information
-from .objective import Objective, Targets
+from .objective import Objective, Targets, query_norms, relative_workload, rows_divided
 from .strategy import Strategy, unit_rmse, unit_variances
 
 _GRID = 20  # bits of the largest entry of a matrix that is rounded
@@ -39,7 +44,8 @@ class Restriction:
 
     ``workload`` holds ``divisor * W_t Pi_N`` with weight ``weight / divisor`` for every table that is not wholly exact;
     ``invariants`` are the exact tables over the workload's domain; ``merges`` (None: the domain is the original one)
-    are the partitions that made its cells.
+    are the partitions that made its cells. For ``relative`` error ``norms`` holds the L2 norms of each table's queries,
+    (m,) with 1 for queries of no cell, by which these have been divided, where the problem is over merged cells.
     """
 
     original: Workload
@@ -48,6 +54,13 @@ class Restriction:
     divisors: dict[str, int]
     invariants: tuple[Table, ...]
     merges: tuple[Partition, ...] | None = None
+    norms: dict[str, np.ndarray] = field(default_factory=dict)
+    relative: bool = False
+
+    @property
+    def whole(self) -> Workload:
+        """The workload before it was restricted, scaled as it was."""
+        return self.original if not self.relative else relative_workload(self.original)
 
     def objective(self, objective: Objective) -> Objective:
         """The same objective for the restricted tables."""
@@ -67,8 +80,18 @@ class Restriction:
         """
         if self.merges is None:
             return unit_rmse(strategy, self.workload, neighbours)
-        error = error_under(strategy, self.original, unit_variances(strategy, neighbours))
-        return math.sqrt(error.tse / self.workload.queries)
+        return math.sqrt(self._total(strategy, neighbours) / self.workload.queries)
+
+    def _total(self, strategy: Strategy, neighbours: str) -> float:
+        """Total squared error at unit noise of the workload before it was restricted, scaled as it was."""
+        variances = unit_variances(strategy, neighbours)
+        if not self.relative:
+            return error_under(strategy, self.original, variances).tse
+        info, total = information(strategy, variances), 0.0
+        for table in self.original.tables:
+            variance = LeftOpen.of(strategy, table).variance(info)
+            total += float(table.weight) ** 2 * float((variance / self.norms[table.name] ** 2).sum())
+        return total
 
     def value(self, strategy: Strategy, objective: Objective, neighbours: str) -> float:
         """What a strategy over the original domain reaches of an objective, at unit noise; less is better.
@@ -80,7 +103,7 @@ class Restriction:
         if objective == "total":
             if self.merges is None:
                 return information(strategy, variances).total(self.workload)
-            return error_under(strategy, self.original, variances).tse
+            return self._total(strategy, neighbours)
         info = information(strategy, variances)
         found = {t: LeftOpen.of(strategy, t).variance(info) for t in self.original.tables}
         if not isinstance(objective, Targets):
@@ -109,8 +132,8 @@ class Restriction:
         return replace(strategy, domain=self.original.domain, blocks=blocks, invariants=self.exact)
 
 
-def restrict(workload: Workload, tables: Sequence[Table]) -> Restriction:
-    """The workload restricted to the null space of exact tables.
+def restrict(workload: Workload, tables: Sequence[Table], *, relative: bool = False) -> Restriction:
+    """The workload restricted to the null space of exact tables; for ``relative`` error its queries have norm 1 before.
 
     Raises :class:`~tabulae.errors.InvalidArgument` where the exact tables determine every table of the workload.
     """
@@ -123,11 +146,13 @@ def restrict(workload: Workload, tables: Sequence[Table]) -> Restriction:
             assert restricted is not None
             rest, divisor = restricted
             if rest is not None and not invariants.determined(table).all():
-                left.append(_weighted(rest, table.weight / divisor))
+                rest = _weighted(rest, table.weight / divisor)
+                left.append(rows_divided(rest, query_norms(table, workload.domain)) if relative else rest)
                 divisors[table.name] = divisor
         _check_left(left, workload)
-        return Restriction(workload, exact, Workload(workload.domain, left), divisors, exact)
-    return _flattened(workload, invariants)
+        restricted = Workload(workload.domain, left)
+        return Restriction(workload, exact, restricted, divisors, exact, relative=relative)
+    return _flattened(workload, invariants, relative=relative)
 
 
 def restricted_strategy(strategy: Strategy, tables: Sequence[Table]) -> Strategy:
@@ -197,14 +222,17 @@ def _nearly_restricted(
     return replace(block, query=MatrixProduct(Dense(whole), Kron(merges)), exponent=block.exponent + finer)
 
 
-def _flattened(workload: Workload, invariants: Invariants) -> Restriction:
+def _flattened(workload: Workload, invariants: Invariants, *, relative: bool) -> Restriction:
     """The restricted workload over merged cells as one attribute."""
     _, merges = Workload(workload.domain, [*invariants.tables, *_renamed(workload.tables)]).merge()
     cells = Kron(merges)
     domain = Domain({CELL: cells.shape[0]})
-    left = []
+    left, norms = [], {}
     for table in workload.tables:
         matrix = invariants.restricted_over(table, merges)
+        if relative:
+            norms[table.name] = _norms(over_merged(table.operator(workload.domain), merges), merges)
+            matrix = matrix / norms[table.name][:, None]
         if np.any(matrix):
             left.append(Table(table.name, {CELL: Dense(matrix)}, table.weight))
     _check_left(left, workload)
@@ -213,7 +241,15 @@ def _flattened(workload: Workload, invariants: Invariants) -> Restriction:
         for t in invariants.tables
     )
     divisors = {table.name: 1 for table in left}
-    return Restriction(workload, invariants.tables, Workload(domain, left), divisors, exact, merges)
+    restricted = Workload(domain, left)
+    return Restriction(workload, invariants.tables, restricted, divisors, exact, merges, norms, relative)
+
+
+def _norms(matrix: np.ndarray, merges: Sequence[Partition]) -> np.ndarray:
+    """L2 norms of queries over merged cells (m x n) as queries over all cells, 1 for those of no cell."""
+    sizes = reduce(np.kron, [merge.sizes for merge in merges])
+    norms = np.sqrt(np.square(matrix.astype(float)) @ sizes)
+    return np.where(norms > 0, norms, 1.0)
 
 
 def _over_cells(query: LinearOperator, carry: Kron) -> LinearOperator:
