@@ -189,3 +189,29 @@ def test_check_tells_of_a_figure_over_attributes_that_no_table_has_together(tmp_
     spec.write_text(text + figure.format("age", share) + RESIDUAL)
     assert "Warning" not in _call("check", spec).stdout
     assert _call("plan", spec).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("asked", "warned"),
+    [
+        ("AVG(age)", True),
+        ("MEDIAN(age)", True),
+        ("COUNT(*) FILTER (WHERE age < 4) / COUNT(*)", True),
+        ("COUNT(*) FILTER (WHERE age < 5) / COUNT(*)", False),
+        ("COUNT(*) FILTER (WHERE young = '5-14') / COUNT(*)", False),
+    ],
+)
+def test_check_tells_of_a_figure_in_more_detail_than_a_recode_has(
+    tmp_path: Path, asked: str, warned: bool
+) -> None:
+    """What `plan` refuses, `check` warns of: classes of ages do not say the mean of ages."""
+    spec = write_village(tmp_path)
+    figure = f'[[derived]]\nname = "figure"\nsql = "SELECT race, {asked} FROM people GROUP BY race"\n'
+    text = spec.read_text().replace('[[table]]\nname = "sex_by_age"\nattributes = ["sex", "age"]\n', "")
+    spec.write_text(text.split('[[table]]\nname = "ages"')[0] + figure + RESIDUAL)
+    told = (
+        "'figure' needs 'age', 'race' in more detail than any table counts them"
+        in _call("check", spec).stdout
+    )
+    assert told == warned
+    assert (_call("plan", spec).exit_code == 1) == warned

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import tomllib
 
+import duckdb
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -114,6 +116,47 @@ def test_drafted_names_are_what_sql_takes() -> None:
         tb.Workload.from_sql(
             spec.domain, f"SELECT {name}, COUNT(*) FROM t WHERE {name} = 'x' GROUP BY {name}"
         )
+
+
+SHAPES = (
+    "SELECT {0}, COUNT(*) FROM t WHERE {0} = 'x' GROUP BY {0}",
+    "SELECT other, {0}, COUNT(*) FROM t WHERE NOT {0} IN ('x', 'y') OR other = 'x' GROUP BY other, {0}",
+    "SELECT COUNT(*) FILTER (WHERE {0} = other) FROM t",
+)
+
+
+def test_no_drafted_name_is_a_word_of_sql() -> None:
+    """Every word that the engine knows, as a column: what SQL reserves gets another name, and the draft says so."""
+    asked = "SELECT keyword_name, keyword_category FROM duckdb_keywords()"
+    words = dict(duckdb.sql(asked).fetchall()) | dict.fromkeys(("Order", "GROUP", "current_date"), "reserved")
+    columns = [DeclaredColumn(word, "enum", "text", ("x", "y"), by="ENUM") for word in (*words, "other")]
+    drafted = draft_spec("t", "people.duckdb", columns, table="t")
+    named = dict(zip(words, drafted.declared, strict=False))
+    assert {named[word] for word in ("order", "group", "select")} == {"order_", "group_", "select_"}
+    assert all(named[word].startswith(f"{word}_") for word, kind in words.items() if kind == "reserved")
+    assert "; called order_, as SQL has a word order\norder_ = " in drafted.text
+    domain = Spec.from_text(drafted.text).domain
+    for name, shape in itertools.product(drafted.declared[:-1], SHAPES):
+        assert tb.Workload.from_sql(domain, shape.format(name)).queries > 0
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        ("DATE", 'born = { column = "born", years = [first, last] }'),
+        ("timestamp[us]", "years = [first, last] }"),
+        ("DECIMAL(10,2)", "bins = [...] }"),
+        ("double", "bins = [...] }"),
+        ("TIMESTAMP WITH TIME ZONE", "code them in the records first"),
+        ("timestamp[us, tz=UTC]", "code them in the records first"),
+        ("STRUCT(date DATE)", "code them in the records first"),
+    ],
+)
+def test_numbers_and_dates_stand_with_the_line_that_counts_them(kind: str, words: str) -> None:
+    drafted = draft_spec("t", "people.duckdb", [DeclaredColumn("born", kind, "other")], table="t")
+    (line,) = [line for line in drafted.text.split("\n") if line.startswith("# born")]
+    assert line.endswith(words)
+    assert "born" not in tomllib.loads(drafted.text)["attributes"]
 
 
 def test_mistakes_that_are_all_alike_tell_their_remedy_once() -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from rich.console import Console
 
+from ..domain import Table
 from ..products.tables.exactness import Exactness
 from ..products.tables.plan import Plan, TableError
 from ..release import Release
@@ -97,18 +99,37 @@ def check_words(spec: Spec) -> str:
 
 def check_notes(spec: Spec) -> Iterator[str]:
     """What a plan may find besides: figures over attributes that no table has together, of which a strategy decides."""
-    counted = [
-        set(table.attributes) for table in (*spec.workload.tables, *(i.table for i in spec.invariants))
-    ]
+    published = (*spec.workload.tables, *(given.table for given in spec.invariants))
+    counted = [table.over(spec.domain) for table in published]
     for derived in spec.derived:
         for table in derived.figure.tables:
-            if not any(set(table.attributes) <= names for names in counted):
-                named = ", ".join(map(repr, table.attributes))
-                yield (
-                    f"Warning   derived figure {derived.name!r} needs {named} together, which no table counts: `plan` "
-                    "says whether it follows; a table of them makes sure of it"
-                )
-                break
+            if any(_may_hold(each, table.over(spec.domain)) for each in counted):
+                continue
+            named = ", ".join(map(repr, table.attributes))
+            together = any(set(table.attributes) <= set(each.attributes) for each in counted)
+            how = (
+                "in more detail than any table counts them" if together else "together, which no table counts"
+            )
+            yield (
+                f"Warning   derived figure {derived.name!r} needs {named} {how}: `plan` says whether it follows; a "
+                "table of them makes sure of it"
+            )
+            break
+
+
+def _may_hold(counted: Table, asked: Table) -> bool:
+    """Whether rows of one table may be sums of rows of another: it tells all categories apart that they tell apart."""
+    for name in asked.attributes:
+        told = [term.factors[name].column_classes() for term in counted.terms if name in term.factors]
+        asks = [term.factors[name].column_classes() for term in asked.terms if name in term.factors]
+        if not told or _kinds([*told, *asks]) > _kinds(told):
+            return False
+    return True
+
+
+def _kinds(labels: Sequence[np.ndarray]) -> int:
+    """How many categories differ in some of the labels."""
+    return np.unique(np.stack(labels), axis=1).shape[1]
 
 
 def _print_exact(console: Console, exact: Exactness) -> None:

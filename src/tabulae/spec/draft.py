@@ -15,6 +15,20 @@ from ..sources.declared import DeclaredColumn
 from ..sources.dialect import RFC4180, Dialect
 
 _POLICIES = ("unknown", "null")  # keys of [attributes] that are not attributes
+_RESERVED = frozenset(
+    re.findall(
+        "[a-z_]+",
+        "all alter analyse analyze and any array as asc asymmetric between both by case cast check collate "
+        "column constraint create cross cube current_date current_time current_timestamp default deferrable "
+        "delete desc describe distinct do drop else end except exists false fetch for force foreign from "
+        "full glob grant group having if ilike in initially inner insert install intersect interval into is "
+        "join lambda lateral leading left like limit lock map natural not notnull null offset on only or "
+        "order outer pivot pivot_longer pivot_wider placing positional primary qualify references returning "
+        "revoke right rollback rollup select set show some summarize symmetric table tablesample then to "
+        "trailing true union unique unpivot update using values variadic when where window with",
+    )
+)
+"""Words of SQL that name no column where they stand without quotes."""
 _TODO = "list the values that it may hold"
 _LABELLED = "confirm that these codes and labels, which the file has, are public and complete"
 _FOUND = "put public values in place of these, which were found in the records"
@@ -157,7 +171,7 @@ def _attribute(name: str, column: DeclaredColumn) -> list[str]:
     if column.key:
         return [f"# {told}: differs from record to record, so that it is nothing to count"]
     if not column.can_be_counted:
-        return [f"# {told}: values of this type are not categories; code them in the records first"]
+        return [f"# {told}: {_not_yet(name, column)}"]
     pairs = [f"column = {_text(column.name)}", *_domain(column)]
     if column.found:
         above = f"# FOUND IN THE RECORDS, not public: {column.by}"
@@ -170,7 +184,19 @@ def _attribute(name: str, column: DeclaredColumn) -> list[str]:
     else:
         above = f"# no domain declared: {told}" + (f"; looked at {column.by}" if column.by else "")
         pairs.append(f"todo = {_text(_TODO)}")
+    if name.lower() not in _RESERVED and _plain_name(column.name).lower() in _RESERVED:
+        above += f"; called {name}, as SQL has a word {_plain_name(column.name)}"
     return [above, f"{_key(name)} = {{ {', '.join(pairs)} }}"]
+
+
+def _not_yet(name: str, column: DeclaredColumn) -> str:
+    """What to do with a column whose values are no categories: by its type alone."""
+    kind, entry = column.type.lower(), f"{_key(name)} = {{ column = {_text(column.name)}"
+    if re.match("date|timestamp", kind) and not re.search("zone|tz", kind):
+        return f"dates are counted by their years, quarters or months: {entry}, years = [first, last] }}"
+    if re.match("double|float|real|decimal|numeric", kind):
+        return f"such numbers are counted in classes: {entry}, bins = [...] }}"
+    return "values of this type are not categories; code them in the records first"
 
 
 def _domain(column: DeclaredColumn) -> list[str]:
@@ -202,12 +228,12 @@ def _table(attributes: Sequence[str]) -> list[str]:
 
 
 def _attribute_names(columns: Iterable[str]) -> list[str]:
-    """A name for each column: its own where SQL takes that as it is, and all different."""
+    """A name for each column: its own where SQL takes that as it is and has no such word, and all different."""
     taken = {*RESULT_COLUMNS, *_POLICIES}
     names = []
     for column in columns:
-        kept = re.sub(r"\W+", "_", column.strip()).strip("_")[:60].strip("_") or "column"
-        name = whole = f"_{kept}" if kept[0].isdigit() else kept
+        kept = _plain_name(column)
+        name = whole = f"{kept}_" if kept.lower() in _RESERVED else kept
         number = 1
         while name in taken:
             number += 1
@@ -215,6 +241,11 @@ def _attribute_names(columns: Iterable[str]) -> list[str]:
         taken.add(name)
         names.append(name)
     return names
+
+
+def _plain_name(column: str) -> str:
+    kept = re.sub(r"\W+", "_", column.strip()).strip("_")[:60].strip("_") or "no_name"
+    return f"_{kept}" if kept[0].isdigit() else kept
 
 
 def _key(name: str) -> str:
