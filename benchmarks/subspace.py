@@ -5,7 +5,7 @@ python -m benchmarks.subspace         ten seconds; writes benchmarks/results/sub
 Each row is one query A (0/1, n x N) with invariants C on its answers (0/1, rank n_c) under one kind of neighbours.
 Gaussian mechanisms: expected squared error at rho = 1/2 (variance 1 at sensitivity 1), and over the optimum's proven
 lower bound. Laplace mechanisms and K-norm: expected squared error at epsilon = 1. ``knorm`` is "exact" where it can be
-released, "walk" where it is for research, empty where its hull has too many facets.
+released, "research" where its noise is continuous, empty where its hull has too many facets.
 
 Fails where an order that is proven does not hold: optimum <= correlated <= 2 (1 + gap) k^2 optimum, optimum <= extended
 <= projected; extended Laplace <= projected Laplace.
@@ -97,7 +97,7 @@ def row(name: str, A: np.ndarray, C: np.ndarray, neighbours: str) -> dict[str, o
         out[f"{kind}_laplace"] = f"{laplace[f'{kind} Laplace'].squared_error:.3f}"
     if "K-norm" in laplace:
         out["k_norm"] = f"{laplace['K-norm'].squared_error:.3f}"
-        out["knorm"] = "exact" if laplace["K-norm"].releasable else "walk"
+        out["knorm"] = "exact" if laplace["K-norm"].releasable else "research"
     return {**out, "cpu_s": f"{time.process_time() - start:.2f}", "command": COMMAND}
 
 

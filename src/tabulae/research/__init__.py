@@ -1,7 +1,7 @@
 """Research: mechanisms that no release uses, tested and kept out of its way."""
 
 from .distributed import Agreement, Combined, Share
-from .geometry import Ellipsoid, HitAndRun, least_ellipsoid
+from .geometry import Ellipsoid, KNormNoise, least_ellipsoid
 from .mechanism import SubspaceMechanism, classical_multiplier
 from .subspace import (
     BaseDecomposition,
@@ -26,7 +26,7 @@ __all__ = [
     "ConstrainedQuery",
     "Ellipsoid",
     "ExactAnswers",
-    "HitAndRun",
+    "KNormNoise",
     "Share",
     "SubspaceMechanism",
     "base_decomposition",

@@ -7,13 +7,10 @@ and this one's, ``kappa^d det V``, exceeds the least by at most the factor ``(ka
 (Kiefer and Wolfowitz).
 
 K-norm noise (Hardt and Talwar 2010) has the density proportional to ``exp(-eps ||z||_K)``: z = r u with r from
-Gamma(d + 1, 1/eps) and u uniform in K. Points of K are told by a linear programme; a uniform point is approached by
-hit-and-run, a walk that draws each next point uniformly from the chord in a random direction.
-
-How fast the walk mixes: within total variation distance t of uniform after ``O*(d^3 log 1/t)`` steps from a warm start
-in a body that is well rounded (Lovasz and Vempala 2006), with a constant near 10^10 that says nothing about a
-walk that anybody runs. Privacy with an approximate sampler needs that distance (pure privacy is lost; delta grows by
-``(1 + e^eps) t``), and it is argued, not proven, for the steps taken here. Hence: research only.
+Gamma(d + 1, 1/eps) and u uniform in K. Where the facets of K can be listed, such a point is drawn at once: K is the
+union of the simplices between 0 and its facets. One is taken with a probability proportional to its volume, and the
+weights of its d + 1 vertices are a Dirichlet variable of ones, which is uniform in it. No walk is needed, whose mixing
+would have to be argued. What is drawn is continuous, in floating point: hence research only.
 """
 
 from __future__ import annotations
@@ -23,7 +20,6 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from scipy.optimize import linprog
 from scipy.spatial import ConvexHull
 
 from ..errors import InvalidArgument, Unsupported
@@ -131,23 +127,24 @@ def _coordinate_steps(points: np.ndarray, weights: np.ndarray) -> np.ndarray:
 
 
 MOST_DIMENSIONS = 8
-"""Dimensions up to which a hull's facets are listed, for its second moments."""
+"""Dimensions up to which a hull's facets are listed."""
 
 _MOST_FACETS = 5e8
-_STEPS = 10  # times d^2 steps of the walk between two draws
-_TOUCHING = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
-class HitAndRun:
-    """K-norm noise for the hull of ``points`` (d, P) and their negatives, by a random walk. Research only.
+class KNormNoise:
+    """K-norm noise for the hull K of ``points`` (d, P) and their negatives, from its facets. Research only.
 
-    ``epsilon`` is that of pure differential privacy if the walk's points were uniform.
+    ``epsilon`` is that of pure differential privacy for noise in real numbers; these draws are floats.
 
-    >>> walk = HitAndRun(np.eye(2), epsilon=1.0)  # the cross-polytope: two Laplace variables
-    >>> walk.gauge(np.array([0.5, -0.25]))
-    0.75
-    >>> np.round(walk.noise_covariance(), 6).tolist()
+    Raises :class:`~tabulae.errors.Unsupported`, when anything is asked of it, above 8 dimensions, and for so many
+    points that their facets, of the order of P^(d/2), may be too many.
+
+    >>> noise = KNormNoise(np.eye(2), epsilon=1.0)  # the cross-polytope: two Laplace variables
+    >>> noise.gauge(np.array([[0.5, -0.25]])).tolist()
+    [0.75]
+    >>> np.round(noise.noise_covariance(), 6).tolist()
     [[2.0, 0.0], [0.0, 2.0]]
     """
 
@@ -160,75 +157,54 @@ class HitAndRun:
         return len(self.points)
 
     @cached_property
-    def _both(self) -> np.ndarray:
-        return np.hstack([self.points, -self.points])
+    def _hull(self) -> tuple[np.ndarray, np.ndarray]:
+        """The facets as simplices (f, d, d), a vertex a row, and normals h (g, d) such that K is ``h'z <= 1``."""
+        d, count = self.points.shape
+        if d > MOST_DIMENSIONS or (2 * count) ** (d // 2) > _MOST_FACETS:
+            raise Unsupported(
+                f"the hull of {2 * count:,} points has {d} dimensions: too many facets to list. Choose the "
+                "projected or extended Laplace mechanism"
+            )
+        if d == 1:
+            ends = np.abs(self.points).max() * np.array([[1.0], [-1.0]])
+            return ends[:, :, None], 1 / ends
+        both = np.hstack([self.points, -self.points]).T
+        hull = ConvexHull(both)
+        return both[hull.simplices], np.unique(hull.equations[:, :-1] / -hull.equations[:, -1:], axis=0)
 
-    def gauge(self, z: np.ndarray) -> float:
-        """``||z||_K = min {s : z in s K}``, by a linear programme: the least ``sum lambda`` with ``V lambda = z``."""
-        found = linprog(np.ones(self._both.shape[1]), A_eq=self._both, b_eq=z, method="highs")
-        return float(found.fun)
+    @cached_property
+    def _shares(self) -> np.ndarray:
+        """Each simplex' share of the volume, (f,)."""
+        volume = np.abs(np.linalg.det(self._hull[0]))
+        return volume / volume.sum()
 
-    def chord(self, u: np.ndarray, direction: np.ndarray) -> tuple[float, float]:
-        """The least and the largest t with ``u + t direction`` in K, u in K."""
-        count = self._both.shape[1]
-        equal = np.hstack([self._both, -direction[:, None]])
-        inside = np.append(np.ones(count), 0.0)[None]
-        bounds = [(0, None)] * count + [(None, None)]
-        ends = []
-        for sign in (1.0, -1.0):
-            goal = np.append(np.zeros(count), sign)
-            found = linprog(goal, A_ub=inside, b_ub=[1.0], A_eq=equal, b_eq=u, bounds=bounds, method="highs")
-            ends.append(sign * float(found.fun))
-        return ends[0], ends[1]
+    def gauge(self, z: np.ndarray) -> np.ndarray:
+        """``||z||_K = min {s : z in s K}`` of points (k, d): the largest ``h'z``."""
+        return (z @ self._hull[1].T).max(axis=1)
 
-    def uniform(self, count: int, generator: np.random.Generator, *, steps: int | None = None) -> np.ndarray:
-        """``count`` points (count, d) near uniform in K, ``steps`` (10 d^2) steps of one walk apart; it starts at 0.
-
-        Directions are drawn in the coordinates in which the least ellipsoid around K is a ball, so that K holds a
-        ball of ``1/sqrt(d)`` of it.
-        """
-        walk = _STEPS * self.dimensions**2 if steps is None else steps
-        u = np.zeros(self.dimensions)
-        out = np.empty((count, self.dimensions))
-        for i in range(count):
-            for _ in range(walk):
-                direction = self._round @ generator.standard_normal(self.dimensions)
-                low, high = self.chord(u, direction)
-                u = u + generator.uniform(low, high) * direction * (1 - _TOUCHING)
-            out[i] = u
-        return out
+    def uniform(self, count: int, generator: np.random.Generator) -> np.ndarray:
+        """``count`` independent points (count, d), uniform in K."""
+        chosen = generator.choice(len(self._shares), size=count, p=self._shares)
+        weights = generator.dirichlet(np.ones(self.dimensions + 1), size=count)[
+            :, 1:
+        ]  # the first is that of 0
+        return np.einsum("kv,kvd->kd", weights, self._hull[0][chosen])
 
     def noise(self, count: int, generator: np.random.Generator) -> np.ndarray:
         """Draws of K-norm noise, (count, d)."""
         radius = generator.gamma(self.dimensions + 1, 1 / self.epsilon, size=count)
         return radius[:, None] * self.uniform(count, generator)
 
-    @cached_property
-    def _round(self) -> np.ndarray:
-        return np.linalg.cholesky(least_ellipsoid(self.points, tolerance=1e-2).shape)
-
     def second_moment(self) -> np.ndarray:
-        """``E u u'`` for u uniform in K, (d, d), exactly (to rounding) from its facets.
+        """``E u u'`` for u uniform in K, (d, d), exactly (to rounding).
 
-        K is the union of the simplices between 0 and its facets; over one with the vertices 0, v_1, ..., v_d,
-        ``E u u' = (sum_i v_i v_i' + s s') / ((d + 1)(d + 2))`` with ``s = sum_i v_i``.
-
-        Raises :class:`~tabulae.errors.Unsupported` above 8 dimensions, and for so many points that their facets, of
-        the order of P^(d/2), may be too many.
+        Over a simplex of vertices 0, v_1, ..., v_d it is ``(sum_i v_i v_i' + s s') / ((d + 1)(d + 2))``,
+        ``s = sum_i v_i``.
         """
-        d, count = self.dimensions, self._both.shape[1]
-        if d > MOST_DIMENSIONS or count ** (d // 2) > _MOST_FACETS:
-            raise Unsupported(
-                f"the hull of {count:,} points has {d} dimensions: too many facets to list for its error. Choose the "
-                "projected or extended Laplace mechanism"
-            )
-        if d == 1:
-            return np.array([[np.square(self.points).max() / 3]])
-        facets = self._both.T[ConvexHull(self._both.T).simplices]  # (f, d, d): a vertex a row
-        volume = np.abs(np.linalg.det(facets))
+        facets, d = self._hull[0], self.dimensions
         sums = facets.sum(axis=1)
         moments = np.einsum("fij,fik->fjk", facets, facets) + np.einsum("fj,fk->fjk", sums, sums)
-        return np.einsum("f,fjk->jk", volume / volume.sum(), moments) / ((d + 1) * (d + 2))
+        return np.einsum("f,fjk->jk", self._shares, moments) / ((d + 1) * (d + 2))
 
     def noise_covariance(self) -> np.ndarray:
         """``E r^2 E u u' = (d + 1)(d + 2) / eps^2 E u u'``, (d, d)."""

@@ -21,7 +21,7 @@ from ..linalg import Dense, integer_matmul, largest_abs
 from ..measurement import Measurement
 from ..privacy import ApproxDP, PrivacyLoss, calibrate
 from ..strategy import Block, NoiseKind, Strategy
-from .geometry import HitAndRun
+from .geometry import KNormNoise
 from .target import ConstrainedQuery, ExactAnswers
 
 Calibration = Literal["exact", "classical"]
@@ -66,7 +66,7 @@ class SubspaceMechanism:
     obstacle: str = ""
     certificate: float | None = None
     note: str = ""
-    sampler: HitAndRun | None = field(default=None, repr=False)
+    sampler: KNormNoise | None = field(default=None, repr=False)
 
     @property
     def n(self) -> int:

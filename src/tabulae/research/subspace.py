@@ -34,7 +34,7 @@ told apart), and with k groups and the factor k of the noise
 
 The K-norm mechanism. Where the hull is a linear image of the cross-polytope, ``K = T B_1``, its gauge is ``||T^-1
 z||_1`` and the noise is ``T w`` with w independent Laplace. Then the integer rows ``D T^-1 Q_N' A`` (D a common
-denominator) are measured with exact discrete Laplace noise. Any other hull takes a random walk, which is research.
+denominator) are measured with exact discrete Laplace noise. Noise for any other hull is continuous, and research.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ from ..privacy import PrivacyLoss, PureDP
 from ..strategy import NoiseKind
 from ..strategy.bounds.dual import opt0_pairs
 from ..strategy.hdmm.rows import SparseRows, row_optimum
-from .geometry import HitAndRun, least_ellipsoid
+from .geometry import KNormNoise, least_ellipsoid
 from .mechanism import Calibration, SubspaceMechanism, linear_mechanism
 from .target import ConstrainedQuery, equal_up_to_sign, exact_inverse, null_basis
 
@@ -393,14 +393,14 @@ def k_norm(
 
     Where ``K = T B_1`` with B_1 the cross-polytope (as many +- pairs of vertices as dimensions: an invertible query
     without invariants; pairs of answers whose sums are exact) this is Laplace noise along the columns of T, and it is
-    released with exact integer noise. Else the mechanism is for research: :class:`~tabulae.research.HitAndRun`, up to 8
-    dimensions.
+    released with exact integer noise. Else the mechanism is for research, up to 8 dimensions:
+    :class:`~tabulae.research.KNormNoise`.
 
     Privacy:
         Exact case: the integer rows ``S = D T^-1 Q_N' A`` have ``||S d||_1 <= D`` for all neighbours, because
         every ``Q_N' A d`` lies in ``T B_1`` (checked in integers), so discrete Laplace noise of scale ``D / eps`` on
         them is eps-differentially private, and the rest is post-processing (Theorem 3.3). Otherwise none is
-        claimed: a walk's point is uniform only in the limit.
+        claimed: the noise has the right law in real numbers, and is drawn in floats.
 
     >>> import numpy as np, tabulae as tb
     >>> mechanism = k_norm(np.eye(4), np.array([[1, 0, 1, 0]]), tb.PureDP(1))  # the sum of the first and third
@@ -413,7 +413,7 @@ def k_norm(
     steps = target.spanning_steps()
     vertices = _cross_polytope(steps)
     if vertices is None:
-        return _walked(target, steps, budget)
+        return _continuous(target, steps, budget)
     T = steps[:, vertices]
     rows = _integer_coordinates(target, T)
     if rows is None:
@@ -429,13 +429,13 @@ def k_norm(
     )  # fmt: skip
 
 
-def _walked(target: ConstrainedQuery, steps: np.ndarray, budget: PureDP) -> SubspaceMechanism:
-    walk = HitAndRun(steps, float(budget.amount))
-    error = float(np.trace(walk.noise_covariance()))
+def _continuous(target: ConstrainedQuery, steps: np.ndarray, budget: PureDP) -> SubspaceMechanism:
+    noise = KNormNoise(steps, float(budget.amount))
+    error = float(np.trace(noise.noise_covariance()))
     return SubspaceMechanism(
-        "K-norm", target, budget, "k-norm", error, target.lift, sampler=walk,
-        obstacle="its hull is not a linear image of the cross-polytope, and a random walk proves no privacy",
-        note="research only: hit-and-run, approximately uniform",
+        "K-norm", target, budget, "k-norm", error, target.lift, sampler=noise,
+        obstacle="its hull is not a linear image of the cross-polytope, and noise drawn in floats proves no privacy",
+        note="research only: continuous noise",
     )  # fmt: skip
 
 
