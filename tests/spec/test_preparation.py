@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import datetime
 import itertools
+from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from tests.duchy import write_duchy
+from tests.guild import write_guild
 
 import tabulae as tb
 from tabulae.audit import audit
-from tabulae.errors import SpecError
+from tabulae.errors import DataError, SpecError
 from tabulae.products.product import rules_of
 from tabulae.products.tables.plan import plan_tables
 from tabulae.products.tables.product import prepare
@@ -279,6 +283,46 @@ def test_an_audit_finds_the_promise_kept(tmp_path: Path) -> None:
     done = audit(Spec.from_text(text, tmp_path), seconds=0.2)
     assert done.failed == ()
     assert {check.name for check in done.checks} >= {"replace one", "remove one", "add one"}
+
+
+@pytest.mark.parametrize(
+    ("write", "measure", "status", "kept"),
+    [
+        (write_duchy, "tabulae.products.areas.product.measure_spine", lambda row: row[-1], "a"),
+        (write_guild, "tabulae.products.groups.product.measure_groups", lambda row: row[1], "F"),
+    ],
+    ids=["areas", "groups"],
+)
+def test_areas_and_groups_count_the_same_records(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    write: Callable[[Path], Path],
+    measure: str,
+    status: Callable[[list[str]], str],
+    kept: str,
+) -> None:
+    """With a condition on a column of their own what they count is what a file of these records alone would give."""
+    seen = []
+
+    def stop(counts: Any, *_: object, **__: object) -> None:
+        seen.append(counts.fingerprint())
+        raise DataError("counted")
+
+    monkeypatch.setattr(measure, stop)
+    spec = write(tmp_path)
+    header, *rows = (tmp_path / "people.csv").read_text().splitlines()
+    some = [row for row in rows if status(row.split(",")) == kept]
+    assert 0 < len(some) < len(rows)
+    for lines, where in ((rows, f"where = \"STATUS = '{kept}'\"\n"), (some, ""), (rows, "")):
+        told = [f"{header},STATUS", *(f"{row},{status(row.split(','))}" for row in lines)]
+        (tmp_path / "people.csv").write_text("\n".join(told) + "\n")
+        text = spec.read_text()
+        (tmp_path / "again.toml").write_text(
+            text.replace('path = "people.csv"\n', f'path = "people.csv"\n{where}')
+        )
+        with pytest.raises(DataError, match="counted"):
+            tb.run(tmp_path / "again.toml", tmp_path / f"out{len(seen)}")
+    assert seen[0] == seen[1] != seen[2]
 
 
 def test_a_run_with_all_of_it(tmp_path: Path) -> None:

@@ -162,7 +162,8 @@ class PostgreSQL(Engine):
 
     Privacy:
         The server groups and counts, and counts are all that is fetched. The key that chooses records of a unit, and
-        all public keys, are sent as data, which servers do not log, and never stand in a statement.
+        all public keys, are sent as data, which servers do not log, and never stand in a statement. The edges of bins
+        and the literals of conditions do, which are public.
     """
 
     name = "postgresql"
