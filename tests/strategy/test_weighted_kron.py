@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import math
 from fractions import Fraction
+from functools import reduce
 
 import numpy as np
 import pytest
@@ -180,7 +182,8 @@ def test_bounds_where_pairs_are_too_many(p: int, monkeypatch: pytest.MonkeyPatch
     exact, found = _brute(np.asarray(query.dense()), p, "replace"), query.sensitivity(p, "replace")
     assert not found.is_exact
     assert exact <= found.power <= exact * (2 if p == 1 else 1 + 1e-8)
-    monkeypatch.setattr("tabulae.linalg.sensitivity._FLOAT_PAIRS", 0)
+    for limit in ("_FLOAT_PAIRS", "_FLOAT_WORK"):
+        monkeypatch.setattr(f"tabulae.linalg.sensitivity.{limit}", 0)
     assert exact <= query.sensitivity(p, "replace").power <= 4 * exact
 
 
@@ -254,6 +257,54 @@ def test_sensitivity_of_entries_that_fill_64_bits() -> None:
     assert weigh_rows(w, [Dense(A)]).sensitivity(2).power == whole.max()
     large = weigh_rows(np.ones(4, int), [Dense(np.full((4, 2), 2**31 - 1))])
     assert large.sensitivity(2).power == 4 * (2**31 - 1) ** 2
+
+
+@given(
+    st.integers(0, 10**6),
+    st.lists(st.tuples(st.integers(1, 4), st.integers(1, 4)), min_size=1, max_size=3),
+    st.integers(1, 9),
+)
+def test_pairs_in_floating_point_are_all_pairs(seed: int, sides: list[tuple[int, int]], chunk: int) -> None:
+    """One, two and three attributes, of unequal rows and cells, some pairs at a time: within 1e-9 above the truth."""
+    rng = np.random.default_rng(seed)
+    weights = rng.integers(0, 50, [m for m, _ in sides])
+    matrices = [rng.integers(-9, 10, side) for side in sides]
+    if not weights.any():
+        return
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tabulae.linalg.sensitivity._WHOLE_PAIRS", 0)
+        patch.setattr("tabulae.linalg.sensitivity._FLOAT_CHUNK", chunk)
+        found = weigh_rows(weights, [Dense(m) for m in matrices]).sensitivity(2, "replace")
+    dense = reduce(np.kron, matrices) * weights.ravel()[:, None]
+    largest = int(np.square(dense).sum(axis=0).max())
+    exact = _brute(dense, 2, "replace") if dense.shape[1] > 1 else 0
+    assert exact <= found.power <= exact + largest * Fraction(2, 10**9)
+
+
+@pytest.mark.parametrize("weights", [[[30, 1], [1, 30]], [[1, 30], [30, 1]]])
+def test_the_farthest_pair_may_lie_across(weights: list[list[int]], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cells (0, 0) and (1, 1), or (0, 1) and (1, 0): one pair of each attribute, in two orders."""
+    monkeypatch.setattr("tabulae.linalg.sensitivity._WHOLE_PAIRS", 0)
+    eyes = [Dense(np.eye(2, dtype=int))] * 2
+    found = weigh_rows(np.array(weights), eyes).sensitivity(2, "replace").power
+    assert 1800 <= found <= 1800 + Fraction(1, 10**5)
+
+
+def test_more_than_2_28_pairs_are_compared_where_that_is_quick() -> None:
+    """16,800 cells: four times the largest squared norm is over 1.5 times the bound, which holds for drawn pairs."""
+    rng = np.random.default_rng(4)
+    sides = (150, 112)
+    orthogonal = [np.linalg.qr(rng.normal(size=(n, n)))[0] for n in sides]
+    factors = [Dense(np.rint(Q * 2**10).astype(int)) for Q in orthogonal]
+    weights = np.rint(1000 / (1 + np.add.outer(*(np.arange(n) / 8 for n in sides)))).astype(int)
+    query = weigh_rows(weights, factors)
+    found = query.sensitivity(2, "replace").power
+    view = weighted_rows(query)
+    assert view is not None
+    assert found < 0.65 * 4 * view.without_constants().largest_norm(2)
+    some = query.columns(rng.integers(0, math.prod(sides), 200)).astype(float)
+    gram = some.T @ some
+    assert (gram.diagonal()[:, None] + gram.diagonal() - 2 * gram).max() <= float(found)
 
 
 def test_a_bound_in_floating_point_is_above_the_truth() -> None:

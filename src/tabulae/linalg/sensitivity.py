@@ -23,7 +23,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, reduce
-from itertools import chain, combinations
+from itertools import chain, combinations, product
 from typing import Any
 
 import numpy as np
@@ -77,6 +77,7 @@ _LISTED_CELLS = 2**12  # sums over so few cells are written out and need no boun
 _COMPARED_ENTRIES = 2**22  # entries of a factor that are compared one by one
 _WHOLE_PAIRS = 2**22  # pairs of cells that are compared as Python integers
 _FLOAT_PAIRS = 2**28  # pairs that are compared in floating point, some at a time
+_FLOAT_WORK = 2**36  # multiplications up to which more pairs are compared, about ten seconds
 _FLOAT_CHUNK = 2**24  # of them held at once
 _WRITTEN_ENTRIES = 2**26  # entries up to which pairs are left to the comparison of written-out columns (L1)
 _WRITTEN_WORK = 2**31
@@ -413,8 +414,8 @@ def _largest_in_weighted_rows(blocks: Blocks, p: int, *, replace: bool) -> Bound
 
     Privacy:
         Add-remove: exact, in integers. Replace: exact where there are at most 4 million pairs; else an upper bound,
-        for L2 by 1e-9 of the norm up to 2^28 pairs, and otherwise ``||a - b||^p <= 2^p max ||a||^p`` over the rows that
-        do not count all cells alike.
+        for L2 by 1e-9 of the norm up to 2^28 pairs, or to more that take 2^36 multiplications, and otherwise
+        ``||a - b||^p <= 2^p max ||a||^p`` over the rows that do not count all cells alike.
     """
     view = weighted_rows(blocks[0][0]) if len(blocks) == 1 else None
     if view is None:
@@ -428,7 +429,7 @@ def _largest_in_weighted_rows(blocks: Blocks, p: int, *, replace: bool) -> Bound
         rows, count = int(np.count_nonzero(view.weights)), math.prod(f.shape[1] for f in view.factors)
         if rows * count <= _WRITTEN_ENTRIES and rows * count**2 // 2 <= _WRITTEN_WORK:
             return None
-    elif pairs <= _FLOAT_PAIRS:
+    elif pairs <= _FLOAT_PAIRS or _pair_work(view.weights.shape, [len(c) for c in cells]) <= _FLOAT_WORK:
         whole, is_exact = _largest_distance(view, cells)
         return whole * unit, is_exact
     return 2**p * view.without_constants().largest_norm(p) * unit, False
@@ -452,19 +453,46 @@ def _largest_distance(view: WeightedRows, cells: Sequence[np.ndarray]) -> Bound:
     return _largest_float(columns, squares.astype(float), norms), False
 
 
+def _pair_work(rows: Sequence[int], cells: Sequence[int]) -> int:
+    """Multiplications and additions of :func:`_largest_float`, for factors of so many rows and distinct cells."""
+    sides = sorted(zip(rows, cells, strict=True), reverse=True)
+    pairs, left, work = 1, math.prod(rows), 2 * math.prod(n * n for n in cells)
+    for m, n in sides:  # the first factor's pairs stand before its rows are summed up, the others' after
+        pairs *= n * (n + 1) // 2
+        work += pairs * left
+        left //= m
+    return work
+
+
 def _largest_float(columns: Sequence[np.ndarray], squares: np.ndarray, norms: np.ndarray) -> Fraction:
-    """An upper bound on the largest distance, from floating point and a bound on its rounding."""
-    size, largest = norms.astype(float), int(norms.max())
-    rows, best = Kron([Dense(c.astype(float)) for c in columns]), 0.0
-    step = max(1, _FLOAT_CHUNK // max(len(size), len(squares)))
-    for start in range(0, len(size), step):
-        unit = np.zeros((len(size), min(step, len(size) - start)))
-        unit[np.arange(start, start + unit.shape[1]), np.arange(unit.shape[1])] = 1.0
-        inner = rows @ (squares[:, None] * (rows.T @ unit))
-        best = max(best, float((size[:, None] + size[start : start + step] - 2 * inner).max()))
+    """An upper bound on the largest distance, from floating point and a bound on its rounding.
+
+    Inner products ``sum_r w_r^2 prod_i x_i[r_i] y_i[r_i]`` stay the same where x_i and y_i change places in one
+    attribute, so they are made of unordered pairs of cells of every attribute: the norms alone are added in every
+    order.
+    """
+    order = sorted(range(len(columns)), key=lambda i: -columns[i].shape[1])  # what comes last costs most
+    cells = [columns[i].astype(float) for i in order]
+    weights = np.transpose(squares.reshape([c.shape[1] for c in columns]), order)
+    size = np.transpose(norms.astype(float).reshape([len(c) for c in columns]), order)
+    ends = [np.triu_indices(len(c)) for c in cells[1:]]
+    products = [c[j] * c[k] for c, (j, k) in zip(cells[1:], ends, strict=True)]
+    step = max(1, _FLOAT_CHUNK // math.prod(map(len, products)))
+    best = 0.0
+    for one in range(len(cells[0])):
+        for start in range(one, len(cells[0]), step):
+            others = slice(start, start + step)
+            inner = np.tensordot(cells[0][one] * cells[0][others], weights, axes=1)
+            for pairs in products:
+                inner = np.tensordot(inner, pairs, axes=(1, 1))
+            for swapped in product((False, True), repeat=len(ends)):
+                here: list[Any] = [k if swap else j for swap, (j, k) in zip(swapped, ends, strict=True)]
+                there: list[Any] = [j if swap else k for swap, (j, k) in zip(swapped, ends, strict=True)]
+                both = size[others][np.ix_(range(len(inner)), *there)] + size[one][np.ix_(*here)]
+                best = max(best, float((both - 2 * inner).max()))
     terms = sum(chain.from_iterable(c.shape for c in columns)) + 16
     slack = Fraction(4 * terms, 2**52)  # each of <= 2 sum n_i roundings, of sums below sqrt(norm_j norm_k)
-    return Fraction(best) + max(slack, Fraction(1, 10**9)) * largest
+    return Fraction(best) + max(slack, Fraction(1, 10**9)) * int(norms.max())
 
 
 # explicit matrices over margins, beside products --------------------------------------------------
