@@ -1,4 +1,5 @@
-"""The workloads of HDMM's evaluation (Tables 3-7), exactly: what the papers leave out is fixed here.
+"""The workloads that HDMM, ResidualPlanner(+) and QuerySmasher are evaluated on, exactly: what the papers leave out is
+fixed here.
 
 Every function returns a :class:`tabulae.Workload`; all weights are 1. Where the paper names an attribute it has that
 name here; the attributes of Adult and Loans are known by their sizes only. Sizes checked by
@@ -9,6 +10,8 @@ identity strategy and so the papers' own baseline.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache
 from itertools import combinations, pairwise
 
 import numpy as np
@@ -21,8 +24,8 @@ CPS = {"income": 50, "age": 100, "marital": 7, "race": 4, "sex": 2}
 CENSUS = {"sex": 2, "hispanic": 2, "race": 64, "age": 115}
 STATES = 51
 
-_ADULT_PREFIX = ("a1", "a2", "a3", "a4", "a5")
-_LOANS_PREFIX = ("a1", "a2", "a3", "a4")
+NUMERIC = {"CPS": (tuple(CPS.values()), 2), "Adult": (ADULT, 5), "Loans": (LOANS, 4)}
+"""Sizes, and how many of the first attributes are numbers, of which prefixes are asked."""
 _LARGEST_SMALL = 5000  # cells of the largest "small" marginal
 
 
@@ -72,8 +75,7 @@ def adult_3d() -> tb.Workload:
 
 def adult_2d_prefix() -> tb.Workload:
     """Adult: all 91 pairs of attributes, prefixes in place of categories on the first five."""
-    domain = _numbered(ADULT)
-    return _subsets(domain, list(combinations(domain.names, 2)), _ADULT_PREFIX)
+    return ways("Adult", [2], prefixed=True)
 
 
 def loans_small() -> tb.Workload:
@@ -85,7 +87,7 @@ def loans_small() -> tb.Workload:
 def loans_small_prefix() -> tb.Workload:
     """Loans: the same subsets, prefixes in place of categories on the four attributes of 101."""
     domain = _numbered(LOANS)
-    return _subsets(domain, _small(domain), _LOANS_PREFIX)
+    return _subsets(domain, _small(domain), domain.names[: NUMERIC["Loans"][1]])
 
 
 def sf1() -> tb.Workload:
@@ -118,12 +120,125 @@ def _small(domain: tb.Domain) -> list[tuple[str, ...]]:
     return [s for s in subsets if math.prod(domain[name].size for name in s) <= _LARGEST_SMALL]
 
 
-def _subsets(domain: tb.Domain, subsets: list[tuple[str, ...]], prefixed: tuple[str, ...]) -> tb.Workload:
+def _subsets(domain: tb.Domain, subsets: list[tuple[str, ...]], prefixed: Sequence[str]) -> tb.Workload:
     def factor(name: str) -> tb.LinearOperator:
         n = domain[name].size
         return tb.Prefix(n) if name in prefixed else tb.Identity(n)
 
     return tb.Workload(domain, [tb.Table("*".join(s) or "total", {a: factor(a) for a in s}) for s in subsets])
+
+
+# ResidualPlanner(+), QuerySmasher -------------------------------------------------------------------------
+Pairs = Callable[[int, int], tb.LinearOperator]
+
+
+def ways(data: str, sizes: Iterable[int], *, prefixed: bool = False) -> tb.Workload:
+    """All sets of so many attributes of CPS, Adult or Loans: categories, or prefixes of what is a number."""
+    shape, numbers = NUMERIC[data]
+    domain = _numbered(shape)
+    subsets = [s for k in sizes for s in combinations(domain.names, k)]
+    return _subsets(domain, subsets, domain.names[:numbers] if prefixed else ())
+
+
+def up_to_pairs(
+    own: Sequence[tb.LinearOperator], pairs: Pairs | None = None, limit: float = math.inf
+) -> tb.Workload:
+    """The queries of each attribute, and of every two the product of both or, up to a limit, ``pairs(n, k)``.
+
+    The limit is one of (n - 1)(k - 1).
+    """
+    asked = {f"a{i + 1}": operator for i, operator in enumerate(own)}
+    domain = tb.Domain({name: operator.shape[1] for name, operator in asked.items()})
+    tables = [tb.Table(name, {name: operator}) for name, operator in asked.items()]
+    for a, b in combinations(asked, 2):
+        n, k = domain[a].size, domain[b].size
+        if pairs is not None and (n - 1) * (k - 1) <= limit:
+            tables.append(tb.Table.joint(f"{a}*{b}", (a, b), pairs(n, k)))
+        else:
+            tables.append(tb.Table(f"{a}*{b}", {a: asked[a], b: asked[b]}))
+    return tb.Workload(domain, tables)
+
+
+def real_pairs(data: str, pairs: Pairs, limit: float) -> tb.Workload:
+    """QuerySmasher, Table 2: prefixes or categories of each attribute of CPS, Adult or Loans, and all pairs."""
+    shape, numbers = NUMERIC[data]
+    return up_to_pairs(
+        [(tb.Prefix if i < numbers else tb.Identity)(n) for i, n in enumerate(shape)], pairs, limit
+    )
+
+
+def random_pairs(n: int, d: int) -> tb.Workload:
+    """QuerySmasher, Table 3: 3n queries of each attribute and 3n^2 of each two, a cell in each with chance 0.3."""
+    random = np.random.RandomState(42 + n)  # the generator of the published experiment
+    one, two = ((random.rand(3 * k, k) < 0.3).astype(int) for k in (n, n * n))
+    matrix = tb.Dense(two)
+    return up_to_pairs([tb.Dense(one)] * d, lambda *_: matrix)
+
+
+def mixed(n: int, d: int) -> tb.Workload:
+    """QuerySmasher, Table 4: ranges of each attribute, a + b <= c of each two, prefixes of each three."""
+    pairs = up_to_pairs([tb.AllRange(n)] * d, sums_up_to)
+    prefix = tb.Prefix(n)
+    threes = (tb.Table("*".join(s), dict.fromkeys(s, prefix)) for s in combinations(pairs.domain.names, 3))
+    return tb.Workload(pairs.domain, [*pairs.tables, *threes])
+
+
+@cache
+def circular(n: int) -> tb.LinearOperator:
+    """All n^2 ranges of cells on a circle, by length and first cell."""
+    after = np.subtract.outer(np.arange(n), np.arange(n)).T % n  # of cell j behind cell i
+    return tb.Dense((after <= np.arange(n)[:, None, None]).reshape(n * n, n).astype(int))
+
+
+@cache
+def sums_up_to(n: int, k: int) -> tb.LinearOperator:
+    """Pairs with ``a + b <= c`` for every c, from 0."""
+    return _thresholds(np.add.outer(np.arange(n), np.arange(k)))
+
+
+@cache
+def at_most_apart(n: int, k: int) -> tb.LinearOperator:
+    """Pairs with ``|a - b| <= c`` for every c, from 0."""
+    return _thresholds(abs(np.subtract.outer(np.arange(n), np.arange(k))))
+
+
+def _thresholds(values: np.ndarray) -> tb.LinearOperator:
+    return tb.Dense((values.ravel() <= np.arange(values.max() + 1)[:, None]).astype(int))
+
+
+# what asks different things of an attribute ----------------------------------------------------------------
+def prefixes_by_cells(n: int, d: int) -> tb.Workload:
+    """For each two attributes the prefixes of the first by the categories of the second."""
+    domain = tb.Domain({f"a{i}": n for i in range(d)})
+    pairs = combinations(domain.names, 2)
+    return tb.Workload(domain, [tb.Table(f"{a} {b}", {a: tb.Prefix(n), b: tb.Identity(n)}) for a, b in pairs])
+
+
+def adult_example() -> tb.Workload:
+    """The tables of examples/adult.toml."""
+    domain = tb.Domain({"age": 85, "education": 16, "sex": 2, "hours": 99, "income": 2})
+    cells = {name: tb.Identity(domain[name].size) for name in domain.names}
+    return tb.Workload(
+        domain,
+        [
+            tb.Table("age by sex", {name: cells[name] for name in ("age", "sex")}),
+            tb.Table("education", {name: cells[name] for name in ("education", "sex", "income")}),
+            tb.Table("ages", {"age": tb.AllRange(85)}),
+            tb.Table("hours", {"hours": tb.AllRange(99)}),
+        ],
+    )
+
+
+def ten_tables() -> tb.Workload:
+    """Ranges (R), prefixes (P) and categories (I) of six attributes."""
+    sizes, ask = (40, 30, 20, 10, 5, 2), {"R": tb.AllRange, "P": tb.Prefix, "I": tb.Identity}
+    asked = ("0:R", "1:R", "02:PI", "13:PP", "01:PI", "234:III", "05:II", "145:PII", "2:R", "35:RI")
+    tables = []
+    for name in asked:
+        places, kinds = name.split(":")
+        factors = {f"a{i}": ask[k](sizes[int(i)]) for i, k in zip(places, kinds, strict=True)}
+        tables.append(tb.Table(name, factors))
+    return tb.Workload(tb.Domain({f"a{i}": n for i, n in enumerate(sizes)}), tables)
 
 
 # SF1 ------------------------------------------------------------------------------------------------------

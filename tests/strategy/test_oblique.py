@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from benchmarks.spaces import adult, at_most_apart, of_pairs, prefixes_by_cells, sums_up_to
+from benchmarks.workloads import adult_example, at_most_apart, prefixes_by_cells, sums_up_to, up_to_pairs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.each import each
@@ -57,7 +57,7 @@ JOINT = tb.Workload(
         tb.Table("cells", {"a": tb.Identity(4), "b": tb.Identity(3)}),
     ],
 )
-ALIKE = of_pairs(3, 4, at_most_apart)
+ALIKE = up_to_pairs([tb.Prefix(3)] * 4, at_most_apart)
 WORKLOADS = {
     "mixed": MIXED,
     "few rows": FEW_ROWS,
@@ -253,7 +253,7 @@ def test_every_block_annuls_the_same_fractions() -> None:
 GOLDEN = {
     "prefixes by cells, pairs of 8^4": (lambda: prefixes_by_cells(8, 4), 3.0150),
     "prefixes by cells, pairs of 20^6": (lambda: prefixes_by_cells(20, 6), 5.7334),
-    "adult": (adult, 3.4517),
+    "adult": (adult_example, 3.4517),
 }
 PAIRS = {
     "sums": (sums_up_to, 10, 27.372),
@@ -275,7 +275,7 @@ def test_tables_that_ask_different_things(name: str) -> None:
 
 
 def _check_pairs(make: Callable[[int, int], Dense], n: int, rmse: float) -> None:
-    workload = of_pairs(n, 40, make)
+    workload = up_to_pairs([tb.Prefix(n)] * 40, make)
     strategy = own(workload)
     assert unit_rmse(strategy, workload, "add-remove") <= rmse * (1 + 5e-4)
 

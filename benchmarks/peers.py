@@ -1,0 +1,420 @@
+"""Every workload of the tables of HDMM's, ResidualPlanner(+)'s and QuerySmasher's papers, and what is reached on it.
+
+python -m benchmarks.peers                          every workload that is not in the CSV yet
+python -m benchmarks.peers --only "[10]^40, mixed"  these workloads (see --list), again
+python -m benchmarks.peers --page                   the tables of docs/methods/frontier.md from the CSV
+
+Each workload is measured in a process of its own, on one core. ``rmse`` is in the paper's convention: of one query at
+privacy cost 1 (rho = 1/2, Gaussian noise) for ResidualPlanner and QuerySmasher; at epsilon = 1 (Laplace) or (1, 1e-6)
+(Gaussian) for HDMM, whose Table 3 has total squared errors at unit noise. ``hdmm``, ``planner`` and ``smasher`` are the
+peers' (``benchmarks.peers_paper``, ``benchmarks.hdmm_paper``); ``level`` is the exact optimum of residual spaces at
+right angles to the total (QuerySmasher's, before any rounding), ``shared`` one basis an attribute for all sets. ``gap``
+is squared error over the proven bound, less 1; ``cpu_s`` CPU seconds of selecting, ``proof_s`` of the bound;
+``memory_mb`` the largest memory of the process up to the score. Workloads of HDMM's are selected by the method that
+``benchmarks.hdmm`` found best; what took longer than ``AGAIN`` there is copied, without its memory.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import math
+import multiprocessing
+import resource
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from benchmarks.hdmm_paper import CORRECTED, PAPER
+from benchmarks.peers_paper import PRINTED, SMASHER, STOPPED
+from benchmarks.recorded import add_force, record
+from scipy.optimize import minimize
+from threadpoolctl import threadpool_limits
+
+import tabulae as tb
+from benchmarks import hdmm, workloads
+from tabulae.errors import Unsupported
+from tabulae.strategy.bounds.dual import lowered_trace
+from tabulae.strategy.bounds.lower import unit_bound
+from tabulae.strategy.methods import SINGLE, Settings
+from tabulae.strategy.residual.planner import shared_strategy
+from tabulae.strategy.residual.spaces import Spaces
+from tabulae.strategy.strategy import unit_rmse
+
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "benchmarks/results/peers.csv"
+PAGE = ROOT / "docs/methods/frontier.md"
+COLUMNS = (
+    "source", "workload", "noise", "hdmm", "planner", "smasher", "rmse", "bound", "gap", "method", "level", "shared",
+    "tables", "queries", "cpu_s", "proof_s", "memory_mb", "note",
+)  # fmt: skip
+AGAIN = 20.0  # CPU seconds
+_SECONDS = 600  # of one workload, by the clock
+_SVD_ROWS = 1024  # up to which joint tables have the SVD bound in place of the product bound
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A workload, and where it is printed; ``alike`` one attribute's and one pair's queries where all are alike."""
+
+    source: str
+    make: Callable[[], tb.Workload]
+    alike: tuple[tb.LinearOperator, tb.LinearOperator, int] | None = None
+
+
+WAYS = {"1-way": (1,), "2-way": (2,), "3-way": (3,), "up to 3-way": (0, 1, 2, 3)}
+PAIRS = {"a + b <= c": workloads.sums_up_to, "|a - b| <= c": workloads.at_most_apart}
+OWN: dict[str, Callable[[int], tb.LinearOperator]] = {
+    "marginals": tb.Identity, "prefixes": tb.Prefix, "ranges": tb.AllRange, "circular ranges": workloads.circular,
+}  # fmt: skip
+SIZES, MANY = (10, 20, 30, 40, 50), 40
+
+
+def _alike(n: int, kind: str) -> Case:
+    own, pair = tb.Prefix(n), PAIRS[kind]
+    return Case(
+        "QuerySmasher, Table 3", lambda: workloads.up_to_pairs([own] * MANY, pair), (own, pair(n, n), MANY)
+    )
+
+
+CASES: dict[str, Case] = {
+    **{
+        f"{data} {kind}, {ways}": Case(
+            f"ResidualPlanner+, RMSE of {kind}" + ("; QuerySmasher, Table 1" if kind == "prefixes" else ""),
+            lambda data=data, kind=kind, ways=ways: workloads.ways(data, WAYS[ways], prefixed=kind == "prefixes"),
+        )
+        for kind, data, ways in product(("marginals", "prefixes"), workloads.NUMERIC, WAYS)
+    },
+    **{
+        f"[10]^{d}, marginals up to 3-way": Case(
+            "ResidualPlanner+, Synth-10^d",
+            lambda d=d: tb.Workload.marginals(tb.Domain({f"a{i}": 10 for i in range(d)}), ways=range(1, min(d, 3) + 1)),
+        )
+        for d in (2, 5, 10, 15, 20, 50, 100)
+    },
+    **{
+        f"{data}, {kind}": Case(
+            "QuerySmasher, Table 2",
+            lambda data=data, kind=kind: workloads.real_pairs(data, PAIRS[kind], 5000),
+        )
+        for data, kind in product(workloads.NUMERIC, PAIRS)
+    },
+    **{
+        f"[{n}]^{MANY}, {kind}": Case(
+            "QuerySmasher, Table 3" + ("; Table 5" if kind == "prefixes" else ""),
+            lambda n=n, kind=kind: workloads.up_to_pairs([OWN[kind](n)] * MANY),
+        )
+        for n, kind in product(SIZES, OWN)
+    },
+    **{f"[{n}]^{MANY}, {kind}": _alike(n, kind) for n, kind in product(SIZES, PAIRS)},
+    **{
+        f"[{n}]^{MANY}, random rows": Case("QuerySmasher, Table 3", lambda n=n: workloads.random_pairs(n, MANY))
+        for n in SIZES
+    },
+    **{
+        f"[{n}]^{d}, mixed": Case("QuerySmasher, Tables 4 and 6", lambda n=n, d=d: workloads.mixed(n, d))
+        for n, d in ((10, 10), (10, 20), (10, 40), (20, 10))
+    },
+    "adult.toml": Case("here", workloads.adult_example),
+    "prefixes by cells, pairs of 8^4": Case("here", lambda: workloads.prefixes_by_cells(8, 4)),
+    "prefixes by cells, pairs of 20^6": Case("here", lambda: workloads.prefixes_by_cells(20, 6)),
+    "ten tables of six attributes": Case("here", workloads.ten_tables),
+}  # fmt: skip
+
+OF_HDMM = {f"{name}, {noise}": (name, noise) for name, noise in PAPER}
+
+
+# measuring -------------------------------------------------------------------------------------------------
+def measured(name: str) -> Row:
+    """One row of the CSV."""
+    with threadpool_limits(1):
+        return _of_hdmm(*OF_HDMM[name]) if name in OF_HDMM else _at_unit_cost(name)
+
+
+def _at_unit_cost(name: str) -> Row:
+    case, settings = CASES[name], Settings("gaussian")
+    workload = case.make()
+    row: Row = {
+        "source": case.source, "workload": name, "noise": "gaussian",
+        "hdmm": PRINTED.get((name, "hdmm")), "planner": PRINTED.get((name, "planner")),
+        "smasher": SMASHER.get(name, STOPPED.get(name)),
+        "tables": len(workload.tables), "queries": workload.queries,
+    }  # fmt: skip
+    started = time.process_time()
+    try:
+        strategy = SINGLE["residual"](workload, settings)
+    except Unsupported as refusal:
+        return row | {"note": str(refusal).splitlines()[0]}
+    planned = time.process_time()
+    rmse = unit_rmse(strategy, workload, "add-remove")
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+    scored = time.process_time()
+    lower = _lower(case, workload)
+    proof = time.process_time() - scored
+    level, shared = _special_cases(workload, settings)
+    return row | {
+        "rmse": _short(rmse), "method": "residual", "level": _short(level), "shared": _short(shared),
+        "bound": _short(math.sqrt(lower / workload.queries) if lower else None),
+        "gap": f"{rmse**2 * workload.queries / lower - 1:.2g}" if lower else None,
+        "cpu_s": f"{planned - started:.1f}", "proof_s": f"{proof:.1f}", "memory_mb": memory,
+    }  # fmt: skip
+
+
+def _special_cases(workload: tb.Workload, settings: Settings) -> tuple[float | None, float | None]:
+    """RMSE of spaces at right angles to the total, and of one basis for all sets where that is something else."""
+    level, shared = None, None
+    try:
+        spaces = Spaces(workload.merge()[0], settings)
+        level = spaces.value(spaces.uniform())[0] / math.sqrt(workload.queries)
+        if spaces.differ and max(len(table.terms) for table in workload.tables) == 1:
+            shared = unit_rmse(shared_strategy(workload, settings), workload, "add-remove")
+    except Unsupported:
+        pass
+    return level, shared
+
+
+def _lower(case: Case, workload: tb.Workload) -> float | None:
+    """The best bound on total squared error at unit cost that is found in a minute or so."""
+    if case.alike is not None:
+        return alike_bound(*case.alike)
+    if any(len(table.terms) > 1 for table in workload.tables) and workload.queries <= _SVD_ROWS:
+        return unit_bound(workload, "svd")
+    return unit_bound(workload, "product")
+
+
+def _of_hdmm(name: str, noise: str) -> Row:
+    cells = {cell.method: cell for key, cell in hdmm.read().items() if key[:2] == (name, noise)}
+    best = hdmm.best(cells.values())
+    if best is None:
+        raise SystemExit(f"python -m benchmarks.hdmm --only {name} comes first")
+    memory = None
+    if best.cpu_s <= AGAIN:
+        best = hdmm.measure(name, noise, best.method)
+        memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+    rmse, bound = best.rmse or math.inf, proven(name, noise)
+    gap = (rmse / bound) ** (1 if name == "example-15" else 2) - 1
+    printed = min(value for method, value in PAPER[name, noise].items() if method in (*hdmm.HDMM, "hdmm"))
+    printed = CORRECTED.get((name, noise, "hdmm"), printed)
+    workload = hdmm.WORKLOADS[name]()
+    table = 3 if name == "example-15" else (4 if name in hdmm.ONE else 6) + (noise == "gaussian")
+    return {
+        "source": f"HDMM, Table {table}", "workload": name, "noise": noise, "hdmm": printed,
+        "rmse": _short(rmse), "bound": _short(bound), "gap": f"{max(gap, 0.0):.2g}", "method": best.method,
+        "tables": len(workload.tables), "queries": workload.queries, "cpu_s": f"{best.cpu_s:.1f}", "memory_mb": memory,
+    }  # fmt: skip
+
+
+def proven(name: str, noise: str) -> float:
+    """The largest bound that ``benchmarks.hdmm`` has; what holds for L2 sensitivity holds for L1 (Laplace noise)."""
+    scale = {
+        n: 1.0 if name == "example-15" else hdmm.DEVIATION[noise] / hdmm.DEVIATION[n]
+        for n in ("gaussian", noise)
+    }
+    return max(
+        c.bound * scale[n] for (w, n, _), c in hdmm.read().items() if w == name and n in scale and c.bound
+    )
+
+
+def _short(value: float | None) -> str | None:
+    return None if value is None else f"{value:.8g}"
+
+
+# a bound where all attributes and all pairs are alike --------------------------------------------------------
+def alike_bound(one: tb.LinearOperator, pair: tb.LinearOperator, d: int) -> float:
+    """Of ``one`` (p, n) asked of each of d attributes and ``pair`` (q, n n), symmetric in both, of every two.
+
+    The dual at multipliers that are a product of one and the same mu, ``L >= (tr (W D W')^1/2)^2``. W D W' commutes
+    with permutations of the attributes, so that it falls into the blocks of the Johnson scheme of pairs, as often as
+    their representations have dimensions: trivial, standard (d - 1 times), and (d - 2, 2) (d (d - 3) / 2 times). The
+    logarithm of mu is searched for as a sum of cosines: every mu proves a bound.
+    """
+    own, pairs = np.asarray(one.dense(), float), np.asarray(pair.dense(), float)
+    n = own.shape[1]
+    waves = np.cos(np.outer(np.arange(1, n), np.pi * (np.arange(n) + 0.5) / n))
+
+    def root(x: np.ndarray) -> float:
+        mu = np.exp(x @ waves)
+        return nuclear(own, pairs, d, mu / mu.sum())
+
+    options = {"maxiter": 30, "eps": 1e-5}  # differences that the rounding down does not blur
+    found = minimize(lambda x: -math.log(root(x)), np.zeros(n - 1), method="L-BFGS-B", options=options)
+    return root(found.x) ** 2
+
+
+def nuclear(own: np.ndarray, pairs: np.ndarray, d: int, mu: np.ndarray) -> float:
+    """``tr (W D W')^1/2`` of :func:`alike_bound`, rounded down."""
+    n = len(mu)
+    shared = (
+        pairs.reshape(-1, n, n) @ mu
+    )  # by the cell of the attribute that two pairs, or a pair and one, share
+    one, none = own @ mu, shared @ mu
+    same, by_one = (own * mu) @ own.T, (own * mu) @ shared.T
+    by_two, by_pair, apart = (
+        (pairs * np.outer(mu, mu).ravel()) @ pairs.T,
+        (shared * mu) @ shared.T,
+        np.outer(none, none),
+    )
+    alone, beside = np.outer(one, one), np.outer(one, none)
+    trivial = _block(
+        same + (d - 1) * alone,
+        math.sqrt((d - 1) / 2) * (2 * by_one + (d - 2) * beside),
+        by_two + 2 * (d - 2) * by_pair + (d - 2) * (d - 3) / 2 * apart,
+    )
+    standard = _block(
+        same - alone, math.sqrt(d - 2) * (by_one - beside), by_two + (d - 4) * by_pair - (d - 3) * apart
+    )
+    rest = by_two - 2 * by_pair + apart
+    return sum(
+        times * lowered_trace(matrix)
+        for times, matrix in ((1, trivial), (d - 1, standard), (d * (d - 3) // 2, rest))
+    )
+
+
+def _block(first: np.ndarray, between: np.ndarray, second: np.ndarray) -> np.ndarray:
+    return np.block([[first, between], [between.T, second]])
+
+
+# the CSV ---------------------------------------------------------------------------------------------------
+def read() -> dict[str, dict[str, str]]:
+    """All rows, by the name that :func:`measured` takes."""
+    if not RESULTS.exists():
+        return {}
+    with RESULTS.open(newline="", encoding="utf-8") as file:
+        return {_name(row): row for row in csv.DictReader(file)}
+
+
+def _name(row: dict[str, str]) -> str:
+    return row["workload"] if row["workload"] in CASES else f"{row['workload']}, {row['noise']}"
+
+
+def _in_its_own_process(name: str) -> Row:
+    with multiprocessing.get_context("fork").Pool(1) as pool:
+        try:
+            return pool.apply_async(measured, (name,)).get(_SECONDS)
+        except multiprocessing.TimeoutError:
+            case = CASES[name]
+            return {
+                "source": case.source,
+                "workload": name,
+                "noise": "gaussian",
+                "note": f"more than {_SECONDS} s",
+            }
+
+
+def main() -> None:
+    """Measure what is asked for."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--only", nargs="+", choices=[*CASES, *OF_HDMM], metavar="WORKLOAD")
+    parser.add_argument("--list", action="store_true", help="names of the workloads")
+    parser.add_argument("--page", action="store_true", help="the tables of the page; measures nothing")
+    add_force(parser)
+    given = parser.parse_args()
+    rows = read()
+    if given.list:
+        print("\n".join([*CASES, *OF_HDMM]))
+    elif given.page:
+        write_page(list(rows.values()))
+    else:
+        for name in given.only or [n for n in (*CASES, *OF_HDMM) if n not in rows]:
+            rows[name] = _in_its_own_process(name)
+            print(*(f"{key}={value}" for key, value in rows[name].items() if value is not None), flush=True)
+            record(RESULTS, COLUMNS, [rows[n] for n in (*CASES, *OF_HDMM) if n in rows], force=given.force)
+
+
+# the page --------------------------------------------------------------------------------------------------
+HEADS = {
+    "workload": "workload", "noise": "noise", "hdmm": "HDMM", "planner": "RP+", "smasher": "QuerySmasher",
+    "level": "its optimum", "rmse": "here", "ahead": "less than the best peer",
+    "bound": "bound", "gap": "gap, squared", "method": "method", "cpu_s": "CPU s", "memory_mb": "MB",
+}  # fmt: skip
+PLACES = {
+    "real data": ("ResidualPlanner+, RMSE", ("hdmm", "planner", "smasher", "level")),
+    "many attributes": ("ResidualPlanner+, Synth", ("level",)),
+    "pairs of real data": ("QuerySmasher, Table 2", ("level",)),
+    "forty attributes": ("QuerySmasher, Table 3", ("smasher", "level")),
+    "mixed": ("QuerySmasher, Tables 4", ("smasher", "level")),
+    "HDMM": ("HDMM", ("noise", "hdmm")),
+}
+"""By the name of a table on the page: how its sources begin, and the columns between the workload and ours."""
+
+
+def ahead(row: dict[str, str]) -> str:
+    """How much less our RMSE is than the peers' least, to the digits of theirs."""
+    peers = [v for c in ("hdmm", "planner", "smasher", "level") if (v := row[c]).replace(".", "").isdigit()]
+    if not peers or not row["rmse"]:
+        return ""
+    least = min(peers, key=float)
+    ours, theirs = float(row["rmse"]), float(least)
+    if round(ours, len(least.partition(".")[2])) == theirs:
+        return "the same"
+    return (
+        f"{100 * (1 - ours / theirs):.2g} %"
+        if ours < theirs
+        else f"**{100 * (ours / theirs - 1):.2g} % more**"
+    )
+
+
+def page_tables(rows: Iterable[dict[str, str]]) -> dict[str, str]:
+    """Markdown tables by the name of their place on the page."""
+    tables = {}
+    for place, (source, between) in PLACES.items():
+        mine = [row | {"ahead": ahead(row)} for row in rows if row["source"].startswith(source)]
+        last = (
+            "rmse",
+            "ahead",
+            "bound",
+            "gap",
+            *(("method",) if place == "HDMM" else ()),
+            "cpu_s",
+            "memory_mb",
+        )
+        shown = [c for c in ("workload", *between, *last) if c == "workload" or any(row[c] for row in mine)]
+        lines = [
+            [HEADS[c] for c in shown],
+            ["---" if c in ("workload", "noise", "method") else "--:" for c in shown],
+        ]
+        lines += [[_cell(c, row) for c in shown] for row in mine]
+        tables[place] = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    return tables
+
+
+def _cell(column: str, row: dict[str, str]) -> str:
+    value = row[column]
+    if column == "rmse" and not value:
+        return row["note"].split(",")[0] if row["note"].startswith("more than") else "refused"
+    if column == "gap" and value:
+        share = 100 * float(value)
+        return (
+            "> 1,000 %"
+            if share > 1000
+            else f"{share:.0f} %"
+            if share > 99
+            else f"{share:.2g} %"
+            if share > 1e-3
+            else "0"
+        )
+    if column in ("smasher", "level", "rmse", "bound") and value.replace(".", "").isdigit():
+        return f"{float(value):,.0f}" if float(value) > 1e4 else f"{float(value):,.3f}"
+    return value.replace("|", "\\|").replace("[", "\\[") if column == "workload" else value
+
+
+def write_page(rows: Iterable[dict[str, str]]) -> None:
+    """Put the tables between their marks."""
+    text = PAGE.read_text(encoding="utf-8")
+    for place, table in page_tables(rows).items():
+        before, rest = text.split(f"<!-- {place} -->\n")
+        after = rest.split(f"<!-- end of {place} -->")[1]
+        text = f"{before}<!-- {place} -->\n\n{table}\n\n<!-- end of {place} -->{after}"
+    PAGE.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
