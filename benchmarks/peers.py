@@ -392,15 +392,9 @@ def _cell(column: str, row: dict[str, str]) -> str:
         return row["note"].split(",")[0] if row["note"].startswith("more than") else "refused"
     if column == "gap" and value:
         share = 100 * float(value)
-        return (
-            "> 1,000 %"
-            if share > 1000
-            else f"{share:.0f} %"
-            if share > 99
-            else f"{share:.2g} %"
-            if share > 1e-3
-            else "0"
-        )
+        if not 1e-3 < share <= 1000:
+            return "0" if share < 1 else "> 1,000 %"
+        return f"{share:.0f} %" if share > 99 else f"{share:.2g} %"
     if column in ("smasher", "level", "rmse", "bound") and value.replace(".", "").isdigit():
         return f"{float(value):,.0f}" if float(value) > 1e4 else f"{float(value):,.3f}"
     return value.replace("|", "\\|").replace("[", "\\[") if column == "workload" else value
