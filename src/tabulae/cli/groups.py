@@ -64,6 +64,7 @@ def _level_document(made: DetailedPlan, i: int, level: PopulationLevel) -> dict[
         "laws": {
             stage: {"name": law.name, law.word: str(law.parameter)}
             for stage, law in (("first", level.first), ("second", level.second), ("whole", level.whole))
+            if law is not None
         },
         "rehearsal": [_decade_document(row) for row in made.rehearsal[i]],
     }
@@ -77,13 +78,16 @@ def print_plan(console: Console, made: DetailedPlan, promise: str) -> None:
     print_table(console, _errors_table(made))
     say(
         console,
-        "RMSE and margin are in counts, of each count of the second stage as it is drawn; what is published\n"
+        "RMSE and margin are in counts, of each count as it is drawn: public counts choose the tables."
+        if made.chosen_by_counts
+        else "RMSE and margin are in counts, of each count of the second stage as it is drawn; what is published\n"
         "joins both stages, with smaller errors for most groups.",
     )
     print_table(console, _rehearsal_table(made))
     say(
         console,
-        "Which table a group of so many gets, before any data is opened. A line is the average over the sizes of its\n"
+        f"Which table a group of {'a public count of ' * made.chosen_by_counts}so many gets, before any data is "
+        "opened. A line is the average over the sizes of its\n"
         "decade, spread evenly on a logarithmic scale: as many groups of 1,000 to 2,000 as of 2,000 to 4,000.",
     )
     print_smallest(console, made.smallest, "these levels meet")
@@ -97,8 +101,10 @@ def _epsilon_words(made: DetailedPlan) -> Iterator[str]:
 
 
 def _noted(made: DetailedPlan) -> Iterator[str]:
-    places = sum(level.regions.size * len(level.groups) for level in made.adaptive.levels)
+    places = sum(level.places for level in made.adaptive.levels)
     yield f"Groups    {places:,} counts of groups in regions, in {len(made.adaptive.levels)} levels"
+    if (counts := detailed_of(made.spec).counts) is not None:
+        yield f"Tables    chosen by {counts.name}, public counts (SHA-256 {counts.sha256}), at no cost"
 
 
 def _levels_table(made: DetailedPlan) -> RichTable:

@@ -9,6 +9,8 @@ from math import sqrt
 
 from ..privacy import NoiseLaw
 from ..products.groups.levels import PopulationLevel, epsilon_of
+from ..products.groups.plan import detailed_of
+from ..products.groups.public_counts import PublicCounts
 from ..products.groups.publish import TOTALS
 from ..release import Release
 from .page import render_page, stored_context
@@ -34,8 +36,9 @@ class NoiseView:
 class LevelView:
     """One level: what it counts, what it costs, its noise by stage, and which table its groups got.
 
-    ``record`` is one that belongs to ``stability`` groups, None where that is a bound from above. ``whole`` is the
-    noise of groups that have one count only, None where there are none.
+    ``record`` is one that belongs to ``stability`` groups, None where that is a bound from above. ``first`` is the
+    noise of the counts that chose the tables, None where public counts did; ``whole`` that of groups that have one
+    count only, None where there are none.
     """
 
     name: str
@@ -45,7 +48,7 @@ class LevelView:
     stability: int
     record: str | None
     thresholds: tuple[int, ...]
-    first: NoiseView
+    first: NoiseView | None
     second: NoiseView
     whole: NoiseView | None
     chosen: Mapping[str, int]
@@ -59,13 +62,17 @@ class LevelView:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class GroupsView(StoredView):
-    """Everything that the report of a release of groups shows; ``how`` says how its epsilon was proven."""
+    """Everything that the report of a release of groups shows.
+
+    ``how`` says how its epsilon was proven; ``counts`` are the public counts that chose the tables, or None.
+    """
 
     how: str | None
     epsilon: EpsilonStatement | None
     levels: tuple[LevelView, ...]
     tables: tuple[str, ...]
     stage_one: Fraction
+    counts: PublicCounts | None
 
 
 def groups_report(release: Release) -> str:
@@ -89,6 +96,7 @@ def groups_view(release: Release) -> GroupsView:
         levels=tuple(_level(level, told[i], release.level) for i, level in enumerate(plan.levels)),
         tables=tuple(name for name in tables if any(name in entry["groups_by_table"] for entry in told)),
         stage_one=plan.levels[0].stage_one,
+        counts=detailed_of(release.spec).counts,
     )
 
 
@@ -124,7 +132,7 @@ def _level(level: PopulationLevel, told: Mapping[str, dict], at: float) -> Level
         stability=level.groups_of_a_record,
         record=words if proven.is_exact and words else None,
         thresholds=level.thresholds,
-        first=NoiseView.of(level.first, at),
+        first=None if level.first is None else NoiseView.of(level.first, at),
         second=NoiseView.of(level.second, at),
         whole=NoiseView.of(level.whole, at) if level.groups.total_only.any() else None,
         chosen=told["groups_by_table"],

@@ -6,7 +6,7 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, field_validator
+from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
 from ..privacy import exact
 from .problems import shown
@@ -88,6 +88,7 @@ class DetailedSection(StrictSection):
         description='the tables, coarsest first: tables = [["total"], ["sex", "age4"]]'
     )
     stage_one: Share = "1/10"
+    counts: Filled | None = None
     suppress: SuppressEntry | None = None
 
     @field_validator("codes", mode="before")
@@ -110,6 +111,15 @@ class DetailedSection(StrictSection):
         if value is not None and any(not table or TOTAL in table for table in value[1:]):
             raise problem("after the total, each table names the attributes that it is by")
         return value
+
+    @model_validator(mode="after")
+    def _one_choice(self) -> DetailedSection:
+        if self.counts is not None and "stage_one" in self.model_fields_set:
+            raise problem(
+                "has stage_one and counts: public counts choose the tables and cost nothing, so that there is no first "
+                "stage; keep one of the two"
+            )
+        return self
 
     @field_validator("regions")
     @classmethod

@@ -111,6 +111,9 @@ def _detailed(document: Document, names: Iterator[str]) -> dict[str, Any]:
     if document.detailed is None:
         return {}
     section = document.detailed.model_dump(exclude_none=True) | {"groups": next(names)}
+    if document.detailed.counts is not None:
+        del section["stage_one"]
+        section["counts"] = next(names)
     levels = [entry.model_dump(exclude_none=True) for entry in document.levels if entry]
     return {key: value for key, value in section.items() if value != {}} | {"level": levels}
 

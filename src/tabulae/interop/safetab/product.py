@@ -13,6 +13,7 @@ from ..._run import Life, Step, seal_without_report
 from ..._version import VERSION
 from ...privacy import NoiseLaw, rounded_up
 from ...products.groups.count import GroupCounts
+from ...products.groups.levels import PopulationLevel
 from ...products.groups.product import GroupsProduct
 from ...products.groups.publish import write_groups
 from ...products.product import Charged
@@ -77,15 +78,15 @@ def level_documents(inputs: Inputs) -> list[dict[str, Any]]:
                     "exact": proven.is_exact,
                     "production": production,
                 },
-                "noise": {
-                    "stage_one": _law(level.first),
-                    "stage_two": _law(level.second),
-                    "total_only": _law(level.whole),
-                },
+                "noise": {name: _law(law) for name, law in _laws(level).items() if law is not None},
                 "suppressed_up_to": dict(zip(("total", "total only"), floors, strict=True)),
             }
         )
     return found
+
+
+def _laws(level: PopulationLevel) -> dict[str, NoiseLaw | None]:
+    return {"stage_one": level.first, "stage_two": level.second, "total_only": level.whole}
 
 
 def _law(law: NoiseLaw) -> dict[str, Any]:

@@ -261,7 +261,8 @@ def total_estimates(
 
     Arguments:
         level: public: laws and thresholds.
-        rung: the table, TOTAL, or TOTAL_ONLY: one count at the whole budget, and ``stage_one`` is not read.
+        rung: the table, TOTAL, or TOTAL_ONLY: one count at the whole budget, and ``stage_one`` is not read; nor is it
+            where public counts chose the tables, so that S is all that there is.
         stage_one, second: noisy counts, int64, shape (n,).
         confidence: of the intervals, between 0 and 1, given the rung, whatever the true total.
 
@@ -290,12 +291,11 @@ def total_estimates(
     ([91.4, 500.0], [12.2, 8.2])
     """
     y, s = np.asarray(stage_one, np.int64), np.asarray(second, np.int64)
-    if rung == TOTAL_ONLY:
-        margin = plain_margin(level.whole, 1, confidence)
-        whole = s.astype(float)
-        return GroupEstimates(
-            whole, np.full_like(whole, level.whole.variance_of_law), whole - margin, whole + margin
-        )
+    if rung == TOTAL_ONLY or level.first is None:
+        law, cells = (level.whole, 1) if rung == TOTAL_ONLY else (level.second, _cells(level, rung))
+        margin, plain = plain_margin(law, cells, confidence), s.astype(float)
+        variance = np.full_like(plain, cells * law.variance_of_law)
+        return GroupEstimates(plain, variance, plain - margin, plain + margin)
     if y.shape != s.shape or y.ndim != 1:
         raise InvalidArgument(f"one count of each stage for each group: shapes {y.shape} and {s.shape}")
     stages, (low, high) = TwoStages(level.first, level.second, _cells(level, rung)), level.interval_of(rung)

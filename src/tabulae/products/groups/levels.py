@@ -25,6 +25,7 @@ from ...privacy import (
     law_for,
     law_type,
 )
+from .public_counts import NOT_TABULATED, ChosenTables
 
 TOTAL_ONLY = -1
 """The rung of a group that gets one count at the full budget."""
@@ -42,6 +43,8 @@ class PopulationLevel:
 
     Each group is counted with a share ``stage_one`` of the budget. As many thresholds as this noisy count reaches, so
     high on the ladder is the table that is measured with the rest. Groups that are ``total_only`` get one count.
+    Where public counts have ``chosen`` the tables, there is no first stage: ``stage_one`` is 0, and the groups that
+    they list have one table each, measured with all of the budget.
 
     One unit's arrival or departure moves at most ``stability`` counts of a stage by one for each of its rows, so that
     with s that number, k the rows of a unit and m the share of a stage, each count has noise
@@ -56,10 +59,12 @@ class PopulationLevel:
         ladder: the tables, coarsest first.
         thresholds: one a table, not falling.
         budget: pure or zero-concentrated, for this level.
-        stage_one: between 0 and 1.
+        stage_one: between 0 and 1; 0 where the tables are chosen.
         neighbours: "add-remove" or "replace".
         rows_per_unit: the most records of one unit.
         stability: at least the proven one, which is taken where it is None.
+        chosen: the tables that public counts chose; None where stage one chooses.
+        ladder_name: what tells the ladder from others of the same regions and groups; "" where there is one.
 
     Raises:
         InvalidArgument: arguments that do not fit each other, or a stability that is not proven to be a bound.
@@ -67,7 +72,10 @@ class PopulationLevel:
     Privacy:
         The level satisfies ``budget``: each of the two stages is a set of counts over subsets of the records, of which
         one record is in at most s (generalised parallel composition: Haney et al., Lemmas 9, 10 and 12), and the
-        stages compose adaptively (Lemmas 1 and 2; Theorems 1 and 3).
+        stages compose adaptively (Lemmas 1 and 2; Theorems 1 and 3). Where the tables are chosen, that choice is a
+        constant: a function of public files. One set of counts is left, each over its own subset of the records, and
+        one record is in one cell of the one table of each of at most s groups. So noise of variance s k^2 / (2 rho), or
+        of scale s k / epsilon, keeps the whole budget (the same Lemmas, with m = 1).
     """
 
     regions: Regions
@@ -80,6 +88,8 @@ class PopulationLevel:
     neighbours: str = "add-remove"
     rows_per_unit: int = 1
     stability: int | None = None
+    chosen: ChosenTables | None = None
+    ladder_name: str = ""
 
     def __post_init__(self) -> None:
         check_neighbours(self.neighbours)
@@ -87,7 +97,11 @@ class PopulationLevel:
             raise InvalidArgument('groups are tabulated under "add-remove" or "replace"')
         if not isinstance(self.budget, PureDP | ZCDP):
             raise InvalidArgument("the budget of a level is pure or zero-concentrated: PureDP or ZCDP")
-        if not 0 < self.stage_one < 1:
+        if self.chosen is not None and self.stage_one:
+            raise InvalidArgument(
+                f"stage_one is {self.stage_one}; it is 0 where public counts choose the tables"
+            )
+        if self.chosen is None and not 0 < self.stage_one < 1:
             raise InvalidArgument(f"stage_one is {self.stage_one}; it must be between 0 and 1, ends excluded")
         if len(self.thresholds) != len(self.ladder.rungs):
             raise InvalidArgument(
@@ -114,7 +128,8 @@ class PopulationLevel:
     @property
     def name(self) -> str:
         """What messages and files call the level."""
-        return f"{self.regions.name}, level {self.group_level}"
+        ladder = f", {self.ladder_name}" if self.ladder_name else ""
+        return f"{self.regions.name}, level {self.group_level}{ladder}"
 
     @cached_property
     def proven(self) -> Stability:
@@ -133,9 +148,9 @@ class PopulationLevel:
         return law_for(self.budget.scaled(share), None, Fraction(units * self.groups_of_a_record * rows))
 
     @cached_property
-    def first(self) -> NoiseLaw:
-        """The noise of stage one."""
-        return self.law(self.stage_one)
+    def first(self) -> NoiseLaw | None:
+        """The noise of stage one; None where there is no such stage."""
+        return self.law(self.stage_one) if self.chosen is None else None
 
     @cached_property
     def second(self) -> NoiseLaw:
@@ -150,6 +165,24 @@ class PopulationLevel:
     def choose(self, first: np.ndarray) -> np.ndarray:
         """The rung for each noisy count of stage one: how many thresholds it reaches. Public from public."""
         return np.searchsorted(np.asarray(self.thresholds, np.int64), first, side="right").astype(np.int8)
+
+    @property
+    def places(self) -> int:
+        """How many groups are tabulated, each counted as often as it is in a region."""
+        return self.regions.size * len(self.groups) if self.chosen is None else self.chosen.place.size
+
+    def tables_of(self, first: int, regions: int, stage_one: np.ndarray) -> np.ndarray:
+        """The rung of each group in some consecutive regions, int8, in C order: public from public.
+
+        Args:
+            first, regions: position of the first region, and how many there are.
+            stage_one: shape (regions * groups,): the noisy counts that choose; not read where the tables are chosen.
+        """
+        whole = np.tile(self.groups.total_only, regions)
+        if self.chosen is None:
+            return np.where(whole, np.int8(TOTAL_ONLY), self.choose(stage_one))
+        rung = self.chosen.rungs(first * len(self.groups), whole.size)
+        return np.where(whole & (rung != NOT_TABULATED), np.int8(TOTAL_ONLY), rung)
 
     def interval_of(self, rung: int) -> tuple[int | None, int | None]:
         """The stage-one counts [low, high) that choose a rung; None where there is no end."""
@@ -231,8 +264,9 @@ class GroupMeasurement:
         level: position in the plan.
         first: position of the first region.
         regions: how many regions.
-        stage_one: noisy counts (int64) that chose the table; 0 where none was drawn, for a group that is total only.
-        rung: the table that each group got (int8); TOTAL_ONLY, TOTAL or a position on the ladder.
+        stage_one: noisy counts (int64) that chose the table; 0 where none was drawn.
+        rung: the table that each group got (int8); TOTAL_ONLY, TOTAL or a position on the ladder; NOT_TABULATED for
+            one of which nothing was drawn, whose counts are 0 here.
         totals: the count of stage two; where a table was measured, the sum of its cells.
         cells: rung -> (places, shape (m,) rising; noisy cells, int64, shape (m, cells)).
     """
@@ -268,7 +302,7 @@ _FEW = 8
 # Points of the grid: the coarse one adds some 1e-4 of epsilon, and is ten times faster.
 _FINE, _COARSE = 1 << 17, 1 << 12
 
-Laws = tuple[NoiseLaw, NoiseLaw, NoiseLaw]
+Laws = tuple[NoiseLaw, NoiseLaw | None, NoiseLaw]
 
 
 def epsilon_of(plan: AdaptivePlan, delta: Exact) -> tuple[float, str]:
@@ -277,7 +311,7 @@ def epsilon_of(plan: AdaptivePlan, delta: Exact) -> tuple[float, str]:
     A record shifts by one the total of each group that it belongs to, and one count of that group's second stage; so
     a record with t total-only groups and u others meets
 
-        t draws from ``whole``, u from ``first`` and u from ``second``
+        t draws from ``whole``, u from ``first`` (where there is that stage) and u from ``second``
 
     whatever the tables turn out to be. With the map's proven maxima s (all groups), T (total-only) and B (others) of a
     level, t <= T, u <= B and t + u <= s; more draws never reveal less, so only u = min(B, s - t) counts. The losses of
@@ -368,7 +402,8 @@ class _Draws:
             least = self.whole
         for whole in range(least, self.whole + 1):
             staged = min(self.staged, self.groups - whole)
-            yield tuple(zip(self.laws, (whole, staged, staged), strict=True))
+            counts = (whole, staged, staged)
+            yield tuple((law, n) for law, n in zip(self.laws, counts, strict=True) if law is not None)
 
 
 @lru_cache(maxsize=_REMEMBERED)

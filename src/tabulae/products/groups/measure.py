@@ -28,6 +28,7 @@ def measure_groups(
 
     Stage one: ``y = n + e`` for each group that is not total only. Its rung is the number of thresholds that y
     reaches. Stage two: the counts n of that table's cells, ``c_j = n_j + e_j``. A total-only group has one count.
+    A level whose tables were chosen by public counts has no stage one, and counts the groups that they list.
     All noise is drawn independently, from the laws of :class:`~tabulae.products.groups.levels.PopulationLevel`.
 
     Arguments:
@@ -49,9 +50,9 @@ def measure_groups(
     Privacy:
         Satisfies ``plan.loss`` under ``plan.neighbours`` (Theorems 1 and 3, by generalised parallel composition within
         a stage of a level, adaptive composition of the stages, and composition over the levels: see
-        :class:`AdaptivePlan`). The table of a group depends on its noisy count alone, and every
-        group of the public cross product is measured, whether anybody belongs to it or not. Noise is exact integer
-        noise whose parameter is derived in Fractions.
+        :class:`AdaptivePlan`). The table of a group depends on its noisy count alone, or on public counts, and every
+        group of the public cross product or list is measured, whether anybody belongs to it or not. Noise is exact
+        integer noise whose parameter is derived in Fractions.
     """
     source = source_for(ledger, source)
     charge = None
@@ -76,15 +77,15 @@ def _chunks(counts: GroupCounts, plan: AdaptivePlan, source: RandomBits) -> Iter
 
 def _measured(i: int, level: PopulationLevel, chunk: GroupChunk, source: RandomBits) -> GroupMeasurement:
     truth = chunk.totals()
-    total_only = np.tile(level.groups.total_only, chunk.regions)
-    adaptive = np.flatnonzero(~total_only)
     stage_one = np.zeros_like(truth)
-    stage_one[adaptive] = truth[adaptive] + level.first.sample(adaptive.size, source)
-    # From here on the table of a group is public: a function of its noisy count.
-    rung = np.where(total_only, np.int8(TOTAL_ONLY), level.choose(stage_one))
+    if level.first is not None:
+        adaptive = np.flatnonzero(~np.tile(level.groups.total_only, chunk.regions))
+        stage_one[adaptive] = truth[adaptive] + level.first.sample(adaptive.size, source)
+    # From here on the table of a group is public: a function of its noisy count, or of public counts.
+    rung = level.tables_of(chunk.first, chunk.regions, stage_one)
     totals = np.zeros_like(truth)
-    for places, law in ((total_only, level.whole), (rung == TOTAL, level.second)):
-        chosen = np.flatnonzero(places)
+    for at, law in ((TOTAL_ONLY, level.whole), (TOTAL, level.second)):
+        chosen = np.flatnonzero(rung == at)
         totals[chosen] = truth[chosen] + law.sample(chosen.size, source)
     cells = {}
     for r, table in enumerate(level.ladder.rungs, start=1):

@@ -67,7 +67,7 @@ def expected_rungs(level: PopulationLevel, sizes: np.ndarray) -> np.ndarray:
     """The chance that a two-stage group of true size n gets each table: P(t_r <= n + e < t_{r+1}).
 
     Args:
-        level: its thresholds t and the law of e.
+        level: its thresholds t and the law of e; where public counts choose, e is 0 and n the public count.
         sizes: shape (n,), integers: true or supposed sizes.
 
     Returns:
@@ -88,7 +88,10 @@ def expected_rungs(level: PopulationLevel, sizes: np.ndarray) -> np.ndarray:
     sizes = np.asarray(sizes, np.int64)
     reached = [
         np.ones(sizes.size),
-        *(reach(level.first, t - sizes) for t in level.thresholds),
+        *(
+            (sizes >= t).astype(float) if level.first is None else reach(level.first, t - sizes)
+            for t in level.thresholds
+        ),
         np.zeros(sizes.size),
     ]
     return -np.diff(np.stack(reached, axis=1), axis=1)
@@ -170,7 +173,7 @@ _PAPER_LEVEL, _PAPER_HALF_SQUARE = Fraction(95, 100), Fraction(192, 100)
 def level_budget(
     margin: int,
     confidence: Exact,
-    stage_one: Exact,
+    stage_one: Exact | None,
     stability: int,
     definition: Literal["pure", "zcdp"],
     formula: Literal["exact", "paper"] = "exact",
@@ -192,7 +195,7 @@ def level_budget(
     Args:
         margin: an integer, 0 or more; 1 or more for the paper's formula under zCDP.
         confidence: of draws of the noise, at least this share lies within the margin.
-        stage_one: share of the budget that chooses tables.
+        stage_one: share of the budget that chooses tables; None where public counts choose them.
         stability: the most groups of the level that one record can belong to.
         definition, formula: see above.
         neighbours, rows_per_unit: as in :class:`~tabulae.products.groups.levels.PopulationLevel`.
@@ -219,7 +222,7 @@ def level_budget(
         raise InvalidArgument(
             f"stability is {stability} and rows_per_unit {rows_per_unit}; both must be 1 or more"
         )
-    share = 1 - probability(stage_one, "stage_one")
+    share = 1 if stage_one is None else 1 - probability(stage_one, "stage_one")
     if formula == "exact":
         one = budget_for_margin(margin, "laplace" if definition == "pure" else "gaussian", confidence).amount
     else:
@@ -280,6 +283,11 @@ class DetailedPlan:
     level: float = LEVEL
 
     @property
+    def chosen_by_counts(self) -> bool:
+        """Whether public counts choose the tables, so that there is no first stage."""
+        return detailed_of(self.spec).counts is not None
+
+    @property
     def budgets(self) -> tuple[PrivacyLoss, ...]:
         """The loss of each level, in the order of the spec."""
         return tuple(level.budget for level in self.adaptive.levels)
@@ -299,8 +307,8 @@ class DetailedPlan:
     def errors(self) -> pa.Table:
         """Expected error by level and table: ``table, level, rmse, margin, bound``, in counts.
 
-        ``rmse`` and ``margin`` (95 %) are of each single count as drawn; published estimates join both stages, mostly
-        with smaller errors.
+        ``rmse`` and ``margin`` (95 %) are of each single count as drawn; published estimates join both stages where
+        there are two, mostly with smaller errors.
         ``bound`` is null: no bound from below is known for a table that is chosen by noisy counts.
         """
         return errors_table((r.table, r.level, r.rmse, float(r.margin), None) for r in self.table_errors)
@@ -411,7 +419,7 @@ def found_budget(detailed: Detailed, rule: LevelRule) -> Fraction:
     budget = level_budget(
         target.margin,
         Fraction(str(target.confidence)),
-        detailed.stage_one,
+        None if detailed.counts is not None else detailed.stage_one,
         max(1, group_stability(groups).value),
         "pure" if detailed.pure else "zcdp",
         target.formula,

@@ -19,6 +19,7 @@ from ...spec import Spec
 from ..product import Charged
 from .estimate import GroupEstimates, cell_estimates, total_estimates
 from .levels import TOTAL, TOTAL_ONLY, AdaptivePlan, GroupMeasurement, PopulationLevel
+from .public_counts import NOT_TABULATED
 from .spec import Detailed, Suppression
 from .store import group_rows, plan_document, read_group_measurements
 
@@ -72,7 +73,8 @@ def _totals(
 ) -> tuple[pa.Table, int]:
     """One row a group and region, in their order."""
     numbers = np.zeros((len(_NUMBERS), len(piece.rung)))
-    kept = np.ones(len(piece.rung), bool)
+    tabulated = piece.rung != NOT_TABULATED
+    kept = tabulated.copy()
     for r, at in places.items():
         found = total_estimates(level, r, piece.stage_one[at], piece.totals[at], confidence)
         numbers[:, at] = _numbers(found)
@@ -90,7 +92,7 @@ def _totals(
         "label": word_column(shown % groups, labels),
         "table": word_column(piece.rung[shown] - TOTAL_ONLY, tables),
     }
-    return _rows(level, columns, numbers[:, shown]), int((~kept).sum())
+    return _rows(level, columns, numbers[:, shown]), int((tabulated & ~kept).sum())
 
 
 def _cells(level: PopulationLevel, piece: GroupMeasurement, rung: int, confidence: float) -> pa.Table:

@@ -37,6 +37,7 @@ from ...spec.section import Section
 from ...spec.sections import Document
 from ...spec.shape import TARGETS
 from .levels import AdaptivePlan, PopulationLevel
+from .public_counts import ChosenTables, PublicCounts, read_public_counts
 
 REQUIRED = ("value", "group", "level", "kind")
 OPTIONAL = ("family", "label", "total_only", "regions")
@@ -230,9 +231,10 @@ class Detailed:
         cell: the attributes that the tables are by, in the order of the domain.
         ladder: the tables after the total; headings are the names that the spec asks for.
         levels: in the order of the spec.
-        stage_one: the share of each level's budget that chooses the tables.
+        stage_one: the share of each level's budget that chooses the tables; 0 where public counts choose them.
         suppress: which totals are left out, or None.
         neighbours, rows_per_unit, unit, pure: those of the whole spec; pure, or else zero-concentrated.
+        counts: the public counts that choose the tables, or None.
     """
 
     groups: GroupMap
@@ -248,6 +250,7 @@ class Detailed:
     rows_per_unit: int
     unit: str
     pure: bool
+    counts: PublicCounts | None = None
 
     @property
     def open_levels(self) -> tuple[LevelRule, ...]:
@@ -276,7 +279,15 @@ class Detailed:
             self.neighbours,
             self.rows_per_unit,
             rule.stability,
+            self.chosen(rule),
         )
+
+    def chosen(self, rule: LevelRule) -> ChosenTables | None:
+        """The tables of a level that public counts choose; None where stage one is to choose them."""
+        if self.counts is None:
+            return None
+        groups = self.selection(rule.group_level, rule.region)
+        return self.counts.choose(self.regions[rule.region], groups, rule.thresholds)
 
     def plan(self, found: Mapping[int, Fraction] | None = None) -> AdaptivePlan:
         """The plan of all levels; ``found`` gives budgets by position to those that have none."""
@@ -339,6 +350,7 @@ def read_section(
     reader = _SectionReader(section, schema, schema.domain, problems)
     groups = reader.groups(base)
     place, regions = reader.regions()
+    counts = reader.counts(base, groups, regions)
     cell, ladder = reader.ladder()
     suppress = reader.suppression()
     levels = [_rule(entry) for entry in document.levels if entry]
@@ -353,15 +365,19 @@ def read_section(
         cell=cell,
         ladder=ladder,
         levels=tuple(levels),
-        stage_one=exact(section.stage_one),
+        stage_one=exact(section.stage_one if counts is None else 0),
         suppress=suppress,
         neighbours=privacy.neighbours,
         rows_per_unit=source.rows_per_unit,
         unit=source.unit,
         pure=privacy.definition == "pure",
+        counts=counts,
     )
     _check_size(document, detailed, problems)
-    return DetailedRead({"detailed": detailed}, {groups.name: groups.content})
+    files = {groups.name: groups.content}
+    if counts is not None:
+        files[counts.name] = counts.content
+    return DetailedRead({"detailed": detailed}, files)
 
 
 def _rule(entry: LevelEntry) -> LevelRule:
@@ -448,6 +464,15 @@ class _SectionReader:
                 out[name] = self.region(name, part[axis[attribute]], labels)
         self.check_nowhere()
         return place, out
+
+    def counts(
+        self, base: Path, groups: GroupFile | None, regions: Mapping[str, Regions]
+    ) -> PublicCounts | None:
+        """The public counts that choose the tables, once the groups and regions that they are of are known."""
+        name = self.section.counts
+        if name is None or groups is None or set(regions) != set(self.section.regions or ()):
+            return None
+        return read_public_counts(base, name, groups.groups, regions, ("detailed", "counts"), self.problems)
 
     def region(self, name: str, of_leaf: np.ndarray, labels: tuple[str, ...]) -> Regions:
         """The regions of one type, without the labels that are none."""
@@ -583,17 +608,24 @@ def _check_levels(
 
 
 def _check_size(document: Document, detailed: Detailed, problems: Problems) -> None:
-    """Refuse to publish more totals than the limit."""
+    """Refuse to publish nothing, or more totals than the limit."""
     if document.release is None:
         return
-    sizes = [
-        len(detailed.groups.at(rule.group_level, rule.region)) * detailed.regions[rule.region].size
-        for rule in detailed.levels
-    ]
-    if sum(sizes) > document.release.max_rows:
+    rows = 0
+    for rule in detailed.levels:
+        chosen, groups = detailed.chosen(rule), detailed.selection(rule.group_level, rule.region)
+        rows += detailed.regions[rule.region].size * len(groups) if chosen is None else chosen.place.size
+    if not rows:
+        told = "lists no group that a level counts in its regions: nothing would be published"
+        problems.add(("detailed", "counts"), told)
+    if rows > document.release.max_rows:
+        every = (
+            "every group is published in every region"
+            if detailed.counts is None
+            else "each row of counts is one"
+        )
         problems.add(
             ("release", "max_rows"),
-            f"every group is published in every region: {sum(sizes):,} totals, and at most "
-            f"{document.release.max_rows:,} rows: ask for fewer regions or groups, or "
-            f"write max_rows = {sum(sizes)} under [release]",
+            f"{every}: {rows:,} totals, and at most {document.release.max_rows:,} rows: ask for fewer regions or "
+            f"groups, or write max_rows = {rows} under [release]",
         )

@@ -15,6 +15,7 @@ from ...release.folder import Rows
 from ...release.write import word_column
 from ..measured import FOLDER, PieceFiles, charged_id, law_document, loss_document
 from .levels import TOTAL_ONLY, AdaptivePlan, GroupMeasurement, GroupMeasurements, PopulationLevel
+from .public_counts import NOT_TABULATED
 
 _PLACE_BYTES, _CELL_BYTES, _FILE_BYTES = 48, 10, 1 << 16
 _MOST_TABULATED = 1_000_000
@@ -60,12 +61,14 @@ class GroupMeasurementWriter(PieceFiles):
     def _tables(self, piece: GroupMeasurement) -> dict[str, pa.Table]:
         """The rows of a piece by file: one a place, and one a cell of each place that has the table."""
         level = self.plan.levels[piece.level]
-        everywhere = np.arange(len(piece.rung))
-        first = pa.array(piece.stage_one, mask=piece.rung == TOTAL_ONLY)
-        columns = {"stage_one": first, "rung": piece.rung, "total": piece.totals}
+        tabulated = np.flatnonzero(piece.rung != NOT_TABULATED)
+        rung = piece.rung[tabulated]
+        undrawn = np.full(rung.shape, level.first is None) | (rung == TOTAL_ONLY)
+        first = pa.array(piece.stage_one[tabulated], mask=undrawn)
+        columns = {"stage_one": first, "rung": rung, "total": piece.totals[tabulated]}
         rows = {
             _path(level_file(piece.level, level)): pa.table(
-                {**group_rows(level, piece, everywhere), **columns}
+                {**group_rows(level, piece, tabulated), **columns}
             )
         }
         for rung in range(1, len(level.ladder.rungs) + 1):
@@ -103,10 +106,10 @@ def most_bytes(plan: AdaptivePlan) -> int:
     """
     total = 0
     for level in plan.levels:
-        places, groups = level.regions.size * len(level.groups), level.groups
-        tabulated = min(level.regions.size * int((~groups.total_only).sum()), _MOST_TABULATED)
+        laddered = level.regions.size * int((~level.groups.total_only).sum())
+        tabulated = min(laddered, level.places, _MOST_TABULATED)
         cells = max((rung.cells for rung in level.ladder.rungs), default=0)
-        total += _PLACE_BYTES * places + _CELL_BYTES * tabulated * cells
+        total += _PLACE_BYTES * level.places + _CELL_BYTES * tabulated * cells
         total += _FILE_BYTES * (1 + len(level.ladder.rungs))
     return total
 
@@ -130,6 +133,7 @@ def _level(position: int, level: PopulationLevel) -> dict[str, Any]:
         "budget": loss_document(level.budget),
         "stage_one": str(level.stage_one),
         "thresholds": list(level.thresholds),
+        **({} if level.chosen is None else {"chosen_by": {"sha256": level.chosen.sha256}}),
         "stability": {
             "used": level.groups_of_a_record,
             "proven": level.proven.value,
@@ -144,7 +148,8 @@ def _level(position: int, level: PopulationLevel) -> dict[str, Any]:
 
 
 def _laws(level: PopulationLevel) -> dict[str, NoiseLaw]:
-    return {"first": level.first, "second": level.second, "whole": level.whole}
+    laws = {"first": level.first, "second": level.second, "whole": level.whole}
+    return {stage: law for stage, law in laws.items() if law is not None}
 
 
 def read_group_measurements(folder: Path, plan: AdaptivePlan) -> Iterator[GroupMeasurement]:
@@ -169,25 +174,35 @@ def _read_level(folder: Path, i: int, level: PopulationLevel) -> Iterator[GroupM
     step = max(1, _PLACES_READ // max(1, groups))
     for first in range(0, level.regions.size, step):
         regions = min(step, level.regions.size - first)
-        rows = totals.take(regions * groups)
-        if rows.num_rows != regions * groups:
+        tabulated = np.arange(regions * groups)
+        if level.chosen is not None:
+            tabulated = np.flatnonzero(level.tables_of(first, regions, tabulated) != NOT_TABULATED)
+        rows = totals.take(tabulated.size)
+        if rows.num_rows != tabulated.size:
             raise ReleaseError(f"{totals.path} does not have every group in every region")
-        yield _piece(i, level, first, regions, rows, files)
+        yield _piece(i, level, first, regions, tabulated, rows, files)
     for file in (totals, *files):
         if file.take(1).num_rows:
             raise ReleaseError(f"{file.path} has more rows than were measured")
 
 
 def _piece(
-    i: int, level: PopulationLevel, first: int, regions: int, rows: pa.Table, files: list[Rows]
+    i: int,
+    level: PopulationLevel,
+    first: int,
+    regions: int,
+    tabulated: np.ndarray,
+    rows: pa.Table,
+    files: list[Rows],
 ) -> GroupMeasurement:
-    """One piece, its regions and groups those of the plan and its tables those that stage one chose."""
-    rung = rows["rung"].to_numpy().astype(np.int8)
-    stage_one = rows["stage_one"].fill_null(0).to_numpy().astype(np.int64)
-    chosen = np.where(np.tile(level.groups.total_only, regions), np.int8(TOTAL_ONLY), level.choose(stage_one))
-    if not np.array_equal(rung, chosen):
-        raise ReleaseError(f"{level.name}: a group has another table than its stage-one count chooses")
-    totals = rows["total"].to_numpy().astype(np.int64)
+    """One piece, its regions and groups those of the plan and its tables those that were to be chosen."""
+    stage_one, totals = (np.zeros(regions * len(level.groups), np.int64) for _ in range(2))
+    stage_one[tabulated] = rows["stage_one"].fill_null(0).to_numpy()
+    totals[tabulated] = rows["total"].to_numpy()
+    rung = level.tables_of(first, regions, stage_one)
+    if not np.array_equal(rows["rung"].to_numpy(), rung[tabulated]):
+        by = "its stage-one count chooses" if level.chosen is None else "its public count chooses"
+        raise ReleaseError(f"{level.name}: a group has another table than {by}")
     cells: dict[int, tuple[np.ndarray, np.ndarray]] = {}
     for r, (table, file) in enumerate(zip(level.ladder.rungs, files, strict=True), start=1):
         places = np.flatnonzero(rung == r)
@@ -202,7 +217,7 @@ def _piece(
         if len(places):
             cells[r] = (places, values)
     done = GroupMeasurement(i, first, regions, stage_one, rung, totals, cells)
-    _check_names(level, done, np.arange(len(rung)), rows, Path(f"{level_file(i, level)}.parquet"))
+    _check_names(level, done, tabulated, rows, Path(f"{level_file(i, level)}.parquet"))
     return done
 
 

@@ -268,9 +268,11 @@ def group_errors_at(plan: DetailedPlan, stops: Sequence[Stop]) -> ErrorTable:
         ("Cells",),
         ("RMSE", "Margin"),
         tuple(rows),
-        "Numbers are of each single count of the second stage as it is drawn. What is published joins both stages, "
-        "mostly with smaller errors. Which table a group gets depends on the budget, too: tabulae plan says how often, "
-        "at the plan’s own.",
+        "Numbers are of each single count as it is drawn. Public counts choose the tables, whatever the budget."
+        if plan.chosen_by_counts
+        else "Numbers are of each single count of the second stage as it is drawn. What is published joins both "
+        "stages, mostly with smaller errors. Which table a group gets depends on the budget, too: tabulae plan says "
+        "how often, at the plan’s own.",
         len(plan.table_errors),
     )
 
