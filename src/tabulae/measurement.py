@@ -9,8 +9,17 @@ import numpy as np
 
 from .errors import InvalidArgument
 from .notebook import CardRows, card
-from .privacy import NoiseLaw, PrivacyLoss
+from .privacy import LeftOut, NoiseLaw, PrivacyLoss
 from .strategy import Strategy, law_variances
+
+
+@dataclass(frozen=True)
+class MeasuredLeftOut:
+    """Noisy counts of the units with more rows than are counted, and of the rows left out: integers, in that order."""
+
+    rule: LeftOut
+    values: tuple[int, ...]
+    laws: tuple[NoiseLaw, ...]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -22,7 +31,8 @@ class Measurement:
     differ). ``variance`` is that of the law drawn, in squared counts, one a row. ``rehearsal`` marks values
     that no ledger paid for or that an insecure source drew: a release refuses them. ``exact`` (int64, one array an
     invariant of the strategy, one entry a row) are counts stated exactly, outside the guarantee. They are true
-    counts in a rehearsal, too: a rehearsal with confidential counts is confidential.
+    counts in a rehearsal, too: a rehearsal with confidential counts is confidential. ``left_out`` says how many rows
+    were left out, None where nothing does; ``budget`` is what all of it costs.
 
     >>> import numpy as np, tabulae as tb
     >>> m = tb.measure(np.array([5, 0, 2, 9]), tb.select(tb.Workload.of(tb.Identity(4))), tb.ZCDP("1/2"))
@@ -38,6 +48,7 @@ class Measurement:
     rehearsal: bool
     release_id: str | None = None
     exact: tuple[np.ndarray, ...] = ()
+    left_out: MeasuredLeftOut | None = None
 
     def __post_init__(self) -> None:
         if self.values.dtype != np.int64 or self.values.shape != (self.strategy.rows,):

@@ -80,3 +80,12 @@ def write_spec(
     path = folder / "spec.toml"
     path.write_text(text)
     return path
+
+
+def told_of_rows_left_out(spec: Path) -> Path:
+    """The same spec, with a third of its budget for how many rows are left out."""
+    ledger = 'ledger = "absent.db"'
+    spec.write_text(
+        spec.read_text().replace(ledger, f'{ledger}\nleft_out = {{ share = "1/3", at_most = 2 }}')
+    )
+    return spec

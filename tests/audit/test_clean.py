@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.audit.specs import DEFINITIONS, METHODS, SOURCES, write_spec
+from tests.audit.specs import DEFINITIONS, METHODS, SOURCES, told_of_rows_left_out, write_spec
 from tests.village import SPEC
 
 import tabulae as tb
@@ -29,7 +29,8 @@ SOME = [CASES[i * len(DEFINITIONS) + j] for i, j in enumerate((1, 3, 0, 2, 2))]
 def _assert_clean(made: Audit) -> None:
     assert made.failed == (), [c for c in made.checks if not c.passed]
     kinds = {"replace one"} if made.plan.spec.neighbours == "replace" else {"remove one", "add one"}
-    assert {check.name for check in made.checks} == NAMES | kinds
+    told = {"left out"} if made.plan.spec.left_out else set[str]()
+    assert {check.name for check in made.checks} == NAMES | kinds | told
 
 
 @pytest.mark.parametrize(
@@ -64,6 +65,27 @@ def test_units_of_several_rows_pass(tmp_path: Path, definition: str, neighbours:
     made = audit(spec, seconds=0.05)
     _assert_clean(made)
     assert made["sensitivity"].observed == 1.0
+
+
+@pytest.mark.parametrize(
+    ("definition", "neighbours"),
+    [
+        ("zcdp", "add-remove"),
+        pytest.param("pure", "replace", marks=pytest.mark.long),
+        pytest.param("approx gaussian", "replace", marks=pytest.mark.long),
+        pytest.param("approx laplace", "add-remove", marks=pytest.mark.long),
+    ],
+)
+def test_what_is_told_of_rows_left_out_passes(tmp_path: Path, definition: str, neighbours: str) -> None:
+    units = 'unit_id = "id"\nrows_per_unit = 3'
+    spec = told_of_rows_left_out(
+        write_spec(tmp_path, definition=definition, neighbours=neighbours, units=units)
+    )
+    made = audit(spec, seconds=0.05)
+    _assert_clean(made)
+    assert made["left out"].observed == pytest.approx(1, abs=1e-9)
+    changed = "replace one" if neighbours == "replace" else "add one"
+    assert made[changed].observed == 1.0
 
 
 def test_the_village_passes_and_the_bound_is_of_some_use(tmp_path: Path) -> None:

@@ -10,15 +10,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.audit.specs import write_spec
+from tests.audit.specs import told_of_rows_left_out, write_spec
 
 import tabulae as tb
 from tabulae.audit import Audit, audit
+from tabulae.audit.checks import derived_checks
+from tabulae.audit.largest import largest_change
 from tabulae.linalg import Dense, Sensitivity
 from tabulae.measurement import Measurement
-from tabulae.privacy import DiscreteGaussian, DiscreteLaplace, SystemSource
+from tabulae.privacy import DiscreteGaussian, DiscreteLaplace, LeftOut, SystemSource
+from tabulae.products.tables import count, product
 from tabulae.products.tables import measure as _measure
-from tabulae.products.tables import product
 from tabulae.products.tables.plan import Plan
 from tabulae.sources.source import RecordSource
 from tabulae.strategy import Block, Strategy, strategy
@@ -235,3 +237,74 @@ def test_an_audit_that_could_be_published(plans: dict[str, Plan], monkeypatch: p
         product, "measure", lambda *a, **o: dataclasses.replace(real(*a, **o), rehearsal=False)
     )
     _fails(plans["zcdp"], "rehearsal")
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> Plan:
+    """A plan of units whose rows left out are counted."""
+    units = 'unit_id = "id"\nrows_per_unit = 2'
+    return tb.plan(told_of_rows_left_out(write_spec(tmp_path_factory.mktemp("told"), units=units)))
+
+
+def test_rows_left_out_that_are_not_bounded(told: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each unit counts with all of its rows too many."""
+    real = count.left_out
+    monkeypatch.setattr(
+        count, "left_out", lambda table, unit: real(table, dataclasses.replace(unit, most_left_out=10**6))
+    )
+    monkeypatch.setattr(count, "_beyond", _beyond_unchecked)
+    _fails(told, "noise", "add one", "remove one")
+
+
+def _beyond_unchecked(source: Any, table: Any, unit: Any, rows: int) -> np.ndarray:
+    found = count.left_out(table, unit).to_pyarrow().to_pylist()[0]
+    return np.array([found["units"], found["rows"]])
+
+
+def _of_another_budget(factor: str) -> Callable[..., object]:
+    real = LeftOut.laws
+    return lambda rule, budget, noise: real(rule, budget.scaled(factor), noise)
+
+
+WRONG_PARTS: dict[str, tuple[str, object, str]] = {
+    "noise of the rows as of one row": ("sensitivities", property(lambda rule: (1, 1)), "left out"),
+    "tables that spend all": ("of_tables", lambda rule, budget: budget, "law"),
+    "the share spent on each count": ("laws", _of_another_budget("2"), "left out"),
+    "half of the share": ("laws", _of_another_budget("1/2"), "left out"),
+}
+
+
+@pytest.mark.parametrize("fault", WRONG_PARTS)
+def test_parts_of_the_budget_that_are_not_the_whole(
+    told: Plan, monkeypatch: pytest.MonkeyPatch, fault: str
+) -> None:
+    """Derived anew, without replays: too much is spent of the budget, or too little."""
+    name, wrong, found = WRONG_PARTS[fault]
+    spec, strategy = told.spec, told.strategy
+    worst = largest_change(strategy, spec.neighbours, np.random.default_rng(1))
+
+    def failed() -> set[str]:
+        counts = tb.Counts.from_cells(spec.domain, [], None, np.array([3, 5]))
+        done = product.Prepared(told, counts).measure(None, tb.noise.Insecure(1))
+        return {check.name for check in derived_checks(told, done, worst) if not check.passed}
+
+    assert failed() == set()
+    monkeypatch.setattr(LeftOut, name, wrong)
+    assert failed() == {found}
+
+
+@pytest.mark.long
+def test_one_draw_for_both_counts(told: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = _measure._noisy
+    kept: dict[int, np.ndarray] = {}
+
+    def once(answer: np.ndarray, law: Any, source: Any) -> np.ndarray:
+        if answer.size > 1:
+            return real(answer, law, source)
+        noise = kept.setdefault(
+            id(source), law.sample(1, source) if id(source) not in kept else kept[id(source)]
+        )
+        return answer + noise
+
+    monkeypatch.setattr(_measure, "_noisy", once)
+    _fails(told, "noise")

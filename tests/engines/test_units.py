@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Callable
 from decimal import Decimal
 
@@ -32,8 +33,12 @@ def crowd(units: list[str]) -> list[tuple[str, str, int]]:
 def test_the_records_of_the_smallest_tickets(store: Store, engine: str) -> None:
     rows = crowd(UNITS)
     source = store(engine, pa.table(columns_of([(f" {unit}\t", sex, age) for unit, sex, age in rows])))
-    counts = tabulate(source, DOMAIN, RULES, UnitRule("PID", 4, KEY))
+    counts = tabulate(source, DOMAIN, RULES, UnitRule("PID", 4, KEY, 11))
     assert vector(counts).tolist() == chosen_by_hand(rows, 4).tolist()
+    over = [n - 4 for n in Counter(unit for unit, *_ in rows).values() if n > 4]
+    assert max(over) > 11 > min(over)
+    assert counts.left_out is not None
+    assert counts.left_out.tolist() == [len(over), sum(min(n, 11) for n in over)]
 
 
 def test_ids_that_are_numbers(store: Store, typed: str) -> None:

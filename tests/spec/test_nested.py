@@ -14,6 +14,7 @@ from tabulae.spec.groups import DetailedSection, LevelEntry, LevelTarget, Suppre
 from tabulae.spec.shape import (
     AttributeEntry,
     InvariantEntry,
+    LeftOutEntry,
     MethodSection,
     PrivacySection,
     RecodeEntry,
@@ -53,6 +54,7 @@ SECTIONS: dict[type[BaseModel], tuple[str, str, str, str]] = {
     AttributeEntry: ("age = {", "attributes.age", "null", "3"),
     RecodeEntry: ("half = {", "recodes.half", "map", "3"),
     PrivacySection: ("[privacy]\n", "privacy", "delta", "3"),
+    LeftOutEntry: ("[privacy.left_out]\n", "privacy.left_out", "at_most", '"a"'),
     TableEntry: ("[[table]]\n", "table[0]", "weight", '"a"'),
     TargetEntry: ("target = {", "table[0].target", "rmse", '"a"'),
     InvariantEntry: ("[[invariant]]\n", "invariant[0]", "name", "3"),
@@ -68,6 +70,10 @@ SUPPRESS = 'suppress = { chance = "0.999" }\n'
 
 def _document(guild: Path, section: type[BaseModel]) -> str:
     """A document that has the section."""
+    if section is LeftOutEntry:
+        counted, _, rest = TABLES.partition("[[invariant]]")
+        bound = counted.replace("[source]", '[source]\nunit_id = "id"')
+        return bound + rest[rest.index("[method]") :] + '[privacy.left_out]\nshare = "1/50"\nat_most = 20\n'
     if section.__module__.endswith(".shape"):
         return TABLES
     text = guild.read_text().replace("nowhere =", f"{SUPPRESS}nowhere =")
@@ -96,6 +102,7 @@ def test_the_sections_are_all_of_them() -> None:
 
     assert set(SECTIONS) == set[type[BaseModel]]().union(*(within(model) for model in SECTIONS))
     assert {model for model in SECTIONS if len(within(model)) > 1} == {
+        PrivacySection,
         TableEntry,
         DetailedSection,
         LevelEntry,

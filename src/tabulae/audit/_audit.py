@@ -58,8 +58,10 @@ class ProvenEpsilon:
 
 def log_ratio(done: Measurement, truth: Sequence[np.ndarray], change: Sequence[np.ndarray]) -> float:
     """The log of how much likelier measurements are at ``truth + change`` than at ``truth``."""
-    total = 0.0
-    for law, y, exact, moved in zip(done.laws, done.block_values(), truth, change, strict=True):
+    total, beyond = 0.0, done.left_out
+    values = [*done.block_values(), *(np.array([v]) for v in (beyond.values if beyond else ()))]
+    laws = [*done.laws, *(beyond.laws if beyond else ())]
+    for law, y, exact, moved in zip(laws, values, truth, change, strict=True):
         rows = np.flatnonzero(moved)
         off, step = (y[rows] - exact[rows]).astype(float), moved[rows].astype(float)
         scale = float(law.parameter)
@@ -202,7 +204,7 @@ def audit(
             raise Unsupported(_NOT_AUDITED[spec.kind])
     made = spec if isinstance(spec, Plan) else plan_tables(spec)
     strategy, promise = made.strategy, made.spec
-    strategy.laws(promise.loss, *promise.change)  # refuses what cannot be promised
+    promise.table_laws(strategy)  # refuses what cannot be promised
     rng = np.random.default_rng(seed)
     layout = RecordLayout.of(promise)
     say("looking for the neighbours that differ most")
@@ -230,7 +232,7 @@ def _told_apart(replay: Replay, seconds: float) -> Check:
     stage, spec = replay.stage, replay.plan.spec
     inputs = _neighbours(replay)
     done = replay.base_run.done
-    truth, other = (stage.answers(people, done) for people in inputs)
+    truth, other = ([*stage.answers(people, done), *stage.left_out(people)[:, None]] for people in inputs)
     change = [after - before for before, after in zip(truth, other, strict=True)]
     prepared = [counted_once(stage.prepare(people)) for people in inputs]
     source = SystemSource()

@@ -121,8 +121,11 @@ def gaussian_delta(epsilon: Fraction, variance: Fraction) -> Fraction:
     return Fraction(int(mp.floor(value * mp.mpf(10) ** 50))) / 10**50
 
 
+_ANOTHER_LAW = "another law than the budget's definition calls for"
+_TOO_MUCH = "more noise than the budget asks for"
 _SENSITIVITY = "the largest change found by writing columns out: over the declared sensitivity"
 _LAW = "cost of the largest change under the laws drawn: over the budget"
+_LEFT_OUT = "cost of the largest change of what is left out, under the laws drawn: over its share"
 _BUDGET = "loss of what was measured: over the spec's budget"
 
 
@@ -130,6 +133,8 @@ def derived_checks(plan: Plan, done: Measurement, worst: Largest) -> Iterator[Ch
     """Sensitivity, law and total budget of what was measured."""
     yield guarded("sensitivity", _SENSITIVITY, lambda: _sensitivity(plan, worst))
     yield guarded("law", _LAW, lambda: _law(plan, done, worst))
+    if plan.spec.left_out is not None:
+        yield guarded("left out", _LEFT_OUT, lambda: _left_out(plan, done))
     yield guarded("budget", _BUDGET, lambda: _budget(plan, done))
 
 
@@ -154,19 +159,39 @@ def _looked_at(worst: Largest, *, exact: bool) -> str:
 
 
 def _law(plan: Plan, done: Measurement, worst: Largest) -> Check:
-    spec = plan.spec
+    spec, budget = plan.spec, done.budget
+    if spec.left_out is not None:
+        budget = budget.scaled(1 - spec.left_out.share)
     power, wrong = of_unit(plan, worst), list[str]()
     exact = worst.exhaustive and plan.strategy.sensitivity(*spec.change).is_exact
-    if any(type(law) is not law_of(done.budget, done.strategy.noise) for law in done.laws):
-        wrong.append("another law than the budget's definition calls for")
+    if any(type(law) is not law_of(budget, done.strategy.noise) for law in done.laws):
+        wrong.append(_ANOTHER_LAW)
     units = units_drawn(done)
     if len(set(units)) > 1:
         wrong.append("blocks whose parameters are not in the proportion of their scales")
-    cost, allowed = spent(done.budget, done.strategy.noise, power, min(units))
-    if exact and wasteful(done.budget, done.strategy.noise, power, max(units)):
-        wrong.append("more noise than the budget asks for")
+    cost, allowed = spent(budget, done.strategy.noise, power, min(units))
+    if exact and wasteful(budget, done.strategy.noise, power, max(units)):
+        wrong.append(_TOO_MUCH)
     detail = "; ".join(wrong) or f"{len(done.laws)} parameters, as fractions"
     return Check("law", _LAW, float(cost / allowed), 1.0, cost <= allowed and not wrong, detail)
+
+
+def _left_out(plan: Plan, done: Measurement) -> Check:
+    """Half of the share pays for a change of 1, and half for one of the most rows of a unit that count."""
+    rule, told, noise = plan.spec.left_out, done.left_out, done.strategy.noise
+    if rule is None or told is None or told.rule != rule:
+        raise InvalidArgument("what is left out was not measured as the spec says")
+    half, costs, wrong = done.budget.scaled(rule.share / 2), list[Fraction](), list[str]()
+    if any(type(law) is not law_of(half, noise) for law in told.laws):
+        wrong.append(_ANOTHER_LAW)
+    for law, most in zip(told.laws, (1, rule.at_most), strict=True):
+        power = Fraction(most) ** (2 if noise == "gaussian" else 1)
+        cost, allowed = spent(half, noise, power, law.parameter)
+        costs.append(cost / allowed)
+        if wasteful(half, noise, power, law.parameter):
+            wrong.append(_TOO_MUCH)
+    detail = "; ".join(wrong) or f"share {rule.share}, at most {rule.at_most:,} rows of one {plan.spec.unit}"
+    return Check("left out", _LEFT_OUT, float(max(costs)), 1.0, max(costs) <= 1 and not wrong, detail)
 
 
 def _budget(plan: Plan, done: Measurement) -> Check:

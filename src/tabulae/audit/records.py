@@ -188,6 +188,13 @@ class People:
         units = np.append(self.units, np.full(len(group), self.count))
         return People(np.concatenate([self.picks, group]), units)
 
+    def within(self, rows: int) -> People:
+        """The same with at most so many records of each unit, where those of one that has more are all alike."""
+        order = np.argsort(self.units, kind="stable")
+        first = np.searchsorted(self.units[order], self.units[order])
+        kept = order[np.arange(len(order)) - first < rows]
+        return People(self.picks[kept], self.units[kept])
+
     def shuffled(self, rng: np.random.Generator) -> People:
         order = rng.permutation(len(self.units))
         return People(self.picks[order], self.units[order])
@@ -282,7 +289,7 @@ class Remembered(Counts):
     __slots__ = ("_known",)
 
     def __init__(self, counts: Counts) -> None:
-        super().__init__(counts.domain, counts._storage)
+        super().__init__(counts.domain, counts._storage, counts.left_out)
         self._known: dict[int, tuple[LinearOperator, np.ndarray]] = {}
 
     def answer(self, op: LinearOperator) -> np.ndarray:
@@ -316,8 +323,13 @@ class Run:
         return list(self.done.exact)
 
     @property
+    def left_out(self) -> list[np.ndarray]:
+        """The noisy counts of what is left out, where there are some."""
+        return [] if self.done.left_out is None else [np.array(self.done.left_out.values)]
+
+    @property
     def published(self) -> list[np.ndarray]:
-        return [*self.values, *self.exact]
+        return [*self.values, *self.exact, *self.left_out]
 
 
 @dataclass(eq=False)
@@ -357,9 +369,20 @@ class Stage:
         return Run(prepared.measure(None, source), tuple(source.requests))
 
     def answers(self, people: People, done: Measurement) -> list[np.ndarray]:
-        """The exact answers that a measurement should have had, for units within the bound."""
-        cells, shape = self.layout.codes(people.picks), self.plan.spec.domain.shape
+        """The exact answers that a measurement should have had: records of a unit beyond the bound are all alike."""
+        spec = self.plan.spec
+        cells, shape = self.layout.codes(people.within(spec.rows_per_unit).picks), spec.domain.shape
         return [counted(block.query, cells, shape) for block in done.strategy.blocks]
+
+    def left_out(self, people: People) -> np.ndarray:
+        """How many units have more records than are counted, and how many of their records count as left out."""
+        rule = self.plan.spec.left_out
+        over = [
+            np.sum(people.units == unit) - self.plan.spec.rows_per_unit for unit in np.unique(people.units)
+        ]
+        return np.array(
+            [sum(n > 0 for n in over), sum(min(max(n, 0), rule.at_most) for n in over)] if rule else []
+        )
 
     def exact(self, people: People, done: Measurement) -> list[np.ndarray]:
         """The counts that a measurement should have stated exactly, counted from the columns."""

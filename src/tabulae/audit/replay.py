@@ -22,6 +22,7 @@ from .records import People, Recorded, Run, Stage, invent
 _UNITS = 300
 _RANDOM_PAIRS = 2
 _CANDIDATES = 64  # records among which one is looked for that the exact counts do not tell from another
+_MOST_LEFT_OUT = 1000  # records beyond the bound that an invented unit has
 _MOST_PUBLISHED = 200_000  # rows up to which tables are made, to look at their keys
 
 
@@ -47,9 +48,15 @@ class Replay:
 
     @cached_property
     def worst_groups(self) -> list[np.ndarray]:
-        """The records of units that move the answers most; empty where no record can lie in such a cell."""
+        """The records of units that move the answers most; empty where no record can lie in such a cell.
+
+        Where the records left out are counted, the first unit has one more than count besides, and the second has none.
+        """
         picks = [self.stage.layout.pick(cell) for cell in self.worst.cells]
-        return [np.tile(pick, (self.rows, 1)) for pick in picks if pick is not None]
+        rule = self.plan.spec.left_out
+        beyond = [0 if rule is None else min(rule.at_most + 1, _MOST_LEFT_OUT), 0]
+        pairs = zip(picks, beyond, strict=False)
+        return [np.tile(pick, (self.rows + more, 1)) for pick, more in pairs if pick is not None]
 
     @cached_property
     def base(self) -> People:
@@ -105,7 +112,12 @@ class Replay:
         laws = self.base_run.done.laws
         drawn = [law.sample(len(exact), source) for law, exact in zip(laws, truth, strict=True)]
         expected = [exact + noise for exact, noise in zip(truth, drawn, strict=True)]
-        return _different(expected, self.base_run.values), f"{sum(map(len, truth)):,} answers, one by one"
+        left_out = self.base_run.done.left_out
+        if left_out is not None:
+            beyond = [law.sample(1, source) for law in left_out.laws]
+            expected.append(self.stage.left_out(self.base) + np.concatenate(beyond))
+        found = [*self.base_run.values, *self.base_run.left_out]
+        return _different(expected, found), f"{sum(map(len, expected)):,} answers, one by one"
 
     def _exact(self) -> tuple[int, str]:
         """Counts stated exactly, for the base and for inputs that differ from it, against columns written out."""
@@ -216,10 +228,16 @@ class Replay:
         return self.plan.spec.neighbours == WITHIN
 
     def _moved(self, one: Run, other: Run) -> Fraction:
-        """The change, as a share of the declared sensitivity (both to the power p)."""
+        """The change, as a share of the declared sensitivity (both to the power p); the largest, of several."""
+        rule = self.plan.spec.left_out
+        pairs = zip(*(np.concatenate([*run.left_out, []]) for run in (one, other)), strict=True)
+        beyond = [
+            Fraction(abs(int(after) - int(before)), most)
+            for (before, after), most in zip(pairs, (1, rule.at_most) if rule else (), strict=True)
+        ]
         changes = [after - before for before, after in zip(one.values, other.values, strict=True)]
         declared = one.done.strategy.sensitivity(*self.plan.spec.change).power
-        return weighted_power(one.done.strategy, changes) / declared
+        return max([weighted_power(one.done.strategy, changes) / declared, *beyond])
 
     def _drawn(self) -> tuple[int, str]:
         reference = self.base_run.requests
@@ -251,7 +269,8 @@ def _different(one: Sequence[np.ndarray], other: Sequence[np.ndarray]) -> int:
 
 def _described(m: Measurement) -> tuple[object, ...]:
     """All that is public of a measurement but its values."""
-    return strategy_digest(m.strategy), m.values.shape, m.laws, repr(m.budget), m.neighbours
+    beyond = m.left_out and (m.left_out.rule, m.left_out.laws)
+    return strategy_digest(m.strategy), m.values.shape, m.laws, beyond, repr(m.budget), m.neighbours
 
 
 def _published_keys(plan: Plan, done: Measurement) -> tuple[object, ...]:

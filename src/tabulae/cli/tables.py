@@ -10,8 +10,10 @@ import numpy as np
 from rich.console import Console
 
 from ..domain import Table
+from ..privacy import decimal
 from ..products.tables.exactness import Exactness
-from ..products.tables.plan import Plan, TableError
+from ..products.tables.plan import Plan, TableError, left_out_words
+from ..products.tables.publish import left_out_words as published_left_out_words
 from ..release import Release
 from ..spec import Spec
 from .output import new_table, number, print_reach, print_table, promise_document, say, summary_head
@@ -35,6 +37,8 @@ def print_plan(console: Console, made: Plan, promise: str) -> None:
     print_reach(console, spec)
     console.print(f"Strategy  {strategy_words(made)}", markup=False)
     print_table(console, table)
+    if spec.left_out is not None:
+        say(console, f"Left out  {left_out_words(made)}")
     say(
         console,
         "RMSE and margin are in counts, for this plan; identity and workload are the RMSE of counting\n"
@@ -52,7 +56,7 @@ def closing_words(made: Plan) -> str | None:
     """What to write for a release, where the budget was found from targets."""
     if not made.spec.open_budget:
         return None
-    line = f'budget = "{float(made.spec.loss.amount):.4g}"'
+    line = f'budget = "{decimal(made.spec.loss.amount)}"'
     return f"This is the smallest budget that meets the targets. To release, write {line}"
 
 
@@ -66,6 +70,7 @@ def summary(release: Release) -> dict[str, Any]:
             for name, row in about["expected"].items()
         ],
         "exact": [given.table.name for given in release.spec.invariants],
+        **({"left_out": about["left_out"]} if "left_out" in about else {}),
     }
 
 
@@ -80,6 +85,8 @@ def print_summary(console: Console, release: Release, promise: str) -> None:
     print_table(console, table)
     for given in release.spec.invariants:
         console.print(f"Exact, outside the promise: {given.table.name}. Why: {given.reason}", markup=False)
+    if (told := release.about.get("left_out")) is not None:
+        say(console, f"Left out  {published_left_out_words(release.spec, told, release.level)}")
 
 
 def check_document(path: Path, spec: Spec) -> dict[str, Any]:
@@ -222,6 +229,7 @@ def plan_document(made: Plan) -> dict[str, Any]:
         "bound": made.bound,
         "tables": [vars(row) for row in made.table_errors],
         "smallest": None if made.smallest is None else made.smallest.document(),
+        **({"left_out": [vars(each) for each in made.left_out]} if made.left_out else {}),
     }
 
 

@@ -2,6 +2,7 @@
 
 from . import noise
 from .ledger import RELATIONS, Charge, Disclosure, Ledger, mark_void, read_loss, write_loss
+from .left_out import LeftOut
 from .loss import (
     RDP,
     WITHIN,
@@ -56,6 +57,7 @@ __all__ = [
     "KeyedRelease",
     "KeyedSource",
     "Ledger",
+    "LeftOut",
     "Neighbours",
     "NoiseComposition",
     "NoiseLaw",

@@ -252,7 +252,10 @@ def unit_rule(spec: Spec, key: bytes) -> UnitRule | None:
     Privacy:
         As :func:`row_key` says, for every key.
     """
-    return None if spec.unit_id is None else UnitRule(spec.unit_id, spec.rows_per_unit, key)
+    if spec.unit_id is None:
+        return None
+    told = None if spec.left_out is None else spec.left_out.at_most
+    return UnitRule(spec.unit_id, spec.rows_per_unit, key, told)
 
 
 def rules_of(spec: Spec) -> dict[str, ColumnCoding]:

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from ..domain import Table
 from ..products.tables.exactness import described
+from ..products.tables.publish import left_out_words
 from ..release import Release, seal
 from ..release.folder import REPORT, write_bytes
 from ..release.staging import unmark
@@ -43,7 +44,7 @@ def report_of(release: Release) -> str:
 
 def view_of(release: Release) -> ReleaseView:
     """What the report of a release shows."""
-    spec, told = release.spec, release.about.get("exact")
+    spec, told, left_out = release.spec, release.about.get("exact"), release.about.get("left_out")
     return ReleaseView(
         **published_fields(release),
         promise=promise_of(
@@ -51,6 +52,7 @@ def view_of(release: Release) -> ReleaseView:
             statements=statements_of(spec),
             exact=_exact(release),
             consequences=None if told is None else consequences_of(told, spec.workload),
+            left_out="" if left_out is None else left_out_words(spec, left_out, release.level),
         ),
         tables=tuple(_table(release, table) for table in spec.workload.tables),
         strategy=strategy_view(release),

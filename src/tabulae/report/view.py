@@ -173,7 +173,7 @@ class PromiseView:
     what one neighbour differs by; ``rows_per_unit`` how many records of each are counted at most, None where
     every record was taken for a unit by itself; ``where`` says which records are counted, None for all. ``exact``
     counts stand outside the promise; ``consequences`` says what follows from them. ``one_sided``: estimates are kept
-    from falling below zero.
+    from falling below zero. ``left_out`` says how many records are in no table, where the release tells.
     """
 
     definition: Definition
@@ -188,6 +188,7 @@ class PromiseView:
     rows_per_unit: int | None = None
     one_sided: bool = False
     where: str | None = None
+    left_out: str = ""
 
 
 def consequences_of(exact: Mapping[str, Any], workload: Workload) -> Consequences:
@@ -223,6 +224,7 @@ def promise_of(
     statements: tuple[EpsilonStatement, ...] = (),
     exact: Iterable[ExactView] = (),
     consequences: Consequences | None = None,
+    left_out: str = "",
 ) -> PromiseView:
     """The promise of a spec, with its own loss or another."""
     loss = spec.loss if loss is None else loss
@@ -238,6 +240,7 @@ def promise_of(
         rows_per_unit=None if spec.unit_id is None else spec.rows_per_unit,
         one_sided=spec.method.estimate == "non-negative",
         where=spec.source.where and spec.source.where.text,
+        left_out=left_out,
     )
 
 

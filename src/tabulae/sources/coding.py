@@ -403,8 +403,13 @@ def check_counted(source: RecordSource, rows: int, counted: int, least: int = 0)
         none = "has no records" if source.where is None else "has no records that meet [source] where"
         raise DataError(f"{source.name} {none}: there is nothing to publish")
     if counted != rows or least < 0:
-        raise DataError(
-            f"{source.name} changed while it was read, or records were lost or doubled in counting: make a "
-            "copy that nothing writes to, and run again",
-            confidential=f"{rows} rows, {counted} counted",
-        )
+        raise changed(source, f"{rows} rows, {counted} counted")
+
+
+def changed(source: RecordSource, confidential: str) -> DataError:
+    """What is said where two looks at the records do not agree."""
+    return DataError(
+        f"{source.name} changed while it was read, or records were lost or doubled in counting: make a "
+        "copy that nothing writes to, and run again",
+        confidential=confidential,
+    )

@@ -27,6 +27,7 @@ class UnitRule:
         column: the column that names the unit of each record.
         rows: the most records of one unit that are counted.
         key: 32 secret bytes; the same key keeps the same records.
+        most_left_out: the most records of one unit that are counted as left out; None: none is.
 
     Example:
         >>> UnitRule("person_id", 3, bytes(32))
@@ -36,6 +37,7 @@ class UnitRule:
     column: str
     rows: int
     key: bytes = field(repr=False)
+    most_left_out: int | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         if isinstance(self.rows, bool) or not isinstance(self.rows, int) or self.rows < 1:
@@ -92,6 +94,23 @@ def most_counted(table: ir.Table, rule: UnitRule) -> Any:
     sizes: Any = _sizes(table)
     least: Any = ibis.least(sizes.rows, rule.rows)
     return least.sum()
+
+
+def left_out(table: ir.Table, rule: UnitRule) -> ir.Table:
+    """One row: how many ``units`` have more records than are counted, and how many ``rows`` of them are left out.
+
+    Of each unit at most ``rule.most_left_out`` rows count.
+
+    Privacy:
+        Confidential. One unit more or less, or one in place of another, changes ``units`` by at most 1 and ``rows``
+        by at most ``rule.most_left_out``: both are sums over units, of a function of the unit's own number of records.
+    """
+    import ibis
+
+    sizes: Any = _sizes(table)
+    over = sizes.rows - rule.rows
+    more: Any = sizes.filter(over > 0).select(over=ibis.least(over, rule.most_left_out))
+    return more.aggregate(units=more.count(), rows=more.over.sum().coalesce(0).cast("int64"))
 
 
 def _sizes(table: ir.Table) -> ir.Table:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..domain import Domain, Workload
 from ..errors import InvalidArgument, Problem, SpecError, Unsupported
-from ..privacy import ZCDP, Neighbours, PrivacyLoss, PureDP, decimal
+from ..privacy import ZCDP, LeftOut, Neighbours, NoiseLaw, PrivacyLoss, PureDP, decimal
 from ..sources.condition import Condition
 from ..sources.source import RecordSource, is_url, kind_of, kinds, server_of
 from . import published
@@ -29,7 +29,7 @@ from .series import Series, read_series
 from .shape import ReliabilitySection, SourceSection
 
 if TYPE_CHECKING:
-    from ..strategy import Targets
+    from ..strategy import Strategy, Targets
 
 
 @dataclass(frozen=True, repr=False)
@@ -53,6 +53,7 @@ class Spec:
         unit: what one neighbour differs by.
         unit_id: the column that says which rows are of one unit; None where every row is a unit by itself.
         rows_per_unit: the most rows of one unit that are counted.
+        left_out: what is told of the rows left out for that, and the share of ``loss`` that pays for it; or None.
         method: selection, noise and estimation.
         max_rows: the most rows that the release may publish.
         reliability: the classes that the report puts counts in.
@@ -104,6 +105,7 @@ class Spec:
     detailed: Any = None
     geography: Any = None
     invariants: tuple[Any, ...] = ()
+    left_out: LeftOut | None = None
     _workload: Workload | None = None
 
     @property
@@ -132,6 +134,39 @@ class Spec:
         if self._workload is None:
             raise Unsupported("this spec has [detailed], which tabulates groups: it has no [[table]]")
         return self._workload
+
+    @property
+    def tables_loss(self) -> PrivacyLoss:
+        """What the tables cost of ``loss``: all of it, but for the share that says how many rows are left out.
+
+        Privacy:
+            Laws of tables are sized by it; what is promised, charged and added up over releases is ``loss``.
+        """
+        return self.loss if self.left_out is None else self.left_out.of_tables(self.loss)
+
+    def table_laws(self, strategy: Strategy) -> tuple[NoiseLaw, ...]:
+        """The noise of each block of a strategy that measures the tables.
+
+        Privacy:
+            That of :meth:`tabulae.Strategy.laws`, at :attr:`tables_loss`.
+        """
+        return strategy.laws(self.tables_loss, *self.change)
+
+    def left_out_laws(self) -> tuple[NoiseLaw, ...]:
+        """The noise of the counts of ``left_out``; empty without it.
+
+        Raises:
+            Unsupported: the share is so small that no noise can be drawn for it.
+
+        Privacy:
+            That of :meth:`tabulae.privacy.LeftOut.laws`, at the whole ``loss``.
+        """
+        if self.left_out is None:
+            return ()
+        try:
+            return self.left_out.laws(self.loss, self.method.noise)
+        except InvalidArgument as error:
+            raise Unsupported(f"left_out asks for too much noise ({error}): give it a larger share") from None
 
     @classmethod
     def from_text(cls, text: str, base_dir: str | PathLike[str] = ".", name: str = "spec") -> Spec:
@@ -177,6 +212,7 @@ class Spec:
             unit=section.unit,
             unit_id=section.unit_id,
             rows_per_unit=section.rows_per_unit,
+            left_out=promise.left_out,
             method=method,
             max_rows=release.max_rows,
             reliability=document.reliability or ReliabilitySection(),

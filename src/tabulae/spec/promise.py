@@ -7,7 +7,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Literal
 
-from ..privacy import WITHIN, ZCDP, ApproxDP, Neighbours, PrivacyLoss, PureDP, exact
+from ..privacy import WITHIN, ZCDP, ApproxDP, LeftOut, Neighbours, PrivacyLoss, PureDP, exact
 from ..strategy import METHODS
 from .problems import Problems, listed, nearest, shown
 from .sections import Document
@@ -54,7 +54,8 @@ class Promise:
 
     ``delta`` is for statements of (epsilon, delta), and None where only one number is promised;
     ``ledger`` is None in the published copy of a spec, which names no files. ``open_budget`` says that the loss
-    stands for one that is still to be found from the tables' targets: it cannot be spent.
+    stands for one that is still to be found from the tables' targets: it cannot be spent. ``left_out`` takes a share of
+    the loss, and is None where nothing is told of the rows that are left out.
     """
 
     loss: PrivacyLoss
@@ -62,6 +63,7 @@ class Promise:
     neighbours: Neighbours
     ledger: Path | None
     open_budget: bool
+    left_out: LeftOut | None
 
 
 def read_promise(document: Document, base: Path, problems: Problems) -> Promise | None:
@@ -98,7 +100,26 @@ def read_promise(document: Document, base: Path, problems: Problems) -> Promise 
     ):
         remedy = "give a table target = { margin = 50, confidence = 0.95 }, or write the budget"
         problems.add(("privacy", "budget"), f"is to be found from targets, and no table has one: {remedy}")
-    return Promise(loss, delta, section.neighbours, ledger, open_budget)
+    left_out = _left_out(document, section, problems)
+    return Promise(loss, delta, section.neighbours, ledger, open_budget, left_out)
+
+
+def _left_out(document: Document, section: PrivacySection, problems: Problems) -> LeftOut | None:
+    """What is told of rows left out; refused where none can be, or where the budget is divided in other ways."""
+    entry, source = section.left_out, document.source
+    if entry is None or entry.share is None or entry.at_most is None:
+        return None
+    path = ("privacy", "left_out")
+    if document.is_detailed or document.is_geography:
+        whose = "detailed" if document.is_detailed else "geography"
+        problems.add(path, f"is of [[table]]s without areas and groups, and there is [{whose}]: remove it")
+    elif document.invariants:
+        told = "nothing works out what exact counts and the rows left out say together"
+        problems.add(path, f"{told}: remove it, or every [[invariant]]")
+    elif source is not None and source.unit_id is None:
+        told = "without unit_id every row is a unit by itself, and none is left out"
+        problems.add(path, f'{told}: remove it, or write unit_id = "person_id" under [source]')
+    return LeftOut(exact(entry.share), entry.at_most)
 
 
 def _check_detailed(document: Document, section: PrivacySection, problems: Problems) -> None:

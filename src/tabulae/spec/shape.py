@@ -32,7 +32,7 @@ from .problems import shown
 Policy = Literal["refuse", "other"]
 
 MOST_ROWS_PER_UNIT = 1_000_000
-"""The most rows of one unit that a spec may count."""
+"""The most rows of one unit that a spec may count, or count as left out."""
 
 TARGETS = "targets"
 """The budget of a spec whose tables' targets say what it must be."""
@@ -126,6 +126,14 @@ def _rows_per_unit(value: int) -> int:
     if value > MOST_ROWS_PER_UNIT:
         raise problem(
             f"must be at most {MOST_ROWS_PER_UNIT:,}: the noise is multiplied by it, so count fewer rows of each unit"
+        )
+    return value
+
+
+def _rows_left_out(value: int) -> int:
+    if value > MOST_ROWS_PER_UNIT:
+        raise problem(
+            f"must be at most {MOST_ROWS_PER_UNIT:,}: the noise of the rows left out is multiplied by it"
         )
     return value
 
@@ -307,6 +315,15 @@ class RecodeEntry(StrictSection):
         return self
 
 
+class LeftOutEntry(StrictSection):
+    """What is told of the rows that ``rows_per_unit`` leaves out: ``{ share = "1/50", at_most = 20 }``."""
+
+    share: Share | None = Field(description='of the budget, as a string: share = "1/50"')
+    at_most: Annotated[int, Field(ge=1), AfterValidator(_rows_left_out)] | None = Field(
+        description="the most rows of one unit that are counted as left out: at_most = 20"
+    )
+
+
 class PrivacySection(StrictSection):
     """``[privacy]``: what is promised."""
 
@@ -320,6 +337,7 @@ class PrivacySection(StrictSection):
     delta: Delta | None = None
     neighbours: Neighbours = "add-remove"
     ledger: Filled | None = None
+    left_out: LeftOutEntry | None = None
 
 
 class TargetEntry(StrictSection):

@@ -28,11 +28,11 @@ from ...linalg import (
     representatives,
     split_kron,
 )
-from ...sources.coding import ColumnCoding, check_counted, coded, misfits, nameless, refusal
+from ...sources.coding import ColumnCoding, changed, check_counted, coded, misfits, nameless, refusal
 from ...sources.columns import ID
 from ...sources.failures import redacted
 from ...sources.source import RecordSource, open_records
-from ...sources.units import UnitRule, bounded, identified, most_counted
+from ...sources.units import UnitRule, bounded, identified, left_out, most_counted
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -329,7 +329,9 @@ class Counts:
     """How many records fall in each cell of a domain. Confidential.
 
     Stored as a vector over the cells where the domain has at most 5e7 of them, and otherwise as the list of
-    the cells that are not empty. Make one with `from_array`, `from_records` or `from_cells`.
+    the cells that are not empty. Make one with `from_array`, `from_records` or `from_cells`. ``left_out`` is how many
+    units have more records than are counted, and how many of their records were left out, shape (2,); None where
+    nobody counted that.
 
     Example:
         >>> domain = Domain({"sex": ["F", "M"], "age": 3})
@@ -338,11 +340,14 @@ class Counts:
         Counts(Domain(sex: 2, age: 3), confidential)
     """
 
-    __slots__ = ("_domain", "_storage")
+    __slots__ = ("_domain", "_storage", "left_out")
 
-    def __init__(self, domain: Domain, storage: Vector | ListedCells) -> None:
+    def __init__(
+        self, domain: Domain, storage: Vector | ListedCells, left_out: Integers | None = None
+    ) -> None:
         self._domain = domain
         self._storage = storage
+        self.left_out = left_out
 
     @classmethod
     def from_array(cls, domain: Domain, x: ArrayLike) -> Counts:
@@ -388,13 +393,16 @@ class Counts:
         return cls.from_cells(domain, codes, None)
 
     @classmethod
-    def from_cells(cls, domain: Domain, cells: ArrayLike, counts: ArrayLike | None) -> Counts:
+    def from_cells(
+        cls, domain: Domain, cells: ArrayLike, counts: ArrayLike | None, left_out: Integers | None = None
+    ) -> Counts:
         """Counts of the cells that are not empty; cells given twice are added.
 
         Args:
             domain: the public domain, of any size.
             cells: integer codes, shape (k, attributes).
             counts: non-negative whole numbers, shape (k,); None counts each row once.
+            left_out: see :class:`Counts`.
 
         Raises:
             InvalidArgument: for another shape or dtype, or a code that no category has.
@@ -413,8 +421,8 @@ class Counts:
                 )
         keys = keys_of(domain, codes)
         if domain.size <= VECTOR_LIMIT:
-            return cls(domain, Vector(added_up(keys[0], people, domain.size)))
-        return cls(domain, ListedCells.of(domain, keys, people))
+            return cls(domain, Vector(added_up(keys[0], people, domain.size)), left_out)
+        return cls(domain, ListedCells.of(domain, keys, people), left_out)
 
     @property
     def domain(self) -> Domain:
@@ -471,6 +479,8 @@ class Counts:
         for keys, counts in self._storage.blocks():
             for column in (*keys, counts):
                 digest.update(np.ascontiguousarray(column, dtype="<i8").tobytes())
+        if self.left_out is not None:
+            digest.update(f"left out {self.left_out.tolist()}\n".encode())
         return digest.digest()
 
     def __repr__(self) -> str:
@@ -522,7 +532,8 @@ def tabulate(
     Privacy:
         What is refused depends on the records, and only their holder sees it; nothing is published by a
         refusal. Keys, their order and the shape of the result depend on the domain alone. With ``unit``, one
-        unit more or less changes the counts by at most ``unit.rows`` records (see `tabulae.sources.units`).
+        unit more or less changes the counts by at most ``unit.rows`` records, and what they say of records left out
+        by at most 1 unit and ``unit.most_left_out`` records (see `tabulae.sources.units`).
 
     Example:
         >>> import tempfile, pathlib
@@ -534,14 +545,15 @@ def tabulate(
         >>> counts.total
         3
     """
-    rules = _rules(domain, columns)
+    rules, beyond = _rules(domain, columns), None
     wanted = [(attribute.name, rules[attribute.name].column) for attribute in domain.attributes]
     with open_records(source, wanted, unit and unit.column, memory=memory) as records:
         if unit is not None:
             records = identified(records, unit)
         table = coded(records, domain.attributes, rules)
         cells, people = _by_cell(source, domain, table)
-        check_counted(source, _number(source, records.count()), int(people.sum()))
+        every = int(people.sum())
+        check_counted(source, _number(source, records.count()), every)
         faults = nameless(source, records, unit) if unit else []
         if faults or (cells < 0).any():
             raise refusal(source, misfits(source, domain.attributes, rules, table) + faults)
@@ -550,7 +562,21 @@ def tabulate(
             cells, people = _by_cell(source, domain, of_units, unit)
             most = _number(source, most_counted(of_units, unit))
             check_counted(source, most, int(people.sum()), int(cells.min(initial=0)))
-    return Counts.from_cells(domain, cells, people)
+            beyond = _beyond(source, of_units, unit, every - most)
+    return Counts.from_cells(domain, cells, people, beyond)
+
+
+def _beyond(source: RecordSource, table: Any, unit: UnitRule, rows: int) -> Integers | None:
+    """How many units have some of the ``rows`` left out, and how many rows count as such; None: nobody asks."""
+    if unit.most_left_out is None:
+        return None
+    found = redacted(source.name, lambda: left_out(table, unit).to_pyarrow())
+    units, some = (int(_column(found, name)[0]) for name in ("units", "rows"))
+    # Every such unit has a row too many at least; where rows do not count, one has more than its most.
+    whole = some == rows or (units > 0 and some >= unit.most_left_out + units - 1)
+    if not whole or not units <= some <= min(rows, units * unit.most_left_out):
+        raise changed(source, f"{rows} rows left out, {some} of {units} units counted")
+    return np.array([units, some], dtype=np.int64)
 
 
 def _rules(domain: Domain, columns: Mapping[str, ColumnCoding]) -> dict[str, ColumnCoding]:

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from ...domain import describe_row_space
 from ...errors import InvalidArgument, Unsupported
 from ...linalg import Kron, Total
-from ...measurement import Measurement
-from ...privacy import Disclosure, Ledger, NoiseLaw, PrivacyLoss, RandomBits
+from ...measurement import MeasuredLeftOut, Measurement
+from ...privacy import Disclosure, Ledger, LeftOut, NoiseLaw, PrivacyLoss, RandomBits
 from ...strategy import Strategy, strategy_digest
 from ..measured import source_for
 from .count import Counts
@@ -37,6 +38,7 @@ def measure(
     stability: int = 1,
     fewest: int = 1,
     reasons: Sequence[str] = (),
+    left_out: LeftOut | None = None,
 ) -> Measurement:
     """Answer a strategy's queries with exact integer noise.
 
@@ -57,6 +59,7 @@ def measure(
         title, digest: what the ledger's entry says, and what identifies this release for a resumed run.
         stability: the most rows that one unit has among those counted; whoever made the counts bounded them.
         fewest: 0 where a unit may have no row among those counted, because only some records are.
+        left_out: takes a share of the budget for how many rows that left out, which the counts then know.
 
     Raises:
         BudgetRefused: the ledger refuses the charge.
@@ -72,6 +75,8 @@ def measure(
         :func:`tabulae.strategy.strategy.of_units`
         (zCDP: Canonne, Kamath, Steinke 2020, Theorem 14; pure DP: the discrete Laplace mechanism; approximate
         DP: the analytic Gaussian mechanism of Balle and Wang 2018, rounded, by post-processing).
+        With ``left_out`` the answers satisfy the rest of the budget, the noisy counts of what is left out its share,
+        and all of it together ``budget`` (:class:`tabulae.privacy.LeftOut`).
         ``exact`` stands outside that guarantee: C x is read and published as it is, after the ledger has recorded its
         row space. Noisy answers and exact counts together are induced subspace differentially private (Gao, Gong, Yu,
         Definition 2.6, Theorem 3.1): the promise covers what is orthogonal to the invariants.
@@ -89,7 +94,9 @@ def measure(
             "the counts and the strategy are over different domains; select again for this domain"
         )
     source = source_for(ledger, source)
-    laws = strategy.laws(budget, neighbours, stability, fewest)
+    of_tables = budget if left_out is None else left_out.of_tables(budget)
+    laws = strategy.laws(of_tables, neighbours, stability, fewest)
+    beyond = None if left_out is None else _Beyond.of(counts, left_out, left_out.laws(budget, strategy.noise))
     disclosures = _disclosures(strategy, reasons)
     _check_exact(strategy, counts)
     truth = [_own(_checked(counts.answer(block.query), block.name)) for block in strategy.blocks]
@@ -108,7 +115,33 @@ def measure(
         rehearsal=charge is None,
         release_id=None if charge is None else charge.release_id,
         exact=exact,
+        left_out=None if beyond is None else beyond.measured(source),
     )
+
+
+@dataclass(frozen=True, repr=False)
+class _Beyond:
+    """The exact counts of what is left out, and the laws of their noise. Confidential."""
+
+    rule: LeftOut
+    truth: np.ndarray
+    laws: tuple[NoiseLaw, ...]
+
+    @classmethod
+    def of(cls, counts: Counts, rule: LeftOut, laws: tuple[NoiseLaw, ...]) -> _Beyond:
+        """Refused where nobody counted what is left out."""
+        if counts.left_out is None:
+            raise InvalidArgument(
+                "these counts do not know how many rows were left out: count records of units, with a bound on "
+                "their rows"
+            )
+        return cls(rule, _checked(counts.left_out, "left out"), laws)
+
+    def measured(self, source: RandomBits) -> MeasuredLeftOut:
+        """One draw for each count."""
+        pairs = zip(self.truth, self.laws, strict=True)
+        noisy = tuple(int(_noisy(np.array([count]), law, source)[0]) for count, law in pairs)
+        return MeasuredLeftOut(self.rule, noisy, self.laws)
 
 
 def _check_exact(strategy: Strategy, counts: Counts) -> None:

@@ -85,9 +85,22 @@ class TableError:
     exact: int = 0
 
 
+@dataclass(frozen=True)
+class LeftOutError:
+    """Expected error of a count of what is left out, ``"units"`` or ``"rows"``: of each unit ``at_most`` rows count.
+
+    ``margin`` is half the width of its interval.
+    """
+
+    count: str
+    at_most: int
+    std_error: float
+    margin: int
+
+
 def strategy_errors(strategy: Strategy, spec: Spec) -> ExpectedError:
     """Expected error of a strategy at the spec's budget, under the laws that will be drawn."""
-    laws = strategy.laws(spec.loss, *spec.change)
+    laws = spec.table_laws(strategy)
     return error_under(strategy, spec.workload, law_variances(strategy, laws))
 
 
@@ -150,7 +163,7 @@ def _margins(
     spec: Spec, strategy: Strategy, level: float, tables: Sequence[Table] | None = None
 ) -> dict[str, float]:
     """The widest half-width of each table's intervals at a level."""
-    laws = strategy.laws(spec.loss, *spec.change)
+    laws = spec.table_laws(strategy)
     info = information(strategy, law_variances(strategy, laws))
     return {
         table.name: float(table_half_widths(strategy, info, laws, table, level).values.max())
@@ -159,7 +172,7 @@ def _margins(
 
 
 def error_bound(spec: Spec, workload: Workload) -> float | None:
-    """The better of the bounds that can be computed, at the spec's budget and for the law that is drawn.
+    """The better of the bounds that can be computed, at what the tables may cost and for the law that is drawn.
 
     Under invariants of the workload restricted to what they leave open (Gao, Gong, Yu, Corollary 3.10), over all
     queries, exact ones included; None where neighbours are bound by them, for the bounds are about all neighbours.
@@ -178,7 +191,7 @@ def error_bound(spec: Spec, workload: Workload) -> float | None:
     for kind in ("svd", "dual"):
         try:
             value = lower_bound(
-                workload, spec.method.noise, budget=spec.loss, kind=kind, neighbours=spec.neighbours
+                workload, spec.method.noise, budget=spec.tables_loss, kind=kind, neighbours=spec.neighbours
             )
         except (Unsupported, InvalidArgument):
             continue
@@ -194,9 +207,23 @@ def discreteness(spec: Spec) -> float:
     Answers are integers on their grid and some record moves them by 1 or more, so that a law on it has at least
     the parameter that the budget asks for unit sensitivity; the ratio grows with the parameter.
     """
-    power = law_type(spec.loss, spec.method.noise).power
-    law = law_for(spec.loss, spec.method.noise, Fraction(spec.rows_per_unit) ** power)
+    power = law_type(spec.tables_loss, spec.method.noise).power
+    law = law_for(spec.tables_loss, spec.method.noise, Fraction(spec.rows_per_unit) ** power)
     return min(1.0, (law.variance_of_law / law.nominal_variance) ** 0.5)
+
+
+def left_out_words(plan: Plan) -> str:
+    """What a plan says of the counts of what is left out, in a sentence; empty where nothing is told."""
+    rule, spec = plan.spec.left_out, plan.spec
+    if rule is None:
+        return ""
+    units, rows = (f"{error.margin:,}" for error in plan.left_out)
+    more = f"{spec.rows_per_unit} record{'s' if spec.rows_per_unit > 1 else ''}"
+    return (
+        f"{rule.share} of the budget says how much is left out: how many units ({spec.unit}) have more than {more}, to "
+        f"within {units} ({plan.level:.0%}), and how many of their records are in no table, at most {rule.at_most:,} "
+        f"of each counted, to within {rows}."
+    )
 
 
 _SHORTEST = 0.05  # of the time limit is left to each choice of a strategy
@@ -206,18 +233,22 @@ _STEPS = 50  # halvings of the ratio between two budgets
 
 
 def budget_for(spec: Spec, strategy: Strategy, targets: Targets) -> PrivacyLoss:
-    """The least budget of 4 digits at which a strategy meets targets: see :func:`~tabulae.smallest_budget`."""
+    """The budget of which the tables get the least of 4 digits at which a strategy meets their targets.
+
+    See :func:`~tabulae.smallest_budget`. Where they get less than the whole, that is a fraction: a larger one may miss.
+    """
     neighbours, stability, fewest = spec.change
-    return smallest_budget(
+    need = smallest_budget(
         strategy,
         spec.workload,
         targets,
         definition=spec.loss.definition,  # type: ignore[arg-type]
-        delta=spec.loss.parameters.get("delta"),
+        delta=spec.tables_loss.parameters.get("delta"),
         neighbours=neighbours,
         stability=stability,
         fewest=fewest,
     )
+    return need if spec.left_out is None else spec.left_out.whole(need)
 
 
 def smallest_of_tables(
@@ -285,7 +316,7 @@ def least_of_any(
 
 def _scale(spec: Spec, strategy: Strategy) -> float:
     """The noise that a budget asks of answers that one record moves by 1: a variance, or a squared scale."""
-    scale = float(calibrate(spec.loss, strategy.noise, Fraction(1)))
+    scale = float(calibrate(spec.tables_loss, strategy.noise, Fraction(1)))
     return scale if strategy.noise == "gaussian" else scale**2
 
 
@@ -363,6 +394,18 @@ class Plan:
         return tuple(table_errors(self.spec, self.strategy, self.expected, self.level))
 
     @cached_property
+    def left_out(self) -> tuple[LeftOutError, ...]:
+        """Expected errors of what is told of rows left out; empty where nothing is."""
+        rule, laws = self.spec.left_out, self.spec.left_out_laws()
+        if rule is None:
+            return ()
+        told = zip(rule.COUNTS, laws, strict=True)
+        return tuple(
+            LeftOutError(name, rule.at_most, sqrt(law.variance_of_law), law.margin(self.level))
+            for name, law in told
+        )
+
+    @cached_property
     def bound(self) -> float | None:
         """An RMSE over all tables together (weighted) that no strategy beats, where one is known.
 
@@ -372,7 +415,9 @@ class Plan:
         same = spec.method.objective == "total" and not spec.targets and not spec.invariants
         if lower is None or gap is None or gap > _NEAR or not same or spec.rows_per_unit > 1:
             return error_bound(spec, spec.workload)
-        return rmse_at(spec.loss, spec.method.noise, lower / spec.workload.queries) * discreteness(spec)
+        return rmse_at(spec.tables_loss, spec.method.noise, lower / spec.workload.queries) * discreteness(
+            spec
+        )
 
     @cached_property
     def smallest(self) -> Smallest | None:

@@ -98,6 +98,7 @@ class Prepared:
             stability=stability,
             fewest=fewest,
             reasons=[given.reason for given in spec.invariants],
+            left_out=spec.left_out,
         )
 
 
@@ -141,7 +142,7 @@ class TablesProduct:
             SpecError: with what other releases of the ledger state exactly, the promise would be empty.
         """
         plan = self._planned
-        _ = plan.exact
+        _ = plan.exact, plan.left_out
         check_derived(plan)
         rehearsed = rehearse(plan)
         tables = publish(rehearsed, self.spec.workload, plan.level)
@@ -200,7 +201,8 @@ class TablesProduct:
         expected = {row.table: asdict(row) for row in plan.table_errors}
         exact = exactness(spec, charged.earlier)
         stated = None if exact is None else exact.document()
-        write_contents(partial, spec, tables, expected, charged, plan.level, stated)
+        told = measured.left_out
+        write_contents(partial, spec, tables, expected, charged, plan.level, stated, told)
         write_derived(partial, spec, publish_derived(estimated, spec, plan.level))
 
     def measurements(self, release: Release) -> tuple[Measurement, ...]:
@@ -217,7 +219,7 @@ class TablesProduct:
         release_id = str(release.about["release_id"])
         faults = list(measurement_faults(release.path, spec, measurement, release_id))
         tables = publish(estimated, spec.workload, release.level) + publish_exact(measurement)
-        faults += descriptor_faults(spec, release.descriptor, tables)
+        faults += descriptor_faults(spec, release.descriptor, tables, measurement.left_out)
         workload = {table.name: table for table in spec.workload.tables}
         for fresh in tables:
             if fresh.name not in release.tables:
@@ -292,7 +294,7 @@ def rehearse(plan: Plan) -> Estimate:
     are those of made-up records, so that they do not.
     """
     strategy, spec = plan.strategy, plan.spec
-    laws = strategy.laws(spec.loss, *spec.change)
+    laws = spec.table_laws(strategy)
     values = np.zeros(strategy.rows, dtype=np.int64)
     values[::5], values[2::5] = 1, -1
     nobody = _made_up(plan)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,8 @@ import pyarrow.parquet as pq
 from ...domain import Domain, Invariants, Table, Workload
 from ...errors import ReleaseError
 from ...estimation import Estimate
-from ...measurement import Measurement
+from ...measurement import MeasuredLeftOut, Measurement
+from ...privacy import LeftOut
 from ...release import folder as f
 from ...release.write import (
     ESTIMATED,
@@ -42,10 +44,12 @@ def write_contents(
     charged: Charged,
     level: float,
     exact: Mapping[str, Any] | None = None,
+    left_out: MeasuredLeftOut | None = None,
 ) -> None:
     """Write everything but the measurement and the report: tables, codes, spec, ledger entries, descriptor.
 
-    ``tables`` are those of the workload and of the invariants; ``exact`` says what the invariants give away.
+    ``tables`` are those of the workload and of the invariants; ``exact`` says what the invariants give away, and
+    ``left_out`` how many rows are in none of them.
     """
     write_documents(folder, spec, charged.entries)
     for table in tables:
@@ -59,9 +63,41 @@ def write_contents(
         "expected": {t.name: dict(expected[t.name]) for t in tables if t.name in expected},
         "conservative_intervals": {t.name: t.conservative for t in tables},
         **({} if exact is None else {"exact": dict(exact)}),
+        **({} if left_out is None else {"left_out": left_out_document(left_out, level)}),
     }
     f.write_json(
         folder / f.DESCRIPTOR, data_package(spec, table_resources(spec, tables), about, charged.time)
+    )
+
+
+def left_out_document(told: MeasuredLeftOut, level: float) -> dict[str, Any]:
+    """How many units have more rows than are counted, and how many rows are left out, with intervals.
+
+    None of these is negative, so that intervals end at zero.
+    """
+    found: dict[str, Any] = {"share": str(told.rule.share), "at_most": told.rule.at_most}
+    for name, value, law in zip(told.rule.COUNTS, told.values, told.laws, strict=True):
+        margin = law.margin(level)
+        found[name] = {
+            "estimate": value,
+            "std_error": math.sqrt(law.variance_of_law),
+            "ci_low": max(0, value - margin),
+            "ci_high": max(0, value + margin),
+        }
+    return found
+
+
+def left_out_words(spec: Spec, told: Mapping[str, Any], level: float) -> str:
+    """The same in sentences."""
+    (units, of_units), (rows, of_rows) = (
+        (f"{max(0, each['estimate']):,}", f"{level:.0%}: {each['ci_low']:,} to {each['ci_high']:,}")
+        for each in (told[name] for name in LeftOut.COUNTS)
+    )
+    more = f"{spec.rows_per_unit} record{'s' if spec.rows_per_unit > 1 else ''}"
+    return (
+        f"About {units} units ({spec.unit}) have more than {more} ({of_units}), and about {rows} of their records are "
+        f"left out ({of_rows}), at most {told['at_most']:,} of each counted. These are noisy counts, for which "
+        f"{told['share']} of the budget was spent."
     )
 
 
@@ -206,6 +242,7 @@ _WORDS = {
     "budget": "the budget is not that of {spec}",
     "neighbours": "the neighbours are not those of {spec}",
     "release_id": "the release id is not that of {descriptor}",
+    "left_out": "the rows left out are not measured as the promise of {spec} asks",
 }
 
 
@@ -213,15 +250,17 @@ def measurement_faults(folder: Path, spec: Spec, measurement: Measurement, relea
     """What is wrong with how the tables were measured: their noise is that which the spec's promise asks for.
 
     Privacy:
-        Calibration: each block's law is the one of the spec's loss at the exact sensitivity of the integer strategy
-        that is published (:meth:`tabulae.Strategy.laws`).
+        Calibration: each block's law is the one of what the tables may cost at the exact sensitivity of the integer
+        strategy that is published (:meth:`tabulae.Strategy.laws`), and what is told of rows left out has the laws of
+        the rest (:class:`tabulae.privacy.LeftOut`): together the spec's loss.
     """
-    laws = measurement.strategy.laws(spec.loss, *spec.change)
+    told = measurement.left_out
     holds = {
-        "law": tuple(measurement.laws) == tuple(laws),
+        "law": tuple(measurement.laws) == tuple(spec.table_laws(measurement.strategy)),
         "budget": measurement.budget == spec.loss,
         "neighbours": measurement.neighbours == spec.neighbours,
         "release_id": measurement.release_id == release_id,
+        "left_out": (told and told.rule, told.laws if told else ()) == (spec.left_out, spec.left_out_laws()),
     }
     for what, held in holds.items():
         if not held:
@@ -262,9 +301,12 @@ def _same_part(stored: pa.Table, made: pa.Table) -> bool:
 
 
 def descriptor_faults(
-    spec: Spec, descriptor: Mapping[str, Any], tables: Sequence[PublishedTable]
+    spec: Spec,
+    descriptor: Mapping[str, Any],
+    tables: Sequence[PublishedTable],
+    left_out: MeasuredLeftOut | None,
 ) -> Iterator[str]:
-    """What is wrong with how the descriptor describes the tables."""
+    """What is wrong with how the descriptor describes the tables, and what is not in them."""
     own = [each for each in descriptor["resources"] if str(each.get("path", "")).startswith("tables/")]
     named = [{key: value for key, value in each.items() if key != "name"} for each in own]
     made = [
@@ -275,6 +317,18 @@ def descriptor_faults(
     wider = {table.name: table.conservative for table in tables}
     if descriptor["tabulae"].get("conservative_intervals") != wider:
         yield f"{f.DESCRIPTOR}: the number of conservative intervals does not follow from the measurements"
+    made_of = left_out and left_out_document(left_out, descriptor["tabulae"]["interval_level"])
+    if not _alike(made_of, descriptor["tabulae"].get("left_out")):
+        yield f"{f.DESCRIPTOR}: how many rows are left out does not follow from the measurements"
+
+
+def _alike(made: Any, stored: Any) -> bool:
+    """Whether two documents are the same, but for the last digits of numbers that are not whole."""
+    if isinstance(made, dict) and isinstance(stored, dict) and made.keys() == stored.keys():
+        return all(_alike(made[key], stored[key]) for key in made)
+    if isinstance(made, float) and isinstance(stored, float):
+        return math.isclose(made, stored, rel_tol=1e-9)
+    return type(made) is type(stored) and made == stored
 
 
 def false_numbers(

@@ -15,8 +15,8 @@ import pyarrow.parquet as pq
 
 from ...domain import Domain, Table
 from ...errors import ReleaseError
-from ...measurement import Measurement
-from ...privacy import LAWS, ZCDP, ApproxDP, PrivacyLoss, PureDP
+from ...measurement import MeasuredLeftOut, Measurement
+from ...privacy import LAWS, ZCDP, ApproxDP, LeftOut, PrivacyLoss, PureDP
 from ...release import folder as f
 from ...release.write import parquet_bytes
 from ...strategy import Block, Strategy, describe_strategy, law_variances, read_strategy
@@ -63,10 +63,34 @@ class MeasurementWriter:
             "budget": loss_document(measurement.budget),
             "files": files,
             **({"exact": exact} if exact else {}),
+            **_left_out_document(measurement.left_out),
         }
 
     def finish(self, done: Any) -> None:
         f.write_json(self.folder / f.MEASUREMENT, self._document)
+
+
+def _left_out_document(told: MeasuredLeftOut | None) -> dict[str, Any]:
+    """The noisy counts of what is left out, with their laws, under one key; nothing where nothing is told."""
+    if told is None:
+        return {}
+    counts = {
+        name: {"value": value, "law": {"name": law.name, "parameter": str(law.parameter)}}
+        for name, value, law in zip(told.rule.COUNTS, told.values, told.laws, strict=True)
+    }
+    return {"left_out": {"share": str(told.rule.share), "at_most": told.rule.at_most, **counts}}
+
+
+def _left_out(document: Mapping[str, Any] | None) -> MeasuredLeftOut | None:
+    """The same, read back."""
+    if document is None:
+        return None
+    rule = LeftOut(Fraction(document["share"]), document["at_most"])
+    counts = [document[name] for name in rule.COUNTS]
+    if not all(type(number) is int for number in (rule.at_most, *(count["value"] for count in counts))):
+        raise ValueError("the rows left out are not whole numbers")
+    laws = tuple(LAWS[count["law"]["name"]](Fraction(count["law"]["parameter"])) for count in counts)
+    return MeasuredLeftOut(rule, tuple(count["value"] for count in counts), laws)
 
 
 def _write_strategy(folder: Path, measurement: Measurement) -> None:
@@ -152,6 +176,7 @@ def read_measurement(folder: Path, domain: Domain, invariants: Sequence[Table] =
             rehearsal=False,
             release_id=about["release_id"],
             exact=_exact_values(folder, about.get("exact", []), strategy),
+            left_out=_left_out(about.get("left_out")),
         )
     except (KeyError, TypeError, ValueError, OSError, pa.ArrowException) as error:
         raise ReleaseError(f"the measurements in {folder} cannot be read: {error!r}") from None

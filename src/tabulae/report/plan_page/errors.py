@@ -344,7 +344,7 @@ class _Moments:
     @cached_property
     def laws(self) -> list[tuple[NoiseLaw, ...]]:
         spec, strategy = self.plan.spec, self.plan.strategy
-        return [strategy.laws(stop.loss, *spec.change) for stop in self.stops]
+        return [spec.with_budget(stop.loss).table_laws(strategy) for stop in self.stops]
 
     @cached_property
     def variances(self) -> list[tuple[float, ...]]:
@@ -355,7 +355,7 @@ class _Moments:
     def ratios(self) -> list[float | None]:
         """For each stop c with variances c times the plan's own; None where the blocks' ratios differ."""
         spec, strategy = self.plan.spec, self.plan.strategy
-        own = law_variances(strategy, strategy.laws(spec.loss, *spec.change))
+        own = law_variances(strategy, spec.table_laws(strategy))
         found = []
         for variances in self.variances:
             ratio = np.array(variances) / np.array(own)
@@ -432,7 +432,7 @@ class _Moments:
     def _own_profiles(self) -> list[Profile | VarianceBound | None]:
         """At the plan's own budget, of the rows that are not exact."""
         strategy, spec = self.plan.strategy, self.plan.spec
-        laws = strategy.laws(spec.loss, *spec.change)
+        laws = spec.table_laws(strategy)
         info: Information = information(strategy, law_variances(strategy, laws))
         opened = (LeftOpen.of(strategy, table) for table in self.tables)
         return [_distinct(left.profile(info), left.exact) for left in opened]

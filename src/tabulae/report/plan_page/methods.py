@@ -97,6 +97,8 @@ def part_shares(plan: Plan) -> ShareTable | None:
             "No record meets every part in full, so that together the parts cost less than one by one: these shares "
             "do not add up to the budget."
         )
+    if spec.left_out is not None:
+        note += f" The budget is that of the tables here, {1 - spec.left_out.share} of the whole."
     shown = tuple((name, (share,)) for name, share in rows[:_PARTS_SHOWN])
     return ShareTable("Asked about", caption, (column,), shown, note, len(rows) - len(shown))
 

@@ -16,7 +16,7 @@ from ...products.areas.plan import GeographyPlan
 from ...products.groups.plan import DetailedPlan
 from ...products.smallest import Smallest, with_amount
 from ...products.tables.exactness import Exactness
-from ...products.tables.plan import Plan
+from ...products.tables.plan import Plan, left_out_words
 from ...release.folder import require_parent, write_bytes
 from ..numbers import significant
 from ..page import FALSE_ALARMS, environment, policy, script
@@ -102,7 +102,10 @@ def _parts_of_tables(plan: Plan, stops: tuple[Stop, ...]) -> _Parts:
     if plan.exact is not None:
         consequences = consequences_of(plan.exact.document(), plan.spec.workload)
     errors, shares = table_errors_at(plan, stops), () if blocks is None else (blocks,)
-    return _Parts("tables", errors, shares, methods_of(plan), None, tuple(_exact(plan.exact)), consequences)
+    exact, remark = tuple(_exact(plan.exact)), left_out_words(plan)
+    if remark:
+        remark = f"At the plan’s own budget {remark}"
+    return _Parts("tables", errors, shares, methods_of(plan), None, exact, consequences, remark)
 
 
 def _parts_of_groups(plan: DetailedPlan, stops: tuple[Stop, ...]) -> _Parts:
@@ -150,7 +153,8 @@ def _drawn(plan: Plan | GeographyPlan, stop: Stop, laws: Callable[[Any, Stop], o
 
 
 def _table_laws(plan: Plan, stop: Stop) -> object:
-    return plan.strategy.laws(stop.loss, *plan.spec.change)
+    spec = plan.spec.with_budget(stop.loss)
+    return spec.table_laws(plan.strategy), spec.left_out_laws()
 
 
 def _group_stops(plan: DetailedPlan) -> Iterator[Stop]:
