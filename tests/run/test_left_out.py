@@ -129,6 +129,18 @@ def test_without_it_nothing_is_said(visits: Path) -> None:
     assert "How many they are is not published" in (release.path / "report.html").read_text()
 
 
+def test_only_records_that_are_counted_can_be_left_out(visits: Path) -> None:
+    """A condition comes first: records that it keeps out are not too many."""
+    _edit(visits, ("[source]", '[source]\nwhere = "AGE < 12"'))
+    header, *lines = (visits.parent / "people.csv").read_text().split()
+    counted = prepare(tb.plan(visits), bytes(32))._counts.left_out
+    kept = [line for line in lines if int(line.split(",")[1]) < 12]
+    (visits.parent / "people.csv").write_text("\n".join([header, *kept]) + "\n")
+    assert counted is not None
+    assert tuple(counted) == _truth(visits)
+    assert 0 < len(kept) < len(lines)
+
+
 def test_the_published_copy_says_the_same(visits: Path) -> None:
     spec = read_spec(visits)
     again = Spec.from_text(spec.published_text())
