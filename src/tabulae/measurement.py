@@ -26,9 +26,10 @@ class MeasuredLeftOut:
 class Measurement:
     """Exact integer noise on a strategy's answers.
 
-    ``values`` (int64, one entry a row of the strategy, blocks in order) lie on each block's grid: row r
-    answers ``values[r] * 2^-k`` counts, where k is ``scale_exponent`` (an int, or one int a row where blocks
-    differ). ``variance`` is that of the law drawn, in squared counts, one a row. ``rehearsal`` marks values
+    ``values`` (int64, one entry a row of the strategy, blocks in order) lie on each block's grid: row r answers
+    ``values[r] * 2^-k / D`` counts, with D the parts of a record, 1 without measured values, and k the
+    ``scale_exponent`` (an int, or one int a row where blocks differ). ``variance`` is that of the law drawn, in squared
+    counts, one a row. ``rehearsal`` marks values
     that no ledger paid for or that an insecure source drew: a release refuses them. ``exact`` (int64, one array an
     invariant of the strategy, one entry a row) are counts stated exactly, outside the guarantee. They are true
     counts in a rehearsal, too: a rehearsal with confidential counts is confidential. ``left_out`` says how many rows
@@ -115,6 +116,8 @@ class Measurement:
 
     def answers(self) -> list[np.ndarray]:
         """The noisy answers of each block, in counts."""
-        return [
+        found = [
             np.ldexp(v, -b.exponent) for v, b in zip(self.block_values(), self.strategy.blocks, strict=True)
         ]
+        parts = self.strategy.domain.parts
+        return found if parts == 1 else [answers / parts for answers in found]

@@ -66,8 +66,8 @@ def test_columns_and_answers_are_those_of_the_matrix(name: str, noise: str, meth
     x = np.random.default_rng(1).integers(0, 4, strategy.domain.size)
     for block in strategy.blocks:
         assert np.array_equal(columns(block.query, cells, strategy.domain.shape), block.query.dense())
-        people = np.repeat(cells, x, axis=0)
-        assert np.array_equal(counted(block.query, people, strategy.domain.shape), block.query @ x)
+        people, once = np.repeat(cells, x, axis=0), np.ones(x.sum(), dtype=np.int64)
+        assert np.array_equal(counted(block.query, people, strategy.domain.shape, once), block.query @ x)
 
 
 @each("neighbours", ["add-remove", "replace"])

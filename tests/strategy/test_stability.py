@@ -128,8 +128,31 @@ def test_where_some_records_are_counted_a_replaced_one_may_come_or_go() -> None:
     total = _strategy("laplace", [[1, 1, 1]])
     assert total.laws(tb.PureDP(1), "replace", fewest=0) == total.laws(tb.PureDP(1))
     assert close.laws(tb.ZCDP(1), "replace", 1, 0) == close.laws(tb.ZCDP(1))
-    with pytest.raises(InvalidArgument, match="fewest is 2"):
-        close.sensitivity("replace", 3, 2)
+    with pytest.raises(InvalidArgument, match="fewest is 4"):
+        close.sensitivity("replace", 3, 4)
+
+
+@given(
+    first=matrices,
+    second=matrices,
+    noise=st.sampled_from(["gaussian", "laplace"]),
+    neighbours=st.sampled_from(NEIGHBOURS),
+    k=st.integers(1, 3),
+)
+def test_units_of_exactly_k_rows_pay_for_pairs_alone(
+    first: list[list[int]],
+    second: list[list[int]],
+    noise: Literal["gaussian", "laplace"],
+    neighbours: str,
+    k: int,
+) -> None:
+    """Exact, over every unit of k rows and every pair of them; where columns are larger than pairs it is less noise."""
+    strategy = _strategy(noise, first, second)
+    said, units = strategy.sensitivity(neighbours, k, fewest=k), _units(k, least=k)
+    others = units if neighbours == "replace" else [np.zeros(3, dtype=np.int64)]
+    assert said.is_exact
+    assert said.power == max(_power(strategy, u - v) for u in units for v in others)
+    assert said.power <= strategy.sensitivity(neighbours, k).power
 
 
 def test_signs_that_cancel_within_a_unit_do_not_matter_to_the_bound() -> None:

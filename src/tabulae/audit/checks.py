@@ -64,8 +64,9 @@ def law_of(loss: PrivacyLoss, noise: str) -> type:
 
 def units_drawn(measurement: Measurement) -> list[Fraction]:
     """Per block, the parameter drawn for one unit of relative scale, in counts: equal where all is well."""
+    parts = measurement.strategy.domain.parts
     return [
-        law.parameter / (block.scale * Fraction(2) ** (law.power * block.exponent))
+        law.parameter / (block.scale * (parts * Fraction(2) ** block.exponent) ** law.power)
         for law, block in zip(measurement.laws, measurement.strategy.blocks, strict=True)
     ]
 
@@ -139,7 +140,7 @@ def derived_checks(plan: Plan, done: Measurement, worst: Largest) -> Iterator[Ch
 
 
 def of_unit(plan: Plan, worst: Largest) -> Fraction:
-    """The power of the change by a unit with as many such records as may be counted."""
+    """The power of the change by a unit with as many such records as may be counted, in records."""
     return Fraction(plan.spec.rows_per_unit) ** norm_of(plan.strategy) * worst.power
 
 

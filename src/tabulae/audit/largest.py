@@ -61,9 +61,11 @@ def slices(rows: int, count: int) -> Iterator[slice]:
     return (slice(start, start + step) for start in range(0, count, step))
 
 
-def counted(query: LinearOperator, cells: np.ndarray, shape: Sequence[int]) -> np.ndarray:
-    """A query's exact answers for one record in each of ``cells``, repeats included: (rows,)."""
-    distinct, times = np.unique(cells, axis=0, return_counts=True)
+def counted(query: LinearOperator, cells: np.ndarray, shape: Sequence[int], parts: np.ndarray) -> np.ndarray:
+    """A query's exact answers for so many parts of records in each of ``cells``, repeats included: (rows,)."""
+    distinct, inverse = np.unique(cells, axis=0, return_inverse=True)
+    times = np.zeros(len(distinct), dtype=np.int64)
+    np.add.at(times, inverse.reshape(-1), parts)
     total = np.zeros(query.shape[0], dtype=np.int64)
     for part in slices(query.shape[0], len(distinct)):
         total += (columns(query, distinct[part], shape) * times[part]).sum(axis=1)

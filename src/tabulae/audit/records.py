@@ -22,6 +22,7 @@ from ..privacy import Insecure
 from ..products.tables.count import Counts
 from ..products.tables.plan import Plan
 from ..products.tables.product import Prepared, prepare
+from ..sources.classes import Grid
 from ..sources.source import RecordSource
 from ..spec import Spec
 from .largest import counted
@@ -49,10 +50,13 @@ class RecordColumn:
 
 @dataclass(frozen=True)
 class RecordLayout:
-    """The columns of a spec's records. A record is a pick of one value in each: integers, shape (columns,)."""
+    """The columns of a spec's records. A record is a pick of one value in each: integers, shape (columns,).
+
+    ``steps`` are those of each attribute: of a measured value codes are points of its grid.
+    """
 
     columns: tuple[RecordColumn, ...]
-    attributes: int
+    steps: tuple[int, ...]
 
     @classmethod
     def of(cls, spec: Spec) -> RecordLayout:
@@ -75,20 +79,34 @@ class RecordLayout:
                     f"several attributes are made of column {name!r}: the audit cannot invent values that fit them all"
                 )
         columns = tuple(_column(spec, name, tuple(found)) for name, found in axes.items())
-        return cls(columns, len(spec.domain.attributes))
+        return cls(columns, tuple(attribute.steps for attribute in spec.domain.attributes))
 
     def codes(self, picks: np.ndarray) -> np.ndarray:
         """The cells (records, attributes) of records (records, columns)."""
-        codes = np.zeros((len(picks), self.attributes), dtype=np.int64)
+        codes = np.zeros((len(picks), len(self.steps)), dtype=np.int64)
         for position, column in enumerate(self.columns):
             codes[:, list(column.axes)] = column.codes[picks[:, position]]
         return codes
 
+    def in_parts(self, picks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The cells (parts, attributes) at the ends of the values of records, and how many parts of them are there."""
+        codes, parts, cells = self.codes(picks), [], []
+        sizes = [2 if steps else 1 for steps in self.steps]
+        for corner in np.ndindex(*sizes):
+            at, number = codes.copy(), np.ones(len(codes), dtype=np.int64)
+            for axis, steps in enumerate(self.steps):
+                if steps:
+                    number *= codes[:, axis] if corner[axis] else steps - codes[:, axis]
+                    at[:, axis] = corner[axis]
+            cells.append(at)
+            parts.append(number)
+        return np.concatenate(cells), np.concatenate(parts)
+
     def pick(self, cell: Sequence[int]) -> np.ndarray | None:
-        """A record (columns,) that falls in a cell; None where none can."""
+        """A record (columns,) that falls in a cell, at an end of each value; None where none can."""
         pick = []
         for column in self.columns:
-            wanted = np.array([cell[axis] for axis in column.axes])
+            wanted = np.array([cell[axis] * max(1, self.steps[axis]) for axis in column.axes])
             hits = np.flatnonzero((column.codes == wanted).all(axis=1))
             if not hits.size:
                 return None
@@ -126,6 +144,9 @@ def _column(spec: Spec, name: str, axes: tuple[int, ...]) -> RecordColumn:
 def _listed(spec: Spec, attribute: Attribute) -> list[tuple[int | str, int]]:
     """The values that the attribute lists, with their codes."""
     rule = spec.columns[attribute.name]
+    if isinstance(rule.made, Grid):
+        ends = ((str(rule.made.low - 1), 0), (str(rule.made.high + 1), attribute.steps))
+        return [*rule.made.examples, *(ends if rule.clamp else ())]
     values = attribute.values[:-1] if rule.has_other else attribute.values
     examples = values if rule.made is None else rule.made.examples
     return [(value, code) for code, value in enumerate(examples)]
@@ -371,8 +392,8 @@ class Stage:
     def answers(self, people: People, done: Measurement) -> list[np.ndarray]:
         """The exact answers that a measurement should have had: records of a unit beyond the bound are all alike."""
         spec = self.plan.spec
-        cells, shape = self.layout.codes(people.within(spec.rows_per_unit).picks), spec.domain.shape
-        return [counted(block.query, cells, shape) for block in done.strategy.blocks]
+        cells, parts = self.layout.in_parts(people.within(spec.rows_per_unit).picks)
+        return [counted(block.query, cells, spec.domain.shape, parts) for block in done.strategy.blocks]
 
     def left_out(self, people: People) -> np.ndarray:
         """How many units have more records than are counted, and how many of their records count as left out."""
@@ -386,5 +407,6 @@ class Stage:
 
     def exact(self, people: People, done: Measurement) -> list[np.ndarray]:
         """The counts that a measurement should have stated exactly, counted from the columns."""
-        cells, domain = self.layout.codes(people.picks), self.plan.spec.domain
-        return [counted(t.operator(domain), cells, domain.shape) for t in done.strategy.invariants]
+        (cells, parts), domain = self.layout.in_parts(people.picks), self.plan.spec.domain
+        found = (counted(t.operator(domain), cells, domain.shape, parts) for t in done.strategy.invariants)
+        return [answers // domain.parts for answers in found]

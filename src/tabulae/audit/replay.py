@@ -236,7 +236,9 @@ class Replay:
             for (before, after), most in zip(pairs, (1, rule.at_most) if rule else (), strict=True)
         ]
         changes = [after - before for before, after in zip(one.values, other.values, strict=True)]
-        declared = one.done.strategy.sensitivity(*self.plan.spec.change).power
+        strategy = one.done.strategy
+        # The answers that take noise are in parts of a record.
+        declared = strategy.sensitivity(*self.plan.spec.change).power * strategy.domain.parts**strategy.norm
         return max([weighted_power(one.done.strategy, changes) / declared, *beyond])
 
     def _drawn(self) -> tuple[int, str]:

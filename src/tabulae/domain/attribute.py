@@ -20,6 +20,7 @@ from ..linalg import Partition
 TOTAL_LABEL = "_T"
 RESULT_COLUMNS = ("estimate", "std_error", "ci_low", "ci_high", "obs_status")
 MOST_CATEGORIES = 10_000_000
+MOST_STEPS = 2**40
 _LONGEST_NAME = 200  # bytes: a file name has 255, and endings and prefixes join it
 _UNSAFE_IN_NAMES = '/\\*?:"<>|'
 
@@ -36,6 +37,11 @@ class Attribute:
     ``ordered`` says that the order of the categories means something, so that ``age < 5`` and runs such as
     ``"0-17"`` are sensible. ``parents`` names a coarser category for each category, or is None.
 
+    A measured value (:meth:`measured`) has two categories, its lowest and its highest number, and ``steps`` of its
+    grid between them: a record with the number v counts as ``(high - v) / (high - low)`` of the one and ``(v - low) /
+    (high - low)`` of the other, a whole number of ``1 / steps`` each. Attributes have 0 steps: a record is in one
+    category.
+
     Raises:
         InvalidArgument: no categories, duplicates, or a name that cannot head a published column.
 
@@ -50,6 +56,7 @@ class Attribute:
     ordered: bool = False
     values: tuple[Value, ...] = ()
     parents: tuple[str | None, ...] | None = None
+    steps: int = 0
 
     def __post_init__(self) -> None:
         check_name(self.name, "an attribute", columns=True)
@@ -97,10 +104,44 @@ class Attribute:
             return cls(name, tuple(map(str, values)), ordered=_increasing(values), values=values)
         return cls(name, tuple(map(str, values)), values=values)
 
+    @classmethod
+    def measured(cls, name: str, low: int, high: int, step: int | str | Fraction = 1) -> Attribute:
+        """A measured value between two whole numbers, on the grid of multiples of a step from the lower one.
+
+        Raises :class:`~tabulae.errors.InvalidArgument` for ends that are not whole, not rising or beyond 2^53, and for
+        a step that does not divide the range into at most 2^40 steps.
+
+        >>> income = Attribute.measured("income", 0, 200_000, step=1000)
+        >>> income.labels, income.steps, income.codes
+        (('0', '200000'), 200, 201)
+        """
+        where = f"value {name!r}"
+        for end in (low, high):
+            if isinstance(end, bool) or not isinstance(end, int) or abs(end) > 2**53:
+                raise InvalidArgument(f"{where}: its range is two whole numbers up to 2^53, not {end!r}")
+        if low >= high:
+            raise InvalidArgument(f"{where}: its range must rise, from a lowest number to a higher one")
+        try:
+            exact = Fraction(step) if not isinstance(step, bool | float) else Fraction(0)
+        except (TypeError, ValueError, ZeroDivisionError):
+            exact = Fraction(0)
+        steps = (high - low) / exact if exact > 0 else Fraction(0)
+        if steps.denominator != 1 or not 1 <= steps <= MOST_STEPS:
+            raise InvalidArgument(
+                f"{where}: the step must be a positive whole number, or a decimal as text, that divides {high - low:,} "
+                f"into at most {MOST_STEPS:,} steps, not {step!r}"
+            )
+        return cls(name, (str(low), str(high)), values=(low, high), steps=int(steps))
+
     @property
     def size(self) -> int:
         """The number of categories."""
         return len(self.labels)
+
+    @property
+    def codes(self) -> int:
+        """How many codes a record may have: one a category, and of a measured value one a point of its grid."""
+        return self.steps + 1 if self.steps else self.size
 
     @property
     def numeric(self) -> bool:

@@ -113,6 +113,23 @@ class Domain:
         """The number of cells."""
         return math.prod(self.shape)
 
+    @cached_property
+    def parts(self) -> int:
+        """D: a record is exactly so many parts, each in one cell; 1 without measured values.
+
+        With values of D_1, ..., D_k steps it is their product. The part of a record in a corner of the box of its
+        values is the product of its parts of each.
+
+        >>> Domain({"sex": 2, "income": Attribute.measured("income", 0, 200_000, step=1000)}).parts
+        200
+        """
+        return math.prod(max(1, attribute.steps) for attribute in self.attributes)
+
+    @property
+    def measured(self) -> tuple[Attribute, ...]:
+        """The measured values among the attributes."""
+        return tuple(attribute for attribute in self.attributes if attribute.steps)
+
     def __contains__(self, name: object) -> bool:
         return name in self.names
 

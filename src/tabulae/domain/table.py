@@ -18,8 +18,8 @@ from weakref import WeakValueDictionary
 import numpy as np
 
 from ..errors import InvalidArgument, Unsupported
-from ..linalg import Kron, LinearOperator, Sum, Total
-from .attribute import check_name
+from ..linalg import Dense, Kron, LinearOperator, Sum, Total
+from .attribute import Attribute, check_name
 from .domain import Domain, heading_and_labels
 from .joint import MOST_ENTRIES, JointMatrix
 
@@ -140,6 +140,47 @@ class Table:
         table = cls.__new__(cls)
         table._set(name, terms if len(terms) == 1 else _collected(terms), weight, labels)
         return table
+
+    @classmethod
+    def sum(
+        cls,
+        name: str,
+        factors: Mapping[str, LinearOperator],
+        value: Attribute,
+        weight: object = 1,
+        labels: Mapping[str, Sequence[str] | TableColumn] | None = None,
+        *,
+        near: int = 0,
+    ) -> Table:
+        """Sums of a measured value over the records that a table of counts with these factors counts.
+
+        Row by row ``sum_r A_r (v_r - near)``: as a matrix ``[low - near, high - near]`` over the value's two ends, and
+        so it differs from a table of counts in one factor alone. What decides how precise a mean is, for groups whose
+        means are near a public guess, is the sum with that guess as ``near``.
+
+        Raises :class:`~tabulae.errors.InvalidArgument` for an attribute that is no measured value, one that is among
+        the factors, or a guess that is not a whole number of its range.
+
+        >>> from tabulae.linalg import Identity
+        >>> income = Attribute.measured("income", 0, 200_000, 1000)
+        >>> domain = Domain({"region": ["N", "S"], "income": income})
+        >>> pay = Table.sum("pay", {"region": Identity(2)}, income, near=60_000)
+        >>> pay.matrix(domain).tolist(), pay.columns(domain)
+        ([[-60000, 140000, 0, 0], [0, 0, -60000, 140000]], {'region': ('N', 'S')})
+        """
+        if not isinstance(value, Attribute) or not value.steps:
+            raise InvalidArgument(f"table {name!r} sums {value!r}: give a value made by Attribute.measured")
+        if value.name in factors:
+            raise InvalidArgument(
+                f"table {name!r} sums {value.name!r} and has it among its factors: leave it out"
+            )
+        low, high = (int(end) for end in value.values)
+        if isinstance(near, bool) or not isinstance(near, int) or (near and not low <= near <= high):
+            raise InvalidArgument(
+                f"table {name!r}: near is a whole number from {low} to {high}, about what the means are, not {near!r}"
+            )
+        ends = Dense([[low - near, high - near]])
+        return cls(name, {**factors, value.name: ends}, weight, labels)
 
     @classmethod
     def joint(
@@ -306,7 +347,8 @@ class Table:
         columns: dict[str, tuple[str, ...]] = {}
         for attribute in domain.attributes:
             column = (labels or {}).get(attribute.name)
-            if attribute.name not in rows or (column is None and hidden and rows[attribute.name] == 1):
+            alone = (hidden or attribute.steps) and rows.get(attribute.name) == 1
+            if attribute.name not in rows or (column is None and alone):
                 continue
             if column is None:
                 column = table._derived_column(domain, attribute.name)

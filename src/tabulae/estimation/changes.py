@@ -54,8 +54,8 @@ class CountsOfRelease:
         return tuple(self.estimate.measurement.laws)
 
     @property
-    def steps(self) -> list[float]:
-        return [2.0**-block.exponent for block in self.estimate.measurement.strategy.blocks]
+    def steps(self) -> tuple[float, ...]:
+        return self.estimate.measurement.strategy.steps
 
     @property
     def one_sided(self) -> bool:

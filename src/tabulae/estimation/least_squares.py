@@ -210,7 +210,7 @@ def table_half_widths(
     profile = left.profile(information)
     if profile is None:
         return HalfWidths(np.zeros(len(left.exact)), np.full(len(left.exact), EXACT, dtype="<U12"))
-    steps = [2.0**-block.exponent for block in strategy.blocks]
+    steps = strategy.steps
     widths = half_widths(profile, laws, steps, level)
     return HalfWidths(
         np.where(left.exact, 0.0, widths.values / left.divisor), np.where(left.exact, EXACT, widths.ways)
@@ -236,7 +236,8 @@ class LeastSquares(Estimate):
     def answer_of(self, table: Table) -> np.ndarray:
         exact, left = self.exact, LeftOpen.of(self.measurement.strategy, table)
         if exact is None and isinstance(self.information, KronInformation):
-            return self.information.answer_values(self.operator_of(table), self.measurement.values)
+            whole = self.information.answer_values(self.operator_of(table), self.measurement.values)
+            return whole if self.domain.parts == 1 else whole / self.domain.parts
         if exact is None:
             return self.information.answer(self.operator_of(table), self.answers)
         answer = exact.known(table, self.measurement.exact)
@@ -323,7 +324,7 @@ class ConstrainedLeastSquares(LeastSquares):
         return np.where(self.exact.determined(table), 0.0, variance)
 
     def half_widths_of(self, table: Table, level: float) -> HalfWidths:
-        steps = [2.0**-block.exponent for block in self.measurement.strategy.blocks]
+        steps = self.measurement.strategy.steps
         profile = self.information.profile(self.operator_of(table))
         widths = half_widths(profile, self.measurement.laws, steps, level)
         determined = self.exact.determined(table)

@@ -222,7 +222,7 @@ class PairProfile:
         if len(profiles) < len(tables):
             return None
         strategy = estimate.measurement.strategy
-        steps = np.array([2.0**-block.exponent for block in strategy.blocks])
+        steps = np.array(strategy.steps)
         if rest is None:
             profiles.append(_nothing(len(steps), profiles[0].power2.shape[1]))
         one, other, both = profiles

@@ -289,13 +289,13 @@ def _block(part: StrategyPart, law: NoiseLaw, domain: Domain, share: float | Non
         block.name,
         _measures(block, domain, part.asked),
         block.rows,
-        _noise(block, law),
+        _noise(block, law, domain.parts),
         tuple(pictures),
         tuple(undrawn),
         part.asked,
         part.compared,
         share,
-        law.size * 2.0**-block.exponent / (_weight(block) or 1.0),
+        law.size * 2.0**-block.exponent / domain.parts / (_weight(block) or 1.0),
     )
 
 
@@ -332,10 +332,11 @@ def _measures(block: Block, domain: Domain, asked: tuple[str, ...]) -> str:
     return " by ".join(asked) if plain else "weighted counts over " + " by ".join(asked)
 
 
-def _noise(block: Block, law: NoiseLaw) -> str:
-    weight, grid = _weight(block), "" if block.exponent == 0 else f", in steps of 2^-{block.exponent}"
+def _noise(block: Block, law: NoiseLaw, parts: int) -> str:
+    step = " / ".join([f"2^-{block.exponent}"] * (block.exponent > 0) + [f"{parts:,}"] * (parts > 1))
+    weight, grid = _weight(block), "" if not step else f", in steps of {'1 / ' * (block.exponent == 0)}{step}"
     counts = "counts" if abs(weight - 1) < 1e-3 else f"on counts weighted up to {weight:.4g}"
-    return f"{law.words} {law.size * 2.0**-block.exponent:.4g} {counts}{grid}"
+    return f"{law.words} {law.size * 2.0**-block.exponent / parts:.4g} {counts}{grid}"
 
 
 def _weight(block: Block) -> float:

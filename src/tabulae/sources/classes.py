@@ -9,6 +9,7 @@ from decimal import Decimal
 from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise
+from math import floor
 from typing import Any, Literal
 
 from ..errors import InvalidArgument
@@ -111,6 +112,87 @@ class Bins:
 
         number = ibis.ifelse(value.isnull(), ibis.null("int64"), reached(0, len(starts)))
         found = ibis.ifelse(numbers.bad, ibis.literal(-1, "int64"), number)
+        return staged.table.mutate(**{key: found}).drop(*staged.added)
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The grid of a measured value: whole steps from its lowest number to its highest, to which numbers are rounded.
+
+    A number half-way between two points goes to the upper one. Each is rounded by itself, before anything is added up.
+
+    Args:
+        low, high: the ends.
+        step: a number that divides what is between them, with at most 8 decimals.
+        null: the number that NULL stands for; None: it stands for none.
+
+    Raises:
+        InvalidArgument: ends or a step of so many digits that engines would not compare them exactly.
+
+    >>> Grid(0, 10, Fraction(2)).steps
+    5
+    """
+
+    low: int
+    high: int
+    step: Fraction
+    null: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.null is not None and not self.low <= self.null <= self.high:
+            raise InvalidArgument(f"takes NULL for {self.null}, which is outside {self.low} to {self.high}")
+        if 10**self._places % (self.step / 2).denominator:
+            raise InvalidArgument(f"has a step of more than {_PLACES - 1} decimals: use a coarser one")
+        if max(abs(self.low), abs(self.high)) * 10**self._places > 10**15:
+            raise InvalidArgument(
+                "has a range and a step of more than 15 digits together: use a coarser step"
+            )
+
+    @cached_property
+    def _places(self) -> int:
+        half = (self.step / 2).denominator
+        return next((k for k in range(_PLACES + 1) if 10**k % half == 0), 0)
+
+    @property
+    def steps(self) -> int:
+        return int((self.high - self.low) / self.step)
+
+    @property
+    def examples(self) -> tuple[tuple[str, int], ...]:
+        """Numbers as text with their places on the grid: its ends, and some between."""
+        places = sorted({0, 1, self.steps // 2, self.steps - 1, self.steps})
+        return tuple((f"{Decimal(str(float(self.low + k * self.step))):f}", k) for k in places)
+
+    @property
+    def _null(self) -> int:
+        assert self.null is not None
+        return floor((self.null - self.low) / self.step + Fraction(1, 2)) + 1
+
+    def keys(self, codes: Sequence[int]) -> range:
+        """The keys of the grid's points, in order."""
+        return range(1, self.steps + 2)
+
+    def keyed(self, table: Any, column: str, key: str, what: str, decimal: str) -> Any:
+        """The table with the key of each number: 0 below the grid, one after the last above it; see `Bins.keyed`."""
+        import ibis
+
+        staged = Staged(table, key)
+        numbers = numbers_of(table[column], what, decimal, self._places, staged.once)
+        low, high = numbers.start(Fraction(self.low)), numbers.start(Fraction(self.high))
+        below, beyond = numbers.value < low, numbers.value >= numbers.after(Fraction(self.high))
+        inside = staged.once(ibis.cases((below, low), (beyond, high), else_=numbers.value))
+        unit = int(self.step * 10**self._places)
+        place = (staged.once(numbers.above(inside, self.low)) + unit // 2) // unit
+        found = ibis.cases(
+            (numbers.bad, ibis.literal(-1, "int64")),
+            (
+                numbers.value.isnull(),
+                ibis.null("int64") if self.null is None else ibis.literal(self._null, "int64"),
+            ),
+            (below, ibis.literal(0, "int64")),
+            (beyond, ibis.literal(self.steps + 2, "int64")),
+            else_=place.cast("int64") + 1,
+        )
         return staged.table.mutate(**{key: found}).drop(*staged.added)
 
 

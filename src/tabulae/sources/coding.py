@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from ..domain import Attribute, Value
 from ..errors import DataError, InvalidArgument
-from .classes import Bins, Periods
+from .classes import Bins, Grid, Periods
 from .columns import ID
 from .failures import redacted
 from .source import RecordSource, engine_of
@@ -76,7 +76,7 @@ class ColumnCoding:
     null: Policy = "refuse"
     decimal: str = "."
     values: Mapping[int, int] | Mapping[str, int] | None = None
-    made: Bins | Periods | None = None
+    made: Bins | Periods | Grid | None = None
     clamp: bool = False
     fold: bool = False
 
@@ -185,30 +185,35 @@ def coded(
     import ibis
 
     raw = [f"c{i}" for i in range(len(attributes))]
-    made: dict[int, Mapping[int, int]] = {}
+    made: dict[int, Mapping[int, int] | range] = {}
     for i, attribute in enumerate(attributes):
         if rules[attribute.name].made is not None:
             records, made[i] = _put_in_classes(records, i, attribute, rules[attribute.name])
     alike = records.group_by([*beside, *raw, *(f"key{i}" for i in made)]).aggregate(people=records.count())
     keyed = {}
-    lookups = []
+    lookups = {}
     for i, attribute in enumerate(attributes):
         if i in made:
             key, keys = alike[f"key{i}"], made[i]
         else:
             key, keys = _keys(alike[raw[i]], attribute, rules[attribute.name])
             keyed[f"key{i}"] = key
-        lookups.append(_lookup(alike, i, keys, key))
+        if not isinstance(keys, range):
+            lookups[i] = _lookup(alike, i, keys, key)
     table = engine_of(alike).computed_once(alike.mutate(**keyed))
-    for i, lookup in enumerate(lookups):
+    for i, lookup in lookups.items():
         table = table.left_join(lookup, table[f"key{i}"] == lookup[f"match{i}"])
     codes = {}
     for i, attribute in enumerate(attributes):
         rule, other = rules[attribute.name], attribute.size - 1
         missing = other if rule.null == "other" else NULL_CODE
         unknown = other if rule.unknown == "other" else UNKNOWN_CODE
-        code = ibis.coalesce(table[f"code{i}"], unknown)
-        codes[f"k{i}"] = ibis.ifelse(table[f"key{i}"].isnull(), missing, code).cast("int32")
+        key, kind = table[f"key{i}"], "int32"
+        if isinstance(points := made.get(i), range):
+            code, kind = ibis.ifelse(key.between(points[0], points[-1]), key - points[0], unknown), "int64"
+        else:
+            code = ibis.coalesce(table[f"code{i}"], unknown)
+        codes[f"k{i}"] = ibis.ifelse(key.isnull(), missing, code).cast(kind)
     return table.select(*beside, *raw, "people", **codes)
 
 
@@ -224,7 +229,7 @@ def _lookup(alike: ir.Table, i: int, keys: Mapping[Any, int], key: ir.Value) -> 
 
 def _put_in_classes(
     records: Any, i: int, attribute: Attribute, rule: ColumnCoding
-) -> tuple[Any, Mapping[int, int]]:
+) -> tuple[Any, Mapping[int, int] | range]:
     """The records with the key of each value's class, before they are grouped: there are fewer classes than values.
 
     The raw value stays only where it has no class, for whoever must correct it.
@@ -235,7 +240,7 @@ def _put_in_classes(
     raw, name = f"c{i}", f"key{i}"
     keys = rule.made.keys(list(rule.codes(attribute).values()))
     table = rule.made.keyed(records, raw, name, _whose(attribute, rule), rule.decimal)
-    first, last = min(keys), max(keys)
+    first, last = (keys[0], keys[-1]) if isinstance(keys, range) else (min(keys), max(keys))
     if rule.clamp:
         key = table[name]
         table = table.mutate(
@@ -312,6 +317,7 @@ def _clamped(raw: Any, key: Any, attribute: Attribute, rule: ColumnCoding, codes
 
 EXAMPLES = 5
 _KINDS = {UNKNOWN_CODE: "values outside the declared categories", NULL_CODE: "NULL values"}
+_OF_VALUES = {UNKNOWN_CODE: "numbers outside its range, or no numbers", NULL_CODE: "NULL values"}
 
 
 def misfits(
@@ -332,9 +338,10 @@ def misfits(
     numbers = redacted(source.name, lambda: table.aggregate(**people).to_pyarrow().to_pylist()[0])
     faults = []
     for i, attribute in enumerate(attributes):
-        for code, kind in _KINDS.items():
+        what, kinds = ("value", _OF_VALUES) if attribute.steps else ("attribute", _KINDS)
+        for code, kind in kinds.items():
             if number := numbers[f"{i}_{code}"]:
-                where = f"column {rules[attribute.name].column!r} (attribute {attribute.name!r}): {kind}"
+                where = f"column {rules[attribute.name].column!r} ({what} {attribute.name!r}): {kind}"
                 told = f"{where}: in {int(number)} records"
                 if code == UNKNOWN_CODE:
                     told += f", such as {listed(unknown(source, table, f'c{i}', f'k{i}'))}"
@@ -355,6 +362,10 @@ def refusal(source: RecordSource, faults: Sequence[tuple[str, str]]) -> DataErro
         'Correct the records, list the values under [attributes], or count them apart with unknown = "other" '
         'or null = "other".'
     )
+    if any("(value " in told for told, _ in faults):
+        remedy += (
+            ' Of [values], widen the range, write outside = "clamp", or say which number NULL is: null = 0.'
+        )
     return DataError(
         "\n".join(
             [f"{source.name} does not fit the public domain:", *(f"  {told}" for told, _ in faults), remedy]

@@ -125,6 +125,8 @@ class NumberColumn:
         bad: whether there is something, and no number.
         whole: whether it is a whole number, where it is a number.
         start, after: public number -> place on the line, as an expression.
+        above: place that is at least a whole number's, that number -> what is between them in units of the last
+            decimal that is compared, rounded down: a whole number.
     """
 
     value: Any
@@ -132,6 +134,7 @@ class NumberColumn:
     whole: Any
     start: Callable[[Fraction], Any]
     after: Callable[[Fraction], Any]
+    above: Callable[[Any, int], Any]
 
 
 def numbers_of(
@@ -151,9 +154,9 @@ def numbers_of(
     """
     kind = raw.type()
     if kind.is_integer():
-        return _integers(raw, once)
+        return _integers(raw, places, once)
     if kind.is_floating():
-        return _floats(raw, once)
+        return _floats(raw, places, once)
     if kind.is_decimal():
         return _written(raw.cast("string"), ".", places, once)
     if kind.is_string() or kind.is_null():
@@ -168,7 +171,7 @@ def wrong_type(raw: Any, what: str, remedy: str) -> DataError:
     return DataError(f"{what} has {named}: {remedy}")
 
 
-def _integers(raw: Any, once: Once) -> NumberColumn:
+def _integers(raw: Any, places: int, once: Once) -> NumberColumn:
     import ibis
 
     def at(place: int) -> Any:
@@ -180,11 +183,20 @@ def _integers(raw: Any, once: Once) -> NumberColumn:
         ibis.literal(value=True),
         lambda edge: at(ceil(edge)),
         lambda edge: at(floor(edge) + 1),
+        lambda place, low: (place.cast("int64") - at(low)) * 10**places,
     )
 
 
-def _floats(raw: Any, once: Once) -> NumberColumn:
+def _floats(raw: Any, places: int, once: Once) -> NumberColumn:
     import ibis
+
+    def above(place: Any, low: int) -> Any:
+        """A float times a power of ten is rounded: a unit is reached where the float nearest to it is."""
+        units, ten = once((place * float(10**places)).floor()), float(10**places)
+        least = ibis.cases(
+            ((units + 1) / ten <= place, units + 1), (units / ten > place, units - 1), else_=units
+        )
+        return least.cast("int64") - low * 10**places
 
     single = raw.type().is_float32()
     number = raw.cast("float64")
@@ -198,6 +210,7 @@ def _floats(raw: Any, once: Once) -> NumberColumn:
         small.floor() == small,
         lambda edge: _double(least_float(edge, kind, above=False)),
         lambda edge: _double(least_float(edge, kind, above=True)),
+        above,
     )
 
 
@@ -261,6 +274,7 @@ def _written(text: Any, decimal: str, places: int, once: Once) -> NumberColumn:
         ~number.re_search(rf"{sign}0*[1-9]"),
         lambda edge: at(edge, 0),
         lambda edge: at(edge, 1),
+        lambda place, low: (place - at(Fraction(low), 0)) // 2,
     )
 
 

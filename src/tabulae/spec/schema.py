@@ -18,7 +18,7 @@ import numpy as np
 
 from ..domain import TOTAL_LABEL, Attribute, Classification, Domain, Recode
 from ..errors import InvalidArgument
-from ..sources.classes import Bins, Part, Periods
+from ..sources.classes import Bins, Grid, Part, Periods
 from ..sources.values import ISO, DateFormat, fold
 from .problems import FileMistakes, KeyPath, Problems, listed, nearest, shown
 from .public_file import TextColumns, read_public_file
@@ -180,7 +180,7 @@ class ColumnRule:
     name: str
     unknown: Policy
     null: Policy
-    made: Bins | Periods | None = None
+    made: Bins | Periods | Grid | None = None
     clamp: bool = False
     fold: bool = False
 
@@ -380,7 +380,7 @@ class _Values:
     raw: tuple[int | str, ...]
     parents: tuple[str | None, ...] | None = None
     tree: Classification | None = None
-    made: Bins | Periods | None = None
+    made: Bins | Periods | Grid | None = None
 
     @property
     def names(self) -> frozenset[int | str]:

@@ -41,7 +41,7 @@ def of_units(
 ) -> Sensitivity:
     """The sensitivity for units of at most k = ``stability`` rows, from that for units of one row.
 
-    ``fewest`` is 0 where a unit may have none of its rows among those counted.
+    ``fewest`` is 0 where a unit may have none of its rows among those counted, and k where each has exactly k.
 
     Write ``|v|`` for the weighted norm of the answers, ``(sum_i w_i ||A_i v||_p^p)^(1/p)``; it is a seminorm.
     Let C = max_j |e_j|, the largest column, and P = max_{j,l} |e_j - e_l|, the largest pair.
@@ -58,8 +58,9 @@ def of_units(
       k P alone is no bound: for the total P = 0, and a unit of 3 rows in place of one of 1 moves it by 2. Where
       P >= C, k rows of one cell in place of k of another attain k P and the result is exact. It also covers
       a unit that is replaced by one without rows: k rows of the largest column in place of none attain k C, so
-      that it is exact where ``fewest`` is 0. (Else, for k = 1 units have exactly one row each, and P is exact: that
-      case does not come here. Where they may have none P alone is no bound: where columns are alike it is far below C.)
+      that it is exact where ``fewest`` is 0. (Where they may have none P alone is no bound: where columns are
+      alike it is far below C.) Where every unit has exactly k rows, m = m' = k: then ``|d| <= k P``, which k rows of
+      one cell in place of k of another attain, and C does not matter.
 
     ``record`` is the sensitivity of one row under ``neighbours`` (C or P), ``column`` that under add-remove (C).
     """
@@ -70,7 +71,7 @@ def of_units(
             'each unit, and all of them, or promise "replace"'
         )
     power, is_exact = record.power, record.is_exact
-    if neighbours == "replace" and column.power > power:
+    if neighbours == "replace" and fewest < stability and column.power > power:
         power, is_exact = column.power, fewest == 0 and column.is_exact
     return Sensitivity(Fraction(stability) ** p * power, p, is_exact=is_exact)
 
@@ -173,6 +174,11 @@ class Strategy:
         return {}
 
     @property
+    def steps(self) -> tuple[float, ...]:
+        """The step of each block's grid, in counts: ``2^-exponent``, divided by the parts that a record has."""
+        return tuple(2.0**-block.exponent / self.domain.parts for block in self.blocks)
+
+    @property
     def rows(self) -> int:
         """Number of noisy answers over all blocks."""
         return sum(block.rows for block in self.blocks)
@@ -188,17 +194,27 @@ class Strategy:
         Gaussian: ``Delta^2 = max_d sum_i ||A_i d||_2^2 / s_i``; Laplace: ``Delta = max_d sum_i ||A_i d||_1 / s_i``,
         over d = e_j (add-remove), e_j - e_k (replace), or those e_j - e_k that move no invariant
         (replace-within-invariants) for units of one row, and over what
-        :func:`tabulae.strategy.strategy.of_units` says for units of at most ``stability`` rows, and of none where
-        ``fewest`` is 0.
+        :func:`tabulae.strategy.strategy.of_units` says for units of ``fewest`` to ``stability`` rows.
         ``.power`` is that number as an exact Fraction.
+
+        With measured values a record is a mixture ``sum_j lambda_j e_j`` of the cells at the corners of its box, and
+        the same number holds: ``||A lambda|| <= sum_j lambda_j ||A e_j||``; and two mixtures have a coupling pi >= 0
+        with margins lambda and lambda', so that ``||A (lambda - lambda')|| <= sum_jk pi_jk ||A (e_j - e_k)||``. Corners
+        are records themselves: the maximum over cells is attained.
 
         Privacy:
             Exact, or a proven upper bound, on the integer matrices that are measured (HDMM, Definition 6).
         """
         neighbours, stability = check_neighbours(neighbours), check_stability(stability)
-        if isinstance(fewest, bool) or fewest not in (0, 1):
+        if isinstance(fewest, bool) or not isinstance(fewest, int) or not 0 <= fewest <= stability:
             raise InvalidArgument(
-                f"fewest is {fewest!r}; it is 0 where a unit may have no row among those counted, and else 1"
+                f"fewest is {fewest!r}; it is the fewest rows of a unit among those counted, 0 to {stability}"
+            )
+        if neighbours == WITHIN and self.domain.measured:
+            raise Unsupported(
+                f"{self.domain.measured[0].name!r} is a measured value, and two records may agree on all exact counts "
+                "though no two of the cells that they are mixtures of do, so that no bound follows under "
+                '"replace-within-invariants": promise "replace" or "add-remove"'
             )
         record = self._record_sensitivity(neighbours)
         if stability == 1 and (neighbours == "add-remove" or fewest == 1):
@@ -234,8 +250,8 @@ class Strategy:
     ) -> tuple[NoiseLaw, ...]:
         """The noise law of each block, on the block's own integer grid (step ``2^-exponent``).
 
-        ``stability`` is the most rows that one unit may have among those counted, and ``fewest`` is 0
-        where it may have none, because only some records are counted.
+        ``stability`` is the most rows that one unit may have among those counted, and ``fewest`` the fewest: 0 where
+        only some records are counted.
 
         Privacy:
             With these laws the answers of all blocks together satisfy ``budget`` under ``neighbours``, for
@@ -243,8 +259,10 @@ class Strategy:
             discrete Gaussian, zCDP (Canonne, Kamath, Steinke 2020, Theorem 14, multivariate with unequal
             variances); discrete Laplace, pure DP (Ghosh, Roughgarden, Sundararajan 2012); rounded Gaussian,
             (epsilon, delta) by the analytic Gaussian mechanism (Balle, Wang 2018) and post-processing.
+            With measured values the noise is for answers in parts of a record (:attr:`tabulae.Domain.parts`, D): these
+            are whole numbers, D times as large, and so is their sensitivity.
         """
-        sensitivity = self.sensitivity(neighbours, stability, fewest).power
+        sensitivity = self.sensitivity(neighbours, stability, fewest).power * self.domain.parts**self.norm
         if sensitivity == 0:
             raise Unsupported(
                 f"under {neighbours!r} no neighbour changes these answers (the number of records is public then), so "
@@ -290,7 +308,7 @@ def nominal_variances(
 def law_variances(strategy: Strategy, laws: Sequence[NoiseLaw]) -> tuple[float, ...]:
     """Per block, in squared counts: the true variance of the law that is drawn."""
     return tuple(
-        float(np.ldexp(law.variance_of_law, -2 * block.exponent))
+        float(np.ldexp(law.variance_of_law / strategy.domain.parts**2, -2 * block.exponent))
         for law, block in zip(laws, strategy.blocks, strict=True)
     )
 

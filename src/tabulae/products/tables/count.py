@@ -7,6 +7,7 @@ import math
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import product
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
@@ -63,11 +64,12 @@ def check_codes(domain: Domain, cells: ArrayLike) -> NDArray[Any]:
         raise InvalidArgument(f"codes must be integers, the positions of categories, not dtype {codes.dtype}")
     for axis, attribute in enumerate(domain.attributes):
         column = codes[:, axis]
-        if column.size and (column.min() < 0 or column.max() >= attribute.size):
-            outside = column[(column < 0) | (column >= attribute.size)]
+        if column.size and (column.min() < 0 or column.max() >= attribute.codes):
+            outside = column[(column < 0) | (column >= attribute.codes)]
+            kind = "number of its grid" if attribute.steps else "category"
             raise InvalidArgument(
-                f"codes of {attribute.name!r} must lie in 0..{attribute.size - 1}, and some do not: code k "
-                "stands for the k-th category",
+                f"codes of {attribute.name!r} must lie in 0..{attribute.codes - 1}, and some do not: code k "
+                f"stands for the k-th {kind}",
                 confidential=f"{outside.size} codes of {attribute.name!r} are outside, such as {outside[0]}",
             )
     return codes
@@ -114,6 +116,33 @@ def added_up(index: Integers, people: Integers | None, size: int) -> Integers:
     x = np.zeros(size, dtype=np.int64)
     np.add.at(x, index, people)
     return x
+
+
+def in_parts(domain: Domain, codes: NDArray[Any], people: Integers) -> tuple[NDArray[Any], Integers]:
+    """Records as the parts that they have in the corners of the box of their measured values: codes, and numbers.
+
+    Of a value with D steps a record with code t has D - t parts at the lowest number and t at the highest: whole
+    numbers, that are not rounded and add up to ``domain.parts`` a record.
+    """
+    check_parts(domain, exact_sum(people))
+    for axis, attribute in enumerate(domain.attributes):
+        if attribute.steps:
+            high = codes[:, axis].astype(np.int64)
+            people = np.concatenate([people * (attribute.steps - high), people * high])
+            codes = np.concatenate([codes, codes])
+            codes[:, axis] = np.repeat([0, 1], len(high))
+    return codes, people
+
+
+def check_parts(domain: Domain, records: int) -> None:
+    """Refuse so many records that 64-bit integers do not hold their parts."""
+    if domain.parts > 1 and records * domain.parts >= ANSWER_LIMIT:
+        steps = " x ".join(f"{a.steps:,} ({a.name})" for a in domain.measured)
+        raise Unsupported(
+            f"each record is counted in {steps} steps, and for all records that is more than 64-bit integers hold: "
+            "choose a larger step under [values]",
+            confidential=f"{records} records, which may have up to {ANSWER_LIMIT // max(1, records)} steps",
+        )
 
 
 def groups_of(domain: Domain) -> list[range]:
@@ -353,6 +382,8 @@ class Counts:
     def from_array(cls, domain: Domain, x: ArrayLike) -> Counts:
         """Counts given cell by cell, in C order: shape ``(domain.size,)`` or ``domain.shape``.
 
+        With measured values these are parts of records, ``domain.parts`` of each.
+
         Args:
             domain: the public domain.
             x: non-negative whole numbers (floats only where they are whole); the array is copied.
@@ -371,6 +402,12 @@ class Counts:
                 f"cells: pass shape ({domain.size},) or {domain.shape}"
             )
         vector = check_whole(array.reshape(-1), "Counts.from_array: counts")
+        corners = tuple(axis for axis, attribute in enumerate(domain.attributes) if attribute.steps)
+        if corners and (vector.reshape(domain.shape).sum(axis=corners) % domain.parts).any():
+            raise InvalidArgument(
+                f"Counts.from_array: a record is {domain.parts:,} parts, and some cells have no whole "
+                "records: pass counts of parts, or make them by Counts.from_records"
+            )
         return cls(domain, Vector(vector))
 
     @classmethod
@@ -379,7 +416,8 @@ class Counts:
 
         Args:
             domain: the public domain, of any size.
-            codes: integers, shape (records, attributes); code k is the k-th category.
+            codes: integers, shape (records, attributes); code k is the k-th category, and of a measured value the
+                k-th number of its grid.
 
         Raises:
             InvalidArgument: for another shape or dtype, or a code that no category has.
@@ -419,6 +457,17 @@ class Counts:
                 raise InvalidArgument(
                     f"Counts.from_cells: {codes.shape[0]} cells need one count each; got shape {people.shape}"
                 )
+        if domain.measured:
+            codes, people = in_parts(
+                domain, codes, np.ones(len(codes), np.int64) if people is None else people
+            )
+        return cls._of_parts(domain, codes, people, left_out)
+
+    @classmethod
+    def _of_parts(
+        cls, domain: Domain, codes: NDArray[Any], people: Integers | None, left_out: Integers | None
+    ) -> Counts:
+        """Counts of parts, each in one cell."""
         keys = keys_of(domain, codes)
         if domain.size <= VECTOR_LIMIT:
             return cls(domain, Vector(added_up(keys[0], people, domain.size)), left_out)
@@ -432,10 +481,19 @@ class Counts:
     @property
     def total(self) -> int:
         """The number of records. Confidential: it is not part of ``repr``."""
-        return self._storage.total()
+        return self._storage.total() // self._domain.parts
+
+    def records(self, op: LinearOperator) -> Integers:
+        """The exact answers of :meth:`answer` in records, where they are whole. Confidential."""
+        whole, rest = np.divmod(self.answer(op), self._domain.parts)
+        if rest.any():
+            raise Unsupported(
+                f"{op!r} asks for sums of values, which are not published exactly: ask for counts"
+            )
+        return whole
 
     def answer(self, op: LinearOperator) -> Integers:
-        """The exact answers ``A x``, shape (m,), int64. Confidential.
+        """The exact answers ``A x``, shape (m,), int64. Confidential. With measured values x counts parts of records.
 
         Where the counts are a vector, any operator will do. Otherwise the domain is never written out: of
         every attribute's matrix the columns that are equal are merged, and the records counted over what is
@@ -551,9 +609,10 @@ def tabulate(
         if unit is not None:
             records = identified(records, unit)
         table = coded(records, domain.attributes, rules)
+        every = _number(source, records.count())
+        check_parts(domain, every)
         cells, people = _by_cell(source, domain, table)
-        every = int(people.sum())
-        check_counted(source, _number(source, records.count()), every)
+        check_counted(source, every * domain.parts, int(people.sum()))
         faults = nameless(source, records, unit) if unit else []
         if faults or (cells < 0).any():
             raise refusal(source, misfits(source, domain.attributes, rules, table) + faults)
@@ -561,9 +620,9 @@ def tabulate(
             of_units = coded(records, domain.attributes, rules, beside=[ID])
             cells, people = _by_cell(source, domain, of_units, unit)
             most = _number(source, most_counted(of_units, unit))
-            check_counted(source, most, int(people.sum()), int(cells.min(initial=0)))
+            check_counted(source, most * domain.parts, int(people.sum()), int(cells.min(initial=0)))
             beyond = _beyond(source, of_units, unit, every - most)
-    return Counts.from_cells(domain, cells, people, beyond)
+    return Counts._of_parts(domain, cells, people, beyond)
 
 
 def _beyond(source: RecordSource, table: Any, unit: UnitRule, rows: int) -> Integers | None:
@@ -594,12 +653,37 @@ def _rules(domain: Domain, columns: Mapping[str, ColumnCoding]) -> dict[str, Col
 def _by_cell(
     source: RecordSource, domain: Domain, table: Any, unit: UnitRule | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Codes (cells, attributes) and records counted (cells,), of the cells that are not empty."""
+    """Codes (cells, attributes) and records counted (cells,), of the cells that are not empty.
+
+    Of measured values these are corners, and parts of records, as :func:`in_parts` has them: sums of whole numbers,
+    which the engine computes. A negative code is that of a fault.
+    """
+    import ibis
+
     names = [f"k{i}" for i in range(len(domain.attributes))]
-    all_of_them = table.group_by(names).aggregate(people=table.people.sum().cast("int64"))
-    counted = all_of_them if unit is None else bounded(table, names, unit)
+    counted: Any = table.group_by(names).aggregate(people=table.people.sum().cast("int64"))
+    if unit is not None:
+        counted = bounded(table, names, unit)
+    parted = {f"k{i}": attribute.steps for i, attribute in enumerate(domain.attributes) if attribute.steps}
+    corners = list(product((0, 1), repeat=len(parted)))
+    if parted:
+        sums = {}
+        for c, corner in enumerate(corners):
+            each = counted.people
+            for (name, steps), high in zip(parted.items(), corner, strict=True):
+                up = ibis.greatest(counted[name], 0).cast("int64")
+                each = each * (up if high else steps - up)
+            sums[f"people{c}"] = each.sum().cast("int64")
+        keys = {name: ibis.least(counted[name], 0) if name in parted else counted[name] for name in names}
+        counted = counted.group_by(**keys).aggregate(**sums)
     found = redacted(source.name, lambda: counted.to_pyarrow())
-    return np.stack([_column(found, name) for name in names], axis=1), _column(found, "people")
+    cells = np.stack([_column(found, name) for name in names], axis=1)
+    if not parted:
+        return cells, _column(found, "people")
+    at = [names.index(name) for name in parted]
+    every = np.tile(cells, (len(corners), 1))
+    every[:, at] += np.repeat(corners, len(cells), axis=0) * (every[:, at] == 0)
+    return every, np.concatenate([_column(found, f"people{c}") for c in range(len(corners))])
 
 
 def _number(source: RecordSource, count: Any) -> int:

@@ -13,7 +13,6 @@ import numpy as np
 
 from ...domain import describe_row_space
 from ...errors import InvalidArgument, Unsupported
-from ...linalg import Kron, Total
 from ...measurement import MeasuredLeftOut, Measurement
 from ...privacy import Disclosure, Ledger, LeftOut, NoiseLaw, PrivacyLoss, RandomBits
 from ...strategy import Strategy, strategy_digest
@@ -43,9 +42,9 @@ def measure(
     """Answer a strategy's queries with exact integer noise.
 
     ``y_i = A_i x + e_i`` for each block i, on the grid of step ``2^-k_i``, with the entries of ``e_i`` drawn
-    independently from the block's law (:meth:`Strategy.laws`). The ledger is charged before any noise is
-    drawn; a refused charge draws nothing. Counts of the strategy's invariants are read as they are: the same entry
-    of the ledger says so before.
+    independently from the block's law (:meth:`Strategy.laws`); with measured values x counts parts of records. The
+    ledger is charged before any noise is drawn; a refused charge draws nothing. Counts of the strategy's invariants are
+    read as they are: the same entry of the ledger says so before.
 
     Arguments:
         counts: confidential counts over the strategy's domain, or an integer array of them.
@@ -77,6 +76,8 @@ def measure(
         DP: the analytic Gaussian mechanism of Balle and Wang 2018, rounded, by post-processing).
         With ``left_out`` the answers satisfy the rest of the budget, the noisy counts of what is left out its share,
         and all of it together ``budget`` (:class:`tabulae.privacy.LeftOut`).
+        With measured values a record is D whole parts, a function of it alone, and A x moves by no more than D times
+        what the cell does that moves it most (:meth:`Strategy.sensitivity`).
         ``exact`` stands outside that guarantee: C x is read and published as it is, after the ledger has recorded its
         row space. Noisy answers and exact counts together are induced subspace differentially private (Gao, Gong, Yu,
         Definition 2.6, Theorem 3.1): the promise covers what is orthogonal to the invariants.
@@ -104,7 +105,7 @@ def measure(
     if ledger is not None:
         paid = digest or _digest(strategy, counts, stability)
         charge = ledger.charge(budget, neighbours, unit or ledger.unit, title, paid, disclosures)
-    exact = tuple(_checked(counts.answer(t.operator(strategy.domain)), t.name) for t in strategy.invariants)
+    exact = tuple(counts.records(t.operator(strategy.domain)) for t in strategy.invariants)
     values = [_noisy(answer, law, source) for answer, law in zip(truth, laws, strict=True)]
     return Measurement(
         strategy,
@@ -148,7 +149,7 @@ def _check_exact(strategy: Strategy, counts: Counts) -> None:
     """Refuse, before anything is charged, exact counts that might not fit into 62 bits."""
     if not strategy.invariants:
         return
-    people = int(counts.answer(Kron([Total(n) for n in strategy.domain.shape]))[0])
+    people = counts.total  # parts of records, of which an answer is computed before it is divided
     for table in strategy.invariants:
         if people * int(table.operator(strategy.domain).abs_entry_max()) >= _HEADROOM:
             raise Unsupported(

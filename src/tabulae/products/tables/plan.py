@@ -208,7 +208,9 @@ def discreteness(spec: Spec) -> float:
     the parameter that the budget asks for unit sensitivity; the ratio grows with the parameter.
     """
     power = law_type(spec.tables_loss, spec.method.noise).power
-    law = law_for(spec.tables_loss, spec.method.noise, Fraction(spec.rows_per_unit) ** power)
+    law = law_for(
+        spec.tables_loss, spec.method.noise, Fraction(spec.rows_per_unit * spec.domain.parts) ** power
+    )
     return min(1.0, (law.variance_of_law / law.nominal_variance) ** 0.5)
 
 

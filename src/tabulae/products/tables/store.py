@@ -98,11 +98,12 @@ def _write_strategy(folder: Path, measurement: Measurement) -> None:
     for name, array in arrays.items():
         f.write_bytes(folder / "strategy" / f"{name}.parquet", parquet_bytes(_entries(array)))
     document["arrays"] = {name: list(array.shape) for name, array in arrays.items()}
+    parts = measurement.strategy.domain.parts
     for block, law in zip(document["blocks"], measurement.laws, strict=True):
         block["law"] = {
             "name": law.name,
             "parameter": str(law.parameter),
-            "step": f"2^-{block['scale_exponent']}",
+            "step": f"2^-{block['scale_exponent']}" + (f"/{parts}" if parts > 1 else ""),
         }
     f.write_json(folder / f.STRATEGY, document)
 

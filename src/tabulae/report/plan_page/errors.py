@@ -424,7 +424,7 @@ class _Moments:
                 profile = VarianceBound(profile.variance * ratio)
         if profile is None:
             return 0.0, True
-        steps = [2.0**-block.exponent for block in strategy.blocks]
+        steps = strategy.steps
         widths = half_widths(profile, self.laws[s], steps, level)
         return float(widths.values.max() / left.divisor), not (widths.ways == EXACT).any()
 
