@@ -47,7 +47,7 @@ def test_every_part_of_the_section(guild: Path) -> None:
         "town": ("a1", "a2", "b1", "sea"),
     }
     assert detailed.regions["shire"].of_leaf.tolist() == [0, 0, 1, -1]
-    assert [dict(rung.columns) for rung in detailed.ladder.rungs] == [
+    assert [dict(rung.columns) for rung in detailed.rungs] == [
         {"sex": ("F", "M")},
         {"sex": ("F", "M"), "age2": ("0-4", "5-9")},
     ]

@@ -46,7 +46,7 @@ def test_the_whole_document_of_the_page(folder: Path) -> None:
 def test_the_document_of_groups(folder: Path) -> None:
     spec = read_spec(folder / "detailed.toml")
     assert spec.detailed is not None
-    assert [rung.name for rung in spec.detailed.ladder.rungs] == ["sex", "sex_by_age5"]
+    assert [rung.name for rung in spec.detailed.rungs] == ["sex", "sex_by_age5"]
 
 
 def test_the_document_of_areas(folder: Path) -> None:

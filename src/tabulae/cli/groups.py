@@ -168,12 +168,13 @@ def _decade_document(row: SizeRow) -> dict[str, Any]:
 
 def _rehearsal_table(made: DetailedPlan) -> RichTable:
     """Shares of groups by table, for each decade of size until nearly all get the last table."""
-    rungs = made.adaptive.levels[0].ladder.rungs
-    table = new_table("level", "size of the group", "total", *(rung.name for rung in rungs), words=("level",))
+    names = ["total", *(rung.name for rung in detailed_of(made.spec).rungs)]
+    table = new_table("level", "size of the group", *names, words=("level",))
     for level, rows in zip(made.adaptive.levels, made.rehearsal, strict=True):
         name = level.name
         for row in rows:
-            shares = (f"{share:.1%}" if share >= _NEARLY_NONE else "" for share in row.shares)
+            share = dict(zip((rung_name(level, r) for r in range(len(row.shares))), row.shares, strict=True))
+            shares = (f"{share[n]:.1%}" if share.get(n, 0) >= _NEARLY_NONE else "" for n in names)
             table.add_row(name, f"{row.low:,} to {row.high:,}", *shares)
             name = ""
             if row.shares[-1] > 1 - _NEARLY_NONE:
@@ -210,7 +211,7 @@ def print_summary(console: Console, release: Release, promise: str) -> None:
     """What a run made, for people."""
     console.print(f"Published {release.path}", markup=False)
     say(console, f"Promise   {promise}")
-    known = [rung_name(release.product.adaptive.levels[0], r) for r in range(-1, len(release.about["rows"]))]
+    known = ("total only", "total", *(rung.name for rung in detailed_of(release.spec).rungs))
     names = [
         name for name in known if any(name in told["groups_by_table"] for told in release.about["levels"])
     ]
@@ -231,7 +232,7 @@ def check_document(path: Path, spec: Spec) -> dict[str, Any]:
         "spec": str(path),
         "levels": len(detailed.levels),
         "groups": groups,
-        "tables": len(detailed.ladder.rungs),
+        "tables": len(detailed.rungs),
     }
 
 

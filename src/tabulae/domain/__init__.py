@@ -17,6 +17,7 @@ from .groups import (
     GroupSelection,
     Ladder,
     Regions,
+    Rung,
     assign_groups,
 )
 from .invariants import Invariants
@@ -47,6 +48,7 @@ __all__ = [
     "Ratio",
     "Recode",
     "Regions",
+    "Rung",
     "Stability",
     "Table",
     "TableColumn",

@@ -86,7 +86,7 @@ def groups_view(release: Release) -> GroupsView:
     plan, told = release.product.adaptive, release.about["levels"]
     statement, how = _statement(release)
     rows = {name: count for name, count in release.about["rows"].items() if count}
-    tables = ("total only", "total", *(rung.name for rung in plan.levels[0].ladder.rungs))
+    tables = ("total only", "total", *(rung.name for rung in detailed_of(release.spec).rungs))
     statements = statements_of(release.spec)
     return GroupsView(
         **stored_fields(release, rows, "region_type", _words_of, _left_out),

@@ -64,6 +64,7 @@ class LevelEntry(StrictSection):
     budget: Annotated[Budget, AfterValidator(_level_budget)] | None = None
     target: LevelTarget | None = None
     thresholds: list[int] | None = None
+    ladder: Filled | None = None
 
     @field_validator("thresholds")
     @classmethod
@@ -84,9 +85,8 @@ class DetailedSection(StrictSection):
     )
     regions: list[str] | None = Field(description='where groups are counted: regions = ["nation", "county"]')
     nowhere: dict[str, list[str]] | None = None
-    tables: list[list[str]] | None = Field(
-        description='the tables, coarsest first: tables = [["total"], ["sex", "age4"]]'
-    )
+    tables: list[list[str]] | None = None
+    ladders: dict[Filled, list[list[str]]] | None = None
     stage_one: Share = "1/10"
     counts: Filled | None = None
     suppress: SuppressEntry | None = None
@@ -103,13 +103,27 @@ class DetailedSection(StrictSection):
             raise problem('names no attribute: write codes = ["origin1", "origin2"]')
         return value
 
+    @property
+    def tables_of(self) -> dict[str, list[list[str]]]:
+        """The tables of each ladder by its name, which is "" for the only one."""
+        return (self.ladders or {}) if self.tables is None else {"": self.tables}
+
     @field_validator("tables")
     @classmethod
     def _total_first(cls, value: list[list[str]] | None) -> list[list[str]] | None:
         if value is not None and (not value or value[0] != [TOTAL]):
-            raise problem('begins with the total, which every group gets at least: tables = [["total"], ...]')
+            raise problem('begins with the total, which every group gets at least: [["total"], ...]')
         if value is not None and any(not table or TOTAL in table for table in value[1:]):
             raise problem("after the total, each table names the attributes that it is by")
+        return value
+
+    @field_validator("ladders")
+    @classmethod
+    def _each_a_ladder(cls, value: dict[str, list[list[str]]] | None) -> dict[str, list[list[str]]] | None:
+        if value is not None and not value:
+            raise problem('names no ladder: write ladders = { housing = [["total"], ["tenure"]] }')
+        for tables in (value or {}).values():
+            cls._total_first(tables)
         return value
 
     @model_validator(mode="after")

@@ -323,7 +323,20 @@ def _detailed(
         if not given and not any(problems.has((*path, key)) for key in ("budget", "target")):
             told = 'has no budget: write budget = "1/2", or target = { margin = 6, confidence = 0.95 }'
             problems.add(path, told)
-    return problems.check(DetailedSection, section, ("detailed",)), levels
+    found = problems.check(DetailedSection, section, ("detailed",))
+    _check_ladders(section, problems)
+    return found, levels
+
+
+def _check_ladders(section: dict[str, Any], problems: Problems) -> None:
+    """One of both ways to write the tables."""
+    if "tables" in section and "ladders" in section:
+        problems.add(
+            ("detailed", "ladders"), "stands beside tables, which is one ladder without a name: keep one"
+        )
+    elif "tables" not in section and "ladders" not in section:
+        told = 'is missing: write the tables, coarsest first: tables = [["total"], ["sex", "age4"]]'
+        problems.add(("detailed", "tables"), told)
 
 
 def _invariants(raw: dict[str, Any], problems: Problems) -> tuple[InvariantEntry | None, ...]:

@@ -178,7 +178,7 @@ def _detailed(
         place=(),
         regions=regions,
         cell=("age", "sex"),
-        ladder=ladder(),
+        ladders={"": ladder()},
         levels=tuple(levels),
         stage_one=config.stage_one,
         suppress=Suppression(config.suppression, narrow) if config.suppression else None,

@@ -86,9 +86,11 @@ def _totals(
     groups = len(level.groups)
     labels = (group.label or group.code for group in level.groups.groups)
     tables = [rung_name(level, r) for r in range(TOTAL_ONLY, len(level.ladder.rungs) + 1)]
+    ladder = {"ladder": word_column(np.zeros(shown.size), [level.ladder_name])} if level.ladder_name else {}
     columns = {
         "region": names["region"],
         "group": names["group"],
+        **ladder,
         "label": word_column(shown % groups, labels),
         "table": word_column(piece.rung[shown] - TOTAL_ONLY, tables),
     }
@@ -139,8 +141,9 @@ def table_schemas(detailed: Detailed) -> dict[str, pa.Schema]:
         fields += [(name, number) for name in ("estimate", "std_error", "ci_low", "ci_high")]
         return pa.schema([*fields, ("obs_status", words)])
 
-    tables = {rung.name: schema(*rung.columns) for rung in detailed.ladder.rungs}
-    return {TOTALS: schema("label", "table"), **tables}
+    tables = {rung.name: schema(*rung.columns) for rung in detailed.rungs}
+    ladder = () if "" in detailed.ladders else ("ladder",)
+    return {TOTALS: schema(*ladder, "label", "table"), **tables}
 
 
 def write_groups(

@@ -26,11 +26,12 @@ from ...domain import (
     GroupSelection,
     Ladder,
     Regions,
+    Rung,
 )
 from ...errors import InvalidArgument
 from ...privacy import ZCDP, NoiseLaw, PrivacyLoss, PureDP, exact
-from ...spec.groups import NATION, TOTAL, DetailedSection, LevelEntry, LevelTarget
-from ...spec.problems import FileMistakes, KeyPath, Problems, listed, nearest, shown
+from ...spec.groups import NATION, DetailedSection, LevelEntry, LevelTarget
+from ...spec.problems import FileMistakes, KeyPath, Problems, listed, nearest, shown, written
 from ...spec.public_file import read_public_file
 from ...spec.schema import Schema, without_other
 from ...spec.section import Section
@@ -183,6 +184,7 @@ class LevelRule:
     target: LevelTarget | None
     thresholds: tuple[int, ...]
     stability: int | None = None
+    ladder: str = ""
 
 
 @dataclass(frozen=True)
@@ -229,7 +231,8 @@ class Detailed:
         place: the attributes whose combinations are the leaves of the public geography, in the order of the domain.
         regions: region type -> the regions of all leaves.
         cell: the attributes that the tables are by, in the order of the domain.
-        ladder: the tables after the total; headings are the names that the spec asks for.
+        ladders: the tables after the total, by the name of their ladder, "" for the only one; headings are the names
+            that the spec asks for.
         levels: in the order of the spec.
         stage_one: the share of each level's budget that chooses the tables; 0 where public counts choose them.
         suppress: which totals are left out, or None.
@@ -242,7 +245,7 @@ class Detailed:
     place: tuple[str, ...]
     regions: Mapping[str, Regions]
     cell: tuple[str, ...]
-    ladder: Ladder
+    ladders: Mapping[str, Ladder]
     levels: tuple[LevelRule, ...]
     stage_one: Fraction
     suppress: Suppression | None
@@ -251,6 +254,11 @@ class Detailed:
     unit: str
     pure: bool
     counts: PublicCounts | None = None
+
+    @property
+    def rungs(self) -> tuple[Rung, ...]:
+        """The tables of all ladders, which have names of their own."""
+        return tuple(rung for ladder in self.ladders.values() for rung in ladder.rungs)
 
     @property
     def open_levels(self) -> tuple[LevelRule, ...]:
@@ -272,7 +280,7 @@ class Detailed:
             self.regions[rule.region],
             rule.group_level,
             self.selection(rule.group_level, rule.region),
-            self.ladder,
+            self.ladders[rule.ladder],
             rule.thresholds,
             (PureDP if self.pure else ZCDP)(budget),
             self.stage_one,
@@ -280,6 +288,7 @@ class Detailed:
             self.rows_per_unit,
             rule.stability,
             self.chosen(rule),
+            rule.ladder,
         )
 
     def chosen(self, rule: LevelRule) -> ChosenTables | None:
@@ -351,11 +360,11 @@ def read_section(
     groups = reader.groups(base)
     place, regions = reader.regions()
     counts = reader.counts(base, groups, regions)
-    cell, ladder = reader.ladder()
+    cell, ladders = reader.ladders()
     suppress = reader.suppression()
     levels = [_rule(entry) for entry in document.levels if entry]
     _check_levels(document, section, groups, problems)
-    if problems.found or not (groups and ladder and privacy and source):
+    if problems.found or not (groups and ladders and privacy and source):
         return None
     detailed = Detailed(
         groups=groups.groups,
@@ -363,7 +372,7 @@ def read_section(
         place=place,
         regions=regions,
         cell=cell,
-        ladder=ladder,
+        ladders=ladders,
         levels=tuple(levels),
         stage_one=exact(section.stage_one if counts is None else 0),
         suppress=suppress,
@@ -383,7 +392,12 @@ def read_section(
 def _rule(entry: LevelEntry) -> LevelRule:
     budget = None if entry.budget is None else exact(entry.budget)
     return LevelRule(
-        entry.region or "", entry.group_level or "", budget, entry.target, tuple(entry.thresholds or ())
+        entry.region or "",
+        entry.group_level or "",
+        budget,
+        entry.target,
+        tuple(entry.thresholds or ()),
+        ladder=entry.ladder or "",
     )
 
 
@@ -502,38 +516,43 @@ class _SectionReader:
                 told = f"is not a region type of the section; {nearest(name, self.section.regions or ())}"
                 self.problems.add(("detailed", "nowhere", name), told)
 
-    def ladder(self) -> tuple[tuple[str, ...], Ladder | None]:
-        """The attributes of a cell, and the tables after the total."""
-        tables: list[dict[str, View]] = []
+    def ladders(self) -> tuple[tuple[str, ...], dict[str, Ladder]]:
+        """The attributes of a cell, and the tables after the total of each ladder; none where there are mistakes."""
+        asked: dict[str, list[dict[str, View]]] = {}
+        paths: dict[str, KeyPath] = {}
         before = len(self.problems.found)
-        for i, names in enumerate((self.section.tables or [])[1:], start=1):
-            tables.append(self.table(names, ("detailed", "tables", i)))
-        if len(self.problems.found) > before or self.section.tables is None:
-            return (), None
-        used = {view[0] for table in tables for view in table.values()}
+        for ladder, tables in self.section.tables_of.items():
+            paths[ladder] = path = ("detailed", "ladders", ladder) if ladder else ("detailed", "tables")
+            asked[ladder] = [self.table(names, (*path, i)) for i, names in enumerate(tables[1:], start=1)]
+        if len(self.problems.found) > before:
+            return (), {}
+        taken: dict[str, KeyPath] = {}
+        for ladder, tables in asked.items():
+            for i, table in enumerate(tables, start=1):
+                self.check_name("_by_".join(table), (*paths[ladder], i), taken)
+        used = {view[0] for tables in asked.values() for table in tables for view in table.values()}
         cell = tuple(name for name in self.domain.names if name in used)
-        sizes = {name: self.domain[name].size for name in cell}
+        return cell, {ladder: self.ladder(cell, tables) for ladder, tables in asked.items()}
+
+    def ladder(self, cell: tuple[str, ...], tables: Sequence[dict[str, View]]) -> Ladder:
+        """One ladder over the attributes of a cell."""
         named = [
             ("_by_".join(table), {base: (labels, part.tolist()) for base, part, labels in table.values()})
             for table in tables
         ]
-        self.check_names([name for name, _ in named])
-        ladder = Ladder.of(sizes, named)
+        ladder = Ladder.of({name: self.domain[name].size for name in cell}, named)
         # A table by a recode is headed by the recode, not by the attribute that it is a view of.
         rungs = tuple(
             replace(rung, columns={heading: view[2] for heading, view in table.items()})
             for rung, table in zip(ladder.rungs, tables, strict=True)
         )
-        return cell, replace(ladder, rungs=rungs)
+        return replace(ladder, rungs=rungs)
 
-    def check_names(self, names: list[str]) -> None:
-        """Tables are files: no two may have one name."""
-        first: dict[str, int] = {}
-        for i, name in enumerate(names, start=1):
-            before = first.setdefault(name.casefold(), i)
-            if before != i:
-                told = f"is by the same as detailed.tables[{before}]: keep one"
-                self.problems.add(("detailed", "tables", i), told)
+    def check_name(self, name: str, path: KeyPath, taken: dict[str, KeyPath]) -> None:
+        """Tables are files: no two may have one name, in whatever ladder."""
+        before = taken.setdefault(name.casefold(), path)
+        if before != path:
+            self.problems.add(path, f"is by the same as {written(before)}: keep one")
 
     def table(self, names: Sequence[str], path: KeyPath) -> dict[str, View]:
         """Heading -> what it is a view of, of one table."""
@@ -581,16 +600,16 @@ def _check_levels(
     document: Document, section: DetailedSection, groups: GroupFile | None, problems: Problems
 ) -> None:
     """Each level names a region type and groups that exist, once, and has a threshold for each table."""
-    first: dict[tuple[str, str], int] = {}
-    tables = len(section.tables or [[TOTAL]]) - 1
+    first: dict[tuple[str, str, str], int] = {}
     open_budget = document.privacy is not None and document.privacy.budget == TARGETS
     for i, entry in enumerate(document.levels):
         if entry is None or entry.region is None or entry.group_level is None:
             continue
         path: KeyPath = ("detailed", "level", i)
-        before = first.setdefault((entry.region, entry.group_level), i)
+        before = first.setdefault((entry.region, entry.group_level, entry.ladder or ""), i)
         if before != i:
-            problems.add(path, f"detailed.level[{before}] has the same region and group_level: keep one")
+            same = "region, group_level and ladder" if entry.ladder else "region and group_level"
+            problems.add(path, f"detailed.level[{before}] has the same {same}: keep one")
         if entry.region not in (section.regions or [entry.region]):
             told = f"there is no region type {shown(entry.region)}; {nearest(entry.region, section.regions or ())}"
             problems.add((*path, "region"), told)
@@ -598,13 +617,30 @@ def _check_levels(
             known = sorted({group.level for group in groups.groups.groups})
             told = f"no group has level {shown(entry.group_level)} in {shown(entry.region)}; levels in the file: "
             problems.add((*path, "group_level"), told + listed(known))
-        wrong = problems.has((*path, "thresholds"))
-        if section.tables is not None and not wrong and len(entry.thresholds or ()) != tables:
-            told = f"has {len(entry.thresholds or ())} for the {tables} tables after the total: give one for each"
-            problems.add((*path, "thresholds"), told)
+        _check_ladder(entry, section, path, problems)
         if entry.budget is None and entry.target is not None and not open_budget:
             told = 'is missing: write it, or budget = "targets" under [privacy] for `tabulae plan` to find it'
             problems.add((*path, "budget"), told)
+
+
+def _check_ladder(entry: LevelEntry, section: DetailedSection, path: KeyPath, problems: Problems) -> None:
+    """A level is of a ladder that there is, and has a threshold for each of its tables."""
+    known = section.tables_of
+    if not known or any(problems.has((*path, key)) for key in ("thresholds", "ladder")):
+        return
+    if (entry.ladder or "") not in known:
+        if section.tables is not None:
+            told = "names a ladder, and tables is the only one, without a name: remove it"
+        elif entry.ladder is None:
+            told = f"is missing: say which ladder the level is of: {listed(known)}"
+        else:
+            told = f"there is no ladder {shown(entry.ladder)}; {nearest(entry.ladder, known)}"
+        problems.add((*path, "ladder"), told)
+        return
+    tables = len(known[entry.ladder or ""]) - 1
+    if len(entry.thresholds or ()) != tables:
+        told = f"has {len(entry.thresholds or ())} for the {tables} tables after the total: give one for each"
+        problems.add((*path, "thresholds"), told)
 
 
 def _check_size(document: Document, detailed: Detailed, problems: Problems) -> None:

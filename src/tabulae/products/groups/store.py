@@ -128,6 +128,7 @@ def _level(position: int, level: PopulationLevel) -> dict[str, Any]:
     return {
         "region": level.regions.name,
         "group_level": level.group_level,
+        **({"ladder": level.ladder_name} if level.ladder_name else {}),
         "regions": level.regions.size,
         "groups": len(level.groups),
         "budget": loss_document(level.budget),
