@@ -36,9 +36,10 @@ from benchmarks.recorded import record
 
 import tabulae as tb
 from tabulae.domain.groups import Regions
-from tabulae.interop.safetab.config import WIDE, Config, read_draft
-from tabulae.interop.safetab.layout import group_map, ladder
+from tabulae.interop.safetab.config import Config, read_draft
+from tabulae.interop.safetab.layout import WIDE, group_map
 from tabulae.interop.safetab.maps import read_maps
+from tabulae.interop.safetab.programs import PERSONS
 from tabulae.interop.safetab.text import Faults
 from tabulae.privacy import ZCDP, NoiseLaw
 from tabulae.products.groups.count import GroupChunk, GroupCounts
@@ -96,26 +97,26 @@ def configuration(folder: Path) -> tuple[Config, list[PopulationLevel]]:
     else:
         write_maps(folder)
     faults = Faults()
-    draft, maps = read_draft(folder / "config.json", faults), read_maps(folder, faults)
+    draft, maps = read_draft(folder / "config.json", PERSONS, faults), read_maps(folder, faults)
     faults.stop(str(folder))
     assert draft is not None
     assert draft.config is not None
     config = draft.config
-    groups, tables = group_map(maps, config.max_race_codes), ladder()
+    groups, tables = group_map(maps, config.max_race_codes), PERSONS.tabulations[""].ladder
     levels = [
         PopulationLevel(
             Regions.nation(1, region),
             level,
             groups.at(level, region),
             tables,
-            config.thresholds[region, level],
-            ZCDP(config.budgets[region, level]),
+            config.thresholds["", region, level],
+            ZCDP(config.budgets["", region, level]),
             config.stage_one,
         )
         for region in config.region_types
         if not region.startswith("PR")
         for level in ("1", "2")
-        if config.budgets[region, level]
+        if config.budgets["", region, level]
     ]
     return config, levels
 

@@ -94,7 +94,7 @@ def make(spec: Path, out: Path, **options: Any) -> Any:
     if not spec.is_dir():
         return importlib.import_module("tabulae").run(spec, out, **options)
     safetab = importlib.import_module("tabulae.interop.safetab")
-    inputs = safetab.check(spec / "params", spec / "data", ledger=spec / "ledger.db", persons=False)
+    inputs = safetab.check(spec / "params", spec / "data", ledger=spec / "ledger.db", records=False)
     return safetab.run(inputs, out, say=lambda message: None, **options)
 
 

@@ -131,3 +131,52 @@ def table(mine: dict, rung: int) -> list[tuple[str, str, str, int]]:
             out.append((str(low), str(high - 1), sex, count))
         out.append(("*", "*", sex, sum(n for (_, s), n in mine.items() if s == sex)))
     return out
+
+
+TYPES = [
+    {"0": "12345"},
+    {"1": "123", "6": "45"},
+    {"2": "1", "3": "23", "7": "4", "8": "5"},
+    {"2": "1", "4": "2", "5": "3", "7": "4", "8": "5"},
+]
+TENURES = [{"0": "1234"}, {"1": "1", "2": "2", "3": "34"}]
+SUMS = {"1": "0", "6": "0", "2": "01", "3": "01", "4": "013", "5": "013", "7": "06", "8": "06"}
+
+
+def household_truth(params: Path, data: Path) -> dict[str, list[str]]:
+    """The lines below the headers of T3 and T4 by file, where no noise is drawn: each row of T1 by itself."""
+    config = json.loads((params / "config.json").read_text())
+    blocks = {tuple(list(b.values())[:4]): regions_of(b) for b in rows_of(data / "GRF-C.txt")}
+    runs = {"72": config["run_pr"], "": config["run_us"]}
+    own = {}
+    for name in ("race", "ethnicity"):
+        for row in rows_of(params / f"{name}-characteristic-iterations.txt"):
+            own[row["ITERATION_CODE"]] = row
+    members = []
+    for household in rows_of(data / "household-records.txt"):
+        where = blocks.get(tuple(household[c] for c in ("TABBLKST", "TABBLKCOU", "TABTRACTCE", "TABBLK")), {})
+        members.append((household, where, iterations_of(household, params, config["max_race_codes"])))
+    found: dict[str, list[tuple[tuple[str, ...], str]]] = {f"t3/T0300{i}": [] for i in (1, 2, 3, 4)}
+    found |= {f"t4/T0400{i}": [] for i in (1, 2)}
+    for row in rows_of(data / "pop-group-totals.txt"):
+        region, kind, code, people = row.values()
+        flag = own[code]["COARSE_ONLY" if kind in WIDE else "DETAILED_ONLY"]
+        if not runs["72" if kind.startswith("PR-") else ""] or flag != "False":
+            continue
+        mine = [h for h, where, codes in members if where.get(kind) == region and code in codes]
+        for table, column, cells in (("t3", "HOUSEHOLD_TYPE", TYPES), ("t4", "TEN", TENURES)):
+            level = f"{own[code]['LEVEL']}_{kind.lower().replace('-', '_')}"
+            if not config[f"privacy_budget_h_{table}_level_{level}"]:
+                continue
+            steps = config[f"thresholds_h_{table}"][f"({kind}, {own[code]['LEVEL']})"]
+            stat = sum(step <= int(people) for step in steps)
+            counts: Counter[str] = Counter()
+            for cell, values in cells[stat].items():
+                sums = (SUMS if table == "t3" else {}).get(cell, "0") if stat else ""
+                for each in {cell, *sums}:
+                    counts[each] += sum(h[column] in values for h in mine)
+            number = f"{table}/T0{table[1]}00{stat + 1}"
+            found[number] += [
+                ((kind, region, code, c), f"{region}|{kind}|{code}|{c}|{n}") for c, n in counts.items()
+            ]
+    return {name: [line for _, line in sorted(rows)] for name, rows in found.items()}

@@ -11,6 +11,7 @@ import pytest
 from tests.safetab.world import REAL, TOY, config, needs_shared
 
 from tabulae.interop.safetab.config import Config, read_draft
+from tabulae.interop.safetab.programs import PERSONS
 from tabulae.interop.safetab.text import Faults
 
 BUDGET = "privacy_budget_p_level_2_county"
@@ -19,7 +20,7 @@ COUNTY = "(COUNTY, 2)"
 
 
 def read_config(path: Path, faults: Faults) -> Config | None:
-    draft = read_draft(path, faults)
+    draft = read_draft(path, PERSONS, faults)
     return None if draft is None else draft.config
 
 
@@ -39,7 +40,7 @@ def test_sound(tmp_path: Path) -> None:
     assert not faults.problems
     assert not faults.warnings
     assert made.stage_one == Fraction(1, 10)
-    assert made.thresholds["COUNTY", "2"] == (4, 9, 20)
+    assert made.thresholds["", "COUNTY", "2"] == (4, 9, 20)
     assert made.region_types == ("USA", "STATE", "COUNTY", "TRACT", "PLACE", "AIANNH")
     assert made.states == ("01", "02")
 
@@ -49,10 +50,10 @@ def test_numbers_are_exact(tmp_path: Path) -> None:
     made, faults = read(tmp_path, text)
     assert not faults.problems
     assert made is not None
-    assert made.budgets["COUNTY", "2"] == Fraction("0.1000000000000000000000001")
+    assert made.budgets["", "COUNTY", "2"] == Fraction("0.1000000000000000000000001")
     made, _ = read(tmp_path, json.dumps(config()).replace(f'"{BUDGET}": 1.125', f'"{BUDGET}": 159e-3'))
     assert made is not None
-    assert made.budgets["COUNTY", "2"] == Fraction(159, 1000)
+    assert made.budgets["", "COUNTY", "2"] == Fraction(159, 1000)
 
 
 @pytest.mark.parametrize(
@@ -162,7 +163,7 @@ def test_nulls_are_never_taken_for_values(tmp_path: Path) -> None:
 def test_a_key_that_is_written_twice_is_not_taken(tmp_path: Path) -> None:
     path, faults = tmp_path / "config.json", Faults()
     path.write_text(json.dumps(config()).replace('"run_pr": false', '"run_pr": false, "run_pr": true'))
-    draft = read_draft(path, faults)
+    draft = read_draft(path, PERSONS, faults)
     assert draft is not None
     assert (draft.config, draft.run_us, draft.run_pr) == (None, True, None)
 
@@ -269,6 +270,6 @@ def test_the_bureaus_own(folder: Path) -> None:
     made = read_config(folder / "config.json", faults)
     assert made is not None
     assert not faults.problems
-    assert made.budgets["USA", "2"] == Fraction(
+    assert made.budgets["", "USA", "2"] == Fraction(
         {"zcdp": "0.534", "puredp": "5.4"}.get(folder.name[10:], "2.134")
     )

@@ -21,7 +21,7 @@ import tabulae.products.groups.count
 import tabulae.products.groups.engine
 from tabulae.errors import DataError, SpecError
 from tabulae.interop.safetab import Inputs, check
-from tabulae.interop.safetab.persons import RACES
+from tabulae.interop.safetab.layout import RACES
 from tabulae.interop.safetab.text import Faults
 from tabulae.products.groups.count import GroupCounts
 
@@ -123,7 +123,7 @@ def test_a_fault_of_the_engine_is_not_one_of_the_file(
     inputs: Inputs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = write(tmp_path, f"{HEADER}\n{SOUND}\n")
-    monkeypatch.setattr("tabulae.interop.safetab.persons.CODED", "SECRET.coded")
+    monkeypatch.setattr("tabulae.interop.safetab.records.CODED", "SECRET.coded")
     with (
         pytest.raises(DataError, match=r"person-records\.txt cannot be read: the engine's own") as caught,
         counts_of(inputs, path),
@@ -136,7 +136,7 @@ def test_a_file_that_changes_between_the_passes(
     inputs: Inputs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = write(tmp_path, f"{HEADER}\n{SOUND}\n")
-    monkeypatch.setattr("tabulae.interop.safetab.persons.line_count", lambda *_: 3)
+    monkeypatch.setattr("tabulae.interop.safetab.records.line_count", lambda *_: 3)
     with pytest.raises(DataError, match="changed while it was read"), counts_of(inputs, path):
         pass
 

@@ -15,8 +15,9 @@ from tests.safetab.world import MEMBERS, REAL, TOY, World, config, needs_shared,
 from tabulae.domain import group_stability
 from tabulae.errors import SpecError
 from tabulae.interop.safetab import check
-from tabulae.interop.safetab.layout import age_ranges, group_map, ladder, production_stability
+from tabulae.interop.safetab.layout import group_map, production_stability
 from tabulae.interop.safetab.maps import read_maps
+from tabulae.interop.safetab.programs import PERSONS, age_ranges
 from tabulae.interop.safetab.text import Faults
 from tabulae.privacy import DiscreteGaussian, DiscreteLaplace
 from tabulae.products.groups.spec import Suppression
@@ -154,6 +155,7 @@ def test_age_ranges() -> None:
     assert age_ranges("sex*age4") == ((0, 17), (18, 44), (45, 64), (65, 115))
     assert [low for low, _ in age_ranges("sex*age9")] == [0, 5, 18, 25, 35, 45, 55, 65, 75]
     assert age_ranges("sex*age23")[5:7] == ((20, 20), (21, 21))
-    assert [rung.cells for rung in ladder().rungs] == [8, 18, 46]
-    for rung in ladder().rungs:
+    rungs = PERSONS.tabulations[""].ladder.rungs
+    assert [rung.cells for rung in rungs] == [8, 18, 46]
+    for rung in rungs:
         assert {high for _, high in age_ranges(rung.name)} >= {115}

@@ -41,7 +41,7 @@ def tabulate(folder: Path, world: World | None = None, **kind: Any) -> Release:
     path = folder / "ledger.db"
     if not path.exists():
         Ledger.create(path, kind.pop("budget", 50), kind.pop("definition", "zcdp"), **kind)
-    inputs = check(params, data, ledger=path, persons=False)
+    inputs = check(params, data, ledger=path, records=False)
     return run(inputs, folder / "out", say=lambda message: None)
 
 

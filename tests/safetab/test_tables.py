@@ -38,7 +38,7 @@ def no_noise(monkeypatch: pytest.MonkeyPatch) -> None:
 def tabulate(params: Path, data: Path, folder: Path, definition: str = "zcdp") -> Path:
     out, number = folder / "out", len(list(folder.glob("*.db")))
     ledger = Ledger.create(folder / f"{number}.db", 1000, definition)
-    inputs = check(params, data, ledger=ledger.path, persons=False)
+    inputs = check(params, data, ledger=ledger.path, records=False)
     run(inputs, out, say=lambda message: None)
     return out
 

@@ -12,7 +12,7 @@ import pytest
 
 from tabulae.errors import SpecError
 from tabulae.interop.safetab import check
-from tabulae.interop.safetab.config import PUERTO_RICO, US
+from tabulae.interop.safetab.layout import PUERTO_RICO, US
 from tabulae.privacy import Ledger
 
 SHARED = Path(__file__).parents[2].parent / "shared" / "data" / "detailed-race"
@@ -24,6 +24,8 @@ MEMBERS = "race-and-ethnicity-code-to-iteration.txt"
 RACE = "race-characteristic-iterations.txt"
 ETHNICITY = "ethnicity-characteristic-iterations.txt"
 CONFIG, GRF, PERSONS = "config.json", "GRF-C.txt", "person-records.txt"
+HOUSEHOLDS, TOTALS = "household-records.txt", "pop-group-totals.txt"
+_OF_DATA = (GRF, PERSONS, HOUSEHOLDS, TOTALS)
 
 RACES = ("1000", "1010", "1011", "1020", "1030", "1040")
 ORIGINS = ("2000", "2010", "2020")
@@ -152,7 +154,7 @@ class World:
         }
         given.update(self.files)
         for name, content in given.items():
-            where = (data if name in (GRF, PERSONS) else params) / name
+            where = (data if name in _OF_DATA else params) / name
             where.parent.mkdir(parents=True, exist_ok=True)
             if content is not None:
                 where.write_bytes(content if isinstance(content, bytes) else content.encode())
@@ -161,7 +163,7 @@ class World:
     def text(self, folder: Path, name: str) -> str:
         """What a file of this world says."""
         params, data = self.write(folder)
-        return ((data if name in (GRF, PERSONS) else params) / name).read_bytes().decode()
+        return ((data if name in _OF_DATA else params) / name).read_bytes().decode()
 
 
 def write_bureau(folder: Path) -> Path:

@@ -96,6 +96,7 @@ MISTAKES = {
     "empty name": (("sexes = [[", '"" = [['), "detailed.ladders"),
     "both": ((TWO, f"{TWO}\n{ONE}"), "stands beside tables"),
     "neither": ((TWO, ""), "detailed.tables (line 24): is missing"),
+    "of no level": (("ladders = { ", 'ladders = { third = [["total"]], '), "no level is of this ladder"),
     "a ladder of one": ((TWO, ONE), "tables is the only one, without a name: remove it"),
 }  # fmt: skip
 

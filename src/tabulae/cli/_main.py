@@ -52,7 +52,13 @@ Params = Annotated[
     Path, typer.Argument(help="The folder with config.json and the four maps.", show_default=False)
 ]
 Data = Annotated[
-    Path, typer.Argument(help="The folder with person-records.txt and GRF-C.txt.", show_default=False)
+    Path, typer.Argument(help="The folder with GRF-C.txt and person-records.txt.", show_default=False)
+]
+Households = Annotated[
+    bool,
+    typer.Option(
+        "--households", help="Count households: household-records.txt, by the totals of pop-group-totals.txt."
+    ),
 ]
 Stability = Annotated[
     str,
@@ -351,6 +357,7 @@ def ledger_show(
 def detailed_check(
     params: Params,
     data: Data,
+    households: Households = False,
     stability: Stability = "proven",
     delta: Delta = "1e-10",
     json: Json = False,
@@ -360,7 +367,7 @@ def detailed_check(
     from . import detailed as commands_detailed
 
     _guard(
-        lambda: commands_detailed.check(params, data, stability, delta, json=json),
+        lambda: commands_detailed.check(params, data, stability, delta, households=households, json=json),
         json=json,
         show_confidential=show_confidential,
     )
@@ -372,6 +379,7 @@ def detailed_run(
     data: Data,
     out: Annotated[Path, typer.Option(help="The folder to write; it must not exist.", show_default=False)],
     ledger: Annotated[Path, typer.Option(help="The ledger that pays for it.", show_default=False)],
+    households: Households = False,
     stability: Stability = "proven",
     delta: Delta = "1e-10",
     memory: Memory = None,
@@ -379,12 +387,21 @@ def detailed_run(
     json: Json = False,
     show_confidential: Confidential = False,
 ) -> None:
-    """Check, spend the budget once, and publish T1, T2 and their errors."""
+    """Check, spend the budget once, and publish T1 and T2, or T3 and T4, with their errors."""
     from . import detailed as commands_detailed
 
     _guard(
         lambda: commands_detailed.run(
-            params, data, out, ledger, stability, delta, memory, resume=resume, json=json
+            params,
+            data,
+            out,
+            ledger,
+            stability,
+            delta,
+            memory,
+            households=households,
+            resume=resume,
+            json=json,
         ),
         json=json,
         show_confidential=show_confidential,

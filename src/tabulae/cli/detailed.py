@@ -17,15 +17,19 @@ from ..privacy import exact, rounded_up
 from .output import emit, open_console, print_table, progress
 
 _WIDTH = 140
+_TWO_STAGES = (
+    "of the counts of stage one and two; below the state, totals up to the number given are dropped."
+)
+_ONE_STAGE = "of each count; tabulated: how many groups of regions the public totals list."
 
 
-def check(params: Path, data: Path, stability: str, delta: str, *, json: bool) -> None:
+def check(params: Path, data: Path, stability: str, delta: str, *, households: bool, json: bool) -> None:
     """Check every input file, and say what a run would cost and how much noise it would have."""
     rule = _rule(stability)
     _delta(delta)
     with progress() as say:
         say("checking the inputs")
-        inputs = safetab.check(params, data, rule=rule, delta=delta)
+        inputs = safetab.check(params, data, households=households, rule=rule, delta=delta)
         say("composing the loss")
         _ = inputs.epsilon
     if json:
@@ -47,6 +51,7 @@ def run(
     delta: str,
     memory: str | None,
     *,
+    households: bool,
     resume: bool,
     json: bool,
 ) -> None:
@@ -55,13 +60,16 @@ def run(
     _delta(delta)
     with progress() as say:
         say("checking the inputs")
-        inputs = safetab.check(params, data, rule=rule, delta=delta, ledger=ledger, persons=False)
+        inputs = safetab.check(
+            params, data, households=households, rule=rule, delta=delta, ledger=ledger, records=False
+        )
         release = safetab.run(inputs, out, resume=resume, memory=memory, say=say)
     published = release.about["levels"]
     if json:
         document = safetab.promise_document(inputs)
         for level, found in zip(document["levels"], published, strict=True):
-            level.update(t1_rows=_t1_rows(found), groups_by_table=found["groups_by_table"])
+            rows = {"t1_rows": _t1_rows(found)} if inputs.program.two_stages else {}
+            level.update(**rows, groups_by_table=found["groups_by_table"])
         head = {"release": str(release.path), "release_id": release.about["release_id"]}
         emit({**head, **document, "warnings": _warnings(inputs)})
         return
@@ -112,9 +120,18 @@ def _print_promise(inputs: Inputs) -> None:
 def _print_levels(inputs: Inputs, published: Sequence[Mapping[str, Any]] | None = None) -> None:
     """Each level in a row: noise, margins, and what was published where that is known."""
     table = RichTable()
-    headings = ["level", "regions", "groups", "stability", "sd 1", "sd 2", "95% margin", "dropped up to"]
+    two = inputs.program.two_stages
+    headings = [
+        "level",
+        "regions",
+        "groups",
+        "stability",
+        *(["sd 1", "sd 2"] if two else ["sd"]),
+        "95% margin",
+    ]
+    headings += ["dropped up to"] if two else ["tabulated"]
     if published is not None:
-        headings += ["T1 rows", "by table"]
+        headings += ["T1 rows", "by table"] if two else ["by table"]
     for heading in headings:
         left = heading in ("level", "by table")
         table.add_column(
@@ -127,19 +144,24 @@ def _print_levels(inputs: Inputs, published: Sequence[Mapping[str, Any]] | None 
             f"{level['groups']:,}",
             _stability(level["stability"]),
         ]
-        row += [f"{level['noise'][stage]['sd']:,.2f}" for stage in ("stage_one", "stage_two")]
+        row += [f"{noise['sd']:,.2f}" for stage, noise in level["noise"].items() if stage != "total_only"]
         dropped = level["suppressed_up_to"]["total"]
-        row += [f"{level['noise']['stage_two']['margin_95']:,}", "-" if dropped is None else f"{dropped:,}"]
+        row += [f"{level['noise']['stage_two']['margin_95']:,}"]
+        row += (
+            ["-" if dropped is None else f"{dropped:,}"]
+            if two
+            else [f"{inputs.plan.adaptive.levels[i].places:,}"]
+        )
         if published is not None:
             tables = published[i]["groups_by_table"]
-            row += [f"{_t1_rows(published[i]):,}", ", ".join(f"{n} {k:,}" for n, k in tables.items() if k)]
+            row += [f"{_t1_rows(published[i]):,}"] if two else []
+            row += [", ".join(f"{n} {k:,}" for n, k in tables.items() if k)]
         table.add_row(*row)
     console = open_console(_WIDTH)
     print_table(console, table)
     console.print(
-        "stability: the most groups of a level that one person belongs to, as the noise is sized for"
-        " (in brackets: the formula of production).\nsd, margin: of the counts of stage one and two; below"
-        " the state, totals up to the number given are dropped.",
+        f"stability: the most groups of a level that one {inputs.program.unit} belongs to, as the noise is sized for"
+        f" (in brackets: the formula of production).\nsd, margin: {_TWO_STAGES if two else _ONE_STAGE}",
         markup=False,
         soft_wrap=True,
     )

@@ -1,4 +1,5 @@
-"""The Bureau's files for detailed groups (SafeTab-P): its folders in, its T1 and T2 out, with errors beside them.
+"""The Bureau's files for detailed groups of persons (SafeTab-P) and households (SafeTab-H): its folders in,
+T1 and T2 or T3 and T4 out, with errors beside them.
 
 The release underneath is one of groups, of any records, regions and groups; what is peculiar to these files is here.
 """

@@ -8,25 +8,16 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar
 
 from ...errors import InvalidArgument
 from ...privacy import exact
+from .layout import LEVELS, MOST_CODES, PUERTO_RICO, US
+from .programs import Program, Tabulation
 from .text import Faults, read_text
-
-US = ("USA", "STATE", "COUNTY", "TRACT", "PLACE", "AIANNH")
-"""The run of the states and the District of Columbia."""
-
-PUERTO_RICO = ("PR-STATE", "PR-COUNTY", "PR-TRACT", "PR-PLACE")
-"""The run of Puerto Rico."""
-
-WIDE = frozenset({"USA", "STATE", "PR-STATE"})
-"""Nation and states: they take the groups that are detailed only, and none of their counts is suppressed."""
-
-LEVELS = ("1", "2")
-"""Levels of characteristic iterations: regional and detailed groups."""
 
 PR_CODE = 72
 """The state code of Puerto Rico."""
@@ -129,27 +120,22 @@ def _part(value: Any) -> str:
 
 CONFIG = "config.json"
 STAGE_ONE = "privacy_budget_p_stage_1_fraction"
-MOST_CODES = 8
-_TABLES = 3
 _FLAGS = ("allow_negative_counts", "run_us", "run_pr")
 _CHOICES = {"reader": ("csv", "cef"), "privacy_defn": ("zcdp", "puredp")}
-_THRESHOLDS = "thresholds_p"
 _FILTER = "state_filter_us"
 _CHANCE = "zero_suppression_chance"
-_HOUSEHOLDS = ("privacy_budget_h_", "thresholds_h_")
-"""How keys of the sister program begin, which may stand in the same file."""
-
 _T = TypeVar("_T")
-_Levels = Mapping[tuple[str, str], _T]
+_Levels = Mapping[tuple[str, str, str], _T]
+"""By ladder, region type and level."""
 
 
 @dataclass(frozen=True)
 class Config:
     """What a config.json without mistakes says.
 
-    ``suppression`` is the chance that a count of nobody is dropped, 0 for no suppression. ``budgets`` and
-    ``thresholds`` are by (region type, level); thresholds are there for the runs that were chosen. ``lines`` says where
-    each key stands.
+    ``suppression`` is the chance that a count of nobody is dropped, 0 for no suppression; ``stage_one`` is 0 where
+    public counts choose the tables. ``budgets`` and ``thresholds`` are by (ladder, region type, level); thresholds are
+    there for the runs that were chosen. ``lines`` says where each key stands.
     """
 
     max_race_codes: int
@@ -181,20 +167,26 @@ class ConfigDraft:
     config: Config | None
 
 
-def budget_key(region: str, level: str) -> str:
+def budget_key(tabulation: Tabulation, region: str, level: str) -> str:
     """The key of one level's budget.
 
-    >>> budget_key("PR-STATE", "2")
-    'privacy_budget_p_level_2_pr_state'
+    >>> from tabulae.interop.safetab.programs import HOUSEHOLDS
+    >>> budget_key(HOUSEHOLDS.tabulations["t3"], "PR-STATE", "2")
+    'privacy_budget_h_t3_level_2_pr_state'
     """
-    return f"privacy_budget_p_level_{level}_{region.lower().replace('-', '_')}"
+    return f"privacy_budget_{tabulation.key}_level_{level}_{region.lower().replace('-', '_')}"
 
 
-def read_draft(path: Path, faults: Faults) -> ConfigDraft | None:
+def thresholds_key(tabulation: Tabulation) -> str:
+    """The key of the thresholds of all levels of a ladder."""
+    return f"thresholds_{tabulation.key}"
+
+
+def read_draft(path: Path, program: Program, faults: Faults) -> ConfigDraft | None:
     """Read config.json as far as it goes; None where it is no JSON object at all."""
     text = read_text(path, faults)
     document = None if text is None else parse(text, CONFIG, faults)
-    return None if text is None or document is None else _Reader(document, text, faults).draft()
+    return None if text is None or document is None else _Reader(document, text, program, faults).draft()
 
 
 def _region_types(*, run_us: bool | None, run_pr: bool | None) -> tuple[str, ...]:
@@ -204,8 +196,8 @@ def _region_types(*, run_us: bool | None, run_pr: bool | None) -> tuple[str, ...
 class _Reader:
     """Takes the values out of the document, one rule after the other; one that does not fit is None, and noted."""
 
-    def __init__(self, document: Object, text: str, faults: Faults) -> None:
-        self.document, self.text, self.faults = document, text, faults
+    def __init__(self, document: Object, text: str, program: Program, faults: Faults) -> None:
+        self.document, self.text, self.program, self.faults = document, text, program, faults
         self.lines = {key: line_of(text, key) for key in document}
 
     def draft(self) -> ConfigDraft:
@@ -224,9 +216,11 @@ class _Reader:
             "max_race_codes": self._take("max_race_codes", _max_race_codes),
             "definition": self._take("privacy_defn", _choice("privacy_defn")),
             "budgets": self._budgets(runs),
-            "stage_one": self._take(STAGE_ONE, _stage_one),
+            "stage_one": self._take(STAGE_ONE, _stage_one) if self.program.two_stages else Fraction(0),
             "thresholds": self._thresholds(runs),
-            "suppression": self._take(_CHANCE, _chance) if _CHANCE in self.document else Fraction(0),
+            "suppression": self._take(_CHANCE, _chance)
+            if _CHANCE in self.document and self.program.two_stages
+            else Fraction(0),
             "allow_negative": self._take("allow_negative_counts", _flag),
             "run_us": run_us,
             "run_pr": run_pr,
@@ -240,10 +234,19 @@ class _Reader:
         self.faults.add(CONFIG, message, self.lines.get(key), key)
 
     def _names(self) -> None:
-        known = {*_FLAGS, *_CHOICES, STAGE_ONE, _CHANCE, "max_race_codes", _THRESHOLDS, _FILTER}
-        known |= {budget_key(region, level) for region in US + PUERTO_RICO for level in LEVELS}
+        known = {
+            *_FLAGS,
+            *_CHOICES,
+            "max_race_codes",
+            _FILTER,
+            *self._keys,
+            *map(thresholds_key, self.program.tabulations.values()),
+        }
+        known |= {STAGE_ONE, _CHANCE} if self.program.two_stages else set()
+        others = tuple(f"{word}_{self.program.other}" for word in ("privacy_budget", "thresholds"))
+        others += () if self.program.two_stages else (_CHANCE,)
         for key in self.document:
-            if key not in known and not key.startswith(_HOUSEHOLDS):
+            if key not in known and not key.startswith(others):
                 near = difflib.get_close_matches(key, known, n=1)
                 hint = f"; did you mean {near[0]!r}?" if near else ": remove it"
                 self._fault(key, f"there is no such key{hint}")
@@ -264,26 +267,46 @@ class _Reader:
                 self.faults.add(CONFIG, f"missing: give {error.words}", None, key)
         return None
 
-    def _budgets(self, runs: tuple[str, ...]) -> _Levels[Fraction] | None:
-        taken = {
-            (region, level): self._take(budget_key(region, level), _budget)
+    @cached_property
+    def _keys(self) -> dict[str, tuple[str, str, str]]:
+        """The key of each budget -> ladder, region type and level."""
+        return {
+            budget_key(tabulation, region, level): (ladder, region, level)
+            for ladder, tabulation in self.program.tabulations.items()
             for region in US + PUERTO_RICO
             for level in LEVELS
         }
+
+    def _budgets(self, runs: tuple[str, ...]) -> _Levels[Fraction] | None:
+        taken = {level: self._take(key, _budget) for key, level in self._keys.items()}
         found = {level: budget for level, budget in taken.items() if budget is not None}
-        if runs and all(taken[region, level] == 0 for region in runs for level in LEVELS):
+        of_runs = {key: taken[level] for key, level in self._keys.items() if level[1] in runs}
+        if of_runs and all(budget == 0 for budget in of_runs.values()):
             words = "every level of the chosen runs has budget 0: nothing would be tabulated"
-            self._fault(budget_key(runs[0], LEVELS[0]), words)
+            self._fault(next(iter(of_runs)), words)
         return found if len(found) == len(taken) else None
 
     def _thresholds(self, runs: tuple[str, ...]) -> _Levels[tuple[int, ...]] | None:
-        document = self._take(_THRESHOLDS, _object)
+        found: dict[tuple[str, str, str], tuple[int, ...]] = {}
+        sound = True
+        for ladder, tabulation in self.program.tabulations.items():
+            mine = self._thresholds_of(tabulation, runs)
+            sound = sound and mine is not None
+            found |= {(ladder, *level): steps for level, steps in (mine or {}).items()}
+        return found if sound else None
+
+    def _thresholds_of(
+        self, tabulation: Tabulation, runs: tuple[str, ...]
+    ) -> dict[tuple[str, str], tuple[int, ...]] | None:
+        """Those of one ladder, by region type and level; None with any mistake."""
+        key, tables = thresholds_key(tabulation), len(tabulation.ladder.rungs)
+        document = self._take(key, _object)
         if document is None:
             return None
         names = {f"({region}, {level})": (region, level) for region in US + PUERTO_RICO for level in LEVELS}
 
         def fault(name: str, message: str) -> None:
-            self.faults.add(CONFIG, message, line_of(self.text, name, within=_THRESHOLDS), name)
+            self.faults.add(CONFIG, message, line_of(self.text, name, within=key), name)
 
         found = {}
         for name, value in document.items():
@@ -293,12 +316,12 @@ class _Reader:
                 fault(name, 'there is no such level: write, for example, "(COUNTY, 2)" or "(PR-TRACT, 1)"')
                 continue
             try:
-                found[names[name]] = _steps(value)
+                found[names[name]] = _steps(value, tabulation)
             except Unfit as error:
                 fault(name, f"must be {error.words}, not {shown(value)}")
         missing = [name for name, pair in names.items() if pair[0] in runs and name not in document]
         for name in missing:
-            fault(name, f"missing: give {_TABLES} thresholds")
+            fault(name, f"missing: give {_counted(tables, 'threshold')}")
         return found if len(found) == len(document) and not missing else None
 
     def _states(self, *, run: bool) -> tuple[str, ...] | None:
@@ -374,13 +397,18 @@ def _codes(value: Any) -> tuple[str, ...]:
     return tuple(value)
 
 
-def _steps(value: Any) -> tuple[int, ...]:
+def _steps(value: Any, tabulation: Tabulation) -> tuple[int, ...]:
+    tables = len(tabulation.ladder.rungs)
     found = [whole(step) for step in value] if isinstance(value, list) else []
     steps = tuple(step for step in found if step is not None)
     if not isinstance(value, list) or len(steps) != len(value):
-        raise Unfit(f"a list of {_TABLES} whole numbers")
-    if len(steps) != _TABLES:
-        raise Unfit(f"a list of {_TABLES} thresholds, one for each table of sex by age")
+        raise Unfit(f"a list of {_counted(tables, 'whole number')}")
+    if len(steps) != tables:
+        raise Unfit(f"a list of {_counted(tables, 'threshold')}, one for each table of {tabulation.about}")
     if any(a > b for a, b in pairwise(steps)):
         raise Unfit("thresholds that do not fall")
     return steps
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"

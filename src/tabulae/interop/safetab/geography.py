@@ -10,13 +10,11 @@ import numpy as np
 import pyarrow as pa
 
 from ...domain import Regions
-from .config import CONFIG, PR_CODE, PUERTO_RICO, STATES, ConfigDraft
+from .config import CONFIG, PR_CODE, STATES, ConfigDraft
+from .layout import BLOCK, PUERTO_RICO
 from .text import Faults, TextRows, read_rows
 
 GRF = "GRF-C.txt"
-BLOCK = {"TABBLKST": 2, "TABBLKCOU": 3, "TABTRACTCE": 6, "TABBLK": 4}
-"""The columns that name a block, with their numbers of digits."""
-
 _AREAS = {"PLACEFP": 5, "AIANNHCE": 4}
 _NO_PLACE, _NO_AREA = 99_999, 9_999
 _AFTER = {"STATE": 10**13, "COUNTY": 10**10, "TRACT": 10**4}  # what a block's number is divided by

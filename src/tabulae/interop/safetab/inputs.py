@@ -18,35 +18,38 @@ from ...sources.source import RecordSource
 from ...spec import Spec
 from ...spec.promise import Method
 from ...spec.shape import ReliabilitySection
-from .config import CONFIG, LEVELS, STAGE_ONE, WIDE, Config, budget_key, read_draft
+from .config import CONFIG, STAGE_ONE, Config, budget_key, read_draft
 from .geography import GRF, BlockGeography, check_states, read_geography
-from .layout import OLDEST, SEXES, group_map, ladder, production_stability
+from .layout import LEVELS, WIDE, group_map, production_stability
 from .maps import CODES, ETHNICITY, MEMBERS, RACE, Maps, read_maps
-from .persons import PERSONS, PersonRecords
-from .text import Faults
+from .programs import HOUSEHOLDS, PERSONS, Program
+from .records import Records
+from .text import Faults, can_read
+from .totals import TOTALS, read_totals
 
-TITLE = "detailed groups (T1 and T2)"
 StabilityRule = Literal["proven", "production"]
 
 
 @dataclass(frozen=True, eq=False)
 class Inputs:
-    """The public inputs of a run without mistakes, and what a person record must look like.
+    """The public inputs of a run without mistakes, and what a record must look like.
 
     Attributes:
+        program: which of the Bureau's.
         plan: of the release, with its spec: levels, noise, thresholds, totals that are left out.
         production: what the Bureau's formula of stability gives for each level.
-        allow_negative: False where T1 and T2 have measured counts below 0 as 0.
+        allow_negative: False where the program's files have measured counts below 0 as 0.
         delta: at which epsilon is stated, as it was given.
-        records: the person records, and what they must look like.
+        records: the records, and what they must look like.
         warnings: what is no mistake and may surprise.
     """
 
+    program: Program
     plan: DetailedPlan
     production: tuple[int, ...]
     allow_negative: bool
     delta: str
-    records: PersonRecords
+    records: Records
     warnings: tuple[Problem, ...]
 
     @property
@@ -59,30 +62,33 @@ def check(
     params: Path,
     data: Path,
     *,
+    households: bool = False,
     rule: StabilityRule = "proven",
     delta: str = "1e-10",
     ledger: Path | None = None,
-    persons: bool = True,
+    records: bool = True,
 ) -> Inputs:
     """Check all files, and make the spec of the release.
 
     Args:
         params: the folder with config.json and the four maps.
-        data: the folder with person-records.txt and GRF-C.txt.
+        data: the folder with person-records.txt and GRF-C.txt; of households with household-records.txt, GRF-C.txt and
+            pop-group-totals.txt.
+        households: whether households are counted (SafeTab-H), and not persons (SafeTab-P).
         rule: which stability the noise is sized for.
         delta: at which epsilon is stated.
         ledger: what the spec says that the loss is charged to.
-        persons: whether person records are checked where no other file has a mistake; counting checks them, too.
+        records: whether the records are checked where no other file has a mistake; counting checks them, too.
 
     Raises:
         SpecError: every mistake that there is, each with its file, and its line and column where it has them.
 
     Privacy:
-        Nothing is spent, and nothing published. Messages hold no value of a person record; that there is a mistake in
+        Nothing is spent, and nothing published. Messages hold no value of a record; that there is a mistake in
         a line of them is told to whoever may read the file.
     """
-    faults = Faults()
-    draft = read_draft(params / CONFIG, faults)
+    faults, program = Faults(), HOUSEHOLDS if households else PERSONS
+    draft = read_draft(params / CONFIG, program, faults)
     maps = read_maps(params, faults)
     geography = read_geography(data / GRF, faults)
     if draft is not None and geography is not None:
@@ -90,34 +96,51 @@ def check(
     config = None if draft is None else draft.config
     detailed, plan = None, None
     if config is not None and maps.codes is not None and geography is not None and not faults.problems:
-        detailed = _detailed(config, maps, geography, rule, faults)
+        detailed = _detailed(program, config, maps, geography, data / TOTALS, faults)
+        if detailed is not None and rule == "production":
+            detailed = _with_production(detailed, config.max_race_codes, faults)
         if detailed is not None and not faults.problems:
             plan = detailed.plan()
             for level in plan.levels:
-                _check_noise(level, config, faults)
-    records = PersonRecords(data / PERSONS, maps.codes, config.max_race_codes if config else 1, geography)
-    if persons or faults.problems:
-        records.check(faults)
+                _check_noise(program, level, config, faults)
+    most = config.max_race_codes if config else 1
+    found = Records(program, data / program.records, maps.codes, most, geography)
+    _check_program(program, data, faults)
+    if records or faults.problems:
+        found.check(faults)
     faults.stop(f"{params} and {data}" if params != data else str(params))
     assert config is not None
     assert detailed is not None
     assert plan is not None
     files = {name: (params / name).read_bytes() for name in (CONFIG, RACE, ETHNICITY, CODES, MEMBERS)}
     files[GRF] = file_sha256(data / GRF).encode()
+    if detailed.counts is not None:
+        files[TOTALS] = detailed.counts.sha256.encode()
     return Inputs(
-        DetailedPlan(_spec(detailed, plan, data / PERSONS, rule, delta, ledger, files), plan),
+        program,
+        DetailedPlan(_spec(program, detailed, plan, found.path, rule, delta, ledger, files), plan),
         tuple(production_stability(level.groups, config.max_race_codes) for level in plan.levels),
         config.allow_negative,
         delta,
-        records,
+        found,
         tuple(faults.warnings),
     )
 
 
+def _check_program(program: Program, data: Path, faults: Faults) -> None:
+    """Note records of the other program where there are none of this one."""
+    other = HOUSEHOLDS if program is PERSONS else PERSONS
+    mine, others = (can_read(data / each.records, Faults()) for each in (program, other))
+    if others and not mine:
+        what = "add --households" if other is HOUSEHOLDS else "leave out --households"
+        faults.add(other.records, f"holds {other.unit}s, and {program.unit}s are asked for: {what}")
+
+
 def _spec(
+    program: Program,
     detailed: Detailed,
     plan: AdaptivePlan,
-    persons: Path,
+    records: Path,
     rule: StabilityRule,
     delta: str,
     ledger: Path | None,
@@ -125,9 +148,9 @@ def _spec(
 ) -> Spec:
     """The spec of the release: what it counts and promises, and the public files that say so."""
     return Spec(
-        title=TITLE,
-        source=RecordSource(persons, "csv"),
-        domain=Domain({"age": range(OLDEST + 1), "sex": SEXES}),
+        title=program.title,
+        source=RecordSource(records, "csv"),
+        domain=Domain({field.attribute: field.values for field in program.cell}),
         columns={},
         loss=plan.loss,
         delta=exact(delta),
@@ -146,55 +169,62 @@ def _spec(
         text="",
         path=None,
         files=files,
-        _record={"title": TITLE, "stability": rule},
+        _record={"title": program.title, "stability": rule},
         detailed=detailed,
     )
 
 
 def _detailed(
-    config: Config, maps: Maps, geography: BlockGeography, rule: StabilityRule, faults: Faults
+    program: Program, config: Config, maps: Maps, geography: BlockGeography, totals: Path, faults: Faults
 ) -> Detailed | None:
-    """All levels with a budget, regions and groups, in the order of the runs; None, and the mistakes, where none is.
+    """All levels with a budget, regions and groups, by ladder and run; None, and the mistakes, where none is.
+
+    Where public totals choose the tables, a level of which they list no group is left out.
 
     Privacy:
         Noise is sized for the proven stability, or for a larger one: a formula that is not a bound is refused. Dropping
         and clamping noisy counts by public rules is post-processing.
     """
-    groups = group_map(maps, config.max_race_codes)
+    groups = group_map(maps, config.max_race_codes, total_only=program.two_stages)
     regions = {name: geography.regions(name) for name in config.region_types}
+    counts = None
+    if not program.two_stages:
+        counts, regions = read_totals(totals, groups, regions, faults)
     levels = [
-        LevelRule(name, level, config.budgets[name, level], None, config.thresholds[name, level])
+        LevelRule(name, level, config.budgets[key], None, config.thresholds[key], ladder=ladder)
+        for ladder in program.tabulations
         for name in config.region_types
         for level in LEVELS
-        if config.budgets[name, level] and regions[name].size and len(groups.at(level, name))
+        if config.budgets[key := (ladder, name, level)] and regions[name].size and len(groups.at(level, name))
     ]
-    if not levels:
-        faults.add(CONFIG, "no level has a budget, regions and groups: nothing would be tabulated")
-        return None
     narrow = frozenset(name for name in config.region_types if name not in WIDE)
     detailed = Detailed(
         groups=groups,
         codes={},
         place=(),
         regions=regions,
-        cell=("age", "sex"),
-        ladders={"": ladder()},
+        cell=tuple(field.attribute for field in program.cell),
+        ladders={name: tabulation.ladder for name, tabulation in program.tabulations.items()},
         levels=tuple(levels),
         stage_one=config.stage_one,
         suppress=Suppression(config.suppression, narrow) if config.suppression else None,
         neighbours="add-remove",
         rows_per_unit=1,
-        unit="person",
+        unit=program.unit,
         pure=config.definition == "puredp",
+        counts=counts,
     )
-    if rule == "production":
-        detailed = _with_production(detailed, config.max_race_codes, faults)
-    return detailed
+    chosen = [rule for rule in levels if (rungs := detailed.chosen(rule)) is None or rungs.place.size]
+    if not levels:
+        faults.add(CONFIG, "no level has a budget, regions and groups: nothing would be tabulated")
+    elif not chosen and not faults.problems:
+        faults.add(TOTALS, "lists no group of a level that has a budget: nothing would be tabulated")
+    return replace(detailed, levels=tuple(chosen)) if chosen else None
 
 
-def _check_noise(level: PopulationLevel, config: Config, faults: Faults) -> None:
+def _check_noise(program: Program, level: PopulationLevel, config: Config, faults: Faults) -> None:
     """Note a budget, or else the share of stage one, whose noise would be beyond what can be drawn."""
-    key = budget_key(level.regions.name, level.group_level)
+    key = budget_key(program.tabulations[level.ladder_name], level.regions.name, level.group_level)
     words = "is too small"
     try:
         _ = level.whole

@@ -1,21 +1,28 @@
-"""The Bureau's subject matter in the engine's terms: families, groups, tables of sex by age."""
+"""The Bureau's subject matter in the engine's terms: regions, blocks, families of codes, groups."""
 
 from __future__ import annotations
 
-from itertools import pairwise
-
-from ...domain import CodeFamily, Group, GroupKind, GroupMap, GroupSelection, Ladder
-from .config import PUERTO_RICO, US, WIDE
+from ...domain import CodeFamily, Group, GroupKind, GroupMap, GroupSelection
 from .maps import Maps
 
-SEXES = ("1", "2")
-OLDEST = 115
-AGES = {
-    "sex*age4": (18, 45, 65),
-    "sex*age9": (5, 18, 25, 35, 45, 55, 65, 75),
-    "sex*age23": (5, 10, 15, 18, 20, 21, 22, 25, 30, 35, 40, 45, 50, 55, 60, 62, 65, 67, 70, 75, 80, 85),
-}
-"""Table -> lower edges of its age ranges but the first, which begins at 0; the last one ends at 115."""
+US = ("USA", "STATE", "COUNTY", "TRACT", "PLACE", "AIANNH")
+"""The run of the states and the District of Columbia."""
+
+PUERTO_RICO = ("PR-STATE", "PR-COUNTY", "PR-TRACT", "PR-PLACE")
+"""The run of Puerto Rico."""
+
+WIDE = frozenset({"USA", "STATE", "PR-STATE"})
+"""Nation and states: they take the groups that are detailed only, and none of their counts is suppressed."""
+
+LEVELS = ("1", "2")
+"""Levels of characteristic iterations: regional and detailed groups."""
+
+BLOCK = {"TABBLKST": 2, "TABBLKCOU": 3, "TABTRACTCE": 6, "TABBLK": 4}
+"""The columns that name a block, with their numbers of digits."""
+
+MOST_CODES = 8
+RACES = tuple(f"QRACE{i}" for i in range(1, MOST_CODES + 1))
+"""The columns of race codes."""
 
 
 def families(codes: tuple[str, ...], most: int) -> tuple[CodeFamily, CodeFamily]:
@@ -23,8 +30,11 @@ def families(codes: tuple[str, ...], most: int) -> tuple[CodeFamily, CodeFamily]
     return CodeFamily("race", codes, most), CodeFamily("ethnicity", codes, 1)
 
 
-def group_map(maps: Maps, most: int) -> GroupMap:
-    """The iterations of levels 1 and 2 as groups, in the order of their codes; the maps have no mistake."""
+def group_map(maps: Maps, most: int, *, total_only: bool = True) -> GroupMap:
+    """The iterations of levels 1 and 2 as groups, in the order of their codes; the maps have no mistake.
+
+    Those that are detailed only are of nation and states; with ``total_only`` they get no table there but the total.
+    """
     assert maps.codes is not None
     wide, narrow = WIDE, frozenset(US + PUERTO_RICO) - WIDE
     groups = [
@@ -34,7 +44,7 @@ def group_map(maps: Maps, most: int) -> GroupMap:
             "ethnicity" if i.alone is None else "race",
             "alone" if i.alone else "any",
             i.label,
-            total_only=i.detailed_only,
+            total_only=i.detailed_only and total_only,
             regions=wide if i.detailed_only else narrow if i.coarse_only else None,
         )
         for i in sorted(maps.race + maps.ethnicity, key=lambda i: i.code)
@@ -43,31 +53,6 @@ def group_map(maps: Maps, most: int) -> GroupMap:
     kept = {group.code for group in groups}
     members = [pair for pair in maps.members if pair[0] in kept]
     return GroupMap(families(maps.codes, most), tuple(groups), members)
-
-
-def age_ranges(table: str) -> tuple[tuple[int, int], ...]:
-    """First and last age of each range of a table.
-
-    >>> age_ranges("sex*age4")
-    ((0, 17), (18, 44), (45, 64), (65, 115))
-    """
-    edges = (0, *AGES[table], OLDEST + 1)
-    return tuple((low, high - 1) for low, high in pairwise(edges))
-
-
-def ladder() -> Ladder:
-    """Sex by 4, 9 and 23 ages; cells by age, then sex.
-
-    >>> [rung.cells for rung in ladder().rungs]
-    [8, 18, 46]
-    """
-    tables = []
-    for table in AGES:
-        ranges = age_ranges(table)
-        part = [i for i, (low, high) in enumerate(ranges) for _ in range(low, high + 1)]
-        labels = [f"{low}-{high}" if low < high else str(low) for low, high in ranges]
-        tables.append((table, {"age": (labels, part), "sex": (SEXES, range(len(SEXES)))}))
-    return Ladder.of({"age": OLDEST + 1, "sex": len(SEXES)}, tables)
 
 
 def production_stability(selection: GroupSelection, most: int) -> int:

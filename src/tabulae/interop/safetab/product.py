@@ -1,4 +1,4 @@
-"""A run of the Bureau's files: a release of groups whose folder has T1 and T2, and what it says about itself."""
+"""A run of the Bureau's files: a release of groups whose folder has a program's tables, and what they are."""
 
 from __future__ import annotations
 
@@ -25,18 +25,20 @@ from ...sources.units import UnitRule
 from .geography import GRF
 from .inputs import Inputs
 from .tables import write_tables
+from .totals import TOTALS
 
 _READING = """
 Read it
-  Python  import pandas; t1 = pandas.read_csv("t1/t1.csv", sep="|", dtype={"REGION_ID": str, "ITERATION_CODE": str})
+  Python  import pandas; rows = pandas.read_csv("FILE", sep="|", dtype={"REGION_ID": str, "ITERATION_CODE": str})
           totals = pandas.read_parquet("tables/totals.parquet")
-  R       t1 <- read.delim("t1/t1.csv", sep = "|", colClasses = c("character", "character", "character", "integer"))
+  R       rows <- read.delim("FILE", sep = "|", colClasses = c(REGION_ID = "character", ITERATION_CODE = "character"))
           totals <- arrow::read_parquet("tables/totals.parquet")
   SQL     SELECT * FROM 'tables/totals.parquet' WHERE region_type = 'STATE' ORDER BY estimate DESC  -- DuckDB
 """
 _DROPPED = """\
 Below the state, small totals are left out (zero suppression): a group that is missing is small or empty."""
 _NOT_DROPPED = "No total is left out: T1 has each group of each region, empty ones, too."
+_LISTED = f"A group that {TOTALS} does not list in a region has no row there."
 
 
 def promise_document(inputs: Inputs) -> dict[str, Any]:
@@ -99,47 +101,55 @@ def _law(law: NoiseLaw) -> dict[str, Any]:
 
 
 def inputs_document(files: Mapping[str, bytes]) -> list[dict[str, str]]:
-    """The public inputs by name and SHA-256; person records are none of them."""
-    digests = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
-    return [{"file": name, "sha256": told} for name, told in (digests | {GRF: files[GRF].decode()}).items()]
+    """The public inputs by name and SHA-256; the records are none of them."""
+    hashed = (GRF, TOTALS)
+    digests = {
+        name: content.decode() if name in hashed else hashlib.sha256(content).hexdigest()
+        for name, content in files.items()
+    }
+    return [{"file": name, "sha256": told} for name, told in digests.items()]
 
 
 def readme(inputs: Inputs) -> str:
     """A page for whoever opens the folder."""
-    plan, epsilon = inputs.plan.adaptive, inputs.epsilon[0]
+    program, plan, epsilon = inputs.program, inputs.plan.adaptive, inputs.epsilon[0]
     loss = ", ".join(f"{name} {value}" for name, value in plan.loss.parameters.items())
     clamped = "" if inputs.allow_negative else " Counts below 0 were raised to 0."
     drops = any(inputs.plan.left_out(level) for level in plan.levels)
-    missing = _DROPPED if drops else _NOT_DROPPED
+    missing = _DROPPED if drops else _NOT_DROPPED if program.two_stages else _LISTED
     over = " and before small totals are left out" if drops else ""
+    stages = "both stages" if program.two_stages else "totals and cells"
+    about = {
+        **program.about,
+        "tables/totals.*": f"each published group: table chosen, estimate, standard error, {LEVEL:.0%} interval",
+        "measurements/": f"every noisy count as it was drawn, of {stages}; measurement.json says with which noise",
+        "datapackage.json": "the columns of all tables; of each level how many groups got which table",
+        "ledger.json": "the entry of this release in the ledger",
+        "inputs.json": "SHA-256 of each public input",
+        "SHA256SUMS": "check with: sha256sum -c SHA256SUMS",
+    }
+    wide = 2 + max(map(len, about))
+    files = "\n".join(f"{file:<{wide}}{what}" for file, what in about.items())
     page = f"""Detailed groups by region, tabulated under differential privacy by tabulae {VERSION}
 
 Promise: {plan.loss.definition}, {loss}, {plan.neighbours} one {plan.unit};
 epsilon {rounded_up(epsilon):.4g} at delta {inputs.delta}.
 privacy.json has each level's share, noise and thresholds.
 
-t1/t1.csv             the noisy total of each published group: REGION_ID|REGION_TYPE|ITERATION_CODE|COUNT
-t2/t2.csv             sex by age of the groups that are large enough; AGESTART and AGEEND are "*" for all ages
-tables/totals.*       each group of T1: table chosen, estimate, standard error, {LEVEL:.0%} interval
-tables/sex*age*.*     each cell of T2, adjusted so that the cells of a group add up to its estimated total
-measurements/         every noisy count as it was drawn, of both stages; measurement.json says with which noise
-datapackage.json      the columns of all tables; of each level how many groups got which table
-ledger.json           the entry of this release in the ledger
-inputs.json           SHA-256 of each public input
-SHA256SUMS            check with: sha256sum -c SHA256SUMS
+{files}
 
-T1 and T2 hold whole numbers with noise: they may be negative, and parts need not add up to wholes.{clamped}
-In T1 a group with a table has the sum of its cells.
+{program.tables} hold whole numbers with noise: they may be negative, and parts need not add up to wholes.{clamped}
+A group with a table has the sum of its cells as its total.
 {missing}
 tables/ has the same groups with better estimates; prefer it for analysis.
 An interval covers the true count with the stated probability, over the noise{over}.
 Lines are sorted by region type, region and iteration.
 """
-    return page + _READING
+    return page + _READING.replace("FILE", f"{program.files[0].path}.csv")
 
 
 class SafeTabProduct(GroupsProduct):
-    """A release of groups, of the Bureau's folders: strict text in, T1 and T2 out."""
+    """A release of groups, of the Bureau's folders: strict text in, T1 and T2 or T3 and T4 out."""
 
     def __init__(self, inputs: Inputs) -> None:
         super().__init__(inputs.plan.spec)
@@ -149,15 +159,15 @@ class SafeTabProduct(GroupsProduct):
         """Nothing more: the inputs were read to the plan."""
 
     def count(self, unit: UnitRule | None, memory: str | None) -> AbstractContextManager[GroupCounts]:
-        """The person records by group; every line is checked."""
+        """The records by group; every line is checked."""
         return self._inputs.records.counts(self._planned.adaptive, memory)
 
     def publish(self, partial: Path, charged: Charged, say: Say) -> None:
         say("estimating and writing tables")
         inputs, plan, spec = self._inputs, self._planned, self.spec
         write_groups(partial, spec, plan.adaptive, charged, plan.level, **{OF: spec.digest()})
-        say("writing T1 and T2")
-        write_tables(partial, plan, allow_negative=inputs.allow_negative)
+        say(f"writing {inputs.program.tables}")
+        write_tables(partial, plan, inputs.program, allow_negative=inputs.allow_negative)
         write_json(partial / LEDGER, charged.entries)
         write_json(partial / "privacy.json", promise_document(inputs))
         write_json(partial / "inputs.json", inputs_document(spec.files))
@@ -173,10 +183,10 @@ def run(
     say: Say,
     at: Callable[[Step], None] | None = None,
 ) -> Release:
-    """Tabulate the persons of checked inputs into the folder ``out``; as :func:`tabulae.run`, of which it is one.
+    """Tabulate the records of checked inputs into the folder ``out``; as :func:`tabulae.run`, of which it is one.
 
     Args:
-        inputs: with the ledger that pays; person records are checked as they are counted.
+        inputs: with the ledger that pays; records are checked as they are counted.
         out: the folder to write; it must not exist.
         resume: finish a run that was interrupted, without drawing noise a second time.
         memory: the most that the run may take, such as "8GB".
@@ -185,7 +195,7 @@ def run(
 
     Raises:
         InvalidArgument, Unsupported: ``memory`` is no amount, or too little; nothing was spent.
-        SpecError: mistakes in the person records, all of them; nothing was spent.
+        SpecError: mistakes in the records, all of them; nothing was spent.
         BudgetRefused, LedgerError: the ledger refuses, is missing or altered; nothing was spent.
         ReleaseError: ``out`` exists, cannot be written, or an unfinished run stands in the way.
 

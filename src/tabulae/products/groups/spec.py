@@ -621,6 +621,12 @@ def _check_levels(
         if entry.budget is None and entry.target is not None and not open_budget:
             told = 'is missing: write it, or budget = "targets" under [privacy] for `tabulae plan` to find it'
             problems.add((*path, "budget"), told)
+    for ladder in sorted(
+        (section.ladders or {}).keys() - {entry.ladder for entry in document.levels if entry}
+    ):
+        if not problems.found:
+            told = "no level is of this ladder: name it in [[detailed.level]], or remove it"
+            problems.add(("detailed", "ladders", ladder), told)
 
 
 def _check_ladder(entry: LevelEntry, section: DetailedSection, path: KeyPath, problems: Problems) -> None:

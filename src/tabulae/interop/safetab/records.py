@@ -1,4 +1,4 @@
-"""person-records.txt to counts of groups: the engine reads the file once, and checks it as it goes.
+"""Records of persons or households to counts of groups: the engine reads the file once, and checks it as it goes.
 
 Every field is looked up in the list of what it may hold; a line with a field that is not found, or a file whose lines
 the engine does not see as they stand, makes the file invalid. Only then is it read again, to say where.
@@ -23,41 +23,37 @@ from ...products.groups.engine import CODED, CodedRecords, PackedCodes, areas_of
 from ...products.groups.levels import AdaptivePlan
 from ...sources.engines.duckdb import SCRATCH, connected, literal, lock, restrict
 from ...sources.failures import redacted
-from .config import MOST_CODES
-from .geography import BLOCK, GRF, BlockGeography
-from .layout import OLDEST, SEXES, families
+from .geography import GRF, BlockGeography
+from .layout import BLOCK, RACES, families
 from .maps import CODES
+from .programs import Program
 from .text import DELIMITER, Faults, can_read, line_count, read_rows
 
 if TYPE_CHECKING:
     import duckdb
-
-PERSONS = "person-records.txt"
-RACES = tuple(f"QRACE{i}" for i in range(1, MOST_CODES + 1))
-COLUMNS = ("QAGE", "QSEX", "HOUSEHOLDER", *BLOCK, "CENRACE", *RACES, "QSPAN")
 
 _NONE = "Null"
 _ABSENT = "\x01"
 """A field with this letter alone is NULL to the engine, and so refused: an empty field is an empty text."""
 
 _WHERE = ", ".join(BLOCK)
-_AGE, _AGE_WORDS = "^0*([0-9]{1,2}|10[0-9]|11[0-5])$", f"must be a whole number from 0 to {OLDEST}, in digits"
-_SEX, _SEX_WORDS = "^[12]$", f"must be one of {', '.join(map(repr, SEXES))}"
 _CODE, _CODE_WORDS = "^[1-9][0-9]{3}$", "must be a code of four digits, the first not 0, such as 1010"
 _Fields = Mapping[str, pa.StringArray]
 
 
 @dataclass(frozen=True, eq=False)
-class PersonRecords:
-    """The file of person records, and what its fields may hold.
+class Records:
+    """The file of records, and what its fields may hold.
 
     Attributes:
+        program: whose file it is.
         path: the file.
         codes: of race and ethnicity; None where they are not known, and are not looked up.
         most: how many race codes of a record count.
         geography: the blocks; None where they are not known, and are not looked up.
     """
 
+    program: Program
     path: Path
     codes: tuple[str, ...] | None
     most: int
@@ -72,7 +68,7 @@ class PersonRecords:
             if known is None:
                 words = f"its {what} could not be looked up, as {file} has mistakes: correct those, and check again"
                 faults.add(name, words)
-        for rows in read_rows(self.path, COLUMNS, faults, private=True):
+        for rows in read_rows(self.path, self.program.columns, faults, private=True):
             for column, words, wrong in self._wrong(rows.columns):
                 at = np.flatnonzero(wrong)
                 values = [rows.columns[each].take(at[: faults.listed]) for each in column.split(", ")]
@@ -82,8 +78,8 @@ class PersonRecords:
 
     def _wrong(self, fields: _Fields) -> Iterator[tuple[str, str, np.ndarray]]:
         """Of each rule its column, what it says, and which records break it."""
-        yield "QAGE", _AGE_WORDS, ~_matches(fields["QAGE"], _AGE)
-        yield "QSEX", _SEX_WORDS, ~_matches(fields["QSEX"], _SEX)
+        for each in self.program.fields:
+            yield each.column, each.words, ~_matches(fields[each.column], each.pattern)
         none = {name: _matches(fields[name], f"^{_NONE}$") for name in RACES[1:]}
         for name in (*RACES, "QSPAN"):
             code = _matches(fields[name], _CODE)
@@ -118,7 +114,7 @@ class PersonRecords:
         assert self.codes is not None
         race, ethnicity = families(self.codes, self.most)
         packed = PackedCodes((*[race] * self.most, ethnicity))
-        lines = line_count(self.path, COLUMNS)
+        lines = line_count(self.path, self.program.columns)
         if lines is None:
             raise self._refusal(None)
         with connected(memory=memory, scratch=True) as connection:
@@ -166,12 +162,12 @@ class PersonRecords:
         self._look_ups(connection, plan)
         # The engine takes any text file for a short one, and would keep the records in memory to look the blocks up.
         connection.execute("SET disabled_optimizers = 'build_side_probe_side'")
-        fields = ", ".join(f"'{name}': 'VARCHAR'" for name in COLUMNS)
+        fields = ", ".join(f"'{name}': 'VARCHAR'" for name in self.program.columns)
         words = packed.sql([f"{name}_" for name in (*RACES[: self.most], "QSPAN")])
         named = ", ".join(f"{word} AS w{i}" for i, word in enumerate(words))
         connection.execute(
-            f"CREATE TABLE {CODED} AS SELECT CASE WHEN {_GOOD} THEN area END AS area, kind, {named} "  # noqa: S608
-            f"FROM (SELECT {_TYPED} FROM read_csv({literal(str(self.path.resolve()))}, auto_detect = false, "
+            f"CREATE TABLE {CODED} AS SELECT CASE WHEN {self._good} THEN area END AS area, kind, {named} "  # noqa: S608
+            f"FROM (SELECT {self._typed} FROM read_csv({literal(str(self.path.resolve()))}, auto_detect = false, "
             f"header = true, strict_mode = true, delim = '{DELIMITER}', quote = '', escape = '', "
             f"nullstr = '{_ABSENT}', columns = {{{fields}}})) "
             f"LEFT JOIN {SCRATCH}.leaves USING (leaf_key) LEFT JOIN {SCRATCH}.kinds USING (cell)"
@@ -193,9 +189,37 @@ class PersonRecords:
             connection.register("given", table)
             connection.execute(f"CREATE TABLE {SCRATCH}.{name} AS SELECT {columns} FROM given")  # noqa: S608
             connection.unregister("given")
-        ages = ("", *map(str, range(1, OLDEST + 1)))
-        for name, texts in (("ages", ages), ("sexes", SEXES), ("codes", (_NONE, *self.codes))):
+        listed = {f"list_{each.column}": each.listed for each in self.program.fields}
+        for name, texts in {**listed, "codes": (_NONE, *self.codes)}.items():
             connection.execute(f"CREATE TYPE {SCRATCH}.{name} AS ENUM ({', '.join(map(literal, texts))})")
+
+    @property
+    def _typed(self) -> str:
+        """The columns of a record as numbers, NULL where a field is wrong."""
+        cell = "0"
+        for each in self.program.cell:
+            cell = f"({cell}) * {len(each.texts)} + {_code_of(each.sql, f'list_{each.column}')}::BIGINT"
+        checked = [each for each in self.program.fields if not each.attribute]
+        return ", ".join(
+            [
+                f" || '{DELIMITER}' || ".join(BLOCK) + " AS leaf_key",
+                f"{cell} AS cell",
+                *(f"{_code_of(f.sql, f'list_{f.column}')} AS {f.column}_" for f in checked),
+                *(f"{_code_of(name, 'codes')} AS {name}_" for name in (*RACES, "QSPAN")),
+            ]
+        )
+
+    @property
+    def _good(self) -> str:
+        """Whether a record has no fault, as SQL that may be NULL where it has one."""
+        return " AND ".join(
+            [
+                *("kind IS NOT NULL", "QRACE1_ > 0", "QSPAN_ > 0"),
+                *(f"{each.column}_ IS NOT NULL" for each in self.program.fields if not each.attribute),
+                *(f"{name}_ IS NOT NULL" for name in RACES[1:]),
+                *(f"({following}_ = 0 OR {one}_ > 0)" for one, following in pairwise(RACES[1:])),
+            ]
+        )
 
 
 def _code_of(text: str, listed: str) -> str:
@@ -207,22 +231,6 @@ _LEAF = (
     "printf('%02d|%03d|%06d|%04d', block // 10000000000000, block // 10000000000 % 1000, "
     "block // 10000 % 1000000, block % 10000) AS leaf_key, area"
 )
-_AGE_CODE = _code_of("CASE WHEN QAGE <> '' THEN ltrim(QAGE, '0') END", "ages")
-_TYPED = ", ".join(
-    [
-        f" || '{DELIMITER}' || ".join(BLOCK) + " AS leaf_key",
-        f"{_AGE_CODE}::BIGINT * {len(SEXES)} + {_code_of('QSEX', 'sexes')} AS cell",
-        *(f"{_code_of(name, 'codes')} AS {name}_" for name in (*RACES, "QSPAN")),
-    ]
-)
-_GOOD = " AND ".join(
-    [
-        *("kind IS NOT NULL", "QRACE1_ > 0", "QSPAN_ > 0"),
-        *(f"{name}_ IS NOT NULL" for name in RACES[1:]),
-        *(f"({following}_ = 0 OR {one}_ > 0)" for one, following in pairwise(RACES[1:])),
-    ]
-)
-"""Whether a record has no fault, as SQL that may be NULL where it has one."""
 
 
 def _matches(column: pa.StringArray, pattern: str) -> np.ndarray:
