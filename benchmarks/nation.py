@@ -43,8 +43,6 @@ CHANGES = {
     'path = "redistricting/people.parquet"': f'path = "{FOLDER}/people.parquet"',
     'file = "redistricting/spine.csv"': f'file = "{FOLDER}/spine.parquet"',
     'file = "redistricting/facilities.csv"': f'file = "{FOLDER}/facilities.parquet"',
-    "split = \"aiannh != '9999'\"": 'split = "aiannh != \'9999\'"\nsplit_below = "state"',
-    'level = "nation"\n': 'level = "state"\n',
     'attributes = ["votingage", "hispanic", "race"]\n': (
         f'attributes = ["votingage", "hispanic", "race"]\nareas = {LIST}\n'
     ),
@@ -118,7 +116,7 @@ def relabelled(areas: dict[str, np.ndarray], state: str) -> dict[str, np.ndarray
 
 
 def document() -> str:
-    """The spec: that of the example, with each state's total exact, and blocks' tables of totals alone.
+    """The spec: that of the example, with blocks' tables of totals alone.
 
     Every count of a block is in the microdata. A table of 28 cells for each block would be 230 million rows.
     """

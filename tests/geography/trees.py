@@ -44,6 +44,20 @@ def random_shares(rng: np.random.Generator, spine: Spine) -> dict[str, Fraction]
     return {level: Fraction(part, sum(parts)) for level, part in zip(spine.levels, parts, strict=True)}
 
 
+def random_areas(rng: np.random.Generator, spine: Spine) -> list[str | None]:
+    """For each leaf one of some areas, or none: sums of several children of a node, of different nodes for each."""
+    tree, codes = spine.tree, np.full(spine.leaves, None, object)
+    nodes = set(rng.integers(0, tree.size, 3).tolist())
+    for node in sorted(nodes, reverse=True):
+        below = np.flatnonzero(tree.parent == node)
+        for child in below[rng.random(below.size) < 0.7].tolist():
+            at = tree.leaf.copy()
+            while (at > child).any():
+                at = np.where(at > child, tree.parent[at], at)
+            codes[at == child] = f"{node}.{rng.integers(2)}"
+    return codes.tolist() if any(codes) else ["all"] * spine.leaves
+
+
 def areas(spine: Spine) -> np.ndarray:
     """Shape (units of all levels, leaves): which leaves each holds. Repeats where a unit has one child."""
     return np.concatenate(

@@ -333,14 +333,17 @@ def test_crossing_exact_counts_are_for_gls_alone(state: State) -> None:
 
 
 def test_exact_counts_of_units_that_are_cut(state: State) -> None:
+    """They are the file's, and whole: nodes above their parts, or sums of the groups that took their place."""
     split = (OUTSIDE, OUTSIDE + "split = \"tribe = 'T'\"\n")
-    [problem] = state.problems(split, ('level = "state"', 'level = "county"'))
-    assert problem.path == "invariant[0].level"
-    assert "are split" in problem.message
-    state.spec(split)  # the root is never split
+    counties = state.geography(split, ('level = "state"', 'level = "county"')).spine
+    assert counties.areas("county").codes.tolist() == ["01001", "01003"]
+    assert counties.codes["county"].tolist() == ["01001|in", "01001|out", "01003|in", "01003|out"]
     drawn = (OUTSIDE, OUTSIDE + "optimise = { fanout_cutoff = 0 }\n")
-    [problem] = state.problems(drawn, ('level = "state"', 'level = "tract"'))
-    assert "drawn anew" in problem.message
+    tracts = state.geography(drawn, ('level = "state"', 'level = "tract"')).spine
+    assert tracts.areas("tract").codes.tolist() == ["01001A", "01001B", "01003A"]
+    [problem] = state.problems(split, drawn, ('level = "state"', 'level = "tract"'))
+    assert problem.path == "invariant[0].level"
+    assert "tract 01001A holds a part of county 01001|out, and lies outside it" in problem.message
 
 
 def test_several_levels_without_full_rank_are_named_together(state: State) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
-from tests.geography.trees import random_shares, random_spine
+from tests.geography.trees import random_areas, random_shares, random_spine
 
 import tabulae as tb
 from tabulae.domain import Attribute, Domain, Recode
@@ -56,6 +57,9 @@ def random_constraints(rng, *, most=5, leaves=6, many=False):
         support &= rng.random(support.shape) < 0.8
     support[~support.any(axis=1), 0] = True
     plan = plan_of(spine, layout, support, shares=random_shares(rng, spine) if rng.random() < 0.5 else None)
+    if rng.random() < 0.5:
+        plan = replace(plan, spine=plan.spine.hold("held", random_areas(rng, plan.spine)))
+    levels = [*plan.spine.levels, *2 * list(plan.spine.held)]
     truth = np.zeros((spine.leaves, size), int)
     for _ in range(int(rng.integers(1, 6))):
         leaf = rng.integers(spine.leaves)
@@ -65,7 +69,7 @@ def random_constraints(rng, *, most=5, leaves=6, many=False):
     lower = np.maximum(held - rng.integers(0, 3, held.shape), 0) * (rng.random(held.shape) < 0.4)
     upper = np.where(rng.random(held.shape) < often, held + rng.integers(0, 3, held.shape), NO_LIMIT)
     exact = [
-        ExactMargin(str(rng.choice(spine.levels)), layout.margin([str(rng.choice(names))]))
+        ExactMargin(str(rng.choice(levels)), layout.margin([str(rng.choice(names))]))
         for _ in range(int(rng.integers(1 if many else 0, 3)))
     ]
     names = tuple(f"part {j}" for j in range(part.max() + 1))
@@ -75,10 +79,10 @@ def random_constraints(rng, *, most=5, leaves=6, many=False):
 
 def exact_counts(plan, exact, truth):
     """Shape (units, classes): a margin of every unit of its level, from counts of leaves (leaves, D)."""
-    units = plan.spine.units[exact.level]
-    found = np.zeros((units.max() + 1, exact.margin.classes), np.int64)
-    np.add.at(found, (units[:, None], exact.margin.label[None]), truth)
-    return found
+    areas = plan.spine.areas(exact.level)
+    found = np.zeros((areas.codes.size + 1, exact.margin.classes), np.int64)
+    np.add.at(found, (areas.unit[:, None], exact.margin.label[None]), truth)
+    return found[:-1]
 
 
 def tables(size, most):

@@ -44,12 +44,13 @@ def exact_counts(case: Case, margins: tuple[ExactMargin, ...]) -> list[np.ndarra
     """The truth of exact margins: shape (units of the level, classes)."""
     spine, found = case.plan.spine, []
     for one in margins:
-        unit = spine.units[one.level]
-        sums = np.zeros((int(unit.max()) + 1, one.margin.classes), np.int64)
+        areas = spine.areas(one.level)
+        unit = areas.unit
+        sums = np.zeros((areas.codes.size + 1, one.margin.classes), np.int64)
         by_class = np.zeros((len(unit), one.margin.classes), np.int64)
         np.add.at(by_class.T, one.margin.label, case.truth.sum(axis=2).T)
         np.add.at(sums, unit, by_class)
-        found.append(sums)
+        found.append(sums[:-1])
     return found
 
 

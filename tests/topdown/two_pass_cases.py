@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 
 import numpy as np
-from tests.geography.trees import random_shares, random_spine
+from tests.geography.trees import random_areas, random_shares, random_spine
 
 from tabulae import ZCDP, Domain, PureDP, Recode
 from tabulae.products.areas.constraints import ExactMargin
@@ -60,6 +60,8 @@ def random_plan(
         spine = spine.bypass({level: shares[level] for level in spine.levels}, noise=noise)
     support = rng.random((spine.leaves, layout.size)) < 0.7
     support[np.arange(spine.leaves), rng.integers(0, layout.size, spine.leaves)] = True
+    if rng.random() < 0.5:
+        spine = spine.hold("held", random_areas(rng, spine))
     return SpinePlan(spine, layout, queries, _query_shares(rng, spine, len(queries)), budget, support)
 
 
@@ -77,9 +79,9 @@ def random_exact(rng: np.random.Generator, plan: SpinePlan, margins: int) -> lis
     names = [(), *((name,) for name in plan.layout.dense)]
     names += [plan.layout.dense] if len(plan.layout.dense) > 1 else []
     names += [("coarse",)] if "type" in plan.layout.dense else []
+    levels = [*plan.spine.levels, *2 * list(plan.spine.held)]
     return [
-        ExactMargin(plan.spine.levels[rng.integers(len(plan.spine.levels))],
-                    plan.layout.margin(names[rng.integers(len(names))]))
+        ExactMargin(levels[rng.integers(len(levels))], plan.layout.margin(names[rng.integers(len(names))]))
         for _ in range(margins)
     ]  # fmt: skip
 
@@ -160,8 +162,8 @@ class DenseSpine:
         found = [np.zeros((0, self.possible.sum()))]
         every = np.arange(self.plan.layout.size)
         for one in self.exact:
-            unit = self.plan.spine.units[one.level]
-            for u in range(self.plan.spine.codes[one.level].size):
+            unit = self.plan.spine.areas(one.level).unit
+            for u in range(self.plan.spine.areas(one.level).codes.size):
                 rows = self.area(unit == u).reshape(every.size, -1, self.possible.sum())
                 label = np.arange(one.margin.classes)[:, None] == one.margin.label
                 found.append(np.einsum("cd,dnx->cx", label.astype(float), rows))
@@ -184,7 +186,7 @@ class DenseSpine:
         """The exact counts of each margin."""
         sums, found = self.equalities @ truth, []
         for one in self.exact:
-            size = self.plan.spine.codes[one.level].size * one.margin.classes
+            size = self.plan.spine.areas(one.level).codes.size * one.margin.classes
             found.append(sums[:size].reshape(-1, one.margin.classes))
             sums = sums[size:]
         return found

@@ -353,7 +353,7 @@ def _dropped_words(geography: Geography) -> str:
 
 def _exact(geography: Geography) -> Iterator[ExactView]:
     for each in exact_of(geography):
-        units = len(geography.spine.codes[each.level])
+        units = geography.spine.areas(each.level).codes.size
         what = f"{each.margin.name} of each {each.level}" if units > 1 else each.margin.name
         yield ExactView(what, each.reason, units * each.margin.classes)
 

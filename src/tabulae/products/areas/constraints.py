@@ -21,9 +21,10 @@ NO_LIMIT = 2**62
 
 @dataclass(frozen=True, eq=False)
 class ExactMargin:
-    """A marginal over dense attributes whose counts are exact for every unit of a level, and so for those above it.
+    """A marginal over dense attributes whose counts are exact in some areas, and so in the nodes that are sums of them.
 
     Args:
+        level: of the spine, or the name of areas that it holds.
         reason: why it may be exact, as published.
     """
 
@@ -78,17 +79,23 @@ class AreaConstraints:
     def finest(self, plan: SpinePlan) -> np.ndarray:
         """Shape (nodes,): position of the finest exact margin of each node of the plan's tree; -1 where it has none.
 
-        A margin that is exact at a level is exact for every node that is a union of units of that level. Children of
-        one node have the same exact margins.
+        A margin is exact at a node that is one of its areas, where a finer one is, and where it is at all children.
         """
         found = np.full(plan.tree.size, -1, np.int64)
-        for m in sorted(range(len(self.exact)), key=lambda m: int(self.groups[m].max())):
-            above = np.zeros(plan.tree.size, bool)
-            above[nodes_of_units(plan, self.exact[m].level)] = True
-            for nodes in reversed(plan.depths[1:]):
-                np.logical_or.at(above, plan.tree.parent[nodes], above[nodes])
-            found[above] = m
+        exact = np.zeros(plan.tree.size, bool)
+        for m in reversed(self.chain):
+            exact[nodes_of_units(plan, self.exact[m].level)] = True
+            for nodes in reversed(plan.depths[:-1]):
+                below = plan.children[nodes.start : nodes.stop + 1]
+                so_far = np.concatenate([[0], np.cumsum(exact[below[0] : below[-1]])])[below - below[0]]
+                exact[nodes] |= (np.diff(so_far) == np.diff(below)) & (np.diff(below) > 0)
+            found[exact & (found < 0)] = m
         return found
+
+    @cached_property
+    def chain(self) -> list[int]:
+        """The exact margins, from the coarsest to the finest."""
+        return sorted(range(len(self.exact)), key=lambda m: int(self.groups[m].max()))
 
     def check(self, plan: SpinePlan, method: str) -> None:
         """Refuse, before any data, what an estimate might not be able to meet.
@@ -121,8 +128,7 @@ class AreaConstraints:
         check_feasible(plan, self)
 
     def _check_chain(self) -> None:
-        order = sorted(range(len(self.exact)), key=lambda m: int(self.groups[m].max()))
-        for coarse, fine in pairwise(order):
+        for coarse, fine in pairwise(self.chain):
             pairs = np.unique(np.stack([self.groups[fine], self.groups[coarse]]), axis=1)
             if pairs.shape[1] > self.groups[fine].max() + 1:
                 a, b = self.exact[coarse], self.exact[fine]
@@ -156,31 +162,28 @@ def supported_parts(constraints: AreaConstraints, support: np.ndarray) -> np.nda
 
 
 def nodes_of_units(plan: SpinePlan, level: str) -> np.ndarray:
-    """Shape (units,): for each unit of a level the deepest node of the plan's tree that is the same area.
+    """Shape (units,): for each area of a level, or held, the deepest node of the plan's tree that is the same area.
 
     Raises:
-        InvalidArgument: no such level, or a unit that is not a node: it has no share of the budget.
+        InvalidArgument: no such level, or a unit that is not a node: it has no share of the budget, and is not held.
     """
-    h, tree = plan.spine.hierarchy, plan.tree
-    if level not in h.levels:
-        raise InvalidArgument(f"{level!r} is not a level of this spine: {', '.join(h.levels)}")
-    unit = h.units[h.levels.index(level)]
-    size, leaf = np.zeros(tree.size, np.int64), np.full(tree.size, h.leaves)
+    tree, areas, leaves = plan.tree, plan.spine.areas(level), plan.spine.leaves
+    unit = areas.unit
+    size, leaf = np.zeros(tree.size, np.int64), np.full(tree.size, leaves)
     np.add.at(size, tree.leaf, 1)
-    np.minimum.at(leaf, tree.leaf, np.arange(h.leaves))
+    np.minimum.at(leaf, tree.leaf, np.arange(leaves))
     for nodes in reversed(plan.depths[1:]):
         np.add.at(size, tree.parent[nodes], size[nodes])
         np.minimum.at(leaf, tree.parent[nodes], leaf[nodes])
     of = unit[leaf]  # areas nest: with a leaf in common and one size they are one area
-    same = np.flatnonzero(size == np.bincount(unit)[of])
-    found = np.full(int(unit.max()) + 1, -1, np.int64)
+    same = np.flatnonzero((of >= 0) & (size == np.bincount(unit[unit >= 0])[of]))
+    found = np.full(areas.codes.size, -1, np.int64)
     np.maximum.at(found, of[same], same)
     if (found < 0).any():
-        code = h.codes[h.levels.index(level)][int(np.argmin(found))]
+        code = areas.codes[int(np.argmin(found))]
         raise InvalidArgument(
             f"counts of level {level!r} cannot be exact: {level} {code!s} is not on the spine, because its share of "
-            "the budget went to other levels. Give the level a share and set bypass = 'off', or make counts of another "
-            "level exact"
+            "the budget went to other levels. Hold its units, or give the level a share and set bypass = 'off'"
         )
     return found
 
@@ -211,7 +214,8 @@ def check_feasible(plan: SpinePlan, constraints: AreaConstraints) -> None:
     room in some child all but one at most are free in each child that has any room, then every A of two parts or more
     has a free one in every such child, and the sum of f is ``E - L(g - A)``, which is then the least of the two. A
     parent's own exact groups, which are its children's or parts of them, cut F to a set of the same form, and make no
-    part less free.
+    part less free. Children of one parent with other groups than their siblings, or the only ones with any, must have
+    no room at all: they shift.
 
     From parts to cells: where all leaves can count either every dense cell of a part or none, what each child counts of
     a part can be any of its cells, and a transport without forbidden pairs exists. A part of which some leaves can
@@ -236,7 +240,29 @@ def check_feasible(plan: SpinePlan, constraints: AreaConstraints) -> None:
             room[here] &= ~alone
             free[here] &= ~alone
         if depth:
+            _check_families(plan, constraints, finest, nodes, room)
             _add_up(plan, constraints, finest, nodes, room, free)
+
+
+def _check_families(
+    plan: SpinePlan, constraints: AreaConstraints, finest: np.ndarray, nodes: slice, room: np.ndarray
+) -> None:
+    """Refuse units with room whose counts are exact, or finer ones are, where those of a sibling are not."""
+    rank = np.full(len(constraints.exact) + 1, -1)
+    rank[constraints.chain] = np.arange(len(constraints.exact))
+    own = rank[finest[nodes]]
+    least = np.full(plan.tree.size, len(constraints.exact))
+    np.minimum.at(least, plan.tree.parent[nodes], own)
+    wrong = np.flatnonzero((own > least[plan.tree.parent[nodes]]) & room[nodes].any(axis=1))
+    if wrong.size:
+        node = nodes.start + int(wrong[0])
+        exact = constraints.exact[int(finest[node])]
+        raise InvalidArgument(
+            f"exact counts of {exact.margin.name!r} for every {exact.level}: {unit_name(plan, node)} has them, other "
+            f"parts of {unit_name(plan, int(plan.tree.parent[node]))} have not, and limits are kept on several parts: "
+            "whether counts can be divided between them depends on more than these. Make counts by part exact, or "
+            "those of areas that leave none out, drop the bounds, or use estimate = 'gls'"
+        )
 
 
 def _add_up(
@@ -275,8 +301,7 @@ def _in_groups(parts: np.ndarray, group: np.ndarray) -> np.ndarray:
 
 def unit_name(plan: SpinePlan, node: int) -> str:
     """What messages call a node: its level, and its code there."""
-    level = int(plan.tree.level[node])
-    return f"{plan.spine.levels[level]} {plan.spine.hierarchy.codes[level][plan.tree.unit[node]]!s}"
+    return plan.spine.unit_name(plan.tree, node)
 
 
 def parts_in(constraints: AreaConstraints, m: int, group: int) -> str:
@@ -325,8 +350,8 @@ _NO_REASON = "no reason given"
 def disclosure_of(plan: SpinePlan, exact: ExactMargin) -> Disclosure:
     """What the ledger is told of a margin whose counts are about to be read as they are.
 
-    The level stands among the attributes, with its units for categories, unless it is one unit: the counts are those
-    of every one of them. Levels above have the same counts exact, by addition.
+    The level stands among the attributes, with its units for categories, unless it is one unit of all: the counts are
+    those of every one of them. Areas that are sums of these have the same counts exact, by addition.
 
     Privacy:
         None is spent. Attributes, recodes and units are public.
@@ -335,8 +360,9 @@ def disclosure_of(plan: SpinePlan, exact: ExactMargin) -> Disclosure:
     views = {domain.resolve(view).attribute.name: view for view in exact.margin.names}
     factors = {of: _factor(domain, of, view) for of, view in views.items()}
     attributes = {of: domain[of] for of in views}
-    codes = plan.spine.codes[exact.level]
-    if codes.size > 1:
+    areas = plan.spine.areas(exact.level)
+    codes = areas.codes
+    if codes.size > 1 or (areas.unit < 0).any():
         if exact.level in domain:
             raise InvalidArgument(
                 f"level {exact.level!r} has exact counts and the name of an attribute: rename one of them"

@@ -118,17 +118,18 @@ class SpineCounts:
         return counts.reshape(piece.nodes.size, support.size, inner)
 
     def exact(self, plan: SpinePlan, exact: ExactMargin) -> np.ndarray:
-        """The counts of a margin over dense attributes in every unit of its level, shape (units, classes), int64."""
+        """The counts of a margin over dense attributes in every one of its areas, shape (units, classes), int64."""
         if exact.margin.inner != 1:
             raise InvalidArgument(
                 f"exact counts of {exact.margin.name!r} are over attributes that the layout holds symmetric: make "
                 "them dense"
             )
-        found = np.zeros((plan.spine.codes[exact.level].size, exact.margin.classes), np.int64)
+        areas = plan.spine.areas(exact.level)
+        found = np.zeros((areas.codes.size + 1, exact.margin.classes), np.int64)  # the last row is of no area
         for leaf, place, people in self._entries():
             label = exact.margin.label[place // plan.layout.algebra.cells]
-            np.add.at(found, (plan.spine.units[exact.level][leaf], label), people)
-        return found
+            np.add.at(found, (areas.unit[leaf], label), people)
+        return found[:-1]
 
     def fingerprint(self) -> bytes:
         """What tells these counts from others: for a keyed hash in the ledger, nothing else."""

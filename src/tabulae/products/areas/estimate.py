@@ -439,14 +439,13 @@ class Estimation:
     ) -> tuple[Halves, int]:
         """Whole counts of all nodes, and in how many divisions the solver stopped early.
 
-        A root that is not measured is estimated from below.
+        A root that is not measured is estimated from below, and so are areas that are held without being measured.
         """
         plan, topdown = self.plan, method == "topdown"
         limits = no_limits(plan) if constraints is None else NodeLimits.of(plan, constraints, exact_values)
         part = np.zeros(plan.layout.size, np.int64) if constraints is None else constraints.part
         totals = self.measured.totals if topdown else MeasuredTotals.none(plan.tree.size)
-        root_measured = any(plan.laws(int(plan.classes[1][0])))
-        up = None if topdown and root_measured else self.upward()
+        up = None if topdown and plan.is_measured.all() else self.upward()
         families = tuple(
             (parents.start, parents.stop)
             for depth in range(1, len(plan.depths))

@@ -259,8 +259,9 @@ def constraint_faults(
             lower, upper = limits.lower[first:last], limits.upper[first:last]
             outside |= bool(((part < lower) | ((part > upper) & (upper < NO_LIMIT))).any())
         for margin, total in zip(exact, sums, strict=True):
-            unit = plan.spine.units[margin.level][first:last]
-            np.add.at(total, unit, _added(dense, margin.margin.label, margin.margin.classes))
+            unit = plan.spine.areas(margin.level).unit[first:last]
+            some = unit >= 0
+            np.add.at(total, unit[some], _added(dense[some], margin.margin.label, margin.margin.classes))
     if below:
         yield "some published count is below 0"
     if stray:

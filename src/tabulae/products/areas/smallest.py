@@ -60,7 +60,8 @@ class Need:
         shares = self.plan.spine.shares
         assert shares is not None
         kinds = np.unique(self.plan.classes[0][:, :2], axis=0).tolist()
-        held = [(self.plan.spine.levels[level], shares.values[share]) for level, share in kinds]
+        levels = self.plan.spine.levels
+        held = [(levels[level], shares.values[share]) for level, share in kinds if level < len(levels)]
         places = [(*unit, i) for unit in held for i in range(len(self.plan.queries))]
         return [place for place in places if self.plan.law(*place) is not None]
 

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
-from itertools import pairwise
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -182,7 +181,7 @@ class SpinePlan:
                     f"query {query.name!r} joins categories of an attribute that the layout holds symmetric: "
                     "make the attribute dense"
                 )
-        self._check_levels([self.spine.levels[i] for i in np.unique(self.tree.level)])
+        self._check_levels([name for i, name in enumerate(self.spine.levels) if (self.tree.level == i).any()])
 
     def _check_levels(self, levels: list[str]) -> None:
         """Shares of queries add up, and every level that is measured has full rank; all that have not are named."""
@@ -251,26 +250,14 @@ class SpinePlan:
     def depth(self) -> np.ndarray:
         """Shape (nodes,): steps from the root, which do not fall in the tree's order."""
         depth = np.zeros(self.tree.size, np.int64)
-        for node in self.depth_starts_of(self.tree.parent):
-            depth[node:] += 1
+        for nodes in self.depths[1:]:
+            depth[nodes.start :] += 1
         return depth
 
-    @staticmethod
-    def depth_starts_of(parent: np.ndarray) -> list[int]:
-        """Where each depth after the root's begins, in a tree in breadth-first order."""
-        starts, low = [], 0
-        while True:
-            high = int(np.searchsorted(parent, low))  # parents do not fall
-            if high >= parent.size:
-                return starts
-            starts.append(high)
-            low = high
-
-    @cached_property
+    @property
     def depths(self) -> tuple[slice, ...]:
         """The nodes of each depth, from the root's down."""
-        edges = [0, *self.depth_starts_of(self.tree.parent), self.tree.size]
-        return tuple(slice(a, b) for a, b in pairwise(edges))
+        return self.tree.depths
 
     @cached_property
     def children(self) -> np.ndarray:
@@ -313,9 +300,9 @@ class SpinePlan:
 
     @cached_property
     def share(self) -> np.ndarray:
-        """Shape (nodes,): position of each node's share in ``spine.shares.values``."""
+        """Shape (nodes,): position of each node's share in ``spine.shares.values``; 0 of areas that are held alone."""
         assert self.spine.shares is not None
-        found = np.empty(self.tree.size, np.int64)
+        found = np.zeros(self.tree.size, np.int64)
         for level, index in enumerate(self.spine.shares.index):
             here = np.flatnonzero(self.tree.level == level)
             found[here] = index[self.tree.unit[here]]
@@ -329,8 +316,15 @@ class SpinePlan:
     def laws(self, kind: int) -> tuple[NoiseLaw | None, ...]:
         assert self.spine.shares is not None
         level, share, _ = self.classes[0][kind]
+        if level >= len(self.spine.levels):
+            return (None,) * len(self.queries)
         value = self.spine.shares.values[share]
         return tuple(self.law(self.spine.levels[level], value, i) for i in range(len(self.queries)))
+
+    @cached_property
+    def is_measured(self) -> np.ndarray:
+        """Shape (nodes,): which nodes answer a query."""
+        return np.array([any(self.laws(kind)) for kind in range(len(self.classes[0]))])[self.classes[1]]
 
     @cached_property
     def all_laws(self) -> tuple[NoiseLaw, ...]:

@@ -163,6 +163,7 @@ def plan_digest(plan: SpinePlan) -> str:
     assert shares is not None
     hierarchy, layout = plan.spine.hierarchy, plan.layout
     found = Fingerprint().add(VERSION, hierarchy.levels, hierarchy.codes, hierarchy.units)
+    found.add([[name, areas.codes, areas.unit] for name, areas in plan.spine.held.items()])
     found.add([str(share) for share in shares.values], shares.index)
     found.add(layout.domain.names, layout.domain.shape, layout.dense, layout.codes)
     found.add([_margin(query) for query in plan.queries])

@@ -48,7 +48,7 @@ def write_exact(
 def _places(plan: SpinePlan, exact: Sequence[ExactMargin]) -> pa.Table:
     parts: dict[str, list[np.ndarray]] = {name: [] for name in _PLACE.names}
     for each in exact:
-        codes = plan.spine.codes[each.level].astype(str)
+        codes = plan.spine.areas(each.level).codes.astype(str)
         rows = codes.size * each.margin.classes
         parts["level"].append(np.repeat(each.level, rows))
         parts["geocode"].append(np.repeat(codes, each.margin.classes))
@@ -72,7 +72,7 @@ def read_exact(folder: Path, plan: SpinePlan, exact: Sequence[ExactMargin]) -> t
     flat = stored["value"].to_numpy()
     if stored["value"].null_count or flat.min() < 0:
         raise ReleaseError(f"{path}: a value is missing or below 0")
-    shapes = [(plan.spine.codes[each.level].size, each.margin.classes) for each in exact]
+    shapes = [(plan.spine.areas(each.level).codes.size, each.margin.classes) for each in exact]
     edges = np.cumsum([units * classes for units, classes in shapes])[:-1]
     return tuple(part.reshape(shape) for part, shape in zip(np.split(flat, edges), shapes, strict=True))
 
@@ -296,8 +296,9 @@ def most_bytes(plan: SpinePlan, exact: Sequence[ExactMargin] = ()) -> int:
         noise = _CODING * log2(_FEW + _SPREAD * widest) / 8 + _REST_BYTES
         size = noise if piece.level == len(plan.spine.levels) - 1 else max(noise, _COUNT_BYTES)
         total += int(size * piece.nodes.size * sum(piece.rows))
-    units = plan.spine.codes
-    return total + sum((_CODE_BYTES + _COUNT_BYTES * e.margin.classes) * units[e.level].size for e in exact)
+    areas = [plan.spine.areas(each.level).codes.size for each in exact]
+    rows = zip(areas, exact, strict=True)
+    return total + sum((_CODE_BYTES + _COUNT_BYTES * e.margin.classes) * units for units, e in rows)
 
 
 def read_spine_measurements(folder: Path, plan: SpinePlan) -> Iterator[SpinePieceValues]:

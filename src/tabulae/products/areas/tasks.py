@@ -22,6 +22,7 @@ from ...errors import InvalidArgument, ReleaseError, TabulaeError
 from .descent.descent import (
     Descent,
     DivisionWeights,
+    MeasuredElseUp,
     MeasuredTotals,
     OwnWeights,
     UpWeights,
@@ -271,7 +272,7 @@ class DivideTask:
     Args:
         information: m: the weights of units that are weighted by their own measurements.
         up: the pass up the tree, where units are weighted by it.
-        root_only: whether the root alone is.
+        own: whether units that are measured are weighted by their own measurements alone.
         part: shape (D,): the part of each dense cell.
         limits: of every node.
         totals: measured totals, where totals are divided first.
@@ -280,7 +281,7 @@ class DivideTask:
     plan: SpinePlan
     information: VectorStore
     up: UpTask | None
-    root_only: bool
+    own: bool
     part: np.ndarray
     limits: NodeLimits
     totals: MeasuredTotals
@@ -297,7 +298,7 @@ class DivideTask:
             return TaskResult(number, int(noted["missed"]))
         root = number == len(self.families)
         above, below = family_of(self.plan, self.families, number)
-        weights = self._weights(below, root=root)
+        weights = self._weights(below)
         descent = Descent(self.plan, weights, self.part, self.limits, self.totals)
         counts = self.counts.window((above,), (below,))
         if root:
@@ -310,10 +311,12 @@ class DivideTask:
         self.counts.keep(number, np.arange(*below), counts, missed=missed)
         return TaskResult(number, missed)
 
-    def _weights(self, nodes: tuple[int, int], *, root: bool) -> DivisionWeights:
-        if self.up is None or (self.root_only and not root):
-            return OwnWeights(self.plan, self.information.window((nodes,)))
-        return UpWeights(self.plan, self.up.upward((nodes,)))
+    def _weights(self, nodes: tuple[int, int]) -> DivisionWeights:
+        own = OwnWeights(self.plan, self.information.window((nodes,)))
+        if self.up is None or (self.own and self.plan.is_measured[slice(*nodes)].all()):
+            return own
+        up = UpWeights(self.plan, self.up.upward((nodes,)))
+        return MeasuredElseUp(own, up) if self.own else up
 
 
 def children_of(plan: SpinePlan, nodes: tuple[int, int]) -> tuple[int, int]:

@@ -203,11 +203,19 @@ def _sorts(division: Division) -> tuple[np.ndarray, np.ndarray]:
 _CHUNK = 1 << 16  # about how many cells the children in one task have
 
 
+class LinearTerms(Protocol):
+    """Vectors of nodes, as a division takes them; see :class:`Vectors`."""
+
+    def take_on(self, nodes: np.ndarray, cells: np.ndarray) -> np.ndarray: ...
+
+    def release(self) -> None: ...
+
+
 class DivisionWeights(Protocol):
     """The quadratic form of each unit: what is near to its measurements."""
 
     @property
-    def linear(self) -> Vectors:
+    def linear(self) -> LinearTerms:
         """b of every node, in natural coordinates."""
         ...
 
@@ -258,6 +266,33 @@ class UpWeights:
 
     def is_shared(self, nodes: np.ndarray) -> np.ndarray:
         return self.plan.children[nodes] == self.plan.children[nodes + 1]
+
+
+@dataclass(frozen=True, eq=False)
+class MeasuredElseUp:
+    """The own weights of units that are measured; of others, what is measured below them says."""
+
+    own: OwnWeights
+    up: UpWeights
+
+    @property
+    def linear(self) -> MeasuredElseUp:
+        return self
+
+    def take_on(self, nodes: np.ndarray, cells: np.ndarray) -> np.ndarray:
+        """b of some nodes."""
+        measured = self.own.plan.is_measured[nodes][:, None, None]
+        return np.where(measured, self.own.linear.take_on(nodes, cells), self.up.linear.take_on(nodes, cells))
+
+    def release(self) -> None:
+        self.own.linear.release()
+        self.up.linear.release()
+
+    def precision(self, node: int) -> np.ndarray:
+        return (self.own if self.own.plan.is_measured[node] else self.up).precision(node)
+
+    def is_shared(self, nodes: np.ndarray) -> np.ndarray:
+        return self.own.plan.is_measured[nodes]
 
 
 @dataclass(frozen=True, eq=False)

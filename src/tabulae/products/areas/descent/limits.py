@@ -177,21 +177,48 @@ def _exact(
         )
     size = max((int(group.max()) + 1 for group in constraints.groups), default=1)
     found = np.full((plan.tree.size, size), FREE, np.int64)
-    margins = [_node_sums(plan, constraints, m, given) for m, given in enumerate(values)]
-    for m, (sums, _) in enumerate(margins):
+    sums, known = (
+        np.zeros((plan.tree.size, len(constraints.part_names)), np.int64),
+        np.zeros(plan.tree.size, bool),
+    )
+    finer = np.arange(len(constraints.part_names))
+    for m in reversed(constraints.chain):
+        sums, finer = _coarser(finer, constraints.groups[m], sums), constraints.groups[m]
+        nodes, own = _unit_sums(plan, constraints, m, values[m])
+        _check_sums(plan, constraints, m, nodes[known[nodes]], sums[nodes[known[nodes]]], own[known[nodes]])
+        sums[nodes], known[nodes] = own, True
+        for above in reversed(plan.depths[:-1]):
+            below = plan.children[above.start : above.stop + 1]
+            added = _runs(sums[below[0] : below[-1]], below)
+            whole = (_runs(known[below[0] : below[-1]], below) == np.diff(below)) & (np.diff(below) > 0)
+            both, new = np.flatnonzero(whole & known[above]), np.flatnonzero(whole & ~known[above])
+            _check_sums(plan, constraints, m, above.start + both, added[both], sums[above.start + both])
+            sums[above.start + new], known[above.start + new] = added[new], True
         found[finest == m, : sums.shape[1]] = sums[finest == m]
-    for m, (sums, here) in enumerate(margins):
-        for fine in range(len(margins)):
-            both = np.flatnonzero(here & (finest == fine))
-            added = _coarser(constraints.groups[fine], constraints.groups[m], found[both])
-            if (added != sums[both]).any():
-                row, group = np.argwhere(added != sums[both])[0]
-                a, b = constraints.exact[fine].margin.name, constraints.exact[m].margin.name
-                raise InvalidArgument(
-                    f"{unit_name(plan, int(both[row]))}: exact counts of {a!r} do not add up to those of {b!r}, in "
-                    f"{parts_in(constraints, m, int(group))}"
-                )
     return found
+
+
+def _runs(x: np.ndarray, edges: np.ndarray) -> np.ndarray:
+    """Sums of rows from edge to edge, the first edge being row 0."""
+    so_far = np.concatenate([np.zeros((1, *x.shape[1:]), np.int64), np.cumsum(x, axis=0)])
+    return np.diff(so_far[edges - edges[0]], axis=0)
+
+
+def _check_sums(
+    plan: SpinePlan,
+    constraints: AreaConstraints,
+    m: int,
+    nodes: np.ndarray,
+    told: np.ndarray,
+    own: np.ndarray,
+) -> None:
+    """Refuse exact counts of a margin that others contradict: of finer margins, or of all parts of an area."""
+    if (told != own).any():
+        row, group = np.argwhere(told != own)[0]
+        raise InvalidArgument(
+            f"{unit_name(plan, int(nodes[row]))}: exact counts do not add up to those of "
+            f"{constraints.exact[m].margin.name!r}, in {parts_in(constraints, m, int(group))}"
+        )
 
 
 def _coarser(fine: np.ndarray, coarse: np.ndarray, sums: np.ndarray) -> np.ndarray:
@@ -202,10 +229,10 @@ def _coarser(fine: np.ndarray, coarse: np.ndarray, sums: np.ndarray) -> np.ndarr
     return found
 
 
-def _node_sums(
+def _unit_sums(
     plan: SpinePlan, constraints: AreaConstraints, m: int, values: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Shape (nodes, groups): exact sums of one margin, 0 where it is not exact; and where it is."""
+    """The nodes of the areas of a margin, and their exact sums by group: shape (areas, groups)."""
     exact, group = constraints.exact[m], constraints.groups[m]
     nodes = nodes_of_units(plan, exact.level)
     if values.shape != (nodes.size, exact.margin.classes):
@@ -215,20 +242,15 @@ def _node_sums(
     of[exact.margin.label] = group[constraints.part]
     impossible = (values < 0) | ((values != 0) & (of < 0))
     if impossible.any():
-        unit = int(np.argwhere(impossible)[0, 0])
-        code = plan.spine.codes[exact.level][unit]
+        code = plan.spine.areas(exact.level).codes[int(np.argwhere(impossible)[0, 0])]
         raise InvalidArgument(
             f"{exact.level} {code!s}: an exact count of {exact.margin.name!r} is below 0, "
             "or is of combinations that structural zeros rule out"
         )
-    sums, here = np.zeros((plan.tree.size, int(group.max()) + 1), np.int64), np.zeros(plan.tree.size, bool)
-    here[nodes] = True
+    sums = np.zeros((nodes.size, int(group.max()) + 1), np.int64)
     for c in np.flatnonzero(of >= 0):
-        sums[nodes, of[c]] += values[:, c]
-    for below in reversed(plan.depths[1:]):
-        np.add.at(sums, plan.tree.parent[below], sums[below])
-        np.logical_or.at(here, plan.tree.parent[below], here[below])
-    return sums, here
+        sums[:, of[c]] += values[:, c]
+    return nodes, sums
 
 
 def _contradiction(plan: SpinePlan, constraints: AreaConstraints, m: int, node: int, group: int) -> str:

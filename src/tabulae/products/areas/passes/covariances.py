@@ -10,7 +10,7 @@ from itertools import pairwise
 import numpy as np
 
 from ....errors import InvalidArgument
-from ..constraints import ExactMargin
+from ..constraints import ExactMargin, nodes_of_units
 from ..spine.shares import distinct_rows
 from ..spine_plan import SpinePlan
 
@@ -82,28 +82,18 @@ class Equalities:
 
     def __post_init__(self) -> None:
         for one in self.margins:
-            if one.level not in self.plan.spine.levels:
-                raise InvalidArgument(
-                    f"{one.level!r} is not a level of this spine: {', '.join(self.plan.spine.levels)}"
-                )
             if one.margin.inner > 1:
                 raise InvalidArgument(
                     f"{one.margin.name!r} is exact and has attributes that the layout holds symmetric: make them dense"
                 )
-            missing = np.flatnonzero(nodes_of_level(self.plan, one.level) < 0)
-            if missing.size:
-                code = self.plan.spine.codes[one.level][missing[0]]
-                raise InvalidArgument(
-                    f"{one.margin.name!r} is exact for level {one.level!r}, and {code!r} is not measured as a whole: "
-                    'give the level a share of the budget, and set bypass = "off" if the bypass takes it away'
-                )
+            nodes_of_units(self.plan, one.level)
 
     @cached_property
     def unit(self) -> np.ndarray:
         """Shape (margins, nodes): the unit of the margin's level that each node is; -1 for none."""
         found = np.full((len(self.margins), self.plan.tree.size), -1)
         for row, one in zip(found, self.margins, strict=True):
-            nodes = nodes_of_level(self.plan, one.level)
+            nodes = nodes_of_units(self.plan, one.level)
             row[nodes] = np.arange(nodes.size)
         return found
 
@@ -132,25 +122,6 @@ class Equalities:
 
     def _chosen(self, margins: int) -> list[ExactMargin]:
         return [one for i, one in enumerate(self.margins) if margins >> i & 1]
-
-
-def nodes_of_level(plan: SpinePlan, level: str) -> np.ndarray:
-    """Shape (units of the level,): the node that has the leaves of each unit; -1 where none does."""
-    tree, at = plan.tree, plan.spine.levels.index(level)
-    unit = plan.spine.units[level]
-    leaves = np.bincount(unit, minlength=len(plan.spine.codes[level]))
-    held = np.bincount(tree.leaf, minlength=tree.size)
-    for nodes in reversed(plan.depths[1:]):
-        np.add.at(held, tree.parent[nodes], held[nodes])
-    found = np.empty(leaves.size, np.int64)
-    found[unit] = tree.leaf
-    for _ in plan.depths:
-        low = held[found] < leaves
-        found[low] = tree.parent[found[low]]
-    found[held[found] != leaves] = -1
-    own = np.flatnonzero(tree.level == at)
-    found[tree.unit[own]] = own
-    return found
 
 
 def free_parts(mean: np.ndarray) -> np.ndarray:

@@ -63,7 +63,7 @@ class Passes:
                 f"{len(margins)} margins are exact, and values are given for {len(self.exact)}"
             )
         for one, values in zip(margins, self.exact, strict=True):
-            units = self.plan.spine.codes[one.level].size
+            units = self.plan.spine.areas(one.level).codes.size
             if np.shape(values) != (units, one.margin.classes):
                 raise InvalidArgument(
                     f"the exact counts of {one.margin.name!r} have shape {np.shape(values)}; level {one.level!r} needs "

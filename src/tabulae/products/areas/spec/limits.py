@@ -172,28 +172,42 @@ def _check_once(key: np.ndarray, found: TextColumns) -> None:
 
 def read_exact(
     document: Document,
+    entities: Sequence[str],
     leaves: Leaves,
     kept: np.ndarray,
     spine: Spine,
     layout: CellLayout,
     support: np.ndarray,
     problems: Problems,
-) -> list[tuple[int, ExactMargin]] | None:
-    """The position of each invariant and what it makes exact; None, with the mistakes recorded, where one is wrong.
+) -> tuple[list[tuple[int, ExactMargin]], dict[str, tuple[int, np.ndarray]]] | None:
+    """What each invariant makes exact, with its position, and the areas; None, with the mistakes recorded, if wrong.
 
     Args:
+        entities: the columns of the file with areas that cut across the levels.
         kept: shape (leaves,): which of them are on the spine.
         support: shape (leaves of the spine, dense cells): what can occur.
+
+    Returns:
+        The exact margins; and for each level or entity type that they are about the first invariant, and the code of
+        each leaf of the spine. The areas are those of the file, whatever became of their levels on the spine.
     """
     before = len(problems.found)
     found: list[tuple[int, ExactMargin]] = []
+    areas: dict[str, tuple[int, np.ndarray]] = {}
     first: dict[tuple[str, bytes], int] = {}
     for at, entry in enumerate(document.invariants):
         if entry is None or entry.attributes is None:
             continue
-        level = _level(entry.level, at, leaves, kept, spine, layout.domain.names, problems)
-        if level is None:
+        codes = _codes(entry.level, at, entities, leaves, kept, spine, problems)
+        if codes is None or entry.level is None:
             continue
+        level = entry.level
+        several = len(set(codes.tolist())) > 1
+        if several and level in layout.domain.names:
+            told = f"{shown(level)} is the name of an attribute, too: rename the level or the attribute"
+            problems.add(("invariant", at, "level"), told)
+            continue
+        areas.setdefault(level, (at, codes))
         margin = layout.margin(entry.attributes)
         partition = np.unique(margin.label, return_inverse=True)[1].tobytes()
         earlier = first.setdefault((level, partition), at)
@@ -201,7 +215,7 @@ def read_exact(
             told = f"makes the same counts exact as {written(('invariant', earlier))}: keep one"
             problems.add(("invariant", at), told)
         found.append((at, ExactMargin(level, margin, entry.reason or "")))
-    at_leaves = [(at, exact) for at, exact in found if spine.codes[exact.level].size == spine.leaves]
+    at_leaves = [(at, exact) for at, exact in found if _are_leaves(areas[exact.level][1])]
     if _leaves_nothing([exact.margin for _, exact in at_leaves], layout, support):
         also = " with the others" if len(at_leaves) > 1 else ""
         told = (
@@ -209,7 +223,13 @@ def read_exact(
             "guarantee"
         )
         problems.add(("invariant", at_leaves[-1][0]), told)
-    return found if len(problems.found) == before else None
+    return (found, areas) if len(problems.found) == before else None
+
+
+def _are_leaves(codes: np.ndarray) -> bool:
+    """Whether each leaf is an area of its own."""
+    listed = codes.tolist()
+    return None not in listed and len(set(listed)) == len(listed)
 
 
 def _leaves_nothing(margins: Sequence[Margin], layout: CellLayout, support: np.ndarray) -> bool:
@@ -231,41 +251,33 @@ def _leaves_nothing(margins: Sequence[Margin], layout: CellLayout, support: np.n
     return True
 
 
-def _level(
+def _codes(
     level: str | None,
     at: int,
+    entities: Sequence[str],
     leaves: Leaves,
     kept: np.ndarray,
     spine: Spine,
-    names: tuple[str, ...],
     problems: Problems,
-) -> str | None:
-    """The level of an invariant, if its units on the spine are those of the file.
-
-    Units that are split or drawn anew are other ones than the file's: to have their counts exact would tell more than
-    the counts of the file's units.
-    """
+) -> np.ndarray | None:
+    """Shape (leaves of the spine,): the code of the area of an invariant that each leaf lies in; None where in none."""
     path = ("invariant", at, "level")
     if level is None:
         problems.add(path, f'is missing: say where the counts are exact, such as level = "{spine.levels[0]}"')
         return None
-    if level not in spine.levels:
-        problems.add_unknown(path, "level", level, spine.levels)
+    known = (*spine.levels, *entities)
+    if level not in known:
+        problems.add_unknown(path, "level or entity", level, known)
         return None
-    if level in names and spine.codes[level].size > 1:
+    if level not in leaves.columns:  # the root that is added
+        return np.full(spine.leaves, spine.hierarchy.codes[0][0], object)
+    codes = leaves.columns[level][kept]
+    if all(code is None for code in codes.tolist()):
         problems.add(
-            path, f"{shown(level)} is the name of an attribute, too: rename the level or the attribute"
+            path, f"no leaf where anything can be counted lies in any {level}: remove this [[invariant]]"
         )
         return None
-    units = spine.codes[level][spine.units[level]]
-    if level in leaves.columns and (units != leaves.columns[level][kept]).any():
-        told = (
-            f"units of level {shown(level)} are split, drawn anew, or stand in for ones left out, so that more would "
-            "be exact than counts of the file's units: choose a level above"
-        )
-        problems.add(path, told)
-        return None
-    return level
+    return codes
 
 
 MOST_COMBINATIONS = 1_000_000

@@ -471,13 +471,13 @@ def read_section(
     kept = universe.kept
     spines = read_spines(section, leaves, kept, problems)
     exact = spines and read_exact(
-        document, leaves, kept, spines[1], cells.layout, universe.support[kept], problems
+        document, section.entities, leaves, kept, spines[1], cells.layout, universe.support[kept], problems
     )
     if spines is None or exact is None or not (shares and promise and method and asked is not None):
         return None
-    plan = _plan(document, spines[1], shares, cells, universe.support[kept], promise, problems)
+    plan = _plan(document, spines[1], exact[1], shares, cells, universe.support[kept], promise, problems)
     limits = universe.bounds if method.estimate != "gls" else ()
-    constraints = join_constraints(limits, exact, leaves, kept, cells.layout, problems)
+    constraints = join_constraints(limits, exact[0], leaves, kept, cells.layout, problems)
     if plan is None or problems.found or not _can_be_met(constraints, plan, method, problems):
         return None
     geography = Geography(
@@ -520,13 +520,14 @@ def _files(geography: Geography, leaves: Leaves) -> dict[str, bytes]:
 def _plan(
     document: Document,
     spine: Spine,
+    held: Mapping[str, tuple[int, np.ndarray]],
     shares: LevelShares,
     cells: Cells,
     support: np.ndarray,
     promise: Promise,
     problems: Problems,
 ) -> SpinePlan | None:
-    """What is measured of every unit."""
+    """What is measured of every unit, with a node for each area whose counts are exact."""
     section, source, budget = document.geography, document.source, promise.loss
     if problems.has(("privacy", "neighbours")):
         return None
@@ -536,6 +537,9 @@ def _plan(
     shared = problems.attempt(
         ("geography", "shares"), lambda: with_shares(spine, shares, cells, section.bypass, pure=pure)
     )
+    for name, (at, codes) in held.items():
+        path = ("invariant", at, "level")
+        shared = shared and problems.attempt(path, lambda s=shared, n=name, c=codes: s.hold(n, c))
     if shared is None:
         return None
     about = (cells.layout, cells.queries, shares.queries, budget, support, neighbours, rows)

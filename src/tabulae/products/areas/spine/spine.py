@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from ....errors import InvalidArgument
-from .hierarchy import Hierarchy, from_columns, from_marks, from_parent_column
+from .hierarchy import Hierarchy, code_column, from_columns, from_marks, from_parent_column, numbered
 from .optimise import Entities, optimise, osed, read_entities
 from .shares import Amount, Shares, bypass, read_shares
 
@@ -60,6 +61,53 @@ class Tree:
     def size(self) -> int:
         return self.parent.size
 
+    @cached_property
+    def depths(self) -> tuple[slice, ...]:
+        """The nodes of each depth, from the root's down: parents do not fall."""
+        edges = [0, 1]
+        while edges[-1] < self.size:
+            edges.append(int(np.searchsorted(self.parent, edges[-1])))
+        return tuple(slice(a, b) for a, b in pairwise(edges))
+
+    def whole_in(self, unit: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The highest nodes that lie in one area each, and these areas.
+
+        Args:
+            unit: shape (leaves,): the area of each leaf; -1 where it is in none.
+        """
+        low, high = np.full(self.size, unit.size), np.full(self.size, -1)
+        np.minimum.at(low, self.leaf, unit)
+        np.maximum.at(high, self.leaf, unit)
+        for nodes in reversed(self.depths[1:]):
+            np.minimum.at(low, self.parent[nodes], low[nodes])
+            np.maximum.at(high, self.parent[nodes], high[nodes])
+        area = np.where(low == high, low, -1)
+        top = np.flatnonzero((area >= 0) & ((self.parent < 0) | (area[self.parent] != area)))
+        return top, area[top]
+
+    def joined(self, nodes: np.ndarray, area: np.ndarray, level: int) -> Tree:
+        """The tree with a node for each area of several nodes, between them and the parent that they share.
+
+        Args:
+            nodes: shape (m,): children of one node for each area.
+            area: shape (m,): the area that each lies in.
+            level: of the new nodes, whose units are the areas.
+        """
+        many = np.flatnonzero(np.bincount(area) > 1)
+        moved = nodes[np.isin(area, many)]
+        place = self.size + np.searchsorted(many, area[np.isin(area, many)])
+        parent = np.concatenate([self.parent, np.zeros(many.size, np.int64)])
+        parent[place] = self.parent[moved]
+        parent[moved] = place
+        depth = np.zeros(parent.size, np.int64)
+        depth[moved] = 1
+        for here in self.depths[1:]:
+            depth[here] += 1 + depth[self.parent[here]]
+        depth[place] = depth[moved] - 1
+        own = np.full(many.size, level)
+        found = Tree(parent, np.append(self.level, own), np.append(self.unit, many), self.leaf)
+        return _breadth_first(found, depth)
+
     @classmethod
     def of(cls, h: Hierarchy, shares: Shares | None) -> Tree:
         """Every unit with a share, and the root even without one; all units where there are no shares."""
@@ -96,6 +144,19 @@ def _breadth_first(tree: Tree, depth: np.ndarray) -> Tree:
 
 
 @dataclass(frozen=True, eq=False)
+class SpineAreas:
+    """Areas that do not overlap, as sets of a spine's leaves.
+
+    Args:
+        codes: shape (areas,): their codes, rising.
+        unit: shape (leaves,): the area of each leaf; -1 where it is in none.
+    """
+
+    codes: np.ndarray
+    unit: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
 class Spine:
     """A rooted tree of units in levels, from the whole to its leaves (blocks, say), and the budget's shares on it.
 
@@ -104,6 +165,7 @@ class Spine:
     Args:
         hierarchy: the levels, their units, and the unit of each level that each leaf lies in.
         shares: of the budget, for each unit; None before ``bypass`` or ``with_shares``.
+        held: name -> areas that are nodes of the tree whether they are measured or not; see ``hold``.
 
     Reference: Cumings-Menon et al., "Geographic Spines in the 2020 Census Disclosure Avoidance System" (2023).
 
@@ -117,6 +179,7 @@ class Spine:
 
     hierarchy: Hierarchy
     shares: Shares | None = None
+    held: Mapping[str, SpineAreas] = field(default_factory=dict)
 
     @classmethod
     def from_codes(cls, codes: Mapping[str, Sequence[Any] | np.ndarray], levels: Sequence[str]) -> Spine:
@@ -215,8 +278,85 @@ class Spine:
 
     @cached_property
     def tree(self) -> Tree:
-        """The units that are measured, and the root, as a tree."""
-        return Tree.of(self.hierarchy, self.shares)
+        """The units that are measured, the root, and the areas that are held, as a tree.
+
+        The level of a node that is held without being measured is past the last one: see ``unit_name``.
+        """
+        tree = Tree.of(self.hierarchy, self.shares)
+        for at, name in enumerate(self.held):
+            nodes, area = tree.whole_in(self.held[name].unit)
+            self._check_held(name, tree, nodes, area)
+            tree = tree.joined(nodes, area, self.hierarchy.depth + at)
+        return tree
+
+    def _check_held(self, name: str, tree: Tree, nodes: np.ndarray, area: np.ndarray) -> None:
+        """Refuse areas that are sums of nodes in several parents."""
+        first = np.empty(self.held[name].codes.size, np.int64)
+        first[area[::-1]] = tree.parent[nodes[::-1]]
+        crossed = np.flatnonzero(tree.parent[nodes] != first[area])
+        if not crossed.size:
+            return
+        at = int(crossed[0])
+        area_name = f"{name} {self.held[name].codes[area[at]]}"
+        cut = self.unit_name(tree, int(max(first[area[at]], tree.parent[nodes[at]])))
+        raise InvalidArgument(
+            f"counts of every {name} cannot be exact: {area_name} holds a part of {cut}, and lies outside it, too, "
+            "and that is measured as a whole. Estimates meet exact counts of areas that are units of the spine, or "
+            f"several units of one: put {name!r} among the levels above it, begin the split further down, or make "
+            "counts of other areas exact"
+        )
+
+    def unit_name(self, tree: Tree, node: int) -> str:
+        """What messages call a node: its level, and its code there."""
+        level, unit = int(tree.level[node]), int(tree.unit[node])
+        past = level - self.hierarchy.depth
+        name = self.levels[level] if past < 0 else list(self.held)[past]
+        codes = self.hierarchy.codes[level] if past < 0 else self.held[name].codes
+        return f"{name} {codes[unit]!s}"
+
+    def areas(self, name: str) -> SpineAreas:
+        """The areas that are held under a name, or else the units of the level of that name.
+
+        Raises:
+            InvalidArgument: there are none.
+        """
+        if name in self.held:
+            return self.held[name]
+        if name not in self.levels:
+            raise InvalidArgument(f"{name!r} is not a level of this spine: {', '.join(self.levels)}")
+        return SpineAreas(self.codes[name], self.units[name])
+
+    def hold(self, name: str, codes: Sequence[Any] | np.ndarray) -> Spine:
+        """The same spine with some areas held: their counts can be exact.
+
+        Each of them is a node of the tree, as it must be for estimates to meet its counts: a unit, or a sum of several
+        units of one parent. It is not measured for that, and no share changes. So a state that is split stays whole
+        above its parts, and a unit that was bypassed, or a town that is made of groups of blocks, has a place.
+
+        Args:
+            name: may be that of a level, whose units were split or drawn anew.
+            codes: shape (leaves,): the area of each leaf; None where it lies in none.
+
+        Raises:
+            InvalidArgument: areas that hold parts of two measured units, or no leaf lies in any.
+
+        >>> codes = {"state": list("AAAB"), "block": list("abcd")}
+        >>> spine = Spine.from_codes(codes, levels=["state", "block"]).split(np.array([True, False, False, False]))
+        >>> spine = spine.with_shares({"root": "1/3", "state": "1/3", "block": "1/3"})
+        >>> spine.tree.size, spine.hold("state", codes["state"]).tree.size
+        (8, 9)
+        """
+        column = code_column(codes, name)
+        if column.size != self.leaves:
+            raise InvalidArgument(
+                f"{column.size} codes for {self.leaves} leaves: give one for each leaf, or None"
+            )
+        unit, names = numbered(column)
+        if not names.size:
+            raise InvalidArgument(f"no leaf lies in any {name}: leave its counts out")
+        found = replace(self, held={**self.held, name: SpineAreas(names.astype(object), unit)})
+        _ = found.tree
+        return found
 
     def entities(self, entity: Any) -> Entities:
         """Off-spine entities as ``osed`` reads them: their names, in the order of its answers, and their leaves."""
