@@ -1,0 +1,185 @@
+"""The production runs of 2020 about housing units: time, memory, constraints counted by SQL, and mean errors.
+
+python -m benchmarks.units SCRATCH [--people N --blocks N --counties N]      writes benchmarks/results/units.csv
+
+Runs each of RUNS, in processes of their own, on the invented state of examples/redistricting and its units
+(examples/housing), and counts what their releases break. Nothing of the library takes part in the count: DuckDB
+compares the published tables with the records, the public file of areas, and the tables of the releases before.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import resource
+import shutil
+import subprocess
+import sys
+import time
+import tomllib
+from pathlib import Path
+
+import duckdb
+
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "benchmarks/results/units.csv"
+RUNS = {"housing-units": "h1"}
+"""The spec of each run, and the folder of its release: later ones are held to earlier ones."""
+LEVELS = ("nation", "state", "county", "tract", "block_group", "block")
+RELEASED = ("estimate", "gls_estimate", "std_error", "ci_low", "ci_high", "obs_status", "area_type", "area")
+
+RULES = {
+    "housing-units": {
+        "units of a block are the exact number": """
+            from (select area as block, sum(estimate) as n from h1_h1 where area_type = 'block' group by all)
+            full join (select block, count(*) as m from housing group by all) using (block)
+            select coalesce(n, 0) = coalesce(m, 0)""",
+    },
+}
+"""For each run, and each of its constraints, a statement that says for every one of them whether it holds."""
+
+
+def tables_of(con: duckdb.DuckDBPyConnection, examples: Path, spec: str, release: str) -> list[str]:
+    """Views RELEASE_TABLE of the tables of a release; the names of the tables."""
+    document = tomllib.loads((examples / f"{spec}.toml").read_text(encoding="utf-8"))
+    names = [table["name"] for table in document["table"]]
+    for name in names:
+        path = examples / release / f"tables/{name}.parquet"
+        con.execute(f"create or replace view {release}_{name} as from read_parquet('{path}')")
+    return names
+
+
+def constraints(examples: Path, spec: str) -> dict[str, tuple[int, int]]:
+    """For each kind of constraint of a run: how many there are, and how many its release breaks."""
+    con = duckdb.connect()
+    spine = examples / "redistricting/spine.csv"
+    con.execute(f"create view spine as from read_csv('{spine}', all_varchar = true)")
+    for name in ("housing", "units", "households"):
+        con.execute(f"create view {name} as from read_parquet('{examples}/housing/{name}.parquet')")
+    for each, release in RUNS.items():
+        names = tables_of(con, examples, each, release)
+        if each == spec:
+            break
+    found = {rule: _count(con, statement) for rule, statement in RULES[spec].items()}
+    for name in names:
+        found |= {f"{name}: {rule}": _count(con, one) for rule, one in _of_table(con, RUNS[spec], name)}
+    return found
+
+
+def _of_table(con: duckdb.DuckDBPyConnection, release: str, name: str) -> list[tuple[str, str]]:
+    view = f"{release}_{name}"
+    by = [row[0] for row in con.execute(f"describe {view}").fetchall() if row[0] not in RELEASED]
+    keys = "".join(f", {key}" for key in by)
+    kinds = {row[0] for row in con.execute(f"select distinct area_type from {view}").fetchall()}
+    found = [
+        ("counts are whole and 0 or more", f"from {view} select estimate >= 0 and estimate = floor(estimate)")
+    ]
+    for level in LEVELS[:-1] if "block" in kinds else ():
+        summed = f"""(select {level} as area{keys}, sum(estimate) as n from {view} join spine on area = block
+            where area_type = 'block' group by all)"""
+        one = f"from (from {view} where area_type = '{level}') full join {summed} using (area{keys})"
+        found.append((f"counts of {level} are sums of those of blocks", f"{one} select estimate = n"))
+    return found
+
+
+def _count(con: duckdb.DuckDBPyConnection, statement: str) -> tuple[int, int]:
+    rows = [row[0] for row in con.execute(statement).fetchall()]
+    return len(rows), sum(ok is not True for ok in rows)
+
+
+def errors(examples: Path, spec: str, table: str, truth: str) -> dict[str, float]:
+    """Mean absolute error of the counts of a table by level; ``truth`` selects block and the table's columns."""
+    con = duckdb.connect()
+    tables_of(con, examples, spec, RUNS[spec])
+    con.execute(
+        f"create view spine as from read_csv('{examples}/redistricting/spine.csv', all_varchar = true)"
+    )
+    view = f"{RUNS[spec]}_{table}"
+    by = [row[0] for row in con.execute(f"describe {view}").fetchall() if row[0] not in RELEASED]
+    keys = "".join(f", {key}" for key in by)
+    con.execute(f"create table truth as {truth.format(housing=examples / 'housing')}")
+    found = {}
+    for level in LEVELS:
+        true = (
+            f"(select {level} as area{keys}, count(*) as m from truth join spine using (block) group by all)"
+        )
+        rows = f"(from {view} where area_type = '{level}') left join {true} using (area{keys})"
+        row = con.execute(f"select avg(abs(estimate - coalesce(m, 0))) from {rows}").fetchone()
+        assert row is not None
+        found[level] = float(row[0])
+    return found
+
+
+TRUTHS = {"housing-units": ("h1", "from read_parquet('{housing}/housing.parquet')")}
+"""The table of each run whose errors are shown, and the records that it counts."""
+
+
+def run(examples: Path, spec: str) -> dict[str, str]:
+    """One line of the results."""
+    begun = time.perf_counter()
+    line = [
+        "-m",
+        "tabulae.cli",
+        "run",
+        f"{examples}/{spec}.toml",
+        "--out",
+        f"{examples}/{RUNS[spec]}",
+        "--json",
+    ]
+    subprocess.run([sys.executable, *line], check=True, capture_output=True)
+    seconds = time.perf_counter() - begun
+    memory = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1000
+    checked = subprocess.run(
+        [sys.executable, "-m", "tabulae.cli", "check", f"{examples}/{spec}.toml", "--json"],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    about, found = json.loads(checked.stdout), constraints(examples, spec)
+    return {
+        "run": spec,
+        "cells": f"{about['cells']}",
+        "areas": f"{about['leaves']}",
+        "seconds": f"{seconds:.0f}",
+        "megabytes": f"{memory:.0f}",
+        "constraints": f"{sum(counted for counted, _ in found.values())}",
+        "violated": f"{sum(broken for _, broken in found.values())}",
+        **{
+            f"error_{level}": f"{error:.2f}" for level, error in errors(examples, spec, *TRUTHS[spec]).items()
+        },
+    }
+
+
+def prepare(examples: Path, people: int, blocks: int, counties: int) -> None:
+    """Copy the examples to a folder, with records of a state of this size."""
+    for name in ("redistricting", "housing"):
+        shutil.copytree(ROOT / "examples" / name, examples / name)
+    for spec in RUNS:
+        shutil.copy(ROOT / f"examples/{spec}.toml", examples)
+    size = ["--people", str(people), "--blocks", str(blocks), "--counties", str(counties)]
+    for line in (
+        [f"{examples}/redistricting/state.py", f"{examples}/redistricting", *size],
+        [f"{examples}/housing/units.py", f"{examples}/housing"],
+        ["-m", "tabulae.cli", "ledger", "init", f"{examples}/housing.db", "--budget", "8", "--definition", "zcdp",
+         "--neighbours", "replace", "--unit", "unit"],
+    ):  # fmt: skip
+        subprocess.run([sys.executable, *line], check=True, capture_output=True)
+
+
+def main() -> None:
+    """Run, count and write."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("scratch", type=Path)
+    for name, default in (("people", 60_000), ("blocks", 1_200), ("counties", 3)):
+        parser.add_argument(f"--{name}", type=int, default=default)
+    given = parser.parse_args()
+    examples = given.scratch / "examples"
+    prepare(examples, given.people, given.blocks, given.counties)
+    rows = [run(examples, spec) for spec in RUNS]
+    with RESULTS.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, rows[0], lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+if __name__ == "__main__":
+    main()
