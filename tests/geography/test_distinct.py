@@ -34,6 +34,14 @@ def test_booleans_and_no_rows_at_all() -> None:
     assert [part.shape for part in distinct_rows(np.zeros((0, 3), np.int64))] == [(0, 3), (0,)]
 
 
+@given(hnp.arrays(bool, st.tuples(st.integers(1, 6), st.integers(60, 140))))
+def test_many_columns_of_booleans(rows: np.ndarray) -> None:
+    expected, which = np.unique(rows, axis=0, return_inverse=True)
+    found, index = distinct_rows(rows)
+    assert np.array_equal(found, expected)
+    assert np.array_equal(index, which.reshape(-1))
+
+
 @given(st.lists(CODES, min_size=1, max_size=12))
 def test_numbered_codes_rise_as_python_sorts_them(codes: list[str | None]) -> None:
     index, names = numbered(np.array([*codes, None], object)[:-1])

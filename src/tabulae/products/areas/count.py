@@ -117,6 +117,15 @@ class SpineCounts:
         np.add.at(counts, cell, self._people[entry])
         return counts.reshape(piece.nodes.size, support.size, inner)
 
+    def entries(self, level: int, units: np.ndarray, plan: SpinePlan) -> tuple[np.ndarray, ...]:
+        """The counts of some units of a level that are not 0: the position of each one's unit, its place, and people.
+
+        One place may be there several times, once for each leaf.
+        """
+        leaves, row = self._leaves_of(level, units, plan)
+        entry, of = _concatenated(self._first[leaves], self._first[leaves + 1])
+        return row[of], self._place[entry].astype(np.int64), self._people[entry].astype(np.int64)
+
     def exact(self, plan: SpinePlan, exact: ExactMargin) -> np.ndarray:
         """The counts of a margin over dense attributes in every one of its areas, shape (units, classes), int64."""
         if exact.margin.inner != 1:

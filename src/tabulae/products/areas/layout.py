@@ -38,13 +38,18 @@ class CellLayout:
 
     @classmethod
     def of(
-        cls, domain: Domain, dense: Iterable[str] = (), impossible: np.ndarray | None = None
+        cls,
+        domain: Domain,
+        dense: Iterable[str] = (),
+        impossible: np.ndarray | None = None,
+        most: int = MOST_DENSE,
     ) -> CellLayout:
         """Arrange a domain.
 
         Args:
             impossible: shape of the sizes of the dense attributes in the order of the domain: which of their
                 combinations cannot occur.
+            most: the most dense cells.
 
         >>> layout = CellLayout.of(Domain({"type": 3, "age": 2, "race": 6}), ["type"])
         >>> layout.dense, layout.symmetric, layout.size, layout.algebra.cells
@@ -60,9 +65,9 @@ class CellLayout:
         codes = np.argwhere(possible).astype(np.int64).reshape(int(possible.sum()), len(names))
         if not len(codes):
             raise InvalidArgument(f"no combination of {', '.join(names)} can occur: remove a structural zero")
-        if len(codes) > MOST_DENSE:
+        if len(codes) > most:
             raise InvalidArgument(
-                f"{' x '.join(names)} has {len(codes):,} cells, and at most {MOST_DENSE} are handled where recodes, "
+                f"{' x '.join(names)} has {len(codes):,} cells, and at most {most:,} are handled where recodes, "
                 "structural zeros, bounds or exact counts treat categories unequally: use fewer or coarser attributes"
             )
         symmetric = tuple(name for name in domain.names if name not in names)
@@ -189,6 +194,11 @@ class Margin:
             found = (found[:, None] * (1 if classes is None else classes.max() + 1)
                      + (np.zeros(size, np.int64) if classes is None else classes)).ravel()  # fmt: skip
         return found
+
+    def rows(self, place: np.ndarray) -> np.ndarray:
+        """The cell ``class * inner + inner class`` that places of the layout count in, int32."""
+        dense, rest = np.divmod(place, self.layout.algebra.cells)
+        return (self.label[dense] * self.inner + self._column[rest]).astype(np.int32)
 
     @cached_property
     def inner_sizes(self) -> tuple[np.ndarray, ...]:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
+from numba import njit
 
 from ...errors import DataError, InvalidArgument
 from ...privacy import Ledger, RandomBits, mark_void
@@ -14,6 +16,8 @@ from ..measured import source_for
 from .constraints import AreaConstraints, ExactMargin, disclosure_of
 from .count import SpineCounts
 from .descent.limits import NodeLimits
+from .sparse.cells import CountedCells
+from .sparse.descend import Asked, descend
 from .spine_plan import SpineMeasurements, SpinePieceValues, SpinePlan
 
 
@@ -95,6 +99,136 @@ def _pieces(counts: SpineCounts, plan: SpinePlan, source: RandomBits) -> Iterato
             noisy += query.add_up(truth, support).reshape(noisy.shape)
             values.append(noisy)
         yield SpinePieceValues(piece, tuple(values))
+
+
+@dataclass(frozen=True, eq=False)
+class SupportedMeasurements:
+    """The stream of a spine that is measured while it is divided: to be read once. Public.
+
+    Iterating gives what was asked with the answers, int64, one a row; after the last, ``counts`` has what the division
+    made of them.
+
+    Attributes:
+        rehearsal: marks what no ledger paid for or an insecure source drew.
+        release_id: the charge.
+    """
+
+    plan: SpinePlan
+    rehearsal: bool
+    release_id: str | None
+    pieces: Iterator[tuple[Asked, np.ndarray]] = field(repr=False)
+
+    def __iter__(self) -> Iterator[tuple[Asked, np.ndarray]]:
+        return self.pieces
+
+
+def measure_supported(
+    counts: SpineCounts,
+    plan: SpinePlan,
+    cells: CountedCells,
+    *,
+    ledger: Ledger | None = None,
+    source: RandomBits | None = None,
+    unit: str | None = None,
+    title: str = "areas",
+    digest: bytes | None = None,
+) -> SupportedMeasurements:
+    """Measure a spine from the root down, each area where the counts that were found above it leave something open.
+
+    A division of a parent's counts among its children reads the children's answers about cells that the parent has, and
+    no other. Those others are not drawn: which they are follows from answers that are public already. What is drawn
+    has the law of the same answers in :func:`measure_spine`, and estimates from the top down are the same.
+
+    Arguments:
+        cells: how a division numbers cells, and what is held.
+        ledger, source, unit, title, digest: as for :func:`measure_spine`.
+
+    Raises:
+        BudgetRefused: the ledger refuses the charge.
+        InvalidArgument: counts of another plan, or an insecure source is combined with a ledger.
+
+    Reference: Abowd et al., "The 2020 Census Disclosure Avoidance System TopDown Algorithm" (2022), for the order.
+
+    Privacy:
+        As :func:`measure_spine`, with ``plan.loss`` under ``plan.neighbours``. Each query of each unit is answered on
+        some of its rows, chosen by what was answered before; leaving rows out makes no sensitivity larger, and losses
+        of adaptive choices compose as others do (Bun, Steinke 2016, Lemma 2.3; pure DP: Dwork, Roth 2014, Theorem
+        3.16). Equally, all answers could be drawn first: those that no division reads can be forgotten.
+    """
+    source = source_for(ledger, source)
+    counts.check(plan)
+    charge = None
+    if ledger is not None:
+        paid = digest or hashlib.sha256(counts.fingerprint() + os.urandom(32)).digest()
+        charge = ledger.charge(plan.loss, plan.neighbours, unit or ledger.unit, title, paid, [])
+    pieces = _supported(counts, plan, cells, source)
+    return SupportedMeasurements(plan, charge is None, None if charge is None else charge.release_id, pieces)
+
+
+def _supported(
+    counts: SpineCounts, plan: SpinePlan, cells: CountedCells, source: RandomBits
+) -> Iterator[tuple[Asked, np.ndarray]]:
+    place = np.arange(plan.layout.cell.size)
+    rows = np.stack([query.rows(place) for query in plan.queries])
+    steps, answers = descend(plan, cells), None
+    while True:
+        try:
+            asked = next(steps) if answers is None else steps.send(answers)
+        except StopIteration:
+            return
+        answers = _noise(asked, plan, source)
+        for level in np.unique(plan.tree.level[asked.nodes]).tolist():
+            here = np.flatnonzero(plan.tree.level[asked.nodes] == level)
+            unit, at, people = counts.entries(level, plan.tree.unit[asked.nodes[here]], plan)
+            add_rows(here[unit], at, people, rows[list(asked.queries)], asked.block, asked.row, answers)
+        yield asked, answers
+
+
+def _noise(asked: Asked, plan: SpinePlan, source: RandomBits) -> np.ndarray:
+    """The noise of all that is asked, drawn law by law."""
+    kinds, of = np.unique(plan.classes[1][asked.nodes], return_inverse=True)
+    laws = [plan.laws(int(kind)) for kind in kinds]
+    number = {law: i for i, law in enumerate(plan.all_laws)}
+    which = np.array([[number.get(each[q], -1) for q in asked.queries] for each in laws])  # type: ignore[arg-type]
+    law_of = asked.per_answer(which[of])
+    found = np.empty(asked.row.size, np.int64)
+    for i in np.unique(law_of).tolist():
+        here = np.flatnonzero(law_of == i)
+        found[here] = plan.all_laws[i].sample((here.size,), source)
+    return found
+
+
+@njit(cache=True, nogil=True)
+def add_rows(
+    node: np.ndarray,
+    place: np.ndarray,
+    people: np.ndarray,
+    rows: np.ndarray,
+    block: np.ndarray,
+    row: np.ndarray,
+    into: np.ndarray,
+) -> None:
+    """Add the true counts of nodes to their answers. Confidential.
+
+    Args:
+        node, place, people: counts, rising by node.
+        rows: shape (queries, places): the row of each query that a place counts in.
+        block, row: as in :class:`~.sparse.descend.Asked`.
+        into: shape (answers,), int64.
+    """
+    for q in range(rows.shape[0]):
+        most = rows[q].max() + 1
+        seen, at = np.full(most, -1, np.int64), np.zeros(most, np.int64)
+        last = -1
+        for i in range(node.size):
+            c = node[i]
+            if c != last:
+                last = c
+                for j in range(block[c * rows.shape[0] + q], block[c * rows.shape[0] + q + 1]):
+                    seen[row[j]], at[row[j]] = c, j
+            here = rows[q, place[i]]
+            if seen[here] == c:
+                into[at[here]] += people[i]
 
 
 def refuse_contradictions(

@@ -219,6 +219,10 @@ class SpinePlan:
 
     def undetermined(self, given: tuple[Fraction, ...]) -> str | None:
         """What the queries of a level, with these shares, leave undetermined, in words; None where nothing."""
+        if any(
+            s and query.size >= self.layout.domain.size for s, query in zip(given, self.queries, strict=True)
+        ):
+            return None  # one of them tells all cells apart
         information = self.precision_of(np.array([float(s) for s in given]), np.arange(self.layout.size))
         lowest, scale = np.linalg.eigvalsh(information)[:, 0], float(np.abs(information).max())
         for kind in np.flatnonzero(lowest <= _FULL * scale):

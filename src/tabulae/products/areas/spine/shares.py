@@ -28,10 +28,11 @@ def distinct_rows(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     ([[0, 7], [1, 0]], [1, 0, 1])
     """
     which, span = np.zeros(len(rows), np.int64), 1
-    for column in rows.T:
+    columns = np.packbits(rows, axis=1) if rows.dtype == bool else rows  # eight at a time, in the same order
+    for column in columns.T:
         width = int(column.max(initial=0)) + 1
         if span * width > np.iinfo(np.int64).max:
-            (which, span), (column, width) = _numbered(which), _numbered(column)
+            (which, span), (column, width) = _numbered(which), _numbered(column.astype(np.int64))
         which = which * width + column
         span *= width
     which, count = _numbered(which)

@@ -1,0 +1,270 @@
+"""From the root to the leaves, a family at a time: what is asked follows from what was found above."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+from numba import njit
+
+from ....errors import InvalidArgument
+from ..spine_plan import SpinePlan, estimation_variance
+from .cells import CountedCells, PassCells, Sparse
+from .divide import answers_of, least_squares, runs_of
+from .whole import round_runs
+
+TOLERANCE = 0.02  # people: what a count may be off the solution before it is rounded
+_UNKNOWNS = 1 << 21  # about how many are solved for together
+
+
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """What some nodes are asked: rows of queries, decided by what is public already.
+
+    Attributes:
+        nodes: shape (m,), rising: of one depth.
+        queries: positions of the plan's queries.
+        block: shape (m * queries + 1,): where the answers of each node to each query begin.
+        row: shape (answers,): the row of its query that each answer is of.
+    """
+
+    nodes: np.ndarray
+    queries: tuple[int, ...]
+    block: np.ndarray
+    row: np.ndarray
+
+    def is_like(self, other: Asked) -> bool:
+        """Whether the same is asked."""
+        return self.queries == other.queries and all(
+            np.array_equal(mine, theirs)
+            for mine, theirs in zip(
+                (self.nodes, self.block, self.row), (other.nodes, other.block, other.row), strict=True
+            )
+        )
+
+    def per_answer(self, each: np.ndarray) -> np.ndarray:
+        """What is said of each node and query, shape (m, queries), for each answer."""
+        return np.repeat(each.ravel(), np.diff(self.block))
+
+
+Descent = Generator[Asked, np.ndarray, "SupportedCounts"]
+"""Says what it asks, takes the answers, and returns counts in the end."""
+
+
+@dataclass(frozen=True, eq=False)
+class SupportedCounts:
+    """Whole counts of every node, by cell, and how often least squares stopped early."""
+
+    cells: CountedCells
+    nodes: Sparse
+    divisions: int
+    unconverged: int
+    answers: int
+
+
+def descend(plan: SpinePlan, cells: CountedCells, tolerance: float = TOLERANCE) -> Descent:
+    """Divide counts from the root to the leaves; each division first asks for the answers that it reads.
+
+    A cell of which the parent has nobody, or where what is held of a child leaves no room, has nobody in the child: no
+    answer about such cells alone is asked, as none would be read. An only child has its parent's counts, and is not
+    asked.
+
+    Yields:
+        What is asked; the answers, float or int, are sent back.
+
+    Returns:
+        The counts of every node.
+    """
+    held = _held_of_nodes(plan, cells)
+    work = _Work(plan, cells, tolerance)
+    root = Sparse(np.array([0, cells.size]), np.arange(cells.size), np.zeros(cells.size, np.int64))
+    found = [(yield from work.divided(root, np.zeros(1, np.int64), np.zeros(1, np.int64), held, rooted=True))]
+    for depth in range(1, len(plan.depths)):
+        nodes = np.arange(plan.depths[depth].start, plan.depths[depth].stop)
+        above = plan.depths[depth - 1].start
+        parts = [Sparse.none()]
+        for some in _families(plan, nodes, found[-1]):
+            own = plan.tree.parent[some]
+            parents, which = np.unique(own, return_inverse=True)
+            parts.append(
+                (yield from work.divided(found[-1].take(parents - above), some, which, held, rooted=False))
+            )
+        found.append(Sparse.joined(parts))
+    return SupportedCounts(cells, Sparse.joined(found), work.divisions, work.unconverged, work.answers)
+
+
+def estimate_supported(
+    plan: SpinePlan, cells: CountedCells, pieces: Iterable[tuple[Asked, np.ndarray]]
+) -> SupportedCounts:
+    """The counts of every node from stored answers: the same division again, which asks the same.
+
+    Args:
+        pieces: what was asked and answered, in its order.
+
+    Raises:
+        InvalidArgument: the answers are not to what this division asks.
+    """
+    steps, answers = descend(plan, cells), None
+    given = iter(pieces)
+    while True:
+        try:
+            asked = next(steps) if answers is None else steps.send(answers)
+        except StopIteration as done:
+            if next(given, None) is not None:
+                raise InvalidArgument(
+                    "these measurements are of another plan: there are more than it asks"
+                ) from None
+            return done.value
+        was, answers = next(given, (None, None))
+        if was is None or answers is None or not was.is_like(asked):
+            raise InvalidArgument(
+                "these measurements are of another plan: they answer other rows than it asks"
+            )
+
+
+def _families(plan: SpinePlan, nodes: np.ndarray, above: Sparse) -> list[np.ndarray]:
+    """The nodes of a depth in runs of whole families with about so many unknowns each."""
+    parent = plan.tree.parent[nodes]
+    width = np.diff(above.first)[parent - plan.depths[plan.depth[parent[0]]].start]
+    ends = np.flatnonzero(np.diff(parent, append=-1)) + 1
+    filled = np.cumsum(width)[ends - 1] // _UNKNOWNS
+    cuts = ends[np.flatnonzero(np.diff(filled, append=filled[-1] + 1))]
+    return np.split(nodes, cuts[:-1])
+
+
+def _held_of_nodes(plan: SpinePlan, cells: CountedCells) -> Sparse:
+    """What is held of every node: leaves' counts, added up the tree."""
+    held = cells.held
+    if not held.key.size:
+        return Sparse(np.zeros(plan.tree.size + 1, np.int64), held.key, held.people)
+    depth = len(plan.depths)
+    row, key, people = plan.tree.leaf[held.row], held.key, held.people
+    parts: list[Sparse] = []
+    for d in reversed(range(depth)):
+        nodes = plan.depths[d]
+        here = row >= nodes.start
+        own = Sparse.of(nodes.stop - nodes.start, row[here] - nodes.start, key[here], people[here])
+        parts.append(own)
+        row = np.concatenate([row[~here], plan.tree.parent[own.row + nodes.start]])
+        key, people = np.concatenate([key[~here], own.key]), np.concatenate([people[~here], own.people])
+    return Sparse.joined(parts[::-1])
+
+
+@dataclass(eq=False)
+class _Work:
+    """Divisions, with what they share, and what is told of them in the end."""
+
+    plan: SpinePlan
+    cells: CountedCells
+    tolerance: float
+    divisions: int = 0
+    unconverged: int = 0
+    answers: int = 0
+    weights: dict[int, np.ndarray] = field(default_factory=dict)
+
+    def divided(
+        self, parents: Sparse, nodes: np.ndarray, which: np.ndarray, held: Sparse, *, rooted: bool
+    ) -> Generator[Asked, np.ndarray, Sparse]:
+        """The counts of children, pass by pass.
+
+        Args:
+            parents: the counts of parents by cell.
+            nodes: the children, side by side family by family.
+            which: shape (m,): position of each one's parent.
+        """
+        own, free = held.take(nodes), not held.key.size
+        for step in self.cells.passes:
+            coarse = parents.labelled(step.label)
+            own = yield from self._pass(step, coarse, nodes, which, own, free=free, rooted=rooted)
+            free = False
+        return own
+
+    def _pass(
+        self,
+        step: PassCells,
+        parents: Sparse,
+        nodes: np.ndarray,
+        which: np.ndarray,
+        held: Sparse,
+        *,
+        free: bool,
+        rooted: bool,
+    ) -> Generator[Asked, np.ndarray, Sparse]:
+        child, begin, run, total, lost = runs_of(
+            parents.first, parents.key, step.outer, which, held.first, held.key, held.people, free
+        )
+        if lost >= 0:
+            raise InvalidArgument(f"node {int(nodes[lost])} has people held where its parent has none")
+        weight = np.stack(
+            [self._weights(int(kind))[list(step.queries)] for kind in self.plan.classes[1][nodes]]
+        )
+        alone = np.bincount(which)[which] == 1
+        asked = (weight > 0) & (rooted | ~alone)[:, None]
+        sizes = step.rows.max(axis=1) + 1 if step.rows.size else np.zeros(0, np.int64)
+        block, row, slot = answers_of(
+            parents.key, child, begin, run, step.rows, asked, sizes.astype(np.int64)
+        )
+        y = np.zeros(0)
+        if row.size:
+            y = np.asarray((yield Asked(nodes, step.queries, block, row)), float)
+            self.answers += row.size
+        found, missed, failed = _solved(
+            parents.first, parents.people, which, child, begin, run, total, rooted, slot, block, y,
+            np.where(asked, weight, 0.0), step.nested, self.tolerance,
+            np.ascontiguousarray(step.rounding[:, parents.key]),
+        )  # fmt: skip
+        if failed >= 0:
+            raise AssertionError(f"rounding of the children of node {int(nodes[failed])} left a sum open")
+        self.unconverged += missed
+        self.divisions += int(parents.rows)
+        key = parents.key[np.repeat(begin - run[:-1], np.diff(run)) + np.arange(run[-1])]
+        kept = np.flatnonzero(found)
+        first = np.searchsorted(kept, run[child])
+        return Sparse(first.astype(np.int64), key[kept], found[kept])
+
+    def _weights(self, kind: int) -> np.ndarray:
+        """1 / variance of each query of the plan, for nodes of a class; 0 where it is not asked."""
+        if kind not in self.weights:
+            laws = self.plan.laws(kind)
+            self.weights[kind] = np.array(
+                [0.0 if law is None else 1 / estimation_variance(law) for law in laws]
+            )
+        return self.weights[kind]
+
+
+@njit(cache=True, nogil=True)
+def _solved(
+    first, people, which, child, begin, run, total, rooted, slot, block, y, weight, nested, tolerance, labels
+):
+    """Divide and round, parent by parent: counts, how often least squares stopped early, and a child that failed."""
+    children, queries = weight.shape
+    found = np.zeros(run[-1], np.int64)
+    missed, c = 0, 0
+    while c < children:
+        end = c
+        while end < children and which[end] == which[c]:
+            end += 1
+        low, high = first[which[c]], first[which[c] + 1]
+        own = people[low:high].astype(np.float64)
+        r0, r1 = child[c], child[end]
+        j0, j1 = run[r0], run[r1]
+        its, starts = run[r0 : r1 + 1] - j0, begin[r0:r1] - low
+        if end == c + 1 and not rooted:
+            for j in range(j1 - j0):
+                found[j0 + j] = people[low + j]
+        else:
+            blocks = block[c * queries : end * queries + 1]
+            x = np.zeros(j1 - j0)
+            made = least_squares(
+                child[c : end + 1] - r0, starts, its, total[r0:r1], high - low, own, rooted, slot[:, j0:j1], blocks,
+                y[blocks[0] : blocks[-1]], weight[c:end], nested, tolerance, x,
+            )  # fmt: skip
+            missed += made < 0
+            if not round_runs(
+                child[c : end + 1] - r0, starts, its, total[r0:r1], people[low:high], rooted,
+                labels[:, low:high], x, found[j0:j1],
+            ):  # fmt: skip
+                return found, missed, c
+        c = end
+    return found, missed, -1
