@@ -78,6 +78,7 @@ def section(name: str) -> str:
     [
         ("`[source]`", shape.SourceSection),
         ("`[attributes]`", shape.AttributeEntry),
+        ("`[values]`", shape.ValueEntry),
         ("`[recodes]`", shape.RecodeEntry),
         ("`[privacy]`", shape.PrivacySection),
         ("`[[table]]`", shape.TableEntry),

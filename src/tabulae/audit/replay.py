@@ -277,5 +277,5 @@ def _described(m: Measurement) -> tuple[object, ...]:
 
 def _published_keys(plan: Plan, done: Measurement) -> tuple[object, ...]:
     """Headings, labels and marks of every published table, in order."""
-    tables = publish(reconstruct(plan, done), plan.spec.workload, plan.level)
+    tables = publish(reconstruct(plan, done), plan.spec.published, plan.level)
     return tuple((t.name, tuple(t.columns.items()), len(t.estimate), tuple(t.status)) for t in tables)

@@ -44,6 +44,7 @@ def print_plan(console: Console, made: Plan, promise: str) -> None:
         "RMSE and margin are in counts, for this plan; identity and workload are the RMSE of counting\n"
         "every cell and of asking the tables themselves, at the same budget; bound is an RMSE of the\n"
         "table that no strategy beats.",
+        *(f"{name} is in other units: {unit}." for name, unit in spec.units.items()),
     )
     together = f"All tables together: RMSE {number(made.rmse)}"
     console.print(
@@ -91,13 +92,13 @@ def print_summary(console: Console, release: Release, promise: str) -> None:
 
 def check_document(path: Path, spec: Spec) -> dict[str, Any]:
     """What a spec that has no mistake is about, for machines."""
-    tables, exact = len(spec.workload.tables), len(spec.invariants)
+    tables, exact = len(spec.published.tables), len(spec.invariants)
     return {"spec": str(path), "tables": tables, "invariants": exact, "cells": str(spec.domain.size)}
 
 
 def check_words(spec: Spec) -> str:
     """The same, for people."""
-    tables, exact, figures = len(spec.workload.tables), len(spec.invariants), len(spec.derived)
+    tables, exact, figures = len(spec.published.tables), len(spec.invariants), len(spec.derived)
     more = f", {exact} {'set' if exact == 1 else 'sets'} of exact counts" if exact else ""
     if figures:
         more += f", {figures} derived {'figure' if figures == 1 else 'figures'}"

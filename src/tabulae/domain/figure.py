@@ -86,10 +86,11 @@ class Linear:
 
 @dataclass(frozen=True)
 class Ratio:
-    """``numerator / denominator``, row by row."""
+    """``numerator / denominator``, row by row; ``within`` are the ends of what it can be, where these are known."""
 
     numerator: Linear
     denominator: Linear
+    within: tuple[Fraction, Fraction] | None = None
 
     @property
     def tables(self) -> tuple[Table, ...]:

@@ -18,7 +18,7 @@ from .attribute import Attribute
 from .domain import AttributeView, Domain
 from .figure import Expression, Figure, Form, Quantile, Ratio
 from .predicate import Mask, Predicate, conjunction, expand, possible
-from .sql import DECIMAL, GroupedColumn, Node, Statement, Where, counts_rows, parsed, text
+from .sql import DECIMAL, GroupedColumn, Node, Statement, Where, counts_rows, parsed, text, value_words
 from .table import TableColumn
 
 _ENTRIES = 2**24  # of a matrix that is written out
@@ -351,6 +351,8 @@ class _FigureStatement(Statement):
         attribute = self._attribute(node, column)
         if attribute.name in self._over.groups:
             self.refuse(node, f"{attribute.name!r} is what the groups are made of: group by something else")
+        if attribute.steps:
+            self.refuse(node, value_words(attribute.name))
         self._some(node, self._over.count(predicate))
         form, values = self._over.below(attribute, predicate, share)
         terms = form.linear(self.table, {}).table

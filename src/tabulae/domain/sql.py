@@ -111,7 +111,7 @@ class Where:
         recode = self.domain.recode(name)
         if recode is not None:
             return View(name, recode.of, recode.labels, recode.labels, recode.classes)
-        attribute = self.domain[name]
+        attribute = self._attribute(name, column)
         return View(name, name, attribute.labels, attribute.values, np.arange(attribute.size))
 
     def _comparison(self, node: Node) -> Predicate:
@@ -166,7 +166,12 @@ class Where:
             self.refuse(node, "one side must be the plain name of an attribute")
         name = self.name_of(column)
         recode = self.domain.recode(name)
-        return self.domain[name] if recode is None else Attribute(name, recode.labels)
+        return self._attribute(name, node) if recode is None else Attribute(name, recode.labels)
+
+    def _attribute(self, name: str, node: Node) -> Attribute:
+        if self.domain[name].steps:
+            self.refuse(node, value_words(name))
+        return self.domain[name]
 
     def _test(self, column: Node, cells: Mask) -> Predicate:
         assert isinstance(column, exp.Column)
@@ -228,6 +233,11 @@ class Where:
         return cells
 
 
+def value_words(name: str) -> str:
+    """What is said where a measured value stands for an attribute."""
+    return f"{name!r} is a value, which is summed only: declare bins of its column, and use these"
+
+
 def text(node: Node) -> str:
     """A clause as SQL, for messages; the middle of a long one is left out."""
     written = node.sql(dialect=DIALECT, comments=False)
@@ -235,8 +245,8 @@ def text(node: Node) -> str:
 
 
 TABLE_SHAPE = (
-    "a table is SELECT [columns,] COUNT(*) FROM name [WHERE condition] [GROUP BY the same columns], or several "
-    "COUNT(*) FILTER (WHERE condition)"
+    "a table is SELECT [columns,] COUNT(*) FROM name [WHERE condition] [GROUP BY the same columns], or SUM(value), or "
+    "several COUNT(*) FILTER (WHERE condition)"
 )
 _READ = frozenset({"expressions", "from", "from_", "where", "group"})
 
@@ -356,14 +366,33 @@ class Statement:
         """Refuse what is selected beside the grouped columns, where it is not what this kind of statement asks for."""
         if isinstance(asked, exp.Filter) and isinstance(asked.expression, exp.Where):
             asked = asked.this
+        if isinstance(asked, exp.Avg) and self._summed(asked.this):
+            self.refuse(
+                item,
+                'a mean is a ratio: ask for COUNT(*), and write measures = ["count", { mean = "..." }] beside sql',
+            )
+        if isinstance(asked, exp.Sum) and self._summed(asked.this):
+            return
         if not isinstance(asked, exp.Count):
             self.refuse(item, "a table selects grouped columns and COUNT(*), nothing else")
         if not counts_rows(asked):
             self.refuse(item, "the only aggregate is COUNT(*)")
 
+    def _summed(self, column: Node) -> Attribute | None:
+        """The value that a column names, or None."""
+        if not isinstance(column, exp.Column) or self.domain.recode(name := self.name_of(column)) is not None:
+            return None
+        return self.domain[name] if self.domain[name].steps else None
+
+    @property
+    def value(self) -> Attribute | None:
+        """The value that a table is the sums of; None where it is of counts."""
+        asked = self._asked.this if isinstance(self._asked, exp.Filter) else self._asked
+        return self._summed(asked.this) if isinstance(asked, exp.Sum) else None
+
     def _several(self, asked: Sequence[Node]) -> bool:
         """Whether a statement may ask for all of these together."""
-        return all(isinstance(node, exp.Filter) for node in asked)
+        return all(isinstance(node, exp.Filter) and isinstance(node.this, exp.Count) for node in asked)
 
     def filters(self) -> dict[str, Predicate]:
         """The name of each COUNT(*) FILTER (WHERE condition) -> the condition; without one, nothing."""
@@ -402,6 +431,9 @@ class Statement:
 
     def _views(self, grouped: Sequence[str]) -> dict[str, AttributeView]:
         views = {name: self.domain.resolve(name) for name in grouped}
+        for name, view in views.items():
+            if view.attribute.steps:
+                raise InvalidArgument(f"{self.whose} groups by {name!r}: {value_words(name)}")
         owners: dict[str, str] = {}
         for name, view in views.items():
             other = owners.setdefault(view.attribute.name, name)
@@ -469,7 +501,8 @@ def _table(domain: Domain, statement: Statement, weight: object) -> Table:
             f"table {statement.table!r}: no cell of the domain satisfies `{statement.condition}`, "
             "so the count is always 0: correct the condition or drop the table"
         )
-    return _assemble(domain, statement.table, statement.groups, expansion, weight)
+    table = _assemble(domain, statement.table, statement.groups, expansion, weight)
+    return table if statement.value is None else table.sums(domain, table.name, statement.value, weight)
 
 
 def _assemble(

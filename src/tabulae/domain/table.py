@@ -9,6 +9,7 @@ import math
 import numbers
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache, reduce
@@ -174,13 +175,20 @@ class Table:
             raise InvalidArgument(
                 f"table {name!r} sums {value.name!r} and has it among its factors: leave it out"
             )
-        low, high = (int(end) for end in value.values)
-        if isinstance(near, bool) or not isinstance(near, int) or (near and not low <= near <= high):
-            raise InvalidArgument(
-                f"table {name!r}: near is a whole number from {low} to {high}, about what the means are, not {near!r}"
-            )
-        ends = Dense([[low - near, high - near]])
-        return cls(name, {**factors, value.name: ends}, weight, labels)
+        return cls(name, {**factors, value.name: _ends(name, value, near)}, weight, labels)
+
+    def sums(self, domain: Domain, name: str, value: Attribute, weight: object, near: int = 0) -> Table:
+        """The table of another name that sums a value over the records that this one counts: see :meth:`sum`."""
+        ends = _ends(name, value, near)
+        terms = [Term(t.coefficient, {**t.factors, value.name: ends}) for t in self.over(domain).terms]
+        return Table.of_terms(name, terms, weight, self.over(domain).labels)
+
+    def weighted(self, name: str, weight: object) -> Table:
+        """The same table with another name and weight."""
+        table = copy(self)
+        object.__setattr__(table, "name", check_name(name, "a table"))
+        object.__setattr__(table, "weight", positive_fraction(weight, f"the weight of table {name!r}"))
+        return table
 
     @classmethod
     def joint(
@@ -365,6 +373,16 @@ class Table:
             return TableColumn(*heading_and_labels(domain, name, factors.pop()))
         # The terms of a sum ask different things of the attribute: no label would be true of its rows.
         return TableColumn(name, tuple(f"row {k + 1}" for k in range(self._rows[name])))
+
+
+def _ends(name: str, value: Attribute, near: int) -> Dense:
+    """The two ends of a value, less a guess."""
+    low, high = (int(end) for end in value.values)
+    if isinstance(near, bool) or not isinstance(near, int) or (near and not low <= near <= high):
+        raise InvalidArgument(
+            f"table {name!r}: near is a whole number from {low} to {high}, about what the means are, not {near!r}"
+        )
+    return Dense([[low - near, high - near]])
 
 
 class _JointTable(Table):

@@ -242,6 +242,8 @@ def _about(part: Part, known: KnownCounts, other: OtherCounts, ratio: Ratio) -> 
     point = np.divide(above, below, out=np.full(known.shape, np.nan), where=there)
     cut = other.never_negative(ratio.numerator) & other.never_negative(ratio.denominator)
     low, high = (np.where(cut, np.maximum(end, 0.0), end) for end in (part.low, part.high))
+    if ratio.within is not None:
+        low, high = (np.clip(end, *map(float, ratio.within)) for end in (low, high))
     low, high = np.minimum(low, point), np.maximum(high, point)
     return Part(point, part.std_error, low, high, part.exact, np.ones(known.shape, bool))
 

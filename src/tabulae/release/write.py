@@ -44,7 +44,7 @@ def plain_csv(table: pa.Table) -> bytes:
 
 def code_lists(domain: Domain) -> dict[str, bytes]:
     """The code list of each attribute and recode, by the name of its file."""
-    lists = {f"codes/{a.name}.csv": _code_list(a) for a in domain.attributes}
+    lists = {f"codes/{a.name}.csv": _code_list(a) for a in domain.attributes if not a.steps}
     for recode in domain.recodes:
         rows = [(code, label, "") for code, label in zip(recode.codes, recode.labels, strict=True)]
         lists[f"codes/{recode.name}.csv"] = _csv_text(rows)

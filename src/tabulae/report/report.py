@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from ..domain import Table
 from ..products.tables.exactness import described
-from ..products.tables.publish import left_out_words
+from ..products.tables.publish import left_out_words, value_words
 from ..release import Release, seal
 from ..release.folder import REPORT, write_bytes
 from ..release.staging import unmark
@@ -54,7 +54,7 @@ def view_of(release: Release) -> ReleaseView:
             consequences=None if told is None else consequences_of(told, spec.workload),
             left_out="" if left_out is None else left_out_words(spec, left_out, release.level),
         ),
-        tables=tuple(_table(release, table) for table in spec.workload.tables),
+        tables=tuple(_table(release, table) for table in spec.published.tables),
         strategy=strategy_view(release),
         raised=spec.method.estimate != "least-squares",
     )
@@ -88,7 +88,9 @@ def _described(table: Table, release: Release) -> str:
     """The table in words: its statement, or what is crossed with what, in how many rows."""
     if (statement := _statements(release.spec.text).get(table.name)) is not None:
         return statement
-    return described(table, release.domain)
+    spec = release.spec
+    unit = f"{spec.units[table.name]}: {value_words(spec)}; " if table.name in spec.units else ""
+    return unit + described(table, release.domain)
 
 
 @lru_cache(maxsize=1)

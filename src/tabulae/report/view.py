@@ -14,7 +14,7 @@ import pyarrow as pa
 from markupsafe import Markup
 from numpy.typing import NDArray
 
-from ..domain import Workload
+from ..domain import Figure, Workload
 from ..errors import InvalidArgument
 from ..privacy import Neighbours, PrivacyLoss
 from ..products.areas.tables import AREA_COLUMNS, GLS_ESTIMATE
@@ -760,6 +760,22 @@ def _picture(estimate: float, interval: tuple[float, float] | None, scale: tuple
     return Markup(f'<svg class="ci" viewBox="{box}" aria-hidden="true">{bar}{axis}{whisker}</svg>')  # noqa: S704
 
 
+def _dot(estimate: float, low: float, high: float, scale: tuple[float, float]) -> Markup | None:
+    """A dot at the estimate and a whisker over the interval; the numbers beside it say the same."""
+    if not math.isfinite(estimate):
+        return None
+
+    def at(value: float) -> str:
+        share = (value - scale[0]) / (scale[1] - scale[0]) if scale[1] > scale[0] else 0.5
+        return f"{4 + share * (_WIDTH - 8):.1f}".removesuffix(".0")
+
+    whisker = f'<path class="whisker" d="M{at(low)} 3V9M{at(low)} 6H{at(high)}M{at(high)} 3V9"/>'
+    dot = f'<circle fill="currentColor" cx="{at(estimate)}" cy="6" r="3"/>'
+    box = f"0 0 {_WIDTH:.0f} {_HEIGHT:.0f}"
+    # Coordinates only, all made here: nothing of the release's text enters this markup.
+    return Markup(f'<svg class="ci" viewBox="{box}" aria-hidden="true">{whisker}{dot}</svg>')  # noqa: S704
+
+
 FIGURE_ROWS_SHOWN = 60
 """So many rows of a figure are printed; its files hold them all."""
 
@@ -777,11 +793,15 @@ class DerivedRow:
     estimate: str
     std_error: str
     interval: str
+    picture: Markup | None = None
 
 
 @dataclass(frozen=True)
 class DerivedView:
-    """One figure: its first rows of ``count``, and how many of its intervals are wider than need be."""
+    """One figure: its first rows of ``count``, and how many of its intervals are wider than need be.
+
+    Rows of means are drawn, if ``pictured``: a dot and its interval, on one scale.
+    """
 
     name: str
     title: str
@@ -792,6 +812,7 @@ class DerivedView:
     level: float
     quantiles: bool
     conservative: int
+    pictured: bool = False
 
     @property
     def file(self) -> str:
@@ -818,25 +839,35 @@ def _view(release: Release, derived: Derived) -> DerivedView:
         derived.title,
         shortened(" ".join(derived.figure.sql.split()), _SQL_LENGTH),
         headings,
-        tuple(_rows(shown, columns, quantiles=bool(derived.figure.quantiles))),
+        tuple(_rows(shown, columns, derived.figure)),
         count,
         release.level,
         bool(derived.figure.quantiles),
         conservative,
+        _is_mean(derived.figure),
     )
+
+
+def _is_mean(figure: Figure) -> bool:
+    """Whether it is a ratio of which the ends are known: a mean of a measured value."""
+    return any(ratio.within for ratio in figure.ratios)
 
 
 _ENDS = ("estimate", "ci_low", "ci_high")
 
 
-def _rows(shown: pa.Table, columns: tuple[str, ...], *, quantiles: bool) -> list[DerivedRow]:
-    rows = shown.to_pylist()
+def _rows(shown: pa.Table, columns: tuple[str, ...], figure: Figure) -> list[DerivedRow]:
+    rows, quantiles = shown.to_pylist(), bool(figure.quantiles)
     places = decimals_for(row["std_error"] for row in rows if row["std_error"])
     if quantiles and all(float(row[name] or 0).is_integer() for row in rows for name in _ENDS):
         places = 0
-    found = (
+    found = [
         _row_derived(row, tuple(shortened(str(row[column])) for column in columns), places) for row in rows
-    )
+    ]
+    if _is_mean(figure):
+        at = np.array([[row[name] for name in _ENDS] for row in rows], dtype=float)
+        ends = (float(np.nanmin(at)), float(np.nanmax(at))) if np.isfinite(at).any() else (0.0, 0.0)
+        found = [replace(row, picture=_dot(*place, ends)) for row, place in zip(found, at, strict=True)]
     # The files have half the interval over z, which is 0 where one value is left: no error to be read as others are.
     return [replace(row, std_error=NOTHING) if quantiles else row for row in found]
 

@@ -88,7 +88,8 @@ def _file_names(document: Document) -> Taken:
     names = Taken()
     for at, entry in enumerate(document.tables):
         if entry and entry.name is not None:
-            names.by(entry.name, ("table", at))
+            for name in entry.published:
+                names.by(name, ("table", at))
     for at, given in enumerate(document.invariants):
         if given and given.title is not None:
             names.by(given.title, ("invariant", at))

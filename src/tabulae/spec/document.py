@@ -58,7 +58,8 @@ class Spec:
         max_rows: the most rows that the release may publish.
         reliability: the classes that the report puts counts in.
         series: the release that this one follows, or None.
-        derived: the figures that are computed from published counts.
+        derived: the figures that are computed from published counts, means of values first.
+        units: of the tables of the workload that are no counts, what they are.
         text: the document as written.
         path: the file it was read from, or None.
         files: content of the code lists and matrices that it names, under their published names.
@@ -106,7 +107,9 @@ class Spec:
     geography: Any = None
     invariants: tuple[Any, ...] = ()
     left_out: LeftOut | None = None
+    units: Mapping[str, str] = field(default_factory=dict)
     _workload: Workload | None = None
+    _planned: frozenset[str] = frozenset()
 
     @property
     def kind(self) -> ReleaseKind:
@@ -134,6 +137,14 @@ class Spec:
         if self._workload is None:
             raise Unsupported("this spec has [detailed], which tabulates groups: it has no [[table]]")
         return self._workload
+
+    @property
+    def published(self) -> Workload:
+        """The tables of the workload that are published: all but those that stand for means."""
+        whole = self.workload
+        if not self._planned:
+            return whole
+        return Workload(whole.domain, [table for table in whole.tables if table.name not in self._planned])
 
     @property
     def tables_loss(self) -> PrivacyLoss:
@@ -193,6 +204,8 @@ class Spec:
         method = read_method(document, problems)
         read = read_section(document, schema, promise, method, base, problems)
         derived = read_derived(document, schema, method, read, problems)
+        if read:
+            derived = (*read.figures, *derived)
         loss = promise and (read.loss(promise.loss, problems) if read else promise.loss)
         problems.raise_any(name)
         section, release = document.source, document.release
@@ -360,7 +373,8 @@ def _source(section: SourceSection, base: Path) -> RecordSource:
 
 def _targets(document: Document) -> Targets | None:
     """The targets of the tables, or None where no table has one."""
-    aimed = {entry.name or "": entry.target for entry in document.tables if entry and entry.target}
+    published = [entry.published for entry in document.tables if entry]
+    aimed = {name: each.target for files in published for name, each in files.items() if each.target}
     if not aimed:
         return None
     from ..strategy import Targets

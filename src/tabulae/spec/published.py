@@ -56,6 +56,11 @@ def record_of(
         "attributes": {"unknown": document.unknown, "null": document.null}
         | {name: _attribute(name, entry) for name, entry in document.attributes.items() if entry},
         "recodes": {name: _recode(name, entry) for name, entry in document.recodes.items() if entry},
+        "values": {
+            name: {"column": name} | entry.model_dump(exclude_none=True)
+            for name, entry in document.values.items()
+            if entry
+        },
         "privacy": privacy.model_dump(exclude={"ledger"}, exclude_none=True),
         "table": [_table(document, at, entry) for at, entry in enumerate(document.tables) if entry],
         "invariant": [_invariant(document, entry) for entry in document.invariants if entry],
@@ -175,7 +180,11 @@ def _table(document: Document, at: int, entry: TableEntry) -> dict[str, Any]:
         targets = [given.model_dump(exclude_none=True) for given in document.area_targets[at] if given]
         written = entry.model_dump(exclude_none=True, exclude=set() if document.open_shares else {"weight"})
         return written | ({"target": targets} if targets else {})
-    return _counted(entry, entry.name) | {"weight": _short(entry.weight)}
+    written = _counted(entry, entry.name) | {"weight": _short(entry.weight)}
+    if entry.measures:
+        told = [measure.model_dump(exclude_none=True) for measure in entry.measures]
+        written["measures"] = ["count" if "count" in each else each for each in told]
+    return written
 
 
 def _invariant(document: Document, entry: InvariantEntry) -> dict[str, Any]:

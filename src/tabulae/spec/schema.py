@@ -19,12 +19,12 @@ import numpy as np
 from ..domain import TOTAL_LABEL, Attribute, Classification, Domain, Recode
 from ..errors import InvalidArgument
 from ..sources.classes import Bins, Grid, Part, Periods
-from ..sources.values import ISO, DateFormat, fold
+from ..sources.values import ISO, DateFormat, exact_number, fold
 from .problems import FileMistakes, KeyPath, Problems, listed, nearest, shown
 from .public_file import TextColumns, read_public_file
 from .published import CODES, MAPS
 from .sections import Document
-from .shape import PERIODS, AttributeEntry, Policy, RecodeEntry
+from .shape import PERIODS, AttributeEntry, Policy, RecodeEntry, ValueEntry
 
 
 @dataclass(frozen=True)
@@ -213,12 +213,15 @@ def read_schema(document: Document, base: Path, problems: Problems) -> Schema:
         if entry:
             reader.attribute(name, entry)
     recodes = [reader.recode(name, entry) for name, entry in document.recodes.items() if entry]
+    for name, entry in document.values.items():
+        if entry:
+            reader.value(name, entry)
     built = [recode for recode in recodes if recode]
     whole = {*reader.attributes, *(recode.name for recode in built)}
     return Schema(
         domain=Domain(reader.attributes, built) if reader.attributes else None,
         columns=reader.columns,
-        broken=frozenset({*document.attributes, *document.recodes} - whole),
+        broken=frozenset({*document.attributes, *document.recodes, *document.values} - whole),
         files=reader.files,
         trees=reader.trees,
     )
@@ -317,6 +320,27 @@ class _Reader:
             return None
         return _Values(tuple(map(str, made.values)), made.values, made=made)
 
+    def value(self, name: str, entry: ValueEntry) -> None:
+        """A number of each record, as an attribute of its two ends."""
+        path: KeyPath = ("values", name)
+        taken = next((s for s in ("attributes", "recodes") if name in getattr(self.document, s)), None)
+        if taken:
+            self.problems.add(path, f"is the name of one of [{taken}], too: give the value another")
+            return
+        if entry.range is None:
+            return
+        low, high = entry.range
+
+        def built() -> tuple[Attribute, Grid]:
+            step = exact_number(entry.step)
+            attribute = Attribute.measured(name, low, high, step)
+            return attribute, Grid(low, high, step, None if entry.null == "refuse" else int(entry.null))
+
+        if found := self.problems.attempt(path, built):
+            self.attributes[name], grid = found
+            clamp = entry.outside == "clamp"
+            self.columns[name] = ColumnRule(entry.column or name, "refuse", "refuse", grid, clamp=clamp)
+
     def recode(self, name: str, entry: RecodeEntry) -> Recode | None:
         """The recode of an entry, or None where it, or what it is a view of, is wrong."""
         path: KeyPath = ("recodes", name)
@@ -330,6 +354,8 @@ class _Reader:
             also = (
                 "; it is a recode, and recodes are of attributes" if entry.of in self.document.recodes else ""
             )
+            if entry.of in self.document.values:
+                also = "; it is a value: under [attributes] declare bins = [0, 20000, ...] of the same column"
             self.problems.add(
                 (*path, "of"), f"there is no attribute {shown(entry.of)}{also}; {nearest(entry.of, declared)}"
             )

@@ -28,11 +28,12 @@ from .shape import (
     ReliabilitySection,
     SourceSection,
     TableEntry,
+    ValueEntry,
 )
 
 SECTIONS = (
-    "title", "source", "attributes", "recodes", "privacy", "table", "invariant", "detailed", "geography", "bound",
-    "structural_zero", "method", "release",
+    "title", "source", "attributes", "recodes", "values", "privacy", "table", "invariant", "detailed", "geography",
+    "bound", "structural_zero", "method", "release",
     "reliability", "series", "derived",
 )  # fmt: skip
 """The top level of the document."""
@@ -49,6 +50,7 @@ NOT_DETAILED = {
     "table": "goes in a spec of its own, under the same ledger: a spec with [detailed] publishes its groups only",
     "invariant": "nothing of [detailed] is published exactly: write these counts in a spec of tables",
     "method": "is of [[table]]s: [detailed] has one method, so remove it",
+    "values": "is of [[table]]s: groups of [detailed] have tables of counts that are chosen for each, and no sums",
     "derived": "is of [[table]]s: each group of [detailed] has the table that it could afford, and no other counts",
     "geography": "goes in a spec of its own, under the same ledger: the areas of [detailed] are its regions",
 }
@@ -62,6 +64,7 @@ NOT_OF_AREAS = {
     "sql": "with [geography] a table is a marginal: write attributes",
     "totals": "with [geography] a table is one marginal: write a [[table]] of the other attributes, whose counts these "
     "totals are",
+    "measures": "is of tables without areas: the passes up and down the geography are of counts",
     "weight": 'is of errors that shares = "auto" makes small: here the shares decide, so remove it',
     "name": "is of counts without a geography: an exact count of areas goes by its attributes and level, so remove it",
 }
@@ -86,6 +89,7 @@ class Document:
     null: Policy
     attributes: dict[str, AttributeEntry | None]
     recodes: dict[str, RecodeEntry | None]
+    values: dict[str, ValueEntry | None]
     privacy: PrivacySection | None
     tables: tuple[TableEntry | None, ...]
     invariants: tuple[InvariantEntry | None, ...]
@@ -134,6 +138,7 @@ def read_sections(raw: dict[str, Any], problems: Problems) -> Document:
             name: problems.check(RecodeEntry, entry, ("recodes", name))
             for name, entry in _table(raw, "recodes", problems).items()
         },
+        values=_values(raw, problems),
         privacy=problems.check(PrivacySection, _table(raw, "privacy", problems), ("privacy",)),
         tables=_tables(raw, problems),
         invariants=_invariants(raw, problems),
@@ -168,6 +173,16 @@ def _table(raw: dict[str, Any], key: str, problems: Problems) -> dict[str, Any]:
         return section
     problems.add((key,), f"must be a section: write [{key}] on a line of its own, and its keys below")
     return {}
+
+
+def _values(raw: dict[str, Any], problems: Problems) -> dict[str, ValueEntry | None]:
+    """``[values]``, each on its own; with areas there are none."""
+    declared = _table(raw, "values", problems)
+    if "geography" in raw and "values" in raw:
+        told = "is of tables without areas: nothing works out sums in the passes up and down a geography; make a spec "
+        problems.add(("values",), f"{told}of its own under the same ledger, with the areas as an attribute")
+        return {}
+    return {name: problems.check(ValueEntry, entry, ("values", name)) for name, entry in declared.items()}
 
 
 def _source(raw: dict[str, Any], problems: Problems) -> dict[str, Any]:

@@ -315,6 +315,30 @@ class RecodeEntry(StrictSection):
         return self
 
 
+def _whole_or_decimal(value: object) -> object:
+    if isinstance(value, float):
+        raise problem(f'must be exact, and {shown(value)} is not: write "{value}"')
+    return value
+
+
+class ValueEntry(StrictSection):
+    """One line of ``[values]``: a number of each record, of which sums and means are published."""
+
+    column: Filled | None = None
+    range: list[int] | None = Field(
+        description="the lowest and the highest number that counts: range = [0, 200000]"
+    )
+    step: Annotated[int | str, BeforeValidator(_whole_or_decimal)] = 1
+    outside: Literal["refuse", "clamp"] = "refuse"
+    null: Literal["refuse"] | int = "refuse"
+
+    @model_validator(mode="after")
+    def _two_ends(self) -> ValueEntry:
+        if self.range is not None and len(self.range) != 2:
+            raise problem(f"range must be [lowest, highest], both included, not {shown(self.range)}")
+        return self
+
+
 class LeftOutEntry(StrictSection):
     """What is told of the rows that ``rows_per_unit`` leaves out: ``{ share = "1/50", at_most = 20 }``."""
 
@@ -376,6 +400,56 @@ class CountedEntry(StrictSection):
         return self
 
 
+class MeasureEntry(StrictSection):
+    """One of the ``measures``: ``"count"``, ``{ sum = "income" }`` or ``{ mean = "income", near = 60000 }``."""
+
+    count: Literal[True] | None = None
+    sum: Filled | None = None
+    mean: Filled | None = None
+    near: Annotated[int | str, BeforeValidator(_whole_or_decimal)] | None = None
+    weight: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    target: TargetEntry | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _spelled_out(cls, raw: Any) -> Any:
+        if isinstance(raw, str):
+            if raw != "count":
+                raise problem(f"{shown(raw)} is no measure; {_MEASURES}")
+            return {"count": True}
+        if not isinstance(raw, dict | MeasureEntry):
+            raise problem(f"{shown(raw)} is no measure; {_MEASURES}")
+        return raw
+
+    @model_validator(mode="after")
+    def _one_measure(self) -> Self:
+        if [self.count, self.sum, self.mean].count(None) != 2:
+            raise problem(f"needs exactly one of count, sum or mean; {_MEASURES}")
+        if self.near is not None and (
+            self.mean is None or not re.fullmatch(r"-?[0-9]{1,16}", str(self.near))
+        ):
+            raise problem(
+                "near goes with mean, a whole number that is about what the means are: remove it, or correct it"
+            )
+        if self.target is not None and self.mean is not None:
+            raise problem(
+                "the error of a mean depends on how many records its group has: give its sum a target instead"
+            )
+        return self
+
+    @property
+    def of(self) -> str | None:
+        """The value that it is about; None for counts."""
+        return self.sum or self.mean
+
+    def name(self, table: str) -> str:
+        """What its file is called."""
+        return f"{table}_count" if self.count else f"{table}_{'sum' if self.sum else 'mean'}_{self.of}"
+
+
+_MEASURES = 'write "count", { sum = "income" } or { mean = "income", near = 60000 }'
+
+
 def _totals(value: object) -> object:
     """True for all, a list of names, or None; false is no totals."""
     if isinstance(value, bool):
@@ -393,6 +467,33 @@ class TableEntry(CountedEntry):
     weight: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1
     target: TargetEntry | None = None
     areas: Annotated[list[str], Field(min_length=1)] | None = None
+    measures: Annotated[list[MeasureEntry], Field(min_length=1)] | None = None
+
+    @model_validator(mode="after")
+    def _measures_differ(self) -> Self:
+        asked = [measure.name("") for measure in self.measures or ()]
+        if twice := next((name for at, name in enumerate(asked) if name in asked[:at]), None):
+            raise problem(f"measures has {twice.strip('_').replace('_', ' of ', 1)} twice: keep one")
+        if self.measures and any(measure.mean for measure in self.measures) and "_count" not in asked:
+            raise problem(
+                'measures: a mean is a sum over a count, and the count decides its error: add "count"'
+            )
+        if self.target and asked and "_count" not in asked:
+            raise problem(
+                "target is of the counts of a table, and measures has none: give a sum a target of its own"
+            )
+        return self
+
+    @property
+    def published(self) -> dict[str, MeasureEntry]:
+        """The name of each file that the table is published as, and what is in it."""
+        name = self.name or ""
+        if not self.measures or all(measure.count for measure in self.measures):
+            return {name: MeasureEntry(count=True, target=self.target)}
+        found = {measure.name(name): measure for measure in self.measures}
+        if self.target:
+            found[f"{name}_count"] = MeasureEntry(count=True, target=self.target)
+        return found
 
     @model_validator(mode="after")
     def _totals_of_attributes(self) -> Self:

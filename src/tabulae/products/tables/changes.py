@@ -91,7 +91,7 @@ def table_changes(
 
 def _table_of(release: Release, name: str) -> Table:
     spec = release.spec
-    tables = {t.name: t for t in [*spec.workload.tables, *(given.table for given in spec.invariants)]}
+    tables = {t.name: t for t in [*spec.published.tables, *(given.table for given in spec.invariants)]}
     return tables[name]
 
 

@@ -145,7 +145,7 @@ class TablesProduct:
         _ = plan.exact, plan.left_out
         check_derived(plan)
         rehearsed = rehearse(plan)
-        tables = publish(rehearsed, self.spec.workload, plan.level)
+        tables = publish(rehearsed, self.spec.published, plan.level)
         numbers = [np.concatenate([t.estimate, t.std_error, t.half_width]) for t in tables]
         rows = [asdict(row).values() for row in plan.table_errors]
         numbers += [np.array([value for value in row if isinstance(value, float)]) for row in rows]
@@ -197,7 +197,7 @@ class TablesProduct:
         say("estimating and writing tables")
         plan, spec, measured = self._planned, self.spec, self._stored(partial)
         estimated = reconstruct(plan, measured)
-        tables = publish(estimated, spec.workload, plan.level) + publish_exact(measured)
+        tables = publish(estimated, spec.published, plan.level) + publish_exact(measured)
         expected = {row.table: asdict(row) for row in plan.table_errors}
         exact = exactness(spec, charged.earlier)
         stated = None if exact is None else exact.document()
@@ -218,9 +218,9 @@ class TablesProduct:
             return faults
         release_id = str(release.about["release_id"])
         faults = list(measurement_faults(release.path, spec, measurement, release_id))
-        tables = publish(estimated, spec.workload, release.level) + publish_exact(measurement)
+        tables = publish(estimated, spec.published, release.level) + publish_exact(measurement)
         faults += descriptor_faults(spec, release.descriptor, tables, measurement.left_out)
-        workload = {table.name: table for table in spec.workload.tables}
+        workload = {table.name: table for table in spec.published.tables}
         for fresh in tables:
             if fresh.name not in release.tables:
                 faults.append(f"{f.DESCRIPTOR}: table {fresh.name!r} is not in it")

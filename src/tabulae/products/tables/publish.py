@@ -105,14 +105,23 @@ def table_resources(spec: Spec, tables: Sequence[PublishedTable]) -> list[dict[s
     """The entries of a release's tables in the descriptor; an exact one says why it is."""
     reasons = {given.table.name: given.reason for given in spec.invariants}
     classes = spec.reliability if spec.reliability.column else None
-    return named_apart([_resource(table, reasons.get(table.name), classes) for table in tables])
+    described = {name: f"Published exactly, without noise: {reason}" for name, reason in reasons.items()}
+    described |= {name: f"{unit.capitalize()}: {value_words(spec)}" for name, unit in spec.units.items()}
+    return named_apart(
+        [resource_of("tables", t.name, list(t.columns), described.get(t.name), classes) for t in tables]
+    )
 
 
-def _resource(
-    table: PublishedTable, reason: str | None, classes: ReliabilitySection | None
-) -> dict[str, Any]:
-    told = None if reason is None else f"Published exactly, without noise: {reason}"
-    return resource_of("tables", table.name, list(table.columns), told, classes)
+def value_words(spec: Spec) -> str:
+    """What numbers the values of a spec are taken for."""
+    told = []
+    for value in spec.domain.measured:
+        grid, beyond = spec.columns[value.name].made, ", of which those beyond count as the nearest end"
+        clamped = beyond if spec.columns[value.name].clamp else ""
+        told.append(
+            f"{value.name} from {value.labels[0]} to {value.labels[1]} in steps of {grid.step}{clamped}"
+        )
+    return "; ".join(told)
 
 
 def publish(estimate: Estimate, workload: Workload, level: float) -> list[PublishedTable]:

@@ -6,6 +6,7 @@ import io
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,14 +14,19 @@ import numpy as np
 
 from ...domain import (
     TOTAL_LABEL,
+    Attribute,
     AttributeView,
     Domain,
+    Figure,
+    Linear,
+    Ratio,
     Table,
     TableColumn,
     Workload,
     canonical_row_space,
     describe_row_space,
     heading_and_labels,
+    positive_fraction,
 )
 from ...errors import InvalidArgument, Unsupported
 from ...linalg import (
@@ -35,12 +41,13 @@ from ...linalg import (
     Total,
     WidthRange,
 )
+from ...spec.derived import Derived
 from ...spec.problems import KeyPath, Problems, Taken, nearest, shown, written
 from ...spec.published import MATRICES
 from ...spec.schema import OTHER, Schema, without_levels, without_other
 from ...spec.section import Section
 from ...spec.sections import Document
-from ...spec.shape import RELIABILITY, CountedEntry
+from ...spec.shape import RELIABILITY, CountedEntry, InvariantEntry, TableEntry
 
 _RANGES = {"prefix": Prefix, "ranges": AllRange}
 _QUERIES = ("identity", "prefix", "ranges", "total", "hierarchy")
@@ -242,11 +249,15 @@ def read_section(
         return None
     reader = _Tables(schema.domain, schema, base, problems)
     tables = [
-        reader.table(("table", at), entry, entry.name, entry.weight, entry.totals)
+        entry and reader.table(("table", at), entry, entry.name, entry.weight, entry.totals)
         for at, entry in enumerate(document.tables)
-        if entry
     ]
-    built = [table for table in tables if table]
+    measured = _Measured(schema, problems)
+    for at, (entry, table) in enumerate(zip(document.tables, tables, strict=True)):
+        if entry and entry.name and table:  # a missing name is told already
+            measured.add(("table", at), entry, table)
+    built = measured.tables
+    measured.check_used(document)
     exact = _invariants(document, reader, names)
     if document.reliability and document.reliability.column:
         for section, declared in (("attributes", document.attributes), ("recodes", document.recodes)):
@@ -260,8 +271,97 @@ def read_section(
         _within(document.release.max_rows, rows, problems)
     if problems.found:
         return None
-    parts = {"invariants": tuple(exact), "_workload": Workload(schema.domain, built)}
-    return Section(parts, reader.queries.files, listed=False)
+    parts = {"invariants": tuple(exact), "_workload": Workload(schema.domain, built), "units": measured.units}
+    parts["_planned"] = frozenset(derived.name for derived in measured.figures)
+    return Section(parts, reader.queries.files, listed=False, figures=tuple(measured.figures))
+
+
+class _Measured:
+    """The tables that a table of counts is published as, one for each of its measures."""
+
+    def __init__(self, schema: Schema, problems: Problems) -> None:
+        assert schema.domain is not None
+        self.domain, self.schema, self.problems = schema.domain, schema, problems
+        self.tables: list[Table] = []
+        self.units: dict[str, str] = {}
+        self.figures: list[Derived] = []
+
+    def add(self, path: KeyPath, entry: TableEntry, table: Table) -> None:
+        """Sums weigh as their largest number, and what decides a mean as half of its range, so that a record is one."""
+        for at, (name, measure) in enumerate(entry.published.items()):
+            weight = table.weight * positive_fraction(measure.weight or 1, "a weight")
+            if measure.of is None:
+                summed = next(
+                    (value for value in self.domain.measured if value.name in table.attributes), None
+                )
+                if summed is not None:
+                    self.units[name] = f"sum of {summed.name}"
+                    weight /= _largest(summed)
+                if summed is not None and entry.measures:
+                    told = f"sums {shown(summed.name)}, and measures are of counts: ask for COUNT(*), or drop measures"
+                    self.problems.add((*path, "sql"), told)
+                self.tables.append(table.weighted(name, weight))
+                continue
+            value = self.value(measure.of, (*path, "measures", at))
+            if value is None:
+                continue
+            low, high = (int(end) for end in value.values)
+            try:
+                sums = table.sums(self.domain, name, value, weight / _largest(value))
+                if measure.mean:
+                    near = (low + high) // 2 if measure.near is None else int(measure.near)
+                    self.figures.append(_mean(table, sums, value, self.domain))
+                    sums = table.sums(self.domain, name, value, 2 * weight / (high - low), near)
+            except (InvalidArgument, Unsupported) as error:
+                self.problems.add((*path, "measures", at), str(error))
+                continue
+            told = (
+                f"mean of {value.name}, times the number of records"
+                if measure.mean
+                else f"sum of {value.name}"
+            )
+            self.units[name] = told
+            self.tables.append(sums)
+
+    def value(self, name: str, path: KeyPath) -> Attribute | None:
+        """The value of that name; silent where it is the declaration that is wrong."""
+        known = [attribute.name for attribute in self.domain.measured]
+        if name in known:
+            return self.domain[name]
+        if name not in self.schema.broken:
+            also = "; it is an attribute, and sums are of values" if name in self.domain else ""
+            remedy = nearest(name, known) if known else _DECLARE
+            self.problems.add(path, f"there is no value {shown(name)}{also}; {remedy}")
+        return None
+
+    def check_used(self, document: Document) -> None:
+        """Refuse a value that nothing is about: its faults would stop a run for nothing."""
+        asked = [entry.sql for entry in (*document.tables, *document.derived) if entry and entry.sql]
+        used = {name for table in self.tables for name in table.attributes}
+        for name in document.values.keys() - used:
+            if not any(re.search(rf"(?<!\w){re.escape(name)}(?!\w)", sql, re.IGNORECASE) for sql in asked):
+                told = f'is in no table: add measures = ["count", {{ sum = "{name}" }}] to one, or remove it'
+                self.problems.add(("values", name), told)
+
+
+def _largest(value: Attribute) -> int:
+    """What one record adds to a sum at most."""
+    return max(abs(int(end)) for end in value.values)
+
+
+_DECLARE = "declare it under [values], as in income = { range = [0, 200000], step = 1000 }"
+
+
+def _mean(counts: Table, sums: Table, value: Attribute, domain: Domain) -> Derived:
+    """The mean of a value in each row of a table."""
+    columns = {heading: TableColumn(heading, labels) for heading, labels in counts.columns(domain).items()}
+    one, none = Fraction(1), Fraction(0)
+    low, high = (Fraction(end) for end in value.values)
+    ratio = Ratio(Linear(sums, one, none), Linear(counts, one, none), (low, high))
+    words = f"mean of {value.name}" + (f" by {', '.join(columns)}" if columns else "")
+    return Derived(
+        Figure(sums.name, words, columns, Linear(None, one, none), (ratio,), ()), words.capitalize()
+    )
 
 
 def _invariants(document: Document, reader: _Tables, names: Taken) -> list[Invariant]:
@@ -303,7 +403,9 @@ def _distinct_names(document: Document, problems: Problems) -> Taken:
     names = Taken()
     for section, entries in (("table", document.tables), ("invariant", document.invariants)):
         for at, entry in enumerate(entries):
-            if entry and entry.name is not None:
+            for name in entry.published if isinstance(entry, TableEntry) and entry.name else ():
+                _take(names, name, (section, at), problems)
+            if isinstance(entry, InvariantEntry) and entry.name is not None:
                 _take(names, entry.name, (section, at), problems)
     for at, entry in enumerate(document.invariants):
         if entry and entry.title is None and not problems.has(("invariant", at, "name")):
@@ -405,9 +507,14 @@ class _Tables:
 
     def view(self, name: str, path: KeyPath) -> AttributeView | None:
         """The attribute or recode of that name; silent where it is the declaration that is wrong."""
-        known = (*self.domain.names, *(recode.name for recode in self.domain.recodes))
+        known = [attribute.name for attribute in self.domain.attributes if not attribute.steps]
+        known += [recode.name for recode in self.domain.recodes]
         if name in known:
             return self.domain.resolve(name)
+        if name in self.domain:
+            told = 'is a value, of which sums and means are published: name it in measures, as in { mean = "'
+            self.problems.add(path, f'{shown(name)} {told}{name}" }}; for counts declare bins of its column')
+            return None
         if name not in self.schema.broken:
             self.problems.add(path, f"there is no attribute or recode {shown(name)}; {nearest(name, known)}")
         return None

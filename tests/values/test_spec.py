@@ -1,0 +1,300 @@
+"""Sums and means in a spec: what is published, what it costs, what is refused."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.each import each
+
+import tabulae as tb
+from tabulae.audit import audit
+from tabulae.errors import DataError, SpecError, TabulaeError
+from tabulae.products.tables import count as counting
+from tabulae.spec import Spec
+from tabulae.strategy import Strategy
+
+HEAD = """
+[source]
+path = "people.csv"
+[attributes]
+region = { categories = ["N", "S"] }
+sex = { categories = ["F", "M"] }
+"""
+VALUES = """
+[values]
+income = { column = "INC", range = [0, 200], step = 2, outside = "clamp", null = 0 }
+"""
+PRIVACY = """
+[privacy]
+definition = "zcdp"
+budget = "50"
+ledger = "ledger.db"
+"""
+TABLE = """
+[[table]]
+name = "pay"
+attributes = ["region", "sex"]
+totals = true
+measures = ["count", { sum = "income" }, { mean = "income", near = 60, weight = 2 }]
+"""
+DERIVED = """
+[[derived]]
+name = "women"
+sql = "SELECT AVG(income) FILTER (WHERE sex = 'F') FROM people"
+"""
+INCOMES = [0, 17.9, 59, 61, 300, "", 144, 3, 88.5, 120, -7, 60]
+WHOLE = HEAD + VALUES + PRIVACY + TABLE + DERIVED
+
+
+def people() -> list[tuple[str, str, object]]:
+    return [("NS"[k % 2], "FM"[k // 2 % 2], INCOMES[k % len(INCOMES)]) for k in range(400)]
+
+
+def on_grid(income: object) -> int:
+    return 2 * int(min(max(float(str(income or 0)), 0), 200) / 2 + 0.5)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    where = tmp_path_factory.mktemp("income")
+    with (where / "people.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([("region", "sex", "INC"), *people()])
+    (where / "spec.toml").write_text(WHOLE)
+    tb.Ledger.create(where / "ledger.db", tb.ZCDP(10**6), neighbours="add-remove", unit="person")
+    return where
+
+
+@pytest.fixture(scope="module")
+def release(folder: Path) -> tb.Release:
+    return tb.run(folder / "spec.toml", folder / "release")
+
+
+def test_counts_sums_and_means_are_published(release: tb.Release) -> None:
+    """With little noise they are those of the numbers that count: clamped, rounded to the grid, NULL as 0."""
+    pay = [(r, s, on_grid(i)) for r, s, i in people()]
+    assert sorted(release.tables) == ["pay_count", "pay_sum_income"]
+    assert sorted(release.derived) == ["pay_mean_income", "women"]
+    found = [
+        release.tables["pay_count"],
+        release.tables["pay_sum_income"],
+        release.derived["pay_mean_income"],
+    ]
+    for row, (count, total, mean) in enumerate(zip(*(t.to_pylist() for t in found), strict=True)):
+        key = count["region"], count["sex"]
+        kept = [i for r, s, i in pay if key[0] in (r, "_T") and key[1] in (s, "_T")]
+        assert (total["region"], mean["sex"]) == key, row
+        assert count["estimate"] == pytest.approx(len(kept), abs=2)
+        assert total["estimate"] == pytest.approx(sum(kept), abs=300)
+        assert mean["ci_low"] < mean["estimate"] < mean["ci_high"]
+        assert mean["estimate"] == pytest.approx(np.mean(kept), abs=5 * mean["std_error"])
+        assert mean["estimate"] == pytest.approx(total["estimate"] / count["estimate"])
+    women = [i for _, s, i in pay if s == "F"]
+    assert release.derived["women"]["estimate"].to_pylist() == pytest.approx([np.mean(women)], abs=1)
+
+
+def test_a_release_follows_from_its_measurements(release: tb.Release) -> None:
+    assert release.verify() == []
+    about = json.loads((release.path / "datapackage.json").read_text())
+    told = {each["title"]: each.get("description") for each in about["resources"]}
+    assert told["pay_sum_income"] == (
+        "Sum of income: income from 0 to 200 in steps of 2, of which those beyond count as the nearest end"
+    )
+    assert "income" not in {path.stem for path in (release.path / "codes").iterdir()}
+    law = json.loads((release.path / "strategy" / "strategy.json").read_text())["blocks"][0]["law"]
+    assert law["step"].endswith("/100")
+    assert "<circle" in (release.path / "report.html").read_text()
+
+
+def test_a_release_answers_sums_and_means(release: tb.Release) -> None:
+    published = release.tables["pay_sum_income"].to_pylist()
+    asked = release.query("SELECT region, SUM(income) FROM people GROUP BY region")
+    totals = [row["estimate"] for row in published if row["sex"] == "_T" and row["region"] != "_T"]
+    assert asked["estimate"].to_pylist() == pytest.approx(totals)
+    mean = release.query("SELECT AVG(income) FROM people WHERE region = 'N' AND sex = 'M'")
+    assert mean["estimate"].to_pylist() == [release.derived["pay_mean_income"]["estimate"][1].as_py()]
+    with pytest.raises(TabulaeError, match="'income' is a value, which is summed only"):
+        release.query("SELECT COUNT(*) FROM people WHERE income = 0")
+
+
+def test_the_published_copy_means_the_same(release: tb.Release) -> None:
+    spec = Spec.from_text(WHOLE)
+    copy = Spec.from_text((release.path / "spec.toml").read_text(), release.path)
+    assert copy.digest() == spec.digest()
+    assert [t.name for t in copy.workload.tables] == ["pay_count", "pay_sum_income", "pay_mean_income"]
+    others = [
+        WHOLE.replace("[0, 200]", "[0, 202]"),
+        WHOLE.replace("step = 2", "step = 1"),
+        WHOLE.replace('"clamp"', '"refuse"'),
+    ]
+    assert len({Spec.from_text(text).digest() for text in [WHOLE, *others]}) == 4
+
+
+def test_a_plan_has_errors_of_sums_and_of_means(folder: Path) -> None:
+    """What stands for a mean is the error of it times the number of records of its group."""
+    made = tb.plan(folder / "spec.toml")
+    rows = {row.table: row for row in made.table_errors}
+    assert list(rows) == ["pay_count", "pay_sum_income", "pay_mean_income"]
+    assert made.spec.units["pay_mean_income"] == "mean of income, times the number of records"
+    assert rows["pay_mean_income"].rmse < rows["pay_sum_income"].rmse
+
+
+@each("neighbours,definition", [("add-remove", "zcdp"), ("replace", "pure")])
+def test_an_audit_finds_nothing(neighbours: str, definition: str) -> None:
+    text = WHOLE.replace('"zcdp"', f'"{definition}"\nneighbours = "{neighbours}"').replace('"50"', '"1"')
+    done = audit(Spec.from_text(text), seconds=0.2)
+    assert done.failed == ()
+    assert done["sensitivity"].observed == 1
+
+
+@each(
+    "fault,check",
+    [("noise for one part", "law"), ("too many parts", "add one"), ("low for high", "noise")],
+)
+def test_an_audit_finds_what_is_planted(fault: str, check: str) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        if fault == "noise for one part":
+            laws = Strategy.laws
+            patch.setattr(
+                Strategy, "laws", lambda s, *a: tuple(type(x)(x.parameter / 100) for x in laws(s, *a))
+            )
+        elif fault == "too many parts":
+            real = counting._by_cell
+            patch.setattr(counting, "_by_cell", lambda *a: (real(*a)[0], real(*a)[1] * 2))
+            patch.setattr(counting, "check_counted", lambda *a: None)
+        else:
+            patch.setattr(counting, "_by_cell", _swapped(counting._by_cell))
+        failed = audit(Spec.from_text(WHOLE), seconds=0.1).failed
+    assert check in failed, failed
+
+
+def _swapped(by_cell: Callable) -> Callable:
+    def swapped(*given: Any) -> tuple[np.ndarray, np.ndarray]:
+        cells, parts = by_cell(*given)
+        return cells, np.roll(parts, len(parts) // 2)
+
+    return swapped
+
+
+def _with(change: str, to: str, text: str = WHOLE) -> str:
+    assert change in text
+    return text.replace(change, to)
+
+
+def _beside(section: str, sql: str, name: str = "m") -> str:
+    return PLAIN + f'[[{section}]]\nname = "{name}"\nsql = "{sql}"\n'
+
+
+PLAIN = WHOLE.replace(DERIVED, "")
+BINS = '[recodes]\nbins = { of = "income", edges = [5] }\n'
+EXACT = '[[invariant]]\nattributes = []\nreason = "law"\n'
+REFUSED: list[tuple[str, str]] = [
+    (_with("range = [0, 200], ", ""), r"values.income.range .*is missing"),
+    (_with("[0, 200]", "[200, 0]"), r"values.income .*value 'income': its range must rise"),
+    (_with("[0, 200]", "[5, 5]"), r"its range must rise"),
+    (_with("[0, 200]", "[0, 200.5]"), r"values.income.range"),
+    (_with("[0, 200]", "[0, 100, 200]"), r"range must be \[lowest, highest\]"),
+    (_with("[0, 200]", '["a", "b"]'), r"values.income.range"),
+    (_with("[0, 200]", "[0, inf]"), r"values.income.range"),
+    (_with("[0, 200]", "[0, 99999999999999999]"), r"whole numbers up to 2\^53"),
+    (_with("step = 2", "step = 3"), r"divides 200 into at most"),
+    (_with("step = 2", "step = 0"), r"divides 200"),
+    (_with("step = 2", "step = -2"), r"divides 200"),
+    (_with("step = 2", "step = 0.5"), r'values.income.step .*must be exact, and 0.5 is not: write "0.5"'),
+    (_with("step = 2", 'step = "1/3"'), r"'1/3' is no number"),
+    (_with("step = 2", 'step = "two"'), r"'two' is no number"),
+    (_with("step = 2", 'step = "0.000000001"'), r"a step of more than 8 decimals"),
+    (_with('"clamp"', '"drop"'), r"values.income.outside"),
+    (_with("null = 0", "null = 201"), r"takes NULL for 201, which is outside 0 to 200"),
+    (_with("null = 0", 'null = "other"'), r"values.income.null"),
+    (_with("null = 0", "rounding = 1"), r"values.income.rounding .*unknown key"),
+    (_with("income = { c", "sex = { c"), r"values.sex .*is the name of one of \[attributes\], too"),
+    (_with("income = { c", '"in/come" = { c'), r"cannot name an attribute"),
+    (_with(', { sum = "income" }', ', { sum = "incom" }'), r'there is no value "incom"; did you mean "income"'),
+    (_with(', { sum = "income" }', ', { sum = "sex" }'), r"it is an attribute, and sums are of values"),
+    (_with(', { sum = "income" }', ', { median = "income" }'), r"measures\[1\].median .*unknown key"),
+    (_with(', { sum = "income" }', ', "sum"'), r'"sum" is no measure; write "count"'),
+    (_with(', { sum = "income" }', ", 3"), r"3 is no measure"),
+    (_with("{ sum =", '{ mean = "income", sum ='), r"needs exactly one of count, sum or mean"),
+    (_with(', { sum = "income" }', ', "count"'), r"measures has count twice"),
+    (_with('"count", ', ""), r'add "count"'),
+    (_with("near = 60", "near = 201"), r"near is a whole number from 0 to 200"),
+    (_with("near = 60", 'near = "sixty"'), r"near goes with mean, a whole number"),
+    (_with("near = 60", "near = 60.5"), r'must be exact, and 60.5 is not'),
+    (_with("weight = 2", "weight = 0"), r"weight"),
+    (_with("weight = 2", "target = { rmse = 5 }"), r"give its sum a target instead"),
+    (_with('["region", "sex"]', '["region", "income"]'), r'"income" is a value, of which sums and means are published'),
+    (_with("measures = [", "measures = [] # ["), r"measures"),
+    (_with(TABLE, '[[table]]\nname = "n"\nattributes = []\n', PLAIN), r"values.income .*is in no table"),
+    (_with(VALUES, "", PLAIN), r'there is no value "income"; declare it under \[values\]'),
+    (_beside("derived", "SELECT MEDIAN(income) FROM p"), r"'income' is a value, which is summed only"),
+    (_beside("derived", "SELECT COUNT(*) FROM p WHERE income < 5"), r"summed only"),
+    (_beside("derived", "SELECT income, COUNT(*) FROM p GROUP BY income"), r"summed only"),
+    (_beside("derived", "SELECT AVG(income) FROM p", "pay_mean_income"), r"table\[0\] is named"),
+    (_beside("table", "SELECT COUNT(*) FROM p", "pay_count"), r"table\[0\] is named"),
+    (_beside("table", "SELECT AVG(income) FROM p"), r"a mean is a ratio"),
+    (_beside("table", "SELECT SUM(income) FROM p") + 'measures = ["count"]\n', r"ask for COUNT\(\*\)"),
+    (_with(PRIVACY, BINS + PRIVACY), r"it is a value: under \[attributes\] declare bins"),
+    (_with('"zcdp"', '"zcdp"\nneighbours = "replace-within-invariants"') + EXACT, r"'income' is a measured value"),
+]  # fmt: skip
+
+
+@each("text,told", REFUSED, ids=[told for _, told in REFUSED])
+def test_what_is_refused(text: str, told: str) -> None:
+    with pytest.raises(TabulaeError, match=told):
+        tb.plan(Spec.from_text(text))
+
+
+AREAS = """
+[geography]
+column = "block"
+file = "spine.csv"
+levels = ["county", "block"]
+"""
+
+
+@each(
+    "section,told",
+    [("[detailed]\n", r"values .*is of \[\[table\]\]s"), (AREAS, r"values .*is of tables without areas")],
+)
+def test_other_kinds_of_release_have_no_values(section: str, told: str) -> None:
+    with pytest.raises(SpecError, match=told):
+        Spec.from_text(WHOLE.replace(TABLE, "") + section)
+
+
+@each(
+    "rows,told",
+    [
+        ([("N", "F", 7), ("S", "M", "x")], "numbers outside its range, or no numbers"),
+        ([("N", "F", 201)], "outside"),
+        ([("N", "F", "")], "NULL"),
+    ],
+)
+def test_records_that_do_not_fit_cost_nothing(tmp_path: Path, rows: list, told: str) -> None:
+    with (tmp_path / "people.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([("region", "sex", "INC"), *rows])
+    (tmp_path / "spec.toml").write_text(WHOLE.replace(', outside = "clamp", null = 0', ""))
+    (tmp_path / "ledger.db").unlink(missing_ok=True)
+    ledger = tb.Ledger.create(tmp_path / "ledger.db", tb.ZCDP(100), neighbours="add-remove", unit="person")
+    with pytest.raises(DataError, match=told):
+        tb.run(tmp_path / "spec.toml", tmp_path / "release")
+    assert ledger.spent == 0
+    assert not (tmp_path / "release").exists()
+
+
+def test_invariants_beside_values(folder: Path, tmp_path: Path) -> None:
+    text = WHOLE.replace('"ledger.db"', '"own.db"\nneighbours = "replace"')
+    text += '[[invariant]]\nattributes = ["region"]\nreason = "known"\n'
+    (tmp_path / "people.csv").write_bytes((folder / "people.csv").read_bytes())
+    (tmp_path / "spec.toml").write_text(text)
+    tb.Ledger.create(tmp_path / "own.db", tb.ZCDP(100), neighbours="replace", unit="person")
+    release = tb.run(tmp_path / "spec.toml", tmp_path / "release")
+    assert release.tables["exact region"]["estimate"].to_pylist() == [200, 200]
+    counts = release.tables["pay_count"].to_pylist()
+    assert [row["estimate"] for row in counts if row["sex"] == "_T"] == [200, 200, 400]
+    assert release.verify() == []
