@@ -243,7 +243,8 @@ def _about(part: Part, known: KnownCounts, other: OtherCounts, ratio: Ratio) -> 
     cut = other.never_negative(ratio.numerator) & other.never_negative(ratio.denominator)
     low, high = (np.where(cut, np.maximum(end, 0.0), end) for end in (part.low, part.high))
     if ratio.within is not None:
-        low, high = (np.clip(end, *map(float, ratio.within)) for end in (low, high))
+        least, most = (float(end) for end in ratio.within)
+        low, high = np.clip(low, least, most), np.clip(high, least, most)
     low, high = np.minimum(low, point), np.maximum(high, point)
     return Part(point, part.std_error, low, high, part.exact, np.ones(known.shape, bool))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from ...domain import Domain, Invariants, Table, Workload
 from ...errors import ReleaseError
 from ...estimation import Estimate
 from ...measurement import MeasuredLeftOut, Measurement
-from ...privacy import LeftOut
+from ...privacy import LeftOut, decimal
 from ...release import folder as f
 from ...release.write import (
     ESTIMATED,
@@ -116,10 +117,11 @@ def value_words(spec: Spec) -> str:
     """What numbers the values of a spec are taken for."""
     told = []
     for value in spec.domain.measured:
-        grid, beyond = spec.columns[value.name].made, ", of which those beyond count as the nearest end"
-        clamped = beyond if spec.columns[value.name].clamp else ""
+        low, high = (int(end) for end in value.values)
+        clamp = spec.columns[value.name].clamp
+        clamped = ", of which those beyond count as the nearest end" if clamp else ""
         told.append(
-            f"{value.name} from {value.labels[0]} to {value.labels[1]} in steps of {grid.step}{clamped}"
+            f"{value.name} from {low} to {high} in steps of {decimal(Fraction(high - low, value.steps))}{clamped}"
         )
     return "; ".join(told)
 
