@@ -21,7 +21,6 @@ from .sections import Document
 
 if TYPE_CHECKING:
     from ..domain import Figure
-    from .derived import Derived
 
 Kind = Literal["tables", "groups", "areas"]
 """The kinds of release: each is the name of a folder of :mod:`tabulae.products`."""
@@ -34,14 +33,14 @@ class Section:
     Attributes:
         parts: attributes of the :class:`~tabulae.spec.Spec` that it gives.
         files: content of the files that it names, under their published names.
-        figures: derived figures that follow from its tables.
+        figures: derived figures (:class:`~tabulae.spec.derived.Derived`) that follow from its tables.
         listed: whether these files stand in the published copy's list of files; tables name theirs one by one.
     """
 
     parts: Mapping[str, Any]
     files: Mapping[str, bytes] = field(default_factory=dict)
     listed: bool = True
-    figures: tuple[Derived, ...] = ()
+    figures: tuple[Any, ...] = ()
 
     def loss(self, cap: PrivacyLoss, problems: Problems) -> PrivacyLoss | None:
         """What the release costs, of what ``[privacy]`` says: all of it, or the sum of budgets of the section."""
