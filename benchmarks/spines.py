@@ -10,7 +10,13 @@ AIAN            each unit below the nation split into its part inside tribal are
 optimised       block groups drawn anew within tracts, keyed by tribal area and minor civil division, as the 2020 census
                 did in this state; "places too" keys them by place as well
 tract groups    a level of tract groups as well, keyed like "places too"
+redistricting   as the 2020 census had them for P.L. 94-171 (rule = "production"): AIAN branches, and block groups by
+                one field of town or place, by single tribal area and by the kinds of group quarters there
+DHC             as it had them for the Demographic and Housing Characteristics: county, prim, tract subset group,
+                tract subset, and block groups by tribal area, school district, group quarters and block group
 
+for Rhode Island and for the invented state of examples/redistricting (25,000 blocks), whose group quarters are known,
+in benchmarks/results/spines_2020.csv (``--production``: these alone);
 and the units of "optimised" that are measured after bypassing, at the shares of the 2020 census and at equal ones.
 Timings are the least of three. Those of "made up" are of a regular state: block groups of up to 32 blocks, tracts of
 100, counties of 5,000, with entities that are runs of 20 to 2,000 blocks and overlap, or places side by side.
@@ -25,6 +31,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
+from benchmarks.nation import state_module
 from benchmarks.recorded import record
 from scipy import sparse
 
@@ -32,6 +39,7 @@ from tabulae.products.areas.spine.spine import Spine
 
 DATA = Path(__file__).parents[2] / "shared/data"
 RESULTS = Path(__file__).parent / "results/spines.csv"
+RESULTS_2020 = RESULTS.with_name("spines_2020.csv")
 LEVELS = ("nation", "state", "county", "tract", "block_group", "block")
 DIGITS = {"state": 2, "county": 5, "tract": 11, "block_group": 12, "block": 15}
 ENTITIES = {"MCD": ("COUSUBFP", ""), "place": ("PLACEFP", "99999"), "AIAN": ("AIANNHCE", "9999")}
@@ -94,6 +102,88 @@ def distances(year: int) -> Iterator[tuple]:
     yield "seconds_optimise", *row, seconds(lambda: found["AIAN"].optimise(keys))
     for units in measured(found["optimised"]):
         yield units[0], data, *units[1:]
+
+
+def as_production(
+    codes: dict[str, list[str]], keys: dict[str, list[str | None]], *, strong: bool
+) -> dict[str, Spine]:
+    """The conventional spine and those of two runs of 2020.
+
+    Args:
+        keys: town, place, tribal area, school district and kinds of group quarters of each block.
+        strong: whether towns take the place of places off the tribal areas, as in twelve states.
+    """
+    tribal = np.array([code is not None for code in keys["AIAN"]])
+    field = [
+        town if strong and not inside else place
+        for town, place, inside in zip(keys["MCD"], keys["place"], tribal, strict=True)
+    ]
+    conventional = Spine.from_codes(codes, levels=LEVELS)
+    redistricting = conventional.split(tribal).optimise(
+        [field, keys["AIAN"], keys["quarters"]], rule="production"
+    )
+    prim = [f"{county}+{town}" for county, town in zip(codes["county"], keys["MCD"], strict=True)]
+    subset = [f"{tract}+{one}" for tract, one in zip(codes["tract"], prim, strict=True)]
+    finer = {**codes, "prim": prim, "tract_subset_group": prim, "tract_subset": subset}
+    levels = (
+        "nation",
+        "state",
+        "county",
+        "prim",
+        "tract_subset_group",
+        "tract_subset",
+        "block_group",
+        "block",
+    )
+    finer["block_group"] = [f"{one}+{group}" for one, group in zip(subset, codes["block_group"], strict=True)]
+    own = [keys["AIAN"], keys["quarters"], keys["school district"], codes["block_group"]]
+    dhc = Spine.from_codes(finer, levels=levels).split(tribal)
+    dhc = dhc.optimise(own, levels=["tract_subset_group", "block_group"], rule="production")
+    return {"conventional": conventional, "redistricting": redistricting, "DHC": dhc}
+
+
+def invented() -> tuple[dict[str, list[str]], dict[str, list[str | None]]]:
+    """Codes of the invented state's blocks by level, and by type of entity."""
+    module = state_module()
+    state = module.State.make(1_000_000, 25_000, 5)
+    living = np.isin(np.arange(state.areas["block"].size), state.block)
+    here = np.cumsum(living) - 1
+    kinds = np.zeros((int(living.sum()), len(module.QUARTERS)), np.int64)
+    kinds[here[state.block], state.kind] = 1
+    quarters: list[str | None] = ["".join(map(str, row)) for row in kinds[:, 1:].tolist()]
+    columns = {name: state.areas[name][living].tolist() for name in (*LEVELS, "cousub", "place", "aiannh")}
+    outside = {"MCD": ("cousub", ""), "place": ("place", "99999"), "AIAN": ("aiannh", "9999")}
+    keys: dict[str, list[str | None]] = {
+        name: [None if code == none else code for code in columns[column]]
+        for name, (column, none) in outside.items()
+    }
+    keys |= {"quarters": quarters, "school district": [None] * len(quarters)}
+    return {level: columns[level] for level in LEVELS}, keys
+
+
+def beside_production() -> Iterator[tuple]:
+    """Mean and largest distance by type of entity, on the spines of 2020 and the conventional one."""
+    codes, _ = read(2020)
+    with path(2020).open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    keys: dict[str, list[str | None]] = {
+        name: [None if row[column] == none else row[column] for row in rows]
+        for name, (column, none) in {**ENTITIES, "school district": ("SDUNI", "")}.items()
+    }
+    keys["quarters"] = [None] * len(rows)
+    for data, (own, entities), strong in (
+        ("Rhode Island 2020", (codes, keys), True),
+        ("invented state", invented(), False),
+    ):
+        asked = {name: of for name, of in entities.items() if any(of)}
+        asked |= {level: list(own[level]) for level in ("tract", "block_group")}
+        for name, spine in as_production(own, entities, strong=strong).items():
+            yield "groups", data, name, "", spine.leaves, "", len(spine.codes["block_group"])
+            for kind, of in asked.items():
+                osed = spine.osed(of)
+                row = (data, name, kind, spine.leaves, osed.size)
+                yield "mean_osed", *row, round(float(osed.mean()), 3)
+                yield "max_osed", *row, int(osed.max())
 
 
 def measured(spine: Spine) -> Iterator[tuple]:
@@ -179,11 +269,16 @@ def one_county(tracts: int, places: int) -> Iterator[tuple]:
 
 
 def main() -> None:
-    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter).parse_args()
-    rows = [*distances(2010), *distances(2020), *timings(BLOCKS, RUNS), *one_county(2500, 200)]
-    record(RESULTS, FIELDS, rows)
-    for row in rows:
-        print(*row, sep="\t")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--production", action="store_true", help="measure the spines of 2020 alone")
+    alone = parser.parse_args().production
+    found = {RESULTS_2020: [*beside_production()]}
+    if not alone:
+        found[RESULTS] = [*distances(2010), *distances(2020), *timings(BLOCKS, RUNS), *one_county(2500, 200)]
+    for place, rows in found.items():
+        record(place, FIELDS, rows)
+        for row in rows:
+            print(*row, sep="\t")
 
 
 if __name__ == "__main__":

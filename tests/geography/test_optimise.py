@@ -202,3 +202,45 @@ def test_optimising_keeps_leaves_and_parents():
         assert len(set(zip(found.units[above].tolist(), found.units[below].tolist(), strict=True))) == len(
             found.codes[below]
         )
+
+
+def production(parents: list, keys: list, codes: list, cutoff: int) -> set[frozenset]:
+    """The 2020 code's way, literally: a group is closed when it holds more than the floor of sqrt(n) + cutoff."""
+    found = []
+    for parent in sorted(set(parents)):
+        inside = [i for i in range(len(codes)) if parents[i] == parent]
+        most = int(len(inside) ** 0.5 + cutoff)
+        for key in sorted({keys[i] for i in inside}):
+            current: list = []
+            for i in sorted((i for i in inside if keys[i] == key), key=lambda i: codes[i]):
+                current.append(i)
+                if len(current) > most:
+                    found.append(frozenset(current))
+                    current = []
+            found += [frozenset(current)] if current else []
+    return set(found)
+
+
+@given(spine=spines(leaves=(3, 60), depth=(3, 4)), data=st.data(), cutoff=st.integers(0, 3))
+def test_groups_by_the_rule_of_production(spine, data, cutoff):
+    keys = [data.draw(st.sampled_from("abc")) for _ in range(spine.leaves)]
+    above, drawn = spine.levels[-3], spine.optimise([keys], cutoff, rule="production")
+    wanted = production(spine.units[above].tolist(), keys, spine.codes[spine.levels[-1]].tolist(), cutoff)
+    unit = drawn.units[drawn.levels[-2]]
+    assert {frozenset(np.flatnonzero(unit == u).tolist()) for u in range(unit.max() + 1)} == wanted
+    assert nested(drawn)
+
+
+@given(spine=spines(leaves=(3, 60), depth=(4, 5)), data=st.data(), cutoff=st.integers(0, 2))
+def test_other_levels_are_cut_by_the_rule_of_production(spine, data, cutoff):
+    """In the order of the units' codes, whatever entities there are."""
+    at = data.draw(st.integers(1, len(spine.levels) - 3))
+    level, below = spine.levels[at], spine.levels[at + 1]
+    places = [str(leaf % 2) for leaf in range(spine.leaves)]
+    drawn = spine.optimise([places], cutoff, levels=[level], rule="production")
+    units, codes = spine.units[below], spine.codes[below]
+    first = [int(np.flatnonzero(units == u)[0]) for u in range(codes.size)]
+    parents = spine.units[spine.levels[at - 1]][first].tolist()
+    wanted = production(parents, ["same"] * codes.size, codes.astype(str).tolist(), cutoff)
+    found = drawn.units[level][first]
+    assert {frozenset(np.flatnonzero(found == u).tolist()) for u in range(found.max() + 1)} == wanted

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.each import each
 
 from tabulae.errors import InvalidArgument
-from tabulae.products.areas.spec.files import LeafCondition
+from tabulae.products.areas.spec.condition import LeafCondition
 
 CELLS = [None, "1", "01", "x'y"]
 TABLE = {

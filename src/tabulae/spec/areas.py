@@ -40,6 +40,42 @@ class OptimiseEntry(StrictSection):
     fanout_cutoff: Annotated[int, Field(ge=0)] = 12
     entities: Annotated[list[str], Field(min_length=1)] | None = None
     levels: Annotated[list[str], Field(min_length=1)] | None = None
+    rule: Literal["paper", "production"] = "paper"
+
+
+class ColumnEntry(StrictSection):
+    """One of ``[geography.columns]``: a column that is made of others, or of what can occur."""
+
+    join: Annotated[list[str], Field(min_length=1)] | None = None
+    where: Filled | None = None
+    then: Filled | None = None
+    otherwise: Filled | None = None
+    occurs: Filled | None = None
+    but: list[str] = Field(default_factory=list)
+
+    @model_validator(mode="after")
+    def _one_form(self) -> ColumnEntry:
+        forms = [
+            self.join is not None,
+            self.where is not None and self.then is not None,
+            self.occurs is not None,
+        ]
+        stray = (
+            (self.where is None and (self.then is not None or self.otherwise is not None))
+            or (self.where is not None and self.then is None)
+            or (self.occurs is None and bool(self.but))
+        )
+        if sum(forms) != 1 or stray:
+            raise problem(
+                'is made in one of three ways: { join = ["tract", "place"] }, { where = "place IS NULL", '
+                'then = "town", otherwise = "place" } or { occurs = "hhgq", but = ["household"] }'
+            )
+        return self
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The columns that it is made of, but for those that its condition is about."""
+        return (*(self.join or ()), *(name for name in (self.then, self.otherwise) if name))
 
 
 class GeographySection(StrictSection):
@@ -58,6 +94,7 @@ class GeographySection(StrictSection):
     bypass: Literal["exact", "paper", "off"] = "exact"
     entities: list[str] = Field(default_factory=list)
     outside: dict[str, Filled] = Field(default_factory=dict)
+    columns: dict[Name, ColumnEntry] = Field(default_factory=dict)
     shares: dict[str, Part] | None = Field(
         description='the budget\'s share of each level, summing to 1: shares = { county = "1/3", block = "2/3" }, '
         'or shares = "auto", which chooses them'

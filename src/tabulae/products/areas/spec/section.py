@@ -30,6 +30,7 @@ from ..passes.forms import AreaForms
 from ..spine.hierarchy import ROOT, numbered
 from ..spine.spine import Spine
 from ..spine_plan import SpinePlan
+from .columns import occurring
 from .files import AXES, Leaves, only_numbers, read_leaves, read_places
 from .limits import Bound, Cells, Names, join_constraints, read_cells, read_exact, read_universe
 
@@ -289,11 +290,12 @@ def read_spines(
     if entry is None:
         return plain, spine
     names = section.entities if entry.entities is None else entry.entities
-    if not _can_optimise(entry, names, spine, problems):
+    if problems.has(("geography", "columns")) or not _can_optimise(entry, names, spine, problems):
         return None
     entities = [columns[name] for name in names]
     path = ("geography", "optimise")
-    drawn = problems.attempt(path, lambda: spine.optimise(entities, entry.fanout_cutoff, entry.levels))
+    about = (entry.fanout_cutoff, entry.levels, entry.rule)
+    drawn = problems.attempt(path, lambda: spine.optimise(entities, *about))
     return None if drawn is None else (plain, drawn)
 
 
@@ -469,6 +471,8 @@ def read_section(
     if not (section and leaves and cells and universe):
         return None
     kept = universe.kept
+    made = occurring(section, universe.support, cells.layout, problems)
+    leaves = replace(leaves, columns={**leaves.columns, **made})
     spines = read_spines(section, leaves, kept, problems)
     exact = spines and read_exact(
         document, section.entities, leaves, kept, spines[1], cells.layout, universe.support[kept], problems

@@ -374,18 +374,33 @@ def _costs(
 
 
 def optimise(
-    h: Hierarchy, kinds: Sequence[Entities], fanout_cutoff: int, levels: Sequence[str] | None
+    h: Hierarchy, kinds: Sequence[Entities], fanout_cutoff: int, levels: Sequence[str] | None, rule: str
 ) -> Hierarchy:
     """Levels of groups, redefined from the bottom up; see ``Spine.optimise``."""
     if isinstance(fanout_cutoff, bool) or not isinstance(fanout_cutoff, int) or fanout_cutoff < 0:
         raise InvalidArgument(f"fanout_cutoff is a whole number, 0 or more, not {fanout_cutoff!r}")
-    entities = union(kinds)
+    if rule not in RULES:
+        raise InvalidArgument(f"rule is one of {', '.join(RULES)}, not {rule!r}")
+    entities, filled = union(kinds), rule == "production"
     for level in sorted(_positions(h, levels), reverse=True):
         if level == h.depth - 2:
-            h = groups_of_leaves(h, entities.membership(h.leaves), fanout_cutoff)
+            h = groups_of_leaves(h, entities.membership(h.leaves), fanout_cutoff + filled, filled=filled)
+        elif filled:
+            h = cut(h, level, fanout_cutoff + 1)
         else:
             h = gather(h, level, entities, fanout_cutoff)
     return h
+
+
+RULES = ("paper", "production")
+"""Whose groups: of the paper, or of the code of the 2020 census."""
+
+
+def cut(h: Hierarchy, level: int, more: int) -> Hierarchy:
+    """The units below a level in groups of sqrt(n) + more, n being those of one parent, in the order of their codes."""
+    parent = h.parents[level][h.parents[level + 1]]
+    group, above = _runs(parent, np.zeros_like(parent), h.codes[level + 1], more, filled=True)
+    return h.with_level(level, group[h.units[level + 1]], group_codes(h.codes[level - 1], above))
 
 
 def _positions(h: Hierarchy, levels: Sequence[str] | None) -> list[int]:
@@ -408,27 +423,39 @@ def _positions(h: Hierarchy, levels: Sequence[str] | None) -> list[int]:
     return [h.levels.index(level) for level in levels]
 
 
-def groups_of_leaves(h: Hierarchy, membership: np.ndarray, fanout_cutoff: int) -> Hierarchy:
-    """Optimised block groups: leaves of one parent and the same entities, in groups of at most sqrt(n) + cutoff.
+def groups_of_leaves(h: Hierarchy, membership: np.ndarray, more: int, *, filled: bool) -> Hierarchy:
+    """Optimised block groups: leaves of one parent and the same entities, in groups of at most sqrt(n) + more.
 
-    n is the number of leaves of the parent. Groups of the same kind differ in size by one leaf at most, and follow the
-    order of the leaves' codes.
+    n is the number of leaves of the parent. Groups follow the order of the leaves' codes.
     """
     level = h.depth - 2
-    parent = h.units[level - 1]
+    group, above = _runs(h.units[level - 1], membership, h.codes[-1], more, filled=filled)
+    return h.with_level(level, group, group_codes(h.codes[level - 1], above))
+
+
+def _runs(
+    parent: np.ndarray, membership: np.ndarray, codes: np.ndarray, more: int, *, filled: bool
+) -> tuple[np.ndarray, np.ndarray]:
+    """Units of one parent and the same membership in runs of their codes' order, none longer than sqrt(n) + more.
+
+    Args:
+        filled: whether all runs of a kind but the last are as long as can be; or else differ by one unit at most.
+
+    Returns:
+        The run of each unit, and the parent of each run, rising.
+    """
     _, kind = np.unique(np.stack([parent, membership]), axis=1, return_inverse=True)
-    order = np.lexsort((h.codes[-1].astype(str), kind))
+    order = np.lexsort((codes.astype(str), kind))
     size = np.bincount(kind)
     start = np.cumsum(size) - size
-    most = np.array([isqrt(n) + fanout_cutoff for n in np.bincount(parent).tolist()])
     kind_parent = np.empty(size.size, np.int64)
     kind_parent[kind] = parent
-    parts = -(-size // most[kind_parent])
-    place = np.empty(h.leaves, np.int64)  # of each leaf among its kind
-    place[order] = np.arange(h.leaves) - start[kind[order]]
-    part = place * parts[kind] // size[kind]
-    group = (np.cumsum(parts) - parts)[kind] + part
-    return h.with_level(level, group, group_codes(h.codes[level - 1], np.repeat(kind_parent, parts)))
+    most = np.array([isqrt(n) + more for n in np.bincount(parent).tolist()])[kind_parent]
+    parts = -(-size // most)
+    place = np.empty(parent.size, np.int64)  # of each unit among its kind
+    place[order] = np.arange(parent.size) - start[kind[order]]
+    part = place // most[kind] if filled else place * parts[kind] // size[kind]
+    return (np.cumsum(parts) - parts)[kind] + part, np.repeat(kind_parent, parts)
 
 
 def group_codes(codes: np.ndarray, parents: np.ndarray) -> np.ndarray:

@@ -410,7 +410,11 @@ class Spine:
         return Spine(split(self.hierarchy, mask, below))
 
     def optimise(
-        self, entities: Sequence[Any], fanout_cutoff: int = 12, levels: Sequence[str] | None = None
+        self,
+        entities: Sequence[Any],
+        fanout_cutoff: int = 12,
+        levels: Sequence[str] | None = None,
+        rule: str = "paper",
     ) -> Spine:
         """Groups drawn anew so that entities come closer to the spine: Algorithm 2 of the reference.
 
@@ -418,10 +422,15 @@ class Spine:
         groups of at most sqrt(n) + fanout_cutoff leaves, n being the parent's. Any other level becomes groups of the
         units below it (tract groups), joined greedily while the sorted distances do not grow in lexicographic order.
 
+        The code of the 2020 census differs from that in three ways, which ``rule="production"`` follows: groups hold
+        one more; they are filled, in the order of codes, so that all but the last of a kind are as large as can be;
+        and other levels are cut like that, too, in the order of the units' codes, whatever the entities.
+
         Args:
             entities: several, each as for ``osed``.
             fanout_cutoff: how far groups may grow beyond the square root.
             levels: which levels to draw anew; the one above the leaves where None.
+            rule: "paper" or "production".
 
         Raises:
             InvalidArgument: entities that are not over this spine's leaves, a level that cannot be drawn anew, or a
@@ -442,7 +451,7 @@ class Spine:
         if any(isinstance(one, str) or one is None for one in entities):
             raise InvalidArgument("optimise takes a list of entities, not one: write optimise([places])")
         read = [self.entities(one) for one in entities]
-        return Spine(optimise(self.hierarchy, read, fanout_cutoff, levels))
+        return Spine(optimise(self.hierarchy, read, fanout_cutoff, levels, rule))
 
     def with_shares(self, shares: Mapping[str, Amount]) -> Spine:
         """The same spine, with one share of the budget for all units of a level.

@@ -1,0 +1,156 @@
+"""A condition on leaves of a geography, in the words of SQL, over columns of text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import numpy as np
+from sqlglot import errors, exp, parse_one
+
+from ....errors import InvalidArgument
+
+DIALECT = "duckdb"
+ALLOWED = (
+    "a condition compares one column with text in single quotes (=, <>, IN, NOT IN) or tests IS NULL; join conditions "
+    "by AND, OR, NOT and parentheses"
+)
+
+Node = Any  # of sqlglot's syntax tree
+
+
+@dataclass(frozen=True, eq=False)
+class _Truth:
+    """Where something is true and where it is false: neither where a cell is empty, as in SQL."""
+
+    yes: np.ndarray
+    no: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class LeafCondition:
+    """A condition on leaves that was read, and the columns that it is about.
+
+    >>> where = LeafCondition.parse("aiannh <> '9999' AND NOT county IN ('001', '003')")
+    >>> where.columns
+    ('aiannh', 'county')
+    >>> table = {"aiannh": np.array(["9999", "0010", None], object), "county": np.array(["001", "005", "005"], object)}
+    >>> where.holds(table).tolist()
+    [False, True, False]
+    """
+
+    columns: tuple[str, ...]
+    _node: Node
+
+    @classmethod
+    def parse(cls, text: str) -> LeafCondition:
+        """Read a condition."""
+        try:
+            node = parse_one(text, dialect=DIALECT)
+            found: dict[str, None] = {}
+            _check(node, lambda name: found.setdefault(name))
+        except errors.ParseError as error:
+            first = error.errors[0] if error.errors else {}
+            place = f"column {first.get('col')}, near {first.get('highlight')!r}"
+            raise InvalidArgument(f"does not parse, {place}; {ALLOWED}") from None
+        except errors.SqlglotError as error:
+            raise InvalidArgument(f"does not parse: {str(error).splitlines()[0]}; {ALLOWED}") from None
+        except RecursionError:
+            raise InvalidArgument("is nested too deeply: write it shorter") from None
+        return cls(tuple(found), node)
+
+    def holds(self, table: Mapping[str, np.ndarray]) -> np.ndarray:
+        """Shape (rows,), boolean: where the condition is true; not where an empty cell leaves it open."""
+        return _truth(self._node, table).yes
+
+
+def _check(node: Node, use: Callable[[str], object]) -> None:
+    """Refuse what is not a condition, and name every column of it."""
+    node = node.unnest()
+    if isinstance(node, exp.And | exp.Or):
+        for part in node.flatten():
+            _check(part, use)
+    elif isinstance(node, exp.Not):
+        _check(node.this, use)
+    elif isinstance(node, exp.EQ | exp.NEQ | exp.In):
+        column, _ = _compared(node)
+        use(_column_name(column, node))
+    elif isinstance(node, exp.Is) and isinstance(node.expression, exp.Null):
+        use(_column_name(node.this.unnest(), node))
+    else:
+        _refuse(node, "it is not a comparison of a column with text")
+
+
+def _truth(node: Node, table: Mapping[str, np.ndarray]) -> _Truth:
+    """Kleene's three values, of a node that was checked."""
+    node = node.unnest()
+    if isinstance(node, exp.Not):
+        inner = _truth(node.this, table)
+        return _Truth(inner.no, inner.yes)
+    if isinstance(node, exp.And | exp.Or):
+        parts = [_truth(part, table) for part in node.flatten()]
+        both = isinstance(node, exp.And)
+        yes, no = (np.logical_and, np.logical_or) if both else (np.logical_or, np.logical_and)
+        return _Truth(yes.reduce([part.yes for part in parts]), no.reduce([part.no for part in parts]))
+    if isinstance(node, exp.Is):
+        empty = _is_none(table[node.this.unnest().name])
+        return _Truth(empty, ~empty)
+    column, values = _compared(node)
+    cells = table[column.name]
+    known = ~_is_none(cells)
+    equal = np.zeros(cells.size, bool)
+    for value in values:
+        equal |= np.asarray(cells == value, bool)
+    if isinstance(node, exp.NEQ):
+        return _Truth(known & ~equal, equal)
+    return _Truth(equal, known & ~equal)
+
+
+def _is_none(cells: np.ndarray) -> np.ndarray:
+    return np.array([cell is None for cell in cells.tolist()], bool)
+
+
+def _compared(node: Node) -> tuple[Node, list[str]]:
+    left = node.this.unnest()
+    if isinstance(node, exp.In):
+        extra = [key for key, value in node.args.items() if value and key not in ("this", "expressions")]
+        if extra or not node.expressions:
+            _refuse(node, "IN takes a list of texts")
+        return left, [_text_of_literal(item.unnest(), node) for item in node.expressions]
+    right = node.expression.unnest()
+    if isinstance(right, exp.Column) and not isinstance(left, exp.Column):
+        left, right = right, left
+    return left, [_text_of_literal(right, node)]
+
+
+def _text_of_literal(item: Node, node: Node) -> str:
+    if isinstance(item, exp.Literal) and item.is_string:
+        if not item.this:
+            _refuse(node, "an empty cell equals nothing: write IS NULL")
+        return str(item.this)
+    if isinstance(item, exp.Literal):
+        _refuse(node, f"codes are text: write '{item.this}' in single quotes")
+    if isinstance(item, exp.Column):
+        hint = (
+            " (text takes single quotes)"
+            if isinstance(item.this, exp.Identifier) and item.this.quoted
+            else ""
+        )
+        _refuse(node, f"a column is compared with text, not with another column{hint}")
+    return _refuse(node, f"{_sql_of(item)} is not text in single quotes")
+
+
+def _column_name(column: Node, node: Node) -> str:
+    if not isinstance(column, exp.Column) or not isinstance(column.this, exp.Identifier) or column.table:
+        _refuse(node, "one side must be the plain name of a column")
+    return str(column.name)
+
+
+def _refuse(node: Node, why: str) -> NoReturn:
+    raise InvalidArgument(f"cannot use `{_sql_of(node)}`: {why}; {ALLOWED}")
+
+
+def _sql_of(node: Node) -> str:
+    written = node.sql(dialect=DIALECT, comments=False)
+    return written if len(written) <= 200 else f"{written[:120]} ... {written[-60:]}"
