@@ -19,7 +19,7 @@ from . import classic, eigen, hdmm, residual
 from .bounds.lower import unit_bounds
 from .gram import threads_for
 from .information.routes import check_least_squares
-from .methods import FAMILIES, SINGLE, Settings, check_options, fitting
+from .methods import FAMILIES, MEASURED, SINGLE, Settings, check_options, fitting
 from .objective import Objective, Targets, minimax, relative_workload
 from .restriction import Restriction, restrict
 from .strategy import Candidate, NoiseKind, Strategy, unit_rmse
@@ -340,7 +340,10 @@ def _needless(
     loss = rmse**2 * workload.queries
     look = SINGLE[best.method].by_products and enough > _OPTIMAL
     if not proof.reaches(loss, max(enough, _OPTIMAL), look=look):
-        return None
+        served = settings.noise == "gaussian" and SINGLE[best.method].by_products
+        if not (served and SINGLE[name].by_cells and workload.merge()[0].domain.size > MEASURED):
+            return None
+        return f"the tables tell more than {MEASURED:.0e} cells apart, and {best.method} needs none of them"
     gap = max(0.0, loss / proof.lower - 1)
     if gap <= _OPTIMAL:
         return f"{best.method} is proven within {_OPTIMAL:.3%} of the least squared error"

@@ -189,6 +189,14 @@ def dense_grams(workload: Workload) -> GramTerms:
     return [(float(coefficient), [shared[f] for f in factors]) for coefficient, factors in terms]
 
 
+_PRODUCTS = 2**16
+
+
+def many_products(workload: Workload) -> bool:
+    """Whether W'W, t^2 products of a table that is a sum of t, has so many that comparing them takes long."""
+    return sum(len(table.terms) ** 2 for table in workload.tables) > _PRODUCTS
+
+
 _MOST_NUMBERS = 2**27  # of the matrices of many terms together: 1 GiB
 _MANY = 1024
 

@@ -120,7 +120,8 @@ class RegisteredMethod:
     what is cheap first, so that little time still finds much; but only where it ``pays``: where it neither solves the
     same problem as another nor one that it is not good at. ``seconds`` predicts from sizes alone what a long search
     takes of one core: what takes more than ten comes after the others. ``by_products`` says that multipliers which are
-    a product over the attributes bound its error closely.
+    a product over the attributes bound its error closely, ``by_cells`` that it measures products over all attributes,
+    or tables as they stand: beyond ``MEASURED`` cells these are not tried where one that needs no cells has served.
     """
 
     name: str
@@ -134,6 +135,7 @@ class RegisteredMethod:
     pays: Callable[[Workload, Settings], bool] = lambda workload, settings: True
     seconds: Callable[[Workload, Settings], float] = lambda workload, settings: 0.0
     by_products: bool = False
+    by_cells: bool = False
 
     def place(self, workload: Workload, settings: Settings) -> tuple[float, int]:
         """What a family's methods are sorted by."""
@@ -145,6 +147,9 @@ class RegisteredMethod:
             raise Unsupported(self.otherwise)
         return self.choose(workload, settings)
 
+
+MEASURED = 2.0**40
+"""Cells that some machine could measure."""
 
 SINGLE: dict[str, RegisteredMethod] = {}
 """The methods by name."""

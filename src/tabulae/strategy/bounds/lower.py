@@ -43,7 +43,7 @@ from ...linalg import Total
 from ...privacy import PrivacyLoss, calibrate, check_neighbours
 from ..block import products
 from ..deadline import check_time
-from ..gram import EXPLICIT_CELLS, checked_gram, dense_grams, explicit_gram, threads_for
+from ..gram import EXPLICIT_CELLS, checked_gram, dense_grams, explicit_gram, many_products, threads_for
 from ..hdmm.opt0 import opt0_gaussian
 from ..hdmm.rows import PieceRows, independent_rows, row_optimum, row_svd_bound, rows_svd_bound, workload_rows
 from ..information.explicit import outer, reduce_rows, row_count, rows_against
@@ -51,6 +51,7 @@ from ..information.protocol import EXPLICIT
 from ..strategy import NoiseKind
 from ..symmetry import WIDEST, symmetry, symmetry_pays
 from ..within import WITHIN
+from .alike import alike_bound
 from .dual import (
     Terms,
     distinct_cells,
@@ -266,7 +267,9 @@ def lower_bound(
     with ``H = (M'M)^1/2``, ``t = D^1/2 1`` and ``h = tr H - tr Z'HZ``. Z is (n_i, m) for ``directions`` m of each
     attribute, six unless given and fewer where their spectrum would be too large: more of them prove no less but for
     rounding, and with all n_i the inner norm is that of the whole workload at these multipliers. Tables that are sums
-    of products are left out of it, which lowers the bound.
+    of products are left out of it, which lowers the bound. Attributes that are all alike, with tables of one and
+    two of them, need no directions: their norm is exact, tables that are no products included, unless ``directions``
+    are given.
 
     All bound L2 sensitivity, and so L1 sensitivity (Laplace noise) as well. Under replace-one neighbours "svd" and
     "dual" are about pairs of cells instead of cells, and for marginals at any size the dual is in closed form. Under
@@ -296,7 +299,7 @@ def lower_bound(
         raise InvalidArgument(
             f"directions is {directions!r}: a whole number of at least 1, and of kind='product' alone"
         )
-    total = unit_bound(workload, kind, neighbours, directions=directions or MOST_DIRECTIONS)
+    total = unit_bound(workload, kind, neighbours, directions=directions)
     if noise == "laplace" and kind == "dual":
         total = max((b for b in (total, *_volumes(workload, neighbours)) if b is not None), default=None)
     if total is None:
@@ -331,7 +334,7 @@ def unit_bound(
     kind: Kind,
     neighbours: str = "add-remove",
     deadline: float = math.inf,
-    directions: int = MOST_DIRECTIONS,
+    directions: int | None = None,
 ) -> float | None:
     """Lower bound on ``||A||_2^2 ||W A^+||_F^2``, or None where it is out of reach or would last beyond the deadline.
 
@@ -344,7 +347,9 @@ def unit_bound(
     by_pairs = neighbours == "replace"
     with threads_for(workload):
         if kind == "product":
-            return None if by_pairs else next(_by_products(workload, deadline, (directions,)), None)
+            given = (directions or MOST_DIRECTIONS,)
+            found = () if by_pairs else _by_products(workload, deadline, given, alike=directions is None)
+            return next(iter(found), None)
         of = _unit_pair_bound if by_pairs else _unit_bound
         return _tried(lambda: of(workload, kind, deadline))
 
@@ -380,12 +385,16 @@ def unit_bounds(
 
 def _svd_order(merged: Workload) -> int:
     """The order of the largest matrix that the SVD bound decomposes, at most."""
-    shape, terms = merged.domain.shape, merged.gram_terms()
-    if len(terms) == 1:
+    shape, many = merged.domain.shape, many_products(merged)
+    if not many and len(merged.gram_terms()) == 1:
         return max(shape)
-    if max(shape) <= _CHEAP and all(
-        identity_and_ones(V) is not None
-        for V in {id(V): V for _, factors in dense_grams(merged) for V in factors}.values()
+    if (
+        not many
+        and max(shape) <= _CHEAP
+        and all(
+            identity_and_ones(V) is not None
+            for V in {id(V): V for _, factors in dense_grams(merged) for V in factors}.values()
+        )
     ):
         return 1
     rows = sum(row_count(products(t.operator(merged.domain))) for t in merged.tables)
@@ -414,10 +423,19 @@ def _unit_bound(workload: Workload, kind: Kind, deadline: float) -> float | None
 
 
 def _by_products(
-    workload: Workload, deadline: float, directions: Sequence[int] = (MOST_DIRECTIONS,)
+    workload: Workload,
+    deadline: float,
+    directions: Sequence[int] = (MOST_DIRECTIONS,),
+    *,
+    alike: bool = True,
 ) -> Iterator[float]:
-    """The bounds with multipliers that are a product; none where an attribute is too wide or sets are too many."""
+    """The bounds with multipliers that are a product; none where an attribute is too wide or sets are too many.
+
+    With ``alike`` that of attributes that are all alike comes first, where they are.
+    """
     merged, _ = workload.merge()
+    if alike and (found := _tried(lambda: alike_bound(merged, deadline))) is not None:
+        yield found
     with suppress(Unsupported):
         if max(merged.domain.shape) <= EXPLICIT_CELLS:
             check_time(deadline, *merged.domain.shape, steps=_STEPS)
@@ -439,6 +457,8 @@ def _tried(bound: Callable[[], float | None]) -> float | None:
 
 def _svd_bound(merged: Workload, deadline: float) -> float | None:
     """Equal multipliers: by closed form, over cells, or over rows."""
+    if many_products(merged) and merged.domain.size > EXPLICIT_CELLS:
+        return _row_space_bound(merged, deadline)
     closed = _tried(lambda: svd_bound_kron(dense_grams(merged), deadline))
     if closed is not None:
         return closed

@@ -29,19 +29,17 @@ from ..block import Block, crossing
 from ..gram import lifted
 from ..information.protocol import EXPLICIT
 from ..information.residual_basis import MOST_SETS, Set, closure
-from ..methods import Settings, register
+from ..methods import MEASURED, Settings, register
 from ..residual.planner import TOGETHER
 from ..residual.search import crossed_sets
 from ..strategy import Strategy
-
-_MEASURED = 2.0**40  # cells that some machine could measure
 
 
 @register(
     "identity",
     "identity (every cell is counted)",
     families=("hdmm", "auto"),
-    pays=lambda workload, settings: workload.domain.size <= _MEASURED,
+    pays=lambda workload, settings: workload.domain.size <= MEASURED,
 )
 def identity_strategy(workload: Workload, settings: Settings) -> Strategy:
     """Measure every cell of the domain once; every table is a sum of noisy cells."""
@@ -49,7 +47,9 @@ def identity_strategy(workload: Workload, settings: Settings) -> Strategy:
     return Strategy(workload.domain, (Block("identity", query),), settings.noise, "identity")
 
 
-@register("workload", "workload (the published queries themselves)", families=("auto",), turn=8)
+@register(
+    "workload", "workload (the published queries themselves)", families=("auto",), turn=8, by_cells=True
+)
 def workload_strategy(workload: Workload, settings: Settings) -> Strategy:
     """Measure the tables as they are asked, each with noise inverse to its weight.
 

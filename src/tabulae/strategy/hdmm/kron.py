@@ -42,11 +42,12 @@ from ..gram import (
     explicit_gram,
     explicit_query,
     lifted,
+    many_products,
     mixture_traces,
     strategy_traces,
 )
 from ..information.explicit import row_count
-from ..methods import Settings, register
+from ..methods import MEASURED, Settings, register
 from ..residual.search import alike
 from ..rounding import FINEST, Rounded, gram_inverse, row_basis, share_bits, to_grid
 from ..strategy import Strategy
@@ -394,6 +395,9 @@ def _seconds(workload: Workload, settings: Settings) -> float:
     "OPT_0 (one matrix, optimised as a whole)",
     families=("hdmm", "auto"),
     turn=_opt0_turn,
+    pays=lambda workload, settings: (
+        workload.merge()[0].domain.size <= MEASURED or not many_products(workload)
+    ),
     seconds=_seconds,
 )
 def opt0_strategy(workload: Workload, settings: Settings) -> Strategy:
@@ -464,6 +468,7 @@ def _turn(workload: Workload, settings: Settings) -> int:
     families=("hdmm", "auto"),
     turn=_turn,
     pays=lambda workload, settings: len(workload.domain.attributes) > 1,  # of one it is opt0
+    by_cells=True,
 )
 def kron_strategy(workload: Workload, settings: Settings) -> Strategy:
     """OPT_kron: one Kronecker product, its factors optimised in turn on surrogate workloads (HDMM, eq. 5).

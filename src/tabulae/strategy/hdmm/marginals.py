@@ -509,7 +509,7 @@ _CERTIFIED = 1e-4  # relative gap at which the convex optimiser stops, or the to
 _TOTAL = 1e-3  # share of the error that the total may keep where it is public
 
 
-@register("marginals", "OPT_M (weighted marginals)", families=("hdmm", "auto"), turn=5)
+@register("marginals", "OPT_M (weighted marginals)", families=("hdmm", "auto"), turn=5, by_cells=True)
 def marginals_strategy(workload: Workload, settings: Settings) -> Strategy:
     """OPT_M: the best weighted marginals for any workload of products and sums of products.
 

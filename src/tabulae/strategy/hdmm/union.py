@@ -232,6 +232,7 @@ class TableGroup:
     families=("hdmm", "auto"),
     turn=7,
     pays=lambda workload, settings: len(workload.tables) > 1,  # of one it is kron
+    by_cells=True,
 )
 def union_strategy(workload: Workload, settings: Settings) -> Strategy:
     """OPT_+: one product for each group of tables, and the best split of the budget between them.

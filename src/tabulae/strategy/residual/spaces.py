@@ -227,7 +227,7 @@ class Spaces:
     def __init__(self, merged: Workload, settings: Settings) -> None:
         self.shape = merged.domain.shape
         self._settings = settings
-        asks = _asks(merged)
+        asks = asks_of(merged)
         self.sets = closure(ask.crossed for ask in asks)
         self.colours = _colours(asks, self.shape)
         self.kinds = _kinds(self.sets, asks, self.colours)
@@ -522,7 +522,8 @@ def _row_slopes(part: Part, half: np.ndarray, a: Sequence[np.ndarray]):
 
 
 # which sets are alike ---------------------------------------------------------------------------------------
-def _asks(merged: Workload) -> list[Ask]:
+def asks_of(merged: Workload) -> list[Ask]:
+    """What each table of a merged workload asks; equal tables share their form."""
     forms = _Forms(merged)
     return [forms.ask(table) for table in merged.tables]
 
