@@ -15,6 +15,9 @@ import pytest
 import tabulae as tb
 from tabulae.domain import Recode
 from tabulae.errors import ReleaseError
+from tabulae.products.areas.constraints import NO_LIMIT, AreaConstraints, ExactMargin
+from tabulae.products.areas.descent.limits import FREE
+from tabulae.products.areas.known import KnownLimits, margin_limits
 from tabulae.products.areas.layout import CellLayout, Margin
 from tabulae.products.areas.microdata import FILE, Microdata, microdata_faults, write_microdata
 from tabulae.products.areas.spec.section import AreaTable
@@ -71,7 +74,7 @@ def held() -> Held:
 
 def _publisher(held: Held, method: str = "bluedown", **changed: object) -> AreaPublisher:
     unbiased = Held(held.cells + 0.25 * SUPPORT[:, :, None], held.matrices)
-    arguments = {"has_exact": False, "level": 0.95, **changed}
+    arguments = {"known": None, "level": 0.95, **changed}
     published = unbiased if method == "gls" else held
     return AreaPublisher(LAYOUT, SUPPORT, method, published, unbiased, **arguments)  # type: ignore[arg-type]
 
@@ -121,7 +124,9 @@ def test_every_row_is_the_sum_of_its_cells(held: Held, monkeypatch: pytest.Monke
         supported = SUPPORT[inside, kind].sum()
         assert row["gls_estimate"] == pytest.approx(row["estimate"] + 0.25 * 4 * supported)
         assert row["obs_status"] == ("A" if supported else "E")
-        assert row["ci_high"] - row["gls_estimate"] == pytest.approx(2 * row["std_error"])
+        half = 2 * row["std_error"]
+        assert row["ci_high"] == max(0, np.floor(row["gls_estimate"] + half))
+        assert row["ci_low"] == max(0, np.ceil(row["gls_estimate"] - half)) or not supported
         assert (row["std_error"] > 0) == bool(supported)
 
 
@@ -132,6 +137,46 @@ def test_the_unbiased_method_has_one_estimate(held: Held) -> None:
     assert rows["obs_status"].to_pylist() == ["A", "A", "E", "A", "A", "A", "A", "A"]
 
 
+def _known(values: np.ndarray, margin: ExactMargin, **limits: np.ndarray) -> KnownLimits:
+    free = {"lower": np.zeros((LEAVES, 3), np.int64), "upper": np.full((LEAVES, 3), NO_LIMIT)}
+    constraints = AreaConstraints(
+        LAYOUT, np.arange(3), ("a", "b", "c"), **{**free, **limits}, exact=(margin,)
+    )
+    units = {"leaf": np.arange(LEAVES), "town": np.array([0, 0, 1, 1]), "lake": np.array([-1, 0, 0, -1])}
+    return KnownLimits(units, constraints, (values,))
+
+
+@pytest.mark.parametrize("names", [(), ("kind",), ("age", "kind"), ("old",), ("race", "kind")])
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("lake", [False, True])
+def test_limits_hold_for_the_true_counts_of_every_area(names: tuple[str, ...], seed: int, lake: bool) -> None:
+    """People placed at random; what is known is true of them. Single leaves without units are told by the limits."""
+    rng = np.random.default_rng(seed)
+    cells = rng.integers(0, 9, (LEAVES, LAYOUT.size, LAYOUT.algebra.cells)) * SUPPORT[:, :, None]
+    part = cells.sum(axis=2)
+    towns = np.stack([part[:2].sum(axis=0), part[2:].sum(axis=0)])
+    towns[1, 2] = FREE
+    room = rng.integers(0, 3, (2, *part.shape))
+    limits = {
+        "lower": np.maximum(part - room[0], 0),
+        "upper": np.where(room[1] == 2, NO_LIMIT, part + room[1]),
+    }
+    known = _known(towns, ExactMargin("town", LAYOUT.margin(["kind"])), **limits)
+    if lake:
+        known = _known(part[None, 1] + part[None, 2], ExactMargin("lake", LAYOUT.margin(["kind"])), **limits)
+    margin = LAYOUT.margin(list(names))
+    for owner in ([0, 0, 0, 0], [0, 0, 1, 1], [0, 1, 1, 0], [0, 1, 2, 3]):
+        where = np.arange(LEAVES), np.array(owner), max(owner) + 1
+        true = Held(cells, cells).margins([margin], where[1], where[2], where[0])[0]
+        least, most = margin_limits(list(known.of_areas(*where)), margin)
+        assert np.all(least <= true)
+        assert np.all(true <= most)
+    if names == ("kind",) and not lake:
+        town = margin_limits(list(known.of_areas(np.arange(2), np.zeros(2, int), 1)), margin)
+        assert (town[0].ravel() == towns[0]).all()
+        assert (town[1].ravel() == towns[0]).all()
+
+
 def test_what_follows_from_exact_counts_is_exact(held: Held) -> None:
     """Leaf 1's matrix is made blind to its total, as an exact total makes it; the rest of it stays noisy."""
     matrices = held.matrices.copy()
@@ -139,7 +184,9 @@ def test_what_follows_from_exact_counts_is_exact(held: Held) -> None:
     away = np.eye(3) - np.outer(ones, ones) / ones.sum()
     matrices[0, 0] = away @ matrices[0, 0] @ away
     exact = Held(held.cells, matrices)
-    rows = _rows(_publisher(exact, has_exact=True))
+    total = held.cells[0].sum()
+    known = _known(np.array([[total], [FREE], [FREE], [FREE]]), ExactMargin("leaf", LAYOUT.margin([])))
+    rows = _rows(_publisher(exact, known=known))
     status = {(r["area_type"], r["area"]): r for r in rows["total"].to_pylist()}
     told = status["leaf", "1"]
     assert (told["obs_status"], told["std_error"], told["gls_estimate"]) == (

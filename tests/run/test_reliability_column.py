@@ -19,6 +19,7 @@ from tests.village import SPEC, write_village
 
 import tabulae as tb
 from tabulae.errors import SpecError
+from tabulae.estimation.intervals import Interval
 from tabulae.export import convert_release
 from tabulae.products.tables.publish import false_numbers
 from tabulae.release.folder import write_sums
@@ -165,8 +166,9 @@ def test_two_machines_may_put_a_count_at_a_threshold_in_either_class() -> None:
 
     def table(count: float) -> PublishedTable:
         status = np.array(["A", "A"])
-        numbers = (np.array([count, 90.0]), np.array([10.0, 10.0]), np.array([20.0, 20.0]))
-        return PublishedTable("t", {"x": ("a", "b")}, *numbers, status, 0)
+        counts, errors = np.array([count, 90.0]), np.array([10.0, 10.0])
+        interval = Interval(counts - 20, counts + 20)
+        return PublishedTable("t", {"x": ("a", "b")}, counts, errors, interval, status, 0)
 
     here, there = table(20.0), table(20.0 + 1e-9)
     assert (here.classed(section).masked == [True, False]).all()

@@ -61,9 +61,11 @@ def _cells(row: dict[str, Any], places: int) -> tuple[str, str, str]:
     """Estimate, standard error and interval of one row."""
     if row["obs_status"] == "Q":
         return "-", "-", "not estimable"
+    whole = all(row[name] is not None and float(row[name]).is_integer() for name in ("ci_low", "ci_high"))
+    decimals = {"estimate": places, "std_error": places, "ci_low": 0 if whole else places}
+    decimals["ci_high"] = decimals["ci_low"]
     estimate, error, low, high = (
-        "-" if row[name] is None else f"{row[name]:z,.{places}f}"
-        for name in ("estimate", "std_error", "ci_low", "ci_high")
+        "-" if row[name] is None else f"{row[name]:z,.{width}f}" for name, width in decimals.items()
     )
     return estimate, error, "exact" if row["obs_status"] == "E" else f"{low} to {high}"
 

@@ -22,7 +22,8 @@ from ..privacy import NoiseLaw
 from ..strategy import Profile, VarianceBound
 from .coverage import CONSERVATIVE, EXACT, HalfWidths, half_widths, uniform_factor
 from .figures import FigureNumbers, figure_numbers
-from .least_squares import Estimate, OneSided, non_negative_rows
+from .intervals import non_negative_rows
+from .least_squares import Estimate, OneSided
 from .statistics import WIDEST, PairProfile, RatioSet, profile_by_block, ratio_set
 
 _NOW, _BEFORE, _CHANGE = (Table(name, {}) for name in ("now", "before", "change"))

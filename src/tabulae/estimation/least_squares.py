@@ -34,11 +34,11 @@ from ..strategy import (
     LocalInformation,
     Strategy,
     law_variances,
-    products,
     restricted_strategy,
 )
 from ..strategy.information.routes import information, solve
 from .coverage import CONSERVATIVE, EXACT, HalfWidths, half_widths
+from .intervals import Interval, no_more_than, non_negative_rows
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -113,6 +113,20 @@ class Estimate(ABC):
         if self.exact is None:
             return np.zeros(table.rows(self.domain), dtype=bool)
         return self.exact.determined(table)
+
+    def known_of(self, table: Table) -> tuple[np.ndarray, np.ndarray]:
+        """What the true answers cannot be below, and above: 0 where no record counts negatively, and exact counts."""
+        operator = self.operator_of(table)
+        least = np.where(non_negative_rows(operator), 0.0, -np.inf)
+        exact = self.measurement.strategy.invariants
+        return least, no_more_than(self.domain, table, exact, self.measurement.exact)
+
+    def interval_of(self, table: Table, level: float) -> tuple[Interval, np.ndarray]:
+        """Intervals that hold for every true count, with what is known of it, and how each was found."""
+        answer, widths = self.answer_of(table), self.half_widths_of(table, level)
+        least, most = self.known_of(table)
+        low, high = answer - widths.values, answer + widths.values
+        return Interval(low, high, least, most, self.operator_of(table).integer), widths.ways
 
     def operator_of(self, table: Table) -> LinearOperator:
         return table.operator(self.domain)
@@ -377,11 +391,6 @@ class OneSided(Estimate):
     def point_of(self, operator: LinearOperator) -> np.ndarray:
         """The non-negative estimate of queries that the measurements determine."""
 
-    def known_of(self, table: Table) -> tuple[np.ndarray, np.ndarray]:
-        """What the true answers cannot be below, and above: 0 where no record counts negatively."""
-        least = np.where(non_negative_rows(self.operator_of(table)), 0.0, -np.inf)
-        return least, np.full(len(least), np.inf)
-
     def answer_of(self, table: Table) -> np.ndarray:
         self.linear.answer_of(table)  # refuses what the measurements do not determine
         return self.point_of(self.operator_of(table))
@@ -398,16 +407,8 @@ class OneSided(Estimate):
         values = np.maximum(high - point, point - low)
         return HalfWidths(values, np.full(values.shape, CONSERVATIVE, dtype="<U12"))
 
-
-def non_negative_rows(operator: LinearOperator) -> np.ndarray:
-    """Rows whose entries are all known to be at least 0: their true answers are, too."""
-    rows = np.ones(1, dtype=bool)
-    ((coefficient, factors), *others) = products(operator)
-    if others or coefficient < 0:
-        return np.zeros(operator.shape[0], dtype=bool)
-    for factor in factors:
-        signed = np.zeros(factor.shape[0], dtype=bool)
-        if not factor.binary:
-            signed = np.asarray(factor.T.column_norms(1) != factor @ np.ones(factor.shape[1]))
-        rows = np.logical_and.outer(rows, ~signed).ravel()
-    return rows
+    def interval_of(self, table: Table, level: float) -> tuple[Interval, np.ndarray]:
+        """The cut interval of least squares, widened to hold the estimate where it does not."""
+        found, ways = self.linear.interval_of(table, level)
+        least, most = self.known_of(table)
+        return replace(found, least=least, most=most, point=self.answer_of(table)), ways

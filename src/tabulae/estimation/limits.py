@@ -13,7 +13,7 @@ import scipy.sparse.linalg
 from ..domain import Constraint, Domain, Invariants, Table, Term, merged_factor
 from ..errors import InvalidArgument, Unsupported
 from ..linalg import LinearOperator
-from .least_squares import non_negative_rows
+from .intervals import non_negative_rows
 from .measured_cells import MeasuredCells
 
 _ENTRIES = 2**26  # of a matrix that is written out

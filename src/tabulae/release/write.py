@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 
 from .._version import VERSION
 from ..domain import Attribute, Domain
+from ..estimation.intervals import Interval
 from ..spec import NO_VALUE, ReliabilitySection, Spec
 from ..spec.shape import NO_ERROR, NO_ESTIMATE, RELIABILITY
 from . import folder as f
@@ -188,7 +189,7 @@ class PublishedTable:
     columns: dict[str, tuple[str, ...]]
     estimate: np.ndarray
     std_error: np.ndarray
-    half_width: np.ndarray
+    interval: Interval
     status: np.ndarray
     conservative: int
     reliability: np.ndarray | None = None
@@ -196,11 +197,11 @@ class PublishedTable:
 
     @property
     def ci_low(self) -> np.ndarray:
-        return self.estimate - self.half_width
+        return self.interval.ends()[0]
 
     @property
     def ci_high(self) -> np.ndarray:
-        return self.estimate + self.half_width
+        return self.interval.ends()[1]
 
     def classed(self, section: ReliabilitySection) -> PublishedTable:
         """The table with the column of classes, and the counts of the last one masked, where a spec asks for these.

@@ -224,7 +224,8 @@ class ErrorRow:
 class GeographyView(StoredView):
     """Everything that the report of a release of areas shows.
 
-    ``whole`` says that published counts are whole numbers by another method than the one that intervals are of.
+    ``whole`` says that published counts are whole numbers by another method than the one that intervals are of, and
+    ``outside`` how many of these lie outside of the intervals.
     ``unconverged`` is in how many divisions among areas the solver stopped early.
     ``known`` are sentences on what cannot occur, ``limits`` what public files say beside it. ``by_size`` and
     ``by_distance`` are of table ``shown``.
@@ -233,6 +234,7 @@ class GeographyView(StoredView):
 
     method: str
     whole: bool
+    outside: int
     unconverged: int
     areas: int
     counts: int
@@ -273,6 +275,7 @@ def geography_view(release: Release) -> GeographyView:
         promise=promise_of(release.spec, statements=statements_of(release.spec), exact=_exact(geography)),
         method=str(about["method"]),
         whole=about["method"] != UNBIASED,
+        outside=sum(about.get("outside_intervals", {}).values()),
         unconverged=int(about["unconverged"]),
         areas=sum(about["areas"].values()),
         counts=sum(about["rows"].values()),

@@ -354,7 +354,14 @@ class TableView:
 
     @property
     def margin(self) -> NDArray[np.float64]:
-        return (np.asarray(self.ci_high, dtype=float) - np.asarray(self.ci_low, dtype=float)) / 2
+        return _reach(self.ci_low, self.about, self.ci_high)
+
+
+def _reach(
+    low: NDArray[np.float64], about: NDArray[np.float64], high: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """How far intervals reach from their centres: one that is cut on one side reaches as far on the other."""
+    return np.maximum(high - about, about - low)
 
 
 @dataclass(frozen=True, eq=False)
@@ -648,7 +655,8 @@ def stored_reliability(path: Path, by: str, count: int, section: ReliabilitySect
 def _points(piece: pa.Table, status: NDArray[np.object_], chosen: NDArray[np.int64]) -> NDArray[np.float64]:
     """Estimates and margins, shape (2, n), of those of the chosen rows that are estimated with noise."""
     estimate = floats(piece, "estimate")[chosen]
-    margin = (floats(piece, "ci_high")[chosen] - floats(piece, "ci_low")[chosen]) / 2
+    about = floats(piece, GLS_ESTIMATE if GLS_ESTIMATE in piece.column_names else "estimate")[chosen]
+    margin = _reach(floats(piece, "ci_low")[chosen], about, floats(piece, "ci_high")[chosen])
     noisy = (status[chosen] == ESTIMATED) & np.isfinite(estimate) & (margin > 0)
     return np.stack([estimate[noisy], margin[noisy]])
 
@@ -712,8 +720,9 @@ def _row_rows(
         interval, margin = NOTHING, "0"
         picture = _picture(estimate, None, scale)
     else:
-        interval = f"{fixed(low, decimals)} to {fixed(high, decimals)}"
-        margin = fixed((high - low) / 2, decimals)
+        ends = 0 if low.is_integer() and high.is_integer() else decimals
+        interval = f"{fixed(low, ends)} to {fixed(high, ends)}"
+        margin = fixed(max(high - float(table.about[i]), float(table.about[i]) - low), decimals)
         picture = _picture(estimate, (low, high), scale)
     return Row(
         labels=tuple(shortened(str(column[k])) for column in table.columns.values()),

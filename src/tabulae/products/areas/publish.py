@@ -46,9 +46,11 @@ def write_spine(folder: Path, made: SpineRelease, charged: Charged) -> None:
     """Write all but the measurement and the report: tables, codes, spec, ledger entries, descriptor, microdata."""
     spec, tables, areas = made.spec, made.geography.tables, areas_of(made.geography)
     write_documents(folder, spec, charged.entries)
+    outside = {table.name: 0 for table in tables}
     with TableWriter(folder / "tables", table_schemas(tables, made.published.method)) as writer:
         for name, rows in made.publisher.rows(tables, areas):
             writer.write(name, rows)
+            outside[name] += _outside(rows)
     f.sync_folder(folder / "tables")
     write_area_figures(folder, made)
     people = write_microdata(folder, made.microdata) if made.geography.microdata else None
@@ -57,6 +59,7 @@ def write_spine(folder: Path, made: SpineRelease, charged: Charged) -> None:
         "interval_level": made.level,
         "obs_status": _STATUS,
         "method": made.published.method,
+        **({} if made.published.method == UNBIASED else {_OUTSIDE: outside}),
         **_sizes(spec),
         "microdata": people,
         "unconverged": made.published.unconverged,
@@ -64,6 +67,15 @@ def write_spine(folder: Path, made: SpineRelease, charged: Charged) -> None:
     }
     f.write_json(folder / f.DESCRIPTOR, _descriptor(spec, writer.schemas, about, charged.time))
     f.write_bytes(folder / README, _readme(spec, made.published.method, people).encode())
+
+
+_OUTSIDE = "outside_intervals"
+"""How many published whole numbers of each table lie outside of the interval beside them."""
+
+
+def _outside(rows: pa.Table) -> int:
+    estimate, low, high = (rows[name].to_numpy() for name in ("estimate", "ci_low", "ci_high"))
+    return int(((estimate < low) | (estimate > high)).sum())
 
 
 def _sizes(spec: Spec) -> dict[str, dict[str, int]]:
@@ -116,7 +128,7 @@ def _field(field: pa.Field, method: str) -> dict[str, Any]:
     numbers = dict(_NUMBERS)
     if method != UNBIASED:
         numbers[GLS_ESTIMATE] = numbers["estimate"]
-        numbers["estimate"] = f"published count by {method}: whole, 0 or more; the interval is not about it"
+        numbers["estimate"] = f"published count by {method}: whole, 0 or more; {_OUTSIDE} says how many lie outside of the interval"
     described = {**_OWN, **numbers}.get(field.name)
     kind = "string" if pa.types.is_dictionary(field.type) else "number"
     if pa.types.is_integer(field.type):
@@ -201,13 +213,18 @@ def _table_faults(folder: Path, made: SpineRelease) -> Iterator[str]:
         for name, schema in table_schemas(tables, method).items()
     }
     sums: dict[str, dict[str, np.ndarray]] = {table.name: {} for table in tables}
+    outside = {table.name: 0 for table in tables}
     cells = {table.name: table.margin.size for table in tables}
     for name, rows in made.publisher.rows(tables, areas_of(made.geography)):
         files[name].compare(rows)
+        outside[name] += _outside(rows)
         kind = rows["area_type"][0].as_py()
         counts = rows["estimate"].to_numpy().reshape(-1, cells[name]).sum(axis=0)
         sums[name][kind] = sums[name].get(kind, 0) + counts
+    told = f.read_json(folder, f.DESCRIPTOR)["tabulae"].get(_OUTSIDE)
     elsewhere = _made_elsewhere(folder)
+    if method != UNBIASED and told != outside:
+        yield f"{f.DESCRIPTOR}: how many counts lie outside of their intervals is not what the tables say{elsewhere}"
     for file in files.values():
         file.end()
         yield from (fault + elsewhere for fault in file.faults)

@@ -13,11 +13,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from ...estimation.intervals import Interval
 from ...release.staging import Say
 from ...release.write import ESTIMATED, EXACT, label_columns, word_column
 from ...spec import Spec
 from .constraints import ExactMargin
 from .estimate import MEASURED, SpineEstimate, estimate_spine, quiet, read_measured
+from .known import KnownLimits, margin_limits
 from .layout import CellLayout, Margin
 from .microdata import Microdata
 from .passes.area_variances import margin_variance
@@ -83,7 +85,7 @@ class AreaPublisher:
         method: how ``published`` was estimated.
         published: the estimates of the tables.
         unbiased: those of ``gls``; the same object where that is the method.
-        has_exact: whether some counts are exact, so that others may follow from them.
+        known: limits and exact counts, where there are some; others may follow from exact counts.
     """
 
     layout: CellLayout
@@ -91,15 +93,18 @@ class AreaPublisher:
     method: str
     published: SpineEstimate
     unbiased: SpineEstimate
-    has_exact: bool
+    known: KnownLimits | None
     level: float
 
     def rows(self, tables: Sequence[AreaTable], areas: Sequence[Areas]) -> Iterator[tuple[str, pa.Table]]:
         """Pieces of tables with the names of the tables; each table's in order: by type of area, area and cell."""
         for asked, part, possible, covariance in self.pieces(tables, areas, self._step):
             middle, published = self._margins([table.margin for table in asked], part)
+            where = part.leaves, part.owner, part.codes.size
+            known = [] if self.known is None else list(self.known.of_areas(*where))
             for table, *numbers in zip(asked, middle, published, strict=True):
-                yield table.name, self._table(table, part, possible, covariance, *numbers)
+                limits = margin_limits(known, table.margin)
+                yield table.name, self._table(table, part, possible, covariance, limits, *numbers)
 
     def pieces(
         self, wanted: Sequence[Any], areas: Sequence[Areas], step: Callable[[Sequence[Any]], int]
@@ -135,6 +140,7 @@ class AreaPublisher:
         part: SomeAreas,
         possible: np.ndarray,
         covariance: np.ndarray,
+        limits: tuple[np.ndarray, np.ndarray] | tuple[float, float],
         middle: np.ndarray,
         published: np.ndarray,
     ) -> pa.Table:
@@ -144,13 +150,15 @@ class AreaPublisher:
         empty = ~(possible @ classes.T)[:, :, None]
         variance = margin_variance(self.layout, covariance, margin)
         exact = np.broadcast_to(empty, variance.shape)
-        if self.has_exact:
+        if self.known is not None and self.known.exact:
             terms = margin_variance(self.layout, np.abs(covariance), margin)
             exact = exact | (variance <= _CANCELLED * terms)
         variance = np.where(exact, 0.0, np.maximum(variance, 0.0))
         middle = np.where(empty, 0.0, middle)
         middle = np.where(exact, np.rint(middle), middle)
-        numbers = [middle, np.sqrt(variance), self.unbiased.half_widths(variance, self.level)]
+        half = self.unbiased.half_widths(variance, self.level)
+        interval = Interval(middle - half, middle + half, *limits, whole=True).known(exact, middle)
+        numbers = [middle, np.sqrt(variance), *interval.ends()]
         estimate = middle
         if self.method != UNBIASED:
             estimate = np.where(empty, 0, published)
@@ -165,7 +173,8 @@ class AreaPublisher:
         estimate: np.ndarray,
         middle: np.ndarray,
         deviation: np.ndarray,
-        half: np.ndarray,
+        low: np.ndarray,
+        high: np.ndarray,
         exact: np.ndarray,
     ) -> pa.Table:
         schema, domain = _schema(table, self.method), self.layout.domain
@@ -173,7 +182,7 @@ class AreaPublisher:
         columns["estimate"] = pa.array(estimate, schema.field("estimate").type)
         if self.method != UNBIASED:
             columns[GLS_ESTIMATE] = pa.array(middle)
-        columns |= {"std_error": deviation, "ci_low": middle - half, "ci_high": middle + half}
+        columns |= {"std_error": deviation, "ci_low": low, "ci_high": high}
         columns["obs_status"] = word_column(exact, [ESTIMATED, EXACT])
         return pa.table(columns, schema=schema)
 
@@ -288,9 +297,17 @@ class SpineRelease:
             self.published.method,
             self.published,
             self.unbiased,
-            bool(self.exact),
+            self._known,
             self.level,
         )
+
+    @property
+    def _known(self) -> KnownLimits | None:
+        constraints = self.geography.constraints
+        if constraints is None:
+            return None
+        units = {margin.level: self.plan.spine.areas(margin.level).unit for margin in constraints.exact}
+        return KnownLimits(units, constraints, self.exact)
 
     @property
     def microdata(self) -> Microdata:

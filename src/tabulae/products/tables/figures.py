@@ -15,7 +15,8 @@ from ...errors import Unsupported
 from ...estimation import Estimate
 from ...estimation.coverage import CONSERVATIVE, uniform_factor
 from ...estimation.figures import figure_numbers
-from ...estimation.least_squares import LeastSquares, LocalLeastSquares, OneSided, non_negative_rows
+from ...estimation.intervals import non_negative_rows
+from ...estimation.least_squares import LeastSquares, LocalLeastSquares, OneSided
 from ...estimation.statistics import WIDEST, PairProfile, RatioSet, covariance_of, ratio_set
 from ...release import folder as f
 from ...release.agreement import csv_faults

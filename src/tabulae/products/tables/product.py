@@ -146,7 +146,7 @@ class TablesProduct:
         check_derived(plan)
         rehearsed = rehearse(plan)
         tables = publish(rehearsed, self.spec.published, plan.level)
-        numbers = [np.concatenate([t.estimate, t.std_error, t.half_width]) for t in tables]
+        numbers = [np.concatenate([t.estimate, t.std_error, t.ci_low, t.ci_high]) for t in tables]
         rows = [asdict(row).values() for row in plan.table_errors]
         numbers += [np.array([value for value in row if isinstance(value, float)]) for row in rows]
         publish_derived(rehearsed, self.spec, plan.level)

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 from ...domain import Domain, Invariants, Table, Workload
 from ...errors import ReleaseError
 from ...estimation import Estimate
+from ...estimation.intervals import Interval
 from ...measurement import MeasuredLeftOut, Measurement
 from ...privacy import LeftOut, decimal
 from ...release import folder as f
@@ -141,10 +142,10 @@ def publish_exact(measurement: Measurement) -> list[PublishedTable]:
 
 
 def _exact(table: Table, values: np.ndarray, domain: Domain) -> PublishedTable:
-    none = np.zeros(len(values))
+    none, counts = np.zeros(len(values)), values.astype(np.float64)
     status = np.full(len(values), EXACT)
     return PublishedTable(
-        table.name, table.columns(domain), values.astype(np.float64), none, none, status, conservative=0
+        table.name, table.columns(domain), counts, none, Interval(counts, counts), status, conservative=0
     )
 
 
@@ -152,18 +153,19 @@ def _publish(estimate: Estimate, workload: Workload, table: Table, level: float)
     alone = Workload(workload.domain, [table])
     answer = estimate.answer(alone)[table.name]
     deviation = np.sqrt(estimate.variance(alone)[table.name])
-    widths = estimate.half_widths(alone, level)[table.name]
+    interval, ways = estimate.interval_of(table, level)
     # A query that counts no cell at all is known without noise, zero; so is one that the invariants determine.
     empty = empty_rows(table, workload.domain)
     exact = empty | estimate.exact_of(table)
+    answer = np.where(empty, 0.0, answer)
     return PublishedTable(
         table.name,
         table.columns(workload.domain),
-        np.where(empty, 0.0, answer),
+        answer,
         np.where(exact, 0.0, deviation),
-        np.where(exact, 0.0, widths.values),
+        interval.known(exact, answer),
         np.where(exact, EXACT, ESTIMATED),
-        int((widths.ways[~exact] == "conservative").sum()),
+        int((ways[~exact] == "conservative").sum()),
     )
 
 
@@ -360,10 +362,17 @@ def false_numbers(
         masked = section.mask & (words == section.names[-1])
         if not _near_classes(fresh, words, 1e-6 + loose, section):
             yield f"tables/{fresh.name}: {RELIABILITY} does not follow from the measurements"
-    for name, apart in (("estimate", loose), ("std_error", 0.0), ("ci_low", loose), ("ci_high", loose)):
-        values, found = getattr(fresh, name), stored[name].to_numpy()
-        allowed = np.where(fresh.status == EXACT, 0.0, 1e-6 + apart + 1e-6 * np.abs(values))
-        wrong = ~(np.abs(found - values) <= allowed)
+    below, above = fresh.interval.ends(-loose), fresh.interval.ends(loose)
+    ranges = {
+        "estimate": (fresh.estimate - loose, fresh.estimate + loose),
+        "std_error": (fresh.std_error, fresh.std_error),
+        "ci_low": (below[0], above[0]),
+        "ci_high": (below[1], above[1]),
+    }
+    for name, (least, most) in ranges.items():
+        found = stored[name].to_numpy()
+        allowed = np.where(fresh.status == EXACT, 0.0, 1e-6 + 1e-6 * np.abs(most))
+        wrong = ~((found >= least - allowed) & (found <= most + allowed))
         if (np.where(masked & (name != "std_error"), ~np.isnan(found), wrong)).any():
             yield f"tables/{fresh.name}: {name} does not follow from the measurements"
 

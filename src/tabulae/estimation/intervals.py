@@ -1,0 +1,129 @@
+"""Intervals of counts: cut at what a count cannot be, and rounded inwards to whole numbers.
+
+An interval ``[l, u]`` that covers the true count x with some probability covers it no less often once values are
+left out that x cannot have: those below ``least`` or above ``most``, and, where x is a number of records, those that
+are not whole. Nothing is lost for any x, so coverage stays valid for each true count, one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..domain import Domain, Table
+from ..linalg import LinearOperator
+from ..strategy import products
+
+_SURE = 1e-9  # of an end: by so much it may be off, as floating point has it
+_LARGEST = 1 << 24  # entries of a matrix that is looked through
+
+
+@dataclass(frozen=True, eq=False)
+class Interval:
+    """Intervals, one a row, beside what is known of the true counts; arrays of one shape, or numbers.
+
+    Args:
+        low, high: ends of an interval that covers the true count.
+        least, most: the true count is not below, and not above.
+        whole: whether it is a whole number.
+        point: an estimate that the published interval is widened to hold, where one is published that is another than
+            the middle.
+
+    >>> found = Interval(np.array([-3.2, 2.6, -9.0]), np.array([4.7, 2.9, -1.0]), 0.0, np.inf, True)
+    >>> [end.tolist() for end in found.ends()]
+    [[0.0, 3.0, 0.0], [4.0, 3.0, 0.0]]
+    """
+
+    low: np.ndarray
+    high: np.ndarray
+    least: np.ndarray | float = -np.inf
+    most: np.ndarray | float = np.inf
+    whole: np.ndarray | bool = False
+    point: np.ndarray | None = None
+
+    def known(self, rows: np.ndarray, values: np.ndarray) -> Interval:
+        """The same, some ``rows`` (bool) being known to have these values."""
+        low, high = (np.where(rows, values, end) for end in (self.low, self.high))
+        least = np.where(rows, -np.inf, self.least)
+        most = np.where(rows, np.inf, self.most)
+        point = None if self.point is None else np.where(rows, values, self.point)
+        return Interval(low, high, least, most, self.whole & ~rows, point)
+
+    def ends(self, moved: np.ndarray | float = 0.0) -> tuple[np.ndarray, np.ndarray]:
+        """The ends as they are published, both intervals' ends ``moved`` first.
+
+        Where nothing is left, because the noise was larger than the interval allows for, it is the one value nearest.
+        """
+        slack = _SURE * (1 + np.maximum(np.abs(self.low), np.abs(self.high)))
+        low = np.where(self.whole, np.ceil(self.low + moved - slack), self.low + moved)
+        high = np.where(self.whole, np.floor(self.high + moved + slack), self.high + moved)
+        middle = (self.low + self.high) / 2 + moved
+        nearest = np.where(self.whole, np.rint(middle), middle)
+        low, high = (np.where(low > high, nearest, end) for end in (low, high))
+        low, high = (np.clip(end, self.least, self.most) for end in (low, high))
+        if self.point is not None:
+            point = self.point + moved
+            low = np.minimum(low, np.where(self.whole, np.floor(point + slack), point))
+            high = np.maximum(high, np.where(self.whole, np.ceil(point - slack), point))
+        return low + 0.0, high + 0.0  # never -0.0
+
+
+def non_negative_rows(operator: LinearOperator) -> np.ndarray:
+    """Rows whose entries are all known to be at least 0: their true answers are, too."""
+    rows = np.ones(1, dtype=bool)
+    ((coefficient, factors), *others) = products(operator)
+    if others or coefficient < 0:
+        return np.zeros(operator.shape[0], dtype=bool)
+    for factor in factors:
+        signed = np.zeros(factor.shape[0], dtype=bool)
+        if not factor.binary:
+            signed = np.asarray(factor.T.column_norms(1) != factor @ np.ones(factor.shape[1]))
+        rows = np.logical_and.outer(rows, ~signed).ravel()
+    return rows
+
+
+def no_more_than(
+    domain: Domain, table: Table, exact: Sequence[Table], values: Sequence[np.ndarray]
+) -> np.ndarray:
+    """For each row of a table the smallest exact count that counts all of its cells too, (m,); infinite without one.
+
+    Both are products of factors of 0 and 1: row i counts no cell that row j leaves out if that holds in each attribute.
+
+    >>> from tabulae.linalg import Identity, Total
+    >>> domain = Domain({"sex": 2, "age": 2})
+    >>> cells, sexes = Table("cells", {"sex": Identity(2), "age": Identity(2)}), Table("sexes", {"sex": Identity(2)})
+    >>> no_more_than(domain, cells, [sexes], [np.array([7, 5])]).tolist()
+    [7.0, 7.0, 5.0, 5.0]
+    """
+    found = np.full(table.rows(domain), np.inf)
+    own = _plain_factors(table.operator(domain))
+    if own is None:
+        return found
+    for known, counts in zip(exact, values, strict=True):
+        factors = _plain_factors(known.operator(domain))
+        if factors is None:
+            continue
+        left = np.asarray(counts, float).reshape([factor.shape[0] for factor in factors])
+        for axis, (inner, outer) in enumerate(zip(own, factors, strict=True)):
+            within = _within(inner, outer)
+            along = np.moveaxis(left, axis, -1)
+            lowest = [np.where(row, along, np.inf).min(axis=-1) for row in within]
+            left = np.moveaxis(np.stack(lowest), 0, axis)
+        found = np.minimum(found, left.ravel())
+    return found
+
+
+def _plain_factors(operator: LinearOperator) -> Sequence[LinearOperator] | None:
+    """The factors of one product of matrices of 0 and 1; None for any other operator."""
+    ((coefficient, factors), *others) = products(operator)
+    return None if others or coefficient != 1 or not all(each.binary for each in factors) else factors
+
+
+def _within(inner: LinearOperator, outer: LinearOperator) -> np.ndarray:
+    """Which rows of ``inner`` count no more than which of ``outer``, bool; none where there is too much to see."""
+    if max(inner.shape[0], outer.shape[1]) * outer.shape[0] > _LARGEST:
+        return np.zeros((inner.shape[0], outer.shape[0]), dtype=bool)
+    beside = 1 - np.asarray(outer.T @ np.eye(outer.shape[0]))
+    return np.asarray(inner @ beside) == 0
