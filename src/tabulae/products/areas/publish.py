@@ -37,8 +37,8 @@ _OWN = {
 _NUMBERS = {
     "estimate": "count by gls: unbiased, may be fractional or negative",
     "std_error": "standard error of the gls estimate, from the noise alone",
-    "ci_low": "lower end of the interval about the gls estimate",
-    "ci_high": "upper end of the interval about the gls estimate",
+    "ci_low": "lower end of the interval of gls, whole",
+    "ci_high": "upper end of the interval of gls, whole",
 }
 
 
@@ -128,7 +128,7 @@ def _field(field: pa.Field, method: str) -> dict[str, Any]:
     numbers = dict(_NUMBERS)
     if method != UNBIASED:
         numbers[GLS_ESTIMATE] = numbers["estimate"]
-        numbers["estimate"] = f"published count by {method}: whole, 0 or more; {_OUTSIDE} says how many lie outside of the interval"
+        numbers["estimate"] = f"published count by {method}: whole, 0 or more; may lie outside of the interval"
     described = {**_OWN, **numbers}.get(field.name)
     kind = "string" if pa.types.is_dictionary(field.type) else "number"
     if pa.types.is_integer(field.type):
