@@ -100,9 +100,10 @@ def test_files_are_classed_in_any_step(duchy_release: Path, monkeypatch: pytest.
             counts[2 if about <= 0 else (error >= about / 4) + (error >= about / 2)] += 1
         assert found.counts == tuple(counts)
         assert (found.exact, found.missing) == (len(here) - len(noisy), 0)
-    drawn = [
-        (row["estimate"], (row["ci_high"] - row["ci_low"]) / 2) for row in rows if row["obs_status"] == "A"
-    ]
+    noisy = [row for row in rows if row["obs_status"] == "A"]
+    about = [row["gls_estimate"] for row in noisy]
+    reach = [max(row["ci_high"] - a, a - row["ci_low"]) for row, a in zip(noisy, about, strict=True)]
+    drawn = list(zip((row["estimate"] for row in noisy), reach, strict=True))
     assert np.allclose(np.stack([whole.estimate, whole.margin], axis=1), drawn)
     monkeypatch.setattr("tabulae.report.view._ROWS", 7)
     steps = stored_reliability(path, "area_type", len(rows), ABS)

@@ -128,7 +128,9 @@ def _field(field: pa.Field, method: str) -> dict[str, Any]:
     numbers = dict(_NUMBERS)
     if method != UNBIASED:
         numbers[GLS_ESTIMATE] = numbers["estimate"]
-        numbers["estimate"] = f"published count by {method}: whole, 0 or more; may lie outside of the interval"
+        numbers["estimate"] = (
+            f"published count by {method}: whole, 0 or more; may lie outside of the interval"
+        )
     described = {**_OWN, **numbers}.get(field.name)
     kind = "string" if pa.types.is_dictionary(field.type) else "number"
     if pa.types.is_integer(field.type):
