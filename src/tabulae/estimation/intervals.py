@@ -84,6 +84,28 @@ def non_negative_rows(operator: LinearOperator) -> np.ndarray:
     return rows
 
 
+def whole_rows(domain: Domain, operator: LinearOperator) -> bool:
+    """Whether the true answers are all whole: a matrix of whole numbers, and of each value whole numbers a step.
+
+    A record of value ``low + k (high - low) / steps`` is worth ``f_low + k (f_high - f_low) / steps`` to a factor f.
+
+    >>> from tabulae.domain import Attribute
+    >>> from tabulae.linalg import Dense, Total
+    >>> domain = Domain({"income": Attribute.measured("income", 0, 100, step=10)})
+    >>> [whole_rows(domain, each) for each in (Total(2), Dense([[0, 100]]), Dense([[0, 1]]))]
+    [True, True, False]
+    """
+    if not operator.integer:
+        return False
+    rise = np.array([-1.0, 1.0])
+    return not any(
+        np.any(np.asarray(factor @ rise) % attribute.steps)
+        for _, factors in products(operator)
+        for attribute, factor in zip(domain.attributes, factors, strict=True)
+        if attribute.steps
+    )
+
+
 def no_more_than(
     domain: Domain, table: Table, exact: Sequence[Table], values: Sequence[np.ndarray]
 ) -> np.ndarray:

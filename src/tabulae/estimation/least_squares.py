@@ -38,7 +38,7 @@ from ..strategy import (
 )
 from ..strategy.information.routes import information, solve
 from .coverage import CONSERVATIVE, EXACT, HalfWidths, half_widths
-from .intervals import Interval, no_more_than, non_negative_rows
+from .intervals import Interval, no_more_than, non_negative_rows, whole_rows
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -126,7 +126,8 @@ class Estimate(ABC):
         answer, widths = self.answer_of(table), self.half_widths_of(table, level)
         least, most = self.known_of(table)
         low, high = answer - widths.values, answer + widths.values
-        return Interval(low, high, least, most, self.operator_of(table).integer), widths.ways
+        whole = whole_rows(self.domain, self.operator_of(table))
+        return Interval(low, high, least, most, whole), widths.ways
 
     def operator_of(self, table: Table) -> LinearOperator:
         return table.operator(self.domain)
