@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from .products.areas.spine.spine import Spine
     from .products.product import plan
     from .products.tables.count import Counts
+    from .products.tables.figures import means
     from .products.tables.measure import measure
     from .products.tables.plan import Plan
     from .release import Release
@@ -51,6 +52,7 @@ _HOME = {
     "products.tables.measure": ["measure"],
     "_run": ["run"],
     "products.tables.count": ["Counts"],
+    "products.tables.figures": ["means"],
     "errors": ["TabulaeError"],
     "estimation": ["Estimate", "estimate", "smallest_budget"],
     "products.areas.spine.spine": ["Spine"],
@@ -115,6 +117,7 @@ __all__ = [
     "__version__",
     "estimate",
     "lower_bound",
+    "means",
     "measure",
     "noise",
     "plan",

@@ -9,6 +9,8 @@ from fractions import Fraction
 
 from ..errors import InvalidArgument
 from ..linalg import LinearOperator
+from .attribute import Attribute
+from .domain import Domain
 from .table import Table, TableColumn, Term
 
 FactorProduct = tuple[tuple[str, LinearOperator], ...]
@@ -132,6 +134,19 @@ class Figure:
     linear: Linear
     ratios: tuple[Ratio, ...]
     quantiles: tuple[Quantile, ...]
+
+    @classmethod
+    def mean(cls, name: str, domain: Domain, counts: Table, value: Attribute) -> Figure:
+        """The mean of a measured value over the records that each row of a table counts."""
+        columns = {
+            heading: TableColumn(heading, labels) for heading, labels in counts.columns(domain).items()
+        }
+        one, none = Fraction(1), Fraction(0)
+        sums = Linear(counts.sums(domain, name, value, 1), one, none)
+        low, high = (Fraction(end) for end in value.values)
+        words = f"mean of {value.name}" + (f" by {', '.join(columns)}" if columns else "")
+        ratio = Ratio(sums, Linear(counts, one, none), (low, high))
+        return cls(name, words, columns, Linear(None, one, none), (ratio,), ())
 
     @property
     def count(self) -> Table | None:

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from ...domain import Domain, Figure, Linear, Quantile, Ratio, Table
-from ...errors import Unsupported
+from ...domain import Attribute, Domain, Figure, Linear, Quantile, Ratio, Table
+from ...errors import InvalidArgument, Unsupported
 from ...estimation import Estimate
 from ...estimation.coverage import CONSERVATIVE, uniform_factor
 from ...estimation.figures import figure_numbers
@@ -178,6 +178,45 @@ def publish_figure(estimate: Estimate, figure: Figure, level: float) -> Publishe
         found.conservative,
         sum(_grain(quantile) for quantile in figure.quantiles),
     )
+
+
+def means(estimate: Estimate, table: Table, value: Attribute, level: float = 0.95) -> pa.Table:
+    """Means of a measured value over the records that each row of a table counts, with errors and intervals.
+
+    The mean is ``S / n`` of one set of measurements. Its interval is ``{R : |S - R n| <= h(R)}``, with h a half-width
+    of the noise of ``S - R n``; nothing is linearised, so that it holds for small groups as well.
+
+    Arguments:
+        estimate: of measurements that determine counts and sums of the table.
+        table: of counts.
+        value: a measured value of the domain.
+        level: each interval covers the true mean with at least this probability.
+
+    Returns:
+        The table's columns, then ``estimate``, ``std_error``, ``ci_low``, ``ci_high`` and ``obs_status``: "Q" where the
+        group may be empty, so that no interval is bounded.
+
+    Raises :class:`~tabulae.errors.NotEstimable` where the measurements do not determine a count or a sum.
+
+    Reference: Fieller, "Some problems in interval estimation", JRSS B 16 (1954).
+
+    Privacy:
+        Post-processing of public estimates: costs nothing.
+
+    >>> import tabulae as tb
+    >>> income = tb.Attribute.measured("income", 0, 100, 10)
+    >>> domain, total = tb.Domain({"sex": 2, "income": income}), tb.Table("people", {})
+    >>> workload = tb.Workload(domain, [total, tb.Table.sum("pay", {}, income, near=40)])
+    >>> counts = tb.Counts.from_records(domain, [[k % 2, 3 + k % 3] for k in range(300)])
+    >>> found = tb.means(tb.estimate(tb.measure(counts, tb.select(workload), tb.ZCDP(100))), total, income)
+    >>> round(found["estimate"][0].as_py()), found.column_names[:2]
+    (40, ['estimate', 'std_error'])
+    """
+    if value not in estimate.domain.measured:
+        raise InvalidArgument(
+            f"{value!r} is no measured value of the domain: give one, as in domain['income']"
+        )
+    return publish_figure(estimate, Figure.mean(table.name, estimate.domain, table, value), level).arrow()
 
 
 def _grain(quantile: Quantile) -> float:

@@ -6,7 +6,6 @@ import io
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from fractions import Fraction
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,8 +17,6 @@ from ...domain import (
     AttributeView,
     Domain,
     Figure,
-    Linear,
-    Ratio,
     Table,
     TableColumn,
     Workload,
@@ -310,7 +307,8 @@ class _Measured:
                 sums = table.sums(self.domain, name, value, weight / _largest(value))
                 if measure.mean:
                     near = (low + high) // 2 if measure.near is None else int(measure.near)
-                    self.figures.append(_mean(table, sums, value, self.domain))
+                    figure = Figure.mean(name, self.domain, table, value)
+                    self.figures.append(Derived(figure, figure.sql.capitalize()))
                     sums = table.sums(self.domain, name, value, 2 * weight / (high - low), near)
             except (InvalidArgument, Unsupported) as error:
                 self.problems.add((*path, "measures", at), str(error))
@@ -350,18 +348,6 @@ def _largest(value: Attribute) -> int:
 
 
 _DECLARE = "declare it under [values], as in income = { range = [0, 200000], step = 1000 }"
-
-
-def _mean(counts: Table, sums: Table, value: Attribute, domain: Domain) -> Derived:
-    """The mean of a value in each row of a table."""
-    columns = {heading: TableColumn(heading, labels) for heading, labels in counts.columns(domain).items()}
-    one, none = Fraction(1), Fraction(0)
-    low, high = (Fraction(end) for end in value.values)
-    ratio = Ratio(Linear(sums, one, none), Linear(counts, one, none), (low, high))
-    words = f"mean of {value.name}" + (f" by {', '.join(columns)}" if columns else "")
-    return Derived(
-        Figure(sums.name, words, columns, Linear(None, one, none), (ratio,), ()), words.capitalize()
-    )
 
 
 def _invariants(document: Document, reader: _Tables, names: Taken) -> list[Invariant]:
