@@ -57,8 +57,10 @@ class Town:
         cells = CountedCells.of(self.plan, passes, self.held, self.limits)
         t = self.truth
         counts = SpineCounts(self.plan, t.row, t.key, t.people)
-        pieces = [*measure_supported(counts, self.plan, cells, source=Insecure(seed))]
-        return cells, pieces, estimate_supported(self.plan, cells, pieces)
+        drawn = measure_supported(counts, self.plan, cells, source=Insecure(seed))
+        pieces = [*drawn]
+        assert drawn.counts is not None
+        return cells, pieces, drawn.counts
 
 
 def town(budget: object = 1, seed: int = 0, blocks: int = 30, moved: float = 0.2, several: int = 4) -> Town:
@@ -329,6 +331,33 @@ def test_least_squares_are_those_of_a_general_solver(
     cost = sum(w * cp.sum_squares(matrix @ x - y) for w, matrix, y in problem.matrices)
     cp.Problem(cp.Minimize(cost), held + known).solve(solver=cp.CLARABEL)
     assert np.abs(problem.solved(1e-5) - x.value).max() < 2e-3
+
+
+def test_small_steps_of_many_cells_do_not_end_the_search() -> None:
+    """Each of 30,000 cells may be near its place while a sum of 10,000 is a hundred people off."""
+    cells, classes = 30_000, 3
+    rng = np.random.default_rng(0)
+    truth = rng.poisson(0.05, cells)
+    rows = np.array([np.arange(cells), rng.permutation(cells) % classes], np.int32)
+    weight = np.array([[0.01, 0.01]])
+    child, begin, run, total, _ = runs_of(
+        np.array([0, cells]), np.arange(cells), np.zeros(cells, np.int64), np.zeros(1, np.int64),
+        np.array([0, 1]), np.zeros(1, np.int64), np.array([truth.sum()]), False,
+    )  # fmt: skip
+    sizes = np.array([cells, classes])
+    block, row, slot = answers_of(np.arange(cells), child, begin, run, rows, weight > 0, sizes)
+    y = np.concatenate([truth, np.bincount(rows[1], truth)])[
+        np.where(np.arange(row.size) < cells, row, row + cells)
+    ]
+    y = y + rng.normal(0, 10, y.size) + 300 * (np.arange(y.size) == cells)
+    sums = []
+    for tolerance in (0.02, 1e-4):
+        x = np.zeros(cells)
+        least_squares(
+            child, begin, run, total, cells, np.zeros(cells), True, slot, block, y, weight, 1, tolerance, x
+        )
+        sums.append(np.bincount(rows[1], x))
+    assert np.abs(sums[0] - sums[1]).max() < 1
 
 
 @given(seed=st.integers(0, 10_000), case=st.sampled_from(CASES))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -17,7 +17,7 @@ from .constraints import AreaConstraints, ExactMargin, disclosure_of
 from .count import SpineCounts
 from .descent.limits import NodeLimits
 from .sparse.cells import CountedCells
-from .sparse.descend import Asked, descend
+from .sparse.descend import Asked, SupportedCounts, descend
 from .spine_plan import SpineMeasurements, SpinePieceValues, SpinePlan
 
 
@@ -101,7 +101,7 @@ def _pieces(counts: SpineCounts, plan: SpinePlan, source: RandomBits) -> Iterato
         yield SpinePieceValues(piece, tuple(values))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class SupportedMeasurements:
     """The stream of a spine that is measured while it is divided: to be read once. Public.
 
@@ -111,15 +111,17 @@ class SupportedMeasurements:
     Attributes:
         rehearsal: marks what no ledger paid for or an insecure source drew.
         release_id: the charge.
+        counts: None before the last piece.
     """
 
     plan: SpinePlan
     rehearsal: bool
     release_id: str | None
-    pieces: Iterator[tuple[Asked, np.ndarray]] = field(repr=False)
+    pieces: Generator[tuple[Asked, np.ndarray], None, SupportedCounts] = field(repr=False)
+    counts: SupportedCounts | None = None
 
     def __iter__(self) -> Iterator[tuple[Asked, np.ndarray]]:
-        return self.pieces
+        self.counts = yield from self.pieces
 
 
 def measure_supported(
@@ -167,15 +169,15 @@ def measure_supported(
 
 def _supported(
     counts: SpineCounts, plan: SpinePlan, cells: CountedCells, source: RandomBits
-) -> Iterator[tuple[Asked, np.ndarray]]:
+) -> Generator[tuple[Asked, np.ndarray], None, SupportedCounts]:
     place = np.arange(plan.layout.cell.size)
     rows = np.stack([query.rows(place) for query in plan.queries])
     steps, answers = descend(plan, cells), None
     while True:
         try:
             asked = next(steps) if answers is None else steps.send(answers)
-        except StopIteration:
-            return
+        except StopIteration as done:
+            return done.value
         answers = _noise(asked, plan, source)
         for level in np.unique(plan.tree.level[asked.nodes]).tolist():
             here = np.flatnonzero(plan.tree.level[asked.nodes] == level)

@@ -16,6 +16,7 @@ RELAXED = 1.6
 STIFF = 10.0  # times the weight of the finest query: what a step off the feasible counts costs
 CHECKED = 10  # iterations between looks at what is missing
 PATIENCE = 600  # iterations
+SUMMED = 10.0  # times the tolerance of a count: how far what an answer counts may move between looks
 NEWTON, NEAR = 50, 1e-9  # steps to a threshold, and how close its sum comes, relative
 
 
@@ -162,6 +163,21 @@ def _threshold(x, z, u, low, high, total, theta):
 
 
 @njit(cache=True, nogil=True)
+def _drift(z, child, run, slot, block, base, queries, told):
+    """How far what some answer counts has moved since the last look: small steps of many cells may go one way."""
+    now, largest = np.zeros(told.size), 0.0
+    for c in range(child.size - 1):
+        for q in range(queries):
+            if block[c * queries + q] < block[c * queries + q + 1]:
+                for j in range(run[child[c]], run[child[c + 1]]):
+                    now[slot[q, j] - base] += z[j]
+    for i in range(told.size):
+        largest = max(largest, abs(now[i] - told[i]))
+        told[i] = now[i]
+    return largest
+
+
+@njit(cache=True, nogil=True)
 def least_squares(  # noqa: C901
     child, begin, run, total, cells, people, rooted, slot, block, y, weight, nested, tolerance, found
 ):
@@ -250,7 +266,7 @@ def least_squares(  # noqa: C901
                 elif not rooted:
                     z[j] = people[begin[r] + k] / many[begin[r] + k]
                 s[j] = z[j]
-    level = np.zeros(run.size - 1)
+    level, told = np.zeros(run.size - 1), np.zeros(answers)
     rhs, right = np.zeros(widest), np.zeros(widest)
     made = 0
     while made < PATIENCE:
@@ -282,16 +298,16 @@ def least_squares(  # noqa: C901
                     queries,
                     base,
                 )
-                told = np.zeros(size)
+                seen = np.zeros(size)
                 for q in range(nested, queries):
                     if block[c * queries + q] < block[c * queries + q + 1]:
                         for j in range(width):
-                            told[slot[q, low + j] - across] += right[j]
-                told = inverse[inverse_size[c] : inverse_size[c + 1]].reshape(size, size) @ told
+                            seen[slot[q, low + j] - across] += right[j]
+                seen = inverse[inverse_size[c] : inverse_size[c + 1]].reshape(size, size) @ seen
                 for q in range(nested, queries):
                     if block[c * queries + q] < block[c * queries + q + 1]:
                         for j in range(width):
-                            rhs[j] -= told[slot[q, low + j] - across]
+                            rhs[j] -= seen[slot[q, low + j] - across]
             for j in range(width):
                 rhs[j] /= tau
             _peel(rhs, low, high, slot, nested, alpha, peeled_all[:, low:high], sums, block, c, queries, base)
@@ -325,11 +341,14 @@ def least_squares(  # noqa: C901
                     here = RELAXED * x[j] + (1 - RELAXED) * s[j] + t[j]
                     after = here + share[begin[r] + k]
                     t[j] = -share[begin[r] + k]
-                    if look:
-                        missing = max(missing, abs(x[j] - after))
                     s[j] = after
-        if look and missing <= tolerance and moved <= tolerance:
-            break
+            if look:
+                for j in range(n):
+                    missing = max(missing, abs(x[j] - s[j]))
+        if look:
+            drift = _drift(z, child, run, slot, block, base, queries, told)
+            if missing <= tolerance and moved <= tolerance and drift <= SUMMED * tolerance:
+                break
     for j in range(n):
         found[j] = z[j]
     return made if made < PATIENCE else -made
