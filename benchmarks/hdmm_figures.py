@@ -4,7 +4,8 @@ python -m benchmarks.hdmm_figures              strategies, growth of CPU time wi
 python -m benchmarks.hdmm_figures --only cells attributes
 python -m benchmarks.hdmm_figures --draw       the pictures from the CSV
 
-CPU seconds on one core, one run each; a line ends once a point takes more than ``LIMIT`` seconds. Workloads:
+CPU seconds on one core, one run each; a line ends once a point takes more than ``LIMIT`` seconds. Where there is no
+point, ``note`` says why. Workloads:
 
 * ``cells`` (Figure 2): all ranges over one attribute of n cells, "opt0" to a certified gap of 1e-3 (Gaussian) and
   with its usual starts (Laplace). (The paper runs 100 iterations of either.)
@@ -37,11 +38,12 @@ from tabulae.strategy.strategy import unit_rmse
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks/results/hdmm_growth.csv"
 PICTURES = ROOT / "docs/methods"
-LIMIT = 20.0
-COLUMNS = ("series", "noise", "method", "x", "cpu_s", "rmse")
+LIMIT = 60.0
+COLUMNS = ("series", "noise", "method", "x", "cpu_s", "rmse", "note")
 OPERATORS = ("kron", "union", "marginals")
 
-Point = tuple[str, str, str, int, float, float]
+Point = tuple[str, str, str, int, float, float, str]
+NONE = float("nan")
 
 
 def ranges(sizes: dict[str, int], pairs: int) -> tb.Workload:
@@ -52,15 +54,15 @@ def ranges(sizes: dict[str, int], pairs: int) -> tb.Workload:
     return tb.Workload(tb.Domain(sizes), tables)
 
 
-def timed(workload: tb.Workload, method: str, noise: str) -> tuple[float, float] | None:
-    """CPU seconds of selecting, and the unit error; None where the method cannot serve the workload."""
+def timed(workload: tb.Workload, method: str, noise: str) -> tuple[float, float, str]:
+    """CPU seconds of selecting, and the unit error; none, and the reason, where the method does not serve."""
     start = time.process_time()
     try:
         strategy = baseline(workload, method, noise, "add-remove")  # type: ignore[arg-type]
         seconds = time.process_time() - start
-        return seconds, unit_rmse(strategy, workload, "add-remove")
-    except (Unsupported, NotEstimable):
-        return None
+        return seconds, unit_rmse(strategy, workload, "add-remove"), ""
+    except (Unsupported, NotEstimable) as error:
+        return NONE, NONE, str(error)
 
 
 def grown(
@@ -69,18 +71,17 @@ def grown(
     """A line for each method and noise, as far as ``LIMIT`` allows."""
     for noise in ("gaussian", "laplace"):
         for method in methods:
+            ended = ""
             for x in xs:
-                result = timed(make(x), method, noise)
-                if result is None:
-                    break
+                result = (NONE, NONE, ended) if ended else timed(make(x), method, noise)
                 yield series, noise, method, x, *result
                 if result[0] > LIMIT:
-                    break
+                    ended = f"{x:,} took more than {LIMIT:.0f} s"
 
 
 def cells() -> Iterator[Point]:
     """Figure 2."""
-    sizes = [64, 128, 256, 512, 1024]
+    sizes = [64, 128, 256, 512, 1024, 2048, 4096, 8192]
     return grown("cells", sizes, lambda n: tb.Workload.of(tb.AllRange(n)), ("opt0",))
 
 
@@ -88,7 +89,7 @@ def sizes() -> Iterator[Point]:
     """Figure 3a."""
     return grown(
         "sizes",
-        [2, 4, 8, 16, 32, 64, 128],
+        [2, 4, 8, 16, 32, 64, 128, 256, 512, 1024],
         lambda n: ranges({f"a{i}": n for i in range(5)}, 10),
         OPERATORS,
     )
@@ -130,7 +131,7 @@ def reconstruct() -> Iterator[Point]:
                 seconds = time.process_time() - start
             except (Unsupported, NotEstimable):
                 break
-            yield "reconstruct", "gaussian", method, workload.domain.size, seconds, float("nan")
+            yield "reconstruct", "gaussian", method, workload.domain.size, seconds, NONE, ""
             if seconds > LIMIT:
                 break
 
@@ -152,7 +153,8 @@ def write(points: list[Point], series: str) -> None:
         writer = csv.writer(file)
         writer.writerow(COLUMNS)
         for p in sorted(kept, key=lambda p: (order.index(p[0]), *p[1:4])):
-            writer.writerow([*p[:4], f"{p[4]:.4f}", f"{p[5]:.6g}"])
+            numbers = (f"{p[4]:.4f}" if p[4] >= 0 else "", f"{p[5]:.6g}" if p[5] >= 0 else "")
+            writer.writerow([*p[:4], *numbers, p[6]])
 
 
 def read() -> list[Point]:
@@ -161,7 +163,10 @@ def read() -> list[Point]:
         return []
     with RESULTS.open(newline="") as file:
         return [
-            (r["series"], r["noise"], r["method"], int(r["x"]), float(r["cpu_s"]), float(r["rmse"]))
+            (
+                *(r["series"], r["noise"], r["method"], int(r["x"])),
+                *(float(r["cpu_s"] or NONE), float(r["rmse"] or NONE), r.get("note") or ""),
+            )
             for r in csv.DictReader(file)
         ]
 
@@ -216,8 +221,8 @@ def draw_growth() -> None:
     points = read()
     for axis, (series, label) in zip(axes.flat, PANELS.items(), strict=False):
         lines: dict[tuple[str, str], list[tuple[int, float]]] = {}
-        for s, noise, method, x, seconds, _ in points:
-            if s == series:
+        for s, noise, method, x, seconds, *_ in points:
+            if s == series and seconds >= 0:
                 lines.setdefault((method, noise), []).append((x, seconds))
         for (method, noise), line in lines.items():
             style = "-" if noise == "gaussian" else "--"
