@@ -351,6 +351,25 @@ def test_households_without_the_option(tmp_path: Path) -> None:
     assert "add --households" in result.stderr
 
 
+def test_a_run_of_persons_is_resumed_beside_a_file_of_households(tmp_path: Path) -> None:
+    """What is stored needs no records: those of the other program are no mistake then."""
+    params, data = households(tmp_path, {PERSONS: persons(40, 1)})
+    path = tmp_path / "ledger.db"
+    Ledger.create(path, 50, "zcdp")
+
+    def kill(step: str) -> None:
+        if step == "stored":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(check(params, data, ledger=path), tmp_path / "out", say=lambda message: None, at=kill)
+    (data / PERSONS).unlink()
+    again = check(params, data, ledger=path, records=False)
+    run(again, tmp_path / "out", resume=True, say=lambda message: None)
+    assert (tmp_path / "out" / "t1" / "t1.csv").exists()
+    assert len(Ledger.open(path).charges()) == 1
+
+
 def test_a_ledger_of_persons_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "ledger.db"
     Ledger.create(path, 50, "zcdp")

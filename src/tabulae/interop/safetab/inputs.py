@@ -24,7 +24,7 @@ from .layout import LEVELS, WIDE, group_map, production_stability
 from .maps import CODES, ETHNICITY, MEMBERS, RACE, Maps, read_maps
 from .programs import HOUSEHOLDS, PERSONS, Program
 from .records import Records
-from .text import Faults, can_read
+from .text import Faults
 from .totals import TOTALS, read_totals
 
 StabilityRule = Literal["proven", "production"]
@@ -105,7 +105,6 @@ def check(
                 _check_noise(program, level, config, faults)
     most = config.max_race_codes if config else 1
     found = Records(program, data / program.records, maps.codes, most, geography)
-    _check_program(program, data, faults)
     if records or faults.problems:
         found.check(faults)
     faults.stop(f"{params} and {data}" if params != data else str(params))
@@ -125,15 +124,6 @@ def check(
         found,
         tuple(faults.warnings),
     )
-
-
-def _check_program(program: Program, data: Path, faults: Faults) -> None:
-    """Note records of the other program where there are none of this one."""
-    other = HOUSEHOLDS if program is PERSONS else PERSONS
-    mine, others = (can_read(data / each.records, Faults()) for each in (program, other))
-    if others and not mine:
-        what = "add --households" if other is HOUSEHOLDS else "leave out --households"
-        faults.add(other.records, f"holds {other.unit}s, and {program.unit}s are asked for: {what}")
 
 
 def _spec(

@@ -26,7 +26,7 @@ from ...sources.failures import redacted
 from .geography import GRF, BlockGeography
 from .layout import BLOCK, RACES, families
 from .maps import CODES
-from .programs import Program
+from .programs import HOUSEHOLDS, PERSONS, Program
 from .text import DELIMITER, Faults, can_read, line_count, read_rows
 
 if TYPE_CHECKING:
@@ -62,6 +62,7 @@ class Records:
     def check(self, faults: Faults) -> None:
         """Note all mistakes, by line, their values as confidential ones; and what could not be looked up."""
         if not can_read(self.path, faults):
+            self._look_for_others(faults)
             return
         name, before = self.path.name, len(faults.problems)
         for what, file, known in (("codes", CODES, self.codes), ("blocks", GRF, self.geography)):
@@ -75,6 +76,13 @@ class Records:
                 joined = map(DELIMITER.join, zip(*(part.to_pylist() for part in values), strict=True))
                 faults.add_rows(name, words, rows.lines[at], column, list(joined))
         faults.problems[before:] = sorted(faults.problems[before:], key=lambda problem: problem.line or 0)
+
+    def _look_for_others(self, faults: Faults) -> None:
+        """Note records of the other program where there are none of this one."""
+        other = HOUSEHOLDS if self.program is PERSONS else PERSONS
+        if can_read(self.path.with_name(other.records), Faults()):
+            what = "add --households" if other is HOUSEHOLDS else "leave out --households"
+            faults.add(other.records, f"holds {other.unit}s, and {self.program.unit}s are asked for: {what}")
 
     def _wrong(self, fields: _Fields) -> Iterator[tuple[str, str, np.ndarray]]:
         """Of each rule its column, what it says, and which records break it."""

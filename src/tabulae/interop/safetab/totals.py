@@ -63,7 +63,7 @@ def read_totals(
         words = "an earlier line is of the same group in the same region: keep one"
         faults.add_rows(TOTALS, words, twice, "ITERATION_CODE")
         counts[name] = (region, group, count)
-    return PublicCounts(counts, groups, TOTALS, path.read_bytes() if path.is_file() else b""), known
+    return PublicCounts(counts, groups, TOTALS, b"" if faults.problems else path.read_bytes()), known
 
 
 def _with_empty(regions: Regions, ids: pa.StringArray, line: np.ndarray, faults: Faults) -> Regions:
