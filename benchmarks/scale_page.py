@@ -203,9 +203,10 @@ tables and microdata, make the report.
 `benchmarks/nation.py` draws people state by state, each state from a seed of its own, and never holds more than one:
 {PEOPLE:,} people in {BLOCKS:,} blocks with living quarters and {BLOCKS // 25:,} without, 51 states, 3,143 counties, and
 the 2020 schema of 2,016 cells with its eleven query groups, bounds, tribal areas split off and each state's total
-exact: `examples/redistricting.toml`, for more than one state. No record is of anybody. What is published of a block is
-its total and its microdata, which hold every count; the table of 28 cells goes down to block groups, for one of blocks
-would have 230 million rows.
+exact: `examples/redistricting.toml`, for more than one state. The runs below were made before states could be both
+split and exact: states were whole, counties split, and block groups keyed by town and place alike. No record is of
+anybody. What is published of a block is its total and its microdata, which hold every count; the table of 28 cells goes
+down to block groups, for one of blocks would have 230 million rows.
 
 `{whole["command"]}` runs it whole, {int(whole["people"]):,} people in
 {int(whole["blocks"]):,} blocks, on two cores and 24 GB of memory, alone on the machine but for light work at the lowest
