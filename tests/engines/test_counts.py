@@ -155,15 +155,18 @@ def test_values_of_every_type(store: Store, typed: str) -> None:
             assert found == {label: seen[label] for label in LABELS}, column
 
 
-def test_the_same_values_are_refused(store: Store, typed: str) -> None:
+@pytest.mark.parametrize("half", [0, 1])
+def test_the_same_values_are_refused(store: Store, typed: str, half: int) -> None:
+    """Half of the columns at a time: a statement takes time as the square of them."""
+    columns = list(COLUMNS)[half * 6 : half * 6 + 6]
     source = store(typed, pa.table(COLUMNS))
     with pytest.raises(DataError) as caught:
-        tabulate(source, attributes(list(COLUMNS)), rules(list(COLUMNS), "refuse"))
+        tabulate(source, attributes(columns), rules(columns, "refuse"))
     told = [line.strip() for line in str(caught.value).splitlines()[1:-1]]
     numbers = [line.partition(", such as")[0] for line in str(caught.value.confidential).splitlines()]
     where = [
         (f"column {column!r} (attribute {column!r}): {kind}", seen[label])
-        for column in COLUMNS
+        for column in columns
         for seen in [expected(column)]
         for label, kind in (("other", "values outside the declared categories"), ("missing", "NULL values"))
         if seen[label]

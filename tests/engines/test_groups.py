@@ -79,21 +79,36 @@ def counted(source: RecordSource, **options: Any) -> tuple[int, list[Any], bytes
         return counts.records, entries_of(counts, plan()), counts.fingerprint()
 
 
-def test_counts_are_those_of_the_definition_and_of_duckdb(store: Store, engine: str) -> None:
+EVERY = table_of(crowd())
+OF_UNITS = table_of(crowd(), NAME=[f"n{i**2 % 7}" for i in range(300)])
+KEPT = UnitRule("NAME", 40, bytes(range(32)))
+
+
+@pytest.fixture(scope="module")
+def on_duckdb(store: Store) -> dict[str, Any]:
+    """What DuckDB counts: of all records, of those of units that are kept, and by another key."""
+    source = store("duckdb-parquet", OF_UNITS)
+    return {
+        "every": counted(store("duckdb-parquet", EVERY)),
+        "kept": counted(source, unit=KEPT),
+        "other": counted(source, unit=UnitRule("NAME", 40, bytes(32))),
+    }
+
+
+def test_counts_are_those_of_the_definition_and_of_duckdb(
+    store: Store, engine: str, on_duckdb: dict[str, Any]
+) -> None:
     people = crowd()
-    table = table_of(people)
-    records, entries, fingerprint = counted(store(engine, table))
+    records, entries, fingerprint = counted(store(engine, EVERY))
     assert (records, entries) == (len(people), by_definition(people, plan()))
-    assert fingerprint == counted(store("duckdb-parquet", table))[2]
+    assert fingerprint == on_duckdb["every"][2]
 
 
-def test_the_same_records_of_units_are_kept(store: Store, engine: str) -> None:
-    rule = UnitRule("NAME", 40, bytes(range(32)))
-    table = table_of(crowd(), NAME=[f"n{i**2 % 7}" for i in range(300)])
-    found = counted(store(engine, table), unit=rule)
+def test_the_same_records_of_units_are_kept(store: Store, engine: str, on_duckdb: dict[str, Any]) -> None:
+    found = counted(store(engine, OF_UNITS), unit=KEPT)
     assert found[0] == 160
-    assert found == counted(store("duckdb-parquet", table), unit=rule)
-    assert found[2] != counted(store("duckdb-parquet", table), unit=UnitRule("NAME", 40, bytes(32)))[2]
+    assert found == on_duckdb["kept"]
+    assert found[2] != on_duckdb["other"][2]
 
 
 @pytest.mark.parametrize("unit", [None, pytest.param(UnitRule("NAME", 2, bytes(32)), marks=pytest.mark.long)])

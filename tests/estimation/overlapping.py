@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 from tests.strategy.instances import BUDGETS, WORKLOADS
@@ -20,6 +21,7 @@ def measured(workload: str, noise: str, method: str = "workload", people: float 
     return tb.measure(x, strategy, BUDGETS[noise], source=tb.noise.Insecure(7))
 
 
+@cache
 def large(
     noise: str = "gaussian", sizes: tuple[int, ...] = (48, 30, 25, 12)
 ) -> tuple[tb.Workload, tb.Strategy]:

@@ -14,8 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.laws import dear
 from tests.measure.groups import Quiet
 from tests.measure.spines import counts, plan, records, table
 
@@ -77,7 +78,7 @@ def check_same(one: list[SpinePieceValues], two: list[SpinePieceValues]) -> None
                 assert np.array_equal(x, y)
 
 
-@settings(max_examples=10)
+@dear()
 @given(seed=st.integers(0, 10**6), pure=st.booleans())
 def test_what_is_read_is_what_was_drawn(
     seed: int, pure: bool, tmp_path_factory: pytest.TempPathFactory

@@ -314,6 +314,7 @@ def test_rows_of_the_projector_are_exact(seed):
     assert np.trace(P) == 7 - np.linalg.matrix_rank(C)
 
 
+@pytest.mark.long
 def test_the_example_of_the_page_runs(tmp_path):
     page = (Path(__file__).parents[2] / "docs/methods/invariants-demonstrations.md").read_text(
         encoding="utf-8"

@@ -64,8 +64,14 @@ def _edit(spec: Path, *changes: tuple[str, str]) -> Path:
     return spec
 
 
-@pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
-@pytest.mark.parametrize("definition", DEFINITIONS)
+@pytest.mark.parametrize(
+    ("definition", "neighbours"),
+    [
+        pytest.param(definition, neighbours, marks=pytest.mark.long if (i + j) % 2 else [])
+        for i, definition in enumerate(DEFINITIONS)
+        for j, neighbours in enumerate(("add-remove", "replace"))
+    ],
+)
 def test_a_release_says_how_many(visits: Path, definition: str, neighbours: str) -> None:
     """The whole budget is promised and charged; the tables have nine tenths of it, and both counts a twentieth each."""
     promise = f'{DEFINITIONS[definition]}\nneighbours = "{neighbours}"'

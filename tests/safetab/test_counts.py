@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.laws import dear
 from tests.membership import groups_of
 from tests.safetab.world import HEADER, PERSONS, World, config, persons
 from tests.tabulate.group_oracle import Entries, entries_of
@@ -66,7 +67,7 @@ def by_definition(text: str, inputs: Inputs) -> list[Entries]:
     return out
 
 
-@settings(max_examples=15)
+@dear()
 @given(count=st.integers(1, 60), seed=st.integers(0, 2**32), end=st.sampled_from(["\n", "\r\n"]))
 def test_counts_are_those_of_the_definition(inputs: Inputs, count: int, seed: int, end: str) -> None:
     text = persons(count, seed)

@@ -168,7 +168,13 @@ FIGURES = {
 }
 
 
-@pytest.mark.parametrize("name", FIGURES)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.long] if above == 5e-4 else [])
+        for name, (_, _, above) in FIGURES.items()
+    ],
+)
 def test_published_figures(name: str) -> None:
     workload, figure, above = FIGURES[name]
     strategy = _planned(workload)

@@ -10,8 +10,9 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.laws import dear
 
 from tabulae.errors import DataError
 from tabulae.products.groups import count as group_coding
@@ -38,7 +39,7 @@ def elsewhere(monkeypatch: pytest.MonkeyPatch, write_source: Writer) -> Callable
 
 
 def test_counts_are_those_of_the_definition(elsewhere: Callable[..., RecordSource]) -> None:
-    @settings(max_examples=10)
+    @dear()
     @given(data=st.data(), crowd=people(LEAVES, least=0))
     def holds(data: st.DataObject, crowd: list[Person]) -> None:
         plan = data.draw(plans(LEAVES))

@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.laws import dear
 
 from tabulae.domain import Attribute
 from tabulae.domain.groups import Group, GroupMap, Regions
@@ -103,7 +104,7 @@ def test_every_kind_of_source_gives_the_same(write: Writer, kind: str) -> None:
     assert counted(write(kind, columns_of(CROWD)), small_plan()) == (20, by_definition(CROWD, small_plan()))
 
 
-@settings(max_examples=15)
+@dear()
 @given(data=st.data(), crowd=people(LEAVES, least=0))
 def test_counts_are_those_of_the_definition(
     data: st.DataObject, crowd: list[Person], write_source: Writer

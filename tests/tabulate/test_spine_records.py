@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.laws import dear
 from tests.measure.spines import QUARTERS, Record, counts, plan, records
 
 from tabulae.errors import DataError, InvalidArgument
@@ -29,7 +30,16 @@ RULES = {name: ColumnCoding(name.upper()) for name in ("quarters", "age", "race"
 PLAN = plan(3)
 
 
-@pytest.fixture(params=[1 << 25, 8], ids=["whole", "in parts"], scope="module", autouse=True)
+WHOLE = 1 << 25
+both = pytest.mark.parametrize("part", [WHOLE, 8], indirect=True, ids=["whole", "in parts"])
+
+
+@pytest.fixture(
+    params=[pytest.param(WHOLE, marks=pytest.mark.long), 8],
+    ids=["whole", "in parts"],
+    scope="module",
+    autouse=True,
+)
 def part(request: pytest.FixtureRequest) -> Iterator[int]:
     """How many records are grouped together: all of them, or a few."""
     with pytest.MonkeyPatch.context() as patch:
@@ -62,7 +72,8 @@ def same(one: SpineCounts, two: SpineCounts) -> bool:
     return one.fingerprint() == two.fingerprint()
 
 
-@settings(max_examples=15)
+@both
+@dear()
 @given(seed=st.integers(0, 10**6), people=st.integers(1, 40))
 def test_counts_are_those_of_the_definition(seed: int, people: int, write_source: Writer) -> None:
     of = plan(seed)
@@ -235,6 +246,7 @@ def test_a_structural_zero(write: Writer) -> None:
     assert "ward, 0' (1)" in str(error.confidential)
 
 
+@both
 def test_messages_hold_no_count(write: Writer) -> None:
     """Of each fault 7 records: no digit stands in what is told, but in what is confidential."""
     dropped, digits = leaves(PLAN, dropped=["EMPTY"]), set("0123456789")
@@ -269,6 +281,7 @@ def test_codes_that_differ_in_case_are_two_leaves(write: Writer, given: str) -> 
 
 
 # units --------------------------------------------------------------------------------------------------
+@both
 def test_a_unit_is_counted_up_to_its_bound(write: Writer) -> None:
     source = write("csv", columns_of(PLAN, records(PLAN, 30)))
     for rows, expected in ((3, 12), (8, 30)):

@@ -58,8 +58,10 @@ def test_characteristic_functions_lie_between_the_normal_one_and_that_of_one_dra
     assert np.exp(-t * t / 2) - 1e-12 <= found <= alone + 1e-12
 
 
+@pytest.mark.parametrize(
+    "level", [0.95, *(pytest.param(level, marks=pytest.mark.long) for level in (0.8, 0.999))]
+)
 @each("kind", [DiscreteGaussian, DiscreteLaplace])
-@each("level", [0.8, 0.95, 0.999])
 def test_margins_never_grow_with_the_budget(kind: type[NoiseLaw], level: float) -> None:
     """Of one answer, and of sums of answers that have other shares; the weights of least squares do no worse."""
     for shares in ((1,), (1, 1), (1, 3), (1, 10), (1, 2, 30)):

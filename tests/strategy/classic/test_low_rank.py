@@ -100,7 +100,7 @@ def test_the_outer_residual_falls_to_its_tolerance(name, p):
     assert np.all(np.diff(largest) < 0)
 
 
-@pytest.mark.parametrize(("k", "n"), [(2, 20), (3, 40), (5, 64)])
+@pytest.mark.parametrize(("k", "n"), [(2, 20), (3, 40), pytest.param(5, 64, marks=pytest.mark.long)])
 def test_few_queries_cost_less_than_cells_or_the_queries_themselves(k, n):
     W = normal(k, n)
     for p in (1, 2):
