@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -220,7 +221,7 @@ REFUSED: list[tuple[str, str]] = [
     (_with(', { sum = "income" }', ', { median = "income" }'), r"measures\[1\].median .*unknown key"),
     (_with(', { sum = "income" }', ', "sum"'), r'"sum" is no measure; write "count"'),
     (_with(', { sum = "income" }', ", 3"), r"3 is no measure"),
-    (_with("{ sum =", '{ mean = "income", sum ='), r"needs exactly one of count, sum or mean"),
+    (_with("{ sum =", '{ mean = "income", sum ='), r"needs exactly one of count, sum, mean or quantiles"),
     (_with(', { sum = "income" }', ', "count"'), r"measures has count twice"),
     (_with('"count", ', ""), r'add "count"'),
     (_with("near = 60", "near = 201"), r"near is a whole number from 0 to 200"),
@@ -285,6 +286,72 @@ def test_records_that_do_not_fit_cost_nothing(tmp_path: Path, rows: list, told: 
         tb.run(tmp_path / "spec.toml", tmp_path / "release")
     assert ledger.spent == 0
     assert not (tmp_path / "release").exists()
+
+
+QUANTILES = (
+    HEAD
+    + """
+income = { column = "INC", bins = [-100, 0, 20, 60, 61, 100, 400], null = "other" }
+age = { range = [0, 9] }
+"""
+    + PRIVACY
+    + """
+[[table]]
+name = "pay"
+attributes = ["region"]
+totals = true
+measures = ["count", { quantiles = ["1/4", "1/2", "0.9"], of = "age" }, { quantiles = ["2/3"], of = "income" }]
+"""
+)
+
+
+def test_quantiles_of_numbers_and_of_bins(tmp_path: Path) -> None:
+    """Of numbers the smallest with enough records at or below it, of bins the end of its bin; with intervals around."""
+    drawn = np.random.default_rng(4).integers([0, -90, 0], [2, 390, 10], size=(600, 3))
+    with (tmp_path / "people.csv").open("w", newline="") as file:
+        csv.writer(file).writerow(("region", "sex", "INC", "age"))
+        csv.writer(file).writerows(("NS"[r], "F", i, a * a // 9) for r, i, a in drawn.tolist())
+    text = QUANTILES.replace(', null = "other"', "")
+    (tmp_path / "spec.toml").write_text(text)
+    tb.Ledger.create(tmp_path / "ledger.db", tb.ZCDP(10**6), neighbours="add-remove", unit="person")
+    release = tb.run(tmp_path / "spec.toml", tmp_path / "release")
+    assert sorted(release.derived) == ["pay_q0.25_age", "pay_q0.5_age", "pay_q0.9_age", "pay_q2-3_income"]
+    assert sorted(release.tables) == ["pay_count"]
+    assert release.verify() == []
+    for row, regions in enumerate(([0], [1], [0, 1])):
+        some = drawn[np.isin(drawn[:, 0], regions)]
+        for share in ("0.25", "0.5", "0.9"):
+            found = release.derived[f"pay_q{share}_age"].to_pylist()[row]
+            truth = np.sort(some[:, 2] ** 2 // 9)[math.ceil(float(share) * len(some)) - 1]
+            assert found["ci_low"] <= truth <= found["ci_high"]
+        found = release.derived["pay_q2-3_income"].to_pylist()[row]
+        truth = np.sort(some[:, 1])[math.ceil(2 * len(some) / 3) - 1]
+        assert (found["ci_low"], found["ci_high"], found["estimate"]) == (100, 400, 400)
+        assert 100 <= truth < 400
+
+
+@each(
+    "change,to,told",
+    [
+        ('"1/4", "1/2"', '"1/4", "0.25"', r"lists a share twice"),
+        ('"1/4", "1/2"', '"1/4", "1"', r"measures\[1\].quantiles"),
+        ('"1/4", "1/2"', '"1/3000001"', r"at most 6 decimals"),
+        ('"1/4", "1/2"', "0.25", r"measures\[1\].quantiles"),
+        (', of = "age"', "", r"of goes with quantiles"),
+        ('of = "age"', 'of = "ages"', r'"ages" is no attribute; did you mean "age"'),
+        ('of = "age"', 'of = "region"', r"'region' is counted by itself"),
+        ('of = "age"', 'of = "sex"', r"'sex' has categories that are no numbers in order"),
+        ('of = "age"', 'of = "income"', r"'income' has categories that are no numbers in order"),
+        ('of = "age"', 'of = "age", near = 5', r"near goes with mean"),
+        ('of = "age"', 'of = "age", target = { rmse = 1 }', r"no target can say it"),
+    ],
+)
+def test_quantiles_that_are_refused(change: str, to: str, told: str) -> None:
+    assert change in QUANTILES
+    with pytest.raises(SpecError, match=told):
+        Spec.from_text(
+            QUANTILES.replace(', { quantiles = ["2/3"], of = "income" }', "").replace(change, to, 1)
+        )
 
 
 def test_invariants_beside_values(folder: Path, tmp_path: Path) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
+import numpy as np
+
 from ..errors import InvalidArgument
-from ..linalg import LinearOperator
+from ..linalg import Dense, LinearOperator
 from .attribute import Attribute
 from .domain import Domain
 from .table import Table, TableColumn, Term
@@ -104,7 +106,7 @@ class Quantile:
     """``coefficient`` times the smallest value v of an attribute with ``N(<= v) >= share * N``, in each group.
 
     ``table`` counts ``d N(<= v) - n N`` with ``share = n / d`` for each group and each of the rising ``values``, which
-    are the rows of ``attribute``.
+    are the rows of ``attribute``. Where values are the ends of classes, ``starts`` are where these begin.
     """
 
     coefficient: Fraction
@@ -112,6 +114,7 @@ class Quantile:
     table: Table
     attribute: str
     values: tuple[int, ...]
+    starts: tuple[int, ...] | None = None
 
     @property
     def tables(self) -> tuple[Table, ...]:
@@ -147,6 +150,44 @@ class Figure:
         words = f"mean of {value.name}" + (f" by {', '.join(columns)}" if columns else "")
         ratio = Ratio(sums, Linear(counts, one, none), (low, high))
         return cls(name, words, columns, Linear(None, one, none), (ratio,), ())
+
+    @classmethod
+    def quantile(
+        cls,
+        name: str,
+        domain: Domain,
+        counts: Table,
+        of: str,
+        share: Fraction,
+        ends: Sequence[tuple[int, int]] | None = None,
+    ) -> Figure:
+        """A quantile of an attribute of numbers, or of classes of numbers with these ends, in each row of a table.
+
+        Of classes the estimate is where one ends, and the interval begins where another begins.
+        """
+        attribute = domain[of]
+        if of in counts.attributes:
+            raise InvalidArgument(f"{of!r} is counted by itself: take the quantiles of other attributes")
+        if ends is None and attribute.numeric and attribute.ordered and not attribute.steps:
+            ends = [(int(value), int(value)) for value in attribute.values]
+        if ends is None or len(ends) != attribute.size:
+            raise InvalidArgument(
+                f"{of!r} has categories that are no numbers in order, so that it has no quantiles: declare it with a "
+                "range, or with bins of whole numbers that are not open, and refuse what is in none"
+            )
+        places = np.arange(attribute.size)
+        below = share.denominator * (places[None] <= places[:, None]) - share.numerator
+        terms = [Term(t.coefficient, {**t.factors, of: Dense(below)}) for t in counts.over(domain).terms]
+        columns = {
+            heading: TableColumn(heading, labels) for heading, labels in counts.columns(domain).items()
+        }
+        table = Table.of_terms(
+            name, terms, 1, {**(counts.over(domain).labels or {}), of: [str(k) for k in places]}
+        )
+        low, high = zip(*ends, strict=True)
+        found = Quantile(Fraction(1), share, table, of, high, low if low != high else None)
+        words = f"{share} quantile of {of}" + (f" by {', '.join(columns)}" if columns else "")
+        return cls(name, words, columns, Linear(None, Fraction(1), Fraction(0)), (), (found,))
 
     @property
     def count(self) -> Table | None:

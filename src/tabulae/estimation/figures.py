@@ -263,11 +263,16 @@ def _quantile(known: KnownCounts, quantile: Quantile, level: float) -> Part:
     wide, conservative = known.half_widths(table, level)
     sure, t, half = by_value(known.exact(table)), by_value(known.estimate(table)), by_value(wide)
     kept, values = woodruff(t, half), np.array(quantile.values, dtype=float)
+    starts = values if quantile.starts is None else np.array(quantile.starts, dtype=float)
     place = kept.estimate if other is None else crossing(by_value(other.estimate(table)))
     some = t[:, -1] > half[:, -1]
     point, low, high = (
-        np.where(some, values[at], np.nan).reshape(known.shape)
-        for at in (place, np.minimum(kept.low, place), np.maximum(kept.high, place))
+        np.where(some, ends[at], np.nan).reshape(known.shape)
+        for ends, at in (
+            (values, place),
+            (starts, np.minimum(kept.low, place)),
+            (values, np.maximum(kept.high, place)),
+        )
     )
     error = (high - low) / (2 * NormalDist().inv_cdf((1 + level) / 2))
     conservative = np.any(by_value(conservative) & ~sure, axis=1) | (other is not None)

@@ -74,6 +74,12 @@ class Bins:
         return (*below, *between, *above)
 
     @property
+    def ends(self) -> tuple[tuple[int, int], ...] | None:
+        """Where each class begins and ends; None where one is open, or edges are no whole numbers."""
+        whole = [edge for edge in self.edges if isinstance(edge, int)]
+        return None if self.open or len(whole) < len(self.edges) else tuple(pairwise(whole))
+
+    @property
     def _below(self) -> bool:
         return self.open in ("below", "both")
 

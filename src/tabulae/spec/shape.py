@@ -21,7 +21,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from pydantic_core import PydanticCustomError
 
 from ..errors import InvalidArgument, Unsupported
-from ..privacy import Neighbours, positive, probability
+from ..privacy import Neighbours, decimal, exact, positive, probability
 from ..sources.classes import Open
 from ..sources.condition import Condition
 from ..sources.dialect import Dialect
@@ -400,13 +400,24 @@ class CountedEntry(StrictSection):
         return self
 
 
+def _shares(values: list[str]) -> list[str]:
+    for value in values:
+        if (share := exact(_share(value))).denominator > 10**6:
+            raise problem(f"must be shares with at most 6 decimals, and {shown(str(share))} is not")
+    if len({exact(value) for value in values}) < len(values):
+        raise problem(f"lists a share twice: {shown(values)}")
+    return values
+
+
 class MeasureEntry(StrictSection):
-    """One of the ``measures``: ``"count"``, ``{ sum = "income" }`` or ``{ mean = "income", near = 60000 }``."""
+    """One of the ``measures``: ``"count"``, or one of the forms of ``_MEASURES``."""
 
     count: Literal[True] | None = None
     sum: Filled | None = None
     mean: Filled | None = None
     near: Annotated[int | str, BeforeValidator(_whole_or_decimal)] | None = None
+    quantiles: Annotated[list[str], Field(min_length=1), AfterValidator(_shares)] | None = None
+    of: Filled | None = None
     weight: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
     target: TargetEntry | None = None
 
@@ -423,31 +434,41 @@ class MeasureEntry(StrictSection):
 
     @model_validator(mode="after")
     def _one_measure(self) -> Self:
-        if [self.count, self.sum, self.mean].count(None) != 2:
-            raise problem(f"needs exactly one of count, sum or mean; {_MEASURES}")
-        if self.near is not None and (
-            self.mean is None or not re.fullmatch(r"-?[0-9]{1,16}", str(self.near))
-        ):
-            raise problem(
-                "near goes with mean, a whole number that is about what the means are: remove it, or correct it"
-            )
+        if [self.count, self.sum, self.mean, self.quantiles].count(None) != 3:
+            raise problem(f"needs exactly one of count, sum, mean or quantiles; {_MEASURES}")
+        if (self.of is None) != (self.quantiles is None):
+            raise problem('of goes with quantiles, and says of which attribute they are: of = "age"')
+        whole = self.near is None or re.fullmatch(r"-?[0-9]{1,16}", str(self.near))
+        if self.near is not None and (self.mean is None or not whole):
+            told = "near goes with mean, a whole number that is about what the means are"
+            raise problem(f"{told}: remove it, or correct it")
         if self.target is not None and self.mean is not None:
+            told = "the error of a mean depends on how many records its group has"
+            raise problem(f"{told}: give its sum a target instead")
+        if self.target is not None and self.quantiles is not None:
             raise problem(
-                "the error of a mean depends on how many records its group has: give its sum a target instead"
+                "what is off in a quantile depends on the records, and no target can say it: remove it"
             )
         return self
 
     @property
-    def of(self) -> str | None:
-        """The value that it is about; None for counts."""
+    def value(self) -> str | None:
+        """The value that it is about; None for counts and quantiles."""
         return self.sum or self.mean
 
-    def name(self, table: str) -> str:
-        """What its file is called."""
-        return f"{table}_count" if self.count else f"{table}_{'sum' if self.sum else 'mean'}_{self.of}"
+    def named(self, table: str) -> dict[str, MeasureEntry]:
+        """What its files are called, each with what is in it: quantiles have one each."""
+        if self.quantiles:
+            each = ((share, self.model_copy(update={"quantiles": [share]})) for share in self.quantiles)
+            return {f"{table}_q{decimal(exact(s)).replace('/', '-')}_{self.of}": one for s, one in each}
+        kind = "count" if self.count else f"{'sum' if self.sum else 'mean'}_{self.value}"
+        return {f"{table}_{kind}": self}
 
 
-_MEASURES = 'write "count", { sum = "income" } or { mean = "income", near = 60000 }'
+_MEASURES = (
+    'write "count", { sum = "income" }, { mean = "income", near = 60000 } or '
+    '{ quantiles = ["1/4", "1/2"], of = "age" }'
+)
 
 
 def _totals(value: object) -> object:
@@ -471,7 +492,7 @@ class TableEntry(CountedEntry):
 
     @model_validator(mode="after")
     def _measures_differ(self) -> Self:
-        asked = [measure.name("") for measure in self.measures or ()]
+        asked = [name for measure in self.measures or () for name in measure.named("")]
         if twice := next((name for at, name in enumerate(asked) if name in asked[:at]), None):
             raise problem(f"measures has {twice.strip('_').replace('_', ' of ', 1)} twice: keep one")
         if self.measures and any(measure.mean for measure in self.measures) and "_count" not in asked:
@@ -490,7 +511,7 @@ class TableEntry(CountedEntry):
         name = self.name or ""
         if not self.measures or all(measure.count for measure in self.measures):
             return {name: MeasureEntry(count=True, target=self.target)}
-        found = {measure.name(name): measure for measure in self.measures}
+        found = {file: one for measure in self.measures for file, one in measure.named(name).items()}
         if self.target:
             found[f"{name}_count"] = MeasureEntry(count=True, target=self.target)
         return found

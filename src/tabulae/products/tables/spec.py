@@ -6,6 +6,7 @@ import io
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
 from typing import NamedTuple
 
@@ -38,13 +39,15 @@ from ...linalg import (
     Total,
     WidthRange,
 )
+from ...privacy import decimal, exact
+from ...sources.classes import Bins
 from ...spec.derived import Derived
 from ...spec.problems import KeyPath, Problems, Taken, nearest, shown, written
 from ...spec.published import MATRICES
 from ...spec.schema import OTHER, Schema, without_levels, without_other
 from ...spec.section import Section
 from ...spec.sections import Document
-from ...spec.shape import RELIABILITY, CountedEntry, InvariantEntry, TableEntry
+from ...spec.shape import RELIABILITY, CountedEntry, InvariantEntry, MeasureEntry, TableEntry
 
 _RANGES = {"prefix": Prefix, "ranges": AllRange}
 _QUERIES = ("identity", "prefix", "ranges", "total", "hierarchy")
@@ -285,52 +288,79 @@ class _Measured:
 
     def add(self, path: KeyPath, entry: TableEntry, table: Table) -> None:
         """Sums weigh as their largest number, and what decides a mean as half of its range, so that a record is one."""
-        for at, (name, measure) in enumerate(entry.published.items()):
+        for name, measure in entry.published.items():
             weight = table.weight * positive_fraction(measure.weight or 1, "a weight")
-            if measure.of is None:
-                summed = next(
-                    (value for value in self.domain.measured if value.name in table.attributes), None
-                )
-                if summed is not None:
-                    self.units[name] = f"sum of {summed.name}"
-                    weight /= _largest(summed)
-                if summed is not None and entry.measures:
-                    told = f"sums {shown(summed.name)}, and measures are of counts: ask for COUNT(*), or drop measures"
-                    self.problems.add((*path, "sql"), told)
-                self.tables.append(table.weighted(name, weight))
-                continue
-            value = self.value(measure.of, (*path, "measures", at))
-            if value is None:
-                continue
-            low, high = (int(end) for end in value.values)
             try:
-                sums = table.sums(self.domain, name, value, weight / _largest(value))
-                if measure.mean:
-                    near = (low + high) // 2 if measure.near is None else int(measure.near)
-                    figure = Figure.mean(name, self.domain, table, value)
-                    self.figures.append(Derived(figure, figure.sql.capitalize()))
-                    sums = table.sums(self.domain, name, value, 2 * weight / (high - low), near)
+                if measure.quantiles:
+                    self._quantile(name, measure, table, weight)
+                elif measure.value is not None:
+                    self._sum(name, measure, table, weight)
+                else:
+                    self._count(name, entry, table, weight)
             except (InvalidArgument, Unsupported) as error:
-                self.problems.add((*path, "measures", at), str(error))
-                continue
-            told = (
-                f"mean of {value.name}, times the number of records"
-                if measure.mean
-                else f"sum of {value.name}"
-            )
-            self.units[name] = told
-            self.tables.append(sums)
+                at = ("sql",) if entry.measures is None or measure.count else ("measures",)
+                if not self.problems.has((*path, *at)):  # of several quantiles one mistake is told once
+                    self.problems.add((*path, *at), str(error))
 
-    def value(self, name: str, path: KeyPath) -> Attribute | None:
-        """The value of that name; silent where it is the declaration that is wrong."""
+    def _count(self, name: str, entry: TableEntry, table: Table, weight: Fraction) -> None:
+        """The table itself, which in SQL may be of sums."""
+        summed = next((value for value in self.domain.measured if value.name in table.attributes), None)
+        if summed is not None and entry.measures:
+            told = (
+                f"sums {shown(summed.name)}, and measures are of counts: ask for COUNT(*), or drop measures"
+            )
+            raise InvalidArgument(told)
+        if summed is not None:
+            self.units[name] = f"sum of {summed.name}"
+            weight /= _largest(summed)
+        self.tables.append(table.weighted(name, weight))
+
+    def _sum(self, name: str, measure: MeasureEntry, table: Table, weight: Fraction) -> None:
+        """Sums, or a mean and the table that stands for it."""
+        value = self.value(measure.value or "")
+        if value is None:
+            return
+        low, high = (int(end) for end in value.values)
+        if measure.sum:
+            self.units[name] = f"sum of {value.name}"
+            self.tables.append(table.sums(self.domain, name, value, weight / _largest(value)))
+            return
+        near = (low + high) // 2 if measure.near is None else int(measure.near)
+        self.tables.append(table.sums(self.domain, name, value, 2 * weight / (high - low), near))
+        self._figure(Figure.mean(name, self.domain, table, value))
+        self.units[name] = f"mean of {value.name}, times the number of records"
+
+    def _quantile(self, name: str, measure: MeasureEntry, table: Table, weight: Fraction) -> None:
+        """A quantile in each row, and the cumulative counts that it is where they reach a share."""
+        of, share = measure.of or "", exact((measure.quantiles or [""])[0])
+        if of not in self.domain:
+            if of not in self.schema.broken:
+                told = "is a recode" if self.domain.recode(of) else "is no attribute"
+                raise InvalidArgument(f"{shown(of)} {told}; {nearest(of, self.domain.names)}")
+            return
+        made = self.schema.columns[of].made
+        bins = made.ends if isinstance(made, Bins) else None
+        self._figure(Figure.quantile(name, self.domain, table, of, share, bins))
+        (quantile,) = self.figures[-1].figure.quantiles
+        self.tables.append(quantile.table.weighted(name, weight / share.denominator))
+        self.units[name] = (
+            f"{share.denominator} times (records at or below a value, less {decimal(share)} of the records)"
+        )
+
+    def _figure(self, figure: Figure) -> None:
+        self.figures.append(Derived(figure, figure.sql.capitalize()))
+
+    def value(self, name: str) -> Attribute | None:
+        """The value of that name; None where it is the declaration that is wrong."""
         known = [attribute.name for attribute in self.domain.measured]
         if name in known:
             return self.domain[name]
-        if name not in self.schema.broken:
-            also = "; it is an attribute, and sums are of values" if name in self.domain else ""
-            remedy = nearest(name, known) if known else _DECLARE
-            self.problems.add(path, f"there is no value {shown(name)}{also}; {remedy}")
-        return None
+        if name in self.schema.broken:
+            return None
+        also = "; it is an attribute, and sums are of values" if name in self.domain else ""
+        raise InvalidArgument(
+            f"there is no value {shown(name)}{also}; {nearest(name, known) if known else _DECLARE}"
+        )
 
     def check_used(self, document: Document) -> None:
         """Refuse a value that nothing is about: its faults would stop a run for nothing."""
