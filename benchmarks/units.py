@@ -24,7 +24,7 @@ import duckdb
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks/results/units.csv"
-RUNS = {"housing-units": "h1"}
+RUNS = {"housing-units": "h1", "dhc-units": "units", "dhc-households": "households"}
 """The spec of each run, and the folder of its release: later ones are held to earlier ones."""
 LEVELS = ("nation", "state", "county", "tract", "block_group", "block")
 RELEASED = ("estimate", "gls_estimate", "std_error", "ci_low", "ci_high", "obs_status", "area_type", "area")
@@ -35,6 +35,43 @@ RULES = {
             from (select area as block, sum(estimate) as n from h1_h1 where area_type = 'block' group by all)
             full join (select block, count(*) as m from housing group by all) using (block)
             select coalesce(n, 0) = coalesce(m, 0)""",
+    },
+    "dhc-units": {
+        "housing units of a block are the exact number": """
+            from (select area as block, sum(estimate) as n from units_tenvacgq join codes on tenvacgq = label
+                where area_type = 'block' and code < '11' group by all)
+            full join (select block, count(*) as m from units where tenvacgq < '11' group by all) using (block)
+            select coalesce(n, 0) = coalesce(m, 0)""",
+        "group quarters of a block and type are the exact number": """
+            from (select area as block, code, estimate as n from units_tenvacgq join codes on tenvacgq = label
+                where area_type = 'block' and code >= '11')
+            full join (select block, tenvacgq as code, count(*) as m from units where tenvacgq >= '11' group by all)
+            using (block, code) select coalesce(n, 0) = coalesce(m, 0)""",
+        "vacant and occupied units of a block are those of H1": """
+            from (select area, if(code < '04', 'Occupied', 'Vacant') as h1, sum(estimate) as n
+                from units_tenvacgq join codes on tenvacgq = label
+                where area_type = 'block' and code < '11' group by all)
+            full join (from h1_h1 where area_type = 'block') using (area, h1)
+            select coalesce(n, 0) = coalesce(estimate, 0)""",
+    },
+    "dhc-households": {
+        "households of a block and tenure are the units of that tenure": """
+            from (from households_households_by_tenure where area_type = 'block') a
+            full join (from units_tenure where area_type = 'block' and tenure not in ('Vacant', 'Group quarters')) b
+            on a.area = b.area and hhtenshort_3lev = tenure
+            select coalesce(a.estimate, 0) = coalesce(b.estimate, 0)""",
+        "households of a block are its occupied units in H1": """
+            from (select area, sum(estimate) as n from households_households_by_tenure
+                where area_type = 'block' group by all)
+            full join (from h1_h1 where area_type = 'block' and h1 = 'Occupied') using (area)
+            select coalesce(n, 0) = coalesce(estimate, 0)""",
+        "no household has an age and elderly members that cannot be": """
+            from written select not (hhage in ('75-84', '85+') and elderly != '75+'
+                or hhage = '65-74' and elderly in ('none', '60-64') or hhage = '60-64' and elderly = 'none')""",
+        "counts of age and elderly members are those of the microdata": """
+            from (from households_age_by_elderly where area_type = 'block') full join
+            (select block as area, hhage, elderly, count(*) as n from written group by all) using (area, hhage, elderly)
+            select coalesce(estimate, 0) = coalesce(n, 0)""",
     },
 }
 """For each run, and each of its constraints, a statement that says for every one of them whether it holds."""
@@ -57,6 +94,10 @@ def constraints(examples: Path, spec: str) -> dict[str, tuple[int, int]]:
     con.execute(f"create view spine as from read_csv('{spine}', all_varchar = true)")
     for name in ("housing", "units", "households"):
         con.execute(f"create view {name} as from read_parquet('{examples}/housing/{name}.parquet')")
+    codes = examples / "housing/tenvacgq.csv"
+    con.execute(f"create view codes as from read_csv('{codes}', all_varchar = true)")
+    if spec == "dhc-households":
+        con.execute(f"create view written as from '{examples / RUNS[spec] / 'microdata.parquet'}'")
     for each, release in RUNS.items():
         names = tables_of(con, examples, each, release)
         if each == spec:
@@ -111,7 +152,15 @@ def errors(examples: Path, spec: str, table: str, truth: str) -> dict[str, float
     return found
 
 
-TRUTHS = {"housing-units": ("h1", "from read_parquet('{housing}/housing.parquet')")}
+TRUTHS = {
+    "housing-units": ("h1", "from read_parquet('{housing}/housing.parquet')"),
+    "dhc-units": (
+        "tenvacgq",
+        """select block, label as tenvacgq from read_parquet('{housing}/units.parquet')
+        join read_csv('{housing}/tenvacgq.csv', all_varchar = true) on tenvacgq = code""",
+    ),
+    "dhc-households": ("age_by_elderly", "from read_parquet('{housing}/households.parquet')"),
+}
 """The table of each run whose errors are shown, and the records that it counts."""
 
 

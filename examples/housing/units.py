@@ -45,9 +45,14 @@ ELDERLY = np.array(
      [0, 0.9, 0.07, 0.03], [0, 0, 0.93, 0.07], [0, 0, 0, 1], [0, 0, 0, 1]]
 )  # fmt: skip
 RACES = np.array([0.68, 0.12, 0.01, 0.06, 0.002, 0.05, 0.078])
-COUPLES = np.array([0.005, 0.46, 0.004, 0.061, 0.47])
-CATEGORIES = {"sex": 2, "hhage": 9, "hisp": 2, "race": 7, "elderly": 4, "hhtenshort_3lev": 3,
-              "coupled_hh_type": 5, "multig": 2}  # fmt: skip
+CATEGORIES = {
+    "sex": ("male", "female"),
+    "hhage": ("15-24", "25-34", "35-44", "45-54", "55-59", "60-64", "65-74", "75-84", "85+"),
+    "hisp": ("no", "yes"),
+    "race": ("white", "black", "aian", "asian", "nhopi", "sor", "two or more"),
+    "elderly": ("none", "60-64", "65-74", "75+"),
+    "hhtenshort_3lev": ("Owned with mortgage", "Owned without mortgage", "Rented"),
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -97,8 +102,10 @@ class Housing:
         housing = self.unit < QUARTERS["correctional"][0]
         h1 = np.array(H1)[(self.unit[housing] < VACANT).astype(int)]
         self._write(folder / "housing.parquet", self.unit_block[housing], {"h1": h1})
-        self._write(folder / "units.parquet", self.unit_block, {"tenvacgq": _codes(self.unit, 35)})
-        coded = {name: _codes(codes, CATEGORIES[name]) for name, codes in self.households.items()}
+        self._write(
+            folder / "units.parquet", self.unit_block, {"tenvacgq": np.char.zfill(self.unit.astype(str), 2)}
+        )
+        coded = {name: np.array(CATEGORIES[name])[codes] for name, codes in self.households.items()}
         self._write(folder / "households.parquet", self.household_block, coded)
 
     def _write(self, path: Path, block: np.ndarray, columns: Mapping[str, np.ndarray]) -> None:
@@ -113,7 +120,9 @@ _TEXT = {"block": pa.string(), "tract": pa.string()}
 def _occupied(state: Path, blocks: np.ndarray) -> np.ndarray:
     """Shape (blocks,): occupied units, from the people who live in households."""
     people = parquet.read_table(state / "people.parquet", columns=["block", "hhgq"])
-    here = people.filter(pc.equal(people["hhgq"].cast(pa.string()), "household"))["block"].cast(pa.string())
+    here = people.filter(
+        pc.call_function("equal", [people["hhgq"].cast(pa.string()), pa.scalar("household")])
+    )["block"].cast(pa.string())
     found = {row["values"]: row["counts"] for row in here.value_counts().to_pylist()}
     living = np.array([found.get(block, 0) for block in blocks.tolist()])
     return np.ceil(living / PERSONS).astype(np.int64)
@@ -144,18 +153,12 @@ def _households(unit: np.ndarray, tract: np.ndarray, rng: np.random.Generator) -
         "race": found["race"],
         "elderly": found["elderly"],
         "hhtenshort_3lev": np.minimum(unit, RENTED[0]),
-        "coupled_hh_type": rng.choice(COUPLES.size, size, p=COUPLES),
-        "multig": (rng.random(size) > 0.05).astype(np.int64),
     }
 
 
 def _pick(shares: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """For each row of shares, which add up to 1, one of its columns."""
     return (shares.cumsum(axis=1) <= rng.random((len(shares), 1))).sum(axis=1).clip(max=shares.shape[1] - 1)
-
-
-def _codes(code: np.ndarray, size: int) -> np.ndarray:
-    return np.char.zfill(code.astype(str), 2) if size > 9 else code.astype(str)
 
 
 def main() -> None:

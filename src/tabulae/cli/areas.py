@@ -14,6 +14,7 @@ from ..privacy import decimal
 from ..products.areas.allocation import FoundShares
 from ..products.areas.plan import GeographyPlan
 from ..products.areas.spec.section import geography_of
+from ..products.areas.tables import earlier_of
 from ..products.smallest import Smallest
 from ..release import Release
 from ..report.numbers import fixed
@@ -52,6 +53,7 @@ def plan_document(made: GeographyPlan) -> dict[str, Any]:
             {"counts": margin.margin.name, "level": margin.level, "reason": margin.reason}
             for margin in (() if limits is None else limits.exact)
         ],
+        "earlier": [each.document for each in earlier_of(geography)],
         "levels": [{**vars(row), "share": str(row.share)} for row in made.levels],
         "errors_of": "gls",
         "level": made.level,
@@ -159,6 +161,7 @@ def _reach(made: GeographyPlan) -> Iterator[str]:
 
 def _noted(made: GeographyPlan) -> Iterator[str]:
     geography = made.geography
+    yield from (f"Earlier   {each.words}" for each in earlier_of(geography))
     outside = f", and {geography.dropped.size:,} where nothing can occur" if geography.dropped.size else ""
     yield f"Areas     {geography.leaf_codes.size:,} of level {geography.levels[-1]}{outside}"
     if made.found_shares is not None:
@@ -260,6 +263,8 @@ def print_summary(console: Console, release: Release, promise: str) -> None:
         console.print(f"  microdata.parquet   {about['microdata']:,} rows, one a person", markup=False)
     for what in _exact(release.spec):
         console.print(f"Exact, outside the promise: {what}", markup=False)
+    for each in earlier_of(geography_of(release.spec)):
+        console.print(f"Published before: {each.words}", markup=False)
 
 
 def check_document(path: Path, spec: Spec) -> dict[str, Any]:

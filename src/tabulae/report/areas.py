@@ -16,7 +16,7 @@ from ..products.areas.plan import EntityDistance, GeographyPlan
 from ..products.areas.spec.section import AREA_TYPE, AreaTable, Geography, geography_of
 from ..products.areas.spine.spine import Spine
 from ..products.areas.spine_plan import interval_factor
-from ..products.areas.tables import GLS_ESTIMATE, UNBIASED, exact_of
+from ..products.areas.tables import GLS_ESTIMATE, UNBIASED, earlier_of, exact_of
 from ..release import Release
 from ..release.folder import Rows
 from ..release.write import ESTIMATED
@@ -227,6 +227,7 @@ class GeographyView(StoredView):
     ``whole`` says that published counts are whole numbers by another method than the one that intervals are of, and
     ``outside`` how many of these lie outside of the intervals.
     ``unconverged`` is in how many divisions among areas the solver stopped early.
+    ``earlier`` are sentences on counts that equal those of an earlier release.
     ``known`` are sentences on what cannot occur, ``limits`` what public files say beside it. ``by_size`` and
     ``by_distance`` are of table ``shown``.
     ``factor`` is half the width of an interval in standard errors.
@@ -240,6 +241,7 @@ class GeographyView(StoredView):
     counts: int
     known: tuple[str, ...]
     limits: LimitsView | None
+    earlier: tuple[str, ...]
     levels: tuple[FanRow, ...]
     distances: tuple[EntityDistance, ...]
     drawing: Drawing | None
@@ -281,6 +283,7 @@ def geography_view(release: Release) -> GeographyView:
         counts=sum(about["rows"].values()),
         known=tuple(impossible_words(geography)),
         limits=limits_of(geography),
+        earlier=tuple(each.words for each in earlier_of(geography)),
         dropped_words=_dropped_words(geography),
         people=about["microdata"],
         factor=interval_factor(release.level, laws),

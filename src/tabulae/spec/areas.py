@@ -142,6 +142,20 @@ class BoundEntry(StrictSection):
     unlisted: Literal["zero", "free"] = "free"
 
 
+class EarlierEntry(StrictSection):
+    """One ``[[earlier]]``: counts that equal those which an earlier release published."""
+
+    release: Any = Field(description='the folder of the earlier release: release = "release-h1"')
+    table: Filled | None = Field(description='the table that it published these counts in: table = "units"')
+    attributes: list[str] | None = Field(
+        description='which counts of this document: attributes = [] is the total, attributes = ["tenure"] a marginal'
+    )
+    level: Filled | None = Field(description='the areas, by the same name in both: level = "block"')
+    columns: dict[str, Filled] = Field(default_factory=dict)
+    rows: dict[str, Annotated[list[str], Field(min_length=1)]] = Field(default_factory=dict)
+    file: Filled | None = None
+
+
 class ZeroEntry(StrictSection):
     """One ``[[structural_zero]]``: combinations that cannot occur anywhere."""
 

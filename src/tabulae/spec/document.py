@@ -234,7 +234,9 @@ class Spec:
             text=text,
             path=None,
             files={**schema.files, **read.files},
-            _record=published.record_of(document, method, read.files if read.listed else (), series),
+            _record=published.record_of(
+                document, method, read.files if read.listed else (), series, read.marks
+            ),
             **read.parts,
         )
 

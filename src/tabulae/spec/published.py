@@ -16,7 +16,7 @@ import tomli_w
 from .areas import AUTO
 from .promise import Method
 from .sections import Document
-from .series import Series
+from .series import Mark, Series
 from .shape import AttributeEntry, CountedEntry, InvariantEntry, RecodeEntry, TableEntry
 
 CODES = "codes/{attribute}.csv"
@@ -24,13 +24,18 @@ MAPS = "maps/{recode}.csv"
 MATRICES = "queries/{table}/{attribute}.npy"
 SPINE = "geography/spine.csv"
 BOUND = "geography/bound{at}.csv"
+EARLIER = "geography/earlier{at}.csv"
 
 Record = Mapping[str, Any]
 """What a document promises and counts, as TOML would be parsed; ``[source]`` lacks the kind."""
 
 
 def record_of(
-    document: Document, method: Method, files: Iterable[str] = (), series: Series | None = None
+    document: Document,
+    method: Method,
+    files: Iterable[str] = (),
+    series: Series | None = None,
+    marks: Iterable[Mark] = (),
 ) -> Record:
     """What is to be published of a document.
 
@@ -43,6 +48,7 @@ def record_of(
         method: the method, its noise resolved.
         files: the published names of the files of ``[detailed]`` or ``[geography]``, in the order of the document.
         series: the release that this one follows: by its mark, for no place is published.
+        marks: of the releases whose counts this one's equal, in the order of the document.
     """
     source, privacy, release = document.source, document.privacy, document.release
     assert source is not None
@@ -69,6 +75,11 @@ def record_of(
         "bound": [
             entry.model_dump() | {"file": name}
             for entry, name in zip(document.bounds, names, strict=False)
+            if entry
+        ],
+        "earlier": [
+            {k: v for k, v in entry.model_dump().items() if v != {}} | {"release": vars(mark), "file": name}
+            for entry, mark, name in zip(document.earlier, marks, names, strict=False)
             if entry
         ],
         "structural_zero": [entry.model_dump() for entry in document.zeros if entry],

@@ -18,6 +18,7 @@ from .problems import Problems
 from .promise import Method, Promise
 from .schema import Schema
 from .sections import Document
+from .series import Mark
 
 if TYPE_CHECKING:
     from ..domain import Figure
@@ -35,12 +36,14 @@ class Section:
         files: content of the files that it names, under their published names.
         figures: derived figures (:class:`~tabulae.spec.derived.Derived`) that follow from its tables.
         listed: whether these files stand in the published copy's list of files; tables name theirs one by one.
+        marks: of the earlier releases whose counts it equals.
     """
 
     parts: Mapping[str, Any]
     files: Mapping[str, bytes] = field(default_factory=dict)
     listed: bool = True
     figures: tuple[Any, ...] = ()
+    marks: tuple[Mark, ...] = ()
 
     def loss(self, cap: PrivacyLoss, problems: Problems) -> PrivacyLoss | None:
         """What the release costs, of what ``[privacy]`` says: all of it, or the sum of budgets of the section."""

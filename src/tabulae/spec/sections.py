@@ -9,6 +9,7 @@ from .areas import (
     AUTO,
     AreaTargetEntry,
     BoundEntry,
+    EarlierEntry,
     GeographySection,
     QueryEntry,
     ZeroEntry,
@@ -33,7 +34,7 @@ from .shape import (
 
 SECTIONS = (
     "title", "source", "attributes", "recodes", "values", "privacy", "table", "invariant", "detailed", "geography",
-    "bound", "structural_zero", "method", "release",
+    "bound", "earlier", "structural_zero", "method", "release",
     "reliability", "series", "derived",
 )  # fmt: skip
 """The top level of the document."""
@@ -56,7 +57,7 @@ NOT_DETAILED = {
 }
 """Sections that do not go with ``[detailed]``, and why."""
 
-WITH_GEOGRAPHY = ("bound", "structural_zero")
+WITH_GEOGRAPHY = ("bound", "earlier", "structural_zero")
 """Sections that mean something beside ``[geography]`` alone."""
 
 NOT_OF_AREAS = {
@@ -104,6 +105,7 @@ class Document:
     open_shares: bool
     queries: tuple[QueryEntry | None, ...]
     bounds: tuple[BoundEntry | None, ...]
+    earlier: tuple[EarlierEntry | None, ...]
     zeros: tuple[ZeroEntry | None, ...]
     derived: tuple[DerivedEntry | None, ...]
     area_targets: tuple[tuple[AreaTargetEntry | None, ...], ...]
@@ -153,6 +155,7 @@ def read_sections(raw: dict[str, Any], problems: Problems) -> Document:
         open_shares=_are_open(raw),
         queries=queries,
         bounds=_all(BoundEntry, raw, "bound", problems) if "geography" in raw else (),
+        earlier=_all(EarlierEntry, raw, "earlier", problems) if "geography" in raw else (),
         zeros=_all(ZeroEntry, raw, "structural_zero", problems) if "geography" in raw else (),
         derived=() if "detailed" in raw else _all(DerivedEntry, raw, "derived", problems),
         area_targets=read_area_targets(raw["table"], problems) if _are_of_areas(raw) else (),

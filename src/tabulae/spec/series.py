@@ -13,7 +13,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, Field
 
 from ..privacy.ledger import Relation
-from .problems import Problems, shown
+from .problems import KeyPath, Problems, shown
 from .shape import Filled, StrictSection, problem
 
 DESCRIPTOR = "datapackage.json"
@@ -91,13 +91,13 @@ def _digest(value: str) -> str:
 
 
 class MarkEntry(StrictSection):
-    """What the published copy has in place of a path: ``follows = { release_id = "...", sha256sums = "..." }``."""
+    """What the published copy has in place of a path: ``{ release_id = "...", sha256sums = "..." }``."""
 
     release_id: Annotated[str, AfterValidator(_release_id)] | None = Field(
-        description="the release that this one follows, by the id in its datapackage.json"
+        description="the other release, by the id in its datapackage.json"
     )
     sha256sums: Annotated[str, AfterValidator(_digest)] | None = Field(
-        description="the digest of the checksums of the release that this one follows"
+        description="the digest of the checksums of the other release"
     )
 
 
@@ -147,25 +147,28 @@ def read_series(raw: Mapping[str, Any], base: Path, problems: Problems) -> Serie
         problems.add(("series", "reason"), told)
     if section.follows is None or section.kind is None:
         return None
-    if isinstance(section.follows, dict):
-        entry = problems.check(MarkEntry, section.follows, ("series", "follows"))
+    found = read_mark(section.follows, ("series", "follows"), base, problems, _PATH)
+    return None if found is None else Series(found[0], section.kind, section.reason, found[1])
+
+
+def read_mark(
+    given: object, at: KeyPath, base: Path, problems: Problems, example: str
+) -> tuple[Mark, Path | None] | None:
+    """The mark of a release that a document names by its folder, with the folder, or, in a published copy, by its mark.
+
+    None, with the mistake recorded, where it is neither.
+    """
+    if isinstance(given, dict):
+        entry = problems.check(MarkEntry, given, at)
         if entry is None or entry.release_id is None or entry.sha256sums is None:
             return None
-        return Series(Mark(entry.release_id, entry.sha256sums), section.kind, section.reason)
-    return _followed(section, section.follows, base, problems)
-
-
-def _followed(section: SeriesSection, path: object, base: Path, problems: Problems) -> Series | None:
-    """The series of a section that names a folder."""
-    at = ("series", "follows")
-    if not isinstance(path, str) or not path.strip():
-        problems.add(at, f"must be the folder of a release, {_PATH}, not {shown(path)}")
+        return Mark(entry.release_id, entry.sha256sums), None
+    if not isinstance(given, str) or not given.strip():
+        problems.add(at, f"must be the folder of a release, {example}, not {shown(given)}")
         return None
     try:
-        mark = mark_of(base / path)
+        return mark_of(base / given), base / given
     except ValueError as error:
-        told = f"{shown(path)} {error}: name the folder that `tabulae run --out` wrote, relative to this document"
+        told = f"{shown(given)} {error}: name the folder that `tabulae run --out` wrote, relative to this document"
         problems.add(at, told)
         return None
-    assert section.kind is not None
-    return Series(mark, section.kind, section.reason, base / path)

@@ -1,10 +1,12 @@
-"""What is known of areas besides noise: counts that are exact, and limits from public files."""
+"""What is known of areas besides noise: exact counts, counts published before, and limits from public files."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
+from typing import ClassVar
 
 import numpy as np
 
@@ -17,6 +19,9 @@ from .spine_plan import SpinePlan
 
 NO_LIMIT = 2**62
 """An upper limit that is none."""
+
+FREE = -1
+"""In place of an exact count: the sum is not exact."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,6 +37,69 @@ class ExactMargin:
     margin: Margin
     reason: str = ""
 
+    kind: ClassVar[str] = "exact"
+    """What messages call the counts."""
+
+
+@dataclass(frozen=True, eq=False)
+class EarlierMargin(ExactMargin):
+    """A marginal whose counts equal those that an earlier release published: they are public, and nothing is disclosed.
+
+    They take no part in "gls", whose estimates are unbiased and have intervals from the noise of this release alone.
+
+    Args:
+        values: shape (areas, classes), int64; ``FREE`` in all areas for a class that the earlier release does not
+            count: an exact margin of the same level has it.
+        table: of the earlier release.
+        release_id, sha256sums: which release that is.
+    """
+
+    values: np.ndarray = field(default_factory=lambda: np.zeros((0, 0), np.int64))
+    table: str = ""
+    release_id: str = ""
+    sha256sums: str = ""
+
+    kind: ClassVar[str] = "earlier"
+
+    def completed(self, exact: Sequence[ExactMargin], exact_values: Sequence[np.ndarray]) -> np.ndarray:
+        """The values, with those of exact margins where the earlier release has none."""
+        found = self.values.copy()
+        for c in self.open:
+            m, k = next(self.exact_classes(c, exact))
+            found[:, c] = exact_values[m][:, k]
+        return found
+
+    def exact_classes(self, c: int, exact: Sequence[ExactMargin]) -> Iterator[tuple[int, int]]:
+        """The exact margins of the level that have a class of the same cells as class c: which, and which class."""
+        cells = self.margin.label == c
+        for m, each in enumerate(exact):
+            k = int(each.margin.label[cells][0])
+            if each.level == self.level and ((each.margin.label == k) == cells).all():
+                yield m, k
+
+    @property
+    def document(self) -> dict[str, str]:
+        """What descriptors and plans say of it."""
+        return {
+            "counts": self.margin.name,
+            "level": self.level,
+            "table": self.table,
+            "release_id": self.release_id,
+            "sha256sums": self.sha256sums,
+        }
+
+    @property
+    def words(self) -> str:
+        """The same, for people."""
+        return (
+            f"{self.margin.name}, of each {self.level}: as in table {self.table} of release {self.release_id}"
+        )
+
+    @property
+    def open(self) -> list[int]:
+        """The classes that the earlier release does not count."""
+        return np.flatnonzero((self.values == FREE).any(axis=0)).tolist()
+
 
 @dataclass(frozen=True, eq=False)
 class AreaConstraints:
@@ -42,6 +110,7 @@ class AreaConstraints:
         part_names: what messages call each part.
         lower, upper: shape (leaves, J), int64, by leaf of the spine; ``NO_LIMIT`` where there is none.
         exact: the margins that are exact; each a coarsening of the parts.
+        earlier: those whose counts were published before, likewise.
 
     >>> from tabulae.domain import Domain
     >>> layout = CellLayout.of(Domain({"type": 3, "age": 2}), ["type"])
@@ -58,33 +127,58 @@ class AreaConstraints:
     lower: np.ndarray
     upper: np.ndarray
     exact: tuple[ExactMargin, ...] = ()
+    earlier: tuple[EarlierMargin, ...] = ()
+
+    @cached_property
+    def margins(self) -> tuple[ExactMargin, ...]:
+        """Every margin whose counts are fixed: those that are exact, then those published before."""
+        return (*self.exact, *self.earlier)
+
+    def values(self, exact_values: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
+        """The counts of all ``margins``, shape (areas, classes) each.
+
+        Args:
+            exact_values: those of ``exact``.
+        """
+        if len(exact_values) != len(self.exact):
+            raise InvalidArgument(
+                f"{len(self.exact)} margins are exact, and counts of {len(exact_values)} are given"
+            )
+        return (*exact_values, *(each.completed(self.exact, exact_values) for each in self.earlier))
+
+    @property
+    def public(self) -> AreaConstraints:
+        """The constraints whose counts are known before any data is: without exact margins, and what needs them."""
+        return replace(self, exact=(), earlier=tuple(each for each in self.earlier if not each.open))
 
     @cached_property
     def groups(self) -> tuple[np.ndarray, ...]:
-        """For each exact margin, shape (J,): the parts that it adds up, numbered from 0."""
-        return tuple(self._groups(margin.margin) for margin in self.exact)
+        """For each margin, shape (J,): the parts that it adds up, numbered from 0."""
+        return tuple(self._groups(margin) for margin in self.margins)
 
-    def _groups(self, margin: Margin) -> np.ndarray:
+    def _groups(self, fixed: ExactMargin) -> np.ndarray:
+        margin = fixed.margin
         first = np.unique(self.part, return_index=True)[1]
         found = np.zeros(len(self.part_names), np.int64)
         found[self.part[first]] = np.unique(margin.label[first], return_inverse=True)[1]
         by_part = margin.label[first][np.searchsorted(self.part[first], self.part)]
         if (margin.label != by_part).any():
             raise InvalidArgument(
-                f"exact counts of {margin.name!r} cut across the parts that limits are on: bounds and exact counts "
-                "must each be a coarsening of the next finer one. Bound the same attributes, or use estimate = 'gls'"
+                f"{fixed.kind} counts of {margin.name!r} cut across the parts that limits are on: bounds and exact "
+                "counts must each be a coarsening of the next finer one. Bound the same attributes, or use estimate = "
+                "'gls'"
             )
         return found
 
     def finest(self, plan: SpinePlan) -> np.ndarray:
-        """Shape (nodes,): position of the finest exact margin of each node of the plan's tree; -1 where it has none.
+        """Shape (nodes,): position of the finest of ``margins`` of each node of the plan's tree; -1 where it has none.
 
         A margin is exact at a node that is one of its areas, where a finer one is, and where it is at all children.
         """
         found = np.full(plan.tree.size, -1, np.int64)
         exact = np.zeros(plan.tree.size, bool)
         for m in reversed(self.chain):
-            exact[nodes_of_units(plan, self.exact[m].level)] = True
+            exact[nodes_of_units(plan, self.margins[m].level)] = True
             for nodes in reversed(plan.depths[:-1]):
                 below = plan.children[nodes.start : nodes.stop + 1]
                 so_far = np.concatenate([[0], np.cumsum(exact[below[0] : below[-1]])])[below - below[0]]
@@ -94,8 +188,8 @@ class AreaConstraints:
 
     @cached_property
     def chain(self) -> list[int]:
-        """The exact margins, from the coarsest to the finest."""
-        return sorted(range(len(self.exact)), key=lambda m: int(self.groups[m].max()))
+        """Positions of ``margins``, from the coarsest to the finest."""
+        return sorted(range(len(self.margins)), key=lambda m: int(self.groups[m].max()))
 
     def check(self, plan: SpinePlan, method: str) -> None:
         """Refuse, before any data, what an estimate might not be able to meet.
@@ -113,11 +207,11 @@ class AreaConstraints:
                 f"limits have shape {self.lower.shape} and {self.upper.shape}; the spine has {leaves:,} leaves, and "
                 f"there are {parts} parts"
             )
-        for exact in self.exact:
+        for exact in self.margins:
             if exact.margin.inner > 1:
                 raise InvalidArgument(
-                    f"exact counts of {exact.margin.name!r}: the layout holds one of its attributes symmetric; make it "
-                    "dense"
+                    f"{exact.kind} counts of {exact.margin.name!r}: the layout holds one of its attributes symmetric; "
+                    "make it dense"
                 )
             nodes_of_units(plan, exact.level)
         if method == "gls":
@@ -131,9 +225,9 @@ class AreaConstraints:
         for coarse, fine in pairwise(self.chain):
             pairs = np.unique(np.stack([self.groups[fine], self.groups[coarse]]), axis=1)
             if pairs.shape[1] > self.groups[fine].max() + 1:
-                a, b = self.exact[coarse], self.exact[fine]
+                a, b = self.margins[coarse], self.margins[fine]
                 raise InvalidArgument(
-                    f"exact counts of {a.margin.name!r} ({a.level}) and of {b.margin.name!r} ({b.level}) cut across "
+                    f"{a.kind} counts of {a.margin.name!r} ({a.level}) and of {b.margin.name!r} ({b.level}) cut across "
                     "each other: areas above both have both, and one must be a coarsening of the other. Make counts of "
                     "their combinations exact, or use estimate = 'gls'"
                 )
@@ -248,20 +342,20 @@ def _check_families(
     plan: SpinePlan, constraints: AreaConstraints, finest: np.ndarray, nodes: slice, room: np.ndarray
 ) -> None:
     """Refuse units with room whose counts are exact, or finer ones are, where those of a sibling are not."""
-    rank = np.full(len(constraints.exact) + 1, -1)
-    rank[constraints.chain] = np.arange(len(constraints.exact))
+    rank = np.full(len(constraints.margins) + 1, -1)
+    rank[constraints.chain] = np.arange(len(constraints.margins))
     own = rank[finest[nodes]]
-    least = np.full(plan.tree.size, len(constraints.exact))
+    least = np.full(plan.tree.size, len(constraints.margins))
     np.minimum.at(least, plan.tree.parent[nodes], own)
     wrong = np.flatnonzero((own > least[plan.tree.parent[nodes]]) & room[nodes].any(axis=1))
     if wrong.size:
         node = nodes.start + int(wrong[0])
-        exact = constraints.exact[int(finest[node])]
+        exact = constraints.margins[int(finest[node])]
         raise InvalidArgument(
-            f"exact counts of {exact.margin.name!r} for every {exact.level}: {unit_name(plan, node)} has them, other "
-            f"parts of {unit_name(plan, int(plan.tree.parent[node]))} have not, and limits are kept on several parts: "
-            "whether counts can be divided between them depends on more than these. Make counts by part exact, or "
-            "those of areas that leave none out, drop the bounds, or use estimate = 'gls'"
+            f"{exact.kind} counts of {exact.margin.name!r} for every {exact.level}: {unit_name(plan, node)} has them, "
+            f"other parts of {unit_name(plan, int(plan.tree.parent[node]))} have not, and limits are kept on several "
+            "parts: whether counts can be divided between them depends on more than these. Make counts by part exact, "
+            "or those of areas that leave none out, drop the bounds, or use estimate = 'gls'"
         )
 
 
@@ -311,9 +405,9 @@ def parts_in(constraints: AreaConstraints, m: int, group: int) -> str:
 
 
 def _refuse(plan: SpinePlan, constraints: AreaConstraints, m: int, node: int, group: int) -> None:
-    exact = constraints.exact[m]
+    exact = constraints.margins[m]
     raise InvalidArgument(
-        f"exact counts of {exact.margin.name!r} for every {exact.level}: whether a larger area's counts can be "
+        f"{exact.kind} counts of {exact.margin.name!r} for every {exact.level}: whether a larger area's counts can be "
         f"divided depends on more than limits on each of {parts_in(constraints, m, group)}, because in "
         f"{unit_name(plan, node)} two or more of them cannot occur, have an upper limit or are fixed. Make counts by "
         f"part exact there, join parts to at most {_MANY - 1}, drop upper limits, or use estimate = 'gls'"

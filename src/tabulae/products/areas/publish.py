@@ -18,14 +18,23 @@ from ...release.folder import PublishedRows, TableWriter, plain
 from ...release.write import csv_resource, data_package, write_documents
 from ...spec import Spec
 from ..product import Charged
-from .descent.limits import FREE, NO_LIMIT
+from .constraints import FREE, NO_LIMIT, EarlierMargin
 from .estimate import SpineEstimate
 from .figures import area_figure_faults, figure_counts, figure_resource, write_area_figures
 from .microdata import microdata_faults, write_microdata
 from .spec.section import geography_of
 from .spine_plan import SpinePlan
 from .store import plan_document
-from .tables import AREA_COLUMNS, GLS_ESTIMATE, UNBIASED, SpineRelease, areas_of, exact_of, table_schemas
+from .tables import (
+    AREA_COLUMNS,
+    GLS_ESTIMATE,
+    UNBIASED,
+    SpineRelease,
+    areas_of,
+    earlier_of,
+    exact_of,
+    table_schemas,
+)
 
 README = "README.md"
 _STATUS = "A estimated, E exact: nobody can be there, or exact counts determine it"
@@ -78,9 +87,11 @@ def _outside(rows: pa.Table) -> int:
     return int(((estimate < low) | (estimate > high)).sum())
 
 
-def _sizes(spec: Spec) -> dict[str, dict[str, int]]:
+def _sizes(spec: Spec) -> dict[str, Any]:
     geography = geography_of(spec)
+    earlier = [each.document for each in earlier_of(geography)]
     return {
+        **({"earlier": earlier} if earlier else {}),
         **({"derived": figure_counts(spec)} if spec.derived else {}),
         "areas": {each.kind: len(each.codes) for each in areas_of(geography)},
         "rows": {table.name: sum(geography.rows(table).values()) for table in geography.tables},
@@ -264,8 +275,9 @@ def constraint_faults(
     """
     limits = estimate.constraints
     step = max(1, _CELLS // plan.layout.cell.size)
-    exact = () if limits is None else limits.exact
-    sums = [np.zeros(values.shape, np.int64) for values in exact_values]
+    exact = () if limits is None else limits.margins
+    fixed = () if limits is None else limits.values(exact_values)
+    sums = [np.zeros(values.shape, np.int64) for values in fixed]
     below = stray = outside = False
     for first in range(0, plan.spine.leaves, step):
         last = min(first + step, plan.spine.leaves)
@@ -287,9 +299,10 @@ def constraint_faults(
         yield "somebody is counted where nobody can be"
     if outside:
         yield "a count of a leaf is outside its limits"
-    for margin, total, values in zip(exact, sums, exact_values, strict=True):
+    for margin, total, values in zip(exact, sums, fixed, strict=True):
         if ((total != values) & (values != FREE)).any():
-            yield f"counts of {margin.margin.name} by {margin.level} are not the exact ones"
+            which = "those published before" if isinstance(margin, EarlierMargin) else "the exact ones"
+            yield f"counts of {margin.margin.name} by {margin.level} are not {which}"
 
 
 def _added(dense: np.ndarray, label: np.ndarray, size: int) -> np.ndarray:

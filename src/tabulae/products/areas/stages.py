@@ -187,6 +187,7 @@ def estimate_digest(
     if constraints is not None:
         found.add(constraints.part, constraints.lower, constraints.upper)
         found.add([[exact.level, *_margin(exact.margin)] for exact in constraints.exact], values)
+        found.add([[each.level, *_margin(each.margin), each.values] for each in constraints.earlier])
     return found.hex()
 
 

@@ -17,7 +17,7 @@ from ...estimation.intervals import Interval
 from ...release.staging import Say
 from ...release.write import ESTIMATED, EXACT, label_columns, word_column
 from ...spec import Spec
-from .constraints import ExactMargin
+from .constraints import EarlierMargin, ExactMargin
 from .estimate import MEASURED, SpineEstimate, estimate_spine, quiet, read_measured
 from .known import KnownLimits, margin_limits
 from .layout import CellLayout, Margin
@@ -228,6 +228,11 @@ class SomeAreas:
 def exact_of(geography: Geography) -> tuple[ExactMargin, ...]:
     """The margins whose counts are published exactly."""
     return () if geography.constraints is None else geography.constraints.exact
+
+
+def earlier_of(geography: Geography) -> tuple[EarlierMargin, ...]:
+    """The margins whose counts are those of an earlier release."""
+    return () if geography.constraints is None else geography.constraints.earlier
 
 
 def areas_of(geography: Geography) -> tuple[Areas, ...]:

@@ -17,6 +17,7 @@ from ...privacy import NoiseLaw
 from ...products.areas.passes.covariances import Covariances
 from ...products.areas.plan import GeographyPlan
 from ...products.areas.spine_plan import area_half_widths, estimation_variance, interval_factor
+from ...products.areas.tables import earlier_of
 from ...products.areas.targets import AreaErrors, AreaTableError
 from ...products.groups.levels import AdaptivePlan
 from ...products.groups.plan import DetailedPlan
@@ -230,7 +231,8 @@ def areas_of(plan: GeographyPlan) -> AreasView:
         (d.entity_type, d.entities, d.conventional_mean, d.conventional_largest, d.mean, d.largest)
         for d in plan.distances
     )
-    return AreasView(distances, plan.geography.estimate)
+    earlier = tuple(each.words for each in earlier_of(plan.geography))
+    return AreasView(distances, plan.geography.estimate, earlier)
 
 
 def area_exact(plan: GeographyPlan) -> tuple[ExactView, ...]:

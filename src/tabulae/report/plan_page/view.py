@@ -148,10 +148,14 @@ class AimView:
 
 @dataclass(frozen=True)
 class AreasView:
-    """Areas on the spine and off it: distances before and after the spine was drawn anew, and the estimator's words."""
+    """Areas on the spine and off it: distances before and after the spine was drawn anew, and the estimator's words.
+
+    ``earlier`` are sentences on counts that equal those of an earlier release.
+    """
 
     distances: tuple[tuple[str, int, float, int, float, int], ...]
     estimate: str
+    earlier: tuple[str, ...]
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,17 @@ import numpy as np
 
 from ....errors import InvalidArgument
 from ....linalg import BlockAlgebra
-from ..constraints import NO_LIMIT, AreaConstraints, nodes_of_units, parts_in, supported_parts, unit_name
+from ..constraints import (
+    FREE,
+    NO_LIMIT,
+    AreaConstraints,
+    EarlierMargin,
+    nodes_of_units,
+    parts_in,
+    supported_parts,
+    unit_name,
+)
 from ..spine_plan import SpinePlan
-
-FREE = -1
-"""In place of an exact count: the sum is not exact."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,7 +119,7 @@ class NodeLimits:
                 parts.
         """
         finest, parts = constraints.finest(plan), len(constraints.part_names)
-        exact = _exact(plan, constraints, exact_values, finest)
+        exact = _exact(plan, constraints, constraints.values(exact_values), finest)
         lower, upper = (
             np.zeros((plan.tree.size, parts), np.int64),
             np.zeros((plan.tree.size, parts), np.int64),
@@ -171,10 +177,6 @@ def _exact(
     plan: SpinePlan, constraints: AreaConstraints, values: Sequence[np.ndarray], finest: np.ndarray
 ) -> np.ndarray:
     """Shape (nodes, G): the exact sums of each node's finest margin; refuse coarser ones that contradict them."""
-    if len(values) != len(constraints.exact):
-        raise InvalidArgument(
-            f"{len(constraints.exact)} margins are exact, and counts of {len(values)} are given"
-        )
     size = max((int(group.max()) + 1 for group in constraints.groups), default=1)
     found = np.full((plan.tree.size, size), FREE, np.int64)
     sums, known = (
@@ -217,7 +219,8 @@ def _check_sums(
         row, group = np.argwhere(told != own)[0]
         raise InvalidArgument(
             f"{unit_name(plan, int(nodes[row]))}: exact counts do not add up to those of "
-            f"{constraints.exact[m].margin.name!r}, in {parts_in(constraints, m, int(group))}"
+            f"{constraints.margins[m].margin.name!r}, in {parts_in(constraints, m, int(group))}"
+            + (". Some of them were published by an earlier release" if constraints.earlier else "")
         )
 
 
@@ -233,18 +236,20 @@ def _unit_sums(
     plan: SpinePlan, constraints: AreaConstraints, m: int, values: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """The nodes of the areas of a margin, and their exact sums by group: shape (areas, groups)."""
-    exact, group = constraints.exact[m], constraints.groups[m]
+    exact, group = constraints.margins[m], constraints.groups[m]
     nodes = nodes_of_units(plan, exact.level)
     if values.shape != (nodes.size, exact.margin.classes):
         shape = (nodes.size, exact.margin.classes)
-        raise InvalidArgument(f"exact counts of {exact.margin.name!r} have shape {values.shape}, not {shape}")
+        raise InvalidArgument(
+            f"{exact.kind} counts of {exact.margin.name!r} have shape {values.shape}, not {shape}"
+        )
     of = np.full(exact.margin.classes, -1, np.int64)
     of[exact.margin.label] = group[constraints.part]
     impossible = (values < 0) | ((values != 0) & (of < 0))
     if impossible.any():
         code = plan.spine.areas(exact.level).codes[int(np.argwhere(impossible)[0, 0])]
         raise InvalidArgument(
-            f"{exact.level} {code!s}: an exact count of {exact.margin.name!r} is below 0, "
+            f"{exact.level} {code!s}: an {exact.kind} count of {exact.margin.name!r} is below 0, "
             "or is of combinations that structural zeros rule out"
         )
     sums = np.zeros((nodes.size, int(group.max()) + 1), np.int64)
@@ -254,8 +259,11 @@ def _unit_sums(
 
 
 def _contradiction(plan: SpinePlan, constraints: AreaConstraints, m: int, node: int, group: int) -> str:
+    margin = constraints.margins[m]
+    cure = "The records break a bound: correct the file of bounds"
+    if isinstance(margin, EarlierMargin):
+        cure = "Correct the file of bounds, or leave these counts as they are estimated"
     return (
-        f"{unit_name(plan, node)}: the exact count of {constraints.exact[m].margin.name!r} is outside what the bounds "
-        f"of its leaves add up to, in {parts_in(constraints, m, group)}. The records break a bound: correct the file "
-        "of bounds"
+        f"{unit_name(plan, node)}: the {margin.kind} count of {margin.margin.name!r} is outside what the bounds of its "
+        f"leaves add up to, in {parts_in(constraints, m, group)}. {cure}"
     )

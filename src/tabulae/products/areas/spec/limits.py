@@ -22,7 +22,7 @@ from ....spec.problems import KeyPath, Problems, listed, shown, written
 from ....spec.public_file import TextColumns, encoded, read_text_columns
 from ....spec.schema import Schema
 from ....spec.sections import Document
-from ..constraints import NO_LIMIT, AreaConstraints, ExactMargin
+from ..constraints import NO_LIMIT, AreaConstraints, EarlierMargin, ExactMargin
 from ..layout import CellLayout, Margin
 from ..spine.spine import Spine
 from .files import Leaves
@@ -170,6 +170,10 @@ def _check_once(key: np.ndarray, found: TextColumns) -> None:
         found.mistakes.tell(int(found.line[order[i]]), told)
 
 
+Placed = tuple[KeyPath, ExactMargin]
+"""A margin whose counts are fixed, and the entry of the document that says so."""
+
+
 def read_exact(
     document: Document,
     entities: Sequence[str],
@@ -179,7 +183,7 @@ def read_exact(
     layout: CellLayout,
     support: np.ndarray,
     problems: Problems,
-) -> tuple[list[tuple[int, ExactMargin]], dict[str, tuple[int, np.ndarray]]] | None:
+) -> tuple[list[Placed], dict[str, tuple[KeyPath, np.ndarray]]] | None:
     """What each invariant makes exact, with its position, and the areas; None, with the mistakes recorded, if wrong.
 
     Args:
@@ -192,13 +196,13 @@ def read_exact(
         each leaf of the spine. The areas are those of the file, whatever became of their levels on the spine.
     """
     before = len(problems.found)
-    found: list[tuple[int, ExactMargin]] = []
-    areas: dict[str, tuple[int, np.ndarray]] = {}
+    found: list[Placed] = []
+    areas: dict[str, tuple[KeyPath, np.ndarray]] = {}
     first: dict[tuple[str, bytes], int] = {}
     for at, entry in enumerate(document.invariants):
         if entry is None or entry.attributes is None:
             continue
-        codes = _codes(entry.level, at, entities, leaves, kept, spine, problems)
+        codes = codes_of(entry.level, ("invariant", at), entities, leaves, kept, spine, problems)
         if codes is None or entry.level is None:
             continue
         level = entry.level
@@ -207,22 +211,22 @@ def read_exact(
             told = f"{shown(level)} is the name of an attribute, too: rename the level or the attribute"
             problems.add(("invariant", at, "level"), told)
             continue
-        areas.setdefault(level, (at, codes))
+        areas.setdefault(level, (("invariant", at), codes))
         margin = layout.margin(entry.attributes)
         partition = np.unique(margin.label, return_inverse=True)[1].tobytes()
         earlier = first.setdefault((level, partition), at)
         if earlier != at:
             told = f"makes the same counts exact as {written(('invariant', earlier))}: keep one"
             problems.add(("invariant", at), told)
-        found.append((at, ExactMargin(level, margin, entry.reason or "")))
-    at_leaves = [(at, exact) for at, exact in found if _are_leaves(areas[exact.level][1])]
+        found.append((("invariant", at), ExactMargin(level, margin, entry.reason or "")))
+    at_leaves = [(path, exact) for path, exact in found if _are_leaves(areas[exact.level][1])]
     if _leaves_nothing([exact.margin for _, exact in at_leaves], layout, support):
         also = " with the others" if len(at_leaves) > 1 else ""
         told = (
             f"makes every count of every {spine.levels[-1]} exact{also}: nothing is left to be released under a "
             "guarantee"
         )
-        problems.add(("invariant", at_leaves[-1][0]), told)
+        problems.add(at_leaves[-1][0], told)
     return (found, areas) if len(problems.found) == before else None
 
 
@@ -251,17 +255,21 @@ def _leaves_nothing(margins: Sequence[Margin], layout: CellLayout, support: np.n
     return True
 
 
-def _codes(
+def codes_of(
     level: str | None,
-    at: int,
+    section: KeyPath,
     entities: Sequence[str],
     leaves: Leaves,
     kept: np.ndarray,
     spine: Spine,
     problems: Problems,
 ) -> np.ndarray | None:
-    """Shape (leaves of the spine,): the code of the area of an invariant that each leaf lies in; None where in none."""
-    path = ("invariant", at, "level")
+    """Shape (leaves of the spine,): the code of the area that each leaf lies in; None where in none.
+
+    Args:
+        section: the entry of the document that names the level: an invariant, or counts published before.
+    """
+    path = (*section, "level")
     if level is None:
         problems.add(path, f'is missing: say where the counts are exact, such as level = "{spine.levels[0]}"')
         return None
@@ -274,7 +282,7 @@ def _codes(
     codes = leaves.columns[level][kept]
     if all(code is None for code in codes.tolist()):
         problems.add(
-            path, f"no leaf where anything can be counted lies in any {level}: remove this [[invariant]]"
+            path, f"no leaf where anything can be counted lies in any {level}: remove this [[{section[0]}]]"
         )
         return None
     return codes
@@ -302,7 +310,8 @@ def read_cells(document: Document, schema: Schema, domain: Domain, problems: Pro
         if entry and entry.where and (zero := _zero(entry.where, at, schema, domain, problems)) is not None
     ]
     dense = {name for _, zero in zeros for name in tests(zero)}
-    for section, entries in (("bound", document.bounds), ("invariant", document.invariants)):
+    about = ("bound", document.bounds), ("invariant", document.invariants), ("earlier", document.earlier)
+    for section, entries in about:
         for at, entry in enumerate(entries):
             if entry and entry.attributes is not None:
                 dense |= known.bases(entry.attributes, (section, at, "attributes"))
@@ -539,25 +548,27 @@ def class_name(margin: Margin, group: int) -> str:
 
 def join_constraints(
     bounds: Sequence[Bound],
-    exact: Sequence[tuple[int, ExactMargin]],
+    fixed: Sequence[Placed],
     leaves: Leaves,
     kept: np.ndarray,
     layout: CellLayout,
     problems: Problems,
 ) -> AreaConstraints | None:
-    """The limits and exact counts together; None where there are none, or do not fit each other.
+    """The limits and fixed counts together; None where there are none, or do not fit each other.
 
     Limits are kept on one partition of the dense cells, the *parts*: that of the bounds that limit, or else the finest
     of the exact counts.
 
     Args:
-        exact: the position of each invariant in the document, and what it makes exact.
+        fixed: the margins that are exact, and those of an earlier release.
         kept: shape (leaves,): which of them are on the spine.
     """
     limiting = [bound for bound in bounds if bound.is_limiting]
-    if not limiting and not exact:
+    if not limiting and not fixed:
         return None
-    margins = tuple(margin for _, margin in exact)
+    margins = tuple(margin for _, margin in fixed)
+    earlier = tuple(margin for margin in margins if isinstance(margin, EarlierMargin))
+    exact = tuple(margin for margin in margins if not isinstance(margin, EarlierMargin))
     if not limiting:
         stacked = np.stack([margin.margin.label for margin in margins])
         groups, part = np.unique(stacked, axis=1, return_inverse=True)
@@ -567,7 +578,7 @@ def join_constraints(
         ]
         lower = np.zeros((int(kept.sum()), len(names)), np.int64)
         upper = np.full_like(lower, NO_LIMIT)
-        return AreaConstraints(layout, part.reshape(-1), tuple(names), lower, upper, margins)
+        return AreaConstraints(layout, part.reshape(-1), tuple(names), lower, upper, exact, earlier)
     first = limiting[0]
     lower, upper = first.lower, first.upper
     for other in limiting[1:]:
@@ -586,25 +597,23 @@ def join_constraints(
         )
         problems.add(("bound", limiting[-1].at), told)
     present, part = np.unique(first.margin.label, return_inverse=True)
-    if not _nested(exact, part, first, problems):
+    if not _nested(fixed, part, first, problems):
         return None
     names = tuple(class_name(first.margin, group) for group in present.tolist())
     return AreaConstraints(
-        layout, part.reshape(-1), names, lower[kept][:, present], upper[kept][:, present], margins
+        layout, part.reshape(-1), names, lower[kept][:, present], upper[kept][:, present], exact, earlier
     )
 
 
-def _nested(
-    exact: Sequence[tuple[int, ExactMargin]], part: np.ndarray, bound: Bound, problems: Problems
-) -> bool:
-    """Whether each exact count adds up whole parts."""
-    for at, margin in exact:
+def _nested(fixed: Sequence[Placed], part: np.ndarray, bound: Bound, problems: Problems) -> bool:
+    """Whether each fixed count adds up whole parts."""
+    for path, margin in fixed:
         pairs = np.unique(np.stack([part.reshape(-1), margin.margin.label]), axis=1)
         if pairs.shape[1] > part.max() + 1:
             told = (
                 f"these counts do not add up whole counts that {written(('bound', bound.at))} limits: limits are kept "
                 "on counts at least as fine as those that are exact, so bound finer counts, or make coarser ones exact"
             )
-            problems.add(("invariant", at, "attributes"), told)
+            problems.add((*path, "attributes"), told)
             return False
     return True

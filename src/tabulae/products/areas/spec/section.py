@@ -25,12 +25,14 @@ from ....spec.schema import Schema
 from ....spec.section import Section
 from ....spec.sections import Document
 from ..constraints import AreaConstraints
+from ..descent.limits import NodeLimits
 from ..layout import CellLayout, Margin
 from ..passes.forms import AreaForms
 from ..spine.hierarchy import ROOT, numbered
 from ..spine.spine import Spine
 from ..spine_plan import SpinePlan
 from .columns import occurring
+from .earlier import read_earlier
 from .files import AXES, Leaves, only_numbers, read_leaves, read_places
 from .limits import Bound, Cells, Names, join_constraints, read_cells, read_exact, read_universe
 
@@ -479,9 +481,14 @@ def read_section(
     )
     if spines is None or exact is None or not (shares and promise and method and asked is not None):
         return None
-    plan = _plan(document, spines[1], exact[1], shares, cells, universe.support[kept], promise, problems)
+    earlier = read_earlier(document, method, exact[0], leaves, kept, spines[1], cells.layout, base, problems)
+    if earlier is None:
+        return None
+    held = {**earlier.areas, **exact[1]}
+    plan = _plan(document, spines[1], held, shares, cells, universe.support[kept], promise, problems)
     limits = universe.bounds if method.estimate != "gls" else ()
-    constraints = join_constraints(limits, exact[0], leaves, kept, cells.layout, problems)
+    fixed = [*exact[0], *earlier.margins]
+    constraints = join_constraints(limits, fixed, leaves, kept, cells.layout, problems)
     if plan is None or problems.found or not _can_be_met(constraints, plan, method, problems):
         return None
     geography = Geography(
@@ -506,7 +513,8 @@ def read_section(
     )
     check_size(document, geography, problems)
     check_people(geography, problems)
-    return GeographyRead({"geography": geography}, _files(geography, leaves))
+    files = _files(geography, leaves) | earlier.files
+    return GeographyRead({"geography": geography}, files, marks=earlier.marks)
 
 
 def _files(geography: Geography, leaves: Leaves) -> dict[str, bytes]:
@@ -524,7 +532,7 @@ def _files(geography: Geography, leaves: Leaves) -> dict[str, bytes]:
 def _plan(
     document: Document,
     spine: Spine,
-    held: Mapping[str, tuple[int, np.ndarray]],
+    held: Mapping[str, tuple[KeyPath, np.ndarray]],
     shares: LevelShares,
     cells: Cells,
     support: np.ndarray,
@@ -541,9 +549,8 @@ def _plan(
     shared = problems.attempt(
         ("geography", "shares"), lambda: with_shares(spine, shares, cells, section.bypass, pure=pure)
     )
-    for name, (at, codes) in held.items():
-        path = ("invariant", at, "level")
-        shared = shared and problems.attempt(path, lambda s=shared, n=name, c=codes: s.hold(n, c))
+    for name, (path, codes) in held.items():
+        shared = shared and problems.attempt((*path, "level"), lambda s=shared, n=name, c=codes: s.hold(n, c))
     if shared is None:
         return None
     about = (cells.layout, cells.queries, shares.queries, budget, support, neighbours, rows)
@@ -554,8 +561,13 @@ def _can_be_met(limits: AreaConstraints | None, plan: SpinePlan, method: Method,
     """Whether estimates can meet the limits and exact counts, as is known without data."""
     if limits is None:
         return True
-    before, path = len(problems.found), ("invariant" if limits.exact else "bound",)
+    before, path = (
+        len(problems.found),
+        ("invariant" if limits.exact else "earlier" if limits.earlier else "bound",),
+    )
     problems.attempt(path, lambda: limits.check(plan, method.estimate))
+    if limits.public.earlier and len(problems.found) == before:
+        problems.attempt(("earlier",), lambda: NodeLimits.of(plan, limits.public))
     return len(problems.found) == before
 
 
