@@ -138,6 +138,9 @@ class LinearOperator(ABC):
 
     def key(self) -> tuple[Any, ...]:
         """What the operator is built of: equal keys, equal matrices."""
+        known = self.__dict__.get("_key")
+        if known is not None:
+            return known
         return self._key if is_dataclass(self) else (type(self).__name__, id(self))
 
     @cached_property

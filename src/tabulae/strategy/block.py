@@ -6,7 +6,7 @@ import math
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import reduce
+from functools import lru_cache, reduce
 
 import numpy as np
 
@@ -60,6 +60,12 @@ def _cells(operator: LinearOperator) -> LinearOperator:
     return operator.right if isinstance(operator, MatrixProduct) else operator
 
 
+@lru_cache(maxsize=1024)
+def _total(size: int) -> Total:
+    """One operator for all blocks: what compares them looks at each once."""
+    return Total(size)
+
+
 def crossing(
     names: Sequence[str],
     members: Collection[int],
@@ -68,7 +74,7 @@ def crossing(
     scale: Fraction = Fraction(1),
 ) -> Block:
     """The block that crosses some attributes' own queries, one factor an attribute, and sums over all others."""
-    query = Kron([f if i in members else Total(f.shape[1]) for i, f in enumerate(factors)])
+    query = Kron([f if i in members else _total(f.shape[1]) for i, f in enumerate(factors)])
     return Block("*".join(names[i] for i in sorted(members)) or "total", query, exponent, scale)
 
 

@@ -67,6 +67,7 @@ from .dual import (
     svd_bound,
     svd_bound_kron,
 )
+from .joint import joint_bound
 from .product import MOST_DIRECTIONS, product_bounds
 
 _EPS = float(np.finfo(np.float64).eps)
@@ -267,9 +268,8 @@ def lower_bound(
     with ``H = (M'M)^1/2``, ``t = D^1/2 1`` and ``h = tr H - tr Z'HZ``. Z is (n_i, m) for ``directions`` m of each
     attribute, six unless given and fewer where their spectrum would be too large: more of them prove no less but for
     rounding, and with all n_i the inner norm is that of the whole workload at these multipliers. Tables that are sums
-    of products are left out of it, which lowers the bound. Attributes that are all alike, with tables of one and
-    two of them, need no directions: their norm is exact, tables that are no products included, unless ``directions``
-    are given.
+    of products are left out of it; without ``directions`` two more are tried, whose larger one counts: of such tables
+    up to 8,192 cells, and of attributes that are all alike, with tables of one and two of them, whose norm is exact.
 
     All bound L2 sensitivity, and so L1 sensitivity (Laplace noise) as well. Under replace-one neighbours "svd" and
     "dual" are about pairs of cells instead of cells, and for marginals at any size the dual is in closed form. Under
@@ -349,7 +349,7 @@ def unit_bound(
         if kind == "product":
             given = (directions or MOST_DIRECTIONS,)
             found = () if by_pairs else _by_products(workload, deadline, given, alike=directions is None)
-            return next(iter(found), None)
+            return max(found, default=None)
         of = _unit_pair_bound if by_pairs else _unit_bound
         return _tried(lambda: of(workload, kind, deadline))
 
@@ -431,15 +431,20 @@ def _by_products(
 ) -> Iterator[float]:
     """The bounds with multipliers that are a product; none where an attribute is too wide or sets are too many.
 
-    With ``alike`` that of attributes that are all alike comes first, where they are.
+    With ``alike`` that of attributes that are all alike comes first, where they are, and that of tables that are no
+    products last.
     """
     merged, _ = workload.merge()
     if alike and (found := _tried(lambda: alike_bound(merged, deadline))) is not None:
         yield found
+    best = 0.0
     with suppress(Unsupported):
         if max(merged.domain.shape) <= EXPLICIT_CELLS:
             check_time(deadline, *merged.domain.shape, steps=_STEPS)
-            yield from product_bounds(merged, directions, deadline)
+            for best in product_bounds(merged, directions, deadline):
+                yield best
+    if alike and (found := _tried(lambda: joint_bound(merged, deadline))) is not None:
+        yield max(best, found)
 
 
 def _row_dual(merged: Workload, deadline: float) -> float:

@@ -270,7 +270,7 @@ def _distinct(total: np.ndarray, spread: np.ndarray) -> Coefficients:
     return Coefficients(total[first], spread[:, first], inverse.reshape(-1))
 
 
-MOST_SETS = 2**14
+MOST_SETS = 2**15
 """Most sets of attributes that a strategy measures a residual group for."""
 
 Set = tuple[int, ...]

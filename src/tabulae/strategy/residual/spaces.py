@@ -56,7 +56,7 @@ WIDEST = 512
 
 _ROWS = 1024  # most rows of a set with more cells than ``EXPLICIT``
 _ENTRIES = 2**23  # of the rows of one set together
-_KINDS = 600  # different sets that are solved one by one
+_KINDS = 1000  # different sets that are solved one by one
 _DEPENDENT = 1e-11  # eigenvalues of F D F' below this share of the largest are zero
 _KINK = 1e-9  # the same for E: where one of them reaches zero sqrt L has a kink, and no slope
 _ROUNDING = 1e-12  # of the largest entry of a table: what is left of one that cancels

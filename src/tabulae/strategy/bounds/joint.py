@@ -1,0 +1,290 @@
+"""The bound with multipliers that are a product, for tables that are no products.
+
+As in :mod:`.product`, with a table over the attributes A whose queries M, scaled by the roots of the multipliers, are
+any matrix over their cells. With P its polar factor, ``H = P'M`` and Z_i (n_i, m_i) orthonormal with ``t_i`` first,
+
+    Q = sum_R P ((x)_{i in R} (I - Z_i Z_i') (x)_{i in A - R} Z_i) . (I (x) U_R)
+
+is a contraction for contractions U_R, because the spaces of two different R are orthogonal on both sides. So
+
+    loss >= (sum_R || stack over tables A >= R of  w_A K_AR (x)_{i not in A} (Z_i't_i)' ||_*)^2,
+
+    K_AR = tr_R [ ((x)_R (I - ZZ') (x)_{A-R} Z)' H ((x)_R (I - ZZ') (x)_{A-R} Z) ],
+
+the trace taken over the attributes of R alone; for a product it is ``prod_R h (x) Z'HZ``. Where R is one
+attribute and there is room, nothing is traced, which is no lower. No multipliers are searched for: tried are equal
+ones, those of the optimum of what each attribute alone is asked, and some between.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from itertools import product
+
+import numpy as np
+import scipy.linalg as sl
+
+from ...domain import Workload
+from ..deadline import check_time
+from ..information.residual_basis import Set, subsets
+from ..residual.spaces import Ask, asks_of, solved
+from .dual import lowered_trace
+
+_CELLS = 2**13  # of a table that is no product; others are left out, which lowers the bound
+_COLUMNS, _MOST = 2000, 16  # columns of a stack, and directions of an attribute
+_DEPENDENT, _TRUST = (
+    1e-9,
+    1e-7,
+)  # eigenvalues that count as zero; share of a trace that rounding may take from H
+_KRYLOV = 2  # directions along the roots, before those where they are largest
+_BESIDE = 1e-7
+_ROUNDING = 1e-9
+_POWERS = (0.0, 0.5, 1.0)  # between equal multipliers and those of the attributes' own spaces
+
+
+def joint_bound(merged: Workload, deadline: float = math.inf) -> float | None:
+    """Lower bound on the loss of any strategy for a workload over merged cells; None where all tables are products.
+
+    Raises :class:`~tabulae.errors.Unsupported` where it would last beyond the ``deadline``, or sets are too many.
+    """
+    if all(len(table.terms) == 1 for table in merged.tables):
+        return None
+    sizes = merged.domain.shape
+    kept = [
+        table for table in merged.tables
+        if len(table.terms) == 1 or math.prod(sizes[i] for i in table.crossed(merged.domain)) <= _CELLS
+    ]  # fmt: skip
+    if not kept:
+        return None
+    check_time(deadline, *sizes, _COLUMNS, steps=2)
+    asks = asks_of(Workload(merged.domain, kept))
+    mu = [_own_multipliers(asks, i, n, deadline) for i, n in enumerate(sizes)]
+    roots = ([m ** (power / 2) for m in mu] for power in _POWERS)
+    return max(_bound(asks, [s / np.linalg.norm(s) for s in at]) for at in roots) * (1 - _ROUNDING)
+
+
+def _own_multipliers(asks: Sequence[Ask], i: int, n: int, deadline: float) -> np.ndarray:
+    """Those of the optimum for what the tables ask of one attribute alone, the others' cells taken alike."""
+    rows = [np.zeros((0, n))]
+    for ask in asks:
+        if i not in ask.crossed:
+            continue
+        q, form = ask.crossed.index(i), ask.form
+        if form.grams is not None:
+            others = math.prod(float(V.mean()) for p, V in enumerate(form.grams) if p != q)
+            rows.append(math.sqrt(ask.weight * max(others, 0.0)) * form.roots[q])
+        else:
+            assert form.rows is not None
+            axes = tuple(p + 1 for p in range(len(ask.crossed)) if p != q)
+            rows.append(math.sqrt(ask.weight) * form.rows.mean(axis=axes))
+    F = np.concatenate(rows)
+    F = F - F.mean(axis=1, keepdims=True)
+    if np.abs(F).max(initial=0.0) <= _BESIDE:
+        return np.full(n, 1 / n)
+    return solved(F, 1e-2, deadline, None).mu
+
+
+@dataclass(frozen=True)
+class _Root:
+    """``H = F'F`` of one matrix over its attributes' cells, F (r, n_1, .., n_k), and by how much P is too long."""
+
+    F: np.ndarray
+    wrong: float
+
+
+def _root(ask: Ask, roots: Sequence[np.ndarray]) -> list[tuple[Set, _Root]]:
+    """The matrices of a table: one an attribute for a product, else one."""
+    form = ask.form
+    if form.grams is not None:
+        return [
+            ((i,), _of_gram(V * roots[i] * roots[i][:, None], (len(V),)))
+            for i, V in zip(ask.crossed, form.grams, strict=True)
+        ]
+    assert form.rows is not None
+    scale = reduce(np.multiply.outer, [roots[i] for i in ask.crossed])
+    M = (form.rows * scale).reshape(len(form.rows), -1)
+    shape = form.rows.shape[1:]
+    if len(M) > M.shape[1]:
+        return [(ask.crossed, _of_gram(M.T @ M, shape))]
+    values, vectors = sl.eigh(M @ M.T, check_finite=False)
+    kept = values > _DEPENDENT * values[-1]
+    half = vectors[:, kept] / np.sqrt(values[kept])
+    wrong = float(np.linalg.norm(half.T @ (M @ M.T) @ half - np.eye(half.shape[1])))
+    F = (vectors[:, kept] / values[kept] ** 0.25).T @ M
+    return [(ask.crossed, _Root(F.reshape(-1, *shape), wrong))]
+
+
+def _of_gram(V: np.ndarray, shape: tuple[int, ...]) -> _Root:
+    values, vectors = sl.eigh(V, check_finite=False)
+    kept = values > _DEPENDENT * values[-1]
+    half = vectors[:, kept] / np.sqrt(values[kept])
+    wrong = float(np.linalg.norm(half.T @ V @ half - np.eye(half.shape[1])))
+    return _Root((vectors[:, kept] * values[kept] ** 0.25).T.reshape(-1, *shape), wrong)
+
+
+@dataclass(frozen=True)
+class _Pieces:
+    """``K_R`` of one matrix for every set R of its attributes, (m, m) over the directions of the others.
+
+    ``whole`` is the same for one attribute in R, not traced: over what is beside its directions, and the others'.
+    """
+
+    traced: Mapping[Set, np.ndarray]
+    whole: Mapping[Set, np.ndarray]
+    error: float
+    wrong: float
+
+    @classmethod
+    def of(cls, attributes: Set, root: _Root, spaces: Sequence[_Space]) -> _Pieces:
+        trace = float(np.square(root.F).sum())
+        traced: dict[Set, np.ndarray] = {}
+        whole: dict[Set, np.ndarray] = {}
+        for R in subsets(attributes):
+            X = root.F
+            for axis, i in enumerate(attributes, 1):
+                side = spaces[i].beside if i in R else spaces[i].Z
+                X = np.moveaxis(np.tensordot(X, side, axes=(axis, 0)), -1, axis)
+            last = [axis for axis, i in enumerate(attributes, 1) if i not in R]
+            summed = [axis for axis, i in enumerate(attributes, 1) if i in R]
+            order = (math.prod(X.shape[a] for a in group) for group in ((0, *summed), last))
+            flat = X.transpose(0, *summed, *last).reshape(*order)
+            traced[R] = flat.T @ flat
+            if len(R) == 1:
+                flat = X.reshape(len(X), math.prod(X.shape[1:]))
+                whole[R] = flat.T @ flat if flat.shape[1] <= _COLUMNS else np.zeros((0, 0))
+        error = _TRUST * trace
+        traced[attributes] = np.maximum(traced[attributes] - 2 * error, 0.0)
+        return cls(traced, whole, error, root.wrong)
+
+
+@dataclass(frozen=True)
+class _Space:
+    """Directions Z (n, m) of an attribute, t first, and the columns that complete them, (n, n - m)."""
+
+    Z: np.ndarray
+    beside: np.ndarray
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Tables that ask the same outside of R: K over the directions of ``axes``, times the root of ``weight``."""
+
+    weight: float
+    axes: Set
+    K: np.ndarray
+    error: float
+
+    def columns(self, levels: Mapping[int, range]) -> Iterator[tuple[tuple[int, int], ...]]:
+        """The attributes and directions, where not the first, that each column of K stands for."""
+        for at in product(*(levels[i] for i in self.axes)):
+            yield tuple((i, a) for i, a in zip(self.axes, at, strict=True) if a)
+
+
+def _bound(asks: Sequence[Ask], roots: Sequence[np.ndarray]) -> float:
+    """The bound at given multipliers, their roots unit vectors."""
+    known: dict[object, list[tuple[Set, _Root]]] = {}
+    tables = []
+    for ask in asks:
+        key = ask.form, ask.crossed
+        if key not in known:
+            known[key] = _root(ask, roots)
+        tables.append((ask, key))
+    spaces = _spaces(asks, list(known.values()), roots)
+    pieces = {
+        key: [(own, _Pieces.of(own, root, spaces)) for own, root in matrices]
+        for key, matrices in known.items()
+    }
+    holders: dict[Set, list[tuple[Ask, object]]] = {}
+    for ask, key in tables:
+        for R in subsets(ask.crossed):
+            holders.setdefault(R, []).append((ask, key))
+    total = sum(_nuclear(R, [(ask, pieces[key]) for ask, key in held], spaces) for R, held in holders.items())
+    wrong = max((p.wrong for matrices in pieces.values() for _, p in matrices), default=0.0)
+    longest = max(len(matrices) for matrices in pieces.values())
+    return (total / (1 + wrong) ** (longest / 2)) ** 2
+
+
+def _nuclear(
+    R: Set, held: Sequence[tuple[Ask, list[tuple[Set, _Pieces]]]], spaces: Sequence[_Space]
+) -> float:
+    """The nuclear norm of a stack, rounded down, from its Gram matrix over the columns that any part has.
+
+    Of one attribute it is not traced where there is room.
+    """
+    levels = {i: range(space.Z.shape[1]) for i, space in enumerate(spaces)}
+    more = {i for ask, _ in held for i in ask.crossed if i not in R}
+    width = spaces[R[0]].beside.shape[1] if len(R) == 1 else 0
+    whole = len(held) > 1 and 0 < width * (1 + sum(len(levels[i]) - 1 for i in more)) <= _COLUMNS
+    whole = whole and all(len(ask.crossed) <= 2 for ask, _ in held)
+    if whole:
+        levels[R[0]] = range(1, 1 + width)
+    parts = [_part(ask, matrices, set(R), spaces, whole=whole) for ask, matrices in held]
+    columns: dict[tuple[tuple[int, int], ...], int] = {}
+    placed = [[columns.setdefault(level, len(columns)) for level in part.columns(levels)] for part in parts]
+    gram = np.zeros((len(columns), len(columns)))
+    for part, places in zip(parts, placed, strict=True):
+        gram[np.ix_(places, places)] += part.weight * (part.K @ part.K)
+    terms = len(parts) + max(len(places) for places in placed)
+    return max(lowered_trace(gram, terms) - sum(part.error for part in parts), 0.0)
+
+
+def _part(
+    ask: Ask, matrices: Sequence[tuple[Set, _Pieces]], R: set[int], spaces: Sequence[_Space], *, whole: bool
+) -> _Part:
+    K, axes, relative, size = np.ones((1, 1)), [], 0.0, 1.0
+    for own, pieces in matrices:
+        inside = tuple(i for i in own if i in R)
+        kept = whole and bool(inside)
+        piece = pieces.whole[inside] if kept else pieces.traced[inside]
+        K = np.kron(K, piece)
+        axes += [i for i in own if kept or i not in R]
+        if kept or len(inside) < len(own):  # what is traced over all attributes is lowered already
+            spread = 1 if kept else math.prod(spaces[i].beside.shape[1] for i in inside)
+            error = pieces.error * math.sqrt(spread)
+            norm = max(float(np.linalg.norm(piece)), error)
+            relative += error / norm if norm else 0.0
+            size *= norm
+        else:
+            size *= float(piece[0, 0])
+    error = 2 * relative * size * math.sqrt(ask.weight * len(K))
+    return _Part(ask.weight, tuple(axes), K, error)
+
+
+def _spaces(
+    asks: Sequence[Ask], matrices: Sequence[list[tuple[Set, _Root]]], roots: Sequence[np.ndarray]
+) -> list[_Space]:
+    """Directions of each attribute, as many as leave no stack too large: t, and where roots are largest beside."""
+    sizes = [(len(s), len(s)) for s in roots]
+    onto, own = [np.zeros(n) for n in sizes], [np.zeros(n) for n in sizes]
+    for attributes, root in (pair for pairs in matrices for pair in pairs):
+        for axis, i in enumerate(attributes, 1):
+            X = np.moveaxis(root.F, axis, -1).reshape(-1, root.F.shape[axis])
+            own[i] += X.T @ X
+            X = root.F
+            for other in reversed([a for a in range(1, X.ndim) if a != axis]):
+                X = np.tensordot(X, roots[attributes[other - 1]], axes=(other, 0))
+            onto[i] += X.T @ X
+    bases = []
+    for H, t_side, s in zip(own, onto, roots, strict=True):
+        first = s[:, None]
+        for _ in range(min(_KRYLOV, len(s) - 1)):
+            past = np.linalg.qr(first, mode="complete").Q[:, first.shape[1] :]
+            along = past.T @ (t_side @ first[:, -1])
+            if np.linalg.norm(along) <= _BESIDE * np.linalg.norm(t_side):
+                break
+            first = np.column_stack([first, past @ (along / np.linalg.norm(along))])
+        past = np.linalg.qr(first, mode="complete").Q[:, first.shape[1] :]
+        rest = past @ sl.eigh(past.T @ H @ past)[1][:, ::-1] if past.size else past
+        bases.append(np.column_stack([first[:, 1:], rest]))
+    sets = {R for ask in asks for R in subsets(ask.crossed)}
+    most = next(
+        m for m in range(_MOST, 0, -1)
+        if sum(math.prod(min(m - 1, B.shape[1]) for B in (bases[i] for i in R)) for R in sets) <= _COLUMNS or m == 1
+    )  # fmt: skip
+    return [
+        _Space(np.column_stack([s, B[:, : most - 1]]), B[:, most - 1 :])
+        for s, B in zip(roots, bases, strict=True)
+    ]

@@ -1,0 +1,87 @@
+"""The bound of tables that are no products: below the optimum, and the nuclear norm itself with all directions."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import tabulae as tb
+from benchmarks import workloads
+from tabulae.strategy.bounds import joint
+from tabulae.strategy.bounds.dual import svd_bound
+from tabulae.strategy.bounds.joint import joint_bound
+from tabulae.strategy.gram import explicit_gram
+from tabulae.strategy.hdmm.opt0 import opt0_gaussian
+
+
+@st.composite
+def _joint(draw: st.DrawFn) -> tb.Workload:
+    """Products and joint tables over attributes of different sizes, of two and of three of them."""
+    sizes = draw(st.sampled_from([(2, 3), (3, 4, 2), (4, 3, 3), (5, 2, 3), (3, 2, 2, 2)]))
+    domain = tb.Domain({f"a{i}": n for i, n in enumerate(sizes)})
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    asks = [tb.Identity, tb.Prefix, tb.AllRange]
+    tables = []
+    for k in (1, 2, 3):
+        for names in combinations(domain.names, k):
+            if rng.random() < 0.3:
+                continue
+            weight = int(rng.integers(1, 4))
+            if k == 1 or rng.random() < 0.4:
+                factors = {a: asks[rng.integers(3)](domain[a].size) for a in names}
+                tables.append(tb.Table("".join(names), factors, weight))
+            else:
+                cells = int(np.prod([domain[a].size for a in names]))
+                matrix = rng.integers(-1, 3, (int(rng.integers(1, 2 * cells)), cells))
+                matrix[0, 0] = 1
+                tables.append(tb.Table.joint("".join(names), names, matrix, weight))
+    first = domain.names[:2]
+    sums = workloads.sums_up_to(*sizes[:2]).dense()
+    return tb.Workload(domain, [*tables, tb.Table.joint("sums", first, sums)])
+
+
+@given(_joint(), st.integers(1, 3))
+def test_it_is_never_above_the_optimum(workload: tb.Workload, directions: int) -> None:
+    """Against the certified dual of the explicit workload, with few directions of each attribute and with all."""
+    merged, _ = workload.merge()
+    gram = explicit_gram(merged)
+    loss = opt0_gaussian(gram, tolerance=1e-6).loss
+    whole = joint_bound(merged)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(joint, "_MOST", directions)
+        few = joint_bound(merged)
+        patch.setattr(joint, "_COLUMNS", 8)  # attributes of R are traced too
+        fewer = joint_bound(merged)
+    assert whole is not None
+    assert few is not None
+    assert fewer is not None
+    assert svd_bound(gram) * (1 - 1e-3) <= whole <= loss * (1 + 1e-9)
+    assert 0 < fewer <= few * (1 + 1e-3)
+    assert few <= loss * (1 + 1e-9)
+
+
+def test_products_alone_have_none_and_wide_tables_are_left_out() -> None:
+    domain = tb.Domain({"a": 4, "b": 5})
+    one = tb.Table("a", {"a": tb.Prefix(4)})
+    near = tb.Table.joint("near", ("a", "b"), workloads.at_most_apart(4, 5).dense())
+    assert joint_bound(tb.Workload(domain, [one])) is None
+    whole = joint_bound(tb.Workload(domain, [one, near]))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(joint, "_CELLS", 19)
+        without = joint_bound(tb.Workload(domain, [one, near]))
+        assert joint_bound(tb.Workload(domain, [near])) is None
+    assert whole is not None
+    assert without is not None
+    assert without < 0.7 * whole
+
+
+def test_pairs_of_different_sizes_have_a_certificate() -> None:
+    """Prefixes of five attributes and ``a + b <= c`` of their pairs: none without it but that of the prefixes."""
+    workload = workloads.up_to_pairs([tb.Prefix(n) for n in (12, 9, 7, 5, 3)], workloads.sums_up_to)
+    best = tb.select(workload, method="residual")
+    assert best.certificate is not None
+    assert best.certificate <= 0.15
