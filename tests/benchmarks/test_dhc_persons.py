@@ -76,3 +76,15 @@ def test_recorded_runs_break_nothing() -> None:
         rows = [*csv.DictReader(file)]
     assert {row["broken"] for row in rows} == {"0"}
     assert min(int(row["constraints"]) for row in rows) > 10**8
+
+
+def test_the_page_says_what_is_recorded() -> None:
+    page = (RUN.parents[2] / "docs/methods/many-cells.md").read_text(encoding="utf-8")
+    with RUNS.open(newline="", encoding="utf-8") as file:
+        for row in csv.DictReader(file):
+            numbers = (int(row[name]) for name in ("answers", "constraints", "broken"))
+            assert " | ".join(f"{number:,}" for number in numbers) in page
+            assert (
+                f"| {float(row['cpu_s']):.0f} | {float(row['wall_s']):.0f} | {int(row['peak_mb']):,} |"
+                in page
+            )
