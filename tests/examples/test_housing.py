@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as parquet
 import pytest
-from benchmarks.units import RUNS, constraints
+from benchmarks.units import RESULTS, RUNS, constraints
 from examples.housing.units import CATEGORIES, ELDERLY, VACANT, Housing
 from examples.redistricting.state import State
 
@@ -110,6 +110,19 @@ def test_the_recodes_of_units_are_those_of_production() -> None:
     assert [maps["occupancy"][c] for c in codes[:11]] == ["Occupied"] * 4 + ["Vacant"] * 7
     kept = [*CATEGORIES["hhtenshort_3lev"], "Rented"]
     assert [maps["tenure"][c] for c in codes] == kept + ["Vacant"] * 7 + ["Group quarters"] * 24
+
+
+def test_the_page_has_the_results_of_the_benchmark() -> None:
+    page = (ROOT / "docs/methods/topdown.md").read_text(encoding="utf-8")
+    with RESULTS.open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["run"] for row in rows] == list(RUNS)
+    for row in rows:
+        assert row["violated"] == "0"
+        sizes = (f"{int(row[name]):,}" for name in ("cells", "areas", "cpu_seconds"))
+        found = (f"{int(row['megabytes'])}", f"{int(row['constraints']):,}", row["violated"])
+        errors = (row[f"error_{level}"] for level in ("nation", "county", "tract", "block_group", "block"))
+        assert f"| `{row['run']}` | {' | '.join((*sizes, *found, *errors))} |" in page
 
 
 def test_three_releases_break_no_constraint(examples: Path) -> None:
