@@ -137,7 +137,8 @@ def _detailed(document: Document, names: Iterator[str]) -> dict[str, Any]:
 def _geography(document: Document, names: Iterator[str]) -> dict[str, Any]:
     if document.geography is None:
         return {}
-    section = document.geography.model_dump(exclude_none=True) | {"file": next(names)}
+    unused = set() if document.geography.columns else {"columns"}
+    section = document.geography.model_dump(exclude_none=True, exclude=unused) | {"file": next(names)}
     if document.open_shares:
         section["shares"] = AUTO
     return section | {"query": [entry.model_dump(exclude_none=True) for entry in document.queries if entry]}
