@@ -17,6 +17,7 @@ import tabulae as tb
 from tabulae.audit import audit
 from tabulae.errors import DataError, SpecError, TabulaeError
 from tabulae.products.tables import count as counting
+from tabulae.report.plan_page import plan_page
 from tabulae.spec import Spec
 from tabulae.strategy import Strategy
 
@@ -143,6 +144,7 @@ def test_a_plan_has_errors_of_sums_and_of_means(folder: Path) -> None:
     assert list(rows) == ["pay_count", "pay_sum_income", "pay_mean_income"]
     assert made.spec.units["pay_mean_income"] == "mean of income, times the number of records"
     assert rows["pay_mean_income"].rmse < rows["pay_sum_income"].rmse
+    assert "pay_sum_income is in other units: sum of income." in plan_page(made)
 
 
 @each("neighbours,definition", [("add-remove", "zcdp"), ("replace", "pure")])
@@ -195,6 +197,7 @@ def _beside(section: str, sql: str, name: str = "m") -> str:
 
 
 PLAIN = WHOLE.replace(DERIVED, "")
+LARGE = "{} = {{ range = [0, 9999999] }}\n"
 BINS = '[recodes]\nbins = { of = "income", edges = [5] }\n'
 EXACT = '[[invariant]]\nattributes = []\nreason = "law"\n'
 REFUSED: list[tuple[str, str]] = [
@@ -217,6 +220,7 @@ REFUSED: list[tuple[str, str]] = [
     (_with("null = 0", "null = 201"), r"takes NULL for 201, which is outside 0 to 200"),
     (_with("null = 0", 'null = "other"'), r"values.income.null"),
     (_with("null = 0", "rounding = 1"), r"values.income.rounding .*unknown key"),
+    (_with("income = { c", f"{LARGE.format('a')}{LARGE.format('b')}income = {{ c"), r"values .*choose larger steps"),
     (_with("income = { c", "sex = { c"), r"values.sex .*is the name of one of \[attributes\], too"),
     (_with("income = { c", '"in/come" = { c'), r"cannot name an attribute"),
     (_with(', { sum = "income" }', ', { sum = "incom" }'), r'there is no value "incom"; did you mean "income"'),

@@ -30,7 +30,7 @@ from ..linalg import (
     Total,
     WidthRange,
 )
-from .attribute import TOTAL_LABEL, Attribute, Categories, Recode, Runs
+from .attribute import MOST_STEPS, TOTAL_LABEL, Attribute, Categories, Recode, Runs
 
 _SHOWN = 20  # attributes in a repr
 
@@ -77,6 +77,12 @@ class Domain:
         object.__setattr__(self, "attributes", built)
         object.__setattr__(self, "recodes", tuple(recodes))
         self._check_recodes()
+        if self.parts > MOST_STEPS:
+            steps = " x ".join(f"{attribute.steps:,}" for attribute in self.measured)
+            raise InvalidArgument(
+                f"{', '.join(attribute.name for attribute in self.measured)} have {steps} steps together, and at most "
+                f"{MOST_STEPS:,} are counted: choose larger steps"
+            )
 
     def _check_recodes(self) -> None:
         taken = set(self.names)

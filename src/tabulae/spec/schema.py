@@ -218,8 +218,10 @@ def read_schema(document: Document, base: Path, problems: Problems) -> Schema:
             reader.value(name, entry)
     built = [recode for recode in recodes if recode]
     whole = {*reader.attributes, *(recode.name for recode in built)}
+    path = ("values",) if document.values else ("attributes",)
+    domain = problems.attempt(path, lambda: Domain(reader.attributes, built)) if reader.attributes else None
     return Schema(
-        domain=Domain(reader.attributes, built) if reader.attributes else None,
+        domain=domain,
         columns=reader.columns,
         broken=frozenset({*document.attributes, *document.recodes, *document.values} - whole),
         files=reader.files,

@@ -21,6 +21,8 @@ from .count import Counts
 
 _TOGETHER = 2**24  # answers that noise is drawn for at once
 _HEADROOM = 2**62  # values and noise each stay below this, so that their sum fits int64
+_FAR = 40  # standard deviations that no noise reaches
+_TOO_MUCH = "the noise that this budget asks for needs more than 62 bits"
 
 
 def measure(
@@ -100,6 +102,7 @@ def measure(
     beyond = None if left_out is None else _Beyond.of(counts, left_out, left_out.laws(budget, strategy.noise))
     disclosures = _disclosures(strategy, reasons)
     _check_exact(strategy, counts)
+    _check_noise(strategy, laws)
     truth = [_own(_checked(counts.answer(block.query), block.name)) for block in strategy.blocks]
     charge = None
     if ledger is not None:
@@ -143,6 +146,13 @@ class _Beyond:
         pairs = zip(self.truth, self.laws, strict=True)
         noisy = tuple(int(_noisy(np.array([count]), law, source)[0]) for count, law in pairs)
         return MeasuredLeftOut(self.rule, noisy, self.laws)
+
+
+def _check_noise(strategy: Strategy, laws: Sequence[NoiseLaw]) -> None:
+    """Refuse, before anything is charged, noise that might not fit into 62 bits."""
+    if any(_FAR * law.variance_of_law**0.5 >= _HEADROOM for law in laws):
+        steps = " or choose larger steps of its values" if strategy.domain.measured else ""
+        raise Unsupported(f"{_TOO_MUCH}; raise the budget, coarsen the grid{steps}")
 
 
 def _check_exact(strategy: Strategy, counts: Counts) -> None:
@@ -192,9 +202,7 @@ def _noisy(answer: np.ndarray, law: NoiseLaw, source: RandomBits) -> np.ndarray:
         part = answer[start : start + _TOGETHER]
         noise = law.sample(part.size, source)
         if _large(noise):
-            raise Unsupported(
-                "the noise that this budget asks for needs more than 62 bits; raise the budget or coarsen the grid"
-            )
+            raise Unsupported(f"{_TOO_MUCH}; raise the budget or coarsen the grid")
         part += noise
     return answer
 

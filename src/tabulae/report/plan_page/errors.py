@@ -328,7 +328,8 @@ def table_errors_at(plan: Plan, stops: Sequence[Stop]) -> ErrorTable:
         errors.append(
             ErrorLine((table.name,), (f"{row.queries:,}", _exact(row.exact, row.queries)), target, found)
         )
-    return ErrorTable(("Table",), ("Counts", "Exact"), ("RMSE", "Margin"), tuple(errors), "", len(every))
+    about = " ".join(f"{name} is in other units: {unit}." for name, unit in plan.spec.units.items())
+    return ErrorTable(("Table",), ("Counts", "Exact"), ("RMSE", "Margin"), tuple(errors), about, len(every))
 
 
 def _exact(exact: int, queries: int) -> str:
