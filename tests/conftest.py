@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import hashlib
 import os
 import pickle
 from collections.abc import Callable, Iterator
@@ -87,33 +86,4 @@ def strategies_chosen_once() -> Iterator[None]:
         patch.setattr(plan, "select", select)
         patch.setattr(plan, "lower_bound", _once(plan.lower_bound))
         patch.setattr(page, "plots", SimpleNamespace(**vars(plots) | drawn))
-        yield
-
-
-@pytest.fixture(scope="session", autouse=True)
-def equal_records_counted_once() -> Iterator[None]:
-    """Releases and audits of tables count equal files by equal rules once: small ones are counted hundreds of times.
-
-    Whoever tests how records are counted calls `tabulate` itself. What a part of the budget says of records left out,
-    and classes and parts made of values, are always counted anew, for tests break these.
-    """
-    from tabulae.products.tables import product
-
-    real, known = product.tabulate, {}
-
-    def tabulate(source: Any, domain: Any, columns: Any, unit: Any = None, **options: Any) -> Any:
-        path = source.path
-        told = unit is not None and unit.most_left_out is not None
-        made = any(rule.made is not None for rule in columns.values())
-        if told or made or path is None or source.engine != "duckdb" or not path.is_file():
-            return real(source, domain, columns, unit, **options)
-        digest = hashlib.sha256(path.read_bytes()).digest()
-        how = (source.kind, source.table, source.dialect, source.where)
-        key = pickle.dumps((digest, how, domain, sorted(columns.items()), unit, options))
-        if key not in known:
-            known[key] = real(source, domain, columns, unit, **options)
-        return known[key]
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(product, "tabulate", tabulate)
         yield

@@ -90,8 +90,11 @@ def test_what_is_told_of_rows_left_out_passes(tmp_path: Path, definition: str, n
 
 def test_the_village_passes_and_the_bound_is_of_some_use(tmp_path: Path) -> None:
     (tmp_path / "spec.toml").write_text(SPEC)
-    made = audit(tmp_path / "spec.toml", seconds=1)
-    _assert_clean(made)
+    for seconds in (1, 20):  # one second is enough on an idle core
+        made = audit(tmp_path / "spec.toml", seconds=seconds)
+        _assert_clean(made)
+        if made["epsilon"].observed:
+            break
     assert 0 < made["epsilon"].observed < made["epsilon"].allowed  # type: ignore[operator]
 
 
