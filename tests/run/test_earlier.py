@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 from collections import Counter
@@ -181,6 +182,19 @@ def test_a_damaged_release_is_refused(duchy: Path, change: Callable[[Path], obje
     change(duchy.parent)
     [found] = mistakes(hold(duchy))
     assert told.split(" (")[0] in found
+
+
+def test_a_table_that_is_no_table_of_areas_is_refused(duchy: Path) -> None:
+    """With checksums made to fit: whoever can write them can write anything, and is told what is wrong."""
+    before = duchy.parent / "before"
+    rows = pq.read_table(before / "tables/total.parquet")
+    pq.write_table(rows.drop_columns(["area"]), before / "tables/total.parquet")
+    sums = (before / "SHA256SUMS").read_text().splitlines()
+    own = hashlib.sha256((before / "tables/total.parquet").read_bytes()).hexdigest()
+    written = [f"{own}  tables/total.parquet" if "tables/total.parquet" in line else line for line in sums]
+    (before / "SHA256SUMS").write_text("\n".join(written) + "\n")
+    [told] = mistakes(hold(duchy))
+    assert 'earlier[0].table: table "total" has not the columns of a table of areas' in told
 
 
 @pytest.mark.parametrize(

@@ -176,6 +176,9 @@ class _EarlierTable:
     def _chosen(self, rows: pa.Table) -> Columns | None:
         """The counts of the level in the rows that are asked for, added up over columns that are not."""
         before = len(self.problems.found)
+        if not {AREA_TYPE, AREA, COUNT} <= set(rows.column_names):
+            told = f"table {shown(self.entry.table)} has not the columns of a table of areas: copy the release again"
+            return self._refuse("table", told)
         of_level = pc.call_function("equal", [rows[AREA_TYPE].cast(pa.string()), pa.scalar(self.level)])
         rows = rows.filter(of_level)
         if not rows.num_rows:
