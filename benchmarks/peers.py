@@ -28,17 +28,14 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from benchmarks.hdmm_paper import CORRECTED, PAPER
 from benchmarks.peers_paper import PRINTED, SMASHER, STOPPED
 from benchmarks.recorded import add_force, record
-from scipy.optimize import minimize
 from threadpoolctl import threadpool_limits
 
 import tabulae as tb
 from benchmarks import hdmm, workloads
 from tabulae.errors import Unsupported
-from tabulae.strategy.bounds.dual import lowered_trace
 from tabulae.strategy.bounds.lower import unit_bound
 from tabulae.strategy.methods import SINGLE, Settings
 from tabulae.strategy.residual.planner import shared_strategy
@@ -54,18 +51,17 @@ COLUMNS = (
 )  # fmt: skip
 AGAIN = 20.0  # CPU seconds
 _SECONDS = 600  # of one workload, by the clock
-_SVD_ROWS = 1024  # up to which joint tables have the SVD bound in place of the product bound
+_SVD_ROWS = 1024  # up to which joint tables have the SVD bound beside the product bound
 
 Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Case:
-    """A workload, and where it is printed; ``alike`` one attribute's and one pair's queries where all are alike."""
+    """A workload, and where it is printed."""
 
     source: str
     make: Callable[[], tb.Workload]
-    alike: tuple[tb.LinearOperator, tb.LinearOperator, int] | None = None
 
 
 WAYS = {"1-way": (1,), "2-way": (2,), "3-way": (3,), "up to 3-way": (0, 1, 2, 3)}
@@ -74,13 +70,6 @@ OWN: dict[str, Callable[[int], tb.LinearOperator]] = {
     "marginals": tb.Identity, "prefixes": tb.Prefix, "ranges": tb.AllRange, "circular ranges": workloads.circular,
 }  # fmt: skip
 SIZES, MANY = (10, 20, 30, 40, 50), 40
-
-
-def _alike(n: int, kind: str) -> Case:
-    own, pair = tb.Prefix(n), PAIRS[kind]
-    return Case(
-        "QuerySmasher, Table 3", lambda: workloads.up_to_pairs([own] * MANY, pair), (own, pair(n, n), MANY)
-    )
 
 
 CASES: dict[str, Case] = {
@@ -112,7 +101,13 @@ CASES: dict[str, Case] = {
         )
         for n, kind in product(SIZES, OWN)
     },
-    **{f"[{n}]^{MANY}, {kind}": _alike(n, kind) for n, kind in product(SIZES, PAIRS)},
+    **{
+        f"[{n}]^{MANY}, {kind}": Case(
+            "QuerySmasher, Table 3",
+            lambda n=n, kind=kind: workloads.up_to_pairs([tb.Prefix(n)] * MANY, PAIRS[kind]),
+        )
+        for n, kind in product(SIZES, PAIRS)
+    },
     **{
         f"[{n}]^{MANY}, random rows": Case("QuerySmasher, Table 3", lambda n=n: workloads.random_pairs(n, MANY))
         for n in SIZES
@@ -155,7 +150,7 @@ def _at_unit_cost(name: str) -> Row:
     rmse = unit_rmse(strategy, workload, "add-remove")
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
     scored = time.process_time()
-    lower = _lower(case, workload)
+    lower = _lower(workload)
     proof = time.process_time() - scored
     level, shared = _special_cases(workload, settings)
     return row | {
@@ -179,13 +174,11 @@ def _special_cases(workload: tb.Workload, settings: Settings) -> tuple[float | N
     return level, shared
 
 
-def _lower(case: Case, workload: tb.Workload) -> float | None:
+def _lower(workload: tb.Workload) -> float | None:
     """The best bound on total squared error at unit cost that is found in a minute or so."""
-    if case.alike is not None:
-        return alike_bound(*case.alike)
-    if any(len(table.terms) > 1 for table in workload.tables) and workload.queries <= _SVD_ROWS:
-        return unit_bound(workload, "svd")
-    return unit_bound(workload, "product")
+    few = any(len(table.terms) > 1 for table in workload.tables) and workload.queries <= _SVD_ROWS
+    bounds = (unit_bound(workload, kind) for kind in (("svd", "product") if few else ("product",)))
+    return max((bound for bound in bounds if bound is not None), default=None)
 
 
 def _of_hdmm(name: str, noise: str) -> Row:
@@ -223,61 +216,6 @@ def proven(name: str, noise: str) -> float:
 
 def _short(value: float | None) -> str | None:
     return None if value is None else f"{value:.8g}"
-
-
-# a bound where all attributes and all pairs are alike --------------------------------------------------------
-def alike_bound(one: tb.LinearOperator, pair: tb.LinearOperator, d: int) -> float:
-    """Of ``one`` (p, n) asked of each of d attributes and ``pair`` (q, n n), symmetric in both, of every two.
-
-    The dual at multipliers that are a product of one and the same mu, ``L >= (tr (W D W')^1/2)^2``. W D W' commutes
-    with permutations of the attributes, so that it falls into the blocks of the Johnson scheme of pairs, as often as
-    their representations have dimensions: trivial, standard (d - 1 times), and (d - 2, 2) (d (d - 3) / 2 times). The
-    logarithm of mu is searched for as a sum of cosines: every mu proves a bound.
-    """
-    own, pairs = np.asarray(one.dense(), float), np.asarray(pair.dense(), float)
-    n = own.shape[1]
-    waves = np.cos(np.outer(np.arange(1, n), np.pi * (np.arange(n) + 0.5) / n))
-
-    def root(x: np.ndarray) -> float:
-        mu = np.exp(x @ waves)
-        return nuclear(own, pairs, d, mu / mu.sum())
-
-    options = {"maxiter": 30, "eps": 1e-5}  # differences that the rounding down does not blur
-    found = minimize(lambda x: -math.log(root(x)), np.zeros(n - 1), method="L-BFGS-B", options=options)
-    return root(found.x) ** 2
-
-
-def nuclear(own: np.ndarray, pairs: np.ndarray, d: int, mu: np.ndarray) -> float:
-    """``tr (W D W')^1/2`` of :func:`alike_bound`, rounded down."""
-    n = len(mu)
-    shared = (
-        pairs.reshape(-1, n, n) @ mu
-    )  # by the cell of the attribute that two pairs, or a pair and one, share
-    one, none = own @ mu, shared @ mu
-    same, by_one = (own * mu) @ own.T, (own * mu) @ shared.T
-    by_two, by_pair, apart = (
-        (pairs * np.outer(mu, mu).ravel()) @ pairs.T,
-        (shared * mu) @ shared.T,
-        np.outer(none, none),
-    )
-    alone, beside = np.outer(one, one), np.outer(one, none)
-    trivial = _block(
-        same + (d - 1) * alone,
-        math.sqrt((d - 1) / 2) * (2 * by_one + (d - 2) * beside),
-        by_two + 2 * (d - 2) * by_pair + (d - 2) * (d - 3) / 2 * apart,
-    )
-    standard = _block(
-        same - alone, math.sqrt(d - 2) * (by_one - beside), by_two + (d - 4) * by_pair - (d - 3) * apart
-    )
-    rest = by_two - 2 * by_pair + apart
-    return sum(
-        times * lowered_trace(matrix)
-        for times, matrix in ((1, trivial), (d - 1, standard), (d * (d - 3) // 2, rest))
-    )
-
-
-def _block(first: np.ndarray, between: np.ndarray, second: np.ndarray) -> np.ndarray:
-    return np.block([[first, between], [between.T, second]])
 
 
 # the CSV ---------------------------------------------------------------------------------------------------
