@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from pathlib import Path
 
 import cvxpy as cp
 import numpy as np
@@ -11,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tabulae import ZCDP, Domain, Spine
+from tabulae import ZCDP, Domain, Ledger, Spine
 from tabulae.domain import Recode
 from tabulae.errors import InvalidArgument
 from tabulae.privacy import Insecure
@@ -232,6 +233,40 @@ def test_held_counts_that_cannot_be_are_refused() -> None:
         )
     with pytest.raises(InvalidArgument, match="no table is held"):
         CountedCells.of(here.plan, ONCE, None, here.limits)
+
+
+def test_what_is_not_of_the_plan_is_refused_and_nothing_is_charged(tmp_path: Path) -> None:
+    here, other = town(), town(blocks=36)
+    counts = SpineCounts(here.plan, here.truth.row, here.truth.key, here.truth.people)
+    ledger = Ledger.create(tmp_path / "ledger.db", ZCDP(1), neighbours="replace")
+    some = (Pass((1, 2, 3, 4)),)
+    for cells in (
+        CountedCells.of(other.plan, ONCE, other.held, other.limits),
+        CountedCells.of(here.plan, some, here.held, here.limits),
+    ):
+        with pytest.raises(InvalidArgument, match="another plan, or passes do not ask"):
+            measure_supported(counts, here.plan, cells, ledger=ledger)
+    assert not ledger.charges()
+    margin, held = here.held.margin, here.held.counts
+    for wrong, told in (
+        (other.held.counts, "holds counts of 36 leaves"),
+        (Sparse(held.first, held.key + margin.size, held.people), "of a cell that it does not have"),
+        (Sparse(held.first, held.key, -held.people), "is 0 or less"),
+    ):
+        with pytest.raises(InvalidArgument, match=told):
+            CountedCells.of(here.plan, ONCE, HeldMargin(margin, wrong), here.limits)
+
+
+def test_a_run_is_charged_its_whole_budget_before_noise(tmp_path: Path) -> None:
+    here = town("1/2")
+    counts = SpineCounts(here.plan, here.truth.row, here.truth.key, here.truth.people)
+    ledger = Ledger.create(tmp_path / "ledger.db", ZCDP(1), neighbours="replace")
+    cells = CountedCells.of(here.plan, here.passes, here.held, here.limits)
+    drawn = measure_supported(counts, here.plan, cells, ledger=ledger)
+    assert not drawn.rehearsal
+    assert [charge.loss for charge in ledger.charges()] == [ZCDP("1/2")]
+    with pytest.raises(InvalidArgument, match="insecure source"):
+        measure_supported(counts, here.plan, cells, ledger=ledger, source=Insecure(1))
 
 
 def test_passes_that_do_not_nest_are_refused() -> None:

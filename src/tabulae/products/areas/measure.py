@@ -147,7 +147,7 @@ def measure_supported(
 
     Raises:
         BudgetRefused: the ledger refuses the charge.
-        InvalidArgument: counts of another plan, or an insecure source is combined with a ledger.
+        InvalidArgument: counts or cells of another plan, or an insecure source is combined with a ledger.
 
     Reference: Abowd et al., "The 2020 Census Disclosure Avoidance System TopDown Algorithm" (2022), for the order.
 
@@ -159,6 +159,7 @@ def measure_supported(
     """
     source = source_for(ledger, source)
     counts.check(plan)
+    cells.check(plan)
     charge = None
     if ledger is not None:
         paid = digest or hashlib.sha256(counts.fingerprint() + os.urandom(32)).digest()

@@ -92,6 +92,21 @@ class HeldMargin:
     margin: Margin
     counts: Sparse
 
+    def check(self, plan: SpinePlan) -> None:
+        """Refuse counts that are not of this plan's leaves and of this margin's cells, or not people."""
+        counts = self.counts
+        if self.margin.layout is not plan.layout or counts.rows != plan.spine.leaves:
+            raise InvalidArgument(
+                f"{self.margin.name!r} holds counts of {counts.rows:,} leaves or of other cells, and the plan has "
+                f"{plan.spine.leaves:,} leaves: make the margin of the plan's layout, with a row for each leaf"
+            )
+        if counts.key.size and not 0 <= int(counts.key.min()) <= int(counts.key.max()) < self.margin.size:
+            raise InvalidArgument(f"a count of {self.margin.name!r} is of a cell that it does not have")
+        if (counts.people <= 0).any():
+            raise InvalidArgument(
+                f"a count of {self.margin.name!r} is 0 or less: leave out zeros, and correct others"
+            )
+
 
 @dataclass(frozen=True)
 class Pass:
@@ -167,6 +182,8 @@ class CountedCells:
             InvalidArgument: leaves that differ in what they can have, and nothing is held; held counts that leaves or
                 limits contradict; passes that are not one within the other.
         """
+        if held is not None:
+            held.check(plan)
         strata = _Strata.of(plan, held, constraints)
         inner = plan.layout.algebra.cells
         size = np.array([dense.size for dense in strata.cells], np.int64)
@@ -186,6 +203,18 @@ class CountedCells:
         if before[-1] + 1 < place.size:
             raise InvalidArgument("the last pass must tell all cells apart: leave out its cells")
         return cls(place, strata.counts(known), tuple(found))
+
+    def check(self, plan: SpinePlan) -> None:
+        """See that these cells were numbered for a plan like this one."""
+        asked = sorted(q for step in self.passes for q in step.queries)
+        if (
+            self.held.rows != plan.spine.leaves
+            or not 0 <= int(self.place.min()) <= int(self.place.max()) < plan.layout.cell.size
+            or asked != list(range(len(plan.queries)))
+        ):
+            raise InvalidArgument(
+                "these cells are of another plan, or passes do not ask each query once: number them for this one"
+            )
 
     @property
     def size(self) -> int:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
-from numba import njit
 
 from ....errors import InvalidArgument
 from ..spine_plan import SpinePlan, estimation_variance
@@ -210,9 +210,9 @@ class _Work:
             y = np.asarray((yield Asked(nodes, step.queries, block, row)), float)
             self.answers += row.size
         found, missed, failed = _solved(
-            parents.first, parents.people, which, child, begin, run, total, rooted, slot, block, y,
+            parents.first, parents.people, which, child, begin, run, total, slot, block, y,
             np.where(asked, weight, 0.0), step.nested, self.tolerance,
-            np.ascontiguousarray(step.rounding[:, parents.key]),
+            np.ascontiguousarray(step.rounding[:, parents.key]), rooted=rooted,
         )  # fmt: skip
         if failed >= 0:
             raise AssertionError(f"rounding of the children of node {int(nodes[failed])} left a sum open")
@@ -233,38 +233,45 @@ class _Work:
         return self.weights[kind]
 
 
-@njit(cache=True, nogil=True)
 def _solved(
-    first, people, which, child, begin, run, total, rooted, slot, block, y, weight, nested, tolerance, labels
-):
-    """Divide and round, parent by parent: counts, how often least squares stopped early, and a child that failed."""
-    children, queries = weight.shape
-    found = np.zeros(run[-1], np.int64)
-    missed, c = 0, 0
-    while c < children:
-        end = c
-        while end < children and which[end] == which[c]:
-            end += 1
+    first: np.ndarray,
+    people: np.ndarray,
+    which: np.ndarray,
+    child: np.ndarray,
+    begin: np.ndarray,
+    run: np.ndarray,
+    total: np.ndarray,
+    slot: np.ndarray,
+    block: np.ndarray,
+    y: np.ndarray,
+    weight: np.ndarray,
+    nested: int,
+    tolerance: float,
+    labels: np.ndarray,
+    *,
+    rooted: bool,
+) -> tuple[np.ndarray, int, int]:
+    """Divide and round, parent by parent: counts, how often least squares stopped early, and a child that failed.
+
+    The loop is not compiled: compiled code that is kept does not see that functions of other files have changed.
+    """
+    queries = weight.shape[1]
+    found, missed = np.zeros(run[-1], np.int64), 0
+    edges = np.flatnonzero(np.diff(which, prepend=-1, append=-1))
+    for c, end in pairwise(edges.tolist()):
         low, high = first[which[c]], first[which[c] + 1]
-        own = people[low:high].astype(np.float64)
         r0, r1 = child[c], child[end]
         j0, j1 = run[r0], run[r1]
-        its, starts = run[r0 : r1 + 1] - j0, begin[r0:r1] - low
         if end == c + 1 and not rooted:
-            for j in range(j1 - j0):
-                found[j0 + j] = people[low + j]
-        else:
-            blocks = block[c * queries : end * queries + 1]
-            x = np.zeros(j1 - j0)
-            made = least_squares(
-                child[c : end + 1] - r0, starts, its, total[r0:r1], high - low, own, rooted, slot[:, j0:j1], blocks,
-                y[blocks[0] : blocks[-1]], weight[c:end], nested, tolerance, x,
-            )  # fmt: skip
-            missed += made < 0
-            if not round_runs(
-                child[c : end + 1] - r0, starts, its, total[r0:r1], people[low:high], rooted,
-                labels[:, low:high], x, found[j0:j1],
-            ):  # fmt: skip
-                return found, missed, c
-        c = end
+            found[j0:j1] = people[low:high]
+            continue
+        runs = child[c : end + 1] - r0, begin[r0:r1] - low, run[r0 : r1 + 1] - j0, total[r0:r1]
+        blocks, x = block[c * queries : end * queries + 1], np.zeros(j1 - j0)
+        made = least_squares(
+            *runs, high - low, people[low:high].astype(float), rooted, slot[:, j0:j1], blocks,
+            y[blocks[0] : blocks[-1]], weight[c:end], nested, tolerance, x,
+        )  # fmt: skip
+        missed += made < 0
+        if not round_runs(*runs, people[low:high], rooted, labels[:, low:high], x, found[j0:j1]):
+            return found, missed, c
     return found, missed, -1
