@@ -28,12 +28,13 @@ import numpy as np
 import scipy.linalg as sl
 
 from ...domain import Workload
-from ..deadline import check_time
+from ..deadline import check_seconds, check_time
 from ..information.residual_basis import Set, subsets
 from ..residual.spaces import Ask, asks_of, solved
 from .dual import lowered_trace
 
 _CELLS = 2**13  # of a table that is no product; others are left out, which lowers the bound
+_TABLES, _SECONDS = 2048, 6e-3  # most tables, and what one takes of a core
 _COLUMNS, _MOST = 2000, 16  # columns of a stack, and directions of an attribute
 _DEPENDENT, _TRUST = (
     1e-9,
@@ -57,8 +58,9 @@ def joint_bound(merged: Workload, deadline: float = math.inf) -> float | None:
         table for table in merged.tables
         if len(table.terms) == 1 or math.prod(sizes[i] for i in table.crossed(merged.domain)) <= _CELLS
     ]  # fmt: skip
-    if not kept:
+    if not kept or len(kept) > _TABLES:
         return None
+    check_seconds(deadline, _SECONDS * len(kept), "a bound of so many tables")
     check_time(deadline, *sizes, _COLUMNS, steps=2)
     asks = asks_of(Workload(merged.domain, kept))
     mu = [_own_multipliers(asks, i, n, deadline) for i, n in enumerate(sizes)]
