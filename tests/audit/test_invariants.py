@@ -218,7 +218,7 @@ def test_neighbours_that_the_exact_counts_tell_apart(
     def leaking(answer: np.ndarray, name: str) -> np.ndarray:
         if name == "exact young":
             answer = answer.copy()
-            answer[0] += int(seen[-1][0])
+            answer[0] += int(seen[-1] @ np.arange(seen[-1].size))
         else:
             seen.append(answer)
         return real(answer, name)

@@ -162,6 +162,6 @@ def test_what_is_too_large_is_refused_with_what_to_use_instead() -> None:
     many = tb.Domain({f"a{i}": 3 for i in range(12)})
     with pytest.raises(Unsupported, match="crosses 12 attributes"):
         _fourier(tb.Workload.marginals(many, ways=[12]), "gaussian")
-    wide = tb.Domain({f"a{i}": 2 for i in range(15)})
+    wide = tb.Domain({f"a{i}": 2 for i in range(16)})
     with pytest.raises(Unsupported, match="cross fewer attributes together"):
-        _fourier(tb.Workload.marginals(wide, ways=[15]), "gaussian")
+        _fourier(tb.Workload.marginals(wide, ways=[16]), "gaussian")
