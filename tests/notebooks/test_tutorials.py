@@ -12,7 +12,7 @@ from docs.tutorials.execute import HERE, bare, executed, notebooks
 from nbclient.exceptions import CellExecutionError
 from nbformat import NotebookNode
 
-TUTORIALS = [HERE / "comparing-strategies.ipynb", HERE / "first-release.ipynb"]
+TUTORIALS = [HERE / f"{name}.ipynb" for name in ("comparing-strategies", "first-release", "income-by-region")]
 
 
 def _texts(notebook: NotebookNode) -> list[str]:
@@ -30,7 +30,9 @@ def test_the_tutorials_are_those() -> None:
 
 
 @pytest.mark.parametrize(
-    "path", [TUTORIALS[0], pytest.param(TUTORIALS[1], marks=pytest.mark.long)], ids=lambda path: path.stem
+    "path",
+    [TUTORIALS[0], *(pytest.param(path, marks=pytest.mark.long) for path in TUTORIALS[1:])],
+    ids=lambda path: path.stem,
 )
 def test_a_tutorial_runs_and_its_assertions_hold(path: Path, tmp_path: Path) -> None:
     done = executed(path, tmp_path)
