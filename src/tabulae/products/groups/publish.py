@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from ...errors import ReleaseError
+from ...estimation.intervals import Interval
 from ...release import folder as f
 from ...release.folder import PublishedRows, TableWriter, plain
 from ...release.write import ESTIMATED, csv_resource, data_package, label_columns, status_field, word_column
@@ -111,8 +112,9 @@ def _cells(level: PopulationLevel, piece: GroupMeasurement, rung: int, confidenc
 
 
 def _numbers(found: GroupEstimates) -> np.ndarray:
-    """Estimate, standard error and both ends of the interval."""
-    return np.stack([found.estimate, np.sqrt(found.variance), found.ci_low, found.ci_high])
+    """Estimate, standard error and both ends of the interval, cut at what a count of people cannot be."""
+    interval = Interval(found.ci_low, found.ci_high, least=0.0, whole=True)
+    return np.stack([found.estimate, np.sqrt(found.variance), *interval.ends()])
 
 
 def _rows(level: PopulationLevel, names: Mapping[str, pa.Array], numbers: np.ndarray) -> pa.Table:
