@@ -100,7 +100,7 @@ def test_joint_tables_of_many_pairs_leave_the_residual_planner_its_turn() -> Non
     notes = {c.method: c.note for c in chosen.candidates}
     assert "identity" not in notes  # 8^14 cells are beyond any measurement
     for method in ("kron", "union", "workload"):
-        assert "time limit" in notes[method]
+        assert "time limit" in notes[method] or "residual needs none of them" in notes[method]
     for method in ("union", "workload"):
         with pytest.raises(Unsupported, match=r"takes about .* left of the time limit"):
             tb.select(workload, method=method, time_limit=0.3)
