@@ -133,6 +133,14 @@ def _marked(name: str) -> Any:
     return pytest.param(name, marks=[pytest.mark.spark] if name.startswith("spark") else [])
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Spark takes seconds for a question: sweeps are asked of it in `make test-long`, and of the others always."""
+    for item in items:
+        if item.get_closest_marker("sweep") and item.get_closest_marker("spark"):
+            item.add_marker(pytest.mark.long)
+
+
 @pytest.fixture(scope="session", params=[_marked(name) for name in ENGINES])
 def engine(request: pytest.FixtureRequest) -> str:
     """The name of an engine and of what it reads, for `store`."""

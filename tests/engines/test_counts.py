@@ -84,6 +84,7 @@ def test_any_text(store: Store, quick: str, rows: list[tuple[str | None, str]]) 
     check_text(store(quick, table_of(rows)), rows)
 
 
+@pytest.mark.sweep
 def test_every_way_to_write_a_letter_or_a_number(store: Store, engine: str) -> None:
     """All combinations at once, so that an engine that is slow to start is asked once."""
     numbers = map("".join, itertools.product(["", " "], *PARTS, ["", "\n"]))
@@ -142,6 +143,7 @@ def rules(columns: Sequence[str], policy: Policy) -> dict[str, ColumnCoding]:
     return {column: ColumnCoding(column, unknown=policy, null=policy, values=values) for column in columns}
 
 
+@pytest.mark.sweep
 def test_values_of_every_type(store: Store, typed: str) -> None:
     source = store(typed, pa.table(COLUMNS))
     for columns in (list(COLUMNS)[:6], list(COLUMNS)[6:]):
@@ -155,6 +157,7 @@ def test_values_of_every_type(store: Store, typed: str) -> None:
             assert found == {label: seen[label] for label in LABELS}, column
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("half", [0, 1])
 def test_the_same_values_are_refused(store: Store, typed: str, half: int) -> None:
     """Half of the columns at a time: a statement takes time as the square of them."""

@@ -95,6 +95,7 @@ def on_duckdb(store: Store) -> dict[str, Any]:
     }
 
 
+@pytest.mark.sweep
 def test_counts_are_those_of_the_definition_and_of_duckdb(
     store: Store, engine: str, on_duckdb: dict[str, Any]
 ) -> None:
@@ -111,6 +112,7 @@ def test_the_same_records_of_units_are_kept(store: Store, engine: str, on_duckdb
     assert found[2] != on_duckdb["other"][2]
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("unit", [None, pytest.param(UnitRule("NAME", 2, bytes(32)), marks=pytest.mark.long)])
 def test_refusals_are_word_for_word_those_of_duckdb(store: Store, engine: str, unit: UnitRule | None) -> None:
     columns = columns_of(crowd(30))
@@ -129,6 +131,7 @@ def test_refusals_are_word_for_word_those_of_duckdb(store: Store, engine: str, u
     assert told[0][0].count("\n  ") == (4 if unit else 3)
 
 
+@pytest.mark.sweep
 def test_no_records(store: Store, typed: str) -> None:
     kinds = {"AGE": pa.int64(), "BLOCK": pa.int64()}
     none = pa.table({name: pa.array([], kinds.get(name, WORDS)) for name in columns_of(crowd(1))})

@@ -9,6 +9,7 @@ from decimal import Decimal
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from tests.measure.spines import plan, records
 from tests.tabulate.test_spine_records import RULES as SPINE_RULES
 from tests.tabulate.test_spine_records import columns_of as spine_columns
@@ -30,6 +31,7 @@ def crowd(units: list[str]) -> list[tuple[str, str, int]]:
     return [(chance.choice(units), chance.choice("FM"), chance.randrange(3)) for _ in range(120)]
 
 
+@pytest.mark.sweep
 def test_the_records_of_the_smallest_tickets(store: Store, engine: str) -> None:
     rows = crowd(UNITS)
     source = store(engine, pa.table(columns_of([(f" {unit}\t", sex, age) for unit, sex, age in rows])))
@@ -41,6 +43,7 @@ def test_the_records_of_the_smallest_tickets(store: Store, engine: str) -> None:
     assert counts.left_out.tolist() == [len(over), sum(min(n, 11) for n in over)]
 
 
+@pytest.mark.sweep
 def test_ids_that_are_numbers(store: Store, typed: str) -> None:
     rows = crowd(["-3", "0", "41"])
     table = pa.table(columns_of(rows))

@@ -91,6 +91,7 @@ def by_hand(table: pa.Table, grids: dict[str, Grid]) -> list[int]:
     return [int(part) for part in parts.ravel()]
 
 
+@pytest.mark.sweep
 def test_parts_are_those_of_every_record(source: RecordSource, engine: str) -> None:
     """Each column by itself, and two of them together, whose parts are products."""
     table = records(engine)
@@ -112,6 +113,7 @@ def test_a_units_records_are_whole(source: RecordSource, engine: str) -> None:
     assert sum(vector(counts)) == sum(sizes) * grid.steps
 
 
+@pytest.mark.sweep
 def test_numbers_outside_are_refused_by_name(source: RecordSource, engine: str) -> None:
     rules = {"g": ColumnCoding("g"), "v0": ColumnCoding("whole", made=Grid(-3, 12, Fraction(1)))}
     with pytest.raises(DataError, match="numbers outside its range, or no numbers") as told:
