@@ -109,7 +109,7 @@ def test_slopes_are_differences_of_the_nuclear_norm(seed: int) -> None:
     def nuclear(at: list[np.ndarray]) -> float:
         return float(np.linalg.svd(W * np.kron(np.kron(at[0], at[1]), at[2]), compute_uv=False).sum())
 
-    found = [product._directions(g, s, len(s)) for g, s in zip(asked.grams, scales, strict=True)]
+    found = [product.in_directions(g, s, len(s)) for g, s in zip(asked.grams, scales, strict=True)]
     slopes = product._Slopes.at(found)
     value = sum(slopes.add(parts, inside) for inside, parts in product._stacks(asked, found))
     assert value == pytest.approx(nuclear(scales), rel=1e-6)

@@ -14,6 +14,14 @@ the rows summed over one attribute, and for unit vectors v of d numbers that add
 one block of p + q + r rows is there d - 1 times; one of the total, O and E once; one of E alone d (d - 3) / 2 times;
 one of F alone (d - 1)(d - 2) / 2 times. So no matrix is larger than one attribute's and one pair's queries together,
 however large d is, and the norm is exact at mu, which is searched for along its slope.
+
+Where pairs are products of so many cells that the blocks are too large, m directions Z of an attribute take the
+place of its cells (:mod:`.product`): ``Z'HZ`` are the queries of N_R over what is not in R, ``t = Z e_1`` stands for
+the sum over an attribute, and the attributes beside R are alike again:
+
+    loss >= (||N_0||_* + d ||N_1||_* + d (d - 1)/2 N_2)^2.
+
+There mu is a product of powers of two: those of the optimum of one attribute's queries, with the total and beside it.
 """
 
 from __future__ import annotations
@@ -33,14 +41,17 @@ from scipy.optimize import minimize
 from ...domain import Workload
 from ...errors import Unsupported
 from ..deadline import check_time
-from ..residual.spaces import EXPLICIT, Ask, asks_of
+from ..residual.spaces import EXPLICIT, Ask, asks_of, solved
+from .product import in_directions
 
 _EPS = float(np.finfo(np.float64).eps)
 _DEPENDENT = 1e-11  # rows whose squared size is below this share of the largest are left out, which is safe
 _NOISE = 1e-14  # eigenvalues below this share of the largest of all blocks are rounding
 _WORK, _MOST = 1.5e10, 40  # cubes of the order that a search may take, and evaluations
-_SETTLED = 1e-7
+_SETTLED, _SMALLEST = 1e-7, 1e-9  # of a search; of a multiplier, beside the mean
 _ROUNDING = 1e-12  # share taken off for the sums of roots and of mu
+_DIRECTIONS = 8  # of an attribute: more prove no more than 1e-5 of the error of prefixes and ranges
+_POWERS, _TRIED = (0.4, 0.3), 50  # of the multipliers, at which a search of few steps begins
 
 
 @dataclass(frozen=True)
@@ -54,12 +65,70 @@ class Alike:
     odd: np.ndarray
 
     @classmethod
-    def of(cls, merged: Workload) -> Alike | None:
-        """What a workload over merged cells asks; None where its attributes are not alike, or tables cross three."""
+    def of(cls, asked: Tables) -> Alike:
+        """From all queries over all cells."""
+        n = asked.n
+        both = np.concatenate([_rows(ask) for ask in asked.pair]).reshape(-1, n, n)
+        return cls.parted(
+            asked.d, asked.total, np.concatenate([np.zeros((0, n)), *map(_rows, asked.own)]), both
+        )
+
+    @classmethod
+    def parted(cls, d: int, total: float, own: np.ndarray, both: np.ndarray) -> Alike:
+        """With queries ``both`` (m, n, n) of a pair taken apart into even and odd ones."""
+        n = own.shape[1]
+        turned = both.transpose(0, 2, 1)
+        even, odd = (
+            _independent(rows.reshape(-1, n * n)).reshape(-1, n, n)
+            for rows in ((both + turned) / 2, (both - turned) / 2)
+        )
+        return cls(d, total, _independent(own), even, odd)
+
+    @property
+    def order(self) -> int:
+        """Rows of the largest block."""
+        return 1 + len(self.own) + len(self.even) + len(self.odd)
+
+    def nuclear(self, onto: np.ndarray, weights: np.ndarray) -> float:
+        """``tr (W D W')^1/2``, rounded down: a cell counts ``weights`` (n,), and ``onto`` (n,) where it is summed over.
+
+        Both are mu for queries over cells.
+        """
+        sums = _Sums.of(self, onto, weights)
+        return sum(
+            times * _lowered(block, sums.error(self, once=times == 1)) for times, block in sums.blocks(self)
+        )
+
+    def slope(self, mu: np.ndarray) -> tuple[float, np.ndarray]:
+        """The same, not rounded, and its slope by mu."""
+        sums, value, inverses = _Sums.of(self, mu, mu), 0.0, []
+        spectra = [(times, *sl.eigh(block, check_finite=False)) for times, block in sums.blocks(self)]
+        noise = _NOISE * max(float(values.max(initial=0.0)) for _, values, _ in spectra)
+        for times, values, vectors in spectra:
+            kept = values > max(_DEPENDENT * float(values.max(initial=0.0)), noise)
+            roots = np.sqrt(values[kept])
+            value += times * float(roots.sum())
+            inverses.append(times / 2 * (vectors[:, kept] / roots) @ vectors[:, kept].T)
+        return value, sums.slope(self, mu, inverses)
+
+
+@dataclass(frozen=True)
+class Tables:
+    """What d attributes of n cells, all alike, are asked: one by one and two by two; ``total`` is a squared weight."""
+
+    d: int
+    n: int
+    total: float
+    own: list[Ask]
+    pair: list[Ask]
+
+    @classmethod
+    def of(cls, merged: Workload) -> Tables | None:
+        """Those of a workload over merged cells; None where its attributes are not alike, or tables cross three."""
         sizes = {n for n in merged.domain.shape if n > 1}
         axes = [i for i, n in enumerate(merged.domain.shape) if n > 1]
         d = len(axes)
-        if len(sizes) != 1 or d < 3 or sizes.pop() ** 2 > 4 * EXPLICIT:
+        if len(sizes) != 1 or d < 3:
             return None
         asked: dict[tuple[int, ...], list[Ask]] = {}
         for ask in asks_of(merged):
@@ -78,41 +147,75 @@ class Alike:
             kinds.setdefault(len(crossed), set()).add(frozenset(same.items()))
         if any(len(kind) > 1 for kind in kinds.values()):
             return None
-        n = merged.domain.shape[axes[0]]
-        own = [_rows(ask) for ask in asked.get((axes[0],), [])]
-        both = np.concatenate([_rows(ask) for ask in asked[axes[0], axes[1]]]).reshape(-1, n, n)
-        turned = both.transpose(0, 2, 1)
-        return cls(
-            d,
-            sum(ask.weight for ask in asked.get((), [])),
-            _independent(np.concatenate([np.zeros((0, n)), *own])),
-            _independent(((both + turned) / 2).reshape(-1, n * n)).reshape(-1, n, n),
-            _independent(((both - turned) / 2).reshape(-1, n * n)).reshape(-1, n, n),
+        total = sum(ask.weight for ask in asked.get((), []))
+        return cls(d, sizes.pop(), total, asked.get((axes[0],), []), asked[axes[0], axes[1]])
+
+    def own_multipliers(self, deadline: float) -> np.ndarray:
+        """Logarithms (2, n): for the optimum of what one attribute is asked, with the total and beside it."""
+        others = [float(ask.form.grams[0].mean()) for ask in self.pair]  # type: ignore[index]
+        shares = [ask.weight for ask in self.own]
+        shares += [(self.d - 1) * mean * ask.weight for mean, ask in zip(others, self.pair, strict=True)]
+        F = np.concatenate([
+            math.sqrt(share) * ask.form.roots[0] for share, ask in zip(shares, (*self.own, *self.pair), strict=True)
+        ])  # fmt: skip
+        centred = F - F.mean(axis=1, keepdims=True)
+        found = [solved(rows, _SETTLED, deadline, None).mu for rows in (F, centred)]
+        return np.log(np.maximum(found, _SMALLEST / self.n))
+
+    def searched(self, deadline: float) -> float:
+        """The best of :meth:`along` at products of powers of these multipliers."""
+        logs, best = self.own_multipliers(deadline), 0.0
+
+        def objective(powers: np.ndarray) -> float:
+            nonlocal best
+            if best and time.monotonic() >= deadline:
+                raise StopIteration
+            mu = np.exp(powers @ logs)
+            found = self.along(mu / mu.sum())
+            best = max(best, found)
+            return -found
+
+        with suppress(StopIteration):
+            minimize(
+                objective,
+                _POWERS,
+                method="Nelder-Mead",
+                options={"maxfev": _TRIED, "fatol": 0, "xatol": 1e-3},
+            )
+        return best
+
+    def along(self, mu: np.ndarray) -> float:
+        """The bound of few directions at mu (n,), for pairs that are products, rounded down."""
+        d = self.d
+        grams = np.array([ask.form.grams[0] for ask in (*self.own, *self.pair)])  # type: ignore[index]
+        found = in_directions(grams, np.sqrt(mu), _DIRECTIONS)
+        own = [(math.sqrt(ask.weight), at) for ask, at in zip(self.own, found, strict=False)]
+        pair = [
+            (math.sqrt(ask.weight), at) for ask, at in zip(self.pair, found[len(self.own) :], strict=True)
+        ]
+        m = len(found[0].K)
+        first, ones, nothing = np.eye(m)[0], np.ones(m), np.zeros((0, m))
+
+        single = np.concatenate([nothing, *(w * at.K for w, at in own)])
+        both = np.concatenate([w * np.kron(at.K, at.K) for w, at in pair]).reshape(-1, m, m)
+        empty = Alike.parted(d, self.total, single, both).nuclear(first, ones)
+        beside = np.concatenate([w * at.h * at.K for w, at in pair])
+        alone = Alike.parted(d - 1, sum((w * at.h) ** 2 for w, at in own), beside, np.zeros((0, m, m)))
+        crossed = math.sqrt(sum((w * at.h**2) ** 2 for w, at in pair))
+
+        # what errors of K may add to the norms: (Frobenius) on m columns, or m^2 of a pair
+        lost = 2 * d * math.sqrt(m) * sum(w * at.error for w, at in own)
+        lost += (
+            2
+            * d
+            * (d - 1)
+            * sum(
+                w * at.error * (m * max(float(np.linalg.norm(at.K)), at.error) + math.sqrt(m) * at.h)
+                for w, at in pair
+            )
         )
-
-    @property
-    def order(self) -> int:
-        """Rows of the largest block."""
-        return 1 + len(self.own) + len(self.even) + len(self.odd)
-
-    def nuclear(self, mu: np.ndarray) -> float:
-        """``tr (W D W')^1/2`` for mu (n,), rounded down."""
-        sums = _Sums.of(self, mu)
-        return sum(
-            times * _lowered(block, sums.error(self, once=times == 1)) for times, block in sums.blocks(self)
-        )
-
-    def slope(self, mu: np.ndarray) -> tuple[float, np.ndarray]:
-        """The same, not rounded, and its slope by mu."""
-        sums, value, inverses = _Sums.of(self, mu), 0.0, []
-        spectra = [(times, *sl.eigh(block, check_finite=False)) for times, block in sums.blocks(self)]
-        noise = _NOISE * max(float(values.max(initial=0.0)) for _, values, _ in spectra)
-        for times, values, vectors in spectra:
-            kept = values > max(_DEPENDENT * float(values.max(initial=0.0)), noise)
-            roots = np.sqrt(values[kept])
-            value += times * float(roots.sum())
-            inverses.append(times / 2 * (vectors[:, kept] / roots) @ vectors[:, kept].T)
-        return value, sums.slope(self, mu, inverses)
+        norm = empty + d * alone.nuclear(first, ones) + d * (d - 1) / 2 * crossed - lost
+        return (max(norm, 0.0) / (1 + max(at.wrong for at in found))) ** 2
 
 
 def _rows(ask: Ask) -> np.ndarray:
@@ -156,13 +259,13 @@ class _Sums:
     odd: np.ndarray
 
     @classmethod
-    def of(cls, asked: Alike, mu: np.ndarray) -> _Sums:
-        shared = np.concatenate([asked.even, asked.odd]) @ mu
-        square = np.outer(mu, mu).ravel()
+    def of(cls, asked: Alike, onto: np.ndarray, weights: np.ndarray) -> _Sums:
+        shared = np.concatenate([asked.even, asked.odd]) @ onto
+        square = np.outer(weights, weights).ravel()
         even, odd = (rows.reshape(len(rows), len(square)) for rows in (asked.even, asked.odd))
         return cls(
-            asked.own @ mu, shared[: len(even)] @ mu, shared,
-            (asked.own * mu) @ asked.own.T, (asked.own * mu) @ shared.T, (shared * mu) @ shared.T,
+            asked.own @ onto, shared[: len(even)] @ onto, shared,
+            (asked.own * weights) @ asked.own.T, (asked.own * weights) @ shared.T, (shared * weights) @ shared.T,
             (even * square) @ even.T, (odd * square) @ odd.T,
         )  # fmt: skip
 
@@ -254,14 +357,21 @@ def _symmetric(upper: list[list[np.ndarray]]) -> np.ndarray:
 def alike_bound(merged: Workload, deadline: float = math.inf) -> float | None:
     """Lower bound on the loss of any strategy for tables over attributes that are alike; None for others.
 
-    The logarithms of mu are free; every mu that is visited bounds, and the best one is taken.
+    The logarithms of mu are free; every mu that is visited bounds, and the best one is taken. Of directions they are
+    powers of the optimum's beside the total.
 
     Raises :class:`~tabulae.errors.Unsupported` where one evaluation would last beyond the ``deadline``, or a block is
     too large for any.
     """
-    asked = Alike.of(merged)
-    if asked is None:
+    tables = Tables.of(merged)
+    if tables is None:
         return None
+    if tables.n**2 > EXPLICIT and all(ask.form.grams is not None for ask in (*tables.own, *tables.pair)):
+        check_time(deadline, tables.n, steps=20 + 2 * _TRIED * (len(tables.own) + len(tables.pair)))
+        return tables.searched(deadline) * (1 - _ROUNDING)
+    if tables.n**2 > 4 * EXPLICIT:
+        return None
+    asked = Alike.of(tables)
     if asked.order > EXPLICIT:
         raise Unsupported(f"{asked.order:,} queries of one pair are too many for one block")
     check_time(deadline, asked.order, steps=8)
@@ -285,4 +395,4 @@ def alike_bound(merged: Workload, deadline: float = math.inf) -> float | None:
             objective, np.zeros(n), jac=True, method="L-BFGS-B",
             options={"maxfun": int(np.clip(_WORK / asked.order**3, 4, _MOST)), "ftol": _SETTLED},
         )  # fmt: skip
-    return asked.nuclear(at) ** 2 * (1 - _ROUNDING)
+    return asked.nuclear(at, at) ** 2 * (1 - _ROUNDING)

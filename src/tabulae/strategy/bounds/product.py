@@ -214,7 +214,7 @@ _TRUST = 1e-7  # of a trace: what rounding may do to ``P'M``, up to 1,024 cells 
 
 
 @dataclass(frozen=True)
-class _Directions:
+class Directions:
     """One matrix of an attribute at its multipliers: ``h``, rounded down, and ``K = Z'HZ`` (m x m).
 
     K is wrong by ``error`` at most (Frobenius), and P is longer than an isometry by ``wrong``.
@@ -241,7 +241,7 @@ class _Part:
 
     weight: float
     matrices: tuple[Matrix, ...]
-    asked: tuple[_Directions, ...]
+    asked: tuple[Directions, ...]
     raised: Mapping[Matrix, float]
 
     @property
@@ -263,7 +263,7 @@ class _Part:
             yield tuple((i, a) for (i, _), a in zip(self.matrices, at, strict=True) if a)
 
 
-Found = Sequence[list[_Directions] | None]
+Found = Sequence[list[Directions] | None]
 """For each attribute its matrices in directions; None where cells are asked alike."""
 
 Level = tuple[tuple[int, int], ...]
@@ -291,7 +291,7 @@ def _fitting(asked: Asked, scales: Sequence[np.ndarray | None], most: int) -> Fo
     """As many directions as leave no stack too large; None where two are too many."""
     for m in range(most, 1, -1):
         found = [
-            None if grams is None or s is None else _directions(grams, s, m)
+            None if grams is None or s is None else in_directions(grams, s, m)
             for grams, s in zip(asked.grams, scales, strict=True)
         ]
         if _columns(asked, found) <= _COLUMNS:
@@ -479,7 +479,7 @@ class _Slopes:
         return beyond / np.linalg.norm(beyond)
 
 
-def _directions(grams: np.ndarray, s: np.ndarray, m: int) -> list[_Directions]:
+def in_directions(grams: np.ndarray, s: np.ndarray, m: int) -> list[Directions]:
     """Every matrix of an attribute in up to m directions Z, s the first, of the Krylov spaces of their roots.
 
     Where these end and several matrices are asked for, they go on from what is largest beside them.
@@ -501,7 +501,7 @@ def _directions(grams: np.ndarray, s: np.ndarray, m: int) -> list[_Directions]:
         if not last and len(reached) <= 1:
             break
     Z = np.array(found).T
-    return [_in_directions(H, Z, wrong) for H, wrong in roots]
+    return [_one_in_directions(H, Z, wrong) for H, wrong in roots]
 
 
 def _largest_beside(H: np.ndarray, found: np.ndarray) -> np.ndarray:
@@ -510,10 +510,10 @@ def _largest_beside(H: np.ndarray, found: np.ndarray) -> np.ndarray:
     return scipy.linalg.eigh(beside @ H @ beside, subset_by_index=[len(H) - 1, len(H) - 1])[1][:, 0]
 
 
-def _in_directions(H: np.ndarray, Z: np.ndarray, wrong: float) -> _Directions:
+def _one_in_directions(H: np.ndarray, Z: np.ndarray, wrong: float) -> Directions:
     K, trace = Z.T @ H @ Z, float(np.trace(H))
     error = _TRUST * trace
-    return _Directions(max(trace - float(np.trace(K)) - 2 * error, 0.0), (K + K.T) / 2, error, wrong, H, Z)
+    return Directions(max(trace - float(np.trace(K)) - 2 * error, 0.0), (K + K.T) / 2, error, wrong, H, Z)
 
 
 def _root(V: np.ndarray) -> tuple[np.ndarray, float]:
