@@ -239,15 +239,13 @@ PERIODS = [
 def test_periods_of_dates(source: RecordSource) -> None:
     for name in ("day", "time", "text_day", "swiss_day"):
         form = DateFormat("DD.MM.YYYY") if name == "swiss_day" else DateFormat()
-        asked = list(itertools.product(PERIODS, (False, True)))
-        found = counted_each(
-            source,
-            [
+        for clamp in (False, True):  # three attributes together have 5,000 cells, and six 27 million
+            asked = [
                 (tuple(map(str, p.values)), ColumnCoding(name, made=replace(p, format=form), clamp=clamp))
-                for p, clamp in asked
-            ],
-        )
-        assert found == [in_periods(name, periods, clamp=clamp) for periods, clamp in asked], name
+                for p in PERIODS
+            ]
+            expected = [in_periods(name, periods, clamp=clamp) for periods in PERIODS]
+            assert counted_each(source, asked) == expected, (name, clamp)
 
 
 def in_periods(name: str, periods: Periods, *, clamp: bool) -> Counter[str]:

@@ -368,8 +368,24 @@ def open_records(
     columns += [WantedColumn(name, purpose, alias) for name, purpose, alias in beside if name is not None]
     compared = () if source.where is None else source.where.columns
     columns += [WantedColumn(name, "[source] where", f"w{i}") for i, name in enumerate(compared)]
-    with engines()[source.engine].open(source, columns, memory=memory, scratch=scratch) as records:
+    with (
+        engines()[source.engine].open(source, columns, memory=memory, scratch=scratch) as records,
+        _unmerged(),
+    ):
         yield records if source.where is None else _that_meet(source, source.where, records)
+
+
+@contextmanager
+def _unmerged() -> Iterator[None]:
+    """Ibis writes each step as a statement of its own: engines merge them as well, and faster."""
+    import ibis
+
+    merged = ibis.options.sql.fuse_selects
+    ibis.options.sql.fuse_selects = False
+    try:
+        yield
+    finally:
+        ibis.options.sql.fuse_selects = merged
 
 
 def _that_meet(source: RecordSource, condition: Condition, records: ir.Table) -> ir.Table:
