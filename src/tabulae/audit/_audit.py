@@ -163,6 +163,8 @@ class Audit:
 
 
 _NOT_AUDITED = {
+    "units": "an audit does not invent units with their records, and this spec counts both: see the theorem "
+    "and its test in `methods/households.md`",
     "groups": "an audit replays releases of [[table]]s, and this spec has [detailed]: `tabulae plan` shows the proven "
     "stability of each of its levels, with a record that attains it, and the noise that follows",
     "areas": "an audit replays releases of tables that are not by area, and this spec has [geography]: `tabulae plan` "
@@ -203,6 +205,8 @@ def audit(
         if spec.kind in _NOT_AUDITED:
             raise Unsupported(_NOT_AUDITED[spec.kind])
     made = spec if isinstance(spec, Plan) else plan_tables(spec)
+    if made.spec.domain.seats is not None:
+        raise Unsupported(_NOT_AUDITED["units"])
     strategy, promise = made.strategy, made.spec
     promise.table_laws(strategy)  # refuses what cannot be promised
     rng = np.random.default_rng(seed)

@@ -6,7 +6,7 @@ import difflib
 import operator
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise
@@ -42,6 +42,9 @@ class Attribute:
     (high - low)`` of the other, a whole number of ``1 / steps`` each. Attributes have 0 steps: a record is in one
     category.
 
+    Where units are counted with their records, ``of_unit`` says that every record of a unit has one category, and
+    ``is_seat`` marks the number of records of each unit: see :meth:`seats`.
+
     Raises:
         InvalidArgument: no categories, duplicates, or a name that cannot head a published column.
 
@@ -57,6 +60,8 @@ class Attribute:
     values: tuple[Value, ...] = ()
     parents: tuple[str | None, ...] | None = None
     steps: int = 0
+    of_unit: bool = False
+    is_seat: bool = False
 
     def __post_init__(self) -> None:
         check_name(self.name, "an attribute", columns=True)
@@ -132,6 +137,19 @@ class Attribute:
                 f"into at most {MOST_STEPS:,} steps, not {step!r}"
             )
         return cls(name, (str(low), str(high)), values=(low, high), steps=int(steps))
+
+    @classmethod
+    def seats(cls, name: str, most: int) -> Attribute:
+        """How many of its records each unit has, 0 to ``most``: a measured value, of which each part is a *seat*.
+
+        A unit is ``most`` seats. Those of its records are parts at the highest number, and have the record's other
+        attributes; the rest are empty, parts at the lowest. So a sum of this value counts records, by whatever they
+        have, and a count counts units.
+
+        >>> Attribute.seats("persons", 10).labels
+        ('0', '10')
+        """
+        return replace(cls.measured(name, 0, most), is_seat=True)
 
     @property
     def size(self) -> int:

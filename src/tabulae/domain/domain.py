@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from ..errors import InvalidArgument
 from ..linalg import (
     AllRange,
+    Dense,
     Identity,
     LinearOperator,
     MatrixProduct,
@@ -135,6 +136,36 @@ class Domain:
     def measured(self) -> tuple[Attribute, ...]:
         """The measured values among the attributes."""
         return tuple(attribute for attribute in self.attributes if attribute.steps)
+
+    @property
+    def seats(self) -> Attribute | None:
+        """The number of records of each unit, where units are counted with their records; None elsewhere."""
+        return next((attribute for attribute in self.attributes if attribute.is_seat), None)
+
+    def of_records(self, names: Iterable[str]) -> str | None:
+        """The first of some attributes that the records of one unit need not share; None where all are the unit's."""
+        return next((name for name in names if not (self[name].of_unit or self[name].is_seat)), None)
+
+    def seat_factor(self, names: Iterable[str], *, of_units: bool) -> dict[str, LinearOperator]:
+        """What a product over some attributes lacks to count records, or units; nothing where each record is a unit.
+
+        Raises :class:`~tabulae.errors.InvalidArgument` for units by an attribute of their records.
+
+        >>> domain = Domain({"age": 3, "persons": Attribute.seats("persons", 4)})
+        >>> domain.seat_factor(["age"], of_units=False)["persons"].dense().tolist()
+        [[0, 4]]
+        """
+        named, seats = tuple(names), self.seats
+        if seats is None or seats.name in named:
+            return {}
+        if not of_units:
+            return {seats.name: Dense([[0, seats.steps]])}
+        if wrong := self.of_records(named):
+            raise InvalidArgument(
+                f"units are counted, and {wrong!r} is of their records, which may differ: count records, or declare "
+                f'under [attributes] what it says of a unit, as in {{ of = "unit", any = "{wrong} = ..." }}'
+            )
+        return {}
 
     def __contains__(self, name: object) -> bool:
         return name in self.names

@@ -32,19 +32,27 @@ class FigureGroups:
     """The rows of a figure: all combinations of grouped categories that the condition leaves possible.
 
     ``predicate`` is the statement's condition, on which every count of it stands. ``summed`` are attributes whose
-    groups are summed over, so that each row has the sum.
+    groups are summed over, so that each row has the sum. ``of_units`` says that units are counted, and not records.
     """
 
     domain: Domain
     predicate: Predicate
     groups: Mapping[str, GroupedColumn]
     summed: frozenset[str] = field(default=frozenset())
+    of_units: bool = False
 
     @classmethod
-    def of(cls, domain: Domain, views: Mapping[str, AttributeView], predicate: Predicate) -> FigureGroups:
+    def of(
+        cls,
+        domain: Domain,
+        views: Mapping[str, AttributeView],
+        predicate: Predicate,
+        *,
+        of_units: bool = False,
+    ) -> FigureGroups:
         reachable = expand(predicate).reachable
         groups = {view.attribute.name: GroupedColumn(name, view, reachable) for name, view in views.items()}
-        return cls(domain, predicate, groups)
+        return cls(domain, predicate, groups, of_units=of_units)
 
     @property
     def columns(self) -> dict[str, TableColumn]:
@@ -120,6 +128,7 @@ class FigureGroups:
                     factors[name] = self.groups[name].factor(mask)
                 elif mask is not None:
                     factors[name] = Partition(np.where(mask, 0, -1), 1)
+            factors |= self.domain.seat_factor(factors, of_units=self.of_units)
             form = form + Form({tuple(factors.items()): Fraction(coefficient)})
         return form
 
@@ -206,7 +215,7 @@ class _FigureStatement(Statement):
 
     def figure(self, sql: str) -> Figure:
         try:
-            self._over = FigureGroups.of(self.domain, self.groups, self.predicate)
+            self._over = FigureGroups.of(self.domain, self.groups, self.predicate, of_units=self.of_units)
         except Unsupported as error:
             raise Unsupported(f"{self.whose}, `{self.condition}`: {error}") from None
         value = self._value(self._asked)

@@ -244,6 +244,9 @@ def text(node: Node) -> str:
     return written if len(written) <= 300 else f"{written[:200]} ... {written[-80:]}"
 
 
+UNITS = "units"
+"""The table that is named where units are counted, and not their records."""
+
 TABLE_SHAPE = (
     "a table is SELECT [columns,] COUNT(*) FROM name [WHERE condition] [GROUP BY the same columns], or SUM(value), or "
     "several COUNT(*) FILTER (WHERE condition)"
@@ -290,6 +293,7 @@ class Statement:
             if value and key not in _READ:
                 self.refuse(value, f"{key.strip('_').upper()} is not part of a count")
         self._qualifiers = self._from(statement)
+        self.of_units = UNITS in self._qualifiers
         grouped = self._group_by(statement)
         self._select(statement, grouped)
         self.groups = self._views(grouped)
@@ -445,6 +449,25 @@ class Statement:
         return dict(sorted(views.items(), key=lambda item: self.domain.axis(item[1].attribute.name)))
 
 
+class _Condition(Statement):
+    """A statement of which only the condition was written."""
+
+    kind = "condition"
+    shape = ALLOWED
+
+
+def condition_from_sql(domain: Domain, whose: str, text: str) -> Predicate:
+    """The predicate that a condition says over one domain, such as ``age < 18 AND sex = 'F'``.
+
+    >>> condition_from_sql(Domain({"age": range(3)}), "minor", "age < 2").cells.tolist()
+    [True, True, False]
+    """
+    read = parsed("SELECT COUNT(*) FROM records WHERE " + text)  # noqa: S608  it is read, and no engine runs it
+    if len(read) != 1:
+        raise InvalidArgument(f"{whose} is one condition, such as age < 18")
+    return _Condition(domain, whose, read[0]).predicate
+
+
 def counts_rows(count: exp.Count) -> bool:
     """Whether an aggregate is COUNT(*)."""
     star = count.this
@@ -491,7 +514,7 @@ def tables_from_sql(domain: Domain, sql: str) -> list[Table]:
 def _table(domain: Domain, statement: Statement, weight: object) -> Table:
     filters = statement.filters()
     if len(filters) > 1:
-        return _filtered(domain, statement, filters, weight)
+        return _filtered(domain, statement, filters, weight).counting(domain, of_units=statement.of_units)
     try:
         expansion = expand(conjunction([statement.predicate, *filters.values()]))
     except Unsupported as error:
@@ -502,7 +525,9 @@ def _table(domain: Domain, statement: Statement, weight: object) -> Table:
             "so the count is always 0: correct the condition or drop the table"
         )
     table = _assemble(domain, statement.table, statement.groups, expansion, weight)
-    return table if statement.value is None else table.sums(domain, table.name, statement.value, weight)
+    if statement.value is not None:
+        table = table.sums(domain, table.name, statement.value, weight)
+    return table.counting(domain, of_units=statement.of_units)
 
 
 def _assemble(

@@ -183,6 +183,17 @@ class Table:
         terms = [Term(t.coefficient, {**t.factors, value.name: ends}) for t in self.over(domain).terms]
         return Table.of_terms(name, terms, weight, self.over(domain).labels)
 
+    def counting(self, domain: Domain, *, of_units: bool) -> Table:
+        """The same counts, of records or of units, where a domain counts both: see :meth:`Domain.seat_factor`."""
+        if domain.seats is None:
+            return self
+        table = self.over(domain)
+        terms = [
+            Term(t.coefficient, {**t.factors, **domain.seat_factor(t.factors, of_units=of_units)})
+            for t in table.terms
+        ]
+        return Table.of_terms(self.name, terms, self.weight, table.labels)
+
     def weighted(self, name: str, weight: object) -> Table:
         """The same table with another name and weight."""
         table = copy(self)

@@ -262,7 +262,16 @@ def rules_of(spec: Spec) -> dict[str, ColumnCoding]:
     """Attribute -> the column that it is read from, as counting takes it."""
     decimal = spec.source.dialect.decimal
     return {
-        name: ColumnCoding(c.name, c.unknown, c.null, decimal, made=c.made, clamp=c.clamp, fold=c.fold)
+        name: ColumnCoding(
+            c.name,
+            c.unknown,
+            c.null,
+            decimal,
+            made=c.made,
+            clamp=c.clamp,
+            fold=c.fold,
+            from_records=c.from_records,
+        )
         for name, c in spec.columns.items()
     }
 
@@ -297,7 +306,7 @@ def row_bound_costs(spec: Spec) -> tuple[RowBoundCost, ...]:
     """
     neighbours, own, fewest = spec.change
     least = 1 if neighbours == "add-remove" else 1 + fewest
-    if spec.unit_id is None or own < least:
+    if spec.unit_id is None or own < least or spec.domain.seats is not None:
         return ()
     near = {least, own, *(bound for bound in _BOUNDS if own <= 10 * bound <= 100 * own and bound > least)}
     power = _POWER.get(spec.loss.definition)

@@ -29,6 +29,7 @@ from ..errors import DataError, InvalidArgument
 from .classes import Bins, Grid, Periods
 from .columns import ID
 from .failures import redacted
+from .households import FromRecords
 from .source import RecordSource, engine_of
 from .units import UnitRule
 from .values import fold, folded, numbers_of, plain_number, plain_text, wrong_type
@@ -65,6 +66,7 @@ class ColumnCoding:
             where the column holds the categories themselves.
         clamp: whether whole numbers, or periods, beyond the ends count as the nearest end.
         fold: whether text is compared without its case.
+        from_records: what an attribute of a unit is made of; it is in no column, whose name is empty then.
 
     Example:
         >>> ColumnCoding("SEX", values={"1": 0, "2": 1}).unknown
@@ -79,6 +81,7 @@ class ColumnCoding:
     made: Bins | Periods | Grid | None = None
     clamp: bool = False
     fold: bool = False
+    from_records: FromRecords | None = None
 
     def codes(self, attribute: Attribute) -> dict[Value, int]:
         """Raw value -> code, for the values that count as declared."""

@@ -265,7 +265,15 @@ class Spec:
             Where only some records are counted, a unit that is replaced may come among them or leave them: the noise is
             then for that, too. See :func:`tabulae.strategy.strategy.of_units`.
         """
-        return self.neighbours, self.rows_per_unit, int(self.source.where is None)
+        return self.neighbours, self.rows_counted, int(self.source.where is None)
+
+    @property
+    def rows_counted(self) -> int:
+        """How many things that are counted one unit is at most: its records, or itself where units are counted.
+
+        A unit that is counted with its records is one record of as many parts: see :meth:`tabulae.Attribute.seats`.
+        """
+        return 1 if self.domain.seats is not None else self.rows_per_unit
 
     @property
     def has_public_total(self) -> bool:

@@ -177,7 +177,7 @@ def _attribute(name: str, entry: AttributeEntry) -> dict[str, Any]:
     written = entry.model_dump(exclude_none=True)
     if entry.codes is not None:
         written["codes"] = CODES.format(attribute=name)
-    return {"column": name} | written
+    return written if entry.from_records else {"column": name} | written
 
 
 def _recode(name: str, entry: RecodeEntry) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -17,10 +18,12 @@ from typing import Any
 import numpy as np
 
 from ..domain import TOTAL_LABEL, Attribute, Classification, Domain, Recode
+from ..domain.predicate import Predicate
 from ..errors import InvalidArgument
 from ..sources.classes import Bins, Grid, Part, Periods
+from ..sources.households import FromRecords
 from ..sources.values import ISO, DateFormat, exact_number, fold
-from .problems import FileMistakes, KeyPath, Problems, listed, nearest, shown
+from .problems import FileMistakes, KeyPath, Problems, listed, nearest, shown, written
 from .public_file import TextColumns, read_public_file
 from .published import CODES, MAPS
 from .sections import Document
@@ -161,6 +164,12 @@ def _tell_repeated(file: TextColumns, column: str) -> None:
 OTHER = "other"
 """Label of the category that takes what the others do not, where the policy asks for one: always the last."""
 
+NONE = "none"
+"""Label of the last category of what is said of the first record of a unit, where it has no such record."""
+
+SEATS = "records"
+"""What the number of records of each unit is called, of which means and sums can be asked."""
+
 NO_VALUE = -(2**63)
 """Raw value of the extra category of a numeric attribute."""
 
@@ -174,7 +183,8 @@ class ColumnRule:
 
     A policy is ``"refuse"``, which stops the release, or ``"other"``, which counts the record in the
     attribute's last category. ``made`` are the bins or periods that values are put in, ``clamp`` says that what is
-    beyond the ends counts as the nearest end, and ``fold`` that text is compared without its case.
+    beyond the ends counts as the nearest end, and ``fold`` that text is compared without its case. ``from_records`` is
+    what an attribute of a unit is made of, which is in no column: the name is empty then.
     """
 
     name: str
@@ -183,6 +193,7 @@ class ColumnRule:
     made: Bins | Periods | Grid | None = None
     clamp: bool = False
     fold: bool = False
+    from_records: FromRecords | None = None
 
     @property
     def has_other(self) -> bool:
@@ -210,12 +221,14 @@ def read_schema(document: Document, base: Path, problems: Problems) -> Schema:
         problems.add(("attributes",), "nothing is declared: add a line such as age = { range = [0, 114] }")
     reader = _Reader(document, base, problems)
     for name, entry in document.attributes.items():
-        if entry:
+        if entry and not entry.from_records:
             reader.attribute(name, entry)
+    reader.of_units()
     recodes = [reader.recode(name, entry) for name, entry in document.recodes.items() if entry]
     for name, entry in document.values.items():
         if entry:
             reader.value(name, entry)
+    reader.seats()
     built = [recode for recode in recodes if recode]
     whole = {*reader.attributes, *(recode.name for recode in built)}
     path = ("values",) if document.values else ("attributes",)
@@ -260,7 +273,8 @@ class _Reader:
 
         def built() -> Attribute:
             plain = Attribute(name, values.labels, values.ordered, values.raw, values.parents)
-            return _with_other(plain, values.names) if column.has_other else plain
+            whole = _with_other(plain, values.names) if column.has_other else plain
+            return replace(whole, of_unit=entry.of is not None)
 
         if attribute := self.problems.attempt(path, built):
             self.attributes[name] = attribute
@@ -342,6 +356,96 @@ class _Reader:
             self.attributes[name], grid = found
             clamp = entry.outside == "clamp"
             self.columns[name] = ColumnRule(entry.column or name, "refuse", "refuse", grid, clamp=clamp)
+
+    def of_units(self) -> None:
+        """Attributes of units that are made of their records, once those that they are made of are known."""
+        read = {name: each for name, each in self.attributes.items() if not each.of_unit}
+        for name, entry in self.document.attributes.items():
+            if entry is None or not entry.from_records:
+                continue
+            for key in ("any", "count", "where"):
+                if (text := getattr(entry, key)) is not None:
+                    path: KeyPath = ("attributes", name, key)
+                    holds = self.condition(path, text, read)
+                    if holds is not None:
+                        self.from_records(name, entry, holds, read)
+        known = self.attributes
+        self.attributes = {name: known[name] for name in self.document.attributes if name in known}
+
+    def condition(self, path: KeyPath, text: str, read: Mapping[str, Attribute]) -> Predicate | None:
+        """A condition on attributes of records."""
+        if self.broken.intersection(re.findall(r"\w+", text)) or not read:
+            return None  # it is judged once the names in it can be read
+        from ..domain.sql import condition_from_sql
+
+        return self.problems.attempt(path, lambda: condition_from_sql(Domain(read), written(path), text))
+
+    @property
+    def broken(self) -> frozenset[str]:
+        """Attributes that could not be read."""
+        return frozenset(
+            name
+            for name, entry in self.document.attributes.items()
+            if name not in self.attributes and not (entry and entry.from_records)
+        )
+
+    def from_records(
+        self, name: str, entry: AttributeEntry, holds: Predicate, read: Mapping[str, Attribute]
+    ) -> None:
+        """One attribute of units, with the categories that it can have."""
+        path: KeyPath = ("attributes", name)
+        if entry.first is not None:
+            if entry.first not in read:
+                told = f"there is no attribute of records {shown(entry.first)}; {nearest(entry.first, read)}"
+                self.problems.add((*path, "first"), told)
+                return
+            of = read[entry.first]
+            rule = FromRecords("first", holds, of.size, of.name)
+            raw: tuple[int | str, ...] = (*of.values, NO_VALUE if of.numeric else NONE)
+            labels, ordered = (*of.labels, NONE), False
+        elif entry.count is not None:
+            most = entry.most or 1
+            rule = FromRecords("count", holds, most)
+            labels, raw, ordered = (*map(str, range(most)), f"{most} or more"), tuple(range(most + 1)), True
+        else:
+            rule = FromRecords("any", holds)
+            labels, ordered = tuple(entry.labels or ("no", "yes")), False
+            raw = labels
+            if len(labels) != 2:
+                told = f"are two, of units without and with such a record, not {shown(list(labels))}"
+                self.problems.add((*path, "labels"), told)
+                return
+        if built := self.problems.attempt(path, lambda: Attribute(name, labels, ordered, raw, of_unit=True)):
+            self.attributes[name] = built
+            self.columns[name] = ColumnRule("", "refuse", "refuse", from_records=rule)
+
+    def seats(self) -> None:
+        """The number of records of each unit, where units are counted with their records."""
+        source, document = self.document.source, self.document
+        if source is None or not document.counts_units or not self.attributes:
+            return
+        if document.is_geography or document.is_detailed:
+            section = "geography" if document.is_geography else "detailed"
+            told = f"units are counted in tables without areas and groups, and there is [{section}]: remove of = "
+            for name in (name for name, entry in document.attributes.items() if entry and entry.of):
+                self.problems.add(("attributes", name, "of"), f'{told}"unit"')
+            return
+        if document.values:
+            self.problems.add(
+                ("values",), "does not go with counts of units yet: make a spec of its own for sums"
+            )
+        if SEATS in document.attributes or SEATS in document.recodes:
+            place = "attributes" if SEATS in document.attributes else "recodes"
+            told = "is what the number of records of each unit is called: give this another name"
+            self.problems.add((place, SEATS), told)
+            return
+        if source.unit_id is None:
+            told = (
+                'is missing: units are counted, and it says which records are of one: unit_id = "household"'
+            )
+            self.problems.add(("source", "unit_id"), told)
+            return
+        self.attributes[SEATS] = Attribute.seats(SEATS, source.rows_per_unit)
 
     def recode(self, name: str, entry: RecodeEntry) -> Recode | None:
         """The recode of an entry, or None where it, or what it is a view of, is wrong."""

@@ -67,6 +67,7 @@ NOT_OF_AREAS = {
     "totals are",
     "measures": "is of tables without areas: the passes up and down the geography are of counts",
     "weight": 'is of errors that shares = "auto" makes small: here the shares decide, so remove it',
+    "counts": "is of tables without areas: nothing works out units in the passes up and down a geography; remove it",
     "name": "is of counts without a geography: an exact count of areas goes by its attributes and level, so remove it",
 }
 """Keys of tables and invariants that do not go with ``[geography]``, and why."""
@@ -109,6 +110,12 @@ class Document:
     zeros: tuple[ZeroEntry | None, ...]
     derived: tuple[DerivedEntry | None, ...]
     area_targets: tuple[tuple[AreaTargetEntry | None, ...], ...]
+
+    @property
+    def counts_units(self) -> bool:
+        """Whether units are counted with their records: some attribute or table is of units."""
+        of_units = any(entry and entry.of for entry in self.attributes.values())
+        return of_units or any(entry and entry.counts == "units" for entry in self.tables)
 
 
 def read_sections(raw: dict[str, Any], problems: Problems) -> Document:

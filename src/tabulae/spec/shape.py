@@ -236,10 +236,22 @@ _WAYS = {
 }
 """The ways to say which values a column may hold, or what is made of them."""
 
+FROM_RECORDS = {
+    "any": 'any = "age < 18"',
+    "count": 'count = "age >= 65", most = 3',
+    "first": 'first = "race", where = "relation = \'householder\'"',
+}
+"""The ways to say what an attribute of a unit is made of, from the unit's records."""
+
 PERIODS = ("years", "quarters", "months")
 _GOES_WITH = {
     "open": ("bins",),
-    "labels": ("bins",),
+    "labels": ("bins", "any"),
+    "most": ("count",),
+    "where": ("first",),
+    "column": tuple(_WAYS),
+    "unknown": tuple(_WAYS),
+    "null": tuple(_WAYS),
     "outside": ("range", *PERIODS),
     "format": PERIODS,
     "case": ("categories", "codes"),
@@ -250,6 +262,12 @@ _GOES_WITH = {
 class AttributeEntry(StrictSection):
     """One line of ``[attributes]``: the values that a column may hold, known in public, or what is made of them."""
 
+    of: Literal["unit"] | None = None
+    any: Filled | None = None
+    count: Filled | None = None
+    most: Annotated[int, Field(ge=1, le=1000)] | None = None
+    first: Filled | None = None
+    where: Filled | None = None
     column: Filled | None = None
     categories: Annotated[list[Any], AfterValidator(_categories)] | None = None
     range: list[int] | None = None
@@ -267,6 +285,11 @@ class AttributeEntry(StrictSection):
     unknown: Policy | None = None
     null: Policy | None = None
 
+    @property
+    def from_records(self) -> str | None:
+        """Which of the ways makes it of the records of a unit; None where it is in a column."""
+        return next((key for key in FROM_RECORDS if getattr(self, key) is not None), None)
+
     @model_validator(mode="before")
     @classmethod
     def _decided(cls, raw: Any) -> Any:
@@ -279,11 +302,16 @@ class AttributeEntry(StrictSection):
 
     @model_validator(mode="after")
     def _one_domain(self) -> AttributeEntry:
-        given = [key for key in _WAYS if getattr(self, key) is not None]
+        given = [key for key in (*_WAYS, *FROM_RECORDS) if getattr(self, key) is not None]
         if len(given) != 1:
-            *ways, last = _WAYS
+            *ways, last = _WAYS if self.of is None else (*_WAYS, *FROM_RECORDS)
             has = " and ".join(given) if given else "none of them"
             raise problem(f"needs exactly one of {', '.join(ways)} or {last}; it has {has}")
+        if given[0] in FROM_RECORDS and self.of is None:
+            raise problem(f'{given[0]} makes an attribute of a unit from its records: write of = "unit", too')
+        for key, needed in (("count", "most"), ("first", "where")):
+            if given[0] == key and getattr(self, needed) is None:
+                raise problem(f"{key} needs {needed}: write {FROM_RECORDS[key]}")
         for key in ("range", *PERIODS):
             ends = getattr(self, key)
             if ends is not None and (len(ends) != 2 or (key == "range" and ends[0] > ends[1])):
@@ -489,6 +517,7 @@ class TableEntry(CountedEntry):
     target: TargetEntry | None = None
     areas: Annotated[list[str], Field(min_length=1)] | None = None
     measures: Annotated[list[MeasureEntry], Field(min_length=1)] | None = None
+    counts: Literal["rows", "units"] | None = None
 
     @model_validator(mode="after")
     def _measures_differ(self) -> Self:

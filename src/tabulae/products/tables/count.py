@@ -32,6 +32,7 @@ from ...linalg import (
 from ...sources.coding import ColumnCoding, changed, check_counted, coded, misfits, nameless, refusal
 from ...sources.columns import ID
 from ...sources.failures import redacted
+from ...sources.households import check_alike, seated, units_of
 from ...sources.source import RecordSource, open_records
 from ...sources.units import UnitRule, bounded, identified, left_out, most_counted
 
@@ -604,6 +605,8 @@ def tabulate(
         3
     """
     rules, beyond = _rules(domain, columns), None
+    if domain.seats is not None:
+        return _of_units(source, domain, rules, unit, memory)
     wanted = [(attribute.name, rules[attribute.name].column) for attribute in domain.attributes]
     with open_records(source, wanted, unit and unit.column, memory=memory) as records:
         if unit is not None:
@@ -625,6 +628,59 @@ def tabulate(
     return Counts._of_parts(domain, cells, people, beyond)
 
 
+def _of_units(
+    source: RecordSource,
+    domain: Domain,
+    rules: Mapping[str, ColumnCoding],
+    unit: UnitRule | None,
+    memory: str | None,
+) -> Counts:
+    """Units counted as seats, each of one record or empty: see `tabulae.sources.households`."""
+    if unit is None or domain.seats is None or unit.rows != domain.seats.steps:
+        raise InvalidArgument(
+            "units are counted with their records by a rule of as many rows as they have seats"
+        )
+    import ibis
+
+    attributes = [attribute for attribute in domain.attributes if not attribute.is_seat]
+    made = {name: rule.from_records for name, rule in rules.items() if rule.from_records is not None}
+    read = [attribute for attribute in attributes if attribute.name not in made]
+    wanted = [(attribute.name, rules[attribute.name].column) for attribute in read]
+    with open_records(source, wanted, unit.column, memory=memory) as records:
+        records = identified(records, unit)
+        table: Any = coded(records, read, rules, beside=[ID])
+        wrong = ibis.or_(table[ID].isnull(), *(table[f"k{i}"] < 0 for i in range(len(read))))
+        if _number(source, table.people.sum(where=wrong)):
+            raise refusal(source, [*misfits(source, read, rules, table), *nameless(source, records, unit)])
+        every = _number(source, records.count())
+        check_counted(source, every, _number(source, table.people.sum()))
+        units = units_of(table, attributes, made, unit)
+        number = check_alike(source, units, attributes, unit.column)
+        check_parts(domain, number)
+        found = [
+            redacted(source.name, lambda part=part: part.to_pyarrow())
+            for part in seated(table, units, attributes, made, unit)
+        ]
+    codes = [_seat_codes(domain, part, high) for part, high in zip(found, (1, 0), strict=True)]
+    people = np.concatenate([_column(part, "people") for part in found])
+    check_counted(source, number * domain.parts, int(people.sum()))
+    return Counts._of_parts(domain, np.concatenate(codes), people, None)
+
+
+def _seat_codes(domain: Domain, seats: pa.Table, high: int) -> np.ndarray:
+    """Cells of seats that have a record, or are empty: what is of records is then in the first category."""
+    named = iter(range(len(domain.attributes)))
+    columns = ["" if attribute.is_seat else f"a{next(named)}" for attribute in domain.attributes]
+    none = np.full(seats.num_rows, high), np.zeros(seats.num_rows, np.int64)
+    return np.stack(
+        [
+            _column(seats, name) if name in seats.column_names else none[0 if attribute.is_seat else 1]
+            for name, attribute in zip(columns, domain.attributes, strict=True)
+        ],
+        axis=1,
+    )
+
+
 def _beyond(source: RecordSource, table: Any, unit: UnitRule, rows: int) -> Integers | None:
     """How many units have some of the ``rows`` left out, and how many rows count as such; None: nobody asks."""
     if unit.most_left_out is None:
@@ -639,7 +695,7 @@ def _beyond(source: RecordSource, table: Any, unit: UnitRule, rows: int) -> Inte
 
 
 def _rules(domain: Domain, columns: Mapping[str, ColumnCoding]) -> dict[str, ColumnCoding]:
-    missing = [name for name in domain.names if name not in columns]
+    missing = [a.name for a in domain.attributes if a.name not in columns and not a.is_seat]
     extra = [name for name in columns if name not in domain.names]
     if missing or extra:
         raise InvalidArgument(

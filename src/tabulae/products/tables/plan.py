@@ -100,8 +100,12 @@ class LeftOutError:
 
 def strategy_errors(strategy: Strategy, spec: Spec) -> ExpectedError:
     """Expected error of a strategy at the spec's budget, under the laws that will be drawn."""
-    laws = spec.table_laws(strategy)
-    return error_under(strategy, spec.workload, law_variances(strategy, laws))
+    variances = law_variances(strategy, spec.table_laws(strategy))
+    if not all(variances):
+        raise Unsupported(
+            "at this budget floating point cannot tell the noise of some answers from none: write a smaller one"
+        )
+    return error_under(strategy, spec.workload, variances)
 
 
 def table_errors(spec: Spec, strategy: Strategy, chosen: ExpectedError, level: float) -> list[TableError]:
@@ -196,7 +200,7 @@ def error_bound(spec: Spec, workload: Workload) -> float | None:
         except (Unsupported, InvalidArgument):
             continue
         # k rows of one unit may stand in one cell: no strategy needs less than k times the noise of one row.
-        value *= share * spec.rows_per_unit * discreteness(spec)
+        value *= share * spec.rows_counted * discreteness(spec)
         best = value if best is None else max(best, value)
     return best
 
@@ -209,7 +213,7 @@ def discreteness(spec: Spec) -> float:
     """
     power = law_type(spec.tables_loss, spec.method.noise).power
     law = law_for(
-        spec.tables_loss, spec.method.noise, Fraction(spec.rows_per_unit * spec.domain.parts) ** power
+        spec.tables_loss, spec.method.noise, Fraction(spec.rows_counted * spec.domain.parts) ** power
     )
     return min(1.0, (law.variance_of_law / law.nominal_variance) ** 0.5)
 
@@ -341,7 +345,7 @@ def _certified(spec: Spec, strategy: Strategy, targets: Targets, *, aimed: bool)
         return 0.0
     neighbours = spec.neighbours if spec.has_public_total else "add-remove"
     ratio = Minimax(spec.workload, targets).judge(strategy, neighbours).value / (1 + strategy.certificate)
-    return ratio * spec.rows_per_unit**2
+    return ratio * spec.rows_counted**2
 
 
 _SAVED = b'{\n "tabulae_plan": '
@@ -415,7 +419,7 @@ class Plan:
         """
         spec, lower, gap = self.spec, self.strategy.lower, self.strategy.certificate
         same = spec.method.objective == "total" and not spec.targets and not spec.invariants
-        if lower is None or gap is None or gap > _NEAR or not same or spec.rows_per_unit > 1:
+        if lower is None or gap is None or gap > _NEAR or not same or spec.rows_counted > 1:
             return error_bound(spec, spec.workload)
         return rmse_at(spec.tables_loss, spec.method.noise, lower / spec.workload.queries) * discreteness(
             spec
@@ -604,7 +608,7 @@ def _with_gap_of_units(strategy: Strategy, spec: Spec) -> Strategy:
     if strategy.certificate is None or spec.neighbours != "replace" or spec.has_public_total:
         return strategy
     needed = strategy.sensitivity(*spec.change).power
-    ratio = needed / strategy.sensitivity("add-remove", spec.rows_per_unit).power
+    ratio = needed / strategy.sensitivity("add-remove", spec.rows_counted).power
     return replace(strategy, certificate=(1 + strategy.certificate) * float(ratio) - 1)
 
 

@@ -118,6 +118,8 @@ def value_words(spec: Spec) -> str:
     """What numbers the values of a spec are taken for."""
     told = []
     for value in spec.domain.measured:
+        if value.is_seat:
+            continue
         low, high = (int(end) for end in value.values)
         clamp = spec.columns[value.name].clamp
         clamped = ", of which those beyond count as the nearest end" if clamp else ""

@@ -259,6 +259,7 @@ def read_section(
     built = measured.tables
     measured.check_used(document)
     exact = _invariants(document, reader, names)
+    _check_units(document, schema.domain, problems)
     if document.reliability and document.reliability.column:
         for section, declared in (("attributes", document.attributes), ("recodes", document.recodes)):
             if RELIABILITY in declared:
@@ -274,6 +275,19 @@ def read_section(
     parts = {"invariants": tuple(exact), "_workload": Workload(schema.domain, built), "units": measured.units}
     parts["_planned"] = frozenset(derived.name for derived in measured.figures)
     return Section(parts, reader.queries.files, listed=False, figures=tuple(measured.figures))
+
+
+def _check_units(document: Document, domain: Domain, problems: Problems) -> None:
+    """Refuse what does not go with units that are counted with their records."""
+    if domain.seats is None:
+        return
+    if document.invariants:
+        told = "nothing works out yet what exact counts say of units that are counted with their records: remove it"
+        problems.add(("invariant",), told)
+    for at, entry in enumerate(document.tables):
+        if entry and entry.sql and entry.counts:
+            told = "goes with attributes and queries: in sql write FROM units, or FROM records"
+            problems.add(("table", at, "counts"), told)
 
 
 class _Measured:
@@ -304,7 +318,7 @@ class _Measured:
 
     def _count(self, name: str, entry: TableEntry, table: Table, weight: Fraction) -> None:
         """The table itself, which in SQL may be of sums."""
-        summed = next((value for value in self.domain.measured if value.name in table.attributes), None)
+        summed = next((v for v in self.domain.measured if v.name in table.attributes and not v.is_seat), None)
         if summed is not None and entry.measures:
             told = (
                 f"sums {shown(summed.name)}, and measures are of counts: ask for COUNT(*), or drop measures"
@@ -463,7 +477,9 @@ class _Tables:
             if len(asked) < len(list(_asked(path, entry))):
                 return None
             factors = {base: rows.matrix for base, (_, rows) in asked.items()}
-            return Table(name, factors, weight, self.columns(asked))
+            table = Table(name, factors, weight, self.columns(asked))
+            of_units = isinstance(entry, TableEntry) and entry.counts == "units"
+            return table.counting(self.domain, of_units=of_units)
         except (InvalidArgument, Unsupported) as error:
             self.problems.add((*path, key), str(error))
             return None

@@ -1,0 +1,364 @@
+"""Units counted with their records: the theorem by enumeration, a release against SQL, and what is refused."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterator
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyarrow import parquet
+
+import tabulae as tb
+from tabulae._run import check_release
+from tabulae.audit import audit
+from tabulae.errors import DataError, InvalidArgument, SpecError, TabulaeError
+from tabulae.linalg import Identity
+from tabulae.products.product import records_of, rules_of
+from tabulae.products.tables.count import tabulate
+from tabulae.sources.units import UnitRule
+from tabulae.spec import Spec, read_spec
+
+K = 3
+SEATS = tb.Attribute.seats("records", K)
+TENURE = tb.Attribute("tenure", ("own", "rent"), of_unit=True)
+DOMAIN = tb.Domain({"age": 2, "tenure": TENURE, "records": SEATS})
+
+Household = tuple[int, tuple[int, ...]]
+"""The category of the unit, and those of its records."""
+
+
+def seats(household: Household) -> np.ndarray:
+    """The cells of a household's seats, by hand: K in all."""
+    own, persons = household
+    x = np.zeros(DOMAIN.shape, dtype=np.int64)
+    for person in persons:
+        x[person, own, 1] += 1
+    x[0, own, 0] += K - len(persons)
+    return x.ravel()
+
+
+EVERY = [(own, p) for own in range(2) for n in range(K + 1) for p in itertools.product(range(2), repeat=n)]
+X = np.array([seats(household) for household in EVERY])
+
+
+@st.composite
+def workloads(draw: st.DrawFn) -> tb.Workload:
+    """Tables of both universes, with weights."""
+    tables = []
+    for at, names in enumerate(
+        draw(st.lists(st.sampled_from([(), ("age",), ("tenure",)]), min_size=1, max_size=3))
+    ):
+        table = tb.Table(f"t{at}", {name: Identity(2) for name in names}, draw(st.integers(1, 4)))
+        of_units = "age" not in names and draw(st.booleans())
+        tables.append(table.counting(DOMAIN, of_units=of_units))
+    return tb.Workload(DOMAIN, [*tables, tb.Table("all", {n: Identity(2) for n in DOMAIN.names})])
+
+
+@given(
+    workload=workloads(),
+    noise=st.sampled_from(["gaussian", "laplace"]),
+    method=st.sampled_from(["identity", "workload", "auto", "opt0"]),
+    neighbours=st.sampled_from(["add-remove", "replace"]),
+)
+def test_the_sensitivity_is_the_largest_change_by_any_household(
+    workload: tb.Workload, noise: Any, method: str, neighbours: str
+) -> None:
+    """Over all households of up to K records, added, removed or in place of each other.
+
+    Never below it; above it by what the grid of a strategy makes of cells that no household has: empty seats of an age.
+    """
+    strategy = tb.select(workload, noise=noise, method=method, neighbours=neighbours)
+    others = X if neighbours == "replace" else np.zeros((1, X.shape[1]), np.int64)
+    moved = np.unique((X[:, None] - others[None]).reshape(-1, X.shape[1]), axis=0)
+    power, largest = strategy.norm, Fraction(0)
+    answers = [np.abs(block.query @ moved.T).astype(object) ** power for block in strategy.blocks]
+    for i in range(len(moved)):
+        each = (
+            Fraction(int(a[:, i].sum()), 2 ** (power * block.exponent)) / block.scale
+            for a, block in zip(answers, strategy.blocks, strict=True)
+        )
+        largest = max(largest, sum(each, Fraction(0)))
+    declared = strategy.sensitivity(neighbours, 1, 1).power * K**power
+    assert largest <= declared <= largest * (1 + Fraction(1, 10**4))
+    assert declared == largest or method in ("auto", "opt0")
+
+
+HEAD = """
+title = "Households"
+[source]
+path = "people.parquet"
+unit = "household"
+unit_id = "hh"
+rows_per_unit = 4
+"""
+ATTRIBUTES = """
+[attributes]
+age = { range = [0, 99] }
+race = { range = [0, 2] }
+relation = { categories = ["head", "other"] }
+tenure = { of = "unit", column = "TEN", categories = ["own", "rent"] }
+child = { of = "unit", any = "age < 18", labels = ["without", "with"] }
+elderly = { of = "unit", count = "age >= 65", most = 2 }
+head_race = { of = "unit", first = "race", where = "relation = 'head'" }
+"""
+PROMISE = """
+[recodes]
+group = { of = "age", edges = [18, 65] }
+[privacy]
+definition = "zcdp"
+budget = "100000"
+ledger = "ledger.db"
+"""
+TABLES = """
+[[table]]
+name = "households"
+counts = "units"
+attributes = ["tenure", "child", "elderly"]
+[[table]]
+name = "heads"
+counts = "units"
+attributes = ["head_race"]
+measures = ["count", { mean = "records", near = 2 }]
+[[table]]
+name = "persons"
+attributes = ["group", "tenure", "child"]
+[[table]]
+name = "old"
+sql = "SELECT tenure, COUNT(*) FROM units WHERE elderly >= 1 AND child = 'without' GROUP BY tenure"
+[[table]]
+name = "minors"
+sql = "SELECT tenure, COUNT(*) FROM people WHERE age < 18 GROUP BY tenure"
+[[derived]]
+name = "minors_share"
+sql = "SELECT tenure, COUNT(*) FILTER (WHERE age < 18) / COUNT(*) FROM people GROUP BY tenure"
+[[derived]]
+name = "renting"
+sql = "SELECT COUNT(*) FILTER (WHERE tenure = 'rent') / COUNT(*) FROM units"
+"""
+WHOLE = HEAD + ATTRIBUTES + PROMISE + TABLES
+UNITS = """
+    CREATE VIEW units AS SELECT hh, min(TEN) tenure, if(bool_or(age < 18), 'with', 'without') child,
+    least(2, count(*) FILTER (age >= 65)) elderly, coalesce(min(race) FILTER (relation = 'head'), 3) head_race,
+    least(count(*), 4) records FROM people GROUP BY hh
+"""
+
+
+AGES = """
+    SELECT if(age < 18, '0-17', if(age < 65, '18-64', '65-99')), TEN, child, COUNT(*)
+    FROM people JOIN units USING (hh) GROUP BY ALL
+"""
+
+
+def crowd(most: int, households: int = 300) -> pa.Table:
+    """Invented people in households of up to so many."""
+    draw = np.random.default_rng(0)
+    sizes = draw.integers(1, most + 1, households)
+    unit = np.repeat(np.arange(households), sizes)
+    first = np.diff(unit, prepend=-1) != 0
+    order = draw.permutation(unit.size)
+    columns = {
+        "hh": [f"h{i}" for i in unit],
+        "TEN": np.array(["own", "rent"])[draw.integers(0, 2, households)[unit]],
+        "relation": np.where(first & (unit % 10 > 0), "head", "other"),
+        "age": draw.integers(0, 100, unit.size),
+        "race": draw.integers(0, 3, unit.size),
+    }
+    return pa.table({name: np.asarray(column)[order] for name, column in columns.items()})
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    where = tmp_path_factory.mktemp("households")
+    parquet.write_table(crowd(4), where / "people.parquet")
+    (where / "spec.toml").write_text(WHOLE)
+    tb.Ledger.create(where / "ledger.db", tb.ZCDP(10**8), neighbours="add-remove", unit="household")
+    return where
+
+
+@pytest.fixture(scope="module")
+def release(folder: Path) -> tb.Release:
+    return tb.run(folder / "spec.toml", folder / "release")
+
+
+@pytest.fixture
+def sql(folder: Path) -> Iterator[duckdb.DuckDBPyConnection]:
+    with duckdb.connect() as connection:
+        connection.execute(f"CREATE VIEW people AS SELECT * FROM '{folder / 'people.parquet'}'")
+        connection.execute(UNITS)
+        yield connection
+
+
+@pytest.mark.parametrize(
+    ("table", "query"),
+    [
+        ("households", "SELECT tenure, child, elderly, COUNT(*) FROM units GROUP BY ALL"),
+        ("heads_count", "SELECT head_race, COUNT(*) FROM units GROUP BY ALL"),
+        ("old", "SELECT tenure, COUNT(*) FROM units WHERE elderly > 0 AND child = 'without' GROUP BY ALL"),
+        ("minors", "SELECT TEN, COUNT(*) FROM people WHERE age < 18 GROUP BY ALL"),
+        (
+            "persons",
+            AGES,
+        ),
+    ],
+)
+def test_both_universes_are_those_of_sql(
+    release: tb.Release, sql: duckdb.DuckDBPyConnection, table: str, query: str
+) -> None:
+    """With so large a budget that noise rounds away, and no household of more records than are counted."""
+    expected = {tuple(map(str, row[:-1])): row[-1] for row in sql.execute(query).fetchall()}
+    found = release.tables[table].to_pylist()
+    spelled = {"2 or more": "2", "none": "3"}
+    headings = list(found[0])[: list(found[0]).index("estimate")]
+    for row in found:
+        key = tuple(spelled.get(str(row[name]), str(row[name])) for name in sorted(headings, key=ORDER.index))
+        assert round(row["estimate"]) == expected.pop(key, 0), key
+        assert row["ci_low"] <= round(row["estimate"]) <= row["ci_high"]
+    assert not expected
+
+
+ORDER = ["group", "tenure", "child", "elderly", "head_race"]
+
+
+def test_figures_and_answers_are_those_of_sql(release: tb.Release, sql: duckdb.DuckDBPyConnection) -> None:
+    (mean,) = sql.execute("SELECT avg(records) FROM units WHERE head_race = 1").fetchall()[0]
+    assert release.derived["heads_mean_records"].to_pylist()[1]["estimate"] == pytest.approx(mean, abs=1e-3)
+    (share,) = sql.execute("SELECT avg((age < 18)::INT) FROM people WHERE TEN = 'rent'").fetchall()[0]
+    assert release.derived["minors_share"].to_pylist()[1]["estimate"] == pytest.approx(share, abs=1e-3)
+    (renting,) = sql.execute("SELECT avg((tenure = 'rent')::INT) FROM units").fetchall()[0]
+    assert release.derived["renting"].to_pylist()[0]["estimate"] == pytest.approx(renting, abs=1e-3)
+    for name in ("units", "people"):
+        asked = f"SELECT COUNT(*) FROM {name} WHERE tenure = 'own'"
+        (count,) = sql.execute(asked.replace("people", "people JOIN units USING (hh)")).fetchall()[0]
+        assert release.query(asked).to_pylist()[0]["estimate"] == pytest.approx(count, abs=0.5)
+
+
+def test_a_release_proves_itself_and_says_what_it_promises(release: tb.Release, folder: Path) -> None:
+    assert check_release(release) == []
+    again = Spec.from_text((release.path / "spec.toml").read_text(), release.path)
+    assert again.digest() == read_spec(folder / "spec.toml").digest()
+    assert "At most 4 of each household" in (release.path / "report.html").read_text()
+
+
+def test_what_units_are_made_of_is_made_before_records_are_left_out(tmp_path: Path) -> None:
+    """In a household of eleven the only child, and the twelfth's head, are seen though four are counted."""
+    ages = [*[40] * 10, 5]
+    rows = {"hh": ["a"] * 11 + ["b"], "TEN": ["own"] * 12, "relation": ["other"] * 10 + ["head", "other"]}
+    parquet.write_table(
+        pa.table(rows | {"age": [*ages, 30], "race": [0] * 10 + [2, 1]}), tmp_path / "people.parquet"
+    )
+    spec = Spec.from_text(WHOLE, tmp_path)
+    for key in range(20):
+        counts = tabulate(records_of(spec), spec.domain, rules_of(spec), UnitRule("hh", 4, bytes([key] * 32)))
+        tables = {table.name: counts.records(table.operator(spec.domain)) for table in spec.published.tables}
+        assert counts.total == 2
+        assert tables["households"].reshape(2, 2, 3)[0, 1, 0] == 1
+        assert tables["heads_count"].tolist() == [0, 0, 1, 1]
+        assert tables["persons"].sum() == 5
+
+
+def test_a_household_changes_the_counts_by_its_seats_alone(tmp_path: Path) -> None:
+    """Whatever household is taken out: K seats go, all of its own attributes, at most as many of records as it has."""
+    table, spec = crowd(7, 12), Spec.from_text(WHOLE, tmp_path)
+    rule = UnitRule("hh", 4, bytes(32))
+    cells = tb.Table(
+        "cells", {name: Identity(spec.domain[name].size) for name in ("tenure", "records", "race")}
+    )
+
+    def counted(some: pa.Table) -> np.ndarray:
+        parquet.write_table(some, tmp_path / "people.parquet")
+        return tabulate(records_of(spec), spec.domain, rules_of(spec), rule).answer(
+            cells.operator(spec.domain)
+        )
+
+    whole = counted(table)
+    for unit in dict.fromkeys(table["hh"].to_pylist()):
+        own = np.array([each == unit for each in table["hh"].to_pylist()])
+        moved = (whole - counted(table.filter(pa.array(~own)))).reshape(3, 2, 2)  # race, tenure, seat
+        assert moved.min() >= 0
+        assert moved.sum() == 4
+        assert moved[:, :, 1].sum() == min(4, own.sum())
+        assert (moved.sum(axis=(0, 2)) > 0).sum() == 1
+
+
+def test_records_that_disagree_about_their_unit_are_refused(tmp_path: Path) -> None:
+    table = crowd(4)
+    wrong = pa.array(["own" if i else "rent" for i in range(table.num_rows)])
+    parquet.write_table(table.set_column(1, "TEN", wrong), tmp_path / "people.parquet")
+    spec = Spec.from_text(WHOLE, tmp_path)
+    with pytest.raises(
+        DataError, match=r"records of one unit \(column 'hh'\) differ in an attribute that is the"
+    ):
+        tabulate(records_of(spec), spec.domain, rules_of(spec), UnitRule("hh", 4, bytes(32)))
+
+
+def _with(change: str, to: str) -> str:
+    assert change in WHOLE
+    return WHOLE.replace(change, to, 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (_with('unit_id = "hh"\nrows_per_unit = 4\n', ""), "source.unit_id.*is missing: units are counted"),
+        (_with('any = "age < 18"', 'any = "agee < 18"'), r"attributes.child.any.*did you mean 'age'"),
+        (_with('any = "age < 18"', 'any = "age <"'), "attributes.child.any.*does not parse"),
+        (_with('any = "age < 18"', 'any = "tenure = \'own\'"'), "attributes.child.any.*no attribute 'tenure'"),
+        (_with('any = "age < 18"', 'any = "age < 18 GROUP BY age"'), "attributes.child.any"),
+        (_with('any = "age < 18"', 'any = "age < 18; SELECT 1"'), "attributes.child.any.*one condition"),
+        (_with(', labels = ["without", "with"]', ', labels = ["a"]'), "attributes.child.labels.*are two"),
+        (_with(', labels = ["without", "with"]', ', range = [0, 1]'), "attributes.child.*exactly one"),
+        (_with('child = { of = "unit", ', "child = { "), 'attributes.child.*write of = "unit", too'),
+        (_with(", most = 2", ""), "attributes.elderly.*count needs most"),
+        (_with(", most = 2", ", most = 0"), "attributes.elderly.most"),
+        (_with(", most = 2", ", most = 2, null = \"other\""), "null goes with .* and this has count"),
+        (_with("first = \"race\", where = \"relation = 'head'\"", 'first = "race"'), "first needs where"),
+        (_with('first = "race"', 'first = "tenure"'), "head_race.first.*no attribute of records"),
+        (_with('of = "unit", column', 'of = "units", column'), "attributes.tenure.of"),
+        (_with('attributes = ["tenure", "child", "elderly"]', 'attributes = ["age"]'), "'age' is of their records"),
+        (_with("FROM units WHERE elderly >= 1 AND", "FROM units WHERE age >= 1 AND"), "'age' is of their records"),
+        (_with('counts = "units"', 'counts = "households"'), "table.0..counts"),
+        (_with('sql = "SELECT tenure, COUNT(*) FROM u', 'counts = "units"\nsql = "SELECT tenure, COUNT(*) FROM u'),
+         "table.3..counts.*goes with attributes and queries"),
+        (_with("race = { range", "records = { range"), "attributes.records.*give this another name"),
+        (_with("[recodes]", "[values]\nincome = { range = [0, 9] }\n[recodes]"), "values.*does not go with counts of"),
+        (_with("[[derived]]", '[[invariant]]\nreason = "law"\nattributes = ["tenure"]\n[[derived]]'), "invariant"),
+        (_with('ledger = "ledger.db"', 'ledger = "ledger.db"\nneighbours = "replace-within-invariants"'),
+         "privacy.neighbours.*does not go with counts of units"),
+        (_with('ledger = "ledger.db"', 'ledger = "ledger.db"\nleft_out = { share = "1/10", at_most = 5 }'),
+         "privacy.left_out.*nothing works out yet"),
+        (HEAD + ATTRIBUTES + PROMISE + '[[table]]\nname = "t"\nattributes = ["tenure"]\n[detailed]\ngroups = "g.csv"\n',
+         "attributes.tenure.of.*:.*without areas and groups"),
+    ],
+)  # fmt: skip
+def test_mistakes_are_told_with_their_key(text: str, words: str, tmp_path: Path) -> None:
+    with pytest.raises(SpecError) as told:
+        Spec.from_text(text, tmp_path)
+    assert re.search(words, str(told.value).replace(chr(10), " ")), told.value
+
+
+@pytest.mark.parametrize("budget", ["1000000", "1000000000"])
+def test_a_budget_that_leaves_no_noise_breaks_nothing(folder: Path, budget: str) -> None:
+    """Errors of 0, or words: comparisons that would have no noise are left out."""
+    spec = Spec.from_text(_with('budget = "100000"', f'budget = "{budget}"'), folder)
+    assert max(tb.plan(spec).errors["rmse"].to_pylist()) < 1e-2
+
+
+def test_an_audit_says_that_it_does_not_invent_units(folder: Path) -> None:
+    with pytest.raises(TabulaeError, match="an audit does not invent units"):
+        audit(folder / "spec.toml")
+
+
+def test_a_domain_counts_units_by_their_own_attributes_alone() -> None:
+    table = tb.Table("t", {"age": Identity(2)})
+    assert table.counting(DOMAIN, of_units=False).matrix(DOMAIN).shape == (2, 4)
+    with pytest.raises(InvalidArgument, match="'age' is of their records"):
+        table.counting(DOMAIN, of_units=True)
