@@ -7,7 +7,6 @@ import os
 import pickle
 from collections.abc import Callable, Iterator
 from math import ceil
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -63,16 +62,12 @@ def _once(function: Callable[..., Any]) -> Callable[..., Any]:
 def strategies_chosen_once() -> Iterator[None]:
     """Plans of tables ask for the strategy of equal workloads and options once: it takes most of a small release.
 
-    So do they for the bounds of errors, and reports for pictures. All are immutable. That choosing is
-    repeatable is what tests of other processes compare.
+    So do they for the bounds of errors. All are immutable. That choosing is repeatable is what tests of other
+    processes compare.
     """
     from tabulae.products.tables import plan
-    from tabulae.report import page, plots
 
     real, known = plan.select, {}
-    drawn = {
-        name: _once(getattr(plots, name)) for name in ("errors_by_method", "noise_against_size", "matrix")
-    }
 
     def select(workload: Any, *, objective: Any = "total", time_limit: float | None, **options: Any) -> Any:
         # What is left of a limit is never twice the same; the limit itself decides only where it is short.
@@ -85,5 +80,4 @@ def strategies_chosen_once() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(plan, "select", select)
         patch.setattr(plan, "lower_bound", _once(plan.lower_bound))
-        patch.setattr(page, "plots", SimpleNamespace(**vars(plots) | drawn))
         yield

@@ -13,7 +13,7 @@ from tests.net.cases import Found
 from tests.net.normal import digest
 
 FILE = Path(__file__).parent / "digests.json"
-_LIBRARIES = ("duckdb", "ibis-framework", "matplotlib", "numpy", "pyarrow", "scipy", "sqlglot")
+_LIBRARIES = ("duckdb", "ibis-framework", "numpy", "pyarrow", "scipy", "sqlglot")
 _MOST_PARTS = 8
 Digests = dict[str, str]
 

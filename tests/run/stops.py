@@ -21,7 +21,7 @@ from typing import Any, get_args
 ROOT = Path(__file__).parents[2]
 _NOT_KILLED = 7
 _LOADED = (
-    *("tabulae._run", "tabulae.interop.safetab", "ibis.backends.duckdb", "matplotlib.backends.backend_svg"),
+    *("tabulae._run", "tabulae.interop.safetab", "ibis.backends.duckdb"),
     *(f"tabulae.products.{kind}.product" for kind in ("tables", "groups", "areas")),
     "tabulae.products.areas.descent.algebra",
 )

@@ -216,9 +216,7 @@ def strategy_context(strategy: StrategyView) -> dict[str, Any]:
         "compared": any(block.compared for block in shown),
         "largest_share": max((block.share or 0.0 for block in shown), default=0.0),
         "shares_in_all": sum(block.share or 0.0 for block in strategy.blocks),
-        "drawn": tuple(
-            _draw(picture, count, f"m{i}") for i, (picture, count) in enumerate(pictures[:_PICTURES_SHOWN])
-        ),
+        "drawn": tuple(_draw(picture, count) for picture, count in pictures[:_PICTURES_SHOWN]),
         "reduced": any(each.shape != each.pixels.shape for each, _ in pictures),
         "pictures": len(pictures),
         "undrawn": tuple(dict.fromkeys(name for block in strategy.blocks for name in block.undrawn)),
@@ -234,10 +232,10 @@ def _distinct(blocks: tuple[BlockView, ...]) -> list[tuple[MatrixPicture, int]]:
     return [(same[0], len(same)) for same in found.values()]
 
 
-def _draw(picture: MatrixPicture, blocks: int, name: str) -> Drawn:
+def _draw(picture: MatrixPicture, blocks: int) -> Drawn:
     rows, columns = picture.shape
     label = f"Strategy on {picture.attribute}: a matrix of {rows} queries by {columns} values."
-    return Drawn(picture, markup(plots.matrix(picture.pixels, picture.attribute, label, name)), blocks)
+    return Drawn(picture, markup(plots.matrix(picture.pixels, picture.attribute, label)), blocks)
 
 
 _ORDERS = 1.0 + np.geomspace(1e-3, 1e4, 400)

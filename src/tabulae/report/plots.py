@@ -1,19 +1,17 @@
-"""Figures as SVG text: the same bytes for the same numbers, no global drawing state.
+"""Figures as SVG text, written here: the same bytes for the same numbers.
 
-Every function returns one ``<svg>`` element fit to stand inside an HTML page: identifiers carry the
-figure's name, so that figures do not collide; text stays text; a label says what the picture shows to
-who cannot see it. matplotlib takes a second to import, so it is imported by the first figure.
+Every function returns one ``<svg>`` element fit to stand inside an HTML page: text stays text, and a label says what
+the picture shows to who cannot see it. Lengths are points, of which an inch has 72; y grows downwards.
 """
 
 from __future__ import annotations
 
-import re
-import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+import base64
+import struct
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from html import escape
-from io import StringIO
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,50 +19,20 @@ from numpy.typing import NDArray
 from ..errors import InvalidArgument
 from .numbers import shortened
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.axis import Axis
-    from matplotlib.figure import Figure
-
 INK = "#23282f"
 MUTED = "#6b7280"
 RULE = "#d9d6cf"
 ACCENT = "#1f5673"
 WARM = "#b4552d"
 
-_MARKERS: tuple[dict[str, Any], ...] = (
-    {"marker": "o", "markersize": 7, "color": ACCENT},
-    {"marker": "s", "markersize": 5.5, "markerfacecolor": "white", "color": WARM},
-    {"marker": "D", "markersize": 5, "markerfacecolor": "white", "color": MUTED},
-    {"marker": "^", "markersize": 5.5, "markerfacecolor": "white", "color": INK},
-)
-_BOUND: dict[str, Any] = {"marker": "|", "markersize": 11, "markeredgewidth": 1.8, "color": INK}
-
 POINTS_DRAWN = 1500
 TABLES_DRAWN = 40
+WIDTH = 374.4
+_TEXT = 9.0  # the size of letters
 _LABEL = 27  # characters of a name
-_DIGIT = 0.085  # inches that a figure of a tick's label takes, in the widest of the fonts that a browser may choose
-
-_STYLE: dict[Any, Any] = {
-    "axes.edgecolor": RULE,
-    "axes.labelcolor": INK,
-    "axes.labelsize": 9,
-    "axes.linewidth": 0.8,
-    "axes.spines.right": False,
-    "axes.spines.top": False,
-    "font.family": "DejaVu Sans",
-    "font.size": 9,
-    "legend.fontsize": 9,
-    "legend.frameon": False,
-    "svg.fonttype": "none",
-    "svg.hashsalt": "tabulae",
-    "text.color": INK,
-    "text.parse_math": False,
-    "xtick.color": MUTED,
-    "xtick.labelsize": 9,
-    "ytick.color": MUTED,
-    "ytick.labelsize": 9,
-}
+_LETTER = 5.2  # of a name, on average
+_DIGIT = 6.1  # that a figure of a tick's label takes, in the widest of the fonts that a browser may choose
+_TICK = 3.5
 
 
 def errors_by_method(
@@ -90,28 +58,31 @@ def errors_by_method(
             raise InvalidArgument(
                 f"method {method!r} has {len(errors)} errors for {len(names)} tables; give one a table"
             )
-    names = names[:TABLES_DRAWN]
-    with _figure(5.2, 0.75 + 0.27 * len(names)) as (figure, out):
-        longest = max((len(shortened(name, _LABEL)) for name in names), default=0)
-        values = np.array([[_positive(e) for e in errors[:TABLES_DRAWN]] for errors in series.values()])
-        known = values[np.isfinite(values)]
-        limits = (float(known.min()) / 1.3, float(known.max()) * 1.3) if known.size else (1.0, 10.0)
-        left = max(0.8, 0.2 + 0.068 * longest)
-        axes = _panel(figure, left=left, right=_room_at_right(5.2 - left, limits), bottom=0.42, top=0.3)
-        _error_axes(axes, names, limits)
-        places = np.arange(len(names))
-        for place, column in zip(places, values.T, strict=True):
-            known = column[np.isfinite(column)]
-            if known.size:
-                axes.plot([known.min(), known.max()], [place, place], color=RULE, linewidth=1.2, zorder=1)
-        for i, (method, row) in enumerate(zip(series, values, strict=True)):
-            marker = _BOUND if i == len(methods) else _MARKERS[i % len(_MARKERS)]
-            axes.plot(row, places, linestyle="none", label=method, zorder=3, **marker)
-        figure.legend(
-            loc="upper left", ncols=len(series), handletextpad=0.1, columnspacing=1.4, borderaxespad=0
-        )
-        figure.savefig(out, format="svg", metadata=_NO_METADATA)
-        return _inline(out.getvalue(), "errors", label)
+    names = [shortened(name, _LABEL) for name in names[:TABLES_DRAWN]]
+    values = np.array([[_positive(e) for e in errors[:TABLES_DRAWN]] for errors in series.values()])
+    known = values[np.isfinite(values)]
+    limits = (float(known.min()) / 1.3, float(known.max()) * 1.3) if known.size else (1.0, 10.0)
+    height, top = 54 + 19.4 * len(names), 21.6
+    left = max(57.6, 14.4 + 4.9 * max(map(len, names), default=0))
+    x = _Axis.along(limits, left, WIDTH - left)
+    bottom = height - 30.2
+    places = top + (np.arange(len(names)) + 0.6) * (bottom - top) / (len(names) + 0.2)
+    drawn = [_line(at, top, at, bottom, RULE, 0.5) for at in x.places]
+    drawn += [_line(x.start, bottom, x.end, bottom, RULE, 0.8), *_ticks_below(x, bottom)]
+    drawn += [
+        _text(x.start - _TICK, y + 3.2, name, "end", INK) for name, y in zip(names, places, strict=True)
+    ]
+    drawn.append(_text((x.start + x.end) / 2, height - 4, "expected error (RMSE), counts", "middle", INK))
+    for y, column in zip(places, values.T, strict=True):
+        if np.isfinite(column).any():
+            drawn.append(_line(x(np.nanmin(column)), y, x(np.nanmax(column)), y, RULE, 1.2))
+    at = 4.0
+    for i, (method, row) in enumerate(zip(series, values, strict=True)):
+        marker = _bound if i == len(methods) else _MARKERS[i % len(_MARKERS)]
+        drawn += [marker(x(e), y) for e, y in zip(row, places, strict=True) if np.isfinite(e)]
+        drawn += [marker(at, 7.5), _text(at + 8, 10.7, method, "start", INK)]
+        at += 24 + _LETTER * len(method)
+    return _svg(WIDTH, height, label, drawn)
 
 
 def noise_against_size(estimate: NDArray[np.float64], margin: NDArray[np.float64], label: str) -> str:
@@ -126,107 +97,125 @@ def noise_against_size(estimate: NDArray[np.float64], margin: NDArray[np.float64
     order = np.argsort(estimate, kind="stable")
     if order.size > POINTS_DRAWN:
         order = order[np.linspace(0, order.size - 1, POINTS_DRAWN).round().astype(int)]
-    x, y = np.maximum(estimate[order], 1.0), margin[order]
-    with _figure(5.2, 3.4) as (figure, out):
-        right, low, high = x.max() * 1.6, y.min() / 2, y.max() * 2.5
-        axes = _panel(figure, left=0.6, right=_room_at_right(5.2 - 0.6, (0.8, right)), bottom=0.46, top=0.16)
-        edges = np.geomspace(0.8, right, 64)
-        axes.fill_between(edges, edges, high, where=edges < high, color=WARM, alpha=0.07, linewidth=0)
-        for ratio, text in ((1.0, "margin = the count"), (0.1, "10 % of it"), (0.01, "1 %")):
-            axes.plot(edges, ratio * edges, color=RULE, linewidth=1, zorder=1)
-            _along(axes, ratio, text, (edges[0], right), (low, high))
-        axes.plot(
-            x, y, linestyle="none", marker="o", markersize=3, color=ACCENT, alpha=0.45, markeredgewidth=0
-        )
-        axes.set(xscale="log", yscale="log", xlim=(0.8, right), ylim=(low, high))
-        _plain_log_ticks(axes.xaxis, (0.8, right))
-        _plain_log_ticks(axes.yaxis, (low, high))
-        axes.set_xlabel("published count (below 1: at the left edge)")
-        axes.set_ylabel("margin, counts")
-        figure.savefig(out, format="svg", metadata=_NO_METADATA)
-        return _inline(out.getvalue(), "noise", label)
+    sizes, margins = np.maximum(estimate[order], 1.0), margin[order]
+    height, top = 244.8, 11.5
+    right, low, high = sizes.max() * 1.6, margins.min() / 2, margins.max() * 2.5
+    y = _Axis((low, high), height - 33.1, top)
+    left = 24 + _DIGIT * max(3, *(len(_tick_words(tick)) for tick in y.ticks), 0)
+    x = _Axis.along((0.8, right), left, WIDTH - left)
+    end = min(right, high)  # where the margin is the count, at most
+    begin = min(max(low, 0.8), end)
+    corners = (
+        (0.8, high),
+        (end, high),
+        (end, max(end, low)),
+        (begin, max(begin, low)),
+        (0.8, max(begin, low)),
+    )
+    region = " ".join(f"{_number(x(a))},{_number(y(b))}" for a, b in corners)
+    drawn = [f'<polygon points="{region}" fill="{WARM}" fill-opacity="0.07"/>']
+    for ratio, text in ((1.0, "margin = the count"), (0.1, "10 % of it"), (0.01, "1 %")):
+        first, last = max(0.8, low / ratio), min(right, high / ratio)
+        if first < last:
+            drawn.append(_line(x(first), y(ratio * first), x(last), y(ratio * last), RULE, 1))
+        if last * ratio > low * 1.3 and last > 0.8 * 1.3:  # below the line where it leaves by the top
+            down = 9.5 if last < right else -4.5
+            drawn.append(_text(x(last) - 4, y(last * ratio) + down, text, "end", MUTED))
+    dots = "".join(
+        f'<circle cx="{_number(x(a))}" cy="{_number(y(b))}" r="1.5"/>'
+        for a, b in zip(sizes, margins, strict=True)
+    )
+    drawn.append(f'<g fill="{ACCENT}" fill-opacity="0.45">{dots}</g>')
+    drawn += [_line(x.start, y.start, x.end, y.start, RULE, 0.8), *_ticks_below(x, y.start)]
+    drawn.append(_line(x.start, y.start, x.start, y.end, RULE, 0.8))
+    for value, at in zip(y.ticks, y.places, strict=True):
+        drawn.append(_line(x.start - _TICK, at, x.start, at, MUTED, 0.8))
+        drawn.append(_text(x.start - 2 * _TICK, at + 3.2, _tick_words(value), "end", MUTED))
+    below = "published count (below 1: at the left edge)"
+    drawn.append(_text((x.start + x.end) / 2, height - 4, below, "middle", INK))
+    drawn.append(_upright(8.5, (y.start + y.end) / 2, "margin, counts", INK))
+    return _svg(WIDTH, height, label, drawn)
 
 
-def matrix(pixels: NDArray[np.float64], columns: str, label: str, name: str) -> str:
+def matrix(pixels: NDArray[np.float64], columns: str, label: str) -> str:
     """Draw a matrix as an image: a row a query, a column a value, darker where entries are larger.
 
     Args:
         pixels: the image, 2-D.
 
-    >>> matrix(np.eye(3), "sex", "identity", "m1")[:4]
+    >>> matrix(np.eye(3), "sex", "identity")[:4]
     '<svg'
     """
-    from matplotlib.colors import LinearSegmentedColormap
-
     largest = float(np.abs(pixels).max(initial=0.0)) or 1.0
-    colours = LinearSegmentedColormap.from_list("signed", [WARM, "#ffffff", ACCENT], N=511)
     rows, cells = pixels.shape
     # Small matrices stay small, so that an entry looks the same size everywhere; long ones are bent to fit.
-    width, inset = float(np.clip(0.17 * cells, 0.5, 2.3)), 0.24
-    height = float(np.clip(0.17 * rows, 0.17, 2.3 * np.clip(rows / cells, 0.3, 1.4)))
-    with _figure(width + inset + 0.04, height + inset + 0.04) as (figure, out):
-        axes = _panel(figure, left=inset, right=0.04, bottom=inset, top=0.04)
-        axes.imshow(pixels, cmap=colours, vmin=-largest, vmax=largest, aspect="auto", interpolation="none")
-        axes.set_xticks([])
-        axes.set_yticks([])
-        for spine in axes.spines.values():
-            spine.set(visible=True, color=MUTED, linewidth=0.6)
-        axes.set_xlabel(shortened(columns, _LABEL), labelpad=4, color=MUTED)
-        axes.set_ylabel("queries", labelpad=4, color=MUTED)
-        figure.savefig(out, format="svg", metadata=_NO_METADATA)
-        return _inline(out.getvalue(), name, label)
-
-
-_NO_METADATA = {"Creator": None, "Date": None, "Format": None, "Type": None}
-
-
-@contextmanager
-def _figure(width: float, height: float) -> Iterator[tuple[Figure, StringIO]]:
-    """A figure of so many inches under the house style; the style is undone afterwards."""
-    from matplotlib import rc_context
-    from matplotlib.backends.backend_svg import FigureCanvasSVG
-    from matplotlib.figure import Figure
-
-    with rc_context(_STYLE), warnings.catch_warnings():
-        # Labels may hold any script, and the page's own fonts draw them: a glyph missing here is no fault.
-        warnings.filterwarnings("ignore", message="Glyph .* missing from", category=UserWarning)
-        figure = Figure(figsize=(width, height))
-        figure.patch.set_alpha(0)
-        FigureCanvasSVG(figure)
-        yield figure, StringIO()
-
-
-def _panel(figure: Figure, *, left: float, right: float, bottom: float, top: float) -> Axes:
-    """Axes with fixed margins in inches, so that nothing depends on how wide a label comes out."""
-    width, height = figure.get_size_inches()
-    axes = figure.add_axes(
-        (left / width, bottom / height, 1 - (left + right) / width, 1 - (bottom + top) / height)
+    wide = 72 * float(np.clip(0.17 * cells, 0.5, 2.3))
+    high = 72 * float(np.clip(0.17 * rows, 0.17, 2.3 * np.clip(rows / cells, 0.3, 1.4)))
+    left, top = 17.3, 2.9
+    place = (
+        f'x="{left}" y="{top}" width="{_number(wide)}" height="{_number(high)}" fill="none" stroke="{MUTED}"'
     )
-    axes.patch.set_alpha(0)
-    return axes
+    shown = base64.b64encode(_png(np.rint(pixels / largest * 127).astype(int) + 127)).decode("ascii")
+    drawn = [
+        f'<image {place} preserveAspectRatio="none" image-rendering="pixelated" href="data:image/png;base64,{shown}"/>',
+        f'<rect {place} stroke-width="0.6"/>',
+        _text(left + wide / 2, top + high + 12, shortened(columns, _LABEL), "middle", MUTED),
+        _upright(11, top + high / 2, "queries", MUTED),
+    ]
+    return _svg(wide + left + top, high + left + top, label, drawn)
 
 
-def _error_axes(axes: Axes, names: Sequence[str], limits: tuple[float, float]) -> None:
-    """One line a table, an error axis between the limits."""
-    axes.set_xscale("log")
-    axes.set_xlim(limits)
-    _plain_log_ticks(axes.xaxis, limits)
-    axes.set_yticks(range(len(names)), [shortened(n, _LABEL) for n in names])
-    axes.tick_params(axis="y", length=0, labelcolor=INK)
-    axes.set_ylim(len(names) - 0.4, -0.6)
-    axes.set_xlabel("expected error (RMSE), counts")
-    axes.grid(axis="x", color=RULE, linewidth=0.5)
-    axes.set_axisbelow(True)
-    axes.spines["left"].set_visible(False)
+def _png(shades: NDArray[np.int64]) -> bytes:
+    """An image file of a palette: 0 is `WARM`, 127 white, and 254 `ACCENT`."""
+    rows, cells = shades.shape
+    ends = [[int(colour[i : i + 2], 16) for i in (1, 3, 5)] for colour in (WARM, "#ffffff", ACCENT)]
+    palette = np.stack(
+        [np.interp(np.arange(255), (0, 127, 254), channel) for channel in zip(*ends, strict=True)]
+    )
+    lines = np.hstack([np.zeros((rows, 1), int), shades]).astype(
+        np.uint8
+    )  # each after the number of its filter
+    parts = (
+        (b"IHDR", struct.pack(">IIBBBBB", cells, rows, 8, 3, 0, 0, 0)),
+        (b"PLTE", palette.T.round().astype(np.uint8).tobytes()),
+        (
+            b"IDAT",
+            zlib.compress(lines.tobytes(), 0),
+        ),  # not made smaller: each zlib would do so in its own way
+        (b"IEND", b""),
+    )
+    framed = (
+        struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+        for kind, data in parts
+    )
+    return b"\x89PNG\r\n\x1a\n" + b"".join(framed)
 
 
-def _plain_log_ticks(axis: Axis, limits: tuple[float, float]) -> None:
-    """Ticks at 1, 2, 5 times powers of ten (powers only over long ranges), in plain figures."""
-    from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+@dataclass(frozen=True)
+class _Axis:
+    """A logarithmic axis: where values between two limits stand, from ``start`` to ``end``."""
 
-    axis.set_major_locator(FixedLocator(_log_ticks(*limits)))
-    axis.set_major_formatter(FuncFormatter(lambda v, _: _tick_words(v)))
-    axis.set_minor_locator(NullLocator())
+    limits: tuple[float, float]
+    start: float
+    end: float
+
+    @classmethod
+    def along(cls, limits: tuple[float, float], left: float, width: float) -> _Axis:
+        """A horizontal axis, and at its right the room within which its last label ends."""
+        return cls(limits, left, left + width - _room_at_right(width, limits))
+
+    def __call__(self, value: float) -> float:
+        low, high = self.limits
+        return self.start + (self.end - self.start) * float(np.log(value / low) / np.log(high / low))
+
+    @property
+    def ticks(self) -> list[float]:
+        low, high = self.limits
+        return [tick for tick in _log_ticks(low, high) if low <= tick <= high]
+
+    @property
+    def places(self) -> list[float]:
+        return [self(tick) for tick in self.ticks]
 
 
 def _log_ticks(low: float, high: float) -> list[float]:
@@ -240,7 +229,7 @@ def _tick_words(value: float) -> str:
 
 
 def _room_at_right(width: float, limits: tuple[float, float]) -> float:
-    """The margin, in inches of a width that panel and margin share, within which the last label of an axis ends.
+    """The margin, of a width that panel and margin share, within which the last label of an axis ends.
 
     A label stands in the middle under its tick, and a tick near the end of the axis leaves half of it outside.
     """
@@ -248,39 +237,70 @@ def _room_at_right(width: float, limits: tuple[float, float]) -> float:
     last = max((tick for tick in _log_ticks(low, high) if low <= tick <= high), default=low)
     place = np.log(last / low) / np.log(high / low)  # of the panel
     half = _DIGIT / 2 * (len(_tick_words(last)) + 1)
-    return max(0.1, float((half - width * (1 - place)) / max(place, 0.1)))
-
-
-def _along(axes: Axes, ratio: float, text: str, x: tuple[float, float], y: tuple[float, float]) -> None:
-    """Name a line ``y = ratio x`` where it leaves the panel, if it crosses it at all."""
-    end = min(x[1], y[1] / ratio)
-    if end * ratio > y[0] * 1.3 and end > x[0] * 1.3:
-        at_top = end < x[1]
-        axes.annotate(
-            text,
-            (end, end * ratio),
-            xytext=(-4, -3 if at_top else 3),
-            textcoords="offset points",
-            ha="right",
-            va="top" if at_top else "bottom",
-            color=MUTED,
-            fontsize=8.5,
-        )
+    return max(7.2, float((half - width * (1 - place)) / max(place, 0.1)))
 
 
 def _positive(value: float | None) -> float:
     return value if value is not None and np.isfinite(value) and value > 0 else float("nan")
 
 
-def _inline(svg: str, name: str, label: str) -> str:
-    """Reduce a drawn file to one labelled element, without prologue, metadata or foreign addresses."""
-    svg = svg[svg.index("<svg") :].rstrip()
-    svg = re.sub(r"\s*<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
-    svg = re.sub(r"\s*<defs>\s*<style.*?</style>\s*</defs>", "", svg, flags=re.DOTALL)
-    svg = re.sub(r'\bid="', f'id="{name}-', svg)
-    svg = re.sub(r"url\(#", f"url(#{name}-", svg)
-    svg = re.sub(r'xlink:href="#', f'href="#{name}-', svg).replace("xlink:href=", "href=")
-    width, height = (float(x) for x in re.findall(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', svg)[0])
-    size = f'width="{width:g}" height="{height:g}" viewBox="0 0 {width:g} {height:g}"'
-    opening = f'<svg {size} role="img" aria-label="{escape(label)}" stroke-linejoin="round">'
-    return re.sub(r"<svg[^>]*>", lambda _: opening, svg, count=1)
+# elements ----------------------------------------------------------------------------------------------
+def _number(value: float) -> str:
+    return f"{value:.2f}".rstrip("0").rstrip(".")
+
+
+def _line(x0: float, y0: float, x1: float, y1: float, colour: str, width: float) -> str:
+    ends = f'x1="{_number(x0)}" y1="{_number(y0)}" x2="{_number(x1)}" y2="{_number(y1)}"'
+    return f'<line {ends} stroke="{colour}" stroke-width="{width}"/>'
+
+
+def _text(x: float, y: float, words: str, anchor: str, colour: str) -> str:
+    """Words on the baseline y, of which x is the start, the middle or the end."""
+    return f'<text x="{_number(x)}" y="{_number(y)}" text-anchor="{anchor}" fill="{colour}">{escape(words)}</text>'
+
+
+def _upright(x: float, y: float, words: str, colour: str) -> str:
+    """Words from below to above, with their middle at y."""
+    at = f"translate({_number(x)} {_number(y)}) rotate(-90)"
+    return f'<text transform="{at}" text-anchor="middle" fill="{colour}">{escape(words)}</text>'
+
+
+def _ticks_below(x: _Axis, y: float) -> Iterable[str]:
+    for value, at in zip(x.ticks, x.places, strict=True):
+        yield _line(at, y, at, y + _TICK, MUTED, 0.8)
+        yield _text(at, y + 14, _tick_words(value), "middle", MUTED)
+
+
+def _circle(x: float, y: float) -> str:
+    return f'<circle cx="{_number(x)}" cy="{_number(y)}" r="4" fill="{ACCENT}"/>'
+
+
+def _square(x: float, y: float) -> str:
+    return _outline(x, y, "M-2.75 -2.75h5.5v5.5h-5.5z", WARM)
+
+
+def _diamond(x: float, y: float) -> str:
+    return _outline(x, y, "M0 -3.5L3.5 0L0 3.5L-3.5 0z", MUTED)
+
+
+def _triangle(x: float, y: float) -> str:
+    return _outline(x, y, "M0 -2.75L2.75 2.75H-2.75z", INK)
+
+
+def _outline(x: float, y: float, path: str, colour: str) -> str:
+    at = f"translate({_number(x)} {_number(y)})"
+    return f'<path transform="{at}" d="{path}" fill="white" stroke="{colour}"/>'
+
+
+def _bound(x: float, y: float) -> str:
+    return _line(x, y - 5.5, x, y + 5.5, INK, 1.8)
+
+
+_MARKERS = (_circle, _square, _diamond, _triangle)
+
+
+def _svg(width: float, height: float, label: str, drawn: Iterable[str]) -> str:
+    size = f'width="{_number(width)}" height="{_number(height)}" viewBox="0 0 {_number(width)} {_number(height)}"'
+    look = f'font-family="DejaVu Sans, sans-serif" font-size="{_TEXT:g}" stroke-linejoin="round"'
+    body = "\n".join(drawn)
+    return f'<svg {size} role="img" aria-label="{escape(label)}" {look}>\n{body}\n</svg>'
