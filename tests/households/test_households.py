@@ -295,9 +295,53 @@ def test_records_that_disagree_about_their_unit_are_refused(tmp_path: Path) -> N
     parquet.write_table(table.set_column(1, "TEN", wrong), tmp_path / "people.parquet")
     spec = Spec.from_text(WHOLE, tmp_path)
     with pytest.raises(
-        DataError, match=r"records of one unit \(column 'hh'\) differ in an attribute that is the"
+        DataError, match=r"records of one unit differ in an attribute that is the unit's \(tenure\)"
     ):
         tabulate(records_of(spec), spec.domain, rules_of(spec), UnitRule("hh", 4, bytes(32)))
+
+
+def test_units_in_a_file_of_their_own(tmp_path: Path) -> None:
+    """Households without persons are counted; what is made of their persons is what nobody makes."""
+    table = crowd(4, 40)
+    rows = dict(zip(table["hh"].to_pylist(), table["TEN"].to_pylist(), strict=True)) | {
+        "e1": "own",
+        "e2": "own",
+    }
+    listed = pa.table({"hh": list(rows), "TEN": list(rows.values())})
+    parquet.write_table(table.drop_columns(["TEN"]), tmp_path / "people.parquet")
+    parquet.write_table(listed, tmp_path / "units.parquet")
+    text = _with('unit_id = "hh"', 'unit_id = "hh"\nunits = { path = "units.parquet" }')
+    (tmp_path / "spec.toml").write_text(text)
+    tb.Ledger.create(tmp_path / "ledger.db", tb.ZCDP(10**8), neighbours="add-remove", unit="household")
+    release = tb.run(tmp_path / "spec.toml", tmp_path / "release")
+    counts = release.tables["heads_count"]["estimate"].to_numpy()
+    own = sum(tenure == "own" for tenure in rows.values())
+    assert round(counts.sum()) == len(rows)
+    assert (
+        round(release.query("SELECT COUNT(*) FROM units WHERE tenure = 'own'")["estimate"][0].as_py()) == own
+    )
+    assert check_release(release) == []
+    assert "units.parquet" not in (release.path / "spec.toml").read_text()
+    again = Spec.from_text((release.path / "spec.toml").read_text(), release.path)
+    assert again.digest() == read_spec(tmp_path / "spec.toml").digest()
+    assert again.digest() != Spec.from_text(WHOLE, tmp_path).digest()
+    for wrong, words in (
+        (pa.concat_tables([listed, listed.slice(0, 1)]), "units that are listed twice"),
+        (listed.slice(1), "records of units that are not listed"),
+        (
+            listed.set_column(1, "TEN", pa.array(["boat"] * listed.num_rows)),
+            "units.parquet does not fit the public",
+        ),
+        (
+            listed.set_column(0, "hh", pa.array([None, *list(rows)[1:]])),
+            "every record needs the id of its unit",
+        ),
+    ):
+        parquet.write_table(wrong, tmp_path / "units.parquet")
+        with pytest.raises(DataError, match=words):
+            tb.run(tmp_path / "spec.toml", tmp_path / "again")
+        assert not (tmp_path / "again").exists()
+    assert len(tb.Ledger.open(tmp_path / "ledger.db").charges()) == 1
 
 
 def _with(change: str, to: str) -> str:
@@ -325,6 +369,10 @@ def _with(change: str, to: str) -> str:
         (_with('of = "unit", column', 'of = "units", column'), "attributes.tenure.of"),
         (_with('attributes = ["tenure", "child", "elderly"]', 'attributes = ["age"]'), "'age' is of their records"),
         (_with("FROM units WHERE elderly >= 1 AND", "FROM units WHERE age >= 1 AND"), "'age' is of their records"),
+        (_with('unit = "household"', 'unit = "household"\nunits = { path = "u.csv" }'), "another Parquet file"),
+        (_with('unit = "household"', 'unit = "household"\nunits = { table = "u" }'), "another Parquet file"),
+        (_with('unit = "household"\nunit_id = "hh"', 'unit = "household"\nunits = { path = "u.parquet" }'),
+         "units goes with unit_id"),
         (_with('counts = "units"', 'counts = "households"'), "table.0..counts"),
         (_with('sql = "SELECT tenure, COUNT(*) FROM u', 'counts = "units"\nsql = "SELECT tenure, COUNT(*) FROM u'),
          "table.3..counts.*goes with attributes and queries"),

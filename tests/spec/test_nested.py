@@ -22,6 +22,7 @@ from tabulae.spec.shape import (
     SourceSection,
     TableEntry,
     TargetEntry,
+    UnitsEntry,
 )
 
 TABLES = """
@@ -51,6 +52,7 @@ max_rows = 1000
 # Section -> where it begins in the document, how its path is written, a key of it, and a value of another type.
 SECTIONS: dict[type[BaseModel], tuple[str, str, str, str]] = {
     SourceSection: ("[source]\n", "source", "unit", "3"),
+    UnitsEntry: ("units = {", "source.units", "table", "3"),
     AttributeEntry: ("age = {", "attributes.age", "null", "3"),
     RecodeEntry: ("half = {", "recodes.half", "map", "3"),
     PrivacySection: ("[privacy]\n", "privacy", "delta", "3"),
@@ -74,6 +76,9 @@ def _document(guild: Path, section: type[BaseModel]) -> str:
         counted, _, rest = TABLES.partition("[[invariant]]")
         bound = counted.replace("[source]", '[source]\nunit_id = "id"')
         return bound + rest[rest.index("[method]") :] + '[privacy.left_out]\nshare = "1/50"\nat_most = 20\n'
+    if section is UnitsEntry:
+        counted = TABLES.partition("[[invariant]]")[0]
+        return counted.replace("[source]", '[source]\nunit_id = "id"\nunits = { path = "units.csv" }')
     if section.__module__.endswith(".shape"):
         return TABLES
     text = guild.read_text().replace("nowhere =", f"{SUPPRESS}nowhere =")
@@ -102,6 +107,7 @@ def test_the_sections_are_all_of_them() -> None:
 
     assert set(SECTIONS) == set[type[BaseModel]]().union(*(within(model) for model in SECTIONS))
     assert {model for model in SECTIONS if len(within(model)) > 1} == {
+        SourceSection,
         PrivacySection,
         TableEntry,
         DetailedSection,

@@ -1,15 +1,16 @@
 """Units that are counted with their records: households and their persons, firms and their branches.
 
 Each unit is as many seats as records of it are counted at most. A seat has a record of the unit or is empty, and all
-have the unit's own attributes: those that every record of it states alike, and those that are made of its records.
-These are made before any record is left out.
+have the unit's own attributes: those of its own row, or that every record of it states alike, and those that are made
+of its records. These are made before any record is left out.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from functools import cached_property
+from typing import Any, Literal
 
 from ..domain import Attribute
 from ..domain.predicate import All, Predicate, Test
@@ -19,10 +20,7 @@ from .failures import redacted
 from .source import RecordSource
 from .units import UnitRule, bounded
 
-if TYPE_CHECKING:
-    import ibis.expr.types as ir
-
-ROWS, EMPTY = "rows", "empty"
+ROWS, EMPTY, WRONG = "rows", "empty", "wrong"
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,6 +38,11 @@ class FromRecords:
     holds: Predicate
     most: int = 1
     of: str | None = None
+
+    @property
+    def none(self) -> int:
+        """The category of a unit without records."""
+        return self.most if self.kind == "first" else 0
 
     def code(self, records: Any, keys: Mapping[str, str]) -> Any:
         """The category, as an aggregate over the records of one unit.
@@ -86,90 +89,123 @@ def _among(test: Test, records: Any, keys: Mapping[str, str]) -> Any:
     return ibis.or_(*found) if found else ibis.literal(value=False)
 
 
-def units_of(
-    records: ir.Table,
-    attributes: Sequence[Attribute],
-    made: Mapping[str, FromRecords],
-    rule: UnitRule,
-) -> ir.Table:
-    """One row a unit: `ID`, u0, u1, ... for its attributes, `ROWS`, `EMPTY`, and ``apart``.
-
-    ``apart`` says that its records differ in an attribute that is the unit's.
+@dataclass(frozen=True)
+class Seating:
+    """Units and their records in one engine, with codes in place of values; see `tabulae.sources.coding.coded`.
 
     Args:
-        records: with codes k0, k1, ... of the attributes that are not ``made``, alike ones counted; see
-            `tabulae.sources.coding.coded`.
         attributes: all of them, in the order of the domain.
-
-    Privacy:
-        Each row is a function of the records of its unit alone.
+        made: those of units that are made of their records.
+        records: alike ones counted, with codes of the attributes ``read`` from them.
+        listed: the units' own rows, with codes of the attributes ``read_of_units``; None where they have none.
+        rule: how many records of a unit are counted: as many as it has seats.
     """
-    import ibis
 
-    keys = keys_of(attributes, made)
-    people: Any = records.people
-    known: dict[str, Any] = {ROWS: people.sum().cast("int64")}
-    apart: list[Any] = [ibis.literal(value=False)]
-    for i, attribute in enumerate(a for a in attributes if a.of_unit):
-        if attribute.name in made:
-            known[f"u{i}"] = made[attribute.name].code(records, keys).cast("int32")
-        else:
-            column = records[keys[attribute.name]]
-            known[f"u{i}"] = column.min()
-            apart.append(column.min() != column.max())
-    found: Any = records.group_by(ID).aggregate(**known, apart=ibis.or_(*apart))
-    counted: Any = ibis.least(found[ROWS], rule.rows)
-    return found.mutate(**{EMPTY: ibis.literal(rule.rows, "int64") - counted})
+    attributes: Sequence[Attribute]
+    made: Mapping[str, FromRecords]
+    records: Any
+    read: Sequence[str]
+    listed: Any
+    read_of_units: Sequence[str]
+    rule: UnitRule
 
+    @cached_property
+    def units(self) -> Any:
+        """One row a unit: `ID`, u0, u1, ... for its attributes, `ROWS`, `EMPTY`, and `WRONG`.
 
-def keys_of(attributes: Sequence[Attribute], made: Mapping[str, Any]) -> dict[str, str]:
-    """Attribute -> the column of its codes, of those that are read from columns."""
-    return {name: f"k{i}" for i, name in enumerate(a.name for a in attributes if a.name not in made)}
+        `WRONG` says that its records differ in an attribute that is the unit's, or that it is listed twice.
 
+        Privacy:
+            Each row is a function of the records of its unit alone, and of its own row.
+        """
+        import ibis
 
-def seated(
-    records: ir.Table,
-    units: ir.Table,
-    attributes: Sequence[Attribute],
-    made: Mapping[str, Any],
-    rule: UnitRule,
-) -> tuple[ir.Table, ir.Table]:
-    """How many seats have a record, by the codes of all attributes, and how many are empty, by those of units.
+        records, keys = self.records, {name: f"k{i}" for i, name in enumerate(self.read)}
+        told = {name: rule.code(records, keys).cast("int32") for name, rule in self.made.items()}
+        apart: list[Any] = [ibis.literal(value=False)]
+        for name in self._of_units:
+            if name in keys:
+                told[name] = records[keys[name]].min()
+                apart.append(records[keys[name]].min() != records[keys[name]].max())
+        rows, wrong = records.people.sum().cast("int64"), ibis.or_(*apart)
+        known = {f"u{i}": told[name] for i, name in enumerate(self._of_units) if name in told}
+        found: Any = records.group_by(ID).aggregate(**known, **{ROWS: rows, WRONG: wrong})
+        if self.listed is not None:
+            found = self._with_listed(found)
+        counted: Any = ibis.least(found[ROWS], self.rule.rows)
+        return found.mutate(**{EMPTY: ibis.literal(self.rule.rows, "int64") - counted})
 
-    Columns ``a0, a1, ...`` in the order of ``attributes``, without those of records where seats are empty; ``people``.
+    @property
+    def _of_units(self) -> list[str]:
+        return [attribute.name for attribute in self.attributes if attribute.of_unit]
 
-    Privacy:
-        A unit more or less changes both tables together by exactly ``rule.rows`` seats: the records of a unit that are
-        counted are at most so many, whichever the key chooses, and the rest of its seats are empty.
-    """
-    keys, of_unit = keys_of(attributes, made), [a.name for a in attributes if a.of_unit]
-    columns = {
-        f"a{i}": f"u{of_unit.index(a.name)}" if a.of_unit else keys[a.name] for i, a in enumerate(attributes)
-    }
-    ours: Any = records.join(units.drop(ROWS, EMPTY, "apart"), ID)
-    ours = ours.select(ID, "people", **{name: ours[column] for name, column in columns.items()})
-    filled = bounded(ours, list(columns), rule)
-    own = {f"a{i}": units[columns[f"a{i}"]] for i, a in enumerate(attributes) if a.of_unit}
-    left: Any = units.select(people=units[EMPTY].cast("int64"), **own)
-    left = left.filter(left.people > 0)
-    if own:
-        return filled, left.group_by(list(own)).aggregate(people=left.people.sum().cast("int64"))
-    return filled, left.aggregate(people=left.people.sum().coalesce(0).cast("int64"))
+    def _with_listed(self, found: Any) -> Any:
+        """Every unit that is listed, whether it has records or not."""
+        import ibis
 
-
-def check_alike(source: RecordSource, units: ir.Table, attributes: Sequence[Attribute], column: str) -> int:
-    """How many units there are.
-
-    Raises:
-        DataError: some have records that differ in an attribute of units.
-    """
-    found: Any = units.aggregate(units=units.count(), apart=units.count(where=units.apart))
-    row = redacted(source.name, lambda: found.to_pyarrow().to_pylist()[0])
-    if row["apart"]:
-        names = ", ".join(a.name for a in attributes if a.of_unit)
-        told = (
-            f"{source.name}: records of one unit (column {column!r}) differ in an attribute that is the unit's "
-            f'({names}): correct them, or leave out of = "unit" where it is of the records'
+        listed, keys = self.listed, {name: f"k{i}" for i, name in enumerate(self.read_of_units)}
+        own = {f"u{i}": listed[keys[name]].min() for i, name in enumerate(self._of_units) if name in keys}
+        units = listed.group_by(ID).aggregate(**own, times=listed.people.sum())
+        both = units.left_join(found.rename(other=ID), units[ID] == found[ID])
+        none = {
+            f"u{i}": ibis.coalesce(both[f"u{i}"], self.made[name].none).cast("int32")
+            for i, name in enumerate(self._of_units)
+            if name in self.made
+        }
+        return both.select(
+            ID, *own, **none, **{ROWS: both[ROWS].coalesce(0).cast("int64"), WRONG: both.times > 1}
         )
-        raise DataError(told, confidential=f"{told}: {int(row['apart'])} units")
-    return int(row["units"])
+
+    def check(self, source: RecordSource) -> int:
+        """How many units there are.
+
+        Raises:
+            DataError: some are listed twice, or have records that differ in an attribute of theirs, or records are of
+                none that is listed.
+        """
+        units = self.units
+        asked: Any = units.aggregate(units=units.count(), wrong=units.count(where=units[WRONG]))
+        row = redacted(source.name, lambda: asked.to_pyarrow().to_pylist()[0])
+        where, faults = f"column {self.rule.column!r} (unit_id)", []
+        if row["wrong"] and self.listed is not None:
+            faults.append((f"{where}: units that are listed twice: give each one row", row["wrong"]))
+        elif row["wrong"]:
+            names = ", ".join(name for name in self._of_units if name in self.read)
+            told = f"{where}: records of one unit differ in an attribute that is the unit's ({names}): correct them, or"
+            faults.append((f'{told} leave out of = "unit" where it is of the records', row["wrong"]))
+        if self.listed is not None:
+            strange: Any = self.records.anti_join(self.listed, ID).people.sum().coalesce(0)
+            number = redacted(source.name, lambda: int(strange.to_pyarrow().as_py() or 0))
+            if number:
+                faults.append((f"{where}: records of units that are not listed: add a row for each", number))
+        if faults:
+            raise DataError(
+                "\n".join([f"{source.name} does not fit its units:", *(f"  {told}" for told, _ in faults)]),
+                confidential="\n".join(f"{told}: {int(number)}" for told, number in faults),
+            )
+        return int(row["units"])
+
+    def seats(self) -> tuple[Any, Any]:
+        """How many seats have a record, by the codes of all attributes, and how many are empty, by those of units.
+
+        Columns ``a0, a1, ...`` in the order of the attributes, without those of records where seats are empty;
+        ``people``.
+
+        Privacy:
+            A unit more or less changes both tables together by exactly as many seats as the rule counts records. At
+            most so many of a unit are counted, whichever the key chooses, and the rest of its seats are empty.
+        """
+        keys, units = {name: f"k{i}" for i, name in enumerate(self.read)}, self.units
+        columns = {
+            f"a{i}": f"u{self._of_units.index(each.name)}" if each.of_unit else keys[each.name]
+            for i, each in enumerate(self.attributes)
+        }
+        ours: Any = self.records.select(ID, "people", *keys.values()).join(units.drop(ROWS, EMPTY, WRONG), ID)
+        ours = ours.select(ID, "people", **{name: ours[column] for name, column in columns.items()})
+        filled = bounded(ours, list(columns), self.rule)
+        own = {f"a{i}": units[columns[f"a{i}"]] for i, each in enumerate(self.attributes) if each.of_unit}
+        left: Any = units.select(people=units[EMPTY].cast("int64"), **own)
+        left = left.filter(left.people > 0)
+        if own:
+            return filled, left.group_by(list(own)).aggregate(people=left.people.sum().cast("int64"))
+        return filled, left.aggregate(people=left.people.sum().coalesce(0).cast("int64"))

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from ..errors import DataError, InvalidArgument
@@ -52,6 +52,13 @@ class Kind:
     passwords: str = ""
 
 
+class WantedTable(NamedTuple):
+    """A table of records, and the columns of it that are read."""
+
+    source: RecordSource
+    columns: Sequence[WantedColumn]
+
+
 CSV = Kind("csv", "CSV", (".csv",))
 PARQUET = Kind("parquet", "Parquet", (".parquet", ".pq"))
 
@@ -73,9 +80,9 @@ class Engine(ABC):
 
     @abstractmethod
     def open(
-        self, source: RecordSource, columns: Sequence[WantedColumn], *, memory: str | None, scratch: bool
-    ) -> AbstractContextManager[ir.Table]:
-        """The wanted columns under their aliases: see `open_records`."""
+        self, asked: Sequence[WantedTable], *, memory: str | None, scratch: bool
+    ) -> AbstractContextManager[list[ir.Table]]:
+        """The wanted columns of some tables under their aliases, so that they can be joined: see `open_records`."""
 
     def part_count(self, rows: int, memory: str | None) -> int:
         """In how many parts records are grouped, one after the other: one where it sees to its memory."""
@@ -252,6 +259,7 @@ class RecordSource:
         url: of a PostgreSQL database, as ``postgresql://user@host:5432/database``, without a password: that comes
             from the environment (PGPASSWORD, PGPASSFILE, PGSERVICE) as libpq reads it.
         where: which records are counted; None for all of them.
+        units: where each unit of these records has one row, in the same engine; None where it has none.
 
     A published copy of a spec says the kind alone: ``path`` and ``url`` are None, and there are no records to open.
 
@@ -269,6 +277,7 @@ class RecordSource:
     url: str | None = None
     dialect: Dialect = RFC4180
     where: Condition | None = None
+    units: RecordSource | None = None
 
     def __init__(
         self,
@@ -279,6 +288,7 @@ class RecordSource:
         url: str | None = None,
         dialect: Dialect = RFC4180,
         where: Condition | None = None,
+        units: RecordSource | None = None,
     ) -> None:
         for name, known, what in ((kind, kinds(), "kind"), (engine, engines(), "engine")):
             if name is not None and name not in known:
@@ -299,6 +309,7 @@ class RecordSource:
         object.__setattr__(self, "url", url)
         object.__setattr__(self, "dialect", dialect)
         object.__setattr__(self, "where", where)
+        object.__setattr__(self, "units", units)
 
     @property
     def file(self) -> Path:
@@ -363,16 +374,49 @@ def open_records(
     """
     if source.path is None and source.url is None:
         raise InvalidArgument("this is a published copy, which names no records: say where they are")
+    asked = [_wanted_table(source, wanted, unit, leaf)]
+    with engines()[source.engine].open(asked, memory=memory, scratch=scratch) as (records,), _unmerged():
+        yield records if source.where is None else _that_meet(source, source.where, records)
+
+
+@contextmanager
+def open_units(
+    source: RecordSource,
+    wanted: Sequence[tuple[str, str]],
+    of_units: Sequence[tuple[str, str]],
+    unit: str,
+    *,
+    memory: str | None = None,
+) -> Iterator[tuple[ir.Table, ir.Table | None]]:
+    """The wanted columns of records and of their units, as tables of one engine that can be joined.
+
+    Each has columns c0, c1, ... in the order wanted, and the column ``unit``; see :func:`open_records`. The second is
+    None where units have no table of their own.
+    """
+    if source.path is None and source.url is None:
+        raise InvalidArgument("this is a published copy, which names no records: say where they are")
+    asked = [_wanted_table(source, wanted, unit)]
+    if source.units is not None:
+        if source.units.path is None and source.units.url is None:
+            raise InvalidArgument("this is a published copy, which does not say where units have their rows")
+        asked.append(_wanted_table(source.units, of_units, unit))
+    with engines()[source.engine].open(asked, memory=memory, scratch=False) as opened, _unmerged():
+        records, *units = opened
+        if source.where is not None:
+            records = _that_meet(source, source.where, records)
+        yield records, units[0] if units else None
+
+
+def _wanted_table(
+    source: RecordSource, wanted: Sequence[tuple[str, str]], unit: str | None, leaf: str | None = None
+) -> WantedTable:
+    """The columns of a table under the names that they are counted by."""
     columns = [WantedColumn(name, f"attribute {a!r}", f"c{i}") for i, (a, name) in enumerate(wanted)]
     beside = ((unit, "unit_id", ID), (leaf, "[geography] column", LEAF))
     columns += [WantedColumn(name, purpose, alias) for name, purpose, alias in beside if name is not None]
     compared = () if source.where is None else source.where.columns
     columns += [WantedColumn(name, "[source] where", f"w{i}") for i, name in enumerate(compared)]
-    with (
-        engines()[source.engine].open(source, columns, memory=memory, scratch=scratch) as records,
-        _unmerged(),
-    ):
-        yield records if source.where is None else _that_meet(source, source.where, records)
+    return WantedTable(source, columns)
 
 
 @contextmanager

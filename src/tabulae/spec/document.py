@@ -263,9 +263,11 @@ class Spec:
 
         Privacy:
             Where only some records are counted, a unit that is replaced may come among them or leave them: the noise is
-            then for that, too. See :func:`tabulae.strategy.strategy.of_units`.
+            then for that, too. A unit that has a row of its own is counted whichever of its records are. See
+            :func:`tabulae.strategy.strategy.of_units`.
         """
-        return self.neighbours, self.rows_counted, int(self.source.where is None)
+        whole = self.source.where is None or self.source.units is not None
+        return self.neighbours, self.rows_counted, int(whole)
 
     @property
     def rows_counted(self) -> int:
@@ -325,6 +327,7 @@ class Spec:
         """
         table, where = table or self.source.table, self.source.where
         if is_url(str(place)):
+            self._refuse_units()
             return replace(self, source=RecordSource(url=str(place), table=table, where=where))
         kind = kind_of(str(place)) or self.source.kind
         if kinds()[kind].schemes:
@@ -333,9 +336,16 @@ class Spec:
                 "postgresql://host/database"
             )
         engine = self.source.engine if kind == self.source.kind else None
+        self._refuse_units()
         table, dialect = table if kinds()[kind].many else None, self.source.dialect
         source = RecordSource(Path(place), kind, table, engine, dialect=dialect, where=where)
         return replace(self, source=source)
+
+    def _refuse_units(self) -> None:
+        if self.source.units is not None:
+            raise InvalidArgument(
+                "this spec reads units beside their records: write both places in the document, under [source]"
+            )
 
     def __repr__(self) -> str:
         if self.detailed is not None:
@@ -376,9 +386,12 @@ def _cure(path: Path) -> str:
 def _source(section: SourceSection, base: Path) -> RecordSource:
     path = None if section.path is None else base / section.path
     where = None if section.where is None else Condition(section.where)
-    return RecordSource(
-        path, section.kind, section.table, section.engine, section.url, section.dialect, where
-    )
+    place = path, section.kind, section.table, section.engine, section.url, section.dialect
+    if section.units is None:
+        return RecordSource(*place, where)
+    own = None if section.units.path is None else base / section.units.path
+    units = RecordSource(own, *place[1:2], section.units.table, *place[3:])
+    return RecordSource(*place, where, units)
 
 
 def _targets(document: Document) -> Targets | None:

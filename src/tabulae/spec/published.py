@@ -58,7 +58,8 @@ def record_of(
     record: dict[str, Any] = {
         "title": document.title,
         "series": {} if series is None else series.record(),
-        "source": source.model_dump(include={"unit", "unit_id", "rows_per_unit", "where"}, exclude_none=True),
+        "source": source.model_dump(include={"unit", "unit_id", "rows_per_unit", "where"}, exclude_none=True)
+        | ({} if source.units is None else {"units": {}}),
         "attributes": {"unknown": document.unknown, "null": document.null}
         | {name: _attribute(name, entry) for name, entry in document.attributes.items() if entry},
         "recodes": {name: _recode(name, entry) for name, entry in document.recodes.items() if entry},

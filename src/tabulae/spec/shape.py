@@ -178,6 +178,13 @@ class StrictSection(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
+class UnitsEntry(StrictSection):
+    """``units`` of ``[source]``: where each unit has one row; a published copy says only that it has."""
+
+    path: Filled | None = None
+    table: Filled | None = None
+
+
 class SourceSection(StrictSection):
     """``[source]``: where the confidential records are, and what one of them stands for."""
 
@@ -195,6 +202,7 @@ class SourceSection(StrictSection):
     unit: Filled = "person"
     unit_id: Filled | None = None
     rows_per_unit: Annotated[int, Field(ge=1), AfterValidator(_rows_per_unit)] = 1
+    units: UnitsEntry | None = None
 
     @model_validator(mode="after")
     def _one_source(self) -> SourceSection:
@@ -215,6 +223,35 @@ class SourceSection(StrictSection):
             _ = self.dialect
         except InvalidArgument as error:
             raise problem(str(error)) from None
+        return self
+
+    @model_validator(mode="after")
+    def _units_beside(self) -> SourceSection:
+        if self.units is None:
+            return self
+        given = (self.units.path, self.units.table)
+        kind = kinds().get("" if self.url is not None else self.kind or kind_of(self.path or "") or "")
+        if self.path is None and self.url is None:
+            wrong = "a published copy names no places" if given != (None, None) else ""
+        elif kind is None or kind.many:
+            wrong = (
+                ""
+                if given[0] is None and given[1]
+                else 'it is a table beside: units = { table = "households" }'
+            )
+        else:
+            same = given[1] is None and kind_of(given[0] or "") == kind.name
+            wrong = (
+                ""
+                if same
+                else f'it is another {kind.title} file: units = {{ path = "households{kind.endings[0]}" }}'
+            )
+        if wrong:
+            raise problem(f"units says where each unit has a row, and here {wrong}")
+        if self.unit_id is None:
+            raise problem(
+                'units goes with unit_id, the column of both that says which unit is meant: unit_id = "hh"'
+            )
         return self
 
     @property

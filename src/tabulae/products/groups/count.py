@@ -307,7 +307,7 @@ class CodedSource:
                 yield records.get_backend().con  # type: ignore[attr-defined]
             return
         with connected(memory=self.memory, scratch=True) as connection:
-            restrict(connection, None)
+            restrict(connection)
             lock(connection)
             with self._records() as records:
                 self._fetch(records, connection)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ...domain import Domain
+from ...domain import Attribute, Domain
 from ...errors import InvalidArgument, Unsupported
 from ...linalg import (
     Contrasts,
@@ -32,8 +32,8 @@ from ...linalg import (
 from ...sources.coding import ColumnCoding, changed, check_counted, coded, misfits, nameless, refusal
 from ...sources.columns import ID
 from ...sources.failures import redacted
-from ...sources.households import check_alike, seated, units_of
-from ...sources.source import RecordSource, open_records
+from ...sources.households import Seating
+from ...sources.source import RecordSource, open_records, open_units
 from ...sources.units import UnitRule, bounded, identified, left_out, most_counted
 
 if TYPE_CHECKING:
@@ -640,31 +640,45 @@ def _of_units(
         raise InvalidArgument(
             "units are counted with their records by a rule of as many rows as they have seats"
         )
-    import ibis
-
     attributes = [attribute for attribute in domain.attributes if not attribute.is_seat]
     made = {name: rule.from_records for name, rule in rules.items() if rule.from_records is not None}
-    read = [attribute for attribute in attributes if attribute.name not in made]
-    wanted = [(attribute.name, rules[attribute.name].column) for attribute in read]
-    with open_records(source, wanted, unit.column, memory=memory) as records:
-        records = identified(records, unit)
-        table: Any = coded(records, read, rules, beside=[ID])
-        wrong = ibis.or_(table[ID].isnull(), *(table[f"k{i}"] < 0 for i in range(len(read))))
-        if _number(source, table.people.sum(where=wrong)):
-            raise refusal(source, [*misfits(source, read, rules, table), *nameless(source, records, unit)])
-        every = _number(source, records.count())
-        check_counted(source, every, _number(source, table.people.sum()))
-        units = units_of(table, attributes, made, unit)
-        number = check_alike(source, units, attributes, unit.column)
+    apart = source.units is not None
+    read, own = (
+        [a for a in attributes if a.name not in made and (a.of_unit and apart) == of_units]
+        for of_units in (False, True)
+    )
+    wanted, wanted_of_units = ([(a.name, rules[a.name].column) for a in some] for some in (read, own))
+    with open_units(source, wanted, wanted_of_units, unit.column, memory=memory) as (records, units):
+        table = _whole(source, records, read, rules, unit)
+        listed = None if units is None else _whole(source.units or source, units, own, rules, unit)
+        names = [a.name for a in read], [a.name for a in own]
+        seating = Seating(attributes, made, table, names[0], listed, names[1], unit)
+        number = seating.check(source)
         check_parts(domain, number)
-        found = [
-            redacted(source.name, lambda part=part: part.to_pyarrow())
-            for part in seated(table, units, attributes, made, unit)
-        ]
+        found = [redacted(source.name, lambda part=part: part.to_pyarrow()) for part in seating.seats()]
     codes = [_seat_codes(domain, part, high) for part, high in zip(found, (1, 0), strict=True)]
     people = np.concatenate([_column(part, "people") for part in found])
     check_counted(source, number * domain.parts, int(people.sum()))
     return Counts._of_parts(domain, np.concatenate(codes), people, None)
+
+
+def _whole(
+    source: RecordSource,
+    records: Any,
+    attributes: Sequence[Attribute],
+    rules: Mapping[str, ColumnCoding],
+    unit: UnitRule,
+) -> Any:
+    """Coded records of units, each of which has a unit and is in a category of every attribute, or an error."""
+    import ibis
+
+    records = identified(records, unit)
+    table: Any = coded(records, attributes, rules, beside=[ID])
+    wrong = ibis.or_(table[ID].isnull(), *(table[f"k{i}"] < 0 for i in range(len(attributes))))
+    if _number(source, table.people.sum(where=wrong)):
+        raise refusal(source, [*misfits(source, attributes, rules, table), *nameless(source, records, unit)])
+    check_counted(source, _number(source, records.count()), _number(source, table.people.sum()))
+    return table
 
 
 def _seat_codes(domain: Domain, seats: pa.Table, high: int) -> np.ndarray:

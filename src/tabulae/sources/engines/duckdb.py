@@ -10,17 +10,17 @@ from __future__ import annotations
 import secrets
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from os import sysconf
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...errors import DataError, require
 from ..columns import WantedColumn, positions
 from ..dialect import Dialect, csv_header, in_utf8
 from ..failures import redacted
 from ..memory import read_memory
-from ..source import CSV, PARQUET, ROWS_AT_ONCE, Engine, Kind, RecordSource
+from ..source import CSV, PARQUET, ROWS_AT_ONCE, Engine, Kind, RecordSource, WantedTable
 from ..stat_files import STAT_KINDS, stat_columns
 
 if TYPE_CHECKING:
@@ -110,10 +110,11 @@ def _encrypt_by_itself(connection: duckdb.DuckDBPyConnection) -> None:
         connection.execute("SET force_mbedtls_unsafe = true")
 
 
-def restrict(connection: duckdb.DuckDBPyConnection, path: Path | None) -> None:
-    """From here on the engine reads this one file at most, besides what it has open."""
-    if path is not None:
-        connection.execute(f"SET allowed_paths = [{literal(str(path.resolve()))}]")
+def restrict(connection: duckdb.DuckDBPyConnection, *paths: Path) -> None:
+    """From here on the engine reads these files at most, besides what it has open."""
+    if paths:
+        allowed = ", ".join(literal(str(path.resolve())) for path in paths)
+        connection.execute(f"SET allowed_paths = [{allowed}]")
     connection.execute("SET enable_external_access = false")
 
 
@@ -134,12 +135,13 @@ class DuckDB(Engine):
 
     @contextmanager
     def open(
-        self, source: RecordSource, columns: Sequence[WantedColumn], *, memory: str | None, scratch: bool
-    ) -> Iterator[ir.Table]:
-        source.check_exists()
+        self, asked: Sequence[WantedTable], *, memory: str | None, scratch: bool
+    ) -> Iterator[list[ir.Table]]:
+        for each in asked:
+            each.source.check_exists()
         require("ibis", None, "reading records")
         with connected(memory=memory, scratch=scratch) as connection:
-            yield redacted(source.name, lambda: _open(connection, source, columns))
+            yield redacted(asked[0].source.name, lambda: _open(connection, asked))
 
     def part_count(self, rows: int, memory: str | None) -> int:
         """As many parts as memory asks for.
@@ -159,46 +161,59 @@ class DuckDB(Engine):
 ENGINE = DuckDB()
 
 
-def _open(
-    connection: duckdb.DuckDBPyConnection,
-    source: RecordSource,
-    columns: Sequence[WantedColumn],
-) -> Any:
+def _open(connection: duckdb.DuckDBPyConnection, asked: Sequence[WantedTable]) -> list[Any]:
     import ibis
 
-    backend = ibis.duckdb.from_connection(connection)
+    backend, views = ibis.duckdb.from_connection(connection), [f"{VIEW}{i or ''}" for i in range(len(asked))]
+    with ExitStack() as until_read:
+        read = [
+            until_read.enter_context(_relation(connection, view, *each))
+            for view, each in zip(views, asked, strict=True)
+        ]
+        restrict(connection, *(each.path for each in read if each.path is not None))
+        lock(connection)
+        for view, each, relation in zip(views, asked, read, strict=True):
+            _select(connection, view, *each, relation)
+    return [backend.table(view) for view in views]
+
+
+class _Relation(NamedTuple):
+    """How a table is selected: the file that is read, its columns, the statement, and whether that works only once."""
+
+    path: Path | None
+    names: tuple[str, ...]
+    statement: str
+    once: bool
+
+
+@contextmanager
+def _relation(
+    connection: duckdb.DuckDBPyConnection, view: str, source: RecordSource, columns: Sequence[WantedColumn]
+) -> Iterator[_Relation]:
     if source.kind == "duckdb":
         _attach(connection, source)
-        restrict(connection, None)
-        lock(connection)
-        _select(connection, source, columns, *stored_table(connection, source))
+        yield _Relation(None, *stored_table(connection, source), once=False)
     elif source.kind == "parquet":
-        restrict(connection, source.path)
-        lock(connection)
-        _select(connection, source, columns, *_parquet(source))
+        yield _Relation(source.path, *_parquet(source), once=False)
     elif source.kind != "csv":
-        _feed(connection, source, columns)
+        with _fed(connection, f"{FEED}_{view}", source, columns) as relation:
+            yield relation
     else:
         names = csv_header(source.file, source.dialect)
         with in_utf8(source.file, source.dialect) as path:
-            restrict(connection, path)
-            lock(connection)
-            once = path != source.file
-            _select(connection, source, columns, names, _csv(path, source.dialect, len(names)), once=once)
-    return backend.table(VIEW)
+            yield _Relation(path, names, _csv(path, source.dialect, len(names)), once=path != source.file)
 
 
-def _feed(
-    connection: duckdb.DuckDBPyConnection, source: RecordSource, columns: Sequence[WantedColumn]
-) -> None:
+@contextmanager
+def _fed(
+    connection: duckdb.DuckDBPyConnection, feed: str, source: RecordSource, columns: Sequence[WantedColumn]
+) -> Iterator[_Relation]:
     """The wanted columns of a file that the engine does not read, as they come."""
     faults: list[Exception] = []
     names, stream = stat_columns(source, columns, lambda names: _places(source, names, columns), faults)
-    connection.register(FEED, stream)
-    restrict(connection, None)
-    lock(connection)
+    connection.register(feed, stream)
     try:
-        _select(connection, source, columns, names, f"SELECT * FROM {FEED}", once=True)  # noqa: S608
+        yield _Relation(None, names, f"SELECT * FROM {feed}", once=True)  # noqa: S608
     except Exception as error:
         fault = faults[0] if faults else error  # what was wrong, and not what the engine makes of it
     else:
@@ -208,23 +223,22 @@ def _feed(
 
 def _select(
     connection: duckdb.DuckDBPyConnection,
+    view: str,
     source: RecordSource,
     columns: Sequence[WantedColumn],
-    names: tuple[str, ...],
-    relation: str,
-    *,
-    once: bool = False,
+    relation: _Relation,
 ) -> None:
-    """The wanted columns as `VIEW`; kept as a table where they can be read once only."""
+    """The wanted columns as a view; kept as a table where they can be read once only."""
+    names, statement = relation.names, relation.statement
     at = _places(source, names, columns)
     # Columns are named by position: engines rename duplicates, and take "sex" and "SEX" for one name.
     aliases = ", ".join(f"a{i}" for i in range(len(names)))
     text = {f"a{i}": "VARCHAR" for i in range(len(names))}
-    types = text if source.kind == "csv" else _types(connection, relation, aliases)
+    types = text if source.kind == "csv" else _types(connection, statement, aliases)
     selected = [f"{_plain(f'a{at[column.name]}', types)} AS {column.alias}" for column in columns]
     connection.execute(
-        f"CREATE {'TEMP TABLE' if once else 'VIEW'} {VIEW} AS "  # noqa: S608
-        f"SELECT {', '.join(selected)} FROM ({relation}) AS every({aliases})"
+        f"CREATE {'TEMP TABLE' if relation.once else 'VIEW'} {view} AS "  # noqa: S608
+        f"SELECT {', '.join(selected)} FROM ({statement}) AS every({aliases})"
     )
 
 
@@ -236,13 +250,13 @@ def _places(source: RecordSource, names: tuple[str, ...], columns: Sequence[Want
 
 def _attach(connection: duckdb.DuckDBPyConnection, source: RecordSource) -> None:
     path = literal(str(source.file.resolve()))
-    connection.execute(f"ATTACH {path} AS {DATABASE} (TYPE duckdb, READ_ONLY)")
+    connection.execute(f"ATTACH IF NOT EXISTS {path} AS {DATABASE} (TYPE duckdb, READ_ONLY)")
 
 
 def attached(connection: duckdb.DuckDBPyConnection, source: RecordSource) -> list[tuple[str, str]]:
     """Open a DuckDB file, and nothing else from here on; returns its tables and views, as (schema, name)."""
     _attach(connection, source)
-    restrict(connection, None)
+    restrict(connection)
     lock(connection)
     return _present(connection)
 

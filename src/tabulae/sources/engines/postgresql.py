@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, LiteralString, cast
 from ...errors import DataError, require
 from ..columns import WantedColumn, positions
 from ..failures import redacted
-from ..source import Engine, Kind, RecordSource
+from ..source import Engine, Kind, RecordSource, WantedTable
 
 if TYPE_CHECKING:
     import ibis.expr.types as ir
@@ -180,9 +180,9 @@ class PostgreSQL(Engine):
 
     @contextmanager
     def open(
-        self, source: RecordSource, columns: Sequence[WantedColumn], *, memory: str | None, scratch: bool
-    ) -> Iterator[ir.Table]:
-        """The wanted columns of a table.
+        self, asked: Sequence[WantedTable], *, memory: str | None, scratch: bool
+    ) -> Iterator[list[ir.Table]]:
+        """The wanted columns of tables of one database.
 
         Raises:
             DataError: the server does not answer or refuses, or has no such table or columns. The message quotes
@@ -191,9 +191,10 @@ class PostgreSQL(Engine):
         """
         require("psycopg", None, "counting on PostgreSQL")
         require("ibis", None, "counting on PostgreSQL")
+        source = asked[0].source
         connection = redacted(source.name, lambda: _connected(source))
         try:
-            yield redacted(source.name, lambda: _open(connection, source, columns))
+            yield redacted(source.name, lambda: _open(connection, asked))
         finally:
             connection.close()
 
@@ -261,14 +262,30 @@ def _connected(source: RecordSource) -> psycopg.Connection[Any]:
     )
 
 
-def _open(connection: psycopg.Connection[Any], source: RecordSource, columns: Sequence[WantedColumn]) -> Any:
-    from psycopg import sql
-
+def _open(connection: psycopg.Connection[Any], asked: Sequence[WantedTable]) -> list[Any]:
+    source = asked[0].source
     _check_server(connection, source)
     # The path is asked for before it is set, without an operator, for which something in it could stand in.
     ((path,),) = connection.execute("SELECT pg_catalog.current_schemas(false)").fetchall()
     for setting in _SETTINGS:
         connection.execute(setting)
+    views = [f"{VIEW}{i or ''}" for i in range(len(asked))]
+    for view, each in zip(views, asked, strict=True):
+        _select(connection, view, *each, path)
+    backend = copying(connection, source.name)
+    return [backend.table(view) for view in views]
+
+
+def _select(
+    connection: psycopg.Connection[Any],
+    view: str,
+    source: RecordSource,
+    columns: Sequence[WantedColumn],
+    path: list[str],
+) -> None:
+    """The wanted columns of a table as a view of this session."""
+    from psycopg import sql
+
     schema, name, oid = _locate_table(connection, source, path)
     declared = connection.execute(_COLUMNS, [oid]).fetchall()
     names = tuple(row[0] for row in declared)
@@ -281,10 +298,9 @@ def _open(connection: psycopg.Connection[Any], source: RecordSource, columns: Se
     ]
     connection.execute(
         sql.SQL("CREATE TEMPORARY VIEW {} AS SELECT {} FROM {}").format(
-            sql.Identifier(VIEW), sql.SQL(", ").join(selected), sql.Identifier(schema, name)
+            sql.Identifier(view), sql.SQL(", ").join(selected), sql.Identifier(schema, name)
         )
     )
-    return copying(connection, source.name).table(VIEW)
 
 
 def _check_server(connection: psycopg.Connection[Any], source: RecordSource) -> None:

@@ -25,7 +25,7 @@ from ...errors import DataError, InvalidArgument, MissingDependency, Unsupported
 from ..columns import ID, WantedColumn, positions
 from ..failures import redacted
 from ..memory import read_memory
-from ..source import PARQUET, Engine, RecordSource
+from ..source import PARQUET, Engine, RecordSource, WantedTable
 
 if TYPE_CHECKING:
     import ibis.expr.types as ir
@@ -354,22 +354,28 @@ class Spark(Engine):
 
     @contextmanager
     def open(
-        self, source: RecordSource, columns: Sequence[WantedColumn], *, memory: str | None, scratch: bool
-    ) -> Iterator[ir.Table]:
+        self, asked: Sequence[WantedTable], *, memory: str | None, scratch: bool
+    ) -> Iterator[list[ir.Table]]:
         """The wanted columns of Parquet files; of ``memory`` see `spark_session`.
 
         Raises:
             DataError: they cannot be read, or not as they are. The message quotes nothing.
             MissingDependency: without PySpark or Java.
         """
-        source.check_exists()
+        for each in asked:
+            each.source.check_exists()
         require("ibis", None, "reading records")
-        files = redacted(source.name, lambda: _files(source))
-        types = redacted(source.name, lambda: _types(source, files, columns))
+        read = [redacted(each.source.name, lambda each=each: _file_types(*each)) for each in asked]
         with spark_session(memory) as session:
-            views = [f"records_{secrets.token_hex(8)}"]
+            views: list[str] = []
+            backend = _backend(session, views)
             try:
-                yield redacted(source.name, lambda: _table(session, source, files, columns, types, views))
+                yield [
+                    redacted(
+                        each.source.name, lambda each=each, of=of: _table(session, backend, *each, *of, views)
+                    )
+                    for each, of in zip(asked, read, strict=True)
+                ]
             finally:
                 with suppress(Exception):  # of a session that is gone, the views are gone, too
                     for view in views:
@@ -465,22 +471,32 @@ def _plain(type_: pa.DataType) -> pa.DataType:
     return type_
 
 
+def _file_types(
+    source: RecordSource, columns: Sequence[WantedColumn]
+) -> tuple[Sequence[Path], Mapping[str, pa.DataType]]:
+    """The files of a source, and the types of its wanted columns."""
+    files = _files(source)
+    return files, _types(source, files, columns)
+
+
 def _table(
     session: SparkSession,
+    backend: Any,
     source: RecordSource,
-    files: Sequence[Path],
     columns: Sequence[WantedColumn],
+    files: Sequence[Path],
     types: Mapping[str, pa.DataType],
     views: list[str],
 ) -> Any:
-    """The table, of the first view; those of tables that Ibis hands over besides are added to ``views``."""
+    """The table of a view of its own, which is added to ``views``."""
     from pyspark.sql.types import StructField, StructType
 
     schema = StructType([StructField(name, as_) for name, type_ in types.items() if (as_ := _read_as(type_))])
     frame = session.read.schema(schema).parquet(*map(_address, files))
     _check_complete(source, files, frame.count())
-    frame.select(*(_selected(c, types[c.name]).alias(c.alias) for c in columns)).createTempView(views[0])
-    table = _backend(session, views).table(views[0])
+    views.append(f"records_{secrets.token_hex(8)}")
+    frame.select(*(_selected(c, types[c.name]).alias(c.alias) for c in columns)).createTempView(views[-1])
+    table = backend.table(views[-1])
     return table.mutate(**_refused(columns, types))
 
 
