@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
@@ -80,38 +80,105 @@ def read_measured(
     work: Path | None = None,
     say: Say = quiet,
     run: Runner | None = None,
+    files: str = "",
 ) -> MeasuredNodes:
-    """Read measurements to their end; in any case, to see which they are.
+    """Read measurements to their end, to see which they are; not again where the same files were read before.
 
     Args:
         pieces: the measurements, all of ``plan.pieces`` in their order; or what gives the piece of a number, and goes
             to the tasks.
         work: a folder for m, which is found there again; in memory where None.
         run: who runs tasks, on processes that share the work folder; this process where None.
+        files: digest of the files that the pieces come from.
 
     Raises:
         InvalidArgument: the measurements do not fit the plan.
         ReleaseError: the work folder is of other measurements, or is not shared.
     """
-    say("reading the measurements")
     count = len(plan.pieces)
     place = _place(plan, work, plan_digest(plan), run, 1)
-    stored = place.checkpoint.found("information")
-    makes = (piece.nodes for piece in plan.pieces)
-    information = place.vectors("information", "information", makes, every=True)
+    stored, information = place.checkpoint.found(_READ), _information(plan, place)
+    if stored is not None and files and stored["files"] == np.array(files):
+        return MeasuredNodes(information, _totals(plan, stored["totals"]), str(stored["measurements"]))
+    say("reading the measurements")
     stream = iter(()) if callable(pieces) else iter(pieces)
     read = pieces if callable(pieces) else _in_order(stream, count)
     with place.run(ReadTask(plan, read, information, known=stored is not None)) as tasks:
         done = tasks(range(count))
     if next(stream, None) is not None:
         raise InvalidArgument("these measurements are of another plan: their pieces are not this plan's")
-    digest = Fingerprint().add([one.digest for one in done]).hex()
     if stored is None:
-        information.sync(one.number for one in done)
-        place.checkpoint.finish("information", measurements=np.array(digest))
-    elif stored["measurements"] != np.array(digest):
+        return _finished(plan, place, information, done, files)
+    if stored["measurements"] != np.array(_digest(done)):
         raise of_other_measurements(place.checkpoint.folder)
-    return MeasuredNodes(information, _totals(plan, done), digest)
+    return MeasuredNodes(information, _totals(plan, stored["totals"]), _digest(done))
+
+
+_READ = "information"
+"""The stage of measurements that were read."""
+
+
+def _information(plan: SpinePlan, place: Here | Elsewhere) -> Any:
+    return place.vectors(_READ, _READ, (piece.nodes for piece in plan.pieces), every=True)
+
+
+def _digest(done: Sequence[TaskResult]) -> str:
+    return Fingerprint().add([one.digest for one in done]).hex()
+
+
+def _finished(
+    plan: SpinePlan, place: Here | Elsewhere, information: Any, done: Sequence[TaskResult], files: str
+) -> MeasuredNodes:
+    """What was read, once it is on the disk where it has to be."""
+    information.sync(one.number for one in done)
+    values, digest = _values(plan, done), _digest(done)
+    place.checkpoint.finish(_READ, measurements=np.array(digest), totals=values, files=np.array(files))
+    return MeasuredNodes(information, _totals(plan, values), digest)
+
+
+class Intake:
+    """Takes measurements in while they are stored, as :func:`read_measured` does afterwards: they are not read again.
+
+    What a full disk or memory ends is given up, and read afterwards: noise that was paid for is stored all the same.
+
+    Args:
+        work: of :func:`read_measured`; what is there is removed.
+    """
+
+    def __init__(self, plan: SpinePlan, work: Path) -> None:
+        self.plan, self.work = plan, work
+        self._place: Here | None = None
+        self._information: Any = None
+        self._done: list[TaskResult] = []
+
+    def begin(self) -> None:
+        """Take room for what will come."""
+        with self._or_none():
+            shutil.rmtree(self.work, ignore_errors=True)
+            self._done = []
+            self._place = Here(self.plan, Checkpoint(self.work, plan_digest(self.plan)), in_threads(1))
+            self._information = _information(self.plan, self._place)
+
+    def __call__(self, given: SpinePieceValues) -> None:
+        """Take the next piece."""
+        with self._or_none():
+            if self._place is not None:
+                read = ReadTask(self.plan, lambda number: given, self._information)
+                self._done.append(read(len(self._done)))
+
+    def finish(self, files: str) -> None:
+        """Say that all is there, of the files with this digest."""
+        with self._or_none():
+            if self._place is not None:
+                _finished(self.plan, self._place, self._information, self._done, files)
+
+    @contextmanager
+    def _or_none(self) -> Iterator[None]:
+        try:
+            yield
+        except (OSError, MemoryError):
+            self._place = self._information = None
+            shutil.rmtree(self.work, ignore_errors=True)
 
 
 def _in_order(pieces: Iterator[SpinePieceValues], count: int) -> Callable[[int], SpinePieceValues]:
@@ -126,15 +193,23 @@ def _in_order(pieces: Iterator[SpinePieceValues], count: int) -> Callable[[int],
     return read
 
 
-def _totals(plan: SpinePlan, done: Sequence[TaskResult]) -> MeasuredTotals:
-    found = MeasuredTotals.none(plan.tree.size)
+def _values(plan: SpinePlan, done: Sequence[TaskResult]) -> np.ndarray:
+    """Shape (nodes,), int64: the answers to the query of the total; 0 where a node does not answer it."""
+    found = np.zeros(plan.tree.size, np.int64)
     for piece, one in zip(plan.pieces, done, strict=True):
         if one.totals:
-            laws = plan.laws(int(plan.classes[1][piece.nodes[0]]))
-            law = next(law for query, law in zip(plan.queries, laws, strict=True) if query.size == 1 and law)
-            found.value[piece.nodes] = np.frombuffer(one.totals, np.int64)
-            found.variance[piece.nodes] = estimation_variance(law)
+            found[piece.nodes] = np.frombuffer(one.totals, np.int64)
     return found
+
+
+def _totals(plan: SpinePlan, values: np.ndarray) -> MeasuredTotals:
+    """The answers with their variances, of which every node of a class has the same."""
+    total = next((i for i, query in enumerate(plan.queries) if query.size == 1), None)
+    if total is None:
+        return MeasuredTotals.none(plan.tree.size)
+    laws = [plan.laws(kind)[total] for kind in range(len(plan.classes[0]))]
+    variances = np.array([np.nan if law is None else estimation_variance(law) for law in laws])
+    return MeasuredTotals(values.astype(float), variances[plan.classes[1]])
 
 
 def leaves_held(plan: SpinePlan) -> np.ndarray:

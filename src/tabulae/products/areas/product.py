@@ -26,6 +26,7 @@ from ..product import Charged, ResourceEstimate, no_changes, no_saved_plan, reco
 from .allocation import with_found_shares
 from .constraints import ExactMargin, disclosure_of
 from .count import LeafBound, LeafColumn, SpineCounts, open_spine_records
+from .estimate import MEASURED, Intake
 from .figures import query_areas
 from .measure import measure_spine, refuse_contradictions
 from .plan import MOST_PEOPLE, GeographyPlan, largest_error, plan_geography, resources_of
@@ -160,7 +161,8 @@ class AreasProduct:
         )
 
     def writer(self, partial: Path) -> SpineMeasurementWriter:
-        return SpineMeasurementWriter(partial, self.spine_plan, self.exact)
+        here = None if self.estimates_on_engine else Intake(self.spine_plan, partial / WORK / MEASURED)
+        return SpineMeasurementWriter(partial, self.spine_plan, self.exact, here)
 
     def publish(self, partial: Path, charged: Charged, say: Say) -> None:
         say("estimating")

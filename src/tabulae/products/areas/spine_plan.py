@@ -318,12 +318,22 @@ class SpinePlan:
         return distinct_rows(np.stack([self.tree.level, self.share, self.pattern], axis=1))
 
     def laws(self, kind: int) -> tuple[NoiseLaw | None, ...]:
+        """The noise of each query in nodes of a class; None where it is not asked."""
+        return self._laws[kind]
+
+    @cached_property
+    def _laws(self) -> tuple[tuple[NoiseLaw | None, ...], ...]:
         assert self.spine.shares is not None
-        level, share, _ = self.classes[0][kind]
-        if level >= len(self.spine.levels):
-            return (None,) * len(self.queries)
-        value = self.spine.shares.values[share]
-        return tuple(self.law(self.spine.levels[level], value, i) for i in range(len(self.queries)))
+        found: dict[tuple[int, int], tuple[NoiseLaw | None, ...]] = {}
+        for level, share, _ in self.classes[0].tolist():
+            if (level, share) in found:  # supports differ, and not the noise
+                continue
+            held = level >= len(self.spine.levels)
+            value, name = self.spine.shares.values[share], "" if held else self.spine.levels[level]
+            found[level, share] = tuple(
+                None if held else self.law(name, value, i) for i in range(len(self.queries))
+            )
+        return tuple(found[level, share] for level, share, _ in self.classes[0].tolist())
 
     @cached_property
     def is_measured(self) -> np.ndarray:

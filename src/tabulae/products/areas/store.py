@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from math import log2, sqrt
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +22,9 @@ from ...release.write import word_column
 from ..measured import FOLDER, PieceFiles, charged_id, loss_document
 from .constraints import ExactMargin
 from .spine_plan import Piece, SpineMeasurements, SpinePieceValues, SpinePlan
+
+if TYPE_CHECKING:
+    from .estimate import Intake
 
 EXACT = f"{f.INVARIANTS}/exact.parquet"
 _PLACE = pa.schema(
@@ -230,21 +234,28 @@ class SpineMeasurementWriter(PieceFiles):
     """Writes each piece of a measured spine into its level's file.
 
     A piece is written while the next one is drawn: what goes wrong with it is raised by the call after, or the end.
+
+    Args:
+        intake: takes each piece in for the estimates, beside the writing; None where they are made elsewhere, or later.
     """
 
-    def __init__(self, folder: Path, plan: SpinePlan, exact: Sequence[ExactMargin] = ()) -> None:
-        self.plan, self.exact = plan, tuple(exact)
+    def __init__(
+        self, folder: Path, plan: SpinePlan, exact: Sequence[ExactMargin] = (), intake: Intake | None = None
+    ) -> None:
+        self.plan, self.exact, self._intake = plan, tuple(exact), intake
         self._rows, self._files = _PieceRows(plan), level_files(plan)
         super().__init__(folder, dict.fromkeys(self._files.values(), _SCHEMA), **_WRITTEN)
         self._beside: ThreadPoolExecutor | None = None
-        self._last: Future[None] | None = None
+        self._last: list[Future[None]] = []
 
     def __enter__(self) -> Self:
         (self.folder / EXACT).unlink(missing_ok=True)
         if max(piece.nodes.size * sum(piece.rows) for piece in self.plan.pieces) > _MOST_ROWS:
             raise InvalidArgument(f"one area has more than {_MOST_ROWS:,} answers: ask for fewer cells")
         super().__enter__()
-        self._beside = ThreadPoolExecutor(1)
+        if self._intake is not None:
+            self._intake.begin()
+        self._beside = ThreadPoolExecutor(2)
         return self
 
     def __exit__(
@@ -258,13 +269,14 @@ class SpineMeasurementWriter(PieceFiles):
         """Write one piece, when the one before is written."""
         self._wait()
         assert self._beside is not None
-        self._last = self._beside.submit(self._write, given)
+        takes = [self._write] if self._intake is None else [self._write, self._intake]
+        self._last = [self._beside.submit(take, given) for take in takes]
 
     def _wait(self) -> None:
         """Until the last piece is written, and raise what went wrong."""
-        last, self._last = self._last, None
-        if last is not None:
-            last.result()
+        last, self._last = self._last, []
+        for each in last:
+            each.result()
 
     def _write(self, given: SpinePieceValues) -> None:
         rows = self._rows.of(given.piece)
@@ -280,6 +292,20 @@ class SpineMeasurementWriter(PieceFiles):
         if self.exact:
             write_exact(self.folder, self.plan, self.exact, done.exact)
         self.complete(release_id, plan_document(self.plan, self.exact))
+        if self._intake is not None:
+            self._intake.finish(files_digest(self.folder, self.plan))
+
+
+def files_digest(folder: Path, plan: SpinePlan) -> str:
+    """SHA-256 of the files of a stored measurement; nothing where one cannot be read."""
+    found = hashlib.sha256()
+    try:
+        for name in level_files(plan).values():
+            with (folder / name).open("rb") as file:
+                found.update(hashlib.file_digest(file, "sha256").digest())
+    except OSError:
+        return ""
+    return found.hexdigest()
 
 
 def most_bytes(plan: SpinePlan, exact: Sequence[ExactMargin] = ()) -> int:

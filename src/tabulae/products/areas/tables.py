@@ -25,7 +25,7 @@ from .microdata import Microdata
 from .passes.area_variances import margin_variance
 from .spec.section import AREA, AREA_TYPE, AreaTable, Geography, geography_of
 from .spine_plan import SpinePlan
-from .store import StoredPieces, read_exact, read_spine_measurements
+from .store import StoredPieces, files_digest, read_exact, read_spine_measurements
 from .tasks import Runner
 
 AREA_COLUMNS = (AREA_TYPE, AREA)
@@ -329,7 +329,8 @@ def _estimator(
     """
     pieces = read_spine_measurements(folder, plan) if run is None else StoredPieces(folder.resolve(), plan)
     place = work if run is None or work is None else work / "by_tasks"
-    measured = read_measured(plan, pieces, None if place is None else place / MEASURED, say, run)
+    files = "" if place is None else files_digest(folder, plan)
+    measured = read_measured(plan, pieces, None if place is None else place / MEASURED, say, run, files)
 
     def estimate(method: Any, **known: Any) -> SpineEstimate:
         own = None if place is None else place / method
