@@ -1,8 +1,10 @@
-"""Measurements taken in while they are stored: what reading them afterwards makes, without reading them."""
+"""What a run of areas does once: measurements taken in while they are stored, and stages that a killed run finished."""
 
 from __future__ import annotations
 
 import errno
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.topdown.descent_cases import Case, random_case
+from tests.topdown.test_estimate import all_cells
 
 import tabulae as tb
 from tabulae.errors import ReleaseError
-from tabulae.products.areas.estimate import Intake, MeasuredNodes, read_measured
-from tabulae.products.areas.tasks import _narrow
+from tabulae.products.areas.estimate import Intake, MeasuredNodes, estimate_spine, read_measured
+from tabulae.products.areas.tasks import DivideTask, FallTask, RiseTask, UpTask, _narrow
 
 
 def taken(case: Case, work: Path, files: str, seed: int = 1) -> None:
@@ -120,3 +123,63 @@ def test_numbers_in_few_bytes_are_the_same(numbers):
     few = _narrow(values)
     assert few.tolist() == numbers
     assert few.itemsize <= 1 or not all(-128 <= n < 128 for n in numbers)
+
+
+class Tasks:
+    """Counts the tasks of estimates, and ends the process in one of them."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.done, self.ends = 0, 0
+        for kind in (RiseTask, UpTask, FallTask, DivideTask):
+            patch.setattr(kind, "__call__", self._counting(kind.__call__))
+
+    def _counting(self, make: Callable[[Any, int], Any]) -> Callable[[Any, int], Any]:
+        def counted(task: Any, number: int) -> Any:
+            self.done += 1
+            if self.done == self.ends:
+                raise KeyboardInterrupt
+            return make(task, number)
+
+        return counted
+
+
+@pytest.mark.parametrize("method", ["gls", "bluedown"])
+def test_a_depth_of_many_tasks_goes_on_from_its_last_part(tmp_path, monkeypatch, method):
+    """A process that ends within a depth leaves the parts that it finished, and the numbers are the same."""
+    case = random_case(np.random.default_rng(4), 60, 3)
+    monkeypatch.setattr("tabulae.products.areas.passes.covariances.CHUNK_CELLS", 60)
+    monkeypatch.setattr("tabulae.products.areas.descent.descent._CHUNK", 30)
+    monkeypatch.setattr("tabulae.products.areas.estimate._TASKS", 1)
+    tasks = Tasks(monkeypatch)
+    whole = all_cells(estimate_spine(case.plan, case.values(1), method, workers=1))
+    every = tasks.done
+    assert every > 15
+    for ends in range(2, every, 5):
+        work = tmp_path / str(ends)
+        tasks.done, tasks.ends = 0, ends
+        with pytest.raises(KeyboardInterrupt):
+            estimate_spine(case.plan, case.values(1), method, work=work, workers=1)
+        found = estimate_spine(case.plan, case.values(1), method, work=work, workers=1)
+        assert (all_cells(found) == whole).all()
+        assert tasks.done - every <= every // 8 + 1  # a part of a depth is an eighth of it
+
+
+@pytest.mark.parametrize("at", ["tabulae._run.seal_with_report", "shutil.rmtree"])
+def test_a_run_that_ends_after_all_is_written_estimates_nothing_again(duchy, monkeypatch, at):
+    """Killed while it sealed, or while what estimates kept was being removed."""
+    out, real = duchy.parent / "release", shutil.rmtree
+
+    def killed(path: Path, **named: Any) -> None:
+        if at == "shutil.rmtree" and Path(path).name != ".estimate.over":
+            return real(path, **named)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as stop:
+        stop.setattr(at, killed)
+        with pytest.raises(KeyboardInterrupt):
+            tb.run(duchy, out)
+    with monkeypatch.context() as patch:
+        patch.setattr("tabulae.products.areas.product.SpineRelease.of", lambda *a: pytest.fail("again"))
+        release = tb.run(duchy, out, resume=True)
+    assert release.verify() == []
+    assert not list(duchy.parent.rglob(".estimate.over"))

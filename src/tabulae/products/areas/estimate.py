@@ -553,21 +553,25 @@ class Estimation:
         return self._stages(step, task, stages(), told)
 
     def _stages(self, step: str, task: Task, stages: Iterable[tuple[int, range]], told: str) -> int:
-        """Each a depth and the numbers of its tasks, in this order: in how many divisions solvers stopped early."""
+        """Each a depth and the numbers of its tasks, in this order: in how many divisions solvers stopped early.
+
+        A depth of many tasks is finished part by part: what a killed process makes again is one part.
+        """
         missed, checkpoint = 0, self.place.checkpoint
         with ExitStack() as open_to:
             tasks: Numbers | None = None
             for depth, numbers in stages:
-                stage = f"{step}-{depth:02}"
-                if (stored := checkpoint.found(stage)) is None:
-                    self.say(told.format(depth))
-                    tasks = tasks or open_to.enter_context(self.place.run(task))
-                    done = tasks(numbers)
-                    for store in task.makes:
-                        store.sync(one.number for one in done)
-                    stored = {"missed": np.array(sum(one.missed for one in done))}
-                    checkpoint.finish(stage, **stored)
-                missed += int(stored["missed"])
+                for part, some in enumerate(_cut(numbers)):
+                    stage = f"{step}-{depth:02}-{part}"
+                    if (stored := checkpoint.found(stage)) is None:
+                        self.say(told.format(depth))
+                        tasks = tasks or open_to.enter_context(self.place.run(task))
+                        done = tasks(some)
+                        for store in task.makes:
+                            store.sync(one.number for one in done)
+                        stored = {"missed": np.array(sum(one.missed for one in done))}
+                        checkpoint.finish(stage, **stored)
+                    missed += int(stored["missed"])
         if missed:
             self.say(
                 f"{missed} divisions stopped early: all limits are met, by counts that may not be the nearest"
@@ -580,6 +584,16 @@ def _families(cov: Covariances) -> Ranges:
     width = plan.layout.size * plan.layout.algebra.cells
     depths = range(len(plan.depths) - 1)
     return tuple((int(a), int(b)) for depth in depths for a, b in cov.kinds.families(depth, width))
+
+
+_TASKS, _PARTS_OF_A_DEPTH = 16, 8
+"""Tasks of a part at least, so that no core waits long at its end; and parts of a depth at most."""
+
+
+def _cut(numbers: range) -> Iterator[range]:
+    """The tasks of a depth, in parts."""
+    size = max(_TASKS, -(-len(numbers) // _PARTS_OF_A_DEPTH))
+    return (numbers[first : first + size] for first in range(0, len(numbers), size))
 
 
 def _below(plan: SpinePlan, families: Ranges) -> Ranges:
@@ -649,7 +663,7 @@ class Here:
         """
         end, depth = end_of_parents(self.plan), leaf_depth(self.plan)
         kind = np.min_scalar_type(largest_cell(counts.above, self.plan.depths[depth - 1]))
-        made = self.checkpoint.found(f"counts-{depth:02}") is not None
+        made = self.checkpoint.begun(f"counts-{depth:02}")
         counts.below = self._file("leaves", ((end, self.plan.tree.size),), kind, made=made)
 
     def gathered(self, store: Any, name: str, *, every: bool = False) -> NodeVectors:

@@ -40,6 +40,9 @@ from .tasks import Runner, on_spark
 WORK = "estimate"
 """The folder, within the partial one, of finished stages of estimation: a killed run goes on from the last of them."""
 
+_OVER = f".{WORK}.over"
+"""What that folder is called once all files that follow from it are written: it is removed."""
+
 _LEAST_VARIANCE = 1e-12
 
 
@@ -165,11 +168,15 @@ class AreasProduct:
         return SpineMeasurementWriter(partial, self.spine_plan, self.exact, here)
 
     def publish(self, partial: Path, charged: Charged, say: Say) -> None:
-        say("estimating")
-        made = SpineRelease.of(partial, self.spec, LEVEL, partial / WORK, say, self._runner)
-        say("writing tables")
-        write_spine(partial, made, charged)
-        shutil.rmtree(partial / WORK)
+        work, over = partial / WORK, partial / _OVER
+        if work.exists() or not (partial / f.DESCRIPTOR).exists():  # else a killed run has written everything
+            say("estimating")
+            made = SpineRelease.of(partial, self.spec, LEVEL, work, say, self._runner)
+            say("writing tables")
+            write_spine(partial, made, charged)
+            work.rename(over)  # whole, so that no part of it is ever taken for the work of an unfinished run
+            f.sync_folder(partial)
+        shutil.rmtree(over, ignore_errors=True)
 
     def measurements(self, release: Release) -> Iterator[SpinePieceValues]:
         """The noisy counts as they were drawn, piece by piece, from the root's level down."""
