@@ -8,11 +8,11 @@ from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from numba import njit
 
 from ...errors import DataError, InvalidArgument
 from ...privacy import Ledger, RandomBits, mark_void
 from ..measured import source_for
+from .compiled import njit
 from .constraints import AreaConstraints, ExactMargin, disclosure_of
 from .count import SpineCounts
 from .descent.limits import NodeLimits

@@ -187,10 +187,10 @@ class PostgreSQL(Engine):
         Raises:
             DataError: the server does not answer or refuses, or has no such table or columns. The message quotes
                 nothing of what it says.
-            MissingDependency: without Psycopg or Ibis.
+            MissingDependency: without Psycopg, or without what Ibis needs for it.
         """
-        require("psycopg", None, "counting on PostgreSQL")
-        require("ibis", None, "counting on PostgreSQL")
+        for package in ("psycopg", "ibis", "pandas"):
+            require(package, "postgresql", "counting on PostgreSQL")
         source = asked[0].source
         connection = redacted(source.name, lambda: _connected(source))
         try:

@@ -7,8 +7,8 @@ in C order here, so that those of one kind lie in runs; the last attribute shoul
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from ..compiled import njit
 from .limits import FREE, NO_LIMIT
 
 kernel = njit(cache=True, nogil=True, error_model="numpy")

@@ -6,8 +6,8 @@ Each of these stands alone, so that its ``py_func``, the same source without com
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from ..compiled import njit
 from .limits import Division
 
 BITS = 30
