@@ -199,6 +199,10 @@ def _beside(section: str, sql: str, name: str = "m") -> str:
 PLAIN = WHOLE.replace(DERIVED, "")
 LARGE = "{} = {{ range = [0, 9999999] }}\n"
 BINS = '[recodes]\nbins = { of = "income", edges = [5] }\n'
+MEDIAN, NO_VALUES = (
+    '[{ quantiles = ["1/2"], of = "age" }]',
+    HEAD + "age = { range = [0, 9] }\n" + PRIVACY + TABLE,
+)
 EXACT = '[[invariant]]\nattributes = []\nreason = "law"\n'
 REFUSED: list[tuple[str, str]] = [
     (_with("range = [0, 200], ", ""), r"values.income.range .*is missing"),
@@ -235,6 +239,10 @@ REFUSED: list[tuple[str, str]] = [
     (_with("near = 60", 'near = "sixty"'), r"near goes with mean, a whole number"),
     (_with("near = 60", "near = 60.5"), r'must be exact, and 60.5 is not'),
     (_with("weight = 2", "weight = 0"), r"weight"),
+    (_with("weight = 2", "weight = 1e200"), r"table\[0\].measures .*a weight must be .* not 1e\+200"),
+    (_with('["count", { sum = "income" }, { mean = "income", near = 60, weight = 2 }]', MEDIAN, NO_VALUES),
+     r'table\[0\].measures .*quantiles alone in every table.* add "count"'),
+    (_with('{ sum = "income" }', '{ quantiles = ["1/2"], of = "income" }'), r'"income" is a value, of which sums'),
     (_with("weight = 2", "target = { rmse = 5 }"), r"give its sum a target instead"),
     (_with('["region", "sex"]', '["region", "income"]'), r'"income" is a value, of which sums and means are published'),
     (_with("measures = [", "measures = [] # ["), r"measures"),

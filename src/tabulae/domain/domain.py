@@ -149,23 +149,29 @@ class Domain:
     def seat_factor(self, names: Iterable[str], *, of_units: bool) -> dict[str, LinearOperator]:
         """What a product over some attributes lacks to count records, or units; nothing where each record is a unit.
 
-        Raises :class:`~tabulae.errors.InvalidArgument` for units by an attribute of their records.
+        Raises :class:`~tabulae.errors.InvalidArgument` for units by an attribute of their records, and for records by
+        how many of them a unit has.
 
         >>> domain = Domain({"age": 3, "persons": Attribute.seats("persons", 4)})
         >>> domain.seat_factor(["age"], of_units=False)["persons"].dense().tolist()
         [[0, 4]]
         """
         named, seats = tuple(names), self.seats
-        if seats is None or seats.name in named:
+        if seats is None:
             return {}
-        if not of_units:
-            return {seats.name: Dense([[0, seats.steps]])}
-        if wrong := self.of_records(named):
+        if of_units and (wrong := self.of_records(named)):
             raise InvalidArgument(
                 f"units are counted, and {wrong!r} is of their records, which may differ: count records, or declare "
                 f'under [attributes] what it says of a unit, as in {{ of = "unit", any = "{wrong} = ..." }}'
             )
-        return {}
+        if of_units:
+            return {}
+        if seats.name in named:
+            raise InvalidArgument(
+                f"records are counted, and {seats.name!r} is how many of them a unit has: ask it of units, with "
+                'counts = "units" or FROM units'
+            )
+        return {seats.name: Dense([[0, seats.steps]])}
 
     def __contains__(self, name: object) -> bool:
         return name in self.names

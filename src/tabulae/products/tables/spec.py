@@ -44,7 +44,7 @@ from ...sources.classes import Bins
 from ...spec.derived import Derived
 from ...spec.problems import KeyPath, Problems, Taken, nearest, shown, written
 from ...spec.published import MATRICES
-from ...spec.schema import OTHER, Schema, without_levels, without_other
+from ...spec.schema import OTHER, SEATS, Schema, without_levels, without_other
 from ...spec.section import Section
 from ...spec.sections import Document
 from ...spec.shape import RELIABILITY, CountedEntry, InvariantEntry, MeasureEntry, TableEntry
@@ -258,6 +258,7 @@ def read_section(
             measured.add(("table", at), entry, table)
     built = measured.tables
     measured.check_used(document)
+    measured.check_published()
     exact = _invariants(document, reader, names)
     _check_units(document, schema.domain, problems)
     if document.reliability and document.reliability.column:
@@ -303,8 +304,10 @@ class _Measured:
     def add(self, path: KeyPath, entry: TableEntry, table: Table) -> None:
         """Sums weigh as their largest number, and what decides a mean as half of its range, so that a record is one."""
         for name, measure in entry.published.items():
-            weight = table.weight * positive_fraction(measure.weight or 1, "a weight")
             try:
+                weight = table.weight * positive_fraction(measure.weight or 1, "a weight")
+                if self.domain.seats is not None:
+                    self._check_counted(measure, table)
                 if measure.quantiles:
                     self._quantile(name, measure, table, weight)
                 elif measure.value is not None:
@@ -315,6 +318,11 @@ class _Measured:
                 at = ("sql",) if entry.measures is None or measure.count else ("measures",)
                 if not self.problems.has((*path, *at)):  # of several quantiles one mistake is told once
                     self.problems.add((*path, *at), str(error))
+
+    def _check_counted(self, measure: MeasureEntry, table: Table) -> None:
+        """Refuse measures of records in a table of units, and of the number of a unit's records in one of records."""
+        asked = [name for name in (measure.value, measure.of) if name and name in self.domain]
+        self.domain.seat_factor(asked, of_units=SEATS not in table.attributes)
 
     def _count(self, name: str, entry: TableEntry, table: Table, weight: Fraction) -> None:
         """The table itself, which in SQL may be of sums."""
@@ -352,6 +360,11 @@ class _Measured:
                 told = "is a recode" if self.domain.recode(of) else "is no attribute"
                 raise InvalidArgument(f"{shown(of)} {told}; {nearest(of, self.domain.names)}")
             return
+        if self.domain[of].steps:
+            told = (
+                "is a value, of which sums and means are published: for quantiles declare bins of its column"
+            )
+            raise InvalidArgument(f"{shown(of)} {told}")
         made = self.schema.columns[of].made
         bins = made.ends if isinstance(made, Bins) else None
         self._figure(Figure.quantile(name, self.domain, table, of, share, bins))
@@ -384,6 +397,12 @@ class _Measured:
             if not any(re.search(rf"(?<!\w){re.escape(name)}(?!\w)", sql, re.IGNORECASE) for sql in asked):
                 told = f'is in no table: add measures = ["count", {{ sum = "{name}" }}] to one, or remove it'
                 self.problems.add(("values", name), told)
+
+    def check_published(self) -> None:
+        """Refuse a spec of quantiles alone: no file of counts would be published."""
+        if self.figures and len(self.figures) == len(self.tables):
+            told = 'are quantiles alone in every table, and a release has some counts: add "count"'
+            self.problems.add(("table", 0, "measures"), told)
 
 
 def _largest(value: Attribute) -> int:
