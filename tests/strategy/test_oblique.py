@@ -146,7 +146,7 @@ def test_a_saved_strategy_is_the_same(name: str) -> None:
 
 
 # Total squared error over the least of any strategy. One basis an attribute has 1.049, 1.085, 1.320, 1.391, 1.021.
-GAPS = {"mixed": 1.03, "few rows": 1.04, "joint": 1.29, "alike": 1.23, "cells": 1.02}
+GAPS = {"mixed": 1.027, "few rows": 1.015, "joint": 1.155, "alike": 1.022, "cells": 1.0085}
 
 
 @each("name", GAPS)
@@ -251,7 +251,7 @@ def test_every_block_annuls_the_same_fractions() -> None:
 # the total (QuerySmasher, arXiv 2604.00868) has 3.083, 5.847, 3.492, and 28.010, 30.103 for pairs of 10 categories; one
 # basis an attribute has 3.084, 6.123, 3.476.
 GOLDEN = {
-    "prefixes by cells, pairs of 8^4": (lambda: prefixes_by_cells(8, 4), 3.0150),
+    "prefixes by cells, pairs of 8^4": (lambda: prefixes_by_cells(8, 4), 2.9994),
     "prefixes by cells, pairs of 20^6": (lambda: prefixes_by_cells(20, 6), 5.7334),
     "adult": (adult_example, 3.4517),
 }
@@ -306,4 +306,5 @@ def test_what_invariants_fix_is_not_measured(neighbours: str) -> None:
 def test_one_explicit_set_among_products_is_written_on_its_own_margin() -> None:
     kinds = {b.name: type(b.query).__name__ for b in own(FEW_ROWS).blocks}
     assert kinds["a*b"] == "MatrixProduct"
-    assert kinds["a"] == kinds["b*c"] == Kron.__name__
+    assert kinds["a"] == Kron.__name__
+    assert {type(b.query).__name__ for b in own(FEW_ROWS, "replace").blocks if b.name == "b*c"} == {"Kron"}

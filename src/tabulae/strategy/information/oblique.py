@@ -9,13 +9,21 @@ independent, and with ``P_i = I - a_i 1'`` a table W over the attributes T is
 
 with coefficients ``Z_S = W (P_S (x) a_{T-S}) M_S^+`` on block S. Least squares for one set knows of no other, and no
 vector over the domain is formed. The blocks of :mod:`.residual` are those with the same matrices for all sets.
+
+The matrix of several attributes may also *lean* on their subsets, ``M_S (a_i (x) .)`` not zero, as long as its own part
+``M_S P_S`` has full row rank, so that row spaces stay independent:
+
+    M_S x_S = M_S P_S x_S + sum_{R in S} B_SR M_R P_R x_R,      B_SR = M_S (P_R (x) a_{S-R}) (M_R P_R)^+.
+
+So answers y are those of matrices that do not lean, ``y_S - sum_R B_SR y_R`` from the smallest sets on; and
+coefficients Z of those are ``Z_R - sum_S Z_S B_SR`` on what is measured, from the largest sets on.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache, reduce
 from typing import Any
 
@@ -151,11 +159,15 @@ def _pseudo_inverse(rows: np.ndarray) -> tuple[np.ndarray, int]:
 
 @dataclass(frozen=True)
 class Structure:
-    """Every attribute's axis, and the space of each set by the block that measures it."""
+    """Every attribute's axis, and the space of each set by the block that measures it.
+
+    ``leans`` are the matrices B_SR of each block that leans, by R.
+    """
 
     axes: tuple[Axis, ...]
     sets: tuple[Set, ...]
     spaces: tuple[Space, ...]
+    leans: tuple[Mapping[Set, np.ndarray], ...]
 
 
 def structure_of(strategy: MeasuredStrategy) -> Structure | None:
@@ -180,21 +192,91 @@ def _structure(shape: tuple[int, ...], queries: tuple[LinearOperator, ...]) -> S
     written = _Written(merges)
     rows = [written.rows(left, factors, s) for (left, factors), s in zip(blocks, sets, strict=True)]
     axes = _axes(merges, sets, rows)
-    if axes is None:
-        return None
+    if axes is not None:
+        return _without_leans(axes, sets, rows)
+    held = [k for k, s in enumerate(sets) if len(rows[k]) == len(s) or any(set(s) < set(r) for r in sets)]
+    axes = _axes(merges, [sets[k] for k in held], [rows[k] for k in held])
+    return None if axes is None else _with_leans(axes, sets, rows)
+
+
+Rows = tuple[np.ndarray, ...]
+
+
+def _without_leans(axes: tuple[Axis, ...], sets: Sequence[Set], rows: Sequence[Rows]) -> Structure:
     numbers: dict[Hashable, int] = {}
-    spaces = []
+    spaces: dict[int, Space] = {}  # of one number once, so that what is computed of one serves all
+    out = []
     for s, matrices in zip(sets, rows, strict=True):
         key = tuple(map(id, matrices)), tuple(axes[i].number for i in s)
-        spaces.append(Space(tuple(axes[i] for i in s), matrices, numbers.setdefault(key, len(numbers))))
-    return Structure(axes, tuple(sets), tuple(_shared(spaces)))
+        number = numbers.setdefault(key, len(numbers))
+        out.append(spaces.setdefault(number, Space(tuple(axes[i] for i in s), matrices, number)))
+    return Structure(axes, tuple(sets), tuple(out), tuple({} for _ in sets))
 
 
-def _shared(spaces: Sequence[Space]) -> Iterator[Space]:
-    """Spaces of one number once, so that what is computed of one serves all."""
-    known: dict[int, Space] = {}
-    for space in spaces:
-        yield known.setdefault(space.number, space)
+def _with_leans(axes: tuple[Axis, ...], sets: Sequence[Set], rows: Sequence[Rows]) -> Structure | None:
+    """The same where explicit matrices lean; None where one leans on what is not measured, or has dependent rows."""
+    own: dict[Hashable, Rows] = {}
+    apart = []
+    for s, matrices in zip(sets, rows, strict=True):
+        key = tuple(map(id, matrices)), tuple(axes[i].number for i in s)
+        if key not in own:
+            own[key] = matrices
+            if len(matrices) < len(s):
+                own[key] = (_cut_along(matrices[0], [axes[i] for i in s], range(len(s))),)
+                if np.linalg.matrix_rank(own[key][0], tol=_RANK * np.linalg.norm(own[key][0], 2)) < len(
+                    matrices[0]
+                ):
+                    return None
+        apart.append(own[key])
+    structure = _without_leans(axes, sets, apart)
+    at = dict(zip(sets, structure.spaces, strict=True))
+    known: dict[Hashable, Mapping[Set, np.ndarray] | None] = {}
+    leans: list[Mapping[Set, np.ndarray]] = []
+    for s, matrices in zip(sets, rows, strict=True):
+        if len(matrices) == len(s):
+            leans.append({})
+            continue
+        below = [tuple(q for q in range(len(s)) if mask >> q & 1) for mask in range(2 ** len(s) - 1)]
+        spaces = [at.get(tuple(s[q] for q in places)) for places in below]
+        key = (
+            id(matrices[0]),
+            tuple(axes[i].number for i in s),
+            tuple(-1 if r is None else r.number for r in spaces),
+        )
+        if key not in known:
+            known[key] = _leans(matrices[0], [axes[i] for i in s], below, spaces)
+        found = known[key]
+        if found is None:
+            return None
+        leans.append({tuple(s[q] for q in places): B for places, B in found.items()})
+    return replace(structure, leans=tuple(leans))
+
+
+def _leans(
+    matrix: np.ndarray, axes: Sequence[Axis], below: Sequence[tuple[int, ...]], spaces: Sequence[Space | None]
+) -> Mapping[Set, np.ndarray] | None:
+    """B of one matrix by the places of R; None where what it leans on is not measured."""
+    size = float(np.square(matrix).sum())
+    out = {}
+    for places, space in zip(below, spaces, strict=True):
+        part = _cut_along(matrix, axes, places)
+        if float(np.square(part).sum()) <= _NOTHING * size:
+            continue
+        if space is None or float(np.square(space.lost(part)).sum()) > _OUTSIDE * float(
+            np.square(part).sum()
+        ):
+            return None
+        out[places] = space.coefficients(part)
+    return out
+
+
+def _cut_along(matrix: np.ndarray, axes: Sequence[Axis], places: Sequence[int]) -> np.ndarray:
+    """``M (P_R (x) a)``, R at some places, (m, cells of R)."""
+    rows = matrix.reshape(-1, *(len(axis.cut) for axis in axes))
+    for q in range(len(axes))[::-1]:
+        summed = np.tensordot(rows, axes[q].cut, axes=(q + 1, 0))
+        rows = rows - np.expand_dims(summed, q + 1) if q in places else summed
+    return rows.reshape(len(matrix), -1)
 
 
 def _factors(
@@ -304,6 +386,7 @@ class ObliqueInformation:
         self._axes = structure.axes
         self._block = {s: b for b, s in enumerate(structure.sets)}
         self._spaces = structure.spaces
+        self._leans = structure.leans
         self._units = np.array([2.0**-block.exponent for block in strategy.blocks])
         self._variance = np.array(variances) / self._units**2  # of answers in steps of the grid
         self._known: dict[Hashable, Any] = {}
@@ -313,11 +396,15 @@ class ObliqueInformation:
         table = _Table(operator, self._axes)
         self._needed(table)
         marginal = np.zeros([len(self._axes[i].cut) for i in table.crossed])
-        for s in subsets(table.crossed):
+        own: dict[Set, np.ndarray] = {}
+        for s in sorted(subsets(table.crossed), key=len):
             if s not in self._block:
                 continue
             b = self._block[s]
-            part = self._spaces[b].marginal(np.asarray(answers[b], dtype=float) / self._units[b])
+            own[s] = np.asarray(answers[b], dtype=float) / self._units[b]
+            for r, B in self._leans[b].items():
+                own[s] = own[s] - B @ own[r]
+            part = self._spaces[b].marginal(own[s])
             at = part.reshape([len(self._axes[i].cut) if i in s else 1 for i in table.crossed])
             for place, i in enumerate(table.crossed):
                 if i not in s:
@@ -370,7 +457,8 @@ class ObliqueInformation:
                 if space is None or not (space.complete or table.spanned(s, space)):
                     raise refuse_not_estimable()
                 needed.append(tuple(table.crossed.index(i) for i in s))
-            self._known[key] = needed
+                needed += [tuple(table.crossed.index(i) for i in r) for r in self._leans[self._block[s]]]
+            self._known[key] = sorted(set(needed))
         return [tuple(table.crossed[q] for q in places) for places in self._known[key]]
 
     def _view(self, table: _Table) -> Hashable:
@@ -385,7 +473,11 @@ class ObliqueInformation:
         space = self._spaces[self._block[s]]
         key = "moments", table.key, self._view(table), tuple(table.crossed.index(i) for i in s), squares
         if key not in self._known:
-            if len(table.terms) == 1 and not space.whole:
+            if self._leant_on(table, s):
+                found = np.concatenate(
+                    [coefficient_statistics(z) for z in self._coefficients(table, s)], axis=1
+                )
+            elif len(table.terms) == 1 and not space.whole:
                 found = table.product_moments(s, space, squares=squares)
             else:
                 found = table.moments(s, space)
@@ -399,8 +491,38 @@ class ObliqueInformation:
         space = self._spaces[self._block[s]]
         key = "sum", table.key, self._view(table), tuple(table.crossed.index(i) for i in s)
         if key not in self._known:
-            self._known[key] = table.squared(s, space)
+            if self._leant_on(table, s):
+                found = sum(
+                    float(np.square(z).sum())
+                    for z in self._coefficients(table, s, root=len(table.terms) == 1)
+                )
+            else:
+                found = table.squared(s, space)
+            self._known[key] = found
         return self._known[key]
+
+    def _leant_on(self, table: _Table, s: Set) -> bool:
+        return any(s in self._leans[b] for b in self._above(table, s))
+
+    def _above(self, table: _Table, s: Set) -> list[int]:
+        """The blocks of larger sets of the table."""
+        return [self._block[r] for r in subsets(table.crossed) if r in self._block and set(s) < set(r)]
+
+    def _coefficients(self, table: _Table, s: Set, *, root: bool = False) -> Iterator[np.ndarray]:
+        """Z on what is measured of a set, some rows of the table at a time; with ``root`` as of :meth:`_Table.rows`."""
+        sets = [r for r in subsets(table.crossed) if r in self._block and set(s) <= set(r)]
+        sets.sort(key=len, reverse=True)
+        spaces = {r: self._spaces[self._block[r]] for r in sets}
+        cells = max(math.prod(space.shape) for space in spaces.values())
+        for some in [slice(None)] if root else table.pieces(cells):
+            Z: dict[Set, np.ndarray] = {}
+            for r in sets:
+                own = spaces[r].coefficients(table.rows(r, some, root=root))
+                for above, z in Z.items():
+                    if (B := self._leans[self._block[above]].get(r)) is not None:
+                        own = own - z @ B
+                Z[r] = own
+            yield Z[s]
 
 
 class _Table:
@@ -513,25 +635,46 @@ class _Table:
             out = out * vector
         return scaled(out.reshape(5, 1, -1), abs(c))[:, 0]
 
-    def rows(self, s: Set) -> np.ndarray:
-        """``W (P_S (x) a)`` of a sum of products, (m, cells of S)."""
+    def pieces(self, cells: int) -> list[slice]:
+        """Rows of the first crossed attribute's queries to work out at a time; all where there are several terms."""
+        if len(self.terms) > 1 or not self.crossed:
+            return [slice(None)]
+        first = self.terms[0][1][self.crossed[0]].shape[0]
+        step = max(1, _CHUNK * first // max(1, self.m * cells))
+        return [slice(at, at + step) for at in range(0, first, step)]
+
+    def rows(self, s: Set, some: slice = slice(None), *, root: bool = False) -> np.ndarray:
+        """``W (P_S (x) a)`` of a sum of products, (m, cells of S); of ``some`` rows of the first crossed attribute.
+
+        With ``root`` other rows with the same Gram matrix, of one product.
+        """
         cells = math.prod(len(self.axes[i].cut) for i in s)
-        if self.m * cells > _WRITTEN:
+        if some == slice(None) and not root and self.m * cells > _WRITTEN:
             raise Unsupported(
                 f"a table of {self.m:,} rows is no product of the attributes, and its coefficients over {cells:,} "
                 "combinations of cells are too many: ask for fewer rows in one table"
             )
-        total = np.zeros((self.m, cells))
+        parts = []
         for c, factors in self.terms:
             part = np.full((1, 1), float(c))
             for i, query in enumerate(factors):
-                if i in s:
-                    side = np.asarray(self.axes[i].cells(query).dense(), dtype=float)
-                    part = np.kron(part, side - np.outer(side @ self.axes[i].cut, np.ones(side.shape[1])))
-                elif not isinstance(query, Total):
-                    part = np.kron(part, self._totals(i, query)[:, None])
-            total += part
-        return total
+                if i not in s and isinstance(query, Total):
+                    continue
+                if i not in self.crossed:
+                    side = self._totals(i, query)[:, None]
+                    part = np.kron(part, np.full((1, 1), np.linalg.norm(side)) if root else side)
+                    continue
+                cut = self.axes[i].cut
+                side = np.asarray(self.axes[i].cells(query).dense(), dtype=float)
+                side = (
+                    _gram_root(self._gram(i, query))
+                    if root
+                    else side[some if i == self.crossed[0] else slice(None)]
+                )
+                onto = (side @ cut)[:, None]
+                part = np.kron(part, side - onto if i in s else onto)
+            parts.append(part)
+        return sum(parts[1:], parts[0])
 
     # what must be measured ----------------------------------------------------------------------------------
     def size(self, s: Set | None) -> float:
@@ -577,6 +720,13 @@ def _within(space: Space, rows: np.ndarray) -> bool:
 @lru_cache(maxsize=1024)
 def _dense_gram(query: LinearOperator) -> np.ndarray:
     return np.asarray(query.gram().dense(), dtype=float)
+
+
+def _gram_root(V: np.ndarray) -> np.ndarray:
+    """R with ``R'R = V``, as many rows as the rank."""
+    values, vectors = scipy.linalg.eigh(V, check_finite=False)
+    kept = values > _RANK**2 * values[-1]
+    return (vectors[:, kept] * np.sqrt(values[kept])).T
 
 
 def _centred_gram(V: np.ndarray, cut: np.ndarray) -> np.ndarray:

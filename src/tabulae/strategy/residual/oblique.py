@@ -6,7 +6,8 @@ the set, and K is rounded. So M annuls the p_i exactly however K is rounded, the
 costs a little accuracy as anywhere else (:mod:`..rounding`).
 
 L of an attribute is a short basis of all whole vectors orthogonal to p_i (Lenstra, Lenstra and Lovasz), of a whole set
-the product of these; where less is asked, independent rows among what the tables ask, times ``s I - p 1'``.
+the product of these; where less is asked, independent rows among what the tables ask, times ``s I - p 1'``. Queries
+that lean on subsets (:mod:`.leaning`) have the L of these below their own.
 """
 
 from __future__ import annotations
@@ -38,9 +39,10 @@ from ..gram import lifted
 from ..information.residual_basis import Set
 from ..methods import Settings, register
 from ..strategy import Strategy, unit_rmse
+from .leaning import leaning
 from .planner import TOGETHER, seconds, shared_strategy, split
 from .search import LEAST
-from .spaces import Kind, Optimum, Part, Solution, Spaces
+from .spaces import Kind, Lean, Optimum, Part, Solution, Spaces
 
 _STEPS = (4, 8, 16, 32)  # whole numbers of a cut, to a cell
 _AS_GOOD = 2e-5  # relative loss at which a coarser cut is as good
@@ -75,11 +77,11 @@ def oblique_strategy(
     a = [cut / cut.sum() for cut in cuts]
     ladders = _Ladders(spaces, cuts, a)
     blocks: dict[Set, tuple[Block, float, float]] = {}
-    for kind, solution in zip(spaces.kinds, spaces.optima(a), strict=True):
+    for sets, kind, solution in leaning(spaces, a, settings):
         if solution.is_nothing:
             continue
         measured = ladders.measured(kind, solution)
-        for s in kind.sets:
+        for s in sets:
             blocks[s] = (
                 _block(workload, merges, s, measured, whole=solution.whole),
                 math.prod(m.error for m in measured) * solution.scale,
@@ -191,7 +193,8 @@ class _Ladders:
         if not kind.colours:
             return [Measured(Total(1), 0, 1.0, solution.root**2 / solution.scale)]
         if solution.whole:
-            ladder = self._of(solution.factors[0], lambda: self._set_rows(kind, solution.factors[0]))
+            rank = len(solution.factors[0].rows)
+            ladder = self._of(solution.factors[0], lambda: self._set_rows(kind, rank, solution.leans))
             return [ladder.at(min(ladder.bits, TOGETHER))]
         part = kind.parts[0]
         exact: dict[int, Measured] = {}
@@ -235,11 +238,21 @@ class _Ladders:
             return self._basis(colour)
         return _independent([_centred_rows(_integers(gram), 1, self._cuts[colour])], len(optimum.rows))
 
-    def _set_rows(self, kind: Kind, optimum: Optimum) -> np.ndarray:
-        """The same of a set as a whole."""
-        if len(optimum.rows) == math.prod(len(self._cuts[c]) - 1 for c in kind.colours):
-            return reduce(np.kron, [self._basis(c) for c in kind.colours])
-        return _independent([self._part_rows(part) for part in kind.parts], len(optimum.rows))
+    def _set_rows(self, kind: Kind, rank: int, leans: Sequence[Lean] = ()) -> np.ndarray:
+        """The same of a set as a whole, and below them those of the subsets that it leans on."""
+        if rank == math.prod(len(self._cuts[c]) - 1 for c in kind.colours):
+            own = reduce(np.kron, [self._basis(c) for c in kind.colours], np.ones((1, 1), dtype=np.int64))
+        else:
+            own = _independent([self._part_rows(part) for part in kind.parts], rank)
+        sizes = [len(self._cuts[c]) for c in kind.colours]
+        rows = [own]
+        for lean in leans:
+            below = self._set_rows(self._spaces.kinds[lean.kind], lean.rank)
+            shape = [n if q in lean.places else 1 for q, n in enumerate(sizes)]
+            rows.append(
+                np.broadcast_to(below.reshape(-1, *shape), (len(below), *sizes)).reshape(len(below), -1)
+            )
+        return np.concatenate(rows)
 
     def _part_rows(self, part: Part) -> np.ndarray:
         """What one table asks of the set, times whole numbers."""
@@ -293,13 +306,16 @@ def _centred(gram: np.ndarray) -> Measured:
 
 
 class _Ladder:
-    """One optimum ``A = B L`` (r, n) of ``G = F'F`` as ``M = round(2^k R) L``, with ``R'R = B'B`` and R triangular."""
+    """One optimum ``A = B L`` (r, n) of ``G = F'F`` as ``M = round(2^k R) L``, with ``R'R = B'B`` and R triangular.
+
+    L has r rows, and below them those that A leans on, which what is asked does not depend on.
+    """
 
     def __init__(self, optimum: Optimum, rows: np.ndarray) -> None:
         self._rows = rows
         scale = np.linalg.norm(rows.astype(float), axis=1)
         lifting = np.linalg.pinv(rows / scale[:, None]) / scale  # L^+
-        self._asked = optimum.rows @ lifting
+        self._asked = (optimum.rows @ lifting)[:, : len(optimum.rows)]
         self._real = np.linalg.qr(optimum.strategy @ lifting, mode="r")
         self._known: dict[int, Measured | None] = {}
         self.bits = _FINEST
@@ -329,5 +345,5 @@ class _Ladder:
             return None
         matrix = K.astype(np.int64) @ self._rows
         largest = float(np.square(matrix.astype(float)).sum(axis=0).max())
-        asked = sl.solve_triangular(K.T, self._asked.T, lower=True, check_finite=False)
+        asked = sl.solve_triangular(K[:, : len(K)].T, self._asked.T, lower=True, check_finite=False)
         return Measured(Dense(matrix), bits, largest, float(np.square(asked).sum()))

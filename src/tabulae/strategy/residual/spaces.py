@@ -204,12 +204,25 @@ def solved(rows: np.ndarray, tolerance: float, deadline: float, start: np.ndarra
 
 
 @dataclass(frozen=True)
+class Lean:
+    """A subset that queries also ask about: its ``places`` in the set, its kind by number, and of how many rows."""
+
+    places: tuple[int, ...]
+    kind: int
+    rank: int
+
+
+@dataclass(frozen=True)
 class Solution:
-    """The optimum of one kind of set: of each attribute for one product, times ``scale``; or of the whole set."""
+    """The optimum of one kind of set: of each attribute for one product, times ``scale``; or of the whole set.
+
+    ``leans`` are subsets that the whole set's queries also ask about (:mod:`.leaning`), and the total with them.
+    """
 
     factors: tuple[Optimum, ...]
     scale: float
     whole: bool
+    leans: tuple[Lean, ...] = ()
 
     @property
     def root(self) -> float:
@@ -319,7 +332,7 @@ class Spaces:
         self, k: int, kind: Kind, a: Sequence[np.ndarray], tolerance: float, known: dict[Hashable, Optimum]
     ) -> Solution:
         if not kind.is_product:
-            rows = np.concatenate([_rows(part, kind, a) for part in kind.parts])
+            rows = np.concatenate([rows_of(part, kind, a) for part in kind.parts])
             if not rows.any():
                 return Solution((), 0.0, whole=False)
             return Solution((self._solved(k, rows, tolerance),), 1.0, whole=True)
@@ -413,7 +426,7 @@ def _total(V: np.ndarray, cut: np.ndarray) -> float:
     return value if value > CANCELLED * size else 0.0
 
 
-def _rows(part: Part, kind: Kind, a: Sequence[np.ndarray]) -> np.ndarray:
+def rows_of(part: Part, kind: Kind, a: Sequence[np.ndarray]) -> np.ndarray:
     """``w W_T (P_S (x) a_{T-S})``, or for a product rows with the same Gram matrix: (m, cells of S)."""
     cells = math.prod(len(a[c]) for c in kind.colours)
     if part.form.grams is not None:
@@ -424,12 +437,12 @@ def _rows(part: Part, kind: Kind, a: Sequence[np.ndarray]) -> np.ndarray:
             factors.append(F - np.outer(F @ cut, np.ones(len(cut))))
         return root * reduce(np.kron, factors, np.ones((1, 1))).reshape(-1, cells)
     assert part.form.rows is not None
-    rows = _cut(part, a, None).reshape(-1, cells)
+    rows = cut_rows(part, a, None).reshape(-1, cells)
     largest = np.abs(part.form.rows).max()
     return math.sqrt(part.weight) * np.where(np.abs(rows) > _ROUNDING * largest, rows, 0.0)
 
 
-def _cut(part: Part, a: Sequence[np.ndarray], left: int | None) -> np.ndarray:
+def cut_rows(part: Part, a: Sequence[np.ndarray], left: int | None) -> np.ndarray:
     """The rows with P on the attributes of S and a on the others, all but the attribute ``left``."""
     rows = part.form.rows
     assert rows is not None
@@ -510,10 +523,10 @@ def _row_slopes(part: Part, half: np.ndarray, a: Sequence[np.ndarray]):
     rows = part.form.rows
     assert rows is not None
     sizes = [n for n, place in zip(rows.shape[1:], part.places, strict=True) if place is not None]
-    F = _cut(part, a, None).reshape(len(rows), -1)
+    F = cut_rows(part, a, None).reshape(len(rows), -1)
     FE = ((F @ half.T) @ half).reshape(len(rows), *sizes)
     for q, place in enumerate(part.places):
-        bare = _cut(part, a, q)  # the axis of q as it is
+        bare = cut_rows(part, a, q)  # the axis of q as it is
         axis = 1 + sum(p is not None for p in part.places[:q])
         against = FE if place is None else FE.sum(axis=axis)
         others = [k for k in range(bare.ndim) if k != axis]
