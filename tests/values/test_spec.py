@@ -204,6 +204,7 @@ MEDIAN, NO_VALUES = (
     HEAD + "age = { range = [0, 9] }\n" + PRIVACY + TABLE,
 )
 EXACT = '[[invariant]]\nattributes = []\nreason = "law"\n'
+HALVES = '[[invariant]]\nname = "x"\nsql = "SELECT SUM(income) FROM p"\nreason = "law"\n'
 REFUSED: list[tuple[str, str]] = [
     (_with("range = [0, 200], ", ""), r"values.income.range .*is missing"),
     (_with("[0, 200]", "[200, 0]"), r"values.income .*value 'income': its range must rise"),
@@ -255,6 +256,7 @@ REFUSED: list[tuple[str, str]] = [
     (_beside("table", "SELECT COUNT(*) FROM p", "pay_count"), r"table\[0\] is named"),
     (_beside("table", "SELECT AVG(income) FROM p"), r"a mean is a ratio"),
     (_beside("table", "SELECT SUM(income) FROM p") + 'measures = ["count"]\n', r"ask for COUNT\(\*\)"),
+    (_with("step = 2", 'step = "0.5"') + HALVES, r"invariant\[0\].sql .*sums that need not be whole numbers"),
     (_with(PRIVACY, BINS + PRIVACY), r"it is a value: under \[attributes\] declare bins"),
     (_with('"zcdp"', '"zcdp"\nneighbours = "replace-within-invariants"') + EXACT, r"'income' is a measured value"),
 ]  # fmt: skip

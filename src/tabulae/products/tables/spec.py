@@ -27,6 +27,7 @@ from ...domain import (
     positive_fraction,
 )
 from ...errors import InvalidArgument, Unsupported
+from ...estimation.intervals import whole_rows
 from ...linalg import (
     AllRange,
     Dense,
@@ -421,6 +422,10 @@ def _invariants(document: Document, reader: _Tables, names: Taken) -> list[Invar
         path: KeyPath = ("invariant", at)
         table = entry and reader.table(path, entry, entry.title)
         if not entry or not table:
+            continue
+        if not whole_rows(reader.domain, table.operator(reader.domain)):
+            told = "asks for sums that need not be whole numbers, and only these are exact: write COUNT(*), or step = 1"
+            reader.problems.add((*path, "sql"), f"{told} under [values]")
             continue
         try:
             span = canonical_row_space(describe_row_space(table, reader.domain))
