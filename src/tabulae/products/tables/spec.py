@@ -423,14 +423,14 @@ def _invariants(document: Document, reader: _Tables, names: Taken) -> list[Invar
         table = entry and reader.table(path, entry, entry.title)
         if not entry or not table:
             continue
-        if not whole_rows(reader.domain, table.operator(reader.domain)):
-            told = "asks for sums that need not be whole numbers, and only these are exact: write COUNT(*), or step = 1"
-            reader.problems.add((*path, "sql"), f"{told} under [values]")
-            continue
         try:
             span = canonical_row_space(describe_row_space(table, reader.domain))
         except (InvalidArgument, Unsupported) as error:
             reader.problems.add((*path, "queries"), str(error))
+            continue
+        if not whole_rows(reader.domain, table.operator(reader.domain)):
+            told = "asks for sums that need not be whole numbers, and only these are exact: write COUNT(*), or step = 1"
+            reader.problems.add((*path, "sql"), f"{told} under [values]")
             continue
         if (before := first.setdefault(span, path)) != path:
             reader.problems.add(path, f"makes the same counts exact as {written(before)}: keep one")
