@@ -86,7 +86,13 @@ def test_the_second_derivative_of_the_characteristic_is_the_variance(law):
         )
 
 
-@given(st.sampled_from(LAWS), st.fractions("1/10", 10**5), st.fractions("1/2", "999999/1000000"))
+LEVELS = st.one_of(
+    st.fractions("1/2", "999999/1000000"),
+    st.integers(1, 25).flatmap(lambda k: st.sampled_from([Fraction(1, 10**k), 1 - Fraction(1, 10**k)])),
+)
+
+
+@given(st.sampled_from(LAWS), st.fractions("1/1000000", 10**5), LEVELS)
 def test_margin_is_the_least(law, parameter, level):
     noise = law(parameter)
     k = noise.margin(level)

@@ -184,12 +184,24 @@ def _sampler_of(law: NoiseLaw) -> Sampler:
 
 @lru_cache(maxsize=2**16)
 def _margin(law: NoiseLaw, level: Fraction) -> int:
-    """The least k; remembered, because every table of a plan asks it of the same laws."""
+    """The least k; remembered, because every table of a plan asks it of the same laws.
+
+    From where the continuous law would have it, in steps that double, until two neighbours in that search enclose it.
+    """
     miss = float(1 - level)
-    high = 1
-    while law.tail(high) > miss:
-        high *= 2
-    low = -1
+    beyond = math.log(1 / miss) if miss > 0 else _UNDERFLOW
+    guess = int(law.size * (math.sqrt(2 * beyond) if law.power == 2 else beyond))
+    step = 1
+    if law.tail(guess) > miss:
+        low, high = guess, guess + 1
+        while law.tail(high) > miss:
+            step *= 2
+            low, high = high, high + step
+    else:
+        low, high = guess - 1, guess
+        while low >= 0 and law.tail(low) <= miss:
+            step *= 2
+            low, high = max(low - step, -1), low
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if law.tail(middle) > miss else (low, middle)
