@@ -16,6 +16,7 @@ from tests.each import each
 import tabulae as tb
 from tabulae.audit import audit
 from tabulae.errors import DataError, SpecError, TabulaeError
+from tabulae.products.comparable import comparable
 from tabulae.products.tables import count as counting
 from tabulae.report.plan_page import plan_page
 from tabulae.spec import Spec
@@ -122,6 +123,13 @@ def test_a_release_answers_sums_and_means(release: tb.Release) -> None:
     assert mean["estimate"].to_pylist() == [release.derived["pay_mean_income"]["estimate"][1].as_py()]
     with pytest.raises(TabulaeError, match="'income' is a value, which is summed only"):
         release.query("SELECT COUNT(*) FROM people WHERE income = 0")
+
+
+def test_changes_of_sums_say_that_values_are_bounded_otherwise(folder: Path, release: tb.Release) -> None:
+    (folder / "wider.toml").write_text(WHOLE.replace("[0, 200]", "[0, 300]"))
+    later = tb.run(folder / "wider.toml", folder / "wider")
+    told = "income counts from 0 to 200 in 100 steps in the earlier release, and from 0 to 300 in 150 steps in the"
+    assert [told in note for note in comparable(release, later)] == [False, True]
 
 
 def test_the_published_copy_means_the_same(release: tb.Release) -> None:

@@ -34,7 +34,7 @@ def comparable(earlier: Release, later: Release) -> list[str]:
             f"{earlier.path} and {later.path} are releases of different kinds, or have intervals of different levels: "
             "they publish no table in common that can be compared"
         )
-    return [*_series_notes(earlier, later), *_unit_notes(earlier, later)]
+    return [*_series_notes(earlier, later), *_unit_notes(earlier, later), *_value_notes(earlier, later)]
 
 
 def _series_notes(earlier: Release, later: Release) -> Iterator[str]:
@@ -73,3 +73,18 @@ def _unit_notes(earlier: Release, later: Release) -> Iterator[str]:
         yield (
             f"The earlier release counts {told[0]}, and the later one {told[1]}: a part of each change may be that."
         )
+
+
+def _value_notes(earlier: Release, later: Release) -> Iterator[str]:
+    """Values that are bounded or rounded otherwise: their sums move without any record that does."""
+    was, now = ({each.name: each for each in release.spec.domain.measured} for release in (earlier, later))
+    for name in was.keys() & now.keys():
+        told = [
+            f"from {value.values[0]} to {value.values[1]} in {value.steps:,} steps"
+            for value in (was[name], now[name])
+        ]
+        if told[0] != told[1] and not was[name].is_seat:
+            yield (
+                f"{name} counts {told[0]} in the earlier release, and {told[1]} in the later one: a part of "
+                "each change of its sums may be that."
+            )
