@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
@@ -99,6 +100,17 @@ def test_no_promise_is_below_the_optimum(workload: tb.Workload) -> None:
     strategy = own(workload)
     rmse = unit_rmse(strategy, workload, "add-remove")
     assert rmse == pytest.approx(dense_rmse(strategy, workload, "add-remove"), rel=1e-6)
+
+
+def test_sets_of_attributes_that_are_asked_little_do_not_lean() -> None:
+    """One query of each pair: what is measured of single attributes does not determine their a."""
+    near = Dense((np.abs(np.subtract.outer(np.arange(8), np.arange(8))).reshape(1, -1) <= 1).astype(int))
+    domain = tb.Domain(dict.fromkeys("abcd", 8))
+    tables = [tb.Table.joint(a + b, (a, b), near) for a, b in itertools.combinations("abcd", 2)]
+    strategy = own(tb.Workload(domain, tables))
+    structure = structure_of(strategy)
+    assert structure is not None
+    assert not any(structure.leans)
 
 
 def test_attributes_that_may_change_places_are_solved_once() -> None:

@@ -114,7 +114,7 @@ class _Point:
 def leaning(spaces: Spaces, a: Sequence[np.ndarray], settings: Settings) -> Found:
     """The optimum of every kind of set at cuts a, the largest sets leaning where that lowers the loss."""
     plain = [(kind.sets, kind, found) for kind, found in zip(spaces.kinds, spaces.optima(a), strict=True)]
-    if settings.neighbours != "add-remove":  # pairs of columns are what counts there
+    if settings.neighbours != "add-remove" or settings.late:  # pairs of columns are what counts under replace
         return plain
     found = Leanings(spaces, a, settings).searched(plain)
     return plain if found is None or loss_of(found) > (1 - _GAIN) * loss_of(plain) else found
@@ -148,6 +148,11 @@ class Leanings:
         if len(colours) < 2 or any(part.outside for part in kind.parts):
             return False
         if len(colours) > 2 and len(set(colours)) < len(colours):
+            return False
+        singles = [self._asked(self._kind_of[(i,)])[0] for i in kind.sets[0]]
+        if any(
+            len(f) < f.shape[1] - 1 for f in singles
+        ):  # least squares would not know a from what is measured
             return False
         cells = math.prod(self._spaces.sizes[c] for c in colours)
         if kind.is_product and (
