@@ -276,8 +276,8 @@ reading of measurements. Exponents of every stage are in `benchmarks/results/sca
 * **Counting** is DuckDB's: values become codes and alike records one row with a count, with all cores, out of core.
 * **Measuring** is one stream: exact noise for about 830 answers a block, written as Parquet in a thread beside it
   (whole numbers by differences, names and variances by dictionaries: 1 byte an answer).
-* **Measurements are not read back** where they were just written: what they say is added up beside the writing, for both
-  estimates. `check` reads every row and verifies it against the plan, the next row group while this one is used.
+* **Measurements are not read back** where they were just written: what they say is added up beside the writing, for
+  both estimates. `check` reads every row and verifies it against the plan, the next row group while this one is used.
 * **Leaves of `gls` are not stored**: they follow from their parents' estimates and their own measurements, and are
   made again where a table needs them.
 * **Tables** of an area add up the fewest units of the spine that make it; all tables of one type of area are made from
