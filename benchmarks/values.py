@@ -101,6 +101,14 @@ def means(case: Case, noise: str) -> Iterator[Row]:
             yield case.name, noise, f"{peer} / ours, {value}, all {total} means", round(ratio, 3), seconds
 
 
+def one_group(case: Case) -> Iterator[Row]:
+    """How much larger Tumult's error of one mean alone is than the least of one group, t half ranges off the middle."""
+    for value, (low, high, mu) in case.values.items():
+        t = abs(2 * mu - low - high) / (high - low)
+        ratio = math.sqrt(2 * (1 + t**2)) / (1 + t)
+        yield case.name, "gaussian", f"Tumult / best, {value}, one mean", round(ratio, 3), 0.0
+
+
 def targets(case: Case) -> Iterator[Row]:
     """The share of a peer's budget at which no table is worse than its, counts included."""
     workload = case.workload()
@@ -149,6 +157,7 @@ def rows() -> Iterator[Row]:
     for case in CASES:
         for noise in BUDGETS:
             yield from means(case, noise)
+        yield from one_group(case)
     yield from targets(CASES[0])
     for size, budget in ((5, "2"), (20, "1/2"), (400, "1/2")):
         yield from coverage(size, budget)
