@@ -19,6 +19,7 @@ WORDS = {
     "cli": ["one verb a command, and what it prints"],
     "audit": ["a run replayed", "on neighbouring records"],
     "interop": ["the Census Bureau's files", "in, T1 and T2 out"],
+    "studio": ["a spec on a", "local page"],
     "_run": ["the life of a release: lock, charge, resume, seal"],
     "report": ["pages to read"],
     "demo": ["invented people"],

@@ -1,4 +1,4 @@
-"""The command line: demo | init | plan | run | report | check | query | changes | convert |
+"""The command line: demo | init | plan | studio | run | report | check | query | changes | convert |
 audit | ledger | detailed.
 
 Results go to stdout (``--json`` for machines), progress and trouble to stderr. Exit codes: 0 done, 1 bad spec,
@@ -185,6 +185,17 @@ def plan(
     from . import plan as commands_plan
 
     _guard(lambda: commands_plan.plan(spec, save, json, html, tolerance), json=json)
+
+
+@app.command()
+def studio(
+    spec: SpecPath,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 takes a free one.")] = 0,
+) -> None:
+    """Edit a spec on a local page, with its plan beside it."""
+    from . import studio as commands_studio
+
+    _guard(lambda: commands_studio.studio(spec, port), json=False)
 
 
 @app.command()

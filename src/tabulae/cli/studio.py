@@ -1,0 +1,22 @@
+"""What ``tabulae studio`` does: serves one spec to a browser on this machine until it is interrupted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import typer
+
+from ..studio import Studio
+
+
+def studio(spec: Path, port: int) -> None:
+    """Print the address, and answer until Ctrl-C."""
+    desk = Studio(spec, port)
+    try:
+        typer.echo(f"Open {desk.url}")
+        typer.echo("It is for you alone: the address holds a token. Ctrl-C stops the studio.", err=True)
+        desk.serve()
+    except KeyboardInterrupt:
+        typer.echo("Stopped.", err=True)
+    finally:
+        desk.close()

@@ -1,0 +1,63 @@
+"""The studio in a browser: what is typed is planned, mistakes are pointed at, and Save writes."""
+
+from __future__ import annotations
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Page, expect
+from tests.studio.conftest import studio
+from tests.village import SPEC
+
+from tabulae.studio import Studio
+
+__all__ = ["studio"]
+_PLANNED = 60_000  # milliseconds, on a machine that is busy
+
+
+@pytest.fixture
+def opened(page: Page, studio: Studio) -> Page:
+    page.goto(studio.url)
+    expect(page.locator("#told")).to_have_text("The plan is of this text.", timeout=_PLANNED)
+    return page
+
+
+def test_a_spec_is_edited_planned_and_saved(opened: Page, studio: Studio) -> None:
+    assert "token" not in opened.url
+    text, plan = opened.get_by_label("The spec, in TOML"), opened.frame_locator("#plan")
+    expect(text).to_have_value(SPEC)
+    expect(plan.get_by_role("heading", level=1)).to_have_text("Village", timeout=_PLANNED)
+    text.fill(SPEC.replace('["sex", "age"]', '["sex", "ages"]'))
+    mistake = opened.locator("#problems button")
+    expect(mistake).to_contain_text("ages", timeout=_PLANNED)
+    mistake.click()
+    chosen = text.evaluate("box => box.value.slice(box.selectionStart, box.selectionEnd)")
+    assert chosen == 'attributes = ["sex", "ages"]'
+    assert not Axe().run(opened).response["violations"]
+    better = SPEC.replace("Village", "Town")
+    text.fill(better)
+    expect(plan.get_by_role("heading", level=1)).to_have_text("Town", timeout=_PLANNED)
+    expect(mistake).to_have_count(0, timeout=_PLANNED)
+    expect(opened.locator("#saved")).to_have_text("Not saved yet.")
+    text.press("Control+s")
+    expect(opened.locator("#saved")).to_have_text("Saved.")
+    assert studio.document.path.read_text() == better
+
+
+def test_a_file_changed_elsewhere_is_not_written_over_unasked(opened: Page, studio: Studio) -> None:
+    studio.document.path.write_text("# elsewhere\n")
+    opened.get_by_label("The spec, in TOML").fill(f"# mine\n{SPEC}")
+    opened.get_by_role("button", name="Save", exact=True).click()
+    over = opened.get_by_role("button", name="Write over it")
+    expect(over).to_be_visible()
+    assert studio.document.path.read_text() == "# elsewhere\n"
+    over.click()
+    expect(over).to_be_hidden()
+    assert studio.document.path.read_text() == f"# mine\n{SPEC}"
+
+
+def test_the_page_is_accessible_and_fits(opened: Page, width: int) -> None:
+    opened.set_viewport_size({"width": width, "height": 900})
+    assert not Axe().run(opened).response["violations"]
+    assert opened.evaluate("document.documentElement.scrollWidth") <= width
+    opened.keyboard.press("Tab")
+    expect(opened.get_by_role("link", name="Skip to the spec")).to_be_focused()

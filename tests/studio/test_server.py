@@ -1,0 +1,166 @@
+"""The studio answers its own page with its own token, and refuses what is forged."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.studio.conftest import served
+from tests.village import SPEC
+
+from tabulae.studio import Studio
+
+
+def asked(
+    studio: Studio, method: str, path: str, body: bytes | None = None, **changed: str | None
+) -> tuple[int, str, http.client.HTTPMessage]:
+    """A request as the page makes it, but for ``changed``: header -> another value, or None for none."""
+    place = studio.origin.removeprefix("http://")
+    headers: dict[str, str | None] = {"Host": place, "Cookie": f"{studio.cookie}={studio.token}"}
+    if method == "POST":
+        length = str(len(body or b""))
+        headers |= {"Origin": studio.origin, "Content-Type": "application/json", "Content-Length": length}
+    headers |= {name.replace("_", "-"): value for name, value in changed.items()}
+    line = http.client.HTTPConnection(place, timeout=10)
+    line.putrequest(method, path, skip_host=True, skip_accept_encoding=True)
+    for name, value in headers.items():
+        if value is not None:
+            line.putheader(name, value)
+    line.endheaders(body)
+    answer = line.getresponse()
+    text = answer.read().decode()
+    line.close()
+    return answer.status, text, answer.headers
+
+
+def edited(studio: Studio, text: str) -> dict[str, Any]:
+    """What is known of a text once its planning ended."""
+    status, _, _ = asked(studio, "POST", "/edit", json.dumps({"text": text}).encode())
+    assert status == 200
+    for _ in range(3000):
+        state = studio.state()
+        if not state["busy"]:
+            return state
+        time.sleep(0.02)
+    raise AssertionError("planning did not end")
+
+
+@pytest.fixture(scope="module")
+def resting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Studio]:
+    """One studio for all that is refused: nothing changes it."""
+    with served(tmp_path_factory.mktemp("resting")) as made:
+        yield made
+
+
+_EDIT = json.dumps({"text": "forged"}).encode()
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "changed", "status"),
+    [
+        ("GET", "/", None, {"Cookie": None}, 403),
+        ("GET", "/?token=guessed", None, {"Cookie": None}, 403),
+        ("GET", "/?token=%C3%A9", None, {"Cookie": None}, 403),
+        ("GET", "/state", None, {"Cookie": "{cookie}=guessed"}, 403),
+        ("GET", "/", None, {"Host": "rebound.example:{port}"}, 403),
+        ("GET", "/", None, {"Host": "localhost"}, 403),
+        ("GET", "/state", None, {"Origin": "http://foreign.example"}, 403),
+        ("POST", "/edit", _EDIT, {"Origin": "http://foreign.example"}, 403),
+        ("POST", "/edit", _EDIT, {"Origin": None}, 403),
+        ("POST", "/edit", _EDIT, {"Origin": "null"}, 403),
+        ("POST", "/edit", _EDIT, {"Cookie": None}, 403),
+        ("POST", "/edit", _EDIT, {"Content_Type": "text/plain"}, 415),
+        ("POST", "/edit", b"", {"Content_Length": str(10**9)}, 413),
+        ("POST", "/edit", b"", {"Content_Length": "9" * 5000}, 413),
+        ("POST", "/edit", b"", {"Content_Length": "-1"}, 411),
+        ("POST", "/edit", b"", {"Content_Length": None, "Transfer_Encoding": "chunked"}, 411),
+        ("POST", "/edit", b"[" * 100_000, {}, 400),
+        ("POST", "/edit", b'{"text": "\\ud800"}', {}, 400),
+        ("POST", "/edit", b'{"text": 1}', {}, 400),
+        ("POST", "/save", b'{"text": "a", "over": "yes"}', {}, 400),
+        ("GET", "/../../../etc/passwd", None, {}, 404),
+        ("GET", "/%2e%2e/people.csv", None, {}, 404),
+        ("GET", "/spec.toml", None, {}, 404),
+        ("PUT", "/edit", None, {}, 501),
+    ],
+)
+def test_forged_requests_are_refused_and_change_nothing(
+    resting: Studio, method: str, path: str, body: bytes | None, changed: dict[str, str | None], status: int
+) -> None:
+    known = {"cookie": resting.cookie, "port": resting.origin.rpartition(":")[2]}
+    sent = {name: value and value.format(**known) for name, value in changed.items()}
+    told, text, _ = asked(resting, method, path, body, **sent)
+    assert told == status
+    assert resting.token not in text
+    assert resting.document.text == SPEC
+    assert resting.document.path.read_text() == SPEC
+
+
+def test_the_printed_address_gives_a_cookie_that_no_script_reads(studio: Studio) -> None:
+    status, _, headers = asked(studio, "GET", studio.url.removeprefix(studio.origin), Cookie=None)
+    assert (status, headers["Location"]) == (303, "/")
+    assert headers["Set-Cookie"] == f"{studio.cookie}={studio.token}; HttpOnly; SameSite=Strict; Path=/"
+    assert studio.origin.startswith("http://127.0.0.1:")
+
+
+def test_a_script_in_a_spec_stays_text(studio: Studio) -> None:
+    script = "</textarea><script>alert(1)</script>"
+    text = SPEC.replace('"Village"', f'"{script}"')
+    edited(studio, text)
+    for path in ("/", "/plan"):
+        status, page, _ = asked(studio, "GET", path)
+        assert status == 200
+        assert script not in page
+        assert "&lt;script&gt;alert(1)" in page
+    policy = asked(studio, "GET", "/")[2]["Content-Security-Policy"]
+    assert "'unsafe-inline'" not in policy
+    assert "frame-ancestors 'none'" in policy
+
+
+def test_mistakes_have_their_lines_and_the_plan_of_the_earlier_text_stays(studio: Studio) -> None:
+    whole = edited(studio, SPEC)
+    assert whole["problems"] == []
+    broken = SPEC.replace('attributes = ["sex", "age"]', 'attributes = ["sex", "ages"]')
+    state = edited(studio, broken)
+    (problem,) = state["problems"]
+    assert broken.splitlines()[problem["line"] - 1] == 'attributes = ["sex", "ages"]'
+    assert state["plan"] == whole["plan"]
+    assert studio.document.path.read_text() == SPEC
+
+
+def test_the_last_edit_wins(studio: Studio) -> None:
+    for number in range(2):
+        studio.edit(SPEC.replace("Village", f"Edit {number}"))
+    edited(studio, SPEC.replace("Village", "Last"))
+    assert "<h1>Last</h1>" in studio.plan()
+
+
+def test_a_planner_that_is_ended_is_told_and_replaced(studio: Studio) -> None:
+    edited(studio, SPEC)
+    studio._planner.busy = True
+    studio._planner._process.kill()
+    studio._planner._process.join()
+    (problem,) = studio.state()["problems"]
+    assert "ended" in problem["message"]
+    assert edited(studio, SPEC)["problems"] == []
+
+
+def test_only_save_writes_and_not_over_another_program(studio: Studio) -> None:
+    path: Path = studio.document.path
+    text = f"# a remark\n{SPEC}"
+    edited(studio, text)
+    assert path.read_text() == SPEC
+    asked(studio, "POST", "/save", json.dumps({"text": text}).encode())
+    assert path.read_text() == text
+    path.write_text("# elsewhere\n")
+    _, told, _ = asked(studio, "POST", "/save", json.dumps({"text": text}).encode())
+    assert json.loads(told)["changed"]
+    assert path.read_text() == "# elsewhere\n"
+    asked(studio, "POST", "/save", json.dumps({"text": text, "over": True}).encode())
+    assert path.read_text() == text
+    assert asked(studio, "POST", "/save", json.dumps({"text": SPEC}).encode())[0] == 409
