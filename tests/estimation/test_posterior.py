@@ -91,7 +91,7 @@ def _made_by_the_model(random, groups=12, each=9):
 
 
 def test_ranks_of_the_truth_are_uniform_at_each_level():
-    """Simulation-based calibration: ranks among 99 draws, ties at random. Leaves a half as precise are rejected."""
+    """Simulation-based calibration: ranks among 99 draws, ties at random."""
     random = np.random.default_rng(11)
     found = {"root": [], "group": [], "leaf": []}
     for seed in range(25):
