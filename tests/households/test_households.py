@@ -20,6 +20,8 @@ from pyarrow import parquet
 import tabulae as tb
 from tabulae._run import check_release
 from tabulae.audit import audit
+from tabulae.domain import Figure
+from tabulae.domain.figure_sql import figure_from_sql
 from tabulae.errors import DataError, InvalidArgument, SpecError, TabulaeError
 from tabulae.linalg import Identity
 from tabulae.products.product import records_of, rules_of
@@ -405,6 +407,25 @@ def test_a_budget_that_leaves_no_noise_breaks_nothing(folder: Path, budget: str)
     """Errors of 0, or words: comparisons that would have no noise are left out."""
     spec = Spec.from_text(_with('budget = "100000"', f'budget = "{budget}"'), folder)
     assert max(tb.plan(spec).errors["rmse"].to_pylist()) < 1e-2
+
+
+def test_many_is_no_number(folder: Path) -> None:
+    with pytest.raises(InvalidArgument, match="'2 or more' of 'elderly' has no value: leave it out"):
+        _figure("SELECT AVG(elderly) FROM units", folder)
+    assert _figure("SELECT AVG(elderly) FROM units WHERE elderly < 2", folder).ratios
+
+
+def _figure(sql: str, folder: Path) -> Figure:
+    return figure_from_sql(Spec.from_text(WHOLE, folder).domain, "mean", sql)
+
+
+def test_units_and_their_records_are_not_compared(release: tb.Release, folder: Path) -> None:
+    text = WHOLE[: WHOLE.index("[[derived]]")].replace('counts = "units"\n', "", 1)
+    (folder / "other.toml").write_text(text)
+    other = tb.run(folder / "other.toml", folder / "other")
+    assert other.changes_since(release, "minors").rows.num_rows == 2
+    with pytest.raises(InvalidArgument, match="counts units in one release and their records in the other"):
+        other.changes_since(release, "households")
 
 
 def test_an_audit_says_that_it_does_not_invent_units(folder: Path) -> None:

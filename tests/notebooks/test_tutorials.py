@@ -12,7 +12,10 @@ from docs.tutorials.execute import HERE, bare, executed, notebooks
 from nbclient.exceptions import CellExecutionError
 from nbformat import NotebookNode
 
-TUTORIALS = [HERE / f"{name}.ipynb" for name in ("comparing-strategies", "first-release", "income-by-region")]
+TUTORIALS = [
+    HERE / f"{name}.ipynb"
+    for name in ("comparing-strategies", "first-release", "households", "income-by-region")
+]
 
 
 def _texts(notebook: NotebookNode) -> list[str]:

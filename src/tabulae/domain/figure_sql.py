@@ -101,7 +101,8 @@ class FigureGroups:
                 f"the categories of {attribute.name!r} are not numbers: count them, as in COUNT(*) FILTER (WHERE "
                 f"{attribute.name} = '{attribute.labels[0]}')"
             )
-        if odd := [label for v, label in zip(counted, labels, strict=True) if not self._is_number(v)]:
+        named = zip(counted, labels, strict=True)
+        if odd := [label for v, label in named if not self._is_number(v) or str(v) != label]:
             raise InvalidArgument(
                 f"the category {odd[0]!r} of {attribute.name!r} has no value: leave it out, with WHERE "
                 f"{attribute.name} <> '{odd[0]}'"

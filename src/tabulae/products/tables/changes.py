@@ -43,6 +43,11 @@ def table_changes(
     """
     stored = [release.tables[name] for release in (earlier, later)]
     tables = [_table_of(release, name) for release in (earlier, later)]
+    of_units = [_counts_units(release, each) for release, each in zip((earlier, later), tables, strict=True)]
+    if of_units[0] != of_units[1]:
+        raise InvalidArgument(
+            f"table {name!r} counts units in one release and their records in the other: nothing of it can be compared"
+        )
     labels = [each.column_names[: each.column_names.index(_NUMBERS[0])] for each in stored]
     if sorted(labels[0]) != sorted(labels[1]):
         raise InvalidArgument(
@@ -93,6 +98,11 @@ def _table_of(release: Release, name: str) -> Table:
     spec = release.spec
     tables = {t.name: t for t in [*spec.published.tables, *(given.table for given in spec.invariants)]}
     return tables[name]
+
+
+def _counts_units(release: Release, table: Table) -> bool:
+    seats = release.domain.seats
+    return seats is not None and seats.name not in table.attributes
 
 
 def _counts(estimate: Estimate, table: Table, stored: pa.Table, rows: np.ndarray) -> CountsOfRelease:
