@@ -40,7 +40,7 @@ def specs(duchy: Path) -> tuple[Path, Path]:
     people = csv.read_csv(duchy.with_name("people.csv"), convert_options=text)
     pq.write_table(people, duchy.with_name("people.parquet"), row_group_size=max(1, people.num_rows // 6))
     duchy.write_text(duchy.read_text().replace('"people.csv"', '"people.parquet"'))
-    other = duchy.parent.with_name("other")
+    other = duchy.parent.with_name(f"{duchy.parent.name}-other")
     shutil.copytree(duchy.parent, other)
     spec = other / duchy.name
     spec.write_text(spec.read_text().replace('"people.parquet"', '"people.parquet"\nengine = "spark"'))
