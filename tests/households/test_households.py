@@ -22,6 +22,7 @@ from tabulae._run import check_release
 from tabulae.audit import audit
 from tabulae.domain import Figure
 from tabulae.domain.figure_sql import figure_from_sql
+from tabulae.domain.sql import table_from_sql
 from tabulae.errors import DataError, InvalidArgument, SpecError, TabulaeError
 from tabulae.linalg import Identity
 from tabulae.products.product import records_of, rules_of
@@ -407,6 +408,37 @@ def test_a_budget_that_leaves_no_noise_breaks_nothing(folder: Path, budget: str)
     """Errors of 0, or words: comparisons that would have no noise are left out."""
     spec = Spec.from_text(_with('budget = "100000"', f'budget = "{budget}"'), folder)
     assert max(tb.plan(spec).errors["rmse"].to_pylist()) < 1e-2
+
+
+def test_an_alias_does_not_say_what_is_counted(folder: Path) -> None:
+    domain = Spec.from_text(WHOLE, folder).domain
+    names = ("people", "people AS units", "units", "units AS people")
+    asked = [table_from_sql(domain, "t", f"SELECT COUNT(*) FROM {name}") for name in names]
+    assert ["records" in table.attributes for table in asked] == [True, True, False, False]
+
+
+def test_noise_is_for_the_seats_of_one_unit_that_may_not_be_among_those_counted(tmp_path: Path) -> None:
+    """One unit is one thing of as many parts as seats; where a condition leaves it no records it may be missing.
+
+    Units with rows of their own are there whichever of their records are counted.
+    """
+    where = 'rows_per_unit = 4\nwhere = "age > 17"'
+    listed = 'rows_per_unit = 4\nunits = { path = "u.parquet" }'
+    for text, fewest in (
+        (WHOLE, 1),
+        (_with("rows_per_unit = 4", where), 0),
+        (_with("rows_per_unit = 4", listed), 1),
+        (_with("rows_per_unit = 4", f"{listed}\n{where.partition(chr(10))[2]}"), 1),
+    ):
+        spec = Spec.from_text(text.replace("budget =", 'neighbours = "replace"\nbudget ='), tmp_path)
+        assert spec.change == ("replace", 1, fewest)
+        assert spec.domain.parts == 4
+        total = tb.Workload(spec.domain, [tb.Table("households", {})])
+        strategy = tb.select(total, method="workload")
+        moved = strategy.sensitivity(*spec.change).power * spec.domain.parts**2
+        assert moved == (
+            0 if fewest else 16
+        )  # how many units there are is public, or moves by the seats of one
 
 
 def test_many_is_no_number(folder: Path) -> None:

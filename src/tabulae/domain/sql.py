@@ -292,8 +292,9 @@ class Statement:
         for key, value in statement.args.items():
             if value and key not in _READ:
                 self.refuse(value, f"{key.strip('_').upper()} is not part of a count")
-        self._qualifiers = self._from(statement)
-        self.of_units = UNITS in self._qualifiers
+        source = self._from(statement)
+        self._qualifiers = {source.name.casefold(), source.alias_or_name.casefold()}
+        self.of_units = source.name.casefold() == UNITS
         grouped = self._group_by(statement)
         self._select(statement, grouped)
         self.groups = self._views(grouped)
@@ -329,7 +330,7 @@ class Statement:
         except RecursionError:
             raise Unsupported(f"{self.whose}: the condition is nested too deeply: split it") from None
 
-    def _from(self, statement: exp.Select) -> set[str]:
+    def _from(self, statement: exp.Select) -> exp.Table:
         clause = statement.args.get("from_") or statement.args.get("from")
         if clause is None:
             self.refuse(statement, "FROM is missing")
@@ -344,7 +345,7 @@ class Statement:
         alias = source.args.get("alias")
         if alias is not None and alias.args.get("columns"):
             self.refuse(clause, "columns cannot be renamed")
-        return {source.name.casefold(), source.alias_or_name.casefold()}
+        return source
 
     def _group_by(self, statement: exp.Select) -> list[str]:
         group = statement.args.get("group")

@@ -20,7 +20,7 @@ from .failures import redacted
 from .source import RecordSource
 from .units import UnitRule, bounded
 
-ROWS, EMPTY, WRONG = "rows", "empty", "wrong"
+ROWS, WRONG = "rows", "wrong"
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,7 +111,7 @@ class Seating:
 
     @cached_property
     def units(self) -> Any:
-        """One row a unit: `ID`, u0, u1, ... for its attributes, `ROWS`, `EMPTY`, and `WRONG`.
+        """One row a unit: `ID`, u0, u1, ... for its attributes, `ROWS`, and `WRONG`.
 
         `WRONG` says that its records differ in an attribute that is the unit's, or that it is listed twice.
 
@@ -130,10 +130,7 @@ class Seating:
         rows, wrong = records.people.sum().cast("int64"), ibis.or_(*apart)
         known = {f"u{i}": told[name] for i, name in enumerate(self._of_units) if name in told}
         found: Any = records.group_by(ID).aggregate(**known, **{ROWS: rows, WRONG: wrong})
-        if self.listed is not None:
-            found = self._with_listed(found)
-        counted: Any = ibis.least(found[ROWS], self.rule.rows)
-        return found.mutate(**{EMPTY: ibis.literal(self.rule.rows, "int64") - counted})
+        return found if self.listed is None else self._with_listed(found)
 
     @property
     def _of_units(self) -> list[str]:
@@ -200,12 +197,12 @@ class Seating:
             f"a{i}": f"u{self._of_units.index(each.name)}" if each.of_unit else keys[each.name]
             for i, each in enumerate(self.attributes)
         }
-        ours: Any = self.records.select(ID, "people", *keys.values()).join(units.drop(ROWS, EMPTY, WRONG), ID)
+        ours: Any = self.records.select(ID, "people", *keys.values()).join(units.drop(ROWS, WRONG), ID)
         ours = ours.select(ID, "people", **{name: ours[column] for name, column in columns.items()})
         filled = bounded(ours, list(columns), self.rule)
         own = {f"a{i}": units[columns[f"a{i}"]] for i, each in enumerate(self.attributes) if each.of_unit}
-        left: Any = units.select(people=units[EMPTY].cast("int64"), **own)
-        left = left.filter(left.people > 0)
+        left: Any = units.select(people=self.rule.rows - units[ROWS], **own)
+        left = left.filter(left.people > 0)  # a unit of more records has no empty seat
         if own:
             return filled, left.group_by(list(own)).aggregate(people=left.people.sum().cast("int64"))
         return filled, left.aggregate(people=left.people.sum().coalesce(0).cast("int64"))
