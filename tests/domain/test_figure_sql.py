@@ -41,7 +41,13 @@ def exact_value(figure: Figure, domain: Domain, x: np.ndarray) -> np.ndarray:
         counts = quantile.table.row_counts(domain)
         t = (quantile.table.operator(domain) @ x).reshape(tuple(counts.values()))
         t = np.moveaxis(t, list(counts).index(quantile.attribute), -1).reshape(figure.rows, -1)
-        values = np.array(quantile.values)[(t >= 0).argmax(axis=1)]
+        values = np.array(quantile.values)[(t >= 0).argmax(axis=1)].astype(float)
+        if quantile.between:
+            share = quantile.share
+            every = t[:, -1:] / float((1 - share) * share.denominator)
+            up_to = np.rint(t / share.denominator + every * float(share)).astype(int)
+            people = [np.repeat(quantile.values, np.diff(row, prepend=0)) for row in up_to]
+            values = np.array([np.quantile(p, float(share)) if p.size else np.nan for p in people])
         total = total + float(quantile.coefficient) * np.where(t[:, -1] > 0, values, np.nan)
     return total
 
@@ -102,6 +108,10 @@ QUANTILES = st.one_of(
     st.just("MEDIAN(age)"),
     st.builds("QUANTILE_DISC(age, {})".format, st.sampled_from(["0.1", "0.25", "0.5", "0.9", "0.333"])),
     st.just("PERCENTILE_DISC(0.75) WITHIN GROUP (ORDER BY age)"),
+    st.builds(
+        "PERCENTILE_CONT({}) WITHIN GROUP (ORDER BY age)".format, st.sampled_from(["0.5", "0.9", "0.25"])
+    ),
+    st.just("QUANTILE_CONT(age, 0.333)"),
     st.builds("QUANTILE_DISC(age, 0.4) FILTER (WHERE {})".format, CONDITIONS),
 )
 FIGURES = st.one_of(
@@ -220,8 +230,8 @@ def test_the_extra_category_has_no_value_but_may_be_left_out() -> None:
         ("QUANTILE(age, 0)", "between 0 and 1"),
         ("QUANTILE(age, 0.12345678)", "at most 6 decimals"),
         ("QUANTILE(age, [0.1, 0.2])", "between 0 and 1"),
-        ("PERCENTILE_CONT(0.5) WITHIN GROUP (ORDER BY age)", "write PERCENTILE_DISC"),
-        ("QUANTILE_CONT(age, 0.5)", "write PERCENTILE_DISC"),
+        ("PERCENTILE_CONT(0.5) WITHIN GROUP (ORDER BY sex)", "are not numbers"),
+        ("QUANTILE_CONT(age, 1.5)", "between 0 and 1"),
         ("PERCENTILE_DISC(0.5) WITHIN GROUP (ORDER BY age DESC)", "rising"),
         ("COUNT(*) OVER ()", r"SUM\(COUNT\(\*\)\) OVER"),
         ("COUNT(*) / SUM(COUNT(*)) OVER (PARTITION BY race)", "'race' is not one"),

@@ -231,6 +231,7 @@ REFUSED: list[tuple[str, str]] = [
     (_with("step = 2", 'step = "0.000000001"'), r"a step of more than 8 decimals"),
     (_with('"clamp"', '"drop"'), r"values.income.outside"),
     (_with("null = 0", "null = 201"), r"takes NULL for 201, which is outside 0 to 200"),
+    (_with("null = 0", "null = 1"), r"takes NULL for 1, which is none of its numbers: 0 and 2 are"),
     (_with("null = 0", 'null = "other"'), r"values.income.null"),
     (_with("null = 0", "rounding = 1"), r"values.income.rounding .*unknown key"),
     (_with("income = { c", f"{LARGE.format('a')}{LARGE.format('b')}income = {{ c"), r"values .*choose larger steps"),

@@ -107,6 +107,9 @@ class Quantile:
 
     ``table`` counts ``d N(<= v) - n N`` with ``share = n / d`` for each group and each of the rising ``values``, which
     are the rows of ``attribute``. Where values are the ends of classes, ``starts`` are where these begin.
+
+    With ``between`` it is interpolated, as PERCENTILE_CONT is: with h = share (N - 1) + 1 the mean of ``Q(r)`` over r
+    from h - 1 to h, Q(r) being the smallest value with ``N(<= v) >= r``.
     """
 
     coefficient: Fraction
@@ -115,6 +118,7 @@ class Quantile:
     attribute: str
     values: tuple[int, ...]
     starts: tuple[int, ...] | None = None
+    between: bool = False
 
     @property
     def tables(self) -> tuple[Table, ...]:

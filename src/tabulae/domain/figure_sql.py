@@ -156,17 +156,13 @@ class FigureGroups:
 
 
 FIGURE_SHAPE = (
-    "a figure is SELECT [columns,] arithmetic on COUNT(*), SUM(attribute), AVG(attribute), MEDIAN(attribute) and "
-    "QUANTILE(attribute, share), each with FILTER (WHERE condition) if need be, FROM name [WHERE condition] "
-    "[GROUP BY the same columns]"
+    "a figure is SELECT [columns,] arithmetic on COUNT(*), SUM(attribute), AVG(attribute), MEDIAN(attribute), "
+    "QUANTILE(attribute, share) and PERCENTILE_CONT(share) WITHIN GROUP (ORDER BY attribute), each with FILTER (WHERE "
+    "condition) if need be, FROM name [WHERE condition] [GROUP BY the same columns]"
 )
 MOST_PARTS = 8
 """The most ratios and quantiles that one figure may add up."""
 
-_CONT = (
-    "it interpolates between two values, and counts tell whole values only: write PERCENTILE_DISC, MEDIAN or QUANTILE, "
-    "the smallest value with at least that share at or below it"
-)
 _ARITHMETIC = (exp.Add, exp.Sub, exp.Mul, exp.Div)
 
 
@@ -182,6 +178,8 @@ def figure_from_sql(domain: Domain, name: str, sql: str, whose: str = "figure") 
     ``MEDIAN(a)``, ``QUANTILE(a, p)``,            the smallest value v with ``N(a <= v) >= p N``, p = 1/2 for
     ``PERCENTILE_DISC(p) WITHIN GROUP (ORDER      the median
     BY a)``
+    ``PERCENTILE_CONT(p) WITHIN GROUP (ORDER BY   the same, interpolated between two values at ``p (N - 1) + 1``
+    a)``
     ``... FILTER (WHERE condition)``              any of them, over some records
     ``SUM(COUNT(*)) OVER ([PARTITION BY b])``     the sum over the groups, or over those with the same b
     ============================================  =========================================================
@@ -324,29 +322,23 @@ class _FigureStatement(Statement):
             self.refuse(node, f"the classes of the recode {name!r} are not numbers: use {recode.of!r}")
         return self.domain[name]
 
-    def _quantile(self, node: Node) -> tuple[Node, Fraction] | None:
-        """The column and the share that a quantile is asked for with; None for something else."""
+    def _quantile(self, node: Node) -> tuple[Node, Fraction, dict[str, bool]] | None:
+        """The column and the share of a quantile, and how it is meant; None for something else."""
         if isinstance(node, exp.Median):
-            return node.this, Fraction(1, 2)
+            return node.this, Fraction(1, 2), {}
         if isinstance(node, exp.WithinGroup):
             inner = node.this
-            self._discrete(inner)
+            if not isinstance(inner, exp.PercentileDisc | exp.PercentileCont):
+                self.refuse(node, "WITHIN GROUP goes with PERCENTILE_DISC(share) and PERCENTILE_CONT(share)")
             ordered = node.expression.expressions
             if len(ordered) != 1 or ordered[0].args.get("desc"):
                 self.refuse(node, "WITHIN GROUP takes (ORDER BY attribute), rising")
-            return ordered[0].this, self._share(node, inner.this)
+            return ordered[0].this, self._share(node, inner.this), _between(inner)
         if isinstance(node, exp.Quantile):
-            return node.this, self._share(node, node.args.get("quantile"))
+            return node.this, self._share(node, node.args.get("quantile")), {}
         if isinstance(node, exp.PercentileDisc | exp.PercentileCont):
-            self._discrete(node)
-            return node.this, self._share(node, node.args.get("expression"))
+            return node.this, self._share(node, node.args.get("expression")), _between(node)
         return None
-
-    def _discrete(self, node: Node) -> None:
-        if isinstance(node, exp.PercentileCont):
-            self.refuse(node, _CONT)
-        if not isinstance(node, exp.PercentileDisc):
-            self.refuse(node, "WITHIN GROUP goes with PERCENTILE_DISC(share)")
 
     def _share(self, node: Node, share: Node) -> Fraction:
         if isinstance(share, exp.Literal) and not share.is_string and DECIMAL.fullmatch(share.this):
@@ -357,7 +349,9 @@ class _FigureStatement(Statement):
             node, "the share is a number between 0 and 1 with at most 6 decimals, such as 0.25"
         )
 
-    def _quantiles(self, node: Node, column: Node, share: Fraction, predicate: Predicate) -> Expression:
+    def _quantiles(
+        self, node: Node, column: Node, share: Fraction, between: Mapping[str, bool], predicate: Predicate
+    ) -> Expression:
         attribute = self._attribute(node, column)
         if attribute.name in self._over.groups:
             self.refuse(node, f"{attribute.name!r} is what the groups are made of: group by something else")
@@ -367,7 +361,7 @@ class _FigureStatement(Statement):
         form, values = self._over.below(attribute, predicate, share)
         terms = form.linear(self.table, {}).table
         assert terms is not None
-        found = Quantile(Fraction(1), share, terms, attribute.name, values)
+        found = Quantile(Fraction(1), share, terms, attribute.name, values, **between)
         return Expression(quantiles=((Fraction(1), found),))
 
     def _window(self, node: exp.Window) -> Expression:
@@ -387,3 +381,8 @@ class _FigureStatement(Statement):
         predicate = self._condition(inner) if isinstance(inner, exp.Filter) else self.predicate
         over = replace(self._over, summed=frozenset(self._over.groups) - bases)
         return Expression(self._some(node, over.count(predicate)))
+
+
+def _between(node: Node) -> dict[str, bool]:
+    """Whether a quantile is interpolated."""
+    return {"between": isinstance(node, exp.PercentileCont)}

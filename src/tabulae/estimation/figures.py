@@ -15,7 +15,7 @@ from typing import Protocol
 import numpy as np
 
 from ..domain import Domain, Figure, Linear, Quantile, Ratio, Table
-from .statistics import RatioSet, box_ratios, crossing, delta_error, ratio_variance, woodruff
+from .statistics import RatioSet, box_ratios, crossing, delta_error, interpolated, ratio_variance, woodruff
 
 _ESTIMATED, _EXACT, _NOT_ESTIMABLE = range(3)
 
@@ -262,18 +262,22 @@ def _quantile(known: KnownCounts, quantile: Quantile, level: float) -> Part:
 
     wide, conservative = known.half_widths(table, level)
     sure, t, half = by_value(known.exact(table)), by_value(known.estimate(table)), by_value(wide)
-    kept, values = woodruff(t, half), np.array(quantile.values, dtype=float)
+    values = np.array(quantile.values, dtype=float)
     starts = values if quantile.starts is None else np.array(quantile.starts, dtype=float)
-    place = kept.estimate if other is None else crossing(by_value(other.estimate(table)))
+    told = t if other is None else by_value(other.estimate(table))
+    if quantile.between:
+        # It lies between the records of ranks floor(h) and ceil(h), where h - 1 = p N - p: N(<= v) - p N passes -p at
+        # the first of them or before, and 1 - p at the second or after.
+        each, share = quantile.share.denominator, float(quantile.share)
+        point = interpolated(told / each, values, share)
+        low = starts[woodruff(t + each * share, half).low]
+        high = values[woodruff(t - each * (1 - share), half).high]
+    else:
+        kept, place = woodruff(t, half), crossing(told)
+        point, low, high = values[place], starts[np.minimum(kept.low, place)], values[kept.high]
+    low, high = np.minimum(low, point), np.maximum(high, point)
     some = t[:, -1] > half[:, -1]
-    point, low, high = (
-        np.where(some, ends[at], np.nan).reshape(known.shape)
-        for ends, at in (
-            (values, place),
-            (starts, np.minimum(kept.low, place)),
-            (values, np.maximum(kept.high, place)),
-        )
-    )
+    point, low, high = (np.where(some, each, np.nan).reshape(known.shape) for each in (point, low, high))
     error = (high - low) / (2 * NormalDist().inv_cdf((1 + level) / 2))
     conservative = np.any(by_value(conservative) & ~sure, axis=1) | (other is not None)
     return Part(

@@ -173,6 +173,25 @@ def crossing(t: np.ndarray) -> np.ndarray:
     return np.concatenate([np.zeros((len(t), 1)), before], axis=1).argmin(axis=1)
 
 
+def interpolated(t: np.ndarray, values: np.ndarray, share: float) -> np.ndarray:
+    """The quantile that lies between two values, (groups,), from the non-decreasing sequence closest to t.
+
+    Arguments:
+        t: estimates of ``N(<= v) - p N`` (groups, values).
+        values: rising.
+        share: p, between 0 and 1.
+
+    >>> interpolated(np.array([[0.5, 1.5, 2.5]]) - 0.5, np.array([10.0, 20.0, 30.0]), 0.5).tolist()  # of 1, 2 and 3
+    [15.0]
+    """
+    from scipy.optimize import isotonic_regression
+
+    rising = np.array([isotonic_regression(row).x for row in t]).reshape(t.shape)
+    below = np.clip(rising + share, 0, 1)
+    below[:, -1] = 1
+    return np.diff(below, axis=1, prepend=0) @ values
+
+
 def woodruff(t: np.ndarray, half_width: np.ndarray) -> QuantileSet:
     """The values that the tests keep, and the estimate, from t and half-widths, (groups, values).
 

@@ -9,7 +9,6 @@ from decimal import Decimal
 from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise
-from math import floor
 from typing import Any, Literal
 
 from ..errors import InvalidArgument
@@ -147,6 +146,12 @@ class Grid:
     def __post_init__(self) -> None:
         if self.null is not None and not self.low <= self.null <= self.high:
             raise InvalidArgument(f"takes NULL for {self.null}, which is outside {self.low} to {self.high}")
+        if self.null is not None and (Fraction(self.null - self.low) / self.step).denominator > 1:
+            near = self.low + (self.null - self.low) // self.step * self.step
+            raise InvalidArgument(
+                f"takes NULL for {self.null}, which is none of its numbers: {float(near):.12g} and "
+                f"{float(near + self.step):.12g} are"
+            )
         if 10**self._places % (self.step / 2).denominator:
             raise InvalidArgument(f"has a step of more than {_PLACES - 1} decimals: use a coarser one")
         if max(abs(self.low), abs(self.high)) * 10**self._places > 10**15:
@@ -172,7 +177,7 @@ class Grid:
     @property
     def _null(self) -> int:
         assert self.null is not None
-        return floor((self.null - self.low) / self.step + Fraction(1, 2)) + 1
+        return int((self.null - self.low) / self.step) + 1
 
     def keys(self, codes: Sequence[int]) -> range:
         """The keys of the grid's points, in order."""
