@@ -20,6 +20,7 @@ from benchmarks.detailed_nation import Disk
 from benchmarks.state_run import peak_mb
 
 import tabulae as tb
+from tabulae.release.progress import Progress
 
 STAGES = {
     "planning": "plan",
@@ -65,8 +66,9 @@ class Stages:
         before.update({key: before[key] + value for key, value in spent.items()})
         before.update({key: max(before[key], value) for key, value in most.items()})
 
-    def said(self, line: str) -> None:
-        """A line of the run: perhaps the next stage."""
+    def said(self, progress: Progress) -> None:
+        """A step of the run: perhaps the next stage."""
+        line = progress.step
         name = next((stage for start, stage in STAGES.items() if line.startswith(start)), self.name)
         print(f"{time.strftime('%H:%M:%S')} {line}", file=sys.stderr, flush=True)
         if name != self.name:

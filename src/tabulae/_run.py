@@ -29,9 +29,9 @@ from .products.product import Charged, DrawnMeasurements, Product, product_of, r
 from .release import Release, seal
 from .release.folder import MEASUREMENT, REPORT, replace_listed, require_others
 from .release.predecessor import check_affordable, check_followed, open_ledger
+from .release.progress import Progress, Say, quiet, timed, within
 from .release.series import record_standing, series_faults, standing_faults
 from .release.staging import (
-    Say,
     check_space,
     disk,
     finished,
@@ -55,9 +55,8 @@ Step = Literal[
 ]
 """How far a run has come. From "charged" on a failure leaves a charge that is void, from "stored" on one to resume."""
 
-
-def _quiet(message: str) -> None:
-    """Progress that nobody watches."""
+_COUNTED, _MEASURED, _PUBLISHED = 0.2, 0.4, 0.9
+"""About which shares of the time after planning are over when a run has counted, measured, and written its tables."""
 
 
 def _go_on(step: Step) -> None:
@@ -72,7 +71,7 @@ def run(
     source: str | PathLike[str] | None = None,
     resume: bool = False,
     memory: str | None = None,
-    say: Say = _quiet,
+    say: Say = quiet,
     at: Callable[[Step], None] = _go_on,
 ) -> Release:
     """Make a release: count the records, spend the budget once, publish the tables.
@@ -85,7 +84,8 @@ def run(
         resume: finish a run that was interrupted, without drawing noise a second time.
         memory: the most that the run may take, such as "8GB": the engine that counts gets what the rest leaves. It
             changes no number.
-        say: called with a line of progress at each step.
+        say: called at each step with the :class:`~tabulae.release.progress.Progress`: what is done, how much of the
+            whole, and how long the rest takes.
         at: called when a step is done; tests stop runs with it.
 
     Raises:
@@ -142,10 +142,10 @@ class Life:
         *,
         seal: Callable[[Path], Release] | None = None,
         memory: str | None = None,
-        say: Say = _quiet,
+        say: Say = quiet,
         at: Callable[[Step], None] = _go_on,
     ) -> None:
-        self._product, self._out, self._seal, self._say, self._at = product, out, seal, say, at
+        self._product, self._out, self._seal, self._say, self._at = product, out, seal, timed(say), at
         self._memory = None if memory is None else read_memory(memory)
 
     def release(self, plan_file: str | PathLike[str] | None = None, *, resume: bool = False) -> Release:
@@ -163,7 +163,7 @@ class Life:
             release_id = self._published(plan_file, resume=resume)
             # Sealing reads all of it back from the folder: a nation is not held twice.
             del spec, self._product
-            self._say("writing the report")
+            self._say(Progress("writing the report", _PUBLISHED))
             with disk(partial):
                 release = (self._seal or seal_with_report)(partial)
                 self._at("sealed")
@@ -195,7 +195,7 @@ class Life:
                 release_id = self._measured(needs.disk, engine)
             self._at("stored")
             with disk(partial):
-                product.publish(partial, self._charged(release_id), self._say)
+                product.publish(partial, self._charged(release_id), within(self._say, _MEASURED, _PUBLISHED))
                 record_standing(partial, product.spec, ledger, release_id, followed)
         self._at("published")
         return release_id
@@ -215,17 +215,21 @@ class Life:
                 check_space(partial, space)
                 mark(partial, product.spec, product.document())
             self._at("marked")
-            self._say("counting the records")
+            self._say(Progress("counting the records", 0.0))
             rule = unit_rule(product.spec, row_key(product.spec, ledger))
             with product.count(rule, memory) as counts, opened(product.writer(partial)) as writer:
                 self._at("counted")
-                self._say("charging the ledger and drawing noise")
+                drawing = "charging the ledger and drawing noise"
+                self._say(Progress(drawing, _COUNTED))
                 earlier = {charge.release_id for charge in ledger.find(self._digest)}
                 drawn = product.measure(counts, ledger, self._digest)
                 self._at("charged")
+                done, say = 0.0, within(self._say, _COUNTED, _MEASURED)
                 for piece in drawn:
                     with writing(partial):
                         writer(piece)
+                    done += drawn.share(piece)
+                    say(Progress(drawing, done))
                 self._at("measured")
                 with writing(partial):
                     writer.finish(drawn)

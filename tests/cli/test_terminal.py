@@ -83,7 +83,13 @@ def test_progress_is_shown_at_a_terminal_and_a_narrow_one_cuts_no_number(quick: 
         assert f"{row['margin']:.2f}" in shown
 
 
-_STEPS = "from tabulae.cli.output import progress\nwith progress() as say: say('a step')\nprint('done')"
+_STEPS = """
+from tabulae.cli.output import progress
+from tabulae.release.progress import Progress
+with progress() as say:
+    say(Progress('a step', 0.5, 7.0))
+print('done')
+"""
 
 
 @pytest.mark.parametrize("more", [{}, {"FORCE_COLOR": "1"}], ids=["plain", "as in a notebook"])

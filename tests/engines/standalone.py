@@ -22,6 +22,7 @@ from pathlib import Path
 from tests.net.frozen import frozen
 
 import tabulae as tb
+from tabulae.release.progress import Progress
 from tabulae.sources.engines.spark import java_home
 
 ROOT = Path(__file__).parents[2]
@@ -231,10 +232,10 @@ def _name(command: list[str]) -> str:
 def main(spec: Path, out: Path, die: str) -> None:
     """Make the release, or finish it."""
 
-    def said(line: str) -> None:
-        sys.stdout.write(f"{line}\n")
+    def said(progress: Progress) -> None:
+        sys.stdout.write(f"{progress}\n")
         sys.stdout.flush()
-        if die and line.startswith(die):
+        if die and progress.step.startswith(die):
             threading.Timer(_LIVES_ON, os.kill, (os.getpid(), signal.SIGKILL)).start()
 
     with frozen("standalone"):

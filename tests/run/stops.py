@@ -93,9 +93,11 @@ def make(spec: Path, out: Path, **options: Any) -> Any:
     """The release of a document, or of a folder with ``params``, ``data`` and a ledger in the Bureau's formats."""
     if not spec.is_dir():
         return importlib.import_module("tabulae").run(spec, out, **options)
+    from tabulae.release.progress import quiet
+
     safetab = importlib.import_module("tabulae.interop.safetab")
     inputs = safetab.check(spec / "params", spec / "data", ledger=spec / "ledger.db", records=False)
-    return safetab.run(inputs, out, say=lambda message: None, **options)
+    return safetab.run(inputs, out, **{"say": quiet, **options})
 
 
 def _run(job: dict[str, Any]) -> None:

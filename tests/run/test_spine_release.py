@@ -17,6 +17,7 @@ from tests.run.stops import kill
 import tabulae as tb
 from tabulae.audit import audit
 from tabulae.errors import BudgetRefused, DataError, InvalidArgument, LedgerError, ReleaseError, Unsupported
+from tabulae.release.progress import Progress
 from tabulae.spec import read_spec
 
 LOSS = Fraction(2)
@@ -133,9 +134,9 @@ def test_nothing_of_the_source_is_published(duchy: Path) -> None:
 def test_a_resumed_estimate_goes_on_from_its_last_stage(duchy: Path) -> None:
     out = duchy.parent / "release"
     kill("tabulae.products.areas.tasks.DivideTask.__call__", duchy, out, call=3)
-    told: list[str] = []
+    told: list[Progress] = []
     assert tb.run(duchy, out, resume=True, say=told.append).verify() == []
-    depths = [line.split()[-1] for line in told if "dividing counts" in line]
+    depths = [each.step.split()[-1] for each in told if "dividing counts" in each.step]
     assert depths == ["2", "3", "4"]
 
 

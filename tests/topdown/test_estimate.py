@@ -16,6 +16,7 @@ from tabulae.products.areas.descent.limits import NO_LIMIT
 from tabulae.products.areas.estimate import SpineEstimate, estimate_spine
 from tabulae.products.areas.passes.covariances import Covariances
 from tabulae.products.areas.passes.vectors import NodeVectors
+from tabulae.release.progress import Progress
 
 METHODS = ("gls", "topdown", "bluedown")
 seeds = st.integers(0, 2**32 - 1)
@@ -201,12 +202,12 @@ def test_an_interrupted_estimate_goes_on(tmp_path):
     """Stopped before each stage in turn, the estimate is what it would have been; finished stages are not redone."""
     case = random_case(np.random.default_rng(4), 30, 4)
     for method in METHODS:
-        lines: list[str] = []
+        lines: list[Progress] = []
         whole = estimate_spine(case.plan, case.values(4), method, say=lines.append)
         for stop in range(len(lines)):
             work, count = tmp_path / f"{method}{stop}", 0
 
-            def say(line: str, last: int = stop) -> None:
+            def say(progress: Progress, last: int = stop) -> None:
                 nonlocal count
                 if count == last:
                     raise KeyboardInterrupt
@@ -214,11 +215,11 @@ def test_an_interrupted_estimate_goes_on(tmp_path):
 
             with pytest.raises(KeyboardInterrupt):
                 estimate_spine(case.plan, case.values(4), method, work=work, say=say)
-            again: list[str] = []
+            again: list[Progress] = []
             done = estimate_spine(case.plan, case.values(4), method, work=work, say=again.append)
             assert (numbers(done.vectors) == numbers(whole.vectors)).all()
             assert again[1:] == lines[max(stop, 1) :]
-        finished: list[str] = []
+        finished: list[Progress] = []
         done = estimate_spine(case.plan, case.values(4), method, work=work, say=finished.append)
         assert finished == lines[:1]
         assert (numbers(done.vectors) == numbers(whole.vectors)).all()
@@ -228,13 +229,13 @@ def test_divisions_that_stopped_early_are_counted(tmp_path, monkeypatch):
     """An interrupted estimate counts those of the stages that it found, too."""
     monkeypatch.setattr(admm, "STEPS", 1)
     case = random_case(np.random.default_rng(4), 30, 4)
-    lines: list[str] = []
+    lines: list[Progress] = []
     whole = estimate_spine(case.plan, case.values(4), "topdown", say=lines.append)
-    told = [int(line.split()[0]) for line in lines if "stopped early" in line]
+    told = [int(line.step.split()[0]) for line in lines if "stopped early" in line.step]
     assert whole.unconverged == sum(told) > 1
 
-    def say(line: str) -> None:
-        if "depth 3" in line:
+    def say(progress: Progress) -> None:
+        if "depth 3" in progress.step:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):

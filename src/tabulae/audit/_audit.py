@@ -28,6 +28,7 @@ from ..errors import InvalidArgument, Unsupported
 from ..measurement import Measurement
 from ..privacy import WITHIN, PrivacyLoss, SystemSource
 from ..products.tables.plan import Plan, plan_tables
+from ..release.progress import Progress, Say, quiet
 from ..spec import Spec, read_spec
 from .checks import Check, derived_checks, guarded
 from .largest import largest_change
@@ -139,12 +140,7 @@ def _log_odds(likely: Floats, unlikely: Floats, runs: int, delta: Fraction) -> F
         return np.log(np.maximum(p - float(delta), 0.0)) - np.log(q)
 
 
-Say = Callable[[str], None]
 _EPSILON = "epsilon that two neighbours prove, told apart by their measurements: under the promise"
-
-
-def _quiet(message: str) -> None:
-    """Progress that nobody watches."""
 
 
 @dataclass(frozen=True)
@@ -173,7 +169,7 @@ _NOT_AUDITED = {
 
 
 def audit(
-    spec: Plan | Spec | str | PathLike[str], *, seconds: float = 10.0, seed: int = 0, say: Say = _quiet
+    spec: Plan | Spec | str | PathLike[str], *, seconds: float = 10.0, seed: int = 0, say: Say = quiet
 ) -> Audit:
     """Check, with invented records, that the path from records to measurements keeps the spec's promise.
 
@@ -182,7 +178,7 @@ def audit(
         seconds: how long neighbours are measured over and over for the statistical bound.
         seed: of the invented records and of the words replayed; the statistical runs use the operating
             system's randomness, as a release does.
-        say: called with a line of progress at each step.
+        say: called with the :class:`~tabulae.Progress` at each step.
 
     Returns:
         Every check with what was seen and what is allowed; a failed check is a result, not an exception.
@@ -199,7 +195,7 @@ def audit(
     """
     if not seconds > 0:
         raise InvalidArgument(f"seconds must be positive, not {seconds!r}")
-    say("choosing the strategy")
+    say(Progress("choosing the strategy"))
     if not isinstance(spec, Plan):
         spec = spec if isinstance(spec, Spec) else read_spec(spec)
         if spec.kind in _NOT_AUDITED:
@@ -211,23 +207,23 @@ def audit(
     promise.table_laws(strategy)  # refuses what cannot be promised
     rng = np.random.default_rng(seed)
     layout = RecordLayout.of(promise)
-    say("looking for the neighbours that differ most")
+    say(Progress("looking for the neighbours that differ most"))
     neighbours, _, fewest = promise.change
     worst = largest_change(strategy, neighbours, rng, fewest)
     with tempfile.TemporaryDirectory(prefix="tabulae-audit-") as folder:
         replay = Replay(Stage(made, layout, Path(folder), seed), worst, rng)
         checks: list[Check] = []
         for check in replay.checks():
-            say(f"replayed: {check.name}")
+            say(Progress(f"replayed: {check.name}"))
             checks.append(check)
-        say("deriving the parameters again")
+        say(Progress("deriving the parameters again"))
         try:
             checks += derived_checks(made, replay.base_run.done, worst)
         except Exception as error:  # the replays say why there is nothing to look at
             checks.append(
                 Check("law", "parameters of what was measured", None, 0.0, passed=False, detail=str(error))
             )
-        say("telling neighbours apart")
+        say(Progress("telling neighbours apart"))
         checks.append(guarded("epsilon", _EPSILON, lambda: _told_apart(replay, seconds)))
     return Audit(made, tuple(checks))
 

@@ -22,6 +22,7 @@ from ..errors import ReleaseError
 from ..export import convert_release, write_answer
 from ..privacy import Ledger
 from ..release import Release
+from ..release.progress import Progress
 from ..spec import read_spec
 from . import series as commands_series
 from .kinds import WORDS
@@ -88,7 +89,7 @@ def demo(out: Path, people: int, json: bool) -> None:
     if out.exists():
         raise ReleaseError(f"{out} exists: remove it, or choose another folder with --out")
     with progress() as say:
-        say("inventing people")
+        say(Progress("inventing people"))
         spec_path = write_demo(out, people)
         spec = read_spec(spec_path)
         assert spec.ledger is not None
@@ -248,7 +249,7 @@ def convert(folder: Path, to: str, out: Path | None, json: bool) -> None:
     release = Release.read(folder)
     whole = folder.resolve()
     with progress() as say:
-        say("converting the tables")
+        say(Progress("converting the tables"))
         written = convert_release(release, to, out or whole.with_name(f"{whole.name}-{to}"))
     files = sorted(path.relative_to(written).as_posix() for path in written.rglob("*") if path.is_file())
     if json:

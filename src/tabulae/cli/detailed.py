@@ -14,6 +14,7 @@ from ..errors import InvalidArgument
 from ..interop import safetab
 from ..interop.safetab import Inputs, StabilityRule
 from ..privacy import exact, rounded_up
+from ..release.progress import Progress
 from .output import emit, open_console, print_table, progress
 
 _WIDTH = 140
@@ -28,9 +29,9 @@ def check(params: Path, data: Path, stability: str, delta: str, *, households: b
     rule = _rule(stability)
     _delta(delta)
     with progress() as say:
-        say("checking the inputs")
+        say(Progress("checking the inputs"))
         inputs = safetab.check(params, data, households=households, rule=rule, delta=delta)
-        say("composing the loss")
+        say(Progress("composing the loss"))
         _ = inputs.epsilon
     if json:
         document = safetab.promise_document(inputs)
@@ -59,7 +60,7 @@ def run(
     rule = _rule(stability)
     _delta(delta)
     with progress() as say:
-        say("checking the inputs")
+        say(Progress("checking the inputs"))
         inputs = safetab.check(
             params, data, households=households, rule=rule, delta=delta, ledger=ledger, records=False
         )

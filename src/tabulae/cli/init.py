@@ -10,6 +10,7 @@ import typer
 
 from ..errors import DataError, ReleaseError, Unsupported
 from ..release.folder import require_parent, write_bytes
+from ..release.progress import Progress
 from ..sources.declared import DeclaredColumn, declared_columns, only_table
 from ..sources.declared import peek as peek_values
 from ..sources.dialect import RFC4180, find_dialect
@@ -46,7 +47,7 @@ def init(file: Path, out: Path, peek: bool, table: str | None, json: bool) -> No
     if peek:
         looked = [c for c in columns if c.can_be_counted and not c.has_domain]
         with progress() as say:
-            say("reading the records")
+            say(Progress("reading the records"))
             columns = peek_values(source, columns)
         _warn(source, looked, out)
     path = os.path.relpath(file.resolve(), out.resolve().parent)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json as json_module
 import math
 import sys
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from fractions import Fraction
 from typing import Any
@@ -13,13 +14,15 @@ from typing import Any
 import typer
 from rich.console import Console
 from rich.measure import Measurement
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, ProgressColumn, SpinnerColumn, Task, TextColumn, TimeElapsedColumn
+from rich.progress import Progress as Bars
 from rich.table import Column, Table
 from rich.text import Text
 
 from ..privacy import WITHIN, PrivacyLoss, rounded_up
 from ..products.product import row_bound_costs
 from ..release import Release
+from ..release.progress import Progress, Say, quiet
 from ..spec import Spec
 
 _NARROW = 100
@@ -27,19 +30,61 @@ _LEAST_WORDS = 16  # characters that a column of words may shrink to
 
 
 @contextmanager
-def progress() -> Iterator[Callable[[str], None]]:
-    """On stderr the step that is under way and how long it has taken; nothing where nobody watches.
+def progress() -> Iterator[Say]:
+    """On stderr the step that is under way, how much of the whole is done and how long the rest takes.
 
-    Asked of the stream itself: FORCE_COLOR, which notebooks set, is about colours, and a pipe stays a pipe.
+    Nothing where nobody watches. Asked of the stream itself: FORCE_COLOR, which notebooks set, is about colours, and a
+    pipe stays a pipe.
     """
     console = Console(stderr=True)
     if not sys.stderr.isatty() or console.is_dumb_terminal:
-        yield lambda message: None
+        yield quiet
         return
-    columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True) as shown:
+    bar = BarColumn(bar_width=20)
+    columns = (
+        SpinnerColumn(),
+        bar,
+        _Share(),
+        TextColumn("{task.description}", markup=False),
+        TimeElapsedColumn(),
+        _Left(),
+    )
+    with Bars(*columns, console=console, transient=True) as shown:
         task = shown.add_task("starting", total=None)
-        yield lambda message: shown.reset(task, description=message)
+
+        def say(told: Progress) -> None:
+            ends = None if told.left is None else time.monotonic() + told.left
+            total = None if told.share is None else 1.0
+            shown.update(task, description=told.step, ends=ends, total=total, completed=told.share)
+
+        yield say
+
+
+class _Share(ProgressColumn):
+    """How much of the whole is done, where that is known."""
+
+    def render(self, task: Task) -> Text:
+        return Text("" if task.total is None else f"{task.completed:4.0%}")
+
+
+class _Left(ProgressColumn):
+    """How long the rest takes, counted down between two steps."""
+
+    def render(self, task: Task) -> Text:
+        ends = task.fields.get("ends")
+        return Text("" if ends is None else f"about {duration(max(0.0, ends - time.monotonic()))} left")
+
+
+def duration(seconds: float) -> str:
+    """A length of time in words, to two digits at most.
+
+    >>> [duration(s) for s in (0.2, 4.4, 75, 3700, 40_000)]
+    ['1 s', '4 s', '75 s', '62 min', '11 h']
+    """
+    for unit, name in ((3600, "h"), (60, "min")):
+        if seconds >= 1.5 * unit:
+            return f"{round(seconds / unit)} {name}"
+    return f"{max(1, round(seconds))} s"
 
 
 def emit(document: Any) -> None:

@@ -11,6 +11,7 @@ import typer
 from ..errors import InvalidArgument, ReleaseError, Unsupported
 from ..products.product import plan as make_plan
 from ..products.tables.plan import check_saved
+from ..release.progress import Progress
 from ..report.plan_page import check_target, write_plan_page
 from ..spec import Spec, read_spec
 from . import series as commands_series
@@ -30,12 +31,12 @@ def plan(
             _check_saved_plans(words.FOLLOWS_FROM, save)
         if tolerance is not None:
             spec = _within(spec, words.FOLLOWS_FROM, tolerance)
-        say("choosing the strategy")
+        say(Progress("choosing the strategy"))
         made = make_plan(spec)
-        say("computing expected errors")
+        say(Progress("computing expected errors"))
         document = words.plan_document(made) if json else None
         if page is not None:
-            say("computing other budgets")
+            say(Progress("computing other budgets"))
             write_plan_page(made, page)
         if save is not None:
             made.save(save)

@@ -19,8 +19,9 @@ import pyarrow as pa
 from ..errors import InvalidArgument, Problem, SpecError, Unsupported
 from ..privacy import Charge, Disclosure, Ledger
 from ..release.changes import Changes
+from ..release.progress import Say
 from ..release.read import Release
-from ..release.staging import Say, Writer
+from ..release.staging import Writer
 from ..sources.coding import ColumnCoding
 from ..sources.source import RecordSource
 from ..sources.units import UnitRule
@@ -71,6 +72,10 @@ class DrawnMeasurements(Protocol):
     @property
     def release_id(self) -> str | None:
         """The charge; None for a rehearsal."""
+        ...
+
+    def share(self, piece: Any) -> float:
+        """Which share of all pieces one is; a function of the plan."""
         ...
 
     def __iter__(self) -> Iterator[Any]: ...

@@ -8,7 +8,7 @@ import fcntl
 import hashlib
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Protocol, Self, TypeVar
@@ -19,9 +19,6 @@ from ..sources.memory import size_words
 from ..spec import Spec
 from .folder import MEASUREMENT, read_json, require_parent, sync_folder, write_json
 from .read import Release
-
-Say = Callable[[str], None]
-"""Called with a line of progress."""
 
 OF = "digest"
 """Where the descriptor of a folder without a spec says the digest of the one that it is of."""

@@ -18,8 +18,9 @@ from ...products.groups.product import GroupsProduct
 from ...products.groups.publish import write_groups
 from ...products.product import Charged
 from ...release.folder import LEDGER, write_bytes, write_json
+from ...release.progress import Progress, Say, within
 from ...release.read import Release
-from ...release.staging import OF, Say
+from ...release.staging import OF
 from ...release.write import LEVEL
 from ...sources.units import UnitRule
 from .geography import GRF
@@ -27,6 +28,7 @@ from .inputs import Inputs
 from .tables import write_tables
 from .totals import TOTALS
 
+_TABULATED = 0.5  # of the time that all files take: the tables of every kind of release
 _READING = """
 Read it
   Python  import pandas; rows = pandas.read_csv("FILE", sep="|", dtype={"REGION_ID": str, "ITERATION_CODE": str})
@@ -163,10 +165,18 @@ class SafeTabProduct(GroupsProduct):
         return self._inputs.records.counts(self._planned.adaptive, memory)
 
     def publish(self, partial: Path, charged: Charged, say: Say) -> None:
-        say("estimating and writing tables")
+        say(Progress("estimating and writing tables"))
         inputs, plan, spec = self._inputs, self._planned, self.spec
-        write_groups(partial, spec, plan.adaptive, charged, plan.level, **{OF: spec.digest()})
-        say(f"writing {inputs.program.tables}")
+        write_groups(
+            partial,
+            spec,
+            plan.adaptive,
+            charged,
+            plan.level,
+            within(say, 0, _TABULATED),
+            **{OF: spec.digest()},
+        )
+        say(Progress(f"writing {inputs.program.tables}", _TABULATED))
         write_tables(partial, plan, inputs.program, allow_negative=inputs.allow_negative)
         write_json(partial / LEDGER, charged.entries)
         write_json(partial / "privacy.json", promise_document(inputs))
@@ -190,7 +200,7 @@ def run(
         out: the folder to write; it must not exist.
         resume: finish a run that was interrupted, without drawing noise a second time.
         memory: the most that the run may take, such as "8GB".
-        say: called with a line of progress at each step.
+        say: called with the progress at each step.
         at: called when a step is done; tests stop runs with it.
 
     Raises:

@@ -18,7 +18,7 @@ import numpy as np
 from scipy import sparse
 
 from ...errors import InvalidArgument
-from ...release.staging import Say
+from ...release.progress import Progress, Say, quiet, within
 from .constraints import AreaConstraints
 from .descent.descent import MeasuredTotals, no_limits, runs_of_parents
 from .descent.limits import NodeLimits
@@ -45,7 +45,6 @@ from .tasks import (
     ReadTask,
     RiseTask,
     Runner,
-    Task,
     TaskResult,
     UpTask,
     children_of,
@@ -53,10 +52,6 @@ from .tasks import (
     of_other_measurements,
     parents_in,
 )
-
-
-def quiet(line: str) -> None:
-    """Progress that nobody watches."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,7 +95,7 @@ def read_measured(
     stored, information = place.checkpoint.found(_READ), _information(plan, place)
     if stored is not None and files and stored["files"] == np.array(files):
         return MeasuredNodes(information, _totals(plan, stored["totals"]), str(stored["measurements"]))
-    say("reading the measurements")
+    say(Progress("reading the measurements"))
     stream = iter(()) if callable(pieces) else iter(pieces)
     read = pieces if callable(pieces) else _in_order(stream, count)
     with place.run(ReadTask(plan, read, information, known=stored is not None)) as tasks:
@@ -461,7 +456,7 @@ class Estimation:
 
     Args:
         place: where vectors are, and who runs tasks.
-        say: called with a line of progress at each stage.
+        say: called with the progress at each stage.
     """
 
     plan: SpinePlan
@@ -484,10 +479,9 @@ class Estimation:
             estimate, passed = (vectors(name, "fall", below) for name in ("estimate", "passed"))
         passes = Passes(cov, tuple(exact_values), self.measured.information, mean, told, estimate, passed)
         passes.check_exact()
-        self._up("rise", RiseTask(passes, families))
-        self._down(
-            "fall", FallTask(passes, families), "least squares down the spine, to depth {}", leaves=False
-        )
+        self._up("rise", RiseTask(passes, families), within(self.say, 0, _UP))
+        down, told = within(self.say, _UP, 1), "least squares down the spine, to depth {}"
+        self._down("fall", FallTask(passes, families), down, told, leaves=False)
         information = place.gathered(self.measured.information, "information", every=True)
         estimate, passed = place.gathered(estimate, "estimate"), place.gathered(passed, "passed")
         place.clear()
@@ -503,7 +497,7 @@ class Estimation:
         made = (np.arange(first, min(last, end)) for first, last in families)
         linear = self.place.vectors("linear", "up", made)
         task = UpTask(cov, families, self.measured.information, linear)
-        self._up("up", task)
+        self._up("up", task, within(self.say, 0, _UP))
         return task
 
     def divided(
@@ -530,17 +524,20 @@ class Estimation:
         task = DivideTask(
             plan, self.measured.information, up, topdown, part, limits, totals, families, counts
         )
-        missed = self._down("counts", task, "dividing counts among the units of depth {}")
+        down = within(self.say, 0.0 if up is None else _UP, 1)
+        missed = self._down("counts", task, down, "dividing counts among the units of depth {}")
         found = self.place.gathered_counts(counts)
         self.place.clear()
         return found, missed
 
-    def _up(self, step: str, task: RiseTask | UpTask) -> None:
+    def _up(self, step: str, task: RiseTask | UpTask, say: Say) -> None:
         depths = reversed(range(len(self.plan.depths) - 1))
         stages = ((depth, _numbers(self.plan, task.families, depth)) for depth in depths)
-        self._stages(step, task, stages, "least squares up the spine, to depth {}")
+        self._stages(step, task, stages, say, "least squares up the spine, to depth {}")
 
-    def _down(self, step: str, task: FallTask | DivideTask, told: str, *, leaves: bool = True) -> int:
+    def _down(
+        self, step: str, task: FallTask | DivideTask, say: Say, told: str, *, leaves: bool = True
+    ) -> int:
         """The root, then the children of all parents, the first depth first: in how many divisions solvers stopped."""
 
         def stages() -> Iterator[tuple[int, range]]:
@@ -550,21 +547,29 @@ class Estimation:
                     self.place.begin_leaves(task.makes[0])
                 yield depth, _numbers(self.plan, task.families, depth - 1)
 
-        return self._stages(step, task, stages(), told)
+        return self._stages(step, task, stages(), say, told)
 
-    def _stages(self, step: str, task: Task, stages: Iterable[tuple[int, range]], told: str) -> int:
+    def _stages(
+        self,
+        step: str,
+        task: RiseTask | UpTask | FallTask | DivideTask,
+        stages: Iterable[tuple[int, range]],
+        say: Say,
+        told: str,
+    ) -> int:
         """Each a depth and the numbers of its tasks, in this order: in how many divisions solvers stopped early.
 
         A depth of many tasks is finished part by part: what a killed process makes again is one part.
         """
         missed, checkpoint = 0, self.place.checkpoint
+        finished, every = 0, len(task.families) + 1
         with ExitStack() as open_to:
             tasks: Numbers | None = None
             for depth, numbers in stages:
                 for part, some in enumerate(_cut(numbers)):
                     stage = f"{step}-{depth:02}-{part}"
                     if (stored := checkpoint.found(stage)) is None:
-                        self.say(told.format(depth))
+                        say(Progress(told.format(depth), finished / every))
                         tasks = tasks or open_to.enter_context(self.place.run(task))
                         done = tasks(some)
                         for store in task.makes:
@@ -572,10 +577,12 @@ class Estimation:
                         stored = {"missed": np.array(sum(one.missed for one in done))}
                         checkpoint.finish(stage, **stored)
                     missed += int(stored["missed"])
+                    finished += len(some)
         if missed:
-            self.say(
+            line = (
                 f"{missed} divisions stopped early: all limits are met, by counts that may not be the nearest"
             )
+            say(Progress(line, 1.0))
         return missed
 
 
@@ -585,6 +592,9 @@ def _families(cov: Covariances) -> Ranges:
     depths = range(len(plan.depths) - 1)
     return tuple((int(a), int(b)) for depth in depths for a, b in cov.kinds.families(depth, width))
 
+
+_UP = 0.2
+"""Of the time of both passes: that of the way up the tree."""
 
 _TASKS, _PARTS_OF_A_DEPTH = 16, 8
 """Tasks of a part at least, so that no core waits long at its end; and parts of a depth at most."""

@@ -16,8 +16,8 @@ from ...errors import Unsupported
 from ...privacy import Disclosure, Ledger
 from ...release import folder as f
 from ...release.changes import Changes
+from ...release.progress import Progress, Say, within
 from ...release.read import Release
-from ...release.staging import Say
 from ...release.write import LEVEL
 from ...sources.engines.spark import spark_session
 from ...sources.units import UnitRule
@@ -44,6 +44,7 @@ _OVER = f".{WORK}.over"
 """What that folder is called once all files that follow from it are written: it is removed."""
 
 _LEAST_VARIANCE = 1e-12
+_ESTIMATED = 0.6  # of the time from measurements to tables: the estimates
 
 
 class AreasProduct:
@@ -77,7 +78,7 @@ class AreasProduct:
     def prepare(self, partial: Path, plan_file: str | PathLike[str] | None, say: Say) -> None:
         if plan_file is not None:
             raise no_saved_plan("geography")
-        say("planning")
+        say(Progress("planning"))
         _ = self.spine_plan
 
     def check(self, ledger: Ledger) -> None:
@@ -170,10 +171,9 @@ class AreasProduct:
     def publish(self, partial: Path, charged: Charged, say: Say) -> None:
         work, over = partial / WORK, partial / _OVER
         if work.exists() or not (partial / f.DESCRIPTOR).exists():  # else a killed run has written everything
-            say("estimating")
-            made = SpineRelease.of(partial, self.spec, LEVEL, work, say, self._runner)
-            say("writing tables")
-            write_spine(partial, made, charged)
+            say(Progress("estimating"))
+            made = SpineRelease.of(partial, self.spec, LEVEL, work, within(say, 0, _ESTIMATED), self._runner)
+            write_spine(partial, made, charged, within(say, _ESTIMATED, 1))
             work.rename(over)  # whole, so that no part of it is ever taken for the work of an unfinished run
             f.sync_folder(partial)
         shutil.rmtree(over, ignore_errors=True)

@@ -15,6 +15,7 @@ import pyarrow as pa
 from ...errors import ReleaseError
 from ...release import folder as f
 from ...release.folder import PublishedRows, TableWriter, plain
+from ...release.progress import Progress, Say, quiet
 from ...release.write import csv_resource, data_package, write_documents
 from ...spec import Spec
 from ..product import Charged
@@ -37,6 +38,7 @@ from .tables import (
 )
 
 README = "README.md"
+_TABLES = 0.7  # of the time of all files: the tables, and not the microdata
 _STATUS = "A estimated, E exact: nobody can be there, or exact counts determine it"
 _OWN = {
     "area_type": "type of area: a level, or a kind of entity",
@@ -51,16 +53,20 @@ _NUMBERS = {
 }
 
 
-def write_spine(folder: Path, made: SpineRelease, charged: Charged) -> None:
+def write_spine(folder: Path, made: SpineRelease, charged: Charged, say: Say = quiet) -> None:
     """Write all but the measurement and the report: tables, codes, spec, ledger entries, descriptor, microdata."""
     spec, tables, areas = made.spec, made.geography.tables, areas_of(made.geography)
     write_documents(folder, spec, charged.entries)
     outside = {table.name: 0 for table in tables}
+    done, every = 0, sum(sum(made.geography.rows(table).values()) for table in tables)
     with TableWriter(folder / "tables", table_schemas(tables, made.published.method)) as writer:
         for name, rows in made.publisher.rows(tables, areas):
+            say(Progress("writing tables", _TABLES * done / every))
             writer.write(name, rows)
             outside[name] += _outside(rows)
+            done += rows.num_rows
     f.sync_folder(folder / "tables")
+    say(Progress("writing tables", _TABLES))
     write_area_figures(folder, made)
     people = write_microdata(folder, made.microdata) if made.geography.microdata else None
     about = {

@@ -425,5 +425,9 @@ class SpineMeasurements:
     release_id: str | None
     pieces: Iterator[SpinePieceValues] = field(repr=False)
 
+    def share(self, values: SpinePieceValues) -> float:
+        """Of all units, those of a piece."""
+        return values.piece.nodes.size / self.plan.tree.size
+
     def __iter__(self) -> Iterator[SpinePieceValues]:
         return self.pieces

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice, pairwise
 from math import prod
@@ -14,11 +14,11 @@ import numpy as np
 import pyarrow as pa
 
 from ...estimation.intervals import Interval
-from ...release.staging import Say
+from ...release.progress import Progress, Say, quiet, within
 from ...release.write import ESTIMATED, EXACT, label_columns, word_column
 from ...spec import Spec
 from .constraints import EarlierMargin, ExactMargin
-from .estimate import MEASURED, SpineEstimate, estimate_spine, quiet, read_measured
+from .estimate import MEASURED, SpineEstimate, estimate_spine, read_measured
 from .known import KnownLimits, margin_limits
 from .layout import CellLayout, Margin
 from .microdata import Microdata
@@ -35,6 +35,7 @@ UNBIASED = "gls"
 
 _ROWS = 1 << 18  # about how many rows are made at a time
 _VARIANCES = 1 << 22  # and how many numbers of covariances
+_UNBIASED_FIRST = 0.2  # of the time of all estimates: that of "gls", which every release has
 _CANCELLED = 1e-9  # of the terms of a variance: below it, they cancel
 
 
@@ -283,11 +284,12 @@ class SpineRelease:
         geography = geography_of(spec)
         plan = geography.plan()
         exact = read_exact(folder, plan, exact_of(geography))
+        method = method or spec.method.estimate
+        first = 1.0 if method == UNBIASED else _UNBIASED_FIRST
         estimate = _estimator(folder, plan, work, say, run)
         known = {"constraints": geography.constraints, "exact_values": exact}
-        unbiased = estimate(UNBIASED, **known)
-        method = method or spec.method.estimate
-        published = unbiased if method == UNBIASED else estimate(method, **known)
+        unbiased = estimate(UNBIASED, within(say, 0, first), **known)
+        published = unbiased if method == UNBIASED else estimate(method, within(say, first, 1), **known)
         return cls(spec, plan, published, unbiased, exact, level)
 
     @property
@@ -332,10 +334,12 @@ def _estimator(
     files = "" if place is None else files_digest(folder, plan)
     measured = read_measured(plan, pieces, None if place is None else place / MEASURED, say, run, files)
 
-    def estimate(method: Any, **known: Any) -> SpineEstimate:
+    def estimate(method: Any, say: Say, **known: Any) -> SpineEstimate:
         own = None if place is None else place / method
-        return estimate_spine(
-            plan, measured, method, work=own, run=run, say=lambda line: say(f"{method}: {line}"), **known
-        )
+
+        def told(progress: Progress) -> None:
+            say(replace(progress, step=f"{method}: {progress.step}"))
+
+        return estimate_spine(plan, measured, method, work=own, run=run, say=told, **known)
 
     return estimate

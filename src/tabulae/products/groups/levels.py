@@ -253,6 +253,11 @@ class AdaptivePlan:
             raise InvalidArgument("no leaf of the geography lies in any region: nothing would be counted")
         return type(self.levels[0].budget)(most)
 
+    def share(self, piece: GroupMeasurement) -> float:
+        """Which share of all groups of all regions a piece is."""
+        places = [len(level.groups) * level.regions.size for level in self.levels]
+        return piece.regions * len(self.levels[piece.level].groups) / sum(places)
+
 
 @dataclass(frozen=True, eq=False)
 class GroupMeasurement:
@@ -291,6 +296,10 @@ class GroupMeasurements:
     rehearsal: bool
     release_id: str | None
     chunks: Iterator[GroupMeasurement] = field(repr=False)
+
+    def share(self, piece: GroupMeasurement) -> float:
+        """See :meth:`AdaptivePlan.share`."""
+        return self.plan.share(piece)
 
     def __iter__(self) -> Iterator[GroupMeasurement]:
         return self.chunks

@@ -14,8 +14,8 @@ import pyarrow as pa
 from ...errors import Unsupported
 from ...privacy import Disclosure, Ledger
 from ...release.changes import Changes
+from ...release.progress import Progress, Say
 from ...release.read import Release
-from ...release.staging import Say
 from ...release.write import write_documents
 from ...sources.units import UnitRule
 from ...spec import Spec
@@ -53,7 +53,7 @@ class GroupsProduct:
     def prepare(self, partial: Path, plan_file: str | PathLike[str] | None, say: Say) -> None:
         if plan_file is not None:
             raise no_saved_plan("detailed")
-        say("proving how many groups one record can belong to")
+        say(Progress("proving how many groups one record can belong to"))
         self._planned = plan_detailed(self.spec)
 
     def check(self, ledger: Ledger) -> None:
@@ -104,9 +104,9 @@ class GroupsProduct:
         return GroupMeasurementWriter(partial, self._planned.adaptive)
 
     def publish(self, partial: Path, charged: Charged, say: Say) -> None:
-        say("estimating and writing tables")
+        say(Progress("estimating and writing tables"))
         write_documents(partial, self.spec, charged.entries)
-        write_groups(partial, self.spec, self._planned.adaptive, charged, self._planned.level)
+        write_groups(partial, self.spec, self._planned.adaptive, charged, self._planned.level, say)
 
     def measurements(self, release: Release) -> Iterator[GroupMeasurement]:
         """The noisy counts as they were drawn, piece by piece, in the order of the levels."""

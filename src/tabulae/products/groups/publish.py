@@ -15,6 +15,7 @@ from ...errors import ReleaseError
 from ...estimation.intervals import Interval
 from ...release import folder as f
 from ...release.folder import PublishedRows, TableWriter, plain
+from ...release.progress import Progress, Say
 from ...release.write import ESTIMATED, csv_resource, data_package, label_columns, status_field, word_column
 from ...spec import Spec
 from ..product import Charged
@@ -149,12 +150,13 @@ def table_schemas(detailed: Detailed) -> dict[str, pa.Schema]:
 
 
 def write_groups(
-    folder: Path, spec: Spec, plan: AdaptivePlan, charged: Charged, level: float, **about: Any
+    folder: Path, spec: Spec, plan: AdaptivePlan, charged: Charged, level: float, say: Say, **about: Any
 ) -> None:
     """Write the tables, and the descriptor with what else is to be said ``about`` the release."""
     assert spec.detailed is not None
     chosen: list[Counter[str]] = [Counter() for _ in plan.levels]
     suppressed: Counter[int] = Counter()
+    done = 0.0
     with TableWriter(folder / "tables", table_schemas(spec.detailed)) as tables:
         for piece in read_group_measurements(folder, plan):
             made = group_tables(plan.levels[piece.level], piece, spec.detailed.suppress, level)
@@ -162,6 +164,8 @@ def write_groups(
             suppressed[piece.level] += made.suppressed
             for name, rows in made.rows.items():
                 tables.write(name, rows)
+            done += plan.share(piece)
+            say(Progress("estimating and writing tables", done))
     f.sync_folder(folder / "tables")
     told = [
         {"level": at.name, "groups_by_table": dict(chosen[i]), "suppressed": suppressed[i]}

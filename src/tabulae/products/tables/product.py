@@ -21,8 +21,9 @@ from ...privacy import Disclosure, Ledger, RandomBits
 from ...release import folder as f
 from ...release.agreement import csv_faults
 from ...release.changes import Changes
+from ...release.progress import Progress, Say
 from ...release.read import Release
-from ...release.staging import PLAN, Say
+from ...release.staging import PLAN
 from ...sources.units import UnitRule
 from ...spec import Spec
 from ..comparable import comparable
@@ -58,6 +59,10 @@ class MeasuredOnce:
     @property
     def release_id(self) -> str | None:
         return self.whole.release_id
+
+    def share(self, piece: Measurement) -> float:
+        """All of it."""
+        return 1.0
 
     def __iter__(self) -> Iterator[Measurement]:
         yield self.whole
@@ -131,7 +136,7 @@ class TablesProduct:
         elif plan_file is not None:
             self._planned = Plan.load(plan_file, self.spec)
         else:
-            say("choosing the strategy")
+            say(Progress("choosing the strategy"))
             self._planned = plan_tables(self.spec)
 
     def check(self, ledger: Ledger) -> None:
@@ -194,7 +199,7 @@ class TablesProduct:
         return MeasurementWriter(partial)
 
     def publish(self, partial: Path, charged: Charged, say: Say) -> None:
-        say("estimating and writing tables")
+        say(Progress("estimating and writing tables"))
         plan, spec, measured = self._planned, self.spec, self._stored(partial)
         estimated = reconstruct(plan, measured)
         tables = publish(estimated, spec.published, plan.level) + publish_exact(measured)
