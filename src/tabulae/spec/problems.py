@@ -15,7 +15,7 @@ import tomllib
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
@@ -66,6 +66,50 @@ class KeyLines:
         return None
 
 
+@dataclass(frozen=True)
+class Place:
+    """Where a key with a value, or an element of an array, stands in a text, as offsets.
+
+    ``start`` to ``end`` is all of it; ``key`` is where the last part of its key is (nothing of an element), and
+    ``value`` where its value begins. ``section`` is the header that it stands under; None inside of another value.
+    """
+
+    start: int
+    key: tuple[int, int]
+    value: int
+    end: int
+    section: KeyPath | None
+
+
+@dataclass(frozen=True)
+class Header:
+    """A line ``[a.b]`` or ``[[a.b]]``, or (path ``()``) what stands above the first; ``end`` is that of its last pair."""
+
+    path: KeyPath
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where everything of a valid document stands, so that a text can be changed at one place and kept elsewhere.
+
+    >>> layout = Layout.of('[a]\\nb = { c = 1 } # why\\n')
+    >>> place = layout.places["a", "b", "c"]
+    >>> (place.start, place.end), layout.headers[1].path
+    ((10, 15), ('a',))
+    """
+
+    places: Mapping[KeyPath, Place]
+    headers: tuple[Header, ...]
+
+    @classmethod
+    def of(cls, text: str) -> Layout:
+        scanner = _Scanner(text)
+        scanner.scan()
+        return cls(scanner.places, tuple(scanner.headers))
+
+
 class _Scanner:
     """One pass over a valid document: positions of keys, headers and array elements."""
 
@@ -77,14 +121,19 @@ class _Scanner:
         self.given: set[KeyPath] = set()  # keys with a value, and headers of single sections
         self.twice: tuple[KeyPath, int] | None = None  # the first of them that is written again, and where
         self.last: dict[KeyPath, int] = {}  # array of tables -> index of its latest element
+        self.places: dict[KeyPath, Place] = {}
+        self.headers = [Header((), 0, 0)]
+        self.key = 0, 0  # where the last part of the latest key stands
 
     def scan(self) -> dict[KeyPath, int]:
         section: KeyPath = ()
-        while self.skip(_BLANK) < len(self.text):
+        while (start := self.skip(_BLANK)) < len(self.text):
             if self.text[self.at] == "[":
                 section = self.header()
+                self.headers.append(Header(section, start, self.at))
             else:
-                self.pair(section)
+                self.pair(section, section)
+                self.headers[-1] = replace(self.headers[-1], end=self.at)
         return self.lines
 
     def skip(self, pattern: re.Pattern[str]) -> int:
@@ -136,21 +185,23 @@ class _Scanner:
             else:
                 self.skip(_BARE_KEY)
                 keys.append(self.text[start : self.at])
+            self.key = start, self.at
             self.skip(_SPACE)
             if self.text[self.at] != ".":
                 return keys
             self.at += 1
 
-    def pair(self, section: KeyPath) -> None:
+    def pair(self, above: KeyPath, section: KeyPath | None) -> None:
         start = self.at
-        path = section
+        path = above
         for key in self.keys():
             path += (key,)
             self.mark(path, start)
         self.give(path, start)
-        self.at += 1  # the equals sign
-        self.skip(_SPACE)
+        key, self.at = self.key, self.at + 1  # the equals sign
+        value = self.skip(_SPACE)
         self.value(path)
+        self.places[path] = Place(start, key, value, self.at, section)
 
     def value(self, path: KeyPath) -> None:
         """Skip a value, entering arrays and inline tables."""
@@ -160,7 +211,8 @@ class _Scanner:
         elif opening in "[{":
             self.inside(path, "]" if opening == "[" else "}")
         else:
-            self.skip(_SCALAR)
+            start = self.at
+            self.at = start + len(self.text[start : self.skip(_SCALAR)].rstrip())
 
     def inside(self, path: KeyPath, closing: str) -> None:
         """The elements of an array, or the pairs of an inline table."""
@@ -171,11 +223,13 @@ class _Scanner:
                 self.at += 1
                 continue
             if closing == "]":
-                self.mark((*path, position), self.at)
+                start = self.at
+                self.mark((*path, position), start)
                 self.value((*path, position))
+                self.places[*path, position] = Place(start, (start, start), start, self.at, None)
                 position += 1
             else:
-                self.pair(path)
+                self.pair(path, None)
         self.at += 1
 
 
