@@ -17,7 +17,7 @@ _PLANNED = 60_000  # milliseconds, on a machine that is busy
 @pytest.fixture
 def opened(page: Page, studio: Studio) -> Page:
     page.goto(studio.url)
-    expect(page.locator("#told")).to_have_text("The plan is of this text.", timeout=_PLANNED)
+    expect(page.locator("#form h2").first).to_be_visible(timeout=_PLANNED)
     return page
 
 
@@ -60,4 +60,42 @@ def test_the_page_is_accessible_and_fits(opened: Page, width: int) -> None:
     assert not Axe().run(opened).response["violations"]
     assert opened.evaluate("document.documentElement.scrollWidth") <= width
     opened.keyboard.press("Tab")
-    expect(opened.get_by_role("link", name="Skip to the spec")).to_be_focused()
+    expect(opened.get_by_role("link", name="Skip to the form")).to_be_focused()
+
+
+def test_the_form_and_the_text_are_one_document(opened: Page, studio: Studio) -> None:
+    text, form = opened.get_by_label("The spec, in TOML"), opened.locator("#form")
+    form.locator("summary", has_text="race_by_young").click()
+    form.get_by_label("race", exact=True).focus()
+    form.get_by_label("race", exact=True).select_option("")
+    expect(text).to_have_value(SPEC.replace('["race", "young"]', '["young"]'))
+    expect(form.get_by_label("race", exact=True)).to_be_focused()
+    opened.keyboard.press("Control+z")
+    expect(text).to_have_value(SPEC)
+    expect(form.get_by_label("race", exact=True)).to_have_value("identity")
+    opened.get_by_role("button", name="Redo").click()
+    expect(form.get_by_label("race", exact=True)).to_have_value("")
+    text.fill(SPEC.replace('name = "race_by_young"', 'name = "typed"'))
+    expect(form.locator("summary", has_text="typed")).to_be_visible()
+    margin = form.get_by_label("margin", exact=True)
+    margin.fill("-3")
+    margin.press("Tab")
+    expect(form.locator(".mistake")).to_contain_text("greater than 0", timeout=_PLANNED)
+    expect(margin).to_have_attribute("aria-invalid", "true")
+    assert not Axe().run(opened).response["violations"]
+    text.fill("title = ")
+    expect(form).to_contain_text("no TOML")
+    assert studio.document.path.read_text() == SPEC
+
+
+def test_edges_are_drawn(opened: Page) -> None:
+    text, form = opened.get_by_label("The spec, in TOML"), opened.locator("#form")
+    form.locator("summary", has_text="young").first.click()
+    strip = form.locator("svg.strip")
+    box = strip.bounding_box()
+    assert box is not None
+    strip.click(position={"x": box["width"] / 2, "y": 5})
+    expect(text).to_have_value(SPEC.replace("[5, 15]", "[5, 10, 15]"))
+    form.get_by_label("a class begins at").fill("5")
+    form.get_by_role("button", name="Draw or erase the edge").click()
+    expect(text).to_have_value(SPEC.replace("[5, 15]", "[10, 15]"))

@@ -54,7 +54,9 @@ TEXTS = {"styles": STYLES, "empty": "", "comment": "# alone", "pair": "a = 1"}
 TEXTS |= {path.stem: path.read_text(encoding="utf-8") for path in EXAMPLES}
 VALUES = st.recursive(
     st.integers() | st.booleans() | st.text("ab #'\"\\\n[]{}=,.", max_size=6),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["a", "b c"]), inner, max_size=2),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["a", "b c"]), inner, max_size=2)
+    ),
     max_leaves=5,
 )
 
@@ -91,21 +93,34 @@ def test_put_changes_one_value_and_keeps_comments(name: str, data: st.DataObject
         value = data.draw(st.permutations([*at(document, path), "more"]))[:3]
     if isinstance(around[-1:] and inside, list) and inside and isinstance(inside[0], dict):
         value = {"name": value}  # an entry of sections is a table
-    if exists and isinstance(at(document, path), dict | list) and not isinstance(value, type(at(document, path))):
+    if (
+        exists
+        and isinstance(at(document, path), dict | list)
+        and not isinstance(value, type(at(document, path)))
+    ):
         return  # a section does not become a number
     if exists and isinstance(at(document, path), dict):
         expected = changed(document, path, at(document, path) | value)
         after = text
         for key, each in value.items():
             after = put(after, (*path, key), each)
-    elif exists and isinstance(at(document, path), list) and at(document, path) and isinstance(at(document, path)[0], dict):
+    elif (
+        exists
+        and isinstance(at(document, path), list)
+        and at(document, path)
+        and isinstance(at(document, path)[0], dict)
+    ):
         return
     else:
         expected, after = changed(document, path, value), put(text, path, value)
     assert tomllib.loads(after) == expected
     if not exists:
         left = iter(after.split("\n"))
-        assert all(any(line.strip() in other for other in left) for line in text.split("\n") if line.lstrip().startswith("#"))
+        assert all(
+            any(line.strip() in other for other in left)
+            for line in text.split("\n")
+            if line.lstrip().startswith("#")
+        )
 
 
 @pytest.mark.parametrize("name", TEXTS)
@@ -137,11 +152,23 @@ def test_members_of_an_array_come_and_go_and_comments_stay() -> None:
 
 
 def test_new_sections_stand_where_a_document_has_them() -> None:
-    after = put("title = 'A'\n\n[privacy]\nbudget = '1'\n\n# tables\n[[table]]\nname = 'a'\n", ("recodes", "r"), {"of": "x"})
-    assert [line for line in after.split("\n") if line.startswith("[")] == ["[recodes]", "[privacy]", "[[table]]"]
+    after = put(
+        "title = 'A'\n\n[privacy]\nbudget = '1'\n\n# tables\n[[table]]\nname = 'a'\n",
+        ("recodes", "r"),
+        {"of": "x"},
+    )
+    assert [line for line in after.split("\n") if line.startswith("[")] == [
+        "[recodes]",
+        "[privacy]",
+        "[[table]]",
+    ]
     after = put(after, ("table", 1), {"name": "b"})
     after = put(after, ("invariant", 0), {"attributes": []})
-    assert [line for line in after.split("\n") if line.startswith("[")][-3:] == ["[[table]]", "[[table]]", "[[invariant]]"]
+    assert [line for line in after.split("\n") if line.startswith("[")][-3:] == [
+        "[[table]]",
+        "[[table]]",
+        "[[invariant]]",
+    ]
     assert "\n\n\n" not in after
 
 
@@ -154,4 +181,4 @@ def test_a_removed_table_leaves_the_comments_of_others() -> None:
 
 def test_a_key_is_renamed_in_its_place() -> None:
     after = rename(STYLES, ("attributes", "sex"), "gender")
-    assert after == STYLES.replace('\nsex = ', '\ngender = ')
+    assert after == STYLES.replace("\nsex = ", "\ngender = ")

@@ -135,9 +135,9 @@ def test_mistakes_have_their_lines_and_the_plan_of_the_earlier_text_stays(studio
 
 def test_the_last_edit_wins(studio: Studio) -> None:
     for number in range(2):
-        studio.edit(SPEC.replace("Village", f"Edit {number}"))
+        studio.edit({"text": SPEC.replace("Village", f"Edit {number}")})
     edited(studio, SPEC.replace("Village", "Last"))
-    assert "<h1>Last</h1>" in studio.plan()
+    assert "<h1>Last</h1>" in studio.plan({})
 
 
 def test_a_planner_that_is_ended_is_told_and_replaced(studio: Studio) -> None:

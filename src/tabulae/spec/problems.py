@@ -83,7 +83,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Header:
-    """A line ``[a.b]`` or ``[[a.b]]``, or (path ``()``) what stands above the first; ``end`` is that of its last pair."""
+    """A line ``[a.b]`` or ``[[a.b]]``, or what is above the first, of path ``()``; ``end`` is that of its last pair."""
 
     path: KeyPath
     start: int

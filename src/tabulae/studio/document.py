@@ -1,4 +1,4 @@
-"""The spec that the studio edits: its text, how keys of it are changed in place, and its file, which only a save writes."""
+"""The spec that the studio edits: its text, keys changed in their places, and its file, which only a save writes."""
 
 from __future__ import annotations
 
@@ -40,6 +40,7 @@ class Document:
         self._stored: bytes | None = None
         self._beside = dict(beside or {})
         self._newline = "\n"
+        self._written: set[str] = set()
         self._past: list[str] = []
         self._future: list[str] = []
         if draft is not None:
@@ -119,6 +120,22 @@ class Document:
         self._stored = content
         return True
 
+    def write_beside(self, name: str, content: str) -> str:
+        """Write a public file that the text is to name; where another file has its name it gets a number.
+
+        Returns:
+            its path, relative to the document.
+        """
+        stem, number = name.removesuffix(".csv"), 1
+        while name not in self._written and (self.path.parent / name).exists():
+            number += 1
+            name = f"{stem}_{number}.csv"
+        place = self.path.parent / name
+        place.parent.mkdir(exist_ok=True)
+        write_bytes(place, content.encode())
+        self._written.add(name)
+        return name
+
 
 def _lines(text: str) -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n")
@@ -170,15 +187,23 @@ def put(text: str, path: KeyPath, value: Any) -> str:
         for key, each in value.items():
             text = put(text, (*path, key), each)
         return text
+    if isinstance(last, int) and last and not _sections_within(layout, (*above, last - 1)):
+        raise IndexError(f"there is no place for {path}")
     if isinstance(last, int) or (not above and _is_section(value)):
         return _with_section(text, layout, path, value)
     header = next((each for each in layout.headers if each.path == above), None)
     if header is not None:
         return _with_line(text, header.end, f"{_key(last)} = {toml(value)}")
-    dotted = [place for found, place in layout.places.items() if found[: len(above)] == above and place.section is not None]
+    dotted = [
+        place
+        for found, place in layout.places.items()
+        if found[: len(above)] == above and place.section is not None
+    ]
     if dotted and all(each.section is not None and len(each.section) < len(above) for each in dotted):
         inner = (*above, last)[len(dotted[-1].section or ()) :]
-        return _with_line(text, dotted[-1].end, f"{'.'.join(_key(str(part)) for part in inner)} = {toml(value)}")
+        return _with_line(
+            text, dotted[-1].end, f"{'.'.join(_key(str(part)) for part in inner)} = {toml(value)}"
+        )
     if above and not isinstance(last, int) and _sections_within(layout, above):
         return _with_section(text, layout, above, {last: value})
     return put(text, above, {last: value})
@@ -202,7 +227,7 @@ def remove(text: str, path: KeyPath) -> str:
             text = text[: _lead(text, headers[i].start)] + text[end:]
     if isinstance(path[-1], int):  # the one after it has its position now
         return text
-    for found, place in reversed(Layout.of(text).places.items()):
+    for found, place in reversed([*Layout.of(text).places.items()]):
         if found[: len(path)] == path and place.section is not None:
             text = text[: _line_start(text, place.start)] + text[_line_end(text, place.end) :]
     return text
@@ -240,7 +265,9 @@ def _relisted(text: str, path: KeyPath, value: list[Any]) -> str:
     for part in path:
         held = held[part]
     before, after = [toml(each) for each in held], [toml(each) for each in value]
-    for _, low, high, first, last in reversed(SequenceMatcher(None, before, after, autojunk=False).get_opcodes()):
+    for _, low, high, first, last in reversed(
+        SequenceMatcher(None, before, after, autojunk=False).get_opcodes()
+    ):
         if before[low:high] == after[first:last]:
             continue
         for i in reversed(range(low, high)):
@@ -277,8 +304,8 @@ def _items(layout: Layout, above: KeyPath) -> list[Place]:
 def _with_item(text: str, layout: Layout, above: KeyPath, at: int, written: str) -> str:
     place, items = layout.places[above], _items(layout, above)
     if not items:
-        blank = text[place.value] == "{"
-        return f"{text[: place.value + 1]}{' ' * blank}{written}{' ' * blank}{text[place.value + 1 : place.end].lstrip(' ')}{text[place.end :]}"
+        blank, inside = " " if text[place.value] == "{" else "", place.value + 1
+        return f"{text[:inside]}{blank}{written}{blank}{text[inside:].lstrip(' ')}"
     if at == 0:
         return f"{text[: items[0].start]}{written}, {text[items[0].start :]}"
     end = items[at - 1].end
@@ -345,7 +372,10 @@ def _with_section(text: str, layout: Layout, path: KeyPath, value: Mapping[str, 
     """One more section, after those of its kind, or where the order of a document has it."""
     names = [part for part in path if isinstance(part, str)]
     brackets = ("[[", "]]") if isinstance(path[-1], int) else ("[", "]")
-    lines = [f"{brackets[0]}{'.'.join(map(_key, names))}{brackets[1]}", *(f"{_key(k)} = {toml(v)}" for k, v in value.items())]
+    lines = [
+        f"{brackets[0]}{'.'.join(map(_key, names))}{brackets[1]}",
+        *(f"{_key(k)} = {toml(v)}" for k, v in value.items()),
+    ]
     at = _place_of(text, layout, path)
     above, below = text[:at].rstrip("\n"), text[at:].lstrip("\n")
     block = "\n".join(lines)

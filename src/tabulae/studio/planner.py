@@ -4,22 +4,28 @@ from __future__ import annotations
 
 import multiprocessing
 import signal
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Any
 
 from ..errors import Problem, SpecError, TabulaeError
 from ..products.product import plan
+from ..report.numbers import significant
 from ..report.plan_page import plan_page
 from ..spec import Spec
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What is known of a text: its mistakes, or the page of its plan; ``last`` where nothing more comes."""
+    """What is known of a text: its mistakes, or the page of its plan; ``last`` where nothing more comes.
+
+    ``margins`` are those of tables, the widest where one is of several kinds of area.
+    """
 
     page: str = ""
+    margins: Mapping[str, str] = field(default_factory=dict)
     problems: tuple[Problem, ...] = ()
     last: bool = True
 
@@ -97,11 +103,19 @@ def planned(text: str, folder: Path) -> Iterator[Answer]:
         spec = Spec.from_text(text, folder)
         if spec.kind == "tables" and spec.method.tolerance is not None:
             quick = replace(spec, method=replace(spec.method, tolerance=None))
-            yield Answer(plan_page(plan(quick)), last=False)
-        yield Answer(plan_page(plan(spec)))
+            yield _answer(plan(quick), last=False)
+        yield _answer(plan(spec))
     except SpecError as error:
         yield Answer(problems=tuple(error.problems))
     except TabulaeError as error:
         yield Answer(problems=(Problem("plan", str(error)),))
     except OSError as error:
         yield Answer(problems=(Problem("plan", f"{error.filename or 'a file'}: {error.strerror or error}"),))
+
+
+def _answer(made: Any, *, last: bool = True) -> Answer:
+    margins: dict[str, float] = {}
+    for row in made.errors.to_pylist():
+        margins[row["table"]] = max(row["margin"], margins.get(row["table"], 0.0))
+    told = {name: f"±{significant(margin)}" if margin else "exact" for name, margin in margins.items()}
+    return Answer(plan_page(made), told, last=last)

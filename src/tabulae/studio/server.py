@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import hmac
 import json
+import re
 import secrets
 import threading
-from collections.abc import Callable
+import tomllib
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from http import HTTPStatus
 from http.cookies import CookieError, SimpleCookie
@@ -23,6 +25,7 @@ import jinja2
 
 from ..report.page import script
 from .document import Document
+from .form import Mistake, change, chapters, map_of
 from .planner import Answer, Planner
 
 _HOST = "127.0.0.1"
@@ -32,7 +35,13 @@ _POLICY = (
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 _FRAMED = "frame-ancestors 'self'; base-uri 'none'; form-action 'none'"  # a plan's page carries its own policy besides
-_HTML = "text/html; charset=utf-8"
+_HTML, _JSON = "text/html; charset=utf-8", "application/json"
+
+
+Asked = Mapping[str, list[str]]
+"""What the address of a page asks for."""
+Sent = Mapping[str, Any]
+State = dict[str, Any]
 
 
 class Refused(Exception):
@@ -66,7 +75,8 @@ class Studio:
         self._lock = threading.Lock()
         self._planner = Planner(self.document.path.parent)
         self._answer = Answer(last=False)
-        self._page, self._version = "", 0
+        self._page, self._version, self._edits = "", 0, 0
+        self._margins: Mapping[str, str] = {}
         self._planner.ask(self.document.text)
 
     @property
@@ -87,27 +97,98 @@ class Studio:
         """End :meth:`serve` from another thread."""
         self._server.shutdown()
 
-    def page(self) -> str:
+    def page(self, _: Asked) -> str:
         """The page itself, with the text as it was last typed."""
         with self._lock:
             text, name = self.document.text, self.document.path.name
         return _templates().get_template("studio.html").render(text=text, name=name)
 
-    def plan(self) -> str:
+    def plan(self, _: Asked) -> str:
         """The page of the last plan."""
         with self._lock:
             return self._page
 
-    def edit(self, text: str) -> dict[str, Any]:
-        """Take what was typed and plan it."""
+    def form(self, asked: Asked) -> str:
+        """The form of the text, with the entries open that are asked for."""
+        opened = asked.get("open", [])
         with self._lock:
-            self.document.edit(text)
-            self._answer = Answer(last=False)
-            self._planner.ask(self.document.text)
-        return self.state()
+            text = self.document.text
+        try:
+            shown = chapters(text, opened, self.document.path.parent)
+        except tomllib.TOMLDecodeError:
+            return _templates().get_template("unread.html").render()
+        return _templates().get_template("form.html").render(chapters=shown, opened=opened)
 
-    def save(self, text: str, *, over: bool) -> dict[str, Any]:
+    def edit(self, sent: Sent) -> State:
+        """Take what was typed and plan it."""
+        return self._take(lambda: _text(sent, "text"))
+
+    def change(self, sent: Sent) -> State:
+        """Change the text as a control of the form says."""
+        path, op = sent.get("path"), _text(sent, "op")
+        if not isinstance(path, list) or not all(isinstance(part, str | int) for part in path):
+            raise Refused(HTTPStatus.BAD_REQUEST, "a path is a list of keys and positions")
+        value = sent.get("value")
+
+        def changed() -> str:
+            if sent.get("version") != self._edits:
+                raise Refused(HTTPStatus.CONFLICT, "the text was changed meanwhile: try again")
+            if op == "group":
+                return self._grouped(tuple(path), value)
+            return change(self.document.text, op, tuple(path), value)
+
+        return self._take(changed)
+
+    def _grouped(self, path: tuple[str | int, ...], value: Any) -> str:
+        """Write a map, which is a file, and name it in the text."""
+        if not isinstance(value, dict) or not all(isinstance(each, str) for each in value.values()):
+            raise Refused(HTTPStatus.BAD_REQUEST, "groups are words")
+        name = re.sub(r"\W+", "_", str(path[-1])).strip("_") or "groups"
+        place = self.document.write_beside(f"codes/{name}.csv", map_of(value))
+        text = change(self.document.text, "set", (*path, "map"), {"kind": "text", "value": place})
+        for key in ("edges", "level"):
+            text = change(text, "set", (*path, key), {"kind": "text", "value": ""})
+        return text
+
+    def undo(self, _: Sent) -> State:
+        """Take back the last edit, wherever it was made."""
+        return self._moved(Document.undo)
+
+    def redo(self, _: Sent) -> State:
+        """Take back the last undo."""
+        return self._moved(Document.redo)
+
+    def _moved(self, move: Callable[[Document], None]) -> State:
+        with self._lock:
+            move(self.document)
+            self._ask()
+        return self.state() | {"text": self.document.text}
+
+    def _take(self, made: Callable[[], str]) -> State:
+        with self._lock:
+            before = self.document.text
+            try:
+                self.document.edit(made())
+            except Mistake as error:
+                raise Refused(HTTPStatus.UNPROCESSABLE_ENTITY, str(error)) from None
+            except tomllib.TOMLDecodeError:
+                raise Refused(HTTPStatus.CONFLICT, "the text is no TOML at present: mend it first") from None
+            except OSError as error:
+                raise Refused(HTTPStatus.CONFLICT, f"not written: {error.strerror or error}") from None
+            if self.document.text != before or self._answer.problems:
+                self._ask()
+        return self.state() | {"text": self.document.text}
+
+    def _ask(self) -> None:
+        self._edits += 1
+        self._answer = Answer(last=False)
+        self._planner.ask(self.document.text)
+
+    def save(self, sent: Sent) -> State:
         """Write the file, unless another program changed it."""
+        text, over = _text(sent, "text"), sent.get("over", False)
+        if not isinstance(over, bool):
+            raise Refused(HTTPStatus.BAD_REQUEST, "over is true or false")
         with self._lock:
             if text != self.document.text:
                 raise Refused(
@@ -119,20 +200,37 @@ class Studio:
                 raise Refused(HTTPStatus.CONFLICT, f"not saved: {error.strerror or error}") from None
         return self.state()
 
-    def state(self) -> dict[str, Any]:
+    def state(self, _: Asked | None = None) -> State:
         """What the page shows besides the text."""
         with self._lock:
             for answer in self._planner.answers():
                 self._answer = answer
                 if answer.page:
                     self._page, self._version = answer.page, self._version + 1
+                    self._margins = answer.margins
             return {
                 "busy": not self._answer.last,
                 "problems": [asdict(problem) for problem in self._answer.problems],
                 "plan": self._version,
+                "margins": self._margins,
+                "version": self._edits,
+                "undo": self.document.can_undo,
+                "redo": self.document.can_redo,
                 "unsaved": self.document.unsaved,
                 "changed": self.document.changed,
             }
+
+    def text(self, _: Asked) -> str:
+        """The text, and which it is."""
+        with self._lock:
+            return json.dumps({"text": self.document.text, "version": self._edits})
+
+
+def _text(sent: Sent, key: str) -> str:
+    found = sent.get(key)
+    if not isinstance(found, str):
+        raise Refused(HTTPStatus.BAD_REQUEST, f"{key} is wanted, as text")
+    return found
 
 
 def _templates() -> jinja2.Environment:
@@ -156,16 +254,25 @@ class _Handler(BaseHTTPRequestHandler):
     timeout = 10
     server: _Server
     server_version, sys_version = "tabulae", ""
-    _pages: ClassVar[dict[str, tuple[str, str, Callable[[Studio], str]]]] = {
+    _pages: ClassVar[Mapping[str, tuple[str, str, Callable[[Studio, Asked], str]]]] = {
         "/": (_HTML, _POLICY, Studio.page),
+        "/form": (_HTML, _POLICY, Studio.form),
         "/plan": (_HTML, _FRAMED, Studio.plan),
-        "/state": ("application/json", _POLICY, lambda studio: json.dumps(studio.state())),
-        "/studio.js": ("text/javascript; charset=utf-8", _POLICY, lambda _: _file("studio.js")),
+        "/state": (_JSON, _POLICY, lambda studio, _: json.dumps(studio.state())),
+        "/text": (_JSON, _POLICY, Studio.text),
+        "/studio.js": ("text/javascript; charset=utf-8", _POLICY, lambda *_: _file("studio.js")),
         "/studio.css": (
             "text/css; charset=utf-8",
             _POLICY,
-            lambda _: str(script("report.css")) + _file("studio.css"),
+            lambda *_: str(script("report.css")) + _file("studio.css"),
         ),
+    }
+    _actions: ClassVar[Mapping[str, Callable[[Studio, Sent], State]]] = {
+        "/edit": Studio.edit,
+        "/change": Studio.change,
+        "/undo": Studio.undo,
+        "/redo": Studio.redo,
+        "/save": Studio.save,
     }
 
     def do_GET(self) -> None:
@@ -213,21 +320,15 @@ class _Handler(BaseHTTPRequestHandler):
         if asked.path not in self._pages:
             raise Refused(HTTPStatus.NOT_FOUND, "there is no such page")
         kind, policy, content = self._pages[asked.path]
-        self._send(HTTPStatus.OK, kind, policy, content(studio))
+        self._send(HTTPStatus.OK, kind, policy, content(studio, parse_qs(asked.query)))
 
     def _post(self) -> None:
         self._check_cookie()
-        studio, sent = self.server.studio, self._sent()
-        text, over = sent.get("text"), sent.get("over", False)
-        if not isinstance(text, str) or not isinstance(over, bool):
-            raise Refused(HTTPStatus.BAD_REQUEST, "a text is wanted, as JSON")
-        if self.path == "/edit":
-            state = studio.edit(text)
-        elif self.path == "/save":
-            state = studio.save(text, over=over)
-        else:
+        sent = self._sent()
+        if self.path not in self._actions:
             raise Refused(HTTPStatus.NOT_FOUND, "there is no such page")
-        self._send(HTTPStatus.OK, "application/json", _POLICY, json.dumps(state))
+        state = self._actions[self.path](self.server.studio, sent)
+        self._send(HTTPStatus.OK, _JSON, _POLICY, json.dumps(state))
 
     def _sent(self) -> dict[str, Any]:
         """The JSON object that was sent, if it is not too large."""

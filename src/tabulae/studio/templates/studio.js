@@ -1,10 +1,11 @@
 "use strict";
-/* Sends what was typed, and shows what the server says of it. */
+/* Sends what was typed and what the form's controls hold, and shows what the server says of it. */
 (() => {
   const byId = (id) => document.getElementById(id);
-  const [text, told, saved, frame, list] = ["text", "told", "saved", "plan", "problems"].map(byId);
+  const [text, told, saved, frame, list, form] = ["text", "told", "saved", "plan", "problems", "form"].map(byId);
   const PAUSE = 250, SOON = 200, LATER = 3000; // milliseconds
-  let typed = 0, answered = 0, pausing, asking, shown = 0;
+  const opened = new Set();
+  let typed = false, pausing, asking, version = -1, shown = 0, drawn = -1, latest, queue = Promise.resolve();
 
   function write(element, words) {
     if (element.textContent !== words) element.textContent = words;
@@ -16,7 +17,16 @@
     };
     const answer = await fetch(path, request);
     if (!answer.ok) throw new Error((await answer.text()).trim());
-    return answer.json();
+    return answer.headers.get("Content-Type").startsWith("application/json") ? answer.json() : answer.text();
+  }
+
+  /* One request after the other, so that each is about the text that the one before it left. */
+  function next(step) {
+    queue = queue.then(step).catch((error) => {
+      write(told, error instanceof TypeError ? "The studio was stopped in its terminal." : `${error.message}.`);
+      return error;
+    });
+    return queue;
   }
 
   /* The line of a mistake is selected and brought into view. */
@@ -25,7 +35,22 @@
     const start = lines.slice(0, line - 1).reduce((sum, each) => sum + each.length + 1, 0);
     text.focus();
     text.setSelectionRange(start, start + (lines[line - 1] || "").length);
+    scrollTo(line);
+  }
+
+  function scrollTo(line) {
     text.scrollTop = (line - 4) * parseFloat(getComputedStyle(text).lineHeight);
+  }
+
+  /* A text from the server takes the place of the old one, with what differs in view. */
+  function setText(now) {
+    const before = text.value;
+    if (typed || now === before) return;
+    let same = 0;
+    while (same < now.length && now[same] === before[same]) same += 1;
+    text.value = now;
+    text.setSelectionRange(same, same);
+    scrollTo(now.slice(0, same).split("\n").length);
   }
 
   function mistake({ path, line, message }) {
@@ -37,61 +62,186 @@
     return item;
   }
 
-  /* A new plan takes the place of the old one, where the reader was. */
-  function showPlan(version) {
-    if (version === shown) return;
-    shown = version;
-    const top = frame.contentWindow.scrollY;
-    frame.addEventListener("load", () => frame.contentWindow.scrollTo(0, top), { once: true });
-    frame.contentWindow.location.replace(`/plan?version=${version}`);
+  const within = (path, at) => path === at || path.startsWith(`${at}.`) || path.startsWith(`${at}[`);
+
+  /* Each mistake stands at the control of its key, or at the nearest that is shown. */
+  function mark() {
+    for (const each of form.querySelectorAll("[aria-invalid]")) {
+      each.removeAttribute("aria-invalid");
+      const kept = (each.getAttribute("aria-describedby") || "").split(" ").filter((name) => !name.startsWith("m-"));
+      kept.length ? each.setAttribute("aria-describedby", kept.join(" ")) : each.removeAttribute("aria-describedby");
+    }
+    for (const each of form.querySelectorAll(".mistake")) each.remove();
+    for (const each of form.querySelectorAll(".wrong")) each.classList.remove("wrong");
+    const places = [...form.querySelectorAll("[data-at]")];
+    for (const { path, message } of latest.problems) {
+      const around = places.filter((each) => within(path, each.dataset.at));
+      const place = around.sort((a, b) => b.dataset.at.length - a.dataset.at.length)[0];
+      if (place) point(place, message);
+    }
   }
 
-  function show(state) {
+  function point(place, message) {
+    place.closest("details.entry")?.classList.add("wrong");
+    if (place.matches("details:not([open])")) return;
+    const note = document.createElement("p");
+    note.className = "mistake";
+    note.textContent = message;
+    if (place.matches("input, select, textarea")) {
+      place.setAttribute("aria-invalid", "true");
+      note.id = `m-${place.id}`;
+      place.setAttribute("aria-describedby", `${note.id} ${place.getAttribute("aria-describedby") || ""}`.trim());
+      place.after(note);
+    } else (place.querySelector("summary, legend") || place.lastChild).after(note);
+  }
+
+  /* The form is drawn anew, with the focus, and what is being typed, where it was. */
+  async function draw() {
+    const query = [...opened].map((each) => `open=${encodeURIComponent(each)}`).join("&");
+    const page = await ask(`/form?${query}`);
+    const held = document.activeElement, mine = form.contains(held) && held.id;
+    const unsent = mine && "value" in held && held.value !== held.defaultValue ? held.value : null;
+    const top = form.parentElement.scrollTop;
+    form.innerHTML = page;
+    for (const each of form.querySelectorAll("details[data-open][open]")) opened.add(each.dataset.open);
+    form.parentElement.scrollTop = top;
+    const again = mine && byId(mine);
+    if (again) {
+      if (unsent !== null && again.matches("input:not([type=checkbox]), textarea")) {
+        again.value = unsent;
+        again.dataset.unsent = "";
+      }
+      again.focus({ preventScroll: true });
+    }
+    drawn = version;
+    mark();
+    margins();
+  }
+
+  function margins() {
+    for (const each of form.querySelectorAll("[data-margin]")) write(each, latest.margins[each.dataset.margin] || "");
+  }
+
+  /* A new plan takes the place of the old one, where the reader was. */
+  function showPlan(plan) {
+    if (plan === shown) return;
+    shown = plan;
+    const top = frame.contentWindow.scrollY;
+    frame.addEventListener("load", () => frame.contentWindow.scrollTo(0, top), { once: true });
+    frame.contentWindow.location.replace(`/plan?version=${plan}`);
+    byId("budget").disabled = false;
+  }
+
+  async function show(state) {
     const mistakes = state.problems.length;
+    latest = state;
     write(saved, state.unsaved ? "Not saved yet." : "Saved.");
     byId("changed").hidden = !state.changed;
+    byId("undo").disabled = !state.undo;
+    byId("redo").disabled = !state.redo;
     if (!state.busy) list.replaceChildren(...state.problems.map(mistake));
     write(told, state.busy ? "Planning." : mistakes ? `Mistakes: ${mistakes}. The plan is of an earlier text.` : "The plan is of this text.");
     text.setAttribute("aria-invalid", String(mistakes > 0));
     showPlan(state.plan);
-    clearTimeout(asking);
-    asking = setTimeout(() => tell("/state"), state.busy ? SOON : LATER);
-  }
-
-  /* Answers come in any order: only that to the last question is shown, and none while something typed is unsent. */
-  async function tell(path, body) {
-    const mine = ++answered, edit = typed;
-    try {
-      const state = await ask(path, body);
-      if (mine === answered && edit === typed) show(state);
-    } catch (error) {
-      write(told, error instanceof TypeError ? "The studio was stopped in its terminal." : `${error.message}.`);
+    if (state.version !== version && !typed) {
+      if (!("text" in state)) Object.assign(state, await ask("/text"));
+      version = state.version;
+      setText(state.text);
     }
+    if (drawn !== version) await draw();
+    else if (!state.busy) mark();
+    margins();
+    clearTimeout(asking);
+    asking = setTimeout(() => next(look), state.busy ? SOON : LATER);
   }
 
-  async function send() {
+  const look = async () => show(await ask("/state"));
+
+  /* What was typed and is not sent goes first. */
+  async function flush() {
     clearTimeout(pausing);
-    await tell("/edit", { text: text.value });
+    if (!typed) return;
+    typed = false;
+    const state = await ask("/edit", { text: text.value });
+    if (!typed) version = state.version;
+    await show(state);
   }
 
-  async function save(over) {
-    await send();
-    await tell("/save", { text: text.value, over });
+  function act(path, body) {
+    return next(async () => {
+      await flush();
+      await show(await ask(path, body()));
+    });
   }
+
+  const change = (element, value, op = element.dataset.op) =>
+    act("/change", () => ({ op, path: JSON.parse(element.dataset.path), value, version })).then((error) => {
+      if (error && element.isConnected) point(element.matches("input, select, textarea") ? element : element.lastElementChild, error.message);
+    });
+
+  const save = (over) => act("/save", () => ({ text: text.value, over }));
 
   text.addEventListener("input", () => {
-    typed += 1;
+    typed = true;
     clearTimeout(pausing);
-    clearTimeout(asking);
-    pausing = setTimeout(send, PAUSE);
+    pausing = setTimeout(() => next(flush), PAUSE);
   });
-  byId("save").addEventListener("click", () => save(false));
-  byId("over").addEventListener("click", () => save(true));
-  document.addEventListener("keydown", (event) => {
-    if ((event.ctrlKey || event.metaKey) && event.key === "s") {
-      event.preventDefault();
-      save(false);
+  form.addEventListener("change", ({ target }) => {
+    const { op, name, kind } = target.dataset;
+    if (op === "member") change(target, { name, value: target.checked });
+    else if (op) change(target, { kind, value: target.type === "checkbox" ? (target.checked ? "on" : "") : target.value });
+  });
+  form.addEventListener("focusout", ({ target }) => {
+    if (!("unsent" in target.dataset)) return;
+    delete target.dataset.unsent; // the browser does not tell a change of what a script put back
+    target.dispatchEvent(new Event("change", { bubbles: true }));
+  });
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    const values = Object.fromEntries(new FormData(event.target));
+    const { op, path } = event.target.dataset;
+    if (op === "add") {
+      const at = JSON.parse(path), count = form.querySelectorAll(`[data-at^="${at[0]}["]`).length;
+      opened.add(at.length === 1 && values.name && !["table", "derived"].includes(at[0]) ? `${at[0]}.${values.name}` : `${at[0]}[${count}]`);
+    }
+    change(event.target, values).then(() => event.target.isConnected && event.target.reset());
+  });
+  form.addEventListener("click", (event) => {
+    const { target } = event;
+    if (target.matches("button[data-op]")) change(target, null);
+    const strip = target.closest("svg.strip");
+    if (strip) {
+      const box = strip.getBoundingClientRect(), { low, high } = strip.dataset;
+      const at = Math.round(Number(low) + ((event.clientX - box.left) / box.width) * (high - low + 1));
+      if (at > Number(low) && at <= Number(high)) change(strip, { at }, "edge");
     }
   });
-  tell("/state");
+  form.addEventListener("toggle", ({ target }) => {
+    const name = target.dataset.open;
+    if (!name || opened.has(name) === target.open) return;
+    target.open ? opened.add(name) : opened.delete(name);
+    if (target.open) next(draw);
+  }, true);
+  byId("save").addEventListener("click", () => save(false));
+  byId("over").addEventListener("click", () => save(true));
+  byId("undo").addEventListener("click", () => act("/undo", () => ({})));
+  byId("redo").addEventListener("click", () => act("/redo", () => ({})));
+  byId("budget").addEventListener("click", () => {
+    const line = frame.contentDocument.querySelector('[data-live="line"]')?.textContent.split("\n")[0] || "";
+    const budget = /"(.*)"/.exec(line);
+    if (budget) act("/change", () => ({ op: "set", path: ["privacy", "budget"], value: { kind: "text", value: budget[1] }, version }));
+  });
+  document.addEventListener("keydown", (event) => {
+    if (!(event.ctrlKey || event.metaKey)) return;
+    const key = event.key.toLowerCase(), { activeElement: held } = document;
+    if (key === "s") {
+      event.preventDefault();
+      save(false);
+    } else if (key === "z" || key === "y") {
+      if (held.matches("input, textarea") && held !== text && held.value !== held.defaultValue) return;
+      event.preventDefault();
+      act(key === "y" || event.shiftKey ? "/redo" : "/undo", () => ({}));
+    }
+  });
+  next(look);
 })();

@@ -1,0 +1,845 @@
+"""The form beside the text: what it shows of a document, and what its controls change in the text.
+
+Keys are those of the models that read a spec, so that the form has every key that a spec may have. A few sections have
+controls of their own besides: what values an attribute has, how a table asks it, edges and groups of a recode.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+import tomllib
+import types
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from io import StringIO
+from pathlib import Path
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from pydantic import BaseModel
+
+from ..spec.areas import BoundEntry, ColumnEntry, EarlierEntry, GeographySection, QueryEntry, ZeroEntry
+from ..spec.groups import DetailedSection, LevelEntry
+from ..spec.problems import KeyPath, Layout, written
+from ..spec.series import SeriesSection
+from ..spec.shape import (
+    AttributeEntry,
+    DerivedEntry,
+    InvariantEntry,
+    MethodSection,
+    PrivacySection,
+    RecodeEntry,
+    ReleaseSection,
+    ReliabilitySection,
+    SourceSection,
+    TableEntry,
+    ValueEntry,
+)
+from .document import put, remove, rename, toml
+
+_DOMAINS = {
+    "categories": ("the values listed here", "lines"),
+    "range": ("whole numbers from … to …", "numbers"),
+    "codes": ("codes of a list, a CSV file", "text"),
+    "bins": ("classes of numbers", "numbers"),
+    "years": ("years of a date", "numbers"),
+    "quarters": ("quarters of a date", "names"),
+    "months": ("months of a date", "names"),
+    "any": ("whether some record of the unit …", "text"),
+    "count": ("how many records of the unit …", "text"),
+    "first": ("the first record of the unit that …", "text"),
+}
+"""What the values of an attribute are: its key, words, and the control of the key."""
+
+_QUERIES = {"identity": "each value", "ranges": "all ranges", "prefix": "up to each value", "total": "total"}
+_HINTS = {
+    "unit": "whom the promise is made to",
+    "categories": "One value a line, from public sources: rows are published for these, whoever is in the records.",
+    "range": "Lowest and highest, as in 0, 114. Public: not the ends that the records have.",
+    "codes": "A CSV file with the columns code and label. It is published.",
+    "bins": "Where each class begins, as in 0, 18, 65.",
+    "edges": "Where each class after the first begins, as in 5, 10, 15.",
+    "budget": 'rho or epsilon, exact: 1/2. "targets" asks the plan for the smallest.',
+    "margin": "No interval is wider than ± this, in counts.",
+    "rmse": "Or: the root mean squared error, in counts.",
+    "ledger": "The account of what is spent.",
+    "reason": "Why these counts may be exact; the report prints it.",
+    "rows_per_unit": "The most records of one unit that are counted; noise grows with it.",
+    "weight": "How much the table matters beside the others.",
+}
+
+
+class Mistake(ValueError):
+    """What was put into a control, and cannot be taken."""
+
+
+@dataclass(frozen=True)
+class Control:
+    """One control: the key that it changes, and what it shows.
+
+    ``kind`` is ``text``, ``long``, ``number``, ``choice``, ``flag``, ``names``, ``numbers``, ``lines``, ``members``,
+    ``toml`` or ``group``; a group has ``parts``. ``op`` is what a change of it does.
+    """
+
+    path: KeyPath
+    label: str
+    kind: str
+    value: Any = ""
+    choices: tuple[tuple[str, str], ...] = ()
+    parts: tuple[Control, ...] = ()
+    op: str = "set"
+
+    @property
+    def at(self) -> str:
+        return written(self.path)
+
+    @property
+    def hint(self) -> str:
+        return _HINTS.get(str(self.path[-1]), "")
+
+
+@dataclass(frozen=True)
+class Strip:
+    """The classes that edges cut a range into: first and last number of each."""
+
+    path: KeyPath
+    low: int
+    high: int
+    classes: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One section, or one of a list: controls that are looked at first, and the others."""
+
+    path: KeyPath
+    heading: str
+    summary: str = ""
+    main: tuple[Control, ...] = ()
+    more: tuple[Control, ...] = ()
+    open: bool = False
+    single: bool = False
+    name: str = ""
+    strip: Strip | None = None
+    groups: tuple[tuple[str, str, str], ...] = ()
+
+    @property
+    def at(self) -> str:
+        return written(self.path)
+
+
+@dataclass(frozen=True)
+class Adder:
+    """What adds an entry: a name where it has one, and what it is a view of where there is a choice."""
+
+    path: KeyPath
+    words: str
+    named: bool = False
+    of: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Chapter:
+    """A part of the form."""
+
+    title: str
+    words: str
+    entries: tuple[Entry, ...]
+    adders: tuple[Adder, ...] = ()
+
+
+_MAIN: Mapping[str, tuple[str, ...]] = {
+    "source": ("path", "url", "table", "unit", "unit_id", "rows_per_unit", "where"),
+    "recodes": ("of", "edges", "level"),
+    "values": ("column", "range", "step"),
+    "privacy": ("definition", "budget", "delta", "neighbours", "ledger"),
+    "table": ("name", "counts", "totals", "areas", "weight", "target"),
+    "invariant": ("attributes", "level", "reason"),
+    "derived": ("name", "sql"),
+    "geography": ("column", "file", "levels", "entities", "shares"),
+    "columns": ("join", "where", "then", "otherwise"),
+    "query": ("attributes", "shares"),
+    "bound": ("attributes", "file", "unlisted"),
+    "earlier": ("release", "table", "attributes", "level"),
+    "structural_zero": ("where",),
+    "detailed": ("groups", "codes", "regions", "tables", "stage_one"),
+    "level": ("region", "group_level", "budget", "target", "thresholds"),
+    "method": ("select", "noise", "estimate"),
+    "release": ("max_rows", "microdata"),
+    "reliability": ("thresholds",),
+    "series": ("follows", "kind", "reason"),
+}
+"""The keys that are looked at first, by kind of section."""
+
+_ELSEWHERE: Mapping[str, tuple[str, ...]] = {
+    "table": ("attributes", "queries"),
+    "invariant": ("queries",),
+    "geography": ("columns", "query"),
+    "detailed": ("level",),
+}
+"""Keys with controls of their own."""
+
+_NAMED: Mapping[KeyPath, type[BaseModel]] = {
+    ("attributes",): AttributeEntry,
+    ("recodes",): RecodeEntry,
+    ("values",): ValueEntry,
+    ("geography", "columns"): ColumnEntry,
+}
+_NEW: Mapping[KeyPath, dict[str, Any]] = {
+    ("attributes",): {"categories": []},
+    ("recodes",): {"of": "", "edges": []},
+    ("values",): {"range": []},
+    ("geography", "columns"): {"join": []},
+    ("geography", "query"): {"attributes": []},
+    ("table",): {"attributes": []},
+    ("invariant",): {"attributes": [], "reason": ""},
+    ("derived",): {"sql": ""},
+    ("bound",): {"attributes": [], "file": ""},
+    ("earlier",): {"release": "", "table": "", "attributes": [], "level": ""},
+    ("structural_zero",): {"where": ""},
+    ("detailed", "level"): {"region": "", "group_level": 1},
+}
+"""What an entry begins with; what is empty is told as a mistake until it is filled."""
+
+
+@dataclass(frozen=True)
+class _Known:
+    """Names that controls offer, of a document as parsed."""
+
+    raw: Mapping[str, Any]
+    opened: frozenset[str]
+    folder: Path
+    attributes: tuple[str, ...] = field(init=False)
+    recodes: tuple[str, ...] = field(init=False)
+    areas: tuple[str, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        geography = _dict(self.raw, "geography")
+        named = [
+            each for key in ("levels", "entities") for each in _list(geography, key) if isinstance(each, str)
+        ]
+        attributes = tuple(key for key in _dict(self.raw, "attributes") if key not in ("unknown", "null"))
+        for name, value in (
+            ("attributes", attributes),
+            ("recodes", tuple(_dict(self.raw, "recodes"))),
+            ("areas", tuple(named)),
+        ):
+            object.__setattr__(self, name, value)
+
+    def choices(self, path: KeyPath) -> tuple[str, ...]:
+        """What the key at a path may name."""
+        key, kind = path[-1], path[0]
+        if key == "attributes":
+            return (*self.attributes, *self.recodes)
+        if key == "areas" or (key == "level" and kind in ("invariant", "earlier")):
+            return self.areas
+        return self.attributes if key == "of" and kind == "recodes" else ()
+
+
+def chapters(text: str, opened: Iterable[str], folder: Path) -> tuple[Chapter, ...]:
+    """What the form shows of a document.
+
+    Args:
+        text: a valid TOML document; what it means may be mistaken.
+        opened: entries, by their paths as written, that show their controls.
+        folder: what paths in the document are relative to; public code lists and maps are read from it.
+    """
+    known = _Known(tomllib.loads(text), frozenset(opened), folder)
+    raw = known.raw
+    title = Entry(
+        ("title",),
+        "Title",
+        single=True,
+        open=True,
+        main=(Control(("title",), "title", "text", _shown(raw.get("title"), "text")),),
+    )
+    lists = {key: _entries(known, (key,), model) for key, model in _LISTS.items()}
+    geography = _dict(raw, "geography")
+    detailed = _dict(raw, "detailed")
+    return (
+        Chapter(
+            "Records",
+            "Where they are, and whom the promise is about.",
+            (title, _single(known, ("source",), SourceSection)),
+        ),
+        Chapter(
+            "Attributes",
+            "What is counted, and every value that it may have. Values must be public: a table has a row for each of "
+            "them, whoever is in the records, so that its rows tell nothing of anybody.",
+            (_single(known, ("attributes",), None), *_named(known, ("attributes",))),
+            (Adder(("attributes",), "attribute", named=True),),
+        ),
+        Chapter(
+            "Recodes",
+            "Coarser views of an attribute, by edges or by groups of labels.",
+            _named(known, ("recodes",)),
+            (Adder(("recodes",), "recode", named=True, of=known.attributes),),
+        ),
+        Chapter(
+            "Promise",
+            "What is promised to each unit, and what it may cost.",
+            (_single(known, ("privacy",), PrivacySection),),
+        ),
+        *(
+            ()
+            if detailed
+            else (
+                Chapter(
+                    "Tables",
+                    "What is published. Attributes that are not picked are counted together.",
+                    lists["table"],
+                    (Adder(("table",), "table", named=True),),
+                ),
+                Chapter(
+                    "Exact counts",
+                    "Published as they are, without noise: the promise does not cover what they tell. Each needs a "
+                    "reason.",
+                    lists["invariant"],
+                    (Adder(("invariant",), "exact count"),),
+                ),
+            )
+        ),
+        Chapter(
+            "Sums and figures",
+            "Numbers of a record of which sums and means are published; shares, medians and differences of counts.",
+            (*_named(known, ("values",)), *lists["derived"]),
+            (Adder(("values",), "value", named=True), Adder(("derived",), "figure", named=True)),
+        ),
+        Chapter(
+            "Areas",
+            "Levels from the whole down to blocks, and areas across them.",
+            (
+                _single(known, ("geography",), GeographySection),
+                *_named(known, ("geography", "columns")),
+                *_entries(known, ("geography", "query"), QueryEntry),
+                *lists["bound"],
+                *lists["structural_zero"],
+                *lists["earlier"],
+            ),
+            (
+                Adder(("geography", "columns"), "made column", named=True),
+                Adder(("geography", "query"), "query"),
+                Adder(("bound",), "bound"),
+                Adder(("structural_zero",), "structural zero"),
+                Adder(("earlier",), "earlier release"),
+            )
+            if geography
+            else (),
+        ),
+        Chapter(
+            "Detailed groups",
+            "Very many small groups, each in as much detail as it can afford, in place of tables.",
+            (
+                _single(known, ("detailed",), DetailedSection),
+                *_entries(known, ("detailed", "level"), LevelEntry),
+            ),
+            (Adder(("detailed", "level"), "level"),) if detailed else (),
+        ),
+        Chapter(
+            "Method and limits",
+            "",
+            tuple(_single(known, (key,), model) for key, model in _SINGLE.items()),
+        ),
+    )
+
+
+_LISTS: Mapping[str, type[BaseModel]] = {
+    "table": TableEntry,
+    "invariant": InvariantEntry,
+    "derived": DerivedEntry,
+    "bound": BoundEntry,
+    "structural_zero": ZeroEntry,
+    "earlier": EarlierEntry,
+}
+_SINGLE: Mapping[str, type[BaseModel]] = {
+    "method": MethodSection,
+    "release": ReleaseSection,
+    "reliability": ReliabilitySection,
+    "series": SeriesSection,
+}
+
+
+def _dict(raw: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    found = raw.get(key)
+    return found if isinstance(found, dict) else {}
+
+
+def _list(raw: Mapping[str, Any], key: str) -> Sequence[Any]:
+    found = raw.get(key)
+    return found if isinstance(found, list) else ()
+
+
+def _at(raw: Any, path: KeyPath) -> Any:
+    """What stands at a path, None where nothing does."""
+    for part in path:
+        try:
+            raw = raw[part]
+        except (KeyError, IndexError, TypeError):
+            return None
+    return raw
+
+
+def _single(known: _Known, path: KeyPath, model: type[BaseModel] | None) -> Entry:
+    """A section of its own."""
+    if model is None:
+        policies = (("refuse", "refuse"), ("other", "other"))
+        words = {"unknown": "a value that is not listed", "null": "a missing value"}
+        made = tuple(
+            Control((*path, key), said, "choice", _shown(_at(known.raw, (*path, key)), "choice"), policies)
+            for key, said in words.items()
+        )
+        return Entry(
+            path, "Unlisted and missing values", main=made, open=written(path) in known.opened, single=True
+        )
+    main, more = _controls(known, path, model)
+    there = _at(known.raw, path) is not None
+    opened = path[0] in ("source", "privacy") or written(path) in known.opened
+    summary = "" if there else "not in the spec"
+    return Entry(path, str(path[-1]).capitalize(), summary, main, more, open=opened, single=True)
+
+
+def _named(known: _Known, path: KeyPath) -> tuple[Entry, ...]:
+    """Entries that a section has by name."""
+    section = _at(known.raw, path)
+    names = [name for name in section if name not in ("unknown", "null")] if isinstance(section, dict) else []
+    return tuple(_entry(known, (*path, name), _NAMED[path], name) for name in names)
+
+
+def _entries(known: _Known, path: KeyPath, model: type[BaseModel]) -> tuple[Entry, ...]:
+    """Entries of a list of sections."""
+    found = _at(known.raw, path)
+    return tuple(
+        _entry(known, (*path, i), model, "") for i in range(len(found) if isinstance(found, list) else 0)
+    )
+
+
+def _entry(known: _Known, path: KeyPath, model: type[BaseModel], name: str) -> Entry:
+    held = _at(known.raw, path)
+    held = held if isinstance(held, dict) else {}
+    heading = name or str(held.get("name") or f"{str(path[-2]).replace('_', ' ')} {int(path[-1]) + 1}")
+    summary = _summary(path, held)
+    if written(path) not in known.opened:
+        return Entry(path, heading, summary)
+    main, more = _controls(known, path, model)
+    if path[0] == "attributes":
+        main = (_domain(path, held), *main)
+    elif path[0] == "table":
+        main = (main[0], *_asked(known, path, held), *main[1:])
+    strip, groups = (_strip(known, path, held), _groups(known, held)) if path[0] == "recodes" else (None, ())
+    return Entry(path, heading, summary, main, more, open=True, name=name, strip=strip, groups=groups)
+
+
+def _summary(path: KeyPath, held: Mapping[str, Any]) -> str:
+    """An entry in a few words."""
+    if path[0] == "attributes":
+        found = next((key for key in _DOMAINS if key in held), "")
+        value = held.get(found)
+        told = f"{len(value)} values" if found == "categories" and isinstance(value, list) else _line(value)
+        return f"{found.replace('categories', '')} {told}".strip() if found else "to be finished"
+    if path[0] == "recodes":
+        return f"of {held.get('of')}"
+    names = [
+        *map(str, _list(held, "attributes")),
+        *(f"{k} {_line(v)}" for k, v in _dict(held, "queries").items()),
+    ]
+    if "sql" in held:
+        return "in SQL"
+    return " × ".join(names) or ("the total" if "attributes" in held else "")
+
+
+def _line(value: Any) -> str:
+    if isinstance(value, list):
+        return ", ".join(map(str, value[:3])) + (" …" if len(value) > 3 else "")
+    return "" if value is None else toml(value) if isinstance(value, dict) else str(value)
+
+
+def _sort(path: KeyPath) -> str:
+    """Which kind of section stands at a path: the name of the list or section that it is of."""
+    of_many = isinstance(path[-1], int) or path[:-1] in _NAMED
+    return str(path[-2] if of_many else path[-1])
+
+
+def _controls(
+    known: _Known, path: KeyPath, model: type[BaseModel]
+) -> tuple[tuple[Control, ...], tuple[Control, ...]]:
+    """The controls of a section: those that are looked at first, with what is written, and the others."""
+    held, sort = _at(known.raw, path), _sort(path)
+    held = held if isinstance(held, dict) else {}
+    skipped = set(_ELSEWHERE.get(sort, ())) - (held.keys() if sort == "invariant" else set())
+    if sort == "attributes":
+        skipped = set(_DOMAINS) - held.keys()
+    elif sort in ("table", "invariant") and not known.areas:
+        skipped |= {"areas", "level"} - held.keys()
+    first = ("column", *_DOMAINS) if sort == "attributes" else _MAIN.get(sort, ())
+    main, more = [], []
+    for key in dict.fromkeys((*first, *model.model_fields)):
+        if key in model.model_fields and key not in skipped:
+            control = _control(known, (*path, key), model.model_fields[key].annotation, held.get(key))
+            (main if key in first or key in held else more).append(control)
+    unknown = [key for key in held if key not in model.model_fields and key not in skipped]
+    main += [Control((*path, key), key, "toml", toml(held[key])) for key in unknown]
+    return tuple(main), tuple(more)
+
+
+def _control(known: _Known, path: KeyPath, annotation: Any, value: Any) -> Control:
+    """The control that fits the type of a key; where what is written does not fit, the value as TOML."""
+    label = str(path[-1]).replace("_", " ")
+    if path[0] == "attributes" and path[-1] in _DOMAINS:
+        kind, model, listed = _DOMAINS[str(path[-1])][1], None, ()
+    else:
+        kind, model, listed = _kind(annotation)
+    names = known.choices(path)
+    if path[-1] == "sql":
+        kind = "long"
+    if names and kind in ("names", "text"):
+        kind = {"names": "members", "text": "choice"}[kind]
+    if path[-1] == "totals" and (value is None or value is True):
+        kind = "flag"
+    if model is not None and (value is None or isinstance(value, dict)):
+        parts = tuple(
+            _control(known, (*path, key), each.annotation, (value or {}).get(key))
+            for key, each in model.model_fields.items()
+        )
+        return Control(path, label, "group", parts=parts)
+    if value is not None and not _fits(kind, value):
+        kind = "toml"
+    if kind == "members":
+        picked = tuple(value) if isinstance(value, list) else ()
+        every = dict.fromkeys((*names, *picked))
+        return Control(path, label, kind, picked, tuple((name, name) for name in every), op="member")
+    if kind == "choice":
+        listed = tuple(dict.fromkeys((*(names or listed), *((value,) if value is not None else ()))))
+    return Control(path, label, kind, _shown(value, kind), tuple((str(name), str(name)) for name in listed))
+
+
+def _kind(annotation: Any) -> tuple[str, type[BaseModel] | None, tuple[Any, ...]]:
+    """The control for a type; the model of a section within; the words of a choice."""
+    while get_origin(annotation) is Annotated:
+        annotation = get_args(annotation)[0]
+    if get_origin(annotation) in (Union, types.UnionType):
+        inner = [each for each in get_args(annotation) if each is not type(None)]
+        if len(inner) != 1:
+            return "toml", None, ()
+        return _kind(inner[0])
+    if get_origin(annotation) is Literal:
+        return "choice", None, get_args(annotation)
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return "toml", annotation, ()
+    if get_origin(annotation) is list:
+        inner_kind = _kind(get_args(annotation)[0])[0]
+        return {"text": "names", "number": "numbers"}.get(inner_kind, "toml"), None, ()
+    simple = {bool: "flag", str: "text", int: "number", float: "number"}
+    return simple.get(annotation, "toml"), None, ()
+
+
+def _fits(kind: str, value: Any) -> bool:
+    if kind in ("text", "long", "choice"):
+        return isinstance(value, str)
+    if kind == "flag":
+        return isinstance(value, bool)
+    if kind == "number":
+        return isinstance(value, int | float) and not isinstance(value, bool)
+    if kind in ("names", "members"):
+        return isinstance(value, list) and all(
+            isinstance(v, str) and v == v.strip() and "," not in v for v in value
+        )
+    if kind == "numbers":
+        return isinstance(value, list) and all(
+            isinstance(v, int | str) and not isinstance(v, bool) for v in value
+        )
+    if kind == "lines":
+        return isinstance(value, list) and all(isinstance(v, int | str) and "\n" not in str(v) for v in value)
+    return True
+
+
+def _shown(value: Any, kind: str) -> str:
+    """A value as its control shows it."""
+    if value is None:
+        return ""
+    if kind == "flag":
+        return "on" if value is True else ""
+    if kind in ("names", "numbers"):
+        return ", ".join(map(str, value))
+    if kind == "lines":
+        return "\n".join(map(str, value))
+    return toml(value) if kind == "toml" else str(value)
+
+
+def _domain(path: KeyPath, held: Mapping[str, Any]) -> Control:
+    """What kind of values an attribute has."""
+    now = next((key for key in _DOMAINS if key in held), "")
+    choices = tuple((key, words) for key, (words, _) in _DOMAINS.items())
+    return Control(path, "its values are", "choice", now, choices, op="domain")
+
+
+def _asked(known: _Known, path: KeyPath, held: Mapping[str, Any]) -> tuple[Control, ...]:
+    """How a table asks each attribute and recode."""
+    if "sql" in held:
+        return ()
+    attributes, queries = _list(held, "attributes"), _dict(held, "queries")
+    parts = []
+    for name in (*known.attributes, *known.recodes):
+        query = "identity" if name in attributes else queries.get(name, "")
+        offered = dict(_QUERIES)
+        if _at(known.raw, ("attributes", name, "hierarchy")):
+            offered["hierarchy"] = "each code of the classification"
+        if known.areas:
+            offered = {"identity": offered["identity"]}
+        value = query if isinstance(query, str) else toml(query)
+        if value and value not in offered:
+            offered[value] = value
+        parts.append(
+            Control((*path, "queries", name), name, "choice", value, tuple(offered.items()), op="ask")
+        )
+    return (Control((*path, "attributes"), "attributes", "group", parts=tuple(parts)),)
+
+
+def _strip(known: _Known, path: KeyPath, held: Mapping[str, Any]) -> Strip | None:
+    """The classes of a recode by edges."""
+    ends = _at(known.raw, ("attributes", str(held.get("of")), "range"))
+    edges = held.get("edges")
+    if not (
+        isinstance(ends, list)
+        and len(ends) == 2
+        and all(isinstance(e, int) for e in ends)
+        and ends[0] < ends[1]
+    ):
+        return None
+    if not isinstance(edges, list) or not all(isinstance(e, int) and ends[0] < e <= ends[1] for e in edges):
+        return None
+    begins = [ends[0], *sorted(set(edges))]
+    classes = zip(begins, [*(each - 1 for each in begins[1:]), ends[1]], strict=True)
+    return Strip((*path, "edges"), ends[0], ends[1], tuple(classes))
+
+
+_MOST_GROUPED = 500
+
+
+def _groups(known: _Known, held: Mapping[str, Any]) -> tuple[tuple[str, str, str], ...]:
+    """Values of the attribute of a recode, their labels, and the class that its map gives each."""
+    attribute = _at(known.raw, ("attributes", str(held.get("of"))))
+    if not isinstance(attribute, dict):
+        return ()
+    if isinstance(attribute.get("codes"), str):
+        pairs = [
+            (row.get("code", ""), row.get("label", "")) for row in _rows(known.folder / attribute["codes"])
+        ]
+    else:
+        pairs = [(str(value), str(value)) for value in _list(attribute, "categories")]
+    classes = {}
+    if isinstance(held.get("map"), str):
+        classes = {
+            row.get("code", ""): row.get("label") or row.get("class", "")
+            for row in _rows(known.folder / held["map"])
+        }
+    return tuple((code, label, classes.get(code) or "") for code, label in pairs[:_MOST_GROUPED] if code)
+
+
+def _rows(path: Path) -> list[dict[str, str]]:
+    """The rows of a public CSV file; nothing where there is none to read."""
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            return list(csv.DictReader(file))
+    except (OSError, UnicodeDecodeError, csv.Error):
+        return []
+
+
+def map_of(groups: Mapping[str, str]) -> str:
+    """A map as a file: the class that each value is in; a value without one is in a class of its own.
+
+    >>> print(map_of({"a": "north", "b": "north", "c": ""}), end="")
+    code,class,label
+    a,north,north
+    b,north,north
+    c,c,c
+    """
+    out = StringIO()
+    rows = [(code, name.strip() or code) for code, name in groups.items()]
+    csv.writer(out, lineterminator="\n").writerows(
+        [("code", "class", "label"), *((c, n, n) for c, n in rows)]
+    )
+    return out.getvalue()
+
+
+Op = Callable[[str, KeyPath, Any], str]
+
+
+def change(text: str, op: str, path: KeyPath, value: Any) -> str:
+    """The text after a control was used.
+
+    Raises:
+        Mistake: the control holds what cannot be taken, or there is no such control.
+    """
+    if op not in _OPS or not path:
+        raise Mistake("there is no such control")
+    try:
+        return _OPS[op](text, path, value)
+    except (KeyError, IndexError, TypeError, AttributeError, RecursionError):
+        raise Mistake("the text has no such place any more") from None
+
+
+def _set(text: str, path: KeyPath, value: Any) -> str:
+    """A key with what its control holds; nothing in it removes the key."""
+    kind, given = value["kind"], value["value"]
+    if kind == "flag":
+        return put(text, path, value=True) if given else _cleared(text, path)
+    if not given.strip():
+        return _cleared(text, path)
+    return put(text, path, _read(kind, given, _at(tomllib.loads(text), path)))
+
+
+def _cleared(text: str, path: KeyPath) -> str:
+    """Without a key, and without what it was alone in, where that means nothing when empty."""
+    text = remove(text, path) if _at(tomllib.loads(text), path) is not None else text
+    above = path[:-1]
+    if (
+        len(above) > 1
+        and above in Layout.of(text).places
+        and _at(tomllib.loads(text), above) == {}
+        and above[:-1] not in _NAMED
+    ):
+        return remove(text, above)
+    return text
+
+
+_WHOLE = re.compile(r"[+-]?(0|[1-9][0-9]*)")
+
+
+def _read(kind: str, given: str, held: Any) -> Any:
+    """What a control holds as a value."""
+    given = given.replace("\r\n", "\n").strip()
+    if kind == "number":
+        try:
+            return int(given) if _WHOLE.fullmatch(given) else float(given)
+        except ValueError:
+            raise Mistake(f"{given!r} is no number") from None
+    if kind in ("names", "numbers"):
+        parts = [part.strip() for part in given.split(",") if part.strip()]
+        return [int(part) if kind == "numbers" and _WHOLE.fullmatch(part) else part for part in parts]
+    if kind == "lines":
+        lines = [line.strip() for line in given.split("\n") if line.strip()]
+        words = isinstance(held, list) and held and isinstance(held[0], str)
+        whole = not words and all(_WHOLE.fullmatch(line) for line in lines)
+        return [int(line) if whole else line for line in lines]
+    if kind == "toml":
+        try:
+            return tomllib.loads(f"value = {given}")["value"]
+        except tomllib.TOMLDecodeError as error:
+            raise Mistake(f'{error}: text stands in quotes, as in "text"') from None
+    return given
+
+
+def _add(text: str, path: KeyPath, value: Any) -> str:
+    name, of = str(value.get("name", "")).strip(), str(value.get("of", ""))
+    held, new = _at(tomllib.loads(text), path), dict(_NEW[path])
+    if path in _NAMED:
+        if not name or name in (held or {}):
+            raise Mistake("give it a name of its own")
+        return put(text, (*path, name), new | ({"of": of} if "of" in new else {}))
+    if path in (("table",), ("derived",)):
+        if not name:
+            raise Mistake("give it a name: it names the published file")
+        new = {"name": name} | new
+    return put(text, (*path, len(held or [])), new)
+
+
+def _remove(text: str, path: KeyPath, _: Any) -> str:
+    return remove(text, path)
+
+
+def _rename(text: str, path: KeyPath, value: Any) -> str:
+    """Another name of an attribute or a recode, where it is declared and in the keys that name it."""
+    old, new = path[-1], str(value["value"]).strip()
+    if not new or new == old:
+        return text
+    if new in (_at(tomllib.loads(text), path[:-1]) or {}):
+        raise Mistake(f"there is a {new!r} already")
+    text = rename(text, path, new)
+    layout, document = Layout.of(text), tomllib.loads(text)
+    for found in reversed(
+        [p for p in layout.places if p[0] in ("recodes", "table", "invariant", "geography", "bound")]
+    ):
+        listed = any(key in found for key in ("attributes", "totals")) and isinstance(found[-1], int)
+        if (listed or (found[0] == "recodes" and found[-1] == "of")) and _at(document, found) == old:
+            text = put(text, found, new)
+        elif found[-1] == old and found[-2:-1] == ("queries",):
+            text = rename(text, found, new)
+    return text
+
+
+def _choose_domain(text: str, path: KeyPath, value: Any) -> str:
+    """Another kind of values for an attribute: its key is written empty, to be filled."""
+    key = value["value"]
+    if key not in _DOMAINS:
+        return text
+    held = _at(tomllib.loads(text), path)
+    for old in (*_DOMAINS, "todo", "open", "labels", "hierarchy", "outside", "format"):
+        if old in held and old != key:
+            text = remove(text, (*path, old))
+    if key not in held:
+        empty: Any = "" if _DOMAINS[key][1] == "text" else []
+        text = put(text, (*path, key), empty)
+    if key in ("any", "count", "first") and held.get("of") != "unit":
+        text = put(text, (*path, "of"), "unit")
+    return text
+
+
+def _ask(text: str, path: KeyPath, value: Any) -> str:
+    """How a table asks an attribute: not, each value, or by a query."""
+    table, name, query = path[:-2], path[-1], value["value"]
+    held = _at(tomllib.loads(text), table)
+    listed, queries = list(held.get("attributes", [])), held.get("queries", {})
+    if name in queries and query != queries[name]:
+        text = _cleared(text, path)
+    if query == "identity" and name not in listed:
+        text = put(text, (*table, "attributes"), [*listed, name])
+    elif query != "identity":
+        rest = [each for each in listed if each != name]
+        if query:
+            asked = _read("toml", query, None) if query.startswith("{") else query
+            text = put(text, path, asked)
+            if rest != listed:
+                text = (
+                    put(text, (*table, "attributes"), rest) if rest else remove(text, (*table, "attributes"))
+                )
+            elif not rest and "attributes" in held:
+                text = remove(text, (*table, "attributes"))
+        elif rest != listed or not _at(tomllib.loads(text), (*table, "queries")):
+            text = put(text, (*table, "attributes"), rest)
+    return text
+
+
+def _member(text: str, path: KeyPath, value: Any) -> str:
+    """A name in or out of a list."""
+    listed = list(_at(tomllib.loads(text), path) or [])
+    rest = [each for each in listed if each != value["name"]]
+    now = [*rest, value["name"]] if value["value"] else rest
+    return put(text, path, now) if now or path[-1] == "attributes" else _cleared(text, path)
+
+
+def _percent(text: str, path: KeyPath, value: Any) -> str:
+    """A margin as a share of a count: within 5 % where there are 500."""
+    share, count = (_read("number", str(value[name]) or "?", None) for name in ("share", "count"))
+    margin = share * count / 100
+    if not margin > 0:
+        raise Mistake("both must be more than 0")
+    return put(text, path, int(margin) if float(margin).is_integer() else margin)
+
+
+def _edge(text: str, path: KeyPath, value: Any) -> str:
+    """One more edge, or one less where there was one."""
+    edges, at = set(_at(tomllib.loads(text), path) or []), int(value["at"])
+    return put(text, path, sorted(edges ^ {at}))
+
+
+_OPS: Mapping[str, Op] = {
+    "set": _set,
+    "add": _add,
+    "remove": _remove,
+    "rename": _rename,
+    "domain": _choose_domain,
+    "ask": _ask,
+    "member": _member,
+    "percent": _percent,
+    "edge": _edge,
+}
