@@ -189,13 +189,18 @@ def plan(
 
 @app.command()
 def studio(
-    spec: SpecPath,
+    place: Annotated[
+        Path,
+        typer.Argument(
+            help="A spec, or records to draft one for, or a folder of either.", show_default=False
+        ),
+    ] = Path(),
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 takes a free one.")] = 0,
 ) -> None:
-    """Edit a spec on a local page, with its plan beside it."""
+    """Design a release on a local page: a form, the spec, and its plan."""
     from . import studio as commands_studio
 
-    _guard(lambda: commands_studio.studio(spec, port), json=False)
+    _guard(lambda: commands_studio.studio(place, port), json=False)
 
 
 @app.command()

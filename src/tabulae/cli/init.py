@@ -8,14 +8,13 @@ from pathlib import Path
 
 import typer
 
-from ..errors import DataError, ReleaseError, Unsupported
+from ..errors import ReleaseError
 from ..release.folder import require_parent, write_bytes
 from ..release.progress import Progress
-from ..sources.declared import DeclaredColumn, declared_columns, only_table
+from ..sources.declared import DeclaredColumn, declared_columns
 from ..sources.declared import peek as peek_values
-from ..sources.dialect import RFC4180, find_dialect
-from ..sources.source import CSV, RecordSource, kind_of, kinds, server_of
-from ..spec.draft import Draft, draft_spec
+from ..sources.source import RecordSource
+from ..spec.draft import Draft, draft_of, source_of
 from .output import emit, progress
 
 
@@ -24,25 +23,7 @@ def init(file: Path, out: Path, peek: bool, table: str | None, json: bool) -> No
     if os.path.lexists(out):
         raise ReleaseError(f"{out} exists: name another file with --out")
     require_parent(out)
-    if server_of(str(file)):
-        raise Unsupported(
-            "a draft is made from a file: export one row of the table with its header, draft from that, and write "
-            'url = "postgresql://host/database" and table = "persons" in place of path'
-        )
-    if not file.is_file():
-        raise DataError(
-            f"{file}: {'a folder: name a file in it' if file.is_dir() else 'no such file: check the path'}"
-        )
-    kind = kind_of(str(file))
-    if kind is None:
-        raise DataError(
-            f"cannot tell what kind of file {file} is: end its name in .csv, .parquet or .duckdb, or as SPSS, SAS or "
-            "Stata do"
-        )
-    if table is None and kinds()[kind].many:
-        table = only_table(file)
-    dialect = find_dialect(file) if kind == CSV.name else RFC4180
-    source = RecordSource(file, table=table, dialect=dialect)
+    source = source_of(file, table)
     columns = declared_columns(source)
     if peek:
         looked = [c for c in columns if c.can_be_counted and not c.has_domain]
@@ -50,8 +31,7 @@ def init(file: Path, out: Path, peek: bool, table: str | None, json: bool) -> No
             say(Progress("reading the records"))
             columns = peek_values(source, columns)
         _warn(source, looked, out)
-    path = os.path.relpath(file.resolve(), out.resolve().parent)
-    drafted = draft_spec(file.stem, Path(path).as_posix(), columns, table=table, dialect=dialect, peeked=peek)
+    drafted = draft_of(source, columns, out.parent, peeked=peek)
     lists = {out.parent / name: content for name, content in drafted.code_lists.items()}
     for place in lists:
         if os.path.lexists(place):

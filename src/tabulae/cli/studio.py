@@ -9,9 +9,9 @@ import typer
 from ..studio import Studio
 
 
-def studio(spec: Path, port: int) -> None:
+def studio(place: Path, port: int) -> None:
     """Print the address, and answer until Ctrl-C."""
-    desk = Studio(spec, port)
+    desk = Studio(place, port)
     try:
         typer.echo(f"Open {desk.url}")
         typer.echo("It is for you alone: the address holds a token. Ctrl-C stops the studio.", err=True)

@@ -236,13 +236,23 @@ def declared_columns(source: RecordSource) -> list[DeclaredColumn]:
 
 def only_table(path: Path) -> str:
     """The one table of a DuckDB file."""
+    names = stored_tables(path)
+    if len(names) > 1:
+        raise InvalidArgument(f"{path.name} has several tables: name one with --table ({', '.join(names)})")
+    return names[0]
+
+
+def stored_tables(path: Path) -> list[str]:
+    """The tables of a DuckDB file, by name.
+
+    Raises:
+        DataError: it has none, or cannot be read.
+    """
     RecordSource(path, "duckdb", table="any").check_exists()
     names = redacted(path.name, lambda: _tables(path))
     if not names:
         raise DataError(f"{path.name} has no table")
-    if len(names) > 1:
-        raise InvalidArgument(f"{path.name} has several tables: name one with --table ({', '.join(names)})")
-    return names[0]
+    return names
 
 
 def _tables(path: Path) -> list[str]:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import csv
+import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from io import StringIO
+from pathlib import Path
 
 import tomli_w
 
 from ..domain import RESULT_COLUMNS
-from ..sources.declared import DeclaredColumn
-from ..sources.dialect import RFC4180, Dialect
+from ..errors import DataError, Unsupported
+from ..sources.declared import DeclaredColumn, only_table
+from ..sources.dialect import RFC4180, Dialect, find_dialect
+from ..sources.source import CSV, RecordSource, kind_of, kinds, server_of
 
 _POLICIES = ("unknown", "null")  # keys of [attributes] that are not attributes
 _RESERVED = frozenset(
@@ -62,6 +66,44 @@ class Draft:
     def is_finished(self) -> bool:
         """Whether nothing is left to fill in."""
         return not (self.found or self.labelled or self.todo) and bool(self.declared)
+
+
+def source_of(file: Path, table: str | None = None) -> RecordSource:
+    """The records that a spec is drafted for; what divides the fields of a CSV file is found out.
+
+    Raises:
+        DataError: there is no such file, or its ending does not say what it is.
+        Unsupported: it is a server.
+        InvalidArgument: a database has several tables, and none is named.
+    """
+    if server_of(str(file)):
+        raise Unsupported(
+            "a draft is made from a file: export one row of the table with its header, draft from that, and write "
+            'url = "postgresql://host/database" and table = "persons" in place of path'
+        )
+    if not file.is_file():
+        raise DataError(
+            f"{file}: {'a folder: name a file in it' if file.is_dir() else 'no such file: check the path'}"
+        )
+    kind = kind_of(str(file))
+    if kind is None:
+        raise DataError(
+            f"cannot tell what kind of file {file} is: end its name in .csv, .parquet or .duckdb, or as SPSS, SAS or "
+            "Stata do"
+        )
+    if table is None and kinds()[kind].many:
+        table = only_table(file)
+    return RecordSource(file, table=table, dialect=find_dialect(file) if kind == CSV.name else RFC4180)
+
+
+def draft_of(
+    source: RecordSource, columns: Sequence[DeclaredColumn], folder: Path, *, peeked: bool = False
+) -> Draft:
+    """Draft a spec for the columns of a source, with the path of its file relative to the folder of the spec."""
+    path = Path(os.path.relpath(source.file.resolve(), folder.resolve())).as_posix()
+    return draft_spec(
+        source.file.stem, path, columns, table=source.table, dialect=source.dialect, peeked=peeked
+    )
 
 
 def draft_spec(

@@ -477,7 +477,8 @@ def _controls(
             control = _control(known, (*path, key), model.model_fields[key].annotation, held.get(key))
             (main if key in first or key in held else more).append(control)
     unknown = [key for key in held if key not in model.model_fields and key not in skipped]
-    main += [Control((*path, key), key, "toml", toml(held[key])) for key in unknown]
+    kinds = {"todo": "todo"}
+    main += [Control((*path, key), key, kinds.get(key, "toml"), toml(held[key])) for key in unknown]
     return tuple(main), tuple(more)
 
 

@@ -30,68 +30,73 @@ class Answer:
     last: bool = True
 
 
+class _Worker:
+    """A process that plans what it is sent."""
+
+    def __init__(self) -> None:
+        spawn = multiprocessing.get_context("spawn")
+        self.line, theirs = spawn.Pipe()
+        self.process = spawn.Process(target=_work, args=(theirs,), daemon=True)
+        self.process.start()
+        theirs.close()
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.join()
+        self.line.close()
+
+
 class Planner:
     """Plans the last text that it was given, and forgets the ones before it.
+
+    A second process waits, ready, to take the place of one whose plan is given up.
 
     Privacy:
         Reads no record: a plan is a function of the public spec.
     """
 
-    def __init__(self, folder: Path) -> None:
-        """Paths in the texts are relative to ``folder``."""
-        self._folder = folder
-        self._start()
-
-    def _start(self) -> None:
-        spawn = multiprocessing.get_context("spawn")
-        self._line, theirs = spawn.Pipe()
-        self._process = spawn.Process(target=_work, args=(theirs, self._folder), daemon=True)
-        self._process.start()
-        theirs.close()
+    def __init__(self) -> None:
+        self._worker, self._spare = _Worker(), _Worker()
         self.busy = False
 
-    def ask(self, text: str) -> None:
-        """Plan this text; a plan of an earlier one that is under way is given up."""
+    def _next(self) -> None:
+        self._worker.close()
+        self._worker, self._spare = self._spare, _Worker()
+
+    def ask(self, text: str, folder: Path) -> None:
+        """Plan this text, whose paths are relative to a folder; a plan that is under way is given up."""
         if self.busy:
-            self.close()
-            self._start()
+            self._next()
         self.busy = True
         try:
-            self._line.send(text)
+            self._worker.line.send((text, folder))
         except OSError:  # the process was ended while it was idle
-            self.close()
-            self._start()
-            self._line.send(text)
-            self.busy = True
+            self._next()
+            self._worker.line.send((text, folder))
 
     def answers(self) -> Iterator[Answer]:
         """What came since it was last asked for; never waits for a plan."""
-        while self.busy and self._line.poll():
+        while self.busy and self._worker.line.poll():
             try:
-                answer: Answer = self._line.recv()
+                answer: Answer = self._worker.line.recv()
             except (EOFError, OSError):
-                self.close()
-                self._start()
-                answer = Answer(
-                    problems=(
-                        Problem("plan", "the planner was ended, for want of memory perhaps: edit the spec"),
-                    )
-                )
+                self._next()
+                told = "the planner was ended, for want of memory perhaps: edit the spec"
+                answer = Answer(problems=(Problem("plan", told),))
             self.busy = not answer.last
             yield answer
 
     def close(self) -> None:
-        """End the process."""
-        self._process.kill()
-        self._process.join()
-        self._line.close()
+        """End the processes."""
+        self._worker.close()
+        self._spare.close()
 
 
-def _work(line: Connection, folder: Path) -> None:
+def _work(line: Connection) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the server hears it, and ends this process
     try:
         while True:
-            for answer in planned(line.recv(), folder):
+            for answer in planned(*line.recv()):
                 line.send(answer)
     except (EOFError, OSError):
         return

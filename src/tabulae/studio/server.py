@@ -23,10 +23,12 @@ from urllib.parse import parse_qs, urlsplit
 
 import jinja2
 
+from ..errors import TabulaeError
 from ..report.page import script
 from .document import Document
 from .form import Mistake, change, chapters, map_of
 from .planner import Answer, Planner
+from .start import starts
 
 _HOST = "127.0.0.1"
 _LARGEST = 1 << 20  # bytes of a request
@@ -59,25 +61,54 @@ class Studio:
         Opens no record. Of the ledger the plan's page says what is left. It listens on this machine alone.
     """
 
-    def __init__(self, path: Path, port: int = 0) -> None:
+    def __init__(self, place: Path, port: int = 0) -> None:
         """Listen, at a free port where none is given, and begin with the plan.
 
+        Args:
+            place: a spec, a file of records, or a folder: see :func:`~tabulae.studio.start.starts`.
+            port: where to listen.
+
         Raises:
-            ReleaseError: there is no such file, or it is not text in UTF-8.
+            ReleaseError, DataError: there is no such file, or it is not what its name says.
             OSError: the port is taken.
         """
         self.token = secrets.token_urlsafe(32)
-        self.document = Document(path)
+        self._starts = starts(place)
+        self._document = self._starts[0].open() if len(self._starts) == 1 else None
         self._server = _Server((_HOST, port), _Handler)
         self._server.studio = self
         self.origin = f"http://{_HOST}:{self._server.server_port}"
         self.cookie = f"tabulae-{self._server.server_port}"  # cookies do not tell ports apart
         self._lock = threading.Lock()
-        self._planner = Planner(self.document.path.parent)
+        self._planner = Planner()
         self._answer = Answer(last=False)
         self._page, self._version, self._edits = "", 0, 0
         self._margins: Mapping[str, str] = {}
-        self._planner.ask(self.document.text)
+        if self._document is not None:
+            self._ask()
+
+    @property
+    def document(self) -> Document:
+        """The spec that is edited.
+
+        Raises:
+            Refused: none was chosen yet.
+        """
+        if self._document is None:
+            raise Refused(HTTPStatus.CONFLICT, "nothing was chosen to begin with")
+        return self._document
+
+    def start(self, sent: Sent) -> State:
+        """Begin with one of what there is."""
+        choice = sent.get("choice")
+        with self._lock:
+            if self._document is None and isinstance(choice, int) and 0 <= choice < len(self._starts):
+                try:
+                    self._document = self._starts[choice].open()
+                except (TabulaeError, OSError) as error:
+                    raise Refused(HTTPStatus.UNPROCESSABLE_ENTITY, str(error)) from None
+                self._ask()
+        return self.state()
 
     @property
     def url(self) -> str:
@@ -99,6 +130,8 @@ class Studio:
 
     def page(self, _: Asked) -> str:
         """The page itself, with the text as it was last typed."""
+        if self._document is None:
+            return _templates().get_template("start.html").render(starts=self._starts)
         with self._lock:
             text, name = self.document.text, self.document.path.name
         return _templates().get_template("studio.html").render(text=text, name=name)
@@ -182,7 +215,7 @@ class Studio:
     def _ask(self) -> None:
         self._edits += 1
         self._answer = Answer(last=False)
-        self._planner.ask(self.document.text)
+        self._planner.ask(self.document.text, self.document.path.parent)
 
     def save(self, sent: Sent) -> State:
         """Write the file, unless another program changed it."""
@@ -261,6 +294,7 @@ class _Handler(BaseHTTPRequestHandler):
         "/state": (_JSON, _POLICY, lambda studio, _: json.dumps(studio.state())),
         "/text": (_JSON, _POLICY, Studio.text),
         "/studio.js": ("text/javascript; charset=utf-8", _POLICY, lambda *_: _file("studio.js")),
+        "/start.js": ("text/javascript; charset=utf-8", _POLICY, lambda *_: _file("start.js")),
         "/studio.css": (
             "text/css; charset=utf-8",
             _POLICY,
@@ -270,6 +304,7 @@ class _Handler(BaseHTTPRequestHandler):
     _actions: ClassVar[Mapping[str, Callable[[Studio, Sent], State]]] = {
         "/edit": Studio.edit,
         "/change": Studio.change,
+        "/start": Studio.start,
         "/undo": Studio.undo,
         "/redo": Studio.redo,
         "/save": Studio.save,

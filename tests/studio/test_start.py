@@ -1,0 +1,89 @@
+"""What a studio begins with, and that no value of a record is told."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import duckdb
+import pytest
+from tests.studio.test_server import asked
+
+from tabulae.errors import TabulaeError
+from tabulae.studio import Studio
+from tabulae.studio.start import starts
+
+RECORDS = "SEX,AGE,TOWN\nXVALUEX,34567,YVALUEY\n"
+
+
+def test_a_draft_is_begun_and_made_by_the_first_save(tmp_path: Path) -> None:
+    (tmp_path / "people.csv").write_text(RECORDS)
+    (tmp_path / "people.toml").write_text("# another\n")
+    (start,) = starts(tmp_path / "people.csv")
+    document = start.open()
+    assert document.path == tmp_path / "people-2.toml"
+    assert document.unsaved
+    assert not document.changed
+    assert all(name in document.text for name in ("SEX", "AGE", "TOWN"))
+    assert "VALUE" not in document.text
+    assert not document.path.exists()
+    assert document.save()
+    assert document.path.read_text() == document.text
+    assert not document.unsaved
+
+
+def test_a_folder_offers_its_specs_its_records_and_the_tables_of_databases(tmp_path: Path) -> None:
+    (tmp_path / "people.csv").write_text(RECORDS)
+    (tmp_path / "one.toml").write_text("")
+    (tmp_path / "notes.txt").write_text("")
+    with duckdb.connect(str(tmp_path / "town.duckdb")) as connection:
+        connection.execute("CREATE TABLE a (sex TEXT CHECK (sex IN ('F', 'M')))")
+        connection.execute("CREATE TABLE b (n INTEGER)")
+    words = [start.words for start in starts(tmp_path)]
+    assert words == [
+        "the spec one.toml",
+        "the records people.csv",
+        "the table a of town.duckdb",
+        "the table b of town.duckdb",
+        "a new spec",
+    ]
+    assert 'categories = ["F", "M"]' in starts(tmp_path)[2].open().text
+    assert [start.words for start in starts(tmp_path / "town.duckdb")] == words[2:4]
+
+
+def test_a_new_spec_is_begun_where_there_is_none(tmp_path: Path) -> None:
+    (start,) = starts(tmp_path / "new.toml")
+    assert start.open().unsaved
+    for name in ("no/new.toml", "absent", "people.csv"):
+        with pytest.raises(TabulaeError):
+            starts(tmp_path / name)[0].open()
+
+
+def test_the_page_of_a_folder_asks_and_no_page_tells_a_value(tmp_path: Path) -> None:
+    (tmp_path / "people.csv").write_text(RECORDS)
+    (tmp_path / "broken.csv").write_text("1,2\n3,4\n")
+    studio = Studio(tmp_path)
+    try:
+        _serve(studio)
+        status, page, _ = asked(studio, "GET", "/")
+        assert status == 200
+        assert "the records people.csv" in page
+        assert asked(studio, "GET", "/text")[0] == 409
+        told, words, _ = asked(studio, "POST", "/start", json.dumps({"choice": 0}).encode())
+        assert told == 422
+        assert "name the columns" in words
+        assert asked(studio, "POST", "/start", json.dumps({"choice": 1}).encode())[0] == 200
+        for path in ("/", "/form?open=attributes.AGE&open=attributes.SEX", "/text", "/state", "/plan"):
+            status, page, _ = asked(studio, "GET", path)
+            assert status == 200
+            assert "VALUE" not in page
+            assert "34567" not in page
+    finally:
+        studio.stop()
+        studio.close()
+
+
+def _serve(studio: Studio) -> None:
+    import threading
+
+    threading.Thread(target=studio.serve).start()
