@@ -1,8 +1,13 @@
-"""Small specs, one for every mechanism, whose records are invented by the audit."""
+"""Small specs, one for every mechanism, whose records are invented by the audit; some of its checks."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+
+from tabulae.audit import Check
+from tabulae.audit._audit import derived, epsilon_proven, replayed
+from tabulae.products.tables.plan import Plan
 
 DEFINITIONS = {
     "pure": 'definition = "pure"\nbudget = "1"',
@@ -89,3 +94,18 @@ def told_of_rows_left_out(spec: Path) -> Path:
         spec.read_text().replace(ledger, f'{ledger}\nleft_out = {{ share = "1/3", at_most = 2 }}')
     )
     return spec
+
+
+def fails(plan: Plan, *names: str, passes: Sequence[str] = (), seconds: float = 0.02) -> Mapping[str, Check]:
+    """These checks of an audit, and all that are derived: those that are named must fail, or pass.
+
+    A whole audit counts fifteen inputs, and a fault is told by one or two. That it makes every check: `test_clean.py`.
+    """
+    with replayed(plan) as replay:
+        found = {name: check() for name, check in replay.checks().items() if name in (*names, *passes)}
+        found |= {check.name: check for check in derived(replay)}
+        if "epsilon" in names:
+            found["epsilon"] = epsilon_proven(replay, seconds)
+    assert not any(found[name].passed for name in names), found
+    assert all(found[name].passed for name in passes), found
+    return found

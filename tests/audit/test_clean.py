@@ -50,15 +50,9 @@ def test_every_mechanism_passes(
     assert not (tmp_path / "absent.db").exists()
 
 
-@pytest.mark.parametrize(
-    ("definition", "neighbours"),
-    [
-        ("pure", "add-remove"),
-        pytest.param("pure", "replace", marks=pytest.mark.long),
-        pytest.param("zcdp", "add-remove", marks=pytest.mark.long),
-        pytest.param("zcdp", "replace", marks=pytest.mark.long),
-    ],
-)
+@pytest.mark.long
+@pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
+@pytest.mark.parametrize("definition", ["pure", "zcdp"])
 def test_units_of_several_rows_pass(tmp_path: Path, definition: str, neighbours: str) -> None:
     units = 'unit_id = "id"\nrows_per_unit = 3'
     spec = write_spec(tmp_path, definition=definition, neighbours=neighbours, units=units)

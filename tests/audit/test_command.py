@@ -4,19 +4,34 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.audit.specs import write_spec
 from typer.testing import CliRunner, Result
 
-from tabulae.cli import app
+from tabulae.audit import Audit, audit
+from tabulae.cli import app, commands
 from tabulae.strategy import strategy
+
+
+@pytest.fixture
+def audited_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is printed in two ways was found once."""
+    kept: list[Audit] = []
+
+    def once(*arguments: Any, **options: Any) -> Audit:
+        kept.append(kept[0] if kept else audit(*arguments, **options))
+        return kept[0]
+
+    monkeypatch.setattr(commands, "make_audit", once)
 
 
 def _call(*arguments: object) -> Result:
     return CliRunner().invoke(app, ["audit", *map(str, arguments)])
 
 
+@pytest.mark.usefixtures("audited_once")
 def test_a_clean_audit(tmp_path: Path) -> None:
     spec = write_spec(tmp_path)
     result = _call(spec, "--seconds", "0.05", "--json")
@@ -32,6 +47,7 @@ def test_a_clean_audit(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["spec.toml"]
 
 
+@pytest.mark.usefixtures("audited_once")
 def test_a_failed_audit_names_its_checks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = strategy.calibrate
     monkeypatch.setattr(strategy, "calibrate", lambda b, n, s: real(b, n, s / 4))

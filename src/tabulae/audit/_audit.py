@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
 from os import PathLike
@@ -203,29 +204,42 @@ def audit(
     made = spec if isinstance(spec, Plan) else plan_tables(spec)
     if made.spec.domain.seats is not None:
         raise Unsupported(_NOT_AUDITED["units"])
-    strategy, promise = made.strategy, made.spec
-    promise.table_laws(strategy)  # refuses what cannot be promised
-    rng = np.random.default_rng(seed)
-    layout = RecordLayout.of(promise)
+    made.spec.table_laws(made.strategy)  # refuses what cannot be promised
     say(Progress("looking for the neighbours that differ most"))
-    neighbours, _, fewest = promise.change
-    worst = largest_change(strategy, neighbours, rng, fewest)
-    with tempfile.TemporaryDirectory(prefix="tabulae-audit-") as folder:
-        replay = Replay(Stage(made, layout, Path(folder), seed), worst, rng)
+    with replayed(made, seed) as replay:
         checks: list[Check] = []
-        for check in replay.checks():
-            say(Progress(f"replayed: {check.name}"))
-            checks.append(check)
+        for name, check in replay.checks().items():
+            checks.append(check())
+            say(Progress(f"replayed: {name}"))
         say(Progress("deriving the parameters again"))
-        try:
-            checks += derived_checks(made, replay.base_run.done, worst)
-        except Exception as error:  # the replays say why there is nothing to look at
-            checks.append(
-                Check("law", "parameters of what was measured", None, 0.0, passed=False, detail=str(error))
-            )
+        checks += derived(replay)
         say(Progress("telling neighbours apart"))
-        checks.append(guarded("epsilon", _EPSILON, lambda: _told_apart(replay, seconds)))
+        checks.append(epsilon_proven(replay, seconds))
     return Audit(made, tuple(checks))
+
+
+@contextmanager
+def replayed(made: Plan, seed: int = 0) -> Iterator[Replay]:
+    """The replays of a plan, with a folder for their invented records that is gone in the end."""
+    rng = np.random.default_rng(seed)
+    layout = RecordLayout.of(made.spec)
+    neighbours, _, fewest = made.spec.change
+    worst = largest_change(made.strategy, neighbours, rng, fewest)
+    with tempfile.TemporaryDirectory(prefix="tabulae-audit-") as folder:
+        yield Replay(Stage(made, layout, Path(folder), seed), worst, rng)
+
+
+def derived(replay: Replay) -> list[Check]:
+    """The checks of what was measured by parameters that are derived again."""
+    try:
+        return list(derived_checks(replay.plan, replay.base_run.done, replay.worst))
+    except Exception as error:  # the replays say why there is nothing to look at
+        return [Check("law", "parameters of what was measured", None, 0.0, passed=False, detail=str(error))]
+
+
+def epsilon_proven(replay: Replay, seconds: float) -> Check:
+    """The check that measurements of two neighbours do not tell them apart by more than was promised."""
+    return guarded("epsilon", _EPSILON, lambda: _told_apart(replay, seconds))
 
 
 def _told_apart(replay: Replay, seconds: float) -> Check:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 
@@ -77,25 +77,23 @@ class Replay:
 
     # the checks --------------------------------------------------------------------------------
 
-    def checks(self) -> Iterator[Check]:
-        yield _count_check("replay", "same records, same random words: answers that differ", self._replayed)
-        yield _count_check("row-order", "same records in another order: answers that differ", self._reordered)
-        yield _count_check(
-            "noise", "answers that are not exact answer + the law's noise, in order", self._noise
-        )
-        if self.plan.spec.invariants:
-            yield _count_check(
-                "exact", "exact counts that are not those of the records, counted again", self._exact
-            )
-        yield _count_check("shape", "inputs whose queries, laws or keys differ from the others'", self._shape)
-        for kind, pairs in self._kinds().items():
-            name = f"{kind} one"
-            what = f"largest change of the answers, {kind} one {self.plan.spec.unit}: over the sensitivity"
-            yield guarded(
-                name, what, lambda pairs=pairs, name=name, what=what: self._change(name, what, pairs())
-            )
-        yield _count_check("draws", "replays that drew in another number or order", self._drawn)
-        yield _count_check("rehearsal", "measurements that could be published", self._rehearsed)
+    def checks(self) -> dict[str, Callable[[], Check]]:
+        """The checks by name, each made when it is called; "draws" is about the replays that were made before it."""
+        counts: dict[str, tuple[str, Callable[[], tuple[int, str]]]] = {
+            "replay": ("same records, same random words: answers that differ", self._replayed),
+            "row-order": ("same records in another order: answers that differ", self._reordered),
+            "noise": ("answers that are not exact answer + the law's noise, in order", self._noise),
+            "exact": ("exact counts that are not those of the records, counted again", self._exact),
+            "shape": ("inputs whose queries, laws or keys differ from the others'", self._shape),
+            "draws": ("replays that drew in another number or order", self._drawn),
+            "rehearsal": ("measurements that could be published", self._rehearsed),
+        }
+        found = {name: partial(_count_check, name, *rule) for name, rule in counts.items()}
+        if not self.plan.spec.invariants:
+            del found["exact"]
+        last = {name: found.pop(name) for name in ("draws", "rehearsal")}
+        changes = {f"{kind} one": partial(self._change, kind, of) for kind, of in self._kinds().items()}
+        return {**found, **changes, **last}
 
     def _replayed(self) -> tuple[int, str]:
         again = self.run(self.base)
@@ -211,7 +209,12 @@ class Replay:
         if extra:
             yield layout.random(self.rng, most + extra)
 
-    def _change(self, name: str, what: str, pairs: Iterator[tuple[People, People]]) -> Check:
+    def _change(self, kind: str, pairs: Callable[[], Iterator[tuple[People, People]]]) -> Check:
+        name = f"{kind} one"
+        what = f"largest change of the answers, {name} {self.plan.spec.unit}: over the sensitivity"
+        return guarded(name, what, lambda: self._largest_change(name, what, pairs()))
+
+    def _largest_change(self, name: str, what: str, pairs: Iterator[tuple[People, People]]) -> Check:
         largest, count, shown = Fraction(0), 0, 0
         for one, other in pairs:
             first = self.base_run if one is self.base else self.run(one)
