@@ -5,11 +5,14 @@ from __future__ import annotations
 import gc
 import os
 import pickle
+import sqlite3
 from collections.abc import Callable, Iterator
+from functools import cache, partial
 from math import ceil
 from typing import Any
 
 import pytest
+import typer.testing
 from hypothesis import HealthCheck, settings
 
 # No deadline on a shared core. `make test-long` runs the same laws over more examples.
@@ -37,11 +40,27 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+class _Unsynced(sqlite3.Connection):
+    """A ledger that does not wait for the disk."""
+
+    def execute(self, statement: str, *parameters: Any) -> sqlite3.Cursor:
+        return super().execute(statement.replace("synchronous = FULL", "synchronous = OFF"), *parameters)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def no_plug_is_pulled() -> Iterator[None]:
     """A file is where the system has it: to wait for the disk takes half of a small release's time."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda descriptor: None)
+        patch.setattr(sqlite3, "connect", partial(sqlite3.connect, factory=_Unsynced))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def commands_built_once() -> Iterator[None]:
+    """The command line is put together once, as in a process of its own, and not for every call."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(typer.testing, "_get_command", cache(typer.testing._get_command))
         yield
 
 
