@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import multiprocessing
 import signal
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -12,21 +13,27 @@ from typing import Any
 
 from ..errors import Problem, SpecError, TabulaeError
 from ..products.product import plan
+from ..products.tables.plan import Plan
 from ..report.numbers import significant
 from ..report.plan_page import plan_page
 from ..spec import Spec
+from .document import put, remove
+
+_QUICK = 0.3  # seconds that a quick strategy may take
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What is known of a text: its mistakes, or the page of its plan; ``last`` where nothing more comes.
+    """What is known of a text: its mistakes, or margins and then the page of its plan; ``last`` where no more comes.
 
-    ``margins`` are those of tables, the widest where one is of several kinds of area.
+    ``margins`` are those of tables, the widest where one is of several kinds of area; ``cost`` says what the table at a
+    position costs the others.
     """
 
     page: str = ""
     margins: Mapping[str, str] = field(default_factory=dict)
     problems: tuple[Problem, ...] = ()
+    cost: tuple[int, str] | None = None
     last: bool = True
 
 
@@ -67,12 +74,19 @@ class Planner:
         """Plan this text, whose paths are relative to a folder; a plan that is under way is given up."""
         if self.busy:
             self._next()
+        self._send("plan", text, folder)
+
+    def ask_cost(self, text: str, folder: Path, table: int) -> None:
+        """Say what a table of a text that was planned costs the others."""
+        self._send("cost", text, folder, table)
+
+    def _send(self, *question: Any) -> None:
         self.busy = True
         try:
-            self._worker.line.send((text, folder))
+            self._worker.line.send(question)
         except OSError:  # the process was ended while it was idle
             self._next()
-            self._worker.line.send((text, folder))
+            self._worker.line.send(question)
 
     def answers(self) -> Iterator[Answer]:
         """What came since it was last asked for; never waits for a plan."""
@@ -94,22 +108,66 @@ class Planner:
 
 def _work(line: Connection) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the server hears it, and ends this process
+    plans = Plans()
     try:
         while True:
-            for answer in planned(*line.recv()):
+            action, *question = line.recv()
+            for answer in getattr(plans, action)(*question):
                 line.send(answer)
     except (EOFError, OSError):
         return
 
 
-def planned(text: str, folder: Path) -> Iterator[Answer]:
-    """The plan of a text, or its mistakes; where the spec sets a tolerance, first the plan without that search."""
-    try:
+class Plans:
+    """Plans texts one after the other; what was chosen for the last is kept, for a text that differs in its budget."""
+
+    def __init__(self) -> None:
+        self._key: object = None
+        self._strategy: Any = None
+
+    def plan(self, text: str, folder: Path) -> Iterator[Answer]:
+        """The plan of a text, or its mistakes: quick margins, those of the strategy that is asked for, the page."""
+        yield from _told(lambda: self._planned(text, folder))
+
+    def _planned(self, text: str, folder: Path) -> Iterator[Answer]:
         spec = Spec.from_text(text, folder)
-        if spec.kind == "tables" and spec.method.tolerance is not None:
-            quick = replace(spec, method=replace(spec.method, tolerance=None))
-            yield _answer(plan(quick), last=False)
-        yield _answer(plan(spec))
+        if spec.kind != "tables":
+            yield _page(plan(spec))
+            return
+        # No choice of a strategy looks at the budget, but for one within targets.
+        key = None if spec.targets else (put(text, ("privacy", "budget"), ""), tuple(spec.files.items()))
+        if key is None or key != self._key:
+            with suppress(TabulaeError):  # what ails it is said of the whole plan
+                quick = plan(replace(spec, method=replace(spec.method, tolerance=None, time_limit=_QUICK)))
+                yield Answer(margins=_margins(quick, "about "), last=False)
+            made = plan(spec)
+            self._key, self._strategy = key, made.strategy
+        else:
+            made = Plan(spec, self._strategy)
+        yield Answer(margins=_margins(made), last=False)
+        yield _page(made)
+
+    def cost(self, text: str, folder: Path, table: int) -> Iterator[Answer]:
+        """What a table costs the others: their errors with it, beside those of a plan without it."""
+        yield from _told(lambda: self._cost(text, folder, table))
+
+    def _cost(self, text: str, folder: Path, table: int) -> Iterator[Answer]:
+        rest = _errors(plan(Spec.from_text(remove(text, ("table", table)), folder)))
+        whole = _errors(plan(Spec.from_text(text, folder)))
+        ratios = {name: whole[name] / rest[name] for name in rest if rest[name] and name in whole}
+        if not ratios:
+            yield Answer(cost=(table, "Nothing: no other table has an error."))
+            return
+        most = max(ratios, key=lambda name: ratios[name])
+        more = [f"{significant(100 * (ratio - 1), 2)} %" for ratio in (ratios[most], min(ratios.values()))]
+        told = f"RMSE of {most[0]}: {significant(whole[most])}, and {significant(rest[most])} without this table."
+        yield Answer(cost=(table, f"{told} The others have {more[1]} to {more[0]} more error for it."))
+
+
+def _told(answers: Callable[[], Iterator[Answer]]) -> Iterator[Answer]:
+    """Answers, with what is wrong as the last of them."""
+    try:
+        yield from answers()
     except SpecError as error:
         yield Answer(problems=tuple(error.problems))
     except TabulaeError as error:
@@ -118,9 +176,19 @@ def planned(text: str, folder: Path) -> Iterator[Answer]:
         yield Answer(problems=(Problem("plan", f"{error.filename or 'a file'}: {error.strerror or error}"),))
 
 
-def _answer(made: Any, *, last: bool = True) -> Answer:
-    margins: dict[str, float] = {}
+def _errors(made: Any) -> dict[tuple[str, str | None], float]:
+    """The RMSE of each table, and kind of area."""
+    if isinstance(made, Plan):
+        return {(name, None): error for name, error in made.expected.tables.items()}
+    return {(row["table"], row["level"]): row["rmse"] for row in made.errors.to_pylist()}
+
+
+def _margins(made: Any, sign: str = "") -> dict[str, str]:
+    widest: dict[str, float] = {}
     for row in made.errors.to_pylist():
-        margins[row["table"]] = max(row["margin"], margins.get(row["table"], 0.0))
-    told = {name: f"±{significant(margin)}" if margin else "exact" for name, margin in margins.items()}
-    return Answer(plan_page(made), told, last=last)
+        widest[row["table"]] = max(row["margin"], widest.get(row["table"], 0.0))
+    return {name: f"{sign}±{significant(margin)}" if margin else "exact" for name, margin in widest.items()}
+
+
+def _page(made: Any) -> Answer:
+    return Answer(plan_page(made), _margins(made))

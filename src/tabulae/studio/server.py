@@ -13,7 +13,7 @@ import secrets
 import threading
 import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from http import HTTPStatus
 from http.cookies import CookieError, SimpleCookie
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -84,6 +84,7 @@ class Studio:
         self._answer = Answer(last=False)
         self._page, self._version, self._edits = "", 0, 0
         self._margins: Mapping[str, str] = {}
+        self._costs: dict[int, str] = {}
         if self._document is not None:
             self._ask()
 
@@ -183,6 +184,18 @@ class Studio:
             text = change(text, "set", (*path, key), {"kind": "text", "value": ""})
         return text
 
+    def cost(self, sent: Sent) -> State:
+        """Ask what a table costs the others."""
+        table = sent.get("table")
+        with self._lock:
+            if self._planner.busy or self._answer.problems:
+                raise Refused(HTTPStatus.CONFLICT, "wait for the plan of this text")
+            if isinstance(table, bool) or not isinstance(table, int) or table < 0:
+                raise Refused(HTTPStatus.BAD_REQUEST, "a table is asked for by its position")
+            self._answer = replace(self._answer, last=False)
+            self._planner.ask_cost(self.document.text, self.document.path.parent, table)
+        return self.state()
+
     def undo(self, _: Sent) -> State:
         """Take back the last edit, wherever it was made."""
         return self._moved(Document.undo)
@@ -214,6 +227,7 @@ class Studio:
 
     def _ask(self) -> None:
         self._edits += 1
+        self._costs.clear()
         self._answer = Answer(last=False)
         self._planner.ask(self.document.text, self.document.path.parent)
 
@@ -237,15 +251,20 @@ class Studio:
         """What the page shows besides the text."""
         with self._lock:
             for answer in self._planner.answers():
+                if answer.cost is not None:
+                    self._costs[answer.cost[0]] = answer.cost[1]
+                    self._answer = replace(self._answer, last=True)
+                    continue
                 self._answer = answer
+                self._margins = answer.margins or self._margins
                 if answer.page:
                     self._page, self._version = answer.page, self._version + 1
-                    self._margins = answer.margins
             return {
                 "busy": not self._answer.last,
                 "problems": [asdict(problem) for problem in self._answer.problems],
                 "plan": self._version,
                 "margins": self._margins,
+                "costs": self._costs,
                 "version": self._edits,
                 "undo": self.document.can_undo,
                 "redo": self.document.can_redo,
@@ -304,6 +323,7 @@ class _Handler(BaseHTTPRequestHandler):
     _actions: ClassVar[Mapping[str, Callable[[Studio, Sent], State]]] = {
         "/edit": Studio.edit,
         "/change": Studio.change,
+        "/cost": Studio.cost,
         "/start": Studio.start,
         "/undo": Studio.undo,
         "/redo": Studio.redo,

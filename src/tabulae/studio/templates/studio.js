@@ -119,6 +119,7 @@
   }
 
   function margins() {
+    for (const each of form.querySelectorAll("[data-costs]")) write(each, latest.costs[each.dataset.costs] || "");
     for (const each of form.querySelectorAll("[data-margin]")) write(each, latest.margins[each.dataset.margin] || "");
   }
 
@@ -209,6 +210,7 @@
   form.addEventListener("click", (event) => {
     const { target } = event;
     if (target.matches("button[data-op]")) change(target, null);
+    if (target.matches("[data-cost]")) act("/cost", () => ({ table: Number(target.dataset.cost) }));
     const strip = target.closest("svg.strip");
     if (strip) {
       const box = strip.getBoundingClientRect(), { low, high } = strip.dataset;

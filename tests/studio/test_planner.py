@@ -1,0 +1,61 @@
+"""Plans of the studio: quick margins first, a strategy kept while the budget alone changes, and what a table costs."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from tests.village import SPEC
+
+import tabulae as tb
+from tabulae.studio import planner
+from tabulae.studio.planner import Plans
+
+
+def test_a_change_of_budget_needs_no_new_strategy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plans = Plans()
+    quick, certified, page = plans.plan(SPEC, tmp_path)
+    assert all(margin.startswith("about ±") for margin in quick.margins.values())
+    assert not any(answer.last or answer.page for answer in (quick, certified))
+    assert page.last
+    assert page.page
+    monkeypatch.setattr(planner, "plan", lambda _: pytest.fail("a strategy was searched for"))
+    richer = SPEC.replace('budget = "1/2"', 'budget = "2"')
+    margins, page = plans.plan(richer, tmp_path)
+    monkeypatch.undo()
+    (tmp_path / "richer.toml").write_text(richer)
+    anew = tb.plan(tmp_path / "richer.toml").errors.to_pylist()
+    for row in anew:
+        assert float(margins.margins[row["table"]].lstrip("±")) == pytest.approx(row["margin"], rel=0.05)
+    assert page.margins == margins.margins
+
+
+def test_with_targets_the_budget_decides_the_strategy(tmp_path: Path) -> None:
+    aimed = SPEC.replace('name = "ages"', 'name = "ages"\ntarget = { rmse = 5 }')
+    plans = Plans()
+    first = list(plans.plan(aimed, tmp_path))
+    assert len(first) == len(list(plans.plan(aimed, tmp_path))) == 3
+
+
+def test_what_a_table_costs_the_others_is_the_error_that_they_have_without_it(tmp_path: Path) -> None:
+    (answer,) = Plans().cost(SPEC, tmp_path, 2)
+    assert answer.cost is not None
+    position, words = answer.cost
+    assert position == 2
+    found = re.search(r"RMSE of (\w+): ([\d.]+), and ([\d.]+) without", words)
+    assert found is not None
+    for text, told in (
+        (SPEC, found[2]),
+        (SPEC.replace('name = "ages"\nqueries = { age = "ranges" }', ""), found[3]),
+    ):
+        (tmp_path / "spec.toml").write_text(re.sub(r"\[\[table\]\]\s*\n(?=\[\[|$)", "", text))
+        errors = {row["table"]: row["rmse"] for row in tb.plan(tmp_path / "spec.toml").errors.to_pylist()}
+        assert errors[found[1]] == pytest.approx(float(told), rel=0.05)
+
+
+def test_mistakes_are_the_last_answer(tmp_path: Path) -> None:
+    (answer,) = Plans().plan("title = 1", tmp_path)
+    assert answer.problems
+    (answer,) = Plans().cost(SPEC.replace('["sex", "age"]', "[1]"), tmp_path, 0)
+    assert answer.problems
