@@ -41,6 +41,31 @@ def test_answers_equal_an_active_set_solution(workload: str, noise: str, method:
         assert (answers[name] >= -1e-9).all()
 
 
+def test_a_public_total_has_next_to_no_noise_and_is_met() -> None:
+    """Where records are replaced the total costs nothing: its variance is e^-4000, and no weight is infinite."""
+    domain = tb.Domain({"kind": 3, "faith": 4})
+    workload = tb.Workload.marginals(domain, ways=[2])
+    m = tb.measure(np.arange(12), tb.select(workload, neighbours="replace"), tb.ZCDP(1), neighbours="replace")
+    assert m.variance.min() < 1e-300
+    cells = tb.estimate(m, method="non-negative").answer(workload)[workload.tables[0].name]
+    assert abs(cells.sum() - 66) < 1e-3
+
+
+def test_counts_that_are_held_are_met_and_change_no_interval_but_to_hold_the_estimate() -> None:
+    wl, m = WORKLOADS["marginals"], measured("marginals", "gaussian", "identity", people=1.0)
+    everybody = tb.Constraint.equal(tb.Table("total", {}), 500)
+    plain, held = (tb.estimate(m, method="non-negative", held=some) for some in ((), (everybody,)))
+    table = wl.tables[0]
+    assert held.answer_of(everybody.table).tolist() == [500] != plain.answer_of(everybody.table).tolist()
+    assert (held.variance_of(table) == plain.variance_of(table)).all()
+    ends = [each.linear.interval_of(table, 0.9)[0].ends() for each in (plain, held)]  # type: ignore[attr-defined]
+    assert np.array_equal(ends[0], ends[1])
+    low, high = held.interval_of(table, 0.9)[0].ends()
+    answer = held.answer_of(table)
+    assert (low <= np.minimum(ends[0][0], answer)).all()
+    assert (high >= np.maximum(ends[0][1], answer)).all()
+
+
 @pytest.mark.parametrize(
     ("workload", "method"), [("union", "workload"), ("union", "kron"), ("marginals", "workload")]
 )

@@ -230,7 +230,7 @@ def test_each_mistake_is_told_with_its_key(duchy: Path, old: str, new: str, told
 def test_earlier_counts_need_areas(duchy: Path) -> None:
     text = '[source]\npath = "people.csv"\n[privacy]\nbudget = "1"\ndefinition = "zcdp"\n[[table]]\nattributes = []\n'
     duchy.write_text(text + ENTRY)
-    assert "earlier: is about areas, and there is no [geography]: add it, or remove this" in mistakes(duchy)
+    assert "earlier[0].level: is of a geography, and there is no [geography]: remove it" in mistakes(duchy)
 
 
 def test_bounds_that_leave_no_room_are_refused_before_any_record_is_read(duchy: Path) -> None:
@@ -275,3 +275,39 @@ def test_counts_equal_by_sql_over_the_files_alone(duchy: Path) -> None:
     assert found == (0,)
     assert json.loads((release.path / "datapackage.json").read_text())["tabulae"]["earlier"]
     assert isinstance(release.tables["total"], pa.Table)
+
+
+FLAT = """
+[source]
+path = "people.csv"
+[attributes]
+kind = { column = "KIND", categories = ["home", "inn", "abbey"] }
+faith = { column = "FAITH", categories = ["a", "b", "c", "d"] }
+[privacy]
+definition = "zcdp"
+budget = "1"
+neighbours = "replace"
+ledger = "flat.db"
+[method]
+estimate = "non-negative"
+[[table]]
+name = "kinds"
+attributes = ["kind", "faith"]
+[[earlier]]
+release = "before"
+table = "total"
+attributes = []
+"""
+
+
+def test_tables_without_areas_can_hold_counts_of_areas(duchy: Path) -> None:
+    folder = duchy.parent
+    duchy.write_text(FLAT + 'rows = { area_type = ["duchy"] }\n')
+    tb.Ledger.create(folder / "flat.db", tb.ZCDP(2), neighbours="replace", unit="person")
+    release = tb.run(duchy, folder / "flat")
+    [total] = counts(folder / "before", "total", "duchy").values()
+    assert sum(release.tables["kinds"]["estimate"].to_pylist()) == total
+    assert release.verify() == []
+    duchy.write_text(FLAT)
+    [told] = mistakes(duchy)
+    assert 'table "total" has areas of several kinds: choose one, rows = { area_type = ["..."] }' in told

@@ -33,6 +33,7 @@ def print_plan(console: Console, made: Plan, promise: str) -> None:
         table.add_row(r.table, f"{r.queries:,}", *map(number, cells), *([_target_words(r)] if aimed else []))
     if made.exact is not None:
         _print_exact(console, made.exact)
+    say(console, *(f"Earlier   {each.words}" for each in spec.earlier))
     console.print(f"Promise   {promise}", markup=False)
     print_reach(console, spec)
     console.print(f"Strategy  {strategy_words(made)}", markup=False)
@@ -86,6 +87,8 @@ def print_summary(console: Console, release: Release, promise: str) -> None:
     print_table(console, table)
     for given in release.spec.invariants:
         console.print(f"Exact, outside the promise: {given.table.name}. Why: {given.reason}", markup=False)
+    for each in release.spec.earlier:
+        console.print(f"Published before: {each.words}", markup=False)
     if (told := release.about.get("left_out")) is not None:
         say(console, f"Left out  {published_left_out_words(release.spec, told, release.level)}")
 
@@ -231,6 +234,7 @@ def plan_document(made: Plan) -> dict[str, Any]:
         "tables": [vars(row) for row in made.table_errors],
         "smallest": None if made.smallest is None else made.smallest.document(),
         **({"left_out": [vars(each) for each in made.left_out]} if made.left_out else {}),
+        **({"earlier": [each.document for each in spec.earlier]} if spec.earlier else {}),
     }
 
 

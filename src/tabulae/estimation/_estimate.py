@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from ..domain import Constraint, Table
+from ..domain import Constraint, Domain, Table
 from ..errors import InvalidArgument, NotEstimable, Unsupported, require
 from ..linalg import Dense, Kron, LinearOperator, MatrixProduct, Partition, Total
 from ..measurement import Measurement
@@ -35,6 +35,7 @@ from .limits import Limits
 from .measured_cells import MeasuredCells, over_classes
 from .whole_cells import Rounding
 
+_SURE = 1e-10  # of the largest variance
 _EVEN = 1e-3  # weights of cells in a certificate may differ by this factor before another is sought
 
 
@@ -51,6 +52,7 @@ class NonNegative(OneSided):
 
     Arguments:
         constraints: what is known of tables over the measured domain, the exact counts that were read among it.
+        held: what estimates meet besides, though it need not be true: intervals take no part in it.
 
     Raises:
         InvalidArgument: on first use, constraints that no non-negative counts meet, with the rows that contradict.
@@ -66,6 +68,11 @@ class NonNegative(OneSided):
     """
 
     constraints: tuple[Constraint, ...] = ()
+    held: tuple[Constraint, ...] = ()
+
+    @property
+    def _met(self) -> tuple[Constraint, ...]:
+        return (*self.constraints, *self.held)
 
     @property
     def precision(self) -> float:
@@ -74,20 +81,28 @@ class NonNegative(OneSided):
     @cached_property
     def _problem(self) -> MeasuredCells:
         strategy = self.measurement.strategy
-        tables = [constraint.table.operator(strategy.domain) for constraint in self.constraints]
-        return MeasuredCells(strategy, law_variances(strategy, self.measurement.laws), tables)
+        tables = [constraint.table.operator(strategy.domain) for constraint in self._met]
+        return MeasuredCells(strategy, self._noise, tables)
+
+    @cached_property
+    def _noise(self) -> tuple[float, ...]:
+        """The variances that answers are weighted by: none so small beside the others that its weight is out of reach.
+
+        Where the number of records is public its noise is next to none, a variance of e^-4000, say.
+        """
+        variances = law_variances(self.measurement.strategy, self.measurement.laws)
+        return tuple(max(variance, _SURE * max(variances)) for variance in variances)
 
     @cached_property
     def _limits(self) -> Limits:
-        return Limits(self._problem, self.measurement.strategy.domain, self.constraints)
+        return Limits(self._problem, self.measurement.strategy.domain, self._met)
 
     @cached_property
     def solution(self) -> Solution:
         """The merged cells, and the gap that proves how near the optimum they are."""
         problem = self._problem
-        noise = law_variances(self.measurement.strategy, self.measurement.laws)
-        whitened = [y / math.sqrt(v) for y, v in zip(self.answers, noise, strict=True)]
-        if not self.constraints:
+        whitened = [y / math.sqrt(v) for y, v in zip(self.answers, self._noise, strict=True)]
+        if not self._met:
             return solve(problem, whitened, self._certificate())
         limits = self._limits
         rounding = Rounding(limits, problem.shape)
@@ -171,7 +186,7 @@ class NonNegative(OneSided):
 
     def point_of(self, operator: LinearOperator) -> np.ndarray:
         merged = self._problem.over_cells(operator)
-        if self.constraints and merged.integer:
+        if self._met and merged.integer:
             cells, exponent = self.exact_cells
             return np.ldexp((merged @ cells).astype(float), -exponent)
         return np.asarray(merged @ self.solution.cells, dtype=float)
@@ -325,7 +340,11 @@ METHODS = ("least-squares", "local-least-squares", "non-negative", "pgm")
 
 
 def estimate(
-    measurement: Measurement, *, constraints: Sequence[Constraint] = (), method: str = "least-squares"
+    measurement: Measurement,
+    *,
+    constraints: Sequence[Constraint] = (),
+    held: Sequence[Constraint] = (),
+    method: str = "least-squares",
 ) -> Estimate:
     """Estimate counts from a measurement; nothing confidential is read.
 
@@ -333,6 +352,8 @@ def estimate(
         measurement: noisy answers, as :func:`tabulae.measure` returns them; its exact counts are kept by every method
             that can.
         constraints: what else is known of the counts: equalities, and for "non-negative" bounds.
+        held: for "non-negative", what estimates meet though the true counts need not, as counts that were published
+            before: intervals are those without it, widened to the estimates.
         method: "least-squares", the unbiased ``x^ = P^+ sum_i A_i' S_i^-1 y_i`` with
             ``P = sum_i A_i' S_i^-1 A_i``, by structure and without a vector of all cells where the strategy allows;
             "local-least-squares", each table from the one block that answers it best;
@@ -360,19 +381,26 @@ def estimate(
     """
     if method not in METHODS:
         raise InvalidArgument(f"unknown method of estimation {method!r}; known: {', '.join(METHODS)}")
-    given = []
-    for constraint in constraints:
-        if not isinstance(constraint, Constraint):
-            raise InvalidArgument(
-                f"{constraint!r} is not a constraint: write Constraint.equal(table, values)"
-            )
-        given.append(constraint.over(measurement.strategy.domain))
+    given, published = (_over(measurement.strategy.domain, some) for some in (constraints, held))
+    if published and method != "non-negative":
+        raise InvalidArgument(
+            f'"{method}" does not keep to counts that may not be true: estimate by "non-negative"'
+        )
     if method == "non-negative":
-        return NonNegative(measurement, equalities(measurement, tuple(given)))
+        return NonNegative(measurement, equalities(measurement, given), published)
     if method == "least-squares":
-        return ConstrainedLeastSquares(measurement, tuple(given)) if given else LeastSquares(measurement)
+        return ConstrainedLeastSquares(measurement, given) if given else LeastSquares(measurement)
     if given or measurement.exact:
         raise InvalidArgument(
             f'"{method}" cannot keep counts exact: estimate by "least-squares" or "non-negative"'
         )
     return LocalLeastSquares(measurement) if method == "local-least-squares" else GraphicalModel(measurement)
+
+
+def _over(domain: Domain, constraints: Sequence[Constraint]) -> tuple[Constraint, ...]:
+    for constraint in constraints:
+        if not isinstance(constraint, Constraint):
+            raise InvalidArgument(
+                f"{constraint!r} is not a constraint: write Constraint.equal(table, values)"
+            )
+    return tuple(constraint.over(domain) for constraint in constraints)

@@ -173,7 +173,8 @@ class PromiseView:
     what one neighbour differs by; ``rows_per_unit`` how many records of each are counted at most, None where
     every record was taken for a unit by itself; ``where`` says which records are counted, None for all. ``exact``
     counts stand outside the promise; ``consequences`` says what follows from them. ``one_sided``: estimates are kept
-    from falling below zero. ``left_out`` says how many records are in no table, where the release tells.
+    from falling below zero. ``left_out`` says how many records are in no table, where the release tells. ``earlier``
+    are sentences on counts that equal those of an earlier release.
     """
 
     definition: Definition
@@ -189,6 +190,7 @@ class PromiseView:
     one_sided: bool = False
     where: str | None = None
     left_out: str = ""
+    earlier: tuple[str, ...] = ()
 
 
 def consequences_of(exact: Mapping[str, Any], workload: Workload) -> Consequences:
@@ -241,6 +243,7 @@ def promise_of(
         one_sided=spec.method.estimate == "non-negative",
         where=spec.source.where and spec.source.where.text,
         left_out=left_out,
+        earlier=tuple(each.words for each in spec.earlier),
     )
 
 

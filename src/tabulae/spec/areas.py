@@ -150,10 +150,16 @@ class EarlierEntry(StrictSection):
     attributes: list[str] | None = Field(
         description='which counts of this document: attributes = [] is the total, attributes = ["tenure"] a marginal'
     )
-    level: Filled | None = Field(description='the areas, by the same name in both: level = "block"')
+    level: Filled | None = None
     columns: dict[str, Filled] = Field(default_factory=dict)
     rows: dict[str, Annotated[list[str], Field(min_length=1)]] = Field(default_factory=dict)
     file: Filled | None = None
+
+
+class EarlierOfAreas(EarlierEntry):
+    """The same of areas."""
+
+    level: Filled | None = Field(description='the areas, by the same name in both: level = "block"')
 
 
 class ZeroEntry(StrictSection):

@@ -43,6 +43,7 @@ class Spec:
         detailed: the groups to tabulate instead of tables, or None.
         geography: the areas to count in, with the tables that are published for them, or None.
         invariants: the counts to publish exactly, each with its reason; those of areas are in ``geography``.
+        earlier: the counts of an earlier release that estimates of tables equal; those of areas are in ``geography``.
         columns: attribute -> the column that it is read from and its policies.
         loss: the privacy loss that the release may cost, exact.
         delta: for statements of (epsilon, delta); None where the spec gives none.
@@ -106,6 +107,7 @@ class Spec:
     detailed: Any = None
     geography: Any = None
     invariants: tuple[Any, ...] = ()
+    earlier: tuple[Any, ...] = ()
     left_out: LeftOut | None = None
     units: Mapping[str, str] = field(default_factory=dict)
     _workload: Workload | None = None

@@ -24,7 +24,9 @@ MAPS = "maps/{recode}.csv"
 MATRICES = "queries/{table}/{attribute}.npy"
 SPINE = "geography/spine.csv"
 BOUND = "geography/bound{at}.csv"
+
 EARLIER = "geography/earlier{at}.csv"
+EARLIER_OF_TABLES = "earlier/{at}.csv"
 
 Record = Mapping[str, Any]
 """What a document promises and counts, as TOML would be parsed; ``[source]`` lacks the kind."""
@@ -54,7 +56,7 @@ def record_of(
     assert source is not None
     assert privacy is not None
     assert release is not None
-    names = iter(files)
+    names, earlier = iter(files), EARLIER if document.is_geography else EARLIER_OF_TABLES
     record: dict[str, Any] = {
         "title": document.title,
         "series": {} if series is None else series.record(),
@@ -79,8 +81,9 @@ def record_of(
             if entry
         ],
         "earlier": [
-            {k: v for k, v in entry.model_dump().items() if v != {}} | {"release": vars(mark), "file": name}
-            for entry, mark, name in zip(document.earlier, marks, names, strict=False)
+            {k: v for k, v in entry.model_dump(exclude_none=True).items() if v != {}}
+            | {"release": vars(mark), "file": earlier.format(at=at)}
+            for at, (entry, mark) in enumerate(zip(document.earlier, marks, strict=False))
             if entry
         ],
         "structural_zero": [entry.model_dump() for entry in document.zeros if entry],

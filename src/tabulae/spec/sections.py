@@ -10,6 +10,7 @@ from .areas import (
     AreaTargetEntry,
     BoundEntry,
     EarlierEntry,
+    EarlierOfAreas,
     GeographySection,
     QueryEntry,
     ZeroEntry,
@@ -54,10 +55,11 @@ NOT_DETAILED = {
     "values": "is of [[table]]s: groups of [detailed] have tables of counts that are chosen for each, and no sums",
     "derived": "is of [[table]]s: each group of [detailed] has the table that it could afford, and no other counts",
     "geography": "goes in a spec of its own, under the same ledger: the areas of [detailed] are its regions",
+    "earlier": "is of tables, whose counts may equal those of an earlier release: those of groups are not estimated",
 }
 """Sections that do not go with ``[detailed]``, and why."""
 
-WITH_GEOGRAPHY = ("bound", "earlier", "structural_zero")
+WITH_GEOGRAPHY = ("bound", "structural_zero")
 """Sections that mean something beside ``[geography]`` alone."""
 
 NOT_OF_AREAS = {
@@ -72,7 +74,7 @@ NOT_OF_AREAS = {
 }
 """Keys of tables and invariants that do not go with ``[geography]``, and why."""
 
-OF_AREAS = {"areas": "table", "level": "invariant"}
+OF_AREAS = (("areas", "table"), ("level", "invariant"), ("level", "earlier"))
 """Keys that go with ``[geography]`` alone, and whose they are."""
 
 
@@ -163,7 +165,7 @@ def read_sections(raw: dict[str, Any], problems: Problems) -> Document:
         open_shares=_are_open(raw),
         queries=queries,
         bounds=_all(BoundEntry, raw, "bound", problems) if "geography" in raw else (),
-        earlier=_all(EarlierEntry, raw, "earlier", problems) if "geography" in raw else (),
+        earlier=() if "detailed" in raw else _earlier(raw, problems),
         zeros=_all(ZeroEntry, raw, "structural_zero", problems) if "geography" in raw else (),
         derived=() if "detailed" in raw else _all(DerivedEntry, raw, "derived", problems),
         area_targets=read_area_targets(raw["table"], problems) if _are_of_areas(raw) else (),
@@ -268,7 +270,7 @@ def _fitting(entry: Any, section: str, at: int, raw: dict[str, Any], problems: P
         refused = {key: why for key, why in NOT_OF_AREAS.items() if key not in kept}
     else:
         told = "is of a geography, and there is no [geography]: remove it"
-        refused = {key: told for key, whose in OF_AREAS.items() if whose == section}
+        refused = {key: told for key, whose in OF_AREAS if whose == section}
     for key in sorted(refused.keys() & entry.keys()):
         problems.add((section, at, key), refused[key])
     rest = {key: entry[key] for key in entry if key not in refused}
@@ -279,6 +281,15 @@ def _fitting(entry: Any, section: str, at: int, raw: dict[str, Any], problems: P
     if refused.keys() & entry.keys() and "geography" in raw:
         rest.setdefault("attributes", [])  # one mistake, told once: the entry does not also count nothing
     return rest
+
+
+def _earlier(raw: dict[str, Any], problems: Problems) -> tuple[EarlierEntry | None, ...]:
+    """``[[earlier]]``, with a level where they are of areas."""
+    if "geography" in raw:
+        return _all(EarlierOfAreas, raw, "earlier", problems)
+    entries = _entries(raw, "earlier", problems) or ()
+    fitting = (_fitting(entry, "earlier", at, raw, problems) for at, entry in enumerate(entries))
+    return tuple(problems.check(EarlierEntry, entry, ("earlier", at)) for at, entry in enumerate(fitting))
 
 
 def _geography(

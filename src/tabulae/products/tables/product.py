@@ -12,10 +12,11 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from ...domain import Workload, describe_row_space
+from ...domain import Invariants, Workload, describe_row_space
 from ...domain.figure_sql import figure_from_sql
-from ...errors import NotEstimable, Unsupported
+from ...errors import InvalidArgument, NotEstimable, Problem, SpecError, Unsupported
 from ...estimation import Estimate, estimate
+from ...estimation._estimate import NonNegative
 from ...measurement import Measurement
 from ...privacy import Disclosure, Ledger, RandomBits
 from ...release import folder as f
@@ -126,6 +127,7 @@ class TablesProduct:
     def plan(spec: Spec) -> Plan:
         made = plan_tables(spec)
         check_derived(made)
+        check_earlier(made)
         return made
 
     def prepare(self, partial: Path, plan_file: str | PathLike[str] | None, say: Say) -> None:
@@ -149,6 +151,7 @@ class TablesProduct:
         plan = self._planned
         _ = plan.exact, plan.left_out
         check_derived(plan)
+        check_earlier(plan)
         rehearsed = rehearse(plan)
         tables = publish(rehearsed, self.spec.published, plan.level)
         numbers = [np.concatenate([t.estimate, t.std_error, t.ci_low, t.ci_high]) for t in tables]
@@ -226,6 +229,8 @@ class TablesProduct:
         tables = publish(estimated, spec.published, release.level) + publish_exact(measurement)
         faults += descriptor_faults(spec, release.descriptor, tables, measurement.left_out)
         workload = {table.name: table for table in spec.published.tables}
+        held = Invariants(spec.domain, [e.held.table for e in spec.earlier]) if spec.earlier else None
+        before = [e.held.at_least for e in spec.earlier]
         for fresh in tables:
             if fresh.name not in release.tables:
                 faults.append(f"{f.DESCRIPTOR}: table {fresh.name!r} is not in it")
@@ -233,12 +238,14 @@ class TablesProduct:
             stored = release.tables[fresh.name]
             faults += csv_faults(release.path, fresh.name, stored)
             faults += false_numbers(fresh, stored, estimated.precision, spec.reliability)
-            if exact is not None and fresh.name in workload and not stored["estimate"].null_count:
+            if fresh.name in workload and not stored["estimate"].null_count:
                 estimates = stored["estimate"].to_numpy()
-                if not meets(exact, workload[fresh.name], estimates, measurement.exact):
+                if exact is not None and not meets(exact, workload[fresh.name], estimates, measurement.exact):
                     faults.append(
                         f"tables/{fresh.name}: its sums are not the exact counts of {f.INVARIANTS}/"
                     )
+                if held is not None and not meets(held, workload[fresh.name], estimates, before):
+                    faults.append(f"tables/{fresh.name}: its sums are not the counts published before")
         return [*faults, *derived_faults(release.path, spec, release.derived, estimated, release.level)]
 
     def text_faults(self, release: Release) -> list[str]:
@@ -267,8 +274,8 @@ class TablesProduct:
 
     def _estimate(self, release: Release) -> Estimate:
         if release.path not in self._estimates:
-            made = estimate(release.measurements[0], method=self.spec.method.estimate)
-            self._estimates[release.path] = made
+            (measured,) = release.measurements
+            self._estimates[release.path] = reconstruct(Plan(self.spec, measured.strategy), measured)
         return self._estimates[release.path]
 
 
@@ -309,6 +316,25 @@ def rehearse(plan: Plan) -> Estimate:
     )
 
 
+def check_earlier(plan: Plan) -> None:
+    """Refuse published counts that no tables have: counts that contradict each other.
+
+    Privacy:
+        Reads no record: a function of the public spec.
+    """
+    strategy, spec = plan.strategy, plan.spec
+    if not spec.earlier:
+        return
+    none = np.zeros(strategy.rows, dtype=np.int64)
+    laws = spec.table_laws(strategy)
+    made = reconstruct(plan, Measurement(strategy, none, laws, spec.loss, spec.neighbours, rehearsal=True))
+    assert isinstance(made, NonNegative)
+    try:
+        made.solution  # noqa: B018  (made here to learn whether there is one)
+    except (InvalidArgument, Unsupported) as error:
+        raise SpecError([Problem("earlier", str(error))], str(spec.path or "spec")) from None
+
+
 def _made_up(plan: Plan) -> Counts:
     """Counts of people who do not exist: every category of every attribute has some of them."""
     # Of a measured value the ends, or all that is between them where that is little.
@@ -320,7 +346,8 @@ def _made_up(plan: Plan) -> Counts:
 
 def reconstruct(plan: Plan, measured: Measurement) -> Estimate:
     """Estimates from the measurement: public, repeatable years later."""
-    return estimate(measured, method=plan.spec.method.estimate)
+    held = [each.held for each in plan.spec.earlier]
+    return estimate(measured, method=plan.spec.method.estimate, held=held)
 
 
 PRODUCT = TablesProduct

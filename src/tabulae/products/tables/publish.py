@@ -65,6 +65,7 @@ def write_contents(
         "expected": {t.name: dict(expected[t.name]) for t in tables if t.name in expected},
         "conservative_intervals": {t.name: t.conservative for t in tables},
         **({} if exact is None else {"exact": dict(exact)}),
+        **({"earlier": [each.document for each in spec.earlier]} if spec.earlier else {}),
         **({} if left_out is None else {"left_out": left_out_document(left_out, level)}),
     }
     f.write_json(
@@ -332,6 +333,8 @@ def descriptor_faults(
     wider = {table.name: table.conservative for table in tables}
     if descriptor["tabulae"].get("conservative_intervals") != wider:
         yield f"{f.DESCRIPTOR}: the number of conservative intervals does not follow from the measurements"
+    if descriptor["tabulae"].get("earlier", []) != [each.document for each in spec.earlier]:
+        yield f"{f.DESCRIPTOR}: the counts published before are not those of {f.SPEC}"
     made_of = left_out and left_out_document(left_out, descriptor["tabulae"]["interval_level"])
     if not _alike(made_of, descriptor["tabulae"].get("left_out")):
         yield f"{f.DESCRIPTOR}: how many rows are left out does not follow from the measurements"

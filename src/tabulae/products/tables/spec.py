@@ -49,6 +49,7 @@ from ...spec.schema import OTHER, SEATS, Schema, without_levels, without_other
 from ...spec.section import Section
 from ...spec.sections import Document
 from ...spec.shape import RELIABILITY, CountedEntry, InvariantEntry, MeasureEntry, TableEntry
+from .earlier import read_earlier
 
 _RANGES = {"prefix": Prefix, "ranges": AllRange}
 _QUERIES = ("identity", "prefix", "ranges", "total", "hierarchy")
@@ -261,6 +262,7 @@ def read_section(
     measured.check_used(document)
     measured.check_published()
     exact = _invariants(document, reader, names)
+    earlier = read_earlier(document, schema, method, base, problems)
     _check_units(document, schema.domain, problems)
     if document.reliability and document.reliability.column:
         for section, declared in (("attributes", document.attributes), ("recodes", document.recodes)):
@@ -275,8 +277,10 @@ def read_section(
     if problems.found:
         return None
     parts = {"invariants": tuple(exact), "_workload": Workload(schema.domain, built), "units": measured.units}
+    parts["earlier"] = tuple(earlier.counts)
     parts["_planned"] = frozenset(derived.name for derived in measured.figures)
-    return Section(parts, reader.queries.files, listed=False, figures=tuple(measured.figures))
+    files, figures = {**reader.queries.files, **earlier.files}, tuple(measured.figures)
+    return Section(parts, files, listed=False, figures=figures, marks=earlier.marks)
 
 
 def _check_units(document: Document, domain: Domain, problems: Problems) -> None:
