@@ -12,6 +12,7 @@ from tests.each import each
 from tests.strategy.instances import BUDGETS, WORKLOADS, dense, dense_strategy, selected
 
 import tabulae as tb
+from benchmarks import workloads
 from tabulae.errors import InvalidArgument, Unsupported
 from tabulae.strategy import (
     _select,
@@ -21,6 +22,7 @@ from tabulae.strategy import (
     read_strategy,
     strategy_digest,
 )
+from tabulae.strategy.bounds import lower
 from tabulae.strategy.information.routes import information
 from tabulae.strategy.methods import Settings, fitting
 
@@ -130,19 +132,40 @@ def test_a_single_table_of_counts_is_measured_as_it_is() -> None:
 
 def test_no_bound_is_worked_out_beyond_what_ends_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
     """Marginals: the first bound, the SVD bound in closed form, proves the first strategy."""
-    seen: list[float] = []
-    original = _select.unit_bounds
-
-    def counted(*args, **options):
-        for bound in original(*args, **options):
-            seen.append(bound)
-            yield bound
-
-    monkeypatch.setattr(_select, "unit_bounds", counted)
+    seen = _seen(monkeypatch)
     domain = tb.Domain({"a": 5, "b": 4, "c": 3})
     chosen = tb.select(tb.Workload.marginals(domain, ways=[1, 2]))
     assert chosen.method == "residual"
     assert len(seen) == 1
+
+
+def test_a_bound_that_takes_long_comes_after_a_method_that_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A minute is predicted for the bound of tables that are no products; the optimum of 16 cells is found at once."""
+    seen = _seen(monkeypatch)
+    monkeypatch.setattr(lower, "joint_seconds", lambda merged: 60.0)
+    chosen = tb.select(workloads.up_to_pairs([tb.Prefix(4)] * 2, workloads.sums_up_to), tolerance=1e-4)
+    assert chosen.method == "opt0"
+    assert seen
+    assert max(seen) < 60.0
+
+
+def _seen(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Predicted seconds of the bounds that are worked out from now on."""
+    seen: list[float] = []
+    original = _select.unit_bounds
+
+    def counted(*args, **options):
+        def noted(attempt: lower.Attempt) -> lower.Attempt:
+            def bound() -> float | None:
+                seen.append(attempt.seconds)
+                return attempt.bound()
+
+            return lower.Attempt(attempt.seconds, bound)
+
+        return [noted(attempt) for attempt in original(*args, **options)]
+
+    monkeypatch.setattr(_select, "unit_bounds", counted)
+    return seen
 
 
 def test_no_clock_decides_without_a_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:

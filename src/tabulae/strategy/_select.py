@@ -16,7 +16,7 @@ from ..domain import Table, Workload
 from ..errors import InvalidArgument, NotEstimable, Unsupported
 from ..linalg import LinearOperator
 from . import classic, eigen, hdmm, residual
-from .bounds.lower import unit_bounds
+from .bounds.lower import Attempt, unit_bounds
 from .gram import threads_for
 from .information.routes import check_least_squares
 from .methods import FAMILIES, MEASURED, SINGLE, Settings, check_options, fitting
@@ -171,24 +171,31 @@ class _Proof:
     def __init__(self, names: Sequence[str], workload: Workload, settings: Settings) -> None:
         self.lower = 0.0
         self._settings = settings
-        by_products = any(SINGLE[name].by_products for name in names)
-        bounds = unit_bounds(workload, settings.neighbours, settings.deadline, by_products=by_products)
-        self._further = bounds if settings.noise == "gaussian" else iter(())
+        self._workload = workload
+        self._further: list[Attempt] = []
+        if settings.noise == "gaussian":
+            by_products = any(SINGLE[name].by_products for name in names)
+            self._further = unit_bounds(
+                workload, settings.neighbours, settings.deadline, by_products=by_products
+            )
 
     def learn(self, strategy: Strategy) -> None:
         """Take in what a method proved, whether or not it is the best; the dual itself leaves nothing to look for."""
         if strategy.lower is not None and self._settings.neighbours != WITHIN:
             self.lower = max(self.lower, strategy.lower)
             if strategy.method == "opt0":  # its dual begins at the SVD bound
-                self._further = iter(())
+                self._further = []
 
-    def reaches(self, loss: float, gap: float, *, look: bool = True) -> bool:
-        """Whether ``loss`` is proven within a relative ``gap`` of the least; further bounds are tried to ``look``."""
+    def reaches(self, loss: float, gap: float, *, spend: float = math.inf) -> bool:
+        """Whether ``loss`` is proven within a relative ``gap`` of the least.
+
+        Further bounds are tried while each takes no more than the seconds to ``spend``.
+        """
         while loss > self.lower * (1 + gap):
-            bound = next(self._further, None) if look else None
-            if bound is None:
+            if not self._further or self._further[0].seconds > spend:
                 return False
-            self.lower = max(self.lower, bound)
+            with threads_for(self._workload):
+                self.lower = max(self.lower, self._further.pop(0).bound() or 0.0)
         return True
 
 
@@ -339,7 +346,10 @@ def _needless(
         return "the time limit was reached"
     loss = rmse**2 * workload.queries
     look = SINGLE[best.method].by_products and enough > _OPTIMAL
-    if not proof.reaches(loss, max(enough, _OPTIMAL), look=look):
+    takes = SINGLE[name].seconds(workload, settings)
+    # a bound may prove too little: none that takes more than half of what it may spare
+    spend = (takes / 2 or math.inf) if look else -math.inf
+    if not proof.reaches(loss, max(enough, _OPTIMAL), spend=spend):
         served = settings.noise == "gaussian" and SINGLE[best.method].by_products
         if not (served and SINGLE[name].by_cells and workload.merge()[0].domain.size > MEASURED):
             return None
@@ -348,7 +358,6 @@ def _needless(
     if gap <= _OPTIMAL:
         return f"{best.method} is proven within {_OPTIMAL:.3%} of the least squared error"
     tried = 10.0 ** math.floor(math.log10(min(gap, _FINER * 10) / 2))
-    takes = SINGLE[name].seconds(workload, settings)
     cost = f" (about {takes:.2g} s)" if takes >= 1 else ""
     return (
         f"{best.method} is proven within {math.sqrt(1 + gap) - 1:.2%} of the least root mean squared error; "

@@ -27,14 +27,14 @@ from itertools import product
 import numpy as np
 import scipy.linalg as sl
 
-from ...domain import Workload
-from ..deadline import check_seconds, check_time
+from ...domain import Table, Workload
+from ..deadline import SECONDS_A_CUBE, check_seconds
 from ..information.residual_basis import Set, subsets
 from ..residual.spaces import Ask, asks_of, solved
 from .dual import lowered_trace
 
 _CELLS = 2**13  # of a table that is no product; others are left out, which lowers the bound
-_TABLES, _SECONDS = 2048, 6e-3  # most tables, and what one takes of a core
+_TABLES, _SECONDS = 2048, 3e-3  # most tables, and what one takes of a core
 _COLUMNS, _MOST = 2000, 16  # columns of a stack, and directions of an attribute
 _DEPENDENT, _TRUST = (
     1e-9,
@@ -51,21 +51,37 @@ def joint_bound(merged: Workload, deadline: float = math.inf) -> float | None:
 
     Raises :class:`~tabulae.errors.Unsupported` where it would last beyond the ``deadline``, or sets are too many.
     """
-    if all(len(table.terms) == 1 for table in merged.tables):
+    kept = _kept(merged)
+    if not kept:
         return None
+    check_seconds(deadline, joint_seconds(merged), "a bound of these tables together")
+    asks = asks_of(Workload(merged.domain, kept))
+    mu = [_own_multipliers(asks, i, n, deadline) for i, n in enumerate(merged.domain.shape)]
+    roots = ([m ** (power / 2) for m in mu] for power in _POWERS)
+    return max(_bound(asks, [s / np.linalg.norm(s) for s in at]) for at in roots) * (1 - _ROUNDING)
+
+
+def joint_seconds(merged: Workload) -> float:
+    """What :func:`joint_bound` takes of a core, from sizes alone: the spectrum of the widest stack, and all tables."""
+    kept = _kept(merged)
+    if not kept:
+        return 0.0
+    sets = {R for table in kept for R in subsets(table.crossed(merged.domain))}
+    sizes = merged.domain.shape
+    columns = _columns(sets, sizes, _most_directions(sets, sizes))
+    return len(_POWERS) * (_SECONDS * len(kept) + SECONDS_A_CUBE / 4 * float(columns) ** 3)
+
+
+def _kept(merged: Workload) -> list[Table]:
+    """The tables that the bound reads: none where all are products, or they are too many."""
+    if all(len(table.terms) == 1 for table in merged.tables):
+        return []
     sizes = merged.domain.shape
     kept = [
         table for table in merged.tables
         if len(table.terms) == 1 or math.prod(sizes[i] for i in table.crossed(merged.domain)) <= _CELLS
     ]  # fmt: skip
-    if not kept or len(kept) > _TABLES:
-        return None
-    check_seconds(deadline, _SECONDS * len(kept), "a bound of so many tables")
-    check_time(deadline, *sizes, _COLUMNS, steps=2)
-    asks = asks_of(Workload(merged.domain, kept))
-    mu = [_own_multipliers(asks, i, n, deadline) for i, n in enumerate(sizes)]
-    roots = ([m ** (power / 2) for m in mu] for power in _POWERS)
-    return max(_bound(asks, [s / np.linalg.norm(s) for s in at]) for at in roots) * (1 - _ROUNDING)
+    return kept if len(kept) <= _TABLES else []
 
 
 def _own_multipliers(asks: Sequence[Ask], i: int, n: int, deadline: float) -> np.ndarray:
@@ -281,12 +297,18 @@ def _spaces(
         past = np.linalg.qr(first, mode="complete").Q[:, first.shape[1] :]
         rest = past @ sl.eigh(past.T @ H @ past)[1][:, ::-1] if past.size else past
         bases.append(np.column_stack([first[:, 1:], rest]))
-    sets = {R for ask in asks for R in subsets(ask.crossed)}
-    most = next(
-        m for m in range(_MOST, 0, -1)
-        if sum(math.prod(min(m - 1, B.shape[1]) for B in (bases[i] for i in R)) for R in sets) <= _COLUMNS or m == 1
-    )  # fmt: skip
+    most = _most_directions({R for ask in asks for R in subsets(ask.crossed)}, [len(s) for s in roots])
     return [
         _Space(np.column_stack([s, B[:, : most - 1]]), B[:, most - 1 :])
         for s, B in zip(roots, bases, strict=True)
     ]
+
+
+def _most_directions(sets: set[Set], sizes: Sequence[int]) -> int:
+    """As many directions of each attribute as leave no stack too large."""
+    return next((m for m in range(_MOST, 1, -1) if _columns(sets, sizes, m) <= _COLUMNS), 1)
+
+
+def _columns(sets: set[Set], sizes: Sequence[int], most: int) -> int:
+    """Columns of the widest stack, that of R empty."""
+    return sum(math.prod(min(most, sizes[i]) - 1 for i in R) for R in sets)

@@ -30,6 +30,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -42,7 +43,7 @@ from ...errors import InvalidArgument, Unsupported
 from ...linalg import Total
 from ...privacy import PrivacyLoss, calibrate, check_neighbours
 from ..block import products
-from ..deadline import check_time
+from ..deadline import SECONDS_A_CUBE, check_time
 from ..gram import EXPLICIT_CELLS, checked_gram, dense_grams, explicit_gram, many_products, threads_for
 from ..hdmm.opt0 import opt0_gaussian
 from ..hdmm.rows import PieceRows, independent_rows, row_optimum, row_svd_bound, rows_svd_bound, workload_rows
@@ -67,7 +68,7 @@ from .dual import (
     svd_bound,
     svd_bound_kron,
 )
-from .joint import joint_bound
+from .joint import joint_bound, joint_seconds
 from .product import MOST_DIRECTIONS, product_bounds
 
 _EPS = float(np.finfo(np.float64).eps)
@@ -348,10 +349,18 @@ def unit_bound(
     with threads_for(workload):
         if kind == "product":
             given = (directions or MOST_DIRECTIONS,)
-            found = () if by_pairs else _by_products(workload, deadline, given, alike=directions is None)
-            return max(found, default=None)
+            attempts = [] if by_pairs else _by_products(workload, deadline, given, alike=directions is None)
+            return _best(attempts)
         of = _unit_pair_bound if by_pairs else _unit_bound
         return _tried(lambda: of(workload, kind, deadline))
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """A bound that may be worked out, and what that takes of one core, predicted from sizes alone."""
+
+    seconds: float
+    bound: Callable[[], float | None]
 
 
 def unit_bounds(
@@ -360,27 +369,26 @@ def unit_bounds(
     deadline: float = math.inf,
     *,
     by_products: bool = False,
-) -> Iterator[float]:
-    """Lower bounds as of :func:`unit_bound`, one after another: what costs least first.
+) -> list[Attempt]:
+    """Lower bounds as of :func:`unit_bound`, what costs least first.
 
     The SVD bound in closed form or of small matrices, with ``by_products`` those of multipliers that are a product
-    with a few directions and then more of them, and the SVD bound of large matrices.
+    with a few directions and then more of them, and what takes large matrices: the SVD bound, and tables that are no
+    products.
     """
     if neighbours == WITHIN:  # bounds are about all pairs of cells
-        return
+        return []
     if neighbours == "replace":
-        bounds = [unit_bound(workload, "svd", neighbours, deadline)]
-        yield from (b for b in bounds if b is not None)
-        return
+        return [Attempt(0.0, lambda: unit_bound(workload, "svd", neighbours, deadline))]
     merged, _ = workload.merge()
-    with threads_for(workload):
-        early = _tried(lambda: _svd_order(merged))
-        early = early is not None and early <= _CHEAP
-        for kind in ("svd", "product") if early else ("product", "svd"):
-            if kind == "product" and by_products and max(merged.domain.shape) <= _CHEAP:
-                yield from _by_products(merged, deadline, (_FEW_DIRECTIONS, MOST_DIRECTIONS))
-            elif kind == "svd" and (svd := _tried(lambda: _unit_bound(merged, "svd", deadline))) is not None:
-                yield svd
+    order = _tried(lambda: _svd_order(merged))
+    late = math.inf if order is None else SECONDS_A_CUBE * float(order) ** 3
+    small = order is not None and order <= _CHEAP
+    svd = Attempt(0.0 if small else late, lambda: _tried(lambda: _unit_bound(merged, "svd", deadline)))
+    products = []
+    if by_products and max(merged.domain.shape) <= _CHEAP:
+        products = _by_products(merged, deadline, (_FEW_DIRECTIONS, MOST_DIRECTIONS))
+    return sorted([svd, *products] if small else [*products, svd], key=lambda attempt: attempt.seconds)
 
 
 def _svd_order(merged: Workload) -> int:
@@ -417,9 +425,18 @@ def _unit_bound(workload: Workload, kind: Kind, deadline: float) -> float | None
         found = _tried(lambda: _row_dual(merged, deadline))
         if found is not None:
             return found
-        bounds = [*_by_products(merged, deadline), _tried(lambda: _svd_bound(merged, deadline))]
-        return max((b for b in bounds if b is not None), default=None)
+        return _best(
+            [
+                *_by_products(merged, deadline),
+                Attempt(0.0, lambda: _tried(lambda: _svd_bound(merged, deadline))),
+            ]
+        )
     return _svd_bound(merged, deadline)
+
+
+def _best(attempts: Sequence[Attempt]) -> float | None:
+    """The largest bound; None where all are out of reach."""
+    return max((b for b in (attempt.bound() for attempt in attempts) if b is not None), default=None)
 
 
 def _by_products(
@@ -428,23 +445,26 @@ def _by_products(
     directions: Sequence[int] = (MOST_DIRECTIONS,),
     *,
     alike: bool = True,
-) -> Iterator[float]:
-    """The bounds with multipliers that are a product; none where an attribute is too wide or sets are too many.
+) -> list[Attempt]:
+    """The bounds with multipliers that are a product.
 
-    With ``alike`` that of attributes that are all alike comes first, where they are, and that of tables that are no
-    products last.
+    With ``alike`` that of attributes that are all alike comes first, and that of tables that are no products last.
     """
     merged, _ = workload.merge()
-    if alike and (found := _tried(lambda: alike_bound(merged, deadline))) is not None:
-        yield found
-    best = 0.0
+    found = _product_bounds(merged, directions, deadline)
+    attempts = [Attempt(0.0, lambda: next(found, None)) for _ in directions]
+    if alike:
+        attempts.insert(0, Attempt(0.0, lambda: _tried(lambda: alike_bound(merged, deadline))))
+        attempts.append(Attempt(joint_seconds(merged), lambda: _tried(lambda: joint_bound(merged, deadline))))
+    return attempts
+
+
+def _product_bounds(merged: Workload, directions: Sequence[int], deadline: float) -> Iterator[float]:
+    """One for each number of directions; none where an attribute is too wide or sets are too many."""
     with suppress(Unsupported):
         if max(merged.domain.shape) <= EXPLICIT_CELLS:
             check_time(deadline, *merged.domain.shape, steps=_STEPS)
-            for best in product_bounds(merged, directions, deadline):
-                yield best
-    if alike and (found := _tried(lambda: joint_bound(merged, deadline))) is not None:
-        yield max(best, found)
+            yield from product_bounds(merged, directions, deadline)
 
 
 def _row_dual(merged: Workload, deadline: float) -> float:

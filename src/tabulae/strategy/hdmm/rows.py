@@ -555,9 +555,10 @@ class _Real:
         self._span = None
         if len(piece.rows) < len(piece.places):
             self._span = _integer_rows(merged, split, piece)
-            if self._span is None:
-                values, vectors = np.linalg.eigh(orthonormal.T @ orthonormal)
-                orthonormal = (vectors * np.sqrt(np.maximum(values, 0.0) + _FILL)) @ vectors.T
+            if self._span is None:  # the root of X'X + fill I
+                _, values, vectors = sl.svd(orthonormal, full_matrices=False, check_finite=False)
+                beside = np.sqrt(np.square(values) + _FILL) - np.sqrt(_FILL)
+                orthonormal = (vectors.T * beside) @ vectors + np.sqrt(_FILL) * np.eye(orthonormal.shape[1])
         self._matrix = orthonormal / self._weights
         self._combined = (
             None if self._span is None else self._matrix @ np.linalg.pinv(self._span.astype(float))
@@ -581,12 +582,13 @@ class _Real:
 
 def _integer_rows(merged: Workload, split: Symmetry, piece: SymmetricPiece) -> np.ndarray | None:
     """Integer rows over class totals that span the piece's row space; None where a table is not an integer product."""
+    if any(len(table.terms) > 1 for table in merged.tables):
+        return None
+    asked = [table.terms[0].over(merged.domain) for table in merged.tables]
+    if not all(factor.integer for factors in asked for factor in factors):
+        return None
     parts = []
-    for table in merged.tables:
-        term, *more = table.terms
-        factors = term.over(merged.domain)
-        if more or not all(factor.integer for factor in factors):
-            return None
+    for factors in asked:
         sides = [
             (np.asarray(factor.dense()), part, c)
             for factor, part, c in zip(factors, split.classes, piece.within, strict=True)

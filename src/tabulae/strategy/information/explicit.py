@@ -259,6 +259,8 @@ class _Explicit(ABC):
         """diag(W P^+ W'), (m,)."""
         table = self._table(operator)
         spread = table.small @ self._root
+        if spread.shape[1] > len(spread) < operator.shape[0]:  # as wide as the table has independent rows
+            spread = np.linalg.qr(spread.T, mode="r").T
         total = np.zeros(operator.shape[0])
         for columns in _groups(spread.shape[1], operator.shape[0]):
             total += np.square(table.carry @ spread[:, columns]).sum(axis=1)
