@@ -9,7 +9,8 @@ import pytest
 from tests.audit.specs import write_spec
 
 import tabulae as tb
-from tabulae.audit.records import People, Recorded, RecordLayout, Stage, invent
+from tabulae.audit.records import Recorded, Stage
+from tabulae.demo.invented import People, RecordLayout, invent
 from tabulae.errors import InvalidArgument
 from tabulae.products.tables import product
 from tabulae.spec import read_spec

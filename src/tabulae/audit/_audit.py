@@ -25,6 +25,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from ..demo.invented import People, RecordLayout
 from ..errors import InvalidArgument, Unsupported
 from ..measurement import Measurement
 from ..privacy import WITHIN, PrivacyLoss, SystemSource
@@ -33,7 +34,7 @@ from ..release.progress import Progress, Say, quiet
 from ..spec import Spec, read_spec
 from .checks import Check, derived_checks, guarded
 from .largest import largest_change
-from .records import People, RecordLayout, Stage, counted_once
+from .records import Stage, counted_once
 from .replay import Replay
 
 Floats = NDArray[np.float64]

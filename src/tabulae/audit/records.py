@@ -1,280 +1,28 @@
-"""Invented people, and the path that a release takes with them, from a file of records to measurements.
+"""The path that a release takes with invented people, from a file of records to measurements.
 
-A spec's domain says what records its source would hold. The random words of a replay can be drawn twice, with a list of
-what was asked of them; counts that answer a query once make measuring over and over cost no more than its noise.
+The random words of a replay can be drawn twice, with a list of what was asked of them; counts that answer a query once
+make measuring over and over cost no more than its noise.
 """
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..domain import Attribute
-from ..errors import Unsupported, require
+from ..demo.invented import WRITTEN, People, RecordLayout, write
 from ..linalg import LinearOperator
 from ..measurement import Measurement
 from ..privacy import Insecure
 from ..products.tables.count import Counts
 from ..products.tables.plan import Plan
 from ..products.tables.product import Prepared, prepare
-from ..sources.classes import Grid
 from ..sources.source import RecordSource
-from ..spec import Spec
 from .largest import counted
 
-Raw = int | str | None
 _KEY = bytes(range(32))  # decides which rows of a unit are counted; the same for all inputs
-
-
-@dataclass(frozen=True)
-class RecordColumn:
-    """A column of the records: the values that it may hold, and the codes that each stands for.
-
-    ``axes`` are the attributes that are read from it (k of them); ``codes`` has shape (values, k).
-    """
-
-    name: str
-    values: tuple[Raw, ...]
-    axes: tuple[int, ...]
-    codes: np.ndarray
-
-    @property
-    def numeric(self) -> bool:
-        return not any(isinstance(value, str) for value in self.values)
-
-
-@dataclass(frozen=True)
-class RecordLayout:
-    """The columns of a spec's records. A record is a pick of one value in each: integers, shape (columns,).
-
-    ``steps`` are those of each attribute: of a measured value codes are points of its grid.
-    """
-
-    columns: tuple[RecordColumn, ...]
-    steps: tuple[int, ...]
-
-    @classmethod
-    def of(cls, spec: Spec) -> RecordLayout:
-        """The columns that the spec's attributes are read from, each once.
-
-        Raises :class:`~tabulae.errors.Unsupported` where several attributes share a column and no value fits
-        them all, or where the column of ids is also counted.
-        """
-        axes: dict[str, list[int]] = {}
-        for axis, attribute in enumerate(spec.domain.attributes):
-            axes.setdefault(spec.columns[attribute.name].name, []).append(axis)
-        if spec.unit_id in axes:
-            raise Unsupported(
-                f"column {spec.unit_id!r} is both counted and the unit_id: the audit cannot invent records for that"
-            )
-        for name, found in axes.items():
-            rules = [spec.columns[spec.domain.attributes[axis].name] for axis in found]
-            if len(rules) > 1 and any(rule.made or rule.clamp or rule.fold for rule in rules):
-                raise Unsupported(
-                    f"several attributes are made of column {name!r}: the audit cannot invent values that fit them all"
-                )
-        columns = tuple(_column(spec, name, tuple(found)) for name, found in axes.items())
-        return cls(columns, tuple(attribute.steps for attribute in spec.domain.attributes))
-
-    def codes(self, picks: np.ndarray) -> np.ndarray:
-        """The cells (records, attributes) of records (records, columns)."""
-        codes = np.zeros((len(picks), len(self.steps)), dtype=np.int64)
-        for position, column in enumerate(self.columns):
-            codes[:, list(column.axes)] = column.codes[picks[:, position]]
-        return codes
-
-    def in_parts(self, picks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The cells (parts, attributes) at the ends of the values of records, and how many parts of them are there."""
-        codes, parts, cells = self.codes(picks), [], []
-        sizes = [2 if steps else 1 for steps in self.steps]
-        for corner in np.ndindex(*sizes):
-            at, number = codes.copy(), np.ones(len(codes), dtype=np.int64)
-            for axis, steps in enumerate(self.steps):
-                if steps:
-                    number *= codes[:, axis] if corner[axis] else steps - codes[:, axis]
-                    at[:, axis] = corner[axis]
-            cells.append(at)
-            parts.append(number)
-        return np.concatenate(cells), np.concatenate(parts)
-
-    def pick(self, cell: Sequence[int]) -> np.ndarray | None:
-        """A record (columns,) that falls in a cell, at an end of each value; None where none can."""
-        pick = []
-        for column in self.columns:
-            wanted = np.array([cell[axis] * max(1, self.steps[axis]) for axis in column.axes])
-            hits = np.flatnonzero((column.codes == wanted).all(axis=1))
-            if not hits.size:
-                return None
-            pick.append(int(hits[0]))
-        return np.array(pick, dtype=np.int64)
-
-    def random(self, rng: np.random.Generator, count: int) -> np.ndarray:
-        """Records (count, columns) drawn unevenly: few values are common, most are rare, some never occur."""
-        picks = np.zeros((count, len(self.columns)), dtype=np.int64)
-        for position, column in enumerate(self.columns):
-            share = 1.0 / np.arange(1, len(column.values) + 1) ** 1.5
-            order = rng.permutation(len(column.values))
-            picks[:, position] = order[rng.choice(len(order), size=count, p=share / share.sum())]
-        return picks
-
-
-def _column(spec: Spec, name: str, axes: tuple[int, ...]) -> RecordColumn:
-    attributes = [spec.domain.attributes[axis] for axis in axes]
-    if len(attributes) == 1:
-        pairs = _values(spec, attributes[0])
-        values = tuple(value for value, _ in pairs)
-        return RecordColumn(name, values, axes, np.array([[code] for _, code in pairs], dtype=np.int64))
-    listed = [{str(value): code for value, code in _listed(spec, a)} for a in attributes]
-    shared = [text for text in listed[0] if all(text in codes for codes in listed)]
-    if not shared:
-        names = ", ".join(repr(a.name) for a in attributes)
-        raise Unsupported(
-            f"attributes {names} are all read from column {name!r}, and no value is listed by each"
-        )
-    numeric = all(attribute.numeric for attribute in attributes)
-    codes = np.array([[codes[text] for codes in listed] for text in shared], dtype=np.int64)
-    return RecordColumn(name, tuple(int(text) if numeric else text for text in shared), axes, codes)
-
-
-def _listed(spec: Spec, attribute: Attribute) -> list[tuple[int | str, int]]:
-    """The values that the attribute lists, with their codes."""
-    rule = spec.columns[attribute.name]
-    if isinstance(rule.made, Grid):
-        ends = ((str(rule.made.low - 1), 0), (str(rule.made.high + 1), attribute.steps))
-        return [*rule.made.examples, *(ends if rule.clamp else ())]
-    values = attribute.values[:-1] if rule.has_other else attribute.values
-    examples = values if rule.made is None else rule.made.examples
-    return [(value, code) for code, value in enumerate(examples)]
-
-
-def _values(spec: Spec, attribute: Attribute) -> list[tuple[Raw, int]]:
-    """Also NULL, or a value that is not listed, where a policy counts those."""
-    rule = spec.columns[attribute.name]
-    pairs: list[tuple[Raw, int]] = [*_listed(spec, attribute)]
-    other = attribute.size - 1
-    if rule.unknown == "other":
-        if rule.clamp:  # no whole number is unknown
-            pairs = [(str(value), code) for value, code in pairs]
-        pairs.append(("unlisted" if rule.clamp or rule.made else _unlisted(attribute), other))
-    if rule.null == "other":
-        pairs.append((None, other))
-    return pairs
-
-
-def _unlisted(attribute: Attribute) -> int | str:
-    if attribute.numeric:
-        return max(int(value) for value in attribute.values) + 1
-    text = "unlisted"
-    while text in attribute.values:
-        text += "+"
-    return text
-
-
-@dataclass(frozen=True)
-class People:
-    """Records, and the unit that each belongs to.
-
-    Arguments:
-        picks: one record a row, shape (records, columns of the layout).
-        units: the number of the unit of each record, shape (records,).
-    """
-
-    picks: np.ndarray
-    units: np.ndarray
-
-    @classmethod
-    def of(cls, groups: Sequence[np.ndarray]) -> People:
-        sizes = [len(group) for group in groups]
-        return cls(np.concatenate(list(groups)), np.repeat(np.arange(len(groups)), sizes))
-
-    @property
-    def count(self) -> int:
-        """Units, had or had once: the number that a new one gets."""
-        return int(self.units.max()) + 1
-
-    def group(self, unit: int) -> np.ndarray:
-        return self.picks[self.units == unit]
-
-    def without(self, unit: int) -> People:
-        """These people less one unit."""
-        kept = self.units != unit
-        return People(self.picks[kept], self.units[kept])
-
-    def and_one(self, group: np.ndarray) -> People:
-        units = np.append(self.units, np.full(len(group), self.count))
-        return People(np.concatenate([self.picks, group]), units)
-
-    def within(self, rows: int) -> People:
-        """The same with at most so many records of each unit, where those of one that has more are all alike."""
-        order = np.argsort(self.units, kind="stable")
-        first = np.searchsorted(self.units[order], self.units[order])
-        kept = order[np.arange(len(order)) - first < rows]
-        return People(self.picks[kept], self.units[kept])
-
-    def shuffled(self, rng: np.random.Generator) -> People:
-        order = rng.permutation(len(self.units))
-        return People(self.picks[order], self.units[order])
-
-
-def invent(layout: RecordLayout, rng: np.random.Generator, units: int, most: int) -> People:
-    """Uneven people: units of 1 to ``most`` records."""
-    sizes = rng.integers(1, most + 1, size=units)
-    return People(layout.random(rng, int(sizes.sum())), np.repeat(np.arange(units), sizes))
-
-
-_WRITTEN = ("csv", "parquet", "duckdb")
-
-
-def write(people: People, layout: RecordLayout, unit_id: str | None, path: Path, table: str | None) -> None:
-    """Write records to a file of the kind that the ending of ``path`` says (csv, parquet or duckdb)."""
-    columns: dict[str, list[Raw]] = {
-        column.name: [column.values[pick] for pick in people.picks[:, position]]
-        for position, column in enumerate(layout.columns)
-    }
-    if unit_id is not None:
-        columns[unit_id] = [f"u{unit}" for unit in people.units]
-    if path.suffix == ".csv":
-        with path.open("w", newline="", encoding="utf-8") as file:
-            writer = csv.writer(file)
-            writer.writerow(columns)
-            writer.writerows(zip(*columns.values(), strict=True))
-        return
-    if path.suffix == ".parquet":
-        from pyarrow import parquet
-
-        parquet.write_table(_arrow(columns, layout), path)
-        return
-    _write_duckdb(_arrow(columns, layout), path, table or "people")
-
-
-def _arrow(columns: dict[str, list[Raw]], layout: RecordLayout):
-    import pyarrow as pa
-
-    numeric = {column.name for column in layout.columns if column.numeric}
-    return pa.table(
-        {
-            name: pa.array(values, pa.int64() if name in numeric else pa.string())
-            for name, values in columns.items()
-        }
-    )
-
-
-def _write_duckdb(records, path: Path, table: str) -> None:
-    duckdb = require("duckdb", None, "writing records")
-    schema, _, name = table.rpartition(".")
-    with duckdb.connect(str(path)) as connection:
-        quoted = '"' + name.replace('"', '""') + '"'
-        if schema:
-            outer = '"' + schema.replace('"', '""') + '"'
-            connection.execute(f"CREATE SCHEMA IF NOT EXISTS {outer}")
-            quoted = f"{outer}.{quoted}"
-        connection.register("invented", records)
-        connection.execute(f"CREATE TABLE {quoted} AS SELECT * FROM invented")  # noqa: S608
 
 
 class Recorded(Insecure):
@@ -370,7 +118,7 @@ class Stage:
         the spec counts some records only, these are the ones that it counts.
         """
         spec = self.plan.spec
-        kind = spec.source.kind if spec.source.kind in _WRITTEN else "parquet"
+        kind = spec.source.kind if spec.source.kind in WRITTEN else "parquet"
         path = self.folder / f"people-{self._written}.{kind}"
         self._written += 1
         write(people, self.layout, spec.unit_id, path, spec.source.table)

@@ -9,6 +9,7 @@ from functools import cached_property, partial
 
 import numpy as np
 
+from ..demo.invented import People, invent
 from ..measurement import Measurement
 from ..privacy import WITHIN
 from ..products.tables.plan import Plan
@@ -17,7 +18,7 @@ from ..products.tables.publish import publish
 from ..strategy import strategy_digest
 from .checks import Check, guarded
 from .largest import Largest, told_apart, weighted_power
-from .records import People, Recorded, Run, Stage, invent
+from .records import Recorded, Run, Stage
 
 _UNITS = 300
 _RANDOM_PAIRS = 2

@@ -17,6 +17,6 @@ def studio(place: Path, port: int) -> None:
         typer.echo("It is for you alone: the address holds a token. Ctrl-C stops the studio.", err=True)
         desk.serve()
     except KeyboardInterrupt:
-        typer.echo("Stopped.", err=True)
+        typer.echo("Stopped. A run that was under way goes on by itself.", err=True)
     finally:
         desk.close()

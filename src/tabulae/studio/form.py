@@ -393,7 +393,7 @@ def _single(known: _Known, path: KeyPath, model: type[BaseModel] | None) -> Entr
         )
     main, more = _controls(known, path, model)
     there = _at(known.raw, path) is not None
-    opened = path[0] in ("source", "privacy") or written(path) in known.opened
+    opened = written(path) in known.opened
     summary = "" if there else "not in the spec"
     return Entry(path, str(path[-1]).capitalize(), summary, main, more, open=opened, single=True)
 

@@ -12,11 +12,12 @@ import re
 import secrets
 import threading
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, replace
 from http import HTTPStatus
 from http.cookies import CookieError, SimpleCookie
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import count
 from pathlib import Path
 from typing import Any, ClassVar
 from urllib.parse import parse_qs, urlsplit
@@ -24,10 +25,12 @@ from urllib.parse import parse_qs, urlsplit
 import jinja2
 
 from ..errors import TabulaeError
+from ..release.folder import REPORT
 from ..report.page import script
 from .document import Document
 from .form import Mistake, change, chapters, map_of
 from .planner import Answer, Planner
+from .runs import Job, Run, account_of, create_ledger, place_for, releases_in, unfinished_in
 from .start import starts
 
 _HOST = "127.0.0.1"
@@ -85,6 +88,7 @@ class Studio:
         self._page, self._version, self._edits = "", 0, 0
         self._margins: Mapping[str, str] = {}
         self._costs: dict[int, str] = {}
+        self._run: Run | None = None
         if self._document is not None:
             self._ask()
 
@@ -124,6 +128,8 @@ class Studio:
         """Stop listening, and planning."""
         self._server.server_close()
         self._planner.close()
+        if self._run is not None:
+            self._run.close()
 
     def stop(self) -> None:
         """End :meth:`serve` from another thread."""
@@ -196,6 +202,104 @@ class Studio:
             self._planner.ask_cost(self.document.text, self.document.path.parent, table)
         return self.state()
 
+    def runs(self, _: Asked) -> str:
+        """What can be run, what was, and what it costs."""
+        with self._lock:
+            document, raw = self.document, self._raw()
+            folder, privacy = document.path.parent, raw.get("privacy")
+            privacy = privacy if isinstance(privacy, dict) else {}
+            named = privacy.get("ledger")
+            account = account_of(folder / named, folder) if isinstance(named, str) and named else None
+            return (
+                _templates()
+                .get_template("runs.html")
+                .render(
+                    account=account,
+                    budget=str(privacy.get("budget", "")),
+                    ready=not (document.unsaved or document.changed or self._answer.problems),
+                    name=next(name for name in _names() if not (folder / name).exists()),
+                    unfinished=unfinished_in(folder),
+                    releases=list(releases_in(folder)),
+                    run=self._run,
+                )
+            )
+
+    def _raw(self) -> Mapping[str, Any]:
+        """The text as parsed; nothing where it is no TOML."""
+        try:
+            return tomllib.loads(self.document.text)
+        except tomllib.TOMLDecodeError:
+            return {}
+
+    def create_ledger(self, sent: Sent) -> State:
+        """Make the ledger that the text names."""
+        cap = _text(sent, "cap")
+        with self._lock:
+            raw = self._raw()
+            privacy, source = raw.get("privacy", {}), raw.get("source", {})
+            try:
+                path = self.document.path.parent / privacy["ledger"]
+                create_ledger(path, privacy, source.get("unit", "person"), cap)
+            except (KeyError, TypeError, AttributeError):
+                raise Refused(HTTPStatus.CONFLICT, "name a ledger under Privacy first") from None
+            except (TabulaeError, OSError) as error:
+                raise Refused(HTTPStatus.UNPROCESSABLE_ENTITY, str(error)) from None
+            self._ask()  # the plan says what is left
+        return self.state()
+
+    def run(self, sent: Sent) -> State:
+        """Start a run of the spec as saved, or a rehearsal of it."""
+        document, rehearse, resume = self.document, sent.get("rehearse") is True, sent.get("resume") is True
+        with self._lock:
+            if self._run is not None and self._run.status.state == "running":
+                raise Refused(HTTPStatus.CONFLICT, "a run is under way")
+            if document.unsaved or document.changed:
+                raise Refused(HTTPStatus.CONFLICT, "save the spec first: what is run is the file")
+            name, out = "rehearsal" if rehearse else _text(sent, "name"), document.path.parent
+            try:
+                if resume and name not in unfinished_in(out):
+                    raise Refused(HTTPStatus.CONFLICT, f"there is no unfinished run of {name}")
+                out = out / name if resume or rehearse else place_for(out, name)
+            except TabulaeError as error:
+                raise Refused(HTTPStatus.UNPROCESSABLE_ENTITY, str(error)) from None
+            if self._run is not None:
+                self._run.close()
+            self._run = Run(Job(str(document.path), str(out), resume, rehearse))
+        return self.state()
+
+    def cancel(self, _: Sent) -> State:
+        """End the run, unless it is charged."""
+        if self._run is None or not self._run.cancel():
+            raise Refused(
+                HTTPStatus.CONFLICT,
+                "the budget is charged: what stopping does now is lose the noise that it paid for, and not save it",
+            )
+        return self.state()
+
+    def stop_run(self, _: Sent) -> State:
+        """End the run, charged as it is."""
+        if self._run is not None:
+            self._run.stop()
+        return self.state()
+
+    def report(self, asked: Asked) -> str:
+        """The report of a release beside the spec, or of the rehearsal."""
+        return (self._release(asked) / REPORT).read_text(encoding="utf-8")
+
+    def _release(self, asked: Asked) -> Path:
+        """The folder of the release that is asked for: one of those that there are, by its name alone."""
+        names, folder = asked.get("release", []), self.document.path.parent
+        if (
+            names == [""]
+            and self._run is not None
+            and self._run.job.rehearse
+            and self._run.status.state == "done"
+        ):
+            return self._run.out
+        if len(names) != 1 or names[0] not in releases_in(folder):
+            raise Refused(HTTPStatus.NOT_FOUND, "there is no such release")
+        return folder / names[0]
+
     def undo(self, _: Sent) -> State:
         """Take back the last edit, wherever it was made."""
         return self._moved(Document.undo)
@@ -261,6 +365,7 @@ class Studio:
                     self._page, self._version = answer.page, self._version + 1
             return {
                 "busy": not self._answer.last,
+                "run": None if self._run is None else asdict(self._run.status),
                 "problems": [asdict(problem) for problem in self._answer.problems],
                 "plan": self._version,
                 "margins": self._margins,
@@ -283,6 +388,13 @@ def _text(sent: Sent, key: str) -> str:
     if not isinstance(found, str):
         raise Refused(HTTPStatus.BAD_REQUEST, f"{key} is wanted, as text")
     return found
+
+
+def _names() -> Iterator[str]:
+    """Names for a release."""
+    yield "release"
+    for number in count(2):
+        yield f"release-{number}"
 
 
 def _templates() -> jinja2.Environment:
@@ -310,6 +422,8 @@ class _Handler(BaseHTTPRequestHandler):
         "/": (_HTML, _POLICY, Studio.page),
         "/form": (_HTML, _POLICY, Studio.form),
         "/plan": (_HTML, _FRAMED, Studio.plan),
+        "/report": (_HTML, _FRAMED, Studio.report),
+        "/runs": (_HTML, _POLICY, Studio.runs),
         "/state": (_JSON, _POLICY, lambda studio, _: json.dumps(studio.state())),
         "/text": (_JSON, _POLICY, Studio.text),
         "/studio.js": ("text/javascript; charset=utf-8", _POLICY, lambda *_: _file("studio.js")),
@@ -324,6 +438,10 @@ class _Handler(BaseHTTPRequestHandler):
         "/edit": Studio.edit,
         "/change": Studio.change,
         "/cost": Studio.cost,
+        "/ledger": Studio.create_ledger,
+        "/run": Studio.run,
+        "/cancel": Studio.cancel,
+        "/stop": Studio.stop_run,
         "/start": Studio.start,
         "/undo": Studio.undo,
         "/redo": Studio.redo,

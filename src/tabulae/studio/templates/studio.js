@@ -4,7 +4,7 @@
   const byId = (id) => document.getElementById(id);
   const [text, told, saved, frame, list, form] = ["text", "told", "saved", "plan", "problems", "form"].map(byId);
   const PAUSE = 250, SOON = 200, LATER = 3000; // milliseconds
-  const opened = new Set();
+  const opened = new Set(["source", "privacy"]);
   let typed = false, pausing, asking, version = -1, shown = 0, drawn = -1, latest, queue = Promise.resolve();
 
   function write(element, words) {
@@ -40,6 +40,45 @@
 
   function scrollTo(line) {
     text.scrollTop = (line - 4) * parseFloat(getComputedStyle(text).lineHeight);
+  }
+
+  const seconds = (left) => (left >= 90 ? `${Math.round(left / 60)} min` : `${Math.max(1, Math.round(left))} s`);
+
+  /* What can be run, and how far a run is; drawn anew when a run or the file has another state. */
+  async function showRuns({ run, unsaved, changed, version, problems }) {
+    const running = run?.state === "running", pane = byId("runs");
+    if (pane.hidden) return;
+    const now = JSON.stringify([run?.state, run?.charged, unsaved, changed, version, problems.length]);
+    if (pane.dataset.now !== now) {
+      const held = document.activeElement?.id;
+      pane.innerHTML = await ask("/runs");
+      pane.dataset.now = now;
+      if (held) byId(held)?.focus();
+      byId("cancel").addEventListener("click", () => act("/cancel", () => ({})).then((error) => error && write(byId("price"), error.message)));
+      byId("stop").addEventListener("click", () => act("/stop", () => ({})));
+      byId("stop").hidden = !run?.charged;
+      byId("cancel").hidden = Boolean(run?.charged);
+      if (running && run.charged) write(byId("price"), "The ledger is charged. Stopping now gives nothing back: noise that is not stored yet is lost, and what is stored waits for Resume.");
+    }
+    byId("progress").hidden = !run;
+    if (!run) return;
+    byId("share").hidden = !running;
+    byId("cancel").disabled = byId("stop").disabled = !running;
+    byId("cancel").hidden ||= !running;
+    byId("stop").hidden ||= !running;
+    if (run.share === null) byId("share").removeAttribute("value");
+    else byId("share").value = run.share;
+    const left = run.left === null ? "" : `, about ${seconds(run.left)} left`;
+    write(byId("step"), running ? `${run.step[0].toUpperCase()}${run.step.slice(1)}${left}.` : run.state === "done" ? "Done." : run.message);
+  }
+
+  function see(runs) {
+    byId("runs").hidden = !runs;
+    byId("plan").hidden = runs;
+    byId("budget").hidden = runs;
+    byId("see-plan").setAttribute("aria-pressed", String(!runs));
+    byId("see-runs").setAttribute("aria-pressed", String(runs));
+    next(look);
   }
 
   /* A text from the server takes the place of the old one, with what differs in view. */
@@ -103,7 +142,7 @@
     const unsent = mine && "value" in held && held.value !== held.defaultValue ? held.value : null;
     const top = form.parentElement.scrollTop;
     form.innerHTML = page;
-    for (const each of form.querySelectorAll("details[data-open][open]")) opened.add(each.dataset.open);
+    for (const each of form.querySelectorAll("details[data-open][open]")) each.open = opened.has(each.dataset.open);
     form.parentElement.scrollTop = top;
     const again = mine && byId(mine);
     if (again) {
@@ -152,8 +191,9 @@
     if (drawn !== version) await draw();
     else if (!state.busy) mark();
     margins();
+    await showRuns(state);
     clearTimeout(asking);
-    asking = setTimeout(() => next(look), state.busy ? SOON : LATER);
+    asking = setTimeout(() => next(look), state.busy || state.run?.state === "running" ? SOON : LATER);
   }
 
   const look = async () => show(await ask("/state"));
@@ -224,6 +264,15 @@
     target.open ? opened.add(name) : opened.delete(name);
     if (target.open) next(draw);
   }, true);
+  byId("see-plan").addEventListener("click", () => see(false));
+  byId("see-runs").addEventListener("click", () => see(true));
+  byId("runs").addEventListener("submit", (event) => {
+    event.preventDefault();
+    const { post, rehearse, resume } = event.target.dataset, values = Object.fromEntries(new FormData(event.target));
+    act(post, () => ({ ...values, rehearse: rehearse === "", resume: resume === "" })).then((error) => {
+      if (error && event.target.isConnected) point(event.target.lastElementChild, error.message);
+    });
+  });
   byId("save").addEventListener("click", () => save(false));
   byId("over").addEventListener("click", () => save(true));
   byId("undo").addEventListener("click", () => act("/undo", () => ({})));

@@ -1,0 +1,72 @@
+"""From a file of records to a published release in the studio, without a line of TOML typed."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Page, expect
+
+import tabulae as tb
+from tabulae.studio import Studio
+
+_LONG = 120_000  # milliseconds, on a machine that is busy
+
+
+@pytest.fixture
+def fresh(tmp_path: Path) -> Iterator[Studio]:
+    """A studio of a file of records."""
+    rows = "".join(f"{'FM'[i % 2]},{i % 60},TOWN{i % 3}\n" for i in range(600))
+    (tmp_path / "people.csv").write_text(f"SEX,AGE,TOWN\n{rows}")
+    made = Studio(tmp_path / "people.csv")
+    thread = threading.Thread(target=made.serve)
+    thread.start()
+    yield made
+    made.stop()
+    thread.join()
+    made.close()
+
+
+def test_from_records_to_a_release_without_typing_toml(page: Page, fresh: Studio) -> None:
+    folder = fresh.document.path.parent
+    page.goto(fresh.url)
+    form, runs = page.locator("#form"), page.locator("#runs")
+
+    def open_entry(name: str) -> None:
+        form.locator("summary", has_text=name).first.click()
+
+    open_entry("SEX")
+    form.get_by_label("its values are").select_option("categories")
+    values = form.get_by_label("categories")
+    values.fill("F\nM")
+    values.press("Tab")
+    open_entry("SEX")
+    open_entry("AGE")
+    form.get_by_label("its values are").select_option("range")
+    form.get_by_label("range", exact=True).fill("0, 99")
+    form.get_by_label("range", exact=True).press("Tab")
+    open_entry("AGE")
+    open_entry("TOWN")
+    form.get_by_role("button", name="Remove TOWN").click()
+    expect(page.locator("#problems button")).to_have_count(0, timeout=_LONG)
+    expect(form.locator("[data-margin=first_table]")).to_contain_text("±", timeout=_LONG)
+    page.get_by_role("button", name="Save", exact=True).click()
+    page.get_by_role("button", name="Run and releases").click()
+    runs.get_by_label("At most").fill("2")
+    runs.get_by_role("button", name="Create the ledger").click()
+    expect(runs.locator(".facts")).to_contain_text("Left")
+    assert not Axe().run(page).response["violations"]
+    run = runs.get_by_role("button", name="Run, and spend 1/2")
+    expect(run).to_be_enabled(timeout=_LONG)
+    run.click()
+    expect(runs.locator("#step")).to_have_text("Done.", timeout=_LONG)
+    expect(runs.get_by_role("row", name="published")).to_contain_text("1/2")
+    release = tb.Release.read(folder / "release")
+    assert release.verify() == []
+    assert release.tables["first_table"].num_rows == 200
+    with page.expect_popup() as opened:
+        runs.get_by_role("link", name="Report of release").click()
+    expect(opened.value.get_by_role("heading", level=1)).to_have_text("people")

@@ -1,0 +1,152 @@
+"""Runs from the studio are those of tabulae run; before their charge a cancel costs nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import tabulae as tb
+from tabulae.errors import ReleaseError, Unsupported
+from tabulae.spec import Spec
+from tabulae.studio import runs
+from tabulae.studio.runs import (
+    Cancelled,
+    Job,
+    Run,
+    Status,
+    account_of,
+    place_for,
+    rehearsal,
+    releases_in,
+    unfinished_in,
+)
+
+SPEC = """title = "Sexes"
+source = { path = "people.csv" }
+attributes = { sex = { column = "sex", categories = ["F", "M"] } }
+privacy = { definition = "zcdp", budget = "1/2", ledger = "ledger.db" }
+table = [{ name = "sexes", attributes = ["sex"] }]
+"""
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    (tmp_path / "spec.toml").write_text(SPEC)
+    (tmp_path / "people.csv").write_text("sex\nF\nM\nF\n")
+    tb.Ledger.create(tmp_path / "ledger.db", 1, "zcdp")
+    return tmp_path
+
+
+def ended(run: Run) -> Status:
+    for _ in range(3000):
+        if (status := run.status).state != "running":
+            return status
+        time.sleep(0.05)
+    raise AssertionError("the run did not end")
+
+
+def done_here(place: Path, job: Job) -> Status:
+    """A run's work, in this process."""
+    folder = place / "job"
+    folder.mkdir(exist_ok=True)
+    (folder / "job.json").write_text(json.dumps(vars(job)))
+    before = signal.getsignal(signal.SIGINT)
+    runs.work(str(folder))
+    signal.signal(signal.SIGINT, before)
+    return Status(**json.loads((folder / "status.json").read_bytes()))
+
+
+def test_a_run_is_that_of_the_command_and_stands_in_the_ledger(place: Path) -> None:
+    run = Run(Job(str(place / "spec.toml"), str(place / "release")))
+    assert ended(run) == replace(run.status, state="done", charged=True, share=1.0)
+    assert tb.Release.read(place / "release").verify() == []
+    account = account_of(place / "ledger.db", place)
+    assert (account.cap, account.spent, account.left) == ("1", "1/2", "1/2")
+    assert [(each.title, each.loss, each.state, each.folder) for each in account.entries] == [
+        ("Sexes", "1/2", "published", "release")
+    ]
+    assert not run.cancel()
+
+
+def test_a_cancel_before_the_charge_charges_nothing(place: Path) -> None:
+    (place / "job").mkdir()
+    (place / "job/claim").write_text("cancelled")
+    status = done_here(place, Job(str(place / "spec.toml"), str(place / "release")))
+    assert (status.state, status.charged) == ("cancelled", False)
+    assert tb.Ledger.open(place / "ledger.db").spent == 0
+    assert not unfinished_in(place)
+    assert not (place / "release").exists()
+
+
+def test_a_killed_run_is_resumed_and_charged_once(place: Path) -> None:
+    spec = str(place / "spec.toml")
+
+    class Killed(BaseException):
+        pass
+
+    def killed(step: str) -> None:
+        if step == "stored":
+            raise Killed
+
+    with pytest.raises(Killed):
+        tb.run(spec, place / "release", at=killed)  # type: ignore[arg-type]
+    assert unfinished_in(place) == ["release"]
+    assert releases_in(place) == {}
+    assert done_here(place, Job(spec, str(place / "release"), resume=True)).state == "done"
+    assert tb.Ledger.open(place / "ledger.db").spent == tb.ZCDP("1/2").amount
+    assert list(releases_in(place)) == ["release"]
+
+
+def test_a_rehearsal_has_people_and_a_ledger_of_its_own(place: Path) -> None:
+    (place / "people.csv").unlink()
+    status = done_here(place, Job(str(place / "spec.toml"), str(place / "rehearsal"), rehearse=True))
+    assert status.state == "done"
+    release = tb.Release.read(place / "job/release")
+    assert release.spec.title == "Rehearsal with invented people: Sexes"
+    assert tb.Ledger.open(place / "ledger.db").spent == 0
+    assert releases_in(place) == {}
+
+
+def test_what_nobody_is_invented_for_is_refused(place: Path, tmp_path: Path) -> None:
+    text = SPEC.replace('"people.csv" }', '"people.csv", unit_id = "hh", rows_per_unit = 2 }')
+    text = text.replace('"M"] }', '"M"] }, home = { of = "unit", categories = ["own", "rent"] }')
+    (place / "spec.toml").write_text(text)
+    Spec.from_text(text)
+    with pytest.raises(Unsupported, match="invented"):
+        rehearsal(place / "spec.toml", tmp_path)
+
+
+def test_failures_are_told_in_words(place: Path) -> None:
+    (place / "people.csv").write_text("sex\nSECRET\n")
+    status = done_here(place, Job(str(place / "spec.toml"), str(place / "release")))
+    assert (status.state, status.charged) == ("failed", False)
+    assert "sex" in status.message
+    assert "SECRET" not in json.dumps(vars(status))
+
+
+def test_a_process_that_dies_is_told(place: Path) -> None:
+    run = Run(Job(str(place / "spec.toml"), str(place / "release")))
+    os.kill(run._process.pid, signal.SIGKILL)
+    status = ended(run)
+    assert status.state == "failed"
+    assert "Nothing was charged" in status.message
+
+
+@pytest.mark.parametrize("name", ["", "..", "a/b", "/etc", ".hidden", "a b", "x\n", "a.", "spec.toml"])
+def test_a_release_is_named_beside_the_spec_alone(place: Path, name: str) -> None:
+    with pytest.raises(ReleaseError):
+        place_for(place, name)
+
+
+def test_a_cancelled_error_is_raised_at_the_gate(tmp_path: Path) -> None:
+    work = runs._Work(tmp_path)
+    work._at("planned")
+    assert runs._claimed(tmp_path, "cancelled")
+    with pytest.raises(Cancelled):
+        work._at("counted")
