@@ -70,3 +70,27 @@ def test_from_records_to_a_release_without_typing_toml(page: Page, fresh: Studio
     with page.expect_popup() as opened:
         runs.get_by_role("link", name="Report of release").click()
     expect(opened.value.get_by_role("heading", level=1)).to_have_text("people")
+    with page.expect_popup() as opened:
+        runs.get_by_role("link", name="Read release").click()
+    _read(opened.value)
+
+
+def _read(reader: Page) -> None:
+    """Rows are found, split into pictures, and asked for in SQL."""
+    reader.get_by_label("Rows with the words").fill("F 17")
+    reader.get_by_role("button", name="Show").click()
+    expect(reader.locator("tbody tr")).to_have_count(1)
+    reader.get_by_label("Rows with the words").fill("")
+    reader.get_by_label("a picture for each").select_option("SEX")
+    reader.get_by_role("button", name="Show").click()
+    expect(reader.locator(".panels table")).to_have_count(2)
+    assert not Axe().run(reader).response["violations"]
+    reader.set_viewport_size({"width": 390, "height": 900})
+    assert reader.evaluate("document.documentElement.scrollWidth") <= 390
+    reader.get_by_label("Ask in SQL").fill("SELECT SEX, COUNT(*) FROM people WHERE AGE < 5 GROUP BY SEX")
+    reader.get_by_role("button", name="Ask").click()
+    expect(reader.locator("tbody tr")).to_have_count(2)
+    expect(reader.locator("tbody tr").first).to_contain_text("to")
+    reader.get_by_label("Ask in SQL").fill("SELECT TOWN, COUNT(*) FROM people GROUP BY TOWN")
+    reader.get_by_role("button", name="Ask").click()
+    expect(reader.get_by_role("alert")).to_contain_text("TOWN")

@@ -721,12 +721,12 @@ def _row_rows(
         picture = Markup("")
     elif status == "E":
         interval, margin = NOTHING, "0"
-        picture = _picture(estimate, None, scale)
+        picture = interval_picture(estimate, None, scale)
     else:
         ends = 0 if low.is_integer() and high.is_integer() else decimals
         interval = f"{fixed(low, ends)} to {fixed(high, ends)}"
         margin = fixed(max(high - float(table.about[i]), float(table.about[i]) - low), decimals)
-        picture = _picture(estimate, (low, high), scale)
+        picture = interval_picture(estimate, (low, high), scale)
     return Row(
         labels=tuple(shortened(str(column[k])) for column in table.columns.values()),
         estimate=fixed(None if status == "Q" else estimate, places),
@@ -752,7 +752,9 @@ def _scale(table: TableView, at: NDArray[np.int64]) -> tuple[float, float]:
     return (low, high) if high > low else (low, low + 1.0)
 
 
-def _picture(estimate: float, interval: tuple[float, float] | None, scale: tuple[float, float]) -> Markup:
+def interval_picture(
+    estimate: float, interval: tuple[float, float] | None, scale: tuple[float, float]
+) -> Markup:
     """A bar from zero to the estimate and a whisker over the interval; the numbers beside it say the same."""
 
     def at(value: float) -> str:

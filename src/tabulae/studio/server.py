@@ -25,11 +25,13 @@ from urllib.parse import parse_qs, urlsplit
 import jinja2
 
 from ..errors import TabulaeError
+from ..release import Release
 from ..release.folder import REPORT
 from ..report.page import script
 from .document import Document
 from .form import Mistake, change, chapters, map_of
 from .planner import Answer, Planner
+from .reader import read
 from .runs import Job, Run, account_of, create_ledger, place_for, releases_in, unfinished_in
 from .start import starts
 
@@ -39,6 +41,7 @@ _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; frame-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
+_READER = _POLICY.replace("form-action 'none'", "form-action 'self'")
 _FRAMED = "frame-ancestors 'self'; base-uri 'none'; form-action 'none'"  # a plan's page carries its own policy besides
 _HTML, _JSON = "text/html; charset=utf-8", "application/json"
 
@@ -286,6 +289,15 @@ class Studio:
         """The report of a release beside the spec, or of the rehearsal."""
         return (self._release(asked) / REPORT).read_text(encoding="utf-8")
 
+    def read(self, asked: Asked) -> str:
+        """The reader of a release."""
+        folder, name = self._release(asked), asked.get("release", [""])[0]
+        try:
+            reading = read(Release.read(folder), asked)
+        except TabulaeError as error:
+            raise Refused(HTTPStatus.CONFLICT, str(error)) from None
+        return _templates().get_template("read.html").render(reading=reading, release=name)
+
     def _release(self, asked: Asked) -> Path:
         """The folder of the release that is asked for: one of those that there are, by its name alone."""
         names, folder = asked.get("release", []), self.document.path.parent
@@ -423,10 +435,12 @@ class _Handler(BaseHTTPRequestHandler):
         "/form": (_HTML, _POLICY, Studio.form),
         "/plan": (_HTML, _FRAMED, Studio.plan),
         "/report": (_HTML, _FRAMED, Studio.report),
+        "/read": (_HTML, _READER, Studio.read),
         "/runs": (_HTML, _POLICY, Studio.runs),
         "/state": (_JSON, _POLICY, lambda studio, _: json.dumps(studio.state())),
         "/text": (_JSON, _POLICY, Studio.text),
         "/studio.js": ("text/javascript; charset=utf-8", _POLICY, lambda *_: _file("studio.js")),
+        "/tables.js": ("text/javascript; charset=utf-8", _POLICY, lambda *_: str(script())),
         "/start.js": ("text/javascript; charset=utf-8", _POLICY, lambda *_: _file("start.js")),
         "/studio.css": (
             "text/css; charset=utf-8",
@@ -493,7 +507,9 @@ class _Handler(BaseHTTPRequestHandler):
         if asked.path not in self._pages:
             raise Refused(HTTPStatus.NOT_FOUND, "there is no such page")
         kind, policy, content = self._pages[asked.path]
-        self._send(HTTPStatus.OK, kind, policy, content(studio, parse_qs(asked.query)))
+        self._send(
+            HTTPStatus.OK, kind, policy, content(studio, parse_qs(asked.query, keep_blank_values=True))
+        )
 
     def _post(self) -> None:
         self._check_cookie()
