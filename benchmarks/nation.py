@@ -1,7 +1,7 @@
 """A generated nation at the schema of the 2020 census: 331 million people, 8.1 million blocks. No record is of anybody.
 
 python -m benchmarks.nation FOLDER                 all of it: 51 states; about 2 GB of records
-python -m benchmarks.nation FOLDER --share 0.1     a tenth: 5 states of the same size
+python -m benchmarks.nation FOLDER --share 0.1     a tenth: 5 states of the same size; --states N, of N smaller ones
 
 Each state is one of examples/redistricting/state.py, drawn from a seed of its own with codes of its own, and is written
 before the next one is drawn: the nation is never held whole. FOLDER then has
@@ -67,15 +67,16 @@ def states_of(share: float) -> int:
 
 
 def states(
-    share: float = 1.0, people: int = PEOPLE
+    share: float = 1.0, people: int = PEOPLE, count: int | None = None
 ) -> Iterator[tuple[dict[str, np.ndarray], pa.Table, pa.Table]]:
     """Areas, living quarters and people of one state after the other; sizes that do not divide are rounded down.
 
     Args:
         share: how much of the nation.
         people: how many live in all of it.
+        count: how many states it has, if not as many as that part of the nation.
     """
-    module, count = state_module(), states_of(share)
+    module, count = state_module(), count or states_of(share)
     sizes = [max(1, int(total * share) // count) for total in (people, BLOCKS, COUNTIES)]
     for number in range(count):
         state = module.State.make(*sizes, seed=SEED + number)
@@ -128,18 +129,19 @@ def document() -> str:
     return text
 
 
-def populate(folder: Path, share: float = 1.0, people: int = PEOPLE) -> Path:
+def populate(folder: Path, share: float = 1.0, people: int = PEOPLE, count: int | None = None) -> Path:
     """Write a nation, the spec and a ledger that pays for it; the path of the spec.
 
     Args:
         folder: which must not hold an older one.
         share: how much of the nation, in people, blocks, states and counties alike.
         people: how many live in all of it.
+        count: how many states it has, if not as many as that part of the nation.
     """
     (folder / FOLDER).mkdir(parents=True)
     shutil.copytree(EXAMPLE, folder / EXAMPLE.name, ignore=shutil.ignore_patterns("*.py", "*.parquet"))
     writers: dict[str, pq.ParquetWriter] = {}
-    for areas, facilities, persons in states(share, people):
+    for areas, facilities, persons in states(share, people, count):
         for name, rows in (("spine", pa.table(areas)), ("facilities", facilities), ("people", persons)):
             if name not in writers:
                 writers[name] = pq.ParquetWriter(folder / FOLDER / f"{name}.parquet", rows.schema)
@@ -162,8 +164,9 @@ def main() -> int:
     )
     parser.add_argument("folder", type=Path)
     parser.add_argument("--share", type=float, default=1.0)
+    parser.add_argument("--states", type=int, default=None)
     given = parser.parse_args()
-    populate(given.folder, given.share)
+    populate(given.folder, given.share, count=given.states)
     return 0
 
 

@@ -1,6 +1,7 @@
 """Counts what a release of examples/redistricting.toml breaks, by SQL over its files and the public ones alone.
 
-python -m benchmarks.state_check RELEASE SPEC      prints each rule with how often it is broken; fails where one is
+python -m benchmarks.state_check RELEASE SPEC      prints each rule with how often it is broken; fails where one is;
+                                                   and by level what totals are wrong by, mean over areas
 
 RELEASE is a folder with tables and microdata, SPEC the document that it was made from, beside which lie the public
 files and the true records. Nothing of the library is used: rows of microdata are counted by DuckDB, and every number
@@ -12,7 +13,9 @@ from __future__ import annotations
 import argparse
 import sys
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import duckdb
 
@@ -20,9 +23,8 @@ RELEASED = ("estimate", "gls_estimate", "std_error", "ci_low", "ci_high", "obs_s
 ATTRIBUTES = ("hhgq", "votingage", "hispanic", "cenrace", "race", "hhinstlevels")
 CLOSE = 1e-6  # people
 TABLES = """
-create view public as from read_csv('{public}/spine.csv', all_varchar = true);
-create view facility as select block, hhgq, at_least::bigint as at_least
-from read_csv('{public}/facilities.csv', all_varchar = true);
+create view public as from {spine};
+create view facility as select block, hhgq, at_least::bigint as at_least from {facilities};
 create view record as from read_parquet('{records}');
 create view written as from read_parquet('{release}/microdata.parquet');
 create table person as
@@ -30,9 +32,9 @@ select one.block, one.hhgq, one.votingage, one.hispanic, races.label as cenrace,
     institutions.label as hhinstlevels, public.* exclude (block)
 from written as one
 left join public on one.block = public.block
-left join read_csv('{public}/races.csv', all_varchar = true) as races on one.cenrace = races.code
-left join read_csv('{public}/major_races.csv', all_varchar = true) as major on one.cenrace = major.code
-left join read_csv('{public}/institutions.csv', all_varchar = true) as institutions on one.hhgq = institutions.code;
+left join read_csv('{codes}/races.csv', all_varchar = true) as races on one.cenrace = races.code
+left join read_csv('{codes}/major_races.csv', all_varchar = true) as major on one.cenrace = major.code
+left join read_csv('{codes}/institutions.csv', all_varchar = true) as institutions on one.hhgq = institutions.code;
 """
 RULES = {
     "people of unknown race or quarters": "from person where cenrace is null or race is null or hhinstlevels is null",
@@ -60,9 +62,7 @@ def violations(release: Path, spec: Path) -> dict[str, int]:
         spec: the document it was made from.
     """
     document = tomllib.loads(spec.read_text(encoding="utf-8"))
-    geography, con = document["geography"], duckdb.connect()
-    public, records = spec.parent / Path(geography["file"]).parent, spec.parent / document["source"]["path"]
-    con.execute(TABLES.format(public=public, records=records, release=release))
+    geography, con = document["geography"], _tables(release, spec, document)
     found = {rule: _count(con, rest) for rule, rest in RULES.items()}
     for table in document["table"]:
         path = release / f"tables/{table['name']}.parquet"
@@ -70,6 +70,36 @@ def violations(release: Path, spec: Path) -> dict[str, int]:
         kinds = table.get("areas", [*geography["levels"], *geography["entities"]])
         found |= _of_table(con, table["name"], kinds, geography["outside"])
     return found
+
+
+def errors(release: Path, spec: Path) -> dict[str, float]:
+    """By level, how far the people of an area are from the true number, mean over its areas."""
+    document = tomllib.loads(spec.read_text(encoding="utf-8"))
+    con, found = _tables(release, spec, document), {}
+    for level in document["geography"]["levels"]:
+        true = f"(select {level}, count(*) as n from record join public using (block) group by all)"
+        made = f"(select {level}, count(*) as m from person group by all)"
+        row = con.execute(f"""select avg(abs(coalesce(n, 0) - coalesce(m, 0)))
+            from (select distinct {level} from public) left join {true} using ({level}) left join {made} using ({level})
+            """).fetchone()
+        assert row is not None
+        found[level] = float(row[0])
+    return found
+
+
+def _tables(release: Path, spec: Path, document: Mapping[str, Any]) -> duckdb.DuckDBPyConnection:
+    """The public files and the microdata of a release, as views; a nation's files are Parquet, its code lists the
+    example's.
+    """
+    spine, records = (
+        spec.parent / name for name in (document["geography"]["file"], document["source"]["path"])
+    )
+    read = "read_csv('{}', all_varchar = true)" if spine.suffix == ".csv" else "read_parquet('{}')"
+    public = {name: read.format(spine.with_stem(name)) for name in ("spine", "facilities")}
+    codes = spine.parent if spine.suffix == ".csv" else spec.parent / "redistricting"
+    con = duckdb.connect()
+    con.execute(TABLES.format(**public, codes=codes, records=records, release=release))
+    return con
 
 
 def _of_table(
@@ -121,6 +151,8 @@ def main() -> int:
     found = violations(given.release, given.spec)
     for rule, count in found.items():
         print(f"{count:>9,}  {rule}")
+    for level, error in errors(given.release, given.spec).items():
+        print(f"{error:>9.2f}  mean error of the people of a {level}")
     return int(any(found.values()))
 
 
