@@ -208,7 +208,7 @@ MISTAKES = {
         "[[table]]",
         'neighbours = "swap"\n[[table]]',
         "privacy.neighbours",
-        '"add-remove", "replace" or "replace-within-invariants"',
+        '"replace-within-invariants", "record-free" or "record-derived"',
     ),
     "approx without delta": ('"zcdp"', '"approx"', "privacy.delta", "is missing"),
     "delta of pure": ('"zcdp"', '"pure"\ndelta = "1e-6"', "privacy.delta", "no meaning"),

@@ -343,8 +343,10 @@ def ledger_init(
     neighbours: Annotated[
         str,
         typer.Option(
-            help="add-remove, replace or replace-within-invariants.",
-            autocompletion=_words("add-remove", "replace", "replace-within-invariants"),
+            help="add-remove, replace, replace-within-invariants, record-free or record-derived.",
+            autocompletion=_words(
+                "add-remove", "replace", "replace-within-invariants", "record-free", "record-derived"
+            ),
         ),
     ] = "add-remove",
     unit: Annotated[str, typer.Option(help="What one neighbour differs by.")] = "person",

@@ -8,7 +8,7 @@ import typer
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from ..privacy import WITHIN, Ledger
+from ..privacy import WITHIN, Ledger, change_words
 from .output import open_console, print_table
 
 
@@ -21,7 +21,7 @@ def init(
         typer.echo(ledger.export_json())
     else:
         typer.echo(
-            f"Created {path}: {ledger.budget!r}, {ledger.neighbours} one {ledger.unit}; nothing spent yet"
+            f"Created {path}: {ledger.budget!r}, {change_words(ledger.neighbours, ledger.unit)}; nothing spent yet"
         )
 
 
@@ -32,7 +32,7 @@ def show(path: Path, *, json: bool) -> None:
         typer.echo(ledger.export_json())
         return
     console = open_console()
-    console.print(f"{path}: {ledger.budget!r}, {ledger.neighbours} one {ledger.unit}", markup=False)
+    console.print(f"{path}: {ledger.budget!r}, {change_words(ledger.neighbours, ledger.unit)}", markup=False)
     console.print(f"spent {ledger.spent}, remaining {ledger.remaining}", markup=False)
     table = RichTable()
     for heading in ("#", "time (UTC)", "title", "loss", "state", "release id"):

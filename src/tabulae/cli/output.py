@@ -19,7 +19,7 @@ from rich.progress import Progress as Bars
 from rich.table import Column, Table
 from rich.text import Text
 
-from ..privacy import WITHIN, PrivacyLoss, rounded_up
+from ..privacy import WITHIN, PrivacyLoss, change_words, rounded_up
 from ..products.product import row_bound_costs
 from ..release import Release
 from ..release.progress import Progress, Say, quiet
@@ -177,7 +177,7 @@ def number(value: float | None) -> str:
 def loss_words(spec: Spec) -> str:
     """What a spec promises, in a line."""
     parts = ", ".join(f"{name} {value}" for name, value in spec.loss.parameters.items())
-    words = f"{spec.loss.definition}: {parts}, {spec.neighbours} one {spec.unit}"
+    words = f"{spec.loss.definition}: {parts}, {change_words(spec.neighbours, spec.unit)}"
     if spec.unit_id is not None:
         words += f", at most {spec.rows_per_unit} row{'s' if spec.rows_per_unit > 1 else ''} of each counted"
     return words + epsilon_words(spec.loss, spec.delta)

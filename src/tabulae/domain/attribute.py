@@ -42,8 +42,9 @@ class Attribute:
     (high - low)`` of the other, a whole number of ``1 / steps`` each. Attributes have 0 steps: a record is in one
     category.
 
-    Where units are counted with their records, ``of_unit`` says that every record of a unit has one category, and
-    ``is_seat`` marks the number of records of each unit: see :meth:`seats`.
+    Where units are counted with their records, ``of_unit`` says that every record of a unit has one category,
+    ``from_records`` that it is made of the records of the unit, and ``is_seat`` marks the number of records of each:
+    see :meth:`seats`.
 
     Raises:
         InvalidArgument: no categories, duplicates, or a name that cannot head a published column.
@@ -61,6 +62,7 @@ class Attribute:
     parents: tuple[str | None, ...] | None = None
     steps: int = 0
     of_unit: bool = False
+    from_records: bool = False
     is_seat: bool = False
 
     def __post_init__(self) -> None:

@@ -5,6 +5,8 @@ from .ledger import RELATIONS, Charge, Disclosure, Ledger, mark_void, read_loss,
 from .left_out import LeftOut
 from .loss import (
     RDP,
+    RECORD_DERIVED,
+    RECORDS,
     WITHIN,
     ZCDP,
     ApproxDP,
@@ -13,6 +15,7 @@ from .loss import (
     Neighbours,
     PrivacyLoss,
     PureDP,
+    change_words,
     check_neighbours,
     decimal,
     exact,
@@ -43,6 +46,8 @@ from .noise.random_bits import KeyedRelease, SharedKey
 __all__ = [
     "LAWS",
     "RDP",
+    "RECORDS",
+    "RECORD_DERIVED",
     "RELATIONS",
     "WITHIN",
     "ZCDP",
@@ -70,6 +75,7 @@ __all__ = [
     "Use",
     "budget_for_margin",
     "calibrate",
+    "change_words",
     "check_neighbours",
     "decimal",
     "exact",

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Protocol
 import pyarrow as pa
 
 from ..errors import InvalidArgument, Problem, SpecError, Unsupported
-from ..privacy import Charge, Disclosure, Ledger
+from ..privacy import Charge, Disclosure, Ledger, change_words
 from ..release.changes import Changes
 from ..release.progress import Say
 from ..release.read import Release
@@ -205,7 +205,7 @@ def errors_table(rows: Iterable[tuple[str, str | None, float, float, float | Non
 
 def promise_fact(spec: Spec) -> tuple[str, str]:
     """What notebooks say of a spec's promise."""
-    return "promise", f"{spec.loss!r}, {spec.neighbours} one {spec.unit}"
+    return "promise", f"{spec.loss!r}, {change_words(spec.neighbours, spec.unit)}"
 
 
 def nothing_to_save(section: str, path: str | PathLike[str]) -> Unsupported:

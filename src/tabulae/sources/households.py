@@ -190,7 +190,9 @@ class Seating:
 
         Privacy:
             A unit more or less changes both tables together by exactly as many seats as the rule counts records. At
-            most so many of a unit are counted, whichever the key chooses, and the rest of its seats are empty.
+            most so many of a unit are counted, whichever the key chooses, and the rest of its seats are empty. One
+            record of a unit more or less changes one seat, and what is said of the unit: which records are counted does
+            not depend on that.
         """
         keys, units = {name: f"k{i}" for i, name in enumerate(self.read)}, self.units
         columns = {
@@ -199,7 +201,8 @@ class Seating:
         }
         ours: Any = self.records.select(ID, "people", *keys.values()).join(units.drop(ROWS, WRONG), ID)
         ours = ours.select(ID, "people", **{name: ours[column] for name, column in columns.items()})
-        filled = bounded(ours, list(columns), self.rule)
+        of_records = [f"a{i}" for i, each in enumerate(self.attributes) if not each.of_unit]
+        filled = bounded(ours, list(columns), self.rule, of_records)
         own = {f"a{i}": units[columns[f"a{i}"]] for i, each in enumerate(self.attributes) if each.of_unit}
         left: Any = units.select(people=self.rule.rows - units[ROWS], **own)
         left = left.filter(left.people > 0)  # a unit of more records has no empty seat

@@ -61,15 +61,20 @@ def identified(records: ir.Table, rule: UnitRule) -> ir.Table:
     )
 
 
-def bounded(table: ir.Table, cell: Sequence[str], rule: UnitRule) -> ir.Table:
+def bounded(
+    table: ir.Table, cell: Sequence[str], rule: UnitRule, own: Sequence[str] | None = None
+) -> ir.Table:
     """How many records of each cell are counted, once each unit has at most as many as the rule allows.
+
+    ``own`` are the columns of the cell that are of single records, where all records of a unit agree in the others.
 
     Returns:
         A lazy table with the columns of ``cell`` and ``people``.
 
     Privacy:
         With one unit more or less in ``table``, the result changes by at most ``rule.rows`` records, for every
-        key: what is kept of a unit is a function of that unit's own records.
+        key: what is kept of a unit is a function of that unit's own records. With one record of a unit more or less at
+        most one other is kept, or kept no longer: the place of a record among its unit's depends on it alone.
     """
     import ibis
 
@@ -79,7 +84,7 @@ def bounded(table: ir.Table, cell: Sequence[str], rule: UnitRule) -> ir.Table:
     large: Any = sized.filter(sized.rows > rule.rows).select(ID, *cell, "people")
     # DuckDB adds up in 128 bits, of which it makes no range; 2^31 records of one unit in one cell are refused.
     each: Any = large.select(ID, *cell, which=ibis.range(0, large.people.cast("int32")).unnest())
-    ticketed = _ticketed(each, cell, rule.key)
+    ticketed = _ticketed(each, cell if own is None else own, rule.key)
     place = ibis.row_number().over(ibis.window(group_by=ID, order_by="ticket"))
     ranked: Any = ticketed.mutate(place=place)
     chosen = ranked.filter(ranked.place < rule.rows).select(*cell, people=ibis.literal(1, "int64"))
@@ -121,8 +126,8 @@ def _sum(table: Any) -> Any:
     return table.people.sum().cast("int64")
 
 
-def _ticketed(each: Any, cell: Sequence[str], key: bytes) -> Any:
-    """With a keyed hash, one to one on (cell, which, unit): numbers first, and the free text last.
+def _ticketed(each: Any, own: Sequence[str], key: bytes) -> Any:
+    """With a keyed hash, one to one on (own, which, unit): numbers first, and the free text last.
 
     The key is handed over as a table, so that no statement holds it.
     """
@@ -131,6 +136,6 @@ def _ticketed(each: Any, cell: Sequence[str], key: bytes) -> Any:
 
     keyed: Any = each.cross_join(engine_of(each).copied(each, pa.table({"secret": [key.hex()]})))
     comma: Any = ibis.literal(",")
-    numbers = comma.join([keyed[name].cast("string") for name in (*cell, "which")])
+    numbers = comma.join([keyed[name].cast("string") for name in (*own, "which")])
     ticket = engine_of(each).sha256(keyed.secret + ":" + numbers + ":" + keyed[ID])
     return keyed.mutate(ticket=ticket).drop("secret")

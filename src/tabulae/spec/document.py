@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..domain import Domain, Workload
 from ..errors import InvalidArgument, Problem, SpecError, Unsupported
-from ..privacy import ZCDP, LeftOut, Neighbours, NoiseLaw, PrivacyLoss, PureDP, decimal
+from ..privacy import RECORDS, ZCDP, LeftOut, Neighbours, NoiseLaw, PrivacyLoss, PureDP, decimal
 from ..sources.condition import Condition
 from ..sources.source import RecordSource, is_url, kind_of, kinds, server_of
 from . import published
@@ -47,7 +47,7 @@ class Spec:
         columns: attribute -> the column that it is read from and its policies.
         loss: the privacy loss that the release may cost, exact.
         delta: for statements of (epsilon, delta); None where the spec gives none.
-        neighbours: ``"add-remove"``, ``"replace"`` or ``"replace-within-invariants"``.
+        neighbours: as of :func:`tabulae.privacy.check_neighbours`.
         ledger: the file that the loss is charged to; None in a published copy.
         targets: what tables may be wrong by, or None.
         open_budget: whether ``loss`` only stands for one to be found from the targets; it cannot be spent then.
@@ -283,7 +283,15 @@ class Spec:
     def has_public_total(self) -> bool:
         """Whether no neighbour changes the number of records that are counted, so that it takes no noise."""
         neighbours, most, fewest = self.change
-        return neighbours != "add-remove" and most == fewest
+        return neighbours not in ("add-remove", *RECORDS) and most == fewest
+
+    @property
+    def chosen_for(self) -> Neighbours:
+        """The neighbours that a strategy is chosen for.
+
+        Where units may differ in how many rows of them are counted, the total is not public: columns count, too.
+        """
+        return self.neighbours if self.has_public_total or self.neighbours in RECORDS else "add-remove"
 
     def check_spendable(self) -> None:
         """Refuse to spend a budget that the spec does not write.

@@ -7,7 +7,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Literal
 
-from ..privacy import WITHIN, ZCDP, ApproxDP, LeftOut, Neighbours, PrivacyLoss, PureDP, exact
+from ..privacy import RECORDS, WITHIN, ZCDP, ApproxDP, LeftOut, Neighbours, PrivacyLoss, PureDP, exact
 from ..strategy import METHODS
 from .problems import Problems, listed, nearest, shown
 from .sections import Document
@@ -89,6 +89,12 @@ def read_promise(document: Document, base: Path, problems: Problems) -> Promise 
         if document.counts_units:
             told = 'does not go with counts of units: write "add-remove" or "replace"'
             problems.add(("privacy", "neighbours"), told)
+    if section.neighbours in RECORDS and not document.counts_units:
+        told = (
+            f'"{section.neighbours}" is about one record of a unit that is counted with its records, and no unit is: '
+            'write "add-remove", or declare an attribute of = "unit" or a table that counts = "units"'
+        )
+        problems.add(("privacy", "neighbours"), told)
     loss = _loss(section)
     if loss is None:
         return None

@@ -415,7 +415,10 @@ class _Reader:
                 told = f"are two, of units without and with such a record, not {shown(list(labels))}"
                 self.problems.add((*path, "labels"), told)
                 return
-        if built := self.problems.attempt(path, lambda: Attribute(name, labels, ordered, raw, of_unit=True)):
+        built = self.problems.attempt(
+            path, lambda: Attribute(name, labels, ordered, raw, of_unit=True, from_records=True)
+        )
+        if built:
             self.attributes[name] = built
             self.columns[name] = ColumnRule("", "refuse", "refuse", from_records=rule)
 

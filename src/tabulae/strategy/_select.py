@@ -6,22 +6,26 @@ import importlib
 import math
 import pkgutil
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
+from scipy.optimize import minimize_scalar
 
 from ..domain import Table, Workload
 from ..errors import InvalidArgument, NotEstimable, Unsupported
 from ..linalg import LinearOperator
+from ..privacy import RECORDS
 from . import classic, eigen, hdmm, residual
+from .block import short_scale
 from .bounds.lower import Attempt, unit_bounds
 from .gram import threads_for
 from .information.routes import check_least_squares
 from .methods import FAMILIES, MEASURED, SINGLE, Settings, check_options, fitting
-from .objective import Objective, Targets, minimax, relative_workload
+from .objective import Minimax, Objective, Targets, minimax, relative_workload
 from .restriction import Restriction, restrict
+from .seats import apart, of_records_alone, seated
 from .strategy import Candidate, NoiseKind, Strategy, unit_rmse
 from .within import WITHIN
 
@@ -34,6 +38,7 @@ METHODS: tuple[str, ...] = (*sorted(SINGLE), *FAMILIES)
 
 _OPTIMAL = 1e-5  # relative gap of the squared error at which a strategy counts as the best possible
 _FINER = 1e-3  # a tolerance to suggest
+_RATIOS, _SHARP = (-12.0, 12.0), 0.05  # logarithms of ratios of scales; the error is flat about the best
 _SETTLED = 1e-4  # the same for the strategy that was chosen without the invariants, which takes long to score
 
 
@@ -69,7 +74,7 @@ def select(
             queries; "eigen-separation" and "principal-vectors" with fewer unknowns), "hdmm" (best of HDMM's operators)
             or "auto" (best of these that finish). To compare with, from the literature: "hierarchical", "hb",
             "wavelet", "greedy-h" (trees of ranges), "fourier", "datacube" (marginals), "low-rank", "coa".
-        neighbours: "add-remove", "replace" or "replace-within-invariants"; sensitivities follow it.
+        neighbours: as of :func:`tabulae.privacy.check_neighbours`; sensitivities follow it.
         invariants: tables that are published exactly; the strategy is chosen for what they leave open, the workload
             restricted to the null space of their matrices. It never errs more than the one chosen without them and
             projected (within a proven relative gap of 1e-4, and of what a time limit allows).
@@ -125,6 +130,13 @@ def select(
             raise InvalidArgument(f"table {table.name!r} counts nobody, whatever the records: leave it out")
     relative = objective == "relative"
     aim: Objective = "total" if objective == "relative" else objective
+    if neighbours in RECORDS:
+        if invariants:
+            told = f'nothing works out what exact counts and neighbours = "{neighbours}" leave open together'
+            raise Unsupported(f'{told}: write "replace", or make no count exact')
+        return _select_of_records(
+            relative_workload(workload) if relative else workload, method, aim, settings
+        )
     if not invariants:
         return _select(relative_workload(workload) if relative else workload, method, aim, settings)
     return _select_restricted(restrict(workload, invariants, relative=relative), method, aim, settings)
@@ -251,8 +263,70 @@ def _projected(
 
 
 def _unrestricted(neighbours: str) -> str:
-    """The neighbours to select for where no invariant is known of."""
-    return "replace" if neighbours == WITHIN else neighbours
+    """The neighbours to select for where no invariant is known of, nor what one record changes of its unit."""
+    return "replace" if neighbours == WITHIN else "add-remove" if neighbours in RECORDS else neighbours
+
+
+def _select_of_records(workload: Workload, method: str, objective: Objective, settings: Settings) -> Strategy:
+    """The best found where one record of a unit changes: for all tables at once, or for those that cost alike apart.
+
+    Each is chosen for whole units or whole records, which takes no account of what else a record moves; the scales
+    between the parts do.
+    """
+    neighbours, domain = settings.neighbours, workload.domain
+    units = replace(settings, neighbours=_unrestricted(neighbours))
+
+    def value(strategy: Strategy) -> float:
+        if objective == "total":
+            return unit_rmse(strategy, workload, neighbours) ** 2
+        return Minimax(workload, objective).judge(strategy, neighbours).value
+
+    found = [_select(workload, method, objective, units)]
+    alone, others = of_records_alone(workload, neighbours)
+    if alone is not None and settings.groups is None and not settings.late:
+        chosen = _select(alone, method, _of_part(objective, alone), units)
+        blocks = tuple(part for block in chosen.blocks for part in seated(block, domain))
+        parts = [Strategy(domain, blocks, chosen.noise, chosen.method)]
+        if others is not None:
+            parts.append(_select(others, method, _of_part(objective, others), units))
+        found.append(_joined(parts, value))
+    best = min(found, key=value)
+    return replace(best, certificate=None, lower=None)
+
+
+def _of_part(objective: Objective, part: Workload) -> Objective:
+    """The targets of some tables; where none of them has one, their total error."""
+    if not isinstance(objective, Targets):
+        return objective
+    names = {table.name for table in part.tables}
+    rmse, margin = (
+        {n: t for n, t in each.items() if n in names} for each in (objective.rmse, objective.margin)
+    )
+    return Targets(rmse, margin, objective.confidence) if rmse or margin else "total"
+
+
+def _joined(parts: Sequence[Strategy], value: Callable[[Strategy], float]) -> Strategy:
+    """One or two strategies as one, with the ratio of scales at which ``value`` is least."""
+    one, *others = parts
+    if not others:
+        return one
+    (other,) = others
+    method = one.method if one.method == other.method else f"{one.method} and {other.method}"
+    pieces = [
+        [replace(block, query=op) for block in part.blocks for op in apart(block.query)] for part in parts
+    ]
+
+    def at(power: float) -> Strategy:
+        factor = short_scale(math.exp(power))
+        scaled = [replace(block, scale=block.scale * factor) for block in pieces[1]]
+        every = enumerate([*pieces[0], *scaled], 1)
+        blocks = [replace(block, name=f"{i}: {block.name}") for i, block in every]
+        return Strategy(one.domain, tuple(blocks), one.noise, method)
+
+    search: Any = minimize_scalar(
+        lambda power: math.log(value(at(power))), bounds=_RATIOS, method="bounded", options={"xatol": _SHARP}
+    )
+    return at(float(search.x))
 
 
 def baseline(workload: Workload, method: str, noise: NoiseKind, neighbours: str) -> Strategy:

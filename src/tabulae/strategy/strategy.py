@@ -14,10 +14,11 @@ import numpy as np
 from ..domain import Domain, Invariants, Table, Workload
 from ..errors import InvalidArgument, Unsupported
 from ..linalg import LinearOperator, Sensitivity, weighted_sensitivity
-from ..privacy import NoiseLaw, PrivacyLoss, calibrate, check_neighbours, law_type
+from ..privacy import RECORDS, NoiseLaw, PrivacyLoss, calibrate, check_neighbours, law_type
 from .block import Block
 from .information.error import ExpectedError, error_under
 from .information.routes import information
+from .seats import of_one_record
 from .within import WITHIN, between_classes, within_invariants
 
 
@@ -193,8 +194,9 @@ class Strategy:
 
         Gaussian: ``Delta^2 = max_d sum_i ||A_i d||_2^2 / s_i``; Laplace: ``Delta = max_d sum_i ||A_i d||_1 / s_i``,
         over d = e_j (add-remove), e_j - e_k (replace), or those e_j - e_k that move no invariant
-        (replace-within-invariants) for units of one row, and over what
-        :func:`tabulae.strategy.strategy.of_units` says for units of ``fewest`` to ``stability`` rows.
+        (replace-within-invariants) for units of one row, over what
+        :func:`tabulae.strategy.strategy.of_units` says for units of ``fewest`` to ``stability`` rows, and over the
+        changes of :mod:`tabulae.strategy.seats` for one record of a unit.
         ``.power`` is that number as an exact Fraction.
 
         With measured values a record is a mixture ``sum_j lambda_j e_j`` of the cells at the corners of its box, and
@@ -210,6 +212,11 @@ class Strategy:
             raise InvalidArgument(
                 f"fewest is {fewest!r}; it is the fewest rows of a unit among those counted, 0 to {stability}"
             )
+        if neighbours in RECORDS and stability > 1:
+            raise Unsupported(
+                f'neighbours = "{neighbours}" is about one record of a unit that is counted with its records, which is '
+                "one record of several parts itself: leave stability at 1"
+            )
         if neighbours == WITHIN and self.domain.measured:
             raise Unsupported(
                 f"{self.domain.measured[0].name!r} is a measured value, and two records may agree on all exact counts "
@@ -217,7 +224,7 @@ class Strategy:
                 '"replace-within-invariants": promise "replace" or "add-remove"'
             )
         record = self._record_sensitivity(neighbours)
-        if stability == 1 and (neighbours == "add-remove" or fewest == 1):
+        if stability == 1 and (neighbours != "replace" or fewest == 1):
             return record
         column = self._record_sensitivity("add-remove")
         return of_units(record, column, self.norm, neighbours, stability, fewest)
@@ -233,6 +240,8 @@ class Strategy:
             weighted = [(b.query, 1 / (b.scale * Fraction(2) ** (p * b.exponent))) for b in self.blocks]
             if neighbours == WITHIN:
                 self._sensitivities[neighbours] = self._within(weighted)
+            elif neighbours in RECORDS:
+                self._sensitivities[neighbours] = of_one_record(weighted, p, self.domain, neighbours)
             else:
                 self._sensitivities[neighbours] = weighted_sensitivity(weighted, p, neighbours)
         return self._sensitivities[neighbours]

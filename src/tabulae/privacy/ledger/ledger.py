@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import BudgetRefused, InvalidArgument, LedgerError, ReleaseError, TabulaeError
-from ..loss.definitions import WITHIN, PrivacyLoss, check_neighbours
+from ..loss.definitions import WITHIN, PrivacyLoss, change_words, check_neighbours
 from ..loss.exact_numbers import Exact
 from . import store
 from .history import (
@@ -101,7 +101,7 @@ class Ledger:
             path: a file that does not exist yet.
             budget: a loss; or epsilon or rho, with its definition.
             definition: ``"pure"``, ``"approx"`` or ``"zcdp"``; needed unless the budget is a loss.
-            neighbours: ``"add-remove"``, ``"replace"`` or ``"replace-within-invariants"``. The last is one record
+            neighbours: as of :func:`tabulae.privacy.check_neighbours`. ``"replace-within-invariants"`` is one record
                 replaced such that every count disclosed from this ledger, by whichever release, stays as it is.
             unit: what one neighbour differs by.
             delta: the cap on delta, for ``"approx"``.
@@ -418,7 +418,7 @@ class Ledger:
         told = ", ".join(f"{name} {value}" for name, value in self.budget.parameters.items())
         facts: list[tuple[str, object]] = [
             ("file", str(self.path)),
-            ("promise", f"{self.definition}, {self.neighbours} one {self.unit}"),
+            ("promise", f"{self.definition}, {change_words(self.neighbours, self.unit)}"),
             ("cap", told),
         ]
         try:

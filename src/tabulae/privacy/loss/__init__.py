@@ -1,11 +1,24 @@
 """Privacy losses: exact numbers, definitions, conversions and composition."""
 
 from .composition import RDP, Composed, generalised_parallel, group, parallel, sequential
-from .definitions import WITHIN, ZCDP, ApproxDP, Neighbours, PrivacyLoss, PureDP, check_neighbours
+from .definitions import (
+    RECORD_DERIVED,
+    RECORDS,
+    WITHIN,
+    ZCDP,
+    ApproxDP,
+    Neighbours,
+    PrivacyLoss,
+    PureDP,
+    change_words,
+    check_neighbours,
+)
 from .exact_numbers import Exact, decimal, exact, positive, probability, round_digits, rounded_up
 
 __all__ = [
     "RDP",
+    "RECORDS",
+    "RECORD_DERIVED",
     "WITHIN",
     "ZCDP",
     "ApproxDP",
@@ -14,6 +27,7 @@ __all__ = [
     "Neighbours",
     "PrivacyLoss",
     "PureDP",
+    "change_words",
     "check_neighbours",
     "decimal",
     "exact",

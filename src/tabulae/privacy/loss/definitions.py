@@ -17,19 +17,26 @@ from ...errors import InvalidArgument
 from .conversions import zcdp_epsilon
 from .exact_numbers import Exact, float_up, positive, probability
 
-Neighbours = Literal["add-remove", "replace", "replace-within-invariants"]
+Neighbours = Literal["add-remove", "replace", "replace-within-invariants", "record-free", "record-derived"]
 """What two data sets that must look alike differ by; see ``check_neighbours``."""
 
 WITHIN: Neighbours = "replace-within-invariants"
 """Neighbours that agree on every count that is disclosed exactly."""
 
+RECORD_DERIVED: Neighbours = "record-derived"
+RECORDS: tuple[Neighbours, ...] = ("record-free", RECORD_DERIVED)
+"""Neighbours that differ by one record of a unit."""
+
 
 def check_neighbours(name: str) -> Neighbours:
-    """Accept the three neighbour relations of tabulae.
+    """Accept the neighbour relations of tabulae.
 
     ``add-remove``: one record more or less. ``replace``: one record exchanged for any other.
     ``replace-within-invariants``: one record exchanged for another such that every count disclosed exactly stays as
-    it is; fewer pairs than ``replace`` has, so it promises less.
+    it is; fewer pairs than ``replace`` has, so it promises less. Where units are counted with their records, as
+    households with their persons, the first three are about a whole unit, and two are about one of its records, and
+    promise less: ``record-free``, one record more or less, and whatever its unit says may change with it;
+    ``record-derived``, where of that only what is made of the unit's records may change.
 
     Raises:
         InvalidArgument: any other name.
@@ -42,10 +49,20 @@ def check_neighbours(name: str) -> Neighbours:
     'replace'
     """
     if name not in get_args(Neighbours):
-        raise InvalidArgument(
-            f'neighbours is {name!r}; it must be "add-remove", "replace" or "replace-within-invariants"'
-        )
+        told = ", ".join(f'"{each}"' for each in get_args(Neighbours))
+        raise InvalidArgument(f"neighbours is {name!r}; it must be one of {told}")
     return cast("Neighbours", name)
+
+
+def change_words(neighbours: str, unit: str) -> str:
+    """What two data sets that must look alike differ by, in a line.
+
+    Privacy: none is spent.
+
+    >>> change_words("replace", "person"), change_words("record-derived", "household")
+    ('replace one person', 'record-derived: one record of a household')
+    """
+    return f"{neighbours}: one record of a {unit}" if neighbours in RECORDS else f"{neighbours} one {unit}"
 
 
 class PrivacyLoss(ABC):

@@ -52,7 +52,7 @@ def measure(
         counts: confidential counts over the strategy's domain, or an integer array of them.
         strategy: what to ask; from :func:`tabulae.select`.
         budget: the whole loss that these answers may cost.
-        neighbours: "add-remove", "replace" or "replace-within-invariants".
+        neighbours: as of :func:`tabulae.privacy.check_neighbours`.
         ledger: where the budget is charged; None is a rehearsal, which a release refuses.
         source: randomness; None is the operating system's. An insecure source makes a rehearsal.
         unit: what one neighbour differs by, which must be the ledger's; None takes the ledger's word.

@@ -343,8 +343,9 @@ def _certified(spec: Spec, strategy: Strategy, targets: Targets, *, aimed: bool)
     whole = all(table.name in targets.rmse for table in spec.workload.tables)
     if strategy.certificate is None or not whole or spec.invariants or not aimed:
         return 0.0
-    neighbours = spec.neighbours if spec.has_public_total else "add-remove"
-    ratio = Minimax(spec.workload, targets).judge(strategy, neighbours).value / (1 + strategy.certificate)
+    ratio = Minimax(spec.workload, targets).judge(strategy, spec.chosen_for).value / (
+        1 + strategy.certificate
+    )
     return ratio * spec.rows_counted**2
 
 
@@ -575,8 +576,7 @@ def _strategy(spec: Spec, exact: Invariants | None) -> Strategy:
             workload,
             noise=method.noise,
             method=method.select,
-            # Where units may differ in how many rows of them are counted the total is not public: columns count, too.
-            neighbours=spec.neighbours if spec.has_public_total else "add-remove",
+            neighbours=spec.chosen_for,
             invariants=() if exact is None else exact.tables,
             objective=aims or method.objective,
             time_limit=None

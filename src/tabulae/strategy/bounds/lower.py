@@ -51,7 +51,6 @@ from ..information.explicit import outer, reduce_rows, row_count, rows_against
 from ..information.protocol import EXPLICIT
 from ..strategy import NoiseKind
 from ..symmetry import WIDEST, symmetry, symmetry_pays
-from ..within import WITHIN
 from .alike import alike_bound
 from .dual import (
     Terms,
@@ -341,9 +340,9 @@ def unit_bound(
 
     ``||A||_2`` is the sensitivity that ``neighbours`` asks for: the largest column, or difference of two columns.
     """
-    if check_neighbours(neighbours) == WITHIN:
+    if check_neighbours(neighbours) not in ("add-remove", "replace"):
         raise Unsupported(
-            f'no bound is known for neighbours = "{WITHIN}": ask for "replace", which promises more'
+            f'no bound is known for neighbours = "{neighbours}": ask for "replace", which promises more'
         )
     by_pairs = neighbours == "replace"
     with threads_for(workload):
@@ -376,7 +375,7 @@ def unit_bounds(
     with a few directions and then more of them, and what takes large matrices: the SVD bound, and tables that are no
     products.
     """
-    if neighbours == WITHIN:  # bounds are about all pairs of cells
+    if neighbours not in ("add-remove", "replace"):  # bounds are about all cells, or all pairs of them
         return []
     if neighbours == "replace":
         return [Attempt(0.0, lambda: unit_bound(workload, "svd", neighbours, deadline))]

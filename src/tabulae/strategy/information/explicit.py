@@ -166,6 +166,7 @@ _WHOLE = 1e-12  # the same for a sum of products
 _DEPENDENT = 1e-12  # singular values below this share of the largest count as zero
 _BESIDE = 1e-9  # share of a table's norm that may lie outside the row space, by rounding
 _FAINT = 1e-12  # of the largest variance: smaller ones are taken for this
+_SQUARED = 1e-6  # the same where a matrix and its transpose are multiplied
 _LARGEST = 2**27  # entries of a table over the reduced coordinates
 
 
@@ -208,7 +209,7 @@ def reduced_count(strategy: MeasuredStrategy) -> int:
     return sum(max(row_count(b.terms), m) for b, m in zip(strategy.blocks, mixed, strict=True))
 
 
-def whitening(variances: Sequence[float]) -> tuple[float, list[float]]:
+def whitening(variances: Sequence[float], faint: float = _FAINT) -> tuple[float, list[float]]:
     """The largest variance, and what the rows of each block are multiplied by so that all have it.
 
     A block a million times as precise as another would push the other below what floating point holds beside it. Its
@@ -216,7 +217,9 @@ def whitening(variances: Sequence[float]) -> tuple[float, list[float]]:
     it says of its own variance is an upper bound.
     """
     unit = max(variances)
-    return unit, [math.sqrt(unit / max(v, _FAINT * unit)) for v in variances]
+    if not unit:  # noise that rounds away
+        return 0.0, [1.0] * len(variances)
+    return unit, [math.sqrt(unit / max(v, faint * unit)) for v in variances]
 
 
 @dataclass(frozen=True)
@@ -409,17 +412,17 @@ class RowsInformation(_Explicit):
         self._inward = []
         self._place = []
         start = 0
-        for block, variance in zip(strategy.blocks, variances, strict=True):
-            scale = 1 / math.sqrt(variance)
-            group = reduce_rows(block.terms, scale * 2.0**-block.exponent)
+        unit, shares = whitening(variances, _SQUARED)
+        for block, share in zip(strategy.blocks, shares, strict=True):
+            group = reduce_rows(block.terms, share * 2.0**-block.exponent)
             mix = _mix_of(block, group)
             self._rows.append(group)
             self._mixes.append(mix)
-            self._inward.append(Scaled(group.carry if mix is None else Identity(len(mix)), scale))
+            self._inward.append(Scaled(group.carry if mix is None else Identity(len(mix)), share))
             self._place.append(slice(start, start := start + self._inward[-1].shape[1]))
         values, vectors = spectrum(self._mixed(self._mixed(outer(self._rows)).T))
         self._pseudo = (vectors / values) @ vectors.T
-        self._root = self._pseudo
+        self._root = math.sqrt(unit) * self._pseudo
 
     def _lift(self, terms: Terms) -> _Lifted:
         group = reduce_rows(terms, 1.0)
