@@ -9,7 +9,15 @@ import pytest
 from scipy import stats
 from tests.each import each
 
-from tabulae.estimation.coverage import _gaussian, half_widths, smallest_half_width
+from tabulae.estimation.coverage import (
+    Spread,
+    _gaussian,
+    _least_margins,
+    half_widths,
+    laplace_bound,
+    smallest_half_width,
+    tail_bound,
+)
 from tabulae.privacy import DiscreteGaussian, DiscreteLaplace, RoundedGaussian
 from tabulae.strategy import Profile
 
@@ -68,6 +76,23 @@ def test_one_variable_agrees_with_the_laws_own_tail() -> None:
     for law in LAWS:
         for level in (0.5, 0.9, 0.999):
             assert smallest_half_width(((law, 1),), level) == law.margin(str(level))
+
+
+@each("law", LAWS, ids=str)
+def test_bounds_that_are_left_out_would_not_have_been_smaller(law: DiscreteGaussian) -> None:
+    """What is said of a bound before it is computed is below it: of the margin of a law, and of a Chernoff bound."""
+    for miss in (0.5, 0.2, 0.05, 1e-3, 1e-9):
+        assert _least_margins([law], np.array([[miss]])) <= law.margin(Fraction(1) - Fraction(miss))
+    ones = np.ones((1, 1))
+    for count in (1.0, 2.0, 50.0):
+        profile = Profile(*(np.array([[value]]) for value in (count, count, count, 1.0, count)))
+        spread = Spread.of(profile, [law], [1.0])
+        if law.kind == "laplace":
+            bound, least = laplace_bound(spread, 0.95), np.sqrt(2 * np.log(40)) * spread.deviation
+            assert bound >= least
+            assert np.isinf(laplace_bound(spread, 0.95, 0.9 * least))
+        whole = tail_bound(profile, [law], [1.0], 0.95, np.inf * ones[0])
+        assert tail_bound(profile, [law], [1.0], 0.95, 1.001 * whole) == whole
 
 
 def test_the_normal_limit_is_reached_as_the_grid_vanishes() -> None:

@@ -59,7 +59,7 @@ are: two bounds for a minorant that knows nothing else of them.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -131,53 +131,81 @@ def gaussian_factor(laws: Sequence[NoiseLaw], level: float) -> float:
 
 
 def tail_bound(
-    profile: Profile, laws: Sequence[NoiseLaw], steps: Sequence[float], level: float
+    profile: Profile, laws: Sequence[NoiseLaw], steps: Sequence[float], level: float, below: np.ndarray
 ) -> np.ndarray:
     """``h = sum_b k_b g_b sum_j |z_j|`` where no noise variable of block b exceeds k_b steps, except with
     probability alpha / B (union bound); ``sum |z_j| <= sqrt(count sum z_j^2)``.
 
-    Crude, except for noise so small that it is nearly always 0: then it is the bound that still holds.
+    Crude, except for noise so small that it is nearly always 0: then it is the bound that still holds. It is infinite
+    where it cannot be ``below`` what is known otherwise: that is seen without a margin of any law.
     """
-    total = np.zeros(profile.power2.shape[1])
     miss = (1 - level) / len(laws)
-    for b, (law, step) in enumerate(zip(laws, steps, strict=True)):
-        for count in np.unique(profile.count[b]):
+    largest = np.array(steps)[:, None] * np.sqrt(profile.count * profile.power2)
+    wanted = (_least_margins(laws, miss / np.maximum(profile.count, 1)) * largest).sum(axis=0) < below
+    total = np.where(wanted, 0.0, np.inf)
+    if not wanted.any():
+        return total
+    for b, law in enumerate(laws):
+        for count in np.unique(profile.count[b, wanted]):
             if count > 0:
-                rows = profile.count[b] == count
-                largest = law.margin(1 - miss / count)
-                total[rows] += largest * step * np.sqrt(count * profile.power2[b, rows])
+                rows = wanted & (profile.count[b] == count)
+                total[rows] += law.margin(1 - miss / count) * largest[b, rows]
     return total
 
 
-def laplace_bound(spread: Spread, level: float) -> np.ndarray:
+def _least_margins(laws: Sequence[NoiseLaw], miss: np.ndarray) -> np.ndarray:
+    """Lower bounds on the margins of laws of one kind, a row each, at what may be missed.
+
+    Beyond k a discrete Gaussian has at least the weight of a normal beyond k + 1, and all of it weighs at most 1 more
+    than the normal; a rounded Gaussian has more. Beyond k a discrete Laplace variable is at least as often as one with
+    ``P(|X| > x) = e^{-x / b}`` is beyond k + 1.
+    """
+    size = np.array([law.size for law in laws])[:, None]
+    if laws[0].kind == "laplace":
+        least = size * -np.log(miss)
+    else:
+        least = size * -special.ndtri(np.minimum(miss * (1 + 1 / (size * math.sqrt(2 * math.pi))), 1) / 2)
+    return np.maximum(least - 1 - 1e-9 * size, 0.0)
+
+
+def laplace_bound(spread: Spread, level: float, below: np.ndarray | None = None) -> np.ndarray:
     """``min over lambda of (log mgf(lambda) + log(2 / alpha)) / lambda`` for sums of discrete Laplace variables.
 
     A variable of variance v has ``mgf(theta) = 1 / (1 - v (cosh theta - 1))``. With y the largest
     ``v_j (cosh theta_j - 1)``, convexity of -log(1 - y) / y bounds ``log mgf(S)`` by
-    ``s^2 lambda^2 / 2 * c * (-log(1 - y) / y)``, c = 2 (cosh theta - 1) / theta^2 at the largest angle.
+    ``s^2 lambda^2 / 2 * c * (-log(1 - y) / y)``, c = 2 (cosh theta - 1) / theta^2 at the largest angle. It is never
+    less than ``s sqrt(2 log(2 / alpha))``; where that is not ``below``, infinite.
     """
-    deviation = np.where(spread.deviation > 0, spread.deviation, 1.0)
-    angle = spread.step.max(axis=0) / deviation  # largest theta at lambda = 1/s
-    best = np.full(deviation.shape, np.inf)
+    out = np.where(spread.deviation > 0, np.inf, 0.0)
     penalty = math.log(2 / (1 - level))
+    least = math.sqrt(2 * penalty) * (1 - 1e-9) * spread.deviation
+    rows = np.flatnonzero((spread.deviation > 0) & (True if below is None else least < below))
+    deviation, share = spread.deviation[rows], spread.share[rows]
+    angle = spread.step[:, rows].max(axis=0) / deviation  # largest theta at lambda = 1/s
+    best = np.full(rows.size, np.inf)
     # y = share lambda^2 / 2 * c must stay below 1, so lambda below sqrt(2 / share)
-    for fraction in np.linspace(0.02, 0.999, 200):
-        size = fraction * np.sqrt(2 / np.maximum(spread.share, 1e-12))
+    for fraction in np.linspace(0.02, 0.999, 200) if rows.size else ():
+        size = fraction * np.sqrt(2 / np.maximum(share, 1e-12))
         theta = size * angle
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             c = np.where(
                 theta < 1e-4, 1 + theta**2 / 12, 2 * (np.cosh(theta) - 1) / np.maximum(theta, 1e-300) ** 2
             )
-            y = spread.share * size**2 / 2 * c
+            y = share * size**2 / 2 * c
             logarithm = np.where(y < 1, size**2 / 2 * c * -np.log1p(-y) / y, np.inf)
         best = np.fmin(best, (logarithm + penalty) / size)
-    return np.where(spread.deviation > 0, best, 0.0) * spread.deviation
+    out[rows] = best * deviation
+    return out
 
 
 _ERROR = 1e-8  # charged to the level: quadrature, and aliasing of discrete Gaussians, which is kept below it
 _GAUSSIAN_END = 7.5  # exp(-7.5^2 / 2) = 6e-13
 _LAPLACE_CUT = 300.0
 _WIDEST = 15.0  # half-widths sought, in standard deviations
+_SECANTS = 12
+_INVISIBLE = (
+    1e-14  # of a characteristic function: what all of it adds to a coverage is far below what is charged
+)
 
 
 def kernel_weights(u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -196,7 +224,12 @@ def _nodes(end: float, panels: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _solve(t: np.ndarray, w: np.ndarray, cut: float, lo: np.ndarray, hi: np.ndarray, level: float) -> float:
-    """Smallest h found, in standard deviations, with coverage at least ``level``; infinite if none below 15."""
+    """Smallest h found, in standard deviations, with coverage at least ``level``; infinite if none below 15.
+
+    Of the multiples of 15 / 2^30 the least, between two neighbours: those around where secants lead, or by halving.
+    """
+    seen = hi > _INVISIBLE
+    t, w, lo, hi = t[seen], w[seen], lo[seen], hi[seen]
     sine, cosine = kernel_weights(t / cut)
     middle, half = w * (lo + hi) / 2, w * (hi - lo) / 2
     certain = not half.any()
@@ -205,13 +238,29 @@ def _solve(t: np.ndarray, w: np.ndarray, cut: float, lo: np.ndarray, hi: np.ndar
         k = sine * np.sin(t * h) - cosine * np.cos(t * h)
         return float(k @ middle - (0.0 if certain else np.abs(k) @ half)) / cut - _ERROR
 
-    low, high = 0.0, _WIDEST
-    if coverage(high) < level:
+    if coverage(_WIDEST) < level:
         return math.inf
-    for _ in range(30):
-        mid = (low + high) / 2
-        low, high = (low, mid) if coverage(mid) >= level else (mid, high)
-    return high
+    low, high, step = 0, 1 << 30, _WIDEST / (1 << 30)
+    near = math.ceil(_secant(lambda h: coverage(h) - level) / step)
+    for mid in (near, near - 1):
+        if low < mid < high:
+            low, high = (low, mid) if coverage(mid * step) >= level else (mid, high)
+    while high - low > 1:
+        mid = (low + high) // 2
+        low, high = (low, mid) if coverage(mid * step) >= level else (mid, high)
+    return high * step
+
+
+def _secant(excess: Callable[[float], float]) -> float:
+    """About where a function crosses 0, from where most half-widths lie; anywhere if that leads astray."""
+    before, here = 1.9, 2.2
+    value = excess(before)
+    for _ in range(_SECANTS):
+        last, value = value, excess(here)
+        if abs(here - before) < 1e-9 or value == last:
+            break
+        before, here = here, min(max(here - value * (here - before) / (value - last), 0.0), _WIDEST)
+    return here
 
 
 @lru_cache(maxsize=4096)
@@ -231,17 +280,16 @@ def gaussian_half_width(spread: Spread, level: float) -> np.ndarray:
     the normal factor that the variance 1/12 stands for; that is negligible from sigma = 20 on, else refused.
     """
     out = np.full(spread.deviation.shape, np.inf)
-    cut = np.full(out.shape, 1e4)
-    for law, step in zip(spread.laws, spread.step, strict=True):
-        sigma = law.size
-        alias = np.sqrt(2 * np.log(4e9 * np.maximum(spread.terms, 1.0))) / sigma
-        usable = (alias < np.pi) & (sigma >= law.normal_from)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            reach = np.where(step > 0, (2 * np.pi - alias) * spread.deviation / step, np.inf)
-        cut = np.where(usable | (step == 0), np.minimum(cut, reach), 0.0)
-    for value in np.unique(_rounded_down(cut[(cut > 1) & (spread.deviation > 0)])):
-        rows = (_rounded_down(cut) == value) & (spread.deviation > 0)
-        out[rows] = _gaussian(float(value), level) * spread.deviation[rows]
+    sigma = np.array([law.size for law in spread.laws])[:, None]
+    alias = np.sqrt(2 * np.log(4e9 * np.maximum(spread.terms, 1.0))) / sigma
+    usable = (alias < np.pi) & (sigma >= spread.laws[0].normal_from)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        reach = np.where(spread.step > 0, (2 * np.pi - alias) * spread.deviation / spread.step, np.inf)
+    cut = np.where(usable | (spread.step == 0), np.minimum(reach, 1e4), 0.0).min(axis=0)
+    live = np.flatnonzero((cut > 1) & (spread.deviation > 0))
+    values, of = np.unique(_rounded_down(cut[live]), return_inverse=True)
+    factors = np.array([_gaussian(float(value), level) for value in values])
+    out[live] = factors[of] * spread.deviation[live]
     return out
 
 
@@ -524,11 +572,11 @@ def half_widths(
     profile, laws, steps, level = _without_quiet(profile, laws, steps, level)
     laplace = laws[0].kind == "laplace"
     spread = Spread.of(profile, laws, steps)
-    bound = laplace_bound if laplace else gaussian_bound
-    values = np.fmin(bound(spread, level), tail_bound(profile, laws, steps, level))
+    limit = (laplace_half_width if laplace else gaussian_half_width)(spread, level)
+    values = laplace_bound(spread, level, limit) if laplace else gaussian_bound(spread, level)
+    values = np.fmin(values, tail_bound(profile, laws, steps, level, np.fmin(values, limit)))
     values[spread.deviation == 0] = 0.0
     ways = np.full(values.shape, CONSERVATIVE, dtype="<U12")
-    limit = (laplace_half_width if laplace else gaussian_half_width)(spread, level)
     _improve(values, ways, limit, LIMIT)
     _improve(values, ways, _exact(profile, laws, steps, level, values), EXACT)
     every = slice(None) if profile.inverse is None else profile.inverse
@@ -543,13 +591,17 @@ def _without_quiet(
     A block of c variables contributes nothing except with probability ``c P(X != 0)``. Laws that are nearly always 0
     (what no neighbour changes is measured with such) fit none of the bounds: these would be far too wide.
     """
-    chances = [float(c.max(initial=0)) * law.tail(0) for c, law in zip(profile.count, laws, strict=True)]
-    loud = [b for b, chance in enumerate(chances) if chance > _SURE]
-    if len(loud) in (0, len(laws)):
+    most = profile.count.max(axis=1, initial=0)
+    # From a size of 1 on a law is not 0 more often than it is.
+    small = [b for b, law in enumerate(laws) if law.size < 1 or not most[b]]
+    chances = {b: float(most[b]) * laws[b].tail(0) for b in small}
+    quiet = [b for b, chance in chances.items() if chance <= _SURE]
+    if len(quiet) in (0, len(laws)):
         return profile, laws, steps, level
+    loud = [b for b in range(len(laws)) if b not in quiet]
     arrays = ("power2", "power4", "power6", "largest", "count")
     kept = {name: getattr(profile, name)[loud] for name in arrays}
-    paid = level + sum(chance for b, chance in enumerate(chances) if b not in loud)
+    paid = level + sum(chances[b] for b in quiet)
     return replace(profile, **kept, blocks=None), [laws[b] for b in loud], [steps[b] for b in loud], paid
 
 
@@ -574,6 +626,8 @@ def _exact(
     most = size.max(axis=0)
     equal &= ~there | (size >= (1 - 1e-12) * most)
     chosen = np.flatnonzero(equal.all(axis=0) & there.any(axis=0))
+    if not chosen.size:
+        return out
     counts, group = np.unique(profile.count[:, chosen].astype(np.int64), axis=1, return_inverse=True)
     for g, row in enumerate(counts.T):
         noise = tuple((law, int(count)) for law, count in zip(laws, row, strict=True) if count)

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import ClassVar, Literal, Self, get_args
 
 import numpy as np
@@ -63,7 +63,6 @@ class NoiseLaw(ABC):
         steepest_at_zero: whether ``-log characteristic(t) / t^2`` is known to fall on [0, 2 pi].
         largest: the greatest parameter.
         parameter: exact.
-        variance_of_law: the true variance.
     """
 
     name: ClassVar[str]
@@ -76,7 +75,6 @@ class NoiseLaw(ABC):
     steepest_at_zero: ClassVar[bool] = True
     largest: ClassVar[int] = ABSURD
     parameter: Fraction
-    variance_of_law: float = field(compare=False)
 
     def __init__(self, parameter: Exact) -> None:
         value = positive(parameter, self.word)
@@ -85,7 +83,6 @@ class NoiseLaw(ABC):
         object.__setattr__(self, "parameter", value)
         if value > self.largest:
             raise InvalidArgument(f"{self.word} is above {self.largest}, where 64 bits may not hold a draw")
-        object.__setattr__(self, "variance_of_law", max(self._variance(), _SMALLEST_FLOAT))
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.word}='{self.parameter}')"
@@ -98,7 +95,12 @@ class NoiseLaw(ABC):
         Privacy: exact, or rounded towards more noise; the theorem stands with the law.
         """
 
-    @property
+    @cached_property
+    def variance_of_law(self) -> float:
+        """The true variance."""
+        return max(self._variance(), _SMALLEST_FLOAT)
+
+    @cached_property
     def size(self) -> float:
         """The standard deviation sigma, or the scale b, as papers state it."""
         return math.sqrt(self.parameter) if self.power == 2 else float(self.parameter)

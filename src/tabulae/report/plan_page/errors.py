@@ -417,19 +417,31 @@ class _Moments:
 
     def _margin(self, i: int, s: int, level: float) -> tuple[float, bool]:
         """The widest half-width, and whether no interval there follows the steps of the noise."""
-        strategy, ratio = self.plan.strategy, self.ratios[s]
-        left = LeftOpen.of(strategy, self.tables[i])
+        ratio, left = self.ratios[s], self._open[i]
         if ratio is None:
-            profile = _distinct(left.profile(information(strategy, self.variances[s])), left.exact)
+            profile = _distinct(left.profile(self._informations[s]), left.exact)
         else:
             profile = self._own_profiles[i]
             if isinstance(profile, VarianceBound):
                 profile = VarianceBound(profile.variance * ratio)
         if profile is None:
             return 0.0, True
-        steps = strategy.steps
-        widths = half_widths(profile, self.laws[s], steps, level)
+        widths = half_widths(profile, self.laws[s], self._steps, level)
         return float(widths.values.max() / left.divisor), not (widths.ways == EXACT).any()
+
+    @cached_property
+    def _informations(self) -> dict[int, Information]:
+        """At the stops where the blocks' ratios differ."""
+        anew = [s for s, ratio in enumerate(self.ratios) if ratio is None]
+        return {s: information(self.plan.strategy, self.variances[s]) for s in anew}
+
+    @cached_property
+    def _steps(self) -> tuple[float, ...]:
+        return self.plan.strategy.steps
+
+    @cached_property
+    def _open(self) -> list[LeftOpen]:
+        return [LeftOpen.of(self.plan.strategy, table) for table in self.tables]
 
     @cached_property
     def _own_profiles(self) -> list[Profile | VarianceBound | None]:
@@ -437,8 +449,7 @@ class _Moments:
         strategy, spec = self.plan.strategy, self.plan.spec
         laws = spec.table_laws(strategy)
         info: Information = information(strategy, law_variances(strategy, laws))
-        opened = (LeftOpen.of(strategy, table) for table in self.tables)
-        return [_distinct(left.profile(info), left.exact) for left in opened]
+        return [_distinct(left.profile(info), left.exact) for left in self._open]
 
 
 def _distinct(profile: Profile | VarianceBound | None, exact: np.ndarray) -> Profile | VarianceBound | None:
