@@ -30,6 +30,7 @@ from tabulae.products.product import records_of, rules_of
 from tabulae.products.tables.count import tabulate
 from tabulae.sources.units import UnitRule
 from tabulae.spec import Spec, read_spec
+from tabulae.strategy.strategy import unit_rmse
 
 K = 3
 SEATS = tb.Attribute.seats("records", K)
@@ -207,6 +208,8 @@ def test_tables_of_persons_cost_one_person_little_beside_tables_of_households() 
     errors = {n: tb.select(workload, neighbours=n).error(workload, budget, n).rmse for n in NEIGHBOURS}
     assert errors["record-derived"] <= errors["record-free"] < errors["replace"]
     assert errors["record-free"] < 0.85 * errors["add-remove"]
+    told = [tb.select(workload, neighbours=n, objective="relative") for n in ("add-remove", "record-free")]
+    assert unit_rmse(told[1], workload, "record-free") < 0.9 * unit_rmse(told[0], workload, "add-remove")
 
 
 NEIGHBOURS = ("add-remove", "replace", "record-free", "record-derived")

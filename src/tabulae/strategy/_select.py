@@ -134,9 +134,7 @@ def select(
         if invariants:
             told = f'nothing works out what exact counts and neighbours = "{neighbours}" leave open together'
             raise Unsupported(f'{told}: write "replace", or make no count exact')
-        return _select_of_records(
-            relative_workload(workload) if relative else workload, method, aim, settings
-        )
+        return _select_of_records(workload, method, aim, settings, relative=relative)
     if not invariants:
         return _select(relative_workload(workload) if relative else workload, method, aim, settings)
     return _select_restricted(restrict(workload, invariants, relative=relative), method, aim, settings)
@@ -267,7 +265,9 @@ def _unrestricted(neighbours: str) -> str:
     return "replace" if neighbours == WITHIN else "add-remove" if neighbours in RECORDS else neighbours
 
 
-def _select_of_records(workload: Workload, method: str, objective: Objective, settings: Settings) -> Strategy:
+def _select_of_records(
+    workload: Workload, method: str, objective: Objective, settings: Settings, *, relative: bool
+) -> Strategy:
     """The best found where one record of a unit changes: for all tables at once, or for those that cost alike apart.
 
     Each is chosen for whole units or whole records, which takes no account of what else a record moves; the scales
@@ -275,20 +275,25 @@ def _select_of_records(workload: Workload, method: str, objective: Objective, se
     """
     neighbours, domain = settings.neighbours, workload.domain
     units = replace(settings, neighbours=_unrestricted(neighbours))
+    aimed = relative_workload(workload) if relative else workload
 
     def value(strategy: Strategy) -> float:
         if objective == "total":
-            return unit_rmse(strategy, workload, neighbours) ** 2
-        return Minimax(workload, objective).judge(strategy, neighbours).value
+            return unit_rmse(strategy, aimed, neighbours) ** 2
+        return Minimax(aimed, objective).judge(strategy, neighbours).value
 
-    found = [_select(workload, method, objective, units)]
+    def chosen(part: Workload) -> Strategy:
+        asked = relative_workload(part) if relative else part
+        return _select(asked, method, _of_part(objective, part), units)
+
+    found = [chosen(workload)]
     alone, others = of_records_alone(workload, neighbours)
     if alone is not None and settings.groups is None and not settings.late:
-        chosen = _select(alone, method, _of_part(objective, alone), units)
-        blocks = tuple(part for block in chosen.blocks for part in seated(block, domain))
-        parts = [Strategy(domain, blocks, chosen.noise, chosen.method)]
+        one = chosen(alone)
+        blocks = tuple(part for block in one.blocks for part in seated(block, domain))
+        parts = [Strategy(domain, blocks, one.noise, one.method)]
         if others is not None:
-            parts.append(_select(others, method, _of_part(objective, others), units))
+            parts.append(chosen(others))
         found.append(_joined(parts, value))
     best = min(found, key=value)
     return replace(best, certificate=None, lower=None)

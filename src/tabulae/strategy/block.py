@@ -49,8 +49,13 @@ class Block:
         For an explicit strategy (a matrix over merged cells, ``Product(matrix, Kron(partitions))``, or contrasts)
         these are the merging partitions that its columns depend on.
         """
-        members = self.query.ops if isinstance(self.query, Stack) else [self.query]
-        return [term for member in members for term in products(_cells(member))]
+        return terms_of(self.query)
+
+
+def terms_of(query: LinearOperator) -> list[tuple[int, tuple[LinearOperator, ...]]]:
+    """As :attr:`Block.terms`, of any matrix."""
+    members = query.ops if isinstance(query, Stack) else [query]
+    return [term for member in members for term in products(_cells(member))]
 
 
 def _cells(operator: LinearOperator) -> LinearOperator:

@@ -30,7 +30,7 @@ from ..linalg import (
     weighted_sensitivity,
 )
 from ..privacy import RECORD_DERIVED
-from .block import Block
+from .block import Block, terms_of
 from .within import within_invariants
 
 Weighted = Sequence[tuple[LinearOperator, Fraction]]
@@ -97,7 +97,7 @@ def _apart(blocks: Weighted, p: int, domain: Domain, agreeing: frozenset[int]) -
 
 def _sees(op: LinearOperator, axes: frozenset[int], domain: Domain) -> bool:
     """Whether columns may differ between cells that differ in some attributes alone."""
-    terms = [factors for _, factors in Block("", op).terms]
+    terms = [factors for _, factors in terms_of(op)]
     if any(tuple(f.shape[1] for f in factors) != domain.shape for factors in terms):
         return True
     return any(factors[axis].column_classes().any() for factors in terms for axis in axes)
