@@ -78,20 +78,23 @@ def _once(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def strategies_chosen_once() -> Iterator[None]:
+def strategies_chosen_once() -> Iterator[Callable[..., Any]]:
     """Plans of tables ask for the strategy of equal workloads and options once: it takes most of a small release.
 
     So do they for the bounds of errors. All are immutable. That choosing is repeatable is what tests of other
-    processes compare.
+    processes compare. Rooms whose tests choose by themselves patch `tb.select` with what is yielded.
     """
     from tabulae.products.tables import plan
 
     real, known = plan.select, {}
 
-    def select(workload: Any, *, objective: Any = "total", time_limit: float | None, **options: Any) -> Any:
+    def select(
+        workload: Any, *, objective: Any = "total", time_limit: float | None = None, **options: Any
+    ) -> Any:
         # What is left of a limit is never twice the same; the limit itself decides only where it is short.
         limit = None if time_limit is None else ceil(time_limit)
-        key = (workload, repr(objective), limit, *sorted(options.items()))
+        named = {name: tuple(value) if isinstance(value, list) else value for name, value in options.items()}
+        key = (workload, repr(objective), limit, *sorted(named.items()))
         if key not in known:
             known[key] = real(workload, objective=objective, time_limit=time_limit, **options)
         return known[key]
@@ -99,4 +102,4 @@ def strategies_chosen_once() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(plan, "select", select)
         patch.setattr(plan, "lower_bound", _once(plan.lower_bound))
-        yield
+        yield select

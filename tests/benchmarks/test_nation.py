@@ -53,7 +53,8 @@ def broken(folder: Path) -> dict[str, int]:
     return dict(zip(BROKEN, found, strict=True))
 
 
-@pytest.mark.parametrize("method", ["bluedown", pytest.param("topdown", marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("method", ["bluedown", "topdown"])
 def test_states_of_two_parts_are_exact(method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Three states, each in a tribal and another part; what is exact is counted by SQL of its own."""
     spec = small(tmp_path, monkeypatch)

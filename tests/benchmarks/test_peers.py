@@ -87,8 +87,8 @@ def test_recorded_marginals_are_the_printed_optimum() -> None:
 
 
 SMALL = (
-    "CPS marginals, up to 3-way", "CPS prefixes, 1-way", "[10]^5, marginals up to 3-way", "adult.toml",
-    "prefixes by cells, pairs of 8^4", "example-15, laplace", "prefix-64, gaussian",
+    "CPS marginals, up to 3-way", "CPS prefixes, 1-way", "[10]^5, marginals up to 3-way", "example-15, laplace",
+    "prefix-64, gaussian",
 )  # fmt: skip
 
 

@@ -185,7 +185,7 @@ def test_the_command_line_stays_light() -> None:
 
 
 @needs_shared
-@pytest.mark.parametrize("definition", ["zcdp", "puredp"])
+@pytest.mark.parametrize("definition", ["zcdp", pytest.param("puredp", marks=pytest.mark.long)])
 def test_the_toy(tmp_path: Path, definition: str) -> None:
     ledger = _ledger(tmp_path, {"puredp": "pure"}.get(definition, definition), 60)
     params = TOY / f"input_dir_{definition}"

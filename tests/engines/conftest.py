@@ -135,9 +135,13 @@ def _marked(name: str) -> Any:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Spark takes seconds for a question: sweeps are asked of it in `make test-long`, and of the others always."""
+    """Sweeps are asked of three engines: Spark takes seconds for a question, and a DuckDB file counts as Parquet does.
+
+    `make test-long` asks all.
+    """
     for item in items:
-        if item.get_closest_marker("sweep") and item.get_closest_marker("spark"):
+        slow = item.get_closest_marker("spark") or "duckdb-file" in item.name
+        if item.get_closest_marker("sweep") and slow:
             item.add_marker(pytest.mark.long)
 
 

@@ -147,6 +147,7 @@ def elsewhere(request: pytest.FixtureRequest) -> str:
     return request.param
 
 
+@pytest.mark.sweep
 def test_only_counts_come_and_some_at_a_time(
     store: Store, elsewhere: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

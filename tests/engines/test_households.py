@@ -37,6 +37,7 @@ def test_seats_are_the_same_everywhere(store: Store, engine: str, on_duckdb: lis
     assert min(map(sum, found)) > 0
 
 
+@pytest.mark.sweep
 def test_units_may_have_rows_of_their_own(store: Store, engine: str, on_duckdb: list[list[int]]) -> None:
     """In a second table of the same engine, where some households have nobody."""
     table = crowd(7, 60)

@@ -393,6 +393,7 @@ def replace_where(source: RecordSource, text: str) -> RecordSource:
     return RecordSource(**place, table=source.table, where=Condition(text))  # type: ignore[arg-type]
 
 
+@pytest.mark.sweep
 def test_units_are_bounded_among_the_records_that_are_counted(store: Store, engine: str) -> None:
     """A record that is not counted takes no place of another, and its unit and values may be anything."""
     from tabulae.sources.units import UnitRule
@@ -408,6 +409,7 @@ def test_units_are_bounded_among_the_records_that_are_counted(store: Store, engi
     assert vector(tabulate(source, domain, rules, UnitRule("PID", 1, bytes(32)))) == [1, 1]
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize(
     ("condition", "words"),
     [
@@ -426,6 +428,7 @@ def test_a_condition_that_cannot_be_used_is_refused(
     assert "0x12" not in str(caught.value)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize(
     ("condition", "words"),
     [

@@ -46,6 +46,7 @@ def refused(source: RecordSource, unit: UnitRule | None = None) -> tuple[str, st
     )
 
 
+@pytest.mark.sweep
 def test_values_that_are_unknown_or_missing(store: Store, engine: str, silent: None) -> None:
     table = pa.table(
         {

@@ -103,6 +103,7 @@ def test_parts_are_those_of_every_record(source: RecordSource, engine: str) -> N
         assert found.total == N
 
 
+@pytest.mark.sweep
 def test_a_units_records_are_whole(source: RecordSource, engine: str) -> None:
     """Of units with three records two are counted, each with all of its parts."""
     grid = GRIDS[0]

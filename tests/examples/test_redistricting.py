@@ -195,7 +195,7 @@ def test_the_script_writes_the_sizes_it_is_asked_for(tmp_path: Path) -> None:
         assert sum(1 for _ in file) == 105
 
 
-@pytest.mark.parametrize("method", ["topdown", "bluedown"])
+@pytest.mark.parametrize("method", [pytest.param("topdown", marks=pytest.mark.long), "bluedown"])
 def test_the_example_runs_and_breaks_no_rule(tmp_path: Path, method: str) -> None:
     """As its first lines say, in a folder of its own; every rule is counted by SQL over what was published."""
     text = (ROOT / "examples/redistricting.toml").read_text(encoding="utf-8")

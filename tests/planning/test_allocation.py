@@ -191,7 +191,7 @@ def test_targets_are_met_if_the_budget_permits(tmp_path: Path) -> None:
     assert loose.found_shares.shares == free.found_shares.shares  # a target that is met without being asked
 
 
-@pytest.mark.parametrize("definition", ["zcdp", "pure"])
+@pytest.mark.parametrize("definition", ["zcdp", pytest.param("pure", marks=pytest.mark.long)])
 def test_targets_beyond_the_budget_are_missed_by_what_is_told(tmp_path: Path, definition: str) -> None:
     target = 'target = { margin = 0.4, areas = ["county", "block"] }'
     plan = plan_geography(small(tmp_path, ('"zcdp"', f'"{definition}"'), total=target))

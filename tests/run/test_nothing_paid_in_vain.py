@@ -42,7 +42,7 @@ def _published_or_unpaid(village: Path, ledger: str) -> None:
 
 # each method, and each budget with each kind of neighbours; then all of them together
 SOME = [
-    ("auto", "1/100", "replace"),
+    ("kron", "1/100", "replace"),
     ("union", "50", "add-remove"),
     ("workload", "900", "replace"),
 ]

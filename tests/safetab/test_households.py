@@ -80,8 +80,8 @@ def published(out: Path) -> dict[str, list[str]]:
     ("definition", "us", "pr", "thresholds", "last"),
     [
         ("zcdp", True, False, PEERS, "t3/T03004"),
-        ("puredp", True, False, PEERS, "t3/T03004"),
-        ("zcdp", False, True, PEERS, "t3/T03004"),
+        pytest.param("puredp", True, False, PEERS, "t3/T03004", marks=pytest.mark.long),
+        pytest.param("zcdp", False, True, PEERS, "t3/T03004", marks=pytest.mark.long),
         ("puredp", False, True, PEERS, "t3/T03004"),
         ("zcdp", True, True, {}, "t3/T03001"),
     ],

@@ -81,7 +81,13 @@ def test_a_whole_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("chance", "narrow", "dropped"), [(0.5, 1, True), (0, 1, False), (None, 1, False), (0.5, 0, False)]
+    ("chance", "narrow", "dropped"),
+    [
+        (0.5, 1, True),
+        (0, 1, False),
+        pytest.param(None, 1, False, marks=pytest.mark.long),
+        pytest.param(0.5, 0, False, marks=pytest.mark.long),
+    ],
 )
 def test_the_readme_says_what_is_left_out(
     tmp_path: Path, chance: float | None, narrow: float, dropped: bool

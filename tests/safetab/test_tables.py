@@ -76,7 +76,7 @@ def test_both_runs_are_the_truth(tmp_path: Path, definition: str) -> None:
 @pytest.mark.parametrize(
     "changes",
     [
-        {"run_us": False, "run_pr": True},
+        pytest.param({"run_us": False, "run_pr": True}, marks=pytest.mark.long),
         {"max_race_codes": 1},
         pytest.param({"max_race_codes": 8}, marks=pytest.mark.long),
         pytest.param({"zero_suppression_chance": 0}, marks=pytest.mark.long),

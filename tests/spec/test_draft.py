@@ -136,7 +136,7 @@ def test_no_drafted_name_is_a_word_of_sql() -> None:
     assert all(named[word].startswith(f"{word}_") for word, kind in words.items() if kind == "reserved")
     assert "; called order_, as SQL has a word order\norder_ = " in drafted.text
     domain = Spec.from_text(drafted.text).domain
-    for name, shape in itertools.product(drafted.declared[:-1], SHAPES):
+    for name, shape in zip(drafted.declared[:-1], itertools.cycle(SHAPES), strict=False):
         assert tb.Workload.from_sql(domain, shape.format(name)).queries > 0
 
 

@@ -223,7 +223,7 @@ TABLE = 'attributes = ["age"]\n[[table]]\nname = "all"\nattributes = []'
 
 
 @pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
-@pytest.mark.parametrize("select", ["workload", "identity", "auto"])
+@pytest.mark.parametrize("select", ["workload", "auto", pytest.param("identity", marks=pytest.mark.long)])
 def test_no_neighbour_of_the_records_moves_the_answers_further(
     tmp_path: Path, neighbours: str, select: str
 ) -> None:
@@ -269,6 +269,7 @@ def test_under_replace_the_number_of_counted_records_takes_noise(tmp_path: Path)
     assert table.rmse == pytest.approx(1, rel=1e-6)  # rho 1/2: variance 1, as where records come and go
 
 
+@pytest.mark.long
 def test_an_audit_finds_the_promise_kept(tmp_path: Path) -> None:
     text = SPEC.replace("ENTRY", "bins = [0, 18, '65.5'], open = 'both', unknown = 'other'").replace(
         '"1/2"', '"1/2"\nneighbours = "replace"'

@@ -85,7 +85,7 @@ def test_directions_that_are_enough_lose_nothing(d: int, n: int, total: bool, se
     assert exact * (1 - 1e-4) <= asked.along(mu) <= exact * (1 + 1e-9)
 
 
-@pytest.mark.parametrize("d", [5, 12])
+@pytest.mark.parametrize("d", [5, pytest.param(12, marks=pytest.mark.long)])
 def test_few_directions_are_below_the_norm(d: int) -> None:
     """Of 24 categories: at the same multipliers, and at powers of the attribute's beside those searched for."""
     workload = workloads.up_to_pairs([tb.Prefix(24)] * d)
@@ -140,7 +140,7 @@ def test_other_workloads_have_none() -> None:
     assert alike_bound(tb.Workload(domain, uneven)) is None
 
 
-@pytest.mark.parametrize("pair", [None, workloads.sums_up_to])
+@pytest.mark.parametrize("pair", [None, pytest.param(workloads.sums_up_to, marks=pytest.mark.long)])
 def test_it_is_the_certificate_of_select(pair: workloads.Pairs | None) -> None:
     """Of prefixes and of pairs prefixes or ``a + b <= c``."""
     workload = workloads.up_to_pairs([tb.Prefix(8)] * 14, pair)

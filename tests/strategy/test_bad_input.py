@@ -143,8 +143,8 @@ def test_many_attributes() -> None:
 
 
 def test_a_workload_that_a_method_cannot_serve_is_refused_with_what_can() -> None:
-    domain = tb.Domain({"a": 5000, "b": 5000})
-    wl = tb.Workload(domain, [tb.Table("t", {"a": tb.Identity(5000), "b": tb.AllRange(5000)})])
+    domain = tb.Domain({"a": 100_000, "b": 250})
+    wl = tb.Workload(domain, [tb.Table("t", {"a": tb.Identity(100_000), "b": tb.AllRange(250)})])
     with pytest.raises(Unsupported, match="kron"):
         tb.select(wl, method="opt0")
 

@@ -142,7 +142,7 @@ def test_a_table_of_many_rows_is_worked_out_in_pieces(monkeypatch: pytest.Monkey
     assert pieces.profile(operator).power4 == pytest.approx(profile.power4, rel=1e-12)
 
 
-@each("make", {"sums": sums_up_to, "apart": at_most_apart})
+@pytest.mark.parametrize("make", ["sums", pytest.param("apart", marks=pytest.mark.long)])
 def test_pairs_that_are_no_products_lean(make: str) -> None:
     """Of 40 attributes of 10 categories: 27.372 and 29.311 without, 25.843 and 27.139 at the bound."""
     pair, rmse = {"sums": (sums_up_to, 26.12), "apart": (at_most_apart, 27.99)}[make]

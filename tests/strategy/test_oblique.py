@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable
+from functools import cache
 
 import numpy as np
 import pytest
@@ -67,6 +68,7 @@ WORKLOADS = {
 }
 
 
+@cache
 def own(workload: tb.Workload, neighbours: str = "add-remove") -> tb.Strategy:
     """The plan; without the choice between it and a shared basis where that would hide it."""
     settings = Settings("gaussian", neighbours)

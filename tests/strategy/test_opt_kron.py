@@ -97,6 +97,7 @@ def test_example_15(noise, printed):
     assert best.lower == pytest.approx(16_410.524, abs=5e-4)
 
 
+@pytest.mark.long
 def test_example_13():
     """Prefix sums of either attribute: one product must support both; 33,007 is the best known so far."""
     terms = tables((100, 100), [(0,), (1,)], own=[prefix(100), prefix(100)])
@@ -253,7 +254,7 @@ def test_same_seed_same_strategy_and_copies_of_matrices_do_not_matter(noise):
 
 
 def test_rows_bound_every_attribute_on_its_own():
-    terms = tables((24, 20), [(0, 1), (0,), (1,)], own=[prefix(24), prefix(20)])
+    terms = tables((12, 10), [(0, 1), (0,), (1,)], own=[prefix(12), prefix(10)])
     losses = []
     for rows in ((0, 0), (1, 2), (2, 4), (None, None)):
         best = opt_kron(terms, "laplace", rows=rows)

@@ -146,7 +146,7 @@ def test_predicates_are_answered_by_mixtures_of_them():
 
 @each(
     "workload",
-    [predicates(4, 30), predicates(3, 100), tb.Workload.of(tb.WidthRange(12, 6))],
+    [predicates(4, 30), tb.Workload.of(tb.WidthRange(12, 6))],
 )
 def test_auto_never_errs_more_than_low_rank(workload):
     auto, alone = (tb.select(workload, noise="laplace", method=m) for m in ("auto", "low-rank"))
@@ -180,7 +180,7 @@ def test_auto_tries_what_leaves_cells_open_and_takes_seconds(workload, tried):
 
 
 def test_the_seed_decides():
-    V = prefix(12).T @ prefix(12)
+    V = prefix(7).T @ prefix(7)
     first, again, other = (low_rank(V, p=1, seed=seed) for seed in (3, 3, 4))
     np.testing.assert_array_equal(first.queries, again.queries)
     assert first.residuals == again.residuals
