@@ -22,7 +22,7 @@ from .arrays import (
     representatives,
     widened,
 )
-from .kron_matvec import cores, has_large_matrix, multiply
+from .kron_matvec import Trip, cores, has_large_matrix, multiply, plan
 from .operator import (
     AxisOperator,
     Centring,
@@ -88,9 +88,18 @@ class Kron(AxisOperator):
     def binary(self) -> bool:
         return all(op.binary for op in self.ops)
 
-    @property
+    @cached_property
     def T(self) -> LinearOperator:
         return Kron(tuple(op.T for op in self.ops))
+
+    # Solvers multiply by one product thousands of times: how to is planned once.
+    @cached_property
+    def _in_floats(self) -> list[Trip]:
+        return plan(list(self.flat()), merge=True)
+
+    @cached_property
+    def _in_integers(self) -> list[Trip]:
+        return plan(list(self.flat()), merge=False)
 
     def flat(self) -> Iterator[LinearOperator]:
         """The factors, with those that are themselves products opened up."""
@@ -103,13 +112,14 @@ class Kron(AxisOperator):
     def along(self, x: np.ndarray) -> np.ndarray:
         exact = self.integer and x.dtype == np.int64
         bound = self.bound(np.moveaxis(x, 1, 0)) if exact else None
+        native = bound is not None and bound >= EXACT_FLOAT_LIMIT
         # Past what floats hold, only the head's part of a product in slices pays for it.
-        least = _LARGE if bound is None or bound < EXACT_FLOAT_LIMIT else _LARGE_PAST_FLOATS
+        least = _LARGE_PAST_FLOATS if native else _LARGE
         if x.shape[0] == x.shape[2] == 1 and max(self.shape) >= least:
             done = in_slices(self, x.reshape(-1), x.dtype)
             if done is not None:
                 return done[None, :, None]
-        return multiply(list(self.flat()), x, bound=bound)
+        return multiply(self._in_integers if native else self._in_floats, x, bound=bound)
 
     def as_floats(self, x: np.ndarray) -> np.ndarray:
         """``A x`` in float64 for a vector of integers, which are made floats a slice at a time."""

@@ -155,16 +155,15 @@ Block = tuple[slice, slice]
 Step = Callable[[Trip, np.ndarray, np.ndarray, np.dtype], None]
 
 
-def multiply(ops: Sequence[LinearOperator], x: np.ndarray, *, bound: int | None) -> np.ndarray:
+def multiply(trips: Sequence[Trip], x: np.ndarray, *, bound: int | None) -> np.ndarray:
     """``A_1 (x) ... (x) A_d`` along the middle axis of ``x``: a new array ``(left, m, right)``.
 
     ``bound`` limits what appears on the way when integers are multiplied by integers; below ``2^53``
-    the work is done in ``float64``, exactly. ``None`` for floats.
+    the work is done in ``float64``, exactly, and factors may be multiplied out in the plan. ``None`` for floats.
     """
     left, _, right = x.shape
     native = bound is not None and bound >= EXACT_FLOAT_LIMIT
     work = np.dtype(np.int64 if native else np.float64)
-    trips = plan(ops, merge=not native)
     sizes = [left, *(trip.size for trip in trips), right]
     active = sorted(
         (i for i, trip in enumerate(trips, 1) if trip.ops), key=lambda i: trips[i - 1].after / sizes[i]
