@@ -37,6 +37,9 @@ def exact_value(figure: Figure, domain: Domain, x: np.ndarray) -> np.ndarray:
     with np.errstate(divide="ignore", invalid="ignore"):
         for ratio in figure.ratios:
             total = total + of(ratio.numerator) / of(ratio.denominator)
+        for variance in figure.variances:
+            square, first, count = map(of, variance.linears)
+            total = total + float(variance.coefficient) * (square / count - (first / count) ** 2)
     for quantile in figure.quantiles:
         counts = quantile.table.row_counts(domain)
         t = (quantile.table.operator(domain) @ x).reshape(tuple(counts.values()))
@@ -85,6 +88,7 @@ COUNTS = st.one_of(
     st.just("COUNT(*)"),
     st.builds("COUNT(*) FILTER (WHERE {})".format, CONDITIONS),
     st.just("SUM(age)"),
+    st.just("SUM(age * age)"),
     st.builds("SUM(age) FILTER (WHERE {})".format, CONDITIONS),
 )
 LINEAR = st.recursive(
@@ -100,6 +104,9 @@ LINEAR = st.recursive(
 RATIOS = st.one_of(
     st.builds("100.0 * ({}) / {}".format, LINEAR, COUNTS),
     st.just("AVG(age)"),
+    st.just("AVG(age * age)"),
+    st.builds("VAR_POP(age) FILTER (WHERE {})".format, CONDITIONS),
+    st.builds("2 * {} - VAR_POP(age)".format, COUNTS),
     st.builds("AVG(age) FILTER (WHERE {})".format, CONDITIONS),
     st.just("100.0 * COUNT(*) / SUM(COUNT(*)) OVER ()"),
     st.builds("SUM(COUNT(*) FILTER (WHERE {})) OVER () / COUNT(*)".format, CONDITIONS),

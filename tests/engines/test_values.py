@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import random
 from collections.abc import Callable
 from decimal import Decimal
@@ -44,7 +45,7 @@ VALUES: dict[str, tuple[list[Any], pa.DataType]] = {
         pa.decimal128(10, 2),
     ),
 }  # fmt: skip
-GRIDS = [Grid(-3, 12, Fraction(1, 10), null=2), Grid(-3, 12, Fraction(5), null=0)]
+GRIDS = [Grid(-3, 12, Fraction(1, 10), null=2), Grid(-3, 12, Fraction(5), null=2)]
 
 
 def column(name: str) -> pa.Array:
@@ -61,8 +62,11 @@ def place(value: Any, name: str, grid: Grid) -> int:
     return floor((inside - grid.low) / grid.step + Fraction(1, 2))
 
 
-def domain_of(*grids: Grid) -> Domain:
-    values = {f"v{i}": Attribute.measured(f"v{i}", g.low, g.high, g.step) for i, g in enumerate(grids)}
+def domain_of(*grids: Grid, squares: bool = False) -> Domain:
+    values = {
+        f"v{i}": Attribute.measured(f"v{i}", g.low, g.high, g.step, squares=squares)
+        for i, g in enumerate(grids)
+    }
     return Domain({"g": ["a", "b"], **values})
 
 
@@ -112,6 +116,28 @@ def test_a_units_records_are_whole(source: RecordSource, engine: str) -> None:
     sizes = [min(2, len(list(rows))) for _, rows in itertools.groupby(range(N), lambda k: k // 3)]
     assert counts.total == sum(sizes)
     assert sum(vector(counts)) == sum(sizes) * grid.steps
+
+
+@pytest.mark.sweep
+def test_parts_of_values_with_squares(source: RecordSource, engine: str) -> None:
+    """With an even and an odd number of steps, of one value, and of two whose parts are products."""
+    table = records(engine)
+    for grids in ({"decimal": GRIDS[0]}, {"whole": GRIDS[1]}, {"written": GRIDS[1], "float": GRIDS[0]}):
+        domain = domain_of(*grids.values(), squares=True)
+        rules = {f"v{i}": ColumnCoding(name, made=g, clamp=True) for i, (name, g) in enumerate(grids.items())}
+        expected = np.zeros(domain.shape, dtype=object)
+        for row in table.to_pylist():
+            places = [np.array([place(row[name], name, grid)]) for name, grid in grids.items()]
+            shares = [
+                [int(share[0]) for share in value.shares(at, np.where)]
+                for value, at in zip(domain.measured, places, strict=True)
+            ]
+            expected["ab".index(row["g"])] += np.array(
+                list(map(math.prod, itertools.product(*shares)))
+            ).reshape(domain.shape[1:])
+        found = tabulate(source, domain, {"g": ColumnCoding("g"), **rules})
+        assert vector(found) == expected.ravel().tolist(), grids
+        assert found.total == N
 
 
 @pytest.mark.sweep

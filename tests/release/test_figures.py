@@ -26,6 +26,7 @@ GROUPS, AGES = 120, 12
 TOWNS = Domain({"town": GROUPS, "age": range(AGES), "sex": ["F", "M"]})
 RATIO = "SELECT town, 100.0 * COUNT(*) FILTER (WHERE age < 4) / COUNT(*) FROM t GROUP BY town"
 MEDIAN = "SELECT town, MEDIAN(age) FROM t GROUP BY town"
+SPREAD = "SELECT town, VAR_POP(age) FROM t GROUP BY town"
 BETWEEN = "SELECT town, PERCENTILE_CONT({}) WITHIN GROUP (ORDER BY age) FROM t GROUP BY town"
 
 
@@ -73,7 +74,7 @@ def test_a_count_as_a_figure_is_the_table() -> None:
 def test_figures_of_noiseless_counts_are_exact_values() -> None:
     x = towns(2, 30.0)
     found = measured(x, TOWNS, 2, budget=10**7)
-    cases = (RATIO, MEDIAN, BETWEEN.format("0.5"), BETWEEN.format("0.9"))
+    cases = (RATIO, MEDIAN, SPREAD, BETWEEN.format("0.5"), BETWEEN.format("0.9"))
     for sql in (*cases, "SELECT town, AVG(age) - 2 * COUNT(*) FROM t GROUP BY town"):
         figure = figure_from_sql(TOWNS, "f", sql)
         made, truth = publish_figure(found, figure, 0.95), exact_value(figure, TOWNS, x.astype(float))
@@ -205,6 +206,9 @@ CASES: list[tuple[str, float, dict[str, Any]]] = [
     (MEDIAN, 30.0, {"budget": "1/2"}),
     (MEDIAN, 30.0, {"budget": tb.PureDP(1)}),
     (BETWEEN.format("0.5"), 9.0, {}),
+    (SPREAD, 9.0, {}),
+    (SPREAD, 9.0, {"method": "non-negative"}),
+    ("SELECT town, VAR_POP(age) - AVG(age) FROM t GROUP BY town", 30.0, {"budget": tb.PureDP(1)}),
     (BETWEEN.format("0.1"), 30.0, {"budget": "1/2"}),
     (BETWEEN.format("0.9"), 9.0, {"method": "non-negative"}),
     ("SELECT town, QUANTILE(age, 0.9) FROM t GROUP BY town", 9.0, {}),

@@ -11,11 +11,14 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import stats
 from tests.each import each
 
 import tabulae as tb
+from tabulae.domain import Figure
 from tabulae.errors import InvalidArgument, Unsupported
 from tabulae.linalg import Dense, Identity, Total
+from tabulae.products.tables.figures import publish_figure
 from tabulae.strategy import Block, Strategy
 
 Noise = Literal["gaussian", "laplace"]
@@ -28,6 +31,77 @@ rows = st.lists(st.lists(st.integers(-3, 3), min_size=8, max_size=8), min_size=1
 def _strategy(noise: Noise, *matrices: list[list[int]]) -> Strategy:
     blocks = tuple(Block(f"b{i}", Dense(np.array(m)), i, Fraction(i + 2, 3)) for i, m in enumerate(matrices))
     return Strategy(DOMAIN, blocks, noise, "test")
+
+
+def test_squares_are_linear_in_the_parts_of_a_record() -> None:
+    """Of every number of grids of odd and even length, about any number: what B-splines reproduce, in whole parts."""
+    for low, high, step in ((0, 1, 1), (-2, 4, 2), (0, 10, 1), (3, 10, 1), (-5, 5, "0.5"), (0, 7, "0.125")):
+        value = tb.Attribute.measured("v", low, high, step, squares=True)
+        shares = np.array(value.shares(np.arange(value.codes), np.where)).T
+        assert shares.min() >= 0
+        assert (shares.sum(axis=1) == value.parts).all()
+        numbers = low + np.arange(value.codes) * float(Fraction(step))
+        for near, power in ((0, 1), (low, 1), (high, 2), (0, 2), ((low + high) // 2, 2)):
+            near = near if low <= near <= high else low
+            made = shares @ value.moment(power, near).dense()[0] / value.parts
+            np.testing.assert_allclose(made, (numbers - near) ** power, rtol=1e-12, atol=1e-12)
+        counts = tb.Counts.from_records(tb.Domain({"v": value}), np.arange(value.codes)[:, None])
+        assert counts.answer(Identity(4)).tolist() == shares.sum(axis=0).tolist()
+
+
+SQUARED = tb.Domain({"g": 2, "v": tb.Attribute.measured("v", -2, 4, 2, squares=True)})
+
+
+@given(first=rows, second=rows, noise=st.sampled_from(["gaussian", "laplace"]))
+def test_no_record_with_squares_moves_answers_further_than_a_corner(
+    first: list[list[int]], second: list[list[int]], noise: Noise
+) -> None:
+    """The two inner corners are no numbers of the grid, so that the sensitivity over corners is a bound."""
+    blocks = tuple(Block(f"b{i}", Dense(np.array(m)), i, Fraction(1)) for i, m in enumerate((first, second)))
+    strategy, value = Strategy(SQUARED, blocks, noise, "test"), SQUARED["v"]
+    mixtures = []
+    for group, code in itertools.product(range(2), range(4)):
+        inside = [Fraction(int(share), value.parts) for share in value.shares(np.array(code), np.where)]
+        mixtures.append([Fraction(0)] * 4 * group + inside + [Fraction(0)] * 4 * (1 - group))
+    assert max(_power(strategy, m) for m in mixtures) <= strategy.sensitivity().power
+    pairs = itertools.combinations(mixtures, 2)
+    worst = max(_power(strategy, [a - b for a, b in zip(*pair, strict=True)]) for pair in pairs)
+    assert worst <= strategy.sensitivity("replace").power
+
+
+def test_a_variance_about_the_middle_costs_what_its_largest_square_does() -> None:
+    """Least variance of the sum of (v - m)^2 - c: max over numbers, and no more over the inner corners."""
+    value = tb.Attribute.measured("v", 0, 40, squares=True)
+    squares = value.moment(2, 20).dense() - 100
+    table = tb.Table("q", {"v": Dense(squares)})
+    workload = tb.Workload(tb.Domain({"v": value}), [table])
+    assert tb.select(workload).error(workload, tb.ZCDP("1/2")).tse == pytest.approx(300**2, rel=1e-6)
+
+
+@each("rho,size", [("1/2", 400), ("20", 5)])
+def test_intervals_of_variances_hold(rho: str, size: int) -> None:
+    """300 groups, intervals at 90 %: more misses than a binomial count of that chance has with probability 1e-6."""
+    value = tb.Attribute.measured("v", 0, 40, squares=True)
+    domain, cells = tb.Domain({"g": 300, "v": value}), {"g": Identity(300)}
+    tables = [
+        tb.Table("n", cells),
+        tb.Table.sum("s", cells, value, near=20),
+        tb.Table.sum("q", cells, value, Fraction(1, 20), near=20, times=value),
+    ]
+    numbers = np.random.default_rng(size).integers(0, 30, (300, size))
+    codes = np.stack([np.repeat(np.arange(300), size), numbers.ravel()], axis=1)
+    strategy = tb.select(tb.Workload(domain, tables), time_limit=5)
+    measured = tb.measure(
+        tb.Counts.from_records(domain, codes), strategy, tb.ZCDP(rho), source=tb.noise.Insecure(size)
+    )
+    figure = Figure.variance("f", domain, tables[0], value, 20)
+    found, truth = publish_figure(tb.estimate(measured), figure, 0.9), numbers.var(axis=1)
+    told = found.status != "Q"
+    assert told.mean() > 0.9
+    misses = ((truth < found.ci_low - 1e-9) | (truth > found.ci_high + 1e-9))[told].sum()
+    assert stats.binom.sf(misses - 1, told.sum(), 0.1) > 1e-6
+    sure = np.abs(found.estimate - truth)[told] / found.std_error[told]
+    assert size < 400 or 0.5 < np.sqrt((sure**2).mean()) < 1.5
 
 
 def _mixture(record: np.ndarray) -> list[Fraction]:
@@ -93,6 +167,11 @@ def test_parts_that_are_no_whole_records_are_refused() -> None:
         tb.Counts.from_array(domain, [7, 4])
     with pytest.raises(InvalidArgument, match="k-th number of its grid"):
         tb.Counts.from_records(domain, [[6]])
+    values = {name: tb.Attribute.measured(name, 0, 512, squares=name == "v") for name in "vw"}
+    domain = tb.Domain(values)
+    strategy = tb.select(tb.Workload(domain, [tb.Table.sum("s", {}, values["v"], times=values["v"])]))
+    with pytest.raises(Unsupported, match=r"67,108,864 parts \(v 131,072, w 512\).* choose larger steps"):
+        strategy.laws(tb.ZCDP("1/100000000000000000"))
     large = tb.Domain({"v": tb.Attribute.measured("v", 0, 2**40)})
     with pytest.raises(Unsupported, match="choose a larger step"):
         tb.Counts.from_cells(large, [[1]], [2**22])

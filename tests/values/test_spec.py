@@ -187,6 +187,23 @@ def test_an_audit_finds_what_is_planted(fault: str, check: str) -> None:
     assert check in failed, failed
 
 
+SQUARED = WHOLE.replace("null = 0", "null = 0, squares = true").replace(
+    "weight = 2 }", 'weight = 2 }, { variance = "income" }'
+)
+
+
+@each("planted", [False, True])
+def test_an_audit_of_values_with_squares(planted: bool) -> None:
+    """Nothing is found, and where the two inner categories are mistaken for each other the answers differ."""
+    with pytest.MonkeyPatch.context() as patch:
+        if planted:
+            shares = tb.Attribute.shares
+            patch.setattr(tb.Attribute, "shares", lambda *a: tuple(shares(*a)[i] for i in (0, 2, 1, 3)))
+            patch.setattr("tabulae.products.tables.product.tabulate", counting.tabulate)
+        failed = audit(Spec.from_text(SQUARED), seconds=0.1).failed
+    assert ("noise" in failed) == planted, failed
+
+
 def _swapped(by_cell: Callable) -> Callable:
     def swapped(*given: Any) -> tuple[np.ndarray, np.ndarray]:
         cells, parts = by_cell(*given)
@@ -242,7 +259,7 @@ REFUSED: list[tuple[str, str]] = [
     (_with(', { sum = "income" }', ', { median = "income" }'), r"measures\[1\].median .*unknown key"),
     (_with(', { sum = "income" }', ', "sum"'), r'"sum" is no measure; write "count"'),
     (_with(', { sum = "income" }', ", 3"), r"3 is no measure"),
-    (_with("{ sum =", '{ mean = "income", sum ='), r"needs exactly one of count, sum, mean or quantiles"),
+    (_with("{ sum =", '{ mean = "income", sum ='), r"one of count, sum, mean, variance, clamping or quantiles"),
     (_with(', { sum = "income" }', ', "count"'), r"measures has count twice"),
     (_with('"count", ', ""), r'add "count"'),
     (_with("near = 60", "near = 201"), r"near is a whole number from 0 to 200"),
@@ -253,6 +270,18 @@ REFUSED: list[tuple[str, str]] = [
     (_with('["count", { sum = "income" }, { mean = "income", near = 60, weight = 2 }]', MEDIAN, NO_VALUES),
      r'table\[0\].measures .*quantiles alone in every table.* add "count"'),
     (_with('{ sum = "income" }', '{ quantiles = ["1/2"], of = "income" }'), r'"income" is a value, of which sums'),
+    (_with('{ sum = "income" }', '{ variance = "income" }'), r"'income' is multiplied by itself: write squares = true"),
+    (_with('{ mean = "income", near = 60, weight = 2 }', '{ variance = "income" }'), r'a variance is about a mean'),
+    (_with('{ sum = "income" }', '{ sum = "income * income" }'), r"multiplied by itself"),
+    (_with('{ sum = "income" }', '{ sum = "income * sex" }'), r"it is an attribute, and sums are of values"),
+    (_with('{ sum = "income" }', '{ sum = "income * " }'), r'there is no value ""'),
+    (_with('{ mean = "income",', '{ mean = "income * income",'), r"is a product, and products have sums only"),
+    (_with("null = 0", "null = 0, squares = 3"), r"values.income.squares"),
+    (_with("null = 0", 'null = 0, squares = true').replace("step = 2", 'step = "0.0001"'), r"choose larger steps"),
+    (_beside("table", "SELECT SUM(income * income) FROM p"), r"multiplied by itself"),
+    (_beside("table", "SELECT SUM(income * sex) FROM p"), r"COUNT\(\*\), nothing else"),
+    (_beside("derived", "SELECT VAR_POP(income) FROM p"), r"write squares = true"),
+    (_beside("derived", "SELECT STDDEV(income) FROM p"), r"of spread there is VAR_POP"),
     (_with("weight = 2", "target = { rmse = 5 }"), r"give its sum a target instead"),
     (_with('["region", "sex"]', '["region", "income"]'), r'"income" is a value, of which sums and means are published'),
     (_with("measures = [", "measures = [] # ["), r"measures"),
@@ -378,6 +407,127 @@ def test_quantiles_that_are_refused(change: str, to: str, told: str) -> None:
         Spec.from_text(
             QUANTILES.replace(', { quantiles = ["2/3"], of = "income" }', "").replace(change, to, 1)
         )
+
+
+SURVEY = (
+    HEAD
+    + """
+class = { column = "INC", bins = [0, 60, 120, 150, 200, 300, 1000] }
+[values]
+income = { column = "INC", range = [20, 120], step = 1, outside = "clamp", squares = true }
+design = { column = "W", range = [0, 30], step = "0.5" }
+hours = { column = "H", range = [-4, 60], step = 2, outside = "clamp" }
+"""
+    + PRIVACY.replace('"50"', '"40000"')
+    + """
+[[table]]
+name = "pay"
+attributes = ["region"]
+totals = true
+survey_weight = "design"
+measures = ["count", { sum = "income" }, { mean = "income", near = 60 }, { variance = "income" },
+            { quantiles = ["1/2"], of = "class" }, { clamping = "income", of = "class" }]
+[[table]]
+name = "people"
+attributes = ["region", "sex"]
+measures = ["count", { sum = "income * hours" }, { mean = "income" }, { clamping = "income", of = "class" }]
+[[table]]
+name = "squares"
+sql = "SELECT sex, SUM(income * income) FROM p GROUP BY sex"
+[[derived]]
+name = "rate"
+sql = "SELECT region, 2 * SUM(design * income) / SUM(design) FROM p GROUP BY region"
+[[derived]]
+name = "spread"
+sql = "SELECT sex, VAR_POP(income) FROM p GROUP BY sex"
+"""
+)
+
+
+def test_products_variances_weights_and_what_clamping_takes(tmp_path: Path) -> None:
+    """All from one strategy, each as by hand within its interval, and from the published copy, too."""
+    draw = np.random.default_rng(3)
+    drawn = draw.integers([0, 0, 0, -20, 0], [2, 2, 61, 90, 1], size=(400, 5))
+    income = np.rint(draw.gamma(2, 40, 400)).astype(int)
+    with (tmp_path / "people.csv").open("w", newline="") as file:
+        csv.writer(file).writerow(("region", "sex", "INC", "W", "H"))
+        rows = zip(drawn.tolist(), income.tolist(), strict=True)
+        csv.writer(file).writerows(("NS"[r], "FM"[s], i, w / 2, h) for (r, s, w, h, _), i in rows)
+    (tmp_path / "spec.toml").write_text(SURVEY)
+    tb.Ledger.create(tmp_path / "ledger.db", tb.ZCDP(10**6), neighbours="add-remove", unit="person")
+    release = tb.run(tmp_path / "spec.toml", tmp_path / "release")
+    assert release.verify() == []
+    region, sex, weight, hours = (
+        drawn[:, 0],
+        drawn[:, 1],
+        drawn[:, 2] / 2,
+        np.floor((np.clip(drawn[:, 3], -4, 60) + 4) / 2 + 0.5) * 2 - 4,
+    )
+    pay, found = np.clip(income, 20, 120), {**release.tables, **release.derived}
+
+    def within(name: str, truths: list[float]) -> None:
+        rows = found[name].to_pylist()
+        for row, truth in zip(rows, truths, strict=True):
+            more = 5 * row["std_error"]  # a false alarm in 10^11
+            assert row["ci_low"] - more <= truth <= row["ci_high"] + more, (name, row, truth)
+
+    regions = [region == 0, region == 1, region < 2]
+    means = [np.average(pay[m], weights=weight[m]) for m in regions]
+    within("pay_count", [weight[m].sum() for m in regions])
+    within("pay_sum_income", [(weight * pay)[m].sum() for m in regions])
+    within("pay_mean_income", means)
+    spread = [np.average((pay[m] - u) ** 2, weights=weight[m]) for m, u in zip(regions, means, strict=True)]
+    within("pay_variance_income", spread)
+    within("pay_clamping_income", [(weight * (income - pay))[m].sum() for m in regions])
+    order = np.argsort(income)
+    running = [np.cumsum((weight * m)[order]) for m in regions]
+    middle = [income[order][np.argmax(2 * total >= total[-1])] for total in running]
+    within("pay_q0.5_class", middle)
+    cells = [(region == r) & (sex == s) for r in (0, 1) for s in (0, 1)]
+    within("people_sum_income_hours", [(pay * hours)[m].sum() for m in cells])
+    within("people_clamping_income", [(income - pay)[m].sum() for m in cells])
+    sexes = [sex == 0, sex == 1]
+    within("squares", [(pay.astype(float) ** 2)[m].sum() for m in sexes])
+    within("rate", [2 * mean for mean in means[:2]])
+    within("spread", [pay[m].var() for m in sexes])
+    about = json.loads((release.path / "datapackage.json").read_text())
+    told = {each["title"]: each.get("description", "") for each in about["resources"]}
+    assert told["pay_count"].startswith("Records, each counted design times: income from 20 to 120")
+    assert told["squares"].startswith("Sum of income squared")
+    answer = release.query("SELECT region, SUM(design * income) FROM p GROUP BY region")[
+        "estimate"
+    ].to_pylist()
+    assert answer == pytest.approx(found["pay_sum_income"]["estimate"].to_pylist()[:2])
+    copy = Spec.from_text((release.path / "spec.toml").read_text(), release.path)
+    assert copy.digest() == Spec.from_text(SURVEY).digest()
+
+
+@each(
+    "change,to,told",
+    [
+        ('survey_weight = "design"', 'survey_weight = "hours"', r'survey_weight .*"hours" may be negative'),
+        ('survey_weight = "design"', 'survey_weight = "income"', r'"income" is the weight of this table'),
+        ('survey_weight = "design"', 'survey_weight = "sex"', r"it is an attribute, and sums are of values"),
+        ('survey_weight = "design"', 'survey_weight = "w"', r'there is no value "w"'),
+        ('name = "squares"\n', 'name = "squares"\nsurvey_weight = "income"\n', r'"income" is the weight of this'),
+        (', of = "class" }]\n[[table]]', " }]\n[[table]]", r"clamping needs classes of the same numbers"),
+        ('{ clamping = "income", of = "class" }]\n[[table]]', '{ clamping = "income", of = "sex" }]\n[[table]]',
+         r'"sex" does not say how large the numbers of income are'),
+        ('{ clamping = "income", of = "class" }]\n[[table]]', '{ clamping = "hours", of = "class" }]\n[[table]]',
+         r'"class" does not say how large the numbers of hours are'),
+        ('{ clamping = "income", of = "class" }]\n[[table]]', '{ clamping = "income", of = "clas" }]\n[[table]]',
+         r'"clas" is no attribute; did you mean "class"'),
+        ("300, 1000] }", '300, 1000], open = "above" }', r"bins of whole numbers that are not open"),
+        ("bins = [0, 60, 120, 150, 200, 300, 1000]", "bins = [20, 60, 120]", r'no class of "class" reaches beyond'),
+        ('outside = "clamp", squares', "squares", r"nothing of income is clamped"),
+        ('{ clamping = "income", of = "class" }]\n[[table]]',
+         '{ clamping = "income", of = "class", target = { rmse = 3 } }]\n[[table]]', r"and no target"),
+    ],
+)  # fmt: skip
+def test_weights_and_clamping_that_are_refused(change: str, to: str, told: str) -> None:
+    assert change in SURVEY
+    with pytest.raises(SpecError, match=told):
+        Spec.from_text(SURVEY.replace(change, to))
 
 
 def test_invariants_beside_values(folder: Path, tmp_path: Path) -> None:

@@ -41,11 +41,11 @@ class RecordColumn:
 class RecordLayout:
     """The columns of a spec's records. A record is a pick of one value in each: integers, shape (columns,).
 
-    ``steps`` are those of each attribute: of a measured value codes are points of its grid.
+    Of an attribute that is a measured value codes are points of its grid.
     """
 
     columns: tuple[RecordColumn, ...]
-    steps: tuple[int, ...]
+    attributes: tuple[Attribute, ...]
 
     @classmethod
     def of(cls, spec: Spec) -> RecordLayout:
@@ -68,11 +68,11 @@ class RecordLayout:
                     f"several attributes are made of column {name!r}: no values can be invented that fit them all"
                 )
         columns = tuple(_column(spec, name, tuple(found)) for name, found in axes.items())
-        return cls(columns, tuple(attribute.steps for attribute in spec.domain.attributes))
+        return cls(columns, spec.domain.attributes)
 
     def codes(self, picks: np.ndarray) -> np.ndarray:
         """The cells (records, attributes) of records (records, columns)."""
-        codes = np.zeros((len(picks), len(self.steps)), dtype=np.int64)
+        codes = np.zeros((len(picks), len(self.attributes)), dtype=np.int64)
         for position, column in enumerate(self.columns):
             codes[:, list(column.axes)] = column.codes[picks[:, position]]
         return codes
@@ -80,13 +80,12 @@ class RecordLayout:
     def in_parts(self, picks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The cells (parts, attributes) at the ends of the values of records, and how many parts of them are there."""
         codes, parts, cells = self.codes(picks), [], []
-        sizes = [2 if steps else 1 for steps in self.steps]
-        for corner in np.ndindex(*sizes):
+        shares = {axis: _shares(a, codes[:, axis]) for axis, a in enumerate(self.attributes) if a.steps}
+        for corner in np.ndindex(*(each.shape[1] for each in shares.values())):
             at, number = codes.copy(), np.ones(len(codes), dtype=np.int64)
-            for axis, steps in enumerate(self.steps):
-                if steps:
-                    number *= codes[:, axis] if corner[axis] else steps - codes[:, axis]
-                    at[:, axis] = corner[axis]
+            for (axis, share), end in zip(shares.items(), corner, strict=True):
+                number *= share[:, end]
+                at[:, axis] = end
             cells.append(at)
             parts.append(number)
         return np.concatenate(cells), np.concatenate(parts)
@@ -95,7 +94,7 @@ class RecordLayout:
         """A record (columns,) that falls in a cell, at an end of each value; None where none can."""
         pick = []
         for column in self.columns:
-            wanted = np.array([cell[axis] * max(1, self.steps[axis]) for axis in column.axes])
+            wanted = np.array([_code(self.attributes[axis], cell[axis]) for axis in column.axes])
             hits = np.flatnonzero((column.codes == wanted).all(axis=1))
             if not hits.size:
                 return None
@@ -110,6 +109,23 @@ class RecordLayout:
             order = rng.permutation(len(column.values))
             picks[:, position] = order[rng.choice(len(order), size=count, p=share / share.sum())]
         return picks
+
+
+def _shares(value: Attribute, codes: np.ndarray) -> np.ndarray:
+    """How many parts of a record at these points of the grid are in each category, (records, categories)."""
+    if not value.squares:
+        return np.stack([value.steps - codes, codes], axis=1)
+    from scipy.interpolate import BSpline
+
+    knots = np.repeat([0, value.steps / 2, value.steps], (3, 1, 3))
+    return np.rint(BSpline.design_matrix(codes, knots, 2).toarray() * value.parts).astype(np.int64)
+
+
+def _code(attribute: Attribute, category: int) -> int:
+    """The point of a value's grid that is all in one category; -1 where none is."""
+    if not attribute.steps:
+        return category
+    return {0: 0, attribute.size - 1: attribute.steps}.get(category, -1)
 
 
 def _column(spec: Spec, name: str, axes: tuple[int, ...]) -> RecordColumn:

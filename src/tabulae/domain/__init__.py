@@ -7,7 +7,7 @@ they are needed.
 from .attribute import RESULT_COLUMNS, TOTAL_LABEL, Attribute, Recode, Value
 from .classification import Classification
 from .domain import AttributeView, Domain, heading_and_labels
-from .figure import Figure, Linear, Quantile, Ratio, table_difference
+from .figure import Bracket, Figure, Linear, Quantile, Ratio, Variance, table_difference
 from .groups import (
     NO_CODE,
     CodeFamily,
@@ -32,6 +32,7 @@ __all__ = [
     "TOTAL_LABEL",
     "Attribute",
     "AttributeView",
+    "Bracket",
     "Classification",
     "CodeFamily",
     "Constraint",
@@ -54,6 +55,7 @@ __all__ = [
     "TableColumn",
     "Term",
     "Value",
+    "Variance",
     "Workload",
     "assign_groups",
     "canonical_row_space",

@@ -5,17 +5,18 @@ from __future__ import annotations
 import difflib
 import operator
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import InvalidArgument
-from ..linalg import Partition
+from ..linalg import Dense, LinearOperator, Partition
 
 TOTAL_LABEL = "_T"
 RESULT_COLUMNS = ("estimate", "std_error", "ci_low", "ci_high", "obs_status")
@@ -40,7 +41,8 @@ class Attribute:
     A measured value (:meth:`measured`) has two categories, its lowest and its highest number, and ``steps`` of its
     grid between them: a record with the number v counts as ``(high - v) / (high - low)`` of the one and ``(v - low) /
     (high - low)`` of the other, a whole number of ``1 / steps`` each. Attributes have 0 steps: a record is in one
-    category.
+    category. With ``squares`` it has four categories, of which sums of squares are linear functions, too: see
+    :meth:`shares`.
 
     Where units are counted with their records, ``of_unit`` says that every record of a unit has one category,
     ``from_records`` that it is made of the records of the unit, and ``is_seat`` marks the number of records of each:
@@ -61,6 +63,7 @@ class Attribute:
     values: tuple[Value, ...] = ()
     parents: tuple[str | None, ...] | None = None
     steps: int = 0
+    squares: bool = False
     of_unit: bool = False
     from_records: bool = False
     is_seat: bool = False
@@ -112,8 +115,12 @@ class Attribute:
         return cls(name, tuple(map(str, values)), values=values)
 
     @classmethod
-    def measured(cls, name: str, low: int, high: int, step: int | str | Fraction = 1) -> Attribute:
+    def measured(
+        cls, name: str, low: int, high: int, step: int | str | Fraction = 1, *, squares: bool = False
+    ) -> Attribute:
         """A measured value between two whole numbers, on the grid of multiples of a step from the lower one.
+
+        With ``squares`` its square is a linear function of the counts, too, so that it has variances.
 
         Raises :class:`~tabulae.errors.InvalidArgument` for ends that are not whole, not rising or beyond 2^53, and for
         a step that does not divide the range into at most 2^40 steps.
@@ -138,7 +145,10 @@ class Attribute:
                 f"{where}: the step must be a positive whole number, or a decimal as text, that divides {high - low:,} "
                 f"into at most {MOST_STEPS:,} steps, not {step!r}"
             )
-        return cls(name, (str(low), str(high)), values=(low, high), steps=int(steps))
+        if not squares:
+            return cls(name, (str(low), str(high)), values=(low, high), steps=int(steps))
+        labels = (str(low), f"{low} and middle", f"middle and {high}", str(high))
+        return cls(name, labels, steps=int(steps), squares=True)
 
     @classmethod
     def seats(cls, name: str, most: int) -> Attribute:
@@ -162,6 +172,71 @@ class Attribute:
     def codes(self) -> int:
         """How many codes a record may have: one a category, and of a measured value one a point of its grid."""
         return self.steps + 1 if self.steps else self.size
+
+    @property
+    def ends(self) -> tuple[int, int]:
+        """The lowest and the highest number of a measured value."""
+        return int(self.labels[0]), int(self.labels[-1])
+
+    @property
+    def parts(self) -> int:
+        """D: how many whole parts a record is, of which each is in one category; 1 of an attribute."""
+        if not self.squares:
+            return max(1, self.steps)
+        return self.steps**2 // 2 if self.steps % 2 == 0 else 2 * self.steps**2
+
+    def shares(self, code: Any, choose: Callable[[Any, Any, Any], Any]) -> tuple[Any, ...]:
+        """Of a measured value, how many of a record's parts are in each category, by its place on the grid.
+
+        At place k of D steps that is D - k and k; with squares, what the quadratic B-splines over [0, D] with one knot
+        in the middle are at k, in units of ``1 / parts``. They are non-negative and have the sum 1, and every quadratic
+        function of k is a linear function of the four.
+
+        Arguments:
+            code: places, an array or an expression of an engine.
+            choose: ``(condition, one, other)``, such as ``np.where``.
+
+        Reference: de Boor, "A Practical Guide to Splines" (1978), on B-splines and the blossom's control points.
+
+        >>> [share.tolist() for share in Attribute.measured("v", 0, 2, squares=True).shares(np.arange(3), np.where)]
+        [[2, 0, 0], [0, 1, 0], [0, 1, 0], [0, 0, 2]]
+        """
+        steps, left = self.steps, self.steps - code
+        if not self.squares:
+            return left, code
+        off, four = (left - code, 4) if steps % 2 else (steps // 2 - code, 1)
+        first = code * 2 < steps
+        low, high = (choose(given, off * off * 2, 0) for given in (first, code * 2 > steps))
+        near_low = choose(first, code * (left * 2 - code) * four, left * left * four)
+        near_high = choose(first, code * code * four, left * (code * 2 - left) * four)
+        return low, near_low, near_high, high
+
+    def moment(self, power: int = 1, near: int = 0) -> LinearOperator:
+        """``(v - near)^power`` of a measured value v as a function of its categories, shape (1, size).
+
+        Raises :class:`~tabulae.errors.InvalidArgument` for a ``near`` that is not a whole number of the range, and for
+        a second power of a value without ``squares``.
+
+        >>> Attribute.measured("v", 0, 4, squares=True).moment(2, near=1).dense().tolist()
+        [[1, -1, 1, 9]]
+        """
+        low, high = self.ends
+        if isinstance(near, bool) or not isinstance(near, int) or (near and not low <= near <= high):
+            raise InvalidArgument(
+                f"near is a whole number from {low} to {high}, about what the means are, not {near!r}"
+            )
+        if power > 1 + self.squares:
+            raise InvalidArgument(
+                f"{self.name!r} is multiplied by itself: write squares = true where it is declared, which measures its "
+                "squares, too"
+                if power == 2
+                else f"{self.name!r} to the power {power} is not measured"
+            )
+        a, b = Fraction(low - near), Fraction(high - near)
+        pairs = [(a, a), (a, (a + b) / 2), ((a + b) / 2, b), (b, b)] if self.squares else [(a, a), (b, b)]
+        row = [(s + t) / 2 if power == 1 else s * t for s, t in pairs]
+        whole = all(number.denominator == 1 and abs(number) < 2**53 for number in row)
+        return Dense(np.array([[int(number) if whole else float(number) for number in row]]))
 
     @property
     def numeric(self) -> bool:

@@ -79,9 +79,9 @@ class Domain:
         object.__setattr__(self, "recodes", tuple(recodes))
         self._check_recodes()
         if self.parts > MOST_STEPS:
-            steps = " x ".join(f"{attribute.steps:,}" for attribute in self.measured)
+            parts = " x ".join(f"{attribute.parts:,}" for attribute in self.measured)
             raise InvalidArgument(
-                f"{', '.join(attribute.name for attribute in self.measured)} have {steps} steps together, and at most "
+                f"{', '.join(attribute.name for attribute in self.measured)} make a record {parts} parts, and at most "
                 f"{MOST_STEPS:,} are counted: choose larger steps"
             )
 
@@ -124,13 +124,13 @@ class Domain:
     def parts(self) -> int:
         """D: a record is exactly so many parts, each in one cell; 1 without measured values.
 
-        With values of D_1, ..., D_k steps it is their product. The part of a record in a corner of the box of its
-        values is the product of its parts of each.
+        With values of D_1, ..., D_k parts it is their product. The parts of a record in a corner of the box of its
+        values are the product of its parts of each.
 
         >>> Domain({"sex": 2, "income": Attribute.measured("income", 0, 200_000, step=1000)}).parts
         200
         """
-        return math.prod(max(1, attribute.steps) for attribute in self.attributes)
+        return math.prod(attribute.parts for attribute in self.attributes)
 
     @property
     def measured(self) -> tuple[Attribute, ...]:

@@ -102,6 +102,36 @@ class Ratio:
 
 
 @dataclass(frozen=True)
+class Variance:
+    """``coefficient`` times the mean of squares less the square of the mean, both about one number, row by row."""
+
+    coefficient: Fraction
+    square: Ratio
+    mean: Ratio
+
+    @property
+    def linears(self) -> tuple[Linear, Linear, Linear]:
+        """The sums of squares and of numbers, and the count."""
+        return self.square.numerator, self.mean.numerator, self.mean.denominator
+
+    @property
+    def tables(self) -> tuple[Table, ...]:
+        return tuple(linear.table for linear in self.linears if linear.table)
+
+
+@dataclass(frozen=True)
+class Bracket:
+    """What lies between two linear functions of the counts, row by row."""
+
+    least: Linear
+    most: Linear
+
+    @property
+    def tables(self) -> tuple[Table, ...]:
+        return tuple(linear.table for linear in (self.least, self.most) if linear.table)
+
+
+@dataclass(frozen=True)
 class Quantile:
     """``coefficient`` times the smallest value v of an attribute with ``N(<= v) >= share * N``, in each group.
 
@@ -132,7 +162,7 @@ FigurePart = Linear | Ratio | Quantile
 class Figure:
     """A derived figure: one number for each combination of its columns' labels, in C order.
 
-    It is the sum of ``linear``, the ratios and the quantiles. ``sql`` is the statement that asked for it.
+    It is the sum of ``linear``, ratios, quantiles and variances. ``sql`` is the statement that asked for it.
     """
 
     name: str
@@ -141,19 +171,61 @@ class Figure:
     linear: Linear
     ratios: tuple[Ratio, ...]
     quantiles: tuple[Quantile, ...]
+    variances: tuple[Variance, ...] = ()
+    brackets: tuple[Bracket, ...] = ()
 
     @classmethod
     def mean(cls, name: str, domain: Domain, counts: Table, value: Attribute) -> Figure:
         """The mean of a measured value over the records that each row of a table counts."""
-        columns = {
-            heading: TableColumn(heading, labels) for heading, labels in counts.columns(domain).items()
-        }
-        one, none = Fraction(1), Fraction(0)
-        sums = Linear(counts.sums(domain, name, value, 1), one, none)
-        low, high = (Fraction(end) for end in value.values)
+        columns = _columns(counts, domain)
         words = f"mean of {value.name}" + (f" by {', '.join(columns)}" if columns else "")
-        ratio = Ratio(sums, Linear(counts, one, none), (low, high))
-        return cls(name, words, columns, Linear(None, one, none), (ratio,), ())
+        ratio = _mean(name, domain, counts, value, 1, 0)
+        return cls(name, words, columns, Linear(None, Fraction(1), Fraction(0)), (ratio,), ())
+
+    @classmethod
+    def variance(cls, name: str, domain: Domain, counts: Table, value: Attribute, near: int) -> Figure:
+        """The variance of a measured value with squares over the records that each row of a table counts.
+
+        Its interval is narrow where means are near the public number.
+        """
+        columns = _columns(counts, domain)
+        words = f"variance of {value.name}" + (f" by {', '.join(columns)}" if columns else "")
+        square, mean = (_mean(name, domain, counts, value, power, near) for power in (2, 1))
+        found = Variance(Fraction(1), square, mean)
+        return cls(name, words, columns, Linear(None, Fraction(1), Fraction(0)), (), (), (found,))
+
+    @classmethod
+    def clamping(
+        cls, name: str, domain: Domain, counts: Table, value: Attribute, of: str, excess: np.ndarray
+    ) -> tuple[Figure, Table]:
+        """What clamping a value to its range takes from its sum over each row of a table, and the table to measure.
+
+        Arguments:
+            of: an attribute of classes of the same numbers, which the table does not have.
+            excess: shape (2, classes), whole: what a record of each class is beyond the range, at least and at most;
+                less than 0 below the range.
+        """
+        columns = _columns(counts, domain)
+        plain, ends = counts.over(domain), []
+        for row in excess:
+            terms = [Term(t.coefficient, {**t.factors, of: Dense(row[None])}) for t in plain.terms]
+            ends.append(Linear(Table.of_terms(name, terms, 1, plain.labels or {}), Fraction(1), Fraction(0)))
+        words = f"what clamping takes from the sum of {value.name}" + (
+            f" by {', '.join(columns)}" if columns else ""
+        )
+        both = [Term(t.coefficient, {**t.factors, of: Dense(excess)}) for t in plain.terms]
+        measured = Table.of_terms(name, both, 1, {**(plain.labels or {}), of: ("at least", "at most")})
+        figure = cls(
+            name,
+            words,
+            columns,
+            Linear(None, Fraction(1), Fraction(0)),
+            (),
+            (),
+            (),
+            (Bracket(ends[0], ends[1]),),
+        )
+        return figure, measured
 
     @classmethod
     def quantile(
@@ -182,9 +254,7 @@ class Figure:
         places = np.arange(attribute.size)
         below = share.denominator * (places[None] <= places[:, None]) - share.numerator
         terms = [Term(t.coefficient, {**t.factors, of: Dense(below)}) for t in counts.over(domain).terms]
-        columns = {
-            heading: TableColumn(heading, labels) for heading, labels in counts.columns(domain).items()
-        }
+        columns = _columns(counts, domain)
         table = Table.of_terms(
             name, terms, 1, {**(counts.over(domain).labels or {}), of: [str(k) for k in places]}
         )
@@ -196,9 +266,8 @@ class Figure:
     @property
     def count(self) -> Table | None:
         """The table of plain counts that the figure is; None where it is anything else."""
-        plain = (
-            not self.ratios and not self.quantiles and self.linear.constant == 0 and self.linear.scale == 1
-        )
+        parts = self.ratios or self.quantiles or self.variances or self.brackets
+        plain = not parts and self.linear.constant == 0 and self.linear.scale == 1
         return self.linear.table if plain else None
 
     @property
@@ -213,17 +282,31 @@ class Figure:
     @property
     def tables(self) -> tuple[Table, ...]:
         """Every table that it is made from."""
-        parts = [table for part in (*self.ratios, *self.quantiles) for table in part.tables]
-        return (*((self.linear.table,) if self.linear.table else ()), *parts)
+        parts = (*self.ratios, *self.quantiles, *self.variances, *self.brackets)
+        own = (self.linear.table,) if self.linear.table else ()
+        return (*own, *(table for part in parts for table in part.tables))
 
     @property
     def attributes(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(name for table in self.tables for name in table.attributes))
 
 
+def _columns(table: Table, domain: Domain) -> dict[str, TableColumn]:
+    return {heading: TableColumn(heading, labels) for heading, labels in table.columns(domain).items()}
+
+
+def _mean(name: str, domain: Domain, counts: Table, value: Attribute, power: int, near: int) -> Ratio:
+    """The mean of ``(v - near)^power``, and what it can be."""
+    one, none = Fraction(1), Fraction(0)
+    sums = counts.sums(domain, name, {value.name: value.moment(power, near)})
+    ends = [Fraction(end - near) ** power for end in value.ends]
+    within = (min(ends) if power == 1 else none, max(ends))
+    return Ratio(Linear(sums, one, none), Linear(counts, one, none), within)
+
+
 @dataclass(frozen=True)
 class Expression:
-    """What arithmetic makes of counts: a form, plus multiples of ratios of forms, plus quantiles.
+    """What arithmetic makes of counts: a form, plus multiples of ratios of forms, plus quantiles and variances.
 
     Ratios of the same denominator are one ratio. What is no such sum is refused by :class:`InvalidArgument`.
     """
@@ -231,16 +314,22 @@ class Expression:
     form: Form = field(default_factory=Form)
     ratios: tuple[tuple[Form, Form], ...] = ()
     quantiles: tuple[tuple[Fraction, Quantile], ...] = ()
+    variances: tuple[tuple[Fraction, tuple[Form, Form, Form]], ...] = ()
+
+    @property
+    def shaped(self) -> bool:
+        """Whether it is more than a sum of counts."""
+        return bool(self.ratios or self.quantiles or self.variances)
 
     @property
     def fixed(self) -> bool:
         """Whether it is a number."""
-        return self.form.fixed and not self.ratios and not self.quantiles
+        return self.form.fixed and not self.shaped
 
     @property
     def parts(self) -> int:
         """How many numbers with intervals of their own it is the sum of."""
-        return (not self.form.fixed) + len(self.ratios) + len(self.quantiles)
+        return (not self.form.fixed) + len(self.ratios) + len(self.quantiles) + len(self.variances)
 
     def __add__(self, other: Expression) -> Expression:
         ratios: list[tuple[Form, Form]] = []
@@ -251,7 +340,8 @@ class Expression:
             else:
                 ratios[same] = (ratios[same][0] + above, below)
         kept = tuple((above, below) for above, below in ratios if above != Form())
-        return Expression(self.form + other.form, kept, (*self.quantiles, *other.quantiles))
+        quantiles, variances = (*self.quantiles, *other.quantiles), (*self.variances, *other.variances)
+        return Expression(self.form + other.form, kept, quantiles, variances)
 
     def __mul__(self, other: Expression) -> Expression:
         number, rest = (self, other) if self.fixed else (other, self)
@@ -264,10 +354,11 @@ class Expression:
             rest.form * factor,
             tuple((above * factor, below) for above, below in rest.ratios),
             tuple((factor * coefficient, quantile) for coefficient, quantile in rest.quantiles),
+            tuple((factor * coefficient, variance) for coefficient, variance in rest.variances),
         )
 
     def __truediv__(self, other: Expression) -> Expression:
-        if other.ratios or other.quantiles:
+        if other.shaped:
             raise InvalidArgument(
                 "it divides by a ratio, a mean or a quantile: divide by counts or by a number"
             )
@@ -275,7 +366,7 @@ class Expression:
             if not other.form.constant:
                 raise InvalidArgument("it divides by 0: divide by counts or by another number")
             return self * Expression(Form(constant=1 / other.form.constant))
-        if self.ratios or self.quantiles:
+        if self.shaped:
             raise InvalidArgument(
                 "it divides a ratio, a mean or a quantile by counts: only sums and differences of counts can be divided"
             )

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 from sqlglot import exp
@@ -16,9 +17,20 @@ from ..errors import InvalidArgument, Unsupported
 from ..linalg import Dense, LinearOperator, Partition
 from .attribute import Attribute
 from .domain import AttributeView, Domain
-from .figure import Expression, Figure, Form, Quantile, Ratio
+from .figure import Expression, Figure, Form, Quantile, Ratio, Variance
 from .predicate import Mask, Predicate, conjunction, expand, possible
-from .sql import DECIMAL, GroupedColumn, Node, Statement, Where, counts_rows, parsed, text, value_words
+from .sql import (
+    DECIMAL,
+    GroupedColumn,
+    Node,
+    Statement,
+    Where,
+    counts_rows,
+    factors_of,
+    parsed,
+    text,
+    value_words,
+)
 from .table import TableColumn
 
 _ENTRIES = 2**24  # of a matrix that is written out
@@ -62,20 +74,42 @@ class FigureGroups:
         """How many records of each group satisfy a predicate."""
         return self._form(predicate, {})
 
-    def total(self, attribute: Attribute, predicate: Predicate) -> Form:
-        """The sum of an attribute's values over the records of each group that satisfy a predicate."""
-        values = np.array([v if self._is_number(v) else 0 for v in attribute.values], dtype=np.int64)
+    def total(self, factors: Sequence[Attribute], predicate: Predicate, near: int = 0) -> Form:
+        """The sum of the product of some attributes' values, each less ``near``, over the records of each group that
+        satisfy a predicate."""
+        written: dict[str, Written] = {}
+        for attribute in dict.fromkeys(factors):
+            values = self._powers(attribute, predicate, factors.count(attribute), near)
+            if not values.any():
+                return Form()
+            written[attribute.name] = partial(self._spread, attribute, values)
+        return self._form(predicate, written)
+
+    def _powers(self, attribute: Attribute, predicate: Predicate, power: int, near: int) -> np.ndarray:
+        """What each category adds to such a sum, (size,)."""
+        if attribute.steps:
+            return attribute.moment(power, near).dense()[0]
         numbers = self.numbers(attribute, predicate)
+        if max(abs(number - near) for number in numbers) ** power >= _LARGEST:
+            raise InvalidArgument(f"sums of {attribute.name!r} to the power {power} have too many digits")
+        kept = set(numbers)
+        values = [(int(v) - near) ** power if v in kept else 0 for v in attribute.values]
+        return np.array(values, dtype=np.int64)
 
-        def weighted(rows: np.ndarray) -> np.ndarray:
-            matrix = np.zeros((self._rows(attribute.name), attribute.size), dtype=np.int64)
-            counted = np.flatnonzero(rows >= 0)
-            matrix[rows[counted], counted] = values[counted]
-            return matrix
+    def _spread(self, attribute: Attribute, values: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        """What each category adds, in the row of its group."""
+        matrix = np.zeros((self._rows(attribute.name), attribute.size), dtype=values.dtype)
+        counted = np.flatnonzero(rows >= 0)
+        matrix[rows[counted], counted] = values[counted]
+        return matrix
 
-        if not any(numbers):
-            return Form()
-        return self._form(predicate, {attribute.name: weighted})
+    def variance(self, attribute: Attribute, predicate: Predicate) -> tuple[Form, Form, Form]:
+        """Sums of squares and of numbers, about the middle of what can be, and the count."""
+        ends = attribute.ends if attribute.steps else self.numbers(attribute, predicate)
+        middle = (ends[0] + ends[-1]) // 2
+        sums = (self.total([attribute] * power, predicate, middle) for power in (2, 1))
+        square, first = sums
+        return square, first, self.count(predicate)
 
     def below(
         self, attribute: Attribute, predicate: Predicate, share: Fraction
@@ -156,9 +190,9 @@ class FigureGroups:
 
 
 FIGURE_SHAPE = (
-    "a figure is SELECT [columns,] arithmetic on COUNT(*), SUM(attribute), AVG(attribute), MEDIAN(attribute), "
-    "QUANTILE(attribute, share) and PERCENTILE_CONT(share) WITHIN GROUP (ORDER BY attribute), each with FILTER (WHERE "
-    "condition) if need be, FROM name [WHERE condition] [GROUP BY the same columns]"
+    "a figure is SELECT [columns,] arithmetic on COUNT(*), SUM(attribute), AVG(attribute), VAR_POP(attribute), "
+    "MEDIAN(attribute), QUANTILE(attribute, share) and PERCENTILE_CONT(share) WITHIN GROUP (ORDER BY attribute), each "
+    "with FILTER (WHERE condition) if need be, FROM name [WHERE condition] [GROUP BY the same columns]"
 )
 MOST_PARTS = 8
 """The most ratios and quantiles that one figure may add up."""
@@ -174,7 +208,8 @@ def figure_from_sql(domain: Domain, name: str, sql: str, whose: str = "figure") 
 
     ============================================  =========================================================
     ``COUNT(*)``                                  records
-    ``SUM(a)``, ``AVG(a)``                        sum and mean of a numeric attribute
+    ``SUM(a)``, ``AVG(a)``, ``VAR_POP(a)``        sum, mean and variance of a numeric attribute
+    ``SUM(a * b)``, ``AVG(a * b)``                sum and mean of products
     ``MEDIAN(a)``, ``QUANTILE(a, p)``,            the smallest value v with ``N(a <= v) >= p N``, p = 1/2 for
     ``PERCENTILE_DISC(p) WITHIN GROUP (ORDER      the median
     BY a)``
@@ -226,16 +261,21 @@ class _FigureStatement(Statement):
                 f"it adds up {value.parts} ratios and quantiles, more than {MOST_PARTS}: split it",
             )
         columns = self._over.columns
+
+        def ratio(above: Form, below: Form) -> Ratio:
+            return Ratio(above.linear(self.table, columns), below.linear(self.table, columns))
+
         return Figure(
             self.table,
             sql,
             columns,
             value.form.linear(self.table, columns),
-            tuple(
-                Ratio(above.linear(self.table, columns), below.linear(self.table, columns))
-                for above, below in value.ratios
-            ),
+            tuple(ratio(above, below) for above, below in value.ratios),
             tuple(replace(quantile, coefficient=factor) for factor, quantile in value.quantiles),
+            tuple(
+                Variance(factor, ratio(square, count), ratio(first, count))
+                for factor, (square, first, count) in value.variances
+            ),
         )
 
     def _several(self, asked: Sequence[Node]) -> bool:
@@ -291,13 +331,19 @@ class _FigureStatement(Statement):
                 self.refuse(node, "records are counted by COUNT(*), some of them by FILTER (WHERE condition)")
             return Expression(self._some(node, self._over.count(predicate)))
         if isinstance(node, exp.Sum | exp.Avg):
-            attribute = self._attribute(node, node.this)
+            factors = [self._attribute(node, factor) for factor in factors_of(node.this)]
             if isinstance(node, exp.Sum):
-                return Expression(self._some(node, self._over.total(attribute, predicate)))
+                return Expression(self._some(node, self._over.total(factors, predicate)))
             count = self._some(node, self._over.count(predicate))
-            return Expression(self._over.total(attribute, predicate)) / Expression(count)
+            return Expression(self._over.total(factors, predicate)) / Expression(count)
+        if isinstance(node, exp.VariancePop):
+            attribute = self._attribute(node, node.this)
+            self._some(node, self._over.count(predicate))
+            return Expression(variances=((Fraction(1), self._over.variance(attribute, predicate)),))
+        if isinstance(node, exp.Variance | exp.Stddev | exp.StddevSamp | exp.StddevPop):
+            self.refuse(node, "of spread there is VAR_POP(attribute), the variance of those who are counted")
         if (asked := self._quantile(node)) is not None:
-            return self._quantiles(node, *asked, predicate)
+            return self._quantiles(node, *asked[:2], predicate, between=asked[2])
         if isinstance(node, exp.Filter | exp.Window):
             self.refuse(node, "FILTER and OVER follow an aggregate, once, and OVER follows SUM(COUNT(*))")
         if isinstance(node, exp.Column):
@@ -322,10 +368,10 @@ class _FigureStatement(Statement):
             self.refuse(node, f"the classes of the recode {name!r} are not numbers: use {recode.of!r}")
         return self.domain[name]
 
-    def _quantile(self, node: Node) -> tuple[Node, Fraction, dict[str, bool]] | None:
+    def _quantile(self, node: Node) -> tuple[Node, Fraction, bool] | None:
         """The column and the share of a quantile, and how it is meant; None for something else."""
         if isinstance(node, exp.Median):
-            return node.this, Fraction(1, 2), {}
+            return node.this, Fraction(1, 2), False
         if isinstance(node, exp.WithinGroup):
             inner = node.this
             if not isinstance(inner, exp.PercentileDisc | exp.PercentileCont):
@@ -333,11 +379,15 @@ class _FigureStatement(Statement):
             ordered = node.expression.expressions
             if len(ordered) != 1 or ordered[0].args.get("desc"):
                 self.refuse(node, "WITHIN GROUP takes (ORDER BY attribute), rising")
-            return ordered[0].this, self._share(node, inner.this), _between(inner)
+            return ordered[0].this, self._share(node, inner.this), isinstance(inner, exp.PercentileCont)
         if isinstance(node, exp.Quantile):
-            return node.this, self._share(node, node.args.get("quantile")), {}
+            return node.this, self._share(node, node.args.get("quantile")), False
         if isinstance(node, exp.PercentileDisc | exp.PercentileCont):
-            return node.this, self._share(node, node.args.get("expression")), _between(node)
+            return (
+                node.this,
+                self._share(node, node.args.get("expression")),
+                isinstance(node, exp.PercentileCont),
+            )
         return None
 
     def _share(self, node: Node, share: Node) -> Fraction:
@@ -350,7 +400,7 @@ class _FigureStatement(Statement):
         )
 
     def _quantiles(
-        self, node: Node, column: Node, share: Fraction, between: Mapping[str, bool], predicate: Predicate
+        self, node: Node, column: Node, share: Fraction, predicate: Predicate, *, between: bool
     ) -> Expression:
         attribute = self._attribute(node, column)
         if attribute.name in self._over.groups:
@@ -361,7 +411,7 @@ class _FigureStatement(Statement):
         form, values = self._over.below(attribute, predicate, share)
         terms = form.linear(self.table, {}).table
         assert terms is not None
-        found = Quantile(Fraction(1), share, terms, attribute.name, values, **between)
+        found = Quantile(Fraction(1), share, terms, attribute.name, values, between=between)
         return Expression(quantiles=((Fraction(1), found),))
 
     def _window(self, node: exp.Window) -> Expression:
@@ -381,8 +431,3 @@ class _FigureStatement(Statement):
         predicate = self._condition(inner) if isinstance(inner, exp.Filter) else self.predicate
         over = replace(self._over, summed=frozenset(self._over.groups) - bases)
         return Expression(self._some(node, over.count(predicate)))
-
-
-def _between(node: Node) -> dict[str, bool]:
-    """Whether a quantile is interpolated."""
-    return {"between": isinstance(node, exp.PercentileCont)}

@@ -248,7 +248,8 @@ UNITS = "units"
 """The table that is named where units are counted, and not their records."""
 
 TABLE_SHAPE = (
-    "a table is SELECT [columns,] COUNT(*) FROM name [WHERE condition] [GROUP BY the same columns], or SUM(value), or "
+    "a table is SELECT [columns,] COUNT(*) FROM name [WHERE condition] [GROUP BY the same columns], or SUM(value), "
+    "SUM(value * value), or "
     "several COUNT(*) FILTER (WHERE condition)"
 )
 _READ = frozenset({"expressions", "from", "from_", "where", "group"})
@@ -383,17 +384,23 @@ class Statement:
         if not counts_rows(asked):
             self.refuse(item, "the only aggregate is COUNT(*)")
 
-    def _summed(self, column: Node) -> Attribute | None:
-        """The value that a column names, or None."""
-        if not isinstance(column, exp.Column) or self.domain.recode(name := self.name_of(column)) is not None:
-            return None
-        return self.domain[name] if self.domain[name].steps else None
+    def _summed(self, product: Node) -> list[Attribute]:
+        """The values that a column, or a product of columns, names; none where it has anything else."""
+        names: list[str] = []
+        for column in factors_of(product):
+            if not isinstance(column, exp.Column):
+                return []
+            names.append(self.name_of(column))
+            if self.domain.recode(names[-1]) is not None or not self.domain[names[-1]].steps:
+                return []
+        return [self.domain[name] for name in names]
 
     @property
-    def value(self) -> Attribute | None:
-        """The value that a table is the sums of; None where it is of counts."""
+    def sums(self) -> dict[str, LinearOperator]:
+        """What a table sums, as a function of each value's categories; empty where it counts."""
         asked = self._asked.this if isinstance(self._asked, exp.Filter) else self._asked
-        return self._summed(asked.this) if isinstance(asked, exp.Sum) else None
+        values = self._summed(asked.this) if isinstance(asked, exp.Sum) else []
+        return {value.name: value.moment(values.count(value)) for value in values}
 
     def _several(self, asked: Sequence[Node]) -> bool:
         """Whether a statement may ask for all of these together."""
@@ -469,6 +476,12 @@ def condition_from_sql(domain: Domain, whose: str, text: str) -> Predicate:
     return _Condition(domain, whose, read[0]).predicate
 
 
+def factors_of(product: Node) -> list[Node]:
+    """The factors of a product, or what is none."""
+    product = product.unnest() if product is not None else product
+    return list(product.flatten()) if isinstance(product, exp.Mul) else [product]
+
+
 def counts_rows(count: exp.Count) -> bool:
     """Whether an aggregate is COUNT(*)."""
     star = count.this
@@ -526,8 +539,8 @@ def _table(domain: Domain, statement: Statement, weight: object) -> Table:
             "so the count is always 0: correct the condition or drop the table"
         )
     table = _assemble(domain, statement.table, statement.groups, expansion, weight)
-    if statement.value is not None:
-        table = table.sums(domain, table.name, statement.value, weight)
+    if statement.sums:
+        table = table.sums(domain, table.name, statement.sums, weight)
     return table.counting(domain, of_units=statement.of_units)
 
 

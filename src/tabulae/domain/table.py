@@ -19,7 +19,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 
 from ..errors import InvalidArgument, Unsupported
-from ..linalg import Dense, Kron, LinearOperator, Sum, Total
+from ..linalg import Kron, LinearOperator, Sum, Total
 from .attribute import Attribute, check_name
 from .domain import Domain, heading_and_labels
 from .joint import MOST_ENTRIES, JointMatrix
@@ -152,12 +152,14 @@ class Table:
         labels: Mapping[str, Sequence[str] | TableColumn] | None = None,
         *,
         near: int = 0,
+        times: Attribute | None = None,
     ) -> Table:
         """Sums of a measured value over the records that a table of counts with these factors counts.
 
         Row by row ``sum_r A_r (v_r - near)``: as a matrix ``[low - near, high - near]`` over the value's two ends, and
         so it differs from a table of counts in one factor alone. What decides how precise a mean is, for groups whose
-        means are near a public guess, is the sum with that guess as ``near``.
+        means are near a public guess, is the sum with that guess as ``near``. With another value as ``times`` it is the
+        sum of products ``(v_r - near) u_r``, with the value itself, which then has squares, of ``(v_r - near)^2``.
 
         Raises :class:`~tabulae.errors.InvalidArgument` for an attribute that is no measured value, one that is among
         the factors, or a guess that is not a whole number of its range.
@@ -169,19 +171,32 @@ class Table:
         >>> pay.matrix(domain).tolist(), pay.columns(domain)
         ([[-60000, 140000, 0, 0], [0, 0, -60000, 140000]], {'region': ('N', 'S')})
         """
-        if not isinstance(value, Attribute) or not value.steps:
-            raise InvalidArgument(f"table {name!r} sums {value!r}: give a value made by Attribute.measured")
-        if value.name in factors:
-            raise InvalidArgument(
-                f"table {name!r} sums {value.name!r} and has it among its factors: leave it out"
-            )
-        return cls(name, {**factors, value.name: _ends(name, value, near)}, weight, labels)
+        for each in (value,) if times is None else (value, times):
+            if not isinstance(each, Attribute) or not each.steps:
+                raise InvalidArgument(
+                    f"table {name!r} sums {each!r}: give a value made by Attribute.measured"
+                )
+            if each.name in factors:
+                raise InvalidArgument(
+                    f"table {name!r} sums {each.name!r} and has it among its factors: leave it out"
+                )
+        summed = {value.name: value.moment(2 if times == value else 1, near)}
+        if times is not None and times != value:
+            summed[times.name] = times.moment()
+        return cls(name, {**factors, **summed}, weight, labels)
 
-    def sums(self, domain: Domain, name: str, value: Attribute, weight: object, near: int = 0) -> Table:
-        """The table of another name that sums a value over the records that this one counts: see :meth:`sum`."""
-        ends = _ends(name, value, near)
-        terms = [Term(t.coefficient, {**t.factors, value.name: ends}) for t in self.over(domain).terms]
-        return Table.of_terms(name, terms, weight, self.over(domain).labels)
+    def sums(
+        self, domain: Domain, name: str, summed: Mapping[str, LinearOperator], weight: object = 1
+    ) -> Table:
+        """The table of another name that sums a function of some values over the records that this one counts.
+
+        Arguments:
+            domain: in which the values are.
+            summed: value -> a function of its categories, as :meth:`Attribute.moment` has them, (1, size).
+        """
+        table = self.over(domain)
+        terms = [Term(t.coefficient, {**t.factors, **summed}) for t in table.terms]
+        return Table.of_terms(name, terms, weight, table.labels)
 
     def counting(self, domain: Domain, *, of_units: bool) -> Table:
         """The same counts, of records or of units, where a domain counts both: see :meth:`Domain.seat_factor`."""
@@ -384,16 +399,6 @@ class Table:
             return TableColumn(*heading_and_labels(domain, name, factors.pop()))
         # The terms of a sum ask different things of the attribute: no label would be true of its rows.
         return TableColumn(name, tuple(f"row {k + 1}" for k in range(self._rows[name])))
-
-
-def _ends(name: str, value: Attribute, near: int) -> Dense:
-    """The two ends of a value, less a guess."""
-    low, high = (int(end) for end in value.values)
-    if isinstance(near, bool) or not isinstance(near, int) or (near and not low <= near <= high):
-        raise InvalidArgument(
-            f"table {name!r}: near is a whole number from {low} to {high}, about what the means are, not {near!r}"
-        )
-    return Dense([[low - near, high - near]])
 
 
 class _JointTable(Table):

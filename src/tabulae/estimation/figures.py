@@ -14,7 +14,7 @@ from typing import Protocol
 
 import numpy as np
 
-from ..domain import Domain, Figure, Linear, Quantile, Ratio, Table
+from ..domain import Bracket, Domain, Figure, Linear, Quantile, Ratio, Table, Variance
 from .statistics import RatioSet, box_ratios, crossing, delta_error, interpolated, ratio_variance, woodruff
 
 _ESTIMATED, _EXACT, _NOT_ESTIMABLE = range(3)
@@ -118,8 +118,9 @@ class FigureNumbers:
 
 
 def linears_of(figure: Figure) -> list[Linear]:
-    """The linear functions that a figure is made from: its own, then those of each ratio."""
+    """The linear functions that a figure is made from: its own, then those of each ratio and of each variance."""
     ends = [linear for ratio in figure.ratios for linear in (ratio.numerator, ratio.denominator)]
+    ends += [linear for variance in figure.variances for linear in variance.linears]
     return [*([figure.linear] if figure.linear.table else []), *ends]
 
 
@@ -129,11 +130,14 @@ def figure_numbers(figure: Figure, known: KnownCounts, level: float) -> FigureNu
     A sum of J counts, ratios and quantiles has the sums of their intervals at level ``1 - (1 - level) / J``.
     """
     own = figure.linear.table is not None
-    count = own + len(figure.ratios) + len(figure.quantiles)
+    shaped = (figure.ratios, figure.quantiles, figure.variances, figure.brackets)
+    count = own + sum(map(len, shaped))
     level = 1 - (1 - level) / count
     parts = [_count(known, figure.linear, level)] if own else []
     parts += [_ratio(known, ratio, level) for ratio in figure.ratios]
     parts += [_quantile(known, each, level).times(float(each.coefficient)) for each in figure.quantiles]
+    parts += [_variance(known, each, level).times(float(each.coefficient)) for each in figure.variances]
+    parts += [_bracket(known, each, level) for each in figure.brackets]
     shift = float(figure.linear.constant) * (not own)
     exact = np.all([part.exact for part in parts], axis=0)
     total, low, high = (
@@ -285,6 +289,45 @@ def _quantile(known: KnownCounts, quantile: Quantile, level: float) -> Part:
     )
 
 
+def _variance(known: KnownCounts, variance: Variance, level: float) -> Part:
+    """The mean of squares less the square of the mean, whose intervals hold together with the level of the whole."""
+    square, mean = (_ratio(known, ratio, (1 + level) / 2) for ratio in (variance.square, variance.mean))
+    least = np.where((mean.low <= 0) & (mean.high >= 0), 0.0, np.minimum(mean.low**2, mean.high**2))
+    most = np.maximum(mean.low**2, mean.high**2)
+    low, high = np.maximum(square.low - most, 0), np.maximum(square.high - least, 0)
+    if variance.mean.within is not None:
+        ends = variance.mean.within
+        high = np.minimum(high, float(ends[1] - ends[0]) ** 2 / 4)
+    point = np.clip(square.estimate - mean.estimate**2, 0, None)
+    if known.only_bounds:
+        error = square.std_error + 2 * np.abs(mean.estimate) * mean.std_error
+    else:
+        error = _delta(known, variance.linears, _variance_slopes(known, variance))
+    low, high, exact = np.minimum(low, point), np.maximum(high, point), square.exact & mean.exact
+    return Part(point, error, low, high, exact, np.ones(known.shape, bool))
+
+
+def _bracket(known: KnownCounts, bracket: Bracket, level: float) -> Part:
+    """The middle of two linear functions; the interval from the lower end of one to the upper end of the other.
+
+    It holds what lies between them where neither end fails, each with half of the chance.
+    """
+    least, most = _count(known, bracket.least, level), _count(known, bracket.most, level)
+    middle, error = (least.estimate + most.estimate) / 2, (least.std_error + most.std_error) / 2
+    same = least.exact & most.exact & (least.estimate == most.estimate)
+    return Part(middle, error, least.low, most.high, same, least.conservative | most.conservative)
+
+
+def _variance_slopes(known: KnownCounts, variance: Variance) -> list[np.ndarray]:
+    """What the variance moves with the tables of squares, of sums and of counts, in units of each."""
+    square, first, count = (float(each.scale) * _value(known, each, known.shape) for each in variance.linears)
+    scales = [float(each.scale) for each in variance.linears]
+    inverse = np.divide(1.0, count, out=np.full(known.shape, np.nan), where=count != 0)
+    mean = first * inverse
+    by = (inverse, -2 * mean * inverse, (2 * mean**2 - square * inverse) * inverse)
+    return [scale * slope for scale, slope in zip(scales, by, strict=True)]
+
+
 def _joint_error(figure: Figure, known: KnownCounts, parts: Sequence[Part]) -> np.ndarray:
     """Standard errors of a sum of parts by the delta method; for quantiles the sum of theirs, which bounds it."""
     if figure.quantiles or known.only_bounds:
@@ -295,7 +338,13 @@ def _joint_error(figure: Figure, known: KnownCounts, parts: Sequence[Part]) -> n
         scale, none = float(ratio.numerator.scale / ratio.denominator.scale), np.full(known.shape, np.nan)
         inverse = np.divide(scale, b, out=none.copy(), where=b != 0)
         slopes += [inverse, np.divide(-a * inverse, b, out=none, where=b != 0)]
-    linears = linears_of(figure)
+    for variance in figure.variances:
+        slopes += [float(variance.coefficient) * slope for slope in _variance_slopes(known, variance)]
+    return _delta(known, linears_of(figure), slopes)
+
+
+def _delta(known: KnownCounts, linears: Sequence[Linear], slopes: Sequence[np.ndarray]) -> np.ndarray:
+    """The standard error of a function with these slopes in the tables of linear functions."""
     held = [slope for slope, each in zip(slopes, linears, strict=True) if each.table is not None]
     tables = [each.table for each in linears if each.table is not None]
     return delta_error(

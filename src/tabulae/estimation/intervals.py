@@ -87,7 +87,8 @@ def non_negative_rows(operator: LinearOperator) -> np.ndarray:
 def whole_rows(domain: Domain, operator: LinearOperator) -> bool:
     """Whether the true answers are all whole: a matrix of whole numbers, and of each value whole numbers a step.
 
-    A record of value ``low + k (high - low) / steps`` is worth ``f_low + k (f_high - f_low) / steps`` to a factor f.
+    A record of value ``low + k (high - low) / steps`` is worth ``f_low + k (f_high - f_low) / steps`` to a factor f. Of
+    a value with squares only counts are told to be whole.
 
     >>> from tabulae.domain import Attribute
     >>> from tabulae.linalg import Dense, Total
@@ -97,9 +98,8 @@ def whole_rows(domain: Domain, operator: LinearOperator) -> bool:
     """
     if not operator.integer:
         return False
-    rise = np.array([-1.0, 1.0])
     return not any(
-        np.any(np.asarray(factor @ rise) % attribute.steps)
+        np.any(np.diff(factor.dense()) % (np.inf if attribute.squares else attribute.steps))
         for _, factors in products(operator)
         for attribute, factor in zip(domain.attributes, factors, strict=True)
         if attribute.steps

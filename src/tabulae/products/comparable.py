@@ -80,8 +80,7 @@ def _value_notes(earlier: Release, later: Release) -> Iterator[str]:
     was, now = ({each.name: each for each in release.spec.domain.measured} for release in (earlier, later))
     for name in was.keys() & now.keys():
         told = [
-            f"from {value.values[0]} to {value.values[1]} in {value.steps:,} steps"
-            for value in (was[name], now[name])
+            "from {} to {} in {:,} steps".format(*value.ends, value.steps) for value in (was[name], now[name])
         ]
         if told[0] != told[1] and not was[name].is_seat:
             yield (

@@ -349,7 +349,7 @@ class _Reader:
 
         def built() -> tuple[Attribute, Grid]:
             step = exact_number(entry.step)
-            attribute = Attribute.measured(name, low, high, step)
+            attribute = Attribute.measured(name, low, high, step, squares=bool(entry.squares))
             return attribute, Grid(low, high, step, None if entry.null == "refuse" else int(entry.null))
 
         if found := self.problems.attempt(path, built):

@@ -396,6 +396,7 @@ class ValueEntry(StrictSection):
     step: Annotated[int | str, BeforeValidator(_whole_or_decimal)] = 1
     outside: Literal["refuse", "clamp"] = "refuse"
     null: Literal["refuse"] | int = "refuse"
+    squares: Annotated[bool | None, AfterValidator(lambda given: given or None)] = None
 
     @model_validator(mode="after")
     def _two_ends(self) -> ValueEntry:
@@ -474,12 +475,17 @@ def _shares(values: list[str]) -> list[str]:
     return values
 
 
+_KINDS = ("count", "sum", "mean", "variance", "clamping", "quantiles")
+
+
 class MeasureEntry(StrictSection):
     """One of the ``measures``: ``"count"``, or one of the forms of ``_MEASURES``."""
 
     count: Literal[True] | None = None
     sum: Filled | None = None
     mean: Filled | None = None
+    variance: Filled | None = None
+    clamping: Filled | None = None
     near: Annotated[int | str, BeforeValidator(_whole_or_decimal)] | None = None
     quantiles: Annotated[list[str], Field(min_length=1), AfterValidator(_shares)] | None = None
     of: Filled | None = None
@@ -499,17 +505,22 @@ class MeasureEntry(StrictSection):
 
     @model_validator(mode="after")
     def _one_measure(self) -> Self:
-        if [self.count, self.sum, self.mean, self.quantiles].count(None) != 3:
-            raise problem(f"needs exactly one of count, sum, mean or quantiles; {_MEASURES}")
-        if (self.of is None) != (self.quantiles is None):
+        if sum(getattr(self, kind) is not None for kind in _KINDS) != 1:
+            raise problem(f"needs exactly one of {', '.join(_KINDS[:-1])} or {_KINDS[-1]}; {_MEASURES}")
+        if self.clamping is not None and self.of is None:
+            told = "clamping needs classes of the same numbers that reach beyond the range"
+            raise problem(f'{told}: of = "income_bins", an attribute of its column with bins')
+        if self.clamping is None and (self.of is None) != (self.quantiles is None):
             raise problem('of goes with quantiles, and says of which attribute they are: of = "age"')
         whole = self.near is None or re.fullmatch(r"-?[0-9]{1,16}", str(self.near))
         if self.near is not None and (self.mean is None or not whole):
             told = "near goes with mean, a whole number that is about what the means are"
             raise problem(f"{told}: remove it, or correct it")
-        if self.target is not None and self.mean is not None:
-            told = "the error of a mean depends on how many records its group has"
+        if self.target is not None and (self.mean or self.variance):
+            told = "the error of a mean or a variance depends on how many records its group has"
             raise problem(f"{told}: give its sum a target instead")
+        if self.target is not None and self.clamping is not None:
+            raise problem("what clamping takes has a wide interval by its classes, and no target: remove it")
         if self.target is not None and self.quantiles is not None:
             raise problem(
                 "what is off in a quantile depends on the records, and no target can say it: remove it"
@@ -517,21 +528,22 @@ class MeasureEntry(StrictSection):
         return self
 
     @property
-    def value(self) -> str | None:
-        """The value that it is about; None for counts and quantiles."""
-        return self.sum or self.mean
+    def values(self) -> list[str]:
+        """The values that it is about, the factors of a product; none for counts and quantiles."""
+        about = self.sum or self.mean or self.variance or self.clamping
+        return [] if about is None else [name.strip() for name in about.split("*")]
 
     def named(self, table: str) -> dict[str, MeasureEntry]:
         """What its files are called, each with what is in it: quantiles have one each."""
         if self.quantiles:
             each = ((share, self.model_copy(update={"quantiles": [share]})) for share in self.quantiles)
             return {f"{table}_q{decimal(exact(s)).replace('/', '-')}_{self.of}": one for s, one in each}
-        kind = "count" if self.count else f"{'sum' if self.sum else 'mean'}_{self.value}"
-        return {f"{table}_{kind}": self}
+        kind = next(key for key in _KINDS if getattr(self, key))
+        return {"_".join([table, kind, *self.values]): self}
 
 
 _MEASURES = (
-    'write "count", { sum = "income" }, { mean = "income", near = 60000 } or '
+    'write "count", { sum = "income" }, { mean = "income", near = 60000 }, { variance = "income" } or '
     '{ quantiles = ["1/4", "1/2"], of = "age" }'
 )
 
@@ -555,6 +567,7 @@ class TableEntry(CountedEntry):
     areas: Annotated[list[str], Field(min_length=1)] | None = None
     measures: Annotated[list[MeasureEntry], Field(min_length=1)] | None = None
     counts: Literal["rows", "units"] | None = None
+    survey_weight: Filled | None = None
 
     @model_validator(mode="after")
     def _measures_differ(self) -> Self:
@@ -565,6 +578,12 @@ class TableEntry(CountedEntry):
             raise problem(
                 'measures: a mean is a sum over a count, and the count decides its error: add "count"'
             )
+        means = {measure.mean for measure in self.measures or ()}
+        if lone := next(
+            (m.variance for m in self.measures or () if m.variance and m.variance not in means), None
+        ):
+            told = "measures: a variance is about a mean, whose near says where its squares are small"
+            raise problem(f'{told}: add {{ mean = "{lone}" }}')
         if self.target and asked and "_count" not in asked:
             raise problem(
                 "target is of the counts of a table, and measures has none: give a sum a target of its own"

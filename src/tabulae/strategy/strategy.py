@@ -279,7 +279,16 @@ class Strategy:
             )
         unit = calibrate(budget, self.noise, sensitivity)
         law = law_type(budget, self.noise)
-        return tuple(law(unit * block.scale).law_on_grid(block.exponent) for block in self.blocks)
+        try:
+            return tuple(law(unit * block.scale).law_on_grid(block.exponent) for block in self.blocks)
+        except InvalidArgument as error:
+            if self.domain.parts == 1:
+                raise
+            told = ", ".join(f"{value.name} {value.parts:,}" for value in self.domain.measured)
+            raise Unsupported(
+                f"a record is {self.domain.parts:,} parts ({told}), and noise for so many is more than is drawn: "
+                f"choose larger steps of its values ({error})"
+            ) from None
 
     def error(
         self, workload: Workload, budget: PrivacyLoss, neighbours: str = "add-remove", stability: int = 1

@@ -122,27 +122,28 @@ def added_up(index: Integers, people: Integers | None, size: int) -> Integers:
 def in_parts(domain: Domain, codes: NDArray[Any], people: Integers) -> tuple[NDArray[Any], Integers]:
     """Records as the parts that they have in the corners of the box of their measured values: codes, and numbers.
 
-    Of a value with D steps a record with code t has D - t parts at the lowest number and t at the highest: whole
-    numbers, that are not rounded and add up to ``domain.parts`` a record.
+    Of a value they are what :meth:`Attribute.shares` says: whole numbers, that are not rounded and add up to
+    ``domain.parts`` a record.
     """
     check_parts(domain, exact_sum(people))
     for axis, attribute in enumerate(domain.attributes):
         if attribute.steps:
-            high = codes[:, axis].astype(np.int64)
-            people = np.concatenate([people * (attribute.steps - high), people * high])
-            codes = np.concatenate([codes, codes])
-            codes[:, axis] = np.repeat([0, 1], len(high))
+            shares = attribute.shares(codes[:, axis].astype(np.int64), np.where)
+            corner = np.repeat(np.arange(len(shares)), len(codes))
+            people = np.concatenate([people * share for share in shares])
+            codes = np.concatenate([codes] * len(shares))
+            codes[:, axis] = corner
     return codes, people
 
 
 def check_parts(domain: Domain, records: int) -> None:
     """Refuse so many records that 64-bit integers do not hold their parts."""
     if domain.parts > 1 and records * domain.parts >= ANSWER_LIMIT:
-        steps = " x ".join(f"{a.steps:,} ({a.name})" for a in domain.measured)
+        parts = " x ".join(f"{a.parts:,} ({a.name})" for a in domain.measured)
         raise Unsupported(
-            f"each record is counted in {steps} steps, and for all records that is more than 64-bit integers hold: "
+            f"each record is counted in {parts} parts, and for all records that is more than 64-bit integers hold: "
             "choose a larger step under [values]",
-            confidential=f"{records} records, which may have up to {ANSWER_LIMIT // max(1, records)} steps",
+            confidential=f"{records} records, which may have up to {ANSWER_LIMIT // max(1, records)} parts",
         )
 
 
@@ -734,15 +735,18 @@ def _by_cell(
     counted: Any = table.group_by(names).aggregate(people=table.people.sum().cast("int64"))
     if unit is not None:
         counted = bounded(table, names, unit)
-    parted = {f"k{i}": attribute.steps for i, attribute in enumerate(domain.attributes) if attribute.steps}
-    corners = list(product((0, 1), repeat=len(parted)))
+    parted = {f"k{i}": attribute for i, attribute in enumerate(domain.attributes) if attribute.steps}
+    corners = list(product(*(range(attribute.size) for attribute in parted.values())))
     if parted:
         sums = {}
+        shares = [
+            attribute.shares(ibis.greatest(counted[name], 0).cast("int64"), ibis.ifelse)
+            for name, attribute in parted.items()
+        ]
         for c, corner in enumerate(corners):
             each = counted.people
-            for (name, steps), high in zip(parted.items(), corner, strict=True):
-                up = ibis.greatest(counted[name], 0).cast("int64")
-                each = each * (up if high else steps - up)
+            for share, at in zip(shares, corner, strict=True):
+                each = each * share[at]
             sums[f"people{c}"] = each.sum().cast("int64")
         keys = {name: ibis.least(counted[name], 0) if name in parted else counted[name] for name in names}
         counted = counted.group_by(**keys).aggregate(**sums)

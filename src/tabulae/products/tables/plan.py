@@ -713,13 +713,18 @@ def check_derived(plan: Plan) -> None:
         return
     info = information(strategy, tuple(1.0 for _ in strategy.blocks))
     problems = []
-    for at, derived in enumerate(spec.derived):
+    of_measures = sum(
+        derived.name in spec.units for derived in spec.derived
+    )  # they come first, and name no entry
+    for at, derived in enumerate(spec.derived, start=-of_measures):
         try:
             for table in derived.figure.tables:
                 LeftOpen.of(strategy, table).variance(info)
         except NotEstimable as error:
             told = together(strategy, derived.figure.attributes)
             remedy = "add a [[table]] that counts them so, or leave the figure out"
-            problems.append(Problem(f"derived[{at}].sql", f"{error} {told} {remedy}"))
+            problems.append(
+                Problem(f"derived[{at}].sql" if at >= 0 else derived.name, f"{error} {told} {remedy}")
+            )
     if problems:
         raise SpecError(problems, str(spec.path or "spec"))

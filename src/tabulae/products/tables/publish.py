@@ -121,7 +121,7 @@ def value_words(spec: Spec) -> str:
     for value in spec.domain.measured:
         if value.is_seat:
             continue
-        low, high = (int(end) for end in value.values)
+        low, high = value.ends
         clamp = spec.columns[value.name].clamp
         clamped = ", of which those beyond count as the nearest end" if clamp else ""
         told.append(

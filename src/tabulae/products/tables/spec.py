@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import io
+import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -307,7 +308,13 @@ class _Measured:
         self.figures: list[Derived] = []
 
     def add(self, path: KeyPath, entry: TableEntry, table: Table) -> None:
-        """Sums weigh as their largest number, and what decides a mean as half of its range, so that a record is one."""
+        """Each measure weighs as what a record adds at most, means as half of their range, so that a record is one."""
+        near = {measure.mean: measure.near for measure in entry.measures or () if measure.mean}
+        if entry.survey_weight is not None:
+            found = self.problems.attempt((*path, "survey_weight"), lambda: self._weighted(entry, table))
+            if found is None:
+                return
+            table = found
         for name, measure in entry.published.items():
             try:
                 weight = table.weight * positive_fraction(measure.weight or 1, "a weight")
@@ -315,56 +322,135 @@ class _Measured:
                     self._check_counted(measure, table)
                 if measure.quantiles:
                     self._quantile(name, measure, table, weight)
-                elif measure.value is not None:
-                    self._sum(name, measure, table, weight)
-                else:
+                elif not measure.values:
                     self._count(name, entry, table, weight)
+                elif None not in (values := [self.value(each) for each in measure.values]):
+                    self._values(name, measure, table, weight, [v for v in values if v], near)
+                if entry.survey_weight and not measure.count:
+                    self.units[name] += f", each record counted {entry.survey_weight} times"
             except (InvalidArgument, Unsupported) as error:
                 at = ("sql",) if entry.measures is None or measure.count else ("measures",)
                 if not self.problems.has((*path, *at)):  # of several quantiles one mistake is told once
                     self.problems.add((*path, *at), str(error))
 
+    def _weighted(self, entry: TableEntry, table: Table) -> Table | None:
+        """The table with each record counted as often as its survey weight says."""
+        name = entry.survey_weight or ""
+        weigher = self.value(name)
+        if weigher is None:
+            return None
+        if (
+            any(name in measure.values for measure in entry.measures or ())
+            or weigher.name in table.attributes
+        ):
+            told = (
+                "is the weight of this table, and not summed in it: sum it in a table without survey_weight"
+            )
+            raise InvalidArgument(f"{shown(name)} {told}")
+        if weigher.ends[0] < 0:
+            raise InvalidArgument(f"{shown(name)} may be negative, by its range, and weights are not")
+        summed = {weigher.name: weigher.moment()}
+        return table.sums(self.domain, table.name, summed, table.weight / _largest(summed))
+
     def _check_counted(self, measure: MeasureEntry, table: Table) -> None:
         """Refuse measures of records in a table of units, and of the number of a unit's records in one of records."""
-        asked = [name for name in (measure.value, measure.of) if name and name in self.domain]
+        asked = [name for name in (*measure.values, measure.of) if name and name in self.domain]
         self.domain.seat_factor(asked, of_units=SEATS not in table.attributes)
 
     def _count(self, name: str, entry: TableEntry, table: Table, weight: Fraction) -> None:
         """The table itself, which in SQL may be of sums."""
-        summed = next((v for v in self.domain.measured if v.name in table.attributes and not v.is_seat), None)
-        if summed is not None and entry.measures:
-            told = (
-                f"sums {shown(summed.name)}, and measures are of counts: ask for COUNT(*), or drop measures"
-            )
+        if entry.survey_weight:
+            self.units[name] = f"records, each counted {entry.survey_weight} times"
+            self.tables.append(table.weighted(name, weight))
+            return
+        factors = {v.name: v for v in self.domain.measured if v.name in table.attributes and not v.is_seat}
+        if factors and entry.measures:
+            told = f"sums {shown(next(iter(factors)))}, and measures are of counts: ask for COUNT(*), or drop measures"
             raise InvalidArgument(told)
-        if summed is not None:
-            self.units[name] = f"sum of {summed.name}"
+        if factors:
+            summed = {name: table.terms[0].factors[name] for name in factors}
+            plain = {each: value.moment() == summed[each] for each, value in factors.items()}
+            told = [f"{each}{'' if plain[each] else ' squared'}" for each in summed]
+            self.units[name] = f"sum of {' times '.join(told)}"
             weight /= _largest(summed)
         self.tables.append(table.weighted(name, weight))
 
-    def _sum(self, name: str, measure: MeasureEntry, table: Table, weight: Fraction) -> None:
-        """Sums, or a mean and the table that stands for it."""
-        value = self.value(measure.value or "")
-        if value is None:
-            return
-        low, high = (int(end) for end in value.values)
+    def _values(
+        self,
+        name: str,
+        measure: MeasureEntry,
+        table: Table,
+        weight: Fraction,
+        values: list[Attribute],
+        near: Mapping[str, int | str | None],
+    ) -> None:
+        """Sums; or means and variances, and the table that stands for each."""
+        value = values[0]
         if measure.sum:
-            self.units[name] = f"sum of {value.name}"
-            self.tables.append(table.sums(self.domain, name, value, weight / _largest(value)))
+            summed = {each.name: each.moment(values.count(each)) for each in values}
+            self.units[name] = f"sum of {' times '.join(each.name for each in values)}"
+            self.tables.append(table.sums(self.domain, name, summed, weight / _largest(summed)))
             return
-        near = (low + high) // 2 if measure.near is None else int(measure.near)
-        self.tables.append(table.sums(self.domain, name, value, 2 * weight / (high - low), near))
-        self._figure(Figure.mean(name, self.domain, table, value))
-        self.units[name] = f"mean of {value.name}, times the number of records"
+        if len(values) > 1:
+            raise InvalidArgument(
+                f"{shown(' * '.join(measure.values))} is a product, and products have sums only"
+            )
+        if measure.clamping and measure.of in self.schema.broken:
+            return
+        if measure.clamping:
+            figure, measured = self._clamping(name, measure.of or "", table.weighted(name, weight), value)
+            self.tables.append(measured)
+            self._figure(figure)
+            self.units[name] = f"what clamping takes from the sum of {value.name}, at least and at most"
+            return
+        low, high = value.ends
+        guess = near[value.name]
+        about = (low + high) // 2 if guess is None else int(guess)
+        if measure.mean:
+            decides, figure = value.moment(1, about), Figure.mean(name, self.domain, table, value)
+            weight *= Fraction(2, high - low)
+        else:  # the table is of squares less those of a quarter of the range, about what the variance may be
+            squares = value.moment(2, about).dense() - ((high - low) / 4) ** 2
+            decides, figure = Dense(squares), Figure.variance(name, self.domain, table, value, about)
+            weight /= _largest({name: decides})
+        self.tables.append(table.sums(self.domain, name, {value.name: decides}, weight))
+        self._figure(figure)
+        kind = "mean" if measure.mean else "variance"
+        self.units[name] = f"{kind} of {value.name}, times the number of records"
+
+    def _clamping(self, name: str, of: str, table: Table, value: Attribute) -> tuple[Figure, Table]:
+        """What clamping takes from sums, from classes of the same numbers that reach beyond the range."""
+        self._check_attribute(of)
+        rule, clamped = self.schema.columns[of], self.schema.columns[value.name]
+        ends = rule.made.ends if isinstance(rule.made, Bins) else None
+        if ends is None or rule.name != clamped.name or rule.unknown == OTHER:
+            raise InvalidArgument(
+                f"{shown(of)} does not say how large the numbers of {value.name} are: give it the same column and bins "
+                "of whole numbers that are not open, and refuse what is in none"
+            )
+        if not clamped.clamp:
+            raise InvalidArgument(f'nothing of {value.name} is clamped: it has outside = "refuse"')
+        excess = np.array(ends, dtype=np.int64).T
+        excess = excess - np.clip(excess, *value.ends)
+        if not excess.any():
+            raise InvalidArgument(f"no class of {shown(of)} reaches beyond the range of {value.name}")
+        missing = self.domain[of].size - len(ends)  # NULL, which stands for a number of the range
+        figure, measured = Figure.clamping(
+            name, self.domain, table, value, of, np.pad(excess, ((0, 0), (0, missing)))
+        )
+        return figure, measured.weighted(name, table.weight / int(np.abs(excess).max()))
+
+    def _check_attribute(self, of: str) -> None:
+        if of not in self.domain:
+            told = "is a recode" if self.domain.recode(of) else "is no attribute"
+            raise InvalidArgument(f"{shown(of)} {told}; {nearest(of, self.domain.names)}")
 
     def _quantile(self, name: str, measure: MeasureEntry, table: Table, weight: Fraction) -> None:
         """A quantile in each row, and the cumulative counts that it is where they reach a share."""
         of, share = measure.of or "", exact((measure.quantiles or [""])[0])
-        if of not in self.domain:
-            if of not in self.schema.broken:
-                told = "is a recode" if self.domain.recode(of) else "is no attribute"
-                raise InvalidArgument(f"{shown(of)} {told}; {nearest(of, self.domain.names)}")
+        if of in self.schema.broken:
             return
+        self._check_attribute(of)
         if self.domain[of].steps:
             told = (
                 "is a value, of which sums and means are published: for quantiles declare bins of its column"
@@ -410,9 +496,11 @@ class _Measured:
             self.problems.add(("table", 0, "measures"), told)
 
 
-def _largest(value: Attribute) -> int:
+def _largest(summed: Mapping[str, LinearOperator]) -> Fraction:
     """What one record adds to a sum at most."""
-    return max(abs(int(end)) for end in value.values)
+    return math.prod(
+        (Fraction(float(factor.abs_entry_max())) for factor in summed.values()), start=Fraction(1)
+    )
 
 
 _DECLARE = "declare it under [values], as in income = { range = [0, 200000], step = 1000 }"
