@@ -157,8 +157,8 @@ def test_the_last_edit_wins(studio: Studio) -> None:
 def test_a_planner_that_is_ended_is_told_and_replaced(studio: Studio) -> None:
     edited(studio, SPEC)
     studio._planner.busy = True
-    studio._planner._worker.process.kill()
-    studio._planner._worker.process.join()
+    studio._planner._process.kill()
+    studio._planner._process.join()
     (problem,) = studio.state()["problems"]
     assert "ended" in problem["message"]
     assert edited(studio, SPEC)["problems"] == []

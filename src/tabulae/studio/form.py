@@ -686,7 +686,19 @@ def _set(text: str, path: KeyPath, value: Any) -> str:
         return put(text, path, value=True) if given else _cleared(text, path)
     if not given.strip():
         return _cleared(text, path)
-    return put(text, path, _read(kind, given, _at(tomllib.loads(text), path)))
+    return _without_rivals(put(text, path, _read(kind, given, _at(tomllib.loads(text), path))), path)
+
+
+_RIVALS = (("edges", "map", "level"), ("sql", "attributes"), ("join", "where", "occurs"))
+"""Keys of which an entry has one: what it began with goes, if it is still empty, when another is filled."""
+
+
+def _without_rivals(text: str, path: KeyPath) -> str:
+    for keys in _RIVALS:
+        for other in keys if path[-1] in keys else ():
+            if other != path[-1] and _at(tomllib.loads(text), (*path[:-1], other)) == []:
+                text = remove(text, (*path[:-1], other))
+    return text
 
 
 def _cleared(text: str, path: KeyPath) -> str:

@@ -5,7 +5,7 @@
   const [text, told, saved, frame, list, form] = ["text", "told", "saved", "plan", "problems", "form"].map(byId);
   const PAUSE = 250, SOON = 200, LATER = 3000; // milliseconds
   const opened = new Set(["source", "privacy"]);
-  let typed = false, pausing, asking, version = -1, shown = 0, drawn = -1, latest, queue = Promise.resolve();
+  let typed = false, pausing, asking, version = -1, shown = 0, drawn = -1, latest, queue = Promise.resolve(), waiting = 0;
 
   function write(element, words) {
     if (element.textContent !== words) element.textContent = words;
@@ -22,9 +22,14 @@
 
   /* One request after the other, so that each is about the text that the one before it left. */
   function next(step) {
+    waiting += 1;
+    form.setAttribute("aria-busy", "true");
     queue = queue.then(step).catch((error) => {
       write(told, error instanceof TypeError ? "The studio was stopped in its terminal." : `${error.message}.`);
       return error;
+    }).finally(() => {
+      waiting -= 1;
+      form.setAttribute("aria-busy", String(waiting > 0));
     });
     return queue;
   }
