@@ -99,3 +99,35 @@ def test_edges_are_drawn(opened: Page) -> None:
     form.get_by_label("a class begins at").fill("5")
     form.get_by_role("button", name="Draw or erase the edge").click()
     expect(text).to_have_value(SPEC.replace("[5, 15]", "[10, 15]"))
+
+
+@pytest.mark.long
+def test_a_table_is_added_and_saved_by_keys_alone(opened: Page, studio: Studio) -> None:
+    """Whatever has the focus shows it."""
+
+    def tab_to(wanted: str, key: str) -> None:
+        for _ in range(100):
+            opened.keyboard.press(key)
+            held, outline = opened.evaluate(
+                "[document.activeElement.id, getComputedStyle(document.activeElement).outlineStyle]"
+            )
+            assert outline != "none" or held == "", held
+            if held == wanted:
+                return
+        raise AssertionError(f"{wanted} is not reached")
+
+    form = opened.locator("#form")
+    opened.keyboard.press("Tab")
+    opened.keyboard.press("Enter")
+    tab_to("add-table", "Tab")
+    opened.keyboard.type("by_keys")
+    opened.keyboard.press("Enter")
+    expect(form.locator("summary", has_text="by_keys")).to_be_visible()
+    expect(form).to_have_attribute("aria-busy", "false")
+    tab_to("f-table[4].queries.sex", "Shift+Tab")
+    opened.keyboard.press("e")
+    expect(form).to_have_attribute("aria-busy", "false")
+    opened.keyboard.press("Control+s")
+    expect(opened.locator("#saved")).to_have_text("Saved.")
+    text = studio.document.path.read_text()
+    assert text == SPEC + '\n[[table]]\nname = "by_keys"\nattributes = ["sex"]\n'

@@ -5,11 +5,15 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
+import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from tests.studio.test_server import asked
 
 import tabulae as tb
 from tabulae.errors import ReleaseError, Unsupported
@@ -101,6 +105,29 @@ def test_a_killed_run_is_resumed_and_charged_once(place: Path) -> None:
     assert done_here(place, Job(spec, str(place / "release"), resume=True)).state == "done"
     assert tb.Ledger.open(place / "ledger.db").spent == tb.ZCDP("1/2").amount
     assert list(releases_in(place)) == ["release"]
+
+
+@pytest.mark.long
+def test_a_studio_that_is_killed_loses_nothing(place: Path) -> None:
+    """Its run goes on, is charged once, and is published."""
+    command = [sys.executable, "-m", "tabulae.cli", "studio", str(place / "spec.toml")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as server:
+        assert server.stdout is not None
+        origin, _, token = server.stdout.readline().removeprefix("Open ").strip().partition("/?token=")
+        port = origin.rpartition(":")[2]
+        desk = SimpleNamespace(origin=origin, token=token, cookie=f"tabulae-{port}")
+        body = json.dumps({"name": "release"}).encode()
+        status, text, _ = asked(desk, "POST", "/run", body)  # type: ignore[arg-type]
+        assert (status, json.loads(text)["run"]["state"]) == (200, "running")
+        server.kill()
+    for _ in range(2000):
+        if (place / "release").exists():
+            break
+        time.sleep(0.05)
+    assert tb.Release.read(place / "release").verify() == []
+    (charge,) = tb.Ledger.open(place / "ledger.db").charges()
+    assert charge.loss == tb.ZCDP("1/2")
+    assert not unfinished_in(place)
 
 
 def test_a_rehearsal_has_people_and_a_ledger_of_its_own(place: Path) -> None:

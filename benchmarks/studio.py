@@ -1,0 +1,92 @@
+"""How soon the studio answers: ``python -m benchmarks.studio``; needs Chromium.
+
+Of a spec of so many tables of two attributes each: CPU seconds from an edit to the first margins, to those of the
+strategy that the spec asks for, and to the same after a change of the budget alone; and milliseconds that the browser
+takes for a move of the slider (the median and the longest of nine).
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import tempfile
+import threading
+import time
+from itertools import combinations, islice
+from pathlib import Path
+
+from benchmarks.recorded import add_force, record
+from playwright.sync_api import sync_playwright
+
+from tabulae.studio import Studio
+from tabulae.studio.planner import Plans
+
+OUT = Path(__file__).parent / "results/studio.csv"
+COLUMNS = ("tables", "quick_s", "certified_s", "budget_s", "slider_ms", "slider_longest_ms")
+MOVE = """slider => {
+  const began = performance.now();
+  slider.value = String(Number(slider.value) + 5);
+  slider.dispatchEvent(new Event("input"));
+  document.body.getBoundingClientRect();
+  return performance.now() - began;
+}"""
+
+
+def spec(tables: int) -> str:
+    """A spec of pairs of thirty attributes."""
+    attributes = "\n".join(f"a{i} = {{ range = [0, {3 + i % 5}] }}" for i in range(30))
+    pairs = islice(combinations(range(30), 2), tables)
+    listed = "\n".join(f'[[table]]\nname = "t{i}_{j}"\nattributes = ["a{i}", "a{j}"]' for i, j in pairs)
+    promise = 'definition = "zcdp"\nbudget = "1/2"\ndelta = "1e-10"\nledger = "ledger.db"'
+    return f'[source]\npath = "people.csv"\n[attributes]\n{attributes}\n[privacy]\n{promise}\n{listed}\n'
+
+
+def planned(text: str, folder: Path) -> tuple[float, float, float]:
+    """CPU seconds to the first margins, to those that are asked for, and to these after a change of budget."""
+    plans, began, told = Plans(), time.process_time(), []
+    for answer in plans.plan(text, folder):
+        told.append(time.process_time() - began)
+        if len(told) == 2:
+            break
+        assert answer.margins
+    began = time.process_time()
+    next(iter(plans.plan(text.replace('"1/2"', '"1"'), folder)))
+    return told[0], told[1], time.process_time() - began
+
+
+def moved(text: str, folder: Path) -> list[float]:
+    """Milliseconds of nine moves of the slider."""
+    (folder / "spec.toml").write_text(text)
+    studio = Studio(folder / "spec.toml")
+    threading.Thread(target=studio.serve, daemon=True).start()
+    with sync_playwright() as playwright:
+        flags = ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"]
+        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=flags)
+        page = browser.new_page()
+        page.goto(studio.url)
+        slider = page.frame_locator("#plan").get_by_role("slider")
+        slider.wait_for(timeout=600_000)
+        spent = sorted(slider.evaluate(MOVE) for _ in range(9))
+        browser.close()
+    studio.stop()
+    studio.close()
+    return spent
+
+
+def main() -> None:
+    """Measure and record."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    add_force(parser)
+    rows = []
+    options = parser.parse_args()
+    for tables in (10, 50, 200):
+        with tempfile.TemporaryDirectory() as name:
+            seconds = planned(spec(tables), Path(name))
+            spent = moved(spec(tables), Path(name))
+        rows.append((tables, *(f"{each:.2f}" for each in seconds), f"{spent[4]:.1f}", f"{spent[-1]:.1f}"))
+        print(*rows[-1], flush=True)
+    record(OUT, COLUMNS, rows, size="tables", force=options.force)
+
+
+if __name__ == "__main__":
+    main()
