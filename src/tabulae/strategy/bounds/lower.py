@@ -52,6 +52,7 @@ from ..information.protocol import EXPLICIT
 from ..strategy import NoiseKind
 from ..symmetry import WIDEST, symmetry, symmetry_pays
 from .alike import alike_bound
+from .cover import covering_bound
 from .dual import (
     Terms,
     distinct_cells,
@@ -272,9 +273,10 @@ def lower_bound(
     up to 8,192 cells, and of attributes that are all alike, with tables of one and two of them, whose norm is exact.
 
     All bound L2 sensitivity, and so L1 sensitivity (Laplace noise) as well. Under replace-one neighbours "svd" and
-    "dual" are about pairs of cells instead of cells, and for marginals at any size the dual is in closed form. Under
-    Laplace noise ``kind="dual"`` also knows the volume bound, which is about L1 sensitivity itself: it is the higher
-    one where several attributes, or groups of them, have tables of their own, and for a few queries over many cells.
+    "dual" are about pairs of cells instead of cells, and for marginals at any size the dual is in closed form.
+    Under Laplace noise ``kind="dual"`` also knows two bounds about L1 sensitivity itself: volumes, where several
+    attributes, or groups of them, have tables of their own, and for up to six independent queries; and covers, for
+    up to four of them.
 
     Raises:
         InvalidArgument: ``kind`` is none of these, or ``directions`` is no whole number of at least 1, or of another
@@ -301,7 +303,7 @@ def lower_bound(
         )
     total = unit_bound(workload, kind, neighbours, directions=directions)
     if noise == "laplace" and kind == "dual":
-        total = max((b for b in (total, *_volumes(workload, neighbours)) if b is not None), default=None)
+        total = max((b for b in (total, *_of_l1(workload, neighbours)) if b is not None), default=None)
     if total is None:
         raise Unsupported(
             f"no {kind} bound for {workload.domain.size:,} cells and {workload.queries:,} queries"
@@ -320,12 +322,13 @@ def _is_positive(directions: int) -> bool:
     return isinstance(directions, (int, np.integer)) and not isinstance(directions, bool) and directions > 0
 
 
-def _volumes(workload: Workload, neighbours: str) -> list[float | None]:
-    """What volumes say under Laplace noise, at unit noise."""
+def _of_l1(workload: Workload, neighbours: str) -> list[float | None]:
+    """What volumes and covers say of L1 sensitivity, at unit noise."""
     merged, _ = workload.merge()
     bounds = [volume_bound(dense_grams(merged), neighbours)]
     if merged.domain.size <= _HULL_CELLS:
-        bounds.append(hull_volume_bound(explicit_gram(merged), neighbours))
+        gram = explicit_gram(merged)
+        bounds += [hull_volume_bound(gram, neighbours), covering_bound(gram, neighbours)]
     return bounds
 
 
