@@ -18,8 +18,7 @@ ALIKE = [name for name in peers.CASES if name.startswith("[")]
 FAST = [
     name
     for name in ALIKE
-    if name.startswith(("[10]", "[50]")) and not name.startswith(("[10]^50", "[10]^100", "[10]^40, mixed"))
-    if "random" not in name or "[10]" in name
+    if name.startswith("[10]") and not name.startswith(("[10]^50", "[10]^100", "[10]^40, mixed"))
 ]
 
 

@@ -92,7 +92,13 @@ print('done')
 """
 
 
-@pytest.mark.parametrize("more", [{}, {"FORCE_COLOR": "1"}], ids=["plain", "as in a notebook"])
+@pytest.mark.parametrize(
+    "more",
+    [
+        pytest.param({}, id="plain", marks=pytest.mark.long),
+        pytest.param({"FORCE_COLOR": "1"}, id="as in a notebook"),
+    ],
+)
 def test_nothing_but_the_result_is_written_to_a_pipe(more: dict[str, str]) -> None:
     command = [sys.executable, "-c", _STEPS]
     done = subprocess.run(command, env={**_PLAIN, **more}, capture_output=True, text=True, check=True)

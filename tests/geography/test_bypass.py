@@ -105,7 +105,10 @@ RULES = {
 }
 
 
-@pytest.mark.parametrize(("noise", "rule"), RULES)
+@pytest.mark.parametrize(
+    ("noise", "rule"),
+    [pytest.param(*r, marks=pytest.mark.long if r == ("laplace", "exact") else ()) for r in RULES],
+)
 def test_equals_the_printed_algorithm(noise, rule):
     """1,000 random trees for the rule that is not printed, judged there by the smallest root of a dense matrix."""
     rng = np.random.default_rng(3)

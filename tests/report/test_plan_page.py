@@ -87,7 +87,10 @@ def _anew(plan: Plan, loss: tb.PrivacyLoss) -> dict[str, tuple[float, float]]:
     }
 
 
-@pytest.mark.parametrize("promise", _PROMISES)
+@pytest.mark.parametrize(
+    "promise",
+    [pytest.param(p, marks=pytest.mark.long if p.startswith("approximate") else ()) for p in _PROMISES],
+)
 def test_tables_have_the_errors_of_a_plan_made_anew(village: Path, promise: str) -> None:
     plan = plan_tables(_village(village, promise))
     own = plan.spec.loss.amount

@@ -253,7 +253,9 @@ def test_killed_later_the_same_counts_are_published(visits: Path, step: str) -> 
 TARGET = ('name = "sex_by_age"', 'name = "sex_by_age"\ntarget = { rmse = 6 }')
 
 
-@pytest.mark.parametrize("definition", DEFINITIONS)
+@pytest.mark.parametrize(
+    "definition", [pytest.param(d, marks=pytest.mark.long if d == "approx" else ()) for d in DEFINITIONS]
+)
 def test_targets_find_the_whole_budget(visits: Path, definition: str) -> None:
     """The tables get what they need without the share, to the last digit, and the line to write is exact."""
     privacy = DEFINITIONS[definition].replace('"1/2"', '"targets"')

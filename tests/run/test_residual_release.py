@@ -97,6 +97,7 @@ def test_all_of_adults_attributes(tmp_path: Path) -> None:
     _check_release(release, codes, sizes, tables)
 
 
+@pytest.mark.long
 def test_generated_loans(tmp_path: Path) -> None:
     """8e15 cells: a release from a file of 3,000 made-up loans."""
     sizes = {f"a{i}": n for i, n in enumerate(LOANS)}

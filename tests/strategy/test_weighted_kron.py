@@ -290,6 +290,7 @@ def test_the_farthest_pair_may_lie_across(weights: list[list[int]], monkeypatch:
     assert 1800 <= found <= 1800 + Fraction(1, 10**5)
 
 
+@pytest.mark.long
 def test_more_than_2_28_pairs_are_compared_where_that_is_quick() -> None:
     """16,800 cells: four times the largest squared norm is over 1.5 times the bound, which holds for drawn pairs."""
     rng = np.random.default_rng(4)

@@ -124,7 +124,9 @@ def tasks_of(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
     return written
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(
+    "method", ["bluedown", *(pytest.param(m, marks=pytest.mark.long) for m in METHODS if m != "bluedown")]
+)
 def test_a_task_that_is_lost_is_made_again_and_no_other(method, tmp_path, monkeypatch):
     """Each task in turn dies, once before its part has a name and once after; every part is named once."""
     case = in_pieces(random_case(np.random.default_rng(4), 30, 4))

@@ -51,7 +51,7 @@ def dense_loss(W, A):
     return np.square(W @ pinv).sum()
 
 
-@pytest.mark.parametrize("n", [1, 2, 5, 9])
+@pytest.mark.parametrize("n", [1, 2, 5, pytest.param(9, marks=pytest.mark.long)])
 @pytest.mark.parametrize("ranges", [prefix, all_range])
 def test_the_optimum_is_that_of_a_semidefinite_solver(ranges, n):
     W = ranges(n)

@@ -90,7 +90,10 @@ def test_a_factorisation_is_feasible_and_answers_the_workload_exactly(name, p):
 
 
 @pytest.mark.parametrize("p", [1, 2])
-@pytest.mark.parametrize("name", ["prefix", "ranges", "windows", "few queries"])
+@pytest.mark.parametrize(
+    "name",
+    ["prefix", "ranges", *(pytest.param(n, marks=pytest.mark.long) for n in ("windows", "few queries"))],
+)
 def test_the_outer_residual_falls_to_its_tolerance(name, p):
     """Not at each iteration (multipliers overshoot), but from each twenty to the next, until the search ends."""
     W = WORKLOADS[name]
@@ -117,7 +120,11 @@ def test_under_gaussian_noise_the_optimum_is_reached(name):
 
 @pytest.mark.parametrize(
     ("W", "printed", "ours"),
-    [(all_range(64), 7.02, 5.65), (prefix(64), 7.67, 5.45), (width_range(64), 9.44, 5.6)],
+    [
+        (all_range(64), 7.02, 5.65),
+        pytest.param(prefix(64), 7.67, 5.45, marks=pytest.mark.long),
+        pytest.param(width_range(64), 9.44, 5.6, marks=pytest.mark.long),
+    ],
 )
 def test_hdmm_table_4_is_an_upper_limit(W, printed, ours):
     """Laplace noise, epsilon = 1: the LRM column at n = 64; the printed values are those of a worse local optimum."""
