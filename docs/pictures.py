@@ -1,7 +1,7 @@
 """Takes the pictures of the documentation: ``python docs/pictures.py`` writes them to docs/assets.
 
 It makes the demo's release and plan and the release of an invented state, as a reader would, and looks at their pages
-with Chromium. Where there is none, it says so and leaves the pictures as they are.
+and at the studio with Chromium. Where there is none, it says so and leaves the pictures as they are.
 """
 
 from __future__ import annotations
@@ -11,13 +11,18 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from PIL import Image
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser, Page, sync_playwright
 from playwright.sync_api import Error as BrowserError
 from walk import Text, steps
+
+from tabulae.studio import Studio
 
 ROOT = Path(__file__).parents[1]
 OUT = Path(__file__).parent / "assets"
@@ -47,6 +52,8 @@ PICTURES = (
     Picture("plan-errors", "plan.html#errors", 1280, 900),
     Picture("plan-phone", "plan.html", 390, 780, 2),
     Picture("report-areas", "state/report.html#spine", 1280, 1000),
+    Picture("studio", "studio", 1440, 900),
+    Picture("studio-read", "studio/read?release=release&table=relationship_by_sex&split=sex", 1280, 900),
 )
 TARGETS = {"sex_by_age5": 20, "age_ranges": 10, "age_ranges_by_sex": 12}
 """Margins that the tables of the plan are to keep."""
@@ -80,14 +87,44 @@ def make(folder: Path) -> None:
     run(tabulae, "run", examples / "redistricting.toml", "--out", folder / "state")
 
 
-def take(browser: Browser, folder: Path, picture: Picture) -> bytes:
+@contextmanager
+def studio(folder: Path) -> Iterator[Studio]:
+    """A studio of the demo's spec, with its release beside it."""
+    desk = Studio(folder / "demo/demo.toml")
+    thread = threading.Thread(target=desk.serve)
+    thread.start()
+    try:
+        yield desk
+    finally:
+        desk.stop()
+        thread.join()
+        desk.close()
+
+
+def design(page: Page, desk: Studio, address: str) -> None:
+    """A page of the studio; on the first a table is open, and its plan is there."""
+    page.goto(desk.url)
+    if address:
+        page.goto(desk.origin + address)
+        return
+    page.locator("#form [data-open='table[1]'] summary").click()
+    page.locator("#form [data-at='table[1].name']").scroll_into_view_if_needed()
+    page.frame_locator("#plan").get_by_role("slider").wait_for(timeout=600_000)
+    page.locator("#told", has_text="The plan is of this text.").wait_for()
+    page.locator("#form [data-open='table[1]'] summary").first.evaluate("each => each.scrollIntoView()")
+
+
+def take(browser: Browser, folder: Path, desk: Studio, picture: Picture) -> bytes:
     """A picture as PNG with a palette of as many colours as its size allows."""
     context = browser.new_context(
         viewport={"width": picture.width, "height": picture.height}, device_scale_factor=picture.scale
     )
     page = context.new_page()
     file, _, place = picture.page.partition("#")
-    page.goto((folder / file).as_uri() + (f"#{place}" if place else ""))
+    if file.startswith("studio"):
+        design(page, desk, file.removeprefix("studio"))
+    else:
+        page.goto((folder / file).as_uri() + (f"#{place}" if place else ""))
     shot = Image.open(io.BytesIO(page.screenshot())).convert("RGB")
     context.close()
     for colours in (256, 128, 64, 32):
@@ -112,7 +149,8 @@ def main() -> None:
             print(f"Chromium does not start ({why}): the pictures are left as they are.", file=sys.stderr)
             return
         make(Path(name))
-        taken = {picture.name: take(browser, Path(name), picture) for picture in PICTURES}
+        with studio(Path(name)) as desk:
+            taken = {picture.name: take(browser, Path(name), desk, picture) for picture in PICTURES}
         browser.close()
     for picture, png in taken.items():
         (OUT / f"{picture}.png").write_bytes(png)
