@@ -30,6 +30,12 @@ DECOMPOSITIONS = [
 DECOMPOSITIONS += [(np.linalg, name) for name in ("eigh", "eigvalsh", "svd", "pinv", "inv", "qr")]
 
 
+@pytest.fixture(autouse=True)
+def _own_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Limits are in seconds of this process, whatever else the machine does."""
+    monkeypatch.setattr(time, "monotonic", time.process_time)
+
+
 @pytest.fixture
 def orders(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The smaller sides of all matrices that are decomposed."""
