@@ -16,6 +16,7 @@ FITS = ROOT / "benchmarks/results/scale_fit.csv"
 PAGE = ROOT / "docs/methods/scale.md"
 FIGURE = ROOT / "docs/methods/scale.svg"
 GROUPS = ROOT / "benchmarks/results/detailed.csv"
+KILLS = ROOT / "benchmarks/results/kill_nation.csv"
 NATION = BLOCKS + BLOCKS // 25
 GOAL = 45
 TOTAL = "all"
@@ -178,6 +179,42 @@ def groups_sentence() -> str:
     )
 
 
+def kills_part() -> str:
+    """What runs that were killed at random moments took together with what finished them."""
+    rows = list(csv.DictReader(KILLS.open(encoding="utf-8")))
+    whole, share = float(rows[0]["whole_cpu_s"]), float(rows[0]["share"])
+    cells = (
+        (
+            f"{float(row['at']):.0%}",
+            row["step"],
+            row["killed_cpu_s"],
+            row["resumed_cpu_s"],
+            f"{float(row['again']):.0%}",
+        )
+        for row in rows
+    )
+    table = "\n".join(f"| {' | '.join(each)} |" for each in cells)
+    stored = [
+        float(row["again"]) for row in rows if row["step"] in ("estimating or writing", "tables written")
+    ]
+    return f"""## Killed and resumed
+
+A run that is killed is resumed with the work of finished stages: of a long depth of the spine with up to seven eighths
+of it, and after its last file was written with all of it. Killed while it counts or draws, it has nothing that may be
+kept: counts are confidential, and noise of which a part is lost is lost whole. It counts and draws again; if it was
+charged, it pays again.
+
+`python -m benchmarks.kill_nation SCRATCH` makes {share:g} of the nation ({whole:.0f} s of CPU), kills it at random
+moments and finishes it:
+
+| killed at | while | CPU s until then | and to finish | together, beyond one run |
+|--:|---|--:|--:|--:|
+{table}
+
+Once the measurements are stored, a kill costs at most {max(stored):.0%} here, a second start and reading the spec again
+among it. Before, it costs all that was done."""
+
+
 def page(rows: Sequence[Row]) -> str:
     """The page, as Markdown."""
     last = max((row for row in rows if row["sweep"] == "nation"), key=lambda row: int(row["blocks"]))
@@ -267,9 +304,7 @@ of the nation (6,620,000 people, 168,480 blocks), before and now, one after the 
 What is saved of these two stages, 6.0 s, grows with blocks: 300 s of a nation's 3,119. At a tenth of it the largest
 resident set is 2,245 MB, where it was 3,405.
 
-A run that is killed is resumed with the work of finished stages: of a long depth of the spine with up to seven eighths
-of it, and after its last file was written with all of it. Killed while it draws, its noise is lost by design: it counts
-and draws again, and pays again.
+{kills_part()}
 
 ## What grows with what
 
@@ -302,6 +337,7 @@ reading of measurements. Exponents of every stage are in `benchmarks/results/sca
   `tabulae.products.areas.count`, `tabulae.products.areas.plan`,
   `tabulae.sources.memory`; [the estimators](topdown.md#memory-and-disk).
 * Numbers: `python -m benchmarks.scale SCRATCH`, the same with `--share 0.1`, and with `--share 1 --memory 20GB`;
+  `python -m benchmarks.kill_nation SCRATCH`;
   `pytest tests/benchmarks/test_scale.py`.
 * Papers: Abowd et al., *The 2020 Census Disclosure Avoidance System TopDown Algorithm* (2022), whose run has
   this size.
