@@ -19,6 +19,7 @@ from tabulae.spec.shape import (
     PrivacySection,
     RecodeEntry,
     ReleaseSection,
+    SamplingEntry,
     SourceSection,
     TableEntry,
     TargetEntry,
@@ -59,6 +60,7 @@ SECTIONS: dict[type[BaseModel], tuple[str, str, str, str]] = {
     LeftOutEntry: ("[privacy.left_out]\n", "privacy.left_out", "at_most", '"a"'),
     TableEntry: ("[[table]]\n", "table[0]", "weight", '"a"'),
     TargetEntry: ("target = {", "table[0].target", "rmse", '"a"'),
+    SamplingEntry: ("sampling = {", "table[0].sampling", "a", '"a"'),
     InvariantEntry: ("[[invariant]]\n", "invariant[0]", "name", "3"),
     MethodSection: ("[method]\n", "method", "time_limit", '"a"'),
     ReleaseSection: ("[release]\n", "release", "max_rows", '"a"'),
@@ -79,6 +81,11 @@ def _document(guild: Path, section: type[BaseModel]) -> str:
     if section is UnitsEntry:
         counted = TABLES.partition("[[invariant]]")[0]
         return counted.replace("[source]", '[source]\nunit_id = "id"\nunits = { path = "units.csv" }')
+    if section is SamplingEntry:
+        weighed = "[values]\nw = { range = [0, 9] }\n[privacy]"
+        sampled = 'survey_weight = "w"\nsampling = { b = 30 }\ntarget'
+        counted = TABLES.partition("[[invariant]]")[0]
+        return counted.replace("[privacy]", weighed).replace("target", sampled)
     if section.__module__.endswith(".shape"):
         return TABLES
     text = guild.read_text().replace("nowhere =", f"{SUPPRESS}nowhere =")

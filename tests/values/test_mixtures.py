@@ -279,6 +279,28 @@ def test_sums_and_counts_come_back(noise: Noise, method: str) -> None:
     assert np.allclose(found.answer(workload)["s"], sums, atol=5)
 
 
+@given(seed=st.integers(0, 10**6), size=st.integers(0, 30), squares=st.booleans())
+def test_means_of_non_negative_estimates_lie_within_the_range(seed: int, size: int, squares: bool) -> None:
+    """So do their intervals, however small the groups and large the noise; and no variance is above what it can be."""
+    value, groups = tb.Attribute.measured("v", -3, 7, squares=squares), {"g": Identity(4)}
+    domain, count = tb.Domain({"g": 4, "v": value}), tb.Table("n", groups)
+    strategy = tb.select(tb.Workload(domain, [count]), method="identity")
+    codes = np.random.default_rng(seed).integers([0, 0], [4, 11], (size, 2))
+    measured = tb.measure(
+        tb.Counts.from_records(domain, codes), strategy, tb.ZCDP("1/50"), source=tb.noise.Insecure(seed)
+    )
+    found = tb.estimate(measured, method="non-negative")
+    for name in ("estimate", "ci_low", "ci_high"):
+        told = tb.means(found, count, value)[name].to_numpy(zero_copy_only=False).astype(float)
+        told = told[np.isfinite(told)]
+        assert ((told >= -3 - 1e-9) & (told <= 7 + 1e-9)).all()
+    if squares:
+        spread = publish_figure(found, Figure.variance("f", domain, count, value, 2), 0.95)
+        known = spread.status != "Q"
+        assert (spread.ci_low[known] >= 0).all()
+        assert (spread.ci_high[known] <= 25 + 1e-9).all()
+
+
 def test_counts_beside_values_may_be_exact() -> None:
     value = tb.Attribute.measured("v", 0, 50, 5)
     domain, by_group = tb.Domain({"g": 2, "v": value}), {"g": Identity(2)}

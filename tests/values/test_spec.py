@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy import stats
 from tests.audit.specs import fails
 from tests.each import each
 
@@ -19,6 +20,7 @@ from tabulae.audit import audit
 from tabulae.errors import DataError, SpecError, TabulaeError
 from tabulae.products.comparable import comparable
 from tabulae.products.tables import count as counting
+from tabulae.products.tables.publish import publish
 from tabulae.report.plan_page import plan_page
 from tabulae.spec import Spec
 from tabulae.strategy import Strategy
@@ -490,7 +492,7 @@ def test_products_variances_weights_and_what_clamping_takes(tmp_path: Path) -> N
     within("spread", [pay[m].var() for m in sexes])
     about = json.loads((release.path / "datapackage.json").read_text())
     told = {each["title"]: each.get("description", "") for each in about["resources"]}
-    assert told["pay_count"].startswith("Records, each counted design times: income from 20 to 120")
+    assert told["pay_count"].startswith("Records, each counted design times; intervals are about the noise")
     assert told["squares"].startswith("Sum of income squared")
     answer = release.query("SELECT region, SUM(design * income) FROM p GROUP BY region")[
         "estimate"
@@ -500,9 +502,43 @@ def test_products_variances_weights_and_what_clamping_takes(tmp_path: Path) -> N
     assert copy.digest() == Spec.from_text(SURVEY).digest()
 
 
+def test_sampling_is_in_the_intervals_of_counts_alone() -> None:
+    """Variances add up, and so do the squares of half-widths; nothing else of the table moves."""
+    plain = Spec.from_text(SURVEY)
+    spec = Spec.from_text(SURVEY.replace('"design"\n', '"design"\nsampling = { a = -0.0001, b = 40 }\n', 1))
+    assert (spec.sampling, plain.sampling) == ({"pay_count": (-0.0001, 40.0)}, {})
+    assert "sampling is not in them" in plain.units["pay_count"]
+    assert (
+        "about noise and sampling, whose variance at a count n is -0.0001 n² + 40 n"
+        in spec.units["pay_count"]
+    )
+    assert all("sampling not in the interval" in d.title for d in spec.derived if d.name.startswith("pay_"))
+    draw = np.random.default_rng(5)
+    codes = [draw.integers(0, attribute.codes, 300) for attribute in spec.domain.attributes]
+    counts, workload = tb.Counts.from_records(spec.domain, np.stack(codes, axis=1)), spec.published
+    strategy = tb.select(spec.workload, method="identity")
+    found = tb.estimate(tb.measure(counts, strategy, tb.ZCDP(100), source=tb.noise.Insecure(1)))
+    for was, now in zip(
+        publish(found, workload, 0.9), publish(found, workload, 0.9, spec.sampling), strict=True
+    ):
+        assert (now.estimate == was.estimate).all()
+        if now.name != "pay_count":
+            assert (now.std_error == was.std_error).all()
+            continue
+        spread = 40 * now.estimate - 0.0001 * now.estimate**2
+        assert now.std_error**2 == pytest.approx(was.std_error**2 + spread)
+        half = was.interval.high - was.estimate
+        wide = stats.norm.ppf(0.95) ** 2 * spread
+        assert now.ci_high - now.estimate == pytest.approx(np.sqrt(half**2 + wide))
+        assert now.ci_low == pytest.approx(np.maximum(now.estimate - np.sqrt(half**2 + wide), 0))
+
+
 @each(
     "change,to,told",
     [
+        ('survey_weight = "design"', 'sampling = { b = 3 }', r"sampling .*goes with survey_weight"),
+        ('"design"', '"design"\nsampling = { a = 3 }', r"sampling.b .*is missing"),
+        ('"design"', '"design"\nsampling = { b = -3 }', r"sampling.b"),
         ('survey_weight = "design"', 'survey_weight = "hours"', r'survey_weight .*"hours" may be negative'),
         ('survey_weight = "design"', 'survey_weight = "income"', r'"income" is the weight of this table'),
         ('survey_weight = "design"', 'survey_weight = "sex"', r"it is an attribute, and sums are of values"),

@@ -281,5 +281,5 @@ def _described(m: Measurement) -> tuple[object, ...]:
 
 def _published_keys(plan: Plan, done: Measurement) -> tuple[object, ...]:
     """Headings, labels and marks of every published table, in order."""
-    tables = publish(reconstruct(plan, done), plan.spec.published, plan.level)
+    tables = publish(reconstruct(plan, done), plan.spec.published, plan.level, plan.spec.sampling)
     return tuple((t.name, tuple(t.columns.items()), len(t.estimate), tuple(t.status)) for t in tables)

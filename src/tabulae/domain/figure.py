@@ -125,6 +125,7 @@ class Bracket:
 
     least: Linear
     most: Linear
+    never_negative: bool = False
 
     @property
     def tables(self) -> tuple[Table, ...]:
@@ -223,7 +224,7 @@ class Figure:
             (),
             (),
             (),
-            (Bracket(ends[0], ends[1]),),
+            (Bracket(ends[0], ends[1], bool(excess.min() >= 0)),),
         )
         return figure, measured
 

@@ -315,7 +315,10 @@ def _bracket(known: KnownCounts, bracket: Bracket, level: float) -> Part:
     least, most = _count(known, bracket.least, level), _count(known, bracket.most, level)
     middle, error = (least.estimate + most.estimate) / 2, (least.std_error + most.std_error) / 2
     same = least.exact & most.exact & (least.estimate == most.estimate)
-    return Part(middle, error, least.low, most.high, same, least.conservative | most.conservative)
+    low, high = least.low, most.high
+    if bracket.never_negative:
+        middle, low, high = (np.maximum(each, 0) for each in (middle, low, high))
+    return Part(middle, error, low, high, same, least.conservative | most.conservative)
 
 
 def _variance_slopes(known: KnownCounts, variance: Variance) -> list[np.ndarray]:

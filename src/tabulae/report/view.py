@@ -863,8 +863,8 @@ def _view(release: Release, derived: Derived) -> DerivedView:
 
 
 def _is_mean(figure: Figure) -> bool:
-    """Whether it is a ratio of which the ends are known: a mean of a measured value."""
-    return any(ratio.within for ratio in figure.ratios)
+    """Whether it is a mean of a measured value, of which the ends are known, its variance, or what clamping takes."""
+    return bool(any(ratio.within for ratio in figure.ratios) or figure.variances or figure.brackets)
 
 
 _ENDS = ("estimate", "ci_low", "ci_high")

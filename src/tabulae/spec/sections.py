@@ -70,6 +70,7 @@ NOT_OF_AREAS = {
     "measures": "is of tables without areas: the passes up and down the geography are of counts",
     "weight": 'is of errors that shares = "auto" makes small: here the shares decide, so remove it',
     "counts": "is of tables without areas: nothing works out units in the passes up and down a geography; remove it",
+    "sampling": "is of tables without areas: the passes up and down the geography are of counts",
     "survey_weight": "is of tables without areas: the passes up and down the geography are of counts",
     "name": "is of counts without a geography: an exact count of areas goes by its attributes and level, so remove it",
 }

@@ -548,6 +548,15 @@ _MEASURES = (
 )
 
 
+class SamplingEntry(StrictSection):
+    """``sampling`` of a table: the variance of a weighted count N over samples, ``a N^2 + b N``, which is public."""
+
+    a: Annotated[float, Field(allow_inf_nan=False)] = 0.0
+    b: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = Field(
+        description="the variance of a count N over samples is a N^2 + b N: sampling = { b = 2500 }"
+    )
+
+
 def _totals(value: object) -> object:
     """True for all, a list of names, or None; false is no totals."""
     if isinstance(value, bool):
@@ -568,6 +577,17 @@ class TableEntry(CountedEntry):
     measures: Annotated[list[MeasureEntry], Field(min_length=1)] | None = None
     counts: Literal["rows", "units"] | None = None
     survey_weight: Filled | None = None
+    sampling: SamplingEntry | None = None
+
+    @model_validator(mode="after")
+    def _sampled(self) -> Self:
+        counts = not self.measures or any(measure.count for measure in self.measures)
+        if self.sampling is not None and (self.survey_weight is None or not counts):
+            raise problem(
+                "sampling is of counts that are grossed up to those who were not drawn: it goes with survey_weight and "
+                '"count"'
+            )
+        return self
 
     @model_validator(mode="after")
     def _measures_differ(self) -> Self:

@@ -153,7 +153,7 @@ class TablesProduct:
         check_derived(plan)
         check_earlier(plan)
         rehearsed = rehearse(plan)
-        tables = publish(rehearsed, self.spec.published, plan.level)
+        tables = publish(rehearsed, self.spec.published, plan.level, self.spec.sampling)
         numbers = [np.concatenate([t.estimate, t.std_error, t.ci_low, t.ci_high]) for t in tables]
         rows = [asdict(row).values() for row in plan.table_errors]
         numbers += [np.array([value for value in row if isinstance(value, float)]) for row in rows]
@@ -205,7 +205,7 @@ class TablesProduct:
         say(Progress("estimating and writing tables"))
         plan, spec, measured = self._planned, self.spec, self._stored(partial)
         estimated = reconstruct(plan, measured)
-        tables = publish(estimated, spec.published, plan.level) + publish_exact(measured)
+        tables = publish(estimated, spec.published, plan.level, spec.sampling) + publish_exact(measured)
         expected = {row.table: asdict(row) for row in plan.table_errors}
         exact = exactness(spec, charged.earlier)
         stated = None if exact is None else exact.document()
@@ -226,7 +226,7 @@ class TablesProduct:
             return faults
         release_id = str(release.about["release_id"])
         faults = list(measurement_faults(release.path, spec, measurement, release_id))
-        tables = publish(estimated, spec.published, release.level) + publish_exact(measurement)
+        tables = publish(estimated, spec.published, release.level, spec.sampling) + publish_exact(measurement)
         faults += descriptor_faults(spec, release.descriptor, tables, measurement.left_out)
         workload = {table.name: table for table in spec.published.tables}
         held = Invariants(spec.domain, [e.held.table for e in spec.earlier]) if spec.earlier else None

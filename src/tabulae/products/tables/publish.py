@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -130,9 +132,39 @@ def value_words(spec: Spec) -> str:
     return "; ".join(told)
 
 
-def publish(estimate: Estimate, workload: Workload, level: float) -> list[PublishedTable]:
-    """Estimates, standard errors and intervals for every table of a workload."""
-    return [_publish(estimate, workload, table, level) for table in workload.tables]
+def publish(
+    estimate: Estimate,
+    workload: Workload,
+    level: float,
+    sampling: Mapping[str, tuple[float, float]] | None = None,
+) -> list[PublishedTable]:
+    """Estimates, standard errors and intervals for every table of a workload.
+
+    ``sampling`` has a and b of the tables whose errors and intervals hold sampling, too: its variance is ``a N^2 +
+    b N`` of a count N, and its error is taken for normal.
+
+    Reference: Wolter, "Introduction to Variance Estimation" (2007), chapter 7, on generalized variance functions.
+    """
+    made = [_publish(estimate, workload, table, level) for table in workload.tables]
+    given = sampling or {}
+    return [
+        _with_sampling(table, *given[table.name], level) if table.name in given else table for table in made
+    ]
+
+
+def _with_sampling(table: PublishedTable, a: float, b: float, level: float) -> PublishedTable:
+    """Variances add up, and so do squares of what intervals have on either side; nobody counts less than 0."""
+    size = np.maximum(table.estimate, 0)
+    spread = np.sqrt(np.maximum(a * size**2 + b * size, 0))
+    wide = NormalDist().inv_cdf((1 + level) / 2) * spread
+    low = table.estimate - np.hypot(table.estimate - table.interval.low, wide)
+    high = table.estimate + np.hypot(table.interval.high - table.estimate, wide)
+    return replace(
+        table,
+        std_error=np.hypot(table.std_error, spread),
+        interval=Interval(low, high, least=0.0),
+        status=np.where(spread > 0, ESTIMATED, table.status),
+    )
 
 
 def publish_exact(measurement: Measurement) -> list[PublishedTable]:

@@ -6,7 +6,7 @@ import io
 import math
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import NamedTuple
@@ -277,7 +277,12 @@ def read_section(
         _within(document.release.max_rows, rows, problems)
     if problems.found:
         return None
-    parts = {"invariants": tuple(exact), "_workload": Workload(schema.domain, built), "units": measured.units}
+    parts = {
+        "invariants": tuple(exact),
+        "_workload": Workload(schema.domain, built),
+        "units": measured.units,
+        "sampling": measured.sampling,
+    }
     parts["earlier"] = tuple(earlier.counts)
     parts["_planned"] = frozenset(derived.name for derived in measured.figures)
     files, figures = {**reader.queries.files, **earlier.files}, tuple(measured.figures)
@@ -305,6 +310,7 @@ class _Measured:
         self.domain, self.schema, self.problems = schema.domain, schema, problems
         self.tables: list[Table] = []
         self.units: dict[str, str] = {}
+        self.sampling: dict[str, tuple[float, float]] = {}
         self.figures: list[Derived] = []
 
     def add(self, path: KeyPath, entry: TableEntry, table: Table) -> None:
@@ -326,8 +332,11 @@ class _Measured:
                     self._count(name, entry, table, weight)
                 elif None not in (values := [self.value(each) for each in measure.values]):
                     self._values(name, measure, table, weight, [v for v in values if v], near)
-                if entry.survey_weight and not measure.count:
-                    self.units[name] += f", each record counted {entry.survey_weight} times"
+                if entry.survey_weight and not measure.count and name in self.units:
+                    told = f", each record counted {entry.survey_weight} times, sampling not in the interval"
+                    self.units[name] += told
+                    if self.figures and self.figures[-1].name == name:
+                        self.figures[-1] = replace(self.figures[-1], title=self.figures[-1].title + told)
             except (InvalidArgument, Unsupported) as error:
                 at = ("sql",) if entry.measures is None or measure.count else ("measures",)
                 if not self.problems.has((*path, *at)):  # of several quantiles one mistake is told once
@@ -360,7 +369,13 @@ class _Measured:
     def _count(self, name: str, entry: TableEntry, table: Table, weight: Fraction) -> None:
         """The table itself, which in SQL may be of sums."""
         if entry.survey_weight:
-            self.units[name] = f"records, each counted {entry.survey_weight} times"
+            told = "intervals are about the noise alone, and sampling is not in them"
+            if entry.sampling is not None:
+                self.sampling[name] = (entry.sampling.a, entry.sampling.b or 0.0)
+                told = "intervals are about noise and sampling, whose variance at a count n is {:g} n² + {:g} n".format(
+                    *self.sampling[name]
+                )
+            self.units[name] = f"records, each counted {entry.survey_weight} times; {told}"
             self.tables.append(table.weighted(name, weight))
             return
         factors = {v.name: v for v in self.domain.measured if v.name in table.attributes and not v.is_seat}
