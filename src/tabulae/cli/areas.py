@@ -25,6 +25,10 @@ from .smallest import best_words, print_smallest, shares_toml, targets_table
 
 FOLLOWS_FROM = "geography"
 _TEXT = ("level", "query", "table", "areas of", "off the spine")
+_DRAWN = (
+    "Counts of the posterior are whole and not negative, and mostly nearer: by how much depends on the counts, and\n"
+    "its credible intervals say it once they are drawn. Whole tables are drawn from the measurements, at no cost."
+)
 _UNKNOWN = (
     "Errors of topdown and bluedown depend on the counts and are not known beforehand: both give whole\n"
     "numbers that are not negative, mostly with smaller errors than these, and are biased upwards where\n"
@@ -146,7 +150,10 @@ def _shares_words(made: GeographyPlan, smallest: Smallest) -> Iterator[str]:
 
 
 def _method_words(made: GeographyPlan) -> str:
-    return " It is the estimator of this release." if made.geography.estimate == "gls" else "\n" + _UNKNOWN
+    estimate = made.geography.estimate
+    if estimate == "gls":
+        return " It is the estimator of this release."
+    return "\n" + (_DRAWN if estimate == "posterior" else _UNKNOWN)
 
 
 def _reach(made: GeographyPlan) -> Iterator[str]:
@@ -254,6 +261,8 @@ def print_summary(console: Console, release: Release, promise: str) -> None:
     words = "unbiased, with intervals"
     if about["method"] != "gls":
         words = "whole numbers of 0 or more; intervals are those of gls, beside it"
+    if about["method"] == "posterior":
+        words = "whole numbers of 0 or more, with credible intervals; implicates.parquet has whole tables"
     say(console, f"Estimate  {about['method']}: {words}")
     table = new_table("table", "areas of", "rows", words=_TEXT)
     for each in geography_of(release.spec).tables:

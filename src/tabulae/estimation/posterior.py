@@ -1,288 +1,497 @@
-"""Posterior of one whole count over a tree of areas: independent draws, without a Markov chain.
+"""Posterior of whole tables over a tree of areas: draws of every cell of every leaf, given all that was measured.
 
-Leaf b of class g has N_b people, a sum of its children every other node; node u is measured:
+Leaf b of group g (its parent) has N_b people; they are split by one attribute after another, in the order given:
 
-    y_u = N_u + e_u,    log p(e) = -p_u e**2 / 2 + const        exact for discrete Gaussian noise of precision p_u
-    N_b ~ sum_z w_gz NB(mean m_z, shape 6),   m = 0 (nobody) and 1.5 * 1.7**i;   w_g from the measurements
+    y_uq = (Q_q sum of the leaves below u) + e,    log p(e) = -e**2 / (2 sigma_uq**2) + const
+    N_b ~ sum_z w_gz NB(mean m_z, shape 6),    m = 0 (nobody) and 1.5 * 1.7**i
+    categories of a split | people in their prefix ~ Dirichlet-multinomial(spread_b * share_g)
+    w_g, share_g ~ Dirichlet(kinship * the same of the parent of g), up to the root
 
-The joint law is a tree of sums, so one pass up and one down draw from it exactly (forward filtering, backward
-sampling). Up: the message of a node is the law of its children's sum, a convolution, times its own likelihood.
-Children are joined two by two. Down: a sum n is divided in two by p(k | n), proportional to f(k) g(n - k). Draws are
-independent given the weights w, so M draws are M effective draws at each level.
-
-Weights are found by Monte Carlo EM and then held: how uncertain they are is not in the draws. All is made from
-measurements, which are public: it costs no budget.
+The law of the noise is exact for discrete Gaussian noise of whole numbers: its normaliser does not depend on counts.
+Each move of the chain draws from an exact conditional law (:mod:`~tabulae.estimation.chain`), so that no step is
+refused by chance. Weights, shares, spreads and kinships are drawn with the counts: how uncertain they are is in the
+draws. All is made from measurements, which are public: it costs no budget.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
-from scipy.special import gammaln
+from scipy import sparse
+from scipy.special import gammaln, stdtrit
 
 from ..errors import InvalidArgument
-
-SHAPE = 6.0
-MEANS = np.array([0.0, *(1.5 * 1.7 ** np.arange(20))])
-_REACH = (
-    12  # standard deviations about a measurement that are looked at: e**-72 of the likelihood is left out
+from .chain import (
+    SHAPE,
+    SPREADS,
+    Fixed,
+    Prior,
+    State,
+    divide,
+    inherit,
+    leaf_tables,
+    size_classes,
+    spreads,
+    sweep,
 )
-_NOTHING = 1e-40  # of the largest weight of a message: below it, ends are cut
+
+CHAINS = 2
+"""Chains, each on a thread of its own: the draws do not depend on how many cores there are."""
+
+BURNT, KEPT_EVERY = 100, 5
+"""Sweeps of each chain before the first draw, and between two draws."""
+
+LEAST_EFFECTIVE = 100
+"""The least effective draws that a credible interval is made of."""
+
+_WINDOW = 8  # standard deviations of a leaf's noise that one move can reach over
+_FREE = 1 << 40
 
 
 @dataclass(frozen=True, eq=False)
-class CountTree:
-    """What is measured of one count over areas, and what is known of it.
+class ExactSums:
+    """Sums of cells that are exact at some ``nodes`` (nodes,); ``label`` (cells,) says which sum a cell is in."""
+
+    label: np.ndarray
+    nodes: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class MeasuredTree:
+    """What is measured of a table over areas, and what is known of it.
 
     Args:
         parent: shape (nodes,): the parent of each node, which comes before it; -1 for the root, node 0.
-        value: shape (nodes,): the measured count; several independent measurements of a node are joined to their
-            mean by precision.
-        precision: shape (nodes,): 1 over the variance of the noise; 0 where nothing is measured, ``inf`` where the
-            count is exact.
-        least, most: shape (nodes,): the count is within them. A leaf that is not measured needs ``most``.
+        leaf: shape (leaves,): the node of each leaf.
+        splits: shape (cells, splits): the category of each cell, attribute by attribute; no two cells are alike.
+        queries: shape (queries, cells): the class of each cell in each query, from 0.
+        answers: for each query, shape (nodes, classes): what was measured; anything where nothing was.
+        precision: shape (nodes, queries): 1 / sigma**2, 0 where nothing was measured.
+        allowed: shape (leaves, cells): which cells can occur.
+        exact: sums that each table has as the start has them.
+        part, least, most: shapes (cells,), (leaves, parts), (leaves, parts): bounds on sums of cells of each leaf.
 
     Raises:
-        InvalidArgument: if a parent does not come before its child, a leaf has no bound, or a number is not one.
-
-    >>> tree = CountTree(np.array([-1, 0, 0]), np.array([7.0, 5.0, -1.0]), np.array([np.inf, 0.5, 0.5]))
-    >>> drawn = draw(tree, np.ones((1, MEANS.size)) / MEANS.size, draws=3, seed=1)
-    >>> drawn.counts[:, 0].tolist(), (drawn.counts[:, 1] + drawn.counts[:, 2]).tolist()
-    ([7, 7, 7], [7, 7, 7])
+        InvalidArgument: shapes that do not fit, or a parent after its child.
     """
 
     parent: np.ndarray
-    value: np.ndarray
+    leaf: np.ndarray
+    splits: np.ndarray
+    queries: np.ndarray
+    answers: tuple[np.ndarray, ...]
     precision: np.ndarray
-    least: np.ndarray = field(default_factory=lambda: np.zeros(()))
-    most: np.ndarray = field(default_factory=lambda: np.full((), np.inf))
+    allowed: np.ndarray
+    exact: tuple[ExactSums, ...] = ()
+    part: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
+    least: np.ndarray = field(default_factory=lambda: np.zeros((0, 0), np.int64))
+    most: np.ndarray = field(default_factory=lambda: np.zeros((0, 0), np.int64))
 
     def __post_init__(self) -> None:
-        shape = self.parent.shape
-        if self.value.shape != shape or self.precision.shape != shape or not shape or not shape[0]:
+        nodes, cells, leaves = self.parent.size, len(self.splits), self.leaf.size
+        fits = {
+            "queries": self.queries.shape[1:] == (cells,),
+            "answers": len(self.answers) == len(self.queries)
+            and all(len(each) == nodes for each in self.answers),
+            "precision": self.precision.shape == (nodes, len(self.queries)),
+            "allowed": self.allowed.shape == (leaves, cells),
+        }
+        if wrong := [name for name, fit in fits.items() if not fit]:
             raise InvalidArgument(
-                f"a tree of {shape} nodes needs as many values and precisions, and at least one node"
+                f"{' and '.join(wrong)} do not fit {nodes} nodes, {leaves} leaves, {cells} cells"
             )
-        if self.parent[0] != -1 or (self.parent[1:] < 0).any() or (self.parent >= np.arange(shape[0])).any():
+        if self.parent[0] != -1 or (self.parent[1:] < 0).any() or (self.parent >= np.arange(nodes)).any():
             raise InvalidArgument(
                 "each parent must come before its children: sort nodes by depth, the root first"
             )
-        if np.isnan(self.precision).any() or (self.precision < 0).any() or not np.isfinite(self.value).all():
-            raise InvalidArgument("values must be finite numbers, and precisions 0 or more")
-        if np.isnan(self.least).any() or np.isnan(self.most).any() or np.isinf(self.least).any():
-            raise InvalidArgument(
-                "the least of a count must be a finite number, and the most a number or inf"
-            )
-        object.__setattr__(self, "least", np.ceil(np.maximum(np.broadcast_to(self.least, shape), 0)))
-        object.__setattr__(self, "most", np.floor(np.broadcast_to(self.most, shape)))
-        open_ended = (self.precision[self.leaves] == 0) & np.isinf(self.most[self.leaves])
-        if open_ended.any():
-            node = int(self.leaves[open_ended][0])
-            raise InvalidArgument(
-                f"leaf {node} is neither measured nor bounded: give the most that it can have"
-            )
+        if not (self.precision >= 0).all() or not np.isfinite(self.precision).all():
+            raise InvalidArgument("precisions must be finite, and 0 or more; write exact sums as ExactSums")
 
     @cached_property
-    def leaves(self) -> np.ndarray:
-        """Nodes without children, in order."""
-        return np.setdiff1d(np.arange(self.parent.size), self.parent)
+    def columns(self) -> np.ndarray:
+        """Shape (cells, splits + 1): for the total and each prefix of splits, the column that a cell is counted in."""
+        found, first = [np.zeros(len(self.splits), np.int64)], 1
+        for j in range(1, self.splits.shape[1] + 1):
+            _, place = np.unique(self.splits[:, :j], axis=0, return_inverse=True)
+            found.append(first + place.ravel())
+            first += int(place.max()) + 1
+        return np.stack(found, axis=1)
 
     @cached_property
-    def children(self) -> list[list[int]]:
-        """Of each node, its children in order."""
-        found: list[list[int]] = [[] for _ in range(self.parent.size)]
-        for node, parent in enumerate(self.parent.tolist()):
-            if parent >= 0:
-                found[parent].append(node)
-        return found
+    def sums(self) -> sparse.csr_array:
+        """Shape (nodes, leaves): the leaves that each node adds up."""
+        rows, columns, node = [], [], self.leaf.copy()
+        at = np.arange(self.leaf.size)
+        while at.size:
+            rows.append(node)
+            columns.append(at)
+            node = self.parent[node]
+            at, node = at[node >= 0], node[node >= 0]
+        row, column = np.concatenate(rows), np.concatenate(columns)
+        ones = np.ones(row.size, np.int64)
+        return sparse.csr_array((ones, (row, column)), shape=(self.parent.size, self.leaf.size))
+
+    @cached_property
+    def groups(self) -> tuple[np.ndarray, np.ndarray]:
+        """For the internal nodes, the parent of each among them; and of each leaf, its own parent among them."""
+        is_internal = np.zeros(self.parent.size, bool)
+        is_internal[self.parent[1:]] = True
+        is_internal[0] = True
+        place = np.cumsum(is_internal) - 1
+        internal = np.flatnonzero(is_internal)
+        above = np.where(internal > 0, place[self.parent[internal]], -1)
+        return above, place[np.maximum(self.parent[self.leaf], 0)]
+
+    @cached_property
+    def fixed(self) -> Fixed:
+        """What the compiled moves read."""
+        cells, leaves, nodes = len(self.splits), self.leaf.size, self.parent.size
+        above, group = self.groups
+        members = np.argsort(group, kind="stable")
+        start = np.searchsorted(group[members], np.arange(above.size + 1))
+        classes = np.array([each.shape[1] for each in self.answers])
+        first = np.cumsum(classes) - classes
+        path = self.columns
+        prefix, depth = np.zeros(int(path.max()) + 1, np.int64), np.zeros(int(path.max()) + 1, np.int64)
+        for j in range(1, path.shape[1]):
+            prefix[path[:, j]], depth[path[:, j]] = path[:, j - 1], j
+        held = np.stack([each.label for each in self.exact], axis=1) if self.exact else np.zeros((cells, 0))
+        where = np.stack([each.nodes for each in self.exact], axis=1) if self.exact else np.zeros((nodes, 0))
+        parts = self.part.size > 0
+        return Fixed(
+            self.parent.astype(np.int64),
+            self.leaf.astype(np.int64),
+            group,
+            members,
+            start,
+            path,
+            (self.queries + first[:, None]).T.astype(np.int64).copy(),
+            self.precision.astype(float),
+            self.allowed,
+            held.astype(np.int64),
+            where.astype(bool),
+            self.part.astype(np.int64) if parts else np.zeros(cells, np.int64),
+            self.least.astype(np.int64) if parts else np.zeros((leaves, 1), np.int64),
+            self.most.astype(np.int64) if parts else np.full((leaves, 1), _FREE),
+            above,
+            depth,
+            prefix,
+            self._visits,
+        )
+
+    @property
+    def _visits(self) -> np.ndarray:
+        """Partners of each leaf in a sweep: more where more was measured, as more people take longer to mix."""
+        return 1 + np.floor(np.log2(1 + self.measured / 50)).astype(np.int64)
+
+    @cached_property
+    def measured(self) -> np.ndarray:
+        """Shape (leaves,): about how many people were measured in each leaf itself, 0 or more."""
+        size, weight = np.zeros(self.leaf.size), np.zeros(self.leaf.size)
+        for query, answers in zip(range(len(self.queries)), self.answers, strict=True):
+            share = self.precision[self.leaf, query] / answers.shape[1]
+            size += share * answers[self.leaf].sum(axis=1)
+            weight += share
+        return np.maximum(np.divide(size, weight, out=np.zeros_like(size), where=weight > 0), 0)
+
+    def state(self, counts: np.ndarray) -> State:
+        """Where a chain is, at whole counts of shape (leaves, cells)."""
+        fixed = self.fixed
+        held = np.zeros((self.leaf.size, fixed.depth.size), np.int64)
+        for j in range(fixed.path.shape[1]):
+            np.add.at(held.T, fixed.path[:, j], counts.T)
+        nodes = self.sums @ counts
+        residual = np.concatenate([np.asarray(each, float) for each in self.answers], axis=1)
+        for q in range(len(self.queries)):
+            np.subtract.at(residual.T, fixed.answer[:, q], nodes.T)
+        parts = np.zeros(fixed.least.shape, np.int64)
+        np.add.at(parts.T, fixed.part, counts.T)
+        return State(held, residual, parts)
+
+
+class Ends(NamedTuple):
+    """Ends of intervals."""
+
+    low: np.ndarray
+    high: np.ndarray
+
+
+def combine(
+    estimates: np.ndarray, level: float, *, within: np.ndarray | float = 0.0, effective: float | None = None
+) -> tuple[np.ndarray, np.ndarray, Ends]:
+    """Rubin's rule: what a user has computed from each draw, joined to one estimate, standard error and interval.
+
+    Args:
+        estimates: shape (draws, ...): the same figure of each draw.
+        level: of the interval, such as 0.95.
+        within: the sampling variance of the figure in each draw, or its mean; 0 where the draw has everybody.
+        effective: how many independent draws these are worth; all by default.
+
+    Returns:
+        Mean, standard error and interval; q -/+ t sqrt(U + (1 + 1/M) B), with B the variance between draws.
+
+    Reference: Rubin, "Multiple Imputation for Nonresponse in Surveys" (1987), section 3.3.
+
+    >>> mean, error, ends = combine(np.array([9.0, 11.0, 10.0, 10.0]), 0.9)
+    >>> float(mean), round(float(error), 3), [round(float(end), 2) for end in ends]
+    (10.0, 0.913, [7.85, 12.15])
+    """
+    draws = len(estimates)
+    worth = float(draws if effective is None else min(effective, draws))
+    if worth <= 1 or not 0 < level < 1:
+        raise InvalidArgument(
+            f"{worth:g} effective draws and level {level}: take more than one, and a level within 0 and 1"
+        )
+    inside = np.mean(within) if np.ndim(within) == 0 else np.mean(within, axis=0)
+    mean = estimates.mean(axis=0)
+    between = ((estimates - mean) ** 2).sum(axis=0) / (worth - 1) * worth / draws
+    spread = (1 + 1 / worth) * between
+    variance = inside + spread
+    ratio = np.divide(inside, spread, out=np.zeros_like(spread + inside), where=spread > 0)
+    half = stdtrit((worth - 1) * (1 + ratio) ** 2, (1 + level) / 2) * np.sqrt(variance)
+    return mean, np.sqrt(variance), Ends(mean - half, mean + half)
 
 
 @dataclass(frozen=True, eq=False)
 class Draws:
-    """Independent draws of all counts; ``counts`` has shape (draws, nodes), whole and additive in each draw."""
+    """Whole tables drawn from the posterior: ``tables`` are sparse (leaves, cells), those of one chain after another.
 
-    tree: CountTree
-    counts: np.ndarray
+    >>> from tabulae.estimation.posterior import sample
+    """
 
-    def table(self) -> np.ndarray:
-        """Shape (nodes,): whole, additive counts, near to all draws.
+    tree: MeasuredTree
+    tables: tuple[sparse.csr_array, ...]
 
-        The root has its median. Below a node, children t_c minimise the mean over draws of sum_c |N_c - t_c|, given
-        that they add up: each stands at the same quantile of its draws, and what is between two draws goes to the
-        first children.
-        """
-        ordered = np.sort(self.counts, axis=0)
-        found = np.empty(self.tree.parent.size, np.int64)
-        found[0] = ordered[(len(ordered) - 1) // 2, 0]
-        for node, below in enumerate(self.tree.children):
-            if below:
-                each = ordered[:, below]
-                sums = each.sum(axis=1)
-                at = int(np.searchsorted(sums, found[node], side="right")) - 1
-                found[below] = each[at]
-                if at + 1 < len(each):
-                    room = each[at + 1] - each[at]
-                    before = np.cumsum(room) - room
-                    found[below] += np.clip(found[node] - sums[at] - before, 0, room)
-        return found
+    def sums(self, rows: sparse.csr_array, cells: sparse.csr_array) -> np.ndarray:
+        """Shape (draws, areas, classes): sums of leaves (areas, leaves) and of cells (cells, classes), in each draw."""
+        return np.stack([(rows @ each @ cells).toarray() for each in self.tables])
 
-    def credible(self, sums: np.ndarray, level: float) -> tuple[np.ndarray, np.ndarray]:
-        """Ends of equal-tailed intervals of ``sums`` (draws, areas): any function of each draw, on the tree or off it.
+    def credible(self, sums: np.ndarray, level: float) -> Ends:
+        """Ends of equal-tailed intervals of sums of shape (draws, ...): order statistics of the draws.
 
-        With M draws the ends are the i-th from below and from above, i at most (M + 1) (1 - level) / 2: a further draw
-        lies within them with probability ``level`` or more.
+        With M draws the ends are the i-th from below and from above, i at most (M + 1) (1 - level) / 2.
 
         Raises:
-            InvalidArgument: below 100 draws, or where ``level`` needs more.
+            InvalidArgument: where ``level`` needs more draws.
         """
-        draws = len(self.counts)
+        draws = len(sums)
         rank = int((draws + 1) * (1 - level) / 2 + 1e-9)
-        if draws < 100 or rank < 1 or not 0 < level < 1:
+        if rank < 1 or not 0 < level < 1:
             raise InvalidArgument(
-                f"{draws} draws give no credible interval at {level}: draw at least 100, and 2 / (1 - level)"
+                f"{draws} draws give no credible interval at {level}: draw at least 2 / (1 - level)"
             )
-        ordered = np.sort(sums, axis=0)
-        return ordered[rank - 1], ordered[draws - rank]
+        ordered = np.partition(sums, [rank - 1, draws - rank], axis=0)
+        return Ends(ordered[rank - 1], ordered[draws - rank])
+
+    def effective(self, sums: np.ndarray) -> float:
+        """How many independent draws these are worth for sums of shape (draws, figures).
+
+        Autocovariances within the chains, about the mean of all, are averaged over figures as shares of their
+        variances; their initial positive sequence is added up.
+
+        Reference: Geyer, "Practical Markov Chain Monte Carlo" (1992).
+        """
+        centred = (sums - sums.mean(axis=0)).reshape(CHAINS, -1, int(np.prod(sums.shape[1:])))
+        variance = (centred**2).mean(axis=(0, 1))
+        moving = variance > 0
+        if not moving.any():
+            return float(len(sums))
+        centred = centred[..., moving] / np.sqrt(variance[moving])
+        length, time = centred.shape[1], 1.0
+        for lag in range(1, length - 1, 2):
+            pair = sum(
+                float((centred[:, :-k] * centred[:, k:]).sum(axis=1).mean()) / length for k in (lag, lag + 1)
+            )
+            if pair <= 0:
+                break
+            time += 2 * pair
+        return len(sums) / time
+
+    def table(self) -> np.ndarray:
+        """Shape (nodes, cells): whole, additive counts near to all draws, from the root down.
+
+        Each cell of a parent is divided so that children stand at the same quantile of their draws. Then people are
+        exchanged between children, the parent's cells staying as they are, as long as that lowers
+
+            sum over children of   3 E|total - T| + sum over all other columns of E|column - T|
+
+        with columns the prefixes of the splits, cells among them, and E the mean over draws.
+        """
+        tree, fixed = self.tree, self.tree.fixed
+        internal = np.unique(np.maximum(tree.parent, 0))
+        above = [tree.sums[internal] @ each for each in self.tables]
+        place = np.full(tree.parent.size, -1)
+        place[internal] = np.arange(internal.size)
+        leaf = np.full(tree.parent.size, -1)
+        leaf[tree.leaf] = np.arange(tree.leaf.size)
+        found = np.zeros((tree.parent.size, len(tree.splits)), np.int64)
+        found[0] = self._root()
+        starts = np.searchsorted(tree.parent, np.arange(tree.parent.size + 1))
+        for node in internal.tolist():
+            children = np.arange(starts[node], starts[node + 1])
+            if children.size:
+                at_leaf = leaf[children] >= 0
+                cube = np.zeros((children.size, len(self.tables), len(tree.splits)), np.int64)
+                for m, (leaves, sums) in enumerate(zip(self.tables, above, strict=True)):
+                    cube[at_leaf, m] = leaves[leaf[children[at_leaf]]].toarray()
+                    cube[~at_leaf, m] = sums[place[children[~at_leaf]]].toarray()
+                random = np.random.default_rng(node)
+                found[children] = divide(found[node], cube, fixed.path, fixed.depth.size, random)
+        return found
+
+    def _root(self) -> np.ndarray:
+        """The root's cells: the median of its total, divided split by split, each part at the same quantile."""
+        fixed, cells = self.tree.fixed, len(self.tree.splits)
+        whole = np.stack([np.asarray(each.sum(axis=0)).ravel() for each in self.tables])
+        ordered = np.zeros((len(self.tables), fixed.depth.size), np.int64)
+        for j in range(fixed.path.shape[1]):
+            np.add.at(ordered.T, fixed.path[:, j], whole.T)
+        ordered.sort(axis=0)
+        found = np.zeros(fixed.depth.size, np.int64)
+        found[0] = ordered[(len(ordered) - 1) // 2, 0]
+        for column in range(fixed.depth.size):
+            (parts,) = np.nonzero((fixed.prefix == column) & (fixed.depth == fixed.depth[column] + 1))
+            if parts.size:
+                found[parts] = at_one_quantile(ordered[:, parts], int(found[column]))
+        return found[fixed.path[:, -1]][:cells]
 
 
-def draw(
-    tree: CountTree, weights: np.ndarray, *, draws: int, seed: int, group: np.ndarray | None = None
+def at_one_quantile(ordered: np.ndarray, total: int) -> np.ndarray:
+    """Whole parts that add up to a total, each at the same quantile of its sorted draws, shape (draws, parts).
+
+    They minimise sum_c E|N_c - t_c|. What is between two draws goes to the first parts.
+    """
+    sums = ordered.sum(axis=1)
+    at = int(np.searchsorted(sums, total, side="right")) - 1
+    found = ordered[max(at, 0)].copy()
+    if 0 <= at < len(ordered) - 1:
+        room = ordered[at + 1] - ordered[at]
+        found += np.clip(total - sums[at] - (np.cumsum(room) - room), 0, room)
+    return found
+
+
+def sample(
+    tree: MeasuredTree,
+    start: np.ndarray,
+    *,
+    draws: int,
+    seed: int,
+    burnt: int = BURNT,
+    every: int = KEPT_EVERY,
 ) -> Draws:
-    """Independent draws of all counts, given ``weights`` (classes, len(MEANS)) of the prior of leaves.
+    """Draws of all cells of all leaves, from ``CHAINS`` chains of ``burnt + every * draws / CHAINS`` sweeps.
 
-    ``group`` (leaves,) is the class of each leaf, all 0 by default. The same seed gives the same draws.
+    Args:
+        start: shape (leaves, cells): whole counts that meet bounds and exact sums. All draws meet them then.
+        draws: how many are kept; a multiple of ``CHAINS``.
+        seed: 0 or more; the same seed gives the same draws.
 
     Raises:
-        InvalidArgument: if no table meets the exact counts and bounds, or weights or classes do not fit.
+        InvalidArgument: a start that is not whole, is negative, or breaks a limit.
     """
-    of_leaf = np.zeros(tree.leaves.size, np.int64) if group is None else group
-    if (
-        weights.shape[1:] != MEANS.shape
-        or not (weights >= 0).all()
-        or not np.allclose(weights.sum(axis=1), 1)
-    ):
-        raise InvalidArgument(f"weights need {MEANS.size} probabilities a class that add up to 1")
-    if of_leaf.shape != tree.leaves.shape or of_leaf.min() < 0 or of_leaf.max() >= len(weights):
-        raise InvalidArgument(f"each leaf needs a class from 0 to {len(weights) - 1}")
-    class_of = dict(zip(tree.leaves.tolist(), of_leaf.tolist(), strict=True))
-    random = np.random.default_rng(seed)
-    window = {int(leaf): _window(tree, leaf) for leaf in tree.leaves}
-    prior = weights @ _sizes(max(high for _, high in window.values()))
-    law: list[_Sum] = [_Sum(0, np.ones(1))] * tree.parent.size
-    for node in reversed(range(tree.parent.size)):
-        below = tree.children[node]
-        if below:
-            message = _joined([_Sum(law[child].low, law[child].weight) for child in below])
-        else:
-            low, high = window[node]
-            message = _Sum(low, prior[class_of[node], low : high + 1])
-        law[node] = _given(tree, node, message)
-    counts = np.zeros((draws, tree.parent.size), np.int64)
-    root = law[0]
-    counts[:, 0] = root.low + _choose(np.broadcast_to(root.weight, (draws, root.weight.size)), random)
-    for node, below in enumerate(tree.children):
-        if below:
-            counts[:, below] = np.stack(_divided(law[node], counts[:, node], random), axis=1)
-    return Draws(tree, counts)
+    if draws < CHAINS or draws % CHAINS:
+        raise InvalidArgument(f"draws is {draws}; it must be a multiple of {CHAINS}")
+    if start.shape != tree.allowed.shape or start.dtype.kind not in "iu" or (start < 0).any():
+        raise InvalidArgument(f"the start must be whole counts, 0 or more, of shape {tree.allowed.shape}")
+    state, fixed = tree.state(start), tree.fixed
+    if start[~tree.allowed].any() or (state.parts < fixed.least).any() or (state.parts > fixed.most).any():
+        raise InvalidArgument("the start breaks a bound, or counts somebody where nobody can be")
+    seeds = np.random.SeedSequence(seed).spawn(CHAINS)
+    with ThreadPoolExecutor(CHAINS) as threads:
+        chains = threads.map(
+            lambda one: list(_chain(tree, start, draws // CHAINS, np.random.default_rng(one), burnt, every)),
+            seeds,
+        )
+        return Draws(tree, tuple(table for chain in chains for table in chain))
 
 
-def fit(
-    tree: CountTree, *, seed: int, group: np.ndarray | None = None, rounds: int = 16, draws: int = 8
-) -> np.ndarray:
-    """Weights (classes, len(MEANS)) of the prior, from the measurements alone: Monte Carlo EM, the last half's mean."""
-    of_leaf = np.zeros(tree.leaves.size, np.int64) if group is None else group
-    classes = int(of_leaf.max()) + 1
-    weights, kept = np.ones((classes, MEANS.size)) / MEANS.size, []
-    for turn in range(rounds):
-        counts = draw(tree, weights, draws=draws, seed=seed + turn, group=group).counts[:, tree.leaves]
-        sizes, at = np.unique(counts, return_inverse=True)
-        seen = np.zeros((classes, sizes.size))
-        np.add.at(seen, (np.broadcast_to(of_leaf, counts.shape), at.reshape(counts.shape)), 1 / draws)
-        density = _sizes(int(sizes[-1]))[:, sizes]
-        expected = weights * ((seen / (weights @ density)) @ density.T) + 1 / MEANS.size
-        weights = expected / expected.sum(axis=1, keepdims=True)
-        kept.append(weights)
-    return np.mean(kept[rounds // 2 :], axis=0)
+def _chain(
+    tree: MeasuredTree, start: np.ndarray, draws: int, random: np.random.Generator, burnt: int, every: int
+) -> Iterator[sparse.csr_array]:
+    fixed, state = tree.fixed, tree.state(start)
+    chain = _Parameters(tree, state, random)
+    window, moves = _window(fixed), _moves(fixed)
+    for turn in range(1, burnt + draws * every + 1):
+        chain.redraw(state)
+        sweep(fixed, state, chain.prior, *moves, window, random)
+        if turn > burnt and (turn - burnt) % every == 0:
+            yield sparse.csr_array(state.counts[:, fixed.path[:, -1]].astype(np.int32))
 
 
-@dataclass(frozen=True, eq=False)
-class _Sum:
-    """Weights of ``low``, ``low + 1``, ...; and the two sums that it is made of, or none."""
+def _moves(fixed: Fixed) -> tuple[int, int, int]:
+    """Moves of a leaf in a sweep: of one cell, between two of its cells, and between two leaves.
 
-    low: int
-    weight: np.ndarray
-    parts: tuple[_Sum, _Sum] | None = None
+    Sums of many leaves mix by the moves of all: few leaves make more. Where sums are exact, one cell cannot move alone.
+    """
+    cells, leaves = fixed.allowed.shape[1], fixed.leaf.size
+    repeats = max(1, round(24 * cells / leaves))
+    single, within, across = (0, 4, 4) if fixed.is_held.any() else (4, 2, 1)
+    return single * repeats, within * repeats, across * repeats
 
 
-def _sizes(most: int) -> np.ndarray:
-    """Shape (len(MEANS), most + 1): probability of each size under each part of the prior."""
-    n, mean = np.arange(most + 1), MEANS[1:, None]
+def _window(fixed: Fixed) -> int:
+    """Places of a move: so many that the noise of the least measured leaf fits in."""
+    precision = fixed.precision[fixed.leaf].sum(axis=1)
+    least = precision[precision > 0].min() if (precision > 0).any() else 0.01
+    return int(np.clip(np.ceil(_WINDOW / np.sqrt(least)), 8, 512))
+
+
+class _Parameters:
+    """Parameters of the prior, where one chain is."""
+
+    def __init__(self, tree: MeasuredTree, state: State, random: np.random.Generator) -> None:
+        fixed = tree.fixed
+        self._fixed, self._random = fixed, random
+        most = int(1.5 * max(state.counts[:, 0].max(), tree.measured.max())) + 300
+        self._chance = _log_sizes(most)
+        internal, columns, splits = fixed.above.size, fixed.depth.size, fixed.path.shape[1] - 1
+        among = np.bincount(fixed.prefix[1:], minlength=columns)
+        share = np.tile(1.0 / np.maximum(among, 1)[fixed.prefix], (internal, 1))
+        spread = np.full((fixed.leaf.size, splits), _FIRST_SPREAD)
+        self.prior = Prior(share, spread, np.ones((internal, most)))
+        self._weight = np.full((internal, len(self._chance)), 1 / len(self._chance))
+        self._kinship = np.full(splits + 1, _FIRST_KINSHIP)
+        self._spread_weight: np.ndarray | None = None
+        self._density = np.exp(self._chance)
+
+    def redraw(self, state: State) -> None:
+        """Draw all parameters given the counts."""
+        fixed, random, prior = self._fixed, self._random, self.prior
+        if self._spread_weight is not None:
+            seen = spreads(fixed, state, prior, self._spread_weight, random)
+            self._spread_weight = np.log(np.stack([random.dirichlet(row + 1.0) for row in seen]) + 1e-12)
+        else:  # shares come first: those that all spreads are judged by must be near the data
+            self._spread_weight = np.zeros((prior.spread.shape[1], SPREADS.size))
+        for split in range(1, fixed.path.shape[1]):
+            tables = leaf_tables(fixed, state, prior, split, random)
+            own = fixed.depth == split
+            self._kinship[split] = inherit(
+                tables, prior.share, fixed.above, fixed.prefix, self._kinship[split], own, random
+            )
+        classes = size_classes(fixed, state, self._weight, self._chance, random)
+        one, every = np.zeros(classes.shape[1], np.int64), np.ones(classes.shape[1], bool)
+        self._kinship[0] = inherit(classes, self._weight, fixed.above, one, self._kinship[0], every, random)
+        density = np.maximum(self._weight @ self._density, 1e-280)
+        n = np.arange(1, density.shape[1])
+        prior.growth[:] = density[:, 1:] / density[:, :-1] * n
+
+
+_FIRST_SPREAD, _FIRST_KINSHIP = 100.0, 30.0
+
+
+def _log_sizes(most: int) -> np.ndarray:
+    """Shape (classes, most + 1): log probability of each size in each class of sizes; the first has nobody."""
+    n = np.arange(most + 1)
+    mean = 1.5 * 1.7 ** np.arange(60)
+    mean = mean[mean < 2 * most][:, None]
     log = gammaln(n + SHAPE) - gammaln(n + 1) - gammaln(SHAPE)
     log = log + SHAPE * np.log(SHAPE / (SHAPE + mean)) + n * np.log(mean / (SHAPE + mean))
-    return np.concatenate([(n == 0)[None].astype(float), np.exp(log)])
+    return np.concatenate([np.where(n == 0, 0.0, -np.inf)[None], log])
 
 
-def _window(tree: CountTree, leaf: int) -> tuple[int, int]:
-    least, most = tree.least[leaf], tree.most[leaf]
-    if tree.precision[leaf] == 0:
-        return int(least), int(most)
-    reach = _REACH / np.sqrt(tree.precision[leaf]) + 1
-    low = max(least, min(np.floor(tree.value[leaf] - reach), most))
-    return int(low), int(max(low, min(most, np.ceil(max(tree.value[leaf], least) + reach))))
-
-
-def _given(tree: CountTree, node: int, message: _Sum) -> _Sum:
-    """A message times the likelihood of the node's measurement, where bounds allow it; ends of no weight are cut."""
-    n = message.low + np.arange(message.weight.size)
-    value, precision = tree.value[node], tree.precision[node]
-    allowed = (n >= tree.least[node]) & (n <= tree.most[node]) & (message.weight > 0)
-    if np.isinf(precision):
-        allowed &= n == value
-        precision = 0.0
-    if not allowed.any():
-        raise InvalidArgument(
-            f"no whole counts meet what is known of node {node}: look at exact counts and bounds below it"
-        )
-    log = np.full(n.size, -np.inf)
-    log[allowed] = np.log(message.weight[allowed]) - precision * (n[allowed] - value) ** 2 / 2
-    weight = np.exp(log - log.max())
-    (kept,) = np.nonzero(weight > _NOTHING)
-    return _Sum(message.low + int(kept[0]), weight[kept[0] : kept[-1] + 1], message.parts)
-
-
-def _joined(parts: list[_Sum]) -> _Sum:
-    """The law of the sum, joined two by two: convolutions of positive numbers lose no digit of small weights."""
-    while len(parts) > 1:
-        pairs = list(zip(parts[::2], parts[1::2], strict=False))
-        rest = parts[2 * len(pairs) :]
-        parts = [_pair(f, g) for f, g in pairs] + rest
-    return parts[0]
-
-
-def _pair(f: _Sum, g: _Sum) -> _Sum:
-    weight = np.convolve(f.weight, g.weight)
-    weight /= weight.max()
-    (kept,) = np.nonzero(weight > _NOTHING)
-    return _Sum(f.low + g.low + int(kept[0]), weight[kept[0] : kept[-1] + 1], (f, g))
-
-
-def _divided(law: _Sum, totals: np.ndarray, random: np.random.Generator) -> list[np.ndarray]:
-    """Totals (draws,) of a node among its children, in order."""
-    if law.parts is None:
-        return [totals]
-    f, g = law.parts
-    left = f.low + np.arange(f.weight.size)
-    right = totals[:, None] - left - g.low
-    inside = (right >= 0) & (right < g.weight.size)
-    chances = np.where(inside, f.weight * g.weight[np.clip(right, 0, g.weight.size - 1)], 0.0)
-    first = f.low + _choose(chances, random)
-    return [x for part, n in ((f, first), (g, totals - first)) for x in _divided(part, n, random)]
-
-
-def _choose(chances: np.ndarray, random: np.random.Generator) -> np.ndarray:
-    """Of each row, a place drawn in proportion to its entries."""
-    summed = np.cumsum(chances, axis=1)
-    at = random.random(len(chances)) * summed[:, -1]
-    return (summed <= at[:, None]).sum(axis=1)
+__all__: Sequence[str] = ("Draws", "ExactSums", "MeasuredTree", "combine", "sample")

@@ -137,6 +137,50 @@ def noise_against_size(estimate: NDArray[np.float64], margin: NDArray[np.float64
     return _svg(WIDTH, height, label, drawn)
 
 
+def two_intervals(
+    names: Sequence[str], counts: NDArray[np.float64], ends: Mapping[str, NDArray[np.float64]], label: str
+) -> str:
+    """Draw two intervals of each count about it, one above the other, on one linear axis of differences from the count.
+
+    Args:
+        names: of the counts, from top to bottom.
+        ends: for each kind of interval shape (counts, 2); two kinds, the first in grey.
+
+    >>> two_intervals(["A"], np.array([5.0]), {"ci": np.array([[0, 9.0]]), "credible": np.array([[4, 6.0]])}, "x")[:4]
+    '<svg'
+    """
+    names = [shortened(name, _LABEL) for name in names]
+    apart = {kind: each - counts[:, None] for kind, each in ends.items()}
+    low, high = (
+        min(float(each.min()) for each in apart.values()),
+        max(float(each.max()) for each in apart.values()),
+    )
+    low, high = min(low, -1.0), max(high, 1.0)
+    left = max(57.6, 14.4 + 4.9 * max(map(len, names), default=0))
+    top, height = 21.6, 54 + 15.0 * len(names)
+    bottom, end = height - 30.2, WIDTH - 14.4
+
+    def x(value: float) -> float:
+        return left + (end - left) * (value - low) / (high - low)
+
+    drawn = [_line(x(0), top, x(0), bottom, MUTED, 0.8), _line(left, bottom, end, bottom, RULE, 0.8)]
+    for value in sorted({round(low), 0, round(high)}):
+        drawn.append(_line(x(value), bottom, x(value), bottom + _TICK, MUTED, 0.8))
+        drawn.append(_text(x(value), bottom + 14, f"{value:+,}" if value else "0", "middle", MUTED))
+    step = (bottom - top) / max(len(names), 1)
+    for i, name in enumerate(names):
+        y = top + (i + 0.5) * step
+        drawn.append(_text(left - _TICK, y + 3.2, name, "end", INK))
+        for each, colour, shift, width in zip(
+            apart.values(), (MUTED, WARM), (-2.6, 2.6), (1.4, 2.6), strict=True
+        ):
+            drawn.append(_line(x(each[i, 0]), y + shift, x(each[i, 1]), y + shift, colour, width))
+    for kind, colour, at in zip(apart, (MUTED, WARM), (left, left + 120.0), strict=True):
+        drawn += [_line(at, 8, at + 18, 8, colour, 2), _text(at + 22, 11, kind, "start", INK)]
+    drawn.append(_text((left + end) / 2, height - 4, "people more or fewer than published", "middle", INK))
+    return _svg(WIDTH, height, label, drawn)
+
+
 def matrix(pixels: NDArray[np.float64], columns: str, label: str) -> str:
     """Draw a matrix as an image: a row a query, a column a value, darker where entries are larger.
 

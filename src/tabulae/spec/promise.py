@@ -16,7 +16,7 @@ from .shape import TARGETS, MethodSection, PrivacySection
 ESTIMATORS = ("least-squares", "non-negative", "pgm")
 """The names that ``method.estimate`` accepts."""
 
-AREA_ESTIMATORS = ("bluedown", "topdown", "gls")
+AREA_ESTIMATORS = ("bluedown", "topdown", "gls", "posterior")
 """The names that ``method.estimate`` accepts with ``[geography]``, the default first."""
 
 NOT_OF_AREAS = ("select", "objective", "tolerance", "time_limit", "seed")
@@ -229,10 +229,10 @@ def read_method(document: Document, problems: Problems) -> Method | None:
 
 
 def _area_method(document: Document, section: MethodSection, problems: Problems) -> Method | None:
-    for key in NOT_OF_AREAS:
-        if key in section.model_fields_set:
-            problems.add(("method", key), "chooses queries, and with [geography] they are written: remove it")
     estimate = section.estimate if "estimate" in section.model_fields_set else AREA_ESTIMATORS[0]
+    for key in NOT_OF_AREAS:
+        if key in section.model_fields_set and (key, estimate) != ("seed", "posterior"):
+            problems.add(("method", key), "chooses queries, and with [geography] they are written: remove it")
     if estimate not in AREA_ESTIMATORS:
         told = f"{shown(estimate)} is no method for areas; {nearest(estimate, AREA_ESTIMATORS)}"
         problems.add(("method", "estimate"), told)
@@ -241,10 +241,18 @@ def _area_method(document: Document, section: MethodSection, problems: Problems)
             'are rows of whole people, and "gls" gives fractions: write estimate = "bluedown", or remove it'
         )
         problems.add(("release", "microdata"), told)
+    if estimate == "posterior" and document.source and document.source.engine == "spark":
+        told = (
+            'is drawn in one process, and engine = "spark" makes estimates in many: take another of the two'
+        )
+        problems.add(("method", "estimate"), told)
     if document.privacy is None or document.privacy.definition in (None, "approx"):
         return None
     noise = _fitting_noise(section, document.privacy.definition, problems)
-    return Method(noise=noise, estimate=estimate)
+    if estimate == "posterior" and noise == "laplace":
+        told = 'is drawn given Gaussian noise: take definition = "zcdp", or estimate = "bluedown"'
+        problems.add(("method", "estimate"), told)
+    return Method(noise=noise, estimate=estimate, seed=section.seed)
 
 
 def _fitting_noise(

@@ -115,7 +115,8 @@ def digest(record: Record, files: Mapping[str, bytes]) -> str:
 
 def _method(document: Document, method: Method) -> dict[str, Any]:
     if document.is_geography:
-        return {"noise": method.noise, "estimate": method.estimate}
+        seed = {"seed": method.seed} if method.estimate == "posterior" else {}
+        return {"noise": method.noise, "estimate": method.estimate, **seed}
     return {
         "select": method.select,
         "noise": method.noise,

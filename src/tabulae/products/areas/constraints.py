@@ -438,6 +438,32 @@ def _check_broken_parts(plan: SpinePlan, constraints: AreaConstraints, is_exact:
             )
 
 
+def check_reachable(plan: SpinePlan, constraints: AreaConstraints) -> None:
+    """Refuse, before any data, exact counts under which the moves of "posterior" cannot reach every table.
+
+    A move takes people from one place, a leaf and a cell, to another. Where exact sums are disjoint, tables that meet
+    them and bounds on parts are the whole points of a generalised polymatroid, a product of one for each sum, and any
+    two are joined by such steps (Murota, "Discrete Convex Analysis" (2003), the exchange property of M-convex sets).
+    So they are where sums nest; not where those of smaller areas are coarser than those of larger ones.
+
+    Raises:
+        InvalidArgument: such counts, or counts of an earlier release.
+    """
+    if constraints.earlier:
+        raise InvalidArgument(
+            '"posterior" does not hold counts to an earlier release: use estimate = "bluedown"'
+        )
+    depth = [int(plan.depth[nodes_of_units(plan, each.level)].max()) for each in constraints.exact]
+    for a, one in enumerate(constraints.exact):
+        for b, other in enumerate(constraints.exact):
+            if depth[a] < depth[b] and constraints.groups[a].max() > constraints.groups[b].max():
+                raise InvalidArgument(
+                    f'"posterior" moves people between two places at a time, and exact counts of {one.margin.name!r} '
+                    f"({one.level}) and of {other.margin.name!r} ({other.level}) leave tables that it cannot reach: "
+                    f'make {one.margin.name!r} exact for every {other.level}, too, or use estimate = "bluedown"'
+                )
+
+
 _NO_REASON = "no reason given"
 
 

@@ -274,7 +274,7 @@ class SpineEstimate:
     for them.
 
     Attributes:
-        method: "gls", "topdown" or "bluedown".
+        method: "gls", "topdown", "bluedown" or "posterior"; the last is not made here.
         vectors: the counts of every node, float64 for "gls", int64 otherwise.
         constraints: what the estimate took as known besides the measurements.
         unconverged: in how many divisions the solver stopped early: their counts meet every constraint, and others may

@@ -20,11 +20,12 @@ from ..smallest import Smallest
 from .allocation import FoundShares, with_found_shares
 from .passes.covariances import Covariances
 from .passes.vectors import cells_of, end_of_parents
+from .posterior import CHAINS, IMPLICATES
 from .smallest import found_budget, smallest_of_areas
 from .spec.section import Geography, geography_of
 from .spine_plan import SpinePlan
 from .store import most_bytes
-from .tables import UNBIASED
+from .tables import POSTERIOR, UNBIASED
 from .targets import AreaErrors, AreaTableError
 
 
@@ -257,6 +258,8 @@ def resources_of(geography: Geography, *, in_parts: bool = False) -> ResourceEst
     )
     answers = max(piece.nodes.size * sum(piece.rows) for piece in plan.pieces)
     memory = _PROGRAM + _LEAF * plan.spine.leaves + _ANSWER * answers
+    if geography.estimate == POSTERIOR:
+        memory += posterior_bytes(plan)
     work = parts_bytes(plan) if in_parts else work_bytes(plan, geography.estimate)
     return ResourceEstimate(most_bytes(plan, exact), work, rows, memory)
 
@@ -272,6 +275,17 @@ def work_bytes(plan: SpinePlan, method: str) -> int:
     above, leaves = cells_of(plan, 0, end), cells_of(plan, end, plan.tree.size)
     unbiased = 8 * (above + leaves) + 32 * above
     return unbiased if method == UNBIASED else unbiased + 16 * above + _COUNT * leaves
+
+
+_DRAWN = 20  # cells of a leaf in which somebody is counted, as far as is known before any data
+
+
+def posterior_bytes(plan: SpinePlan) -> int:
+    """What drawing whole tables keeps in memory: answers, chains with their counts and residuals, and all draws."""
+    cells, leaves = plan.layout.cell.size, plan.spine.leaves
+    answers = plan.tree.size * sum(query.size for query in plan.queries)
+    drawn = IMPLICATES * min(cells, _DRAWN) * leaves * 8
+    return 8 * answers + CHAINS * 8 * (answers + 2 * cells * leaves) + cells * leaves + drawn
 
 
 def parts_bytes(plan: SpinePlan) -> int:

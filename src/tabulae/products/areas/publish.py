@@ -23,12 +23,14 @@ from .constraints import FREE, NO_LIMIT, EarlierMargin
 from .estimate import SpineEstimate
 from .figures import area_figure_faults, figure_counts, figure_resource, write_area_figures
 from .microdata import microdata_faults, write_microdata
+from .posterior import ABOUT, FILE, posterior_faults, write_posterior
 from .spec.section import geography_of
 from .spine_plan import SpinePlan
 from .store import plan_document
 from .tables import (
     AREA_COLUMNS,
     GLS_ESTIMATE,
+    POSTERIOR,
     UNBIASED,
     SpineRelease,
     areas_of,
@@ -50,6 +52,8 @@ _NUMBERS = {
     "std_error": "standard error of the gls estimate, from the noise alone",
     "ci_low": "lower end of the interval of gls, whole",
     "ci_high": "upper end of the interval of gls, whole",
+    "credible_low": "lower end of the credible interval of the posterior; empty where too few draws are effective",
+    "credible_high": "upper end of the credible interval of the posterior; empty where too few draws are effective",
 }
 
 
@@ -69,6 +73,8 @@ def write_spine(folder: Path, made: SpineRelease, charged: Charged, say: Say = q
     say(Progress("writing tables", _TABLES))
     write_area_figures(folder, made)
     people = write_microdata(folder, made.microdata) if made.geography.microdata else None
+    if made.posterior is not None:
+        write_posterior(folder, made.posterior)
     about = {
         "release_id": charged.release_id,
         "interval_level": made.level,
@@ -175,6 +181,12 @@ def _readme(spec: Spec, method: str, people: int | None) -> str:
             f"* `estimate` is the published count, whole and 0 or more, made by {method}. `{GLS_ESTIMATE}` is the",
             "  unbiased estimate from the same measurements; `std_error`, `ci_low` and `ci_high` are of the latter.",
         ]
+    if method == POSTERIOR:
+        lines += [
+            "* `credible_low` and `credible_high` are right on average over areas of all sizes, if the model holds.",
+            f"  `{FILE}`: whole tables drawn given the measurements. Compute a figure from each `draw`, and take the",
+            f"  mean; its variance over draws says how uncertain it is. `{ABOUT}`: how they were drawn.",
+        ]
     lines.append(f"* `obs_status`: {_STATUS}.")
     if spec.derived:
         lines += [
@@ -221,6 +233,9 @@ def spine_faults(folder: Path, spec: Spec, level: float) -> Iterator[str]:
                 yield from constraint_faults(made.plan, made.published, made.exact)
             if geography.microdata:
                 yield from microdata_faults(folder, made.microdata)
+            if made.posterior is not None:
+                elsewhere = _made_elsewhere(folder)
+                yield from (fault + elsewhere for fault in posterior_faults(folder, made.posterior))
     except ReleaseError as error:
         yield str(error)
 

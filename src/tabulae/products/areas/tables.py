@@ -23,19 +23,24 @@ from .known import KnownLimits, margin_limits
 from .layout import CellLayout, Margin
 from .microdata import Microdata
 from .passes.area_variances import margin_variance
+from .posterior import AreaPosterior
 from .spec.section import AREA, AREA_TYPE, AreaTable, Geography, geography_of
 from .spine_plan import SpinePlan
 from .store import StoredPieces, files_digest, read_exact, read_spine_measurements
 from .tasks import Runner
 
 AREA_COLUMNS = (AREA_TYPE, AREA)
+CREDIBLE = ("credible_low", "credible_high")
 GLS_ESTIMATE = "gls_estimate"
+POSTERIOR = "posterior"
+"""The method whose tables carry credible intervals, too, and whose releases have implicates."""
 UNBIASED = "gls"
 """The method whose estimates have variances; the others' tables carry its estimates and intervals beside their own."""
 
 _ROWS = 1 << 18  # about how many rows are made at a time
 _VARIANCES = 1 << 22  # and how many numbers of covariances
 _UNBIASED_FIRST = 0.2  # of the time of all estimates: that of "gls", which every release has
+_START = 0.1  # of the time that is left: that of the counts from which tables are drawn
 _CANCELLED = 1e-9  # of the terms of a variance: below it, they cancel
 
 
@@ -74,6 +79,8 @@ def _schema(table: AreaTable, method: str) -> pa.Schema:
         numbers = [("estimate", pa.int64()), (GLS_ESTIMATE, number)]
     fields = [(name, words) for name in (*AREA_COLUMNS, *table.margin.names)]
     fields += [*numbers, *((name, number) for name in ("std_error", "ci_low", "ci_high"))]
+    if method == POSTERIOR:
+        fields += [(name, pa.int64()) for name in CREDIBLE]
     return pa.schema([*fields, ("obs_status", words)])
 
 
@@ -87,6 +94,7 @@ class AreaPublisher:
         published: the estimates of the tables.
         unbiased: those of ``gls``; the same object where that is the method.
         known: limits and exact counts, where there are some; others may follow from exact counts.
+        posterior: draws that credible intervals are made of, where that is the method.
     """
 
     layout: CellLayout
@@ -96,6 +104,7 @@ class AreaPublisher:
     unbiased: SpineEstimate
     known: KnownLimits | None
     level: float
+    posterior: AreaPosterior | None = None
 
     def rows(self, tables: Sequence[AreaTable], areas: Sequence[Areas]) -> Iterator[tuple[str, pa.Table]]:
         """Pieces of tables with the names of the tables; each table's in order: by type of area, area and cell."""
@@ -103,9 +112,10 @@ class AreaPublisher:
             middle, published = self._margins([table.margin for table in asked], part)
             where = part.leaves, part.owner, part.codes.size
             known = [] if self.known is None else list(self.known.of_areas(*where))
-            for table, *numbers in zip(asked, middle, published, strict=True):
+            credible = self._credible([table.margin for table in asked], part)
+            for table, ends, *numbers in zip(asked, credible, middle, published, strict=True):
                 limits = margin_limits(known, table.margin)
-                yield table.name, self._table(table, part, possible, covariance, limits, *numbers)
+                yield table.name, self._table(table, part, possible, covariance, limits, ends, *numbers)
 
     def pieces(
         self, wanted: Sequence[Any], areas: Sequence[Areas], step: Callable[[Sequence[Any]], int]
@@ -135,13 +145,20 @@ class AreaPublisher:
         middle = self.unbiased.margins(margins, *where)
         return middle, middle if self.method == UNBIASED else self.published.margins(margins, *where)
 
+    def _credible(self, margins: Sequence[Margin], part: SomeAreas) -> Iterator[_Ends | None]:
+        if self.posterior is None:
+            return iter([None] * len(margins))
+        where = part.owner, part.codes.size, part.leaves
+        return self.posterior.ends(margins, part.kind, *where, self.level)
+
     def _table(
         self,
         table: AreaTable,
         part: SomeAreas,
         possible: np.ndarray,
         covariance: np.ndarray,
-        limits: tuple[np.ndarray, np.ndarray] | tuple[float, float],
+        limits: _Ends | tuple[float, float],
+        credible: _Ends | None,
         middle: np.ndarray,
         published: np.ndarray,
     ) -> pa.Table:
@@ -164,7 +181,12 @@ class AreaPublisher:
         if self.method != UNBIASED:
             estimate = np.where(empty, 0, published)
         place = np.argsort(margin.order.ravel())
-        ordered = [array.reshape(count, -1)[:, place].ravel() for array in (estimate, *numbers, exact)]
+        if credible is not None:  # the published count is always within
+            credible = np.minimum(credible[0], published), np.maximum(credible[1], published)
+        ordered = [
+            array.reshape(count, -1)[:, place].ravel()
+            for array in (estimate, *numbers, exact, *(credible or ()))
+        ]
         return self._arrow(table, part, *ordered)
 
     def _arrow(
@@ -177,6 +199,7 @@ class AreaPublisher:
         low: np.ndarray,
         high: np.ndarray,
         exact: np.ndarray,
+        *credible: np.ndarray,
     ) -> pa.Table:
         schema, domain = _schema(table, self.method), self.layout.domain
         columns = part.columns({name: tuple(domain.resolve(name).labels) for name in table.margin.names})
@@ -184,8 +207,13 @@ class AreaPublisher:
         if self.method != UNBIASED:
             columns[GLS_ESTIMATE] = pa.array(middle)
         columns |= {"std_error": deviation, "ci_low": low, "ci_high": high}
+        if self.method == POSTERIOR:
+            columns |= dict(zip(CREDIBLE, credible or [pa.nulls(low.size, pa.int64())] * 2, strict=True))
         columns["obs_status"] = word_column(exact, [ESTIMATED, EXACT])
         return pa.table(columns, schema=schema)
+
+
+_Ends = tuple[np.ndarray, np.ndarray]
 
 
 @dataclass(frozen=True, eq=False)
@@ -250,6 +278,7 @@ class SpineRelease:
         published: by the method of the spec.
         unbiased: by ``gls``; the same where that is the method.
         exact: the exact counts, one array a margin.
+        posterior: the draws, where that is the method.
     """
 
     spec: Spec
@@ -258,6 +287,7 @@ class SpineRelease:
     unbiased: SpineEstimate
     exact: tuple[np.ndarray, ...]
     level: float
+    posterior: AreaPosterior | None = None
 
     @classmethod
     def of(
@@ -289,7 +319,14 @@ class SpineRelease:
         estimate = _estimator(folder, plan, work, say, run)
         known = {"constraints": geography.constraints, "exact_values": exact}
         unbiased = estimate(UNBIASED, within(say, 0, first), **known)
-        published = unbiased if method == UNBIASED else estimate(method, within(say, first, 1), **known)
+        rest = within(say, first, 1)
+        if method == POSTERIOR:
+            start = estimate("bluedown", within(rest, 0, _START), **known)
+            rest(Progress("posterior: drawing whole tables", _START))
+            drawn = _posterior(folder, spec, start)
+            published = SpineEstimate(plan, POSTERIOR, drawn.table(), start.constraints, start.unconverged)
+            return cls(spec, plan, published, unbiased, exact, level, drawn)
+        published = unbiased if method == UNBIASED else estimate(method, rest, **known)
         return cls(spec, plan, published, unbiased, exact, level)
 
     @property
@@ -306,6 +343,7 @@ class SpineRelease:
             self.unbiased,
             self._known,
             self.level,
+            self.posterior,
         )
 
     @property
@@ -320,6 +358,15 @@ class SpineRelease:
     def microdata(self) -> Microdata:
         areas = {name: self.geography.areas(name) for name in self.geography.levels}
         return Microdata(self.plan.layout, areas, self.published)
+
+
+def _posterior(folder: Path, spec: Spec, start: SpineEstimate) -> AreaPosterior:
+    """Draws given the measurements stored in a folder."""
+    geography = geography_of(spec)
+    areas = {each.kind: each.leaf for each in areas_of(geography)}
+    leaves = geography.levels[-1], geography.leaf_codes
+    pieces = read_spine_measurements(folder, start.plan)
+    return AreaPosterior.of(start, pieces, areas, leaves, spec.method.seed)
 
 
 def _estimator(

@@ -24,7 +24,7 @@ from ....spec.published import BOUND, SPINE
 from ....spec.schema import Schema
 from ....spec.section import Section
 from ....spec.sections import Document
-from ..constraints import AreaConstraints
+from ..constraints import AreaConstraints, check_reachable
 from ..descent.limits import NodeLimits
 from ..layout import CellLayout, Margin
 from ..passes.forms import AreaForms
@@ -172,7 +172,7 @@ class Geography:
         spine: as it is measured: split, redrawn and with its shares.
         constraints: limits and exact counts that estimates meet; None where there are none.
         tables: what is published.
-        estimate: "bluedown", "topdown" or "gls".
+        estimate: "bluedown", "topdown", "gls" or "posterior".
         microdata: whether one row a person is published.
         bounds: what public files say of leaves, over all of the file.
         places: shape (leaves, 2): where each leaf of the universe is on a map; None where the file does not say it.
@@ -566,6 +566,8 @@ def _can_be_met(limits: AreaConstraints | None, plan: SpinePlan, method: Method,
         ("invariant" if limits.exact else "earlier" if limits.earlier else "bound",),
     )
     problems.attempt(path, lambda: limits.check(plan, method.estimate))
+    if method.estimate == "posterior":
+        problems.attempt(("method", "estimate"), lambda: check_reachable(plan, limits))
     if limits.public.earlier and len(problems.found) == before:
         problems.attempt(("earlier",), lambda: NodeLimits.of(plan, limits.public))
     return len(problems.found) == before

@@ -1,0 +1,288 @@
+"""The posterior of a release of areas: draws of whole tables, the published table, and files of implicates."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from scipy import sparse
+
+from ...estimation.posterior import (
+    BURNT,
+    CHAINS,
+    KEPT_EVERY,
+    LEAST_EFFECTIVE,
+    Draws,
+    ExactSums,
+    MeasuredTree,
+    sample,
+)
+from ...release import folder as f
+from ...release.folder import Rows, sync_file
+from ...release.write import word_column
+from ...spec import NO_VALUE
+from .constraints import NO_LIMIT, AreaConstraints, nodes_of_units
+from .estimate import SpineEstimate
+from .layout import CellLayout, Margin
+from .passes.vectors import NodeVectors
+from .spine_plan import SpinePieceValues, SpinePlan
+
+FILE, ABOUT = "implicates.parquet", "posterior.json"
+IMPLICATES = 160
+"""Draws that are published: enough for intervals at 95 %, and for 100 effective ones at the usual correlation."""
+
+_SHOWN = 64  # areas of a type whose cells are looked at for how draws correlate
+
+
+def measured_tree(
+    plan: SpinePlan, pieces: Iterable[SpinePieceValues], constraints: AreaConstraints | None = None
+) -> MeasuredTree:
+    """All answers of a spine and its limits, as the sampler reads them; cells are split by attributes in their order.
+
+    Args:
+        pieces: the measurements, all of ``plan.pieces`` in their order.
+        constraints: that :func:`~.constraints.check_reachable` has passed.
+    """
+    layout, domain, place = plan.layout, plan.layout.domain, _places(plan.layout)
+    dense = place // layout.algebra.cells
+    codes = np.stack(np.unravel_index(layout.cell.ravel()[place], domain.shape), axis=1)
+    splits = codes[:, [attribute.size > 1 for attribute in domain.attributes]]
+    queries = np.stack([query.rows(place) for query in plan.queries]).astype(np.int64)
+    answers = tuple(np.zeros((plan.tree.size, query.size), np.int64) for query in plan.queries)
+    precision = np.zeros((plan.tree.size, len(plan.queries)))
+    for given in pieces:
+        nodes, support = given.piece.nodes, plan.dense_cells[given.piece.pattern]
+        laws = plan.laws(int(plan.classes[1][nodes[0]]))
+        for q, (query, law, values) in enumerate(zip(plan.queries, laws, given.values, strict=True)):
+            if law is not None and values is not None:
+                columns = (query.present(support)[:, None] * query.inner + np.arange(query.inner)).ravel()
+                answers[q][nodes[:, None], columns] = values
+                precision[nodes, q] = 1 / float(law.parameter)
+    known: dict[str, Any] = {}
+    if constraints is not None:
+        known = {
+            "exact": tuple(
+                ExactSums(each.margin.label[dense], _marked(plan, each.level)) for each in constraints.exact
+            ),
+            "part": constraints.part[dense],
+            "least": constraints.lower,
+            "most": constraints.upper,
+        }
+    return MeasuredTree(
+        plan.tree.parent, plan.tree.leaf, splits, queries, answers, precision, plan.support[:, dense], **known
+    )
+
+
+def _places(layout: CellLayout) -> np.ndarray:
+    """Shape (cells,): places ``dense * N + combination`` of the layout, in the order of the domain's cells."""
+    return np.argsort(layout.cell.ravel())
+
+
+def _marked(plan: SpinePlan, level: str) -> np.ndarray:
+    found = np.zeros(plan.tree.size, bool)
+    found[nodes_of_units(plan, level)] = True
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class AreaPosterior:
+    """Draws of the counts of all leaves.
+
+    Args:
+        areas: for each type of area that is published the area of each leaf, -1 where it lies in none.
+        leaves: name of the leaves' level, and their codes.
+        digest: of the measurements.
+    """
+
+    plan: SpinePlan
+    draws: Draws
+    areas: Mapping[str, np.ndarray]
+    leaves: tuple[str, np.ndarray]
+    seed: int
+    digest: str
+
+    @classmethod
+    def of(
+        cls,
+        start: SpineEstimate,
+        pieces: Iterable[SpinePieceValues],
+        areas: Mapping[str, np.ndarray],
+        leaves: tuple[str, np.ndarray],
+        seed: int,
+    ) -> AreaPosterior:
+        """Sample, from whole counts that meet all limits.
+
+        Raises:
+            InvalidArgument: the start does not.
+        """
+        plan, state = start.plan, hashlib.sha256()
+        tree = measured_tree(plan, pieces, start.constraints)
+        for array in tree.answers:
+            state.update(np.ascontiguousarray(array).data)
+        counts = start.leaf_counts(0, plan.spine.leaves).reshape(plan.spine.leaves, -1)
+        draws = sample(tree, counts[:, _places(plan.layout)].astype(np.int64), draws=IMPLICATES, seed=seed)
+        return cls(plan, draws, areas, leaves, seed, state.hexdigest())
+
+    @property
+    def layout(self) -> CellLayout:
+        return self.plan.layout
+
+    def table(self) -> NodeVectors:
+        """The published counts of every node."""
+        plan, layout = self.plan, self.layout
+        nodes = np.zeros((plan.tree.size, layout.cell.size), np.int64)
+        nodes[:, _places(layout)] = self.draws.table()
+        nodes = nodes.reshape(plan.tree.size, layout.size, -1)
+        found = NodeVectors.zeros(plan, np.int64)
+        for pattern, support in enumerate(plan.dense_cells):
+            here = np.flatnonzero(plan.pattern == pattern)
+            found.put(here, nodes[here][:, support])
+        return found
+
+    def ends(
+        self,
+        margins: Sequence[Margin],
+        kind: str,
+        owner: np.ndarray,
+        areas: int,
+        leaves: np.ndarray,
+        level: float,
+    ) -> Iterator[tuple[np.ndarray, np.ndarray] | None]:
+        """Credible intervals of the counts of some areas: for each margin two arrays (areas, classes, inner).
+
+        None where the draws of this type of area are worth fewer than ``LEAST_EFFECTIVE``.
+        """
+        rows = _summing(owner, leaves, areas, self.plan.spine.leaves)
+        place = _places(self.layout)
+        for margin in margins:
+            if min(self.effective[kind].values()) < LEAST_EFFECTIVE:
+                yield None
+                continue
+            cells = _summing(margin.rows(place), np.arange(place.size), margin.size, place.size)
+            low, high = self.draws.credible(self.draws.sums(rows, cells.T.tocsr()), level)
+            shape = areas, margin.classes, margin.inner
+            yield low.reshape(shape), high.reshape(shape)
+
+    @cached_property
+    def effective(self) -> dict[str, dict[str, float]]:
+        """How many independent draws these are worth, by type of area: for totals, and for cells of some areas."""
+        found = {}
+        cells = self.layout.cell.size
+        for kind, area in self.areas.items():
+            inside = np.flatnonzero(area >= 0)
+            count = int(area.max()) + 1
+            rows = _summing(area[inside], inside, count, area.size)
+            some = np.unique(np.linspace(0, count - 1, _SHOWN).astype(np.int64))
+            totals = self.draws.sums(rows, sparse.csr_array(np.ones((cells, 1), np.int64)))
+            each = self.draws.sums(rows[some], sparse.csr_array(sparse.eye_array(cells, dtype=np.int64)))
+            found[kind] = {
+                "totals": round(self.draws.effective(totals), 1),
+                "cells": round(self.draws.effective(each), 1),
+            }
+        return found
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """What ``posterior.json`` says."""
+        return {
+            "tabulae_posterior": 1,
+            "implicates": len(self.draws.tables),
+            "chains": CHAINS,
+            "sweeps_before": BURNT,
+            "sweeps_between": KEPT_EVERY,
+            "seed": self.seed,
+            "measurements": self.digest,
+            "effective_draws": self.effective,
+            "credible": {
+                kind: min(worth.values()) >= LEAST_EFFECTIVE for kind, worth in self.effective.items()
+            },
+        }
+
+    @property
+    def schema(self) -> pa.Schema:
+        words = pa.dictionary(pa.int32(), pa.string())
+        names = [(name, words) for name in (self.leaves[0], *self.layout.domain.names)]
+        return pa.schema([("draw", pa.int32()), *names, ("count", pa.int64())])
+
+    def rows(self) -> Iterator[pa.Table]:
+        """The implicates, one draw after the other: by leaf, then by cell; cells of nobody are left out."""
+        domain, (_, codes) = self.layout.domain, self.leaves
+        cell = self.layout.cell.ravel()[_places(self.layout)]
+        values = [["" if value == NO_VALUE else value for value in each.values] for each in domain.attributes]
+        for number, table in enumerate(self.draws.tables, start=1):
+            table.sort_indices()
+            leaf = np.repeat(np.arange(codes.size), np.diff(table.indptr))
+            labels = np.unravel_index(cell[table.indices], domain.shape)
+            columns = [pa.array(np.full(leaf.size, number, np.int32)), word_column(leaf, codes.tolist())]
+            columns += [word_column(index, words) for index, words in zip(labels, values, strict=True)]
+            columns.append(pa.array(table.data.astype(np.int64)))
+            yield pa.Table.from_arrays(columns, schema=self.schema)
+
+
+def _summing(row: np.ndarray, column: np.ndarray, rows: int, columns: int) -> sparse.csr_array:
+    return sparse.csr_array((np.ones(row.size, np.int64), (row, column)), shape=(rows, columns))
+
+
+def write_posterior(folder: Path, made: AreaPosterior) -> None:
+    """Write the implicates, and how they were drawn."""
+    with pq.ParquetWriter(folder / FILE, made.schema, compression="zstd") as writer:
+        for rows in made.rows():
+            writer.write_table(rows)
+    sync_file(folder / FILE)
+    f.write_json(folder / ABOUT, made.document)
+
+
+def posterior_faults(folder: Path, made: AreaPosterior) -> Iterator[str]:
+    """Whether stored implicates are those that the measurements and the seed give, and keep every limit."""
+    told = f.read_json(folder, ABOUT)
+    if told.get("measurements") != made.digest:
+        yield f"{ABOUT}: its measurements are not those of this release"
+    if told.get("seed") != made.seed:
+        yield f"{ABOUT}: its seed is not that of {f.SPEC}"
+    if {**told, "measurements": made.digest, "seed": made.seed} != made.document:
+        yield f"{ABOUT}: does not say how these implicates are drawn"
+    stored = Rows.of_parquet(folder / FILE)
+    plain = pa.schema(
+        [
+            (field.name, pa.string() if pa.types.is_dictionary(field.type) else field.type)
+            for field in made.schema
+        ]
+    )
+    if stored.schema != plain:
+        yield f"{FILE}: its columns are not the draw, the leaf, the attributes and the count"
+        return
+    for number, rows in enumerate(made.rows(), start=1):
+        if not stored.take(rows.num_rows).equals(rows.cast(plain).combine_chunks()):
+            yield f"{FILE}: draw {number} is not the one that the measurements and the seed give"
+            return
+    if stored.take(1).num_rows:
+        yield f"{FILE}: has more draws than {ABOUT} says"
+    yield from _limit_faults(made)
+
+
+def _limit_faults(made: AreaPosterior) -> Iterator[str]:
+    """Whether each draw is of people, where they can be, within bounds, with the exact sums of the published table."""
+    tree = made.draws.tree
+    first = made.draws.tables[0]
+    fixed = tree.fixed
+    for number, table in enumerate(made.draws.tables, start=1):
+        counts = table.toarray()
+        parts = np.zeros(fixed.least.shape, np.int64)
+        np.add.at(parts.T, fixed.part, counts.T)
+        if (counts < 0).any() or counts[~tree.allowed].any():
+            yield f"{FILE}: draw {number} counts somebody where nobody can be, or fewer than nobody"
+        if (parts < fixed.least).any() or (parts > np.minimum(fixed.most, NO_LIMIT)).any():
+            yield f"{FILE}: draw {number} breaks a bound"
+        for each in tree.exact:
+            classes = _summing(
+                each.label, np.arange(each.label.size), int(each.label.max()) + 1, each.label.size
+            )
+            if (tree.sums[each.nodes] @ (table - first) @ classes.T.tocsr()).count_nonzero():
+                yield f"{FILE}: draw {number} does not have the exact counts"
