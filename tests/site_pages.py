@@ -16,7 +16,12 @@ ROOT = Path(__file__).parents[1]
 
 @pytest.fixture(scope="session")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The site in a folder, built strictly (with --quiet warnings would not be counted); only to be looked at."""
+    """The site in a folder, built strictly (with --quiet warnings would not be counted); only to be looked at.
+
+    ``BUILT_SITE`` names one that was built before, as `.ci/run` does.
+    """
+    if built := os.environ.get("BUILT_SITE"):
+        return Path(built)
     folder = tmp_path_factory.mktemp("built") / "site"
     done = subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)],

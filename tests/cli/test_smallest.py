@@ -113,6 +113,7 @@ def test_areas_whose_targets_nothing_meets(state: Path) -> None:
     assert "no budget meets these targets" in _ran("plan", state, code=1)
 
 
+@pytest.mark.long
 def test_shares_that_were_chosen_are_printed_as_lines_of_a_spec(state: Path) -> None:
     state.write_text(automatic(state.read_text(), queries=False))
     text = _ran("plan", state)
