@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -16,10 +17,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import parquet
+from tests.audit.specs import fails
 
 import tabulae as tb
 from tabulae._run import check_release
 from tabulae.audit import audit
+from tabulae.audit._audit import derived, replayed
 from tabulae.cli.output import loss_words
 from tabulae.domain import Figure
 from tabulae.domain.figure_sql import figure_from_sql
@@ -28,6 +31,8 @@ from tabulae.errors import DataError, InvalidArgument, SpecError, TabulaeError
 from tabulae.linalg import Identity
 from tabulae.products.product import records_of, rules_of
 from tabulae.products.tables.count import tabulate
+from tabulae.products.tables.plan import Plan
+from tabulae.sources import households
 from tabulae.sources.units import UnitRule
 from tabulae.spec import Spec, read_spec
 from tabulae.strategy.strategy import unit_rmse
@@ -637,9 +642,46 @@ def test_units_and_their_records_are_not_compared(release: tb.Release, folder: P
         other.changes_since(release, "households")
 
 
-def test_an_audit_says_that_it_does_not_invent_units(folder: Path) -> None:
-    with pytest.raises(TabulaeError, match="an audit does not invent units"):
-        audit(folder / "spec.toml")
+def _audited(neighbours: str) -> Plan:
+    """A plan of households of at most two persons, all that is made of these among their attributes."""
+    text = _with('budget = "100000"', f'budget = "1"\nneighbours = "{neighbours}"').replace(
+        "[0, 99]", "[0, 70]"
+    )
+    text = text.replace("rows_per_unit = 4", "rows_per_unit = 2").replace("[privacy]", METHOD + "[privacy]")
+    return tb.plan(Spec.from_text(text[: text.index("[[derived]]")]))
+
+
+METHOD = '[method]\nselect = "residual"\n'
+
+
+@pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
+def test_an_audit_invents_households_and_counts_their_seats(neighbours: str) -> None:
+    with replayed(_audited(neighbours)) as replay:
+        found = [check() for check in replay.checks().values()] + derived(replay)
+    assert {check.name: check.detail for check in found if not check.passed} == {}
+
+
+def test_an_audit_finds_a_seat_too_many_and_what_is_made_of_the_wrong_records(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    plan, bounded, code = _audited("add-remove"), households.bounded, households.FromRecords.code
+    with monkeypatch.context() as planted:
+        planted.setattr(
+            households,
+            "bounded",
+            lambda t, c, rule, own: bounded(t, c, replace(rule, rows=rule.rows + 1), own),
+        )
+        fails(plan, "add one")
+    with monkeypatch.context() as planted:
+        planted.setattr(households.FromRecords, "code", lambda self, t, keys: 1 - code(self, t, keys) % 2)
+        fails(plan, "noise")
+
+
+def test_an_audit_does_not_know_what_one_person_changes(folder: Path, tmp_path: Path) -> None:
+    text = _with('ledger = "ledger.db"', 'ledger = "ledger.db"\nneighbours = "record-free"')
+    (tmp_path / "spec.toml").write_text(text.replace("[privacy]", METHOD + "[privacy]"))
+    with pytest.raises(TabulaeError, match="does not know what one record may change of its unit"):
+        audit(tmp_path / "spec.toml")
 
 
 def test_a_domain_counts_units_by_their_own_attributes_alone() -> None:

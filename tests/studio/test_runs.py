@@ -141,11 +141,10 @@ def test_a_rehearsal_has_people_and_a_ledger_of_its_own(place: Path) -> None:
 
 
 def test_what_nobody_is_invented_for_is_refused(place: Path, tmp_path: Path) -> None:
-    text = SPEC.replace('"people.csv" }', '"people.csv", unit_id = "hh", rows_per_unit = 2 }')
-    text = text.replace('"M"] }', '"M"] }, home = { of = "unit", categories = ["own", "rent"] }')
+    text = SPEC.replace('"M"] }', '"M"] }, home = { column = "sex", categories = ["own", "rent"] }')
     (place / "spec.toml").write_text(text)
     Spec.from_text(text)
-    with pytest.raises(Unsupported, match="invented"):
+    with pytest.raises(Unsupported, match="no value is listed by each"):
         rehearsal(place / "spec.toml", tmp_path)
 
 

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from ..demo.invented import People, RecordLayout
 from ..errors import InvalidArgument, Unsupported
 from ..measurement import Measurement
-from ..privacy import WITHIN, PrivacyLoss, SystemSource
+from ..privacy import RECORDS, WITHIN, PrivacyLoss, SystemSource
 from ..products.tables.plan import Plan, plan_tables
 from ..release.progress import Progress, Say, quiet
 from ..spec import Spec, read_spec
@@ -161,8 +161,8 @@ class Audit:
 
 
 _NOT_AUDITED = {
-    "units": "an audit does not invent units with their records, and this spec counts both: see the theorem "
-    "and its test in `methods/households.md`",
+    "records": "an audit does not know what one record may change of its unit: see the theorem and its tests in "
+    "`methods/households.md`",
     "groups": "an audit replays releases of [[table]]s, and this spec has [detailed]: `tabulae plan` shows the proven "
     "stability of each of its levels, with a record that attains it, and the noise that follows",
     "areas": "an audit replays releases of tables that are not by area, and this spec has [geography]: `tabulae plan` "
@@ -203,8 +203,8 @@ def audit(
         if spec.kind in _NOT_AUDITED:
             raise Unsupported(_NOT_AUDITED[spec.kind])
     made = spec if isinstance(spec, Plan) else plan_tables(spec)
-    if made.spec.domain.seats is not None:
-        raise Unsupported(_NOT_AUDITED["units"])
+    if made.spec.neighbours in RECORDS:
+        raise Unsupported(_NOT_AUDITED["records"])
     made.spec.table_laws(made.strategy)  # refuses what cannot be promised
     say(Progress("looking for the neighbours that differ most"))
     with replayed(made, seed) as replay:
@@ -272,5 +272,5 @@ def _neighbours(replay: Replay) -> tuple[People, People]:
     if replay.plan.spec.neighbours == WITHIN:
         return next(replay.within())
     last = base.without(base.count - 1)
-    second = groups[1] if len(groups) == 2 else replay.stage.layout.random(replay.rng, replay.rows)
+    second = groups[1] if len(groups) == 2 else replay.stage.layout.random_unit(replay.rng, replay.rows)
     return base, last.and_one(second)

@@ -141,7 +141,7 @@ def derived_checks(plan: Plan, done: Measurement, worst: Largest) -> Iterator[Ch
 
 def of_unit(plan: Plan, worst: Largest) -> Fraction:
     """The power of the change by a unit with as many such records as may be counted, in records."""
-    return Fraction(plan.spec.rows_per_unit) ** norm_of(plan.strategy) * worst.power
+    return Fraction(plan.spec.rows_counted) ** norm_of(plan.strategy) * worst.power
 
 
 def _sensitivity(plan: Plan, worst: Largest) -> Check:

@@ -140,7 +140,7 @@ class Stage:
     def answers(self, people: People, done: Measurement) -> list[np.ndarray]:
         """The exact answers that a measurement should have had: records of a unit beyond the bound are all alike."""
         spec = self.plan.spec
-        cells, parts = self.layout.in_parts(people.within(spec.rows_per_unit).picks)
+        cells, parts = self.layout.cells(people, spec.rows_per_unit)
         return [counted(block.query, cells, spec.domain.shape, parts) for block in done.strategy.blocks]
 
     def left_out(self, people: People) -> np.ndarray:

@@ -51,6 +51,8 @@ class Replay:
     def worst_groups(self) -> list[np.ndarray]:
         """The records of units that move the answers most; empty where no record can lie in such a cell.
 
+        What is made of a unit's records follows from them, and may put it in another cell.
+
         Where the records left out are counted, the first unit has one more than count besides, and the second has none.
         """
         picks = [self.stage.layout.pick(cell) for cell in self.worst.cells]
@@ -206,9 +208,9 @@ class Replay:
         layout, most = self.stage.layout, self.rows
         extra = 0 if self.plan.spec.unit_id is None else 3
         for _ in range(_RANDOM_PAIRS):
-            yield layout.random(self.rng, int(self.rng.integers(1, most + extra + 1)))
+            yield layout.random_unit(self.rng, int(self.rng.integers(1, most + extra + 1)))
         if extra:
-            yield layout.random(self.rng, most + extra)
+            yield layout.random_unit(self.rng, most + extra)
 
     def _change(self, kind: str, pairs: Callable[[], Iterator[tuple[People, People]]]) -> Check:
         name = f"{kind} one"

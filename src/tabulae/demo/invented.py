@@ -6,15 +6,17 @@ A spec's domain says what records its source would hold.
 from __future__ import annotations
 
 import csv
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
 from ..domain import Attribute
+from ..domain.predicate import All, Predicate, Test
 from ..errors import Unsupported, require
 from ..sources.classes import Grid
+from ..sources.households import FromRecords
 from ..spec import Spec
 
 Raw = int | str | None
@@ -41,11 +43,13 @@ class RecordColumn:
 class RecordLayout:
     """The columns of a spec's records. A record is a pick of one value in each: integers, shape (columns,).
 
-    Of an attribute that is a measured value codes are points of its grid.
+    Of an attribute that is a measured value codes are points of its grid. ``made`` are, by axis, the attributes of
+    units that are made of their records.
     """
 
     columns: tuple[RecordColumn, ...]
     attributes: tuple[Attribute, ...]
+    made: Mapping[int, FromRecords] = field(default_factory=dict)
 
     @classmethod
     def of(cls, spec: Spec) -> RecordLayout:
@@ -55,8 +59,13 @@ class RecordLayout:
         them all, or where the column of ids is also counted.
         """
         axes: dict[str, list[int]] = {}
+        made: dict[int, FromRecords] = {}
         for axis, attribute in enumerate(spec.domain.attributes):
-            axes.setdefault(spec.columns[attribute.name].name, []).append(axis)
+            rule = spec.columns.get(attribute.name)
+            if rule is not None and rule.from_records is not None:
+                made[axis] = rule.from_records
+            elif rule is not None:
+                axes.setdefault(rule.name, []).append(axis)
         if spec.unit_id in axes:
             raise Unsupported(
                 f"column {spec.unit_id!r} is both counted and the unit_id: no records can be invented for that"
@@ -68,7 +77,18 @@ class RecordLayout:
                     f"several attributes are made of column {name!r}: no values can be invented that fit them all"
                 )
         columns = tuple(_column(spec, name, tuple(found)) for name, found in axes.items())
-        return cls(columns, spec.domain.attributes)
+        return cls(columns, spec.domain.attributes, made)
+
+    @property
+    def alike(self) -> list[int]:
+        """The positions of the columns in which the records of a unit agree."""
+        found = enumerate(self.columns)
+        return [i for i, each in found if any(self.attributes[axis].of_unit for axis in each.axes)]
+
+    @property
+    def seats(self) -> int | None:
+        """The axis that says whether a seat of a unit has a record; None where records are counted alone."""
+        return next((axis for axis, each in enumerate(self.attributes) if each.is_seat), None)
 
     def codes(self, picks: np.ndarray) -> np.ndarray:
         """The cells (records, attributes) of records (records, columns)."""
@@ -76,6 +96,35 @@ class RecordLayout:
         for position, column in enumerate(self.columns):
             codes[:, list(column.axes)] = column.codes[picks[:, position]]
         return codes
+
+    def cells(self, people: People, most: int) -> tuple[np.ndarray, np.ndarray]:
+        """The cells (parts, attributes) that people are counted in, and how many parts of them are there.
+
+        At most so many records of a unit are counted, where those of one that has more are all alike.
+        """
+        if self.seats is None:
+            return self.in_parts(people.within(most).picks)
+        cells, parts = [], []
+        of_records = [axis for axis, each in enumerate(self.attributes) if not each.of_unit]
+        for unit in np.unique(people.units):
+            records = self.codes(people.group(unit))
+            for axis, rule in self.made.items():
+                records[:, axis] = self._made(rule, records)
+            records[:, self.seats] = 1
+            empty = records[:1].copy()
+            empty[:, of_records] = 0
+            counted = records[:most]
+            cells += [counted, empty]
+            parts += [1] * len(counted) + [most - len(counted)]
+        return np.concatenate(cells), np.array(parts, dtype=np.int64)
+
+    def _made(self, rule: FromRecords, records: np.ndarray) -> int:
+        """What is made of the records (records, attributes) of one unit, from the words of its rule."""
+        names = [each.name for each in self.attributes]
+        found = records[[_holds(rule.holds, dict(zip(names, each, strict=True))) for each in records]]
+        if rule.kind == "first":
+            return min(found[:, names.index(str(rule.of))], default=rule.most)
+        return min(len(found), rule.most)
 
     def in_parts(self, picks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The cells (parts, attributes) at the ends of the values of records, and how many parts of them are there."""
@@ -100,6 +149,12 @@ class RecordLayout:
                 return None
             pick.append(int(hits[0]))
         return np.array(pick, dtype=np.int64)
+
+    def random_unit(self, rng: np.random.Generator, count: int) -> np.ndarray:
+        """Records of one unit, which agree where they must."""
+        picks = self.random(rng, count)
+        picks[:, self.alike] = picks[0, self.alike]
+        return picks
 
     def random(self, rng: np.random.Generator, count: int) -> np.ndarray:
         """Records (count, columns) drawn unevenly: few values are common, most are rare, some never occur."""
@@ -126,6 +181,16 @@ def _code(attribute: Attribute, category: int) -> int:
     if not attribute.steps:
         return category
     return {0: 0, attribute.size - 1: attribute.steps}.get(category, -1)
+
+
+def _holds(predicate: Predicate, codes: Mapping[str, int]) -> bool:
+    """A predicate of one record."""
+    if isinstance(predicate, bool):
+        return predicate
+    if isinstance(predicate, Test):
+        return bool(predicate.cells[tuple(codes[name] for name in predicate.attributes)])
+    parts = (_holds(part, codes) for part in predicate.parts)
+    return all(parts) if isinstance(predicate, All) else any(parts)
 
 
 def _column(spec: Spec, name: str, axes: tuple[int, ...]) -> RecordColumn:
@@ -229,7 +294,10 @@ class People:
 def invent(layout: RecordLayout, rng: np.random.Generator, units: int, most: int) -> People:
     """Uneven people: units of 1 to ``most`` records."""
     sizes = rng.integers(1, most + 1, size=units)
-    return People(layout.random(rng, int(sizes.sum())), np.repeat(np.arange(units), sizes))
+    picks, firsts = layout.random(rng, int(sizes.sum())), np.cumsum(sizes) - sizes
+    alike = layout.alike
+    picks[:, alike] = np.repeat(picks[firsts][:, alike], sizes, axis=0)
+    return People(picks, np.repeat(np.arange(units), sizes))
 
 
 WRITTEN = ("csv", "parquet", "duckdb")

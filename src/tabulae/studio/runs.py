@@ -194,10 +194,8 @@ def rehearsal(path: Path, folder: Path) -> Spec:
     spec = read_spec(path)
     told = put(spec.text, ("title",), f"Rehearsal with invented people: {spec.title}")
     spec = Spec.from_text(told, path.parent, str(path))
-    if spec.kind != "tables" or spec.domain.seats is not None:
-        raise Unsupported(
-            "people are invented for tables of records alone: not for areas, detailed groups and units of records"
-        )
+    if spec.kind != "tables":
+        raise Unsupported("people are invented for tables alone: not for areas and detailed groups")
     spec = replace(spec, series=None)
     layout = RecordLayout.of(spec)
     people = invent(layout, np.random.default_rng(), _PEOPLE, spec.rows_per_unit)
