@@ -143,12 +143,12 @@ def test_a_law_that_is_slightly_too_narrow(plans: dict[str, Plan], monkeypatch: 
     assert "more noise" in fails(plans["zcdp"], "law")["law"].detail
 
 
-def test_noise_at_half_scale(plans: dict[str, Plan], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_noise_at_a_quarter_of_its_scale(plans: dict[str, Plan], monkeypatch: pytest.MonkeyPatch) -> None:
     """The measurement says one law and another is drawn."""
     real = _measure._noisy
 
     def narrow(answer: np.ndarray, law: Any, source: Any) -> np.ndarray:
-        return real(answer, type(law)(law.parameter / 4), source)
+        return real(answer, type(law)(law.parameter / 16), source)
 
     monkeypatch.setattr(_measure, "_noisy", narrow)
     fails(plans["zcdp"], "noise", "epsilon", seconds=1)
