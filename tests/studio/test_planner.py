@@ -22,8 +22,11 @@ def test_a_change_of_budget_needs_no_new_strategy(tmp_path: Path, monkeypatch: p
     assert page.page
     monkeypatch.setattr(planner, "plan", lambda _: pytest.fail("a strategy was searched for"))
     richer = SPEC.replace('budget = "1/2"', 'budget = "2"')
-    margins, page = plans.plan(richer, tmp_path)
+    scaled, margins, page = plans.plan(richer, tmp_path)
     monkeypatch.undo()
+    for name, words in scaled.margins.items():
+        half = float(certified.margins[name].lstrip("±")) / 2  # of four times the budget
+        assert float(words.lstrip("about ±")) == pytest.approx(half, rel=0.05)
     (tmp_path / "richer.toml").write_text(richer)
     anew = tb.plan(tmp_path / "richer.toml").errors.to_pylist()
     for row in anew:

@@ -7,6 +7,7 @@ import signal
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from math import sqrt
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from ..products.tables.plan import Plan
 from ..report.numbers import significant
 from ..report.plan_page import plan_page
 from ..spec import Spec
+from ..strategy import law_variances
 from .document import put, remove
 
 _QUICK = 0.3  # seconds that a quick strategy may take
@@ -115,7 +117,7 @@ class Plans:
 
     def __init__(self) -> None:
         self._key: object = None
-        self._strategy: Any = None
+        self._last: tuple[Any, dict[str, float]] | None = None
 
     def plan(self, text: str, folder: Path) -> Iterator[Answer]:
         """The plan of a text, or its mistakes: quick margins, those of the strategy that is asked for, the page."""
@@ -124,20 +126,25 @@ class Plans:
     def _planned(self, text: str, folder: Path) -> Iterator[Answer]:
         spec = Spec.from_text(text, folder)
         if spec.kind != "tables":
-            yield _page(plan(spec))
+            made = plan(spec)
+            yield Answer(plan_page(made), _words(_margins(made)))
             return
         # No choice of a strategy looks at the budget, but for one within targets.
         key = None if spec.targets else (put(text, ("privacy", "budget"), ""), tuple(spec.files.items()))
-        if key is None or key != self._key:
+        if key is None or key != self._key or self._last is None:
             with suppress(TabulaeError):  # what ails it is said of the whole plan
                 quick = plan(replace(spec, method=replace(spec.method, tolerance=None, time_limit=_QUICK)))
-                yield Answer(margins=_margins(quick, "about "), last=False)
+                yield Answer(margins=_words(_margins(quick), "about "), last=False)
             made = plan(spec)
-            self._key, self._strategy = key, made.strategy
         else:
-            made = Plan(spec, self._strategy)
-        yield Answer(margins=_margins(made), last=False)
-        yield _page(made)
+            before, margins = self._last
+            made = Plan(spec, before.strategy)
+            scale = sqrt(_variance(made) / _variance(before))
+            yield Answer(margins=_words({n: scale * m for n, m in margins.items()}, "about "), last=False)
+        margins = _margins(made)
+        self._key, self._last = key, (made, margins)
+        yield Answer(margins=_words(margins), last=False)
+        yield Answer(plan_page(made), _words(margins))
 
     def cost(self, text: str, folder: Path, table: int) -> Iterator[Answer]:
         """What a table costs the others: their errors with it, beside those of a plan without it."""
@@ -175,12 +182,17 @@ def _errors(made: Any) -> dict[tuple[str, str | None], float]:
     return {(row["table"], row["level"]): row["rmse"] for row in made.errors.to_pylist()}
 
 
-def _margins(made: Any, sign: str = "") -> dict[str, str]:
+def _variance(made: Plan) -> float:
+    """Of the noise of the first block: that of all grows alike with the budget, nearly."""
+    return law_variances(made.strategy, made.spec.table_laws(made.strategy))[0]
+
+
+def _margins(made: Any) -> dict[str, float]:
     widest: dict[str, float] = {}
     for row in made.errors.to_pylist():
         widest[row["table"]] = max(row["margin"], widest.get(row["table"], 0.0))
-    return {name: f"{sign}±{significant(margin)}" if margin else "exact" for name, margin in widest.items()}
+    return widest
 
 
-def _page(made: Any) -> Answer:
-    return Answer(plan_page(made), _margins(made))
+def _words(margins: Mapping[str, float], sign: str = "") -> dict[str, str]:
+    return {name: f"{sign}±{significant(margin)}" if margin else "exact" for name, margin in margins.items()}
