@@ -207,6 +207,9 @@ def test_categories_are_numbers_where_all_lines_are_and_words_stay_words() -> No
         ("edge", "table.9.edges", {"at": "1"}),
         ("set", "table.9.name", None),
         ("erase", "table.0", None),
+        ("set", "attributes.0", typed("a")),
+        ("set", "title.0.a", typed("a")),
+        ("edge", "recodes.young.edges", {"at": "x"}),
     ],
 )
 def test_what_cannot_be_taken_is_said(op: str, path: str, value: object) -> None:

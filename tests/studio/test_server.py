@@ -126,7 +126,7 @@ def test_a_script_in_a_spec_stays_text(studio: Studio) -> None:
     script = "</textarea><script>alert(1)</script>"
     text = SPEC.replace('"Village"', f'"{script}"')
     edited(studio, text)
-    for path in ("/", "/plan"):
+    for path in ("/", "/plan", "/form"):
         status, page, _ = asked(studio, "GET", path)
         assert status == 200
         assert script not in page
@@ -134,6 +134,27 @@ def test_a_script_in_a_spec_stays_text(studio: Studio) -> None:
     policy = asked(studio, "GET", "/")[2]["Content-Security-Policy"]
     assert "'unsafe-inline'" not in policy
     assert "frame-ancestors 'none'" in policy
+
+
+def test_groups_of_labels_are_a_new_file_that_the_text_names(studio: Studio) -> None:
+    folder = studio.document.path.parent
+    (folder / "codes").mkdir()
+    (folder / "codes/broad.csv").write_text("mine\n")
+    text = SPEC.replace("[recodes]", '[recodes]\nbroad = { of = "race", edges = [] }')
+    version = studio.edit({"text": text})["version"]
+    for _ in range(2):  # what the studio wrote it may write again
+        sent = {
+            "op": "group",
+            "path": ["recodes", "broad"],
+            "value": {"a": "x", "b": "x", "c": ""},
+            "version": version,
+        }
+        status, told, _ = asked(studio, "POST", "/change", json.dumps(sent).encode())
+        assert status == 200
+        version = json.loads(told)["version"]
+    assert 'broad = { of = "race", map = "codes/broad_2.csv" }' in studio.document.text
+    assert (folder / "codes/broad_2.csv").read_text() == "code,class,label\na,x,x\nb,x,x\nc,c,c\n"
+    assert (folder / "codes/broad.csv").read_text() == "mine\n"
 
 
 def test_mistakes_have_their_lines_and_the_plan_of_the_earlier_text_stays(studio: Studio) -> None:

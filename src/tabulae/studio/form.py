@@ -673,10 +673,15 @@ def change(text: str, op: str, path: KeyPath, value: Any) -> str:
     """
     if op not in _OPS or not path:
         raise Mistake("there is no such control")
+    tomllib.loads(text)  # what is no TOML is refused as that
     try:
-        return _OPS[op](text, path, value)
-    except (KeyError, IndexError, TypeError, AttributeError, RecursionError):
-        raise Mistake("the text has no such place any more") from None
+        after = _OPS[op](text, path, value)
+        tomllib.loads(after)
+    except Mistake:
+        raise
+    except (KeyError, IndexError, TypeError, AttributeError, ValueError, RecursionError):
+        raise Mistake("the text has no such place") from None
+    return after
 
 
 def _set(text: str, path: KeyPath, value: Any) -> str:
