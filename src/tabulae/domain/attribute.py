@@ -196,6 +196,12 @@ class Attribute:
             code: places, an array or an expression of an engine.
             choose: ``(condition, one, other)``, such as ``np.where``.
 
+        Privacy:
+            The shares of a record are whole, not negative, and have the sum ``parts``, whatever its number is: it is a
+            mixture of the categories, so that no answer moves by more than ``parts`` times what one of them moves it
+            (the theorem of mixtures, docs/methods/values.md). With squares the two inner categories are no numbers that
+            occur, and this is a bound.
+
         Reference: de Boor, "A Practical Guide to Splines" (1978), on B-splines and the blossom's control points.
 
         >>> [share.tolist() for share in Attribute.measured("v", 0, 2, squares=True).shares(np.arange(3), np.where)]
