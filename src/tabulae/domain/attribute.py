@@ -224,7 +224,7 @@ class Attribute:
         a second power of a value without ``squares``.
 
         >>> Attribute.measured("v", 0, 4, squares=True).moment(2, near=1).dense().tolist()
-        [[1, -1, 1, 9]]
+        [[1, -1, 3, 9]]
         """
         low, high = self.ends
         if isinstance(near, bool) or not isinstance(near, int) or (near and not low <= near <= high):
