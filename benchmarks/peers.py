@@ -2,6 +2,7 @@
 
 python -m benchmarks.peers                          every workload that is not in the CSV yet
 python -m benchmarks.peers --only "[10]^40, mixed"  these workloads (see --list), again
+python -m benchmarks.peers --bounds WORKLOAD ...    the bounds of these workloads, again; the rest of their rows stays
 python -m benchmarks.peers --page                   the tables of docs/methods/frontier.md from the CSV
 
 Each workload is measured in a process of its own, on one core. ``rmse`` is in the paper's convention: of one query at
@@ -174,6 +175,20 @@ def _special_cases(workload: tb.Workload, settings: Settings) -> tuple[float | N
     return level, shared
 
 
+def bounded(name: str, row: Row) -> Row:
+    """A row with its bound worked out again, where that proves more."""
+    workload, started = CASES[name].make(), time.process_time()
+    with threadpool_limits(1):
+        lower = _lower(workload)
+    if lower is None or math.sqrt(lower / workload.queries) < float(row["bound"] or 0):
+        return row
+    return row | {
+        "bound": _short(math.sqrt(lower / workload.queries)),
+        "gap": f"{float(row['rmse']) ** 2 * workload.queries / lower - 1:.2g}",
+        "proof_s": f"{time.process_time() - started:.1f}",
+    }
+
+
 def _lower(workload: tb.Workload) -> float | None:
     """The best bound on total squared error at unit cost that is found in a minute or so."""
     few = any(len(table.terms) > 1 for table in workload.tables) and workload.queries <= _SVD_ROWS
@@ -251,6 +266,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--only", nargs="+", choices=[*CASES, *OF_HDMM], metavar="WORKLOAD")
+    parser.add_argument("--bounds", nargs="+", choices=[*CASES], metavar="WORKLOAD")
     parser.add_argument("--list", action="store_true", help="names of the workloads")
     parser.add_argument("--page", action="store_true", help="the tables of the page; measures nothing")
     add_force(parser)
@@ -261,8 +277,8 @@ def main() -> None:
     elif given.page:
         write_page(list(rows.values()))
     else:
-        for name in given.only or [n for n in (*CASES, *OF_HDMM) if n not in rows]:
-            rows[name] = _in_its_own_process(name)
+        for name in given.bounds or given.only or [n for n in (*CASES, *OF_HDMM) if n not in rows]:
+            rows[name] = bounded(name, rows[name]) if given.bounds else _in_its_own_process(name)
             print(*(f"{key}={value}" for key, value in rows[name].items() if value is not None), flush=True)
             record(RESULTS, COLUMNS, [rows[n] for n in (*CASES, *OF_HDMM) if n in rows], force=given.force)
 

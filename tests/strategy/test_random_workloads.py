@@ -13,6 +13,7 @@ import pytest
 from benchmarks.fresh import random_workload
 
 import tabulae as tb
+from benchmarks import fresh
 from tabulae.strategy.hdmm.opt0 import opt0_gaussian
 from tabulae.strategy.strategy import Strategy
 
@@ -66,3 +67,22 @@ SHORT = CASES[::47]
 )
 def test_none_is_refused_and_none_is_promised_too_much(seed: int, noise: str, neighbours: str) -> None:
     _checked(seed, noise, neighbours)
+
+
+def test_of_the_recorded_study_none_is_refused_and_none_is_promised_too_much() -> None:
+    rows = fresh.read()
+    assert [*rows] == [(seed, noise) for seed in fresh.SEEDS for noise in BUDGETS]
+    assert not any(row["note"] for row in rows.values())
+    dense = [row for (_, noise), row in rows.items() if noise == "gaussian" and row["dual"]]
+    assert len(dense) > 40
+    for row in dense:
+        assert float(row["proven"]) <= float(row["dual"]) * (1 + 2e-6) <= float(row["rmse"]) * (1 + 1e-5)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", [1000, 1012, 1005, 1023, 1029, 1008])
+def test_the_recorded_study_again_without_a_time_limit(seed: int) -> None:
+    """Gaussian noise: no worse than recorded under a limit, no better than the recorded dual."""
+    workload, row = fresh.fresh_workload(seed), fresh.read()[seed, "gaussian"]
+    rmse = next(c.rmse for c in tb.select(workload).candidates if c.rmse and c.method == row["method"])
+    assert float(row["dual"]) * (1 - 1e-4) <= rmse <= float(row["rmse"]) * (1 + 1e-4)

@@ -35,7 +35,7 @@ from .dual import lowered_trace
 
 _CELLS = 2**13  # of a table that is no product; others are left out, which lowers the bound
 _TABLES, _SECONDS = 2048, 3e-3  # most tables, and what one takes of a core
-_COLUMNS, _MOST = 2000, 16  # columns of a stack, and directions of an attribute
+_COLUMNS, _MOST = 2000, 100  # columns of a stack, and directions of an attribute
 _DEPENDENT, _TRUST = (
     1e-9,
     1e-7,
