@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from markupsafe import Markup
@@ -95,10 +96,7 @@ def _shown(name: str, table: pa.Table, words: Mapping[str, str]) -> Shown:
     columns = tuple(table.column_names[:start])
     find, split = words.get("find", "").strip(), words.get("split", "")
     for word in find.lower().split():
-        hits = [
-            pc.match_substring(pc.utf8_lower(table[column].cast(pa.string())), word) for column in columns
-        ]
-        table = table.filter(pc.coalesce(_any(hits, table.num_rows), pa.scalar(value=False)))
+        table = table.filter(_has(table.select(columns), word))
     split = split if split in columns and len(columns) > 1 else ""
     rows = table.slice(0, _SHOWN).to_pylist()
     scale = _scale(rows)
@@ -116,20 +114,26 @@ def _shown(name: str, table: pa.Table, words: Mapping[str, str]) -> Shown:
     return Shown(name, rest_columns, made, table.num_rows, split, find, splittable)
 
 
-def _any(hits: Sequence[Any], rows: int) -> Any:
-    found = pa.chunked_array([pa.array([False] * rows)])
-    for each in hits:
-        found = pc.or_kleene(found, each)
-    return found
+def _has(labels: pa.Table, word: str) -> pa.Array:
+    """Whether a word in small letters is in some label of each row."""
+    found = np.zeros(labels.num_rows, dtype=bool)
+    for column in labels.columns:
+        small = pc.call_function("utf8_lower", [column.cast(pa.string())])
+        hits = pc.call_function("match_substring", [small], pc.MatchSubstringOptions(word))
+        found |= np.array(hits.to_pylist(), dtype=bool)
+    return pa.array(found)
 
 
 def _row(labels: tuple[str, ...], row: Mapping[str, Any], scale: tuple[float, float]) -> Row:
     if row["obs_status"] == "Q" or row["estimate"] is None:
         return Row(labels, "–", "not estimable", Markup(""))
-    low, high, estimate = row["ci_low"], row["ci_high"], float(row["estimate"])
-    known = low is not None and high is not None and math.isfinite(low) and math.isfinite(high)
-    interval = (float(low), float(high)) if known else None
-    words = "exact" if row["obs_status"] == "E" else f"{_number(low)} to {_number(high)}" if known else "–"
+    estimate, ends = float(row["estimate"]), [row["ci_low"], row["ci_high"]]
+    interval, words = None, "–"
+    if all(end is not None and math.isfinite(end) for end in ends):
+        interval = float(ends[0]), float(ends[1])
+        words = f"{_number(interval[0])} to {_number(interval[1])}"
+    if row["obs_status"] == "E":
+        words = "exact"
     return Row(labels, _number(estimate), words, interval_picture(estimate, interval, scale))
 
 

@@ -247,8 +247,14 @@ def account_of(path: Path, folder: Path) -> Account:
         for each in charges
     )
     promise = f"{ledger.definition}, {ledger.neighbours} one {ledger.unit}"
-    amounts = {"cap": str(ledger.budget.amount), "spent": str(spent), "left": str(left)}
-    return Account(str(path), promise=promise, entries=entries, **amounts)
+    return Account(
+        str(path),
+        promise=promise,
+        cap=str(ledger.budget.amount),
+        spent=str(spent),
+        left=str(left),
+        entries=entries,
+    )
 
 
 def releases_in(folder: Path) -> dict[str, str]:
