@@ -41,7 +41,9 @@ def work(path, worker):
 def test_eight_processes_neither_overspend_nor_lose_a_charge(tmp_path):
     path = tmp_path / "ledger.db"
     Ledger.create(path, CAP, definition="zcdp")
-    with get_context("spawn").Pool(WORKERS) as pool:
+    forks = get_context("forkserver")  # of a process that has imported what they need
+    forks.set_forkserver_preload(["pytest", "tabulae.privacy"])
+    with forks.Pool(WORKERS) as pool:
         results = pool.starmap(work, [(str(path), w) for w in range(WORKERS)])
     ledger = Ledger.open(path)
     told = [release for ids, _ in results for release in ids]
