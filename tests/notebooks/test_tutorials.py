@@ -14,7 +14,13 @@ from nbformat import NotebookNode
 
 TUTORIALS = [
     HERE / f"{name}.ipynb"
-    for name in ("comparing-strategies", "first-release", "households", "income-by-region")
+    for name in (
+        "comparing-strategies",
+        "first-release",
+        "households",
+        "income-by-region",
+        "using-noisy-tables",
+    )
 ]
 
 

@@ -259,10 +259,7 @@ def combine(
 
 @dataclass(frozen=True, eq=False)
 class Draws:
-    """Whole tables drawn from the posterior: ``tables`` are sparse (leaves, cells), those of one chain after another.
-
-    >>> from tabulae.estimation.posterior import sample
-    """
+    """Whole tables drawn from the posterior: ``tables``, sparse (leaves, cells), of one chain after another."""
 
     tree: MeasuredTree
     tables: tuple[sparse.csr_array, ...]

@@ -35,7 +35,7 @@ from .passes.vectors import NodeVectors
 from .spine_plan import SpinePieceValues, SpinePlan
 
 FILE, ABOUT = "implicates.parquet", "posterior.json"
-IMPLICATES = 160
+IMPLICATES = 200
 """Draws that are published: enough for intervals at 95 %, and for 100 effective ones at the usual correlation."""
 
 _SHOWN = 64  # areas of a type whose cells are looked at for how draws correlate
