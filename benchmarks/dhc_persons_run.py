@@ -118,9 +118,8 @@ def _layout(asked: dict[str, Any]) -> CellLayout:
 
 def _passes(asked: dict[str, Any], layout: CellLayout) -> Iterator[Pass]:
     for step in asked["pass"]:
-        cells = layout.margin(step["cells"]) if "cells" in step else None
         rounding = tuple(layout.margin(names) for names in step.get("rounding", ()))
-        yield Pass(tuple(step["queries"]), cells, rounding)
+        yield Pass(tuple(step["queries"]), rounding)
 
 
 def _held(folder: Path, margin: Margin, leaf: dict[str, int]) -> HeldMargin:

@@ -112,14 +112,14 @@ class HeldMargin:
 class Pass:
     """One step of a division: some queries are estimated together, rounded, and held from then on.
 
+    What is estimated are the cells that its queries tell apart; in the last pass all cells.
+
     Args:
         queries: positions of the plan's queries.
-        cells: what is estimated: a marginal table that tells these queries' cells apart; None for all cells.
         rounding: marginal tables that rounding keeps to a floor or ceiling, each a coarsening of the next.
     """
 
     queries: tuple[int, ...]
-    cells: Margin | None = None
     rounding: tuple[Margin, ...] = ()
 
 
@@ -191,17 +191,21 @@ class CountedCells:
         place = (np.concatenate(strata.cells)[:, None] * inner + np.arange(inner)).ravel()
         outer = stratum if held is None else stratum * held.margin.size + held.margin.rows(place)
         passes = [_with_rounding(plan, step) for step in passes]
-        tables = [[*step.rounding, *([] if step.cells is None else [step.cells])] for step in passes]
+        tables = [[*step.rounding, *_telling(plan, step)] for step in passes[:-1]] + [[*passes[-1].rounding]]
         keys = [margin.rows(place) for step in tables for margin in step]
         order = np.lexsort([place, *reversed(keys), outer])
         place, outer = place[order], outer[order]
         known, outer = np.unique(outer, return_inverse=True)
         found, before = [], outer
-        for step in passes:
-            found.append(_pass_cells(plan, step, place, before))
+        for step, margins in zip(passes, tables, strict=True):
+            last = step is passes[-1]
+            found.append(_pass_cells(plan, step, margins, place, before, last=last))
             before = found[-1].label
-        if before[-1] + 1 < place.size:
-            raise InvalidArgument("the last pass must tell all cells apart: leave out its cells")
+            if not last and before[-1] + 1 == place.size:
+                raise InvalidArgument(
+                    "a pass before the last asks all cells, and nothing is left for those after it: ask them in the "
+                    "last one"
+                )
         return cls(place, strata.counts(known), tuple(found))
 
     def check(self, plan: SpinePlan) -> None:
@@ -232,22 +236,33 @@ def _with_rounding(plan: SpinePlan, step: Pass) -> Pass:
     return replace(step, rounding=tuple(reversed(kept)))
 
 
-def _pass_cells(plan: SpinePlan, step: Pass, place: np.ndarray, before: np.ndarray) -> PassCells:
+def _telling(plan: SpinePlan, step: Pass) -> list[Margin]:
+    """Queries of a pass that, with its rounding tables, tell apart what any of them does; no more than it takes."""
+    place, found = np.arange(plan.layout.cell.size), []
+    label = np.zeros(place.size, np.int64)
+    asked = sorted((plan.queries[q] for q in step.queries), key=lambda query: -query.size)
+    for margin in (*step.rounding, *asked):
+        row = margin.rows(place)
+        if not _coarsens(label, row):
+            label = np.unique(label * margin.size + row, return_inverse=True)[1]
+            found += [margin] if margin not in step.rounding else []
+    return found
+
+
+def _pass_cells(
+    plan: SpinePlan, step: Pass, margins: Sequence[Margin], place: np.ndarray, before: np.ndarray, *, last: bool
+) -> PassCells:
+    """The cells of a pass, of which ``margins`` tell apart those that its rounding does and then its queries."""
     levels, label = [], before
-    for margin in step.rounding:
+    for margin in margins:
         label = _refined(label, margin.rows(place))
         levels.append(label)
-    label = np.arange(place.size) if step.cells is None else _refined(label, step.cells.rows(place))
+    levels = levels[: len(step.rounding)]
+    label = np.arange(place.size) if last else label
     first = np.searchsorted(label, np.arange(label[-1] + 1))
     order, rows = sorted(step.queries, key=lambda q: -plan.queries[q].size), []
     for q in order:
-        row = plan.queries[q].rows(place)
-        if (row != row[first][label]).any():
-            raise InvalidArgument(
-                f"query {plan.queries[q].name!r} tells cells apart that its pass does not: give the pass finer cells, "
-                "or ask the query in a later one"
-            )
-        rows.append(row[first])
+        rows.append(plan.queries[q].rows(place[first]))
     nested: list[int] = []
     for i in range(len(order)):
         if not nested or _coarsens(rows[nested[-1]], rows[i]):
