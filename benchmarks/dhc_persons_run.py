@@ -36,12 +36,11 @@ from tabulae.products.areas.constraints import NO_LIMIT, AreaConstraints
 from tabulae.products.areas.count import SpineCounts
 from tabulae.products.areas.layout import CellLayout, Margin
 from tabulae.products.areas.measure import measure_supported
-from tabulae.products.areas.sparse.cells import CountedCells, HeldMargin, Pass, Sparse
+from tabulae.products.areas.sparse.cells import MOST_DENSE, CountedCells, HeldMargin, Pass, Sparse
 from tabulae.products.areas.sparse.descend import SupportedCounts
 from tabulae.products.areas.spine_plan import SpinePlan
 
 RUN = Path(__file__).parent / "dhcp/run.toml"
-MOST_DENSE = 1 << 16
 
 
 def codes(text: str) -> list[int]:

@@ -15,68 +15,16 @@ published.parquet what an earlier release said of each block, by kind of living 
 from __future__ import annotations
 
 import argparse
-import importlib.util
-import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from examples.persons.people import Relations
+from examples.redistricting.state import State
 from pyarrow import csv, parquet
 
-# Which of the 42 kinds of relationship and group quarters belong to each of eight kinds of living quarters, how often
-# each goes with its kind, and the ages that each can have: the structural zeros of the production run.
-EDGES = (0, 18, 24, 27, 28, 33, 34, 36, 42)
-OF_ADULTS = np.array([14, 33, 24, 4, 0.4, 0.3, 12, 0.4, 0.6, 1.5, 2, 0.8, 0.6, 0.7, 2, 3, 0.05, 2])
-OF_MINORS = np.array([0.01, 0.03, 0.01, 0.01, 0, 0, 83, 2, 4, 0.6, 0, 6, 0, 0.01, 2, 0.1, 0.7, 0.6])
-OF_BUILDINGS = np.array([1, 1, 3, 4, 3, 0.3, 3, 2, 1, 5, 1, 1, 1, 0.5, 0.5, 3, 5, 1, 3, 5, 3, 0.5, 2, 3])
-AGES = {
-    **dict.fromkeys(range(6), (15, 115)), 6: (0, 89), 7: (0, 89), 8: (0, 89), 10: (30, 115), 11: (0, 74),
-    12: (30, 115), 13: (15, 89), 16: (0, 20), **dict.fromkeys(range(18, 23), (15, 115)), 23: (17, 65), 24: (0, 25),
-    25: (0, 25), 26: (0, 25), 27: (20, 115), 31: (17, 65), 32: (3, 30), 33: (16, 65), 34: (17, 65), 35: (17, 65),
-    37: (16, 115), 38: (16, 115), 39: (16, 75),
-}  # fmt: skip
-MIDDLE = {
-    0: 62,
-    1: 50,
-    2: 50,
-    3: 36,
-    6: 22,
-    9: 32,
-    10: 72,
-    11: 20,
-    12: 70,
-    15: 28,
-    27: 84,
-    33: 20,
-    34: 24,
-    35: 26,
-}
-SPREAD = 16.0
-MALE = {
-    **dict.fromkeys(range(18, 24), 0.9),
-    27: 0.33,
-    33: 0.46,
-    34: 0.85,
-    35: 0.8,
-    36: 0.62,
-    39: 0.9,
-    40: 0.8,
-}
-ANOTHER_KIND, MOVED = 0.3, 0.1
-
-
-def neighbour() -> Any:
-    """The module that makes the state of examples/redistricting."""
-    path = Path(__file__).parents[1] / "examples/redistricting/state.py"
-    found = importlib.util.spec_from_file_location("redistricting_state", path)
-    assert found is not None
-    assert found.loader is not None
-    module = importlib.util.module_from_spec(found)
-    sys.modules[found.name] = module
-    found.loader.exec_module(module)
-    return module
+MOVED = 0.1
 
 
 @dataclass(frozen=True)
@@ -103,36 +51,16 @@ class Persons:
     @classmethod
     def make(cls, seed: int = 2020, **sizes: int) -> Persons:
         """Draw a state: see ``State.make`` of examples/redistricting for people, blocks and counties."""
-        state = neighbour().State.make(seed=seed, **sizes)
+        state = State.make(seed=seed, **sizes)
         rng = np.random.default_rng([seed, 1])
         row, adult, hispanic, race = (
             np.repeat(index, state.counts.ravel()) for index in np.indices(state.counts.shape).reshape(4, -1)
         )
-        relgq = np.zeros(row.size, np.int64)
-        of_row = np.searchsorted(row, np.arange(state.block.size + 1))
-        facilities = [(state.block[state.kind == 0], np.zeros((state.kind == 0).sum(), np.int64),
-                       np.zeros((state.kind == 0).sum(), np.int64))]  # fmt: skip
-        for r in np.flatnonzero(state.kind > 0).tolist():
-            choice = np.arange(*EDGES[state.kind[r] : state.kind[r] + 2])
-            chance = OF_BUILDINGS[choice - 18] / OF_BUILDINGS[choice - 18].sum()
-            kinds = np.repeat(rng.choice(choice, p=chance), state.buildings[r])
-            other = rng.random(kinds.size) < ANOTHER_KIND
-            kinds[other] = rng.choice(choice, int(other.sum()), p=chance)
-            people = np.arange(of_row[r], of_row[r + 1])
-            here = np.concatenate([kinds, rng.choice(kinds, people.size - kinds.size)])
-            relgq[people] = rng.permutation(here)
-            which, many = np.unique(kinds, return_counts=True)
-            facilities.append((np.full(which.size, state.block[r]), which - 17, many))
-        household = state.kind[row] == 0
-        for voting, weight in enumerate((OF_MINORS, OF_ADULTS)):
-            here = household & (adult == voting)
-            relgq[here] = rng.choice(18, int(here.sum()), p=weight / weight.sum())
-        age = _ages(relgq, adult, rng)
-        male = np.array([MALE.get(kind, 0.5) for kind in range(42)])
-        columns = tuple(np.concatenate(part) for part in zip(*facilities, strict=True))
+        drawn = Relations.draw(state.kind, state.buildings, row, adult, rng)
+        facilities = state.block[drawn.row], drawn.kind, drawn.buildings
         return cls(
-            _levels(state.areas), columns, state.block[row], relgq, (rng.random(row.size) >= male[relgq]).astype(int),
-            age, hispanic, race, _published(state, row, adult, hispanic, race, rng),
+            _levels(state.areas), facilities, state.block[row], drawn.relgq, drawn.sex, drawn.age, hispanic, race,
+            _published(state, row, adult, hispanic, race, rng),
         )  # fmt: skip
 
     def write(self, folder: Path) -> None:
@@ -182,26 +110,8 @@ def _levels(areas: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     }
 
 
-def _ages(relgq: np.ndarray, adult: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Ages by kind and voting age, within what each kind can have."""
-    year = np.arange(116)
-    base = np.where(year < 65, 1.0, np.exp(-(((year - 65) / 16.0) ** 2)))
-    found = np.zeros(relgq.size, np.int64)
-    for kind in range(42):
-        low, high = AGES.get(kind, (0, 115))
-        for voting in range(2):
-            here = (relgq == kind) & (adult == voting)
-            can = (year >= low) & (year <= high) & ((year >= 18) == voting)
-            weight = base * can
-            if voting and kind in MIDDLE:
-                weight = weight * np.exp(-(((year - MIDDLE[kind]) / SPREAD) ** 2) / 2)
-            if here.any():
-                found[here] = rng.choice(116, int(here.sum()), p=weight / weight.sum())
-    return found
-
-
 def _published(
-    state: Any,
+    state: State,
     row: np.ndarray,
     adult: np.ndarray,
     hispanic: np.ndarray,

@@ -156,6 +156,28 @@ def write_duchy(folder: Path) -> Path:
     return folder / "spec.toml"
 
 
+def write_barony(folder: Path) -> Path:
+    """The same of sparse counts, in two passes, of which nothing is limited or exact."""
+    spec = write_duchy(folder)
+    spec.write_text(sparse(SPEC, drop=("bound", "invariant")))
+    return spec
+
+
+def sparse(text: str, drop: tuple[str, ...] = ("invariant",)) -> str:
+    """A duchy's document with sparse counts in two passes, without sections of some names."""
+    for name in drop:
+        first = text.index(f"[[{name}]]")
+        text = text[:first] + text[text.index("[[", first + 2) :]
+    every = 'attributes = ["kind", "age", "faith"]\n'
+    return text.replace(every, f"{every}in_pass = 2\n", 1) + '\n[method]\nestimate = "sparse"\n'
+
+
+@pytest.fixture
+def barony(tmp_path: Path) -> Path:
+    """The spec of sparse counts in a folder of its own."""
+    return write_barony(tmp_path)
+
+
 @pytest.fixture
 def duchy(tmp_path: Path) -> Path:
     """The spec of a duchy in a folder of its own."""

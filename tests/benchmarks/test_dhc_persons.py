@@ -14,7 +14,8 @@ import pytest
 from benchmarks.dhc_persons import RUNS
 from benchmarks.dhc_persons_check import violations
 from benchmarks.dhc_persons_run import RUN, Run, codes, write_counts
-from benchmarks.dhc_persons_state import AGES, Persons
+from benchmarks.dhc_persons_state import Persons
+from examples.persons.people import AGES
 from pyarrow import parquet
 
 from tabulae.privacy import Insecure

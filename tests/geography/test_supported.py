@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -21,7 +22,7 @@ from tabulae.products.areas.count import SpineCounts
 from tabulae.products.areas.layout import CellLayout
 from tabulae.products.areas.measure import measure_supported
 from tabulae.products.areas.sparse.cells import CountedCells, HeldMargin, Pass, Sparse
-from tabulae.products.areas.sparse.descend import SupportedCounts, estimate_supported
+from tabulae.products.areas.sparse.descend import Asked, SupportedCounts
 from tabulae.products.areas.sparse.divide import answers_of, least_squares, runs_of
 from tabulae.products.areas.sparse.whole import round_runs
 from tabulae.products.areas.spine_plan import SpinePlan
@@ -196,20 +197,33 @@ def test_what_no_division_reads_is_not_asked() -> None:
                 assert np.isin(asked.row[where], can).all()
 
 
-def test_stored_answers_give_the_same_counts_and_others_are_refused() -> None:
+def test_a_second_answer_is_refused_before_it_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A division that asks for an answer again, of a node or of a row, gets none."""
+    from tabulae.products.areas import measure
+
     here = town()
-    cells, pieces, found = here.measured(here.passes)
-    again = estimate_supported(here.plan, cells, pieces)
-    assert np.array_equal(again.nodes.people, found.nodes.people)
-    assert np.array_equal(again.nodes.key, found.nodes.key)
-    with pytest.raises(InvalidArgument, match="other rows than it asks"):
-        estimate_supported(here.plan, cells, pieces[:-1])
-    with pytest.raises(InvalidArgument, match="more than it asks"):
-        estimate_supported(here.plan, cells, [*pieces, pieces[-1]])
-    asked, answers = pieces[1]
-    changed = [pieces[0], (asked, answers + 10_000 * (np.arange(answers.size) % 2)), *pieces[2:]]
-    with pytest.raises(InvalidArgument, match="other rows than it asks"):
-        estimate_supported(here.plan, cells, changed)
+    sane, drawn = measure.descend, []
+    noise = measure._noise
+    monkeypatch.setattr(measure, "_noise", lambda *given: drawn.append(given[0]) or noise(*given))
+
+    def asks_again(plan: SpinePlan, cells: CountedCells) -> Iterator[Asked]:
+        steps = sane(plan, cells)
+        first = next(steps)
+        answers = yield first
+        yield steps.send(answers)
+        yield first
+
+    def asks_twice(plan: SpinePlan, cells: CountedCells) -> Iterator[Asked]:
+        first = next(sane(plan, cells))
+        row = np.where(np.arange(first.row.size) == 1, first.row[0], first.row)
+        yield Asked(first.nodes, first.queries, first.block, row)
+
+    for fault, steps in ((asks_again, 2), (asks_twice, 0)):
+        drawn.clear()
+        monkeypatch.setattr(measure, "descend", fault)
+        with pytest.raises(AssertionError, match="drawn before: one charge pays for one"):
+            here.measured(ONCE)
+        assert len(drawn) == steps
 
 
 def test_held_counts_that_cannot_be_are_refused() -> None:
@@ -271,9 +285,9 @@ def test_a_run_is_charged_its_whole_budget_before_noise(tmp_path: Path) -> None:
 
 def test_a_pass_estimates_what_its_queries_tell_apart_and_the_last_one_all_cells() -> None:
     here = town()
-    cells = CountedCells.of(here.plan, (Pass((0, 1, 2)), Pass((3, 4))), here.held, here.limits)
-    rows = np.stack([here.plan.queries[q].rows(cells.place) for q in (0, 1, 2)])
-    for step, others in zip(cells.passes, ((3, 4), ()), strict=True):
+    cells = CountedCells.of(here.plan, (Pass((0,)), Pass((1, 2, 3, 4))), here.held, here.limits)
+    rows = np.stack([here.plan.queries[q].rows(cells.place) for q in (0,)])
+    for step, others in zip(cells.passes, ((1, 2, 3, 4), ()), strict=True):
         assert (np.diff(step.label) >= 0).all()
         assert set(others).isdisjoint(step.queries)
     first, last = cells.passes
@@ -282,6 +296,8 @@ def test_a_pass_estimates_what_its_queries_tell_apart_and_the_last_one_all_cells
     assert np.array_equal(last.label, np.arange(cells.size))
     with pytest.raises(InvalidArgument, match="nothing is left for those after it"):
         CountedCells.of(here.plan, (Pass((0, 4)), Pass((1, 2, 3))), here.held, here.limits)
+    with pytest.raises(InvalidArgument, match="level 'state' asks no query that tells apart all"):
+        CountedCells.of(here.plan, (Pass((0, 1, 2)), Pass((3, 4))), here.held, here.limits)
 
 
 @dataclass(frozen=True)

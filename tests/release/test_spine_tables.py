@@ -19,10 +19,10 @@ from tabulae.products.areas.constraints import NO_LIMIT, AreaConstraints, ExactM
 from tabulae.products.areas.descent.limits import FREE
 from tabulae.products.areas.known import KnownLimits, margin_limits
 from tabulae.products.areas.layout import CellLayout, Margin
-from tabulae.products.areas.microdata import FILE, Microdata, microdata_faults, write_microdata
+from tabulae.products.areas.microdata import Microdata, microdata_faults, write_microdata
 from tabulae.products.areas.spec.section import AreaTable
 from tabulae.products.areas.tables import AreaPublisher, Areas, table_schemas
-from tabulae.release.folder import PublishedRows, TableWriter, plain
+from tabulae.release.folder import MICRODATA, PublishedRows, TableWriter, plain
 
 DOMAIN = tb.Domain(
     {"kind": ["a", "b", "c"], "age": range(4), "race": ["x", "y"]},
@@ -227,7 +227,7 @@ def test_people_are_as_many_as_counted(held: Held, tmp_path: Path, monkeypatch: 
     codes = {"town": (towns, np.array([0, 0, 1, 1])), "leaf": (leaves, np.arange(4))}
     people = Microdata(LAYOUT, codes, held)
     assert write_microdata(tmp_path, people) == held.cells.sum()
-    table = pq.read_table(tmp_path / FILE)
+    table = pq.read_table(tmp_path / MICRODATA)
     assert table.column_names == ["town", "leaf", "kind", "age", "race"]
     found = np.zeros((LEAVES, 3, 4, 2), int)
     for row in table.to_pylist():
@@ -243,7 +243,7 @@ def test_people_are_as_many_as_counted(held: Held, tmp_path: Path, monkeypatch: 
     fewer = Held(held.cells * (np.arange(4)[:, None, None] < 3), held.matrices)
     assert "more people" in next(microdata_faults(tmp_path, Microdata(LAYOUT, codes, fewer)))
     assert "its columns" in next(microdata_faults(tmp_path, Microdata(LAYOUT, {"leaf": codes["leaf"]}, held)))
-    (tmp_path / FILE).write_bytes(b"")
+    (tmp_path / MICRODATA).write_bytes(b"")
     with pytest.raises(ReleaseError, match="cannot be read"):
         list(microdata_faults(tmp_path, people))
 

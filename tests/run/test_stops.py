@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NoReturn, get_args
 
 import pytest
-from tests.duchy import write_duchy
+from tests.duchy import write_barony, write_duchy
 from tests.guild import write_guild
 from tests.run.stops import kill, make
 from tests.safetab.world import PERSONS, write_bureau
@@ -24,13 +24,26 @@ from tabulae._run import Step
 from tabulae.errors import LedgerError, ReleaseError
 from tabulae.release.folder import check_sums
 
-LOSSES = {"village": Fraction(1, 2), "guild": Fraction(5, 2), "duchy": Fraction(2), "bureau": Fraction(2)}
-WRITE = {"village": write_village, "guild": write_guild, "duchy": write_duchy, "bureau": write_bureau}
+LOSSES = {
+    "village": Fraction(1, 2),
+    "guild": Fraction(5, 2),
+    "duchy": Fraction(2),
+    "barony": Fraction(2),
+    "bureau": Fraction(2),
+}
+WRITE = {
+    "village": write_village,
+    "guild": write_guild,
+    "duchy": write_duchy,
+    "barony": write_barony,
+    "bureau": write_bureau,
+}
 CHEAPER = {
     "village": ("[[table]]", '[method]\nselect = "identity"\n\n[[table]]'),
     "guild": ("", ""),
     "bureau": ("", ""),
     "duchy": ("[release]\nmicrodata = true", '[method]\nestimate = "gls"'),
+    "barony": ("", ""),
 }
 FREE: tuple[Step, ...] = ("planned", "marked", "counted")
 LOST: tuple[Step, ...] = ("charged", "measured")
@@ -41,18 +54,21 @@ DRAWN = {  # called when the charge has been made
     "village": "tabulae.products.tables.measure._noisy",
     "guild": "tabulae.products.groups.measure._measured",
     "duchy": "tabulae.products.areas.measure._pieces",
+    "barony": "tabulae.products.areas.measure._noise",
     "bureau": "tabulae.products.groups.measure._measured",
 }
 STORED = {
     "village": "tabulae.products.tables.store.MeasurementWriter",
     "guild": "tabulae.products.groups.store.GroupMeasurementWriter",
     "duchy": "tabulae.products.areas.store.SpineMeasurementWriter",
+    "barony": "tabulae.products.areas.sparse.store.SupportedMeasurementWriter",
     "bureau": "tabulae.products.groups.store.GroupMeasurementWriter",
 }
 WRITTEN = {
     "village": "tabulae.products.tables.product.write_contents",
     "guild": "tabulae.products.groups.product.write_groups",
     "duchy": "tabulae.products.areas.product.write_spine",
+    "barony": "tabulae.products.areas.product.write_spine",
     "bureau": "tabulae.interop.safetab.product.write_tables",
 }
 kinds = pytest.mark.parametrize("kind", LOSSES)
@@ -153,10 +169,10 @@ KILLED = ("counted", "charged", "stored", "published", "sealed")
     ("kind", "step"),
     [
         *(("village", step) for step in KILLED),
-        *((kind, step) for kind in ("guild", "duchy") for step in ("charged", "stored", "sealed")),
+        *((kind, step) for kind in ("guild", "duchy", "barony") for step in ("charged", "stored", "sealed")),
         *(
             pytest.param(kind, step, marks=pytest.mark.long)
-            for kind in ("guild", "duchy")
+            for kind in ("guild", "duchy", "barony")
             for step in ("counted", "published")
         ),
     ],
@@ -192,6 +208,9 @@ def _is_void_on_resuming(scene: Scene) -> None:
         ("guild", "tabulae.products.groups.measure._measured", 2),
         ("guild", "tabulae.products.groups.store.GroupMeasurementWriter.__call__", 2),
         ("duchy", "tabulae.products.areas.store.SpineMeasurementWriter.__call__", 3),
+        ("barony", "tabulae.products.areas.sparse.store.SupportedMeasurementWriter.__call__", 3),
+        ("barony", "tabulae.products.areas.measure._noise", 4),
+        ("barony", "tabulae.products.areas.sparse.store.SupportedMeasurementWriter.complete", 1),
     ],
 )
 def test_killed_before_all_is_stored(scene: Scene, where: str, call: int) -> None:
@@ -206,6 +225,8 @@ def test_killed_before_all_is_stored(scene: Scene, where: str, call: int) -> Non
         ("village", "tabulae.privacy.ledger.Ledger.settle", 1),
         ("duchy", "tabulae.products.areas.tasks.FallTask.__call__", 1),
         ("duchy", "tabulae.release.folder.TableWriter.write", 4),
+        ("barony", "tabulae.release.folder.TableWriter.write", 4),
+        ("barony", "tabulae.products.areas.publish.write_microdata", 1),
     ],
 )
 def test_killed_while_it_publishes(scene: Scene, where: str, call: int) -> None:

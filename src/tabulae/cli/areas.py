@@ -20,6 +20,7 @@ from ..release import Release
 from ..report.numbers import fixed
 from ..sources.memory import size_words
 from ..spec import Spec
+from ..spec.promise import SPARSE
 from .output import new_table, print_table, promise_document, say, summary_head
 from .smallest import best_words, print_smallest, shares_toml, targets_table
 
@@ -59,7 +60,7 @@ def plan_document(made: GeographyPlan) -> dict[str, Any]:
         ],
         "earlier": [each.document for each in earlier_of(geography)],
         "levels": [{**vars(row), "share": str(row.share)} for row in made.levels],
-        "errors_of": "gls",
+        "errors_of": None if geography.sparse is not None else "gls",
         "level": made.level,
         "tables": [vars(row) for row in made.table_errors],
         "distances": [vars(row) for row in made.distances],
@@ -110,13 +111,10 @@ def print_plan(console: Console, made: GeographyPlan, promise: str) -> None:
         console,
         "Standard deviation of one answer as it is drawn, in a unit with the share of its level.",
     )
-    print_table(console, _errors_table(made))
-    say(
-        console,
-        "RMSE and margin are in counts, of generalised least squares (gls), whose errors are known before any\n"
-        "data: over all counts of all areas but exact ones, and the largest RMSE of one area."
-        + _method_words(made),
-    )
+    if made.geography.sparse is not None:
+        say(console, _NO_ERRORS)
+    else:
+        _print_errors(console, made)
     if made.smallest is not None:
         print_table(console, targets_table(made.smallest))
         whose = "the shares as they are written" if made.found_shares is None else "these shares"
@@ -138,6 +136,17 @@ def print_plan(console: Console, made: GeographyPlan, promise: str) -> None:
         )
 
 
+def _print_errors(console: Console, made: GeographyPlan) -> None:
+    """Expected errors by table and kind of area."""
+    print_table(console, _errors_table(made))
+    say(
+        console,
+        "RMSE and margin are in counts, of generalised least squares (gls), whose errors are known before any\n"
+        "data: over all counts of all areas but exact ones, and the largest RMSE of one area."
+        + _method_words(made),
+    )
+
+
 def _shares_words(made: GeographyPlan, smallest: Smallest) -> Iterator[str]:
     """The shares with which the targets cost least, and what to write without them."""
     if smallest.best is not None:
@@ -147,6 +156,12 @@ def _shares_words(made: GeographyPlan, smallest: Smallest) -> Iterator[str]:
             "the shares as they are written" if made.found_shares is None else "the shares that were chosen"
         )
         yield f'To release with {whose}, write budget = "{decimal(smallest.loss.amount)}"'
+
+
+_NO_ERRORS = (
+    "Errors of sparse counts are not known, before the run or after it: they are whole numbers that are not negative,\n"
+    "without intervals. The noise above says how far off single answers are that they are made of."
+)
 
 
 def _method_words(made: GeographyPlan) -> str:
@@ -259,7 +274,9 @@ def print_summary(console: Console, release: Release, promise: str) -> None:
     console.print(f"Published {release.path}", markup=False)
     say(console, f"Promise   {promise}")
     words = "unbiased, with intervals"
-    if about["method"] != "gls":
+    if about["method"] == SPARSE:
+        words = "whole numbers of 0 or more; their errors are not known, and intervals are empty"
+    elif about["method"] != "gls":
         words = "whole numbers of 0 or more; intervals are those of gls, beside it"
     if about["method"] == "posterior":
         words = "whole numbers of 0 or more, with credible intervals; implicates.parquet has whole tables"

@@ -17,6 +17,7 @@ from ..domain import TOTAL_LABEL, Classification
 from ..errors import InvalidArgument, ReleaseError
 from ..release import Release
 from ..release.write import ESTIMATED, EXACT, NOT_ESTIMABLE
+from ..spec.promise import SPARSE
 from ..spec.shape import RELIABILITY
 
 STATUS = "obs_status"
@@ -439,13 +440,20 @@ def _class_lines(release: Release) -> list[str]:
     ]
 
 
+def interval_words(release: Release) -> str:
+    """What the intervals of a release promise, or that there are none."""
+    if release.spec.method.estimate == SPARSE:
+        return "no error of a count is known, so that standard errors and intervals are empty"
+    return f"intervals hold with a probability of at least {release.level:.0%}, one by one"
+
+
 def _readme(release: Release, files: Mapping[str, int], told: Sequence[str]) -> str:
     about = release.about
     lines = [
         f"# {release.spec.title}",
         "",
         f"Converted from release {about['release_id']}, made by tabulae {about['version']}. Numbers are the published",
-        f"ones, to the last digit; intervals hold with a probability of at least {release.level:.0%}, one by one.",
+        f"ones, to the last digit; {interval_words(release)}.",
         "",
         *told,
         *_class_lines(release),

@@ -15,7 +15,7 @@ from ..errors import Unsupported, require
 from ..release import Release
 from ..release.folder import sync_file, write_bytes
 from .plain_csv import columns_of, pieces
-from .stored import STATUS, STATUSES, CodeLists, StoredTable, unique, workbook_readme
+from .stored import STATUS, STATUSES, CodeLists, StoredTable, interval_words, unique, workbook_readme
 
 if TYPE_CHECKING:
     from xlsxwriter.format import Format
@@ -68,7 +68,7 @@ def _about(release: Release) -> list[str]:
     about = release.about
     return [
         f"Release {about['release_id']}, made by tabulae {about['version']} at {release.descriptor['created']}.",
-        f"Intervals, from ci_low to ci_high, hold with a probability of at least {release.level:.0%}, one by one.",
+        f"Of std_error, ci_low and ci_high: {interval_words(release)}.",
         f"The column {STATUS} says of each number:",
         *(f"{letter}: {status.meaning}" for letter, status in STATUSES.items()),
     ]

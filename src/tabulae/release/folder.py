@@ -27,6 +27,7 @@ SPEC = "spec.toml"
 LEDGER = "ledger.json"
 STRATEGY = "strategy/strategy.json"
 MEASUREMENT = "measurements/measurement.json"
+MICRODATA = "microdata.parquet"
 INVARIANTS = "invariants"
 
 

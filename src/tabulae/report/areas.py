@@ -288,7 +288,8 @@ class GeographyView(StoredView):
     ``earlier`` are sentences on counts that equal those of an earlier release.
     ``known`` are sentences on what cannot occur, ``limits`` what public files say beside it. ``by_size`` and
     ``by_distance`` are of table ``shown``.
-    ``factor`` is half the width of an interval in standard errors.
+    ``factor`` is half the width of an interval in standard errors. Where counts are ``sparse`` there is none, and
+    ``noise`` has the standard deviations of answers, by query and level; None where one is not asked.
     """
 
     method: str
@@ -314,6 +315,9 @@ class GeographyView(StoredView):
     people: int | None
     factor: float
     posterior: PosteriorView | None
+    sparse: bool
+    noise: tuple[tuple[str, tuple[float | None, ...]], ...]
+    noise_levels: tuple[str, ...]
 
 
 def geography_report(release: Release) -> str:
@@ -333,6 +337,7 @@ def geography_view(release: Release) -> GeographyView:
         **stored_fields(release, rows, AREA_TYPE, lambda name: "one row a count of an area"),
         **_spine_fields(release, geography),
         **_error_fields(release, geography, tables),
+        **_noise_fields(release, geography),
         promise=promise_of(release.spec, statements=statements_of(release.spec), exact=_exact(geography)),
         method=str(about["method"]),
         whole=about["method"] != UNBIASED,
@@ -368,6 +373,10 @@ def _spine_fields(release: Release, geography: Geography) -> dict[str, Any]:
 
 def _error_fields(release: Release, geography: Geography, tables: Sequence[AreaTable]) -> dict[str, Any]:
     """Expected errors of the first tables, and of one of them by the size of areas and their distance."""
+    if geography.sparse is not None:
+        shown, nothing = _most_telling(tables), {"errors": (), "by_distance": (), "by_size": ()}
+        left = len(geography.tables) - len(tables)
+        return {**nothing, "errors_left": left, "shown": shown.name, "first_kind": shown.areas[0]}
     numbers = {table.name: _numbers(release, geography, table) for table in tables}
     shown = _most_telling(tables)
     return {
@@ -384,6 +393,15 @@ def _error_fields(release: Release, geography: Geography, tables: Sequence[AreaT
             row for n in numbers[shown.name] for row in by_class(n, np.maximum(n.published, 0), SIZES)
         ),
     }
+
+
+def _noise_fields(release: Release, geography: Geography) -> dict[str, Any]:
+    """The noise of single answers, where it is all that is known of errors."""
+    if geography.sparse is None:
+        return {"sparse": False, "noise": (), "noise_levels": ()}
+    levels = [row for row in GeographyPlan(release.spec).levels if row.noise]
+    noise = [(query.name, tuple(row.noise.get(query.name) for row in levels)) for query in geography.queries]
+    return {"sparse": True, "noise": tuple(noise), "noise_levels": tuple(row.level for row in levels)}
 
 
 def _numbers(release: Release, geography: Geography, table: AreaTable) -> list[AreaNumbers]:

@@ -351,6 +351,12 @@ class TableView:
         return len(self.estimate) if self.count is None else self.count
 
     @property
+    def bare(self) -> bool:
+        """Whether estimates have no errors, so that no row has an interval."""
+        status = np.asarray(self.obs_status, dtype=object)
+        return bool(np.isnan(self.std_error[status == ESTIMATED]).any())
+
+    @property
     def about(self) -> NDArray[np.float64]:
         """The estimates that standard errors and intervals are of."""
         return self.estimate if self.centre is None else self.centre
@@ -674,7 +680,10 @@ _WIDTH, _HEIGHT = 150.0, 12.0
 
 @dataclass(frozen=True)
 class Row:
-    """One printed row; ``rank`` orders rows by how far they may be trusted, those that are exact first."""
+    """One printed row; ``rank`` orders rows by how far they may be trusted, those that are exact first.
+
+    ``bare`` rows have no error, interval or class.
+    """
 
     labels: tuple[str, ...]
     estimate: str
@@ -684,6 +693,7 @@ class Row:
     sign: str
     trust: str
     rank: int
+    bare: bool
 
 
 def printed_rows(table: TableView, limit: int, section: ReliabilitySection) -> tuple[Row, ...]:
@@ -715,11 +725,11 @@ def _row_rows(
     """The row whose labels stand at place k, and whose numbers at i."""
     status = str(table.obs_status[i])
     estimate, low, high = (float(a[i]) for a in (table.estimate, table.ci_low, table.ci_high))
-    places = decimals if table.centre is None else 0
+    places = decimals if table.centre is None and not table.bare else 0
     if not np.isfinite(estimate) or status == "Q":
         interval = margin = NOTHING
         picture = Markup("")
-    elif status == "E":
+    elif status == "E" or table.bare:
         interval, margin = NOTHING, "0"
         picture = interval_picture(estimate, None, scale)
     else:
@@ -736,6 +746,7 @@ def _row_rows(
         sign=trust[0],
         trust=trust[1],
         rank=trust[2],
+        bare=table.bare,
     )
 
 

@@ -132,6 +132,7 @@ class QueryEntry(StrictSection):
     shares: dict[str, Part] | None = Field(
         description='its share of each level that asks it: shares = { county = "1/2", block = "1/10" }'
     )
+    in_pass: Annotated[int, Field(ge=1, le=16)] | None = None
 
 
 class BoundEntry(StrictSection):

@@ -103,7 +103,7 @@ def _is_broken(sql: str, schema: Schema) -> bool:
 
 _WHOLE_NUMBERS = (
     "takes estimates that have intervals: those of {estimate} are whole numbers, whose errors have no known law, and "
-    'the intervals in their tables are about gls; write estimate = "gls" under [method], or leave the figures out'
+    'what intervals their tables have are about gls; write estimate = "gls" under [method], or leave the figures out'
 )
 
 

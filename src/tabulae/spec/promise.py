@@ -16,7 +16,10 @@ from .shape import TARGETS, MethodSection, PrivacySection
 ESTIMATORS = ("least-squares", "non-negative", "pgm")
 """The names that ``method.estimate`` accepts."""
 
-AREA_ESTIMATORS = ("bluedown", "topdown", "gls", "posterior")
+SPARSE = "sparse"
+"""Of areas of very many cells: only what a division reads is drawn, and no count has an interval."""
+
+AREA_ESTIMATORS = ("bluedown", "topdown", "gls", "posterior", SPARSE)
 """The names that ``method.estimate`` accepts with ``[geography]``, the default first."""
 
 NOT_OF_AREAS = ("select", "objective", "tolerance", "time_limit", "seed")

@@ -91,9 +91,8 @@ class EarlierMargin(ExactMargin):
     @property
     def words(self) -> str:
         """The same, for people."""
-        return (
-            f"{self.margin.name}, of each {self.level}: as in table {self.table} of release {self.release_id}"
-        )
+        where = "the microdata" if self.table == "microdata" else f"table {self.table}"
+        return f"{self.margin.name}, of each {self.level}: as in {where} of release {self.release_id}"
 
     @property
     def open(self) -> list[int]:

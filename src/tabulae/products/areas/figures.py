@@ -169,7 +169,7 @@ def figure_rows(
         cost = max(form.cost for each in asked for form in forms[each.name].every)
         return max(1, _HELD // max(layout.algebra.kinds * layout.size**2, cost))
 
-    for asked, part, possible, covariance in made.publisher.pieces(figures, areas, step):
+    for asked, part, possible, covariance in made.by_least_squares.pieces(figures, areas, step):
         for each in asked:
             yield each.name, _piece(made, each, forms[each.name], part, possible, covariance)
 
@@ -183,7 +183,7 @@ def _piece(
     covariance: np.ndarray,
 ) -> pa.Table:
     margins, laws = [each.margin for each in forms.every], made.plan.all_laws
-    counts = made.unbiased.margins(margins, part.owner, part.codes.size, part.leaves)
+    counts = made.by_least_squares.unbiased.margins(margins, part.owner, part.codes.size, part.leaves)
     found = tuple(
         FormNumbers.of(each, of_margin, covariance, possible, laws, has_exact=bool(made.exact))
         for each, of_margin in zip(forms.every, counts, strict=True)

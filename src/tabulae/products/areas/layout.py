@@ -66,9 +66,11 @@ class CellLayout:
         if not len(codes):
             raise InvalidArgument(f"no combination of {', '.join(names)} can occur: remove a structural zero")
         if len(codes) > most:
+            sparse = ", or estimate = 'sparse', which publishes no intervals" if most == MOST_DENSE else ""
             raise InvalidArgument(
                 f"{' x '.join(names)} has {len(codes):,} cells, and at most {most:,} are handled where recodes, "
-                "structural zeros, bounds or exact counts treat categories unequally: use fewer or coarser attributes"
+                "structural zeros, bounds or exact counts treat categories unequally: use fewer or coarser "
+                f"attributes{sparse}"
             )
         symmetric = tuple(name for name in domain.names if name not in names)
         return cls(domain, names, symmetric, codes)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Generator, Iterator, Sequence
-from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -17,7 +16,7 @@ from .constraints import AreaConstraints, ExactMargin, disclosure_of
 from .count import SpineCounts
 from .descent.limits import NodeLimits
 from .sparse.cells import CountedCells
-from .sparse.descend import Asked, SupportedCounts, descend
+from .sparse.descend import Asked, SupportedCounts, SupportedMeasurements, descend
 from .spine_plan import SpineMeasurements, SpinePieceValues, SpinePlan
 
 
@@ -101,29 +100,6 @@ def _pieces(counts: SpineCounts, plan: SpinePlan, source: RandomBits) -> Iterato
         yield SpinePieceValues(piece, tuple(values))
 
 
-@dataclass(eq=False)
-class SupportedMeasurements:
-    """The stream of a spine that is measured while it is divided: to be read once. Public.
-
-    Iterating gives what was asked with the answers, int64, one a row; after the last, ``counts`` has what the division
-    made of them.
-
-    Attributes:
-        rehearsal: marks what no ledger paid for or an insecure source drew.
-        release_id: the charge.
-        counts: None before the last piece.
-    """
-
-    plan: SpinePlan
-    rehearsal: bool
-    release_id: str | None
-    pieces: Generator[tuple[Asked, np.ndarray], None, SupportedCounts] = field(repr=False)
-    counts: SupportedCounts | None = None
-
-    def __iter__(self) -> Iterator[tuple[Asked, np.ndarray]]:
-        self.counts = yield from self.pieces
-
-
 def measure_supported(
     counts: SpineCounts,
     plan: SpinePlan,
@@ -139,7 +115,8 @@ def measure_supported(
 
     A division of a parent's counts among its children reads the children's answers about cells that the parent has, and
     no other. Those others are not drawn: which they are follows from answers that are public already. What is drawn
-    has the law of the same answers in :func:`measure_spine`, and estimates from the top down are the same.
+    has the law of the same answers in :func:`measure_spine`, and estimates from the top down are the same. The whole
+    budget is charged, whatever is drawn.
 
     Arguments:
         cells: how a division numbers cells, and what is held.
@@ -152,10 +129,13 @@ def measure_supported(
     Reference: Abowd et al., "The 2020 Census Disclosure Avoidance System TopDown Algorithm" (2022), for the order.
 
     Privacy:
-        As :func:`measure_spine`, with ``plan.loss`` under ``plan.neighbours``. Each query of each unit is answered on
-        some of its rows, chosen by what was answered before; leaving rows out makes no sensitivity larger, and losses
-        of adaptive choices compose as others do (Bun, Steinke 2016, Lemma 2.3; pure DP: Dwork, Roth 2014, Theorem
-        3.16). Equally, all answers could be drawn first: those that no division reads can be forgotten.
+        As :func:`measure_spine`, with ``plan.loss`` under ``plan.neighbours``. Draw all answers of that function first,
+        with independent noise; then walk down and read those that divisions ask for. What is asked is a function of
+        what was read before, of the plan and of ``cells``, none of which is confidential. So all that is published is a
+        function of those answers, which costs nothing (Dwork, Roth 2014, Proposition 2.1). The noise of an answer is
+        independent of all others, and no division sees it before it asks: drawing it when it is asked gives the same
+        law. That needs each answer to be drawn once. A second draw would be a second answer under one charge, and is
+        refused here, whatever a division asks for; a stream that ended early is never continued: its charge is void.
     """
     source = source_for(ledger, source)
     counts.check(plan)
@@ -173,18 +153,38 @@ def _supported(
 ) -> Generator[tuple[Asked, np.ndarray], None, SupportedCounts]:
     place = np.arange(plan.layout.cell.size)
     rows = np.stack([query.rows(place) for query in plan.queries])
+    drawn = np.zeros((plan.tree.size, len(plan.queries)), bool)
     steps, answers = descend(plan, cells), None
     while True:
         try:
             asked = next(steps) if answers is None else steps.send(answers)
         except StopIteration as done:
             return done.value
+        _mark_drawn(asked, drawn)
         answers = _noise(asked, plan, source)
         for level in np.unique(plan.tree.level[asked.nodes]).tolist():
             here = np.flatnonzero(plan.tree.level[asked.nodes] == level)
             unit, at, people = counts.entries(level, plan.tree.unit[asked.nodes[here]], plan)
             add_rows(here[unit], at, people, rows[list(asked.queries)], asked.block, asked.row, answers)
         yield asked, answers
+
+
+def _mark_drawn(asked: Asked, drawn: np.ndarray) -> None:
+    """Mark the queries of each node that are about to be answered; refuse those that were before, and a row twice.
+
+    Args:
+        drawn: shape (nodes, queries), boolean: those that were.
+
+    Raises:
+        AssertionError: a second answer would be drawn under one charge.
+    """
+    size = np.diff(asked.block)
+    at = np.ix_(asked.nodes, np.array(asked.queries))
+    now = size.reshape(asked.nodes.size, -1) > 0
+    row = np.repeat(np.arange(size.size), size) * (1 + int(asked.row.max(initial=0))) + asked.row
+    if (drawn[at] & now).any() or (np.diff(np.sort(row)) == 0).any():
+        raise AssertionError("a division asked for an answer that was drawn before: one charge pays for one")
+    drawn[at] |= now
 
 
 def _noise(asked: Asked, plan: SpinePlan, source: RandomBits) -> np.ndarray:

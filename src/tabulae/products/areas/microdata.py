@@ -10,13 +10,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ...release.folder import Rows, sync_file
+from ...release.folder import MICRODATA, Rows, sync_file
 from ...release.write import word_column
 from ...spec import NO_VALUE
 from .estimate import SpineEstimate
 from .layout import CellLayout
+from .sparse.store import SparseEstimate
 
-FILE = "microdata.parquet"
 _CELLS = 1 << 24  # about how many counts are looked at together, most of them 0
 
 
@@ -31,7 +31,7 @@ class Microdata:
 
     layout: CellLayout
     areas: Mapping[str, tuple[np.ndarray, np.ndarray]]
-    counts: SpineEstimate
+    counts: SpineEstimate | SparseEstimate
 
     @property
     def schema(self) -> pa.Schema:
@@ -64,24 +64,24 @@ class Microdata:
 def write_microdata(folder: Path, people: Microdata) -> int:
     """Write one row a person; returns how many there are."""
     count = 0
-    with pq.ParquetWriter(folder / FILE, people.schema, compression="zstd") as writer:
+    with pq.ParquetWriter(folder / MICRODATA, people.schema, compression="zstd") as writer:
         for rows in people.rows():
             writer.write_table(rows)
             count += rows.num_rows
-    sync_file(folder / FILE)
+    sync_file(folder / MICRODATA)
     return count
 
 
 def microdata_faults(folder: Path, people: Microdata) -> Iterator[str]:
     """Whether the stored rows are those of the counts; it stops at the first that is not."""
-    stored = Rows.of_parquet(folder / FILE)
+    stored = Rows.of_parquet(folder / MICRODATA)
     plain = pa.schema([(name, pa.string()) for name in people.schema.names])
     if stored.schema != plain:
-        yield f"{FILE}: its columns are not the levels and attributes of this release"
+        yield f"{MICRODATA}: its columns are not the levels and attributes of this release"
         return
     for rows in people.rows():
         if not stored.take(rows.num_rows).equals(rows.cast(plain).combine_chunks()):
-            yield f"{FILE}: its people are not those of the published counts"
+            yield f"{MICRODATA}: its people are not those of the published counts"
             return
     if stored.take(1).num_rows:
-        yield f"{FILE}: has more people than the published counts"
+        yield f"{MICRODATA}: has more people than the published counts"

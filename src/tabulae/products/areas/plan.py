@@ -22,7 +22,10 @@ from .passes.covariances import Covariances
 from .passes.vectors import cells_of, end_of_parents
 from .posterior import CHAINS, IMPLICATES
 from .smallest import found_budget, smallest_of_areas
+from .sparse.cells import CountedCells
+from .sparse.descend import MOST_UNKNOWNS
 from .spec.section import Geography, geography_of
+from .spec.sparse import SparseSection
 from .spine_plan import SpinePlan
 from .store import most_bytes
 from .tables import POSTERIOR, UNBIASED
@@ -62,6 +65,7 @@ class GeographyPlan:
 
     Expected errors are those of ``gls``, whose variances are known exactly beforehand. ``topdown`` and ``bluedown``
     give whole numbers that are not negative, with errors that depend on the counts: mostly smaller ones, and biased.
+    No error of ``sparse`` counts is known.
 
     ``found_shares`` says how well shares that were chosen for the tables serve them; None where shares are written. The
     ``spec`` has them as if they were written.
@@ -106,6 +110,9 @@ class GeographyPlan:
 
     @cached_property
     def table_errors(self) -> tuple[AreaTableError, ...]:
+        """Expected errors; none where counts are sparse, as they are not known."""
+        if self.geography.sparse is not None:
+            return ()
         return AreaErrors(self.geography, self.covariances, self.level).rows()
 
     @property
@@ -173,6 +180,8 @@ class GeographyPlan:
             errors = ((r.table, r.area_type, r.areas, r.rmse, r.margin) for r in self.table_errors)
             headings = ("table", "areas of", "areas", "RMSE", f"{self.level:.0%} margin")
             tables.append(CardRows(headings, errors, len(self.table_errors)))
+        elif self.geography.sparse is not None:
+            facts.append(("errors", "not known, and no intervals"))
         else:
             facts.append(("errors", "not computed yet: ask for .errors"))
         return card("Plan of areas", facts, *tables)
@@ -256,12 +265,77 @@ def resources_of(geography: Geography, *, in_parts: bool = False) -> ResourceEst
         sum(geography.rows(table).values()) * (_ROW + _COLUMN * (4 + len(table.margin.names)))
         for table in geography.tables
     )
+    if geography.sparse is not None:
+        answers = sparse_answers(plan, geography.sparse)
+        memory = _PROGRAM + _LEAF * plan.spine.leaves + sparse_memory(plan, geography.sparse.cells)
+        files = _FILE_BYTES * (2 + len(plan.spine.levels))
+        return ResourceEstimate(files + _SPARSE_BYTES * int(answers.sum()), 0, rows, memory)
     answers = max(piece.nodes.size * sum(piece.rows) for piece in plan.pieces)
     memory = _PROGRAM + _LEAF * plan.spine.leaves + _ANSWER * answers
     if geography.estimate == POSTERIOR:
         memory += posterior_bytes(plan)
     work = parts_bytes(plan) if in_parts else work_bytes(plan, geography.estimate)
     return ResourceEstimate(most_bytes(plan, exact), work, rows, memory)
+
+
+def sparse_answers(plan: SpinePlan, sparse: SparseSection) -> np.ndarray:
+    """Shape (nodes,): how many answers a division may ask of each node at most, where counts are sparse.
+
+    A node is asked about cells of which its parent has somebody: at most one for each of the parent's people, whose
+    number what is held says. The root, and the children of a parent of which nothing is held, may be asked about all.
+    """
+    held, tree = _held_people(plan, sparse), plan.tree
+    above = np.where(tree.parent >= 0, held[np.maximum(tree.parent, 0)], _ENDLESS)
+    sizes = np.array([query.size for query in plan.queries])
+    asked = np.array([[law is not None for law in plan.laws(kind)] for kind in range(len(plan.classes[0]))])
+    return (np.minimum(sizes, above[:, None]) * asked[plan.classes[1]]).sum(axis=1)
+
+
+_ENDLESS = 1 << 62  # people
+_FILE_BYTES = 1 << 13  # of a file, whatever it holds
+_SPARSE_BYTES = 8  # of an answer to a question that others are not asked: its cell and its value, coded
+_CELL_BYTES, _UNKNOWN_BYTES = (
+    24,
+    60,
+)  # of a cell, and of an unknown that is solved for; besides 4 and 8 for a query
+
+
+def largest_sparse_total(plan: SpinePlan, sparse: SparseSection) -> float:
+    """A bound on the people of the root where counts are sparse, beyond those in the records, as :func:`largest_error`.
+
+    What is held is all of it. Else the first pass finds it: the variance of the total is at most that of the sum of any
+    query's answers.
+    """
+    if sparse.held is not None:
+        return float(sparse.held.counts.people.sum())
+    first, laws = sparse.cells.passes[0], plan.laws(int(plan.classes[1][0]))
+    asked = [(plan.queries[q].size, law) for q in first.queries if (law := laws[q]) is not None]
+    variance = min((size * law.variance_of_law for size, law in asked), default=0.0)
+    return (sqrt(first.outer.size) + _DEVIATIONS) * sqrt(variance)
+
+
+def _held_people(plan: SpinePlan, sparse: SparseSection) -> np.ndarray:
+    """Shape (nodes,): the people that are held of each node; as many as can be where nothing is held."""
+    if sparse.held is None:
+        return np.full(plan.tree.size, _ENDLESS)
+    counts, found = sparse.held.counts, np.zeros(plan.tree.size, np.int64)
+    np.add.at(found, plan.tree.leaf[counts.row], counts.people)
+    for nodes in reversed(plan.depths[1:]):
+        np.add.at(found, plan.tree.parent[nodes], found[nodes])
+    return found
+
+
+def sparse_memory(plan: SpinePlan, cells: CountedCells) -> int:
+    """What a division of sparse counts holds: which cells nodes can have, cells by pass, and unknowns."""
+    queries = len(plan.queries)
+    tables = sum(2 + step.rounding.shape[0] + len(step.queries) for step in cells.passes)
+    unknowns = min(2 * MOST_UNKNOWNS, cells.size * plan.tree.size) + cells.size
+    return (
+        2 * plan.tree.size * plan.layout.size
+        + cells.size * (_CELL_BYTES + 4 * tables)
+        + 4 * queries * plan.layout.cell.size
+        + unknowns * (_UNKNOWN_BYTES + 8 * queries)
+    )
 
 
 def work_bytes(plan: SpinePlan, method: str) -> int:

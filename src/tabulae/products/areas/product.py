@@ -28,13 +28,22 @@ from .constraints import ExactMargin, disclosure_of
 from .count import LeafBound, LeafColumn, SpineCounts, open_spine_records
 from .estimate import MEASURED, Intake
 from .figures import query_areas
-from .measure import measure_spine, refuse_contradictions
-from .plan import MOST_PEOPLE, GeographyPlan, largest_error, plan_geography, resources_of
+from .measure import measure_spine, measure_supported, refuse_contradictions
+from .plan import (
+    MOST_PEOPLE,
+    GeographyPlan,
+    largest_error,
+    largest_sparse_total,
+    plan_geography,
+    resources_of,
+)
 from .publish import spine_faults, spine_text_faults, write_spine
+from .sparse.descend import SupportedMeasurements
+from .sparse.store import StoredAnswers, SupportedMeasurementWriter
 from .spec.section import Geography, geography_of
 from .spine_plan import SpineMeasurements, SpinePieceValues, SpinePlan
 from .store import SpineMeasurementWriter, plan_document, read_spine_measurements
-from .tables import UNBIASED, SpineRelease, exact_of
+from .tables import NO_INTERVALS, UNBIASED, SpineRelease, exact_of
 from .tasks import Runner, on_spark
 
 WORK = "estimate"
@@ -56,7 +65,8 @@ class AreasProduct:
 
     def __init__(self, spec: Spec) -> None:
         self.spec, _ = with_found_shares(spec)
-        self.estimates_on_engine = spec.source.engine == "spark"
+        sparse = geography_of(self.spec).sparse is not None
+        self.estimates_on_engine = spec.source.engine == "spark" and not sparse
         self._runner: Runner | None = None
 
     @staticmethod
@@ -93,6 +103,14 @@ class AreasProduct:
                 "some answers of this plan would have next to no noise, so nothing was charged: the budget, or a share "
                 "of it, is too large for estimates to be computed from it"
             )
+        sparse = self.geography.sparse
+        if sparse is not None and (total := largest_sparse_total(plan, sparse)) > MOST_PEOPLE:
+            raise Unsupported(
+                f"an area of this plan could have {total:.1g} people, more than {MOST_PEOPLE:,}, which cannot be "
+                "rounded, so nothing was charged: give it a larger budget, or hold fewer people"
+            )
+        if sparse is not None:
+            return
         if self.geography.estimate != UNBIASED and (error := largest_error(plan)) > MOST_PEOPLE:
             raise Unsupported(
                 f"counts of this plan could be wrong by {error:.1g} people, more than {MOST_PEOPLE:,}, which cannot be "
@@ -104,7 +122,8 @@ class AreasProduct:
         return resources_of(self.geography, in_parts=self.estimates_on_engine)
 
     def document(self) -> Mapping[str, Any]:
-        return plan_document(self.spine_plan, self.exact)
+        sparse = self.geography.sparse
+        return plan_document(self.spine_plan, self.exact, None if sparse is None else sparse.cells)
 
     def stays_disclosed(self) -> str:
         if not self.exact:
@@ -140,31 +159,31 @@ class AreasProduct:
         )
         return nullcontext(counts)
 
-    def measure(self, counts: SpineCounts, ledger: Ledger, digest: bytes) -> SpineMeasurements:
-        """Charge, read exact counts, and draw the noise of every level.
+    def measure(
+        self, counts: SpineCounts, ledger: Ledger, digest: bytes
+    ) -> SpineMeasurements | SupportedMeasurements:
+        """Charge, read exact counts, and draw the noise of every level; where counts are sparse, what divisions read.
 
         Raises:
             DataError: exact counts contradict the limits, or each other; nothing was charged.
 
         Privacy:
-            That of :func:`~tabulae.products.areas.measure.measure_spine`. Whether exact counts agree with the limits
+            That of :func:`~tabulae.products.areas.measure.measure_spine`, or of
+            :func:`~tabulae.products.areas.measure.measure_supported`. Whether exact counts agree with the limits
             is seen before the charge. It depends on public limits and on exact counts, all of which this release would
             disclose, and on no other count; only who holds the records learns of a refusal.
         """
         spec, geography = self.spec, self.geography
+        paid = {"ledger": ledger, "unit": spec.unit, "title": spec.title or "release", "digest": digest}
+        if geography.sparse is not None:
+            return measure_supported(counts, self.spine_plan, geography.sparse.cells, **paid)
         if geography.estimate != UNBIASED and geography.constraints is not None:
             refuse_contradictions(counts, self.spine_plan, self.exact, geography.constraints)
-        return measure_spine(
-            counts,
-            self.spine_plan,
-            self.exact,
-            ledger=ledger,
-            unit=spec.unit,
-            title=spec.title or "release",
-            digest=digest,
-        )
+        return measure_spine(counts, self.spine_plan, self.exact, **paid)
 
-    def writer(self, partial: Path) -> SpineMeasurementWriter:
+    def writer(self, partial: Path) -> SpineMeasurementWriter | SupportedMeasurementWriter:
+        if self.geography.sparse is not None:
+            return SupportedMeasurementWriter(partial, self.spine_plan, self.geography.sparse.cells)
         here = None if self.estimates_on_engine else Intake(self.spine_plan, partial / WORK / MEASURED)
         return SpineMeasurementWriter(partial, self.spine_plan, self.exact, here)
 
@@ -172,15 +191,22 @@ class AreasProduct:
         work, over = partial / WORK, partial / _OVER
         if work.exists() or not (partial / f.DESCRIPTOR).exists():  # else a killed run has written everything
             say(Progress("estimating"))
+            work.mkdir(exist_ok=True)
             made = SpineRelease.of(partial, self.spec, LEVEL, work, within(say, 0, _ESTIMATED), self._runner)
             write_spine(partial, made, charged, within(say, _ESTIMATED, 1))
             work.rename(over)  # whole, so that no part of it is ever taken for the work of an unfinished run
             f.sync_folder(partial)
         shutil.rmtree(over, ignore_errors=True)
 
-    def measurements(self, release: Release) -> Iterator[SpinePieceValues]:
-        """The noisy counts as they were drawn, piece by piece, from the root's level down."""
+    def measurements(self, release: Release) -> Iterator[SpinePieceValues] | Iterator[pa.Table]:
+        """The noisy counts as they were drawn, piece by piece, from the root's level down; sparse ones as tables."""
+        if self.geography.sparse is not None:
+            return self._answers(release)
         return read_spine_measurements(release.path, self.spine_plan)
+
+    def _answers(self, release: Release) -> Iterator[pa.Table]:
+        with StoredAnswers(release.path, self.spine_plan) as stored:
+            yield from stored.rows()
 
     def faults(self, release: Release) -> list[str]:
         return list(spine_faults(release.path, self.spec, release.level))
@@ -190,6 +216,8 @@ class AreasProduct:
 
     def query(self, release: Release, sql: str, areas: Sequence[str], codes: Sequence[str]) -> pa.Table:
         """See :meth:`Product.query`; answers are least-squares estimates, whatever method the tables have."""
+        if self.geography.sparse is not None:
+            raise Unsupported(f"{release.path}: {NO_INTERVALS}")
         f.require_sources(release.path)
         return query_areas(release.path, self.spec, release.level, sql, areas, codes)
 

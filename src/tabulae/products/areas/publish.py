@@ -18,13 +18,18 @@ from ...release.folder import PublishedRows, TableWriter, plain
 from ...release.progress import Progress, Say, quiet
 from ...release.write import csv_resource, data_package, write_documents
 from ...spec import Spec
+from ...spec.promise import SPARSE
 from ..product import Charged
 from .constraints import FREE, NO_LIMIT, EarlierMargin
 from .estimate import SpineEstimate
 from .figures import area_figure_faults, figure_counts, figure_resource, write_area_figures
 from .microdata import microdata_faults, write_microdata
 from .posterior import ABOUT, FILE, posterior_faults, write_posterior
+from .sparse.cells import Sparse
+from .sparse.descend import estimate_supported
+from .sparse.store import COUNTS, SparseEstimate, StoredAnswers
 from .spec.section import geography_of
+from .spec.sparse import SparseSection
 from .spine_plan import SpinePlan
 from .store import plan_document
 from .tables import (
@@ -80,7 +85,7 @@ def write_spine(folder: Path, made: SpineRelease, charged: Charged, say: Say = q
         "interval_level": made.level,
         "obs_status": _STATUS,
         "method": made.published.method,
-        **({} if made.published.method == UNBIASED else {_OUTSIDE: outside}),
+        **({} if made.published.method in (UNBIASED, SPARSE) else {_OUTSIDE: outside}),
         **_sizes(spec),
         "microdata": people,
         "unconverged": made.published.unconverged,
@@ -96,7 +101,7 @@ _OUTSIDE = "outside_intervals"
 
 def _outside(rows: pa.Table) -> int:
     estimate, low, high = (rows[name].to_numpy() for name in ("estimate", "ci_low", "ci_high"))
-    return int(((estimate < low) | (estimate > high)).sum())
+    return int(((estimate < low) | (estimate > high)).sum())  # none where intervals are empty
 
 
 def _sizes(spec: Spec) -> dict[str, Any]:
@@ -149,7 +154,11 @@ def _resource(name: str, schema: pa.Schema, method: str) -> dict[str, Any]:
 
 def _field(field: pa.Field, method: str) -> dict[str, Any]:
     numbers = dict(_NUMBERS)
-    if method != UNBIASED:
+    if method == SPARSE:
+        numbers = dict.fromkeys(numbers, "empty: no error of this count is known") | {
+            "estimate": "published count: whole, 0 or more, without a known error"
+        }
+    elif method != UNBIASED:
         numbers[GLS_ESTIMATE] = numbers["estimate"]
         numbers["estimate"] = (
             f"published count by {method}: whole, 0 or more; may lie outside of the interval"
@@ -175,6 +184,12 @@ def _readme(spec: Spec, method: str, people: int | None) -> str:
     if method == UNBIASED:
         lines += [
             "* `estimate` is unbiased, with its standard error and interval. It may be fractional or negative.",
+        ]
+    elif method == SPARSE:
+        lines += [
+            "* `estimate` is the published count, whole and 0 or more. No error of it is known: `std_error`, `ci_low`",
+            "  and `ci_high` are empty. `counts.parquet` has every count of the smallest areas that is not 0, by the",
+            "  number of its cell, the last attribute fastest.",
         ]
     else:
         lines += [
@@ -215,13 +230,12 @@ def spine_faults(folder: Path, spec: Spec, level: float) -> Iterator[str]:
 
     Checks that noise, shares and queries are those of the spec; estimates anew from the measurements, and compares
     whole numbers exactly, others within rounding; and sees that published counts are 0 or more, keep every limit and
-    exact count, and add up.
+    exact count, and add up. Sparse counts are read, and compared with what their division gives from stored answers.
     """
     geography = geography_of(spec)
-    stored = f.read_json(folder, f.MEASUREMENT)
-    if {key: value for key, value in stored.items() if key != "release_id"} != plan_document(
-        geography.plan(), exact_of(geography)
-    ):
+    stored, sparse = f.read_json(folder, f.MEASUREMENT), geography.sparse
+    told = {key: value for key, value in stored.items() if key not in ("release_id", "unconverged")}
+    if told != plan_document(geography.plan(), exact_of(geography), sparse and sparse.cells):
         yield f"{f.MEASUREMENT}: levels, queries or noise are not those of {f.SPEC}"
         return
     try:
@@ -231,6 +245,8 @@ def spine_faults(folder: Path, spec: Spec, level: float) -> Iterator[str]:
             yield from area_figure_faults(folder, made)
             if made.published.method != UNBIASED:
                 yield from constraint_faults(made.plan, made.published, made.exact)
+            if isinstance(made.published, SparseEstimate) and sparse is not None:
+                yield from _sparse_faults(folder, made.plan, sparse, made.published)
             if geography.microdata:
                 yield from microdata_faults(folder, made.microdata)
             if made.posterior is not None:
@@ -257,7 +273,7 @@ def _table_faults(folder: Path, made: SpineRelease) -> Iterator[str]:
         sums[name][kind] = sums[name].get(kind, 0) + counts
     told = f.read_json(folder, f.DESCRIPTOR)["tabulae"].get(_OUTSIDE)
     elsewhere = _made_elsewhere(folder)
-    if method != UNBIASED and told != outside:
+    if method not in (UNBIASED, SPARSE) and told != outside:
         yield f"{f.DESCRIPTOR}: how many counts lie outside of their intervals is not what the tables say{elsewhere}"
     for file in files.values():
         file.end()
@@ -287,7 +303,7 @@ def _sum_faults(name: str, sums: dict[str, np.ndarray], made: SpineRelease) -> I
 
 
 def constraint_faults(
-    plan: SpinePlan, estimate: SpineEstimate, exact_values: tuple[np.ndarray, ...]
+    plan: SpinePlan, estimate: SpineEstimate | SparseEstimate, exact_values: tuple[np.ndarray, ...]
 ) -> Iterator[str]:
     """Whether the counts of leaves are 0 or more, nowhere where nobody can be, within every limit, and exact in sum.
 
@@ -302,18 +318,19 @@ def constraint_faults(
     below = stray = outside = False
     for first in range(0, plan.spine.leaves, step):
         last = min(first + step, plan.spine.leaves)
-        counts = estimate.leaf_counts(first, last)
-        dense = counts.sum(axis=2)
+        leaf, place, counts = estimate.leaf_cells(first, last)
+        dense = place // plan.layout.algebra.cells
         below |= bool((counts < 0).any())
-        stray |= bool(dense[~plan.support[first:last]].any())
+        stray |= not plan.support[leaf, dense].all()
         if limits is not None:
-            part = _added(dense, limits.part, len(limits.part_names))
+            part = np.zeros((last - first, len(limits.part_names)), np.int64)
+            np.add.at(part, (leaf - first, limits.part[dense]), counts)
             lower, upper = limits.lower[first:last], limits.upper[first:last]
             outside |= bool(((part < lower) | ((part > upper) & (upper < NO_LIMIT))).any())
         for margin, total in zip(exact, sums, strict=True):
-            unit = plan.spine.areas(margin.level).unit[first:last]
+            unit = plan.spine.areas(margin.level).unit[leaf]
             some = unit >= 0
-            np.add.at(total, unit[some], _added(dense[some], margin.margin.label, margin.margin.classes))
+            np.add.at(total, (unit[some], margin.margin.label[dense[some]]), counts[some])
     if below:
         yield "some published count is below 0"
     if stray:
@@ -326,6 +343,23 @@ def constraint_faults(
             yield f"counts of {margin.margin.name} by {margin.level} are not {which}"
 
 
-def _added(dense: np.ndarray, label: np.ndarray, size: int) -> np.ndarray:
-    """Shape (leaves, size): dense cells added up by their labels."""
-    return dense @ (label[:, None] == np.arange(size)).astype(np.int64)
+def _sparse_faults(
+    folder: Path, plan: SpinePlan, sparse: SparseSection, published: SparseEstimate
+) -> Iterator[str]:
+    """Whether sparse counts keep what is held, and are what their division makes of the stored answers."""
+    if sparse.held is not None:
+        leaf, place, counts = published.leaf_cells(0, plan.spine.leaves)
+        mine = Sparse.of(plan.spine.leaves, leaf, sparse.held.margin.rows(place).astype(np.int64), counts)
+        if not mine.is_like(sparse.held.counts):
+            yield f"counts of {sparse.held.margin.name} of leaves are not those published before"
+    elsewhere = _made_elsewhere(folder)
+    try:
+        with StoredAnswers(folder, plan) as stored:
+            found = estimate_supported(plan, sparse.cells, stored)
+            stored.end()
+    except ReleaseError as error:
+        yield f"{error}{elsewhere}"
+        return
+    again = SparseEstimate.of(plan, found)
+    if not again.leaves.is_like(published.leaves) or again.unconverged != published.unconverged:
+        yield f"{COUNTS}: is not what the division makes of the answers in measurements/{elsewhere}"

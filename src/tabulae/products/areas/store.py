@@ -25,12 +25,13 @@ from .spine_plan import Piece, SpineMeasurements, SpinePieceValues, SpinePlan
 
 if TYPE_CHECKING:
     from .estimate import Intake
+    from .sparse.cells import CountedCells
 
 EXACT = f"{f.INVARIANTS}/exact.parquet"
 _PLACE = pa.schema(
     [("level", pa.string()), ("geocode", pa.string()), ("query_name", pa.string()), ("cell", pa.int64())]
 )
-_SCHEMA_spine_exact = _PLACE.append(pa.field("value", pa.int64()))
+_EXACT_SCHEMA = _PLACE.append(pa.field("value", pa.int64()))
 
 
 def write_exact(
@@ -43,7 +44,7 @@ def write_exact(
     """
     (folder / f.INVARIANTS).mkdir(exist_ok=True)
     counts = np.concatenate([np.asarray(value, np.int64).ravel() for value in values])
-    rows = _places(plan, exact).append_column(_SCHEMA_spine_exact.field("value"), pa.array(counts))
+    rows = _places(plan, exact).append_column(_EXACT_SCHEMA.field("value"), pa.array(counts))
     pq.write_table(rows, folder / EXACT, compression="zstd")
     sync_file(folder / EXACT)
     f.sync_folder(folder / f.INVARIANTS)
@@ -66,7 +67,7 @@ def read_exact(folder: Path, plan: SpinePlan, exact: Sequence[ExactMargin]) -> t
     if not exact:
         return ()
     path = folder / EXACT
-    with open_parquet(path, _SCHEMA_spine_exact) as file:
+    with open_parquet(path, _EXACT_SCHEMA) as file:
         try:
             stored = file.read()
         except (OSError, pa.ArrowException) as error:
@@ -92,8 +93,8 @@ def level_file(level: str) -> str:
 
 def level_files(plan: SpinePlan) -> dict[str, str]:
     """The file of each level that is measured."""
-    files = {plan.spine.levels[i]: "" for i in dict.fromkeys(piece.level for piece in plan.pieces)}
-    files = {level: level_file(level) for level in files}
+    measured = np.unique(plan.tree.level[plan.is_measured])
+    files = {plan.spine.levels[i]: level_file(plan.spine.levels[i]) for i in measured.tolist()}
     if len({name.casefold() for name in files.values()}) < len(files):
         raise InvalidArgument(
             f"levels {', '.join(map(repr, files))} need names that differ as files: rename one"
@@ -101,9 +102,20 @@ def level_files(plan: SpinePlan) -> dict[str, str]:
     return files
 
 
-def plan_document(plan: SpinePlan, exact: Sequence[ExactMargin] = ()) -> dict[str, Any]:
-    """What was measured and with which noise, exactly: numbers that decide privacy are strings of fractions."""
+def plan_document(
+    plan: SpinePlan, exact: Sequence[ExactMargin] = (), cells: CountedCells | None = None
+) -> dict[str, Any]:
+    """What was measured and with which noise, exactly: numbers that decide privacy are strings of fractions.
+
+    Args:
+        cells: how a division numbers them, where only what it reads is drawn: how much that is, is not known before.
+    """
     files = level_files(plan)
+    passes = (
+        []
+        if cells is None
+        else [[plan.queries[q].name for q in sorted(step.queries)] for step in cells.passes]
+    )
     return {
         "neighbours": plan.neighbours,
         "rows_per_unit": plan.rows_per_unit,
@@ -112,17 +124,19 @@ def plan_document(plan: SpinePlan, exact: Sequence[ExactMargin] = ()) -> dict[st
             {"query_name": query.name, "attributes": list(query.names), "cells": query.size}
             for query in plan.queries
         ],
-        "levels": [_level(plan, level, name) for level, name in files.items()],
+        "levels": [_level(plan, level, name, every=cells is None) for level, name in files.items()],
+        **({"passes": passes} if passes else {}),
         "exact": [
             {"level": e.level, "query_name": e.margin.name, "reason": e.reason, "file": EXACT} for e in exact
         ],
     }
 
 
-def _level(plan: SpinePlan, level: str, name: str) -> dict[str, Any]:
-    pieces = [piece for piece in plan.pieces if plan.spine.levels[piece.level] == level]
+def _level(plan: SpinePlan, level: str, name: str, *, every: bool) -> dict[str, Any]:
     assert plan.spine.shares is not None
-    shares = [plan.spine.shares.values[i] for i in sorted({piece.share for piece in pieces})]
+    at = plan.spine.levels.index(level)
+    nodes = np.flatnonzero((plan.tree.level == at) & plan.is_measured)
+    shares = [plan.spine.shares.values[i] for i in np.unique(plan.share[nodes]).tolist()]
     queries = []
     for i, (query, part) in enumerate(zip(plan.queries, plan.query_shares[level], strict=True)):
         laws = [(share, law) for share in shares if (law := plan.law(level, share, i)) is not None]
@@ -131,21 +145,17 @@ def _level(plan: SpinePlan, level: str, name: str) -> dict[str, Any]:
         ]
         if told:
             queries.append({"query_name": query.name, "share": str(part), "noise": told})
-    return {
-        "level": level,
-        "file": name,
-        "units": sum(piece.nodes.size for piece in pieces),
-        "values": sum(piece.nodes.size * sum(piece.rows) for piece in pieces),
-        "queries": queries,
-    }
+    pieces = [piece for piece in plan.pieces if piece.level == at] if every else []
+    values = {"values": sum(piece.nodes.size * sum(piece.rows) for piece in pieces)} if every else {}
+    return {"level": level, "file": name, "units": nodes.size, **values, "queries": queries}
 
 
 _WORDS = ("geocode", "query_name")
-_MOST_ROWS = 1 << 26  # of one row group
+MOST_ROWS = 1 << 26  # of one row group
 _FILE_BYTES, _GROUP_BYTES, _CODE_BYTES, _COUNT_BYTES = 1 << 16, 1 << 13, 40, 12
 _FEW, _SPREAD = 64, 10  # values: small counts, and noise within so many standard deviations in all
 _CODING, _REST_BYTES = 1.3, 0.25  # what coding adds; all columns but the values
-_WRITTEN: Mapping[str, Any] = {
+WRITTEN: Mapping[str, Any] = {
     "compression": "zstd",
     "use_dictionary": [*_WORDS, "variance"],
     "column_encoding": dict.fromkeys(("cell", "value", "scale_exponent"), "DELTA_BINARY_PACKED"),
@@ -155,8 +165,8 @@ _VARIANCE = 1e-9  # relative: another machine may add floating-point numbers in 
 
 
 @dataclass(frozen=True, eq=False)
-class _Rows:
-    """What the plan says of a piece's rows, query by query, node by node and cell by cell: all but the values.
+class AnswerRows:
+    """What the plan says of some rows of answers, all but the values; of a piece query by query, node by node.
 
     ``geocode`` and ``query`` are positions in ``codes`` and ``names``.
     """
@@ -169,7 +179,7 @@ class _Rows:
     variance: np.ndarray
 
     @classmethod
-    def of(cls, plan: SpinePlan, piece: Piece) -> _Rows:
+    def of(cls, plan: SpinePlan, piece: Piece) -> AnswerRows:
         support, nodes = plan.dense_cells[piece.pattern], piece.nodes.size
         laws = plan.laws(int(plan.classes[1][piece.nodes[0]]))
         asked = [(q, law) for q, law in zip(plan.queries, laws, strict=True) if law is not None]
@@ -197,6 +207,25 @@ class _Rows:
             }
         )
 
+    def values_in(self, rows: pa.Table, where: str) -> np.ndarray:
+        """The values of stored rows, which must be these.
+
+        Raises:
+            ReleaseError: they are not; the message says ``where``.
+        """
+        if rows.num_rows != self.cell.size:
+            raise ReleaseError(f"{where} has {rows.num_rows} rows, and {self.cell.size} were measured")
+        _check_words(rows, "geocode", self.codes, self.geocode, where)
+        _check_words(rows, "query_name", self.names, self.query, where)
+        for name, same in (
+            ("cell", np.array_equal(rows["cell"].to_numpy(), self.cell)),
+            ("scale_exponent", not rows["scale_exponent"].to_numpy().any()),
+            ("variance", _are_close(rows["variance"].to_numpy(), self.variance)),
+        ):
+            if not same:
+                raise ReleaseError(f"{where}: {name} is not as the plan has it")
+        return rows["value"].to_numpy()
+
 
 class _PieceRows:
     """The rows of pieces, one piece after the other: many differ in their codes alone, and share the rest."""
@@ -204,13 +233,13 @@ class _PieceRows:
     def __init__(self, plan: SpinePlan) -> None:
         self.plan = plan
         self._like: tuple[int, ...] = ()
-        self._last: _Rows | None = None
+        self._last: AnswerRows | None = None
 
-    def of(self, piece: Piece) -> _Rows:
+    def of(self, piece: Piece) -> AnswerRows:
         kind = int(self.plan.classes[1][piece.nodes[0]])
         like = (piece.level, piece.pattern, kind, piece.nodes.size)
         if self._last is None or like != self._like:
-            self._like, self._last = like, _Rows.of(self.plan, piece)
+            self._like, self._last = like, AnswerRows.of(self.plan, piece)
         return replace(self._last, codes=_codes_of(self.plan, piece))
 
 
@@ -219,7 +248,7 @@ def _codes_of(plan: SpinePlan, piece: Piece) -> list[str]:
     return [str(code) for code in codes.tolist()]
 
 
-_SCHEMA = pa.schema(
+ANSWERS = pa.schema(
     [
         *((name, pa.dictionary(pa.int32(), pa.string())) for name in _WORDS),
         ("cell", pa.int64()),
@@ -244,14 +273,14 @@ class SpineMeasurementWriter(PieceFiles):
     ) -> None:
         self.plan, self.exact, self._intake = plan, tuple(exact), intake
         self._rows, self._files = _PieceRows(plan), level_files(plan)
-        super().__init__(folder, dict.fromkeys(self._files.values(), _SCHEMA), **_WRITTEN)
+        super().__init__(folder, dict.fromkeys(self._files.values(), ANSWERS), **WRITTEN)
         self._beside: ThreadPoolExecutor | None = None
         self._last: list[Future[None]] = []
 
     def __enter__(self) -> Self:
         (self.folder / EXACT).unlink(missing_ok=True)
-        if max(piece.nodes.size * sum(piece.rows) for piece in self.plan.pieces) > _MOST_ROWS:
-            raise InvalidArgument(f"one area has more than {_MOST_ROWS:,} answers: ask for fewer cells")
+        if max(piece.nodes.size * sum(piece.rows) for piece in self.plan.pieces) > MOST_ROWS:
+            raise InvalidArgument(f"one area has more than {MOST_ROWS:,} answers: ask for fewer cells")
         super().__enter__()
         if self._intake is not None:
             self._intake.begin()
@@ -282,7 +311,7 @@ class SpineMeasurementWriter(PieceFiles):
         rows = self._rows.of(given.piece)
         values = np.concatenate([v.ravel() for v in given.values if v is not None])
         name = self._files[self.plan.spine.levels[given.piece.level]]
-        self.write(name, rows.table(values), row_group_size=_MOST_ROWS)
+        self.write(name, rows.table(values), row_group_size=MOST_ROWS)
 
     def finish(self, done: SpineMeasurements) -> None:
         """See every file onto the disk, then say that the measurement is complete."""
@@ -336,18 +365,18 @@ def read_spine_measurements(folder: Path, plan: SpinePlan) -> Iterator[SpinePiec
     wanted = _PieceRows(plan)
     for level, name in level_files(plan).items():
         pieces = [piece for piece in plan.pieces if plan.spine.levels[piece.level] == level]
-        file = open_parquet(folder / name, _SCHEMA)
+        file = open_parquet(folder / name, ANSWERS)
         with file, ThreadPoolExecutor(1) as ahead:
             if file.num_row_groups != len(pieces):
                 raise ReleaseError(
                     f"{folder / name} has {file.num_row_groups} row groups, and {len(pieces)} were measured"
                 )
             where = [f"{folder / name}, row group {i + 1} of {len(pieces)}" for i in range(len(pieces))]
-            read = ahead.submit(_read, file, 0, where[0])
+            read = ahead.submit(read_group, file, 0, where[0])
             for i, piece in enumerate(pieces):
                 rows = read.result()
                 if i + 1 < len(pieces):  # while this piece is verified and used
-                    read = ahead.submit(_read, file, i + 1, where[i + 1])
+                    read = ahead.submit(read_group, file, i + 1, where[i + 1])
                 yield _piece(piece, rows, wanted.of(piece), where[i])
 
 
@@ -371,17 +400,17 @@ class StoredPieces:
         piece = self.plan.pieces[number]
         alike = [i for i, other in enumerate(self.plan.pieces) if other.level == piece.level]
         path = self.folder / level_files(self.plan)[self.plan.spine.levels[piece.level]]
-        with open_parquet(path, _SCHEMA) as file:
+        with open_parquet(path, ANSWERS) as file:
             if file.num_row_groups != len(alike):
                 raise ReleaseError(
                     f"{path} has {file.num_row_groups} row groups, and {len(alike)} were measured"
                 )
             group = number - alike[0]
             where = f"{path}, row group {group + 1} of {len(alike)}"
-            return _piece(piece, _read(file, group, where), _Rows.of(self.plan, piece), where)
+            return _piece(piece, read_group(file, group, where), AnswerRows.of(self.plan, piece), where)
 
 
-def _read(file: pq.ParquetFile, group: int, where: str) -> pa.Table:
+def read_group(file: pq.ParquetFile, group: int, where: str) -> pa.Table:
     """A row group without missing values, words by one dictionary."""
     try:
         rows = file.read_row_group(group).unify_dictionaries().combine_chunks()
@@ -392,19 +421,8 @@ def _read(file: pq.ParquetFile, group: int, where: str) -> pa.Table:
     return rows
 
 
-def _piece(piece: Piece, rows: pa.Table, wanted: _Rows, where: str) -> SpinePieceValues:
-    if rows.num_rows != wanted.cell.size:
-        raise ReleaseError(f"{where} has {rows.num_rows} rows, and {wanted.cell.size} were measured")
-    _check_words(rows, "geocode", wanted.codes, wanted.geocode, where)
-    _check_words(rows, "query_name", wanted.names, wanted.query, where)
-    for name, same in (
-        ("cell", np.array_equal(rows["cell"].to_numpy(), wanted.cell)),
-        ("scale_exponent", not rows["scale_exponent"].to_numpy().any()),
-        ("variance", _are_close(rows["variance"].to_numpy(), wanted.variance)),
-    ):
-        if not same:
-            raise ReleaseError(f"{where}: {name} is not as the plan has it")
-    flat, values, first = rows["value"].to_numpy(), [], 0
+def _piece(piece: Piece, rows: pa.Table, wanted: AnswerRows, where: str) -> SpinePieceValues:
+    flat, values, first = wanted.values_in(rows, where), [], 0
     for each in piece.rows:
         size = each * piece.nodes.size
         values.append(flat[first : first + size].reshape(piece.nodes.size, each) if each else None)

@@ -13,10 +13,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from ...errors import Unsupported
 from ...estimation.intervals import Interval
+from ...release import folder as f
 from ...release.progress import Progress, Say, quiet, within
 from ...release.write import ESTIMATED, EXACT, label_columns, word_column
 from ...spec import Spec
+from ...spec.promise import SPARSE
 from .constraints import EarlierMargin, ExactMargin
 from .estimate import MEASURED, SpineEstimate, estimate_spine, read_measured
 from .known import KnownLimits, margin_limits
@@ -24,6 +27,7 @@ from .layout import CellLayout, Margin
 from .microdata import Microdata
 from .passes.area_variances import margin_variance
 from .posterior import AreaPosterior
+from .sparse.store import SparseEstimate
 from .spec.section import AREA, AREA_TYPE, AreaTable, Geography, geography_of
 from .spine_plan import SpinePlan
 from .store import StoredPieces, files_digest, read_exact, read_spine_measurements
@@ -37,6 +41,7 @@ POSTERIOR = "posterior"
 UNBIASED = "gls"
 """The method whose estimates have variances; the others' tables carry its estimates and intervals beside their own."""
 
+_INTERVAL = ("std_error", "ci_low", "ci_high")
 _ROWS = 1 << 18  # about how many rows are made at a time
 _VARIANCES = 1 << 22  # and how many numbers of covariances
 _UNBIASED_FIRST = 0.2  # of the time of all estimates: that of "gls", which every release has
@@ -74,11 +79,11 @@ def table_schemas(tables: Sequence[AreaTable], method: str) -> dict[str, pa.Sche
 
 def _schema(table: AreaTable, method: str) -> pa.Schema:
     words, number = pa.dictionary(pa.int32(), pa.string()), pa.float64()
-    numbers = [("estimate", number)]
-    if method != UNBIASED:
-        numbers = [("estimate", pa.int64()), (GLS_ESTIMATE, number)]
+    numbers = [("estimate", number if method == UNBIASED else pa.int64())]
+    if method not in (UNBIASED, SPARSE):
+        numbers += [(GLS_ESTIMATE, number)]
     fields = [(name, words) for name in (*AREA_COLUMNS, *table.margin.names)]
-    fields += [*numbers, *((name, number) for name in ("std_error", "ci_low", "ci_high"))]
+    fields += [*numbers, *((name, number) for name in _INTERVAL)]
     if method == POSTERIOR:
         fields += [(name, pa.int64()) for name in CREDIBLE]
     return pa.schema([*fields, ("obs_status", words)])
@@ -183,34 +188,70 @@ class AreaPublisher:
         place = np.argsort(margin.order.ravel())
         if credible is not None:  # the published count is always within
             credible = np.minimum(credible[0], published), np.maximum(credible[1], published)
-        ordered = [
+        estimate, middle, deviation, low, high, exact, *ends = (
             array.reshape(count, -1)[:, place].ravel()
             for array in (estimate, *numbers, exact, *(credible or ()))
-        ]
-        return self._arrow(table, part, *ordered)
-
-    def _arrow(
-        self,
-        table: AreaTable,
-        part: SomeAreas,
-        estimate: np.ndarray,
-        middle: np.ndarray,
-        deviation: np.ndarray,
-        low: np.ndarray,
-        high: np.ndarray,
-        exact: np.ndarray,
-        *credible: np.ndarray,
-    ) -> pa.Table:
-        schema, domain = _schema(table, self.method), self.layout.domain
-        columns = part.columns({name: tuple(domain.resolve(name).labels) for name in table.margin.names})
-        columns["estimate"] = pa.array(estimate, schema.field("estimate").type)
-        if self.method != UNBIASED:
-            columns[GLS_ESTIMATE] = pa.array(middle)
-        columns |= {"std_error": deviation, "ci_low": low, "ci_high": high}
+        )
+        told: dict[str, Any] = {} if self.method == UNBIASED else {GLS_ESTIMATE: middle}
+        told |= {"std_error": deviation, "ci_low": low, "ci_high": high}
         if self.method == POSTERIOR:
-            columns |= dict(zip(CREDIBLE, credible or [pa.nulls(low.size, pa.int64())] * 2, strict=True))
-        columns["obs_status"] = word_column(exact, [ESTIMATED, EXACT])
-        return pa.table(columns, schema=schema)
+            told |= dict(zip(CREDIBLE, ends or [pa.nulls(low.size, pa.int64())] * 2, strict=True))
+        return _rows(table, self.method, part, estimate, told, exact)
+
+
+def _rows(
+    table: AreaTable,
+    method: str,
+    part: SomeAreas,
+    estimate: np.ndarray,
+    numbers: Mapping[str, Any],
+    exact: np.ndarray,
+) -> pa.Table:
+    """The rows of some areas, from columns in the table's own order."""
+    schema, domain = _schema(table, method), table.margin.layout.domain
+    columns = part.columns({name: tuple(domain.resolve(name).labels) for name in table.margin.names})
+    columns["estimate"] = pa.array(estimate, schema.field("estimate").type)
+    columns |= numbers
+    columns["obs_status"] = word_column(exact, [ESTIMATED, EXACT])
+    return pa.table(columns, schema=schema)
+
+
+@dataclass(frozen=True, eq=False)
+class SparsePublisher:
+    """Makes the rows of all tables from whole counts of which no error is known: intervals are empty.
+
+    Only where nobody can be is a count known, as 0.
+
+    Args:
+        support: as of :class:`AreaPublisher`.
+    """
+
+    support: np.ndarray
+    published: SparseEstimate
+
+    def rows(self, tables: Sequence[AreaTable], areas: Sequence[Areas]) -> Iterator[tuple[str, pa.Table]]:
+        """As :meth:`AreaPublisher.rows`."""
+        for each in areas:
+            asked = [table for table in tables if each.kind in table.areas]
+            step = max(1, _ROWS // max((table.margin.size for table in asked), default=1))
+            for part in each.parts(step) if asked else ():
+                margins = [table.margin for table in asked]
+                counts = self.published.margins(margins, part.owner, part.codes.size, part.leaves)
+                possible = part.possible(self.support)
+                for table, count in zip(asked, counts, strict=True):
+                    yield table.name, self._table(table, part, possible, count)
+
+    def _table(self, table: AreaTable, part: SomeAreas, possible: np.ndarray, counts: np.ndarray) -> pa.Table:
+        margin, areas = table.margin, part.codes.size
+        order = np.argsort(margin.label, kind="stable")
+        classes, starts = np.unique(margin.label[order], return_index=True)
+        empty = np.ones((areas, margin.classes), bool)
+        empty[:, classes] = ~np.logical_or.reduceat(possible[:, order], starts, axis=1)
+        exact = np.broadcast_to(empty[:, :, None], counts.shape)
+        place = np.argsort(margin.order.ravel())
+        estimate, exact = (array.reshape(areas, -1)[:, place].ravel() for array in (counts, exact))
+        numbers = {name: pa.array(np.zeros(estimate.size), mask=~exact) for name in _INTERVAL}
+        return _rows(table, SPARSE, part, estimate, numbers, exact)
 
 
 _Ends = tuple[np.ndarray, np.ndarray]
@@ -261,6 +302,8 @@ def exact_of(geography: Geography) -> tuple[ExactMargin, ...]:
 
 def earlier_of(geography: Geography) -> tuple[EarlierMargin, ...]:
     """The margins whose counts are those of an earlier release."""
+    if geography.sparse is not None:
+        return geography.sparse.earlier
     return () if geography.constraints is None else geography.constraints.earlier
 
 
@@ -276,15 +319,15 @@ class SpineRelease:
 
     Args:
         published: by the method of the spec.
-        unbiased: by ``gls``; the same where that is the method.
+        unbiased: by ``gls``; the same where that is the method, None where counts are sparse.
         exact: the exact counts, one array a margin.
         posterior: the draws, where that is the method.
     """
 
     spec: Spec
     plan: SpinePlan
-    published: SpineEstimate
-    unbiased: SpineEstimate
+    published: SpineEstimate | SparseEstimate
+    unbiased: SpineEstimate | None
     exact: tuple[np.ndarray, ...]
     level: float
     posterior: AreaPosterior | None = None
@@ -300,7 +343,7 @@ class SpineRelease:
         run: Runner | None = None,
         method: str | None = None,
     ) -> SpineRelease:
-        """Estimate from the measurements stored in a folder.
+        """Estimate from the measurements stored in a folder; sparse counts were made with these, and are read.
 
         Args:
             spec: with ``[geography]``.
@@ -313,6 +356,10 @@ class SpineRelease:
         """
         geography = geography_of(spec)
         plan = geography.plan()
+        if geography.sparse is not None:
+            stopped = int(f.read_json(folder, f.MEASUREMENT)["unconverged"])
+            counts = SparseEstimate.read(folder, plan, stopped, geography.constraints)
+            return cls(spec, plan, counts, None, (), level)
         exact = read_exact(folder, plan, exact_of(geography))
         method = method or spec.method.estimate
         first = 1.0 if method == UNBIASED else _UNBIASED_FIRST
@@ -334,7 +381,20 @@ class SpineRelease:
         return geography_of(self.spec)
 
     @cached_property
-    def publisher(self) -> AreaPublisher:
+    def publisher(self) -> AreaPublisher | SparsePublisher:
+        if isinstance(self.published, SparseEstimate):
+            return SparsePublisher(self.plan.support, self.published)
+        return self.by_least_squares
+
+    @cached_property
+    def by_least_squares(self) -> AreaPublisher:
+        """What publishes counts that have intervals.
+
+        Raises:
+            Unsupported: there are none.
+        """
+        if self.unbiased is None or isinstance(self.published, SparseEstimate):
+            raise Unsupported(NO_INTERVALS)
         return AreaPublisher(
             self.plan.layout,
             self.plan.support,
@@ -367,6 +427,13 @@ def _posterior(folder: Path, spec: Spec, start: SpineEstimate) -> AreaPosterior:
     leaves = geography.levels[-1], geography.leaf_codes
     pieces = read_spine_measurements(folder, start.plan)
     return AreaPosterior.of(start, pieces, areas, leaves, spec.method.seed)
+
+
+NO_INTERVALS = (
+    'counts of estimate = "sparse" have no known error, so that no answer could have an interval: of the noisy answers '
+    "only those that the counts were made of were drawn. Add up published counts instead, those of tables/ or those of "
+    "every leaf and cell in counts.parquet"
+)
 
 
 def _estimator(

@@ -76,6 +76,12 @@ def area_errors_at(plan: GeographyPlan, stops: Sequence[Stop]) -> ErrorTable:
     From the plan's own budget the two sides are equal as long as no noise is of few steps: the errors are then those of
     an exact plan. Elsewhere plans are made anew at some stops, and between them stands the upper side, labelled.
     """
+    if plan.geography.sparse is not None:
+        about = (
+            'Counts of estimate = "sparse" have no errors that are known, before the run or after it, and will be '
+            "published without intervals."
+        )
+        return ErrorTable(("Table", "Areas of"), (), (), (), about, 0)
     spaced = _Spaced(plan, stops)
     unbiased = (
         ""

@@ -13,6 +13,12 @@ from ..layout import Margin
 from ..spine.shares import distinct_rows
 from ..spine_plan import SpinePlan
 
+MOST_DENSE = 1 << 16
+"""The most dense cells: of each leaf it is kept which of them can occur."""
+
+MOST_CELLS = 1 << 25
+"""The most cells that are numbered, each once in every stratum that can have it."""
+
 MOST_ACROSS = 1_024
 """The most answers of one area that are solved for together, as their queries do not nest."""
 
@@ -62,6 +68,11 @@ class Sparse:
         sums = np.add.reduceat(self.people, starts) if row.size else self.people
         first = np.searchsorted(row[starts], np.arange(self.rows + 1)).astype(np.int64)
         return Sparse(first, key[starts], sums)
+
+    def is_like(self, other: Sparse) -> bool:
+        """Whether the counts are the same."""
+        pairs = (self.first, other.first), (self.key, other.key), (self.people, other.people)
+        return all(np.array_equal(mine, theirs) for mine, theirs in pairs)
 
     @classmethod
     def none(cls) -> Sparse:
@@ -180,13 +191,23 @@ class CountedCells:
 
         Raises:
             InvalidArgument: leaves that differ in what they can have, and nothing is held; held counts that leaves or
-                limits contradict; passes that are not one within the other.
+                limits contradict; a level that leaves cells of a pass open; a root that is not measured.
         """
         if held is not None:
             held.check(plan)
+        if not plan.is_measured[0]:
+            raise InvalidArgument(
+                f"{plan.spine.levels[0]} is not measured, and a division from the top down begins there: give the "
+                "level a share of the budget"
+            )
         strata = _Strata.of(plan, held, constraints)
         inner = plan.layout.algebra.cells
         size = np.array([dense.size for dense in strata.cells], np.int64)
+        if (every := int(size.sum()) * inner) > MOST_CELLS:
+            raise InvalidArgument(
+                f"leaves differ so much in what they can have that {every:,} cells are told apart, and at most "
+                f"{MOST_CELLS:,} are: bound fewer kinds, or ask for fewer cells"
+            )
         stratum = np.repeat(np.arange(size.size), size * inner)
         place = (np.concatenate(strata.cells)[:, None] * inner + np.arange(inner)).ravel()
         outer = stratum if held is None else stratum * held.margin.size + held.margin.rows(place)
@@ -250,7 +271,13 @@ def _telling(plan: SpinePlan, step: Pass) -> list[Margin]:
 
 
 def _pass_cells(
-    plan: SpinePlan, step: Pass, margins: Sequence[Margin], place: np.ndarray, before: np.ndarray, *, last: bool
+    plan: SpinePlan,
+    step: Pass,
+    margins: Sequence[Margin],
+    place: np.ndarray,
+    before: np.ndarray,
+    *,
+    last: bool,
 ) -> PassCells:
     """The cells of a pass, of which ``margins`` tell apart those that its rounding does and then its queries."""
     levels, label = [], before
@@ -260,9 +287,9 @@ def _pass_cells(
     levels = levels[: len(step.rounding)]
     label = np.arange(place.size) if last else label
     first = np.searchsorted(label, np.arange(label[-1] + 1))
-    order, rows = sorted(step.queries, key=lambda q: -plan.queries[q].size), []
-    for q in order:
-        rows.append(plan.queries[q].rows(place[first]))
+    order = sorted(step.queries, key=lambda q: -plan.queries[q].size)
+    rows = [plan.queries[q].rows(place[first]) for q in order]
+    _check_determined(plan, order, rows, before[first])
     nested: list[int] = []
     for i in range(len(order)):
         if not nested or _coarsens(rows[nested[-1]], rows[i]):
@@ -280,6 +307,32 @@ def _pass_cells(
         np.array([level[first] for level in reversed(levels)], np.int32).reshape(len(levels), first.size),
         np.array([rows[i] for i in (*nested, *others)], np.int32).reshape(len(rows), first.size),
     )  # fmt: skip
+
+
+def _check_determined(
+    plan: SpinePlan, order: Sequence[int], rows: Sequence[np.ndarray], outer: np.ndarray
+) -> None:
+    """See that every level asks, in a pass, a query that tells apart all of its cells within what is held.
+
+    What a pass leaves open no later one finds: it is rounded and held.
+
+    Args:
+        order: the queries of the pass.
+        rows: for each, the row of each cell of the pass.
+        outer: what is held of each cell.
+    """
+    measured = np.unique(plan.tree.level[plan.is_measured]).tolist()
+    left = [plan.spine.levels[level] for level in measured]
+    for q, row in zip(order, rows, strict=True):
+        asking = [level for level in left if plan.query_shares[level][q]]
+        if asking and np.unique(outer.astype(np.int64) * plan.queries[q].size + row).size == row.size:
+            left = [level for level in left if level not in asking]
+    if left:
+        names = ", ".join(repr(plan.queries[q].name) for q in order)
+        raise InvalidArgument(
+            f"level {left[0]!r} asks no query that tells apart all that the queries of its pass do together: {names}. "
+            "Give one a share there that does, or ask them in different passes"
+        )
 
 
 def _refined(label: np.ndarray, row: np.ndarray) -> np.ndarray:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -15,7 +15,8 @@ from .divide import answers_of, least_squares, runs_of
 from .whole import round_runs
 
 TOLERANCE = 0.02  # people: what a count may be off the solution before it is rounded
-_UNKNOWNS = 1 << 21  # about how many are solved for together
+MOST_UNKNOWNS = 1 << 21
+"""About how many are solved for together."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,15 +34,6 @@ class Asked:
     queries: tuple[int, ...]
     block: np.ndarray
     row: np.ndarray
-
-    def is_like(self, other: Asked) -> bool:
-        """Whether the same is asked."""
-        return self.queries == other.queries and all(
-            np.array_equal(mine, theirs)
-            for mine, theirs in zip(
-                (self.nodes, self.block, self.row), (other.nodes, other.block, other.row), strict=True
-            )
-        )
 
     def per_answer(self, each: np.ndarray) -> np.ndarray:
         """What is said of each node and query, shape (m, queries), for each answer."""
@@ -61,6 +53,34 @@ class SupportedCounts:
     divisions: int
     unconverged: int
     answers: int
+
+
+@dataclass(eq=False)
+class SupportedMeasurements:
+    """The stream of a spine that is measured while it is divided: to be read once. Public.
+
+    Iterating gives what was asked with the answers, int64, one a row; after the last, ``counts`` has what the division
+    made of them.
+
+    Attributes:
+        rehearsal: marks what no ledger paid for or an insecure source drew.
+        release_id: the charge.
+        counts: None before the last piece.
+    """
+
+    plan: SpinePlan
+    rehearsal: bool
+    release_id: str | None
+    pieces: Generator[tuple[Asked, np.ndarray], None, SupportedCounts] = field(repr=False)
+    counts: SupportedCounts | None = None
+
+    def share(self, piece: tuple[Asked, np.ndarray]) -> float:
+        """Of all units in each pass, about those of a piece."""
+        asked, _ = piece
+        return asked.nodes.size * len(asked.queries) / (self.plan.tree.size * len(self.plan.queries))
+
+    def __iter__(self) -> Iterator[tuple[Asked, np.ndarray]]:
+        self.counts = yield from self.pieces
 
 
 def descend(plan: SpinePlan, cells: CountedCells, tolerance: float = TOLERANCE) -> Descent:
@@ -95,32 +115,20 @@ def descend(plan: SpinePlan, cells: CountedCells, tolerance: float = TOLERANCE) 
 
 
 def estimate_supported(
-    plan: SpinePlan, cells: CountedCells, pieces: Iterable[tuple[Asked, np.ndarray]]
+    plan: SpinePlan, cells: CountedCells, answer: Callable[[Asked], np.ndarray]
 ) -> SupportedCounts:
-    """The counts of every node from stored answers: the same division again, which asks the same.
+    """The counts of every node from answers that are known: the same division again, which asks the same.
 
     Args:
-        pieces: what was asked and answered, in its order.
-
-    Raises:
-        InvalidArgument: the answers are not to what this division asks.
+        answer: gives the answers to what is asked, in the order in which it was asked first.
     """
     steps, answers = descend(plan, cells), None
-    given = iter(pieces)
     while True:
         try:
             asked = next(steps) if answers is None else steps.send(answers)
         except StopIteration as done:
-            if next(given, None) is not None:
-                raise InvalidArgument(
-                    "these measurements are of another plan: there are more than it asks"
-                ) from None
             return done.value
-        was, answers = next(given, (None, None))
-        if was is None or answers is None or not was.is_like(asked):
-            raise InvalidArgument(
-                "these measurements are of another plan: they answer other rows than it asks"
-            )
+        answers = answer(asked)
 
 
 def _families(plan: SpinePlan, nodes: np.ndarray, above: Sparse) -> list[np.ndarray]:
@@ -128,7 +136,7 @@ def _families(plan: SpinePlan, nodes: np.ndarray, above: Sparse) -> list[np.ndar
     parent = plan.tree.parent[nodes]
     width = np.diff(above.first)[parent - plan.depths[plan.depth[parent[0]]].start]
     ends = np.flatnonzero(np.diff(parent, append=-1)) + 1
-    filled = np.cumsum(width)[ends - 1] // _UNKNOWNS
+    filled = np.cumsum(width)[ends - 1] // MOST_UNKNOWNS
     cuts = ends[np.flatnonzero(np.diff(filled, append=filled[-1] + 1))]
     return np.split(nodes, cuts[:-1])
 

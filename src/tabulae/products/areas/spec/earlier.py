@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from ....domain import Domain
 from ....errors import TabulaeError
@@ -16,13 +17,14 @@ from ....release import folder as f
 from ....release.read import Release
 from ....spec.areas import EarlierEntry
 from ....spec.problems import KeyPath, Problems, listed, nearest, shown
-from ....spec.promise import Method
+from ....spec.promise import SPARSE, Method
 from ....spec.public_file import encoded, read_text_columns
 from ....spec.published import EARLIER
 from ....spec.sections import Document
 from ....spec.series import Mark, read_mark
 from ..constraints import FREE, EarlierMargin
 from ..layout import CellLayout, Margin
+from ..sparse.cells import HeldMargin, Sparse
 from ..spine.hierarchy import numbered
 from ..spine.spine import Spine
 from .files import Leaves
@@ -31,6 +33,8 @@ from .limits import LARGEST, Placed, class_name, codes_of
 AREA_TYPE, AREA, COUNT = "area_type", "area", "estimate"
 _BESIDE = (AREA_TYPE, AREA, COUNT, "gls_estimate", "std_error", "ci_low", "ci_high", "obs_status")
 _SHOWN = 3
+_PEOPLE = "microdata"
+"""In place of a table: the counts are those of the release's microdata, which have every combination of attributes."""
 
 Columns = Mapping[str, np.ndarray]
 """The level, each attribute and the count as text, one row a count."""
@@ -41,12 +45,14 @@ class EarlierCounts:
     """What the ``[[earlier]]`` of a document fix, each with its position.
 
     Attributes:
+        held: what sparse counts are held to, and the release that says it.
         areas: for each level or entity type that they are about the entry, and the code of each leaf of the spine.
         files: the counts as they are published with the release.
         marks: of the releases that they are from.
     """
 
     margins: list[Placed] = field(default_factory=list)
+    held: list[tuple[EarlierMargin, HeldMargin]] = field(default_factory=list)
     areas: dict[str, tuple[KeyPath, np.ndarray]] = field(default_factory=dict)
     files: dict[str, bytes] = field(default_factory=dict)
     marks: tuple[Mark, ...] = ()
@@ -93,23 +99,51 @@ def read_earlier(
         marked = read_mark(entry.release, (*path, "release"), base, problems, 'release = "release-h1"')
         if codes is None or marked is None or entry.level is None:
             continue
-        read = _EarlierTable(entry, entry.level, layout.margin(entry.attributes), path, problems)
-        columns = read.stored(base) if marked[1] is None else read.published(marked[1])
-        values = None if columns is None else read.values(columns, codes)
-        if columns is None or values is None:
-            continue
-        mark = marked[0]
-        margin = EarlierMargin(
-            entry.level, read.margin, "", values, entry.table, mark.release_id, mark.sha256sums
+        names = sorted(entry.attributes, key=lambda n: _axis(layout, n))
+        sparse = method.estimate == SPARSE
+        read = _EarlierTable(
+            entry, entry.level, layout.margin(names if sparse else entry.attributes), path, problems, sparse
         )
-        if read.check_open(margin, exact) and _is_new(margin, path, found, problems):
+        columns = read.stored(base) if marked[1] is None else read.published(marked[1])
+        if columns is None:
+            continue
+        told = entry.table, marked[0].release_id, marked[0].sha256sums
+        if method.estimate == SPARSE:
+            counts = (
+                read.held(columns, codes, leaves.levels[-1]) if _is_alone(path, found, problems) else None
+            )
+            if counts is None:
+                continue
+            none = np.zeros((0, 0), np.int64)
+            held = EarlierMargin(entry.level, read.margin, "", none, *told), HeldMargin(read.margin, counts)
+            found.held.append(held)
+        else:
+            values = read.values(columns, codes)
+            if values is None:
+                continue
+            margin = EarlierMargin(entry.level, read.margin, "", values, *told)
+            if not read.check_open(margin, exact) or not _is_new(margin, path, found, problems):
+                continue
             found.margins.append((path, margin))
             found.areas.setdefault(entry.level, (path, codes))
-            found.files[EARLIER.format(at=at)] = encoded(columns)
-            marks.append(mark)
+        found.files[EARLIER.format(at=at)] = encoded(columns)
+        marks.append(marked[0])
     if len(problems.found) > before:
         return None
-    return EarlierCounts(found.margins, found.areas, found.files, tuple(marks))
+    return EarlierCounts(found.margins, found.held, found.areas, found.files, tuple(marks))
+
+
+def _axis(layout: CellLayout, name: str) -> int:
+    """The place in the domain of the attribute that a name is a view of."""
+    return layout.domain.axis(layout.domain.resolve(name).attribute.name)
+
+
+def _is_alone(path: KeyPath, found: EarlierCounts, problems: Problems) -> bool:
+    """Whether no table is held before."""
+    if found.held:
+        told = f"estimate = {shown(SPARSE)} holds the counts of one table: join them in one of finer counts"
+        problems.add(path, told)
+    return not found.held
 
 
 def _is_new(margin: EarlierMargin, path: KeyPath, found: EarlierCounts, problems: Problems) -> bool:
@@ -130,10 +164,16 @@ class _EarlierTable:
     margin: Margin
     path: KeyPath
     problems: Problems
+    sparse: bool
 
     @property
     def domain(self) -> Domain:
         return self.margin.layout.domain
+
+    @property
+    def of_people(self) -> bool:
+        """Whether counts are those of microdata: what is not there is 0."""
+        return self.entry.table == _PEOPLE
 
     def _refuse(self, key: str, told: str) -> None:
         self.problems.add((*self.path, key), told)
@@ -163,6 +203,8 @@ class _EarlierTable:
             if release.spec.kind != "areas":
                 told = f"{shown(self.entry.release)} is no release of areas: its counts are of none of these areas"
                 return self._refuse("release", told)
+            if self.of_people:
+                return self._people(release)
             names = list(release.tables)
             if self.entry.table not in names:
                 return self._refuse(
@@ -171,11 +213,31 @@ class _EarlierTable:
             rows = release.tables[str(self.entry.table)]
         except TabulaeError as error:
             return self._refuse("release", f"{shown(self.entry.release)} cannot be read: {error}")
-        return self._chosen(rows)
+        return self._of_table(rows)
 
-    def _chosen(self, rows: pa.Table) -> Columns | None:
-        """The counts of the level in the rows that are asked for, added up over columns that are not."""
-        before = len(self.problems.found)
+    def _people(self, release: Release) -> Columns | None:
+        """The counts of microdata, by the labels that the release's tables have."""
+        path = release.path / f.MICRODATA
+        if not path.exists():
+            told = f"that release has no microdata: name one of its tables, {listed(list(release.tables))}"
+            return self._refuse("table", told)
+        theirs, known = release.spec.domain, pq.read_schema(path).names
+        names = [name for name in known if name in theirs.names]
+        if self.level not in known or self.level in names:
+            return self._refuse("level", f"the microdata of that release have no {self.level}")
+        wanted = [self.entry.columns.get(name, name) for name in self.margin.names]
+        wanted = [name for name in names if name in {*wanted, *self.entry.rows}]
+        stored = pq.read_table(path, columns=[self.level, *wanted])
+        rows = {AREA: stored[self.level].cast(pa.string())}
+        for name in wanted:
+            column = stored[name].combine_chunks().dictionary_encode()
+            label = dict(zip(theirs[name].values, theirs[name].labels, strict=True))
+            words = [label.get(value, str(value)) for value in column.dictionary.to_pylist()]
+            rows[name] = pa.DictionaryArray.from_arrays(column.indices, pa.array(words, pa.string()))
+        return self._chosen(pa.table(rows).append_column(COUNT, pa.repeat(1, stored.num_rows)), names)
+
+    def _of_table(self, rows: pa.Table) -> Columns | None:
+        """The counts of a table of areas."""
         if not {AREA_TYPE, AREA, COUNT} <= set(rows.column_names):
             told = f"table {shown(self.entry.table)} has not the columns of a table of areas: copy the release again"
             return self._refuse("table", told)
@@ -191,7 +253,11 @@ class _EarlierTable:
                 "equal those of a release by bluedown or topdown alone"
             )
             return self._refuse("table", told)
-        theirs = [name for name in rows.column_names if name not in _BESIDE]
+        return self._chosen(rows, [name for name in rows.column_names if name not in _BESIDE])
+
+    def _chosen(self, rows: pa.Table, theirs: list[str]) -> Columns | None:
+        """The counts in the rows that are asked for, added up over the columns, of ``theirs``, that are not."""
+        before = len(self.problems.found)
         for name, wanted in self.entry.rows.items():
             if name not in theirs:
                 self.problems.add_unknown((*self.path, "rows", name), "column of that table", name, theirs)
@@ -219,6 +285,11 @@ class _EarlierTable:
         keys = [AREA, *named.values()]
         plain = pa.table({name: rows[name].cast(pa.string()) for name in keys} | {COUNT: rows[COUNT]})
         sums = plain.group_by(keys, use_threads=False).aggregate([(COUNT, "sum")])
+        if self.sparse and not self.of_people:
+            if sums.num_rows < len(sums[AREA].unique()) * self.margin.size:
+                told = f"that table does not count every combination of {listed(self.margin.names)}"
+                return self._refuse("attributes", told)
+            sums = sums.filter(pc.call_function("greater", [sums[f"{COUNT}_sum"], pa.scalar(0)]))
         texts = [sums[name].to_numpy(zero_copy_only=False).astype(object) for name in keys]
         counts = sums[f"{COUNT}_sum"].cast(pa.string()).to_numpy(zero_copy_only=False).astype(object)
         return dict(zip([self.level, *named, COUNT], [*texts, counts], strict=True))
@@ -231,18 +302,11 @@ class _EarlierTable:
         """
         before = len(self.problems.found)
         names = numbered(codes)[1]
-        place = {str(name): i for i, name in enumerate(names.tolist())}
-        row = np.array([place.get(code, -1) for code in columns[self.level].tolist()], np.int64)
-        group, count = self._classes(columns), self._counts(columns[COUNT])
-        if group is None or count is None:
+        placed = self._placed(columns, names)
+        if placed is None:
             return None
-        for i in np.flatnonzero((row < 0) & (count > 0))[:_SHOWN].tolist():
-            code = shown(columns[self.level][i])
-            self._refuse(
-                "level", f"{self.level} {code} has {count[i]} there, and nothing can be counted in it here"
-            )
-        row, group, count = (column[row >= 0] for column in (row, group, count))
-        found = np.full((names.size, self.margin.classes), FREE, np.int64)
+        row, group, count = placed
+        found = np.full((names.size, self.margin.classes), 0 if self.of_people else FREE, np.int64)
         if np.unique(row * self.margin.classes + group).size < row.size:
             self._refuse("file", "has two counts of the same area and labels")
         found[row, group] = count
@@ -258,11 +322,53 @@ class _EarlierTable:
         found[:, never & ~some] = 0
         return found if len(self.problems.found) == before else None
 
+    def held(self, columns: Columns, codes: np.ndarray, leaf: str) -> Sparse | None:
+        """The counts of the leaves of the spine that are not 0, by cell of the margin, whose names rise.
+
+        Args:
+            codes: shape (leaves of the spine,): the code of each.
+            leaf: the level of leaves.
+        """
+        if self.level != leaf:
+            told = f"is not {shown(leaf)}: estimate = {shown(SPARSE)} holds counts of every {leaf}"
+            return self._refuse("level", told)
+        placed = self._placed(columns, codes)
+        if placed is None:
+            return None
+        row, cell, count = placed
+        if np.unique(row * self.margin.size + cell).size < row.size:
+            return self._refuse("file", "has two counts of the same area and labels")
+        key = np.argsort(self.margin.order.ravel())[cell]
+        return Sparse.of(codes.size, row, key, count)
+
+    def _placed(
+        self, columns: Columns, names: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
+        """For each count of an area of the spine the area, the class by the labels, and the count.
+
+        Args:
+            names: of the areas of the spine.
+        """
+        before = len(self.problems.found)
+        place = {str(name): i for i, name in enumerate(names.tolist())}
+        row = np.array([place.get(code, -1) for code in columns[self.level].tolist()], np.int64)
+        group, count = self._classes(columns), self._counts(columns[COUNT])
+        if group is None or count is None:
+            return None
+        for i in np.flatnonzero((row < 0) & (count > 0))[:_SHOWN].tolist():
+            code = shown(columns[self.level][i])
+            self._refuse(
+                "level", f"{self.level} {code} has {count[i]} there, and nothing can be counted in it here"
+            )
+        if len(self.problems.found) > before:
+            return None
+        return row[row >= 0], group[row >= 0], count[row >= 0]
+
     def _classes(self, columns: Columns) -> np.ndarray | None:
         """Shape (rows,): the class of the margin that each row is about, by the labels of its attributes."""
         before, domain = len(self.problems.found), self.domain
         total = np.zeros(columns[COUNT].size, np.int64)
-        for name in sorted(self.margin.names, key=lambda n: domain.axis(domain.resolve(n).attribute.name)):
+        for name in sorted(self.margin.names, key=lambda n: _axis(self.margin.layout, n)):
             labels = domain.resolve(name).labels
             place = {label: i for i, label in enumerate(labels)}
             each = np.array([place.get(text, -1) for text in columns[name].tolist()], np.int64)

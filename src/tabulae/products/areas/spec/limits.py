@@ -19,11 +19,13 @@ from ....domain.sql import DIALECT, Where
 from ....errors import InvalidArgument
 from ....spec.areas import BoundEntry
 from ....spec.problems import KeyPath, Problems, listed, shown, written
+from ....spec.promise import SPARSE
 from ....spec.public_file import TextColumns, encoded, read_text_columns
 from ....spec.schema import Schema
 from ....spec.sections import Document
 from ..constraints import NO_LIMIT, AreaConstraints, EarlierMargin, ExactMargin
-from ..layout import CellLayout, Margin
+from ..layout import MOST_DENSE, CellLayout, Margin
+from ..sparse.cells import MOST_DENSE as MOST_SPARSE
 from ..spine.spine import Spine
 from .files import Leaves
 
@@ -310,11 +312,14 @@ def read_cells(document: Document, schema: Schema, domain: Domain, problems: Pro
         if entry and entry.where and (zero := _zero(entry.where, at, schema, domain, problems)) is not None
     ]
     dense = {name for _, zero in zeros for name in tests(zero)}
+    sparse = document.method is not None and document.method.estimate == SPARSE
     about = ("bound", document.bounds), ("invariant", document.invariants), ("earlier", document.earlier)
     for section, entries in about:
         for at, entry in enumerate(entries):
             if entry and entry.attributes is not None:
-                dense |= known.bases(entry.attributes, (section, at, "attributes"))
+                bases = known.bases(entry.attributes, (section, at, "attributes"))
+                joined = sparse and section == "earlier" and len(problems.found) == before
+                dense |= _joined(entry.attributes, domain) if joined else bases
     asked = (
         _queries(document, known, problems)
         if document.queries
@@ -328,7 +333,7 @@ def read_cells(document: Document, schema: Schema, domain: Domain, problems: Pro
         return None
 
     def arranged() -> Cells:
-        layout = CellLayout.of(domain, dense, impossible)
+        layout = CellLayout.of(domain, dense, impossible, MOST_SPARSE if sparse else MOST_DENSE)
         return Cells(layout, tuple(layout.margin(query) for query in asked))
 
     cells = problems.attempt(("geography", "query"), arranged)

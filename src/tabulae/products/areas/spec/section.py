@@ -18,7 +18,7 @@ from ....privacy import ZCDP, PureDP, exact
 from ....spec.areas import AreaTarget, GeographySection, OptimiseEntry, area_targets
 from ....spec.document import Spec
 from ....spec.problems import KeyPath, Problems, Taken, shown, written
-from ....spec.promise import Method, Promise
+from ....spec.promise import SPARSE, Method, Promise
 from ....spec.public_file import encoded
 from ....spec.published import BOUND, SPINE
 from ....spec.schema import Schema
@@ -35,6 +35,7 @@ from .columns import occurring
 from .earlier import read_earlier
 from .files import AXES, Leaves, only_numbers, read_leaves, read_places
 from .limits import Bound, Cells, Names, join_constraints, read_cells, read_exact, read_universe
+from .sparse import SparseSection, read_sparse, refuse_with_sparse
 
 
 @dataclass(frozen=True)
@@ -172,7 +173,8 @@ class Geography:
         spine: as it is measured: split, redrawn and with its shares.
         constraints: limits and exact counts that estimates meet; None where there are none.
         tables: what is published.
-        estimate: "bluedown", "topdown", "gls" or "posterior".
+        estimate: "bluedown", "topdown", "gls", "posterior" or "sparse".
+        sparse: how cells are numbered and divided where counts are sparse; None elsewhere.
         microdata: whether one row a person is published.
         bounds: what public files say of leaves, over all of the file.
         places: shape (leaves, 2): where each leaf of the universe is on a map; None where the file does not say it.
@@ -188,6 +190,7 @@ class Geography:
     constraints: AreaConstraints | None
     tables: tuple[AreaTable, ...]
     estimate: str
+    sparse: SparseSection | None
     microdata: bool
     bounds: tuple[Bound, ...]
     places: np.ndarray | None
@@ -470,6 +473,8 @@ def read_section(
     shares = section and read_level_shares(document, section, levels, problems)
     if document.open_shares and levels and cells:
         shares = LevelShares.equal(levels.names, len(cells.queries))
+    if method:
+        refuse_with_sparse(document, method, promise, problems)
     if not (section and leaves and cells and universe):
         return None
     kept = universe.kept
@@ -489,7 +494,14 @@ def read_section(
     limits = universe.bounds if method.estimate != "gls" else ()
     fixed = [*exact[0], *earlier.margins]
     constraints = join_constraints(limits, fixed, leaves, kept, cells.layout, problems)
-    if plan is None or problems.found or not _can_be_met(constraints, plan, method, problems):
+    if plan is None or problems.found:
+        return None
+    sparse = None
+    if method.estimate == SPARSE:
+        sparse = read_sparse(document, plan, earlier, constraints, problems)
+    else:
+        _check_limits(constraints, plan, method, problems)
+    if problems.found:
         return None
     geography = Geography(
         column=section.column or "",
@@ -501,6 +513,7 @@ def read_section(
             AreaTable(t.name, cells.layout.margin(t.attributes), t.areas, t.targets, t.weight) for t in asked
         ),
         estimate=method.estimate,
+        sparse=sparse,
         microdata=bool(document.release and document.release.microdata),
         bounds=universe.bounds,
         places=read_places(leaves.text, kept),
@@ -557,20 +570,18 @@ def _plan(
     return problems.attempt(("geography", "query"), lambda: SpinePlan(shared, *about))
 
 
-def _can_be_met(limits: AreaConstraints | None, plan: SpinePlan, method: Method, problems: Problems) -> bool:
-    """Whether estimates can meet the limits and exact counts, as is known without data."""
+def _check_limits(
+    limits: AreaConstraints | None, plan: SpinePlan, method: Method, problems: Problems
+) -> None:
+    """Record whether estimates can meet the limits and exact counts, as is known without data."""
     if limits is None:
-        return True
-    before, path = (
-        len(problems.found),
-        ("invariant" if limits.exact else "earlier" if limits.earlier else "bound",),
-    )
+        return
+    path = ("invariant" if limits.exact else "earlier" if limits.earlier else "bound",)
     problems.attempt(path, lambda: limits.check(plan, method.estimate))
     if method.estimate == "posterior":
         problems.attempt(("method", "estimate"), lambda: check_reachable(plan, limits))
-    if limits.public.earlier and len(problems.found) == before:
+    if limits.public.earlier and not problems.found:
         problems.attempt(("earlier",), lambda: NodeLimits.of(plan, limits.public))
-    return len(problems.found) == before
 
 
 def geography_of(spec: Spec) -> Geography:
