@@ -110,7 +110,7 @@ def test_each_option_is_the_truth(tmp_path: Path, changes: dict[str, Any]) -> No
     ("definition", "run_pr"),
     [
         ("zcdp", True),
-        ("puredp", False),
+        pytest.param("puredp", False, marks=pytest.mark.long),
         pytest.param("zcdp", False, marks=pytest.mark.long),
         pytest.param("puredp", True, marks=pytest.mark.long),
     ],
