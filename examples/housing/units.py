@@ -44,6 +44,13 @@ ELDERLY = np.array(
     [[0.96, 0.02, 0.015, 0.005]] * 2 + [[0.93, 0.02, 0.03, 0.02]] * 2 + [[0.85, 0.06, 0.05, 0.04],
      [0, 0.9, 0.07, 0.03], [0, 0, 0.93, 0.07], [0, 0, 0, 1], [0, 0, 0, 1]]
 )  # fmt: skip
+COUPLES = {"married opposite-sex": 0.47, "married same-sex": 0.01, "cohabiting opposite-sex": 0.07,
+           "cohabiting same-sex": 0.01, "no spouse or partner": 0.44}  # fmt: skip
+CHILDREN = {"no own children": 0.74, "own children under 6": 0.08, "own children 6 to 17": 0.14,
+            "own children of both ages": 0.04}  # fmt: skip
+SIZES = {"size 1": 0.28, "size 2": 0.34, "size 3": 0.15, "size 4": 0.13, "size 5": 0.06, "size 6": 0.025,
+         "size 7+": 0.015}  # fmt: skip
+MULTIG = {"not multig": 0.95, "multig": 0.05}
 RACES = np.array([0.68, 0.12, 0.01, 0.06, 0.002, 0.05, 0.078])
 CATEGORIES = {
     "sex": ("male", "female"),
@@ -63,7 +70,7 @@ class Housing:
         blocks: the codes of blocks.
         unit_block, unit: shape (units,): the block of each unit or building, and its kind, 0 to 34.
         household_block: shape (households,): the block of each occupied unit.
-        households: for each of CATEGORIES, shape (households,).
+        households: for each of CATEGORIES, and the type, shape (households,).
     """
 
     blocks: np.ndarray
@@ -105,7 +112,8 @@ class Housing:
         self._write(
             folder / "units.parquet", self.unit_block, {"tenvacgq": np.char.zfill(self.unit.astype(str), 2)}
         )
-        coded = {name: np.array(CATEGORIES[name])[codes] for name, codes in self.households.items()}
+        coded = {name: np.array(CATEGORIES[name])[self.households[name]] for name in CATEGORIES}
+        coded["hhtype"] = np.char.zfill(self.households["hhtype"].astype(str), 3)
         self._write(folder / "households.parquet", self.household_block, coded)
 
     def _write(self, path: Path, block: np.ndarray, columns: Mapping[str, np.ndarray]) -> None:
@@ -142,18 +150,63 @@ def _quarters(state: Path, blocks: np.ndarray, rng: np.random.Generator) -> tupl
 def _households(unit: np.ndarray, tract: np.ndarray, rng: np.random.Generator) -> dict[str, np.ndarray]:
     """Each attribute of the households in occupied units; races differ by tract."""
     size = unit.size
-    age = rng.choice(AGES.size, size, p=AGES)
-    race = rng.dirichlet(30 * RACES, int(tract.max(initial=0)) + 1)[tract]
+    sex, age = rng.integers(0, 2, size), rng.choice(AGES.size, size, p=AGES)
+    race = _pick(rng.dirichlet(30 * RACES, int(tract.max(initial=0)) + 1)[tract], rng)
     hispanic = np.where(np.arange(RACES.size) == 5, 0.9, 0.12)
-    found = {"hhage": age, "race": _pick(race, rng), "elderly": _pick(ELDERLY[age], rng)}
+    possible, common = can_be(), _common()
+    kind, elderly = np.zeros(size, np.int64), np.zeros(size, np.int64)
+    for s, a in np.ndindex(2, AGES.size):  # the type and the elderly members together
+        here = (sex == s) & (age == a)
+        shares = (possible[s, a] * ELDERLY[a][:, None] * common).ravel()
+        found = rng.choice(shares.size, int(here.sum()), p=shares / shares.sum())
+        elderly[here], kind[here] = np.divmod(found, common.size)
     return {
-        "sex": rng.integers(0, 2, size),
+        "sex": sex,
         "hhage": age,
-        "hisp": (rng.random(size) < hispanic[found["race"]]).astype(np.int64),
-        "race": found["race"],
-        "elderly": found["elderly"],
+        "hisp": (rng.random(size) < hispanic[race]).astype(np.int64),
+        "race": race,
+        "elderly": elderly,
         "hhtenshort_3lev": np.minimum(unit, RENTED[0]),
+        "hhtype": kind,
     }
+
+
+def _labels(name: str) -> np.ndarray:
+    """Shape (522,): the class of each type in a file of this folder."""
+    return np.array(csv.read_csv(Path(__file__).parent / f"{name}.csv")["label"].to_pylist())
+
+
+def _common() -> np.ndarray:
+    """Shape (522,): how common a type is, roughly; those of one size, couple, children and generations are alike."""
+    classes, which, alike = np.unique(_labels("couple_by_size"), return_inverse=True, return_counts=True)
+    words = [label.split(", ") for label in classes.tolist()]
+    shares = [SIZES[size] * MULTIG[multig] * COUPLES[who] * CHILDREN[own] for size, multig, who, own in words]
+    return (np.array(shares) / alike)[which]
+
+
+def can_be() -> np.ndarray:
+    """Shape (2, 9, 4, 522), by sex, age, elderly members and type: whether a household can be so.
+
+    The structural zeros of dhc-households.toml.
+    """
+    elders, partner = _labels("elders"), _labels("partner")
+    alone = np.isin(elders, ["nobody else", "a child alone"])
+    young = np.array([label.endswith(("under 6", "of both ages")) for label in partner.tolist()])
+    own = np.array([not label.endswith("no own children") for label in partner.tolist()])
+    found = np.ones((2, AGES.size, 4, elders.size), bool)
+    for age in range(AGES.size):
+        least = max(0, min(age - 4, 3))  # the elderly member that the householder is
+        found[:, age, :least] = False
+        others = (
+            alone if least == 0 else alone | np.isin(elders, ["nobody else from 60 on", "a young spouse"])
+        )
+        found[:, age, least + 1 :, others] = False
+    found[:, 0, 3, np.isin(elders, ["a spouse", "a young spouse"])] = False
+    found[:, 1:, :, elders == "a child alone"] = False
+    found[0, 7:, :, young] = False
+    found[1, 7:, :, own] = False
+    found[1, 5:7, :, young] = False
+    return found
 
 
 def _pick(shares: np.ndarray, rng: np.random.Generator) -> np.ndarray:

@@ -13,7 +13,7 @@ from ..layout import Margin
 from ..spine.shares import distinct_rows
 from ..spine_plan import SpinePlan
 
-MOST_DENSE = 1 << 16
+MOST_DENSE = 1 << 17
 """The most dense cells: of each leaf it is kept which of them can occur."""
 
 MOST_CELLS = 1 << 25
