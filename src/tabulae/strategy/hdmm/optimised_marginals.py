@@ -132,6 +132,8 @@ def _products(pairs: Sequence[np.ndarray]) -> np.ndarray:
     "OPT_M with an optimised matrix for each attribute",
     families=("auto",),
     turn=6,
+    # Of one attribute it is a p-Identity and the total, which may be one of its rows: "opt0" searches these.
+    pays=lambda workload, settings: sum(n > 1 for n in workload.merge()[0].domain.shape) > 1,
     noises=("laplace",),
     otherwise='optimised marginals are for Laplace noise; under Gaussian noise "residual" searches a larger family',
 )
