@@ -328,7 +328,7 @@ class Draws:
         leaf[tree.leaf] = np.arange(tree.leaf.size)
         found = np.zeros((tree.parent.size, len(tree.splits)), np.int64)
         found[0] = self._root()
-        starts = np.searchsorted(tree.parent, np.arange(tree.parent.size + 1))
+        starts = np.searchsorted(tree.parent, np.arange(tree.parent.size + 1)).tolist()
         for node in internal.tolist():
             children = np.arange(starts[node], starts[node + 1])
             if children.size:

@@ -282,7 +282,7 @@ class SpineEstimate:
     """
 
     plan: SpinePlan
-    method: Method
+    method: Method | Literal["posterior"]
     vectors: Vectors
     constraints: AreaConstraints | None = None
     unconverged: int = 0

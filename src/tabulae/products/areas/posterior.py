@@ -181,7 +181,7 @@ class AreaPosterior:
             rows = _summing(area[inside], inside, count, area.size)
             some = np.unique(np.linspace(0, count - 1, _SHOWN).astype(np.int64))
             totals = self.draws.sums(rows, sparse.csr_array(np.ones((cells, 1), np.int64)))
-            each = self.draws.sums(rows[some], sparse.csr_array(sparse.eye_array(cells, dtype=np.int64)))
+            each = self.draws.sums(rows[some], sparse.csr_array(np.eye(cells, dtype=np.int64)))
             found[kind] = {
                 "totals": round(self.draws.effective(totals), 1),
                 "cells": round(self.draws.effective(each), 1),

@@ -26,6 +26,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from typing import Any
 
 import numpy as np
 import scipy.linalg
@@ -263,7 +264,8 @@ class _Explicit(ABC):
         table = self._table(operator)
         spread = table.small @ self._root
         if spread.shape[1] > len(spread) < operator.shape[0]:  # as wide as the table has independent rows
-            spread = np.linalg.qr(spread.T, mode="r").T
+            triangle: Any = np.linalg.qr(spread.T, mode="r")
+            spread = triangle.T
         total = np.zeros(operator.shape[0])
         for columns in _groups(spread.shape[1], operator.shape[0]):
             total += np.square(table.carry @ spread[:, columns]).sum(axis=1)
