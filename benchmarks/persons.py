@@ -1,6 +1,6 @@
 """The 2020 run of DHC persons as a release: time, memory, constraints counted by SQL, and mean errors.
 
-python -m benchmarks.persons SCRATCH [--people N --blocks N --counties N]      writes benchmarks/results/persons.csv
+python -m benchmarks.persons SCRATCH [--people N --blocks N --counties N]      adds to benchmarks/results/persons.csv
 
 Runs examples/redistricting.toml and then examples/dhc-persons.toml, which is held to it, each in a process of its own,
 and counts what the second breaks. Nothing of the library takes part in the count: DuckDB compares microdata, tables and
@@ -10,6 +10,7 @@ counts with the public files, the microdata of the first release, and the struct
 from __future__ import annotations
 
 import argparse
+import csv
 import json
 import shutil
 import subprocess
@@ -184,7 +185,9 @@ def main() -> None:
         **{f"error_{level}": f"{error:.1f}" for level, error in errors(examples).items()},
     }
     print(row, file=sys.stderr)
-    record(RESULTS, tuple(row), [row], force=True)
+    with RESULTS.open(newline="", encoding="utf-8") as file:
+        others = [each for each in csv.DictReader(file) if int(each["blocks"]) != row["blocks"]]
+    record(RESULTS, tuple(row), sorted([*others, row], key=lambda each: int(each["blocks"])), force=True)
 
 
 if __name__ == "__main__":

@@ -294,10 +294,9 @@ def sparse_answers(plan: SpinePlan, sparse: SparseSection) -> np.ndarray:
 _ENDLESS = 1 << 62  # people
 _FILE_BYTES = 1 << 13  # of a file, whatever it holds
 _SPARSE_BYTES = 8  # of an answer to a question that others are not asked: its cell and its value, coded
-_CELL_BYTES, _UNKNOWN_BYTES = (
-    24,
-    60,
-)  # of a cell, and of an unknown that is solved for; besides 4 and 8 for a query
+_HELD_BYTES = 600  # of a count that is held, in words as it is read
+_CELL_BYTES = 24  # of a cell, and 4 for each query and table
+_UNKNOWN_BYTES = 60  # of an unknown that is solved for, and 8 for each query
 
 
 def largest_sparse_total(plan: SpinePlan, sparse: SparseSection) -> float:
@@ -331,7 +330,8 @@ def sparse_memory(plan: SpinePlan, cells: CountedCells) -> int:
     tables = sum(2 + step.rounding.shape[0] + len(step.queries) for step in cells.passes)
     unknowns = min(2 * MOST_UNKNOWNS, cells.size * plan.tree.size) + cells.size
     return (
-        2 * plan.tree.size * plan.layout.size
+        4 * plan.tree.size * plan.layout.size
+        + _HELD_BYTES * cells.held.key.size
         + cells.size * (_CELL_BYTES + 4 * tables)
         + 4 * queries * plan.layout.cell.size
         + unknowns * (_UNKNOWN_BYTES + 8 * queries)
