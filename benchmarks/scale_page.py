@@ -181,7 +181,8 @@ def groups_sentence() -> str:
 
 def kills_part() -> str:
     """What runs that were killed at random moments took together with what finished them."""
-    rows = list(csv.DictReader(KILLS.open(encoding="utf-8")))
+    with KILLS.open(encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
     whole, share = float(rows[0]["whole_cpu_s"]), float(rows[0]["share"])
     cells = (
         (

@@ -14,10 +14,10 @@ import pyarrow.parquet as pq
 
 from ..products.areas.constraints import NO_LIMIT, supported_parts
 from ..products.areas.plan import EntityDistance, GeographyPlan
-from ..products.areas.posterior import ABOUT
 from ..products.areas.spec.section import AREA, AREA_TYPE, AreaTable, Geography, geography_of
 from ..products.areas.spine.spine import Spine
 from ..products.areas.spine_plan import interval_factor
+from ..products.areas.store import ABOUT
 from ..products.areas.tables import GLS_ESTIMATE, POSTERIOR, UNBIASED, earlier_of, exact_of
 from ..release import Release
 from ..release.folder import Rows, read_json

@@ -20,10 +20,8 @@ from ..smallest import Smallest
 from .allocation import FoundShares, with_found_shares
 from .passes.covariances import Covariances
 from .passes.vectors import cells_of, end_of_parents
-from .posterior import CHAINS, IMPLICATES
 from .smallest import found_budget, smallest_of_areas
-from .sparse.cells import CountedCells
-from .sparse.descend import MOST_UNKNOWNS
+from .sparse.cells import MOST_UNKNOWNS, CountedCells
 from .spec.section import Geography, geography_of
 from .spec.sparse import SparseSection
 from .spine_plan import SpinePlan
@@ -356,6 +354,8 @@ _DRAWN = 20  # cells of a leaf in which somebody is counted, as far as is known 
 
 def posterior_bytes(plan: SpinePlan) -> int:
     """What drawing whole tables keeps in memory: answers, chains with their counts and residuals, and all draws."""
+    from .posterior import CHAINS, IMPLICATES  # its sampler is compiled: only who draws needs it
+
     cells, leaves = plan.layout.cell.size, plan.spine.leaves
     answers = plan.tree.size * sum(query.size for query in plan.queries)
     drawn = IMPLICATES * min(cells, _DRAWN) * leaves * 8

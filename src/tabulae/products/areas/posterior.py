@@ -33,8 +33,8 @@ from .estimate import SpineEstimate
 from .layout import CellLayout, Margin
 from .passes.vectors import NodeVectors
 from .spine_plan import SpinePieceValues, SpinePlan
+from .store import ABOUT, FILE
 
-FILE, ABOUT = "implicates.parquet", "posterior.json"
 IMPLICATES = 200
 """Draws that are published: enough for intervals at 95 %, and for 100 effective ones at the usual correlation."""
 

@@ -24,14 +24,14 @@ from .constraints import FREE, NO_LIMIT, EarlierMargin
 from .estimate import SpineEstimate
 from .figures import area_figure_faults, figure_counts, figure_resource, write_area_figures
 from .microdata import microdata_faults, write_microdata
-from .posterior import ABOUT, FILE, posterior_faults, write_posterior
+from .posterior import posterior_faults, write_posterior
 from .sparse.cells import Sparse
 from .sparse.descend import estimate_supported
 from .sparse.store import COUNTS, SparseEstimate, StoredAnswers
 from .spec.section import geography_of
 from .spec.sparse import SparseSection
 from .spine_plan import SpinePlan
-from .store import plan_document
+from .store import ABOUT, FILE, plan_document
 from .tables import (
     AREA_COLUMNS,
     GLS_ESTIMATE,

@@ -8,7 +8,7 @@ from functools import cached_property
 from itertools import islice, pairwise
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -26,12 +26,14 @@ from .known import KnownLimits, margin_limits
 from .layout import CellLayout, Margin
 from .microdata import Microdata
 from .passes.area_variances import margin_variance
-from .posterior import AreaPosterior
 from .sparse.store import SparseEstimate
 from .spec.section import AREA, AREA_TYPE, AreaTable, Geography, geography_of
 from .spine_plan import SpinePlan
 from .store import StoredPieces, files_digest, read_exact, read_spine_measurements
 from .tasks import Runner
+
+if TYPE_CHECKING:
+    from .posterior import AreaPosterior
 
 AREA_COLUMNS = (AREA_TYPE, AREA)
 CREDIBLE = ("credible_low", "credible_high")
@@ -426,6 +428,8 @@ def _posterior(folder: Path, spec: Spec, start: SpineEstimate) -> AreaPosterior:
     areas = {each.kind: each.leaf for each in areas_of(geography)}
     leaves = geography.levels[-1], geography.leaf_codes
     pieces = read_spine_measurements(folder, start.plan)
+    from .posterior import AreaPosterior  # its sampler is compiled, and tables alone need no compiler
+
     return AreaPosterior.of(start, pieces, areas, leaves, spec.method.seed)
 
 

@@ -19,6 +19,9 @@ MOST_DENSE = 1 << 17
 MOST_CELLS = 1 << 25
 """The most cells that are numbered, each once in every stratum that can have it."""
 
+MOST_UNKNOWNS = 1 << 21
+"""About how many are solved for together."""
+
 MOST_ACROSS = 1_024
 """The most answers of one area that are solved for together, as their queries do not nest."""
 

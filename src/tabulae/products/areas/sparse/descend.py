@@ -10,13 +10,11 @@ import numpy as np
 
 from ....errors import InvalidArgument
 from ..spine_plan import SpinePlan, estimation_variance
-from .cells import CountedCells, PassCells, Sparse
+from .cells import MOST_UNKNOWNS, CountedCells, PassCells, Sparse
 from .divide import answers_of, least_squares, runs_of
 from .whole import round_runs
 
 TOLERANCE = 0.02  # people: what a count may be off the solution before it is rounded
-MOST_UNKNOWNS = 1 << 21
-"""About how many are solved for together."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,7 +7,8 @@ compiled.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from ..compiled import njit
 
 FREE = -1
 """In place of a run's total: nothing is held of it."""

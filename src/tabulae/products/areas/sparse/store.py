@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
 import pyarrow as pa
@@ -26,7 +26,9 @@ from ..layout import Margin
 from ..spine_plan import SpinePlan
 from ..store import ANSWERS, MOST_ROWS, WRITTEN, AnswerRows, level_files, plan_document, read_group
 from .cells import CountedCells, Sparse
-from .descend import Asked, SupportedCounts, SupportedMeasurements
+
+if TYPE_CHECKING:  # what divides is compiled, and reports of tables need none of it
+    from .descend import Asked, SupportedCounts, SupportedMeasurements
 
 COUNTS = "counts.parquet"
 _COUNTS = pa.schema(

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from ..compiled import njit
 from ..descent.rounding import MASK, ONE, cancel_cycles
 
 _ONE, _MASK = ONE, MASK
