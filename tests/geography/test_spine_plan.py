@@ -145,6 +145,7 @@ def test_answers_that_are_not_asked_say_nothing():
         ),
         ({"neighbours": "friends"}, "friends"),
         ({"neighbours": "replace-within-invariants"}, "add-remove"),
+        ({"neighbours": "record-free"}, "add-remove"),
     ],
 )
 def test_refusals(changes, message):

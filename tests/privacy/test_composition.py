@@ -94,5 +94,8 @@ def test_refusals():
         generalised_parallel([ZCDP(1)], 0)
     with pytest.raises(InvalidArgument):
         generalised_parallel([ZCDP(1)], 1, "swap")
+    for combine in (parallel, lambda losses, change: generalised_parallel(losses, 2, change)):
+        with pytest.raises(InvalidArgument, match=r"record-free.*sequentially"):
+            combine([ZCDP(1)], "record-free")
     with pytest.raises(InvalidArgument):
         group(ZCDP(1), 0)

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from ...errors import InvalidArgument
 from .conversions import reals, to_real, upwards
-from .definitions import ZCDP, ApproxDP, PureDP, check_neighbours
+from .definitions import RECORDS, ZCDP, ApproxDP, PureDP, check_neighbours
 from .exact_numbers import Exact, positive, probability
 
 _LOG_ORDERS = np.linspace(-12.0, 60.0, 1441)  # of a - 1: from 6e-6 to 1e26
@@ -292,7 +292,8 @@ def generalised_parallel(
         neighbours: of the whole.
 
     Raises:
-        InvalidArgument: no loss, losses of several kinds, a degree below 1, or unknown neighbours.
+        InvalidArgument: no loss, losses of several kinds, a degree below 1, or neighbours that are unknown or
+            differ by one record of a unit: what else its unit counts in changes with it.
 
     Privacy: SafeTab, Lemma 9 (pure), Lemma 10 (zero-concentrated), Lemma 12 (Renyi): z times, not z^2.
 
@@ -302,7 +303,12 @@ def generalised_parallel(
     kind = _kind(losses)
     if degree < 1:
         raise InvalidArgument(f"degree is {degree}; a record lies in at least one part")
-    if check_neighbours(neighbours) != "add-remove":  # any replacement is a removal and an addition
+    if check_neighbours(neighbours) in RECORDS:
+        raise InvalidArgument(
+            f'parallel composition has no bound under neighbours of "{neighbours}": one record may change what all '
+            "records of its unit count in. Compose sequentially"
+        )
+    if neighbours != "add-remove":  # any replacement is a removal and an addition
         doubled = [group(loss, 2).loss for loss in losses]
         theorem = "generalised parallel composition of a removal and an addition"
         return Composed(_largest(doubled, degree), theorem, is_exact=False)

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from ...errors import InvalidArgument
 from ...estimation.coverage import uniform_factor
-from ...privacy import WITHIN, ZCDP, NoiseLaw, PureDP, check_neighbours, law_for, law_type
+from ...privacy import ZCDP, NoiseLaw, PureDP, check_neighbours, law_for, law_type
 from .layout import CellLayout, Margin
 from .spine.shares import distinct_rows
 from .spine.spine import Spine, Tree
@@ -154,9 +154,9 @@ class SpinePlan:
     rows_per_unit: int = 1
 
     def __post_init__(self) -> None:
-        if check_neighbours(self.neighbours) == WITHIN:
+        if check_neighbours(self.neighbours) not in ("add-remove", "replace"):
             raise InvalidArgument(
-                'the noise of a spine is for neighbours of "add-remove" or "replace", not "replace-within-invariants"'
+                f'the noise of a spine is for neighbours of "add-remove" or "replace", not "{self.neighbours}"'
             )
         if not isinstance(self.budget, PureDP | ZCDP):
             raise InvalidArgument("the budget of a spine is pure or zero-concentrated: PureDP or ZCDP")
