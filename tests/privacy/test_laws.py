@@ -100,6 +100,14 @@ def test_margin_is_the_least(law, parameter, level):
     assert k == 0 or noise.tail(k - 1) > float(1 - level)
 
 
+@each("law", LAWS)
+def test_a_level_that_floats_do_not_tell_from_1_has_no_margin(law):
+    assert law(100).margin(1 - Fraction(1, 10**300)) > law(100).margin(1 - Fraction(1, 10**299))
+    for level in ("0", "1", 1 - Fraction(1, 10**301), 1 - Fraction(1, 10**400)):
+        with pytest.raises(InvalidArgument, match="level is"):
+            law(100).margin(level)
+
+
 def test_margins_of_the_census_tables():
     """Exact base budgets for margins 6, 11 and 50 at 95 %."""
     printed = ((6, ".456902", ".0451194"), (11, ".259767", ".0144884"), (50, ".0593127", ".000753059"))

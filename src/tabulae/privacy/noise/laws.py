@@ -166,12 +166,18 @@ class NoiseLaw(ABC):
     def margin(self, level: Exact) -> int:
         """The least k for which P(|X| <= k) is at least ``level``.
 
+        Raises :class:`~tabulae.errors.InvalidArgument` for a level that is not between 0 and 1, or too near to 1.
+
         >>> DiscreteLaplace(10).margin("0.95")
         30
         """
         wanted = exact(level, "level")
         if not 0 < wanted < 1:
             raise InvalidArgument(f"level is {level}; it must lie strictly between 0 and 1")
+        if 1 - wanted < Fraction(1, 10**300):
+            raise InvalidArgument(
+                "level is nearer to 1 than 10^-300, where floats do not tell tails: ask for less"
+            )
         return _margin(self, wanted)
 
     def law_on_grid(self, exponent: int) -> Self:
@@ -191,7 +197,7 @@ def _margin(law: NoiseLaw, level: Fraction) -> int:
     From where the continuous law would have it, in steps that double, until two neighbours in that search enclose it.
     """
     miss = float(1 - level)
-    beyond = math.log(1 / miss) if miss > 0 else _UNDERFLOW
+    beyond = -math.log(miss)
     guess = int(law.size * (math.sqrt(2 * beyond) if law.power == 2 else beyond))
     step = 1
     if law.tail(guess) > miss:
