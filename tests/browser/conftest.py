@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Page, Route, sync_playwright
 from playwright.sync_api import Error as BrowserError
+from tests.studio.conftest import served
+
+from tabulae.studio import Studio
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome")
 _LOCAL = ("file:", "data:", "blob:", "about:", "http://127.0.0.1:")
@@ -63,3 +68,14 @@ def page(browser: Browser) -> Iterator[Page]:
     yield opened
     context.close()
     assert not wrong
+
+
+@contextmanager
+def shown(page: Page, place: Path) -> Iterator[Studio]:
+    """A studio on a page, which leaves before the studio stops: one that still asks is cut off, and says so."""
+    with served(place) as studio:
+        page.goto(studio.url)
+        try:
+            yield studio
+        finally:
+            page.goto("about:blank")

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import json
 import shutil
-import threading
 import tomllib
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 from playwright.sync_api import Locator, Page, expect
+from tests.browser.conftest import shown
 
 from tabulae.spec import Spec
 from tabulae.spec.problems import written
-from tabulae.studio import Studio
 from tabulae.studio.document import toml
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -58,19 +55,6 @@ target = { margin = 25 }
 _NAMED = {("attributes",), ("recodes",), ("values",), ("geography", "columns")}
 _DOMAINS = ("categories", "range", "codes", "bins", "any", "count", "first")
 _PLANNED = 120_000
-
-
-@contextmanager
-def served(place: Path) -> Iterator[Studio]:
-    made = Studio(place)
-    thread = threading.Thread(target=made.serve)
-    thread.start()
-    try:
-        yield made
-    finally:
-        made.stop()
-        thread.join()
-        made.close()
 
 
 @dataclass
@@ -196,8 +180,7 @@ class Designer:
 
 def designed(page: Page, folder: Path, by_hand: str) -> None:
     """Design the document of a text, and compare what it promises and publishes."""
-    with served(folder / "designed.toml") as studio:
-        page.goto(studio.url)
+    with shown(page, folder / "designed.toml"):
         expect(page.locator("#form h2").first).to_be_visible(timeout=_PLANNED)
         Designer(page).design(tomllib.loads(by_hand))
         page.get_by_role("button", name="Save", exact=True).click()

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page, expect
+from tests.browser.conftest import shown
 
-from tabulae.studio import Studio
 from tabulae.studio.form import change, chapters
 
 ATTRIBUTES = "\n".join(f"a{i} = {{ range = [0, {3 + i % 5}] }}" for i in range(30))
@@ -44,11 +43,7 @@ def test_the_slider_moves_the_errors_of_two_hundred_tables_without_a_request(
     page: Page, tmp_path: Path
 ) -> None:
     (tmp_path / "spec.toml").write_text(SPEC)
-    studio = Studio(tmp_path / "spec.toml")
-    thread = threading.Thread(target=studio.serve)
-    thread.start()
-    try:
-        page.goto(studio.url)
+    with shown(page, tmp_path / "spec.toml"):
         plan = page.frame_locator("#plan")
         expect(plan.get_by_role("slider")).to_be_visible(timeout=500_000)
         expect(page.locator("[data-margin]")).to_have_count(200)
@@ -60,7 +55,3 @@ def test_the_slider_moves_the_errors_of_two_hundred_tables_without_a_request(
         assert len(before) == len(after) == 400
         assert all(old != new for old, new in zip(before, after, strict=True))
         assert all(url.endswith("/state") for url in asked)
-    finally:
-        studio.stop()
-        thread.join()
-        studio.close()

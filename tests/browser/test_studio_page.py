@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
-from tests.studio.conftest import studio
+from tests.browser.conftest import shown
+from tests.studio.conftest import village
 from tests.village import SPEC
 
 from tabulae.studio import Studio
 
-__all__ = ["studio"]
 _PLANNED = 60_000  # milliseconds, on a machine that is busy
 
 
 @pytest.fixture
+def studio(page: Page, tmp_path: Path) -> Iterator[Studio]:
+    with shown(page, village(tmp_path)) as made:
+        yield made
+
+
+@pytest.fixture
 def opened(page: Page, studio: Studio) -> Page:
-    page.goto(studio.url)
     expect(page.locator("#form h2").first).to_be_visible(timeout=_PLANNED)
     return page
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
+from tests.browser.conftest import shown
 
 import tabulae as tb
 from tabulae.studio import Studio
@@ -17,22 +17,16 @@ _LONG = 120_000  # milliseconds, on a machine that is busy
 
 
 @pytest.fixture
-def fresh(tmp_path: Path) -> Iterator[Studio]:
+def fresh(page: Page, tmp_path: Path) -> Iterator[Studio]:
     """A studio of a file of records."""
     rows = "".join(f"{'FM'[i % 2]},{i % 60},TOWN{i % 3}\n" for i in range(600))
     (tmp_path / "people.csv").write_text(f"SEX,AGE,TOWN\n{rows}")
-    made = Studio(tmp_path / "people.csv")
-    thread = threading.Thread(target=made.serve)
-    thread.start()
-    yield made
-    made.stop()
-    thread.join()
-    made.close()
+    with shown(page, tmp_path / "people.csv") as made:
+        yield made
 
 
 def test_from_records_to_a_release_without_typing_toml(page: Page, fresh: Studio) -> None:
     folder = fresh.document.path.parent
-    page.goto(fresh.url)
     form, runs = page.locator("#form"), page.locator("#runs")
 
     def open_entry(name: str) -> None:

@@ -14,21 +14,28 @@ import tabulae as tb
 from tabulae.studio import Studio
 
 
-@contextmanager
-def served(folder: Path) -> Iterator[Studio]:
-    """A studio of the village in this folder, with a ledger."""
-    (folder / "spec.toml").write_text(SPEC)
+def village(folder: Path) -> Path:
+    """The spec of the village in this folder, with a ledger."""
     tb.Ledger.create(folder / "ledger.db", 1, "zcdp")
-    made = Studio(folder / "spec.toml")
+    (folder / "spec.toml").write_text(SPEC)
+    return folder / "spec.toml"
+
+
+@contextmanager
+def served(place: Path) -> Iterator[Studio]:
+    """A studio of a spec, a file of records or a folder."""
+    made = Studio(place)
     thread = threading.Thread(target=made.serve)
     thread.start()
-    yield made
-    made.stop()
-    thread.join()
-    made.close()
+    try:
+        yield made
+    finally:
+        made.stop()
+        thread.join()
+        made.close()
 
 
 @pytest.fixture
 def studio(tmp_path: Path) -> Iterator[Studio]:
-    with served(tmp_path) as made:
+    with served(village(tmp_path)) as made:
         yield made

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.studio.conftest import served
+from tests.studio.conftest import served, village
 from tests.village import SPEC
 
 from tabulae.studio import Studio
@@ -53,7 +53,7 @@ def edited(studio: Studio, text: str) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def resting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Studio]:
     """One studio for all that is refused: nothing changes it."""
-    with served(tmp_path_factory.mktemp("resting")) as made:
+    with served(village(tmp_path_factory.mktemp("resting"))) as made:
         yield made
 
 
