@@ -19,11 +19,10 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 from scipy import sparse
-from scipy.special import gammaln, stdtrit
+from scipy.special import gammaln
 
 from ..errors import InvalidArgument
 from .chain import (
@@ -39,15 +38,10 @@ from .chain import (
     spreads,
     sweep,
 )
-
-CHAINS = 2
-"""Chains, each on a thread of its own: the draws do not depend on how many cores there are."""
+from .implicates import CHAINS, LEAST_EFFECTIVE, Ends, combine, credible, effective
 
 BURNT, KEPT_EVERY = 100, 5
 """Sweeps of each chain before the first draw, and between two draws."""
-
-LEAST_EFFECTIVE = 100
-"""The least effective draws that a credible interval is made of."""
 
 _WINDOW = 8  # standard deviations of a leaf's noise that one move can reach over
 _FREE = 1 << 40
@@ -214,49 +208,6 @@ class MeasuredTree:
         return State(held, residual, parts)
 
 
-class Ends(NamedTuple):
-    """Ends of intervals."""
-
-    low: np.ndarray
-    high: np.ndarray
-
-
-def combine(
-    estimates: np.ndarray, level: float, *, within: np.ndarray | float = 0.0, effective: float | None = None
-) -> tuple[np.ndarray, np.ndarray, Ends]:
-    """Rubin's rule: what a user has computed from each draw, joined to one estimate, standard error and interval.
-
-    Args:
-        estimates: shape (draws, ...): the same figure of each draw.
-        level: of the interval, such as 0.95.
-        within: the sampling variance of the figure in each draw, or its mean; 0 where the draw has everybody.
-        effective: how many independent draws these are worth; all by default.
-
-    Returns:
-        Mean, standard error and interval; q -/+ t sqrt(U + (1 + 1/M) B), with B the variance between draws.
-
-    Reference: Rubin, "Multiple Imputation for Nonresponse in Surveys" (1987), section 3.3.
-
-    >>> mean, error, ends = combine(np.array([9.0, 11.0, 10.0, 10.0]), 0.9)
-    >>> float(mean), round(float(error), 3), [round(float(end), 2) for end in ends]
-    (10.0, 0.913, [7.85, 12.15])
-    """
-    draws = len(estimates)
-    worth = float(draws if effective is None else min(effective, draws))
-    if worth <= 1 or not 0 < level < 1:
-        raise InvalidArgument(
-            f"{worth:g} effective draws and level {level}: take more than one, and a level within 0 and 1"
-        )
-    inside = np.mean(within) if np.ndim(within) == 0 else np.mean(within, axis=0)
-    mean = estimates.mean(axis=0)
-    between = ((estimates - mean) ** 2).sum(axis=0) / (worth - 1) * worth / draws
-    spread = (1 + 1 / worth) * between
-    variance = inside + spread
-    ratio = np.divide(inside, spread, out=np.zeros_like(spread + inside), where=spread > 0)
-    half = stdtrit((worth - 1) * (1 + ratio) ** 2, (1 + level) / 2) * np.sqrt(variance)
-    return mean, np.sqrt(variance), Ends(mean - half, mean + half)
-
-
 @dataclass(frozen=True, eq=False)
 class Draws:
     """Whole tables drawn from the posterior: ``tables``, sparse (leaves, cells), of one chain after another."""
@@ -269,45 +220,12 @@ class Draws:
         return np.stack([(rows @ each @ cells).toarray() for each in self.tables])
 
     def credible(self, sums: np.ndarray, level: float) -> Ends:
-        """Ends of equal-tailed intervals of sums of shape (draws, ...): order statistics of the draws.
-
-        With M draws the ends are the i-th from below and from above, i at most (M + 1) (1 - level) / 2.
-
-        Raises:
-            InvalidArgument: where ``level`` needs more draws.
-        """
-        draws = len(sums)
-        rank = int((draws + 1) * (1 - level) / 2 + 1e-9)
-        if rank < 1 or not 0 < level < 1:
-            raise InvalidArgument(
-                f"{draws} draws give no credible interval at {level}: draw at least 2 / (1 - level)"
-            )
-        ordered = np.partition(sums, [rank - 1, draws - rank], axis=0)
-        return Ends(ordered[rank - 1], ordered[draws - rank])
+        """As :func:`~tabulae.estimation.implicates.credible` says."""
+        return credible(sums, level)
 
     def effective(self, sums: np.ndarray) -> float:
-        """How many independent draws these are worth for sums of shape (draws, figures).
-
-        Autocovariances within the chains, about the mean of all, are averaged over figures as shares of their
-        variances; their initial positive sequence is added up.
-
-        Reference: Geyer, "Practical Markov Chain Monte Carlo" (1992).
-        """
-        centred = (sums - sums.mean(axis=0)).reshape(CHAINS, -1, int(np.prod(sums.shape[1:])))
-        variance = (centred**2).mean(axis=(0, 1))
-        moving = variance > 0
-        if not moving.any():
-            return float(len(sums))
-        centred = centred[..., moving] / np.sqrt(variance[moving])
-        length, time = centred.shape[1], 1.0
-        for lag in range(1, length - 1, 2):
-            pair = sum(
-                float((centred[:, :-k] * centred[:, k:]).sum(axis=1).mean()) / length for k in (lag, lag + 1)
-            )
-            if pair <= 0:
-                break
-            time += 2 * pair
-        return len(sums) / time
+        """As :func:`~tabulae.estimation.implicates.effective` says."""
+        return effective(sums)
 
     def table(self) -> np.ndarray:
         """Shape (nodes, cells): whole, additive counts near to all draws, from the root down.
@@ -491,4 +409,12 @@ def _log_sizes(most: int) -> np.ndarray:
     return np.concatenate([np.where(n == 0, 0.0, -np.inf)[None], log])
 
 
-__all__: Sequence[str] = ("Draws", "ExactSums", "MeasuredTree", "combine", "sample")
+__all__: Sequence[str] = (
+    "CHAINS",
+    "LEAST_EFFECTIVE",
+    "Draws",
+    "ExactSums",
+    "MeasuredTree",
+    "combine",
+    "sample",
+)
