@@ -17,11 +17,10 @@ from tabulae.domain import Recode
 from tabulae.errors import ReleaseError
 from tabulae.products.areas.constraints import NO_LIMIT, AreaConstraints, ExactMargin
 from tabulae.products.areas.descent.limits import FREE
-from tabulae.products.areas.known import KnownLimits, margin_limits
 from tabulae.products.areas.layout import CellLayout, Margin
 from tabulae.products.areas.microdata import Microdata, microdata_faults, write_microdata
 from tabulae.products.areas.spec.section import AreaTable
-from tabulae.products.areas.tables import AreaPublisher, Areas, table_schemas
+from tabulae.products.areas.tables import AreaPublisher, Areas, KnownLimits, margin_limits, table_schemas
 from tabulae.release.folder import MICRODATA, PublishedRows, TableWriter, plain
 
 DOMAIN = tb.Domain(

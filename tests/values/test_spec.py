@@ -18,8 +18,8 @@ from tests.each import each
 import tabulae as tb
 from tabulae.audit import audit
 from tabulae.errors import DataError, SpecError, TabulaeError
-from tabulae.products.comparable import comparable
 from tabulae.products.tables import count as counting
+from tabulae.products.tables.changes import comparable
 from tabulae.products.tables.publish import publish
 from tabulae.report.plan_page import plan_page
 from tabulae.spec import Spec

@@ -27,9 +27,8 @@ from ...release.read import Release
 from ...release.staging import PLAN
 from ...sources.units import UnitRule
 from ...spec import Spec
-from ..comparable import comparable
 from ..product import Charged, ResourceEstimate, records_of, refuse_areas, rules_of, unit_rule
-from .changes import table_changes
+from .changes import comparable, table_changes
 from .count import VECTOR_LIMIT, Counts, tabulate
 from .exactness import check_joint_promise, exactness
 from .figures import derived_faults, publish_derived, publish_figure, write_derived
