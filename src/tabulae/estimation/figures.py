@@ -7,7 +7,7 @@ own units throughout: what a figure multiplies them by comes last.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Protocol
@@ -329,6 +329,45 @@ def _variance_slopes(known: KnownCounts, variance: Variance) -> list[np.ndarray]
     mean = first * inverse
     by = (inverse, -2 * mean * inverse, (2 * mean**2 - square * inverse) * inverse)
     return [scale * slope for scale, slope in zip(scales, by, strict=True)]
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """What one weighted figure varies by over samples: ``a n^2 + b n`` of a count n, the survey's variance function.
+
+    Of a sum S of weight times value it is ``a S^2 + b Q``, with Q the sum of weight times value squared, and of a mean
+    ``b V / n``, with V the weighted variance of the values: what one simple random sample of equal weights gives, where
+    the function is exact, and the same for every design of which the two numbers sum up the effect.
+
+    Args:
+        a, b: public numbers, never made of the records.
+        of: the variance whose sums say what Q, S and V are; None for a count.
+        near: the number that its squares are about.
+        mean: whether the figure is a mean.
+
+    Reference: Wolter, "Introduction to Variance Estimation" (2007), chapter 7.
+    """
+
+    a: float
+    b: float
+    of: Variance | None = None
+    near: int = 0
+    mean: bool = False
+
+    def variance(self, estimate: np.ndarray, answer: Callable[[Table], np.ndarray]) -> np.ndarray:
+        """At the estimate, from the answers of tables; never negative, and infinite where a mean is of nobody."""
+        if self.of is None:
+            size = np.maximum(estimate, 0)
+            return np.maximum(self.a * size**2 + self.b * size, 0)
+        square, first, count = (
+            float(each.scale) * answer(each.table) for each in self.of.linears if each.table is not None
+        )
+        if not self.mean:
+            squares = np.maximum(square + 2 * self.near * first + self.near**2 * count, 0)
+            return np.maximum(self.a * estimate**2 + self.b * squares, 0)
+        inverse = np.divide(1.0, count, out=np.full(count.shape, np.inf), where=count > 0)
+        around = np.maximum(square - np.where(count > 0, first, 0) ** 2 * np.where(count > 0, inverse, 0), 0)
+        return self.b * np.where(count > 0, around * inverse**2, np.inf)
 
 
 def _joint_error(figure: Figure, known: KnownCounts, parts: Sequence[Part]) -> np.ndarray:

@@ -61,7 +61,7 @@ class Spec:
         series: the release that this one follows, or None.
         derived: the figures that are computed from published counts, means of values first.
         units: of the tables of the workload that are no counts, what they are.
-        sampling: of weighted tables, a and b of the variance ``a N^2 + b N`` of a count over samples.
+        sampling: by name, of the weighted tables and means whose intervals hold sampling, what it is.
         text: the document as written.
         path: the file it was read from, or None.
         files: content of the code lists and matrices that it names, under their published names.
@@ -111,7 +111,7 @@ class Spec:
     earlier: tuple[Any, ...] = ()
     left_out: LeftOut | None = None
     units: Mapping[str, str] = field(default_factory=dict)
-    sampling: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    sampling: Mapping[str, Any] = field(default_factory=dict)
     _workload: Workload | None = None
     _planned: frozenset[str] = frozenset()
 

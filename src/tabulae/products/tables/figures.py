@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from ...domain import Attribute, Domain, Figure, Linear, Quantile, Ratio, Table
 from ...errors import InvalidArgument, Unsupported
 from ...estimation import Estimate
 from ...estimation.coverage import CONSERVATIVE, uniform_factor
-from ...estimation.figures import figure_numbers
+from ...estimation.figures import Sampling, figure_numbers
 from ...estimation.intervals import non_negative_rows
 from ...estimation.least_squares import LeastSquares, LocalLeastSquares, OneSided
 from ...estimation.statistics import WIDEST, PairProfile, RatioSet, covariance_of, ratio_set
@@ -33,7 +34,7 @@ from ...release.write import (
 )
 from ...spec import Spec
 from ...strategy import IterativeInformation
-from .publish import empty_rows
+from .publish import beside, empty_rows
 
 _STATUS = np.array([ESTIMATED, EXACT, NOT_ESTIMABLE])
 
@@ -229,7 +230,33 @@ _NUMBERS = ("estimate", "std_error", "ci_low", "ci_high")
 
 def publish_derived(estimate: Estimate, spec: Spec, level: float) -> list[PublishedFigure]:
     """The derived figures of a spec, in its order."""
-    return [publish_figure(estimate, derived.figure, level) for derived in spec.derived]
+    found = [publish_figure(estimate, derived.figure, level) for derived in spec.derived]
+    return [
+        _with_sampling(figure, estimate, spec.sampling[figure.name], level)
+        if figure.name in spec.sampling
+        else figure
+        for figure in found
+    ]
+
+
+def _with_sampling(
+    figure: PublishedFigure, estimate: Estimate, sampling: Sampling, level: float
+) -> PublishedFigure:
+    """A mean with sampling in its error and its interval."""
+    known = EstimatedCounts.of(estimate, len(figure.estimate))
+    spread = np.sqrt(sampling.variance(figure.estimate, (known.other or known).estimate))
+    there = np.isfinite(spread) & (figure.status != NOT_ESTIMABLE)
+    spread = np.where(there, spread, np.nan)
+    wide = NormalDist().inv_cdf((1 + level) / 2) * spread
+    low, high = beside(figure.estimate, (figure.ci_low, figure.ci_high), wide)
+    return replace(
+        figure,
+        estimate=np.where(there, figure.estimate, np.nan),
+        std_error=np.hypot(figure.std_error, spread),
+        ci_low=low,
+        ci_high=high,
+        status=np.where(there, np.where(spread > 0, ESTIMATED, figure.status), NOT_ESTIMABLE),
+    )
 
 
 def write_derived(folder: Path, spec: Spec, figures: Sequence[PublishedFigure]) -> None:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from statistics import NormalDist
 from typing import Any
@@ -17,7 +18,8 @@ import pyarrow.parquet as pq
 from ...domain import Domain, Invariants, Table, Workload
 from ...errors import ReleaseError
 from ...estimation import Estimate
-from ...estimation.intervals import Interval
+from ...estimation.figures import Sampling
+from ...estimation.intervals import Interval, non_negative_rows
 from ...measurement import MeasuredLeftOut, Measurement
 from ...privacy import LeftOut, decimal
 from ...release import folder as f
@@ -136,35 +138,46 @@ def publish(
     estimate: Estimate,
     workload: Workload,
     level: float,
-    sampling: Mapping[str, tuple[float, float]] | None = None,
+    sampling: Mapping[str, Sampling] | None = None,
 ) -> list[PublishedTable]:
     """Estimates, standard errors and intervals for every table of a workload.
 
-    ``sampling`` has a and b of the tables whose errors and intervals hold sampling, too: its variance is ``a N^2 +
-    b N`` of a count N, and its error is taken for normal.
-
-    Reference: Wolter, "Introduction to Variance Estimation" (2007), chapter 7, on generalized variance functions.
+    ``sampling`` has the tables whose errors and intervals hold sampling, too; its error is taken for normal.
     """
-    made = [_publish(estimate, workload, table, level) for table in workload.tables]
     given = sampling or {}
-    return [
-        _with_sampling(table, *given[table.name], level) if table.name in given else table for table in made
-    ]
+    made = [_publish(estimate, workload, table, level) for table in workload.tables]
+    for at, (table, published) in enumerate(zip(workload.tables, made, strict=True)):
+        if table.name in given:
+            variance = given[table.name].variance(published.estimate, partial(_answers, estimate))
+            never = non_negative_rows(table.operator(workload.domain))
+            made[at] = _with_sampling(published, np.sqrt(variance), never, level)
+    return made
 
 
-def _with_sampling(table: PublishedTable, a: float, b: float, level: float) -> PublishedTable:
-    """Variances add up, and so do squares of what intervals have on either side; nobody counts less than 0."""
-    size = np.maximum(table.estimate, 0)
-    spread = np.sqrt(np.maximum(a * size**2 + b * size, 0))
-    wide = NormalDist().inv_cdf((1 + level) / 2) * spread
-    low = table.estimate - np.hypot(table.estimate - table.interval.low, wide)
-    high = table.estimate + np.hypot(table.interval.high - table.estimate, wide)
+def _answers(estimate: Estimate, table: Table) -> np.ndarray:
+    return estimate.answer(Workload(estimate.domain, [table]))[table.name]
+
+
+def _with_sampling(
+    table: PublishedTable, spread: np.ndarray, never: np.ndarray, level: float
+) -> PublishedTable:
+    """Variances add up, and so do squares of what intervals have on either side; some rows are ``never`` negative."""
+    ends = table.interval.low, table.interval.high
+    low, high = beside(table.estimate, ends, NormalDist().inv_cdf((1 + level) / 2) * spread)
     return replace(
         table,
         std_error=np.hypot(table.std_error, spread),
-        interval=Interval(low, high, least=0.0),
+        interval=Interval(low, high, least=np.where(never, 0.0, -np.inf)),
         status=np.where(spread > 0, ESTIMATED, table.status),
     )
+
+
+def beside(
+    estimate: np.ndarray, ends: tuple[np.ndarray, np.ndarray], wide: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """The ends of an interval of two independent errors: the squares of its halves, and of the other one, add."""
+    low, high = ends
+    return estimate - np.hypot(estimate - low, wide), estimate + np.hypot(high - estimate, wide)
 
 
 def publish_exact(measurement: Measurement) -> list[PublishedTable]:

@@ -28,6 +28,7 @@ from ...domain import (
     positive_fraction,
 )
 from ...errors import InvalidArgument, Unsupported
+from ...estimation.figures import Sampling
 from ...estimation.intervals import whole_rows
 from ...linalg import (
     AllRange,
@@ -310,7 +311,7 @@ class _Measured:
         self.domain, self.schema, self.problems = schema.domain, schema, problems
         self.tables: list[Table] = []
         self.units: dict[str, str] = {}
-        self.sampling: dict[str, tuple[float, float]] = {}
+        self.sampling: dict[str, Sampling] = {}
         self.figures: list[Derived] = []
 
     def add(self, path: KeyPath, entry: TableEntry, table: Table) -> None:
@@ -333,14 +334,33 @@ class _Measured:
                 elif None not in (values := [self.value(each) for each in measure.values]):
                     self._values(name, measure, table, weight, [v for v in values if v], near)
                 if entry.survey_weight and not measure.count and name in self.units:
-                    told = f", each record counted {entry.survey_weight} times, sampling not in the interval"
-                    self.units[name] += told
-                    if self.figures and self.figures[-1].name == name:
-                        self.figures[-1] = replace(self.figures[-1], title=self.figures[-1].title + told)
+                    self._tell_sampling(name, entry, measure, table)
             except (InvalidArgument, Unsupported) as error:
                 at = ("sql",) if entry.measures is None or measure.count else ("measures",)
                 if not self.problems.has((*path, *at)):  # of several quantiles one mistake is told once
                     self.problems.add((*path, *at), str(error))
+
+    def _tell_sampling(self, name: str, entry: TableEntry, measure: MeasureEntry, table: Table) -> None:
+        """Whether sampling is in the interval: in those of sums and means of values whose variance is asked for."""
+        held = self._sampling(name, entry, measure, table)
+        if held is not None:
+            self.sampling[name] = held
+        told = f", each record counted {entry.survey_weight} times, sampling {'' if held else 'not '}in the interval"
+        self.units[name] += told
+        if self.figures and self.figures[-1].name == name:
+            self.figures[-1] = replace(self.figures[-1], title=self.figures[-1].title + told)
+
+    def _sampling(self, name: str, entry: TableEntry, measure: MeasureEntry, table: Table) -> Sampling | None:
+        """What a sum or a mean varies by over samples, where its squares are measured."""
+        about = measure.sum or measure.mean or ""
+        near = {each.mean: each.near for each in entry.measures or () if each.mean}
+        squared = {each.variance for each in entry.measures or ()}
+        value = self.value(about) if about in squared else None
+        if entry.sampling is None or value is None:
+            return None
+        around = _about(value, near.get(about))
+        (of,) = Figure.variance(name, self.domain, table, value, around).variances
+        return Sampling(entry.sampling.a, entry.sampling.b or 0.0, of, around, mean=measure.mean is not None)
 
     def _weighted(self, entry: TableEntry, table: Table) -> Table | None:
         """The table with each record counted as often as its survey weight says."""
@@ -371,9 +391,10 @@ class _Measured:
         if entry.survey_weight:
             told = "intervals are about the noise alone, and sampling is not in them"
             if entry.sampling is not None:
-                self.sampling[name] = (entry.sampling.a, entry.sampling.b or 0.0)
-                told = "intervals are about noise and sampling, whose variance at a count n is {:g} n² + {:g} n".format(
-                    *self.sampling[name]
+                held = self.sampling[name] = Sampling(entry.sampling.a, entry.sampling.b or 0.0)
+                told = (
+                    "intervals are about noise and sampling, whose variance at a count n is "
+                    f"{held.a:g} n² + {held.b:g} n"
                 )
             self.units[name] = f"records, each counted {entry.survey_weight} times; {told}"
             self.tables.append(table.weighted(name, weight))
@@ -419,8 +440,7 @@ class _Measured:
             self.units[name] = f"what clamping takes from the sum of {value.name}, at least and at most"
             return
         low, high = value.ends
-        guess = near[value.name]
-        about = (low + high) // 2 if guess is None else int(guess)
+        about = _about(value, near[value.name])
         if measure.mean:
             decides, figure = value.moment(1, about), Figure.mean(name, self.domain, table, value)
             weight *= Fraction(2, high - low)
@@ -509,6 +529,11 @@ class _Measured:
         if self.figures and len(self.figures) == len(self.tables):
             told = 'are quantiles alone in every table, and a release has some counts: add "count"'
             self.problems.add(("table", 0, "measures"), told)
+
+
+def _about(value: Attribute, near: int | str | None) -> int:
+    """The public number that means are about: the middle of the range where nobody says."""
+    return sum(value.ends) // 2 if near is None else int(near)
 
 
 def _largest(summed: Mapping[str, LinearOperator]) -> Fraction:
