@@ -184,16 +184,17 @@ def laplace_bound(spread: Spread, level: float, below: np.ndarray | None = None)
     angle = spread.step[:, rows].max(axis=0) / deviation  # largest theta at lambda = 1/s
     best = np.full(rows.size, np.inf)
     # y = share lambda^2 / 2 * c must stay below 1, so lambda below sqrt(2 / share)
-    for fraction in np.linspace(0.02, 0.999, 200) if rows.size else ():
-        size = fraction * np.sqrt(2 / np.maximum(share, 1e-12))
-        theta = size * angle
+    fractions = np.linspace(0.02, 0.999, 200)[:, None]
+    for part in (slice(k, k + 2**12) for k in range(0, rows.size, 2**12)):
+        size = fractions * np.sqrt(2 / np.maximum(share[part], 1e-12))
+        theta = size * angle[part]
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             c = np.where(
                 theta < 1e-4, 1 + theta**2 / 12, 2 * (np.cosh(theta) - 1) / np.maximum(theta, 1e-300) ** 2
             )
-            y = share * size**2 / 2 * c
+            y = share[part] * size**2 / 2 * c
             logarithm = np.where(y < 1, size**2 / 2 * c * -np.log1p(-y) / y, np.inf)
-        best = np.fmin(best, (logarithm + penalty) / size)
+        best[part] = np.fmin.reduce((logarithm + penalty) / size, axis=0)
     out[rows] = best * deviation
     return out
 
@@ -214,9 +215,14 @@ def kernel_weights(u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return 2 * j / (np.pi * u), 2 * (1 - u)
 
 
+@lru_cache(maxsize=1)
+def _legendre() -> tuple[np.ndarray, np.ndarray]:
+    return np.polynomial.legendre.leggauss(16)
+
+
 def _nodes(end: float, panels: int) -> tuple[np.ndarray, np.ndarray]:
     """Gauss-Legendre nodes and weights on [0, end], 16 a panel."""
-    x, w = np.polynomial.legendre.leggauss(16)
+    x, w = _legendre()
     edges = np.linspace(0.0, end, panels + 1)
     half = np.diff(edges)[:, None] / 2
     middle = (edges[:-1] + edges[1:])[:, None] / 2

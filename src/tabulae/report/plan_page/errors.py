@@ -470,6 +470,9 @@ def _distinct(profile: Profile | VarianceBound | None, exact: np.ndarray) -> Pro
     mantissa, exponent = np.frexp(
         np.concatenate([getattr(profile, name)[:, used] for name in names]).astype(float)
     )
-    _, first = np.unique(np.ldexp(mantissa.round(12), exponent), axis=1, return_index=True)
-    kept = used[np.sort(first)]
+    columns = np.ldexp(mantissa.round(12) + 0.0, exponent).T
+    first: dict[bytes, int] = {}
+    for column, row in zip(columns, used.tolist(), strict=True):
+        first.setdefault(column.tobytes(), row)
+    kept = list(first.values())
     return replace(profile, **{name: getattr(profile, name)[:, kept] for name in names}, inverse=None)

@@ -122,10 +122,7 @@ class TableTypes:
         queries = tuple(part.queries[i] for part in self._parts)
         if self._union & self._bit.get(i, 0):
             return self._axes[i].row_types(queries)
-        means = np.stack([self._axes[i].through_mean(q) for q in queries], axis=1)  # m, L
-        kinds, inverse = np.unique(means, axis=0, return_inverse=True)
-        values = np.stack([kinds, np.zeros_like(kinds)], axis=2)[:, None]
-        return RowTypes(values, np.ones((len(kinds), 1)), inverse.reshape(-1))
+        return self._axes[i].summed_types(queries)
 
     def _inverse(self) -> np.ndarray | None:
         """The column of each query, None where every query has its own."""
@@ -182,8 +179,7 @@ class TableTypes:
 
     def _through_mean(self, p: int, i: int) -> np.ndarray:
         """W u for one row of each type."""
-        first = np.unique(self._rows[i].inverse, return_index=True)[1]
-        return self._axes[i].through_mean(self._parts[p].queries[i])[first]
+        return self._axes[i].through_mean(self._parts[p].queries[i])[self._rows[i].first]
 
     def _coefficients(self, p: int, within: int) -> np.ndarray:
         common = self._parts[p].mask & within
@@ -251,8 +247,12 @@ _SETS = 2**18  # subsets of crossed sets that are listed one by one
 _ATTRIBUTES = 16  # attributes of which all sets are listed instead
 
 
+@lru_cache(maxsize=4)
 def _axes(strategy: MeasuredStrategy) -> tuple[Axis, ...] | None:
-    """The one matrix of each attribute; None where blocks differ in more than what they sum over."""
+    """The one matrix of each attribute; None where blocks differ in more than what they sum over.
+
+    Kept: what an axis knows of a query serves every budget.
+    """
     found = one_matrix_each(strategy)
     if found is None:
         return None

@@ -29,6 +29,7 @@ class Axis:
 
     matrix: LinearOperator
     known: dict[object, np.ndarray] = field(default_factory=dict, compare=False)
+    _types: dict[object, RowTypes] = field(default_factory=dict, compare=False)
     _merged: dict[LinearOperator, LinearOperator] = field(default_factory=dict, compare=False)
 
     @cached_property
@@ -167,11 +168,26 @@ class Axis:
 
     def row_types(self, queries: Queries) -> RowTypes:
         """The rows of several queries with equally many rows, by the coefficients that they have."""
+        if queries not in self._types:
+            self._types[queries] = self._row_types(queries)
+        return self._types[queries]
+
+    def _row_types(self, queries: Queries) -> RowTypes:
         if self.plain and len(set(queries)) == 1 and queries[0].binary:
             return self._binary(queries[0], len(queries))
         return RowTypes.of(
             [lambda part, q=q: self.coefficients(q, part) for q in queries], queries[0].shape[0]
         )
+
+    def summed_types(self, queries: Queries) -> RowTypes:
+        """The rows of several queries of an attribute that no block crosses, by what they make of the mean."""
+        key = ("summed", queries)
+        if key not in self._types:
+            means = np.stack([self.through_mean(q) for q in queries], axis=1)  # m, L
+            kinds, inverse = np.unique(means, axis=0, return_inverse=True)
+            values = np.stack([kinds, np.zeros_like(kinds)], axis=2)[:, None]
+            self._types[key] = RowTypes(values, np.ones((len(kinds), 1)), inverse.reshape(-1))
+        return self._types[key]
 
     def _binary(self, query: LinearOperator, times: int) -> RowTypes:
         """0/1 rows over plain cells differ in how many cells they count only."""
@@ -195,6 +211,11 @@ class RowTypes:
     values: np.ndarray
     times: np.ndarray
     inverse: np.ndarray
+
+    @cached_property
+    def first(self) -> np.ndarray:
+        """The first row of each type."""
+        return np.unique(self.inverse, return_index=True)[1]
 
     @classmethod
     def of(cls, coefficients: Sequence, rows: int) -> RowTypes:
