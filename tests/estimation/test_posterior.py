@@ -40,6 +40,15 @@ def _tree(**known):
     return MeasuredTree(PARENT, LEAF, SPLITS, QUERIES, answers, precision, np.ones((2, 3), bool), **known)
 
 
+def _prior(growth):
+    likely = np.cumsum(SHARE[:, _tree().columns[:, 1:]].prod(axis=2), axis=1)
+    return Prior(SHARE, SPREAD, likely, growth, np.array([0, growth.size]))
+
+
+def _room(places):
+    return np.empty((2, 2, SPLITS.shape[1] + 1)), np.empty(places)
+
+
 LIMITS = {
     "free": {},
     "exact total": {"exact": (ExactSums(np.zeros(3, np.int64), np.array([True, False, False])),)},
@@ -91,14 +100,14 @@ def test_each_move_keeps_the_exact_law(limits, move):
     tables, chances = _all_tables(tree)
     random = np.random.default_rng(5)
     size = SIZE / SIZE.sum()
-    growth = size[None, 1:] / size[None, :-1] * np.arange(1, size.size)
-    prior, draws = Prior(SHARE, SPREAD, growth), 1500
+    growth = size[1:] / size[:-1] * np.arange(1, size.size)
+    prior, draws = _prior(growth), 1500
     fixed = tree.fixed._replace(visits=np.full(2, MOVES[move][0]))
     place = {tuple(t): i for i, t in enumerate(tables.reshape(-1, 6).tolist())}
     seen, beyond = np.zeros(len(tables)), 0
     for start in random.choice(len(tables), size=draws, p=chances):
         state = tree.state(tables[start])
-        sweep(fixed, state, prior, *MOVES[move][1:], 8, random)
+        sweep(fixed, state, prior, *MOVES[move][1:], *_room(8), random)
         found = place.get(tuple(state.counts[:, -3:].ravel().tolist()))
         beyond += found is None
         if found is not None:
@@ -121,9 +130,9 @@ def _agrees(seen, chances):
 def test_the_state_is_that_of_its_counts_after_many_moves():
     tree = _tree()
     random, state = np.random.default_rng(0), tree.state(np.array([[1, 2, 0], [0, 1, 1]]))
-    growth = np.full((1, 40), 0.8) * np.arange(1, 41)
+    prior = _prior(0.8 * np.arange(1, 41))
     for _ in range(200):
-        sweep(tree.fixed, state, Prior(SHARE, SPREAD, growth), 2, 2, 2, 16, random)
+        sweep(tree.fixed, state, prior, 2, 2, 2, *_room(16), random)
     again = tree.state(state.counts[:, -3:].copy())
     for one, other in zip(state, again, strict=True):
         np.testing.assert_array_equal(one, other)

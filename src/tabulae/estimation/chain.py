@@ -8,6 +8,7 @@ are equally likely, whatever its size.
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -15,8 +16,14 @@ import numpy as np
 from ..errors import require
 
 njit = require("numba", "areas", "the estimator posterior").njit
+moving = partial(njit, nogil=True, _nrt=False)
+"""Compiled without counts of references: two threads that share arrays spend nine tenths of their time on these.
 
-_STEEP, _LARGE, _NOTHING = 200.0, 1e100, 1e-18
+What is compiled so makes no array of its own.
+"""
+inlined = moving(forceinline=True)
+
+_STEEP, _LARGE, _NOTHING = 200.0, 1e100, 1e-13
 """The steepest log weight of a step, how large weights become before all are made smaller, and what is left out."""
 
 _ROUNDS, _TRIED, _OF_TOTAL = 8, 3, 3
@@ -76,38 +83,42 @@ class State(NamedTuple):
 
 
 class Prior(NamedTuple):
-    """Parameters: ``share`` (internal, columns), ``spread`` (leaves, splits), ``growth`` (internal, sizes).
+    """Parameters of the prior.
 
-    ``growth[g, n]`` is F(n + 1) (n + 1) / F(n), with F the law of the size of a leaf.
+    Attributes:
+        share: shape (internal, columns).
+        spread: shape (leaves, splits).
+        likely: shape (internal, cells): cumulated shares of cells.
+        growth: of each internal node, for n = 0, 1 ...: F(n + 1) (n + 1) / F(n), with F the law of the size of a leaf.
+        begin: shape (internal + 1,): where those of each internal node begin.
     """
 
     share: np.ndarray
     spread: np.ndarray
+    likely: np.ndarray
     growth: np.ndarray
+    begin: np.ndarray
 
 
-@njit(cache=True, nogil=True)
-def _gain(fixed, state, prior, b, c, t, first):
-    """P(one more in cell c of leaf b) / P(as it is), where t more are in it already; columns before ``first`` stay."""
-    counts, path, g = state.counts, fixed.path, fixed.group[b]
-    last = path.shape[1] - 1
-    top, bottom = 1.0, counts[b, path[c, last]] + t + 1.0
-    if first == 0:
-        n = counts[b, path[c, 0]] + t
-        if n >= prior.growth.shape[1]:
-            return 0.0
-        top = prior.growth[g, n]
-    for j in range(max(first, 1), last + 1):
-        s = prior.spread[b, j - 1]
-        top *= counts[b, path[c, j]] + t + s * prior.share[g, path[c, j]]
-        if j > first:
-            bottom *= counts[b, path[c, j - 1]] + t + s
-    return top / bottom
+@inlined
+def _odds(fixed, state, prior, b, c, first, odds):
+    """Factors of P(one more in cell c of leaf b) / P(as it is), but that of the size: above the line, and below it.
+
+    Each rises by 1 with each person. Columns before ``first`` stay. Returns how many there are.
+    """
+    last, g = fixed.path.shape[1] - 1, fixed.group[b]
+    for j in range(first, last + 1):
+        column = fixed.path[c, j]
+        n = state.counts[b, column]
+        if j > 0:
+            odds[0, j - first] = n + prior.spread[b, j - 1] * prior.share[g, column]
+        odds[1, j - first] = n + (prior.spread[b, j] if j < last else 1.0)
+    return last + 1 - first
 
 
-@njit(cache=True, nogil=True)
+@inlined
 def _towards(fixed, state, u, c_less, c_more):
-    """The same of one node, where one cell has fewer and another more (-1: none)."""
+    """What :func:`_lean` says, of one node, where one cell has fewer and another more (-1: none)."""
     linear, quadratic = 0.0, 0.0
     for e in range(fixed.is_held.shape[1]):
         if fixed.is_held[u, e]:
@@ -116,13 +127,11 @@ def _towards(fixed, state, u, c_less, c_more):
             if less != more:
                 return 0.0, 0.0, False
     for q in range(fixed.precision.shape[1]):
-        p = fixed.precision[u, q]
-        if p == 0.0:
-            continue
         less = -1 if c_less < 0 else fixed.answer[c_less, q]
         more = -1 if c_more < 0 else fixed.answer[c_more, q]
         if less == more:
             continue
+        p = fixed.precision[u, q]
         if less >= 0:
             linear -= p * state.residual[u, less]
             quadratic += p
@@ -132,39 +141,7 @@ def _towards(fixed, state, u, c_less, c_more):
     return linear, quadratic, True
 
 
-@njit(cache=True, nogil=True)
-def _put(fixed, state, b, c, t):
-    for j in range(fixed.path.shape[1]):
-        state.counts[b, fixed.path[c, j]] += t
-    state.parts[b, fixed.part[c]] += t
-    u = fixed.leaf[b]
-    while u >= 0:
-        for q in range(fixed.precision.shape[1]):
-            state.residual[u, fixed.answer[c, q]] -= t
-        u = fixed.parent[u]
-
-
-@njit(cache=True, nogil=True)
-def _room(fixed, state, b1, c1, b2, c2, low, high):
-    """How few and how many can go from (b1, c1) to (b2, c2), within counts and bounds."""
-    last = fixed.path.shape[1] - 1
-    low = max(low, -state.counts[b2, fixed.path[c2, last]])
-    p2 = fixed.part[c2]
-    p1 = p2
-    if b1 >= 0:
-        high = min(high, state.counts[b1, fixed.path[c1, last]])
-        p1 = fixed.part[c1]
-    if b1 == b2 and p1 == p2:
-        return low, high
-    low = max(low, fixed.least[b2, p2] - state.parts[b2, p2])
-    high = min(high, fixed.most[b2, p2] - state.parts[b2, p2])
-    if b1 >= 0:
-        low = max(low, state.parts[b1, p1] - fixed.most[b1, p1])
-        high = min(high, state.parts[b1, p1] - fixed.least[b1, p1])
-    return low, high
-
-
-@njit(cache=True, nogil=True)
+@inlined
 def _lean(fixed, state, b1, c1, b2, c2):
     """Log likelihood of t people going from (b1, c1) to (b2, c2), linear t - quadratic t^2 / 2; may they."""
     linear, quadratic = 0.0, 0.0
@@ -189,38 +166,90 @@ def _lean(fixed, state, b1, c1, b2, c2):
     return linear, quadratic, True
 
 
-@njit(cache=True, nogil=True)
-def _weigh(fixed, state, prior, b1, c1, b2, c2, first, lean, weight, here, steps, sign):
-    """Weights of 1, 2 ... steps more (sign 1) or fewer (-1) than at ``here``: how far it is worth to look."""
-    linear, quadratic = lean
-    factor = math.exp(min(sign * linear - 0.5 * quadratic, _STEEP))
-    shrink, w, most = math.exp(-quadratic), weight[here], weight[here]
+@inlined
+def _put(fixed, state, b, c, t):
+    for j in range(fixed.path.shape[1]):
+        state.counts[b, fixed.path[c, j]] += t
+    state.parts[b, fixed.part[c]] += t
+    u = fixed.leaf[b]
+    while u >= 0:
+        for q in range(fixed.precision.shape[1]):
+            state.residual[u, fixed.answer[c, q]] -= t
+        u = fixed.parent[u]
+
+
+@inlined
+def _room(fixed, state, prior, b1, c1, b2, c2, low, high):
+    """How few and how many can go from (b1, c1) to (b2, c2), within counts, bounds and sizes."""
+    last = fixed.path.shape[1] - 1
+    low = max(low, -state.counts[b2, fixed.path[c2, last]])
+    p2 = fixed.part[c2]
+    p1 = p2
+    if b1 >= 0:
+        high = min(high, state.counts[b1, fixed.path[c1, last]])
+        p1 = fixed.part[c1]
+    if b1 != b2:
+        high = min(high, _largest(fixed, prior, b2) - state.counts[b2, 0])
+        if b1 >= 0:
+            low = max(low, state.counts[b1, 0] - _largest(fixed, prior, b1))
+    elif p1 == p2:
+        return low, high
+    low = max(low, fixed.least[b2, p2] - state.parts[b2, p2])
+    high = min(high, fixed.most[b2, p2] - state.parts[b2, p2])
+    if b1 >= 0:
+        low = max(low, state.parts[b1, p1] - fixed.most[b1, p1])
+        high = min(high, state.parts[b1, p1] - fixed.least[b1, p1])
+    return low, high
+
+
+@inlined
+def _largest(fixed, prior, b):
+    """The most people that a leaf can have."""
+    return prior.begin[fixed.group[b] + 1] - prior.begin[fixed.group[b]]
+
+
+@inlined
+def _weigh(growth, less, n1, k1, more, n2, k2, sized, factor, shrink, weight, here, sign, steps):
+    """Weights of 1, 2 ... ``steps`` people who go one way, written from ``here``: how far it is worth to look.
+
+    They leave ``k1`` factors ``less`` and come to ``k2`` factors ``more`` (0: nowhere); where the law of sizes has a
+    say, n1 and n2 are the places of these sizes in ``growth``. ``factor`` is the likelihood of the first step against
+    none, and ``shrink`` makes it that of the next.
+    """
+    w = largest = weight[here]
     for i in range(steps):
-        if sign > 0:
-            ratio = _gain(fixed, state, prior, b2, c2, i, first) * factor
-            if b1 >= 0:
-                ratio /= _gain(fixed, state, prior, b1, c1, -i - 1, first)
-        else:
-            ratio = factor / _gain(fixed, state, prior, b2, c2, -i - 1, first)
-            if b1 >= 0:
-                ratio *= _gain(fixed, state, prior, b1, c1, i, first)
+        top, bottom = factor, 1.0
+        if sized and k2 > 0:
+            top *= growth[n2 + i]
+        if sized and k1 > 0:
+            bottom *= growth[n1 - i - 1]
+        for j in range(k2):
+            bottom *= more[1, j] + i
+            if j > 0 or not sized:
+                top *= more[0, j] + i
+        for j in range(k1):
+            top *= less[1, j] - i - 1
+            if j > 0 or not sized:
+                bottom *= less[0, j] - i - 1
+        ratio = top / bottom
         factor *= shrink
         w *= ratio
         weight[here + sign * (i + 1)] = w
-        most = max(most, w)
+        largest = max(largest, w)
         if w > _LARGE:
-            weight[:] = weight / _LARGE
-            w, most = w / _LARGE, most / _LARGE
-        if w < _NOTHING * most and ratio < 0.5:
+            for k in range(weight.size):
+                weight[k] /= _LARGE
+            w, largest = w / _LARGE, largest / _LARGE
+        if w < _NOTHING * largest and ratio < 0.5:
             return i + 1
     return steps
 
 
-@njit(cache=True, nogil=True)
-def _move(fixed, state, prior, b1, c1, b2, c2, weight, random):
+@inlined
+def _move(fixed, state, prior, b1, c1, b2, c2, odds, weight, random):
     """Draw how many go from (b1, c1) to (b2, c2); from nowhere, where b1 is -1. Returns how many."""
-    place = int(random.random() * weight.size)
-    low, high = _room(fixed, state, b1, c1, b2, c2, -place, weight.size - 1 - place)
+    here = int(random.random() * weight.size)
+    low, high = _room(fixed, state, prior, b1, c1, b2, c2, -here, weight.size - 1 - here)
     if low >= high:
         return 0
     linear, quadratic, free = _lean(fixed, state, b1, c1, b2, c2)
@@ -230,15 +259,26 @@ def _move(fixed, state, prior, b1, c1, b2, c2, weight, random):
     if b1 == b2:
         while fixed.path[c1, first] == fixed.path[c2, first]:
             first += 1
-    weight[:] = 0.0
-    weight[place] = 1.0
-    lean = linear, quadratic
-    top = _weigh(fixed, state, prior, b1, c1, b2, c2, first, lean, weight, place, high, 1)
-    bottom = -_weigh(fixed, state, prior, b1, c1, b2, c2, first, lean, weight, place, -low, -1)
-    at = random.random() * weight[place + bottom : place + top + 1].sum()
+    one, two = odds[0], odds[1]
+    n1 = k1 = 0
+    if b1 >= 0:
+        k1 = _odds(fixed, state, prior, b1, c1, first, one)
+        n1 = prior.begin[fixed.group[b1]] + state.counts[b1, 0]
+    k2 = _odds(fixed, state, prior, b2, c2, first, two)
+    n2 = prior.begin[fixed.group[b2]] + state.counts[b2, 0]
+    growth, sized, shrink = prior.growth, first == 0, math.exp(-quadratic)
+    weight[here] = 1.0
+    up = math.exp(min(linear - 0.5 * quadratic, _STEEP))
+    down = math.exp(min(-linear - 0.5 * quadratic, _STEEP))
+    top = _weigh(growth, one, n1, k1, two, n2, k2, sized, up, shrink, weight, here, 1, high)
+    bottom = -_weigh(growth, two, n2, k2, one, n1, k1, sized, down, shrink, weight, here, -1, -low)
+    total = 0.0
+    for t in range(bottom, top + 1):
+        total += weight[here + t]
+    at = random.random() * total
     t = bottom
     while t < top:
-        at -= weight[place + t]
+        at -= weight[here + t]
         if at < 0:
             break
         t += 1
@@ -249,31 +289,31 @@ def _move(fixed, state, prior, b1, c1, b2, c2, weight, random):
     return t
 
 
-@njit(cache=True, nogil=True)
+@inlined
 def _cell(fixed, prior, b, random):
     """A cell: half of the time any, else by the shares of the leaf's group. Its chance does not depend on counts."""
+    at, last = 2 * random.random(), fixed.path.shape[0] - 1
+    if at < 1:
+        return int(at * (last + 1))
+    return min(np.searchsorted(prior.likely[fixed.group[b]], at - 1), last)
+
+
+@inlined
+def _anybody(fixed, state, b, c, o, d):
+    """Whether both cells can be, and somebody is in one of them."""
+    last = fixed.path.shape[1] - 1
+    found = state.counts[b, fixed.path[c, last]] + state.counts[o, fixed.path[d, last]] > 0
+    return found and fixed.allowed[b, c] and fixed.allowed[o, d]
+
+
+@moving(cache=True)
+def sweep(fixed, state, prior, singles, within, across, odds, weight, random):
+    """One sweep: each leaf and its ``visits`` partners in the group, cell by cell; so many moves of each other sort.
+
+    ``odds`` (2, 2, splits + 1) and ``weight`` are room to write in; the latter's length is how far a move reaches.
+    """
     cells = fixed.path.shape[0]
-    if random.random() < 0.5:
-        return int(random.random() * cells)
-    g, last = fixed.group[b], fixed.path.shape[1] - 1
-    at = random.random()
-    for c in range(cells):
-        p = 1.0
-        for j in range(1, last + 1):
-            p *= prior.share[g, fixed.path[c, j]]
-        at -= p
-        if at < 0:
-            return c
-    return int(random.random() * cells)
-
-
-@njit(cache=True, nogil=True)
-def sweep(fixed, state, prior, singles, within, across, window, random):
-    """One sweep: each leaf and its ``visits`` partners in the group, cell by cell; so many moves of each other sort."""
-    weight = np.empty(window)
-    cells, last = fixed.path.shape[0], fixed.path.shape[1] - 1
     leaves = fixed.leaf.size
-    moved = np.zeros(4)
     for g in range(fixed.start.size - 1):
         low, n = fixed.start[g], fixed.start[g + 1] - fixed.start[g]
         for i in range(n):
@@ -282,38 +322,22 @@ def sweep(fixed, state, prior, singles, within, across, window, random):
                 other = int(random.random() * (n - 1))
                 o = fixed.members[low + other + (other >= i)]
                 for c in range(cells):
-                    column = fixed.path[c, last]
-                    if (
-                        state.counts[b, column] + state.counts[o, column] > 0
-                        and fixed.allowed[b, c]
-                        and fixed.allowed[o, c]
-                    ):
-                        moved[0] += abs(_move(fixed, state, prior, b, c, o, c, weight, random))
+                    if _anybody(fixed, state, b, c, o, c):
+                        _move(fixed, state, prior, b, c, o, c, odds, weight, random)
             for _ in range(singles):
                 c = _cell(fixed, prior, b, random)
                 if fixed.allowed[b, c]:
-                    moved[1] += abs(_move(fixed, state, prior, -1, -1, b, c, weight, random))
+                    _move(fixed, state, prior, -1, -1, b, c, odds, weight, random)
             for _ in range(within):
                 c, d = _cell(fixed, prior, b, random), _cell(fixed, prior, b, random)
-                if (
-                    c != d
-                    and fixed.allowed[b, c]
-                    and fixed.allowed[b, d]
-                    and state.counts[b, fixed.path[c, last]] + state.counts[b, fixed.path[d, last]] > 0
-                ):
-                    moved[2] += abs(_move(fixed, state, prior, b, c, b, d, weight, random))
+                if c != d and _anybody(fixed, state, b, c, b, d):
+                    _move(fixed, state, prior, b, c, b, d, odds, weight, random)
             for _ in range(across):
                 o = int(random.random() * leaves)
                 c = _cell(fixed, prior, b, random)
                 d = int(random.random() * cells) if random.random() < 0.2 else c
-                if (
-                    o != b
-                    and fixed.allowed[b, c]
-                    and fixed.allowed[o, d]
-                    and state.counts[b, fixed.path[c, last]] + state.counts[o, fixed.path[d, last]] > 0
-                ):
-                    moved[3] += abs(_move(fixed, state, prior, b, c, o, d, weight, random))
-    return moved
+                if o != b and _anybody(fixed, state, b, c, o, d):
+                    _move(fixed, state, prior, b, c, o, d, odds, weight, random)
 
 
 @njit(cache=True, nogil=True)
@@ -455,6 +479,21 @@ def size_classes(fixed, state, weight, chance, random):
             log[z] = math.log(weight[g, z]) + chance[z, n]
         found[g, _pick(log, random)] += 1
     return found
+
+
+@njit(cache=True, nogil=True)
+def grow(weight, density, begin, growth):
+    """Write ``growth`` of :class:`Prior`, given each node's weights (internal, classes) of the laws (classes, sizes)."""
+    for g in range(weight.shape[0]):
+        last, n = 0.0, begin[g + 1] - begin[g]
+        for x in range(n + 1):
+            now = 0.0
+            for z in range(weight.shape[1]):
+                now += weight[g, z] * density[z, x]
+            now = max(now, 1e-280)
+            if x > 0:
+                growth[begin[g] + x - 1] = now / last * x
+            last = now
 
 
 @njit(cache=True, nogil=True)

@@ -32,6 +32,7 @@ from .chain import (
     Prior,
     State,
     divide,
+    grow,
     inherit,
     leaf_tables,
     size_classes,
@@ -196,11 +197,11 @@ class MeasuredTree:
     def state(self, counts: np.ndarray) -> State:
         """Where a chain is, at whole counts of shape (leaves, cells)."""
         fixed = self.fixed
-        held = np.zeros((self.leaf.size, fixed.depth.size), np.int64)
+        held = np.zeros((self.leaf.size, fixed.depth.size), np.int32)
         for j in range(fixed.path.shape[1]):
             np.add.at(held.T, fixed.path[:, j], counts.T)
         nodes = self.sums @ counts
-        residual = np.concatenate([np.asarray(each, float) for each in self.answers], axis=1)
+        residual = np.concatenate(self.answers, axis=1, dtype=np.int32)
         for q in range(len(self.queries)):
             np.subtract.at(residual.T, fixed.answer[:, q], nodes.T)
         parts = np.zeros(fixed.least.shape, np.int64)
@@ -330,12 +331,12 @@ def _chain(
 ) -> Iterator[sparse.csr_array]:
     fixed, state = tree.fixed, tree.state(start)
     chain = _Parameters(tree, state, random)
-    window, moves = _window(fixed), _moves(fixed)
+    room, moves = _room(fixed), _moves(fixed)
     for turn in range(1, burnt + draws * every + 1):
         chain.redraw(state)
-        sweep(fixed, state, chain.prior, *moves, window, random)
+        sweep(fixed, state, chain.prior, *moves, *room, random)
         if turn > burnt and (turn - burnt) % every == 0:
-            yield sparse.csr_array(state.counts[:, fixed.path[:, -1]].astype(np.int32))
+            yield sparse.csr_array(state.counts[:, fixed.path[:, -1]])
 
 
 def _moves(fixed: Fixed) -> tuple[int, int, int]:
@@ -349,11 +350,12 @@ def _moves(fixed: Fixed) -> tuple[int, int, int]:
     return single * repeats, within * repeats, across * repeats
 
 
-def _window(fixed: Fixed) -> int:
-    """Places of a move: so many that the noise of the least measured leaf fits in."""
+def _room(fixed: Fixed) -> tuple[np.ndarray, np.ndarray]:
+    """What moves write in; so many places that the noise of the least measured leaf fits in."""
     precision = fixed.precision[fixed.leaf].sum(axis=1)
     least = precision[precision > 0].min() if (precision > 0).any() else 0.01
-    return int(np.clip(np.ceil(_WINDOW / np.sqrt(least)), 8, 512))
+    places = int(np.clip(np.ceil(_WINDOW / np.sqrt(least)), 8, 512))
+    return np.empty((2, 2, fixed.path.shape[1])), np.empty(places)
 
 
 class _Parameters:
@@ -362,17 +364,31 @@ class _Parameters:
     def __init__(self, tree: MeasuredTree, state: State, random: np.random.Generator) -> None:
         fixed = tree.fixed
         self._fixed, self._random = fixed, random
-        most = int(1.5 * max(state.counts[:, 0].max(), tree.measured.max())) + 300
-        self._chance = _log_sizes(most)
+        self._most = self._largest(tree, state)
+        self._chance = _log_sizes(int(self._most.max()))
         internal, columns, splits = fixed.above.size, fixed.depth.size, fixed.path.shape[1] - 1
         among = np.bincount(fixed.prefix[1:], minlength=columns)
         share = np.tile(1.0 / np.maximum(among, 1)[fixed.prefix], (internal, 1))
         spread = np.full((fixed.leaf.size, splits), _FIRST_SPREAD)
-        self.prior = Prior(share, spread, np.ones((internal, most)))
+        begin = np.append(0, np.cumsum(self._most))
+        self.prior = Prior(
+            share, spread, np.ones((internal, len(fixed.path))), np.ones(int(begin[-1])), begin
+        )
         self._weight = np.full((internal, len(self._chance)), 1 / len(self._chance))
         self._kinship = np.full(splits + 1, _FIRST_KINSHIP)
         self._spread_weight: np.ndarray | None = None
         self._density = np.exp(self._chance)
+
+    @staticmethod
+    def _largest(tree: MeasuredTree, state: State) -> np.ndarray:
+        """Shape (internal,): the most people that a leaf of each can have: far more than are measured in any."""
+        precision = tree.precision[tree.leaf].sum(axis=1)
+        noise = 10 * np.sqrt(len(tree.splits) / np.maximum(precision, 1e-4))
+        most = np.ones(tree.fixed.above.size)
+        np.maximum.at(
+            most, tree.fixed.group, 1.5 * np.maximum(tree.measured, state.counts[:, 0]) + noise + 50
+        )
+        return most.astype(np.int64)
 
     def redraw(self, state: State) -> None:
         """Draw all parameters given the counts."""
@@ -391,9 +407,8 @@ class _Parameters:
         classes = size_classes(fixed, state, self._weight, self._chance, random)
         one, every = np.zeros(classes.shape[1], np.int64), np.ones(classes.shape[1], bool)
         self._kinship[0] = inherit(classes, self._weight, fixed.above, one, self._kinship[0], every, random)
-        density = np.maximum(self._weight @ self._density, 1e-280)
-        n = np.arange(1, density.shape[1])
-        prior.growth[:] = density[:, 1:] / density[:, :-1] * n
+        np.cumsum(prior.share[:, fixed.path[:, 1:]].prod(axis=2), axis=1, out=prior.likely)
+        grow(self._weight, self._density, prior.begin, prior.growth)
 
 
 _FIRST_SPREAD, _FIRST_KINSHIP = 100.0, 30.0
