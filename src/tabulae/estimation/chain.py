@@ -483,7 +483,7 @@ def size_classes(fixed, state, weight, chance, random):
 
 @njit(cache=True, nogil=True)
 def grow(weight, density, begin, growth):
-    """Write ``growth`` of :class:`Prior`, given each node's weights (internal, classes) of the laws (classes, sizes)."""
+    """Write ``growth`` of :class:`Prior`: weights (internal, classes) of the laws (classes, sizes) of each node."""
     for g in range(weight.shape[0]):
         last, n = 0.0, begin[g + 1] - begin[g]
         for x in range(n + 1):
